@@ -1,0 +1,20 @@
+"""jaxroute: vectorised batch simulation of online routing, selection, scheduling and cascading of language models."""
+
+from jaxroute.grid import Grid, grid, instances
+from jaxroute.results import StoreMismatchError, load
+from jaxroute.sweep import simulate, trace_count
+from jaxroute.types import Metric, Spec
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Grid",
+    "Metric",
+    "Spec",
+    "StoreMismatchError",
+    "grid",
+    "instances",
+    "load",
+    "simulate",
+    "trace_count",
+]

@@ -1,0 +1,89 @@
+"""Checks of user input at the boundary: each error names the argument, its value and what is allowed."""
+
+import difflib
+from collections.abc import Iterable
+from typing import Any
+
+import jax
+import numpy as np
+
+
+def show(value: Any) -> str:
+    """`value` as it appears in an error message: short, with the shape of an array."""
+    if hasattr(value, "shape") and np.ndim(value):
+        return f"{type(value).__name__} of shape {np.shape(value)}"
+    if isinstance(value, np.generic) or (hasattr(value, "shape") and hasattr(value, "item")):
+        value = value.item()
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def is_concrete(value: Any) -> bool:
+    """Whether `value` is a number or array whose entries can be looked at (not a tracer)."""
+    if isinstance(value, jax.core.Tracer):
+        return False
+    return isinstance(value, (bool, int, float, np.ndarray, np.generic, jax.Array))
+
+
+def numbers(name: str, value: Any, shape: tuple[int, ...] | None = None) -> np.ndarray:
+    """`value` as a finite float64 array of the given shape; `ValueError` otherwise."""
+    try:
+        array = np.asarray(value, np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must be a number or an array of numbers, got {show(value)}") from None
+    if shape is not None and array.shape != shape:
+        raise ValueError(f"{name} must have shape {shape}, got {array.shape}")
+    if not np.isfinite(array).all():
+        where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
+        place = f" at index {where}" if where else ""
+        raise ValueError(f"{name} must be finite, got {array[where]}{place}")
+    return array
+
+
+def _bounded(name, value, shape, allowed, ok) -> np.ndarray:
+    array = numbers(name, value, shape)
+    if not ok(array).all():
+        where = tuple(int(i) for i in np.argwhere(~ok(array))[0])
+        place = f" at index {where}" if where else ""
+        raise ValueError(f"{name} must be {allowed}, got {array[where]:g}{place}")
+    return array
+
+
+def positive(name: str, value: Any, shape=None) -> np.ndarray:
+    """Finite numbers above zero."""
+    return _bounded(name, value, shape, "above 0", lambda a: a > 0)
+
+
+def non_negative(name: str, value: Any, shape=None) -> np.ndarray:
+    """Finite numbers of at least zero."""
+    return _bounded(name, value, shape, "at least 0", lambda a: a >= 0)
+
+
+def probability(name: str, value: Any, shape=None) -> np.ndarray:
+    """Finite numbers in [0, 1]."""
+    return _bounded(name, value, shape, "in [0, 1]", lambda a: (a >= 0) & (a <= 1))
+
+
+def share(name: str, value: Any, shape=None) -> np.ndarray:
+    """Finite numbers in (0, 1]."""
+    return _bounded(name, value, shape, "in (0, 1]", lambda a: (a > 0) & (a <= 1))
+
+
+def count(name: str, value: Any, minimum: int = 1, maximum: int | None = None) -> int:
+    """A whole number in `[minimum, maximum]`."""
+    allowed = f"at least {minimum}" if maximum is None else f"from {minimum} to {maximum}"
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
+        raise ValueError(f"{name} must be a whole number {allowed}, got {show(value)}")
+    if value < minimum or (maximum is not None and value > maximum):
+        raise ValueError(f"{name} must be {allowed}, got {value}")
+    return int(value)
+
+
+def one_of(name: str, value: Any, allowed: Iterable[str]) -> str:
+    """One of the given names; the error suggests the closest."""
+    allowed = list(allowed)
+    if value in allowed:
+        return value
+    close = difflib.get_close_matches(str(value), allowed, n=1)
+    hint = f"; did you mean {close[0]!r}?" if close else ""
+    raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {value!r}{hint}")

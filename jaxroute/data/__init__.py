@@ -1,0 +1,99 @@
+"""The papers' tables as data, and loaders of public per-query files."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from .papers import STAGEROUTE_TABLE_1, STAGEROUTE_TABLE_2, ModelTable, divide_by_max, min_max
+from .public import (
+    SPROUT_PRICES,
+    UnsafePickleError,
+    compare_with_table_2,
+    load_embedllm,
+    load_routerbench,
+    load_sprout,
+    load_table,
+)
+from .table import RoutingTable
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """One entry of the list of data sets.
+
+    name: short name.
+    kind: `"paper table"` ships with the package; `"public file"` is a file that the user has.
+    description: one sentence.
+    source: where the numbers come from.
+    loader: without arguments for a paper table; takes the file's path for a public file.
+    """
+
+    name: str
+    kind: Literal["paper table", "public file"]
+    description: str
+    source: str
+    loader: Callable[..., ModelTable | RoutingTable]
+
+
+DATASETS = (
+    Dataset(
+        "stageroute-table-1",
+        "paper table",
+        "15 models in release order with Chatbot-Arena score and output price.",
+        STAGEROUTE_TABLE_1.source,
+        lambda: STAGEROUTE_TABLE_1,
+    ),
+    Dataset(
+        "stageroute-table-2",
+        "paper table",
+        "The 11 RouterBench models in release order with mean score and mean cost.",
+        STAGEROUTE_TABLE_2.source,
+        lambda: STAGEROUTE_TABLE_2,
+    ),
+    Dataset(
+        "routerbench",
+        "public file",
+        "36,497 queries x 11 models with score and cost (pickle, csv, parquet or npz).",
+        "Hugging Face withmartian/routerbench; arXiv 2403.12031",
+        load_routerbench,
+    ),
+    Dataset(
+        "sprout",
+        "public file",
+        "About 44,000 queries x 13 models with judge score and token counts (parquet).",
+        "Hugging Face CARROT-LLM-Routing/SPROUT; arXiv 2502.03261",
+        load_sprout,
+    ),
+    Dataset(
+        "embedllm",
+        "public file",
+        "35,673 questions x 112 models with correctness; costs are the caller's (csv).",
+        "Hugging Face RZ412/EmbedLLM; arXiv 2410.02223",
+        load_embedllm,
+    ),
+    Dataset(
+        "table",
+        "public file",
+        "Any table of per-query scores and costs (npz, csv, parquet or pickle).",
+        "the caller",
+        load_table,
+    ),
+)
+
+__all__ = [
+    "DATASETS",
+    "SPROUT_PRICES",
+    "STAGEROUTE_TABLE_1",
+    "STAGEROUTE_TABLE_2",
+    "Dataset",
+    "ModelTable",
+    "RoutingTable",
+    "UnsafePickleError",
+    "compare_with_table_2",
+    "divide_by_max",
+    "load_embedllm",
+    "load_routerbench",
+    "load_sprout",
+    "load_table",
+    "min_max",
+]

@@ -1,0 +1,129 @@
+"""The papers' tables as data: numbers to simulate with, exactly as printed."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True, eq=False)
+class ModelTable:
+    """One score and one cost per model, in the order the models were released.
+
+    names: the `N` model names, as printed in the paper.
+    scores: `[N]` float64, in `score_unit`.
+    costs: `[N]` float64, in `cost_unit`.
+    score_unit: what a score measures.
+    cost_unit: what a cost counts.
+    source: the paper and its table.
+
+    Raises:
+      ValueError: the columns differ in length or hold a value that is not finite.
+    """
+
+    names: tuple[str, ...]
+    scores: np.ndarray
+    costs: np.ndarray
+    score_unit: str
+    cost_unit: str
+    source: str
+
+    def __post_init__(self):
+        object.__setattr__(self, "names", tuple(self.names))
+        for column in ("scores", "costs"):
+            values = np.array(getattr(self, column), dtype=np.float64)
+            if values.shape != (len(self.names),):
+                raise ValueError(f"{column} has shape {values.shape}; expected ({len(self.names)},), one per name")
+            if not np.isfinite(values).all():
+                raise ValueError(f"{column} is {values.tolist()}; every value must be finite")
+            values.flags.writeable = False
+            object.__setattr__(self, column, values)
+
+
+def min_max(scores: np.ndarray) -> np.ndarray:
+    """Scores on a scale where the worst model is 0 and the best is 1: `(s - min s) / (max s - min s)`.
+
+    Source: StageRoute, Sec. 6.1, says only that scores are "normalized to lie within the [0,1] interval";
+    this reading spreads the pool over the whole interval.
+
+    Args:
+      scores: `[N]` scores in any unit, at least two of them different.
+
+    Returns:
+      `[N]` float64 in `[0, 1]`.
+
+    Raises:
+      ValueError: all scores are equal.
+    """
+    scores = np.asarray(scores, dtype=np.float64)
+    low, high = scores.min(), scores.max()
+    if not low < high:
+        raise ValueError(f"scores is {scores.tolist()}; min_max needs at least two different finite values")
+    return (scores - low) / (high - low)
+
+
+def divide_by_max(scores: np.ndarray) -> np.ndarray:
+    """Scores as a share of the best model's: `s / max s`.
+
+    Source: StageRoute, Sec. 6.1, the other reading (see `min_max`); it keeps the ratios between models.
+
+    Args:
+      scores: `[N]` scores in any unit, none negative, the largest positive.
+
+    Returns:
+      `[N]` float64 in `[0, 1]`.
+
+    Raises:
+      ValueError: a score is negative or none is positive.
+    """
+    scores = np.asarray(scores, dtype=np.float64)
+    if not (scores.min() >= 0 and scores.max() > 0):
+        raise ValueError(f"scores is {scores.tolist()}; divide_by_max needs values >= 0 and a positive largest one")
+    return scores / scores.max()
+
+
+def _model_table(rows, **units) -> ModelTable:
+    names, scores, costs = zip(*rows, strict=True)
+    return ModelTable(names, scores, costs, **units)
+
+
+STAGEROUTE_TABLE_1 = _model_table(
+    (
+        ("GPT-4o", 1336, 10.00),
+        ("Gemini-1.5-pro-002", 1302, 5.00),
+        ("Yi-Lightning", 1287, 0.14),
+        ("o1-mini", 1304, 0.60),
+        ("Llama 3.3 70B Instruct", 1257, 0.40),
+        ("DeepSeek-R1", 1358, 0.55),
+        ("Gemini 2.0 Flash", 1380, 1.50),
+        ("Claude 3.7 Sonnet", 1300, 15.00),
+        ("Hunyuan-turbos", 1296, 0.28),
+        ("Deepseek-v3", 1373, 0.28),
+        ("Llama-4-Maveric", 1417, 0.82),
+        ("GPT-4.1", 1366, 8.00),
+        ("Grok-3-preview", 1403, 15.00),
+        ("o3 by OpenAI", 1413, 40.00),
+        ("Gemini-2.5-Pro", 1446, 10.00),  # the Preview-05-06 version
+    ),
+    score_unit="Chatbot-Arena Elo",
+    cost_unit="USD per 1M output tokens",
+    source="StageRoute (arXiv 2506.17254v1), Table 1",
+)
+
+STAGEROUTE_TABLE_2 = _model_table(
+    (
+        ("claude-instant-v1", 0.5900, 0.001236),
+        ("claude-v1", 0.6480, 0.005870),
+        ("claude-v2", 0.5116, 0.006153),
+        ("meta/llama-2-70b-chat", 0.6059, 0.001337),
+        ("WizardLM/WizardLM-13B-V1.2", 0.5392, 0.000142),
+        ("meta/code-llama-instruct-34b-chat", 0.5040, 0.000550),
+        ("mistralai/mistral-7b-chat", 0.4999, 0.000139),
+        ("gpt-3.5-turbo-1106", 0.6867, 0.000709),
+        ("gpt-4-1106-preview", 0.8048, 0.007943),
+        ("zero-one-ai/Yi-34B-Chat", 0.7153, 0.000558),
+        ("mistralai/mixtral-8x7b-chat", 0.6504, 0.000414),
+    ),
+    score_unit="mean score in [0, 1]",
+    cost_unit="USD per query",
+    source="StageRoute (arXiv 2506.17254v1), Table 2; means over the RouterBench queries",
+)

@@ -1,0 +1,270 @@
+"""A table of real queries: what each model would have scored, and cost, on each of them."""
+
+import os
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RoutingTable:
+    """Scores and costs of `N` models on `Q` queries; every entry is known, so any router can be replayed.
+
+    The arrays are copied, checked and made read-only, so a table that exists is a valid one.
+
+    scores: `[Q, N]` float32 in `[0, 1]`.
+    costs: `[Q, N]` float32, at least 0, in `cost_unit`.
+    models: the `N` model names, all different.
+    features: `[Q, d]` float32 description of each query, or None.
+    groups: `[Q]` int32 index into `group_names`, for example the benchmark a query comes from, or None.
+    group_names: the names of the groups; empty without `groups`.
+    cost_unit: what a cost counts.
+
+    Raises:
+      ValueError: an argument has the wrong shape or an impossible value; the message says which and where.
+    """
+
+    scores: np.ndarray
+    costs: np.ndarray
+    models: tuple[str, ...]
+    features: np.ndarray | None = None
+    groups: np.ndarray | None = None
+    group_names: tuple[str, ...] = ()
+    cost_unit: str = "USD per query"
+
+    def __post_init__(self):
+        models = _names("models", self.models)
+        scores = _floats("scores", self.scores)
+        if scores.ndim != 2 or 0 in scores.shape:
+            raise ValueError(f"scores has shape {scores.shape}; expected [Q, N] with at least one query and one model")
+        num_queries, num_models = scores.shape
+        if len(models) != num_models:
+            raise ValueError(f"models has {len(models)} names; expected {num_models}, one per column of scores")
+        costs = _floats("costs", self.costs)
+        if costs.shape != scores.shape:
+            raise ValueError(f"costs has shape {costs.shape}; expected {scores.shape}, the shape of scores")
+
+        _refuse("scores", scores, ~np.isfinite(scores), "must be finite", models)
+        _refuse("costs", costs, ~np.isfinite(costs), "must be finite", models)
+        _refuse("scores", scores, (scores < 0) | (scores > 1), "must lie in [0, 1]", models)
+        _refuse("costs", costs, costs < 0, "must be at least 0", models)
+
+        features = self.features
+        if features is not None:
+            features = _floats("features", features)
+            if features.ndim != 2 or features.shape[0] != num_queries:
+                raise ValueError(f"features has shape {features.shape}; expected [{num_queries}, d], one row per query")
+            _refuse("features", features, ~np.isfinite(features), "must be finite")
+
+        groups, group_names = self.groups, _names("group_names", self.group_names)
+        if groups is None and group_names:
+            raise ValueError(f"group_names has {len(group_names)} names but groups is None; give both or neither")
+        if groups is not None:
+            groups = np.asarray(groups)
+            if groups.shape != (num_queries,) or groups.dtype.kind not in "iu":
+                raise ValueError(
+                    f"groups has shape {groups.shape} and dtype {groups.dtype}; expected [{num_queries}] integers"
+                )
+            outside = (groups < 0) | (groups >= len(group_names))
+            _refuse("groups", groups, outside, f"must index group_names, 0 to {len(group_names) - 1}")
+            groups = _frozen(groups.astype(np.int32))
+
+        checked = {
+            "scores": scores,
+            "costs": costs,
+            "models": models,
+            "features": features,
+            "groups": groups,
+            "group_names": group_names,
+            "cost_unit": str(self.cost_unit),
+        }
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+
+    @classmethod
+    def from_arrays(
+        cls,
+        scores: np.ndarray,
+        costs: np.ndarray,
+        models: Sequence[str],
+        *,
+        features: np.ndarray | None = None,
+        groups: np.ndarray | None = None,
+        group_names: Sequence[str] = (),
+        cost_unit: str = "USD per query",
+        missing: Literal["error", "drop"] = "error",
+    ) -> "RoutingTable":
+        """A table from arrays in which NaN stands for a missing score or cost.
+
+        Args:
+          scores, costs, models, features, groups, group_names, cost_unit: as in `RoutingTable`.
+          missing: `"error"` refuses NaN; `"drop"` leaves out every query that misses a score or a cost of any
+            model, and warns with their number.
+
+        Returns:
+          The table, with `Q` at most the number of rows given.
+
+        Raises:
+          ValueError: `missing` is neither choice, no complete query is left, or as in `RoutingTable`.
+        """
+        if missing not in ("error", "drop"):
+            raise ValueError(f'missing is {missing!r}; expected "error" or "drop"')
+        scores, costs = _floats("scores", scores), _floats("costs", costs)
+        lost = None
+        if missing == "drop" and scores.ndim == 2 and scores.shape == costs.shape:
+            gaps = np.isnan(scores) | np.isnan(costs)
+            if gaps.any():
+                incomplete = gaps.any(axis=1)
+                row, column = np.argwhere(gaps)[0]
+                lost = (
+                    f"{incomplete.sum()} of {len(scores)} queries that miss a score or a cost "
+                    f"(first: row {row}, column {column})"
+                )
+                scores, costs = np.where(gaps, 0.0, scores), np.where(gaps, 0.0, costs)
+        table = cls(scores, costs, tuple(models), features, groups, tuple(group_names), cost_unit)
+        if lost is None:
+            return table
+        if incomplete.all():
+            raise ValueError(f'missing="drop" would leave an empty table: it drops {lost}')
+        warnings.warn(f"dropped {lost}", UserWarning, stacklevel=2)
+        return table.subset(rows=~incomplete)
+
+    @property
+    def num_queries(self) -> int:
+        """`Q`, the number of queries."""
+        return self.scores.shape[0]
+
+    @property
+    def num_models(self) -> int:
+        """`N`, the number of models."""
+        return self.scores.shape[1]
+
+    def subset(
+        self, models: Sequence[str] | None = None, rows: slice | Sequence[int] | np.ndarray | None = None
+    ) -> "RoutingTable":
+        """The table of some models, some queries, or both.
+
+        Args:
+          models: names in the order wanted; None keeps all.
+          rows: a slice, query numbers (repeats allowed) or a `[Q]` boolean mask; None keeps all.
+
+        Returns:
+          A new table; `group_names` stays whole, so that group numbers keep their meaning.
+
+        Raises:
+          ValueError: a model that the table does not have, or nothing left.
+          IndexError: `rows` points outside the table.
+        """
+        names = self.models if models is None else (models,) if isinstance(models, str) else tuple(models)
+        unknown = [name for name in names if name not in self.models]
+        if unknown:
+            raise ValueError(f"models has {unknown[0]!r}, which the table lacks; it has {', '.join(self.models)}")
+        columns = [self.models.index(name) for name in names]
+        if rows is None:
+            rows = slice(None)
+        elif not isinstance(rows, slice):
+            rows = np.atleast_1d(rows)
+            rows = rows if rows.size else rows.astype(np.intp)  # NumPy takes an empty list for floats.
+        try:
+            index = np.arange(self.num_queries)[rows]
+        except IndexError as error:
+            raise IndexError(f"rows does not fit a table of {self.num_queries} queries: {error}") from error
+        return RoutingTable(
+            self.scores[np.ix_(index, columns)],
+            self.costs[np.ix_(index, columns)],
+            names,
+            None if self.features is None else self.features[index],
+            None if self.groups is None else self.groups[index],
+            self.group_names,
+            self.cost_unit,
+        )
+
+    def mean_scores(self) -> np.ndarray:
+        """`[N]` float64 mean score of each model."""
+        return self.scores.mean(axis=0, dtype=np.float64)
+
+    def mean_costs(self) -> np.ndarray:
+        """`[N]` float64 mean cost of each model, in `cost_unit`."""
+        return self.costs.mean(axis=0, dtype=np.float64)
+
+    def order_by_cost(self) -> "RoutingTable":
+        """The same table with its models from the lowest to the highest mean cost; ties keep their order."""
+        return self.subset(models=[self.models[i] for i in np.argsort(self.mean_costs(), kind="stable")])
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Writes the table to `path` as a compressed npz of plain arrays, named like the fields."""
+        arrays = {
+            "scores": self.scores,
+            "costs": self.costs,
+            "models": self.models,
+            "cost_unit": self.cost_unit,
+        }
+        if self.features is not None:
+            arrays["features"] = self.features
+        if self.groups is not None:
+            arrays |= {"groups": self.groups, "group_names": self.group_names}
+        with open(path, "wb") as file:  # An open file keeps its name; a path would get ".npz" appended.
+            np.savez_compressed(file, **arrays)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike) -> "RoutingTable":
+        """Reads a table written by `save`; for other layouts see `jaxroute.data.load_table`.
+
+        Raises:
+          ValueError: an array is missing, or as in `RoutingTable`.
+        """
+        with np.load(path, allow_pickle=False) as file:
+            missing = [name for name in ("scores", "costs", "models", "cost_unit") if name not in file]
+            if missing:
+                raise ValueError(f"{path} lacks {', '.join(missing)}; it has {', '.join(file.files)}")
+            return cls(
+                file["scores"],
+                file["costs"],
+                tuple(file["models"].tolist()),
+                file.get("features"),
+                file.get("groups"),
+                tuple(file["group_names"].tolist()) if "group_names" in file else (),
+                str(file["cost_unit"]),
+            )
+
+    def __repr__(self) -> str:
+        parts = [f"{self.num_queries} queries x {self.num_models} models", f"cost in {self.cost_unit}"]
+        if self.features is not None:
+            parts.append(f"{self.features.shape[1]} features")
+        if self.groups is not None:
+            parts.append(f"{len(self.group_names)} groups")
+        return f"RoutingTable({', '.join(parts)})"
+
+
+def _frozen(array: np.ndarray) -> np.ndarray:
+    array.flags.writeable = False
+    return array
+
+
+def _floats(argument: str, values) -> np.ndarray:
+    """A read-only float32 copy of `values`."""
+    try:
+        with np.errstate(over="ignore"):  # Becomes inf, which is refused by name.
+            return _frozen(np.array(values, dtype=np.float32))
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{argument} must be an array of numbers: {error}") from error
+
+
+def _names(argument: str, names) -> tuple[str, ...]:
+    """`names` as a tuple of different strings."""
+    names = (names,) if isinstance(names, str) else tuple(str(name) for name in names)
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise ValueError(f"{argument} has {repeated[0]!r} more than once; names must differ")
+    return names
+
+
+def _refuse(argument: str, values: np.ndarray, wrong: np.ndarray, rule: str, models: Sequence[str] = ()) -> None:
+    """Raises at the first entry, in row order, that is `wrong`."""
+    if wrong.any():
+        place = tuple(np.argwhere(wrong)[0].tolist())
+        where = f"row {place[0]}, model {models[place[1]]!r}" if models else f"[{', '.join(map(str, place))}]"
+        raise ValueError(f"{argument} is {values[place]} at {where}; {argument} {rule}")

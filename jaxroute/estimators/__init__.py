@@ -1,0 +1,1 @@
+"""Statistics shared by several papers: means with confidence radii."""

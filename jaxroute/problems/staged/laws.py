@@ -1,0 +1,155 @@
+"""Where a query's rewards and costs come from: parametric laws, or the rows of a table.
+
+One standard normal shock drives all models (and two the token lengths): as only one model is seen per round, the law of a run is
+that of independent models, draws are few, and two policies that differ in a few rounds meet the same luck.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+from jax.scipy.special import ndtr
+
+from jaxroute import checks, draws
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """`mean + scale * z`; values may leave [0, 1]. `relative` multiplies the noise by the mean, `clip` bounds the value."""
+
+    relative: bool = False
+    clip: tuple[float, float] | None = None
+    num_shocks = 1
+
+    def __call__(self, shock, mean, scale):
+        value = mean * (1.0 + scale * shock[0]) if self.relative else mean + scale * shock[0]
+        return value if self.clip is None else jnp.clip(value, *self.clip)
+
+
+@dataclass(frozen=True)
+class Bernoulli:
+    """1 with probability `mean`, else 0."""
+
+    num_shocks = 1
+
+    def __call__(self, shock, mean, scale):
+        del scale
+        return (ndtr(shock[0]) < mean).astype(jnp.float32)
+
+
+@dataclass(frozen=True)
+class LogNormal:
+    """Log-normal with the given mean and coefficient of variation `scale`."""
+
+    num_shocks = 1
+
+    def __call__(self, shock, mean, scale):
+        variance = jnp.log1p(scale**2)
+        return mean * jnp.exp(jnp.sqrt(variance) * shock[0] - variance / 2)
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """The mean itself."""
+
+    num_shocks = 0
+
+    def __call__(self, shock, mean, scale):
+        del shock, scale
+        return mean
+
+
+@dataclass(frozen=True)
+class TokenCost:
+    """Cost proportional to the tokens of a query: input and output lengths are log-normal with coefficient of variation `scale`.
+
+    The output is capped, and the cost is scaled so that its mean is the table's. Lengths are shared by all models.
+
+    Source: the cost model of StageRoute, section 3; the length laws are ours, for Table 1 gives one price per model.
+    """
+
+    mean_input: float = 300.0
+    mean_output: float = 500.0
+    cap_output: float = 4096.0
+    num_shocks = 2
+
+    def __call__(self, shock, mean, scale):
+        variance = jnp.log1p(scale**2)
+        sigma = jnp.sqrt(variance)
+        tokens_in = self.mean_input * jnp.exp(sigma * shock[0] - variance / 2)
+        tokens_out = jnp.minimum(self.mean_output * jnp.exp(sigma * shock[1] - variance / 2), self.cap_output)
+        # E min(X, cap) of a log-normal X.
+        z = (math.log(self.cap_output / self.mean_output) + variance / 2) / jnp.maximum(sigma, 1e-6)
+        mean_out = self.mean_output * ndtr(z - sigma) + self.cap_output * (1.0 - ndtr(z))
+        return mean * (tokens_in + tokens_out) / (self.mean_input + mean_out)
+
+
+@struct.dataclass
+class LawOutcomes:
+    """Rewards and costs drawn from parametric laws around fixed means.
+
+    reward_mean, cost_mean: `[N]`. reward_noise, cost_noise: `[]` scale parameters of the laws.
+    reward_law, cost_law: laws of this module (static).
+    """
+
+    reward_mean: jax.Array
+    cost_mean: jax.Array
+    reward_noise: jax.Array
+    cost_noise: jax.Array
+    reward_law: Any = struct.field(pytree_node=False, default=Gaussian())
+    cost_law: Any = struct.field(pytree_node=False, default=Gaussian(relative=True))
+
+    def check(self) -> None:
+        size = np.shape(self.reward_mean)
+        if isinstance(self.reward_law, Bernoulli):
+            checks.probability("reward_mean", self.reward_mean)
+        checks.numbers("reward_mean", self.reward_mean)
+        checks.non_negative("cost_mean", self.cost_mean, size)
+        checks.non_negative("reward_noise", self.reward_noise, ())
+        checks.non_negative("cost_noise", self.cost_noise, ())
+
+    def init(self, key):
+        del key
+        return ()
+
+    def draw(self, key, state, t):
+        """Rewards `[N]` and costs `[N]` of round `t`."""
+        del state, t
+        split = self.reward_law.num_shocks
+        shock = draws.normal(key, (split + self.cost_law.num_shocks,))
+        reward = self.reward_law(shock[:split], self.reward_mean, self.reward_noise)
+        return reward, self.cost_law(shock[split:], self.cost_mean, self.cost_noise)
+
+
+@struct.dataclass
+class TableOutcomes:
+    """Rewards and costs of a table's queries: one row per round.
+
+    scores, costs: `[Q, N]` reward and cost of every model on every query. reward_mean, cost_mean: `[N]` column means.
+    permute: play the rows in a random order, each once before any is repeated, instead of drawing with replacement (static).
+    """
+
+    scores: jax.Array
+    costs: jax.Array
+    reward_mean: jax.Array
+    cost_mean: jax.Array
+    permute: bool = struct.field(pytree_node=False, default=False)
+
+    def check(self) -> None:
+        checks.probability("scores", self.scores)
+        checks.non_negative("costs", self.costs, np.shape(self.scores))
+
+    def init(self, key):
+        if not self.permute:
+            return ()
+        return jax.random.permutation(key, self.scores.shape[0]).astype(jnp.int32)
+
+    def draw(self, key, state, t):
+        """Rewards `[N]` and costs `[N]` of round `t`."""
+        rows = self.scores.shape[0]
+        row = state[t % rows] if self.permute else draws.randint(key, rows)
+        return self.scores[row], self.costs[row]

@@ -1,0 +1,252 @@
+"""Markets of the paper's experiments and theory, and markets made from tables."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from jaxroute import checks, draws
+from jaxroute.data import STAGEROUTE_TABLE_1, STAGEROUTE_TABLE_2, RoutingTable, divide_by_max, min_max
+from jaxroute.problems.staged.env import Market, market
+from jaxroute.problems.staged.laws import Bernoulli, Fixed, Gaussian, LawOutcomes, LogNormal, TableOutcomes
+
+NORMALISATIONS = {"min-max": min_max, "max": divide_by_max}
+
+
+def arena_market(
+    *,
+    max_deployed: int = 6,
+    stage_length: int = 500,
+    horizon: int = 10_000,
+    budget: float = 2.0,
+    capacity: float = 0.4,
+    reward_noise: float = 0.1,
+    cost_noise: float = 0.1,
+    arrival_interval: int = 1000,
+    arrival_lag: int = 0,
+    normalisation: str = "min-max",
+    reward_law: Any = Gaussian(),  # noqa: B008
+    cost_law: Any = Gaussian(relative=True),  # noqa: B008
+    **options: Any,
+) -> Market:
+    """The paper's synthetic market: 15 models with Chatbot-Arena scores and list prices (USD per million output tokens).
+
+    Six models are there from the start, one more arrives every `arrival_interval` queries. Yi-Lightning, the cheapest of the first
+    six, may take all traffic, every other model the share `capacity`.
+
+    Source: StageRoute (arXiv 2506.17254), section 6.1, Table 1. Not given there and ours: the noise levels, the normalisation of
+    the scores (`"min-max"`, or `"max"` to divide by the largest).
+
+    Args:
+      reward_noise: standard deviation of a reward. cost_noise: standard deviation of a cost relative to its mean.
+      arrival_lag: rounds by which a newcomer misses the maintenance window of its arrival.
+      options: further arguments of `market` (`deploy_fee`, `benchmark`, `stop_at_budget`).
+    """
+    table = STAGEROUTE_TABLE_1
+    checks.one_of("normalisation", normalisation, NORMALISATIONS)
+    interval = checks.count("arrival_interval", arrival_interval)
+    lag = checks.count("arrival_lag", arrival_lag, minimum=0)
+    newcomer = np.maximum(np.arange(len(table.names)) - 5, 0)
+    shares = np.full(len(table.names), float(checks.share("capacity", capacity, ())))
+    shares[table.names.index("Yi-Lightning")] = 1.0
+    outcomes = LawOutcomes(
+        reward_mean=NORMALISATIONS[normalisation](table.scores),
+        cost_mean=np.asarray(table.costs),
+        reward_noise=np.float32(checks.non_negative("reward_noise", reward_noise, ())),
+        cost_noise=np.float32(checks.non_negative("cost_noise", cost_noise, ())),
+        reward_law=reward_law,
+        cost_law=cost_law,
+    )
+    return market(
+        outcomes,
+        capacity=shares,
+        arrival=1 + interval * newcomer + lag * (newcomer > 0),
+        budget=budget,
+        max_deployed=max_deployed,
+        stage_length=stage_length,
+        horizon=horizon,
+        names=table.names,
+        **options,
+    )
+
+
+def _release_order(num_models: int, initial: int, interval: int) -> np.ndarray:
+    """Arrivals: `initial` models in round 1, then one more after each `interval` queries."""
+    return 1 + interval * np.maximum(np.arange(num_models) - initial + 1, 0)
+
+
+def routerbench_market(
+    *,
+    max_deployed: int = 3,
+    stage_length: int = 500,
+    horizon: int = 36_497,
+    budget: float = 0.0002,
+    capacity: float = 0.4,
+    cost_scale: float = 1.0,
+    **options: Any,
+) -> Market:
+    """A stand-in for the paper's RouterBench run, with the published means of Table 2.
+
+    Scores are Bernoulli, costs log-normal with coefficient of variation 1, independent. Queries are independent and only one model
+    is seen per query, so the correlation between models cannot change the law of a run. Five models are there from the start, one
+    more arrives after each 5,000 queries; WizardLM-13B may take all traffic.
+
+    Source: StageRoute, section 6.2, Table 2. Not given there and ours: `max_deployed`, `stage_length`, the capacities.
+
+    Args:
+      cost_scale: multiplies costs and budget. The confidence radius is not scale-free, so this changes the policies (give them
+        `cost_floor` and `cost_ceiling` in the same unit).
+    """
+    table = STAGEROUTE_TABLE_2
+    scale = float(checks.positive("cost_scale", cost_scale, ()))
+    shares = np.full(len(table.names), float(checks.share("capacity", capacity, ())))
+    shares[table.names.index("WizardLM/WizardLM-13B-V1.2")] = 1.0
+    outcomes = LawOutcomes(
+        reward_mean=np.asarray(table.scores),
+        cost_mean=np.asarray(table.costs) * scale,
+        reward_noise=np.float32(0.0),
+        cost_noise=np.float32(1.0),
+        reward_law=Bernoulli(),
+        cost_law=LogNormal(),
+    )
+    return market(
+        outcomes,
+        capacity=shares,
+        arrival=_release_order(len(table.names), 5, 5000),
+        budget=budget * scale,
+        max_deployed=max_deployed,
+        stage_length=stage_length,
+        horizon=horizon,
+        names=table.names,
+        **options,
+    )
+
+
+def table_market(
+    table: RoutingTable,
+    *,
+    max_deployed: int,
+    stage_length: int,
+    horizon: int,
+    budget: float,
+    capacity: float | Sequence[float] = 1.0,
+    arrival: Sequence[int] | None = None,
+    cost_scale: float = 1.0,
+    permute: bool = False,
+    **options: Any,
+) -> Market:
+    """A market that plays the queries of a table of scores and costs.
+
+    Args:
+      table: scores and costs of every model on every query.
+      permute: each query once in random order before any is repeated, instead of drawing with replacement.
+      cost_scale: multiplies costs and budget.
+      options: further arguments of `market`.
+    """
+    if not isinstance(table, RoutingTable):
+        raise ValueError(f"table must be a RoutingTable (see jaxroute.data), got {checks.show(table)}")
+    scale = float(checks.positive("cost_scale", cost_scale, ()))
+    outcomes = TableOutcomes(
+        scores=np.asarray(table.scores),
+        costs=np.asarray(table.costs) * np.float32(scale),
+        reward_mean=table.mean_scores(),
+        cost_mean=table.mean_costs() * scale,
+        permute=permute,
+    )
+    return market(
+        outcomes,
+        capacity=capacity,
+        arrival=arrival,
+        budget=budget * scale,
+        max_deployed=max_deployed,
+        stage_length=stage_length,
+        horizon=horizon,
+        names=table.models,
+        **options,
+    )
+
+
+def discovery_market(
+    *, horizon: int, stages: int, max_deployed: int = 3, num_models: int = 30, noise: float = 0.1
+) -> Market:
+    """Many models from the start and few slots: the instance that makes the discovery term of the regret visible.
+
+    Unit costs and no binding constraint; means `0.3 + 0.3 ((7 m) mod N) / N`, model 20 has 0.9. Ours, for Theorem 1 of StageRoute.
+
+    Args:
+      stages: `K`; a stage has `horizon // stages` queries.
+    """
+    stages = checks.count("stages", stages)
+    size = checks.count("num_models", num_models, 21)
+    mean = 0.3 + 0.3 * ((7 * np.arange(size)) % size) / size
+    mean[20] = 0.9
+    outcomes = LawOutcomes(
+        reward_mean=mean,
+        cost_mean=np.ones(size),
+        reward_noise=np.float32(noise),
+        cost_noise=np.float32(0.0),
+        cost_law=Fixed(),
+    )
+    return market(
+        outcomes,
+        capacity=1.0,
+        budget=1.0,
+        max_deployed=max_deployed,
+        stage_length=max(1, checks.count("horizon", horizon) // stages),
+        horizon=horizon,
+    )
+
+
+def lower_bound_market(*, horizon: int, max_deployed: int = 2, constant: float = 1.0) -> Callable[[Any], Market]:
+    """A sampler of the paper's hard instances: every batch brings `M` new models, of which a random one is better by `eps`.
+
+    With `eps = (c M / (8 T))^(1/3)` there are `1 / (4 eps)` batches, rounded; a batch is a stage, the strong model of batch `j` has
+    mean `1/2 + j eps` and the others `1/2 + (j - 1) eps`. Rewards are Bernoulli, costs 1 and the budget never binds.
+
+    Source: StageRoute, Theorem 2 and appendix C. There the number of batches is not rounded; here `eps` is adapted to the rounded
+    number so that the means still end at 3/4.
+
+    Args:
+      horizon: `T`. max_deployed: `M >= 2`. constant: the universal constant `c` of the theorem, unspecified there.
+
+    Returns:
+      A function `key -> Market`; the market has `M` models per batch.
+    """
+    horizon = checks.count("horizon", horizon)
+    slots = checks.count("max_deployed", max_deployed, 2)
+    constant = float(checks.positive("constant", constant, ()))
+    if horizon < 8 * constant * slots:
+        raise ValueError(f"horizon must be at least 8 * constant * max_deployed = {8 * constant * slots:g}, got {horizon}")
+    batches = max(1, round(0.25 / (constant * slots / (8 * horizon)) ** (1 / 3)))
+    eps = 0.25 / batches
+    length = -(-horizon // batches)
+    batch = np.repeat(np.arange(1, batches + 1), slots)
+    weak = 0.5 + (batch - 1) * eps
+    # The benchmark does not depend on which model of a batch is strong: let it be the first.
+    strong_first = weak + eps * (np.arange(len(batch)) % slots == 0)
+    template = market(
+        LawOutcomes(
+            reward_mean=strong_first,
+            cost_mean=np.ones(len(batch)),
+            reward_noise=np.float32(0.0),
+            cost_noise=np.float32(0.0),
+            reward_law=Bernoulli(),
+            cost_law=Fixed(),
+        ),
+        capacity=1.0,
+        arrival=1 + (batch - 1) * length,
+        budget=1.0,
+        max_deployed=slots,
+        stage_length=length,
+        horizon=horizon,
+    )
+
+    def sample(key) -> Market:
+        """One instance: the strong model of every batch is uniform over its `M` models."""
+        strong = draws.randint(key, slots, (batches,))
+        is_strong = jnp.arange(slots)[None, :] == strong[:, None]
+        mean = jnp.asarray(weak, jnp.float32) + eps * is_strong.reshape(-1).astype(jnp.float32)
+        return template.replace(outcomes=template.outcomes.replace(reward_mean=mean))
+
+    return sample

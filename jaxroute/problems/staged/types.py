@@ -1,0 +1,94 @@
+"""Values that pass between environment and policies of the staged problem, and what is measured.
+
+Sizes: `N` models that ever arrive, `M` deployment slots, `I` rounds per stage.
+"""
+
+from dataclasses import dataclass
+
+import jax
+from flax import struct
+
+from jaxroute.types import Metric, Spec
+
+METRICS = (
+    Metric("regret", "cumulative regret", "reward", "total"),
+    Metric("conditional_regret", "cumulative regret given the routing probabilities", "reward", "total"),
+    Metric("realised_regret", "cumulative regret of the observed rewards", "reward", "total", default=False),
+    Metric("reward", "mean reward", "reward per query", "average"),
+    Metric("mean_reward", "mean expected reward of the chosen model", "reward per query", "average", default=False),
+    Metric("expected_reward", "mean expected reward of the routing", "reward per query", "average", default=False),
+    Metric("cost", "mean cost", "cost per query", "average"),
+    Metric("mean_cost", "mean expected cost of the chosen model", "cost per query", "average", default=False),
+    Metric("expected_cost", "mean expected cost of the routing", "cost per query", "average", default=False),
+    Metric("cost_ratio", "spend / budget", "1", "average"),
+    Metric("served", "queries served before the budget was spent", "queries", "total", default=False),
+    Metric("served_reward", "reward earned before the budget was spent", "reward", "total", default=False),
+    Metric("capacity_excess", "routing probability above the capacities", "1", "total", default=False),
+    Metric("deployments", "models that entered the deployment", "models", "total", default=False),
+    Metric("fee", "deployment fees", "cost", "total", default=False),
+    Metric("pulls", "times each model was used", "queries", "total", ("model",), default=False),
+    Metric("overspend", "spend above the budget so far", "cost", "gauge", default=False),
+    Metric("worst_overspend", "largest spend above the budget of any prefix", "cost", "gauge", default=False),
+    Metric("deployed", "model is live", "1", "gauge", ("model",), default=False),
+)
+
+
+@dataclass(frozen=True)
+class StagedSpec(Spec):
+    """What a policy may know in advance.
+
+    max_deployed: `M`. max_support: the largest support of an optimal routing, `ceil(1 / smallest capacity) + 1`; sets are
+    enumerated only if fewer slots exist.
+    """
+
+    max_deployed: int = 1
+    max_support: int = 2
+
+
+@struct.dataclass
+class Observation:
+    """What a router sees before a decision.
+
+    available: `[N]` bool, models that have arrived. capacity: `[N]` largest share of the traffic of each model.
+    budget: `[]` cost per query. overspend: `[]` spend so far minus `budget` times queries so far. rounds_left: `[]` int32,
+    queries to come, this one included.
+    """
+
+    available: jax.Array
+    capacity: jax.Array
+    budget: jax.Array
+    overspend: jax.Array
+    rounds_left: jax.Array
+
+
+@struct.dataclass
+class Action:
+    """A routing decision.
+
+    model: `[]` int32, the model that serves the query. probabilities: `[N]` the distribution it was drawn from, zero outside the
+    deployed set. deployed: `[N]` bool, the deployed set; fixed within a stage.
+    """
+
+    model: jax.Array
+    probabilities: jax.Array
+    deployed: jax.Array
+
+
+@struct.dataclass
+class Feedback:
+    """What the router sees afterwards: reward `[]` and cost `[]` of the chosen model."""
+
+    reward: jax.Array
+    cost: jax.Array
+
+
+@struct.dataclass
+class Statistics:
+    """Sufficient statistics of some models.
+
+    pulls: `[...]` int32. reward_sum, cost_sum: `[...]` float32, sums over the pulls.
+    """
+
+    pulls: jax.Array
+    reward_sum: jax.Array
+    cost_sum: jax.Array

@@ -1,0 +1,1 @@
+"""Optimisation problems shared by several papers, exact and without branches."""

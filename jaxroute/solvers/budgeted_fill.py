@@ -1,0 +1,136 @@
+"""One-budget fractional knapsack: the linear programme behind every routing decision of the papers."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from jaxroute import numerics
+
+
+class FillSolution(NamedTuple):
+    """Solution of a budgeted fill.
+
+    amount: `[K]` optimal amounts; the cheapest fill if the programme is infeasible.
+    multiplier: `[]` shadow price of the budget, value per unit of cost; the last slope reached if infeasible.
+    feasible: `[]` bool, whether the constraints admit a point.
+    residual: `[]` value that one more dual step would still gain, 0 at the optimum.
+    converged: `[]` bool, whether `residual` is zero to rounding.
+    """
+
+    amount: jax.Array
+    multiplier: jax.Array
+    feasible: jax.Array
+    residual: jax.Array
+    converged: jax.Array
+
+
+def default_steps(size: int) -> int:
+    """Dual steps that reached the optimum on every one of 660,000 instances of this size or smaller, with some to spare."""
+    for limit, steps in ((2, 1), (3, 3), (6, 6), (10, 8), (15, 12)):
+        if size <= limit:
+            return steps
+    return 12 + (size - 15) // 2
+
+
+def budget_tolerance(budget, dtype):
+    """Overspend that counts as none: rounding of a sum of amounts times costs."""
+    return jnp.abs(budget) * (1e-6 if dtype == jnp.float32 else 1e-9)
+
+
+def fill(ahead, capacity, total):
+    """Gives each model its capacity in order of rank until `total` is used up.
+
+    ahead: `[K, K]`, True at `[i, j]` if `j` ranks ahead of `i`; capacity: `[K]`; total: `[]`. Returns amounts `[K]`.
+    """
+    used = jnp.sum(jnp.where(ahead, capacity[None, :], 0.0), axis=1)
+    return jnp.clip(total - used, 0.0, capacity)
+
+
+def budgeted_fill(
+    value, cost, capacity, budget, total=1.0, *, valid=None, priority=None, steps: int | None = None
+) -> FillSolution:
+    """Maximises `value . x` over `{0 <= x <= capacity, sum(x) = total, cost . x <= budget}`, exactly.
+
+    For a multiplier `lam` the Lagrangian is maximised by filling in order of `value - lam * cost`. Two fills bracket the budget:
+    the best one (`lam = 0`, ties to the cheaper) and the cheapest (ties to the better). A step takes the slope between the two in
+    the cost-value plane as the next multiplier and replaces the end on its side of the budget. Each step that changes something
+    reaches a new vertex of the frontier, so the optimum is found in finitely many; the answer mixes the last two fills so that
+    the budget is met with equality. Comparisons use differences of raw values and costs: equal costs cancel exactly, and the
+    order is antisymmetric however the products are rounded.
+
+    Source: StageRoute (arXiv 2506.17254), eq. (7). The dual method and the number of steps are ours.
+
+    Args:
+      value: `[K]` value per unit (a score or an upper confidence bound).
+      cost: `[K]` cost per unit.
+      capacity: `[K]` upper bounds, non-negative.
+      budget: `[]` bound on the cost of `x`, in the unit of `cost`.
+      total: `[]` required sum of `x`.
+      valid: `[K]` bool, models that may be used (default all).
+      priority: `[K]` last tie-break, lower first (default the index).
+      steps: number of dual steps (static; default by size).
+
+    Returns:
+      A `FillSolution`. Without enough capacity for `total` the amounts are the capacities scaled to `total`, flagged infeasible.
+    """
+    size = value.shape[-1]
+    steps = default_steps(size) if steps is None else steps
+    if valid is not None:
+        capacity = jnp.where(valid, capacity, 0.0)
+        value = jnp.where(valid, value, 0.0)
+        cost = jnp.where(valid, cost, 0.0)
+    tiny = np.finfo(value.dtype).tiny
+    value, cost, capacity = lax.optimization_barrier((value, cost, capacity))
+    priority = lax.iota(jnp.int32, size) if priority is None else priority
+    first = priority[None, :] < priority[:, None]
+
+    def at(slope):
+        """The fill at a multiplier (None: infinite), its cost and its value."""
+        more_value = value[None, :] - value[:, None]  # [i, j]: what j is worth more than i
+        more_cost = cost[None, :] - cost[:, None]
+        if slope is None:
+            ahead = (more_cost < 0) | ((more_cost == 0) & ((more_value > 0) | ((more_value == 0) & first)))
+        else:
+            gain = more_value - slope * more_cost
+            ahead = (gain > 0) | ((gain == 0) & ((more_cost < 0) | ((more_cost == 0) & first)))
+        x = lax.optimization_barrier(fill(ahead, capacity, total))
+        return x, jnp.sum(cost * x), jnp.sum(value * x)
+
+    def slope_of(over, under):
+        return (over[2] - under[2]) / jnp.maximum(over[1] - under[1], tiny)
+
+    best, cheapest = at(jnp.zeros((), value.dtype)), at(None)
+    limit = budget + budget_tolerance(budget, value.dtype)
+
+    def step(_, ends):
+        over, under = ends
+        new = at(slope_of(over, under))
+        above = new[1] > limit
+        over, under = (
+            tuple(jnp.where(above == replace, n, o) for n, o in zip(new, end, strict=True))
+            for end, replace in ((over, True), (under, False))
+        )
+        return over, under
+
+    over, under = lax.fori_loop(0, steps, step, (best, cheapest))
+    slope = slope_of(over, under)
+    share = jnp.clip((budget - under[1]) / jnp.maximum(over[1] - under[1], tiny), 0.0, 1.0)
+    slack, affordable = best[1] <= limit, cheapest[1] <= limit
+    room = jnp.sum(capacity)
+    enough = room >= total * (1.0 - 1e-6)
+    amount = jnp.where(slack, best[0], jnp.where(affordable, under[0] + share * (over[0] - under[0]), cheapest[0]))
+    amount = jnp.where(enough, amount, capacity * (total / jnp.maximum(room, tiny)))
+    # One more fill at the final slope must bring nothing: it is read only where `residual` is, and free elsewhere.
+    last = at(slope)
+    residual = jnp.where(slack | ~affordable, 0.0, jnp.maximum((last[2] - under[2]) - slope * (last[1] - under[1]), 0.0))
+    scale = jnp.max(jnp.abs(value)) + slope * jnp.max(jnp.abs(cost))
+    return FillSolution(
+        amount=amount,
+        multiplier=jnp.where(slack, 0.0, slope),
+        feasible=enough & (slack | affordable),
+        residual=residual,
+        converged=residual <= 64 * np.finfo(value.dtype).eps * scale,
+    )

@@ -1,0 +1,45 @@
+"""Static vocabulary of the engine: what an environment declares about itself, and what is measured."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One measured quantity.
+
+    name: key in the flows, the gauges or the Info that produces it, and of the variable in a result.
+    label: words for an axis or a table.
+    unit: unit of the recorded value ("reward", "USD per query", "rounds", ...).
+    kind: "total" is recorded as the cumulative sum of the rounds' values, "average" as their running mean per round,
+      "gauge" as the state's value at the record time.
+    dims: names of the dimensions of a vector (for example `("model",)`).
+    default: recorded unless `record` says otherwise.
+    """
+
+    name: str
+    label: str
+    unit: str
+    kind: Literal["total", "average", "gauge"]
+    dims: tuple[str, ...] = ()
+    default: bool = True
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What a policy may know about an environment before the first round; static and hashable.
+
+    num_models: `K`, number of models that can ever be chosen.
+    model_names: names of the models, empty if they have none.
+    stage_length: rounds between two calls of `plan`, None without stages.
+    free_rounds: rounds at the start that are played but not counted.
+    metrics: the environment's flows and gauges.
+    zero_flows: flows that must be zero in every round; a non-zero sum marks the run as invalid.
+    """
+
+    num_models: int
+    model_names: tuple[str, ...] = ()
+    stage_length: int | None = None
+    free_rounds: int = 0
+    metrics: tuple[Metric, ...] = field(default=(), repr=False)
+    zero_flows: tuple[str, ...] = ()
