@@ -117,7 +117,7 @@ def stderr(data: xr.Dataset | xr.DataArray, metric: str | None = None) -> xr.Dat
     number = array.count("seed")
     number = number.where(number > 1)
     squares = ((array - array.mean("seed")) ** 2).sum("seed")
-    return _describe(np.sqrt(squares / (number - 1) / number), array, "standard error of {}")
+    return _describe((squares / (number - 1) / number) ** 0.5, array, "standard error of {}")
 
 
 def count(data: xr.Dataset | xr.DataArray, metric: str | None = None) -> xr.DataArray:
@@ -130,20 +130,20 @@ def quantiles(
     data: xr.Dataset | xr.DataArray, metric: str | None = None, q: Sequence[float] = (0.05, 0.25, 0.5, 0.75, 0.95)
 ) -> xr.DataArray:
     """Quantiles over the valid seeds, along a first dimension `quantile`."""
-    q = np.atleast_1d(checks.probability("q", q))
+    levels = np.atleast_1d(checks.probability("q", q))
     array = pick(data, metric)
     number = array.count("seed")
     skipna = bool(((number > 0) & (number < array.sizes["seed"])).any())  # NumPy's nanquantile is far slower.
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "All-NaN slice")
-        return array.quantile(q, "seed", skipna=skipna, keep_attrs=True)
+        return array.quantile(levels, "seed", skipna=skipna, keep_attrs=True)
 
 
 def paired(data: xr.Dataset | xr.DataArray, metric: str | None, baseline: str) -> xr.Dataset:
     """Difference of each other policy to one of them, seed by seed.
 
-    Policies meet the same luck in the same seed, so this is sharper than the difference of two means. A seed counts where both
-    runs are valid.
+    Policies meet the same luck in the same seed, so this is sharper than the difference of two means. A seed counts where
+    both runs are valid.
 
     Returns:
       A Dataset without the baseline: `mean` of the difference, its `stderr`, and `z`, their ratio (NaN if both are zero).
@@ -302,7 +302,7 @@ def show_value(value: Any) -> str:
 
 
 def _heads(data: xr.Dataset, names: Sequence[str]) -> list[tuple[str, str]]:
-    return [(str(data[n].attrs.get("label", n)), str(data[n].attrs.get("unit", ""))) for n in names]
+    return [(n, str(data[n].attrs.get("unit", ""))) for n in names]
 
 
 def _column(head: tuple[str, str], cells: list[str], right: bool) -> list[str]:
@@ -320,7 +320,7 @@ def _footnote(data: xr.Dataset, names: Sequence[str], time: int | None) -> str:
     when = f" after {int(now['time'])} rounds" if "time" in now.coords else ""
     text = f"mean (standard error) of {show_seeds(counts)}{when}"
     if "valid" in data and not bool(data["valid"].all()):
-        text += f"; {int((~data['valid']).sum())} of {data['valid'].size} runs are invalid and left out"
+        text += f"; invalid and left out: {int((~data['valid']).sum())} of {data['valid'].size} runs"
     return text
 
 
@@ -408,7 +408,7 @@ def window_mean(data: xr.Dataset | xr.DataArray, metric: str | None, window: int
     ends = [i for i, t in enumerate(times) if int(t) - window in known]
     if window % interval or not ends:
         raise ValueError(
-            f"window must be a multiple of the record interval ({interval}) and at most {int(times[-1])} rounds, got {window}"
+            f"window must be a multiple of the record interval ({interval}), at most {int(times[-1])} rounds, got {window}"
         )
     total = _cumulative(array)
     start = xr.zeros_like(total.isel(time=[0])).assign_coords(time=[0])
@@ -417,7 +417,7 @@ def window_mean(data: xr.Dataset | xr.DataArray, metric: str | None, window: int
     moving = moving.copy(data=(moving.values - before.values) / window)
     unit = str(array.attrs.get("unit", ""))
     unit = f"{unit} per round" if array.attrs["kind"] == "total" and unit else unit
-    return _describe(moving, array, f"{{}}, mean of the last {window} rounds", unit=unit, kind="gauge")
+    return _describe(moving, array, f"{{}}, last {window} rounds", unit=unit, kind="gauge")
 
 
 # Slopes.
@@ -446,7 +446,7 @@ def slope(x: Any, y: Any, yerr: Any = None, confidence: float = 0.95) -> Slope:
     independent. It covers better with few or skewed seeds than the delta method (20 seeds with exponential noise shared by
     the points: 94 % against 90 %, nominal 95 %) and, unlike the bootstrap, needs no random numbers.
 
-    With means and `yerr` the error is the delta method's, `sum_i (c_i yerr_i / mean_i)^2`, for independent points, and the
+    With means and `yerr` it is the delta method's, `sqrt(sum_i (c_i yerr_i / mean_i)^2)`, for independent points, and the
     interval is normal.
 
     Args:
@@ -553,7 +553,7 @@ def _student_quantile(probability: float, dof: int) -> float:
     """Quantile (above the median) of Student's t for whole degrees of freedom, without SciPy.
 
     Up to 200 degrees, bisection of the finite sums for the distribution function (Abramowitz and Stegun 26.7.3 and 26.7.4);
-    beyond, the normal quantile with its expansion in 1 / dof (26.7.5), where it is good to 1e-9.
+    beyond, the normal quantile with its expansion in 1 / dof (26.7.5), where it is good to 1e-7.
     """
     if dof > 200:
         z = NormalDist().inv_cdf(probability)

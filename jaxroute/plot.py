@@ -6,10 +6,10 @@ band. A policy keeps its colour, dash and marker whichever policies are drawn: t
 bars are two standard errors unless said otherwise.
 """
 
-import colorsys
 import functools
 import math
 import os
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -23,8 +23,7 @@ from jaxroute import checks, metrics
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#7F7F7F")
 _DASHES = ("-", (0, (5, 1.6)), (0, (5, 1.3, 1.2, 1.3)), (0, (1.4, 1.2)), (0, (8, 1.6)), (0, (5, 1.2, 1.2, 1.2, 1.2, 1.2)))
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
-_GREY = "#666666"
-_STYLE = {
+_STYLE: dict[Any, Any] = {
     "font.size": 9,
     "axes.titlesize": 9,
     "axes.labelsize": 9,
@@ -100,6 +99,15 @@ def _names(array: xr.DataArray) -> list[str]:
     return [str(p) for p in array["policy"].values]
 
 
+def _label(array: xr.DataArray, metric: str) -> str:
+    """Label and unit, on lines of their own if one would be too long."""
+    text = metrics.axis_label(array.attrs, metric)
+    if len(text) <= 40:
+        return text
+    parts = [str(array.attrs.get("label", metric)), *([f"({array.attrs['unit']})"] if array.attrs.get("unit") else [])]
+    return "\n".join(textwrap.fill(part, 40, break_long_words=False) for part in parts)
+
+
 def _at_end(array: xr.DataArray) -> tuple[xr.DataArray, str]:
     """The metric at the last recorded time, and that time in words."""
     if "time" in array.dims:
@@ -118,50 +126,75 @@ def _style_of(position: int) -> dict[str, Any]:
     }
 
 
-def _shade(colour: str, position: int, number: int) -> tuple[float, float, float]:
-    """The colour at one of `number` steps from light to dark, itself in the middle."""
-    red, green, blue = (int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5))
-    hue, light, saturation = colorsys.rgb_to_hls(red, green, blue)
-    if number == 1:
-        return red, green, blue
-    span = np.linspace(0.72, 0.16, number)[position] if light > 0.05 else np.linspace(0.7, 0.0, number)[position]
-    return colorsys.hls_to_rgb(hue, float(span), saturation)
+def _shade(colour: str, position: int, number: int) -> tuple[float, ...]:
+    """The colour at one of `number` steps from light to dark, itself in the middle (black: at the end)."""
+    place = 2 * position / (number - 1) - 1 if number > 1 else 0.0
+    if colour == "#000000" and number > 1:
+        place = (place - 1) / 2
+    end, part = (1.0, -0.62 * place) if place < 0 else (0.0, 0.6 * place)
+    return tuple((1 - part) * int(colour[i : i + 2], 16) / 255 + part * end for i in (1, 3, 5))
 
 
 # Axes and legends.
 
 
-def _plain_numbers(axis) -> None:
-    """Thousands with commas; very large or small numbers and logarithmic axes as matplotlib writes them."""
-    from matplotlib.ticker import ScalarFormatter
+def _numbers(axis, span: tuple[float, float] | None = None) -> None:
+    """Plain numbers on an axis, with commas from 10,000 on; powers of ten only where plain numbers would be long."""
+    from matplotlib.ticker import FuncFormatter, LogFormatterMathtext, LogLocator, NullFormatter, ScalarFormatter
+
+    if axis.get_scale() == "log":
+        low, high = span or axis.get_view_interval()
+        axis.set_major_locator(LogLocator(subs=(1.0,) if high > 300 * low else (1.0, 2.0, 5.0)))
+        powers = LogFormatterMathtext()
+        powers.set_axis(axis)
+        axis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,g}" if 1e-4 <= v < 1e6 else powers(v)))
+        axis.set_minor_formatter(NullFormatter())
+        return
 
     class Commas(ScalarFormatter):
-        def __call__(self, x, pos=None):
-            text = super().__call__(x, pos)
-            if self.orderOfMagnitude == 0 and self.offset == 0 and abs(x) >= 10_000 and x == int(x):
-                return f"{int(x):,}"
-            return text
+        def format_ticks(self, values):
+            texts = super().format_ticks(values)
+            if self.get_offset() or not any(abs(v) >= 10_000 for v in values) or any(v != round(v) for v in values):
+                return texts
+            return [f"{int(v):,}".replace("-", "\N{MINUS SIGN}") for v in values]
 
     axis.set_major_formatter(Commas())
 
 
-def _grid(ax, which: str = "both") -> None:
-    ax.grid(visible=True, axis=which, color="#E4E4E4", linewidth=0.7)
+def _grid(ax) -> None:
+    ax.grid(visible=True, color="#E4E4E4", linewidth=0.7)
+    ax.set_axisbelow(True)
+    ax.spines[["top", "right"]].set_visible(False)
 
 
-def _legend(ax, title: str, own: bool) -> None:
-    """Inside, where there is room; beside the axes of an own figure if there are many entries."""
-    entries = len(ax.get_legend_handles_labels()[0])
-    if entries == 0:
+def _legend(ax, title: str | None, own: bool) -> None:
+    """Above the axes, where it hides nothing; beside them if that would take more than three rows."""
+    labels = ax.get_legend_handles_labels()[1]
+    if not labels:
         return
-    options: dict[str, Any] = {"title": title, "alignment": "left", "handlelength": 2.6, "labelspacing": 0.35}
-    if entries > 4:
+    width = (1.1 if own else 1.0) * ax.get_position().width * ax.figure.get_figwidth()
+    columns = max(1, min(len(labels), int(width / (0.55 + 0.06 * max(map(len, labels))))))
+    columns = -(-len(labels) // -(-len(labels) // columns))  # Rows of about the same length.
+    options: dict[str, Any] = {
+        "title": title,
+        "alignment": "left",
+        "frameon": False,
+        "labelspacing": 0.35,
+        "borderaxespad": 0.2,
+    }
+    if len(labels) > 3 * columns:
         if own:
-            ax.figure.set_size_inches(_SIZE[0] + 1.5, _SIZE[1])
-        ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), frameon=False, borderaxespad=0.0, **options)
+            ax.figure.set_size_inches(
+                _SIZE[0] + 0.5 + 0.068 * max(map(len, labels)), max(_SIZE[1], 0.8 + 0.165 * len(labels))
+            )
+        ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), handlelength=2.6, **options)
     else:
-        ax.legend(loc="best", frameon=True, framealpha=0.85, edgecolor="none", borderpad=0.3, **options)
-    ax.get_legend().get_title().set_color(_GREY)
+        if own:
+            ax.figure.set_size_inches(_SIZE[0], _SIZE[1] + 0.17 * -(-len(labels) // columns))
+        ax.legend(
+            loc="lower left", bbox_to_anchor=(-0.01, 1.0), ncols=columns, handlelength=2.4, columnspacing=1.4, **options
+        )
+    ax.get_legend().get_title().set_fontweight("bold")
 
 
 def log_spaced(values: Any) -> bool:
@@ -192,7 +225,7 @@ def _edges(places: np.ndarray, log: bool) -> np.ndarray:
 
 
 def _settings_axis(ax, which: str, values: np.ndarray) -> None:
-    """Scale of an axis of settings, and ticks at the settings themselves if they are few: nothing was measured between."""
+    """Scale of an axis of settings; ticks at the settings themselves if they are few, as nothing was measured between."""
     from matplotlib.ticker import NullLocator
 
     axis, log = getattr(ax, f"{which}axis"), log_spaced(values)
@@ -200,8 +233,7 @@ def _settings_axis(ax, which: str, values: np.ndarray) -> None:
         getattr(ax, f"set_{which}scale")("log")
     places, numeric = _positions(values)
     if numeric and len(values) > 8:
-        if not log:
-            _plain_numbers(axis)
+        _numbers(axis, (values.min(), values.max()))
         return
     axis.set_minor_locator(NullLocator())
     axis.set_ticks(places, [metrics.show_value(v) for v in values])
@@ -220,17 +252,19 @@ def curves(
     log: bool | Literal["x", "y"] = False,
     ax: Any = None,
     policies: Sequence[str] | None = None,
+    title: str | None = None,
 ):
     """Mean curves over time, a line per policy (and per setting, if there are at most eight).
 
     Args:
       data: a result.
       metric: name of the metric.
-      band: around each line: "stderr" for two standard errors, "quantile" for the 5 to 95 % range of the runs, None for none.
+      band: around each line: "stderr" for two standard errors, "quantile" for the 5 to 95 % range of the runs, or None.
       reference: name to `(times, values)`, drawn dashed and grey.
       log: True for two logarithmic axes, "x" or "y" for one.
       ax: axes to draw on (default: a new figure).
       policies: names of those to draw (default: all that have the metric).
+      title: above the legend (default: none).
 
     Returns:
       The axes.
@@ -264,7 +298,7 @@ def curves(
     else:
         error = 2 * metrics.stderr(array)
         low, high = middle - error, middle + error
-    log_y, counts, lines = log in (True, "y"), [], 0
+    log_y, counts = log in (True, "y"), []
     for name in drawn:
         p = names.index(name)
         one = middle.isel(policy=p)
@@ -286,29 +320,29 @@ def curves(
                 borders = (b.isel(policy=p).isel(place).values for b in (low, high))
                 ax.fill_between(times, *borders, color=style["color"], alpha=0.18, linewidth=0, zorder=2)
             counts.append(metrics.count(array.isel(policy=p).isel(place)).values)
-            lines += 1
-    for i, (name, (when, values)) in enumerate((reference or {}).items()):
-        ax.plot(when, values, color="#555555", linestyle=(0, (3 + 2 * i, 2)), linewidth=1.1, label=name, zorder=2.5)
+    for i, (name, line) in enumerate((reference or {}).items()):
+        if len(line) != 2 or np.shape(line[0]) != np.shape(line[1]):
+            raise ValueError(f"reference[{name!r}] must be (times, values) of equal length, got {checks.show(line)}")
+        ax.plot(*line, color="#555555", linestyle=(0, (3 + 2 * i, 2)), linewidth=1.1, label=name, zorder=2.5)
     if log in (True, "x"):
         ax.set_xscale("log")
     else:
-        _plain_numbers(ax.xaxis)
-        ax.set_xlim(left=0)
+        ax.set_xlim(0, 1.02 * times[-1])
     if log_y:
         ax.set_yscale("log")
-    else:
-        _plain_numbers(ax.yaxis)
-    ax.margins(x=0.02)
-    ax.set_xlabel("round")
-    ax.set_ylabel(metrics.axis_label(array.attrs, metric))
+    _numbers(ax.xaxis)
+    _numbers(ax.yaxis)
+    meaning = {"stderr": "mean ± 2 s.e. of", "quantile": "mean and 5–95 % range of", None: "mean of"}[band]
+    seeds = metrics.show_seeds(np.concatenate([np.ravel(c) for c in counts]) if counts else [])
+    ax.set_xlabel(f"round\n{meaning} {seeds}")
+    ax.set_ylabel(_label(array, metric))
     _grid(ax)
-    meaning = {"stderr": "mean ± 2 s.e.", "quantile": "mean, 5–95 %", None: "mean"}[band]
-    _legend(ax, f"{meaning}, {metrics.show_seeds(np.concatenate([np.ravel(c) for c in counts]) if counts else [])}", own)
+    _legend(ax, title, own)
     return ax
 
 
 @_styled
-def final(data: xr.Dataset, metric: str = "regret", *, x: str | None = None, ax: Any = None):
+def final(data: xr.Dataset, metric: str = "regret", *, x: str | None = None, ax: Any = None, title: str | None = None):
     """The metric at the last recorded time: a dot per policy, or lines against one swept setting.
 
     Args:
@@ -316,6 +350,7 @@ def final(data: xr.Dataset, metric: str = "regret", *, x: str | None = None, ax:
       metric: name of the metric.
       x: name of the setting axis (default: the only one).
       ax: axes to draw on (default: a new figure).
+      title: above the figure (default: none).
 
     Returns:
       The axes.
@@ -334,7 +369,7 @@ def final(data: xr.Dataset, metric: str = "regret", *, x: str | None = None, ax:
             "or draw two with plot.heat"
         )
     middle, error = metrics.mean(array), metrics.stderr(array)
-    label = metrics.axis_label(array.attrs, metric)
+    label = _label(array, metric)
     note = f"mean ± 2 s.e. of {metrics.show_seeds(metrics.count(array).values)}{when}"
     names = _names(array)
     known = [i for i in range(len(names)) if np.isfinite(middle.isel(policy=i).values).any()]
@@ -353,10 +388,11 @@ def final(data: xr.Dataset, metric: str = "regret", *, x: str | None = None, ax:
         ax.set_ylim(len(known) - 0.4, -0.6)
         ax.tick_params(axis="y", length=0)
         ax.spines["left"].set_visible(False)
-        _plain_numbers(ax.xaxis)
+        _numbers(ax.xaxis)
         ax.margins(x=0.08)
         _grid(ax)
         ax.set_xlabel(f"{label}\n{note}")
+        _title(ax, title)
         return ax
     (axis,) = axes
     ax = _axes(ax)
@@ -370,13 +406,19 @@ def final(data: xr.Dataset, metric: str = "regret", *, x: str | None = None, ax:
             style["linestyle"] = "none"  # Nothing lies between two names.
         bars = np.where(np.isfinite(bar), 2 * bar, 0.0)[order]
         ax.errorbar(places[order], y[order], yerr=bars, capsize=2, elinewidth=1.2, label=names[i], **style)
+    ax.margins(x=0.03)
     _settings_axis(ax, "x", values)
-    _plain_numbers(ax.yaxis)
-    ax.set_xlabel(axis)
+    _numbers(ax.yaxis)
+    ax.set_xlabel(f"{axis}\n{note}")
     ax.set_ylabel(label)
     _grid(ax)
-    _legend(ax, note, own)
+    _legend(ax, title, own)
     return ax
+
+
+def _title(ax, text: str | None, note: str = "") -> None:
+    if text or note:
+        ax.set_title(f"{text}{note}" if text else note, loc="left", fontsize=8, fontweight="bold" if not note else "normal")
 
 
 def _refuse_axis(x: str) -> None:
@@ -393,6 +435,7 @@ def heat(
     y: str,
     best: Literal["auto", "min", "max"] | None = "auto",
     ax: Any = None,
+    title: str | None = None,
 ):
     """Mean at the last recorded time over a grid of two settings, with the best cell marked.
 
@@ -404,6 +447,7 @@ def heat(
       best: which cell to mark; "auto" marks the smallest regret, cost, violation, loss, queue or latency and the largest
         reward, score or accuracy, and nothing for other metrics.
       ax: axes to draw on (default: a new figure).
+      title: above the figure, before the best value (default: the policy).
 
     Returns:
       The axes; the colour bar's are `ax.figure.axes[-1]`.
@@ -448,10 +492,10 @@ def heat(
     ax.set_xlabel(x)
     ax.set_ylabel(y)
     ax.tick_params(length=2.5)
-    note = f"{policy}, mean of {metrics.show_seeds(metrics.count(array).values)}{when}"
-    best = _direction(metric, array.attrs) if best == "auto" else best
-    if best is not None:
-        pick = (np.nanargmin if best == "min" else np.nanargmax)(shown)
+    note = ""
+    mark = _direction(metric, array.attrs) if best == "auto" else best
+    if mark is not None:
+        pick = (np.nanargmin if mark == "min" else np.nanargmax)(shown)
         row, column = np.unravel_index(pick, shown.shape)
         text = metrics.rounded(shown[row, column], error[np.ix_(order_y, order_x)][row, column])
         for width, colour in ((3.2, "black"), (1.6, "white")):
@@ -464,12 +508,13 @@ def heat(
                 markeredgecolor=colour,
                 markeredgewidth=width,
             )
-        note += f"\nring: {'lowest' if best == 'min' else 'highest'}, {text}"
+        note = f"; ring: {'lowest' if mark == 'min' else 'highest'}, {text}"
     bar = ax.figure.colorbar(mesh, ax=ax, pad=0.02)
-    bar.set_label(metrics.axis_label(array.attrs, metric))
+    seeds = metrics.show_seeds(metrics.count(array).values)
+    bar.set_label(f"{_label(array, metric)}\nmean of {seeds}{when}")
     bar.outline.set_visible(False)
-    _plain_numbers(bar.ax.yaxis)
-    ax.set_title(note, loc="left", fontsize=8, color=_GREY)
+    _numbers(bar.ax.yaxis)
+    _title(ax, title or policy, note)
     return ax
 
 
@@ -484,7 +529,7 @@ def _direction(metric: str, attributes: Mapping[str, Any]) -> str | None:
 
 
 @_styled
-def deployment(data: xr.Dataset, *, policy: str, variable: str = "deployed", ax: Any = None):
+def deployment(data: xr.Dataset, *, policy: str, variable: str = "deployed", ax: Any = None, title: str | None = None):
     """Which model is live when: the share of seeds in which it is, at each recorded time.
 
     Args:
@@ -492,6 +537,7 @@ def deployment(data: xr.Dataset, *, policy: str, variable: str = "deployed", ax:
       policy: name of the policy.
       variable: a vector metric over models with values in [0, 1].
       ax: axes to draw on (default: a new figure).
+      title: above the figure (default: the policy).
 
     Returns:
       The axes; the colour bar's are `ax.figure.axes[-1]`.
@@ -527,14 +573,15 @@ def deployment(data: xr.Dataset, *, policy: str, variable: str = "deployed", ax:
     ax.set_ylim(number - 0.5, -0.5)
     ax.tick_params(axis="y", length=0)
     ax.spines["left"].set_visible(False)
-    _plain_numbers(ax.xaxis)
+    _numbers(ax.xaxis)
     ax.set_xlabel("round")
+    ax.tick_params(axis="x", length=2.5)
     bar = ax.figure.colorbar(mesh, ax=ax, pad=0.02, ticks=[0, 0.25, 0.5, 0.75, 1])
-    bar.ax.set_yticklabels(["0", "25 %", "50 %", "75 %", "100 %"])
+    bar.ax.set_yticklabels(["0 %", "25 %", "50 %", "75 %", "100 %"])
     bar.set_label(f"live, share of {metrics.show_seeds(metrics.count(array).values)}")
     bar.outline.set_linewidth(0.6)
     bar.outline.set_edgecolor("#BBBBBB")
-    ax.set_title(policy, loc="left", fontsize=8, color=_GREY)
+    _title(ax, title or policy)
     return ax
 
 
@@ -561,3 +608,54 @@ def save(figure: Any, path: str | os.PathLike) -> Path:
     with plt.rc_context({"svg.hashsalt": "jaxroute"}):
         figure.savefig(path, dpi=160, metadata=unnamed[kind])
     return path
+
+
+@_styled
+def panels(number: int, *, columns: int = 3):
+    """A figure with `number` axes side by side (rows of `columns`): returns `(figure, axes)`, the axes as a flat array."""
+    number = checks.count("number", number)
+    columns = min(number, columns)
+    rows = -(-number // columns)
+    size = (_SIZE[0] * columns, _SIZE[1] * rows)
+    figure, axes = _pyplot().subplots(rows, columns, figsize=size, layout="constrained", squeeze=False)
+    for ax in axes.flat[number:]:
+        ax.set_visible(False)
+    return figure, axes.ravel()[:number]
+
+
+@_styled
+def power_laws(series: Mapping[str, xr.DataArray], *, ax: Any = None, title: str | None = None):
+    """Means against a numeric setting on logarithmic axes, with the fitted power law of each series in the legend.
+
+    Args:
+      series: name to values of dimensions `(setting, "seed")`; the setting is the horizontal axis.
+      ax: axes to draw on (default: a new figure).
+      title: above the figure (default: none).
+
+    Returns:
+      The axes.
+    """
+    ax = _axes(ax)
+    array = None
+    for position, (name, array) in enumerate(series.items()):
+        (axis,) = (str(d) for d in array.dims if d != "seed")
+        x = array[axis].values
+        values = array.transpose(axis, "seed").values
+        mean, error = values.mean(axis=1), values.std(axis=1, ddof=1) / math.sqrt(values.shape[1])
+        colour = _COLOURS[position % len(_COLOURS)]
+        style = {"color": colour, "marker": _MARKERS[position % len(_MARKERS)], "linestyle": "none", "capsize": 2}
+        label = name
+        if (mean > 0).all() and len(x) > 1 and values.shape[1] > 1:
+            fit = metrics.slope(x, values)
+            label = f"{name}: slope {fit.slope:.2f} ({fit.low:.2f} to {fit.high:.2f})"
+            ax.plot(x, np.exp(fit.intercept) * x**fit.slope, color=colour, linestyle=_DASHES[position % len(_DASHES)], linewidth=1)
+        ax.errorbar(x, mean, yerr=2 * error, label=label, **style)
+    if array is None:
+        raise ValueError("series must hold at least one series, got none")
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    ax.set_xlabel(axis)
+    ax.set_ylabel(f"{_label(array, str(array.name))}, mean of {array.sizes['seed']} seeds")
+    _grid(ax)
+    _legend(ax, title, ax.figure.axes == [ax])
+    return ax

@@ -129,7 +129,8 @@ def load(path: str | os.PathLike, *, partial: bool = False) -> xr.Dataset:
             "with partial=True"
         )
     data = xr.open_zarr(store, consolidated=False, chunks=None).drop_vars(_DONE).load()
-    return data.drop_dims([d for d in data.dims if str(d).startswith("_")])
+    data = data.drop_dims([d for d in data.dims if str(d).startswith("_")])
+    return data[data.attrs.pop("variables")]
 
 
 def stored_layout(path: str | os.PathLike | None, settings: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -231,8 +232,9 @@ class Sink:
         self._array("valid", tuple(lead), lead, chunk, bool, False, valid)
         blocks = {"_policy": len(policies)} | {f"_{a}": -(-lead[a] // chunk[a]) for a in (*axes, "seed")}
         self._array(_DONE, tuple(blocks), blocks, dict.fromkeys(blocks, 1), bool, False, {})
-        if self.group is not None and "coordinates" not in self.group.attrs:
+        if self.group is not None and "variables" not in self.group.attrs:
             self._write_coordinates()
+            self.group.attrs["variables"] = [name for name in self.about if name != _DONE]
 
     def _open(self, path, settings):
         self.attrs = {"settings": _fingerprint(settings), "layout": dataclasses.asdict(self.layout)}
@@ -265,9 +267,10 @@ class Sink:
 
     def _write_coordinates(self) -> None:
         for name, values in self.coords.items():
-            array = self.group.create_array(name, shape=values.shape, dtype=values.dtype, dimension_names=(name,))
-            array[...] = values
-        self.group.attrs["coordinates"] = True
+            text = values.dtype.kind == "U"
+            dtype = str if text else values.dtype
+            array = self.group.create_array(name, shape=values.shape, dtype=dtype, dimension_names=(name,))
+            array[...] = values.astype(object) if text else values
 
     def _block_index(self, policy: str, tile: Mapping[str, int], block: int) -> tuple[int, ...]:
         return (

@@ -299,10 +299,11 @@ def _variables(records: Mapping[str, Record], calls: Mapping[str, _Call]) -> dic
     variables: dict[str, tuple[Metric, tuple[int, ...]]] = {}
     for name, record in records.items():
         metrics = {m.name: m for m in (*record.flows, *record.info, *record.env_gauges, *record.policy_gauges)}
-        for key, shape in calls[name].shapes().items():
+        shapes = calls[name].shapes()
+        for key in [*metrics, *(k for k in shapes if k not in metrics)]:
             if not key.startswith("zero/"):
-                dims = tuple(f"{key}_{i}" for i in range(len(shape)))
-                variables.setdefault(key, (metrics.get(key, Metric(key, key, "", "gauge", dims)), shape))
+                dims = tuple(f"{key}_{i}" for i in range(len(shapes[key])))
+                variables.setdefault(key, (metrics.get(key, Metric(key, key, "", "gauge", dims)), shapes[key]))
     return variables
 
 

@@ -68,9 +68,7 @@ class BanditSetting:
 
 
 # Table 1: Chatbot-Arena score and output price in $ per 1M tokens, in release order.
-_SCORE = np.array(
-    [1336.0, 1302, 1287, 1304, 1257, 1358, 1380, 1300, 1296, 1373, 1417, 1366, 1403, 1413, 1446]
-)
+_SCORE = np.array([1336.0, 1302, 1287, 1304, 1257, 1358, 1380, 1300, 1296, 1373, 1417, 1366, 1403, 1413, 1446])
 _PRICE = np.array([10.0, 5, 0.14, 0.6, 0.4, 0.55, 1.5, 15, 0.28, 0.28, 0.82, 8, 15, 40, 10])
 
 
@@ -307,9 +305,7 @@ def vectorised_ucb1(setting: BanditSetting, rounds: int, n: int, rng: np.random.
     return _regret(setting, pulls)
 
 
-def vectorised_gaussian_thompson(
-    setting: BanditSetting, rounds: int, n: int, rng: np.random.Generator
-) -> np.ndarray:
+def vectorised_gaussian_thompson(setting: BanditSetting, rounds: int, n: int, rng: np.random.Generator) -> np.ndarray:
     """Gaussian Thompson sampling over `n` runs; returns the regret `[n]`."""
     means, lane = np.array(setting.means, np.float32), np.arange(n)
     shape = (means.size, n)
@@ -338,9 +334,7 @@ def vectorised_gaussian_thompson(
     return _regret(setting, weight - np.float32(setting.prior_weight))
 
 
-def vectorised_beta_thompson(
-    setting: BanditSetting, rounds: int, n: int, rng: np.random.Generator
-) -> np.ndarray:
+def vectorised_beta_thompson(setting: BanditSetting, rounds: int, n: int, rng: np.random.Generator) -> np.ndarray:
     """Beta Thompson sampling over `n` runs; returns the regret `[n]`.
 
     A beta draw is `x / (x + y)` with gamma draws of shapes successes + 1 and failures + 1; `standard_gamma`
@@ -364,9 +358,7 @@ def vectorised_beta_thompson(
     return _regret(setting, counts.sum(axis=0) - 2)
 
 
-def vectorised_epsilon_greedy(
-    setting: BanditSetting, rounds: int, n: int, rng: np.random.Generator
-) -> np.ndarray:
+def vectorised_epsilon_greedy(setting: BanditSetting, rounds: int, n: int, rng: np.random.Generator) -> np.ndarray:
     """Epsilon-greedy over `n` runs; returns the regret `[n]`."""
     means, lane = np.array(setting.means, np.float32), np.arange(n)
     shape = (means.size, n)
@@ -725,9 +717,7 @@ def _package_loop(make_policy: Callable, setting: BanditSetting, rounds: int, ru
         draw = random.Random(f"environment {seed} {run}").random
         pull, update = make_policy(setting, int(np.random.SeedSequence([seed, run]).generate_state(1)[0]))
         lost = 0.0
-        with np.errstate(
-            divide="ignore", invalid="ignore"
-        ):  # SMPyBandits divides by the pulls of unused arms.
+        with np.errstate(divide="ignore", invalid="ignore"):  # SMPyBandits divides by the pulls of unused arms.
             for _ in range(rounds):
                 arm = pull()
                 update(arm, 1.0 if draw() < means[arm] else 0.0)
@@ -861,7 +851,8 @@ def _smpybandits():
 
 
 def _smpybandits_policy(policy, seed: int):
-    np.random.seed(seed)  # The package draws from the global generators of NumPy and of Python.
+    # The package draws from the global generators of NumPy and of Python.
+    np.random.seed(seed)  # noqa: NPY002
     random.seed(seed)
     policy.startGame()
     return policy.choice, policy.getReward
@@ -1109,9 +1100,7 @@ def _deploy_vectorised(bounds: np.ndarray, capacity: np.ndarray, setting: Staged
     return np.sort(order[: setting.max_deployed], axis=0)
 
 
-def vectorised_stageroute(
-    setting: StagedSetting, rounds: int, n: int, rng: np.random.Generator
-) -> np.ndarray:
+def vectorised_stageroute(setting: StagedSetting, rounds: int, n: int, rng: np.random.Generator) -> np.ndarray:
     """StageRoute (Algorithm 1) over `n` runs; returns the regret `[n]`.
 
     A run's statistics live in a book of all models; a stage works on the `M` slots copied from it. A round
@@ -1223,9 +1212,7 @@ def _status(tool: str, problem: str) -> tuple[bool, str]:
         return False, f"{tool}: {type(error).__name__}: {error}"
 
 
-def comparators(
-    bandit: BanditSetting | None = None, staged: StagedSetting | None = None
-) -> dict[str, Comparator]:
+def comparators(bandit: BanditSetting | None = None, staged: StagedSetting | None = None) -> dict[str, Comparator]:
     """All comparators for given settings, by name `<tool>_<policy>`."""
     bandit, staged = bandit or BanditSetting(), staged or StagedSetting()
     if staged.max_deployed < 4:

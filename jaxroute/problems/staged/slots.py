@@ -185,7 +185,7 @@ class SlotRouter:
     @property
     def metrics(self) -> tuple[Metric, ...]:
         return (
-            Metric("infeasible_share", "share of queries with an infeasible routing programme", "1", "average"),
+            Metric("infeasible_share", "share of queries without feasible routing", "", "average"),
             Metric("multiplier", "shadow price of the budget", "reward per cost", "average", default=False),
         )
 

@@ -20,16 +20,16 @@ METRICS = (
     Metric("cost", "mean cost", "cost per query", "average"),
     Metric("mean_cost", "mean expected cost of the chosen model", "cost per query", "average", default=False),
     Metric("expected_cost", "mean expected cost of the routing", "cost per query", "average", default=False),
-    Metric("cost_ratio", "spend / budget", "1", "average"),
+    Metric("cost_ratio", "spend / budget", "", "average"),
     Metric("served", "queries served before the budget was spent", "queries", "total", default=False),
     Metric("served_reward", "reward earned before the budget was spent", "reward", "total", default=False),
-    Metric("capacity_excess", "routing probability above the capacities", "1", "total", default=False),
+    Metric("capacity_excess", "routing probability above the capacities", "", "total", default=False),
     Metric("deployments", "models that entered the deployment", "models", "total", default=False),
     Metric("fee", "deployment fees", "cost", "total", default=False),
     Metric("pulls", "times each model was used", "queries", "total", ("model",), default=False),
     Metric("overspend", "spend above the budget so far", "cost", "gauge", default=False),
     Metric("worst_overspend", "largest spend above the budget of any prefix", "cost", "gauge", default=False),
-    Metric("deployed", "model is live", "1", "gauge", ("model",), default=False),
+    Metric("deployed", "model is live", "", "gauge", ("model",), default=False),
 )
 
 

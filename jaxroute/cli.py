@@ -1,0 +1,249 @@
+"""The `jaxroute` command."""
+
+import argparse
+import importlib.util
+import json
+import os
+import runpy
+import shutil
+import sys
+import textwrap
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command; returns its exit status: 0, or 2 after an error in the input."""
+    options = _parser().parse_args(arguments)
+    try:
+        return options.function(options)
+    except (ValueError, ImportError, OSError) as error:
+        print(f"jaxroute: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("jaxroute: stopped; the same command continues from the last finished block", file=sys.stderr)
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="jaxroute", description="Batch simulation of online routing of language models.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    one = commands.add_parser("list", help="problems, policies, experiments and data sets")
+    one.set_defaults(function=_list)
+
+    one = commands.add_parser("run", help="run an experiment", description="Runs an experiment; a killed run is continued.")
+    one.add_argument("experiment", help="a name from `jaxroute list`, or a Python file that defines `experiment`")
+    one.add_argument("--seeds", type=_count, help="number of seeds (default: the experiment's)")
+    one.add_argument("--horizon", type=_count, help="rounds of the longest case; the others keep their ratio")
+    one.add_argument("--out", type=Path, help="folder for store, figures and summary.json (default: results/EXPERIMENT)")
+    one.add_argument("--set", dest="changes", metavar="POLICY.LEAF=VALUE", action="append", default=[], help="change a policy's leaf, or environment.SETTING")
+    one.add_argument("--data", type=Path, metavar="FILE", help="file for an experiment on the user's own table")
+    one.add_argument("--key", type=int, default=0, help="root of all randomness (default 0)")
+    one.add_argument("--smoke", action="store_true", help="a size that takes seconds")
+    one.set_defaults(function=_run)
+
+    one = commands.add_parser("plot", help="draw the figures of a finished run again")
+    one.add_argument("folder", type=Path, help="the folder of a run")
+    one.set_defaults(function=_plot)
+
+    one = commands.add_parser("bench", help="measure decisions per second")
+    one.add_argument("rest", nargs=argparse.REMAINDER, help="options of scripts/bench.py")
+    one.set_defaults(function=_bench)
+
+    one = commands.add_parser("doctor", help="device, versions, memory, and a ten-second self-check")
+    one.set_defaults(function=_doctor)
+    return parser
+
+
+def _count(text: str) -> int:
+    try:
+        value = int(text.replace("_", "").replace(",", ""))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a whole number, got {text!r}") from None
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 1, got {value}")
+    return value
+
+
+def _list(options) -> int:
+    del options
+    from jaxroute.data import DATASETS
+    from jaxroute.experiments import EXPERIMENTS
+    from jaxroute.problems import problems
+
+    print("Problems")
+    for name, problem in problems().items():
+        print(f"\n  {name}: {_first_line(problem)}")
+        print(_wrapped("environments", ", ".join(e.__name__ for e in problem.ENVIRONMENTS)))
+        print(_wrapped("policies", ", ".join(p.__name__ for p in problem.POLICIES)))
+    print("\nExperiments\n")
+    width = max(map(len, EXPERIMENTS))
+    for name, experiment in EXPERIMENTS.items():
+        size = f"{experiment.seeds:,} seeds x {experiment.horizon:,} rounds"
+        print(f"  {name:<{width}}  {experiment.title} ({size})")
+    print("\nData sets\n")
+    width = max(len(d.name) for d in DATASETS)
+    for data in DATASETS:
+        print(f"  {data.name:<{width}}  {data.kind}: {data.description}")
+    return 0
+
+
+def _first_line(module) -> str:
+    return (module.__doc__ or "").strip().splitlines()[0]
+
+
+def _wrapped(label: str, text: str) -> str:
+    return textwrap.fill(text, 110, initial_indent=f"    {label}: ", subsequent_indent=" " * 8)
+
+
+def _experiment(name: str) -> Any:
+    """An experiment by name, or from a user's file."""
+    from jaxroute import checks
+    from jaxroute.experiments import EXPERIMENTS, Experiment
+
+    if name.endswith(".py"):
+        if not Path(name).is_file():
+            raise ValueError(f"experiment must be a name or an existing file, got {name!r}")
+        sys.path.insert(0, str(Path(name).resolve().parent))
+        found = runpy.run_path(name).get("experiment")
+        if not isinstance(found, Experiment):
+            raise ValueError(f"{name} must define `experiment = jaxroute.experiments.Experiment(...)`, got {checks.show(found)}")
+        return found
+    return EXPERIMENTS[checks.one_of("experiment", name, EXPERIMENTS)]
+
+
+def _changes(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """`["StageRoute.gamma=0.5"]` as `{"StageRoute": {"gamma": 0.5}}`."""
+    changes: dict[str, dict[str, Any]] = {}
+    for text in texts:
+        target, equals, value = text.partition("=")
+        who, dot, leaf = target.rpartition(".")
+        if not (equals and dot and who and leaf and value):
+            raise ValueError(f"--set must have the form POLICY.LEAF=VALUE, got {text!r}")
+        try:
+            parsed: Any = json.loads(value)
+        except ValueError:
+            parsed = value
+        changes.setdefault(who, {})[leaf] = parsed
+    return changes
+
+
+def _run(options) -> int:
+    from jaxroute import experiments
+
+    experiment = _experiment(options.experiment)
+    if experiment.figures and importlib.util.find_spec("matplotlib") is None:
+        raise ImportError('the figures need matplotlib: pip install "jaxroute[plot]"')
+    seeds = options.seeds or (experiment.smoke_seeds if options.smoke else None)
+    horizon = options.horizon or (min(experiment.smoke_horizon, experiment.horizon) if options.smoke else None)
+    name = Path(experiment.name).stem if options.experiment.endswith(".py") else experiment.name
+    out = options.out or Path("results") / (name.replace("/", "-") + ("-smoke" if options.smoke else ""))
+    changes = _changes(options.changes)
+    if options.data is not None:
+        changes.setdefault("environment", {})["data"] = str(options.data)
+    print(f"{experiment.name}: {experiment.title}")
+    start = time.perf_counter()
+    summary = experiments.run(experiment, out, seeds=seeds, horizon=horizon, changes=changes, key=options.key)
+    print(_report(experiment, summary, out, time.perf_counter() - start))
+    return 0
+
+
+def _report(experiment, summary: dict[str, Any], out: Path, elapsed: float) -> str:
+    """What the terminal shows after a run: metrics, claims, and where the files are."""
+    from jaxroute import metrics, results
+
+    lines = []
+    cases = experiment.cases
+    for case in cases:
+        data = results.load(out if len(cases) == 1 else out / case.name)
+        lines += ["", *([f"{case.name}:"] if len(cases) > 1 else []), metrics.table(data)]
+    if summary["claims"]:
+        lines += ["", "Claims", *_claims(summary["claims"])]
+    if experiment.notes:
+        lines += ["", textwrap.fill("Note: " + experiment.notes, 110)]
+    speed = f", {summary['decisions_per_s'] / 1e6:.2f} M decisions/s" if summary["decisions_per_s"] else ""
+    seconds = f"{summary['compile_s']:.1f} s compiling, {summary['run_s']:.1f} s running, {elapsed:.1f} s in all"
+    lines += ["", f"{summary['device']}: {seconds}{speed}", f"{out}{os.sep}: store, figures, summary.json"]
+    return "\n".join(lines)
+
+
+def _claims(claims: Sequence[dict[str, Any]]) -> list[str]:
+    width = max(60, min(shutil.get_terminal_size((110, 40)).columns, 130)) - 10
+    lines = []
+    for claim in claims:
+        verdict = "holds" if claim["holds"] else "DOES NOT"
+        lines.append(f"  {verdict:<9}{textwrap.shorten(claim['text'] + ' [' + claim['source'] + ']', 400)}")
+        lines += textwrap.wrap(f"measured: {claim['measured']}", width, initial_indent=" " * 11, subsequent_indent=" " * 21)
+    return lines
+
+
+def _plot(options) -> int:
+    from jaxroute import checks, experiments
+
+    summary = options.folder / "summary.json"
+    if not summary.is_file():
+        raise ValueError(f"folder must hold the summary.json of a finished run, got {str(options.folder)!r}")
+    name = json.loads(summary.read_text())["experiment"]
+    checks.one_of("experiment", name, experiments.EXPERIMENTS)
+    for file in experiments.redraw(experiments.EXPERIMENTS[name], options.folder):
+        print(file)
+    return 0
+
+
+def _bench(options) -> int:
+    script = Path(__file__).resolve().parents[1] / "scripts" / "bench.py"
+    if not script.is_file():
+        raise ValueError("the benchmark needs a checkout of the sources: scripts/bench.py is not part of an installation")
+    sys.path.insert(0, str(script.parent))
+    return runpy.run_path(str(script))["main"](options.rest)
+
+
+def _doctor(options) -> int:
+    del options
+    import jax
+    import numpy as np
+
+    import jaxroute
+    from jaxroute import results
+    from jaxroute.problems import stochastic
+
+    devices = jax.local_devices()
+    print(f"device     {results.device_name(devices)} (platform {devices[0].platform})")
+    for name, version in results.versions().items():
+        print(f"{name:<10} {version}")
+    print(f"precision  {'float64' if jax.config.jax_enable_x64 else 'float32'}")
+    print(f"memory     {_memory(devices[0])}")
+    env = stochastic.bernoulli(np.linspace(0.9, 0.1, 10).tolist())
+    policies = {"UCB1": stochastic.UCB1(), "Oracle": stochastic.Oracle.of}
+    start = time.perf_counter()
+    data = jaxroute.simulate(env, policies, horizon=5000, seeds=256, progress=False)
+    alone = jaxroute.simulate(env, policies, horizon=5000, seeds=[7], progress=False)
+    final = data["regret"].isel(time=-1).mean("seed")
+    checks = {
+        "the oracle has no regret": float(final.sel(policy="Oracle")) == 0.0,
+        "UCB1's regret is what it was when this was written (230 to 260)": 230 < float(final.sel(policy="UCB1")) < 260,
+        "seed 7 alone equals seed 7 in the batch": bool((data["regret"].sel(seed=7) == alone["regret"].sel(seed=7)).all()),
+        "every run is valid": bool(data["valid"].all()),
+    }
+    for text, passed in checks.items():
+        print(f"{'ok' if passed else 'FAILED':<10} {text}")
+    speed = data.attrs["decisions"] / data.attrs["run_s"] / 1e6
+    print(f"speed      {speed:.1f} M decisions/s at 256 runs; self-check took {time.perf_counter() - start:.1f} s")
+    return 0 if all(checks.values()) else 1
+
+
+def _memory(device) -> str:
+    stats = device.memory_stats() or {}
+    if "bytes_limit" in stats:
+        return f"{stats['bytes_limit'] / 2**30:.1f} GiB on the device"
+    try:
+        return f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.1f} GiB (host)"
+    except (ValueError, OSError):
+        return "unknown"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,250 @@
+"""Experiments as data: which environments, policies, seeds and horizons make a figure or table, and what the paper claims of it."""
+
+import dataclasses
+import inspect
+import json
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import xarray as xr
+
+from jaxroute import checks, metrics, results
+from jaxroute.grid import Grid
+from jaxroute.sweep import simulate
+
+Results = Mapping[str, xr.Dataset]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """Something that a paper says about an experiment.
+
+    id: short name. text: the claim in words. source: where the paper says it.
+    measure: function of the results by case, returns what was measured (a short text) and whether the claim holds.
+    """
+
+    id: str
+    text: str
+    source: str
+    measure: Callable[[Results], tuple[str, bool]]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One simulation of an experiment.
+
+    name: of the case, part of its folder if the experiment has several.
+    environment: an environment or sampler, or a function that makes one from `settings` (and `horizon`, if it takes that).
+    policies: policies by name, as for `simulate`, or a function `environment -> policies`.
+    horizon: counted rounds. settings: arguments of `environment`. coordinates: what distinguishes the case, for tables.
+    record_every, record: as for `simulate`.
+    """
+
+    environment: Any
+    policies: Any
+    horizon: int
+    name: str = "result"
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    coordinates: Mapping[str, Any] = field(default_factory=dict)
+    record_every: int | None = None
+    record: Sequence[str] | None = None
+
+    def build(self, horizon: int, changes: Mapping[str, Any]) -> Any:
+        """The environment for a horizon, with changed settings."""
+        made = self.environment
+        if isinstance(made, Grid) or hasattr(made, "step") or not _takes_settings(made, self.settings):
+            if changes:
+                raise ValueError("environment settings can be changed only if the case names a constructor and its settings")
+            return made
+        settings = {**self.settings, **changes}
+        if "horizon" in inspect.signature(made).parameters:
+            settings["horizon"] = horizon
+        try:
+            inspect.signature(made).bind(**settings)
+        except TypeError as error:
+            known = [p for p in inspect.signature(made).parameters if p != "options"]
+            for key in changes:
+                checks.one_of("environment setting", key, known)
+            raise ValueError(f"environment: {error}") from None
+        return made(**settings)
+
+
+def _takes_settings(function: Any, settings: Mapping[str, Any]) -> bool:
+    """Whether a case's `environment` is a constructor (and not a sampler `key -> Environment`)."""
+    return bool(settings) or "horizon" in inspect.signature(function).parameters
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A figure or table: its simulations, its pictures and the claims about it.
+
+    name: `problem/figure`. title: one line. cases: the simulations. seeds: default number of seeds.
+    claims: what the paper says. figures: functions of the results by name, each returns a matplotlib figure.
+    smoke_seeds, smoke_horizon: sizes that take seconds.
+    source: where in the paper. notes: what a reader should know, for example where a claim cannot be reproduced.
+    """
+
+    name: str
+    title: str
+    cases: tuple[Case, ...]
+    seeds: int = 1024
+    claims: tuple[Claim, ...] = ()
+    figures: Mapping[str, Callable[[Results], Any]] = field(default_factory=dict)
+    smoke_seeds: int = 16
+    smoke_horizon: int = 1000
+    source: str = ""
+    notes: str = ""
+
+    @property
+    def horizon(self) -> int:
+        """The longest horizon of the cases."""
+        return max(case.horizon for case in self.cases)
+
+    def scaled(self, horizon: int | None) -> tuple[Case, ...]:
+        """The cases with another longest horizon; record intervals that no longer fit shrink with it."""
+        if horizon is None or horizon == self.horizon:
+            return self.cases
+        share = checks.count("horizon", horizon) / self.horizon
+        return tuple(dataclasses.replace(c, horizon=max(1, math.ceil(c.horizon * share))) for c in self.cases)
+
+
+def run(
+    experiment: Experiment,
+    out: str | os.PathLike,
+    *,
+    seeds: int | None = None,
+    horizon: int | None = None,
+    changes: Mapping[str, Mapping[str, Any]] | None = None,
+    key: int = 0,
+    progress: bool = True,
+) -> dict[str, Any]:
+    """Runs an experiment and writes its stores, figures and `summary.json` into a folder; a killed run is continued.
+
+    Args:
+      experiment: what to run.
+      out: the folder.
+      seeds, horizon: in place of the experiment's own (`horizon` is that of the longest case, the others keep their ratio).
+      changes: new values by policy name and leaf, or `"environment"` and setting.
+      key: root of all randomness.
+
+    Returns:
+      The summary.
+    """
+    out = Path(out)
+    seeds = checks.count("seeds", experiment.seeds if seeds is None else seeds)
+    changes = {who: dict(values) for who, values in (changes or {}).items()}
+    cases = experiment.scaled(horizon)
+    env_changes = changes.pop("environment", {})
+    built = []
+    for case in cases:
+        env = case.build(case.horizon, env_changes)
+        policies = case.policies(env) if callable(case.policies) else case.policies
+        built.append((case, env, _changed(policies, changes)))
+    data = {}
+    for case, env, policies in built:
+        data[case.name] = simulate(
+            env,
+            policies,
+            horizon=case.horizon,
+            seeds=seeds,
+            record_every=None if case.record_every is None else min(case.record_every, case.horizon),
+            record=case.record,
+            out=_folder(out, case, cases),
+            key=key,
+            progress=progress,
+            description={"experiment": experiment.name, "coordinates": dict(case.coordinates)},
+        )
+    summary = summarise(experiment, data, seeds, max(c.horizon for c in cases))
+    draw(experiment, data, out)
+    temporary = out / "summary.json.part"
+    temporary.write_text(json.dumps(summary, indent=2, allow_nan=False) + "\n")
+    temporary.replace(out / "summary.json")
+    return summary
+
+
+def redraw(experiment: Experiment, out: str | os.PathLike) -> list[Path]:
+    """Draws the figures of a finished run again, from its stores."""
+    out = Path(out)
+    data = {case.name: results.load(_folder(out, case, experiment.cases)) for case in experiment.cases}
+    return draw(experiment, data, out)
+
+
+def draw(experiment: Experiment, data: Results, out: Path) -> list[Path]:
+    """Draws every figure of an experiment into a folder; returns the files."""
+    if not experiment.figures:
+        return []
+    from jaxroute import plot
+
+    files = []
+    for name, make in experiment.figures.items():
+        files.append(out / f"{name}.png")
+        plot.save(make(data), files[-1])
+    return files
+
+
+def summarise(experiment: Experiment, data: Results, seeds: int, horizon: int) -> dict[str, Any]:
+    """What a run measured, as plain JSON: totals at the horizon, per-round means, and the claims."""
+    attributes = [d.attrs for d in data.values()]
+    run_s = sum(a["run_s"] for a in attributes)
+    claims = []
+    for claim in experiment.claims:
+        measured, holds = claim.measure(data)
+        claims.append(
+            {"id": claim.id, "text": claim.text, "source": claim.source, "measured": measured, "holds": bool(holds)}
+        )
+    first = attributes[0]
+    return {
+        "experiment": experiment.name,
+        "problem": first["settings"]["problem"],
+        "horizon": horizon,
+        "seeds": seeds,
+        "policies": _policies(data),
+        "claims": claims,
+        "compile_s": round(sum(a["compile_s"] for a in attributes), 3),
+        "run_s": round(run_s, 3),
+        "decisions_per_s": round(sum(a["decisions"] for a in attributes) / run_s) if run_s else None,
+        "device": first["device"],
+        "versions": dict(first["versions"]),
+        "commit": first["commit"],
+    }
+
+
+def _policies(data: Results) -> dict[str, Any]:
+    """Metrics by policy; a list with one entry per setting where the experiment has several."""
+    if len(data) == 1:
+        return metrics.summary(next(iter(data.values())))
+    merged: dict[str, list[Any]] = {}
+    for one in data.values():
+        where = dict(one.attrs["coordinates"])
+        for policy, values in metrics.summary(one).items():
+            for entry in values if isinstance(values, list) else [values]:
+                inner = entry.get("coordinates", {})
+                rest = {k: v for k, v in entry.items() if k != "coordinates"}
+                merged.setdefault(policy, []).append({"coordinates": {**where, **inner}, **rest})
+    return merged
+
+
+def _folder(out: Path, case: Case, cases: Sequence[Case]) -> Path:
+    return out if len(cases) == 1 else out / case.name
+
+
+def _changed(policies: Mapping[str, Any], changes: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Policies with new values of their leaves."""
+    for who in changes:
+        checks.one_of("--set", who, [*policies, "environment"])
+    changed = dict(policies)
+    for who, values in changes.items():
+        policy = policies[who]
+        if isinstance(policy, Grid) or not dataclasses.is_dataclass(policy):
+            raise ValueError(f"--set cannot change {who}: it is a grid, or is made from the environment")
+        swept = [f.name for f in dataclasses.fields(policy) if f.metadata.get("pytree_node", True)]
+        for leaf, value in values.items():
+            checks.one_of(f"leaf of {who}", leaf, swept)
+            checks.numbers(f"{who}.{leaf}", value, ())
+        changed[who] = policy.replace(**values)
+    return changed
+

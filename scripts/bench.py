@@ -1,0 +1,211 @@
+"""Measures decisions per second of every policy, next to other tools in the same job.
+
+    python scripts/bench.py                      # everything; a table here, JSON under scripts/bench_results/
+    python scripts/bench.py --only staged --seeds 4096 --repeats 7
+    jaxroute bench --no-comparators
+
+Every figure is the median of several repeats after a warm-up; compilation is timed apart. "per CPU s" divides by the processor time
+of all threads. Comparators (see `comparators.py`) run in the same process, between the repeats' blocks; river and SMPyBandits play
+fewer decisions because they are slow. Works unchanged on a GPU, where the comparators still run on the CPU.
+"""
+
+import argparse
+import datetime
+import json
+import os
+import platform
+import resource
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+import jaxroute
+from jaxroute import results
+from jaxroute.problems import staged, stochastic
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import comparators
+
+RESULTS = Path(__file__).resolve().parent / "bench_results"
+MEANS = tuple(np.round(np.linspace(0.9, 0.0, 10), 6).tolist())
+
+# Problem -> environment, policies, horizon, and the comparators' name of each policy.
+PROBLEMS: dict[str, dict[str, Any]] = {
+    "stochastic": {
+        "env": lambda: stochastic.bernoulli(MEANS),
+        "policies": {
+            "UCB1": stochastic.UCB1(),
+            "GaussianThompson": stochastic.GaussianThompson(),
+            "BetaThompson": stochastic.BetaThompson(),
+            "EpsilonGreedy": stochastic.EpsilonGreedy(),
+            "Oracle": stochastic.Oracle.of,
+        },
+        "horizon": 10_000,
+        "comparators": {
+            "UCB1": "ucb1",
+            "GaussianThompson": "gaussian_thompson",
+            "BetaThompson": "beta_thompson",
+            "EpsilonGreedy": "epsilon_greedy",
+        },
+    },
+    "staged": {
+        "env": lambda: staged.arena_market(max_deployed=6, stage_length=250),
+        "policies": {
+            "StageRoute": staged.StageRoute(),
+            "Greedy": staged.Greedy(),
+            "Oracle": staged.Oracle.of,
+            "Cheapest": staged.Cheapest(),
+            "RandomDeploy": staged.RandomDeploy(),
+            "Uniform": staged.Uniform(),
+            "Static": staged.Static(),
+        },
+        "horizon": 10_000,
+        "comparators": {"StageRoute": "stageroute"},
+    },
+}
+# Rounds and runs of a comparator: as jaxroute's where it is fast, otherwise about a second of work.
+SLOW = {"loop": (2000, 10), "river": (2000, 10), "smpybandits": (2000, 5)}
+
+
+def measured(work: Callable[[], int], repeats: int) -> dict[str, Any]:
+    """Median speed of a function that returns the number of decisions it took."""
+    wall, cpu, decisions = [], [], 0
+    for _ in range(repeats):
+        start, used = time.perf_counter(), time.process_time()
+        decisions = work()
+        wall.append(time.perf_counter() - start)
+        cpu.append(time.process_time() - used)
+    middle = statistics.median(wall)
+    return {
+        "decisions": decisions,
+        "repeats": repeats,
+        "seconds": middle,
+        "seconds_all": [round(w, 4) for w in wall],
+        "decisions_per_s": decisions / middle,
+        "decisions_per_cpu_s": decisions / statistics.median(cpu),
+    }
+
+
+def peak_memory() -> int:
+    """Peak bytes so far: of the device where it reports them, else of the process."""
+    stats = jax.local_devices()[0].memory_stats() or {}
+    return stats.get("peak_bytes_in_use") or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def bench_policy(env, name: str, policy, horizon: int, seeds: int, repeats: int) -> dict[str, Any]:
+    """Speed of one policy: whole runs with a hundred records of the regret."""
+
+    def play():
+        return jaxroute.simulate(env, {name: policy}, horizon=horizon, seeds=seeds, record=["regret"], progress=False)
+
+    warm = play()
+    entry = measured(lambda: play().attrs["decisions"], repeats)
+    regret = warm["regret"].isel(time=-1, policy=0)
+    return {
+        **entry,
+        "tool": "jaxroute",
+        "policy": name,
+        "horizon": horizon,
+        "runs": seeds,
+        "us_per_round": 1e6 * entry["seconds"] / horizon,
+        "compile_s": warm.attrs["compile_s"],
+        "peak_bytes": peak_memory(),
+        "mean_regret": float(regret.mean()),
+        "stderr": float(regret.std(ddof=1) / np.sqrt(regret.size)),
+    }
+
+
+def bench_comparator(name: str, comparator, horizon: int, seeds: int, repeats: int) -> dict[str, Any]:
+    """Speed of one comparator."""
+    usable, reason = comparators.available(name)
+    if not usable:
+        return {"tool": comparator.tool, "policy": comparator.policy, "unavailable": reason}
+    rounds, runs = SLOW.get(comparator.tool, (horizon, seeds))
+    if comparator.tool == "loop" and comparator.problem == "staged":
+        rounds, runs = 1000, 2
+    comparator.warm_up()
+    last: dict[str, Any] = {}
+
+    def work() -> int:
+        last.update(comparator.run(rounds, runs, 1))
+        return last["decisions"]
+
+    entry = measured(work, repeats if comparator.tool not in SLOW else 1)
+    extra = {"mean_regret": last["mean_regret"], "stderr": last["standard_error"], "threads": comparator.threads}
+    return {**entry, **extra, "tool": comparator.tool, "policy": comparator.policy, "horizon": rounds, "runs": runs}
+
+
+def show(problem: str, rows: list[dict[str, Any]], ratios: dict[str, dict[str, float]]) -> None:
+    """Prints one problem's table."""
+    print(f"\n{problem}")
+    print(f"  {'policy':<18} {'tool':<22} {'decisions/s':>13} {'per CPU s':>13} {'us/round':>9} {'compile s':>9}  mean regret")
+    for row in rows:
+        if "unavailable" in row:
+            print(f"  {row['policy']:<18} {row['tool']:<22} unavailable: {row['unavailable']}")
+            continue
+        rounds = f"{row['us_per_round']:9.1f} {row['compile_s']:9.1f}" if "compile_s" in row else " " * 19
+        print(
+            f"  {row['policy']:<18} {row['tool']:<22} {row['decisions_per_s']:13,.0f} {row['decisions_per_cpu_s']:13,.0f} "
+            f"{rounds}  {row['mean_regret']:.2f} ({row['stderr']:.2f}), T = {row['horizon']}"
+        )
+    for policy, by_tool in ratios.items():
+        print(f"  {policy}: " + ", ".join(f"{ratio:,.1f} x {tool}" for tool, ratio in by_tool.items()))
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs the benchmark; returns 0."""
+    parser = argparse.ArgumentParser(prog="bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", choices=PROBLEMS, help="one problem")
+    parser.add_argument("--policies", nargs="*", help="names of policies (default: all)")
+    parser.add_argument("--seeds", type=int, default=1024, help="runs (default 1024)")
+    parser.add_argument("--repeats", type=int, default=5, help="repeats of which the median is taken (default 5)")
+    parser.add_argument("--horizon", type=int, help="rounds (default 10,000)")
+    parser.add_argument("--no-comparators", action="store_true", help="jaxroute alone")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the JSON file")
+    options = parser.parse_args(arguments)
+    report: dict[str, Any] = {
+        "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "device": results.device_name(jax.local_devices()),
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
+        "versions": results.versions(),
+        "commit": results.commit(),
+        "problems": {},
+    }
+    for problem, parts in PROBLEMS.items():
+        if options.only not in (None, problem):
+            continue
+        env, horizon = parts["env"](), options.horizon or parts["horizon"]
+        rows, ratios = [], {}
+        for name, policy in parts["policies"].items():
+            if options.policies and name not in options.policies:
+                continue
+            own = bench_policy(env, name, policy, horizon, options.seeds, options.repeats)
+            rows.append(own)
+            other = parts["comparators"].get(name)
+            if other is None or options.no_comparators:
+                continue
+            found = comparators.comparators(bandit=comparators.BanditSetting(means=MEANS))
+            for key, comparator in found.items():
+                if comparator.policy == other and comparator.problem == problem:
+                    row = bench_comparator(key, comparator, horizon, options.seeds, options.repeats)
+                    rows.append({**row, "policy": name})
+                    if "decisions_per_s" in row:
+                        ratios.setdefault(name, {})[comparator.tool] = own["decisions_per_s"] / row["decisions_per_s"]
+        report["problems"][problem] = {"rows": rows, "ratios": ratios}
+        show(problem, rows, ratios)
+    options.out.mkdir(parents=True, exist_ok=True)
+    stamp = report["created"].replace(":", "").replace("-", "")[:15]
+    file = options.out / f"{jax.local_devices()[0].platform}-{stamp}.json"
+    file.write_text(json.dumps(report, indent=1) + "\n")
+    print(f"\n{report['device']}; {file}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
