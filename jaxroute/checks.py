@@ -4,7 +4,6 @@ import difflib
 from collections.abc import Iterable
 from typing import Any
 
-import jax
 import numpy as np
 
 
@@ -16,13 +15,6 @@ def show(value: Any) -> str:
         value = value.item()
     text = repr(value)
     return text if len(text) <= 80 else text[:77] + "..."
-
-
-def is_concrete(value: Any) -> bool:
-    """Whether `value` is a number or array whose entries can be looked at (not a tracer)."""
-    if isinstance(value, jax.core.Tracer):
-        return False
-    return isinstance(value, (bool, int, float, np.ndarray, np.generic, jax.Array))
 
 
 def numbers(name: str, value: Any, shape: tuple[int, ...] | None = None) -> np.ndarray:

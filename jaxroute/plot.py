@@ -648,7 +648,13 @@ def power_laws(series: Mapping[str, xr.DataArray], *, ax: Any = None, title: str
         if (mean > 0).all() and len(x) > 1 and values.shape[1] > 1:
             fit = metrics.slope(x, values)
             label = f"{name}: slope {fit.slope:.2f} ({fit.low:.2f} to {fit.high:.2f})"
-            ax.plot(x, np.exp(fit.intercept) * x**fit.slope, color=colour, linestyle=_DASHES[position % len(_DASHES)], linewidth=1)
+            ax.plot(
+                x,
+                np.exp(fit.intercept) * x**fit.slope,
+                color=colour,
+                linestyle=_DASHES[position % len(_DASHES)],
+                linewidth=1,
+            )
         ax.errorbar(x, mean, yerr=2 * error, label=label, **style)
     if array is None:
         raise ValueError("series must hold at least one series, got none")

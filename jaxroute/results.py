@@ -42,8 +42,8 @@ def describe(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {f.name: describe(getattr(value, f.name)) for f in dataclasses.fields(value)}
         return {"type": type(value).__qualname__, **fields}
-    if isinstance(value, tuple) and hasattr(value, "_asdict"):
-        return {"type": type(value).__qualname__, **{k: describe(v) for k, v in value._asdict().items()}}
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return {"type": type(value).__qualname__, **{k: describe(getattr(value, k)) for k in value._fields}}
     if isinstance(value, Mapping):
         return {str(k): describe(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
@@ -71,7 +71,7 @@ def describe(value: Any) -> Any:
     return repr(value)
 
 
-def provenance(devices: Sequence[jax.Device], **measured: Any) -> dict[str, Any]:
+def provenance(devices: Sequence[Any], **measured: Any) -> dict[str, Any]:
     """Where and with what a result was made."""
     return {
         "versions": versions(),
@@ -88,7 +88,7 @@ def versions() -> dict[str, str]:
     return {"python": platform.python_version(), **packages}
 
 
-def device_name(devices: Sequence[jax.Device]) -> str:
+def device_name(devices: Sequence[Any]) -> str:
     """Number and kind of the devices, for example "1 x NVIDIA H200" or "1 x cpu (2 cores)"."""
     kind = devices[0].device_kind
     cores = f" ({os.cpu_count()} cores)" if devices[0].platform == "cpu" else ""
@@ -122,7 +122,8 @@ def load(path: str | os.PathLike, *, partial: bool = False) -> xr.Dataset:
     if not (store / "zarr.json").exists():
         raise ValueError(f"path must be a folder with a stored result, got {str(path)!r}, which has no {STORE_NAME}")
     group = zarr.open_group(store, mode="r")
-    missing = int((~group[_DONE][...]).sum())
+    done: Any = group[_DONE]
+    missing = int(np.sum(~done[...]))
     if missing and not partial:
         raise ValueError(
             f"the result in {str(path)!r} is unfinished: {missing} blocks are missing. Run it again to complete it, or load it "
@@ -141,7 +142,7 @@ def stored_layout(path: str | os.PathLike | None, settings: Mapping[str, Any]) -
     """
     if path is None or not (_store_path(path) / "zarr.json").exists():
         return None
-    attributes = zarr.open_group(_store_path(path), mode="r").attrs
+    attributes: Any = zarr.open_group(_store_path(path), mode="r").attrs
     if "settings" not in attributes:
         raise StoreMismatchError(f"{str(path)!r} holds something else than a jaxroute result; choose another folder")
     difference = _difference(attributes["settings"], json.loads(json.dumps(_fingerprint(settings))))
@@ -158,7 +159,7 @@ def _fingerprint(settings: Mapping[str, Any]) -> dict[str, Any]:
         "jaxroute": own["jaxroute"],
         "jax": own["jax"],
         "platform": jax.default_backend(),
-        "x64": jax.config.jax_enable_x64,
+        "x64": jax.config.read("jax_enable_x64"),
     }
 
 
@@ -254,7 +255,7 @@ class Sink:
         elif name in self.group:
             self.arrays[name] = self.group[name]
         else:
-            self.arrays[name] = self.group.create_array(
+            self.arrays[name] = self.group.create_array(  # type: ignore[union-attr]
                 name,
                 shape=shape,
                 chunks=tuple(min(chunks[d], n) for d, n in zip(dims, shape, strict=True)),
@@ -269,7 +270,7 @@ class Sink:
         for name, values in self.coords.items():
             text = values.dtype.kind == "U"
             dtype = str if text else values.dtype
-            array = self.group.create_array(name, shape=values.shape, dtype=dtype, dimension_names=(name,))
+            array = self.group.create_array(name, shape=values.shape, dtype=dtype, dimension_names=(name,))  # type: ignore
             array[...] = values.astype(object) if text else values
 
     def _block_index(self, policy: str, tile: Mapping[str, int], block: int) -> tuple[int, ...]:
@@ -286,7 +287,7 @@ class Sink:
     def write(self, policy: str, tile: Mapping[str, int], block: int, values: Mapping[str, np.ndarray]) -> None:
         """Keeps a block: arrays `[tiled axes..., seeds, ...]`; axes that the policy does not have get the same values."""
         first = block * self.layout.block
-        region = [self.policies.index(policy)]
+        region: list[Any] = [self.policies.index(policy)]
         for a, coordinates in self.axes.items():
             start = tile.get(a, 0)
             region.append(slice(start, min(start + self.layout.tile[a], len(coordinates))) if a in tile else slice(None))

@@ -124,7 +124,8 @@ def rollout(env, policy, streams: Mapping[str, jax.Array], horizon: int, record:
         sums |= {f"zero/{name}": jnp.abs(flows[name]) for name in record.zero_flows}
         return (env_state, policy_state), {k: jnp.asarray(v).astype(jnp.float32) for k, v in sums.items()}
 
-    def read(own, states, t):
+    def read(own, words, states, t):
+        del words
         (env, policy), (env_state, policy_state) = players(own), states
         values = {}
         if record.env_gauges:
@@ -138,9 +139,14 @@ def rollout(env, policy, streams: Mapping[str, jax.Array], horizon: int, record:
             values |= {f"{name}.{k}": v for k, v in value.items()} if isinstance(value, dict) else {name: value}
         return values
 
-    run_streams_ = {k: v for k, v in streams.items() if k != "instance"}
-    states = lanes(start, size)(mapped, run_streams_)
-    shapes = jax.eval_shape(lambda s: lanes(lambda *a: play(*a, jnp.int32(0))[1], size)(mapped, run_streams_, s), states)
+    words = {k: v for k, v in streams.items() if k != "instance"}
+
+    def on_runs(function, states, t):
+        """`function(own, words, states, t)` of every run."""
+        return lanes(lambda own, words, states: function(own, words, states, t), size)(mapped, words, states)
+
+    states = lanes(start, size)(mapped, words)
+    _, shapes = jax.eval_shape(lambda s: on_runs(play, s, jnp.int32(0)), states)
     zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
     chunk = chunk_length(math.gcd(record.every, spec.free_rounds), stage_length)
 
@@ -152,19 +158,14 @@ def rollout(env, policy, streams: Mapping[str, jax.Array], horizon: int, record:
 
         def one(carry, t):
             states, sums = carry
-            states, values = lanes(lambda *a: play(*a, t), size)(mapped, run_streams_, states)
+            states, values = on_runs(play, states, t)
             return (states, add(sums, values)), None
 
         if stage_length and chunk % stage_length == 0:
-            states = lanes(lambda *a: plan(*a, first), size)(mapped, run_streams_, states)
+            states = on_runs(plan, states, first)
         elif stage_length:
             # An unbatched predicate: under vmap over settings this stays a branch.
-            states = lax.cond(
-                first % stage_length == 0,
-                lambda s: lanes(lambda *a: plan(*a, first), size)(mapped, run_streams_, s),
-                lambda s: s,
-                states,
-            )
+            states = lax.cond(first % stage_length == 0, lambda s: on_runs(plan, s, first), lambda s: s, states)
         (states, sums), _ = lax.scan(one, (states, zeros), first + jnp.arange(count, dtype=jnp.int32))
         return states, sums
 
@@ -189,8 +190,7 @@ def rollout(env, policy, streams: Mapping[str, jax.Array], horizon: int, record:
 
     def recorded(states, first, count):
         states, sums = interval(states, first, count)
-        gauges = lanes(lambda *a: read(*a, first + count), size)(mapped, states)
-        return states, {**sums, **gauges}
+        return states, {**sums, **on_runs(read, states, first + count)}
 
     if spec.free_rounds:
         states, _ = interval(states, jnp.int32(0), spec.free_rounds)
@@ -204,7 +204,7 @@ def rollout(env, policy, streams: Mapping[str, jax.Array], horizon: int, record:
         first = jnp.int32(spec.free_rounds + whole * record.every)
         states, values = recorded(states, first, rest)
         parts.append(jax.tree.map(lambda v: v[None], values))
-    return jax.tree.map(lambda *p: jnp.concatenate(p) if len(p) > 1 else p[0], *parts)
+    return parts[0] if len(parts) == 1 else jax.tree.map(lambda a, b: jnp.concatenate([a, b]), *parts)
 
 
 def build_policy(policy, env):

@@ -56,7 +56,7 @@ def simulate(
     out: str | os.PathLike | None = None,
     key: int = 0,
     block: int | None = None,
-    devices: Sequence[jax.Device] | None = None,
+    devices: Sequence[Any] | None = None,
     progress: bool = True,
     description: Mapping[str, Any] | None = None,
 ) -> xr.Dataset:
@@ -90,7 +90,7 @@ def simulate(
       ValueError: an argument is out of range, a name is unknown, or the store belongs to other settings.
     """
     horizon = checks.count("horizon", horizon)
-    seeds = _seed_list(seeds)
+    numbers = _seed_list(seeds)
     policies = _named(policies)
     if record_every is None:
         record_every = max(1, horizon // 100)
@@ -115,17 +115,17 @@ def simulate(
         "record_every": record_every,
         "record": {name: results.describe(rec) for name, rec in records.items()},
         "key": int(key),
-        "seeds": results.describe(seeds),
+        "seeds": results.describe(numbers),
     }
     stored = results.stored_layout(out, settings)
-    layout = _Layout(**stored) if stored else _Layout.choose(axes, len(seeds), block, devices)
+    layout = _Layout(**stored) if stored else _Layout.choose(axes, len(numbers), block, devices)
     calls = {n: _Call(env, p, records[n], horizon, int(key), layout, devices) for n, p in policies.items()}
     stops = np.unique(np.append(np.arange(record_every, horizon + 1, record_every), horizon))
     sink = results.Sink(
         out,
         policies=list(policies),
         axes=axes,
-        seeds=seeds,
+        seeds=numbers,
         times=stops,
         variables=_variables(records, calls),
         model_names=spec.model_names,
@@ -140,13 +140,13 @@ def simulate(
         (name, tile, b)
         for name, policy in policies.items()
         for tile in layout.tiles({a: v for a, v in axes.items() if a in env.axes or a in policy.axes})
-        for b in range(layout.blocks(len(seeds)))
+        for b in range(layout.blocks(len(numbers)))
     ]
     tasks = [task for task in tasks if not sink.is_done(*task)]
     with tqdm(total=len(tasks), disable=not progress or not tasks, unit="block", leave=False) as bar:
         for name, tile, b in tasks:
             bar.set_description(name)
-            chosen = seeds[b * layout.block : (b + 1) * layout.block]
+            chosen = numbers[b * layout.block : (b + 1) * layout.block]
             start = time.perf_counter()
             values, compiling = calls[name].run(tile, np.resize(chosen, layout.block))
             run_s += time.perf_counter() - start - compiling
@@ -170,7 +170,7 @@ class _Call:
         self.axes = [*env.axes, *policy.axes]
         self.layout = layout
         self.mesh = jax.sharding.Mesh(np.asarray(devices), ("seed",))
-        self.static = (record, horizon, key, tuple(devices), jax.config.jax_enable_x64)
+        self.static = (record, horizon, key, tuple(devices), jax.config.read("jax_enable_x64"))
         self._lowered = self._compiled = None
 
     def _arguments(self, tile: Mapping[str, int], seeds: np.ndarray):
@@ -273,7 +273,7 @@ def _accumulate(values: dict[str, np.ndarray], record: Record, stops: np.ndarray
     """Curves in float64 from the increments of the record intervals, and whether each run is valid."""
     metrics = {m.name: m for m in (*record.flows, *record.info)}
     curves: dict[str, np.ndarray] = {}
-    valid: np.ndarray | bool = True
+    valid: Any = True
     for name, raw in values.items():
         metric = metrics.get(name)
         if metric is None and not name.startswith("zero/"):
@@ -334,7 +334,7 @@ def _named(policies) -> dict[str, Any]:
         named = {_policy_name(policies): policies}
     if not named:
         raise ValueError("policies must hold at least one policy, got none")
-    for name, policy in named.items():
+    for name in named:
         if not isinstance(name, str):
             raise ValueError(f"policies must be named by strings, got {checks.show(name)}")
     return named
@@ -350,7 +350,7 @@ def _seed_list(seeds) -> np.ndarray:
     if isinstance(seeds, (int, np.integer)) and not isinstance(seeds, bool):
         return np.arange(checks.count("seeds", seeds), dtype=np.uint32)
     try:
-        values = np.asarray(list(seeds))
+        values = np.asarray(list(seeds))  # type: ignore[arg-type]
     except TypeError:
         raise ValueError(f"seeds must be a number of seeds or a list of them, got {checks.show(seeds)}") from None
     if not values.size or not np.issubdtype(values.dtype, np.integer) or values.ndim != 1:

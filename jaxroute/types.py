@@ -1,7 +1,10 @@
 """Static vocabulary of the engine: what an environment declares about itself, and what is measured."""
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
+
+# A number or array that can be swept: a NumPy array or number on the host, a jax.Array or tracer on the device.
+Leaf = Any
 
 
 @dataclass(frozen=True)

@@ -144,7 +144,9 @@ def bench_comparator(name: str, comparator, horizon: int, seeds: int, repeats: i
 def show(problem: str, rows: list[dict[str, Any]], ratios: dict[str, dict[str, float]]) -> None:
     """Prints one problem's table."""
     print(f"\n{problem}")
-    print(f"  {'policy':<18} {'tool':<22} {'decisions/s':>13} {'per CPU s':>13} {'us/round':>9} {'compile s':>9}  mean regret")
+    print(
+        f"  {'policy':<18} {'tool':<22} {'decisions/s':>13} {'per CPU s':>13} {'us/round':>9} {'compile s':>9}  mean regret"
+    )
     for row in rows:
         if "unavailable" in row:
             print(f"  {row['policy']:<18} {row['tool']:<22} unavailable: {row['unavailable']}")

@@ -4,7 +4,8 @@ Two problems are covered. `stochastic` is the K-armed Bernoulli bandit under UCB
 sampling and epsilon-greedy; `staged` is StageRoute in the setting of Table 1 of arXiv 2506.17254. The tools:
 
   loop         one run at a time in plain Python and NumPy, as most papers' code is written
-  vectorised   all runs at once in NumPy: single precision, runs on the last axis, preallocated, in place
+  textbook     all runs at once in NumPy, the formulas written as they stand
+  vectorised   the same as an expert would: single precision, cached terms, preallocated buffers, in place, threads
   numba        one compiled run per `prange` iteration
   numba_lanes  the same with blocks of runs in the innermost loops, which fill the SIMD lanes
   river        the bandit policies of the `river` package
@@ -277,6 +278,39 @@ def _regret(setting: BanditSetting, pulls: np.ndarray) -> np.ndarray:
     """Cumulative pseudo-regret `[n]` of `pulls` `[K, n]`."""
     means = np.array(setting.means)
     return (means.max() - means) @ pulls
+
+
+def _textbook(choose: Callable, setting: BanditSetting, rounds: int, runs: int, seed: int) -> np.ndarray:
+    """All runs at once, straight from the formulas; `choose(t, pulls, reward_sum, rng)` returns arms `[n]`."""
+    means, rng, lane = np.array(setting.means), np.random.default_rng(seed), np.arange(runs)
+    pulls, reward_sum = np.zeros((2, means.size, runs))
+    for t in range(rounds):
+        arm = choose(t, pulls, reward_sum, rng)
+        reward_sum[arm, lane] += rng.random(runs) < means[arm]
+        pulls[arm, lane] += 1
+    return _regret(setting, pulls)
+
+
+def textbook_ucb1(setting: BanditSetting, rounds: int, runs: int, seed: int) -> np.ndarray:
+    """UCB1 over `runs` runs; returns the regret `[runs]`."""
+
+    def choose(t, pulls, reward_sum, rng):
+        with np.errstate(divide="ignore", invalid="ignore"):
+            bound = reward_sum / pulls + setting.width * np.sqrt(math.log(t + 2) / pulls)
+        return np.where(pulls > 0, bound, np.inf).argmax(axis=0)
+
+    return _textbook(choose, setting, rounds, runs, seed)
+
+
+def textbook_gaussian_thompson(setting: BanditSetting, rounds: int, runs: int, seed: int) -> np.ndarray:
+    """Gaussian Thompson sampling over `runs` runs; returns the regret `[runs]`."""
+
+    def choose(t, pulls, reward_sum, rng):
+        weight = setting.prior_weight + pulls
+        mean = (reward_sum + setting.prior_mean * setting.prior_weight) / weight
+        return (mean + setting.scale / np.sqrt(weight) * rng.standard_normal(pulls.shape)).argmax(axis=0)
+
+    return _textbook(choose, setting, rounds, runs, seed)
 
 
 def vectorised_ucb1(setting: BanditSetting, rounds: int, n: int, rng: np.random.Generator) -> np.ndarray:
@@ -1246,6 +1280,8 @@ def comparators(bandit: BanditSetting | None = None, staged: StagedSetting | Non
     for policy in ("ucb1", "gaussian_thompson", "beta_thompson", "epsilon_greedy"):
         facts = {}
         add("loop", policy, "stochastic", bind_policy(_loop, globals()[f"loop_{policy}"]))
+        if textbook := globals().get(f"textbook_{policy}"):
+            add("textbook", policy, "stochastic", bind(textbook, bandit))
         fewest = 512 if "thompson" in policy else 4096
         blocks = bind_blocks(globals()[f"vectorised_{policy}"], bandit, cores, fewest, 8192)
         add("vectorised", policy, "stochastic", blocks, threads=cores)

@@ -24,8 +24,9 @@ def in_dtype(dtype):
 
 
 @functools.cache
-def solver(size, steps=None):
-    """The jitted and vmapped solver; one more key of the cache per precision."""
+def solver(dtype, steps):
+    """The jitted and vmapped solver; one per precision, as the two must not share a trace."""
+    del dtype
     return jax.jit(jax.vmap(lambda u, c, cap, b, valid: budgeted_fill(u, c, cap, b, valid=valid, steps=steps)))
 
 
@@ -34,7 +35,7 @@ def solve(problem, dtype, steps=None):
     with in_dtype(dtype):
         u, c, cap, b, valid = problem
         args = (*(jnp.asarray(x, dtype) for x in (u, c, cap, b)), jnp.asarray(valid))
-        answer = solver((u.shape[1], dtype), steps)(*args)
+        answer = solver(dtype, steps)(*args)
         assert answer.amount.dtype == dtype
         return type(answer)(*(np.asarray(x) if x.dtype == bool else np.asarray(x, np.float64) for x in answer))
 
@@ -121,13 +122,28 @@ def dual_value(problem, multiplier):
     return multiplier * b + (score * fill_by_score(score, -c, cap * valid)).sum(1)
 
 
+def steepest(problem):
+    """The largest multiplier at which two models change order."""
+    u, c, _, _, valid = (np.asarray(x, np.float64) for x in problem)
+    du, dc = u[:, :, None] - u[:, None, :], c[:, :, None] - c[:, None, :]
+    both = (valid[:, :, None] * valid[:, None, :] > 0) & (du * dc > 0)
+    return np.where(both, du / np.where(dc == 0, 1.0, dc), 0.0).max((1, 2))
+
+
 # Worked examples of the notes, section 4.1.
 
 TABLE = STAGEROUTE_TABLE_1
 SHARES = np.where(np.array(TABLE.names) == "Yi-Lightning", 1.0, 0.4)
 EXAMPLES = {
     # Fills (.2,.4,.4,0) at cost 3.2 and (0,.4,.4,.2) at 1.7; theta = (2 - 1.7) / 1.5 = .2.
-    "four": ((0.9, 0.7, 0.5, 0.2), (8, 3, 1, 0.5), (0.4, 0.4, 0.4, 1), 0.548, 0.14 / 1.5, {0: 0.04, 1: 0.4, 2: 0.4, 3: 0.16}),
+    "four": (
+        (0.9, 0.7, 0.5, 0.2),
+        (8, 3, 1, 0.5),
+        (0.4, 0.4, 0.4, 1),
+        0.548,
+        0.14 / 1.5,
+        {0: 0.04, 1: 0.4, 2: 0.4, 3: 0.16},
+    ),
     "six of Table 1": (
         min_max(TABLE.scores)[:6],
         TABLE.costs[:6],
@@ -225,6 +241,9 @@ def test_against_highs(size, dtype):
     dear = enough & ~feasible
     cheapest = fill_by_score(np.where(valid > 0, -c, -np.inf), u, cap * valid)
     np.testing.assert_allclose(answer.amount[dear], cheapest[dear], atol=1e-6 if dtype == "float32" else 1e-12)
+    multiplier = answer.multiplier[~feasible]
+    assert (multiplier >= 0.0).all()
+    assert (multiplier <= steepest(problem)[~feasible] * 1.01 + 1e-6).all()
     room = (cap * valid).sum(1, keepdims=True)
     scaled = cap * valid / np.maximum(room, 1e-30)
     np.testing.assert_allclose(answer.amount[~enough], scaled[~enough], atol=1e-6)
@@ -274,7 +293,7 @@ def test_default_steps_converge(size, dtype):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("size", [6, 10, 15])
 def test_certificate(size, dtype):
-    """With too few steps `converged` tells apart what is optimal and what is not, and the residual bounds what is missing."""
+    """With too few steps `converged` tells what is optimal from what is not; the residual bounds what is missing."""
     problem, feasible, value, _ = reference(size)
     u, _, _, b, _ = (np.asarray(x, np.float64) for x in problem)
     for steps in (1, 2):
@@ -297,15 +316,17 @@ def test_certificate_flags_frontiers_that_need_more_steps():
     count, size = 20_000, 10
     c = np.repeat(10.0 ** (-2 + 0.6 * np.arange(size))[None], count, axis=0)
     u = (c / c.max()) ** rng.uniform(0.02, 0.98, (count, 1))
-    cap = np.minimum(rng.uniform(0.12, 0.4, (count, 1)) * np.ones(size), 1.0)
+    cap = rng.uniform(0.02, 1.0, (count, size))
+    cap = np.minimum(np.maximum(cap, 1.05 * cap / cap.sum(1, keepdims=True)), 1.0)
     least, most = ((c * fill_by_score(score, -c, cap)).sum(1) for score in (-c, u))
     problem = (u, c, cap, least * (most / least) ** rng.uniform(0.001, 1, count), np.ones(u.shape, bool))
     short, full = solve(problem, "float64"), solve(problem, "float64", 40)
     assert full.converged.all()
     gap = (u * (full.amount - short.amount)).sum(1)
-    np.testing.assert_array_equal(short.converged, gap <= 1e-9)
-    assert 0 < (~short.converged).sum() < 0.02 * count
-    assert gap.max() < 0.01
+    assert gap[short.converged].max() <= 1e-9
+    assert (gap <= short.residual + 1e-9).all()
+    assert gap.max() > 1e-4
+    assert 0 < (~short.converged).sum() < 0.05 * count
 
 
 # Invariances.
@@ -333,18 +354,18 @@ def test_relabelling_models(dtype):
     with in_dtype(dtype):
         u, c, cap, b = (jnp.asarray(x, dtype) for x in (u, c, cap, b))
 
-        def run(u, c, cap, valid, priority):
-            return jax.jit(jax.vmap(lambda *a: budgeted_fill(*a[:4], valid=a[4], priority=priority).amount))(u, c, cap, b, valid)
+        def run(*arrays, priority):
+            return jax.jit(jax.vmap(lambda *a: budgeted_fill(*a[:4], valid=a[4], priority=priority).amount))(*arrays)
 
-        plain = run(u, c, cap, valid, None)
-        moved = run(u[:, order], c[:, order], cap[:, order], valid[:, order], jnp.asarray(order))
+        plain = run(u, c, cap, b, valid, priority=None)
+        moved = run(u[:, order], c[:, order], cap[:, order], b, valid[:, order], priority=jnp.asarray(order))
         tolerance = 1e-5 if dtype == "float32" else 1e-9
         np.testing.assert_allclose(moved, plain[:, order], atol=tolerance)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_lanes_agree_with_vmap(dtype):
-    problem, _, value, _ = reference(7)
+    problem = reference(7)[0]
     plain = solve(problem, dtype)
     with in_dtype(dtype):
         args = [jnp.moveaxis(jnp.asarray(x, dtype if x.dtype != bool else bool), 0, -1) for x in problem]

@@ -83,7 +83,7 @@ def divide_by_max(scores: np.ndarray) -> np.ndarray:
 
 def _model_table(rows, **units) -> ModelTable:
     names, scores, costs = zip(*rows, strict=True)
-    return ModelTable(names, scores, costs, **units)
+    return ModelTable(names, np.asarray(scores), np.asarray(costs), **units)
 
 
 STAGEROUTE_TABLE_1 = _model_table(

@@ -11,7 +11,7 @@ import pickle
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -256,7 +256,7 @@ def load_embedllm(path: str | os.PathLike, costs: Mapping[str, float], *, cost_u
 def _load_npz(path, costs, cost_unit, missing) -> RoutingTable:
     with np.load(path, allow_pickle=False) as file:
 
-        def first(*names, required=True):
+        def first(*names, required=True) -> Any:
             found = next((name for name in names if name in file), None)
             if found is None and required:
                 raise ValueError(f"{path} has no array {' or '.join(names)}; it has {_some(file.files)}")
@@ -523,7 +523,8 @@ def _decode(record: _Record) -> np.ndarray:
     if kind == "__pyx_unpickle_NDArrayBacked":
         dtype, values, *_ = record.state
         if type(dtype).__name__ == "CategoricalDtype":
-            categories = np.append(_decode(dtype.state["categories"]).astype(object), None)
+            missing = np.asarray([None], object)
+            categories = np.concatenate([_decode(dtype.state["categories"]).astype(object), missing])
             return categories[_decode(values)]  # Code -1 is a missing value and meets the None at the end.
         return _decode(values)
     raise ValueError(f"a column is stored as {kind}")

@@ -130,7 +130,7 @@ class RoutingTable:
         if incomplete.all():
             raise ValueError(f'missing="drop" would leave an empty table: it drops {lost}')
         warnings.warn(f"dropped {lost}", UserWarning, stacklevel=2)
-        return table.subset(rows=~incomplete)
+        return table.subset(rows=np.logical_not(incomplete))
 
     @property
     def num_queries(self) -> int:
@@ -173,8 +173,8 @@ class RoutingTable:
         except IndexError as error:
             raise IndexError(f"rows does not fit a table of {self.num_queries} queries: {error}") from error
         return RoutingTable(
-            self.scores[np.ix_(index, columns)],
-            self.costs[np.ix_(index, columns)],
+            self.scores[index][:, columns],
+            self.costs[index][:, columns],
             names,
             None if self.features is None else self.features[index],
             None if self.groups is None else self.groups[index],

@@ -142,7 +142,7 @@ def run(
     built = []
     for case in cases:
         env = case.build(case.horizon, env_changes)
-        policies = case.policies(env) if callable(case.policies) else case.policies
+        policies: Any = case.policies(env) if callable(case.policies) else case.policies
         built.append((case, env, _changed(policies, changes)))
     data = {}
     for case, env, policies in built:
@@ -247,4 +247,3 @@ def _changed(policies: Mapping[str, Any], changes: Mapping[str, Mapping[str, Any
             checks.numbers(f"{who}.{leaf}", value, ())
         changed[who] = policy.replace(**values)
     return changed
-

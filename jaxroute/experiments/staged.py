@@ -1,5 +1,6 @@
 """Experiments of StageRoute (arXiv 2506.17254): its figures, and what its theory says."""
 
+import itertools
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
@@ -95,9 +96,9 @@ def _alternates(results: Results) -> tuple[str, bool]:
     costs = np.asarray(STAGEROUTE_TABLE_1.costs)
     sets = [s for s, _ in modal_sets(results["result"], "StageRoute")]
     dear = [bool((costs[list(s)] > 2.0).any()) for s in sets]
-    changes = sum(a != b for a, b in zip(sets, sets[1:], strict=False))
+    changes = sum(a != b for a, b in itertools.pairwise(sets))
     mixed = sum(bool(d and (costs[list(s)] <= 2.0).any()) for d, s in zip(dear, sets, strict=True))
-    switches = sum(a != b for a, b in zip(dear, dear[1:], strict=False))
+    switches = sum(a != b for a, b in itertools.pairwise(dear))
     text = f"{changes} changes of the modal set in {len(sets)} stages, {mixed} stages mix models above and below the budget"
     return text + f", {switches} switches between with and without dear models", changes >= len(sets) // 2 and mixed > 0
 
@@ -223,7 +224,8 @@ def _slopes(metric: str, series: Mapping[str, Mapping[str, Any]]):
     def draw(results: Results):
         plot, figure, (ax,) = _panels(1)
         plot.power_laws(
-            {name: _merged(results, metric, "horizon", **fixed).sel(policy="StageRoute") for name, fixed in series.items()}, ax=ax
+            {name: _merged(results, metric, "horizon", **fixed).sel(policy="StageRoute") for name, fixed in series.items()},
+            ax=ax,
         )
         return figure
 
@@ -325,7 +327,9 @@ def _gamma_slope(slots: int, gamma: float):
 def _lower_bound_figure(results: Results):
     plot, figure, (ax,) = _panels(1)
     series = {
-        f"M = {slots}, gamma = {gamma}": _merged(results, "regret", "horizon", slots=slots).sel(policy="StageRoute", gamma=gamma)
+        f"M = {slots}, gamma = {gamma}": _merged(results, "regret", "horizon", slots=slots).sel(
+            policy="StageRoute", gamma=gamma
+        )
         for slots in (2, 4)
         for gamma in (0.2, 1.0)
     }
@@ -378,7 +382,7 @@ def _table_env(
 
 
 def _table_case(name: str, scale: float) -> Case:
-    bounds = {"cost_floor": 1e-5 * scale, "cost_ceiling": 0.05 * scale}
+    bounds: dict[str, Any] = {"cost_floor": 1e-5 * scale, "cost_ceiling": 0.05 * scale}
     return Case(
         _table_env,
         {"StageRoute": staged.StageRoute(**bounds), "Greedy": staged.Greedy(**bounds), "Oracle": staged.Oracle.of},
@@ -399,8 +403,18 @@ EXPERIMENTS = (
         title="Performance and regret over time: 6 slots, a maintenance window every 250 queries",
         cases=(_arena(250, 6, record=("mean_reward",)),),
         claims=(
-            Claim("near-oracle", "StageRoute closely matches the optimal oracle", f"{_PAPER}, Fig. 2(a)", _near_oracle("result")),
-            Claim("below-greedy", "StageRoute incurs substantially lower regret than Greedy", f"{_PAPER}, Fig. 2(b)", _less_regret("result")),
+            Claim(
+                "near-oracle",
+                "StageRoute closely matches the optimal oracle",
+                f"{_PAPER}, Fig. 2(a)",
+                _near_oracle("result"),
+            ),
+            Claim(
+                "below-greedy",
+                "StageRoute incurs substantially lower regret than Greedy",
+                f"{_PAPER}, Fig. 2(b)",
+                _less_regret("result"),
+            ),
         ),
         figures={"figure-2": _performance},
         source=f"{_PAPER}, Fig. 2",
@@ -410,7 +424,9 @@ EXPERIMENTS = (
         title="Regret with a maintenance window every 500 queries, next to 250",
         cases=(_arena(250, 6, "interval-250"), _arena(500, 6, "interval-500")),
         claims=(
-            Claim("below-greedy", "StageRoute has lower regret than Greedy", f"{_PAPER}, Fig. 3", _less_regret("interval-500")),
+            Claim(
+                "below-greedy", "StageRoute has lower regret than Greedy", f"{_PAPER}, Fig. 3", _less_regret("interval-500")
+            ),
             Claim("interval", _INTERVAL_CLAIM, f"{_PAPER}, Fig. 3", _longer_is_worse("interval-250", "interval-500")),
         ),
         figures={"figure-3b": _regret({"interval-500": "every 500 queries", "interval-250": "every 250 queries"})},
@@ -422,7 +438,9 @@ EXPERIMENTS = (
         title="Regret with a maintenance window every 1,000 queries, next to 250",
         cases=(_arena(250, 6, "interval-250"), _arena(1000, 6, "interval-1000")),
         claims=(
-            Claim("below-greedy", "StageRoute has lower regret than Greedy", f"{_PAPER}, Fig. 3", _less_regret("interval-1000")),
+            Claim(
+                "below-greedy", "StageRoute has lower regret than Greedy", f"{_PAPER}, Fig. 3", _less_regret("interval-1000")
+            ),
             Claim("interval", _INTERVAL_CLAIM, f"{_PAPER}, Fig. 3", _longer_is_worse("interval-250", "interval-1000")),
         ),
         figures={"figure-3c": _regret({"interval-1000": "every 1,000 queries", "interval-250": "every 250 queries"})},
@@ -435,7 +453,12 @@ EXPERIMENTS = (
         cases=(_arena(500, 3, "slots-3"), _arena(500, 6, "slots-6")),
         claims=(
             Claim("below-greedy", "StageRoute has lower regret than Greedy", f"{_PAPER}, Fig. 4", _less_regret("slots-3")),
-            Claim("advantage", "the advantage is largest when deployment capacity is limited", f"{_PAPER}, Fig. 4", _wider_gap("slots-3", "slots-6")),
+            Claim(
+                "advantage",
+                "the advantage is largest when deployment capacity is limited",
+                f"{_PAPER}, Fig. 4",
+                _wider_gap("slots-3", "slots-6"),
+            ),
         ),
         figures={"figure-4a": _regret({"slots-3": "3 slots", "slots-6": "6 slots"})},
         source=f'{_PAPER}, Fig. 4 ("3(a)" in its text)',
@@ -445,9 +468,18 @@ EXPERIMENTS = (
         title="Regret with 10 slots, next to 6",
         cases=(_arena(500, 10, "slots-10"), _arena(500, 6, "slots-6")),
         claims=(
-            Claim("both-strong", "with 10 slots both StageRoute and Greedy perform strongly", f"{_PAPER}, Fig. 4", _both_strong("slots-10")),
-            Claim("competitive", "StageRoute stays competitive with 10 slots", f"{_PAPER}, Fig. 4", _less_regret("slots-10")),
-            Claim("advantage", "the advantage shrinks with more slots", f"{_PAPER}, Fig. 4", _wider_gap("slots-6", "slots-10")),
+            Claim(
+                "both-strong",
+                "with 10 slots both StageRoute and Greedy perform strongly",
+                f"{_PAPER}, Fig. 4",
+                _both_strong("slots-10"),
+            ),
+            Claim(
+                "competitive", "StageRoute stays competitive with 10 slots", f"{_PAPER}, Fig. 4", _less_regret("slots-10")
+            ),
+            Claim(
+                "advantage", "the advantage shrinks with more slots", f"{_PAPER}, Fig. 4", _wider_gap("slots-6", "slots-10")
+            ),
         ),
         figures={"figure-4b": _regret({"slots-10": "10 slots", "slots-6": "6 slots"})},
         source=f'{_PAPER}, Fig. 4 ("3(b)" in its text)',
@@ -458,8 +490,18 @@ EXPERIMENTS = (
         cases=(_arena(500, 3, record=("deployed",)),),
         seeds=256,
         claims=(
-            Claim("alternates", "it alternates between expensive proprietary models and cheaper open ones", f"{_PAPER}, Fig. 5", _alternates),
-            Claim("newcomers", "it adapts to the evolving landscape: every newcomer is tried when it arrives", f"{_PAPER}, Fig. 5", _newcomers),
+            Claim(
+                "alternates",
+                "it alternates between expensive proprietary models and cheaper open ones",
+                f"{_PAPER}, Fig. 5",
+                _alternates,
+            ),
+            Claim(
+                "newcomers",
+                "it adapts to the evolving landscape: every newcomer is tried when it arrives",
+                f"{_PAPER}, Fig. 5",
+                _newcomers,
+            ),
         ),
         figures={"figure-5": _deployment},
         source=f"{_PAPER}, Fig. 5",
@@ -476,8 +518,18 @@ EXPERIMENTS = (
         claims=(
             Claim("dollars", "StageRoute scores above Greedy", f"{_PAPER}, Fig. 6", _routerbench_claim("dollars")),
             Claim("scaled", "the same with costs in units of 1e-4 USD", f"{_PAPER}, Fig. 6", _routerbench_claim("scaled")),
-            Claim("pace", "the same when the spend is paced to the budget", f"{_PAPER}, Fig. 6", _routerbench_claim("scaled-pace")),
-            Claim("hard-budget", "the same under a hard budget: nothing is served once it is spent", f"{_PAPER}, sec. 6.1", _hard_budget("dollars")),
+            Claim(
+                "pace",
+                "the same when the spend is paced to the budget",
+                f"{_PAPER}, Fig. 6",
+                _routerbench_claim("scaled-pace"),
+            ),
+            Claim(
+                "hard-budget",
+                "the same under a hard budget: nothing is served once it is spent",
+                f"{_PAPER}, sec. 6.1",
+                _hard_budget("dollars"),
+            ),
         ),
         figures={"figure-6": _scores},
         smoke_horizon=4000,
@@ -493,7 +545,12 @@ EXPERIMENTS = (
         claims=(
             Claim("dollars", "StageRoute scores above Greedy", f"{_PAPER}, Fig. 6", _routerbench_claim("dollars")),
             Claim("scaled", "the same with costs in units of 1e-4 USD", f"{_PAPER}, Fig. 6", _routerbench_claim("scaled")),
-            Claim("hard-budget", "the same under a hard budget: nothing is served once it is spent", f"{_PAPER}, sec. 6.1", _hard_budget("dollars")),
+            Claim(
+                "hard-budget",
+                "the same under a hard budget: nothing is served once it is spent",
+                f"{_PAPER}, sec. 6.1",
+                _hard_budget("dollars"),
+            ),
         ),
         figures={"table": _scores},
         smoke_horizon=4000,
@@ -505,8 +562,18 @@ EXPERIMENTS = (
         cases=_interval_cases(),
         seeds=512,
         claims=(
-            Claim("stage", _INTERVAL_CLAIM + " (benchmark: pool at stage starts, the paper's definition)", f"{_PAPER}, sec. 6.1", _longer_is_worse("stage-250", "stage-1000")),
-            Claim("continuous", _INTERVAL_CLAIM + " (benchmark: pool at every query, newcomers miss their window)", f"{_PAPER}, sec. 6.1", _longer_is_worse("continuous-250", "continuous-1000")),
+            Claim(
+                "stage",
+                _INTERVAL_CLAIM + " (benchmark: pool at stage starts, the paper's definition)",
+                f"{_PAPER}, sec. 6.1",
+                _longer_is_worse("stage-250", "stage-1000"),
+            ),
+            Claim(
+                "continuous",
+                _INTERVAL_CLAIM + " (benchmark: pool at every query, newcomers miss their window)",
+                f"{_PAPER}, sec. 6.1",
+                _longer_is_worse("continuous-250", "continuous-1000"),
+            ),
         ),
         figures={"interval-effect": _intervals},
         source=f"{_PAPER}, sec. 6.1; the second bookkeeping is ours",
@@ -519,9 +586,24 @@ EXPERIMENTS = (
         cases=_discovery_cases(),
         seeds=200,
         claims=(
-            Claim("third", "K = T^(1/3) stages give regret of order T^(2/3) (slope 0.62 to 0.70)", f"{_PAPER}, Theorem 1", _slope_claim("regret", 0.62, 0.70, stages="T^(1/3)")),
-            Claim("half", "the discovery term N T / (M K) rules: K = T^(1/2) gives slope 0.5 (0.45 to 0.55)", f"{_PAPER}, Lemma 7", _slope_claim("regret", 0.45, 0.55, stages="T^(1/2)")),
-            Claim("fixed", "with K fixed the regret is linear (slope above 0.95)", f"{_PAPER}, Lemma 7", _slope_claim("regret", 0.95, 1.05, stages="10")),
+            Claim(
+                "third",
+                "K = T^(1/3) stages give regret of order T^(2/3) (slope 0.62 to 0.70)",
+                f"{_PAPER}, Theorem 1",
+                _slope_claim("regret", 0.62, 0.70, stages="T^(1/3)"),
+            ),
+            Claim(
+                "half",
+                "the discovery term N T / (M K) rules: K = T^(1/2) gives slope 0.5 (0.45 to 0.55)",
+                f"{_PAPER}, Lemma 7",
+                _slope_claim("regret", 0.45, 0.55, stages="T^(1/2)"),
+            ),
+            Claim(
+                "fixed",
+                "with K fixed the regret is linear (slope above 0.95)",
+                f"{_PAPER}, Lemma 7",
+                _slope_claim("regret", 0.95, 1.05, stages="10"),
+            ),
         ),
         figures={"discovery-slope": _slopes("regret", {f"K = {r}": {"stages": r} for r in _STAGE_RULES})},
         smoke_horizon=4000,
@@ -534,9 +616,19 @@ EXPERIMENTS = (
         cases=_lower_bound_cases(),
         seeds=200,
         claims=(
-            Claim("above", "every policy's regret is at least C M^(1/3) T^(2/3), C = c^(1/3) / 16 (here c = 1)", f"{_PAPER}, Theorem 2", _above_bound),
+            Claim(
+                "above",
+                "every policy's regret is at least C M^(1/3) T^(2/3), C = c^(1/3) / 16 (here c = 1)",
+                f"{_PAPER}, Theorem 2",
+                _above_bound,
+            ),
             *(
-                Claim(f"slope-M{m}-gamma{g}", f"regret grows as T^(2/3) with M = {m}, gamma = {g} (slope 0.60 to 0.75)", f"{_PAPER}, Theorem 2", _gamma_slope(m, g))
+                Claim(
+                    f"slope-M{m}-gamma{g}",
+                    f"regret grows as T^(2/3) with M = {m}, gamma = {g} (slope 0.60 to 0.75)",
+                    f"{_PAPER}, Theorem 2",
+                    _gamma_slope(m, g),
+                )
                 for m in (2, 4)
                 for g in (0.2, 1.0)
             ),

@@ -66,9 +66,16 @@ EXPERIMENTS = (
             ),
         ),
         claims=(
-            Claim("ucb1-bound", "the regret of UCB1 is at most its logarithmic bound", "Auer et al. (2002), Theorem 1", _auer_bound),
+            Claim(
+                "ucb1-bound",
+                "the regret of UCB1 is at most its logarithmic bound",
+                "Auer et al. (2002), Theorem 1",
+                _auer_bound,
+            ),
             Claim("thompson", "Thompson sampling beats UCB1", "Chapelle and Li (2011), Fig. 1", _thompson_below_ucb),
-            Claim("greedy-linear", "fixed epsilon-greedy has linear regret", "Auer et al. (2002), section 2", _greedy_is_linear),
+            Claim(
+                "greedy-linear", "fixed epsilon-greedy has linear regret", "Auer et al. (2002), section 2", _greedy_is_linear
+            ),
         ),
         figures={"regret": _figure},
         source="Auer, Cesa-Bianchi and Fischer (2002); Chapelle and Li (2011)",

@@ -7,8 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jaxroute import numerics
-
 
 class FillSolution(NamedTuple):
     """Solution of a budgeted fill.

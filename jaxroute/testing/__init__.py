@@ -90,7 +90,9 @@ def check_environment(env: Any, policy: Any, *, horizon: int = 40, seeds: int = 
     assert bool(data["valid"].all()), f"{int((~data['valid']).sum())} of {seeds} runs are invalid: see the variable 'valid'"
 
 
-def play(env: Any, policy: Any, *, horizon: int, seed: int = 0, key: int = 0, change_luck_from: int | None = None) -> list[dict[str, Any]]:
+def play(
+    env: Any, policy: Any, *, horizon: int, seed: int = 0, key: int = 0, change_luck_from: int | None = None
+) -> list[dict[str, Any]]:
     """One run as a plain Python loop over the protocol, without compilation: slow, and easy to step through in a debugger.
 
     Args:
@@ -142,7 +144,9 @@ def _arrays(value: Any) -> Any:
 
 def _check_metrics(owner, metrics) -> None:
     for metric in metrics:
-        assert isinstance(metric, Metric), f"{type(owner).__name__}.metrics must hold Metric objects, got {checks.show(metric)}"
+        assert isinstance(metric, Metric), (
+            f"{type(owner).__name__}.metrics must hold Metric objects, got {checks.show(metric)}"
+        )
     names = [m.name for m in metrics]
     assert len(set(names)) == len(names), f"{type(owner).__name__} declares a metric twice: {sorted(names)}"
 
@@ -155,7 +159,9 @@ def _types(tree) -> list[tuple[str, Any]]:
 def _assert_same_types(before, after, what: str) -> None:
     assert jax.tree.structure(before) == jax.tree.structure(after), f"{what} returns a state of another structure than init"
     for (name, old), (_, new) in zip(_types(before), _types(after), strict=True):
-        assert (old.shape, old.dtype) == (new.shape, new.dtype), f"{what} changes the state's leaf {name} from {old} to {new}"
+        assert (old.shape, old.dtype) == (new.shape, new.dtype), (
+            f"{what} changes the state's leaf {name} from {old} to {new}"
+        )
 
 
 def _assert_equal(a, b, message: str) -> None:
@@ -242,7 +248,9 @@ def _check_not_anticipating(policy, env, horizon: int) -> None:
     other = play(env, policy, horizon=horizon, seed=5, change_luck_from=change + env.spec.free_rounds)
     for number in range(change):
         _assert_equal(
-            usual[number]["action"], other[number]["action"], f"the decision of round {number} depends on luck of round {change} or later"
+            usual[number]["action"],
+            other[number]["action"],
+            f"the decision of round {number} depends on luck of round {change} or later",
         )
 
 
@@ -264,8 +272,9 @@ def _check_traces(policy, env, horizon: int, seeds: int) -> None:
 
     traced(shifted(0.0))
     count = traced(shifted(1e-3))
-    assert count == 0, f"other values of the leaves of {type(policy).__name__} cost {count} more traces; are leaves used as static values?"
+    assert count == 0, (
+        f"other values of the leaves of {type(policy).__name__} cost {count} more traces; are leaves used as static values?"
+    )
     settings = Grid({"setting": [0, 1, 2, 3]}, [shifted(1e-3 * i) for i in range(4)], type(policy).__name__)
     count = traced(settings)
     assert count <= 1, f"a grid of four settings of {type(policy).__name__} cost {count} traces"
-

@@ -96,7 +96,7 @@ class RandomTie:
         return value + self.size * draws.uniform(key, value.shape), lax.iota(jnp.int32, value.shape[-1])
 
 
-def deploy(key, value, cost, obs: Observation, spec: StagedSpec, filler=Reduced(), tie=IndexTie()):  # noqa: B008
+def deploy(key, value, cost, obs: Observation, spec: StagedSpec, filler=Reduced(), tie=IndexTie()):
     """The models to deploy: those of the best routing with at most `M` models, and fillers for the slots that are left.
 
     The relaxed programme over all available models has at most `max_support` positive entries, so it solves the problem whenever

@@ -11,6 +11,7 @@ from flax import struct
 from jaxroute import checks, numerics
 from jaxroute.problems.staged.oracle import benchmark_steps, max_support, pool_value
 from jaxroute.problems.staged.types import METRICS, Feedback, Observation, StagedSpec
+from jaxroute.types import Leaf
 
 
 @struct.dataclass
@@ -46,13 +47,13 @@ class Market:
     """
 
     outcomes: Any
-    capacity: jax.Array
-    arrival: jax.Array
-    budget: jax.Array
-    deploy_fee: jax.Array
-    horizon: jax.Array
-    benchmark_start: jax.Array
-    benchmark_value: jax.Array
+    capacity: Leaf
+    arrival: Leaf
+    budget: Leaf
+    deploy_fee: Leaf
+    horizon: Leaf
+    benchmark_start: Leaf
+    benchmark_value: Leaf
     max_deployed: int = struct.field(pytree_node=False, default=1)
     stage_length: int = struct.field(pytree_node=False, default=1)
     support: int = struct.field(pytree_node=False, default=2)
@@ -160,13 +161,13 @@ class Market:
 def market(
     outcomes: Any,
     *,
-    capacity: float | Sequence[float],
-    arrival: Sequence[int] | None = None,
+    capacity: Leaf,
+    arrival: Leaf | None = None,
     budget: float,
     max_deployed: int,
     stage_length: int,
     horizon: int,
-    deploy_fee: float | Sequence[float] = 0.0,
+    deploy_fee: Leaf = 0.0,
     benchmark: str = "stage",
     stop_at_budget: bool = False,
     names: Sequence[str] = (),

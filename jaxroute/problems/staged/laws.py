@@ -15,6 +15,7 @@ from flax import struct
 from jax.scipy.special import ndtr
 
 from jaxroute import checks, draws
+from jaxroute.types import Leaf
 
 
 @dataclass(frozen=True)
@@ -96,10 +97,10 @@ class LawOutcomes:
     reward_law, cost_law: laws of this module (static).
     """
 
-    reward_mean: jax.Array
-    cost_mean: jax.Array
-    reward_noise: jax.Array
-    cost_noise: jax.Array
+    reward_mean: Leaf
+    cost_mean: Leaf
+    reward_noise: Leaf
+    cost_noise: Leaf
     reward_law: Any = struct.field(pytree_node=False, default=Gaussian())
     cost_law: Any = struct.field(pytree_node=False, default=Gaussian(relative=True))
 
@@ -133,10 +134,10 @@ class TableOutcomes:
     permute: play the rows in a random order, each once before any is repeated, instead of drawing with replacement (static).
     """
 
-    scores: jax.Array
-    costs: jax.Array
-    reward_mean: jax.Array
-    cost_mean: jax.Array
+    scores: Leaf
+    costs: Leaf
+    reward_mean: Leaf
+    cost_mean: Leaf
     permute: bool = struct.field(pytree_node=False, default=False)
 
     def check(self) -> None:

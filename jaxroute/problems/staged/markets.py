@@ -1,6 +1,6 @@
 """Markets of the paper's experiments and theory, and markets made from tables."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
@@ -10,6 +10,7 @@ from jaxroute import checks, draws
 from jaxroute.data import STAGEROUTE_TABLE_1, STAGEROUTE_TABLE_2, RoutingTable, divide_by_max, min_max
 from jaxroute.problems.staged.env import Market, market
 from jaxroute.problems.staged.laws import Bernoulli, Fixed, Gaussian, LawOutcomes, LogNormal, TableOutcomes
+from jaxroute.types import Leaf
 
 NORMALISATIONS = {"min-max": min_max, "max": divide_by_max}
 
@@ -130,8 +131,8 @@ def table_market(
     stage_length: int,
     horizon: int,
     budget: float,
-    capacity: float | Sequence[float] = 1.0,
-    arrival: Sequence[int] | None = None,
+    capacity: Leaf = 1.0,
+    arrival: Leaf | None = None,
     cost_scale: float = 1.0,
     permute: bool = False,
     **options: Any,

@@ -1,10 +1,10 @@
 """StageRoute: staged deployment and routing under a budget and capacities."""
 
-import jax
 from flax import struct
 
 from jaxroute import checks
 from jaxroute.problems.staged.slots import SlotRouter
+from jaxroute.types import Leaf
 
 
 @struct.dataclass
@@ -16,10 +16,10 @@ class Optimist(SlotRouter):
     is taken to cost `cost_floor`.
     """
 
-    gamma: jax.Array | float = 0.2
-    radius_multiplier: jax.Array | float = 2.0
-    cost_floor: jax.Array | float = 0.1
-    cost_ceiling: jax.Array | float = 50.0
+    gamma: Leaf = 0.2
+    radius_multiplier: Leaf = 2.0
+    cost_floor: Leaf = 0.1
+    cost_ceiling: Leaf = 50.0
 
     def check(self) -> None:
         checks.positive("gamma", self.gamma, ())

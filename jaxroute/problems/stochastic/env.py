@@ -2,14 +2,13 @@
 
 from collections.abc import Callable, Sequence
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
 from jaxroute import checks, draws, numerics
 from jaxroute.problems.stochastic.types import METRICS
-from jaxroute.types import Spec
+from jaxroute.types import Leaf, Spec
 
 
 def bernoulli_law(key, mean, scale):
@@ -35,8 +34,8 @@ class Bandit:
     law: reward law, `(key, mean, scale) -> rewards [K]` (static).
     """
 
-    mean: jax.Array
-    scale: jax.Array
+    mean: Leaf
+    scale: Leaf
     law: Callable = struct.field(pytree_node=False, default=bernoulli_law)
 
     @property

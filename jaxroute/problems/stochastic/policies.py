@@ -1,12 +1,12 @@
 """Policies of the stochastic bandit: UCB1, Thompson sampling, epsilon-greedy."""
 
-import jax
 import jax.numpy as jnp
 from flax import struct
 from jax import lax
 
 from jaxroute import checks, draws, numerics
 from jaxroute.problems.stochastic.types import ArmStatistics
+from jaxroute.types import Leaf
 
 
 def _no_statistics(spec) -> ArmStatistics:
@@ -33,7 +33,7 @@ class UCB1:
     width: `[]` multiplier of the radius, in units of reward.
     """
 
-    width: jax.Array | float = 2.0**0.5
+    width: Leaf = 2.0**0.5
 
     def check(self) -> None:
         checks.non_negative("width", self.width, ())
@@ -66,9 +66,9 @@ class GaussianThompson:
     scale: `[]` standard deviation of one reward. prior_mean: `[]`. prior_weight: `[]` observations that the prior is worth.
     """
 
-    scale: jax.Array | float = 1.0
-    prior_mean: jax.Array | float = 0.0
-    prior_weight: jax.Array | float = 1.0
+    scale: Leaf = 1.0
+    prior_mean: Leaf = 0.0
+    prior_weight: Leaf = 1.0
 
     def check(self) -> None:
         checks.non_negative("scale", self.scale, ())
@@ -104,8 +104,8 @@ class BetaThompson:
     successes: `[]` prior successes, at least 1. failures: `[]` prior failures, at least 1.
     """
 
-    successes: jax.Array | float = 1.0
-    failures: jax.Array | float = 1.0
+    successes: Leaf = 1.0
+    failures: Leaf = 1.0
 
     def check(self) -> None:
         for name in ("successes", "failures"):
@@ -141,7 +141,7 @@ class EpsilonGreedy:
     epsilon: `[]` exploration probability.
     """
 
-    epsilon: jax.Array | float = 0.1
+    epsilon: Leaf = 0.1
 
     def check(self) -> None:
         checks.probability("epsilon", self.epsilon, ())
