@@ -1,14 +1,18 @@
 """What all tests share: error bars, real data beside the repository, double precision."""
 
 import contextlib
+import dataclasses
+import functools
 import os
 from pathlib import Path
 
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import struct
 
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
@@ -61,3 +65,33 @@ def double_precision():
     """Runs the test in double precision."""
     with x64():
         yield
+
+
+@functools.cache
+def _double_class(cls):
+    def init(self, *args):
+        return doubles(cls.init(self, *args))
+
+    return struct.dataclass(type("Double" + cls.__name__, (cls,), {"init": init, "__annotations__": {}}))
+
+
+def doubles(tree):
+    """All floating leaves as float64 (inside `x64`)."""
+
+    def leaf(x):
+        floating = not isinstance(x, bool) and jnp.issubdtype(jnp.result_type(x), jnp.floating)
+        return np.asarray(x, np.float64) if floating and not isinstance(x, jax.Array) else x.astype(float) if floating else x
+
+    return jax.tree.map(leaf, tree)
+
+
+def in_double(player):
+    """An environment or policy whose numbers and state are float64, whatever it declares (inside `x64`).
+
+    Its class is a subclass that only widens what `init` returns, so that the very code under test runs in double precision.
+    """
+    values = {}
+    for field in dataclasses.fields(player):
+        value = getattr(player, field.name)
+        values[field.name] = doubles(value) if field.metadata.get("pytree_node", True) else value
+    return _double_class(type(player))(**values)

@@ -44,7 +44,6 @@ def check_policy(policy: Any, env: Any, *, horizon: int = 40, seeds: int = 24) -
     _check_fixed_point(built, env)
     _check_matches_loop(policy, env, horizon=min(horizon, 16 + (stage or 0)))
     _check_batch(policy, env, horizon, seeds)
-    _check_prefix(policy, env, horizon, seeds)
     _check_not_anticipating(built, env, horizon=min(horizon, 12))
     if hasattr(policy, "act"):
         _check_traces(policy, env, horizon, seeds)
@@ -91,12 +90,13 @@ def check_environment(env: Any, policy: Any, *, horizon: int = 40, seeds: int = 
 
 
 def play(
-    env: Any, policy: Any, *, horizon: int, seed: int = 0, key: int = 0, change_luck_from: int | None = None
+    env: Any, policy: Any, *, horizon: int, seed: int = 0, key: int = 0, change_luck_from: int | None = None, jit: bool = False
 ) -> list[dict[str, Any]]:
-    """One run as a plain Python loop over the protocol, without compilation: slow, and easy to step through in a debugger.
+    """One run as a plain Python loop over the protocol: slow, and easy to step through in a debugger.
 
     Args:
       change_luck_from: draw the environment's luck from another stream from this round on.
+      jit: compile each verb by itself.
 
     Returns:
       One dict per counted round: `obs`, `action`, `info`, `feedback`, `flows`, `env_state`, `policy_state`.
@@ -106,21 +106,24 @@ def play(
     if not hasattr(env, "step"):
         env = env(draws_key(streams["instance"]))
     env, policy = _arrays(env), build_policy(_arrays(policy), _arrays(env))
+    verb = jax.jit if jit else lambda function: function
+    observe, step, act, update = verb(env.observe), verb(env.step), verb(policy.act), verb(policy.update)
+    stage = stage_length_of(env, policy)
+    plan = verb(policy.plan) if stage else None
     env_state = env.init(draws_key(streams["env_init"]))
     policy_state = policy.init(draws_key(streams["policy_init"]), env.spec)
-    stage = stage_length_of(env, policy)
     rounds = []
     for number in range(env.spec.free_rounds + horizon):
         t = jnp.int32(number)
         luck = other if change_luck_from is not None and number >= change_luck_from else streams["env"]
         k_env = draws.fold_in(draws_key(luck), t)
-        obs = env.observe(k_env, env_state, t)
-        if stage and number % stage == 0:
-            policy_state = policy.plan(draws.fold_in(draws_key(streams["plan"]), t), policy_state, obs, t)
-        action, info = policy.act(draws.fold_in(draws_key(streams["act"]), t), policy_state, obs, t)
-        env_state, feedback, flows = env.step(k_env, env_state, action, t)
-        k_update = draws.fold_in(draws_key(streams["update"]), t)
-        policy_state = policy.update(k_update, policy_state, obs, action, feedback, t)
+        k_plan, k_act, k_update = (draws.fold_in(draws_key(streams[name]), t) for name in ("plan", "act", "update"))
+        obs = observe(k_env, env_state, t)
+        if plan and stage and number % stage == 0:
+            policy_state = plan(k_plan, policy_state, obs, t)
+        action, info = act(k_act, policy_state, obs, t)
+        env_state, feedback, flows = step(k_env, env_state, action, t)
+        policy_state = update(k_update, policy_state, obs, action, feedback, t)
         rounds.append(
             {
                 "obs": obs,
@@ -137,9 +140,7 @@ def play(
 
 def _arrays(value: Any) -> Any:
     """An environment or policy with its leaves on the device; a function as it is."""
-    if not (hasattr(value, "act") or hasattr(value, "step")):
-        return value
-    return jax.tree.map(jnp.asarray, canonical(value))
+    return value if jax.tree_util.all_leaves([value]) else jax.tree.map(jnp.asarray, canonical(value))
 
 
 def _check_metrics(owner, metrics) -> None:
@@ -157,7 +158,8 @@ def _types(tree) -> list[tuple[str, Any]]:
 
 
 def _assert_same_types(before, after, what: str) -> None:
-    assert jax.tree.structure(before) == jax.tree.structure(after), f"{what} returns a state of another structure than init"
+    same = jax.tree.structure(before) == jax.tree.structure(after)
+    assert same, f"{what} returns a state of another structure than init made"
     for (name, old), (_, new) in zip(_types(before), _types(after), strict=True):
         assert (old.shape, old.dtype) == (new.shape, new.dtype), (
             f"{what} changes the state's leaf {name} from {old} to {new}"
@@ -193,88 +195,74 @@ def _flow_names(env) -> list[str]:
     return [m.name for m in env.spec.metrics if m.kind != "gauge" and not m.dims]
 
 
+def _simulate(policy, env, rounds: int, **options):
+    half = max(1, rounds // 2)
+    return simulate(env, {"policy": policy}, **{"horizon": 2 * half, "record_every": half, "progress": False, **options})
+
+
 def _check_matches_loop(policy, env, horizon: int) -> None:
     names = _flow_names(env)
     data = simulate(env, {"policy": policy}, horizon=horizon, seeds=[3], record_every=1, record=names, progress=False)
-    rounds = play(env, policy, horizon=horizon, seed=3)
-    for metric in env.spec.metrics:
-        if metric.name in names:
+    for jit, length in ((False, 2), (True, horizon)):
+        rounds = play(env, policy, horizon=length, seed=3, jit=jit)
+        for metric in env.spec.metrics:
+            if metric.name not in names:
+                continue
             flow = np.cumsum([float(r["flows"][metric.name]) for r in rounds])
-            curve = data[metric.name].values[0, 0]
-            expected = flow / np.arange(1, horizon + 1) if metric.kind == "average" else flow
-            scale = np.maximum(np.abs(expected), 1.0)
-            first = np.flatnonzero(np.abs(curve - expected) > 1e-4 * scale)
-            assert not len(first), (
-                f"{metric.name!r} of the compiled run differs from the plain loop from round {first[0] + 1} on: "
-                f"{curve[first[0]]:g} against {expected[first[0]]:g}"
+            curve = data[metric.name].values[0, 0, :length]
+            expected = flow / np.arange(1, length + 1) if metric.kind == "average" else flow
+            wrong = np.flatnonzero(~(np.abs(curve - expected) <= 1e-4 * np.maximum(np.abs(expected), 1.0)))
+            assert not len(wrong), (
+                f"{metric.name!r} of the compiled run differs from the plain loop from round {wrong[0] + 1} on: "
+                f"{curve[wrong[0]]:g} against {expected[wrong[0]]:g}"
             )
 
 
-def _curves(data) -> dict[str, np.ndarray]:
-    return {name: v.values for name, v in data.data_vars.items() if "time" in v.dims}
+def _assert_same_curves(got, expected, message: str) -> None:
+    for name, curve in got.data_vars.items():
+        if "time" in curve.dims:
+            same = np.array_equal(curve.values, expected[name].values, equal_nan=True)
+            assert same, f"{name!r} {message}"
 
 
 def _check_batch(policy, env, horizon: int, seeds: int) -> None:
-    def run(**options):
-        return simulate(env, {"policy": policy}, horizon=horizon, progress=False, **options)
-
-    whole = run(seeds=seeds)
-    alone = run(seeds=[seeds // 2])
-    blocks = run(seeds=seeds, block=16)
-    cases = [("alone", alone, whole.sel(seed=[seeds // 2])), ("in blocks", blocks, whole)]
+    whole = _simulate(policy, env, horizon, seeds=seeds, block=32 * len(jax.local_devices()))
+    blocks = _simulate(policy, env, horizon, seeds=seeds, block=16)
+    alone = _simulate(policy, env, horizon, seeds=[seeds // 2], block=16)
+    _assert_same_curves(blocks, whole, f"of a seed played in blocks of 16 differs from the same seed in a batch of {seeds}")
+    _assert_same_curves(alone, whole.sel(seed=[seeds // 2]), f"of a seed played alone differs from the same seed in a batch of {seeds}")
     if len(jax.local_devices()) > 1:
-        cases.append(("on one device", run(seeds=seeds, devices=jax.local_devices()[:1]), whole))
-    for how, got, expected in cases:
-        for name, curve in _curves(got).items():
-            same = np.array_equal(curve, expected[name].values, equal_nan=True)
-            assert same, f"{name!r} of a seed played {how} differs from the same seed in a batch of {seeds}"
-
-
-def _check_prefix(policy, env, horizon: int, seeds: int) -> None:
+        one = _simulate(policy, env, horizon, seeds=seeds, devices=jax.local_devices()[:1])
+        _assert_same_curves(one, whole, "of a seed played on one device differs from the same seed on several")
     half = max(1, horizon // 2)
-    names = _flow_names(env)
-    short, long = (
-        simulate(env, {"policy": policy}, horizon=h, seeds=seeds, record_every=half, record=names, progress=False)
-        for h in (half, 2 * half)
-    )
-    for name in names:
-        same = np.array_equal(short[name].values[..., 0], long[name].values[..., 0])
-        assert same, f"{name!r} of the first {half} rounds depends on how many rounds follow"
+    short = _simulate(policy, env, horizon, seeds=seeds, block=16, horizon=half)
+    _assert_same_curves(short, whole.isel(time=[0]), f"of the first {half} rounds depends on how many rounds follow")
 
 
 def _check_not_anticipating(policy, env, horizon: int) -> None:
     change = horizon // 2
-    usual = play(env, policy, horizon=horizon, seed=5)
-    other = play(env, policy, horizon=horizon, seed=5, change_luck_from=change + env.spec.free_rounds)
+    usual = play(env, policy, horizon=horizon, seed=5, jit=True)
+    other = play(env, policy, horizon=horizon, seed=5, change_luck_from=change + env.spec.free_rounds, jit=True)
     for number in range(change):
-        _assert_equal(
-            usual[number]["action"],
-            other[number]["action"],
-            f"the decision of round {number} depends on luck of round {change} or later",
-        )
+        message = f"the decision of round {number} depends on luck of round {change} or later"
+        _assert_equal(usual[number]["action"], other[number]["action"], message)
 
 
 def _check_traces(policy, env, horizon: int, seeds: int) -> None:
-    swept = [leaf for leaf in jax.tree.leaves(canonical(policy)) if np.issubdtype(leaf.dtype, np.floating)]
-    if not swept:
+    values = canonical(policy)
+    if not any(np.issubdtype(leaf.dtype, np.floating) for leaf in jax.tree.leaves(values)):
         return
 
     def shifted(amount):
-        def leaf(x):
-            return x * np.float32(1 + amount) if np.issubdtype(np.asarray(x).dtype, np.floating) else x
-
-        return jax.tree.map(leaf, canonical(policy))
+        return jax.tree.map(lambda x: x * (1 + amount) if np.issubdtype(x.dtype, np.floating) else x, values)
 
     def traced(one):
         before = trace_count()
-        simulate(env, {"policy": one}, horizon=horizon, seeds=seeds, progress=False)
+        _simulate(one, env, horizon, seeds=seeds, block=16)
         return trace_count() - before
 
-    traced(shifted(0.0))
     count = traced(shifted(1e-3))
-    assert count == 0, (
-        f"other values of the leaves of {type(policy).__name__} cost {count} more traces; are leaves used as static values?"
-    )
-    settings = Grid({"setting": [0, 1, 2, 3]}, [shifted(1e-3 * i) for i in range(4)], type(policy).__name__)
-    count = traced(settings)
-    assert count <= 1, f"a grid of four settings of {type(policy).__name__} cost {count} traces"
+    name = type(policy).__name__
+    assert count == 0, f"other values of the leaves of {name} cost {count} more traces; are leaves used as static values?"
+    count = traced(Grid({"setting": [0, 1, 2, 3]}, [shifted(1e-3 * i) for i in range(4)], name))
+    assert count <= 1, f"a grid of four settings of {name} cost {count} traces"

@@ -27,8 +27,8 @@ def arena_market(
     arrival_interval: int = 1000,
     arrival_lag: int = 0,
     normalisation: str = "min-max",
-    reward_law: Any = Gaussian(),  # noqa: B008
-    cost_law: Any = Gaussian(relative=True),  # noqa: B008
+    reward_law: Any = Gaussian(),
+    cost_law: Any = Gaussian(relative=True),
     **options: Any,
 ) -> Market:
     """The paper's synthetic market: 15 models with Chatbot-Arena scores and list prices (USD per million output tokens).

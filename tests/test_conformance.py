@@ -1,0 +1,185 @@
+"""Every policy and environment keeps the protocol; the conformance kit finds those that do not."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import struct
+
+from jaxroute import testing
+from jaxroute.problems import problems, staged, stochastic
+
+BERNOULLI = stochastic.bernoulli([0.9, 0.5, 0.1])
+GAUSSIAN = stochastic.gaussian([0.3, 0.1], scale=0.5)
+STOCHASTIC = {
+    "UCB1": stochastic.UCB1(),
+    "GaussianThompson": stochastic.GaussianThompson(),
+    "BetaThompson": stochastic.BetaThompson(),
+    "EpsilonGreedy": stochastic.EpsilonGreedy(),
+    "Oracle": stochastic.Oracle.of,
+}
+STAGED = {
+    "StageRoute": staged.StageRoute(),
+    "Greedy": staged.Greedy(),
+    "Oracle": staged.Oracle.of,
+    "Cheapest": staged.Cheapest(),
+    "RandomDeploy": staged.RandomDeploy(),
+    "Uniform": staged.Uniform(),
+    "Static": staged.Static(),
+}
+
+
+def small_market(**options):
+    """Five models, two slots, three stages: every branch of the deployment is compiled and quick."""
+    outcomes = staged.LawOutcomes(
+        reward_mean=np.array([0.2, 0.5, 0.4, 0.9, 0.7]),
+        cost_mean=np.array([0.2, 1.0, 0.5, 4.0, 2.0]),
+        reward_noise=np.float32(0.1),
+        cost_noise=np.float32(0.1),
+    )
+    return staged.market(
+        outcomes,
+        **{
+            "capacity": [1.0, 0.6, 0.6, 0.6, 0.6],
+            "arrival": [1, 1, 1, 8, 15],
+            "budget": 1.5,
+            "max_deployed": 2,
+            "stage_length": 7,
+            "horizon": 40,
+        }
+        | options,
+    )
+
+
+def table_market():
+    from jaxroute.data import RoutingTable
+
+    rng = np.random.default_rng(0)
+    table = RoutingTable(rng.random((30, 3)), rng.random((30, 3)), ("a", "b", "c"))
+    return staged.table_market(table, max_deployed=2, stage_length=5, horizon=40, budget=0.9, permute=True)
+
+
+def test_the_rows_below_are_all_policies():
+    assert {p.__name__ for p in problems()["stochastic"].POLICIES} == set(STOCHASTIC)
+    assert {p.__name__ for p in problems()["staged"].POLICIES} == set(STAGED)
+
+
+@pytest.mark.parametrize("name", STOCHASTIC)
+def test_stochastic_policies_conform(name):
+    testing.check_policy(STOCHASTIC[name], BERNOULLI)
+
+
+@pytest.mark.parametrize("name", STAGED)
+def test_staged_policies_conform(name):
+    testing.check_policy(STAGED[name], small_market(), horizon=24)
+
+
+@pytest.mark.parametrize(
+    ("env", "policy"),
+    [
+        (GAUSSIAN, stochastic.UCB1()),
+        (small_market(deploy_fee=0.1, stop_at_budget=True), staged.Uniform()),
+        (table_market(), staged.Cheapest()),
+    ],
+)
+def test_environments_conform(env, policy):
+    testing.check_environment(env, policy, horizon=20)
+
+
+@struct.dataclass
+class Follower:
+    """A policy that keeps the protocol: the next model in turn. The classes below break it in one place each."""
+
+    step: float = 1.0
+
+    def init(self, key, spec):
+        return jnp.zeros((), jnp.float32)
+
+    def act(self, key, state, obs, t):
+        return (t % 3).astype(jnp.int32), {}
+
+    def update(self, key, state, obs, action, feedback, t):
+        return state + self.step * feedback
+
+
+@struct.dataclass
+class NewShape(Follower):
+    def update(self, key, state, obs, action, feedback, t):
+        return jnp.stack([state, feedback])
+
+
+@struct.dataclass
+class NewType(Follower):
+    def update(self, key, state, obs, action, feedback, t):
+        return state.astype(jnp.int32)
+
+
+@struct.dataclass
+class NoInfo(Follower):
+    def act(self, key, state, obs, t):
+        return jnp.int32(0), None
+
+
+@struct.dataclass
+class StaticLeaf(Follower):
+    """Reads a swept number on the host, so that every value of it is another program."""
+
+    size: int = struct.field(pytree_node=False, default=1)
+
+    def act(self, key, state, obs, t):
+        return jnp.int32(int(self.step) % 3), {}
+
+
+CALLS = []
+
+
+@struct.dataclass
+class Remembers(Follower):
+    """Keeps a count outside its state: eager and compiled runs differ."""
+
+    def act(self, key, state, obs, t):
+        CALLS.append(t)
+        return jnp.int32(len(CALLS) % 3), {}
+
+
+@pytest.mark.parametrize(
+    ("policy", "message"),
+    [
+        (NewShape(), r"update changes the state's leaf"),
+        (NewType(), r"update changes the state's leaf"),
+        (NoInfo(), r"info a dict"),
+        (Remembers(), r"differs from"),
+    ],
+)
+def test_broken_policies_are_found(policy, message):
+    with pytest.raises(AssertionError, match=message):
+        testing.check_policy(policy, BERNOULLI)
+
+
+def test_a_policy_that_reads_its_leaf_on_the_host_is_found():
+    with pytest.raises((AssertionError, TypeError), match=r"trace|Concrete|concrete"):
+        testing.check_policy(StaticLeaf(), BERNOULLI)
+
+
+def test_a_good_policy_passes():
+    testing.check_policy(Follower(), BERNOULLI)
+
+
+def test_the_plain_loop_equals_the_compiled_run():
+    import jaxroute as jr
+
+    env = small_market()
+    rounds = testing.play(env, staged.StageRoute(), horizon=20, seed=4)
+    data = jr.simulate(env, staged.StageRoute(), horizon=20, seeds=[4], record_every=1, progress=False)
+    regret = np.cumsum([float(r["flows"]["regret"]) for r in rounds])
+    np.testing.assert_allclose(data["regret"].values[0, 0], regret, atol=1e-5)
+
+
+def test_broken_environments_are_found():
+    @struct.dataclass
+    class Undeclared(stochastic.Bandit):
+        def step(self, key, state, action, t):
+            state, feedback, flows = super().step(key, state, action, t)
+            return state, feedback, {"reward": flows["reward"]}
+
+    with pytest.raises(AssertionError, match="flows of step.. lack 'regret'"):
+        testing.check_environment(Undeclared(BERNOULLI.mean, BERNOULLI.scale), stochastic.UCB1())
