@@ -224,7 +224,7 @@ def _doctor(options) -> int:
     for name, version in results.versions().items():
         print(f"{name:<10} {version}")
     print("precision ", "float64" if jax.config.read("jax_enable_x64") else "float32")
-    print(f"memory     {_memory(devices[0])}")
+    print(f"memory     {results.memory_limit(devices[0]) / 2**30:.1f} GiB")
     env = stochastic.bernoulli(np.linspace(0.9, 0.1, 10).tolist())
     policies = {"UCB1": stochastic.UCB1(), "Oracle": stochastic.Oracle.of}
     start = time.perf_counter()
@@ -242,16 +242,6 @@ def _doctor(options) -> int:
     speed = data.attrs["decisions"] / data.attrs["run_s"] / 1e6
     print(f"speed      {speed:.1f} M decisions/s at 256 runs; self-check took {time.perf_counter() - start:.1f} s")
     return 0 if all(checks.values()) else 1
-
-
-def _memory(device) -> str:
-    stats = device.memory_stats() or {}
-    if "bytes_limit" in stats:
-        return f"{stats['bytes_limit'] / 2**30:.1f} GiB on the device"
-    try:
-        return f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 2**30:.1f} GiB (host)"
-    except (ValueError, OSError):
-        return "unknown"
 
 
 if __name__ == "__main__":

@@ -8,8 +8,10 @@ zero was not, or a value was not finite.
 
 import dataclasses
 import datetime
+import functools
 import hashlib
 import json
+import math
 import os
 import platform
 import subprocess
@@ -38,7 +40,14 @@ class StoreMismatchError(ValueError):
 def describe(value: Any) -> Any:
     """What determines a run, as plain JSON: classes, static choices and numbers (long arrays by their hash)."""
     if isinstance(value, Grid):
-        return {"grid": {k: describe(v) for k, v in value.axes.items()}, "settings": [describe(o) for o in value.objects]}
+        axes = {k: describe(v) for k, v in value.axes.items()}
+        settings = [describe(o) for o in value.objects]
+        if len(settings) == 1:
+            return settings[0]
+        if len(settings) <= 16:
+            return {"grid": axes, "settings": settings}
+        digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
+        return {"grid": axes, "first": settings[0], "settings": len(settings), "sha256": digest}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {f.name: describe(getattr(value, f.name)) for f in dataclasses.fields(value)}
         return {"type": type(value).__qualname__, **fields}
@@ -61,14 +70,27 @@ def describe(value: Any) -> Any:
     if isinstance(value, range):
         return repr(value)
     if callable(value):
-        name = f"{value.__module__}.{value.__qualname__}" if hasattr(value, "__qualname__") else repr(value)
-        code = getattr(value, "__code__", None)
-        return (
-            name
-            if code is None
-            else f"{name}#{hashlib.sha256(code.co_code + repr(code.co_consts).encode()).hexdigest()[:8]}"
-        )
+        return _describe_function(value)
     return repr(value)
+
+
+def _describe_function(function: Any) -> Any:
+    """A function by its name, its code, and what it was made with."""
+    if isinstance(function, functools.partial):
+        parts = {"arguments": describe(function.args), "keywords": describe(function.keywords)}
+        return {"partial": _describe_function(function.func), **parts}
+    name = (
+        f"{function.__module__}.{function.__qualname__}"
+        if hasattr(function, "__qualname__")
+        else type(function).__qualname__
+    )
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return name
+    constants = [c for c in code.co_consts if not hasattr(c, "co_code")]
+    digest = hashlib.sha256(code.co_code + repr(constants).encode()).hexdigest()[:8]
+    cells = [describe(cell.cell_contents) for cell in function.__closure__ or ()]
+    return {"function": f"{name}#{digest}", **({"made_with": cells} if cells else {})}
 
 
 def provenance(devices: Sequence[Any], **measured: Any) -> dict[str, Any]:
@@ -93,6 +115,17 @@ def device_name(devices: Sequence[Any]) -> str:
     kind = devices[0].device_kind
     cores = f" ({os.cpu_count()} cores)" if devices[0].platform == "cpu" else ""
     return f"{len(devices)} x {kind}{cores}"
+
+
+def memory_limit(device: Any) -> int:
+    """Bytes of memory that a device may use; the host's for a CPU."""
+    stats = device.memory_stats() or {}
+    if "bytes_limit" in stats:
+        return int(stats["bytes_limit"])
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return 8 << 30
 
 
 def commit() -> str:
@@ -208,6 +241,13 @@ class Sink:
         layout: Any,
     ):
         self.policies, self.axes, self.seeds, self.layout = list(policies), axes, seeds, layout
+        needed = 8 * sum(math.prod(shape) for _, shape in variables.values()) * len(times) * len(seeds) * len(policies)
+        needed *= math.prod(len(v) for v in axes.values())
+        if needed > memory_limit(jax.devices("cpu")[0]) // 2:
+            raise ValueError(
+                f"the result would take {needed / 2**30:.1f} GiB, more than half of the memory: record fewer points (record_every), "
+                "fewer metrics (record), or fewer seeds at a time"
+            )
         lead = {"policy": len(policies)} | {a: len(v) for a, v in axes.items()} | {"seed": len(seeds)}
         chunk = {"policy": 1} | {a: layout.tile[a] for a in axes} | {"seed": layout.block}
         self.coords = {

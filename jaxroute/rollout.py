@@ -50,16 +50,16 @@ def chunk_length(record_every: int, stage_length: int | None) -> int:
     return length
 
 
-def run_streams(key: int, seeds) -> dict[str, jax.Array]:
-    """Words of the addressed key streams of each run, uint32 `[2, R]` per stream.
+def run_streams(root, seeds) -> dict[str, jax.Array]:
+    """Words of the addressed key streams of each run, uint32 `[2, R]` per stream; `root` are the words `[2]` of the root key.
 
-    Run key = fold_in(key, seed); its children are the instance, the environment's init and rounds, and the policy's init, plan,
+    Run key = fold_in(root, seed); its children are the instance, the environment's init and rounds, and the policy's init, plan,
     act and update. Round `t` of a stream is `fold_in(stream, t)`.
     """
     names = ("instance", "env_init", "env", "policy_init", "plan", "act", "update")
 
     def streams(seed):
-        run_key = draws.fold_in(draws.key(key), seed)
+        run_key = draws.fold_in(draws_key(root), seed)
         return {name: jax.random.key_data(draws.fold_in(run_key, i)) for i, name in enumerate(names)}
 
     return lanes(streams, seeds.shape[-1])(seeds)

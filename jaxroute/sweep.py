@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 from jax.sharding import NamedSharding, PartitionSpec
@@ -36,11 +37,6 @@ _cache: dict[Any, dict[str, Any]] = {}
 def trace_count() -> int:
     """Number of times a rollout has been traced in this process."""
     return _traces
-
-
-def clear_cache() -> None:
-    """Forgets compiled rollouts."""
-    _cache.clear()
 
 
 def simulate(
@@ -103,6 +99,7 @@ def simulate(
     policies = {name: _as_grid(f"policy {name!r}", policy) for name, policy in policies.items()}
     examples = {name: _example(env, policy) for name, policy in policies.items()}
     _check_values(env, policies, examples)
+    _warn_horizon(horizon, env, policies)
     spec = next(iter(examples.values()))[0].spec
     records = _make_records(spec, {n: p for n, (_, p) in examples.items()}, record, record_every, probes or {})
     devices = list(jax.local_devices()) if devices is None else list(devices)
@@ -117,10 +114,11 @@ def simulate(
         "key": int(key),
         "seeds": results.describe(numbers),
     }
-    stored = results.stored_layout(out, settings)
-    layout = _Layout(**stored) if stored else _Layout.choose(axes, len(numbers), block, devices)
-    calls = {n: _Call(env, p, records[n], horizon, int(key), layout, devices) for n, p in policies.items()}
     stops = np.unique(np.append(np.arange(record_every, horizon + 1, record_every), horizon))
+    most = _runs_that_fit(examples, records, len(stops), devices)
+    stored = results.stored_layout(out, settings)
+    layout = _Layout(**stored) if stored else _Layout.choose(axes, len(numbers), block, most, devices)
+    calls = {n: _Call(env, p, records[n], horizon, int(key), layout, devices) for n, p in policies.items()}
     sink = results.Sink(
         out,
         policies=list(policies),
@@ -153,7 +151,8 @@ def simulate(
             compile_s += compiling
             counts = {a: min(layout.tile[a], len(axes[a]) - first) for a, first in tile.items()}
             decisions += horizon * len(chosen) * math.prod(counts.values())
-            values = {k: _cut(v, list(counts.values()), len(chosen)) for k, v in values.items()}
+            real = tuple(slice(c) for c in (*counts.values(), len(chosen)))  # without padding
+            values = {k: v[real] for k, v in values.items()}
             sink.write(name, tile, b, _accumulate(values, records[name], stops))
             bar.update()
     provenance = results.provenance(devices, compile_s=compile_s, run_s=run_s, decisions=decisions)
@@ -170,8 +169,8 @@ class _Call:
         self.axes = [*env.axes, *policy.axes]
         self.layout = layout
         self.mesh = jax.sharding.Mesh(np.asarray(devices), ("seed",))
-        self.static = (record, horizon, key, tuple(devices), jax.config.read("jax_enable_x64"))
-        self._lowered = self._compiled = None
+        self.root = np.asarray(jax.random.key_data(draws.key(key)))
+        self.static = (record, horizon, tuple(devices), jax.config.read("jax_enable_x64"))
 
     def _arguments(self, tile: Mapping[str, int], seeds: np.ndarray):
         positions = {}
@@ -180,18 +179,19 @@ class _Call:
                 span = tile[name] + np.arange(self.layout.tile[name])
                 positions[name] = np.minimum(span, len(coordinates) - 1)  # The last tile repeats its last setting.
         index = [np.zeros(self.layout.tile[a], np.int32) for a in self.axes]
-        return tuple(tuple(g.tile(positions)) for g in self.grids), index, np.asarray(seeds, np.uint32)
+        return tuple(tuple(g.tile(positions)) for g in self.grids), index, self.root, np.asarray(seeds, np.uint32)
 
     def _function(self):
         env, policy = self.grids
-        record, horizon, key, _, _ = self.static
+        record, horizon, *_ = self.static
 
-        def play(leaves, index, seeds):
+        def play(leaves, index, root, seeds):
             global _traces
             _traces += 1
             del index
-            streams = run_streams(key, seeds)
-            return rollout(env.build(leaves[0]), policy.build(leaves[1]), streams, horizon, record)
+            streams = run_streams(root, seeds)
+            values = rollout(env.build(leaves[0]), policy.build(leaves[1]), streams, horizon, record)
+            return jax.tree.map(lambda v: jnp.moveaxis(v, -1, 0), values)
 
         # One vmap per axis of settings, outermost first, around the scan: it finds by itself which parts of the state depend
         # on a swept leaf. The unused `index` gives every vmap something to map.
@@ -205,13 +205,13 @@ class _Call:
                 for g in self.grids
             )
             index_axes = [0 if i == axis else None for i in range(len(self.axes))]
-            function = jax.vmap(function, in_axes=(leaf_axes, index_axes, None))
+            function = jax.vmap(function, in_axes=(leaf_axes, index_axes, None, None))
         if self.mesh.size == 1:
             return function
-        rank = jax.eval_shape(function, *self._arguments(dict.fromkeys(self.axes, 0), np.zeros(_LANE_MULTIPLE)))
-        out_specs = jax.tree.map(lambda s: PartitionSpec(*[None] * (len(s.shape) - 1), "seed"), rank)
-        specs = (PartitionSpec(), PartitionSpec(), PartitionSpec("seed"))
-        return jax.shard_map(function, mesh=self.mesh, in_specs=specs, out_specs=out_specs, check_vma=False)
+        everywhere, by_seed = PartitionSpec(), PartitionSpec("seed")
+        out = PartitionSpec(*[None] * len(self.axes), "seed")
+        specs = (everywhere, everywhere, everywhere, by_seed)
+        return jax.shard_map(function, mesh=self.mesh, in_specs=specs, out_specs=out, check_vma=False)
 
     def lower(self, seeds: np.ndarray):
         """The traced block for this number of seeds, from the cache if an equal one has been traced before."""
@@ -225,11 +225,11 @@ class _Call:
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Shape of each recorded quantity in one run, without time."""
         info = self.lower(np.zeros(self.layout.block))["lowered"].out_info
-        lead = len(self.axes) + 1
-        return {name: tuple(out.shape[lead:-1]) for name, out in info.items()}
+        lead = len(self.axes) + 1  # settings and runs; then records
+        return {name: tuple(out.shape[lead + 1 :]) for name, out in info.items()}
 
     def run(self, tile: Mapping[str, int], seeds: np.ndarray) -> tuple[dict[str, np.ndarray], float]:
-        """Plays the block; returns increments `[settings..., records, ..., R]` and the seconds spent compiling.
+        """Plays the block; returns increments `[settings..., R, records, ...]` and the seconds spent compiling.
 
         A block that does not fit into memory is halved.
         """
@@ -238,18 +238,19 @@ class _Call:
         if "compiled" not in entry:
             entry["compiled"] = _compile(entry["lowered"], self.mesh.devices.flat[0].platform)
         compiling = time.perf_counter() - start
-        leaves, index, seeds = self._arguments(tile, seeds)
+        leaves, index, root, seeds = self._arguments(tile, seeds)
         try:
             if self.mesh.size > 1:
                 seeds = jax.device_put(seeds, NamedSharding(self.mesh, PartitionSpec("seed")))
-            return jax.device_get(entry["compiled"](leaves, index, seeds)), compiling
+            return jax.device_get(entry["compiled"](leaves, index, root, seeds)), compiling
         except jax.errors.JaxRuntimeError as error:
             half = len(seeds) // 2
             if "RESOURCE_EXHAUSTED" not in str(error) or half % (_LANE_MULTIPLE * self.mesh.size):
                 raise
             warnings.warn(f"a block of {len(seeds)} seeds does not fit into memory; halving it", stacklevel=3)
             (first, a), (second, b) = (self.run(tile, part) for part in (np.asarray(seeds)[:half], np.asarray(seeds)[half:]))
-            return jax.tree.map(lambda x, y: np.concatenate([x, y], axis=-1), first, second), compiling + a + b
+            joined = jax.tree.map(lambda x, y: np.concatenate([x, y], axis=len(self.axes)), first, second)
+            return joined, compiling + a + b
 
 
 def _compile(lowered, platform: str):
@@ -261,12 +262,6 @@ def _compile(lowered, platform: str):
             if "compile option" not in str(error):
                 raise
     return lowered.compile()
-
-
-def _cut(values: np.ndarray, counts: list[int], num_seeds: int) -> np.ndarray:
-    """Drops padding, and moves runs before time: `[settings..., records, ..., R]` -> `[settings..., seeds, records, ...]`."""
-    values = values[(*(slice(c) for c in counts), ..., slice(num_seeds))]
-    return np.moveaxis(values, -1, len(counts))
 
 
 def _accumulate(values: dict[str, np.ndarray], record: Record, stops: np.ndarray) -> dict[str, np.ndarray]:
@@ -305,6 +300,38 @@ def _variables(records: Mapping[str, Record], calls: Mapping[str, _Call]) -> dic
                 dims = tuple(f"{key}_{i}" for i in range(len(shapes[key])))
                 variables.setdefault(key, (metrics.get(key, Metric(key, key, "", "gauge", dims)), shapes[key]))
     return variables
+
+
+def _runs_that_fit(examples, records: Mapping[str, Record], num_records: int, devices) -> int:
+    """Runs whose states and curves fit into a quarter of the devices' memory: a guess that a halved block can correct."""
+    worst = 1
+    for name, (env, policy) in examples.items():
+        key = draws.key(0)
+        state = jax.eval_shape(lambda k: (env.init(k), policy.init(k, env.spec)), key)  # noqa: B023
+        sizes = {"model": env.spec.num_models}
+        record = records[name]
+        metrics = (*record.flows, *record.info, *record.env_gauges, *record.policy_gauges)
+        numbers = sum(math.prod(sizes.get(d, 1) for d in m.dims) for m in metrics) + len(record.zero_flows)
+        held = sum(
+            leaf.size * leaf.dtype.itemsize
+            for leaf in jax.tree.leaves(state)
+            if not jnp.issubdtype(leaf.dtype, jax.dtypes.extended)
+        )
+        worst = max(worst, 4 * num_records * numbers + 8 * held)
+    return max(1, results.memory_limit(devices[0]) * len(devices) // 4 // worst)
+
+
+def _warn_horizon(horizon: int, env: Grid, policies: Mapping[str, Grid]) -> None:
+    """Budgets over a whole horizon refer to a leaf of that name: it should be the run's."""
+    for what, grid in (("env", env), *((f"policy {n!r}", p) for n, p in policies.items())):
+        leaves: list[Any] = [one.horizon for one in grid.objects if hasattr(one, "horizon")]
+        own = {int(np.asarray(leaf)) for leaf in leaves if np.ndim(leaf) == 0}
+        if own and own != {horizon}:
+            warnings.warn(
+                f"{what} was made for a horizon of {', '.join(map(str, sorted(own)))} rounds, the run has {horizon}: what it does with "
+                "the horizon (a total budget, say) refers to the former",
+                stacklevel=3,
+            )
 
 
 def _warn_invalid(data: xr.Dataset) -> None:
@@ -457,9 +484,11 @@ class _Layout:
     tile: dict[str, int]
 
     @staticmethod
-    def choose(axes: Mapping[str, np.ndarray], num_seeds: int, block: int | None, devices) -> "_Layout":
+    def choose(axes: Mapping[str, np.ndarray], num_seeds: int, block: int | None, most: int, devices) -> "_Layout":
+        """Powers of two, so that other numbers of seeds and settings meet the same shapes; `most` runs fit into memory."""
         multiple = _LANE_MULTIPLE * len(devices)
-        cap = (_CPU_LANES if devices[0].platform == "cpu" else _GPU_LANES) * len(devices)
+        lanes = (_CPU_LANES if devices[0].platform == "cpu" else _GPU_LANES) * len(devices)
+        cap = max(multiple, min(lanes, 1 << (most.bit_length() - 1)))
         if block is None:
             block = min(cap, 1 << (num_seeds.bit_length() - 1))
         block = -(-block // multiple) * multiple

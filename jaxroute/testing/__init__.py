@@ -90,7 +90,14 @@ def check_environment(env: Any, policy: Any, *, horizon: int = 40, seeds: int = 
 
 
 def play(
-    env: Any, policy: Any, *, horizon: int, seed: int = 0, key: int = 0, change_luck_from: int | None = None, jit: bool = False
+    env: Any,
+    policy: Any,
+    *,
+    horizon: int,
+    seed: int = 0,
+    key: int = 0,
+    change_luck_from: int | None = None,
+    jit: bool = False,
 ) -> list[dict[str, Any]]:
     """One run as a plain Python loop over the protocol: slow, and easy to step through in a debugger.
 
@@ -101,8 +108,9 @@ def play(
     Returns:
       One dict per counted round: `obs`, `action`, `info`, `feedback`, `flows`, `env_state`, `policy_state`.
     """
-    streams = {k: np.asarray(v)[:, 0] for k, v in run_streams(key, np.asarray([seed], np.uint32)).items()}
-    other = np.asarray(run_streams(key + 1, np.asarray([seed], np.uint32))["env"])[:, 0]
+    usual, changed = (run_streams(jax.random.key_data(draws.key(k)), np.asarray([seed], np.uint32)) for k in (key, key + 1))
+    streams = {k: np.asarray(v)[:, 0] for k, v in usual.items()}
+    other = np.asarray(changed["env"])[:, 0]
     if not hasattr(env, "step"):
         env = env(draws_key(streams["instance"]))
     env, policy = _arrays(env), build_policy(_arrays(policy), _arrays(env))
@@ -230,7 +238,9 @@ def _check_batch(policy, env, horizon: int, seeds: int) -> None:
     blocks = _simulate(policy, env, horizon, seeds=seeds, block=16)
     alone = _simulate(policy, env, horizon, seeds=[seeds // 2], block=16)
     _assert_same_curves(blocks, whole, f"of a seed played in blocks of 16 differs from the same seed in a batch of {seeds}")
-    _assert_same_curves(alone, whole.sel(seed=[seeds // 2]), f"of a seed played alone differs from the same seed in a batch of {seeds}")
+    _assert_same_curves(
+        alone, whole.sel(seed=[seeds // 2]), f"of a seed played alone differs from the same seed in a batch of {seeds}"
+    )
     if len(jax.local_devices()) > 1:
         one = _simulate(policy, env, horizon, seeds=seeds, devices=jax.local_devices()[:1])
         _assert_same_curves(one, whole, "of a seed played on one device differs from the same seed on several")
