@@ -138,8 +138,11 @@ def small_market(**options):
     return staged.market(outcomes, arrival=[1, 1, 1, 11, 31], **settings)
 
 
-def play_by_hand(env, policy, seed, horizon, key=0):
+def play_by_hand(env, policy, seed, horizon, key=0, verbs=lambda verb: verb):
     """One run as the protocol describes it: a plain loop over rounds, keys by `jax.random`, nothing compiled.
+
+    Args:
+      verbs: applied to each method of the protocol; `jax.jit` compiles them one by one.
 
     Returns:
       The flows, the info and the action of each round, and both states at the end.
@@ -150,17 +153,19 @@ def play_by_hand(env, policy, seed, horizon, key=0):
     length = None
     if hasattr(policy, "plan"):
         length = env.spec.stage_length or policy.stage_length
+    observe, step, act, update = (verbs(verb) for verb in (env.observe, env.step, policy.act, policy.update))
+    plan = verbs(policy.plan) if length else None
     env_state = env.init(stream["env_init"])
     policy_state = policy.init(stream["policy_init"], env.spec)
     history = []
     for t in range(env.spec.free_rounds + horizon):
         t = jnp.int32(t)
         k_env, k_plan, k_act, k_update = (jax.random.fold_in(stream[name], t) for name in ("env", "plan", "act", "update"))
-        if length and t % length == 0:
-            policy_state = policy.plan(k_plan, policy_state, env.observe(k_env, env_state, t), t)
-        obs = env.observe(k_env, env_state, t)
-        action, info = policy.act(k_act, policy_state, obs, t)
-        env_state, feedback, flows = env.step(k_env, env_state, action, t)
-        policy_state = policy.update(k_update, policy_state, obs, action, feedback, t)
+        if plan and t % length == 0:
+            policy_state = plan(k_plan, policy_state, observe(k_env, env_state, t), t)
+        obs = observe(k_env, env_state, t)
+        action, info = act(k_act, policy_state, obs, t)
+        env_state, feedback, flows = step(k_env, env_state, action, t)
+        policy_state = update(k_update, policy_state, obs, action, feedback, t)
         history.append((flows, info, action))
     return history[env.spec.free_rounds :], env_state, policy_state

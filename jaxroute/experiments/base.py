@@ -63,14 +63,14 @@ class Case:
         settings = {**self.settings, **changes}
         if "horizon" in inspect.signature(made).parameters:
             settings["horizon"] = horizon
+        takes_more = any(p.kind is p.VAR_KEYWORD for p in inspect.signature(made).parameters.values())
+        for key in changes:
+            if not takes_more:
+                checks.one_of("environment setting", key, inspect.signature(made).parameters)
         try:
-            inspect.signature(made).bind(**settings)
+            return made(**settings)
         except TypeError as error:
-            known = [p for p in inspect.signature(made).parameters if p != "options"]
-            for key in changes:
-                checks.one_of("environment setting", key, known)
             raise ValueError(f"environment: {error}") from None
-        return made(**settings)
 
 
 def _takes_settings(function: Any, settings: Mapping[str, Any]) -> bool:

@@ -1,5 +1,6 @@
 """Staged deployment and routing (StageRoute): which models are live at each maintenance window, and which one serves a query."""
 
+from jaxroute.problems.staged.analysis import decompose, violation
 from jaxroute.problems.staged.baselines import (
     Cheapest,
     Greedy,
@@ -76,6 +77,7 @@ __all__ = [
     "Uniform",
     "arena_market",
     "benchmark_total",
+    "decompose",
     "discovery_market",
     "lower_bound_market",
     "market",
@@ -84,4 +86,5 @@ __all__ = [
     "routerbench_market",
     "routing_values",
     "table_market",
+    "violation",
 ]

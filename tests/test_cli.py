@@ -1,0 +1,152 @@
+"""The command line: what a user types, sees and gets, and the errors for what is wrong."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import jaxroute as jr
+from jaxroute import cli
+from jaxroute.experiments import EXPERIMENTS
+
+USER_EXPERIMENT = """
+from jaxroute import grid
+from jaxroute.experiments import Case, Claim, Experiment
+from jaxroute.problems import stochastic
+
+def best_width(results):
+    regret = results["result"]["regret"].isel(time=-1).mean("seed").sel(policy="UCB1")
+    return f"width {float(regret.width[int(regret.values.argmin())]):g}", True
+
+experiment = Experiment(
+    name="mine/width",
+    title="UCB1 with a range of widths",
+    cases=(
+        Case(
+            environment=stochastic.bernoulli([0.8, 0.7, 0.2]),
+            policies={"UCB1": grid(stochastic.UCB1, width=[0.25, 1.0]), "Greedy": stochastic.EpsilonGreedy(epsilon=0.05)},
+            horizon=400,
+        ),
+    ),
+    claims=(Claim("best", "some width is best", "here", best_width),),
+)
+"""
+
+
+@pytest.fixture
+def mine(tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text(USER_EXPERIMENT)
+    return file
+
+
+def run(*arguments: str) -> int:
+    return cli.main([str(a) for a in arguments])
+
+
+def test_list_shows_problems_policies_experiments_and_data(capsys):
+    assert run("list") == 0
+    shown = capsys.readouterr().out
+    for word in ("stochastic", "staged", "StageRoute", "UCB1", "arena_market", "stageroute-table-1", *EXPERIMENTS):
+        assert word in shown, word
+
+
+def test_a_users_file_runs_resumes_and_reports(mine, tmp_path, capsys):
+    out = tmp_path / "out"
+    assert run("run", mine, "--seeds", 20, "--out", out, "--set", "Greedy.epsilon=0.2") == 0
+    shown = capsys.readouterr().out
+    assert "mine/width" in shown and "some width is best" in shown and "holds" in shown
+    summary = json.loads((out / "summary.json").read_text())
+    keys = "experiment problem horizon seeds policies claims compile_s run_s decisions_per_s device versions".split()
+    assert set(keys) <= set(summary)
+    assert (summary["horizon"], summary["seeds"], summary["problem"]) == (400, 20, "stochastic")
+    widths = [entry["coordinates"]["width"] for entry in summary["policies"]["UCB1"]]
+    assert widths == [0.25, 1.0]
+    data = jr.load(out)
+    assert data["regret"].sizes == {"policy": 2, "width": 2, "seed": 20, "time": 100}
+    entry = summary["policies"]["UCB1"][1]["regret"]
+    final = data["regret"].sel(policy="UCB1", width=1.0).isel(time=-1)
+    assert entry["mean"] == pytest.approx(float(final.mean())) and entry["stderr"] == pytest.approx(float(final.std(ddof=1)) / 20**0.5)
+    claim = summary["claims"][0]
+    assert set(claim) == {"id", "text", "source", "measured", "holds"}
+    before = data["regret"].values
+    assert run("run", mine, "--seeds", 20, "--out", out, "--set", "Greedy.epsilon=0.2") == 0  # nothing left to play
+    np.testing.assert_array_equal(jr.load(out)["regret"].values, before)
+    assert run("run", mine, "--seeds", 20, "--out", out, "--set", "Greedy.epsilon=0.3") == 2
+    assert "Greedy" in capsys.readouterr().err
+
+
+def test_smoke_run_of_a_figure_draws_it_again(tmp_path, capsys):
+    out = tmp_path / "figure"
+    assert run("run", "stochastic/regret", "--seeds", 16, "--horizon", 200, "--out", out) == 0
+    picture = out / "regret.png"
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    first = picture.read_bytes()
+    picture.unlink()
+    assert run("plot", out) == 0
+    assert picture.read_bytes() == first
+    assert str(picture) in capsys.readouterr().out
+
+
+def test_doctor_passes_its_own_checks(capsys):
+    assert run("doctor") == 0
+    shown = capsys.readouterr().out
+    assert "FAILED" not in shown and "float32" in shown and "jaxlib" in shown
+
+
+WRONG = {
+    "unknown experiment": (["run", "staged/figure-22"], "did you mean 'staged/figure-2'"),
+    "missing file": (["run", "nothing.py"], "existing file"),
+    "zero seeds": (["run", "stochastic/regret", "--seeds", "0"], "at least 1"),
+    "negative horizon": (["run", "stochastic/regret", "--horizon", "-5"], "at least 1"),
+    "seeds that are no number": (["run", "stochastic/regret", "--seeds", "many"], "whole number"),
+    "malformed --set": (["run", "stochastic/regret", "--set", "UCB1width"], "POLICY.LEAF=VALUE"),
+    "--set without value": (["run", "stochastic/regret", "--set", "UCB1.width="], "POLICY.LEAF=VALUE"),
+    "unknown policy": (["run", "stochastic/regret", "--set", "UCB2.width=1"], "did you mean 'UCB1'"),
+    "unknown leaf": (["run", "stochastic/regret", "--set", "UCB1.widht=1"], "did you mean 'width'"),
+    "leaf that is no number": (["run", "stochastic/regret", "--set", "UCB1.width=wide"], "UCB1.width must be a number"),
+    "leaf out of range": (["run", "stochastic/regret", "--set", "UCB1.width=-1"], "width must be at least 0, got -1"),
+    "NaN leaf": (["run", "stochastic/regret", "--set", "UCB1.width=NaN"], "must be finite"),
+    "an oracle's leaf": (["run", "stochastic/regret", "--set", "Oracle.best=1"], "cannot change Oracle"),
+    "negative budget": (["run", "staged/figure-2", "--smoke", "--set", "environment.budget=-1"], "budget must be above 0"),
+    "infeasible budget": (["run", "staged/figure-2", "--smoke", "--set", "environment.budget=0.01"], "budget must be at least 0.14"),
+    "unknown setting": (["run", "staged/figure-2", "--smoke", "--set", "environment.bugdet=1"], "environment"),
+    "no data": (["run", "staged/table", "--smoke"], "--data FILE"),
+    "missing data": (["run", "staged/table", "--smoke", "--data", "nowhere.csv"], "nowhere.csv"),
+    "data for an experiment without": (["run", "stochastic/regret", "--data", "x.csv"], "environment"),
+    "plot of nothing": (["plot", "nowhere"], "summary.json"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_input_is_refused_by_name_and_leaves_nothing(name, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    arguments, message = WRONG[name]
+    out = ["--out", "out"] if arguments[0] == "run" else []
+    try:
+        status = run(*arguments, *out)
+    except SystemExit as stop:  # argparse
+        status = stop.code
+    assert status == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert "Traceback" not in error
+    assert not any(tmp_path.iterdir()), f"left behind: {list(tmp_path.iterdir())}"
+
+
+def test_a_file_without_experiment_is_refused(tmp_path, capsys):
+    file = tmp_path / "empty.py"
+    file.write_text("x = 1\n")
+    assert run("run", file) == 2
+    assert "must define `experiment" in capsys.readouterr().err
+
+
+def test_the_command_is_installed():
+    command = Path(sys.executable).with_name("jaxroute")
+    if not command.exists():
+        pytest.skip("jaxroute is not installed as a command in this environment")
+    shown = subprocess.run([command, "--help"], capture_output=True, text=True, check=True).stdout
+    assert all(word in shown for word in ("list", "run", "plot", "bench", "doctor"))

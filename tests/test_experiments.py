@@ -1,0 +1,77 @@
+"""Every built-in experiment runs at smoke size, draws its figures and evaluates its claims."""
+
+import json
+
+import numpy as np
+import pytest
+
+import jaxroute as jr
+from jaxroute import experiments
+from jaxroute.experiments import EXPERIMENTS
+
+NEEDS_DATA = "staged/table"
+# One compile per case and policy: the large ones are left to the slow run.
+LARGE = ("staged/interval-effect", "staged/discovery-slope", "staged/lower-bound", "staged/figure-6")
+
+
+def smoke(name: str, out, **changes):
+    experiment = EXPERIMENTS[name]
+    horizon = min(experiment.smoke_horizon, experiment.horizon)
+    summary = experiments.run(experiment, out, seeds=16, horizon=horizon, progress=False, **changes)
+    assert json.loads((out / "summary.json").read_text()) == json.loads(json.dumps(summary))
+    assert summary["experiment"] == name
+    assert {c["id"] for c in summary["claims"]} == {c.id for c in experiment.claims}
+    assert all(isinstance(c["holds"], bool) and c["measured"] for c in summary["claims"])
+    for figure in experiment.figures:
+        assert (out / f"{figure}.png").stat().st_size > 5000
+    return summary
+
+
+@pytest.mark.parametrize("name", [n for n in EXPERIMENTS if n not in (*LARGE, NEEDS_DATA) and n not in ("staged/figure-3c", "staged/figure-4b")])
+def test_experiment_runs_at_smoke_size(name, tmp_path):
+    smoke(name, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*LARGE, "staged/figure-3c", "staged/figure-4b"])
+def test_large_experiment_runs_at_smoke_size(name, tmp_path):
+    smoke(name, tmp_path)
+
+
+def test_table_experiment_on_a_file(tmp_path):
+    from jaxroute.data import RoutingTable
+
+    rng = np.random.default_rng(0)
+    names = tuple(f"model-{i}" for i in range(6))
+    table = RoutingTable(rng.integers(0, 2, (50, 6)), rng.random((50, 6)) * 2e-4, names)
+    table.save(tmp_path / "table.npz")
+    summary = smoke(NEEDS_DATA, tmp_path / "out", changes={"environment": {"data": str(tmp_path / "table.npz")}})
+    entry = summary["policies"]["StageRoute"][0]
+    assert entry["coordinates"] == {"cost_scale": 1.0}
+    assert "cost_ratio" in entry and "served_reward" in entry
+    assert "x budget" in summary["claims"][0]["measured"], "the spend stands next to the score"
+
+
+def test_names_and_metrics_are_those_of_the_documentation(tmp_path):
+    expected = {"stochastic/regret", "staged/interval-effect", "staged/discovery-slope", "staged/lower-bound"}
+    expected |= {f"staged/figure-{n}" for n in ("2", "3b", "3c", "4a", "4b", "5", "6")}
+    assert expected <= set(EXPERIMENTS)
+    smoke("staged/figure-2", tmp_path)
+    data = jr.load(tmp_path)
+    assert {"regret", "conditional_regret", "reward", "cost", "cost_ratio", "infeasible_share"} <= set(data.data_vars)
+
+
+def test_horizon_scales_all_cases_alike():
+    cases = EXPERIMENTS["staged/discovery-slope"].scaled(8518)
+    ratio = [c.horizon / o.horizon for c, o in zip(cases, EXPERIMENTS["staged/discovery-slope"].cases, strict=True)]
+    np.testing.assert_allclose(ratio, 0.1, rtol=0.01)
+
+
+def test_a_claim_that_does_not_hold_is_reported(tmp_path):
+    from jaxroute.experiments import Case, Claim, Experiment
+    from jaxroute.problems import stochastic
+
+    case = Case(stochastic.bernoulli([0.6, 0.4]), {"UCB1": stochastic.UCB1()}, horizon=50)
+    claim = Claim("never", "this never holds", "nobody", lambda results: ("nothing", False))
+    summary = experiments.run(Experiment("x/y", "t", (case,), claims=(claim,)), tmp_path, seeds=4, progress=False)
+    assert summary["claims"] == [{"id": "never", "text": "this never holds", "source": "nobody", "measured": "nothing", "holds": False}]
