@@ -60,7 +60,7 @@ def test_a_users_file_runs_resumes_and_reports(mine, tmp_path, capsys):
     shown = capsys.readouterr().out
     assert "mine/width" in shown and "some width is best" in shown and "holds" in shown
     summary = json.loads((out / "summary.json").read_text())
-    keys = "experiment problem horizon seeds policies claims compile_s run_s decisions_per_s device versions".split()
+    keys = ["experiment", "problem", "horizon", "seeds", "policies", "claims", "compile_s", "run_s", "decisions_per_s", "device", "versions"]
     assert set(keys) <= set(summary)
     assert (summary["horizon"], summary["seeds"], summary["problem"]) == (400, 20, "stochastic")
     widths = [entry["coordinates"]["width"] for entry in summary["policies"]["UCB1"]]

@@ -108,7 +108,8 @@ def test_all_policies_and_settings_meet_the_same_luck():
 
 
 def test_a_block_that_does_not_fit_into_memory_is_halved(monkeypatch):
-    expected = play(BANDIT, stochastic.UCB1(), seeds=64, block=16, horizon=31)
+    options = {"seeds": 64, "horizon": 31, "record": ["luck", "rounds"]}
+    expected = play(Clock(), Cycle(), block=16, **options)
     compile_ = sweep._compile
 
     def small_memory(lowered, platform):
@@ -123,7 +124,7 @@ def test_a_block_that_does_not_fit_into_memory_is_halved(monkeypatch):
 
     monkeypatch.setattr(sweep, "_compile", small_memory)
     with pytest.warns(UserWarning, match="a block of 64 seeds does not fit into memory; halving it"):
-        halved = play(BANDIT, stochastic.UCB1(), seeds=64, horizon=31)
+        halved = play(Clock(), Cycle(), **options)
     assert engine_child.differences(expected, halved) == []
 
 
@@ -148,11 +149,12 @@ class JaxRandom:
 
     def plan(self, key, state, obs, t):
         del obs, t
-        return {**state, "key": jax.random.fold_in(state["key"], 1), "order": jax.random.permutation(key, state["order"])}
+        shift = jax.random.randint(key, (), 0, 5)
+        return {**state, "key": jax.random.fold_in(state["key"], 1), "order": jnp.roll(state["order"], shift)}
 
     def act(self, key, state, obs, t):
         del obs, t
-        noise = jax.random.gamma(state["key"], 2.0) * jax.random.normal(key, state["sums"].shape)
+        noise = jax.random.exponential(state["key"]) * jax.random.normal(key, state["sums"].shape)
         score = (state["sums"] + self.optimism) / (state["counts"] + 1) + noise / jnp.sqrt(state["counts"] + 1.0)
         return state["order"][jnp.argmax(score[state["order"]])], {}
 
@@ -166,8 +168,9 @@ class JaxRandom:
     "policy", [stochastic.UCB1(), stochastic.GaussianThompson(), JaxRandom()], ids=lambda policy: type(policy).__name__
 )
 def test_a_bandit_equals_a_plain_loop(policy):
+    verbs = jax.jit if isinstance(policy, JaxRandom) else lambda verb: verb
     data = play(BANDIT, policy, seeds=[7], record_every=1, record=["regret", "reward", "pulls"]).isel(policy=0, seed=0)
-    history, _, _ = play_by_hand(BANDIT, policy, 7, 30)
+    history, _, _ = play_by_hand(BANDIT, policy, 7, 30, verbs=verbs)
     flows = {name: np.cumsum([np.asarray(f[name], np.float64) for f, _, _ in history], axis=0) for name in history[0][0]}
     np.testing.assert_array_equal(data["pulls"], flows["pulls"])
     np.testing.assert_allclose(data["regret"], flows["regret"], rtol=1e-6)
@@ -201,42 +204,34 @@ def test_stageroute_equals_a_plain_loop():
 # Time: record intervals, stages, free rounds.
 
 
-def test_the_record_interval_changes_nothing_at_common_times():
-    names = ["regret", "reward", "pulls"]
-    fine, coarse = (play(BANDIT, stochastic.UCB1(), horizon=1000, record_every=e, record=names) for e in (50, 500))
-    fine = fine.sel(time=coarse["time"])
-    assert list(coarse["time"]) == [500, 1000]
-    np.testing.assert_array_equal(fine["pulls"], coarse["pulls"])
-    assert (coarse["pulls"].sum("model") == coarse["time"]).all()
-    for name in ("regret", "reward"):
-        np.testing.assert_allclose(fine[name], coarse[name], rtol=1e-5)
-
-
-def test_the_record_interval_changes_no_stage():
-    names = ["regret", "cost", "pulls", "deployed", "overspend"]
-    fine, coarse = (play(small_market(), staged.StageRoute(), horizon=100, record_every=e, record=names) for e in (7, 100))
-    fine = fine.sel(time=[100])
-    for name in ("pulls", "deployed"):
-        np.testing.assert_array_equal(fine[name], coarse[name])
-    for name in ("regret", "cost", "overspend"):
-        np.testing.assert_allclose(fine[name], coarse[name], rtol=1e-5, atol=1e-5)
+@pytest.mark.parametrize("problem", ["bandit", "staged"])
+def test_the_record_interval_changes_nothing_at_common_times(problem, block_of_64):
+    """Sums differ by the rounding of float32, counts and everything that decides not at all; 25 also cuts stages into chunks of 5."""
+    fine = block_of_64[problem].isel(seed=slice(16))
+    coarse = engine_child.play(problem, seeds=16, record_every=25 if problem == "staged" else 100)
+    fine, coarse = fine.sel(time=[100]), coarse.sel(time=[100])
+    exact = {"pulls", "deployed", "infeasible_share", "valid", "illegal"}
+    for name in fine:
+        if name in exact:
+            np.testing.assert_array_equal(fine[name], coarse[name])
+        else:
+            np.testing.assert_allclose(fine[name], coarse[name], rtol=1e-5, atol=1e-5)
+    assert (fine["pulls"].sum("model") == 100).all()
 
 
 @pytest.mark.parametrize(
     ("horizon", "stage", "every", "free"),
     [
         (1009, 250, 100, 0),  # A prime horizon; chunks of 50.
-        (1009, 250, 1009, 0),  # Chunks of one round.
         (97, 10, 30, 0),  # Chunks of a whole stage; the last interval and stage are cut.
-        (60, 7, 20, 13),  # Nothing divides anything.
-        (40, 20, 20, 30),  # The first counted round is in the middle of a stage.
+        (60, 7, 20, 13),  # Nothing divides anything: chunks of one round, counting begins in the middle of a stage.
         (5, 10, 2, 0),  # Less than one stage.
         (10_001, 5000, 10_000, 0),  # A stage longer than the longest chunk.
     ],
 )
 @pytest.mark.parametrize("whose", ["environment's", "policy's"])
 def test_plans_come_exactly_at_the_start_of_each_stage(horizon, stage, every, free, whose):
-    if whose == "policy's" and stage not in (7, 250):
+    if whose == "policy's" and stage != 7:
         pytest.skip("the same code path")
     env = Clock(stage_length=stage if whose == "environment's" else None, free_rounds=free)
     policy = Planner(stage_length=None if whose == "environment's" else stage)
@@ -254,7 +249,7 @@ def test_plans_come_exactly_at_the_start_of_each_stage(horizon, stage, every, fr
     }
     for name, values in expected.items():
         for seed in range(2):
-            np.testing.assert_allclose(data[name].isel(seed=seed), values, rtol=1e-6, err_msg=name)
+            np.testing.assert_allclose(data[name].isel(seed=seed), values, rtol=1e-5, err_msg=name)
     np.testing.assert_array_equal(data["pulls"].sum("model").isel(seed=0), times)
 
 
@@ -415,12 +410,12 @@ def test_a_sampler_gives_each_run_its_own_instance():
     assert (data["regret"].sel(policy="oracle") == 0).all()
     np.testing.assert_array_equal(data["pulls"].sel(policy="oracle").isel(time=-1).argmax("model"), means.argmax("mean_0"))
     assert (data["regret"].sel(policy="ucb").isel(time=-1) > 0).all()
-    for seed in (0, 4):  # The run of the instance that the run's own key draws.
-        env = random_bandit(jax.random.fold_in(jax.random.fold_in(jax.random.key(0), seed), 0))
-        np.testing.assert_array_equal(means.sel(seed=seed), env.mean)
-        alone = play(env, policies, seeds=[seed], record=["regret", "pulls"])
-        for name in alone:
-            np.testing.assert_array_equal(data[name].sel(seed=[seed]), alone[name], err_msg=name)
+    # The run of the instance that the run's own key draws.
+    env = random_bandit(jax.random.fold_in(jax.random.fold_in(jax.random.key(0), 4), 0))
+    np.testing.assert_array_equal(means.sel(seed=4), env.mean)
+    alone = play(env, policies, seeds=[4], record=["regret", "pulls"])
+    for name in alone:
+        np.testing.assert_array_equal(data[name].sel(seed=[4]), alone[name], err_msg=name)
 
 
 def test_a_sampler_with_a_number_of_instances_shares_them():

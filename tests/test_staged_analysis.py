@@ -45,7 +45,9 @@ def test_parts_equal_a_plain_loop(run):
     own = parts.sel(policy="StageRoute", seed=5)
     assert float(own["deployment_regret"]) == pytest.approx(deployment, abs=0.02)
     assert float(own["routing_regret"]) == pytest.approx(routing, abs=0.02)
-    assert float(own["infeasible_stages"]) == infeasible > 0, "three slots deploy sets that are infeasible at their true costs"
+    assert float(own["infeasible_stages"]) == infeasible > 0, (
+        "three slots deploy sets that are infeasible at their true costs"
+    )
 
 
 def test_feasible_parts_leave_out_infeasible_stages(run):

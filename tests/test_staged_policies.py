@@ -9,7 +9,7 @@ import pytest
 from conftest import assert_mean_close, in_double, x64
 from reference import staged as plain
 
-from jaxroute import draws, simulate
+from jaxroute import draws, instances, simulate
 from jaxroute.problems import staged
 from jaxroute.problems.staged.types import Statistics
 from jaxroute.rollout import run_streams
@@ -362,7 +362,7 @@ def test_equals_the_reference_over_the_whole_horizon(name):
     compare(name, horizon=10_000, seeds=[0, 1, 2, 3])
 
 
-@pytest.mark.parametrize("name", ["M=6", "M=3"])
+@pytest.mark.parametrize("name", ["M=6", pytest.param("M=3", marks=pytest.mark.slow)])
 def test_single_precision_is_the_same_run(name):
     """In float32 a run follows the float64 reference until a uniform falls between the two precisions' probabilities.
 
@@ -424,30 +424,22 @@ def test_without_constraints_it_is_plain_optimism():
 
 
 def test_relabelling_models_relabels_the_run():
-    """Unseen models apart, whose ties go by index: with a prior that tells them apart, labels do not matter.
-
-    All models tie at the start. In a market of two slots and four models with a clear order of costs, `Prior` with radius
-    near 0 would still tie, so labels are compared where there is nothing left to choose: all four are live from the start and
-    the policy is the oracle, whose bounds differ.
-    """
+    """With other labels for the models the oracle deploys the same models, and uses them as often."""
     order = np.array([2, 0, 3, 1])
     market = four_models(max_deployed=2, capacity=0.9)
-    moved = four_models(max_deployed=2, capacity=0.9)
-    moved = moved.replace(
-        outcomes=moved.outcomes.replace(
-            reward_mean=moved.outcomes.reward_mean[order], cost_mean=moved.outcomes.cost_mean[order]
-        )
+    means = {name: getattr(market.outcomes, name)[order] for name in ("reward_mean", "cost_mean")}
+    moved = market.replace(outcomes=market.outcomes.replace(**means))
+    data = simulate(
+        instances([market, moved]), staged.Oracle.of, horizon=400, seeds=40, record=["pulls", "deployed"], progress=False
     )
-    first, second = (
-        simulate(env, staged.Oracle.of, horizon=400, seeds=40, record=["pulls", "deployed"], progress=False)
-        for env in (market, moved)
-    )
-    np.testing.assert_array_equal(first["deployed"].values[..., order], second["deployed"].values)
-    pulls = [x["pulls"].isel(policy=0, time=-1).values for x in (first, second)]
-    for m in range(4):
-        difference = pulls[0][:, order[m]] - pulls[1][:, m]
-        assert abs(difference.mean()) <= 5 * max(difference.std(ddof=1), 1e-9) / np.sqrt(40)
-    assert first["deployed"].values.sum(-1).max() == 2
+    first, second = (data.isel(policy=0, instance=i, time=-1) for i in (0, 1))
+    np.testing.assert_array_equal(first["deployed"].values[:, order], second["deployed"].values)
+    assert (first["deployed"].values.sum(-1) == 2).all()
+    difference = first["pulls"].values[:, order] - second["pulls"].values
+    used = second["deployed"].values[0] > 0.5
+    assert (difference[:, ~used] == 0).all()
+    for m in np.flatnonzero(used):
+        assert_mean_close(difference[:, m], 0.0)
 
 
 def run_sets(policy, seeds=12, slots=3, **options):
@@ -458,8 +450,8 @@ def run_sets(policy, seeds=12, slots=3, **options):
 
 
 def test_static_keeps_its_first_set():
-    data = run_sets(staged.Static())
-    expected = np.arange(15) < 3
+    data = run_sets(staged.Static(), slots=5)
+    expected = np.arange(15) < 5
     assert (data["deployed"].values[0] == expected).all()
 
 

@@ -11,6 +11,7 @@ from jaxroute.problems.staged.baselines import (
     Static,
     Uniform,
 )
+from jaxroute.problems.staged.benchmark import benchmark_total, max_support, pool_value, routing_values
 from jaxroute.problems.staged.deploy import (
     IndexFiller,
     IndexTie,
@@ -30,7 +31,7 @@ from jaxroute.problems.staged.markets import (
     routerbench_market,
     table_market,
 )
-from jaxroute.problems.staged.oracle import Oracle, benchmark_total, max_support, pool_value, routing_values
+from jaxroute.problems.staged.oracle import Oracle
 from jaxroute.problems.staged.slots import FixedBudget, Lemma3, Mean, Pace, Prior, Pseudo, RoutingScope, RunScope, StageScope
 from jaxroute.problems.staged.stageroute import StageRoute
 

@@ -5,8 +5,8 @@ import functools
 import numpy as np
 import xarray as xr
 
+from jaxroute.problems.staged.benchmark import pool_value
 from jaxroute.problems.staged.env import Market
-from jaxroute.problems.staged.oracle import pool_value
 
 
 def decompose(data: xr.Dataset, env: Market) -> xr.Dataset:

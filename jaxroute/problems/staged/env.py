@@ -9,7 +9,7 @@ import numpy as np
 from flax import struct
 
 from jaxroute import checks, numerics
-from jaxroute.problems.staged.oracle import benchmark_steps, max_support, pool_value
+from jaxroute.problems.staged.benchmark import benchmark_steps, max_support, pool_value
 from jaxroute.problems.staged.types import METRICS, Feedback, Observation, StagedSpec
 from jaxroute.types import Leaf
 

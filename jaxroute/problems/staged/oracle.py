@@ -1,112 +1,17 @@
-"""The benchmark of the staged problem, exactly and in float64 on the host, and the policy that attains it."""
+"""The policy that attains the benchmark: StageRoute's own code with the truth in place of the bounds."""
 
-import functools
-import itertools
-import math
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from flax import struct
 
+from jaxroute.problems.staged.env import Market
 from jaxroute.problems.staged.slots import SlotRouter
 from jaxroute.problems.staged.types import Statistics
 
-if TYPE_CHECKING:
-    from jaxroute.problems.staged.env import Market
 
-
-def max_support(capacity) -> int:
-    """Most models that an optimal routing can need: `ceil(1 / smallest capacity) + 1`.
-
-    A vertex of the routing polytope has at most two coordinates strictly between their bounds, and no more at their capacity
-    than fit into 1.
-    """
-    return math.ceil(1.0 / float(np.min(capacity)) - 1e-6) + 1
-
-
-def routing_values(reward, cost, capacity, budget, sets) -> np.ndarray:
-    """`V(budget, S)` for several sets of models: the best expected reward per query, 0 where the set is infeasible.
-
-    By duality the value is the least of `lam * budget + max over p of (reward - lam * cost) . p` over `lam = 0` and the
-    multipliers at which two models change order.
-
-    Source: StageRoute, eq. (1), for a fixed set.
-
-    Args:
-      reward, cost, capacity: `[N]` true means and capacities.
-      budget: cost per query.
-      sets: `[S, n]` indices of the models of each set.
-
-    Returns:
-      `[S]` float64.
-    """
-    u, c, a = (np.asarray(x, np.float64)[np.asarray(sets)] for x in (reward, cost, capacity))
-    du, dc = u[:, :, None] - u[:, None, :], c[:, :, None] - c[:, None, :]
-    crossing = np.where(du * dc > 0, du / np.where(dc == 0, 1.0, dc), 0.0).reshape(len(u), -1)
-    lam = np.concatenate([np.zeros((len(u), 1)), crossing], axis=1)
-
-    def best(score):
-        order = np.argsort(-score, axis=-1, kind="stable")
-        room = np.take_along_axis(np.broadcast_to(a[:, None, :], score.shape), order, -1)
-        before = np.cumsum(room, axis=-1) - room
-        return np.sum(np.take_along_axis(score, order, -1) * np.clip(1.0 - before, 0.0, room), axis=-1)
-
-    value = np.min(lam * budget + best(u[:, None, :] - lam[:, :, None] * c[:, None, :]), axis=1)
-    cheapest = -best(-c[:, None, :])[:, 0]
-    feasible = (a.sum(axis=1) >= 1.0 - 1e-9) & (cheapest <= budget * (1 + 1e-9))
-    return np.where(feasible, value, 0.0)
-
-
-def pool_value(reward, cost, capacity, budget, pool, max_deployed: int) -> float:
-    """`V(budget, pool)`: the best reward per query of at most `max_deployed` models of `pool` (indices); 0 if infeasible.
-
-    Source: StageRoute, eq. (1).
-    """
-    pool = tuple(int(m) for m in pool)
-    if not pool:
-        return 0.0
-    size = min(max_deployed, len(pool))
-    if size == len(pool) or size >= max_support(np.asarray(capacity)[list(pool)]):
-        return float(routing_values(reward, cost, capacity, budget, [pool])[0])
-    sets = np.asarray(list(itertools.combinations(pool, size)))
-    blocks = np.array_split(sets, max(1, len(sets) // 4096))
-    return float(max(routing_values(reward, cost, capacity, budget, block).max() for block in blocks))
-
-
-def benchmark_steps(reward, cost, capacity, arrival, budget, max_deployed, stage_length, continuous=False):
-    """The benchmark as a step function of the round.
-
-    A model counts from the first stage start at or after its arrival, or with `continuous` from its arrival.
-
-    Args:
-      reward, cost, capacity: `[N]`. arrival: `[N]` first round of each model, 1-based. budget: cost per query.
-      max_deployed: `M`. stage_length: `I`.
-
-    Returns:
-      `(starts, values)`: `[N + 1]` int32 rounds (0-based) at which the value changes, padded with the largest int32, and
-      `[N + 1]` float64 values `V(budget, pool)`.
-    """
-    first = np.asarray(arrival, np.int64) - 1
-    visible = first if continuous else -(-first // stage_length) * stage_length
-    starts = np.unique(np.append(visible, 0))
-    value = functools.cache(lambda pool: pool_value(reward, cost, capacity, budget, pool, max_deployed))
-    values = [value(tuple(np.flatnonzero(visible <= start))) for start in starts]
-    pad = len(first) + 1 - len(starts)
-    never = np.iinfo(np.int32).max
-    return np.append(starts, [never] * pad).astype(np.int32), np.append(values, [0.0] * pad)
-
-
-def benchmark_total(env: "Market", horizon: int) -> float:
-    """`OPT*`: the benchmark summed over the rounds `0 .. horizon - 1`, in units of reward."""
-    starts = np.asarray(env.benchmark_start, np.int64)
-    ends = np.append(starts[1:], np.iinfo(np.int32).max)
-    lengths = np.clip(np.minimum(ends, horizon) - np.minimum(starts, horizon), 0, None)
-    return float(np.sum(lengths * np.asarray(env.benchmark_value, np.float64)))
-
-
-@struct.dataclass(frozen=True)
+@dataclass(frozen=True)
 class _Known:
     """Bounds of statistics that hold the truth: the values themselves."""
 
@@ -131,7 +36,7 @@ class Oracle(SlotRouter):
     estimator: object = struct.field(pytree_node=False, default=_Known())
 
     @classmethod
-    def of(cls, env: "Market") -> "Oracle":
+    def of(cls, env: Market) -> "Oracle":
         """The oracle of an environment."""
         return cls(reward_mean=env.outcomes.reward_mean, cost_mean=env.outcomes.cost_mean)
 

@@ -1,0 +1,47 @@
+"""What must hold on an accelerator; run with `pytest -m gpu`."""
+
+import jax
+import numpy as np
+import pytest
+
+import jaxroute as jr
+from jaxroute.problems import staged, stochastic
+
+pytestmark = pytest.mark.gpu
+
+CASES = {
+    "stochastic": (lambda: stochastic.bernoulli(np.linspace(0.9, 0.1, 10).tolist()), stochastic.GaussianThompson(scale=0.5)),
+    "staged": (lambda: staged.arena_market(max_deployed=6, stage_length=250, horizon=2000), staged.StageRoute()),
+}
+
+
+@pytest.fixture
+def devices():
+    try:
+        return jax.devices("gpu")
+    except RuntimeError:
+        pytest.skip("no GPU here")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_gpu_and_cpu_agree_within_the_error_of_their_difference(name, devices):
+    make, policy = CASES[name]
+    options = {"horizon": 2000, "seeds": 2048, "progress": False}
+    gpu = jr.simulate(make(), policy, devices=devices, **options)["regret"].isel(time=-1, policy=0)
+    with jax.default_device(jax.devices("cpu")[0]):
+        cpu = jr.simulate(make(), policy, devices=jax.devices("cpu")[:1], **options)["regret"].isel(time=-1, policy=0)
+    difference = (gpu - cpu).values
+    # The draws are the same bits, so most runs are equal; rounding may part a few.
+    assert np.mean(difference == 0.0) > 0.5
+    assert abs(difference.mean()) < 5 * difference.std(ddof=1) / np.sqrt(difference.size) + 1e-6
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_seed_is_the_same_run_in_any_block_on_a_gpu(name, devices):
+    make, policy = CASES[name]
+    options = {"horizon": 1000, "devices": devices, "progress": False}
+    whole = jr.simulate(make(), policy, seeds=256, **options)["regret"]
+    alone = jr.simulate(make(), policy, seeds=[7], **options)["regret"]
+    blocks = jr.simulate(make(), policy, seeds=256, block=32, **options)["regret"]
+    np.testing.assert_array_equal(alone.values, whole.sel(seed=[7]).values)
+    np.testing.assert_array_equal(blocks.values, whole.values)
