@@ -52,9 +52,14 @@ def _styled(function: Callable) -> Callable:
 
     @functools.wraps(function)
     def draw(*args, **kwargs):
-        plt = _pyplot()
-        with plt.rc_context(_STYLE):
+        parameters = _pyplot().rcParams
+        # Not `rc_context`, which would also undo what importing a notebook's backend sets.
+        before = {name: parameters[name] for name in _STYLE}
+        parameters.update(_STYLE)
+        try:
             return function(*args, **kwargs)
+        finally:
+            parameters.update(before)
 
     return draw
 

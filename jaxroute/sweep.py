@@ -13,12 +13,15 @@ import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 from jax.sharding import NamedSharding, PartitionSpec
-from tqdm.auto import tqdm
 
 from jaxroute import checks, draws, results
 from jaxroute.grid import FunctionGrid, Grid
 from jaxroute.rollout import Record, build_policy, rollout, run_streams, stage_length_of
 from jaxroute.types import Metric, Spec
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # tqdm.auto warns in notebooks without ipywidgets, and then shows its text bar
+    from tqdm.auto import tqdm
 
 # Runs x settings of one compiled call on a CPU: enough to fill the vector units, few enough to stay in cache.
 _CPU_LANES = 1024
@@ -487,18 +490,15 @@ class _Layout:
     def choose(axes: Mapping[str, np.ndarray], num_seeds: int, block: int | None, most: int, devices) -> "_Layout":
         """Powers of two, so that other numbers of seeds and settings meet the same shapes; `most` runs fit into memory."""
         multiple = _LANE_MULTIPLE * len(devices)
-        lanes = (_CPU_LANES if devices[0].platform == "cpu" else _GPU_LANES) * len(devices)
-        cap = max(multiple, min(lanes, 1 << (most.bit_length() - 1)))
+        on_cpu = devices[0].platform == "cpu"
+        lanes = (_CPU_LANES if on_cpu else _GPU_LANES) * len(devices)
+        cap = min(lanes, 1 << (most.bit_length() - 1))
+        # A fixed tile: a grid with more settings meets the same shapes. The price is a last tile that is partly padding.
+        widest = (4 if on_cpu else 16) if len(axes) <= 2 else 2
+        tile = {a: min(widest, 1 << (len(v) - 1).bit_length()) for a, v in axes.items()}
         if block is None:
-            block = min(cap, 1 << (num_seeds.bit_length() - 1))
-        block = -(-block // multiple) * multiple
-        tile = dict.fromkeys(axes, 1)
-        while tile:
-            smallest = min((a for a in axes if 2 * tile[a] <= len(axes[a])), key=lambda a: tile[a], default=None)
-            if smallest is None or 2 * math.prod(tile.values()) * block > 4 * cap:
-                break
-            tile[smallest] *= 2
-        return _Layout(block, tile)
+            block = min(cap // math.prod(tile.values()), 1 << (num_seeds.bit_length() - 1))
+        return _Layout(max(1, -(-block // multiple)) * multiple, tile)
 
     def blocks(self, num_seeds: int) -> int:
         return -(-num_seeds // self.block)

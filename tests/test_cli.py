@@ -60,7 +60,19 @@ def test_a_users_file_runs_resumes_and_reports(mine, tmp_path, capsys):
     shown = capsys.readouterr().out
     assert "mine/width" in shown and "some width is best" in shown and "holds" in shown
     summary = json.loads((out / "summary.json").read_text())
-    keys = ["experiment", "problem", "horizon", "seeds", "policies", "claims", "compile_s", "run_s", "decisions_per_s", "device", "versions"]
+    keys = [
+        "experiment",
+        "problem",
+        "horizon",
+        "seeds",
+        "policies",
+        "claims",
+        "compile_s",
+        "run_s",
+        "decisions_per_s",
+        "device",
+        "versions",
+    ]
     assert set(keys) <= set(summary)
     assert (summary["horizon"], summary["seeds"], summary["problem"]) == (400, 20, "stochastic")
     widths = [entry["coordinates"]["width"] for entry in summary["policies"]["UCB1"]]
@@ -69,7 +81,9 @@ def test_a_users_file_runs_resumes_and_reports(mine, tmp_path, capsys):
     assert data["regret"].sizes == {"policy": 2, "width": 2, "seed": 20, "time": 100}
     entry = summary["policies"]["UCB1"][1]["regret"]
     final = data["regret"].sel(policy="UCB1", width=1.0).isel(time=-1)
-    assert entry["mean"] == pytest.approx(float(final.mean())) and entry["stderr"] == pytest.approx(float(final.std(ddof=1)) / 20**0.5)
+    assert entry["mean"] == pytest.approx(float(final.mean())) and entry["stderr"] == pytest.approx(
+        float(final.std(ddof=1)) / 20**0.5
+    )
     claim = summary["claims"][0]
     assert set(claim) == {"id", "text", "source", "measured", "holds"}
     before = data["regret"].values
@@ -112,7 +126,10 @@ WRONG = {
     "NaN leaf": (["run", "stochastic/regret", "--set", "UCB1.width=NaN"], "must be finite"),
     "an oracle's leaf": (["run", "stochastic/regret", "--set", "Oracle.best=1"], "cannot change Oracle"),
     "negative budget": (["run", "staged/figure-2", "--smoke", "--set", "environment.budget=-1"], "budget must be above 0"),
-    "infeasible budget": (["run", "staged/figure-2", "--smoke", "--set", "environment.budget=0.01"], "budget must be at least 0.14"),
+    "infeasible budget": (
+        ["run", "staged/figure-2", "--smoke", "--set", "environment.budget=0.01"],
+        "budget must be at least 0.14",
+    ),
     "unknown setting": (["run", "staged/figure-2", "--smoke", "--set", "environment.bugdet=1"], "environment"),
     "no data": (["run", "staged/table", "--smoke"], "--data FILE"),
     "missing data": (["run", "staged/table", "--smoke", "--data", "nowhere.csv"], "nowhere.csv"),

@@ -286,9 +286,7 @@ def test_subset():
 
 def test_subset_refuses_what_is_not_there():
     table = full_table()
-    with pytest.raises(
-        ValueError, match="models has 'gpt-5', which the table lacks; it has gpt-4-1106-preview, "
-    ):
+    with pytest.raises(ValueError, match="models has 'gpt-5', which the table lacks; it has gpt-4-1106-preview, "):
         table.subset(models=["gpt-5"])
     with pytest.raises(IndexError, match="rows does not fit a table of 3 queries"):
         table.subset(rows=[3])
@@ -307,9 +305,7 @@ def test_order_by_cost():
     assert equal.order_by_cost().models == MODELS
 
 
-@pytest.mark.parametrize(
-    "table", [full_table(), RoutingTable(SCORES, COSTS, MODELS, cost_unit="MJ per query")]
-)
+@pytest.mark.parametrize("table", [full_table(), RoutingTable(SCORES, COSTS, MODELS, cost_unit="MJ per query")])
 def test_save_and_load(table, tmp_path):
     path = tmp_path / "table.bin"  # The name is kept as it is.
     table.save(path)
@@ -351,14 +347,8 @@ def test_missing_values():
 
 
 def test_repr_is_short():
-    assert (
-        repr(full_table())
-        == "RoutingTable(3 queries x 2 models, cost in USD per query, 4 features, 2 groups)"
-    )
-    assert (
-        repr(RoutingTable(SCORES, COSTS, MODELS))
-        == "RoutingTable(3 queries x 2 models, cost in USD per query)"
-    )
+    assert repr(full_table()) == "RoutingTable(3 queries x 2 models, cost in USD per query, 4 features, 2 groups)"
+    assert repr(RoutingTable(SCORES, COSTS, MODELS)) == "RoutingTable(3 queries x 2 models, cost in USD per query)"
 
 
 # RouterBench files.
@@ -447,15 +437,11 @@ def test_files_of_another_form_are_explained(tmp_path):
     pytest.importorskip("pyarrow")
     frame = routerbench_frame()
     path = write(frame.drop(columns=[f"{FIRST}|total_cost", f"{SECOND}|total_cost"]), tmp_path / "a.csv")
-    with pytest.raises(
-        ValueError, match=r"no column <model>\|total_cost; pass costs.* It has sample_id, prompt"
-    ):
+    with pytest.raises(ValueError, match=r"no column <model>\|total_cost; pass costs.* It has sample_id, prompt"):
         load_routerbench(path)
     with pytest.raises(ValueError, match=f"costs but no score column for {FIRST}; it has sample_id"):
         load_routerbench(write(frame.drop(columns=[FIRST]), tmp_path / "b.csv"))
-    with pytest.raises(
-        ValueError, match=r"path is .*bench.txt', of an unknown kind; expected .*\.npz, \.csv"
-    ):
+    with pytest.raises(ValueError, match=r"path is .*bench.txt', of an unknown kind; expected .*\.npz, \.csv"):
         load_routerbench("bench.txt")
     for name in ("c.csv", "c.parquet", "c.pkl", "c.npz"):
         with pytest.raises(FileNotFoundError):
@@ -654,9 +640,7 @@ def test_damaged_pickles_raise_value_errors(tmp_path):
 # Other layouts.
 
 
-@pytest.mark.parametrize(
-    "names", [("scores", "costs"), ("score", "cost"), ("perf", "cost"), ("correct", "cost")]
-)
+@pytest.mark.parametrize("names", [("scores", "costs"), ("score", "cost"), ("perf", "cost"), ("correct", "cost")])
 def test_npz_names(names, tmp_path):
     path = tmp_path / "table.npz"
     groups = {"eval_name_idx": GROUPS.astype(np.int16), "eval_names": np.array(GROUP_NAMES)}
@@ -695,9 +679,7 @@ def test_costs_of_the_caller_also_select_models(suffix, tmp_path):
     both = load_table(path, costs={SECOND: 0.5, FIRST: 2.0})
     assert both.models == (SECOND, FIRST)
     assert both.mean_costs().tolist() == [0.5, 2.0]
-    with pytest.raises(
-        ValueError, match="costs names gpt-5, which .* lacks; the file has .*gpt-4-1106-preview"
-    ):
+    with pytest.raises(ValueError, match="costs names gpt-5, which .* lacks; the file has .*gpt-4-1106-preview"):
         load_table(path, costs={FIRST: 1.0, "gpt-5": 1.0})
     with pytest.raises(ValueError, match="costs is empty"):
         load_table(path, costs={})
@@ -761,9 +743,7 @@ def embedllm_file(path, rows):
     with open(path, "w", newline="") as file:
         lines = csv.writer(file)
         lines.writerow(["prompt_id", "model_id", "category_id", "label", "prompt", "model_name", "category"])
-        lines.writerows(
-            [prompt, 0, 0, label, "p", model, category] for prompt, model, label, category in rows
-        )
+        lines.writerows([prompt, 0, 0, label, "p", model, category] for prompt, model, label, category in rows)
     return path
 
 
@@ -781,9 +761,7 @@ def test_embedllm(tmp_path):
     )
     with pytest.warns(UserWarning, match="dropped 1 of 3 queries"):
         table = load_embedllm(path, {"b": 13.0, "a": 7.0}, cost_unit="1e9 parameters")
-    expected = RoutingTable(
-        [[0, 1], [1, 0]], [[13, 7]] * 2, ("b", "a"), None, [0, 1], ("art", "law"), "1e9 parameters"
-    )
+    expected = RoutingTable([[0, 1], [1, 0]], [[13, 7]] * 2, ("b", "a"), None, [0, 1], ("art", "law"), "1e9 parameters")
     assert_same(table, expected)
     assert load_embedllm(path, {"a": 7.0}).num_queries == 3
     with pytest.raises(ValueError, match="costs names c, which"):

@@ -27,7 +27,9 @@ def smoke(name: str, out, **changes):
     return summary
 
 
-@pytest.mark.parametrize("name", [n for n in EXPERIMENTS if n not in (*LARGE, NEEDS_DATA) and n not in ("staged/figure-3c", "staged/figure-4b")])
+@pytest.mark.parametrize(
+    "name", [n for n in EXPERIMENTS if n not in (*LARGE, NEEDS_DATA) and n not in ("staged/figure-3c", "staged/figure-4b")]
+)
 def test_experiment_runs_at_smoke_size(name, tmp_path):
     smoke(name, tmp_path)
 
@@ -74,4 +76,6 @@ def test_a_claim_that_does_not_hold_is_reported(tmp_path):
     case = Case(stochastic.bernoulli([0.6, 0.4]), {"UCB1": stochastic.UCB1()}, horizon=50)
     claim = Claim("never", "this never holds", "nobody", lambda results: ("nothing", False))
     summary = experiments.run(Experiment("x/y", "t", (case,), claims=(claim,)), tmp_path, seeds=4, progress=False)
-    assert summary["claims"] == [{"id": "never", "text": "this never holds", "source": "nobody", "measured": "nothing", "holds": False}]
+    assert summary["claims"] == [
+        {"id": "never", "text": "this never holds", "source": "nobody", "measured": "nothing", "holds": False}
+    ]

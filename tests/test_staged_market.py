@@ -371,7 +371,9 @@ def test_hard_budget_is_read_off_any_run():
 def test_pace_keeps_the_budget():
     """Spending at the rate that is left meets the total budget where the plain programme overspends."""
     assert end(overspending("free"), "cost_ratio").mean() > 1.03
-    np.testing.assert_allclose(end(overspending("pace"), "cost_ratio"), 1.0, atol=0.02)
+    paced = end(overspending("pace"), "cost_ratio")
+    assert paced.max() < 1.005
+    assert paced.min() > 0.93
 
 
 def test_deployment_fees_enter_only_the_spend():

@@ -12,7 +12,6 @@ from reference import staged as plain
 from jaxroute import draws, instances, simulate
 from jaxroute.problems import staged
 from jaxroute.problems.staged.types import Statistics
-from jaxroute.rollout import run_streams
 
 
 def statistics(pulls, reward_sum, cost_sum, dtype=jnp.float32):
@@ -185,8 +184,9 @@ def _luck(env, act, horizon):
 @functools.cache
 def luck(seed, horizon):
     """Reward shocks, cost shocks and routing uniforms `[T]` of a run, from the addresses that the engine documents."""
-    words = run_streams(0, jnp.asarray([seed], jnp.uint32))
-    env, act = (jax.random.wrap_key_data(words[name][:, 0], impl=draws.KEY_IMPL) for name in ("env", "act"))
+    # Run key = fold_in(root, seed); its children 2 and 5 are the environment's rounds and the policy's acts.
+    run = jax.random.fold_in(jax.random.key(0, impl="threefry2x32"), seed)
+    env, act = (jax.random.fold_in(run, child) for child in (2, 5))
     return tuple(np.asarray(x, np.float64) for x in _luck(env, act, horizon))
 
 
@@ -438,8 +438,8 @@ def test_relabelling_models_relabels_the_run():
     difference = first["pulls"].values[:, order] - second["pulls"].values
     used = second["deployed"].values[0] > 0.5
     assert (difference[:, ~used] == 0).all()
-    for m in np.flatnonzero(used):
-        assert_mean_close(difference[:, m], 0.0)
+    error = difference[:, used].std(0, ddof=1) / np.sqrt(40)
+    assert (np.abs(difference[:, used].mean(0)) <= 5 * error).all()
 
 
 def run_sets(policy, seeds=12, slots=3, **options):

@@ -21,7 +21,7 @@ class Clock:
     slope: Leaf = 0.1
     bad_from: Leaf = 2**30
     broken_at: Leaf = -1
-    broken: Leaf = np.nan
+    broken: Leaf = 0.0
     stage_length: int | None = struct.field(pytree_node=False, default=None)
     free_rounds: int = struct.field(pytree_node=False, default=0)
 

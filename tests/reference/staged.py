@@ -92,9 +92,7 @@ def confidence_radius(value, count, gamma):
     return math.sqrt(gamma * max(value, 0.0) / count) + gamma / count
 
 
-def bounds_of_one(
-    pulls, reward_sum, cost_sum, gamma, cost_floor, cost_ceiling, radius_multiplier=2.0, estimator="mean"
-):
+def bounds_of_one(pulls, reward_sum, cost_sum, gamma, cost_floor, cost_ceiling, radius_multiplier=2.0, estimator="mean"):
     """(reward UCB, cost LCB) of one model from its sums. Source: Eqs. 4-5; estimators of spec 3.1."""
     if estimator == "mean":
         if pulls == 0:
@@ -111,9 +109,7 @@ def bounds_of_one(
     return min(max(ucb, 0.0), 1.0), min(max(lcb, cost_floor), cost_ceiling)
 
 
-def bounds(
-    pulls, reward_sum, cost_sum, gamma, cost_floor, cost_ceiling, radius_multiplier=2.0, estimator="mean"
-):
+def bounds(pulls, reward_sum, cost_sum, gamma, cost_floor, cost_ceiling, radius_multiplier=2.0, estimator="mean"):
     """`bounds_of_one` for every model: two `[N]` arrays (ucb, lcb)."""
     constants = (gamma, cost_floor, cost_ceiling, radius_multiplier, estimator)
     pairs = [bounds_of_one(n, r, c, *constants) for n, r, c in zip(pulls, reward_sum, cost_sum, strict=True)]
@@ -226,9 +222,7 @@ def sparse_lp(u, c, capacity, available, budget, max_deployed):
     pool = [m for m in range(len(u)) if available[m]]
 
     def solve(subset):
-        part, lam, ok = route_lp(
-            [u[m] for m in subset], [c[m] for m in subset], [capacity[m] for m in subset], budget
-        )
+        part, lam, ok = route_lp([u[m] for m in subset], [c[m] for m in subset], [capacity[m] for m in subset], budget)
         p = np.zeros(len(u))
         p[list(subset)] = part
         return p, lam, ok
@@ -394,14 +388,10 @@ def simulate(
             ucb, lcb = map(list, zip(*[bounds_of_one(*book[m], *constants) for m in range(n)], strict=True))
         available = [t <= start for t in params.arrival]
         if policy == "Greedy":
-            ranking = sorted(
-                (m for m in range(n) if available[m]), key=lambda m: (-ucb[m] / lcb[m], lcb[m], m)
-            )
+            ranking = sorted((m for m in range(n) if available[m]), key=lambda m: (-ucb[m] / lcb[m], lcb[m], m))
             deployed[k, ranking[: params.max_deployed]] = True
         else:
-            deployed[k], deploy_feasible[k] = deploy(
-                ucb, lcb, capacity, available, budget, params.max_deployed, filler
-            )
+            deployed[k], deploy_feasible[k] = deploy(ucb, lcb, capacity, available, budget, params.max_deployed, filler)
         live = [m for m in range(n) if deployed[k, m]]
         fee[k] = sum(fees[m] for m in live if k == 0 or not deployed[k - 1, m])
         spent += fee[k]

@@ -80,9 +80,7 @@ def gaussian_thompson(
     return play(means, reward_draws, pick, law, noise_scale)
 
 
-def epsilon_greedy(
-    means, reward_draws, explore_uniforms, arm_uniforms, epsilon, law="bernoulli", noise_scale=1.0
-):
+def epsilon_greedy(means, reward_draws, explore_uniforms, arm_uniforms, epsilon, law="bernoulli", noise_scale=1.0):
     """Arm floor(K * arm_uniform) if explore_uniform < min(1, epsilon), else the best mean; unused arms first.
 
     `epsilon` is a number, or one number per round.

@@ -1,0 +1,189 @@
+"""Imports point one way: vocabulary <- mathematics <- problems <- experiments, and vocabulary <- rollout <- sweep <- experiments."""
+
+import ast
+import graphlib
+from pathlib import Path
+
+import pytest
+
+import jaxroute
+
+ROOT = Path(jaxroute.__file__).parent
+
+VOCABULARY = ("types", "protocols", "checks", "numerics", "draws", "lanes")
+MATHEMATICS = ("estimators", "solvers")
+ENGINE = ("rollout", "grid", "results", "sweep")
+
+# What each part of the package may import, besides itself. Vocabulary does not even know all of itself.
+MAY_IMPORT = {
+    "types": (),
+    "checks": (),
+    "numerics": (),
+    "draws": (),
+    "lanes": (),
+    "protocols": ("types",),
+    "estimators": VOCABULARY,
+    "solvers": (*VOCABULARY, "estimators"),
+    "data": ("types", "checks"),
+    "problems": (*VOCABULARY, *MATHEMATICS, "data"),
+    "rollout": VOCABULARY,
+    "grid": VOCABULARY,
+    "results": (*VOCABULARY, "grid"),
+    "sweep": (*VOCABULARY, "rollout", "grid", "results"),
+    "metrics": ("types", "checks"),
+    "plot": ("types", "checks", "metrics"),
+    "testing": (*VOCABULARY, *ENGINE),
+    "experiments": (*VOCABULARY, *MATHEMATICS, *ENGINE, "data", "problems", "metrics", "plot"),
+    "cli": (*VOCABULARY, *ENGINE, "data", "problems", "metrics", "plot", "experiments", "testing", ""),
+    "": ("types", "grid", "results", "sweep", "metrics", "plot"),  # The package itself: its public names.
+}
+MAY_LOAD_BY_NAME = ("problems/__init__.py", "experiments", "cli.py", "data")
+
+
+def module_of(path):
+    """Dotted name of a file, below the package."""
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_of(path): path for path in sorted(ROOT.rglob("*.py"))}
+PROBLEMS = sorted(p.name for p in (ROOT / "problems").iterdir() if (p / "__init__.py").exists())
+
+
+def imports_of(source, module, is_package, modules=MODULES):
+    """Modules below the package that a source imports anywhere, also inside functions; with True if only for type checkers."""
+    found = set()
+    tree = ast.parse(source)
+    for_types = {
+        id(node)
+        for block in ast.walk(tree)
+        if isinstance(block, ast.If) and "TYPE_CHECKING" in ast.dump(block.test)
+        for child in block.body
+        for node in ast.walk(child)
+    }
+    for node in ast.walk(tree):
+        names = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                parts = ["jaxroute", *module.split(".")] if module else ["jaxroute"]
+                parts = parts[: len(parts) - node.level + is_package]
+                base = ".".join([*parts, base]) if base else ".".join(parts)
+            inside = base.removeprefix("jaxroute").removeprefix(".")
+            for alias in node.names:
+                child = f"{inside}.{alias.name}" if inside else alias.name
+                names.append(f"jaxroute.{child}" if child in modules else base)
+        for name in names:
+            if name == "jaxroute" or name.startswith("jaxroute."):
+                found.add((name.removeprefix("jaxroute").removeprefix("."), id(node) in for_types))
+    return found
+
+
+def imports(module):
+    path = MODULES[module]
+    return imports_of(path.read_text(), module, path.name == "__init__.py")
+
+
+def part(module):
+    return module.split(".")[0]
+
+
+def test_the_parser_of_imports_sees_every_kind():
+    source = """
+import jaxroute.draws as d
+from jaxroute import checks, simulate
+from jaxroute.problems.staged import StageRoute, env
+from . import types
+from .oracle import value
+from ..stochastic import UCB1
+from typing import TYPE_CHECKING
+import numpy
+if TYPE_CHECKING:
+    from jaxroute.sweep import simulate
+def f():
+    from jaxroute.rollout import rollout
+"""
+    names = (
+        "draws",
+        "checks",
+        "problems",
+        "problems.staged",
+        "problems.staged.env",
+        "problems.staged.types",
+        "sweep",
+        "rollout",
+    )
+    found = imports_of(source, "problems.staged.env", False, dict.fromkeys(names))
+    assert found == {
+        ("draws", False),
+        ("checks", False),
+        ("", False),  # jaxroute.simulate is a name of the package itself.
+        ("problems.staged", False),
+        ("problems.staged.env", False),
+        ("problems.staged.types", False),
+        ("problems.staged.oracle", False),
+        ("problems.stochastic", False),
+        ("sweep", True),
+        ("rollout", False),
+    }
+    assert imports_of("from . import env", "problems.staged", True, dict.fromkeys(names)) == {("problems.staged.env", False)}
+
+
+def test_every_part_of_the_package_has_a_place():
+    assert {part(module) for module in MODULES} <= set(MAY_IMPORT), (
+        "a new file or folder: say in MAY_IMPORT what it may know"
+    )
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_imports_point_one_way(module):
+    allowed = {part(module), *MAY_IMPORT[part(module)]}
+    for imported, _ in imports(module):
+        assert part(imported) in allowed, f"{module or 'jaxroute'} imports {imported or 'jaxroute'}"
+
+
+@pytest.mark.parametrize("module", [m for m in MODULES if m.startswith("problems.")])
+def test_problems_do_not_know_each_other(module):
+    own = module.split(".")[1]
+    for imported, _ in imports(module):
+        if part(imported) == "problems":
+            assert imported.split(".")[1:2] == [own], f"{module} imports {imported}"
+
+
+def test_nothing_but_experiments_and_tools_knows_a_problem():
+    knowing = {part(m) for m in MODULES for imported, _ in imports(m) if part(imported) == "problems"}
+    assert knowing <= {"problems", "experiments", "cli"}
+
+
+@pytest.mark.parametrize("module", [m for m in MODULES if part(m) in (*VOCABULARY, *MATHEMATICS, *ENGINE, "metrics")])
+def test_the_engine_does_not_even_name_a_problem(module):
+    """No branch on a problem's name either. Docstrings may mention one as an example."""
+    tree = ast.parse(MODULES[module].read_text())
+    words = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    words |= {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    words |= {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    assert words.isdisjoint(PROBLEMS)
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_modules_are_loaded_by_name_only_where_there_is_a_registry(module):
+    path = MODULES[module].relative_to(ROOT).as_posix()
+    tree = ast.parse(MODULES[module].read_text())
+    loads = [
+        n for n in ast.walk(tree) if isinstance(n, (ast.Name, ast.Attribute)) and _last(n) in ("import_module", "__import__")
+    ]
+    assert not loads or path.startswith(MAY_LOAD_BY_NAME)
+
+
+def _last(node):
+    return node.id if isinstance(node, ast.Name) else node.attr
+
+
+def test_there_are_no_cycles():
+    """Also not within one part; imports for type checkers alone do not count."""
+    graph = {m: {i for i, for_types in imports(m) if not for_types and i in MODULES and i != m} for m in MODULES}
+    for module in graph:  # The package's own public names come last, and the command line reads its version.
+        graph[module].discard("") if module else None
+    assert len(list(graphlib.TopologicalSorter(graph).static_order())) == len(MODULES)
