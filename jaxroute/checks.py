@@ -11,9 +11,12 @@ def show(value: Any) -> str:
     """`value` as it appears in an error message: short, with the shape of an array."""
     if hasattr(value, "shape") and np.ndim(value):
         return f"{type(value).__name__} of shape {np.shape(value)}"
-    if isinstance(value, np.generic) or (hasattr(value, "shape") and hasattr(value, "item")):
+    if isinstance(value, np.generic):
         value = value.item()
-    text = repr(value)
+    try:
+        text = repr(value)
+    except Exception:  # A value that cannot even be shown is named by its type.
+        text = type(value).__name__
     return text if len(text) <= 80 else text[:77] + "..."
 
 

@@ -47,7 +47,8 @@ def _words(key):
 
 def fold_in(key, data) -> jax.Array:
     """The child of `key` (typed, `[]`) at the integer address `data` (`[]`, taken modulo 2**32)."""
-    x0, x1 = threefry_2x32(*_words(key), jnp.uint32(0), jnp.asarray(data).astype(jnp.uint32))
+    address = np.uint32(data % 2**32) if isinstance(data, int) else jnp.asarray(data).astype(jnp.uint32)
+    x0, x1 = threefry_2x32(*_words(key), jnp.uint32(0), jnp.asarray(address))
     x0, x1 = lax.optimization_barrier((x0, x1))
     return jax.random.wrap_key_data(jnp.stack([x0, x1]), impl=KEY_IMPL)
 

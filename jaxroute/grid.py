@@ -106,8 +106,7 @@ class FunctionGrid(Grid):
 def grid(constructor: Callable, /, **settings) -> Grid:
     """Calls `constructor` for every combination of the swept settings and stacks the results.
 
-    A value that is a 1-d array, list or range is swept; anything else is passed on as it is (wrap a swept tuple as a list, and
-    a fixed array in `functools.partial(constructor, ...)`). The constructor runs on the host for each setting, so that what it
+    A value that is a list, a range or a 1-d array is swept; anything else, a tuple for example, is passed on as it is. The constructor runs on the host for each setting, so that what it
     derives (benchmarks, normalised tables) stays true.
 
     Args:
@@ -117,8 +116,11 @@ def grid(constructor: Callable, /, **settings) -> Grid:
     Returns:
       A `Grid` with one axis per swept argument, named after it.
     """
-    name = getattr(constructor, "__qualname__", None) or getattr(constructor, "func", constructor).__qualname__
-    swept = {k: list(v) for k, v in settings.items() if isinstance(v, (list, range)) or np.ndim(v) == 1}
+    if not callable(constructor):
+        raise ValueError(f"constructor must be a class or function, got {show(constructor)}")
+    function = getattr(constructor, "func", constructor)
+    name = getattr(function, "__qualname__", type(function).__name__)
+    swept = {k: list(v) for k, v in settings.items() if _is_swept(v)}
     fixed = {k: v for k, v in settings.items() if k not in swept}
     if not swept:
         raise ValueError(f"grid({name}, ...) needs at least one argument with several values, got {show(settings)}")
@@ -140,6 +142,10 @@ def instances(environments: Sequence[Any]) -> Grid:
     if not environments:
         raise ValueError("instances needs at least one environment, got an empty list")
     return Grid({"instance": range(len(environments))}, environments, type(environments[0]).__name__)
+
+
+def _is_swept(value: Any) -> bool:
+    return isinstance(value, (list, range)) or (hasattr(value, "shape") and np.ndim(value) == 1)
 
 
 def canonical(tree: Any) -> Any:

@@ -114,7 +114,7 @@ _FRONT_AXES = frozenset(
         "squeeze",
     ]
 )
-_INLINE = {"pjit": "jaxpr", "jit": "jaxpr", "closed_call": "call_jaxpr", "custom_jvp_call": "call_jaxpr"}
+_INLINE = {"pjit": "jaxpr", "jit": "jaxpr", "closed_call": "call_jaxpr"}
 
 
 class _Value(NamedTuple):
@@ -216,12 +216,11 @@ def _apply(eqn, values: list[_Value], size: int) -> list[_Value]:
         return [_Value(values[0].array, True, True)]
     if name == "random_unwrap":
         return [_Value(values[0].array, True)]
+    if any(_is_key(v.aval) for v in (*eqn.invars, *eqn.outvars) if hasattr(v.aval, "dtype")):
+        return _fallback(eqn, values, size)
     if name in ("scan", "cond", "while"):
         outs = {"scan": _scan, "cond": _cond, "while": _while}[name](eqn, values, size)
-        if outs is not None:
-            return outs
-    if any(v.is_key for v in values) or any(_is_key(v.aval) for v in eqn.outvars if hasattr(v.aval, "dtype")):
-        return _fallback(eqn, values, size)
+        return _fallback(eqn, values, size) if outs is None else outs
     rule = _rule(name, eqn, values, size)
     return _fallback(eqn, values, size) if rule is None else [_Value(out, True) for out in rule]
 
@@ -267,11 +266,16 @@ def _rule(name, eqn, values, size):
             return None
         return [lax.pad(_spread(values[0], size).array, arrays[1], (*params["padding_config"], (0, 0, 0)))]
     if name == "dynamic_slice" and not any(v.mapped for v in values[1:]):
-        return [lax.dynamic_slice(arrays[0], [*arrays[1:], 0], (*params["slice_sizes"], size))]
+        return [lax.dynamic_slice(arrays[0], _with_zero(arrays[1:]), (*params["slice_sizes"], size))]
     if name == "dynamic_update_slice" and not any(v.mapped for v in values[2:]):
         operand, update = (_spread(v, size).array for v in values[:2])
-        return [lax.dynamic_update_slice(operand, update, [*arrays[2:], 0])]
+        return [lax.dynamic_update_slice(operand, update, _with_zero(arrays[2:]))]
     return None
+
+
+def _with_zero(indices):
+    """Start indices with one more for the run axis, of the same type."""
+    return [*indices, lax.full((), 0, indices[0].dtype if indices else "int32")]
 
 
 def _fallback(eqn, values, size):
@@ -290,8 +294,6 @@ def _scan(eqn, values, size):
         values[num_consts : num_consts + num_carry],
         values[num_consts + num_carry :],
     )
-    if any(v.is_key or _is_key(v.array) for v in values):
-        return None  # Keys in a carry are rare: vmap handles them.
     # The scanned axis is the first, the run axis the last: they do not meet.
     mapped = _carry_fixpoint(
         [v.mapped for v in carry],
@@ -322,7 +324,7 @@ def _scan(eqn, values, size):
 
 def _cond(eqn, values, size):
     index, *operands = values
-    if index.mapped or any(v.is_key for v in operands):
+    if index.mapped:
         return None
     num_outs = len(eqn.outvars)
     masks = [_which_mapped(b, [v.mapped for v in operands], size) for b in eqn.params["branches"]]
@@ -345,8 +347,6 @@ def _while(eqn, values, size):
     num_cond, num_body = params["cond_nconsts"], params["body_nconsts"]
     cond_consts, body_consts = values[:num_cond], values[num_cond : num_cond + num_body]
     carry = values[num_cond + num_body :]
-    if any(v.is_key for v in values):
-        return None
     mapped = _carry_fixpoint(
         [v.mapped for v in carry],
         lambda now: _which_mapped(params["body_jaxpr"], [v.mapped for v in body_consts] + now, size),

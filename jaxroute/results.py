@@ -87,10 +87,16 @@ def _describe_function(function: Any) -> Any:
     code = getattr(function, "__code__", None)
     if code is None:
         return name
-    constants = [c for c in code.co_consts if not hasattr(c, "co_code")]
-    digest = hashlib.sha256(code.co_code + repr(constants).encode()).hexdigest()[:8]
-    cells = [describe(cell.cell_contents) for cell in function.__closure__ or ()]
-    return {"function": f"{name}#{digest}", **({"made_with": cells} if cells else {})}
+    digest = hashlib.sha256(repr(_describe_code(code)).encode()).hexdigest()[:8]
+    defaults = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+    made_with = [describe(cell.cell_contents) for cell in function.__closure__ or ()] + [describe(d) for d in defaults]
+    return {"function": f"{name}#{digest}", **({"made_with": made_with} if made_with else {})}
+
+
+def _describe_code(code: Any) -> list[Any]:
+    """What a function's code does, without where it stands."""
+    constants = [_describe_code(c) if hasattr(c, "co_code") else repr(c) for c in code.co_consts]
+    return [code.co_code, code.co_names, constants]
 
 
 def provenance(devices: Sequence[Any], **measured: Any) -> dict[str, Any]:
@@ -154,6 +160,8 @@ def load(path: str | os.PathLike, *, partial: bool = False) -> xr.Dataset:
     store = _store_path(path)
     if not (store / "zarr.json").exists():
         raise ValueError(f"path must be a folder with a stored result, got {str(path)!r}, which has no {STORE_NAME}")
+    if _own_attributes(path) is None:
+        raise ValueError(f"path must hold a jaxroute result, got {str(path)!r}, which holds something else")
     group = zarr.open_group(store, mode="r")
     done: Any = group[_DONE]
     missing = int(np.sum(~done[...]))
@@ -173,15 +181,24 @@ def stored_layout(path: str | os.PathLike | None, settings: Mapping[str, Any]) -
     Raises:
       StoreMismatchError: the store belongs to other settings or another version; the difference is named.
     """
-    if path is None or not (_store_path(path) / "zarr.json").exists():
+    if path is None or not _store_path(path).exists():
         return None
-    attributes: Any = zarr.open_group(_store_path(path), mode="r").attrs
-    if "settings" not in attributes:
+    attributes = _own_attributes(path)
+    if attributes is None:
         raise StoreMismatchError(f"{str(path)!r} holds something else than a jaxroute result; choose another folder")
     difference = _difference(attributes["settings"], json.loads(json.dumps(_fingerprint(settings))))
     if difference:
         raise StoreMismatchError(f"{str(path)!r} holds the result of other settings: {difference}; choose another folder")
     return dict(attributes["layout"])
+
+
+def _own_attributes(path: str | os.PathLike) -> Any:
+    """Attributes of a store that this module made, None of anything else."""
+    file = _store_path(path) / "zarr.json"
+    if not file.is_file():
+        return None
+    attributes = json.loads(file.read_text()).get("attributes", {})
+    return attributes if {"settings", "layout"} <= set(attributes) else None
 
 
 def _fingerprint(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -211,7 +228,7 @@ def _difference(stored: Any, wanted: Any, where: str = "") -> str:
         return next(
             (d for i, (a, b) in enumerate(zip(stored, wanted, strict=True)) if (d := _difference(a, b, f"{where}[{i}]"))), ""
         )
-    return "" if stored == wanted else f"{where} is {show(stored)} there and {show(wanted)} here"
+    return "" if json.dumps(stored) == json.dumps(wanted) else f"{where} is {show(stored)} there and {show(wanted)} here"
 
 
 def _store_path(path: str | os.PathLike) -> Path:
@@ -283,10 +300,9 @@ class Sink:
             return None
         store = _store_path(path)
         store.parent.mkdir(parents=True, exist_ok=True)
-        group = zarr.open_group(store, mode="a")
-        if "settings" not in group.attrs:
-            group.attrs.update(self.attrs)
-        return group
+        if store.exists():
+            return zarr.open_group(store, mode="a")
+        return zarr.create_group(store, attributes=json.loads(json.dumps(self.attrs)))
 
     def _array(self, name, dims, sizes, chunks, dtype, fill, attributes) -> None:
         shape = tuple(sizes[d] for d in dims)
@@ -310,7 +326,9 @@ class Sink:
         for name, values in self.coords.items():
             text = values.dtype.kind == "U"
             dtype = str if text else values.dtype
-            array = self.group.create_array(name, shape=values.shape, dtype=dtype, dimension_names=(name,))  # type: ignore
+            array = self.group.create_array(  # type: ignore[union-attr]
+                name, shape=values.shape, dtype=dtype, dimension_names=(name,), overwrite=True
+            )
             array[...] = values.astype(object) if text else values
 
     def _block_index(self, policy: str, tile: Mapping[str, int], block: int) -> tuple[int, ...]:

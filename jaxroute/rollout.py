@@ -120,7 +120,7 @@ def rollout(env, policy, streams: Mapping[str, jax.Array], horizon: int, record:
         env_state, feedback, flows = env.step(env_key, env_state, action, t)
         policy_state = policy.update(at(words["update"], t), policy_state, obs, action, feedback, t)
         sums = {m.name: flows[m.name] for m in record.flows}
-        sums |= {m.name: info[m.name] for m in record.info}
+        sums |= {m.name: info[m.name.removeprefix("info.")] for m in record.info}
         sums |= {f"zero/{name}": jnp.abs(flows[name]) for name in record.zero_flows}
         return (env_state, policy_state), {k: jnp.asarray(v).astype(jnp.float32) for k, v in sums.items()}
 

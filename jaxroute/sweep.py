@@ -1,5 +1,6 @@
 """Maps over policies, settings, instances and seeds: `simulate`."""
 
+import json
 import math
 import os
 import time
@@ -30,8 +31,8 @@ _GPU_LANES = 1 << 17
 _LANE_MULTIPLE = 16
 
 # XLA drops optimisation barriers on the CPU before it fuses, and then computes a draw again in each of its consumers. Keeping
-# them makes UCB1 1.6 to 3 times as fast, and the routing LP twice.
-_CPU_OPTIONS = {"xla_disable_hlo_passes": "cse_barrier_expander"}
+# them makes UCB1 1.6 to 3 times as fast, and the routing LP twice. Small loops must then not become calls, which hold no barrier.
+_CPU_OPTIONS = {"xla_disable_hlo_passes": "cse_barrier_expander,small-while-loop-hoisting"}
 
 _traces = 0
 _cache: dict[Any, dict[str, Any]] = {}
@@ -88,7 +89,7 @@ def simulate(
     Raises:
       ValueError: an argument is out of range, a name is unknown, or the store belongs to other settings.
     """
-    horizon = checks.count("horizon", horizon)
+    horizon = checks.count("horizon", horizon, maximum=2**31 - 1)
     numbers = _seed_list(seeds)
     policies = _named(policies)
     if record_every is None:
@@ -96,17 +97,23 @@ def simulate(
     record_every = min(checks.count("record_every", record_every), horizon)
     if block is not None:
         block = checks.count("block", block)
-    if isinstance(key, bool) or not isinstance(key, (int, np.integer)):
-        raise ValueError(f"key must be a whole number, got {checks.show(key)}")
+    if isinstance(key, bool) or not isinstance(key, (int, np.integer)) or not 0 <= key < 2**32:
+        raise ValueError(f"key must be a whole number from 0 to 2**32 - 1, got {checks.show(key)}")
+    devices = _device_list(devices)
+    try:
+        json.dumps(dict(description or {}), allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"description must be a dict of plain JSON values, got {checks.show(description)}: {error}"
+        ) from None
     env = _as_grid("env", env, instances)
     policies = {name: _as_grid(f"policy {name!r}", policy) for name, policy in policies.items()}
-    examples = {name: _example(env, policy) for name, policy in policies.items()}
+    examples = {name: _example(name, env, policy) for name, policy in policies.items()}
     _check_values(env, policies, examples)
     _warn_horizon(horizon, env, policies)
     spec = next(iter(examples.values()))[0].spec
-    records = _make_records(spec, {n: p for n, (_, p) in examples.items()}, record, record_every, probes or {})
-    devices = list(jax.local_devices()) if devices is None else list(devices)
-    axes = _setting_axes(env, policies)
+    records = _make_records(spec, examples, record, record_every, {} if probes is None else probes)
+    axes = _setting_axes(env, policies, records)
     settings = {
         "problem": problem_of(examples[next(iter(examples))][0]),
         "environment": results.describe(env),
@@ -149,14 +156,15 @@ def simulate(
             bar.set_description(name)
             chosen = numbers[b * layout.block : (b + 1) * layout.block]
             start = time.perf_counter()
-            values, compiling = calls[name].run(tile, np.resize(chosen, layout.block))
+            values, compiling = calls[name].run(tile, np.resize(chosen, layout.padded(len(devices))))
             run_s += time.perf_counter() - start - compiling
             compile_s += compiling
             counts = {a: min(layout.tile[a], len(axes[a]) - first) for a, first in tile.items()}
             decisions += horizon * len(chosen) * math.prod(counts.values())
             real = tuple(slice(c) for c in (*counts.values(), len(chosen)))  # without padding
             values = {k: v[real] for k, v in values.items()}
-            sink.write(name, tile, b, _accumulate(values, records[name], stops))
+            runs = tuple(s.stop for s in real)
+            sink.write(name, tile, b, _accumulate(values, records[name], stops, runs))
             bar.update()
     provenance = results.provenance(devices, compile_s=compile_s, run_s=run_s, decisions=decisions)
     data = sink.finish({**provenance, **(description or {})})
@@ -227,7 +235,7 @@ class _Call:
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Shape of each recorded quantity in one run, without time."""
-        info = self.lower(np.zeros(self.layout.block))["lowered"].out_info
+        info = self.lower(np.zeros(self.layout.padded(self.mesh.size)))["lowered"].out_info
         lead = len(self.axes) + 1  # settings and runs; then records
         return {name: tuple(out.shape[lead + 1 :]) for name, out in info.items()}
 
@@ -267,11 +275,11 @@ def _compile(lowered, platform: str):
     return lowered.compile()
 
 
-def _accumulate(values: dict[str, np.ndarray], record: Record, stops: np.ndarray) -> dict[str, np.ndarray]:
-    """Curves in float64 from the increments of the record intervals, and whether each run is valid."""
+def _accumulate(values: dict[str, np.ndarray], record: Record, stops: np.ndarray, runs: tuple[int, ...]) -> dict[str, np.ndarray]:
+    """Curves in float64 from the increments of the record intervals, and whether each run (of shape `runs`) is valid."""
     metrics = {m.name: m for m in (*record.flows, *record.info)}
     curves: dict[str, np.ndarray] = {}
-    valid: Any = True
+    valid = np.ones(runs, bool)
     for name, raw in values.items():
         metric = metrics.get(name)
         if metric is None and not name.startswith("zero/"):
@@ -402,6 +410,8 @@ def _as_grid(what: str, value, instances: int | None = None) -> Grid:
     if isinstance(value, type):
         raise ValueError(f"{what} is the class {value.__name__}; pass an instance, for example {value.__name__}(...)")
     if hasattr(value, "step" if what == "env" else "act"):
+        if jax.tree_util.all_leaves([value]):
+            raise ValueError(f"{what} must be a pytree: decorate {type(value).__name__} with flax.struct.dataclass")
         return Grid({}, [value], type(value).__name__)
     if callable(value):
         return FunctionGrid(value, None if instances is None else checks.count("instances", instances))
@@ -409,10 +419,15 @@ def _as_grid(what: str, value, instances: int | None = None) -> Grid:
     raise ValueError(f"{what} must have the methods {methods}, or be a grid or a function, got {checks.show(value)}")
 
 
-def _example(env: Grid, policy: Grid) -> tuple[Any, Any]:
+def _example(name: str, env: Grid, policy: Grid) -> tuple[Any, Any]:
     """One concrete environment and policy, to read what they declare."""
     example = env.example if hasattr(env.example, "step") else env.example(draws.key(0))
-    return example, build_policy(policy.example, example)
+    if not hasattr(example, "step"):
+        raise ValueError(f"env must return an environment when called with a key, got {checks.show(example)}")
+    built = build_policy(policy.example, example)
+    if not hasattr(built, "act"):
+        raise ValueError(f"policy {name!r} must return a policy when called with an environment, got {checks.show(built)}")
+    return example, built
 
 
 def _check_values(env: Grid, policies: Mapping[str, Grid], examples) -> None:
@@ -431,30 +446,43 @@ def _check_values(env: Grid, policies: Mapping[str, Grid], examples) -> None:
             raise ValueError(f"policy {name!r} plans by stage, but neither it nor the environment has a stage_length")
 
 
-def _make_records(spec: Spec, policies: Mapping[str, Any], names, every: int, probes) -> dict[str, Record]:
-    own = {name: tuple(getattr(policy, "metrics", ())) for name, policy in policies.items()}
-    everything = [*spec.metrics, *(m for metrics in own.values() for m in metrics)]
+def _make_records(spec: Spec, examples: Mapping[str, tuple[Any, Any]], names, every: int, probes) -> dict[str, Record]:
+    """What is recorded of each policy: metrics by name, entries of its Info, probes."""
+    own = {name: tuple(getattr(policy, "metrics", ())) for name, (_, policy) in examples.items()}
+    everything = {m.name: m for m in (*spec.metrics, *(m for metrics in own.values() for m in metrics))}
+    infos = {name: _info_shapes(env, policy) for name, (env, policy) in examples.items()}
     if names is None:
-        chosen = [m.name for m in everything if m.default]
+        chosen = [m.name for m in everything.values() if m.default]
+    elif isinstance(names, str) or not isinstance(names, Sequence):
+        raise ValueError(f"record must be a list of names, got {checks.show(names)}")
     else:
-        chosen = [names] if isinstance(names, str) else list(names)
-        known = sorted({m.name for m in everything})
+        chosen = list(names)
+        known = [*sorted(everything), *sorted({f"info.{entry}" for shapes in infos.values() for entry in shapes})]
         for name in chosen:
-            if not name.startswith("info."):
-                checks.one_of("record", name, [*known, "info.<name of an Info entry>"])
+            checks.one_of("record", name, known)
+    if not isinstance(probes, Mapping):
+        raise ValueError(f"probes must be a dict of name to function, got {checks.show(probes)}")
     for name, probe in probes.items():
         if not callable(probe):
             raise ValueError(f"probes[{name!r}] must be a function, got {checks.show(probe)}")
+        if name in everything or name in _reserved(spec):
+            raise ValueError(f"probes must not have the name of a metric, got {name!r}")
 
     def pick(metrics, gauge):
         return tuple(m for m in metrics if m.name in chosen and (m.kind == "gauge") == gauge)
 
-    extra = tuple(Metric(n, n.removeprefix("info."), "", "average") for n in chosen if n.startswith("info."))
+    def entries(shapes):
+        found = [n for n in chosen if n.startswith("info.") and n.removeprefix("info.") in shapes]
+        ranks = {n: len(shapes[n.removeprefix("info.")]) for n in found}
+        return tuple(
+            Metric(n, n.removeprefix("info."), "", "average", tuple(f"{n}_{i}" for i in range(ranks[n]))) for n in found
+        )
+
     return {
         name: Record(
             every=every,
             flows=pick(spec.metrics, False),
-            info=pick(metrics, False) + extra,
+            info=pick(metrics, False) + entries(infos[name]),
             env_gauges=pick(spec.metrics, True),
             policy_gauges=pick(metrics, True),
             zero_flows=spec.zero_flows,
@@ -464,7 +492,33 @@ def _make_records(spec: Spec, policies: Mapping[str, Any], names, every: int, pr
     }
 
 
-def _setting_axes(env: Grid, policies: Mapping[str, Grid]) -> dict[str, np.ndarray]:
+def _info_shapes(env, policy) -> dict[str, tuple[int, ...]]:
+    """Shapes of the entries of a policy's Info."""
+
+    def info(key):
+        t = jnp.int32(0)
+        obs = env.observe(key, env.init(key), t)
+        return policy.act(key, policy.init(key, env.spec), obs, t)[1]
+
+    entries = jax.eval_shape(info, draws.key(0))
+    return {name: entry.shape for name, entry in entries.items()} if isinstance(entries, dict) else {}
+
+
+def _reserved(spec: Spec) -> set[str]:
+    """Names of a result that are taken before any metric is."""
+    return {"policy", "seed", "time", "model", "valid", *spec.zero_flows}
+
+
+def _device_list(devices) -> list[Any]:
+    if devices is None:
+        return list(jax.local_devices())
+    found = list(devices) if isinstance(devices, (list, tuple)) else []
+    if not found or not all(hasattr(d, "platform") for d in found):
+        raise ValueError(f"devices must be a non-empty list of jax devices, got {checks.show(devices)}")
+    return found
+
+
+def _setting_axes(env: Grid, policies: Mapping[str, Grid], records: Mapping[str, Record]) -> dict[str, np.ndarray]:
     axes = dict(env.axes)
     for policy in policies.values():
         for name, coordinates in policy.axes.items():
@@ -473,9 +527,13 @@ def _setting_axes(env: Grid, policies: Mapping[str, Grid]) -> dict[str, np.ndarr
             if name in axes and not np.array_equal(axes[name], coordinates):
                 raise ValueError(f"two policies sweep {name!r} over different values; give one axis another name")
             axes[name] = coordinates
+    taken = {"policy", "seed", "time", "model", "valid"}
+    for record in records.values():
+        taken |= {m.name for m in (*record.flows, *record.info, *record.env_gauges, *record.policy_gauges)}
+        taken |= {*record.zero_flows, *dict(record.probes)}
     for name in axes:
-        if name in ("policy", "seed", "time", "model"):
-            raise ValueError(f"a grid axis may not be called {name!r}: it is a dimension of every result")
+        if name in taken:
+            raise ValueError(f"a grid axis may not be called {name!r}: the result has a dimension or variable of that name")
     return axes
 
 
@@ -499,6 +557,11 @@ class _Layout:
         if block is None:
             block = min(cap // math.prod(tile.values()), 1 << (num_seeds.bit_length() - 1))
         return _Layout(max(1, -(-block // multiple)) * multiple, tile)
+
+    def padded(self, num_devices: int) -> int:
+        """Runs of a compiled call: the block, rounded up for this number of devices."""
+        multiple = _LANE_MULTIPLE * num_devices
+        return -(-self.block // multiple) * multiple
 
     def blocks(self, num_seeds: int) -> int:
         return -(-num_seeds // self.block)

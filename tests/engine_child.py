@@ -18,13 +18,16 @@ PLAYERS = {
     "bandit": (BANDIT, {"UCB1": stochastic.UCB1(), "Thompson": stochastic.GaussianThompson()}),
     "staged": (toys.small_market(), {"StageRoute": staged.StageRoute()}),
 }
+RECORD = {
+    "bandit": ["regret", "reward", "pulls"],
+    "staged": ["regret", "cost", "infeasible_share", "pulls", "deployed"],
+}
 
 
 def play(problem, policies=None, **options):
     """100 rounds of 64 seeds, recorded every 20, unless said otherwise."""
     env, everyone = PLAYERS[problem]
-    record = {"bandit": ["regret", "reward", "pulls"], "staged": ["regret", "cost", "infeasible_share", "pulls", "deployed"]}
-    settings = {"horizon": 100, "seeds": 64, "record_every": 20, "record": record[problem], "progress": False} | options
+    settings = {"horizon": 100, "seeds": 64, "record_every": 20, "record": RECORD[problem], "progress": False} | options
     return jr.simulate(env, policies or everyone, **settings)
 
 
@@ -47,8 +50,6 @@ def main():
         differences(eight["bandit"], play("bandit", seeds=[7], devices=devices)),
         jr.trace_count() - before,
     ]
-    for problem in PLAYERS:
-        report[problem] = differences(eight[problem], play(problem, devices=devices[:1], block=64))
     ucb = {"UCB1": stochastic.UCB1()}
     with tempfile.TemporaryDirectory() as out:
         whole = play("bandit", ucb, devices=devices[:1], block=16, out=out)

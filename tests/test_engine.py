@@ -70,7 +70,7 @@ def test_eight_devices_give_the_bits_of_one(eight_devices, block_of_64):
     report, arrays = eight_devices
     assert report["devices"] == 8
     assert report["block"] == 128  # 16 lanes on each device.
-    assert (report["bandit"], report["staged"], report["one seed"][0]) == ([], [], [])
+    assert report["one seed"][0] == []
     for problem, data in block_of_64.items():
         for name in data:
             np.testing.assert_array_equal(arrays[f"{problem}/{name}"], data[name].values, err_msg=f"{problem} {name}")
@@ -442,7 +442,11 @@ def test_a_policy_function_follows_a_swept_environment():
 
 
 def test_one_trace_per_structure(monkeypatch):
-    monkeypatch.setattr(sweep, "_CPU_LANES", 16)  # So that four settings fill a tile.
+    def nothing(lowered, platform):  # What is compiled does not matter here.
+        return lambda *args: jax.tree.map(lambda out: np.zeros(out.shape, out.dtype), lowered.out_info)
+
+    monkeypatch.setattr(sweep, "_compile", nothing)
+    monkeypatch.setattr(sweep, "_cache", {})
 
     def traces(env, policies, **options):
         before = jr.trace_count()
@@ -477,7 +481,7 @@ def test_another_key_is_not_another_trace():
 # Compiling.
 
 
-@pytest.mark.parametrize("case", ["draws on a shared key", "draws per run", "choices"])
+@pytest.mark.parametrize("case", ["draws on a shared key", "choices"])
 def test_a_small_loop_inside_a_policy_compiles(case):
     """XLA turns loops over few bytes into another kind of call, which must cope with the barriers that the engine keeps.
 

@@ -348,8 +348,8 @@ class Network(nn.Module):
 
     @nn.compact
     def __call__(self, x):
-        x = nn.LayerNorm()(nn.relu(nn.Dense(8)(x)))
-        return nn.Dense(1)(x)[..., 0]
+        x = nn.LayerNorm()(nn.relu(nn.Dense(8, kernel_init=nn.initializers.uniform(1.0))(x)))
+        return nn.Dense(1, kernel_init=nn.initializers.uniform(1.0))(x)[..., 0]
 
 
 @pytest.mark.parametrize(

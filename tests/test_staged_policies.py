@@ -267,6 +267,14 @@ RUNS = {
         {"policy": "Greedy", "greedy_route": "ratio"},
         {},
     ),
+    "Greedy ratio, too little capacity": (
+        2,
+        250,
+        {},
+        staged.Greedy(routing=staged.RouteByRatio()),
+        {"policy": "Greedy", "greedy_route": "ratio"},
+        {},
+    ),
     "Greedy argmax": (
         6,
         250,
@@ -279,6 +287,7 @@ RUNS = {
 }
 MORE_RUNS = {
     "M=10, theory's gamma": (10, 400, {}, staged.StageRoute(gamma=14.0), {}, {"gamma": 14.0}),
+    "two slots with too little capacity": (2, 250, {}, staged.StageRoute(), {}, {}),
     "stage scope": (6, 300, {}, staged.StageRoute(scope=staged.StageScope()), {"scope": "stage"}, {}),
     "stage scope, M=3": (3, 500, {}, staged.StageRoute(scope=staged.StageScope()), {"scope": "stage"}, {}),
     "routing scope, M=6": (6, 250, {}, staged.StageRoute(scope=staged.RoutingScope()), {"scope": "routing"}, {}),

@@ -193,6 +193,8 @@ def market(
     Raises:
       ValueError: an argument is out of range, or no routing is feasible in some stage.
     """
+    if not (hasattr(outcomes, "draw") and hasattr(outcomes, "reward_mean")):
+        raise ValueError(f"outcomes must be LawOutcomes or TableOutcomes, got {checks.show(outcomes)}")
     outcomes.check()
     size = np.shape(outcomes.reward_mean)
     if len(size) != 1:
@@ -200,8 +202,8 @@ def market(
     max_deployed = checks.count("max_deployed", max_deployed)
     stage_length = checks.count("stage_length", stage_length)
     horizon = checks.count("horizon", horizon)
-    capacity = np.broadcast_to(checks.share("capacity", capacity), size)
-    deploy_fee = np.broadcast_to(checks.non_negative("deploy_fee", deploy_fee), size)
+    capacity = np.broadcast_to(checks.share("capacity", capacity, size if np.ndim(capacity) else ()), size)
+    deploy_fee = np.broadcast_to(checks.non_negative("deploy_fee", deploy_fee, size if np.ndim(deploy_fee) else ()), size)
     budget = float(checks.positive("budget", budget, ()))
     arrival = np.ones(size, np.int64) if arrival is None else np.asarray(arrival)
     if arrival.shape != size or not np.issubdtype(arrival.dtype, np.integer) or arrival.min() < 1:

@@ -72,13 +72,14 @@ class Bandit:
 
 def bernoulli(mean: Sequence[float]) -> Bandit:
     """Bernoulli bandit with the given success probabilities `[K]`."""
-    env = Bandit(mean=np.asarray(mean, np.float32), scale=np.float32(0.0), law=bernoulli_law)
+    env = Bandit(mean=checks.numbers("mean", mean).astype(np.float32), scale=np.float32(0.0), law=bernoulli_law)
     env.check()
     return env
 
 
 def gaussian(mean: Sequence[float], scale: float = 1.0) -> Bandit:
     """Gaussian bandit with the given means `[K]` and a common standard deviation."""
-    env = Bandit(mean=np.asarray(mean, np.float32), scale=np.float32(scale), law=gaussian_law)
+    means, noise = checks.numbers("mean", mean), checks.non_negative("scale", scale, ())
+    env = Bandit(mean=means.astype(np.float32), scale=np.float32(noise), law=gaussian_law)
     env.check()
     return env
