@@ -453,10 +453,10 @@ def _make_records(spec: Spec, examples: Mapping[str, tuple[Any, Any]], names, ev
     infos = {name: _info_shapes(env, policy) for name, (env, policy) in examples.items()}
     if names is None:
         chosen = [m.name for m in everything.values() if m.default]
-    elif isinstance(names, str) or not isinstance(names, Sequence):
+    elif not isinstance(names, Sequence):
         raise ValueError(f"record must be a list of names, got {checks.show(names)}")
     else:
-        chosen = list(names)
+        chosen = [names] if isinstance(names, str) else list(names)
         known = [*sorted(everything), *sorted({f"info.{entry}" for shapes in infos.values() for entry in shapes})]
         for name in chosen:
             checks.one_of("record", name, known)
