@@ -275,7 +275,9 @@ def _compile(lowered, platform: str):
     return lowered.compile()
 
 
-def _accumulate(values: dict[str, np.ndarray], record: Record, stops: np.ndarray, runs: tuple[int, ...]) -> dict[str, np.ndarray]:
+def _accumulate(
+    values: dict[str, np.ndarray], record: Record, stops: np.ndarray, runs: tuple[int, ...]
+) -> dict[str, np.ndarray]:
     """Curves in float64 from the increments of the record intervals, and whether each run (of shape `runs`) is valid."""
     metrics = {m.name: m for m in (*record.flows, *record.info)}
     curves: dict[str, np.ndarray] = {}
