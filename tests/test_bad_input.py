@@ -11,6 +11,7 @@ import jaxroute as jr
 from jaxroute import sweep
 from jaxroute.data import RoutingTable
 from jaxroute.problems import staged, stochastic
+from jaxroute.types import Metric
 
 
 def play(out, env=BANDIT, policies=stochastic.UCB1(), **options):
@@ -49,6 +50,35 @@ class PlainBandit(stochastic.Bandit):
     """A subclass that was not decorated, which is no pytree either."""
 
 
+@struct.dataclass
+class Measuring(Cycle):
+    """Declares a metric of its own; what its Info holds for it is `value`."""
+
+    metric: Metric = struct.field(pytree_node=False, default=Metric("own", "own", "", "average"))
+    value: tuple[float, ...] | float = struct.field(pytree_node=False, default=1.0)
+
+    @property
+    def metrics(self):
+        return (self.metric,)
+
+    def act(self, key, state, obs, t):
+        action, info = super().act(key, state, obs, t)
+        return action, {**info, self.metric.name: np.float32(self.value)}
+
+
+@struct.dataclass
+class Forgetful(Clock):
+    """Does not measure the flow that it declares, or measures something of another shape."""
+
+    instead: str = struct.field(pytree_node=False, default="nothing")
+
+    def step(self, key, state, action, t):
+        state, feedback, flows = super().step(key, state, action, t)
+        rounds = flows.pop("rounds")
+        return state, feedback, flows if self.instead == "nothing" else {**flows, "rounds": rounds * np.ones(3)}
+
+
+VECTOR = Metric("own", "own", "", "average", ("model",))
 NAN = float("nan")
 
 # What is wrong: the call, and the message.
@@ -101,6 +131,13 @@ SIMULATE = {
     "policies named by numbers": ({"policies": {1: stochastic.UCB1()}}, "policies must be named by strings, got 1"),
     "two policies of a class": ({"policies": [stochastic.UCB1(), stochastic.UCB1()]}, "policies of the same class need names"),
     "a policy with stages for an environment without": ({"policies": staged.StageRoute()}, "policy 'StageRoute' plans by stage, but neither .*stage_length"),
+    # What environments and policies say that they measure.
+    "a metric of environment and policy": ({"env": Clock(), "policies": Measuring(metric=Metric("reward", "reward", "", "total"))}, "'reward'"),
+    "a metric of two shapes": ({"env": Clock(), "policies": {"one": Measuring(), "other": Measuring(metric=VECTOR, value=(1.0, 2.0, 3.0))}}, "'own'"),
+    "a metric that Info does not have": ({"env": Clock(), "policies": Cycle(), "record": ["info.thrice"]}, "record must be one of .*'info.twice', got 'info.thrice'"),
+    "a flow that is not measured": ({"env": Forgetful(), "policies": Cycle()}, "'rounds'.*(flow|step|measure)"),
+    "a flow of another shape": ({"env": Forgetful(instead="a vector"), "policies": Cycle()}, "'rounds'.*(dim|shape)"),
+    "a gauge that is not measured": ({"env": Clock(), "policies": Measuring(metric=Metric("own", "own", "", "gauge"))}, "'own'.*gauges"),
     # Values of policies, checked where they are used.
     "negative width": ({"policies": stochastic.UCB1(width=-1.0)}, "policy 'UCB1': width must be at least 0, got -1"),
     "width as text": ({"policies": stochastic.UCB1(width="a")}, "policy 'UCB1': width must be a number .*, got 'a'"),

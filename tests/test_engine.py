@@ -1,5 +1,7 @@
 """The engine: a run is the same run in any batch; what is recorded, when, and how often it is traced."""
 
+import contextlib
+import dataclasses
 import json
 import math
 import os
@@ -139,24 +141,20 @@ class JaxRandom:
     stage_length: int = struct.field(pytree_node=False, default=7)
 
     def init(self, key, spec):
+        zeros = jnp.zeros(spec.num_models)
         order = jax.random.permutation(key, spec.num_models)
-        return {
-            "key": key,
-            "counts": jnp.zeros(spec.num_models, jnp.int32),
-            "sums": jnp.zeros(spec.num_models),
-            "order": order,
-        }
+        return {"key": key, "counts": zeros.astype(jnp.int32), "sums": zeros, "bonus": zeros, "order": order}
 
     def plan(self, key, state, obs, t):
         del obs, t
-        shift = jax.random.randint(key, (), 0, 5)
-        return {**state, "key": jax.random.fold_in(state["key"], 1), "order": jnp.roll(state["order"], shift)}
+        bonus = jax.random.normal(key, state["sums"].shape)
+        return {**state, "key": jax.random.fold_in(state["key"], 1), "bonus": bonus[state["order"]]}
 
     def act(self, key, state, obs, t):
         del obs, t
         noise = jax.random.exponential(state["key"]) * jax.random.normal(key, state["sums"].shape)
         score = (state["sums"] + self.optimism) / (state["counts"] + 1) + noise / jnp.sqrt(state["counts"] + 1.0)
-        return state["order"][jnp.argmax(score[state["order"]])], {}
+        return jnp.argmax(score + state["bonus"]), {}
 
     def update(self, key, state, obs, action, feedback, t):
         del obs, t
@@ -374,6 +372,26 @@ def test_a_flow_that_must_be_zero_marks_its_runs():
     np.testing.assert_array_equal(data["valid"], ~unlucky)
     np.testing.assert_array_equal(data["bad"], 6 * unlucky)
     np.testing.assert_array_equal(data["rounds"].isel(time=-1), 30)  # Nothing is dropped or averaged away.
+
+
+@pytest.mark.parametrize("overflow", [0, 1])
+def test_a_flow_that_must_be_zero_may_be_a_vector(overflow):
+    """Of one model only, and only in the first round."""
+
+    @struct.dataclass
+    class Queues(Clock):
+        @property
+        def spec(self):
+            return dataclasses.replace(super().spec, zero_flows=("overflow",))
+
+        def step(self, key, state, action, t):
+            state, feedback, flows = super().step(key, state, action, t)
+            return state, feedback, {**flows, "overflow": jnp.where(t == 0, jnp.asarray([0, 0, overflow]), 0)}
+
+    with pytest.warns(UserWarning, match="3 of 3 runs are invalid") if overflow else contextlib.nullcontext():
+        data = play(Queues(), Cycle(), record=["rounds"])
+    assert data["valid"].shape == (1, 3)
+    assert (data["valid"] == (overflow == 0)).all()
 
 
 @pytest.mark.parametrize("broken", [np.nan, np.inf])

@@ -180,7 +180,7 @@ def test_prefix_sums(mode, size):
 def test_inverse_cdf_is_the_inverse_and_never_picks_a_zero(mode, size):
     rng = np.random.default_rng(200 + size)
     p = random_probabilities(rng, size)
-    for u in (np.zeros(RUNS), np.full(RUNS, 1 - 2.0**-23), rng.random(RUNS), (p[0] / p.sum(axis=0)).clip(0, 1 - 2.0**-23)):
+    for u in (np.zeros(RUNS), np.full(RUNS, 1 - 2.0**-24), rng.random(RUNS), (p[0] / p.sum(axis=0)).clip(0, 1 - 2.0**-24)):
         u = u.astype(np.float32)
         index = compiled(numerics.inverse_cdf, mode, p, u)
         assert index.min() >= 0

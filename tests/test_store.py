@@ -74,7 +74,7 @@ def test_a_stored_result_is_the_result(tmp_path, undisturbed):
 def test_grids_vectors_gauges_and_names_survive(tmp_path):
     env = jr.grid(Clock, slope=[0.5, 1.0, 2.0])
     policies = {"grid": jr.grid(Cycle, first=[0, 2]), "single": Planner(stage_length=5)}
-    options = {"record": ["reward", "pulls", "clock", "plans"], "probes": {"ages": lambda *a: {"t": a[-1]}}, "seeds": 20}
+    options = {"record": ["reward", "pulls", "clock", "plans"], "probes": {"probe": lambda *a: {"t": a[-1]}}, "seeds": 20}
     fresh = play(env, policies, **options)
     stored = play(env, policies, out=tmp_path, **options)
     loaded = jr.load(tmp_path)
@@ -83,7 +83,7 @@ def test_grids_vectors_gauges_and_names_survive(tmp_path):
     assert loaded["pulls"].dims == ("policy", "slope", "first", "seed", "time", "model")
     assert list(loaded["model"].values) == ["a", "b", "c"]
     assert list(loaded["policy"].values) == ["grid", "single"]
-    np.testing.assert_array_equal(loaded["ages.t"].isel(policy=0, slope=0, first=0, seed=0), [10, 20, 30, 40])
+    np.testing.assert_array_equal(loaded["probe.t"].isel(policy=0, slope=0, first=0, seed=0), [10, 20, 30, 40])
 
 
 def test_named_coordinates_survive(tmp_path):
@@ -334,6 +334,18 @@ def sampler(scale):
     return sample
 
 
+class Sampler:
+    """A sampler that is an object, or a method of one."""
+
+    def __init__(self, scale):
+        self.scale = scale
+
+    def sample(self, key):
+        return stochastic.Bandit(mean=self.scale * jax.random.uniform(key, (3,)), scale=np.float32(0.0))
+
+    __call__ = sample
+
+
 FUNCTIONS = {
     "another attribute": (lambda *a: a[3].pulls, lambda *a: a[3].reward_sum),
     "another function called": (lambda *a: np.sin(a[-1]), lambda *a: np.cos(a[-1])),
@@ -341,6 +353,9 @@ FUNCTIONS = {
     "another constant inside": (lambda *a: (lambda x: x + 1)(a[-1]), lambda *a: (lambda x: x + 2)(a[-1])),
     "another closure": (sampler(0.5), sampler(0.9)),
     "another default": (lambda *a, by=1: a[-1] + by, lambda *a, by=2: a[-1] + by),
+    "another object": (Sampler(0.5), Sampler(0.9)),
+    "a method of another object": (Sampler(0.5).sample, Sampler(0.9).sample),
+    "another compiled function": (jax.jit(lambda *a: a[-1] + 1), jax.jit(lambda *a: a[-1] + 2)),
     "another bound argument": (functools.partial(small_market, budget=1.6), functools.partial(small_market, budget=1.7)),
 }
 
@@ -358,6 +373,16 @@ def test_functions_are_described_alike_in_every_process():
     child = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=300)
     assert child.returncode == 0, child.stderr[-2000:]
     assert json.loads(child.stdout.splitlines()[-1]) == json.loads(json.dumps(described()))
+
+
+def test_a_function_that_calls_itself_is_described():
+    def halve(n):
+        return n if n < 2 else halve(n // 2)
+
+    def third(n):
+        return n if n < 2 else third(n // 3)
+
+    assert results.describe(halve) != results.describe(third)
 
 
 def described():
@@ -408,6 +433,12 @@ def test_somebody_elses_folder_is_refused_and_left_alone(tmp_path):
     with pytest.raises(jr.StoreMismatchError, match=r"holds something else than a jaxroute result; choose another folder"):
         play(out=folder)
     assert [p.name for p in folder.iterdir()] == ["notes.txt"]
+
+
+def test_an_empty_folder_is_nobody_elses(tmp_path):
+    (tmp_path / "mine.zarr").mkdir()
+    play(Clock(), Cycle(), out=tmp_path / "mine.zarr", record=["rounds"], seeds=3)
+    assert jr.load(tmp_path / "mine.zarr")["valid"].all()
 
 
 def test_a_store_is_made_beside_other_files(tmp_path):

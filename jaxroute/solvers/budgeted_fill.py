@@ -98,7 +98,8 @@ def budgeted_fill(
         return x, jnp.sum(cost * x), jnp.sum(value * x)
 
     def slope_of(over, under):
-        return (over[2] - under[2]) / jnp.maximum(over[1] - under[1], tiny)
+        spread = over[1] - under[1]
+        return jnp.where(spread > 0, (over[2] - under[2]) / jnp.where(spread > 0, spread, 1.0), 0.0)
 
     best, cheapest = at(jnp.zeros((), value.dtype)), at(None)
     limit = budget + budget_tolerance(budget, value.dtype)
@@ -124,7 +125,7 @@ def budgeted_fill(
     # One more fill at the final slope must bring nothing: it is read only where `residual` is, and free elsewhere.
     last = at(slope)
     residual = jnp.where(slack | ~affordable, 0.0, jnp.maximum((last[2] - under[2]) - slope * (last[1] - under[1]), 0.0))
-    scale = jnp.max(jnp.abs(value)) + slope * jnp.max(jnp.abs(cost))
+    scale = jnp.max(jnp.abs(value)) + slope * jnp.abs(budget)
     return FillSolution(
         amount=amount,
         multiplier=jnp.where(slack, 0.0, slope),
