@@ -44,9 +44,9 @@ class UCB1:
 
     def act(self, key, state, obs, t):
         del key, obs
-        pulls = jnp.maximum(state.pulls, 1).astype(jnp.float32)
-        radius = self.width * jnp.sqrt(jnp.log(t + 2.0) / pulls)
-        bound = jnp.where(state.pulls > 0, state.reward_sum / pulls + radius, jnp.inf)
+        share = 1.0 / jnp.maximum(state.pulls, 1).astype(jnp.float32)  # one division in place of two
+        radius = self.width * jnp.sqrt(jnp.log(t + 2.0) * share)
+        bound = jnp.where(state.pulls > 0, state.reward_sum * share + radius, jnp.inf)
         return numerics.argmax(bound), {"bound": bound}
 
     def update(self, key, state, obs, action, feedback, t):
