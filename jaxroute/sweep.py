@@ -452,7 +452,9 @@ def _make_records(spec: Spec, examples: Mapping[str, tuple[Any, Any]], names, ev
     """What is recorded of each policy: metrics by name, entries of its Info, probes."""
     own = {name: tuple(getattr(policy, "metrics", ())) for name, (_, policy) in examples.items()}
     everything = {m.name: m for m in (*spec.metrics, *(m for metrics in own.values() for m in metrics))}
-    infos = {name: _info_shapes(env, policy) for name, (env, policy) in examples.items()}
+    measured = {name: _measured(env, policy) for name, (env, policy) in examples.items()}
+    _check_metrics(spec, own, measured)
+    infos = {name: shapes["info"] for name, shapes in measured.items()}
     if names is None:
         chosen = [m.name for m in everything.values() if m.default]
     elif not isinstance(names, Sequence):
@@ -494,16 +496,49 @@ def _make_records(spec: Spec, examples: Mapping[str, tuple[Any, Any]], names, ev
     }
 
 
-def _info_shapes(env, policy) -> dict[str, tuple[int, ...]]:
-    """Shapes of the entries of a policy's Info."""
+def _measured(env, policy) -> dict[str, dict[str, tuple[int, ...]]]:
+    """Shapes of what a round gives: `flows`, `info`, `env_gauges` and `policy_gauges`."""
 
-    def info(key):
-        t = jnp.int32(0)
-        obs = env.observe(key, env.init(key), t)
-        return policy.act(key, policy.init(key, env.spec), obs, t)[1]
+    def play(key):
+        t, env_state, policy_state = jnp.int32(0), env.init(key), policy.init(key, env.spec)
+        obs = env.observe(key, env_state, t)
+        action, info = policy.act(key, policy_state, obs, t)
+        env_state, _, flows = env.step(key, env_state, action, t)
+        gauges = [
+            owner.gauges(state) if hasattr(owner, "gauges") else {}
+            for owner, state in ((env, env_state), (policy, policy_state))
+        ]
+        return {
+            "flows": flows,
+            "info": info if isinstance(info, dict) else {},
+            "env_gauges": gauges[0],
+            "policy_gauges": gauges[1],
+        }
 
-    entries = jax.eval_shape(info, draws.key(0))
-    return {name: entry.shape for name, entry in entries.items()} if isinstance(entries, dict) else {}
+    found = jax.eval_shape(play, draws.key(0))
+    return {kind: {name: entry.shape for name, entry in entries.items()} for kind, entries in found.items()}
+
+
+def _check_metrics(spec: Spec, own: Mapping[str, tuple[Metric, ...]], measured: Mapping[str, Any]) -> None:
+    """Every declared metric is measured, with the declared dimensions, and its name means one thing."""
+    known = {m.name: m for m in spec.metrics}
+    for name, metrics in own.items():
+        for metric in metrics:
+            if metric.name in {m.name for m in spec.metrics} or known.setdefault(metric.name, metric) != metric:
+                raise ValueError(
+                    f"policy {name!r} declares the metric {metric.name!r}, which means something else elsewhere"
+                )
+        for metric, kinds in [(m, ("flows", "env_gauges")) for m in spec.metrics] + [
+            (m, ("info", "policy_gauges")) for m in metrics
+        ]:
+            place = {"flows": "flows of step", "info": "Info of act"}.get(kinds[0]) if metric.kind != "gauge" else "gauges"
+            shapes = measured[name][kinds[metric.kind == "gauge"]]
+            if metric.name not in shapes:
+                raise ValueError(f"the metric {metric.name!r} is declared, but the {place} do not have it (policy {name!r})")
+            if len(shapes[metric.name]) != len(metric.dims):
+                raise ValueError(
+                    f"the metric {metric.name!r} must have the dimensions {metric.dims}, got shape {shapes[metric.name]} in the {place}"
+                )
 
 
 def _reserved(spec: Spec) -> set[str]:
