@@ -10,6 +10,7 @@ import dataclasses
 import datetime
 import functools
 import hashlib
+import inspect
 import json
 import math
 import os
@@ -75,21 +76,27 @@ def describe(value: Any) -> Any:
 
 
 def _describe_function(function: Any) -> Any:
-    """A function by its name, its code, and what it was made with."""
+    """A function by its name, its code, and what it was made with; any other object that can be called by its attributes."""
     if isinstance(function, functools.partial):
         parts = {"arguments": describe(function.args), "keywords": describe(function.keywords)}
         return {"partial": _describe_function(function.func), **parts}
-    name = (
-        f"{function.__module__}.{function.__qualname__}"
-        if hasattr(function, "__qualname__")
-        else type(function).__qualname__
-    )
+    if hasattr(function, "__wrapped__"):  # A compiled or decorated function.
+        return {"wrapped": _describe_function(function.__wrapped__)}
+    if inspect.ismethod(function):
+        return {"method": _describe_function(function.__func__), "of": describe(function.__self__)}
     code = getattr(function, "__code__", None)
+    if code is None and hasattr(function, "__qualname__"):  # A class, or a function written in C.
+        return f"{function.__module__}.{function.__qualname__}"
     if code is None:
-        return name
+        return {
+            "type": type(function).__qualname__,
+            **{k: describe(v) for k, v in getattr(function, "__dict__", {}).items()},
+        }
+    name = f"{function.__module__}.{function.__qualname__}"
     digest = hashlib.sha256(repr(_describe_code(code)).encode()).hexdigest()[:8]
-    defaults = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
-    made_with = [describe(cell.cell_contents) for cell in function.__closure__ or ()] + [describe(d) for d in defaults]
+    inside = [cell.cell_contents for cell in function.__closure__ or ()]
+    inside += [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+    made_with = [name if thing is function else describe(thing) for thing in inside]
     return {"function": f"{name}#{digest}", **({"made_with": made_with} if made_with else {})}
 
 
@@ -181,7 +188,7 @@ def stored_layout(path: str | os.PathLike | None, settings: Mapping[str, Any]) -
     Raises:
       StoreMismatchError: the store belongs to other settings or another version; the difference is named.
     """
-    if path is None or not _store_path(path).exists():
+    if path is None or not _exists(_store_path(path)):
         return None
     attributes = _own_attributes(path)
     if attributes is None:
@@ -229,6 +236,11 @@ def _difference(stored: Any, wanted: Any, where: str = "") -> str:
             (d for i, (a, b) in enumerate(zip(stored, wanted, strict=True)) if (d := _difference(a, b, f"{where}[{i}]"))), ""
         )
     return "" if json.dumps(stored) == json.dumps(wanted) else f"{where} is {show(stored)} there and {show(wanted)} here"
+
+
+def _exists(store: Path) -> bool:
+    """Whether something is there already; an empty folder is nothing."""
+    return store.exists() and not (store.is_dir() and not any(store.iterdir()))
 
 
 def _store_path(path: str | os.PathLike) -> Path:
@@ -300,7 +312,7 @@ class Sink:
             return None
         store = _store_path(path)
         store.parent.mkdir(parents=True, exist_ok=True)
-        if store.exists():
+        if _exists(store):
             return zarr.open_group(store, mode="a")
         return zarr.create_group(store, attributes=json.loads(json.dumps(self.attrs)))
 

@@ -287,14 +287,15 @@ def _accumulate(
         if metric is None and not name.startswith("zero/"):
             curves[name] = raw
             continue
-        time_axis = raw.ndim - 1 - (len(metric.dims) if metric else 0)
+        time_axis = len(runs)
         total = np.cumsum(raw, axis=time_axis, dtype=np.float64)
         last = np.take(total, -1, axis=time_axis)
         extra = tuple(range(time_axis, last.ndim))
         valid = valid & np.isfinite(last).all(axis=extra)
         if metric is None:
-            curves[name.removeprefix("zero/")] = last
-            valid = valid & (last == 0)
+            count = last.sum(axis=extra)
+            curves[name.removeprefix("zero/")] = count
+            valid = valid & (count == 0)
         elif metric.kind == "average":
             curves[name] = total / stops.reshape((-1,) + (1,) * len(metric.dims))
         else:
@@ -499,7 +500,7 @@ def _make_records(spec: Spec, examples: Mapping[str, tuple[Any, Any]], names, ev
 def _measured(env, policy) -> dict[str, dict[str, tuple[int, ...]]]:
     """Shapes of what a round gives: `flows`, `info`, `env_gauges` and `policy_gauges`."""
 
-    def play(key):
+    def play(env, policy, key):
         t, env_state, policy_state = jnp.int32(0), env.init(key), policy.init(key, env.spec)
         obs = env.observe(key, env_state, t)
         action, info = policy.act(key, policy_state, obs, t)
@@ -515,7 +516,7 @@ def _measured(env, policy) -> dict[str, dict[str, tuple[int, ...]]]:
             "policy_gauges": gauges[1],
         }
 
-    found = jax.eval_shape(play, draws.key(0))
+    found = jax.eval_shape(play, env, policy, draws.key(0))
     return {kind: {name: entry.shape for name, entry in entries.items()} for kind, entries in found.items()}
 
 

@@ -10,7 +10,7 @@ from jax import lax
 from jaxroute import draws, numerics
 from jaxroute.problems.staged.deploy import deploy
 from jaxroute.problems.staged.stageroute import Optimist, StageRoute
-from jaxroute.solvers.budgeted_fill import fill
+from jaxroute.solvers.budgeted_fill import budgeted_fill
 
 
 @dataclass(frozen=True)
@@ -27,10 +27,11 @@ class RouteByRatio:
 
     def route(self, policy, value, cost, state, budget, priority):
         del policy, budget
-        ratio = jnp.where(state.slot_filled, value / jnp.where(state.slot_filled, cost, 1.0), -1.0)
-        capacity = jnp.where(state.slot_filled, state.slot_capacity, 0.0)
-        amount = fill(numerics.ahead(ratio, -cost, -priority), capacity, 1.0)
-        return amount, jnp.zeros(()), jnp.ones((), bool)
+        ratio = value / jnp.where(state.slot_filled, cost, 1.0)
+        solution = budgeted_fill(
+            ratio, cost, state.slot_capacity, jnp.inf, valid=state.slot_filled, priority=priority, steps=0
+        )
+        return solution.amount, jnp.zeros(()), solution.feasible
 
 
 @dataclass(frozen=True)

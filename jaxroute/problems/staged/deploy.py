@@ -150,6 +150,8 @@ def _best_set(value, cost, obs, priority, slots: int, share: float):
     rows = np.concatenate([sets, np.repeat(sets[:1], pad, axis=0)]).reshape(-1, min(_BLOCK, len(sets)), slots)
     real = (np.arange(rows.shape[0] * rows.shape[1]) < len(sets)).reshape(rows.shape[:2])
 
+    value, cost, priority, obs = jax.tree.map(jnp.asarray, (value, cost, priority, obs))
+
     def solve(members):
         u, c, cap, order = (x[members] for x in (value, cost, obs.capacity, priority))
         inside = jnp.all(obs.available[members])

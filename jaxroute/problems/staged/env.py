@@ -105,18 +105,18 @@ class Market:
         size = self.capacity.shape[-1]
         chosen = numerics.one_hot(action.model, size)
         rewards, costs = self.outcomes.draw(key, state.source, t)
-        entering = action.deployed & ~state.deployed
-        fee = jnp.sum(jnp.where(entering, self.deploy_fee, 0.0))
         # Spent so far is overspend + t * budget; the query that reaches the total budget is still served.
         alive = state.alive & (state.overspend < (self.horizon - t).astype(jnp.float32) * self.budget)
         live = alive if self.stop_at_budget else jnp.ones((), bool)
+        entering = action.deployed & ~state.deployed & live
+        fee = jnp.sum(jnp.where(entering, self.deploy_fee, 0.0))
         reward = jnp.where(live, numerics.pick(chosen, rewards), 0.0)
         cost = jnp.where(live, numerics.pick(chosen, costs), 0.0)
         mean_reward = jnp.where(live, numerics.pick(chosen, self.outcomes.reward_mean), 0.0)
         mean_cost = jnp.where(live, numerics.pick(chosen, self.outcomes.cost_mean), 0.0)
         expected_reward = jnp.where(live, jnp.sum(action.probabilities * self.outcomes.reward_mean), 0.0)
         expected_cost = jnp.where(live, jnp.sum(action.probabilities * self.outcomes.cost_mean), 0.0)
-        overspend = state.overspend + (cost + jnp.where(live, fee, 0.0) - self.budget)
+        overspend = state.overspend + (cost + fee - self.budget)
         segment = jnp.sum((jnp.asarray(self.benchmark_start) <= t).astype(jnp.int32)) - 1
         best = numerics.pick(numerics.one_hot(segment, self.benchmark_value.shape[-1]), self.benchmark_value)
         served = alive.astype(jnp.float32)
@@ -133,7 +133,7 @@ class Market:
             "cost": cost,
             "mean_cost": mean_cost,
             "expected_cost": expected_cost,
-            "cost_ratio": (cost + jnp.where(live, fee, 0.0)) / self.budget,
+            "cost_ratio": (cost + fee) / self.budget,
             "served": served,
             "served_reward": served * reward,
             "capacity_excess": jnp.sum(jnp.maximum(action.probabilities - self.capacity, 0.0)),
