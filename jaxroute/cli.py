@@ -183,7 +183,7 @@ def _claims(claims: Sequence[dict[str, Any]]) -> list[str]:
     width = max(60, min(shutil.get_terminal_size((110, 40)).columns, 130)) - 10
     lines = []
     for claim in claims:
-        verdict = "holds" if claim["holds"] else "DOES NOT"
+        verdict = "holds" if claim["holds"] else "fails"
         lines.append(f"  {verdict:<9}{textwrap.shorten(claim['text'] + ' [' + claim['source'] + ']', 400)}")
         lines += textwrap.wrap(f"measured: {claim['measured']}", width, initial_indent=" " * 11, subsequent_indent=" " * 21)
     return lines

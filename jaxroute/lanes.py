@@ -187,7 +187,7 @@ def _replay(jaxpr, consts, args: list[_Value], size: int) -> list[_Value]:
     env: dict[Any, _Value] = {}
 
     def read(var) -> _Value:
-        return _Value(var.val, False) if hasattr(var, "val") else env[var]
+        return _Value(jnp.asarray(var.val, var.aval.dtype), False) if hasattr(var, "val") else env[var]
 
     env.update(zip(jaxpr.constvars, [_Value(c, False) for c in consts], strict=True))
     env.update(zip(jaxpr.invars, args, strict=True))

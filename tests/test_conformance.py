@@ -6,7 +6,7 @@ import pytest
 from flax import struct
 
 from jaxroute import testing
-from jaxroute.problems import problems, staged, stochastic
+from jaxroute.problems import combinatorial, problems, staged, stochastic
 
 BERNOULLI = stochastic.bernoulli([0.9, 0.5, 0.1])
 GAUSSIAN = stochastic.gaussian([0.3, 0.1], scale=0.5)
@@ -26,6 +26,34 @@ STAGED = {
     "Uniform": staged.Uniform(),
     "Static": staged.Static(),
 }
+COMBINATORIAL = {
+    "C2MABV": combinatorial.C2MABV(),
+    "Direct": combinatorial.Direct(),
+    "CUCB": combinatorial.CUCB(),
+    "Thompson": combinatorial.Thompson(),
+    "ConstrainedThompson": combinatorial.ConstrainedThompson(combinatorial.NormalPosterior()),
+    "EpsilonGreedy": combinatorial.EpsilonGreedy(),
+    "RandomSet": combinatorial.RandomSet(),
+    "Everything": combinatorial.Everything(),
+    "OfflineFixed": combinatorial.OfflineFixed.of,
+    "OracleRelaxed": combinatorial.OracleRelaxed.of,
+    "OracleInteger": combinatorial.OracleInteger.of,
+}
+# Here these differ little from their neighbours; the default suite plays them in whole runs against a reference.
+SLOW = (
+    *("GaussianThompson", "BetaThompson", "Cheapest", "RandomDeploy", "Uniform", "Static"),
+    *("Direct", "Thompson", "ConstrainedThompson", "EpsilonGreedy", "RandomSet", "OracleInteger", "OfflineFixed"),
+)
+
+
+def rows(policies):
+    return [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in policies]
+
+
+def small_cloud(**options):
+    """Four models, sets of up to two: any win, so that the cascade and both roundings' code is compiled."""
+    success, cost = [0.2, 0.5, 0.4, 0.9], [0.1, 0.4, 0.3, 1.0]
+    return combinatorial.law_cloud(success, cost, **{"reward": "awc", "budget": 0.6, "size": 2} | options)
 
 
 def small_market(**options):
@@ -61,16 +89,23 @@ def table_market():
 def test_the_rows_below_are_all_policies():
     assert {p.__name__ for p in problems()["stochastic"].POLICIES} == set(STOCHASTIC)
     assert {p.__name__ for p in problems()["staged"].POLICIES} == set(STAGED)
+    assert {p.__name__ for p in problems()["combinatorial"].POLICIES} == set(COMBINATORIAL)
 
 
-@pytest.mark.parametrize("name", STOCHASTIC)
+@pytest.mark.parametrize("name", rows(STOCHASTIC))
 def test_stochastic_policies_conform(name):
     testing.check_policy(STOCHASTIC[name], BERNOULLI)
 
 
-@pytest.mark.parametrize("name", STAGED)
+@pytest.mark.parametrize("name", rows(STAGED))
 def test_staged_policies_conform(name):
     testing.check_policy(STAGED[name], small_market(), horizon=24)
+
+
+@pytest.mark.parametrize("name", rows(COMBINATORIAL))
+def test_combinatorial_policies_conform(name):
+    env = small_cloud(any_size=True) if name == "Everything" else small_cloud()
+    testing.check_policy(COMBINATORIAL[name], env, horizon=24)
 
 
 @pytest.mark.parametrize(
@@ -79,6 +114,7 @@ def test_staged_policies_conform(name):
         (GAUSSIAN, stochastic.UCB1()),
         (small_market(deploy_fee=0.1, stop_at_budget=True), staged.Uniform()),
         (table_market(), staged.Cheapest()),
+        (small_cloud(reward="suc", availability=0.8, costs=combinatorial.TokenCosts()), combinatorial.CUCB()),
     ],
 )
 def test_environments_conform(env, policy):

@@ -20,6 +20,7 @@ from jaxroute.data import (
     STAGEROUTE_TABLE_1,
     STAGEROUTE_TABLE_2,
     ModelTable,
+    PriceTable,
     RoutingTable,
     UnsafePickleError,
     compare_with_table_2,
@@ -143,7 +144,7 @@ def test_the_list_of_data_sets():
         assert dataset.description
         assert dataset.source
         if dataset.kind == "paper table":
-            assert isinstance(dataset.loader(), ModelTable)
+            assert isinstance(dataset.loader(), (ModelTable, PriceTable))
 
 
 def test_import_does_not_need_pyarrow():

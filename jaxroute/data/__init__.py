@@ -4,7 +4,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from .papers import STAGEROUTE_TABLE_1, STAGEROUTE_TABLE_2, ModelTable, divide_by_max, min_max
+from .papers import (
+    C2MABV_TABLE_1,
+    C2MABV_TABLE_3,
+    STAGEROUTE_TABLE_1,
+    STAGEROUTE_TABLE_2,
+    ModelTable,
+    PriceTable,
+    divide_by_max,
+    min_max,
+)
 from .public import (
     SPROUT_PRICES,
     UnsafePickleError,
@@ -32,7 +41,7 @@ class Dataset:
     kind: Literal["paper table", "public file"]
     description: str
     source: str
-    loader: Callable[..., ModelTable | RoutingTable]
+    loader: Callable[..., ModelTable | PriceTable | RoutingTable]
 
 
 DATASETS = (
@@ -49,6 +58,20 @@ DATASETS = (
         "The 11 RouterBench models in release order with mean score and mean cost.",
         STAGEROUTE_TABLE_2.source,
         lambda: STAGEROUTE_TABLE_2,
+    ),
+    Dataset(
+        "c2mabv-table-1",
+        "paper table",
+        "12 models with output price, as FrugalGPT lists them.",
+        C2MABV_TABLE_1.source,
+        lambda: C2MABV_TABLE_1,
+    ),
+    Dataset(
+        "c2mabv-table-3",
+        "paper table",
+        "The nine models of the C2MAB-V experiments with price.",
+        C2MABV_TABLE_3.source,
+        lambda: C2MABV_TABLE_3,
     ),
     Dataset(
         "routerbench",
@@ -81,12 +104,15 @@ DATASETS = (
 )
 
 __all__ = [
+    "C2MABV_TABLE_1",
+    "C2MABV_TABLE_3",
     "DATASETS",
     "SPROUT_PRICES",
     "STAGEROUTE_TABLE_1",
     "STAGEROUTE_TABLE_2",
     "Dataset",
     "ModelTable",
+    "PriceTable",
     "RoutingTable",
     "UnsafePickleError",
     "compare_with_table_2",

@@ -39,6 +39,26 @@ class ModelTable:
             object.__setattr__(self, column, values)
 
 
+@dataclass(frozen=True, eq=False)
+class PriceTable:
+    """One list price per model.
+
+    names: the `K` model names, as printed in the paper. prices: `[K]` float64, in `unit`. source: the paper and its table.
+    """
+
+    names: tuple[str, ...]
+    prices: np.ndarray
+    unit: str
+    source: str
+
+
+def _price_table(rows, **about) -> PriceTable:
+    names, prices = zip(*rows, strict=True)
+    values = np.asarray(prices, np.float64)
+    values.flags.writeable = False
+    return PriceTable(names, values, **about)
+
+
 def min_max(scores: np.ndarray) -> np.ndarray:
     """Scores on a scale where the worst model is 0 and the best is 1: `(s - min s) / (max s - min s)`.
 
@@ -126,4 +146,39 @@ STAGEROUTE_TABLE_2 = _model_table(
     score_unit="mean score in [0, 1]",
     cost_unit="USD per query",
     source="StageRoute (arXiv 2506.17254v1), Table 2; means over the RouterBench queries",
+)
+
+C2MABV_TABLE_1 = _price_table(
+    (
+        ("ChatGPT", 2.0),
+        ("GPT-3", 20.0),
+        ("GPT-4", 60.0),
+        ("ForeFrontAI", 5.8),
+        ("J1-Large", 30.0),
+        ("J1-Jumbo", 250.0),
+        ("Xlarge", 10.0),
+        ("GPT-Neox", 35.0),
+        ("GPT-J", 5.0),
+        ("GPT-Curie", 2.0),
+        ("FAIRSEQ", 15.0),
+        ("J1-Grande", 80.0),
+    ),
+    unit="USD per 10M output tokens",
+    source="C2MAB-V (Dai et al.), Table 1, from FrugalGPT",
+)
+
+C2MABV_TABLE_3 = _price_table(
+    (
+        ("ChatGLM2-6B-32K", 0.005),
+        ("ChatGPT-3.5", 0.02),
+        ("Claude 2", 0.08),
+        ("ERNIE 3.5-8K", 0.015),
+        ("Llama 2-7B", 0.005),
+        ("Llama 2-13B", 0.008),
+        ("Llama 2-70B", 0.05),
+        ("Mixtral-8x7B-Instruct", 0.05),
+        ("ChatGPT-4", 0.12),
+    ),
+    unit="USD per 1k tokens",
+    source="C2MAB-V (Dai et al.), Table 3",
 )

@@ -19,3 +19,12 @@ def bernstein_radius(mean, count, gamma):
       `[...]` the radius, in the unit of `mean` if that is of order one: the radius is not scale-free.
     """
     return jnp.sqrt(gamma * jnp.maximum(mean, 0.0) / count) + gamma / count
+
+
+def hoeffding_radius(count, log_term):
+    """The radius `sqrt(log_term / (2 count))` for means of values in [0, 1]; infinite where nothing was seen.
+
+    Source: Hoeffding (1963); with `log_term = log(2 pi^2 K t^3 / (3 delta))` C2MAB-V, Lemma 1.
+    """
+    count = jnp.asarray(count).astype(jnp.float32)
+    return jnp.where(count > 0, jnp.sqrt(log_term / (2.0 * jnp.maximum(count, 1.0))), jnp.inf)

@@ -1,6 +1,6 @@
 """One-budget fractional knapsack: the linear programme behind every routing decision of the papers."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -48,7 +48,7 @@ def fill(ahead, capacity, total):
 
 
 def budgeted_fill(
-    value, cost, capacity, budget, total=1.0, *, valid=None, priority=None, steps: int | None = None
+    value, cost, capacity, budget, total: Any = 1.0, *, valid=None, priority=None, steps: int | None = None
 ) -> FillSolution:
     """Maximises `value . x` over `{0 <= x <= capacity, sum(x) = total, cost . x <= budget}`, exactly.
 

@@ -264,7 +264,7 @@ def _check_traces(policy, env, horizon: int, seeds: int) -> None:
         return
 
     def shifted(amount):
-        return jax.tree.map(lambda x: x * (1 + amount) if np.issubdtype(x.dtype, np.floating) else x, values)
+        return jax.tree.map(lambda x: x * (1 - amount) if np.issubdtype(x.dtype, np.floating) else x, values)
 
     def traced(one):
         before = trace_count()

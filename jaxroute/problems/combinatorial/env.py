@@ -1,0 +1,267 @@
+"""The cloud of models: each round a set is selected under a budget, and its outcomes and costs are seen in part."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+
+from jaxroute import checks, draws, numerics
+from jaxroute.problems.combinatorial.benchmark import best_by_availability, best_relaxed, best_set
+from jaxroute.problems.combinatorial.rewards import REWARDS
+from jaxroute.problems.combinatorial.types import METRICS, CombinatorialSpec, Feedback, Observation
+from jaxroute.types import Leaf
+
+# Benchmarks for every set of available models are tabulated up to this many models.
+_MOST_MODELS_WITH_AVAILABILITY = 12
+
+
+@struct.dataclass
+class CloudState:
+    """State of the cloud: running means over the rounds so far (float32 `[]`), and the state of the outcomes.
+
+    spent: cost of the models asked. reward: expected reward. violation: cost above the budget of a round.
+    violation_eq1: of `max(spent - budget, 0)`.
+    """
+
+    spent: jax.Array
+    reward: jax.Array
+    violation: jax.Array
+    violation_eq1: jax.Array
+    source: Any
+
+
+@struct.dataclass
+class Cloud:
+    """A pool of `K` models of which a set of `N` is selected per round; build one with `cloud` or the functions of `clouds`.
+
+    Outcomes and costs of all models are realised in every round. With `AnyWin` the selected models are asked in the order of the
+    action until the first success, and only those asked are seen and paid; otherwise all selected models are.
+
+    Source: C2MAB-V, section 3, with the rewards of eqs. (3) to (5) and the violation of eq. (1).
+
+    outcomes: where outcomes and costs come from. price: `[K]` known price of each model. budget: `[]` cost per round.
+    size: `[]` float32, `N`. availability: `[K]` chance that a model can be selected in a round, None if all always can.
+    best, best_relaxed: `[G, A]` reward of the best set and of the best relaxed selection, per segment of drift and, with
+    availability, per set of available models (`A = 2 ** K`, otherwise 1).
+    best_selection, best_relaxed_selection: `[G, K]` the selections themselves, with all models available.
+    reward: `AnyWin`, `SumUp` or `AllIn`; sizes: smallest and largest size of a set over all settings and rounds; sees_all_costs: the costs of all selected models are seen, also of
+    those that were not asked; any_size: sets of another size are allowed; names: of the models (all static).
+    """
+
+    outcomes: Any
+    price: Leaf
+    budget: Leaf
+    size: Leaf
+    availability: Leaf | None
+    best: Leaf
+    best_relaxed: Leaf
+    best_selection: Leaf
+    best_relaxed_selection: Leaf
+    reward: Any = struct.field(pytree_node=False, default=None)
+    sizes: tuple[int, int] = struct.field(pytree_node=False, default=(0, 1))
+    sees_all_costs: bool = struct.field(pytree_node=False, default=False)
+    any_size: bool = struct.field(pytree_node=False, default=False)
+    names: tuple[str, ...] = struct.field(pytree_node=False, default=())
+
+    @property
+    def spec(self) -> CombinatorialSpec:
+        return CombinatorialSpec(
+            num_models=self.price.shape[-1],
+            model_names=self.names,
+            metrics=METRICS,
+            zero_flows=("illegal",),
+            reward=self.reward,
+            min_size=self.sizes[0],
+            max_size=self.sizes[1],
+        )
+
+    def check(self) -> None:
+        self.outcomes.check()
+        shape = np.shape(self.price)
+        checks.non_negative("price", self.price, shape)
+        checks.positive("budget", self.budget, ())
+        if self.availability is not None:
+            checks.share("availability", self.availability, shape)
+
+    def init(self, key) -> CloudState:
+        zero = jnp.zeros((), jnp.float32)
+        return CloudState(spent=zero, reward=zero, violation=zero, violation_eq1=zero, source=self.outcomes.init(key))
+
+    def _available(self, key):
+        """Models `[K]` that can be selected in the round of this key."""
+        shape = jnp.shape(self.price)
+        if self.availability is None:
+            return jnp.ones(shape, bool)
+        return draws.uniform(draws.fold_in(key, 1), shape) < self.availability
+
+    def observe(self, key, state, t) -> Observation:
+        del state, t
+        return Observation(
+            price=jnp.asarray(self.price),
+            available=self._available(key),
+            budget=jnp.asarray(self.budget),
+            size=jnp.asarray(self.size),
+        )
+
+    def step(self, key, state, action, t):
+        available = self._available(key)
+        outcome, success, cost = self.outcomes.draw(draws.fold_in(key, 0), state.source, t)
+        segment = self.outcomes.segment(t)
+        mean = jnp.asarray(self.outcomes.outcome_mean)[segment]
+        selected = action.selected
+        asked = selected
+        if self.reward.cascade:
+            earlier = numerics.ahead(-action.order)
+            stopped = jnp.any(earlier & (selected & success)[None, :], axis=1)
+            asked = selected & ~stopped
+        spent = jnp.sum(jnp.where(asked, cost, 0.0))
+        selected_cost = jnp.sum(jnp.where(selected, cost, 0.0))
+        reward = self.reward.value(selected, mean)
+        count = jnp.sum(selected.astype(jnp.float32))
+        place = 0
+        if self.availability is not None:
+            place = jnp.sum(jnp.where(available, 2 ** np.arange(available.shape[-1]), 0))
+        best, best_relaxed = (jnp.asarray(table)[segment][place] for table in (self.best, self.best_relaxed))
+        illegal = jnp.any(selected & ~available)
+        if not self.any_size:
+            room = jnp.minimum(self.size, jnp.sum(available.astype(jnp.float32)))
+            illegal |= (count != room) if self.reward.exact_size else (count > room)
+
+        def running(mean_so_far, value):
+            return mean_so_far + (value - mean_so_far) / (t + 1).astype(jnp.float32)
+
+        violation = jnp.maximum(spent - self.budget, 0.0)
+        mean_spent = running(state.spent, spent)
+        eq1 = jnp.maximum(mean_spent - self.budget, 0.0)
+        flows = {
+            "reward": reward,
+            "realised_reward": self.reward.value(selected, outcome),
+            "cost": spent,
+            "selected_cost": selected_cost,
+            "violation": violation,
+            "selected_violation": jnp.maximum(selected_cost - self.budget, 0.0),
+            "mean_violation_eq1": eq1,
+            "regret": best - reward,
+            "alpha_regret": self.reward.approximation * best - reward,
+            "lp_regret": best_relaxed - reward,
+            "over_budget": (spent > self.budget).astype(jnp.float32),
+            "num_selected": count,
+            "num_asked": jnp.sum(asked.astype(jnp.float32)),
+            "pulls": asked.astype(jnp.float32),
+            "illegal": illegal.astype(jnp.float32),
+        }
+        state = state.replace(
+            spent=mean_spent,
+            reward=running(state.reward, reward),
+            violation=running(state.violation, violation),
+            violation_eq1=running(state.violation_eq1, eq1),
+        )
+        cost_seen = selected if self.sees_all_costs else asked
+        feedback = Feedback(
+            observed=asked,
+            cost_observed=cost_seen,
+            outcome=jnp.where(asked, outcome, 0.0),
+            cost=jnp.where(cost_seen, cost, 0.0),
+        )
+        return state, feedback, flows
+
+    def gauges(self, state) -> dict[str, jax.Array]:
+        return {
+            "violation_eq1": jnp.maximum(state.spent - self.budget, 0.0),
+            "ratio": state.reward / state.violation,
+            "ratio_eq1": state.reward / state.violation_eq1,
+        }
+
+
+def cloud(
+    outcomes: Any,
+    *,
+    reward: Any,
+    budget: float,
+    size: int,
+    price: Leaf | None = None,
+    availability: Leaf | None = None,
+    sizes: tuple[int, int] | None = None,
+    sees_all_costs: bool = False,
+    any_size: bool = False,
+    names: Sequence[str] = (),
+) -> Cloud:
+    """A cloud of models with its benchmarks.
+
+    Args:
+      outcomes: `LawOutcomes` or `TableOutcomes` of `K` models.
+      reward: `AnyWin()`, `SumUp()` or `AllIn()`, or "awc", "suc" or "aic".
+      budget: cost per round that may be spent on average.
+      size: `N`, models per set: at most (any win) or exactly.
+      price: `[K]` known prices, for the order of a cascade (default: the mean costs of the first segment).
+      availability: chance that a model can be selected in a round; one number or `[K]` (default: always).
+      sizes: smallest and largest `size` of a grid over sizes (default only `size`).
+      sees_all_costs: the costs of all selected models are seen, also of those not asked.
+      any_size: sets of another size than `size` are allowed.
+      names: of the models.
+
+    Raises:
+      ValueError: an argument is out of range.
+    """
+    if not (hasattr(outcomes, "draw") and hasattr(outcomes, "outcome_mean")):
+        raise ValueError(f"outcomes must be LawOutcomes or TableOutcomes, got {checks.show(outcomes)}")
+    outcomes.check()
+    if isinstance(reward, str):
+        reward = REWARDS[checks.one_of("reward", reward, REWARDS)]
+    if not hasattr(reward, "relaxed"):
+        raise ValueError(
+            f"reward must be AnyWin(), SumUp(), AllIn() or one of {', '.join(REWARDS)}, got {checks.show(reward)}"
+        )
+    mean, cost = (np.asarray(x, np.float64) for x in (outcomes.outcome_mean, outcomes.cost_mean))
+    count = mean.shape[-1]
+    size = checks.count("size", size, maximum=count)
+    low, high = (size, size) if sizes is None else sizes
+    high = checks.count("sizes[1]", high, minimum=size, maximum=count)
+    low = checks.count("sizes[0]", low, maximum=size)
+    budget = float(checks.positive("budget", budget, ()))
+    prices = cost[0] if price is None else checks.non_negative("price", price, (count,))
+    if names and len(names) != count:
+        raise ValueError(f"names must have one name per model ({count}), got {len(names)}")
+    if availability is not None:
+        shape = (count,) if np.ndim(availability) else ()
+        availability = np.broadcast_to(checks.share("availability", availability, shape), (count,)).astype(np.float32)
+        if count > _MOST_MODELS_WITH_AVAILABILITY:
+            raise ValueError(
+                f"availability needs at most {_MOST_MODELS_WITH_AVAILABILITY} models, for the benchmark of every set of "
+                f"available models is tabulated, got {count}"
+            )
+
+    def tabulate(find):
+        """Values `[G, A]` and selections `[G, K]`."""
+        found = [find(reward, m, c, budget, size) for m, c in zip(mean, cost, strict=True)]
+        selections, values = (np.asarray(x, np.float32) for x in zip(*found, strict=True))
+        if availability is None:
+            return values[:, None], selections
+        rows = [
+            best_by_availability(lambda allowed, m=m, c=c: find(reward, m, c, budget, size, allowed)[1], count)
+            for m, c in zip(mean, cost, strict=True)
+        ]
+        return np.asarray(rows, np.float32), selections
+
+    best, best_selection = tabulate(best_set)
+    relaxed, relaxed_selection = tabulate(best_relaxed)
+
+    return Cloud(
+        outcomes=outcomes,
+        price=prices.astype(np.float32),
+        budget=np.float32(budget),
+        size=np.float32(size),
+        availability=availability,
+        best=best,
+        best_relaxed=relaxed,
+        best_selection=best_selection,
+        best_relaxed_selection=relaxed_selection,
+        reward=reward,
+        sizes=(low if reward.exact_size and availability is None else 0, high),
+        sees_all_costs=bool(sees_all_costs),
+        any_size=bool(any_size),
+        names=tuple(names),
+    )

@@ -1,0 +1,240 @@
+"""Where outcomes and costs come from: parametric laws of success and of cost, or the rows of a log.
+
+Means may drift: every mean is `[G, K]`, one row per segment of time.
+"""
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+from jax.scipy.special import ndtr
+
+from jaxroute import checks, draws
+from jaxroute.types import Leaf
+
+
+@struct.dataclass
+class BernoulliOutcomes:
+    """1 with probability `mean` `[G, K]`, else 0; independent over models and rounds."""
+
+    mean: Leaf
+
+    def check(self) -> None:
+        checks.probability("success", self.mean)
+
+    def draw(self, key, segment):
+        """Outcomes `[K]` in [0, 1] and successes `[K]` bool."""
+        success = draws.uniform(key, self.mean.shape[-1:]) < jnp.asarray(self.mean)[segment]
+        return success.astype(jnp.float32), success
+
+
+@struct.dataclass
+class GradedOutcomes:
+    """Four levels: 0.5 correct and well formatted, 0.3 well formatted, 0.1 empty, 0 wrong. A success is level 0.5.
+
+    Source: C2MAB-V, appendix E.1.
+
+    Differs from the paper: nothing; but the expected reward of a set of any win is then not the mean of what is realised.
+
+    correct, formatted, empty: `[G, K]` probabilities of the levels.
+    """
+
+    correct: Leaf
+    formatted: Leaf
+    empty: Leaf
+
+    @property
+    def mean(self):
+        """`[G, K]` mean outcome."""
+        return 0.5 * self.correct + 0.3 * self.formatted + 0.1 * self.empty
+
+    def check(self) -> None:
+        levels = {"correct": self.correct, "formatted": self.formatted, "empty": self.empty}
+        shape = np.shape(self.correct)
+        total = sum(checks.probability(name, value, shape) for name, value in levels.items())
+        if np.max(total) > 1.0 + 1e-6:
+            raise ValueError(f"correct + formatted + empty must be at most 1, got {np.max(total):g}")
+
+    def draw(self, key, segment):
+        """Outcomes `[K]` in {0, .1, .3, .5} and successes `[K]` bool."""
+        u = draws.uniform(key, self.correct.shape[-1:])
+        first = jnp.asarray(self.correct)[segment]
+        second = first + jnp.asarray(self.formatted)[segment]
+        third = second + jnp.asarray(self.empty)[segment]
+        outcome = jnp.where(u < first, 0.5, jnp.where(u < second, 0.3, jnp.where(u < third, 0.1, 0.0)))
+        return outcome, u < first
+
+
+@struct.dataclass
+class CopulaOutcomes:
+    """Correlated successes with means `mean` `[G, K]`: a round's difficulty is shared, with weight `correlation` `[]` in [0, 1).
+
+    Not in the paper: the product formulas of the rewards then fail on purpose.
+    """
+
+    mean: Leaf
+    correlation: Leaf
+
+    def check(self) -> None:
+        checks.probability("success", self.mean)
+        if float(checks.non_negative("correlation", self.correlation, ())) >= 1.0:
+            raise ValueError(f"correlation must be in [0, 1), got {float(self.correlation):g}")
+
+    def draw(self, key, segment):
+        """Outcomes `[K]` in {0, 1} and successes `[K]` bool."""
+        z = draws.normal(key, (1 + self.mean.shape[-1],))
+        level = jnp.sqrt(self.correlation) * z[0] + jnp.sqrt(1.0 - self.correlation) * z[1:]
+        success = ndtr(level) < jnp.asarray(self.mean)[segment]
+        return success.astype(jnp.float32), success
+
+
+@struct.dataclass
+class FixedCosts:
+    """The mean cost itself: a price list. Source: C2MAB-V, section 6."""
+
+    def draw(self, key, mean):
+        """Costs `[K]` of a round with means `mean` `[K]`."""
+        del key
+        return mean
+
+
+@struct.dataclass
+class ScaledCosts:
+    """Mean cost times a uniform factor on `[1 - spread, 1 + spread]`, independent over models and rounds."""
+
+    spread: Leaf = 0.5
+
+    def check(self) -> None:
+        checks.probability("spread", self.spread, ())
+
+    def draw(self, key, mean):
+        """Costs `[K]` of a round with means `mean` `[K]`."""
+        return mean * (1.0 + self.spread * (2.0 * draws.uniform(key, mean.shape) - 1.0))
+
+
+@struct.dataclass
+class TokenCosts:
+    """Cost proportional to tokens: the input of a random query type, the same for all models, plus each model's own output.
+
+    Output lengths are log-normal with mean `output_mean` and coefficient of variation `output_spread`, clipped to
+    `[output_least, output_most]`; costs are scaled so that their mean is the table's.
+
+    Source: the cost model of C2MAB-V, section 3; the length laws are ours.
+
+    query_tokens: `[Q]` input tokens of each type, equally likely.
+    """
+
+    query_tokens: Leaf = (60.0, 90.0, 120.0, 160.0, 220.0)
+    output_mean: Leaf = 180.0
+    output_spread: Leaf = 0.5
+    output_least: float = struct.field(pytree_node=False, default=10.0)
+    output_most: float = struct.field(pytree_node=False, default=600.0)
+
+    def check(self) -> None:
+        checks.positive("query_tokens", self.query_tokens)
+        checks.positive("output_mean", self.output_mean, ())
+        checks.positive("output_spread", self.output_spread, ())
+
+    def draw(self, key, mean):
+        """Costs `[K]` of a round with means `mean` `[K]`."""
+        k_query, k_output = draws.split(key)
+        tokens = jnp.asarray(self.query_tokens, jnp.float32)
+        kind = draws.randint(k_query, tokens.shape[0])
+        tokens_in = jnp.sum(jnp.where(jnp.arange(tokens.shape[0]) == kind, tokens, 0.0))
+        variance = jnp.log1p(jnp.square(self.output_spread))
+        sigma, shift = jnp.sqrt(variance), jnp.log(self.output_mean) - variance / 2
+        tokens_out = jnp.exp(shift + sigma * draws.normal(k_output, mean.shape))
+        tokens_out = jnp.clip(tokens_out, self.output_least, self.output_most)
+        low, high = ((math.log(edge) - shift) / sigma for edge in (self.output_least, self.output_most))
+        inside = self.output_mean * (ndtr(high - sigma) - ndtr(low - sigma))
+        mean_out = inside + self.output_least * ndtr(low) + self.output_most * (1.0 - ndtr(high))
+        return mean * (tokens_in + tokens_out) / (jnp.mean(tokens) + mean_out)
+
+
+@struct.dataclass
+class LawOutcomes:
+    """Outcomes and costs drawn from laws around means that may drift.
+
+    successes: `BernoulliOutcomes`, `GradedOutcomes` or `CopulaOutcomes`. costs: `FixedCosts`, `ScaledCosts` or `TokenCosts`.
+    cost_mean: `[G, K]` mean cost. switch: `[G]` int32, first round (from 0) of each segment; the first is 0.
+    """
+
+    successes: Any
+    costs: Any
+    cost_mean: Leaf
+    switch: Leaf
+
+    @property
+    def outcome_mean(self):
+        """`[G, K]` mean outcome."""
+        return self.successes.mean
+
+    def check(self) -> None:
+        self.successes.check()
+        if hasattr(self.costs, "check"):
+            self.costs.check()
+        shape = np.shape(self.outcome_mean)
+        if len(shape) != 2:
+            raise ValueError(f"success must have shape [segments, models], got {shape}")
+        checks.non_negative("cost", self.cost_mean, shape)
+        switch = np.asarray(self.switch)
+        if switch.shape != shape[:1] or switch[0] != 0 or np.any(np.diff(switch) <= 0):
+            raise ValueError(f"switch must be {shape[0]} rising rounds that begin with 0, got {switch.tolist()}")
+
+    def init(self, key):
+        del key
+        return ()
+
+    def segment(self, t):
+        """Segment of round `t`."""
+        return jnp.sum((jnp.asarray(self.switch) <= t).astype(jnp.int32)) - 1
+
+    def draw(self, key, state, t):
+        """Outcomes `[K]` in [0, 1], successes `[K]` bool, and costs `[K]` of round `t`."""
+        del state
+        k_outcome, k_cost = draws.split(key)
+        segment = self.segment(t)
+        outcome, success = self.successes.draw(k_outcome, segment)
+        return outcome, success, self.costs.draw(k_cost, jnp.asarray(self.cost_mean)[segment])
+
+
+@struct.dataclass
+class TableOutcomes:
+    """Outcomes and costs of logged queries: one row per round, in a random order, each once before any is repeated.
+
+    outcomes, cost_table: `[Q, K]`. outcome_mean, cost_mean: `[1, K]` column means.
+    threshold: an outcome of at least this counts as a success (static).
+    """
+
+    outcomes: Leaf
+    cost_table: Leaf
+    outcome_mean: Leaf
+    cost_mean: Leaf
+    threshold: float = struct.field(pytree_node=False, default=0.5)
+
+    @property
+    def switch(self):
+        """One segment."""
+        return np.zeros(1, np.int32)
+
+    def check(self) -> None:
+        checks.probability("outcomes", self.outcomes)
+        checks.non_negative("costs", self.cost_table, np.shape(self.outcomes))
+
+    def init(self, key):
+        return jax.random.permutation(key, self.outcomes.shape[0]).astype(jnp.int32)
+
+    def segment(self, t):
+        """The only segment."""
+        del t
+        return 0
+
+    def draw(self, key, state, t):
+        """Outcomes `[K]` in [0, 1], successes `[K]` bool, and costs `[K]` of round `t`."""
+        del key
+        row = state[t % self.outcomes.shape[0]]
+        outcome = jnp.asarray(self.outcomes)[row]
+        return outcome, outcome >= self.threshold, jnp.asarray(self.cost_table)[row]

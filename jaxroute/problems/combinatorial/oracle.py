@@ -1,0 +1,65 @@
+"""Policies that know all means: the relaxed optimum, rounded in each round, and the best set."""
+
+import jax.numpy as jnp
+from flax import struct
+
+from jaxroute import draws
+from jaxroute.problems.combinatorial.env import Cloud
+from jaxroute.problems.combinatorial.selector import Relaxer
+from jaxroute.types import Leaf
+
+
+@struct.dataclass
+class OracleState:
+    """Nothing is learned; `spec` is what is known in advance (static)."""
+
+    spec: object = struct.field(pytree_node=False)
+
+
+@struct.dataclass
+class _Oracle(Relaxer):
+    """relaxed: `[G, K]` selection for each segment of drift. switch: `[G]` first rounds of the segments."""
+
+    relaxed: Leaf | None = None
+    switch: Leaf | None = None
+
+    def init(self, key, spec) -> OracleState:
+        del key
+        return OracleState(spec=spec)
+
+    def act(self, key, state, obs, t):
+        k_round, k_order = draws.split(key)
+        segment = jnp.sum((jnp.asarray(self.switch) <= t).astype(jnp.int32)) - 1
+        z = jnp.asarray(self.relaxed, jnp.float32)[segment]
+        selected = self.round(k_round, z, state.spec) & obs.available
+        return self.action(k_order, obs, selected, z, z, obs.price), {}
+
+    def update(self, key, state, obs, action, feedback, t):
+        del key, obs, action, feedback, t
+        return state
+
+
+def _require_all(env: Cloud) -> Cloud:
+    if env.availability is not None:
+        raise ValueError("availability must be None for an oracle: it does not select again from what is available")
+    return env
+
+
+@struct.dataclass
+class OracleRelaxed(_Oracle):
+    """Rounds the relaxed optimum of the true means in every round: its average cost meets the budget. Not in the paper."""
+
+    @classmethod
+    def of(cls, env: Cloud) -> "OracleRelaxed":
+        """The oracle of an environment."""
+        return cls(relaxed=_require_all(env).best_relaxed_selection, switch=env.outcomes.switch)
+
+
+@struct.dataclass
+class OracleInteger(_Oracle):
+    """Selects the best set within the budget in every round. Source: C2MAB-V, section 3, the optimal action."""
+
+    @classmethod
+    def of(cls, env: Cloud) -> "OracleInteger":
+        """The oracle of an environment."""
+        return cls(relaxed=_require_all(env).best_selection, switch=env.outcomes.switch)

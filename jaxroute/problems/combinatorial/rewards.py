@@ -1,0 +1,85 @@
+"""What a set of models earns: any win, the sum of wins, or all of them.
+
+`chosen` is a mask `[..., K]`, `z` a relaxed selection in [0, 1], `mean` the models' success chances `[..., K]`. Each function also
+works in NumPy, for benchmarks in float64: pass `xp=numpy`.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax.numpy as jnp
+
+
+@dataclass(frozen=True)
+class AnyWin:
+    """Cascade (AWC): the models are asked one after another until one succeeds. Source: C2MAB-V, section 3, eq. (3).
+
+    exact_size: whether a set must have exactly `N` models. cascade: whether asking stops at the first success.
+    """
+
+    name = "any win"
+    exact_size = False
+    cascade = True
+    lipschitz = 1.0
+    approximation = 1.0 - 1.0 / 2.718281828459045
+
+    def value(self, chosen, mean, xp: Any = jnp):
+        """`1 - prod over the set of (1 - mean)`; 0 for the empty set."""
+        return 1.0 - xp.prod(xp.where(chosen, 1.0 - mean, 1.0), axis=-1)
+
+    def relaxed(self, z, mean, xp: Any = jnp):
+        """`1 - prod (1 - mean_k z_k)`, the multilinear extension."""
+        return 1.0 - xp.prod(1.0 - mean * z, axis=-1)
+
+    def weight(self, w, xp: Any = jnp):
+        """Additive weights of sets: `-log(1 - w)`, which order sets as `value` does."""
+        return -xp.log1p(-w)
+
+
+@dataclass(frozen=True)
+class SumUp:
+    """Parallel sub-tasks (SUC): successes add up. Source: C2MAB-V, section 3, eq. (4)."""
+
+    name = "sum up"
+    exact_size = True
+    cascade = False
+    lipschitz = 1.0
+    approximation = 1.0
+
+    def value(self, chosen, mean, xp: Any = jnp):
+        """Sum over the set of `mean`; 0 for the empty set."""
+        return xp.sum(xp.where(chosen, mean, 0.0), axis=-1)
+
+    def relaxed(self, z, mean, xp: Any = jnp):
+        """`sum mean_k z_k`."""
+        return xp.sum(mean * z, axis=-1)
+
+    def weight(self, w, xp: Any = jnp):
+        """Additive weights of sets: `w`."""
+        return w
+
+
+@dataclass(frozen=True)
+class AllIn:
+    """Modules of a project (AIC): all must succeed. Source: C2MAB-V, section 3, eq. (5)."""
+
+    name = "all in"
+    exact_size = True
+    cascade = False
+    lipschitz = 1.0
+    approximation = 1.0
+
+    def value(self, chosen, mean, xp: Any = jnp):
+        """Product over the set of `mean`; 1 for the empty set."""
+        return xp.prod(xp.where(chosen, mean, 1.0), axis=-1)
+
+    def relaxed(self, z, mean, xp: Any = jnp):
+        """`prod mean_k ** z_k`."""
+        return xp.exp(xp.sum(z * xp.log(mean), axis=-1))
+
+    def weight(self, w, xp: Any = jnp):
+        """Additive weights of sets: `log w`, which order sets as `value` does."""
+        return xp.log(w)
+
+
+REWARDS = {"awc": AnyWin(), "suc": SumUp(), "aic": AllIn()}

@@ -1,0 +1,106 @@
+"""What the policies of the combinatorial problem do alike: statistics per model, a relaxed selection, and its rounding to a set."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from jaxroute import checks, draws, numerics
+from jaxroute.estimators.running import RunningMean
+from jaxroute.problems.combinatorial.relax import ByPrice, default_rounding, default_solver
+from jaxroute.problems.combinatorial.types import Action, CombinatorialSpec
+from jaxroute.types import Leaf
+
+
+@struct.dataclass
+class BookState:
+    """State of every learning policy: running means of outcomes and costs, and what is held between two batches.
+
+    outcome, cost: of `K` models. held: `[K]` bool, the last set. held_relaxed: `[K]`, the last relaxed selection.
+    spec: what is known in advance (static).
+    """
+
+    outcome: RunningMean
+    cost: RunningMean
+    held: jax.Array
+    held_relaxed: jax.Array
+    spec: CombinatorialSpec = struct.field(pytree_node=False)
+
+
+def empty_book(spec: CombinatorialSpec) -> BookState:
+    """A book in which nothing has been seen."""
+    size = spec.num_models
+    return BookState(
+        outcome=RunningMean.empty(size),
+        cost=RunningMean.empty(size),
+        held=jnp.zeros((size,), bool),
+        held_relaxed=jnp.zeros((size,), jnp.float32),
+        spec=spec,
+    )
+
+
+def top_models(score, obs):
+    """The `N` available models of largest `score` `[K]`, ties to the lower index; all available ones if there are fewer."""
+    return obs.available & (numerics.rank(obs.available, score) < obs.size)
+
+
+@struct.dataclass
+class Learner:
+    """Base of the policies that keep a `BookState`: each says in `act` what it selects.
+
+    order: how a cascade is asked, an object of `relax` (static structure).
+    """
+
+    order: Any = struct.field(default_factory=ByPrice, kw_only=True)
+
+    def init(self, key, spec: CombinatorialSpec) -> BookState:
+        del key
+        return empty_book(spec)
+
+    def action(self, key, obs, selected, relaxed, value, cost) -> Action:
+        """The action of a selection; `value` and `cost` are the policy's beliefs, for the order of a cascade."""
+        return Action(selected=selected, order=self.order.order(key, obs, value, cost), relaxed=relaxed)
+
+    def update(self, key, state: BookState, obs, action, feedback, t) -> BookState:
+        del key, obs, t
+        return state.replace(
+            outcome=state.outcome.add(feedback.observed, feedback.outcome),
+            cost=state.cost.add(feedback.cost_observed, feedback.cost),
+            held=action.selected,
+            held_relaxed=action.relaxed.astype(state.held_relaxed.dtype),
+        )
+
+
+@struct.dataclass
+class Relaxer(Learner):
+    """Base of the policies that solve the relaxed problem and round it.
+
+    solver, rounding: objects of `relax` (default: exact where that is cheap, and the paper's rounding).
+    cap: `[]` largest chance that the solver sees. noise: `[]` size of random tie-breaks: bounds that are still 1 tie for hundreds of
+    rounds. With `cap=1` and `noise=0` bounds are taken as they are, and ties go to the lower index.
+    """
+
+    solver: Any = struct.field(default=None, kw_only=True)
+    rounding: Any = struct.field(default=None, kw_only=True)
+    cap: Leaf = struct.field(default=0.999, kw_only=True)
+    noise: Leaf = struct.field(default=1e-4, kw_only=True)
+
+    def check(self) -> None:
+        checks.share("cap", self.cap, ())
+        checks.probability("noise", self.noise, ())
+
+    def condition(self, key, value):
+        """Chances `[K]` that the solvers take, from reward indices: capped, with ties broken at random."""
+        tie = self.noise * draws.uniform(key, value.shape)
+        return jnp.clip(jnp.minimum(value, self.cap) - tie, 1e-6, self.cap)
+
+    def relax(self, key, value, cost, obs, allowed, spec):
+        """The relaxed selection for reward indices `value` and cost indices `cost`."""
+        solver = default_solver(spec) if self.solver is None else self.solver
+        return solver.solve(spec, self.condition(key, value), cost, obs, allowed)
+
+    def round(self, key, z, spec):
+        """A random set whose marginals are `z`."""
+        rounding = default_rounding(spec) if self.rounding is None else self.rounding
+        return rounding.round(key, z, spec)

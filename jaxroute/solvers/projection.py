@@ -1,0 +1,196 @@
+"""Euclidean projection onto a box cut by a sum and a budget, and the differentiable linear programme made of it."""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxroute import numerics
+from jaxroute.solvers.budgeted_fill import fill
+
+# Newton steps on the multiplier of the budget; between steps the bracket is halved where Newton leaves it.
+_STEPS = 24
+
+
+class Projection(NamedTuple):
+    """Projection onto `{0 <= z <= upper, sum z = total (or <=), cost . z <= budget}`.
+
+    z: `[K]` the nearest point. sum_multiplier: `[]` of the sum. budget_multiplier: `[]` of the budget, non-negative.
+    feasible: `[]` bool, whether the set has a point; if not, `z` is the cheapest point with the right sum, nearly.
+    """
+
+    z: jax.Array
+    sum_multiplier: jax.Array
+    budget_multiplier: jax.Array
+    feasible: jax.Array
+
+
+def _level(u, upper, total, at_most: bool):
+    """The `nu` with `sum clip(u - nu, 0, upper) = total`, exactly: linear interpolation between two of the `2 K` breakpoints.
+
+    With `at_most`, zero where the sum is below `total` already.
+    """
+    breaks = jnp.concatenate([u, u - upper])
+    sums = jnp.sum(jnp.clip(u[None, :] - breaks[:, None], 0.0, upper[None, :]), axis=1)  # falling in the breakpoint
+    below = jnp.max(jnp.where(sums >= total, breaks, -jnp.inf))
+    above = jnp.min(jnp.where(sums <= total, breaks, jnp.inf))
+    # A total of nothing, or of everything, has no breakpoint on one side: the nearest one will do.
+    below = jnp.where(jnp.isfinite(below), below, jnp.min(breaks))
+    above = jnp.where(jnp.isfinite(above), above, jnp.max(breaks))
+    high, low = (jnp.sum(jnp.clip(u - nu, 0.0, upper)) for nu in (below, above))
+    share = jnp.where(high > low, (high - total) / jnp.where(high > low, high - low, 1.0), 0.0)
+    nu = below + jnp.clip(share, 0.0, 1.0) * (above - below)
+    return jnp.maximum(nu, 0.0) if at_most else nu
+
+
+def _solve(y, cost, budget, total, upper, at_most: bool) -> Projection:
+    """Newton's method on the budget's multiplier, inside a bracket; the multiplier of the sum is exact at every step."""
+    eps = np.finfo(y.dtype).eps
+
+    def at(multiplier):
+        u = y - multiplier * cost
+        nu = _level(u, upper, total, at_most)
+        z = jnp.clip(u - nu, 0.0, upper)
+        return nu, z, jnp.sum(cost * z) - budget
+
+    def slope(nu, z):
+        """Fall of the cost per unit of the multiplier, on this piece."""
+        free = (z > 0.0) & (z < upper)
+        number = jnp.sum(free.astype(y.dtype))
+        c = jnp.where(free, cost, 0.0)
+        mean = jnp.sum(c) / jnp.maximum(number, 1.0)
+        mean = jnp.where(nu > 0.0, mean, 0.0) if at_most else mean
+        return jnp.sum(jnp.where(free, (cost - mean) * cost, 0.0))
+
+    # Beyond this multiplier the order of y - multiplier * cost is that of -cost alone, with gaps of at least one.
+    gaps = jnp.abs(cost[:, None] - cost[None, :])
+    gaps = jnp.where(gaps > 0.0, gaps, jnp.inf)
+    smallest = jnp.minimum(jnp.min(gaps), jnp.min(jnp.where(cost > 0.0, cost, jnp.inf)))
+    top = (jnp.max(y) - jnp.min(jnp.minimum(y, 0.0)) + 2.0) / jnp.where(jnp.isfinite(smallest), smallest, 1.0)
+    nu, z, excess = at(jnp.zeros((), y.dtype))
+    slack = excess <= 0.0
+
+    def step(state, _):
+        low, high, here, nu, z, excess = state
+        low, high = jnp.where(excess > 0.0, here, low), jnp.where(excess > 0.0, high, here)
+        fall = slope(nu, z)
+        newton = here + excess / jnp.where(fall > 0.0, fall, 1.0)
+        # A geometric middle reaches multipliers of every size.
+        middle = jnp.where(low > 0.0, jnp.sqrt(low * high), jnp.minimum(1.0, 0.5 * high))
+        inside = (fall > 0.0) & (newton > low) & (newton < high)
+        there = jnp.where(inside, newton, middle)
+        there = jnp.where(jnp.abs(excess) <= eps * budget, here, there)
+        return (low, high, there, *at(there)), None
+
+    start = (jnp.zeros((), y.dtype), top, jnp.zeros((), y.dtype), nu, z, excess)
+    (*_, here, nu, z, excess), _ = jax.lax.scan(step, start, None, length=_STEPS)
+    multiplier = jnp.where(slack, 0.0, here)
+    least = jnp.sum(_cheapest(cost, upper, total, at_most) * cost)
+    feasible = least <= budget + 8.0 * eps * jnp.maximum(jnp.abs(budget), 1.0)
+    z, nu, multiplier = _polish(y, cost, budget, total, upper, at_most, nu, multiplier, z)
+    return Projection(z, nu, multiplier, feasible)
+
+
+def _cheapest(cost, upper, total, at_most: bool):
+    """The amounts `[K]` of least cost that sum to `total` (nothing if the sum may be smaller)."""
+    if at_most:
+        return jnp.zeros_like(cost)
+    ahead = numerics.ahead(-cost)
+    return fill(ahead, upper, total)
+
+
+def _rows(z, cost, upper, nu, multiplier, at_most: bool):
+    """Free coordinates `[K]`, and a solver of the active rows on them.
+
+    The rows are the sum (all ones) and the budget (`cost`). Costs are centred on the free coordinates, so that neither the rows'
+    2 x 2 matrix nor the multipliers cancel.
+    """
+    free = ((z > 0.0) & (z < upper)).astype(z.dtype)
+    sum_on = (jnp.asarray(True) if not at_most else nu > 0.0) & (jnp.sum(free) > 0.0)
+    number = jnp.maximum(jnp.sum(free), 1.0)
+    mean = jnp.where(sum_on, jnp.sum(free * cost) / number, 0.0)
+    centred = free * (cost - mean)
+    spread = jnp.sum(centred * centred)
+    budget_on = (multiplier > 0.0) & (spread > 1e-6 * jnp.sum(free * cost * cost))
+
+    def solve(change, sum_side, budget_side):
+        """The least change of `change` `[K]` on the free coordinates that adds `sum_side` to the sum and `budget_side` to the cost.
+
+        Returns it with the multipliers of the two rows.
+        """
+        change = free * change
+        level = jnp.where(sum_on, (jnp.sum(change) - sum_side) / number, 0.0)
+        change = change - free * level
+        excess = jnp.sum(centred * change) - (budget_side - mean * jnp.where(sum_on, sum_side, 0.0))
+        slope = jnp.where(budget_on, excess / jnp.where(budget_on, spread, 1.0), 0.0)
+        return change - slope * centred, level - mean * slope, slope
+
+    return free, solve
+
+
+def _polish(y, cost, budget, total, upper, at_most: bool, nu, multiplier, z):
+    """The free coordinates again, from the equations of the active rows; kept if they stay inside the box.
+
+    First from `y`, then once more from what rounding left of the rows.
+    """
+    free, solve = _rows(z, cost, upper, nu, multiplier, at_most)
+    held = jnp.where(free > 0.0, 0.0, z)
+    moved, d_nu, d_multiplier = solve(y, total - jnp.sum(held), budget - jnp.sum(cost * held))
+    moved = held + moved
+    moved = moved + solve(jnp.zeros_like(z), total - jnp.sum(moved), budget - jnp.sum(cost * moved))[0]
+    on = multiplier > 0.0
+    ok = jnp.all((moved >= 0.0) & (moved <= upper)) & jnp.any(free > 0.0) & (~on | (d_multiplier > 0.0))
+    ok &= jnp.abs(jnp.sum(cost * moved) - budget) <= jnp.where(on, jnp.abs(jnp.sum(cost * z) - budget) + 1e-6, jnp.inf)
+    return jnp.where(ok, moved, z), jnp.where(ok, d_nu, nu), jnp.where(ok, d_multiplier, multiplier)
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(5,))
+def _project(y, cost, budget, total, upper, at_most):
+    return _solve(y, cost, budget, total, upper, at_most)
+
+
+@_project.defjvp
+def _project_jvp(at_most, primals, tangents):
+    """The projection is piecewise linear: on a piece it solves the equations of the active rows on the free coordinates."""
+    y, cost, budget, total, upper = primals
+    d_y, d_cost, d_budget, d_total, d_upper = tangents
+    found = _solve(y, cost, budget, total, upper, at_most)
+    z, nu, multiplier = found.z, found.sum_multiplier, found.budget_multiplier
+    _, solve = _rows(z, cost, upper, nu, multiplier, at_most)
+    at_upper = jnp.where((z >= upper) & (upper > 0.0), d_upper, 0.0)
+    d_total, d_budget = d_total - jnp.sum(at_upper), d_budget - jnp.sum(z * d_cost) - jnp.sum(cost * at_upper)
+    d_z, d_nu, d_multiplier = solve(d_y - multiplier * d_cost, d_total, d_budget)
+    d_z = d_z + at_upper
+    no_tangent: Any = np.zeros((), jax.dtypes.float0)
+    return found, Projection(d_z, d_nu, d_multiplier, no_tangent)
+
+
+def project(y, cost, budget, total, *, upper=None, at_most: bool = False) -> Projection:
+    """The nearest point of `{0 <= z <= upper, sum z = total, cost . z <= budget}`, with exact derivatives in all arguments.
+
+    `z = clip(y - nu - lam * cost, 0, upper)`: the multiplier `nu` of the sum is found exactly between the breakpoints of a piecewise
+    linear function, `lam` of the budget by Newton's method on another one, inside a bracket. The derivative (forward and
+    reverse) is that of the active equations, not of the iterations.
+
+    Args:
+      y: `[K]` the point to project, best within about 30 of zero in float32.
+      cost: `[K]` non-negative. budget: `[]`. total: `[]` in `[0, sum of upper]`.
+      upper: `[K]` non-negative (default all 1).
+      at_most: the sum may be smaller than `total` (static).
+    """
+    y = jnp.asarray(y)
+    upper = jnp.ones_like(y) if upper is None else upper
+    dtype = jnp.result_type(y, jnp.float32)
+    return _project(*(jnp.asarray(a).astype(dtype) for a in (y, cost, budget, total, upper)), at_most)
+
+
+def smoothed_lp(weight, cost, budget, total, temperature, *, upper=None, at_most: bool = False) -> Projection:
+    """The differentiable linear programme: maximises `weight . z - temperature / 2 * |z|^2` over the set of `project`.
+
+    One projection, of `weight / temperature`. For a small temperature it is the solution of the linear programme of least norm.
+
+    Source: quadratic smoothing of a linear programme, Mangasarian and Meyer (1979); arguments as in `project`.
+    """
+    return project(weight / temperature, cost, budget, total, upper=upper, at_most=at_most)

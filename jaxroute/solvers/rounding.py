@@ -1,0 +1,123 @@
+"""Randomised rounding of a fractional selection to a set, with exactly preserved marginals and negative correlation.
+
+All functions take their uniforms as an argument and have a fixed number of operations, whatever the fractions.
+"""
+
+import jax.numpy as jnp
+from jax import lax
+
+from jaxroute import numerics
+
+# A coordinate this close to 0 or 1 is integral: float32 sums of 32 fractions are exact to about 2e-6.
+TOLERANCE = 1e-5
+
+
+def _fractional(x):
+    return (x > TOLERANCE) & (x < 1.0 - TOLERANCE)
+
+
+def _at(flags, place):
+    """`flags` `[M]` bool at each `place` `[K]`; False outside."""
+    size = flags.shape[-1]
+    return jnp.any((place[:, None] == lax.iota(jnp.int32, size)[None, :]) & flags[None, :], axis=1)
+
+
+def pairwise(z, uniforms, *, whole_sum: bool):
+    """Pairwise (dependent) rounding: two fractional coordinates at a time, until at most one is left.
+
+    The two lowest-indexed fractional coordinates meet; one of them becomes 0 or 1 and the other carries the rest on. Marginals are
+    `z`; the size is the floor or the ceiling of the sum of `z`; any coordinates are jointly 1 (or 0) at most as often as
+    independent ones.
+
+    Source: Gandhi, Khuller, Parthasarathy and Srinivasan (2006); C2MAB-V, Algorithm 3.
+
+    Args:
+      z: `[K]` in [0, 1].
+      uniforms: `[K]` on [0, 1): one per meeting, the last for a coordinate that is left over.
+      whole_sum: the sum of `z` is a whole number, so that what is left over is 0 or 1 but for rounding errors (static).
+
+    Returns:
+      The set, `[K]` bool.
+    """
+    size = z.shape[-1]
+    index = jnp.zeros((), jnp.int32)  # the coordinate that is carried along, and its value
+    value = z[0]
+    chosen = jnp.zeros((size,), bool)
+    for k in range(1, size):
+        meet = _fractional(value) & _fractional(z[k])
+        up, down = jnp.minimum(1.0 - value, z[k]), jnp.minimum(value, 1.0 - z[k])
+        raise_carried = uniforms[k - 1] * (up + down) < down
+        shift = jnp.where(meet, jnp.where(raise_carried, up, -down), 0.0)
+        carried, other = value + shift, z[k] - shift
+        stay = _fractional(carried)
+        settled, result = jnp.where(stay, k, index), jnp.where(stay, other, carried)
+        chosen |= numerics.one_hot(settled, size) & (result > 0.5)
+        index, value = jnp.where(stay, index, k), jnp.where(stay, carried, other)
+    threshold = 0.5 if whole_sum else jnp.where(_fractional(value), uniforms[size - 1], 0.5)
+    return chosen | (numerics.one_hot(index, size) & (value > threshold))
+
+
+def decompose(z):
+    """Writes `z` `[K]` as a mixture of `K + 1` sets whose sizes are the floor or the ceiling of its sum.
+
+    Systematic sampling as a decomposition: with `C` the prefix sums of `z`, model `k` is in the set of offset `u` if a point
+    `u + integer` lies in `(C_(k-1), C_k]`; the sets change only where `u` passes the fraction of some `C_k`.
+
+    Returns:
+      Weights `[K + 1]`, which sum to one, and the sets `[K + 1, K]` bool. Weights may be zero.
+    """
+    size = z.shape[-1]
+    upper = numerics.prefix_sums(z)
+    upper = jnp.where(_fractional(upper - jnp.floor(upper)), upper, jnp.round(upper))  # or a set could be one too large
+    fraction = upper - jnp.floor(upper)
+    points = jnp.concatenate([fraction, jnp.ones((1,), z.dtype)])
+    # Sorted by rank: a permutation without gathers.
+    order = numerics.rank(-points)
+    place = order[None, :] == lax.iota(jnp.int32, size + 1)[:, None]
+    points = jnp.sum(jnp.where(place, points[None, :], 0.0), axis=1)
+    before = jnp.concatenate([jnp.zeros((1,), z.dtype), points[:-1]])
+    weight, middle = points - before, 0.5 * (points + before)
+    steps = jnp.ceil(upper[None, :] - middle[:, None])
+    first = jnp.ceil(-middle)[:, None]
+    members = steps - jnp.concatenate([first, steps[:, :-1]], axis=1) > 0.5
+    return weight, members
+
+
+def swap(z, uniforms, group_uniforms):
+    """Swap rounding: merges the sets of `decompose` one after another, trading elements by fair coins.
+
+    In a merge of `b1` (the larger) with `b2`, the surplus element of `b1` is put aside, the r-th lowest elements that only one of
+    the two has are traded against each other, and the surplus element is kept with the weight of `b1`.
+
+    Source: Chekuri, Vondrak and Zenklusen (2010); C2MAB-V, Algorithm 2.
+
+    Differs from the paper: `K + 1` sets in place of `K`, which do not suffice if the sum is not a whole number.
+
+    Args:
+      z: `[K]` in [0, 1].
+      uniforms: `[K, M]` on [0, 1): one per merge and trade, `M` at least the largest size of a set.
+      group_uniforms: `[K]`: one per merge, for the surplus element.
+
+    Returns:
+      The set, `[K]` bool.
+    """
+    size = z.shape[-1]
+    weight, members = decompose(z)
+    kept, kept_weight = members[0], weight[0]
+    for m in range(size):
+        new, new_weight = members[m + 1], weight[m + 1]
+        grows = jnp.sum(kept.astype(jnp.int32)) < jnp.sum(new.astype(jnp.int32))
+        b1, b2 = jnp.where(grows, new, kept), jnp.where(grows, kept, new)
+        q2 = jnp.where(grows, kept_weight, new_weight)
+        total = kept_weight + new_weight
+        only1, only2 = b1 & ~b2, b2 & ~b1
+        more = jnp.sum(only1.astype(jnp.int32)) > jnp.sum(only2.astype(jnp.int32))
+        rank1, rank2 = (numerics.prefix_sums(x.astype(jnp.float32)).astype(jnp.int32) - 1 for x in (only1, only2))
+        surplus = only1 & (rank1 == 0) & more
+        only1, rank1 = only1 & ~surplus, rank1 - more.astype(jnp.int32)
+        take = uniforms[m] * total < q2  # the r-th trade gives b2's element
+
+        kept = (b1 & b2) | (only1 & ~_at(take, rank1)) | (only2 & _at(take, rank2))
+        kept |= surplus & (group_uniforms[m] * total >= q2)
+        kept_weight = total
+    return kept
