@@ -170,6 +170,24 @@ def paired(data: xr.Dataset | xr.DataArray, metric: str | None, baseline: str) -
     )
 
 
+def ratio_of_means(data: xr.Dataset, top: str, bottom: str) -> xr.DataArray:
+    """The ratio of two metrics' means over seeds, as one value per run whose mean is that ratio.
+
+    Each run's value is `R + (top - R * bottom) / mean(bottom)` with `R` the ratio: its mean is `R`, and its standard error that
+    of `R` by the delta method, so that means, error bars, tables and curves work as for any metric. Unlike the mean of the
+    runs' own ratios it does not break where one run's `bottom` is zero.
+    """
+    upper, lower = pick(data, top), pick(data, bottom)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        middle = mean(lower)
+        ratio = mean(upper) / middle
+        values = (ratio + (upper - ratio * lower) / middle).transpose(*upper.dims)
+    label = f"{upper.attrs.get('label', top)} / {lower.attrs.get('label', bottom)}"
+    unit = "" if upper.attrs.get("unit") == lower.attrs.get("unit") else "ratio of means"
+    values.attrs = {"label": label, "unit": unit, "kind": "average"}
+    return values.rename(f"{top}_per_{bottom}")
+
+
 def _describe(result: xr.DataArray, array: xr.DataArray, label: str, unit: str | None = None, **attrs) -> xr.DataArray:
     """`result` with the attributes of `array`; `{}` in `label` is the label there."""
     unit = array.attrs.get("unit", "") if unit is None else unit

@@ -27,7 +27,7 @@ import numpy as np
 
 import jaxroute
 from jaxroute import results
-from jaxroute.problems import staged, stochastic
+from jaxroute.problems import combinatorial, staged, stochastic
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import comparators
@@ -68,6 +68,34 @@ PROBLEMS: dict[str, dict[str, Any]] = {
         "horizon": 10_000,
         "comparators": {"StageRoute": "stageroute"},
     },
+    "combinatorial": {
+        "env": lambda: combinatorial.sciq_cloud(reward="suc"),
+        "policies": {
+            "C2MABV": combinatorial.C2MABV(),
+            "Direct": combinatorial.Direct(),
+            "CUCB": combinatorial.CUCB(),
+            "Thompson": combinatorial.Thompson(combinatorial.NormalPosterior()),
+            "EpsilonGreedy": combinatorial.EpsilonGreedy(),
+            "ConstrainedThompson": combinatorial.ConstrainedThompson(combinatorial.NormalPosterior()),
+            "RandomSet": combinatorial.RandomSet(),
+            "OfflineFixed": combinatorial.OfflineFixed.of,
+            "OracleRelaxed": combinatorial.OracleRelaxed.of,
+            "OracleInteger": combinatorial.OracleInteger.of,
+        },
+        "horizon": 10_000,
+        "metric": "lp_regret",
+        "comparators": {"C2MABV": "c2mabv"},
+    },
+    "combinatorial, any win": {
+        "env": lambda: combinatorial.sciq_cloud(reward="awc"),
+        "policies": {
+            "C2MABV": combinatorial.C2MABV(),
+            "C2MABV, best of": combinatorial.C2MABV(solver=combinatorial.BestOf()),
+        },
+        "horizon": 2_000,
+        "metric": "lp_regret",
+        "comparators": {},
+    },
 }
 # Rounds and runs of a comparator: as jaxroute's where it is fast, otherwise about a second of work.
 SLOW = {"loop": (2000, 10), "river": (2000, 10), "smpybandits": (2000, 5)}
@@ -98,15 +126,15 @@ def peak_memory() -> int:
     return stats.get("peak_bytes_in_use") or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def bench_policy(env, name: str, policy, horizon: int, seeds: int, repeats: int) -> dict[str, Any]:
-    """Speed of one policy: whole runs with a hundred records of the regret."""
+def bench_policy(env, name: str, policy, horizon: int, seeds: int, repeats: int, metric: str) -> dict[str, Any]:
+    """Speed of one policy: whole runs with a hundred records of one metric."""
 
     def play():
-        return jaxroute.simulate(env, {name: policy}, horizon=horizon, seeds=seeds, record=["regret"], progress=False)
+        return jaxroute.simulate(env, {name: policy}, horizon=horizon, seeds=seeds, record=[metric], progress=False)
 
     warm = play()
     entry = measured(lambda: play().attrs["decisions"], repeats)
-    regret = warm["regret"].isel(time=-1, policy=0)
+    regret = warm[metric].isel(time=-1, policy=0)
     return {
         **entry,
         "tool": "jaxroute",
@@ -127,7 +155,7 @@ def bench_comparator(name: str, comparator, horizon: int, seeds: int, repeats: i
     if not usable:
         return {"tool": comparator.tool, "policy": comparator.policy, "unavailable": reason}
     rounds, runs = SLOW.get(comparator.tool, (horizon, seeds))
-    if comparator.tool == "loop" and comparator.problem == "staged":
+    if comparator.tool == "loop" and comparator.problem != "stochastic":
         rounds, runs = 1000, 2
     comparator.warm_up()
     last: dict[str, Any] = {}
@@ -187,7 +215,7 @@ def main(arguments: list[str] | None = None) -> int:
         for name, policy in parts["policies"].items():
             if options.policies and name not in options.policies:
                 continue
-            own = bench_policy(env, name, policy, horizon, options.seeds, options.repeats)
+            own = bench_policy(env, name, policy, horizon, options.seeds, options.repeats, parts.get("metric", "regret"))
             rows.append(own)
             other = parts["comparators"].get(name)
             if other is None or options.no_comparators:

@@ -115,6 +115,27 @@ class StagedSetting:
         return min(6 + start // 1000, _PRICE.size)
 
 
+@dataclass(frozen=True)
+class SelectionSetting:
+    """C2MAB-V's sum-up task on its nine models (Table 3; the success rates are jaxroute's stand-in), setting (c).
+
+    budget: cost per round. size: models per set `N`. delta, reward_width, cost_width: constants of the confidence bounds.
+    """
+
+    budget: float = 0.5
+    size: int = 4
+    delta: float = 1e-4
+    reward_width: float = 0.3
+    cost_width: float = 0.01
+    success: tuple[float, ...] = (0.024, 0.326, 0.366, 0.294, 0.170, 0.210, 0.282, 0.336, 0.398)
+    price: tuple[float, ...] = (0.005, 0.02, 0.08, 0.015, 0.005, 0.008, 0.05, 0.05, 0.12)
+
+    @property
+    def cost(self) -> np.ndarray:
+        """`[K]` mean costs: prices over the largest."""
+        return np.asarray(self.price) / max(self.price)
+
+
 def _result(regret: np.ndarray, rounds: int) -> dict:
     """Summarises `regret` `[R]`, the cumulative pseudo-regret of every run."""
     spread = regret.std(ddof=1) / math.sqrt(regret.size) if regret.size > 1 else math.nan
@@ -1246,9 +1267,61 @@ def _status(tool: str, problem: str) -> tuple[bool, str]:
         return False, f"{tool}: {type(error).__name__}: {error}"
 
 
-def comparators(bandit: BanditSetting | None = None, staged: StagedSetting | None = None) -> dict[str, Comparator]:
+def loop_c2mabv_highs(setting: SelectionSetting, rounds: int, runs: int, seed: int) -> np.ndarray:
+    """C2MAB-V for sums, one run at a time: the relaxed problem by HiGHS, pairwise rounding. Regret to the relaxed optimum `[R]`."""
+    from scipy.optimize import linprog
+
+    mean, cost = np.asarray(setting.success), setting.cost
+    count = len(mean)
+
+    def relaxed(weight, price):
+        found = linprog(
+            -weight,
+            A_ub=price[None],
+            b_ub=[setting.budget],
+            A_eq=np.ones((1, count)),
+            b_eq=[setting.size],
+            bounds=(0, 1),
+            method="highs",
+        )
+        if found.status == 0:
+            return found.x
+        z = np.zeros(count)
+        z[np.argsort(price, kind="stable")[: setting.size]] = 1.0
+        return z
+
+    best = mean @ relaxed(mean, cost)
+    regret = np.zeros(runs)
+    for run in range(runs):
+        rng = np.random.default_rng((seed, run))
+        pulls, outcome_mean, cost_mean = np.zeros(count), np.zeros(count), np.zeros(count)
+        for t in range(1, rounds + 1):
+            log_term = math.log(2 * math.pi**2 * count / (3 * setting.delta)) + 3 * math.log(t)
+            with np.errstate(divide="ignore"):
+                radius = np.sqrt(log_term / (2 * pulls))
+            upper = np.where(pulls > 0, np.minimum(outcome_mean + setting.reward_width * radius, 1), 1)
+            lower = np.where(pulls > 0, np.maximum(cost_mean - setting.cost_width * np.where(pulls > 0, radius, 0), 0), 0)
+            z = relaxed(np.minimum(upper, 0.999) - 1e-4 * rng.random(count), lower)
+            while len(loose := np.flatnonzero((z > 1e-9) & (z < 1 - 1e-9))) > 1:
+                i, j = loose[:2]
+                up, down = min(1 - z[i], z[j]), min(z[i], 1 - z[j])
+                shift = up if rng.random() < down / (up + down) else -down
+                z[i], z[j] = z[i] + shift, z[j] - shift
+            chosen = z > 0.5
+            outcome, paid = rng.random(count) < mean, cost * rng.uniform(0.5, 1.5, count)
+            pulls += chosen
+            step = chosen / np.maximum(pulls, 1)
+            outcome_mean += step * (outcome - outcome_mean)
+            cost_mean += step * (paid - cost_mean)
+            regret[run] += best - mean[chosen].sum()
+    return regret
+
+
+def comparators(
+    bandit: BanditSetting | None = None, staged: StagedSetting | None = None, selection: SelectionSetting | None = None
+) -> dict[str, Comparator]:
     """All comparators for given settings, by name `<tool>_<policy>`."""
-    bandit, staged = bandit or BanditSetting(), staged or StagedSetting()
+    bandit, staged, selection = bandit or BanditSetting(), staged or StagedSetting(), selection or SelectionSetting()
     if staged.max_deployed < 4:
         raise ValueError("fewer than 4 slots need DeployOPT's enumeration, which the comparators do not have")
     cores = os.cpu_count() or 1
@@ -1295,6 +1368,7 @@ def comparators(bandit: BanditSetting | None = None, staged: StagedSetting | Non
         maker = globals()[f"smpybandits_{policy}"]
         add("smpybandits", policy, "stochastic", bind_policy(_package_loop, maker), **facts)
     add("loop", "stageroute_highs", "staged", bind(loop_stageroute_highs, staged))
+    add("loop", "c2mabv_highs", "combinatorial", bind(loop_c2mabv_highs, selection))
     # Its many short calls gain nothing from threads; beyond 4,096 runs OpenBLAS starts its own, at a loss.
     add("vectorised", "stageroute", "staged", bind_blocks(vectorised_stageroute, staged, 1, 1, 4096))
     return found
@@ -1333,7 +1407,7 @@ def main() -> None:
             continue
         comparator = COMPARATORS[name]
         rounds, runs = _SIZES.get(comparator.tool, (1000, 16384))
-        if comparator.problem == "staged":
+        if comparator.problem != "stochastic":
             rounds, runs = (1000, 2 if comparator.tool == "loop" else 4096)
         comparator.warm_up()
         wall, cpu = time.perf_counter(), time.process_time()

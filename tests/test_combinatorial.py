@@ -125,7 +125,19 @@ def per_round(data, name):
     return np.diff(values, axis=0, prepend=np.zeros_like(values[:1]))
 
 
-@pytest.mark.parametrize("name", RUNS)
+QUICK = (
+    "suc (c)",
+    "aic (d)",
+    "awc (a)",
+    "suc, held relaxation",
+    "suc, availability",
+    "aic, Direct",
+    "suc, epsilon-greedy",
+    "awc, CUCB",
+)
+
+
+@pytest.mark.parametrize("name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in RUNS])
 def test_equals_the_reference_round_by_round(name):
     task, options, policy, kind, choice = RUNS[name]
     horizon, seed = 600, 3
@@ -429,14 +441,14 @@ def test_beta_and_normal_posteriors_agree():
 
 def test_sizes_in_one_compile():
     before = trace_count()
-    env = jr.grid(cb.sciq_cloud, reward="awc", size=[2, 3, 4], sizes=(2, 4))
+    env = jr.grid(cb.sciq_cloud, reward="suc", size=[2, 3, 4], sizes=(2, 4))
     data = simulate(
         env, cb.C2MABV(), horizon=300, seeds=8, record_every=300, record=["num_selected", "reward"], progress=False
     )
     assert trace_count() == before + 1
     assert data["valid"].all()
     assert (data["num_selected"].isel(policy=0, time=-1).mean("seed").diff("size") > 0).all()
-    single = play(cb.sciq_cloud(reward="awc", size=3, sizes=(2, 4)), cb.C2MABV(), horizon=300, seeds=8, record=["reward"])
+    single = play(cb.sciq_cloud(reward="suc", size=3, sizes=(2, 4)), cb.C2MABV(), horizon=300, seeds=8, record=["reward"])
     np.testing.assert_array_equal(end(single, "reward"), data["reward"].sel(size=3).isel(policy=0, time=-1))
 
 
@@ -447,11 +459,18 @@ def test_direct_without_a_bound_on_the_size():
     assert (end(data, "num_selected") < 2).all()  # All in: the best set is one model.
 
 
-@pytest.mark.parametrize("task", TASKS)
-@pytest.mark.parametrize("solver", [cb.Smoothed(), cb.ProjectedGradient(), cb.BestOf(), cb.Linear()])
-def test_every_solver_plays_every_task(task, solver):
-    if isinstance(solver, cb.BestOf) and task != "awc":
-        pytest.skip("for any win only")
+@pytest.mark.parametrize(
+    ("task", "solver"),
+    [
+        ("suc", cb.Smoothed()),
+        pytest.param("aic", cb.ProjectedGradient(), marks=pytest.mark.slow),
+        *(
+            pytest.param("awc", solver, marks=pytest.mark.slow)
+            for solver in (cb.Smoothed(), cb.ProjectedGradient(), cb.BestOf(), cb.Linear())
+        ),
+    ],
+)
+def test_every_solver_plays_its_tasks(task, solver):
     exact = play(cb.sciq_cloud(reward=task), cb.C2MABV(), horizon=400, seeds=16)
     other = play(cb.sciq_cloud(reward=task), cb.C2MABV(solver=solver), horizon=400, seeds=16)
     assert other["valid"].all()
@@ -505,13 +524,14 @@ def test_bad_input(make, message):
         make()
 
 
-def test_real_replay():
+@pytest.mark.parametrize("slow", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_real_replay(slow):
     """Nine open models on 6,108 queries of 14 tasks, costs by their prices: every reward runs, and stays near its budget."""
     with np.load(shared_data("llmrouter_9models.npz"), allow_pickle=False) as file:
         scores, price = file["score"], file["usd_per_mtok_out"] / file["usd_per_mtok_out"].max()
         names = tuple(str(m) for m in file["models"])
     table = RoutingTable(scores, np.broadcast_to(price, scores.shape), names, cost_unit="price over the dearest")
-    for task, budget in (("awc", 0.6), ("suc", 1.2), ("aic", 1.2)):
+    for task, budget in (("awc", 0.6), ("suc", 1.2), ("aic", 1.2)) if slow else (("suc", 1.2),):
         env = cb.table_cloud(table, reward=task, budget=budget, size=3)
         data = play(env, cb.C2MABV(), horizon=len(scores), seeds=8)
         random = play(env, cb.RandomSet(), horizon=len(scores), seeds=8)

@@ -41,8 +41,8 @@ COMBINATORIAL = {
 }
 # Here these differ little from their neighbours; the default suite plays them in whole runs against a reference.
 SLOW = (
-    *("GaussianThompson", "BetaThompson", "Cheapest", "RandomDeploy", "Uniform", "Static"),
-    *("Direct", "Thompson", "ConstrainedThompson", "EpsilonGreedy", "RandomSet", "OracleInteger", "OfflineFixed"),
+    *("GaussianThompson", "BetaThompson", "Cheapest", "RandomDeploy", "Uniform", "Static", "Direct", "CUCB", "Thompson"),
+    *("ConstrainedThompson", "EpsilonGreedy", "RandomSet", "Everything", "OracleRelaxed", "OracleInteger", "OfflineFixed"),
 )
 
 
@@ -51,9 +51,9 @@ def rows(policies):
 
 
 def small_cloud(**options):
-    """Four models, sets of up to two: any win, so that the cascade and both roundings' code is compiled."""
+    """Four models, sets of two."""
     success, cost = [0.2, 0.5, 0.4, 0.9], [0.1, 0.4, 0.3, 1.0]
-    return combinatorial.law_cloud(success, cost, **{"reward": "awc", "budget": 0.6, "size": 2} | options)
+    return combinatorial.law_cloud(success, cost, **{"reward": "suc", "budget": 0.6, "size": 2} | options)
 
 
 def small_market(**options):
@@ -114,7 +114,7 @@ def test_combinatorial_policies_conform(name):
         (GAUSSIAN, stochastic.UCB1()),
         (small_market(deploy_fee=0.1, stop_at_budget=True), staged.Uniform()),
         (table_market(), staged.Cheapest()),
-        (small_cloud(reward="suc", availability=0.8, costs=combinatorial.TokenCosts()), combinatorial.CUCB()),
+        (small_cloud(reward="awc", availability=0.8, costs=combinatorial.TokenCosts()), combinatorial.CUCB()),
     ],
 )
 def test_environments_conform(env, policy):

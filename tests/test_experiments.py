@@ -11,7 +11,17 @@ from jaxroute.experiments import EXPERIMENTS
 
 NEEDS_DATA = "staged/table"
 # One compile per case and policy: the large ones are left to the slow run.
-LARGE = ("staged/interval-effect", "staged/discovery-slope", "staged/lower-bound", "staged/figure-6")
+LARGE = (
+    *(
+        "staged/interval-effect",
+        "staged/discovery-slope",
+        "staged/lower-bound",
+        "staged/figure-6",
+        "staged/figure-3c",
+        "staged/figure-4b",
+    ),
+    *(name for name in EXPERIMENTS if name.startswith("combinatorial/") and name != "combinatorial/figure-12"),
+)
 
 
 def smoke(name: str, out, **changes):
@@ -27,15 +37,13 @@ def smoke(name: str, out, **changes):
     return summary
 
 
-@pytest.mark.parametrize(
-    "name", [n for n in EXPERIMENTS if n not in (*LARGE, NEEDS_DATA) and n not in ("staged/figure-3c", "staged/figure-4b")]
-)
+@pytest.mark.parametrize("name", [n for n in EXPERIMENTS if n not in (*LARGE, NEEDS_DATA)])
 def test_experiment_runs_at_smoke_size(name, tmp_path):
     smoke(name, tmp_path)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [*LARGE, "staged/figure-3c", "staged/figure-4b"])
+@pytest.mark.parametrize("name", LARGE)
 def test_large_experiment_runs_at_smoke_size(name, tmp_path):
     smoke(name, tmp_path)
 
@@ -57,6 +65,8 @@ def test_table_experiment_on_a_file(tmp_path):
 def test_names_and_metrics_are_those_of_the_documentation(tmp_path):
     expected = {"stochastic/regret", "staged/interval-effect", "staged/discovery-slope", "staged/lower-bound"}
     expected |= {f"staged/figure-{n}" for n in ("2", "3b", "3c", "4a", "4b", "5", "6")}
+    expected |= {f"combinatorial/figure-{n}" for n in ("4a", "4b", "4c", *range(6, 15))}
+    expected |= {"combinatorial/table-4", "combinatorial/slopes"}
     assert expected <= set(EXPERIMENTS)
     smoke("staged/figure-2", tmp_path)
     data = jr.load(tmp_path)

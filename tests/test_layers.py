@@ -33,6 +33,7 @@ MAY_IMPORT = {
     "metrics": ("types", "checks"),
     "plot": ("types", "checks", "metrics"),
     "testing": (*VOCABULARY, *ENGINE),
+    "tune": (*VOCABULARY, "rollout"),
     "experiments": (*VOCABULARY, *MATHEMATICS, *ENGINE, "data", "problems", "metrics", "plot"),
     "cli": (*VOCABULARY, *ENGINE, "data", "problems", "metrics", "plot", "experiments", "testing", ""),
     "": ("types", "grid", "results", "sweep", "metrics", "plot"),  # The package itself: its public names.

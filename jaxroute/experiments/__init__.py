@@ -1,8 +1,10 @@
 """Every figure and table of the papers, as data."""
 
-from jaxroute.experiments import staged, stochastic
+from jaxroute.experiments import combinatorial, staged, stochastic
 from jaxroute.experiments.base import Case, Claim, Experiment, redraw, run
 
-EXPERIMENTS: dict[str, Experiment] = {e.name: e for e in (*stochastic.EXPERIMENTS, *staged.EXPERIMENTS)}
+EXPERIMENTS: dict[str, Experiment] = {
+    e.name: e for e in (*stochastic.EXPERIMENTS, *staged.EXPERIMENTS, *combinatorial.EXPERIMENTS)
+}
 
 __all__ = ["EXPERIMENTS", "Case", "Claim", "Experiment", "redraw", "run"]

@@ -14,7 +14,7 @@ from jaxroute.problems.combinatorial.baselines import (
 from jaxroute.problems.combinatorial.benchmark import best_relaxed, best_set
 from jaxroute.problems.combinatorial.c2mabv import C2MABV, Direct, bound_regret, bound_violation, two_tier
 from jaxroute.problems.combinatorial.clouds import copies_of, law_cloud, sciq_cloud, table_cloud, uniform_cloud
-from jaxroute.problems.combinatorial.env import Cloud, cloud
+from jaxroute.problems.combinatorial.env import Cloud, cloud, relaxed_objective
 from jaxroute.problems.combinatorial.laws import (
     BernoulliOutcomes,
     CopulaOutcomes,
@@ -110,6 +110,7 @@ __all__ = [
     "cloud",
     "copies_of",
     "law_cloud",
+    "relaxed_objective",
     "sciq_cloud",
     "table_cloud",
     "two_tier",

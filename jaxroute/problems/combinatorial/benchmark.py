@@ -89,7 +89,7 @@ def _any_win_vertex(w, cost, budget: float, size: int) -> np.ndarray:
     for i, j in pairs:
         apart = ~sets[:, i] & (True if j == count else ~sets[:, j])
         gap = wide_cost[i] - wide_cost[j]
-        part = (budget - wide_cost[j] - spend) / (gap if gap else 1e-300)
+        part = (budget - wide_cost[j] - spend) / (gap if gap else 1e-30)
         part = np.minimum(part, 1.0) if j == count else part
         value = loss * (1.0 - wide_w[i] * part) * (1.0 - wide_w[j] * (1.0 - part))
         value = np.where(apart & (part >= 0.0) & (part <= 1.0), value, np.inf)

@@ -30,6 +30,7 @@ class C2MABV(Relaxer):
     (.3, .05), (1, .05), (.3, .01) and (1, .01).
     delta: `[]` confidence level, 1/T in the theorems (default for T = 10,000).
     batch: `[]` rounds between two decisions (appendix E.3); hold: `HoldAction` or `HoldRelaxed`.
+    budget_share: `[]` share of the budget that the relaxed problem plans with (ours; 1 in the paper).
     allowed: `[K]` bool, models that may be selected (all by default); two of them make the two-tier variant of Fig. 12.
     prior_pulls, prior_outcome, prior_cost: `[K]` or `[]`, a warm start by earlier observations.
     """
@@ -42,6 +43,7 @@ class C2MABV(Relaxer):
     prior_pulls: Leaf = 0
     prior_outcome: Leaf = 0.0
     prior_cost: Leaf = 0.0
+    budget_share: Leaf = 1.0
     hold: Any = struct.field(default_factory=HoldAction, kw_only=True)
 
     @property
@@ -61,6 +63,7 @@ class C2MABV(Relaxer):
         checks.positive("reward_width", self.reward_width, ())
         checks.non_negative("cost_width", self.cost_width, ())
         checks.share("delta", self.delta, ())
+        checks.positive("budget_share", self.budget_share, ())
         checks.non_negative("prior_pulls", self.prior_pulls)
         checks.probability("prior_outcome", self.prior_outcome)
         checks.non_negative("prior_cost", self.prior_cost)
@@ -89,16 +92,19 @@ class C2MABV(Relaxer):
         """
         models = state.spec.num_models if self.allowed is None else jnp.sum(jnp.asarray(self.allowed, jnp.float32))
         log_term = jnp.log(2.0 * math.pi**2 * models / (3.0 * self.delta)) + 3.0 * jnp.log((t + 1).astype(jnp.float32))
-        value = jnp.minimum(state.outcome.mean + self.reward_width * hoeffding_radius(state.outcome.count, log_term), 1.0)
-        seen = state.cost.count > 0
-        radius = jnp.where(seen, hoeffding_radius(state.cost.count, log_term), 0.0)
-        cost = jnp.maximum(state.cost.mean - self.cost_width * radius, 0.0)
-        return value, jnp.where(seen, cost, 0.0)
+        # Where nothing was seen the radius is infinite: it is masked first, or derivatives in the widths would be 0 times infinity.
+        seen, cost_seen = state.outcome.count > 0, state.cost.count > 0
+        radius = jnp.where(seen, hoeffding_radius(state.outcome.count, log_term), 0.0)
+        cost_radius = jnp.where(cost_seen, hoeffding_radius(state.cost.count, log_term), 0.0)
+        value = jnp.minimum(state.outcome.mean + self.reward_width * radius, 1.0)
+        cost = jnp.maximum(state.cost.mean - self.cost_width * cost_radius, 0.0)
+        return jnp.where(seen, value, 1.0), jnp.where(cost_seen, cost, 0.0)
 
     def act(self, key, state: BookState, obs, t):
         k_tie, k_round, k_order = draws.split(key, 3)
         value, cost = self.bounds(state, t)
-        found = self.relax(k_tie, value, cost, obs, self._allowed(obs), state.spec)
+        planned = obs.replace(budget=self.budget_share * obs.budget)
+        found = self.relax(k_tie, value, cost, planned, self._allowed(obs), state.spec)
         fresh = t % self.batch == 0
         z = self.hold.relaxed(fresh, found.z, state.held_relaxed)
         selected = self.round(k_round, z, state.spec)

@@ -176,6 +176,21 @@ class Cloud:
         }
 
 
+def relaxed_objective(price: float):
+    """What `jaxroute.tune` differentiates: the relaxed reward of a round minus `price` times the relaxed cost above the budget.
+
+    Both are taken at the selection before rounding, with the true means.
+    """
+
+    def objective(env: Cloud, state: CloudState, action) -> jax.Array:
+        del state
+        z = action.relaxed
+        mean, cost = (jnp.asarray(x)[0] for x in (env.outcomes.outcome_mean, env.outcomes.cost_mean))
+        return env.reward.relaxed(z, mean) - price * jnp.maximum(jnp.sum(cost * z) - env.budget, 0.0)
+
+    return objective
+
+
 def cloud(
     outcomes: Any,
     *,
