@@ -182,9 +182,7 @@ def ratio_of_means(data: xr.Dataset, top: str, bottom: str) -> xr.DataArray:
         middle = mean(lower)
         ratio = mean(upper) / middle
         values = (ratio + (upper - ratio * lower) / middle).transpose(*upper.dims)
-    label = f"{upper.attrs.get('label', top)} / {lower.attrs.get('label', bottom)}"
-    unit = "" if upper.attrs.get("unit") == lower.attrs.get("unit") else "ratio of means"
-    values.attrs = {"label": label, "unit": unit, "kind": "average"}
+    values.attrs = {"label": f"{top} / {bottom}", "unit": "ratio of means", "kind": "average"}
     return values.rename(f"{top}_per_{bottom}")
 
 

@@ -84,14 +84,19 @@ def objective_of(
     Returns:
       A function of a dict of leaf names to values `[]`. Differentiate it with `jax.jacfwd` or `jax.grad`.
     """
-    horizon, seeds = checks.count("horizon", horizon), checks.count("seeds", seeds)
-    record = Record(every=horizon, flows=(_OBJECTIVE,))
+    value = _mean_objective(env, policy, objective, horizon, key)
+    numbers = np.arange(first_seed, first_seed + checks.count("seeds", seeds), dtype=np.uint32)
+    return lambda leaves: value(leaves, numbers)
+
+
+def _mean_objective(env, policy, objective: Objective, horizon: int, key: int):
+    """Function of leaves by name and seeds `[R]`: the mean objective per round."""
+    record = Record(every=checks.count("horizon", horizon), flows=(_OBJECTIVE,))
     root = jax.random.key_data(draws.key(key))
-    numbers = np.arange(first_seed, first_seed + seeds, dtype=np.uint32)
     watched = _Watched(env, objective)
 
-    def value(leaves: Mapping[str, Any]) -> jax.Array:
-        total = rollout(watched, replace(policy, leaves), run_streams(root, numbers), horizon, record)["objective"]
+    def value(leaves, seeds):
+        total = rollout(watched, replace(policy, leaves), run_streams(root, seeds), horizon, record)["objective"]
         return jnp.mean(total) / horizon
 
     return value
@@ -131,24 +136,21 @@ def improve(
     steps = checks.count("steps", steps)
     optimizer = optax.adam(0.15) if optimizer is None else optimizer
     bounds = {name: tuple(np.log(b).astype(np.float32)) for name, b in leaves.items()}
-    record = Record(every=checks.count("horizon", horizon), flows=(_OBJECTIVE,))
-    root = jax.random.key_data(draws.key(key))
-    watched = _Watched(env, objective)
+    mean_objective = _mean_objective(env, policy, objective, horizon, key)
 
     @jax.jit
     def step(logs, state, numbers):
         def value(logs):
-            chosen = {name: jnp.exp(x) for name, x in logs.items()}
-            total = rollout(watched, replace(policy, chosen), run_streams(root, numbers), horizon, record)["objective"]
-            mean = jnp.mean(total) / horizon
+            mean = mean_objective({name: jnp.exp(x) for name, x in logs.items()}, numbers)
             return mean, mean
 
         gradient, mean = jax.jacfwd(value, has_aux=True)(logs)
+        updates: Any
         updates, state = optimizer.update(jax.tree.map(jnp.negative, gradient), state, logs)
         logs = {name: jnp.clip(x + updates[name], *bounds[name]) for name, x in logs.items()}
         return logs, state, mean
 
-    logs = {n: jnp.clip(jnp.log(jnp.asarray(_leaf(policy, n), jnp.float32)), *bounds[n]) for n in leaves}
+    logs: Any = {n: jnp.clip(jnp.log(jnp.asarray(_leaf(policy, n), jnp.float32)), *bounds[n]) for n in leaves}
     state = optimizer.init(logs)
     history, values = [], []
     for number in range(steps):

@@ -397,3 +397,28 @@ def test_student_quantile_against_scipy(dof):
     stats = pytest.importorskip("scipy.stats")
     for p in (0.6, 0.9, 0.975, 0.9995):
         assert metrics._student_quantile(p, dof) == pytest.approx(stats.t.ppf(p, dof), rel=1e-7)
+
+
+def test_ratio_of_means_has_the_delta_methods_error():
+    """One value per run whose mean is the ratio of means, and whose standard error that of many repeated ratios."""
+    rng = np.random.default_rng(0)
+
+    def result(repeats):
+        top = rng.normal(2.0, 0.5, (repeats, 1, 400, 1))
+        bottom = 0.5 + 0.2 * (top - 2.0) + rng.normal(0, 0.1, top.shape)
+        return top, bottom
+
+    def dataset(top, bottom):
+        dims = ("policy", "seed", "time")
+        coords = {"policy": ["p"], "seed": np.arange(400), "time": [10]}
+        return xr.Dataset(
+            {"top": (dims, top), "bottom": (dims, bottom), "valid": (dims[:2], np.ones((1, 400), bool))}, coords
+        )
+
+    top, bottom = result(500)
+    one = metrics.ratio_of_means(dataset(top[0], bottom[0]), "top", "bottom")
+    assert float(metrics.mean(one).squeeze()) == pytest.approx(top[0].mean() / bottom[0].mean(), rel=1e-12)
+    spread = (top.mean((1, 2, 3)) / bottom.mean((1, 2, 3))).std(ddof=1)
+    assert float(metrics.stderr(one).squeeze()) == pytest.approx(spread, rel=0.15)
+    zero = metrics.ratio_of_means(dataset(top[0], 0 * bottom[0]), "top", "bottom")
+    assert not np.isfinite(zero.values).any()

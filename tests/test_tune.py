@@ -40,10 +40,10 @@ def test_gradient_of_a_run_against_differences():
         value = jax.jit(tune.objective_of(env, policy, cb.relaxed_objective(3.0), horizon=40, seeds=16))
         leaves = {name: jnp.asarray(x) for name, x in LEAVES.items()}
         forward, reverse = jax.jit(jax.jacfwd(value))(leaves), jax.jit(jax.grad(value))(leaves)
-        h = 1e-5
+        h = 3e-3  # The engine sums flows in float32.
         for name, x in leaves.items():
             ends = [float(value({**leaves, name: x * (1 + s * h)})) for s in (-1, 1)]
-            assert float(forward[name]) == pytest.approx((ends[1] - ends[0]) / (2 * h * float(x)), rel=2e-2, abs=2e-4), name
+            assert float(forward[name]) == pytest.approx((ends[1] - ends[0]) / (2 * h * float(x)), rel=2e-2, abs=1e-3), name
             assert float(forward[name]) == pytest.approx(float(reverse[name]), rel=1e-4, abs=1e-5), name
         assert abs(float(forward["reward_width"])) > 1e-3
 

@@ -205,9 +205,8 @@ def _final_panels(names: Sequence[str], x: str | None = None):
     return draw
 
 
-def _compare(text: str, better: Mapping[str, tuple[str, str, str, int]]):
+def _compare(better: Mapping[str, tuple[str, str, str, int]]):
     """Whether one policy's metric is above (sign 1) or below (-1) another's in every named case: `name: (case, metric, ..)`."""
-    del text
 
     def measure(results: Results) -> tuple[str, bool]:
         parts, holds = [], True
@@ -222,7 +221,7 @@ def _compare(text: str, better: Mapping[str, tuple[str, str, str, int]]):
 
 
 def _in_tasks(metric: str, first: str, second: str, sign: int):
-    return _compare("", {_TASKS[t]: (t, metric, f"{first} | {second}", sign) for t in _TASKS})
+    return _compare({_TASKS[t]: (t, metric, f"{first} | {second}", sign) for t in _TASKS})
 
 
 def _falls(results: Results) -> tuple[str, bool]:
@@ -552,13 +551,13 @@ EXPERIMENTS = (
                 "reward",
                 "the multi-tier strategy earns more",
                 f"{_PAPER}, Fig. 12(a)",
-                _compare("", {"reward": ("result", "reward", "multi-tier | two-tier", 1)}),
+                _compare({"reward": ("result", "reward", "multi-tier | two-tier", 1)}),
             ),
             Claim(
                 "violation",
                 "and violates less",
                 f"{_PAPER}, Fig. 12(b)",
-                _compare("", {"violation": ("result", "violation", "multi-tier | two-tier", -1)}),
+                _compare({"violation": ("result", "violation", "multi-tier | two-tier", -1)}),
             ),
         ),
         figures={"figure-12": _final_panels(["reward", "violation"])},
@@ -576,7 +575,7 @@ EXPERIMENTS = (
                 "reward",
                 "feedback-driven adjustment earns more",
                 f"{_PAPER}, Fig. 13(a)",
-                _compare("", {"reward": ("result", "reward", "C2MAB-V (c) | offline", 1)}),
+                _compare({"reward": ("result", "reward", "C2MAB-V (c) | offline", 1)}),
             ),
         ),
         figures={"figure-13": _final_panels(["reward", "violation"])},

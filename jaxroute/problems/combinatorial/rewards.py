@@ -15,12 +15,11 @@ class AnyWin:
     """Cascade (AWC): the models are asked one after another until one succeeds. Source: C2MAB-V, section 3, eq. (3).
 
     exact_size: whether a set must have exactly `N` models. cascade: whether asking stops at the first success.
+    approximation: ratio that a polynomial algorithm guarantees, alpha of the alpha-regret.
     """
 
-    name = "any win"
     exact_size = False
     cascade = True
-    lipschitz = 1.0
     approximation = 1.0 - 1.0 / 2.718281828459045
 
     def value(self, chosen, mean, xp: Any = jnp):
@@ -40,10 +39,8 @@ class AnyWin:
 class SumUp:
     """Parallel sub-tasks (SUC): successes add up. Source: C2MAB-V, section 3, eq. (4)."""
 
-    name = "sum up"
     exact_size = True
     cascade = False
-    lipschitz = 1.0
     approximation = 1.0
 
     def value(self, chosen, mean, xp: Any = jnp):
@@ -63,10 +60,8 @@ class SumUp:
 class AllIn:
     """Modules of a project (AIC): all must succeed. Source: C2MAB-V, section 3, eq. (5)."""
 
-    name = "all in"
     exact_size = True
     cascade = False
-    lipschitz = 1.0
     approximation = 1.0
 
     def value(self, chosen, mean, xp: Any = jnp):
