@@ -126,6 +126,7 @@ def improve(
 
     Raises:
       ValueError: a leaf is unknown, or its bounds are not positive and in order.
+      FloatingPointError: the objective or its gradient is not finite.
     """
     if not leaves:
         raise ValueError("leaves must name at least one leaf of the policy, got none")
@@ -158,6 +159,10 @@ def improve(
         logs, state, mean = step(logs, state, seeds_now)
         history.append([float(np.exp(logs[n])) for n in leaves])
         values.append(float(mean))
+        if not np.isfinite([*history[-1], values[-1]]).all():
+            raise FloatingPointError(
+                f"the objective or its gradient is not finite in step {number + 1}, at {history[-2:-1]}"
+            )
     return Tuned(
         dict(zip(leaves, history[-1], strict=True)), np.asarray(history), np.asarray(values), steps * seeds * horizon
     )

@@ -113,7 +113,8 @@ def _rows(z, cost, upper, nu, multiplier, at_most: bool):
     mean = jnp.where(sum_on, jnp.sum(free * cost) / number, 0.0)
     centred = free * (cost - mean)
     spread = jnp.sum(centred * centred)
-    budget_on = (multiplier > 0.0) & (spread > 1e-6 * jnp.sum(free * cost * cost))
+    # Free costs that are equal but for rounding cannot carry the budget.
+    budget_on = (multiplier > 0.0) & (spread > 10.0 * np.finfo(z.dtype).eps * jnp.max(cost) ** 2)
 
     def solve(change, sum_side, budget_side):
         """The least change of `change` `[K]` on the free coordinates that adds `sum_side` to the sum and `budget_side` to the cost.
