@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import optax
 from flax import struct
 
-from jaxroute import draws
+from jaxroute import draws, numerics
 from jaxroute.solvers import rounding, selection
 from jaxroute.solvers.projected_gradient import projected_gradient
 from jaxroute.solvers.projection import smoothed_lp
@@ -136,7 +136,14 @@ class ProjectedGradient:
 
 
 def _scaled(weight):
-    return weight / jnp.maximum(jnp.max(jnp.abs(weight)), 1e-6)
+    """Weights over the largest.
+
+    The derivative of `jnp.max` looks for the place of the maximum again, and finds none if the compiler rounds the second copy
+    otherwise; here it is that of the place found once.
+    """
+    size = jnp.abs(weight)
+    first = numerics.one_hot(jnp.argmax(size), size.shape[-1])
+    return weight / jnp.maximum(numerics.pick(first, size), 1e-6)
 
 
 def _room(spec, obs, allowed):
