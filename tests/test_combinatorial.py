@@ -125,8 +125,7 @@ def per_round(data, name):
     return np.diff(values, axis=0, prepend=np.zeros_like(values[:1]))
 
 
-QUICK = (
-    "suc (c)",
+QUICK = ("suc (c)", "aic (d)", "awc (a)", "suc, availability", "suc, epsilon-greedy")",
     "aic (d)",
     "awc (a)",
     "suc, held relaxation",
@@ -215,6 +214,7 @@ def test_steady_state_of_the_relaxed_oracle():
             assert_mean_close(end(data, name), float(expected[name]), what=f"{law} {name}")
 
 
+@pytest.mark.slow
 def test_regret_and_violation_fall_as_the_notes_say():
     """SUC at (1, .01), T = 500 and 2,000: lp regret 32.7 +- .3 and 66.8 +- 1.2, violation .0211 +- .0005 at 500."""
     data = play(cb.sciq_cloud(reward="suc"), cb.C2MABV(1.0, 0.01, delta=1 / 500), horizon=500, seeds=256)
@@ -383,6 +383,7 @@ def test_replay_plays_every_row_once():
         np.testing.assert_allclose(data["cost"].isel(time=stop), costs.sum(1).mean(), rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_offline_set_follows_the_shift():
     """With the shifted means of the notes the offline optimum at a budget of .45 is Mixtral alone, online it is not."""
     shifted = [0.02, 0.15, 0.40, 0.12, 0.08, 0.10, 0.30, 0.62, 0.70]
@@ -407,6 +408,7 @@ def test_one_round_batches_are_the_synchronous_policy():
         np.testing.assert_array_equal(data[name].sel(policy="plain"), data[name].sel(policy="held"))
 
 
+@pytest.mark.slow
 def test_longer_batches_lose_at_the_start():
     env = cb.sciq_cloud(reward="suc")
     data = simulate(
@@ -433,6 +435,7 @@ def test_exploration_schedule():
     assert_mean_close(share, np.minimum(1.0, 2 * np.sqrt(9 / np.arange(1, 101))).mean())
 
 
+@pytest.mark.slow
 def test_beta_and_normal_posteriors_agree():
     env = cb.sciq_cloud(reward="suc")
     beta, normal = (play(env, cb.Thompson(p), horizon=3000, seeds=64) for p in (cb.BetaPosterior(), cb.NormalPosterior()))
@@ -524,14 +527,14 @@ def test_bad_input(make, message):
         make()
 
 
-@pytest.mark.parametrize("slow", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_real_replay(slow):
+@pytest.mark.slow
+def test_real_replay():
     """Nine open models on 6,108 queries of 14 tasks, costs by their prices: every reward runs, and stays near its budget."""
     with np.load(shared_data("llmrouter_9models.npz"), allow_pickle=False) as file:
         scores, price = file["score"], file["usd_per_mtok_out"] / file["usd_per_mtok_out"].max()
         names = tuple(str(m) for m in file["models"])
     table = RoutingTable(scores, np.broadcast_to(price, scores.shape), names, cost_unit="price over the dearest")
-    for task, budget in (("awc", 0.6), ("suc", 1.2), ("aic", 1.2)) if slow else (("suc", 1.2),):
+    for task, budget in (("awc", 0.6), ("suc", 1.2), ("aic", 1.2)):
         env = cb.table_cloud(table, reward=task, budget=budget, size=3)
         data = play(env, cb.C2MABV(), horizon=len(scores), seeds=8)
         random = play(env, cb.RandomSet(), horizon=len(scores), seeds=8)
