@@ -106,8 +106,8 @@ class FunctionGrid(Grid):
 def grid(constructor: Callable, /, **settings) -> Grid:
     """Calls `constructor` for every combination of the swept settings and stacks the results.
 
-    A value that is a list, a range or a 1-d array is swept; anything else, a tuple for example, is passed on as it is. The constructor runs on the host for each setting, so that what it
-    derives (benchmarks, normalised tables) stays true.
+    A value that is a list, a range or a 1-d array is swept; anything else, a tuple for example, is passed on as it is. The
+    constructor runs on the host for each setting, so that what it derives (benchmarks, normalised tables) stays true.
 
     Args:
       constructor: class or function that returns an environment or a policy.

@@ -17,6 +17,10 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+# XLA drops optimisation barriers on the CPU before it fuses, and then computes a draw again in each of its consumers. Keeping
+# them makes UCB1 1.6 to 3 times as fast, and the routing LP twice. Small loops must then not become calls, which hold no barrier.
+CPU_OPTIONS = {"xla_disable_hlo_passes": "cse_barrier_expander,small-while-loop-hoisting"}
+
 # Operands of equal shape, or scalars; the run axis is one more trailing axis.
 _ELEMENTWISE = frozenset(
     [
@@ -123,6 +127,17 @@ class _Value(NamedTuple):
     array: Any
     mapped: bool
     is_key: bool = False
+
+
+def compile_lanes(lowered, platform: str):
+    """Compiles for speed over runs: on a CPU the barriers of the hot path must survive until fusion, as they do on a GPU."""
+    if platform == "cpu":
+        try:
+            return lowered.compile(compiler_options=CPU_OPTIONS)
+        except jax.errors.JaxRuntimeError as error:
+            if "compile option" not in str(error):
+                raise
+    return lowered.compile()
 
 
 def lanes(fn: Callable, size: int) -> Callable:

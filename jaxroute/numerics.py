@@ -5,8 +5,11 @@ compares values of one materialised array (`optimization_barrier`), so a choice 
 always a permutation.
 """
 
+from collections.abc import Sequence
+
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 
@@ -68,6 +71,16 @@ def prefix_sums(values) -> jax.Array:
     size = values.shape[-1]
     lower = lax.iota(jnp.int32, size)[None, :] <= lax.iota(jnp.int32, size)[:, None]
     return jnp.sum(jnp.where(lower, values[None, :], 0.0), axis=-1)
+
+
+def members(groups: Sequence[int] | np.ndarray) -> np.ndarray:
+    """Which of `K` elements are in which of `M` groups, from the group of each: bool `[M, K]`, static."""
+    return np.asarray(groups)[None, :] == np.arange(max(groups) + 1)[:, None]
+
+
+def of_group(groups: Sequence[int] | np.ndarray, values) -> jax.Array:
+    """The value of each element's group: `[K]` from `[M]`."""
+    return jnp.sum(jnp.where(members(groups), values[:, None], jnp.zeros_like(values)[:, None]), axis=0)
 
 
 def inverse_cdf(probabilities, u) -> jax.Array:

@@ -17,6 +17,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from jaxroute import checks, draws, results
 from jaxroute.grid import FunctionGrid, Grid
+from jaxroute.lanes import compile_lanes
 from jaxroute.rollout import Record, build_policy, rollout, run_streams, stage_length_of
 from jaxroute.types import Metric, Spec
 
@@ -29,10 +30,6 @@ _CPU_LANES = 1024
 _GPU_LANES = 1 << 17
 # Runs of one device come in multiples of this, so that a run's arithmetic does not depend on its neighbours' number.
 _LANE_MULTIPLE = 16
-
-# XLA drops optimisation barriers on the CPU before it fuses, and then computes a draw again in each of its consumers. Keeping
-# them makes UCB1 1.6 to 3 times as fast, and the routing LP twice. Small loops must then not become calls, which hold no barrier.
-_CPU_OPTIONS = {"xla_disable_hlo_passes": "cse_barrier_expander,small-while-loop-hoisting"}
 
 _traces = 0
 _cache: dict[Any, dict[str, Any]] = {}
@@ -247,7 +244,7 @@ class _Call:
         start = time.perf_counter()
         entry = self.lower(seeds)
         if "compiled" not in entry:
-            entry["compiled"] = _compile(entry["lowered"], self.mesh.devices.flat[0].platform)
+            entry["compiled"] = compile_lanes(entry["lowered"], self.mesh.devices.flat[0].platform)
         compiling = time.perf_counter() - start
         leaves, index, root, seeds = self._arguments(tile, seeds)
         try:
@@ -262,17 +259,6 @@ class _Call:
             (first, a), (second, b) = (self.run(tile, part) for part in (np.asarray(seeds)[:half], np.asarray(seeds)[half:]))
             joined = jax.tree.map(lambda x, y: np.concatenate([x, y], axis=len(self.axes)), first, second)
             return joined, compiling + a + b
-
-
-def _compile(lowered, platform: str):
-    """Compiles for speed over runs: on a CPU the barriers of the hot path must survive until fusion, as they do on a GPU."""
-    if platform == "cpu":
-        try:
-            return lowered.compile(compiler_options=_CPU_OPTIONS)
-        except jax.errors.JaxRuntimeError as error:
-            if "compile option" not in str(error):
-                raise
-    return lowered.compile()
 
 
 def _accumulate(

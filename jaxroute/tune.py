@@ -7,7 +7,7 @@ no memory over time) or in reverse.
 What is differentiated is the path of a relaxed problem: the objective is evaluated at the relaxed selection that the policy puts into
 its action, while outcomes, feedback and statistics still come from the rounded set. The dependence of which models are observed
 on the parameters is therefore left out: the gradient is that of exploitation given the data, and is blind to the value of
-exploring. `improve` compares on held-out seeds what the tuned values really earn.
+exploring. What tuned values really earn is therefore to be seen in a simulation on other seeds than those that `improve` played.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,6 +19,7 @@ import numpy as np
 import optax
 
 from jaxroute import checks, draws
+from jaxroute.lanes import compile_lanes
 from jaxroute.rollout import Record, rollout, run_streams
 from jaxroute.types import Metric
 
@@ -153,10 +154,11 @@ def improve(
 
     logs: Any = {n: jnp.clip(jnp.log(jnp.asarray(_leaf(policy, n), jnp.float32)), *bounds[n]) for n in leaves}
     state = optimizer.init(logs)
+    numbers = np.arange(steps * seeds, dtype=np.uint32).reshape(steps, seeds)
+    play = compile_lanes(step.lower(logs, state, numbers[0]), jax.default_backend())
     history, values = [], []
     for number in range(steps):
-        seeds_now = np.arange(number * seeds, (number + 1) * seeds, dtype=np.uint32)
-        logs, state, mean = step(logs, state, seeds_now)
+        logs, state, mean = play(logs, state, numbers[number])
         history.append([float(np.exp(logs[n])) for n in leaves])
         values.append(float(mean))
         if not np.isfinite([*history[-1], values[-1]]).all():

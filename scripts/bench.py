@@ -207,6 +207,9 @@ def main(arguments: list[str] | None = None) -> int:
         "commit": results.commit(),
         "problems": {},
     }
+    options.out.mkdir(parents=True, exist_ok=True)
+    stamp = report["created"].replace(":", "").replace("-", "")[:15]
+    file = options.out / f"{jax.local_devices()[0].platform}-{stamp}.json"
     for problem, parts in PROBLEMS.items():
         if options.only not in (None, problem):
             continue
@@ -229,10 +232,7 @@ def main(arguments: list[str] | None = None) -> int:
                         ratios.setdefault(name, {})[comparator.tool] = own["decisions_per_s"] / row["decisions_per_s"]
         report["problems"][problem] = {"rows": rows, "ratios": ratios}
         show(problem, rows, ratios)
-    options.out.mkdir(parents=True, exist_ok=True)
-    stamp = report["created"].replace(":", "").replace("-", "")[:15]
-    file = options.out / f"{jax.local_devices()[0].platform}-{stamp}.json"
-    file.write_text(json.dumps(report, indent=1) + "\n")
+        file.write_text(json.dumps(report, indent=1) + "\n")  # After each problem: a run that is cut short is not lost.
     print(f"\n{report['device']}; {file}")
     return 0
 

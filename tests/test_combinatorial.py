@@ -1,6 +1,7 @@
 """The combinatorial problem: whole runs against float64 loops that are fed the same draws, laws, drift, metrics, and the theory."""
 
 import functools
+import itertools
 import math
 
 import jax
@@ -36,8 +37,8 @@ def end(data, name):
 # Round by round against the reference.
 
 
-@functools.partial(jax.jit, static_argnums=(2, 3, 4, 5))
-def _luck(env, act, horizon, num_models, size, kind):
+@functools.partial(jax.jit, static_argnums=(3, 4, 5, 6))
+def _luck(env, act, update, horizon, num_models, size, kind):
     """All draws of a run: outcomes, costs, availability; then the policy's, by its own splits."""
 
     def one(t):
@@ -45,6 +46,7 @@ def _luck(env, act, horizon, num_models, size, kind):
         outcome_key = jax.random.fold_in(env_key, 0)
         k_outcome, k_cost = (jax.random.fold_in(outcome_key, i) for i in (0, 1))
         children = [jax.random.fold_in(act_key, i) for i in range(5)]
+        update_key = jax.random.fold_in(update, t)
 
         def uniform(key, shape=(num_models,)):
             return jax.random.uniform(key, shape)
@@ -53,6 +55,8 @@ def _luck(env, act, horizon, num_models, size, kind):
             "outcome": uniform(k_outcome),
             "cost": uniform(k_cost),
             "available": uniform(jax.random.fold_in(env_key, 1)),
+            "arrives": uniform(jax.random.fold_in(env_key, 2), ()),
+            "graded_coin": uniform(update_key),
         }
         if kind == "c2mabv":
             tie, rounding = children[0], children[1]
@@ -73,12 +77,13 @@ def _luck(env, act, horizon, num_models, size, kind):
     return jax.vmap(one)(jnp.arange(horizon))
 
 
-def luck(seed, horizon, num_models, size, kind):
+def luck(seed, horizon, num_models, size, kind, arrival=None):
     """`Draws` of a run from the addresses that the engine documents."""
     run = jax.random.fold_in(jax.random.key(0, impl="threefry2x32"), seed)
-    env, act = (jax.random.fold_in(run, child) for child in (2, 5))
-    found = _luck(env, act, horizon, num_models, size, kind)
-    return plain.Draws(rounds=horizon, **{k: np.asarray(v, np.float64) for k, v in found.items()})
+    env, act, update = (jax.random.fold_in(run, child) for child in (2, 5, 6))
+    found = {k: np.asarray(v, np.float64) for k, v in _luck(env, act, update, horizon, num_models, size, kind).items()}
+    found["arrives"] = None if arrival is None else found["arrives"] < np.float32(arrival)
+    return plain.Draws(rounds=horizon, **found)
 
 
 # Name: (task, environment options, policy, kind of draws, reference policy and options).
@@ -104,12 +109,25 @@ RUNS = {
     "suc, warm start": (
         "suc", {}, cb.C2MABV(prior_pulls=20, prior_outcome=0.4, prior_cost=0.2), "c2mabv", {"prior": (20, 0.4, 0.2)},
     ),
+    "suc, round-robin start": ("suc", {}, cb.C2MABV(start=cb.RoundRobin()), "c2mabv", {"start": "round_robin"}),
+    "suc, lost feedback": ("suc", {"arrival": 0.6}, cb.C2MABV(batch=5), "c2mabv", {"batch": 5}),
+    "awc, lost feedback": ("awc", {"arrival": 0.3}, cb.C2MABV(), "c2mabv", {}),
+    "suc, batches, availability": (
+        "suc", {"availability": 0.8, "any_size": True}, cb.C2MABV(batch=10), "c2mabv", {"batch": 10},
+    ),
     "suc, fixed costs": ("suc", {"costs": cb.FixedCosts()}, cb.C2MABV(), "c2mabv", {}),
     "aic, graded": ("aic", {"graded": True}, cb.C2MABV(), "c2mabv", {}),
     "awc, Direct": ("awc", {}, cb.Direct(), "c2mabv", {"policy": "Direct"}),
     "aic, Direct": ("aic", {}, cb.Direct(), "c2mabv", {"policy": "Direct"}),
     "suc, epsilon-greedy": ("suc", {}, cb.EpsilonGreedy(), "epsilon", {"policy": "EpsGreedy"}),
     "awc, CUCB": ("awc", {}, cb.CUCB(), "plain", {"policy": "CUCB"}),
+    "suc, CUCB with the other radius": (
+        "suc", {}, cb.CUCB(radius=cb.UnionRadius(0.3)), "plain", {"policy": "CUCB", "cucb_radius": "c2mabv", "reward_width": 0.3},
+    ),
+    "suc, Thompson by coin": (
+        "suc", {"graded": True}, cb.Thompson(cb.NormalPosterior(), cb.CountByCoin()), "plain",
+        {"policy": "Thompson", "graded_update": "coin"},
+    ),
     "suc, Thompson": ("suc", {}, cb.Thompson(cb.NormalPosterior()), "plain", {"policy": "Thompson"}),
     "aic, random": ("aic", {}, cb.RandomSet(), "plain", {"policy": "Random"}),
 }  # fmt: skip
@@ -125,7 +143,7 @@ def per_round(data, name):
     return np.diff(values, axis=0, prepend=np.zeros_like(values[:1]))
 
 
-QUICK = ("suc (c)", "aic (d)", "awc (a)", "suc, availability", "suc, epsilon-greedy")
+QUICK = ("suc (c)", "aic (d)", "awc (a)", "suc, availability", "suc, epsilon-greedy", "suc, lost feedback")
 
 
 @pytest.mark.parametrize("name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in RUNS])
@@ -149,7 +167,7 @@ def test_equals_the_reference_round_by_round(name):
     if "availability" in options:
         changes["available_chance"] = float(np.float32(options["availability"]))
     params = plain.sciq9(task.upper(), **changes)
-    lottery = luck(seed, horizon, 9, 4, kind)
+    lottery = luck(seed, horizon, 9, 4, kind, options.get("arrival"))
     settings = {"delta": 1e-4, "rounding": "swap" if task == "awc" else "pairwise", **choice}
     if "prior" in settings:
         settings["prior"] = tuple(np.full(9, x) for x in settings["prior"])
@@ -484,9 +502,139 @@ def per_seed_rounds(data, name):
     return np.diff(values, axis=1, prepend=0)
 
 
+# Groups: a partition matroid.
+
+SUBJECTS = {"groups": [0, 0, 0, 1, 1, 1, 2, 2, 2], "size": [2, 1, 1]}
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_best_of_groups_by_brute_force(task):
+    """The best set over all choices of the groups; the relaxed optimum is between it and what any point of a grid reaches."""
+    rng = np.random.default_rng(8)
+    reward, groups, size = cb.rewards.REWARDS[task], np.array(SUBJECTS["groups"]), SUBJECTS["size"]
+    for _ in range(20):
+        mean, cost = rng.random((2, 9))
+        for budget in (rng.uniform(0.5, 3.0), rng.uniform(0.2, 1.0, 3)):
+            choices = []
+            for g, n in enumerate(size):
+                inside = np.flatnonzero(groups == g)
+                numbers = [n] if reward.exact_size else range(n + 1)
+                choices.append([c for m in numbers for c in itertools.combinations(inside, m)])
+            values = []
+            for parts in itertools.product(*choices):
+                chosen = np.isin(np.arange(9), np.concatenate([np.array(p, int) for p in parts]))
+                spend = cost[chosen].sum() if np.ndim(budget) == 0 else np.bincount(groups, cost * chosen, 3)
+                if np.all(spend <= budget + 1e-9):
+                    values.append(float(reward.value(chosen, mean, np)))
+            mask, value = cb.best_set(reward, mean, cost, budget, size, groups=groups)
+            z, relaxed = cb.best_relaxed(reward, mean, cost, budget, size, groups=groups)
+            if not values:
+                assert (np.bincount(groups[mask], minlength=3) == size).all()
+                continue
+            assert value == pytest.approx(max(values), rel=1e-9)
+            assert task == "aic" or relaxed >= value - 1e-9  # The relaxed reward of a set is its reward, but not for all in.
+            spend = cost @ z if np.ndim(budget) == 0 else np.bincount(groups, cost * z, 3)
+            assert (spend <= np.asarray(budget) + 1e-7).all()
+            filled = np.bincount(groups, z, 3)
+            assert (np.abs(filled - size) < 1e-7).all() if reward.exact_size else (filled <= np.array(size) + 1e-7).all()
+            if np.ndim(budget) == 0 and reward.exact_size:
+                weight = reward.weight(mean, np)
+                best = plain.partition_linear_program(weight, cost, [groups == g for g in range(3)], size, budget, True)
+                assert weight @ z == pytest.approx(weight @ best, abs=1e-7)
+
+
+@pytest.mark.parametrize("task", ["suc", *(pytest.param(t, marks=pytest.mark.slow) for t in ("awc", "aic"))])
+def test_one_group_is_none(task):
+    """The same draws without rounding: one group of all models, and one budget for it, change nothing."""
+    made = [
+        cb.sciq_cloud(reward=task, **more)
+        for more in (
+            {},
+            {"groups": [0] * 9, "size": [4]},
+            {"groups": [0] * 9, "size": [4], "budget": [cb.clouds.BUDGETS[task]]},
+        )
+    ]
+    plays = [
+        simulate(env, {"CUCB": cb.CUCB(), "Direct": cb.Direct()}, horizon=200, seeds=8, record=RECORD, progress=False)
+        for env in made
+    ]
+    assert all(p["valid"].all() for p in plays)
+    for other in plays[1:]:
+        for name in RECORD:
+            np.testing.assert_allclose(plays[0][name], other[name], rtol=2e-5, atol=1e-5, err_msg=name)
+
+
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("budget", ["common", "own"])
+def test_oracle_of_groups(task, budget):
+    """Its mean cost meets every budget, sum up earns the relaxed optimum, and its sets take as many of each group as they may."""
+    budget = {"common": 0.9, "own": [0.3, 0.15, 0.6]}[budget]
+    env = cb.sciq_cloud(reward=task, costs=cb.FixedCosts(), budget=budget, **SUBJECTS)
+    data = play(env, cb.OracleRelaxed.of, horizon=500, seeds=64)
+    assert data["valid"].all()
+    relaxed = float(env.best_relaxed[0, 0])
+    if task == "suc":
+        assert_mean_close(end(data, "reward"), relaxed, what="reward")
+    else:
+        assert end(data, "reward").mean() >= relaxed - 5e-3 * relaxed
+    assert end(data, "violation_eq1").mean() < 0.02
+
+
+@pytest.mark.parametrize("budget", [0.9, [0.3, 0.15, 0.6]])
+@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.slow
+def test_groups_are_learned(task, budget):
+    """Every policy keeps the groups; C2MAB-V comes near the relaxed optimum within its budgets."""
+    env = cb.sciq_cloud(reward=task, budget=budget, **SUBJECTS)
+    policies = {
+        "C2MABV": cb.C2MABV(), "Direct": cb.Direct(), "CUCB": cb.CUCB(), "Thompson": cb.Thompson(cb.NormalPosterior()),
+        "EpsilonGreedy": cb.EpsilonGreedy(), "RandomSet": cb.RandomSet(), "RoundRobin": cb.C2MABV(start=cb.RoundRobin()),
+        "OfflineFixed": cb.OfflineFixed.of, "OracleInteger": cb.OracleInteger.of,
+    }  # fmt: skip
+    data = simulate(env, policies, horizon=3000, seeds=32, record_every=3000, record=RECORD, progress=False).isel(time=-1)
+    assert data["valid"].all()
+    mean = data.mean("seed")
+    own = mean.sel(policy="C2MABV")
+    assert float(own["violation_eq1"]) < 0.05
+    if task != "aic":  # The relaxed reward of all in is below what rounding earns.
+        assert abs(float(own["lp_regret"])) < 0.03 * 3000 * float(env.best_relaxed[0, 0])
+    assert float(own["violation"]) < float(mean["violation"].sel(policy="RandomSet"))
+    np.testing.assert_allclose(mean["regret"].sel(policy="OracleInteger"), 0, atol=0.05)
+
+
+def test_per_group_budgets_need_no_common_solver():
+    env = cb.sciq_cloud(reward="suc", budget=[0.3, 0.15, 0.6], **SUBJECTS)
+    data = play(env, cb.C2MABV(solver=cb.Smoothed()), horizon=200, seeds=8)
+    assert data["valid"].all()
+    common = cb.sciq_cloud(reward="suc", budget=0.9, **SUBJECTS)
+    with pytest.raises(ValueError, match="each must have its own budget"):
+        play(common, cb.C2MABV(solver=cb.Smoothed()), horizon=5, seeds=1)
+
+
+@pytest.mark.slow
+def test_round_robin_sees_every_model_first():
+    for task in TASKS:
+        env = cb.sciq_cloud(reward=task, sees_all_costs=True)
+        data = play(env, cb.C2MABV(start=cb.RoundRobin()), horizon=60, seeds=16, record_every=1)
+        pulls = data["pulls"].values  # [seed, time, K]
+        seen = (pulls > 0).all(-1)
+        assert seen[:, -1].all()
+        if task != "awc":
+            assert (np.argmax(seen, axis=1) == 2).all()  # ceil(9 / 4) rounds.
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
+        (lambda: cb.sciq_cloud(groups=[0, 1], size=[1, 1]), "groups must be 9 whole numbers"),
+        (lambda: cb.sciq_cloud(groups=[0] * 8 + [2], size=[1, 1]), "groups must be 9 whole numbers"),
+        (lambda: cb.sciq_cloud(groups=SUBJECTS["groups"], size=4), "size must have shape"),
+        (lambda: cb.sciq_cloud(groups=SUBJECTS["groups"], size=[4, 1, 1]), "size must be whole numbers from 1"),
+        (lambda: cb.sciq_cloud(budget=[0.1, 0.2], **SUBJECTS), "budget must have shape"),
+        (lambda: cb.sciq_cloud(sizes=(1, 4), **SUBJECTS), "sizes must be None"),
+        (lambda: cb.sciq_cloud(arrival=0.0), "arrival must be in"),
+        (lambda: cb.copies_of(cb.sciq_cloud(**SUBJECTS), 0), "env must not have groups"),
+        (lambda: play(cb.sciq_cloud(), cb.CUCB(radius=cb.UnionRadius(-1.0)), horizon=5, seeds=1), "width must be above 0"),
         (lambda: cb.sciq_cloud(reward="any"), "reward must be one of"),
         (lambda: cb.sciq_cloud(budget=-1.0), "budget must be above 0"),
         (lambda: cb.sciq_cloud(size=10), "size must be from 1 to 9"),

@@ -108,6 +108,18 @@ def test_combinatorial_policies_conform(name):
     testing.check_policy(COMBINATORIAL[name], env, horizon=24)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("budget", [0.6, [0.2, 0.5]])
+def test_options_of_c2mabv_conform(budget):
+    """Groups, lost feedback, batches that hold the relaxed selection, a start of its own, a random order."""
+    env = small_cloud(reward="awc", groups=[0, 0, 1, 1], size=[1, 1], budget=budget, arrival=0.7)
+    policy = combinatorial.C2MABV(
+        batch=3, hold=combinatorial.HoldRelaxed(), start=combinatorial.RoundRobin(), order=combinatorial.ByChance()
+    )
+    testing.check_policy(policy, env, horizon=24)
+    testing.check_environment(env, policy, horizon=20)
+
+
 @pytest.mark.parametrize(
     ("env", "policy"),
     [

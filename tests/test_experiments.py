@@ -9,7 +9,7 @@ import jaxroute as jr
 from jaxroute import experiments
 from jaxroute.experiments import EXPERIMENTS
 
-NEEDS_DATA = "staged/table"
+NEEDS_DATA = ("staged/table", "combinatorial/table")
 # One compile per case and policy: the large ones are left to the slow run.
 LARGE = (
     *(
@@ -20,7 +20,7 @@ LARGE = (
         "staged/figure-3c",
         "staged/figure-4b",
     ),
-    *(name for name in EXPERIMENTS if name.startswith("combinatorial/") and name != "combinatorial/figure-12"),
+    *(n for n in EXPERIMENTS if n.startswith("combinatorial/") and n not in ("combinatorial/figure-12", *NEEDS_DATA)),
 )
 
 
@@ -37,7 +37,7 @@ def smoke(name: str, out, **changes):
     return summary
 
 
-@pytest.mark.parametrize("name", [n for n in EXPERIMENTS if n not in (*LARGE, NEEDS_DATA)])
+@pytest.mark.parametrize("name", [n for n in EXPERIMENTS if n not in (*LARGE, *NEEDS_DATA)])
 def test_experiment_runs_at_smoke_size(name, tmp_path):
     smoke(name, tmp_path)
 
@@ -55,18 +55,30 @@ def test_table_experiment_on_a_file(tmp_path):
     names = tuple(f"model-{i}" for i in range(6))
     table = RoutingTable(rng.integers(0, 2, (50, 6)), rng.random((50, 6)) * 2e-4, names)
     table.save(tmp_path / "table.npz")
-    summary = smoke(NEEDS_DATA, tmp_path / "out", changes={"environment": {"data": str(tmp_path / "table.npz")}})
+    summary = smoke("staged/table", tmp_path / "out", changes={"environment": {"data": str(tmp_path / "table.npz")}})
     entry = summary["policies"]["StageRoute"][0]
     assert entry["coordinates"] == {"cost_scale": 1.0}
     assert "cost_ratio" in entry and "served_reward" in entry
     assert "x budget" in summary["claims"][0]["measured"], "the spend stands next to the score"
 
 
+@pytest.mark.slow
+def test_replay_experiment_on_a_file(tmp_path):
+    from jaxroute.data import RoutingTable
+
+    rng = np.random.default_rng(0)
+    table = RoutingTable(rng.random((300, 5)), rng.random((300, 5)), tuple("abcde"))
+    table.save(tmp_path / "table.npz")
+    changes = {"environment": {"data": str(tmp_path / "table.npz")}}
+    summary = smoke("combinatorial/table", tmp_path / "out", changes=changes)
+    assert [entry["coordinates"]["task"] for entry in summary["policies"]["CUCB"]] == ["awc", "suc", "aic"]
+
+
 def test_names_and_metrics_are_those_of_the_documentation(tmp_path):
     expected = {"stochastic/regret", "staged/interval-effect", "staged/discovery-slope", "staged/lower-bound"}
     expected |= {f"staged/figure-{n}" for n in ("2", "3b", "3c", "4a", "4b", "5", "6")}
     expected |= {f"combinatorial/figure-{n}" for n in ("4a", "4b", "4c", *range(6, 15))}
-    expected |= {"combinatorial/table-4", "combinatorial/slopes"}
+    expected |= {"combinatorial/table-4", "combinatorial/slopes", "combinatorial/policies", "combinatorial/table"}
     assert expected <= set(EXPERIMENTS)
     smoke("staged/figure-2", tmp_path)
     data = jr.load(tmp_path)

@@ -7,8 +7,7 @@ import pytest
 from scipy import stats
 
 from jaxroute import draws, numerics
-from jaxroute.lanes import lanes
-from jaxroute.sweep import _CPU_OPTIONS
+from jaxroute.lanes import CPU_OPTIONS, lanes
 
 RUNS = 96
 SIZES = [1, 2, 5, 16]
@@ -21,7 +20,7 @@ def compiled(fn, mode, *args):
         one = jax.jit(fn)
         return np.stack([np.asarray(one(*(a[..., r] for a in args))) for r in range(RUNS)], axis=-1)
     batched = jax.jit(jax.vmap(fn, in_axes=-1, out_axes=-1) if mode == "vmap" else lanes(fn, RUNS))
-    return np.asarray(batched.lower(*args).compile(compiler_options=None if mode == "lanes" else _CPU_OPTIONS)(*args))
+    return np.asarray(batched.lower(*args).compile(compiler_options=None if mode == "lanes" else CPU_OPTIONS)(*args))
 
 
 def tie_rich(rng, size):

@@ -1,6 +1,7 @@
 """Solvers of the relaxed selection: programme, projection, projected gradient, any-win solvers and roundings."""
 
 import functools
+import itertools
 
 import jax
 import jax.numpy as jnp
@@ -100,6 +101,61 @@ def test_programme_against_highs(kind, exact_size, num_models):
         assert gap <= 5e-6 * max(1.0, np.abs(w[row]).max()), (row, gap)
 
 
+@pytest.mark.parametrize("exact_size", [True, False])
+@pytest.mark.parametrize(("labels", "limits"), [((0, 0, 0, 1, 1, 1, 2, 2, 2), (2, 1, 1)), ((0, 1) * 6, (4, 3))])
+def test_programme_with_groups_against_highs(labels, limits, exact_size):
+    """A partition matroid under one budget: 300 instances each, a third with equal or zero costs."""
+    rng = np.random.default_rng(11)
+    solve = jax.jit(functools.partial(linear_selection, groups=labels, exact_size=exact_size))
+    member = np.array([np.array(labels) == g for g in range(len(limits))])
+    worst = 0.0
+    for row in range(300):
+        w, c = rng.random((2, len(labels))).astype(np.float32)
+        if row % 6 == 1:
+            c = np.round(c * 3).astype(np.float32) / 3
+        if row % 6 == 3:
+            c[rng.random(len(c)) < 0.5] = 0
+        budget = np.float32(rng.random() * 4)
+        found = solve(w, c, budget, np.array(limits, np.float32))
+        z = np.asarray(found.z, float)
+        best = plain.partition_linear_program(w, c, member, limits, float(budget), exact_size)
+        assert bool(found.feasible) == (best is not None), row
+        if best is None:
+            continue
+        assert z.min() >= -1e-6 and z.max() <= 1 + 1e-6 and c @ z <= budget + 5e-6, row
+        filled = member @ z
+        assert (np.abs(filled - limits) < 5e-6).all() if exact_size else (filled <= np.array(limits) + 5e-6).all(), row
+        worst = max(worst, w @ best - w @ z)
+    assert worst <= 5e-6
+
+
+def _all_vertices(c, budget, member, limits):
+    """Every vertex of `{0 <= z <= 1, member z <= limits, c . z <= budget}`, by solving every choice of active constraints."""
+    size = len(c)
+    rows = np.r_[np.eye(size), -np.eye(size), member.astype(float), c[None]]
+    ends = np.r_[np.ones(size), np.zeros(size), limits, budget]
+    active = np.array(list(itertools.combinations(range(len(rows)), size)))
+    systems = rows[active]
+    usable = np.abs(np.linalg.det(systems)) > 1e-9
+    points = np.linalg.solve(systems[usable], ends[active[usable]][..., None])[..., 0]
+    return points[(points @ rows.T <= ends + 1e-9).all(1)]
+
+
+def test_exact_any_win_with_groups_against_all_vertices():
+    labels, limits = (0, 0, 0, 1, 1), (2, 1)
+    rng = np.random.default_rng(12)
+    solve = jax.jit(functools.partial(exact_any_win, groups=labels, sizes=(3, 3)))
+    member = np.array([np.array(labels) == g for g in range(2)])
+    for row in range(40):
+        w, c = rng.random((2, 5)).astype(np.float32)
+        budget = np.float32(rng.random() * 2)
+        z = np.asarray(solve(w, c, budget, np.array(limits, np.float32)).z, float)
+        assert (member @ z <= np.array(limits) + 1e-5).all() and c @ z <= budget + 3e-6, row
+        points = _all_vertices(c.astype(float), float(budget), member, np.array(limits, float))
+        best = np.max(1 - np.prod(1 - w * points, axis=1))
+        assert any_win(w.astype(float), z) == pytest.approx(best, abs=3e-6), row
+
+
 def test_infeasible_budget_takes_the_cheapest_and_the_better_of_equals():
     found = linear_selection(jnp.array([0.1, 0.9, 0.5, 0.7]), jnp.array([0.3, 0.3, 0.1, 0.3]), jnp.float32(0.2), 2.0)
     assert not found.feasible
@@ -119,14 +175,14 @@ def test_fewer_allowed_models_than_places():
 
 def test_worked_example_of_any_win():
     for found in (
-        exact_any_win(MU, COST, jnp.float32(0.45), 4.0, max_size=4),
+        exact_any_win(MU, COST, jnp.float32(0.45), 4.0, sizes=(4, 4)),
         continuous_greedy_any_win(MU, COST, jnp.float32(0.45), 4.0, steps=20),
     ):
         np.testing.assert_allclose(found.z, [0, 1, 0, 1, 0.866667, 1, 0, 0.133333, 0], atol=2e-6)
         assert float(any_win(MU, found.z)) == pytest.approx(0.6938281, abs=1e-6)
 
 
-def any_win_solvers(size, max_size):
+def any_win_solvers(size):
     def polished(start):
         return lambda w, c, b: polish_any_win(start(w, c, b), w, c, b, size, steps=3)
 
@@ -144,7 +200,7 @@ def any_win_solvers(size, max_size):
         return Selection(z, jnp.zeros(()), jnp.asarray(True))
 
     return {
-        "exact": lambda w, c, b: exact_any_win(w, c, b, size, max_size=max_size),
+        "exact": lambda w, c, b: exact_any_win(w, c, b, size, sizes=(int(size), int(size))),
         "greedy": greedy,
         "logarithm": logarithm,
         "polished greedy": polished(greedy),
@@ -159,7 +215,7 @@ def test_exact_any_win_is_never_beaten():
     w, c = rng.random((2, 1500, 9)).astype(np.float32)
     budget = (rng.random(1500) * np.repeat([0.3, 1.0, 3.0], 500)).astype(np.float32)
     values = {}
-    for name, solve in any_win_solvers(4.0, 4).items():
+    for name, solve in any_win_solvers(4.0).items():
         z = np.asarray(jax.jit(jax.vmap(solve))(w, c, budget).z, np.float64)
         assert z.min() >= -1e-7 and z.max() <= 1 + 1e-6, name
         assert ((c * z).sum(1) <= budget + 3e-6).all() and (z.sum(1) <= 4 + 1e-5).all(), name
@@ -177,7 +233,7 @@ def test_exact_any_win_is_never_beaten():
 def test_exact_any_win_against_the_reference():
     """Other sizes than the largest, an unavailable model, chances of one, equal and zero costs."""
     rng = np.random.default_rng(5)
-    solve = jax.jit(functools.partial(exact_any_win, max_size=4))
+    solve = jax.jit(functools.partial(exact_any_win, sizes=(1, 4)))
     for row in range(120):
         w, c = rng.random((2, 6)).astype(np.float32)
         if row % 4 == 0:
@@ -199,7 +255,7 @@ def test_linear_weights_have_no_guarantee_for_any_win():
     w, c = jnp.array([0.999, 0.49]), jnp.array([1.0, 0.1])
     found = log_any_win(w, c, jnp.float32(0.1), 2.0)
     assert float(any_win(w, found.z)) == pytest.approx(0.0999, abs=1e-5)
-    assert float(any_win(w, exact_any_win(w, c, jnp.float32(0.1), 2.0, max_size=2).z)) == pytest.approx(0.49, abs=1e-6)
+    assert float(any_win(w, exact_any_win(w, c, jnp.float32(0.1), 2.0, sizes=(2, 2)).z)) == pytest.approx(0.49, abs=1e-6)
 
 
 # Sets.
@@ -474,4 +530,4 @@ def test_solvers_run_in_double_precision():
         w, c = MU.astype(float), COST.astype(float)
         assert linear_selection(w, c, 0.5, 4.0).z.dtype == np.float64
         assert float(w @ linear_selection(w, c, 0.5, 4.0).z) == pytest.approx(1.04426666667, abs=1e-7)
-        assert exact_any_win(w, c, 0.45, 4.0, max_size=4).z.dtype == np.float64
+        assert exact_any_win(w, c, 0.45, 4.0, sizes=(4, 4)).z.dtype == np.float64

@@ -1,5 +1,7 @@
 """Confidence radii of empirical means."""
 
+import math
+
 import jax.numpy as jnp
 
 
@@ -28,3 +30,11 @@ def hoeffding_radius(count, log_term):
     """
     count = jnp.asarray(count).astype(jnp.float32)
     return jnp.where(count > 0, jnp.sqrt(log_term / (2.0 * jnp.maximum(count, 1.0))), jnp.inf)
+
+
+def union_log_term(num_means, t, delta):
+    """`log(2 pi^2 K t^3 / (3 delta))`: with it the Hoeffding radii of `K` means hold in all rounds, with chance `1 - delta / 2`.
+
+    Source: C2MAB-V, Lemma 1. num_means: `K`. t: round, from 1. delta: `[]`.
+    """
+    return jnp.log(2.0 * math.pi**2 * num_means / (3.0 * delta)) + 3.0 * jnp.log(jnp.asarray(t).astype(jnp.float32))

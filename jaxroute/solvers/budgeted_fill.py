@@ -1,11 +1,14 @@
 """One-budget fractional knapsack: the linear programme behind every routing decision of the papers."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+
+from jaxroute import numerics
 
 
 class FillSolution(NamedTuple):
@@ -41,14 +44,24 @@ def budget_tolerance(budget, dtype):
 def fill(ahead, capacity, total):
     """Gives each model its capacity in order of rank until `total` is used up.
 
-    ahead: `[K, K]`, True at `[i, j]` if `j` ranks ahead of `i`; capacity: `[K]`; total: `[]`. Returns amounts `[K]`.
+    ahead: `[K, K]`, True at `[i, j]` if `j` ranks ahead of `i`, in the same group if there are several; capacity: `[K]`;
+    total: `[]`, or `[K]` that of each model's group. Returns amounts `[K]`.
     """
     used = jnp.sum(jnp.where(ahead, capacity[None, :], 0.0), axis=1)
     return jnp.clip(total - used, 0.0, capacity)
 
 
 def budgeted_fill(
-    value, cost, capacity, budget, total: Any = 1.0, *, valid=None, priority=None, steps: int | None = None
+    value,
+    cost,
+    capacity,
+    budget,
+    total: Any = 1.0,
+    *,
+    groups: Sequence[int] | None = None,
+    valid=None,
+    priority=None,
+    steps: int | None = None,
 ) -> FillSolution:
     """Maximises `value . x` over `{0 <= x <= capacity, sum(x) = total, cost . x <= budget}`, exactly.
 
@@ -66,7 +79,8 @@ def budgeted_fill(
       cost: `[K]` cost per unit.
       capacity: `[K]` upper bounds, non-negative.
       budget: `[]` bound on the cost of `x`, in the unit of `cost`.
-      total: `[]` required sum of `x`.
+      total: `[]` required sum of `x`; with groups `[M]`, that of each group.
+      groups: group of each model, from 0 (static); each is filled by itself, under the common budget.
       valid: `[K]` bool, models that may be used (default all).
       priority: `[K]` last tie-break, lower first (default the index).
       steps: number of dual steps (static; default by size).
@@ -84,6 +98,11 @@ def budgeted_fill(
     value, cost, capacity = lax.optimization_barrier((value, cost, capacity))
     priority = lax.iota(jnp.int32, size) if priority is None else priority
     first = priority[None, :] < priority[:, None]
+    together, room = None, jnp.sum(capacity)
+    if groups is not None:
+        together = np.equal.outer(groups, groups)
+        room = jnp.sum(jnp.where(together, capacity[None, :], 0.0), axis=1)
+        total = numerics.of_group(groups, total)
 
     def at(slope):
         """The fill at a multiplier (None: infinite), its cost and its value."""
@@ -94,6 +113,7 @@ def budgeted_fill(
         else:
             gain = more_value - slope * more_cost
             ahead = (gain > 0) | ((gain == 0) & ((more_cost < 0) | ((more_cost == 0) & first)))
+        ahead = ahead if together is None else ahead & together
         x = lax.optimization_barrier(fill(ahead, capacity, total))
         return x, jnp.sum(cost * x), jnp.sum(value * x)
 
@@ -118,8 +138,7 @@ def budgeted_fill(
     slope = slope_of(over, under)
     share = jnp.clip((budget - under[1]) / jnp.maximum(over[1] - under[1], tiny), 0.0, 1.0)
     slack, affordable = best[1] <= limit, cheapest[1] <= limit
-    room = jnp.sum(capacity)
-    enough = room >= total * (1.0 - 1e-6)
+    enough = room >= total * (1.0 - 1e-6)  # [] or [K]
     amount = jnp.where(slack, best[0], jnp.where(affordable, under[0] + share * (over[0] - under[0]), cheapest[0]))
     amount = jnp.where(enough, amount, capacity * (total / jnp.maximum(room, tiny)))
     # One more fill at the final slope must bring nothing: it is read only where `residual` is, and free elsewhere.
@@ -129,7 +148,7 @@ def budgeted_fill(
     return FillSolution(
         amount=amount,
         multiplier=jnp.where(slack, 0.0, slope),
-        feasible=enough & (slack | affordable),
+        feasible=jnp.all(enough) & (slack | affordable),
         residual=residual,
         converged=residual <= 64 * np.finfo(value.dtype).eps * scale,
     )

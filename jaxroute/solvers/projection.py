@@ -175,11 +175,16 @@ def project(y, cost, budget, total, *, upper=None, at_most: bool = False) -> Pro
     linear function, `lam` of the budget by Newton's method on another one, inside a bracket. The derivative (forward and
     reverse) is that of the active equations, not of the iterations.
 
+    Source: the optimality conditions; the derivative as in Amos and Kolter (2017). The method is ours.
+
     Args:
       y: `[K]` the point to project, best within about 30 of zero in float32.
       cost: `[K]` non-negative. budget: `[]`. total: `[]` in `[0, sum of upper]`.
       upper: `[K]` non-negative (default all 1).
       at_most: the sum may be smaller than `total` (static).
+
+    Returns:
+      A `Projection`.
     """
     y = jnp.asarray(y)
     upper = jnp.ones_like(y) if upper is None else upper

@@ -16,10 +16,10 @@ def _fractional(x):
     return (x > TOLERANCE) & (x < 1.0 - TOLERANCE)
 
 
-def _at(flags, place):
-    """`flags` `[M]` bool at each `place` `[K]`; False outside."""
-    size = flags.shape[-1]
-    return jnp.any((place[:, None] == lax.iota(jnp.int32, size)[None, :]) & flags[None, :], axis=1)
+def _at(values, place):
+    """`values` `[M]` at each `place` `[K]`, whole numbers of the same type; zero outside."""
+    places = lax.iota(jnp.int32, values.shape[-1]).astype(values.dtype)
+    return jnp.sum(jnp.where(place[:, None] == places[None, :], values[None, :], 0.0), axis=1)
 
 
 def pairwise(z, uniforms, *, whole_sum: bool):
@@ -103,21 +103,21 @@ def swap(z, uniforms, group_uniforms):
     """
     size = z.shape[-1]
     weight, members = decompose(z)
+    members = members.astype(z.dtype)  # Masks as numbers: booleans would not be vectorised together with the coins.
     kept, kept_weight = members[0], weight[0]
     for m in range(size):
         new, new_weight = members[m + 1], weight[m + 1]
-        grows = jnp.sum(kept.astype(jnp.int32)) < jnp.sum(new.astype(jnp.int32))
+        grows = jnp.sum(kept) < jnp.sum(new)
         b1, b2 = jnp.where(grows, new, kept), jnp.where(grows, kept, new)
         q2 = jnp.where(grows, kept_weight, new_weight)
         total = kept_weight + new_weight
-        only1, only2 = b1 & ~b2, b2 & ~b1
-        more = jnp.sum(only1.astype(jnp.int32)) > jnp.sum(only2.astype(jnp.int32))
-        rank1, rank2 = (numerics.prefix_sums(x.astype(jnp.float32)).astype(jnp.int32) - 1 for x in (only1, only2))
-        surplus = only1 & (rank1 == 0) & more
-        only1, rank1 = only1 & ~surplus, rank1 - more.astype(jnp.int32)
-        take = uniforms[m] * total < q2  # the r-th trade gives b2's element
-
-        kept = (b1 & b2) | (only1 & ~_at(take, rank1)) | (only2 & _at(take, rank2))
-        kept |= surplus & (group_uniforms[m] * total >= q2)
+        common = b1 * b2
+        only1, only2 = b1 - common, b2 - common
+        more = jnp.sum(only1) - jnp.sum(only2)  # 0 or 1
+        rank1, rank2 = numerics.prefix_sums(only1) - 1.0 - more, numerics.prefix_sums(only2) - 1.0
+        surplus = only1 * (rank1 < 0.0)
+        take = (uniforms[m] * total < q2).astype(z.dtype)  # the r-th trade gives b2's element
+        stay = (group_uniforms[m] * total >= q2).astype(z.dtype)
+        kept = common + (only1 - surplus) * (1.0 - _at(take, rank1)) + only2 * _at(take, rank2) + surplus * stay
         kept_weight = total
-    return kept
+    return kept > 0.5

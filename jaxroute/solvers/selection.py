@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
@@ -14,6 +15,10 @@ from jaxroute.solvers.budgeted_fill import budget_tolerance, budgeted_fill, defa
 
 # Sets that are compared at once.
 _BLOCK = 4096
+# The loss of a choice that is not allowed; finite, so that derivatives stay finite too.
+_BARRED = 1e20
+
+Groups = Sequence[int] | None
 
 
 class Selection(NamedTuple):
@@ -29,7 +34,7 @@ class Selection(NamedTuple):
 
 
 def linear_selection(
-    weight, cost, budget, size, *, allowed=None, exact_size: bool = True, steps: int | None = None
+    weight, cost, budget, size, *, allowed=None, groups: Groups = None, exact_size: bool = True, steps: int | None = None
 ) -> Selection:
     """Maximises `weight . z` over `{0 <= z <= allowed, sum z = size (or <=), cost . z <= budget}`, exactly.
 
@@ -37,8 +42,9 @@ def linear_selection(
     a slack item without value and cost.
 
     Args:
-      weight: `[K]`, of any sign. cost: `[K]` non-negative. budget: `[]`. size: `[]`.
+      weight: `[K]`, of any sign. cost: `[K]` non-negative. budget: `[]`. size: `[]`; with groups `[M]`, the sum in each group.
       allowed: `[K]` bool (default all). With fewer than `size` allowed models and an exact size, all of them are selected.
+      groups: group of each model, from 0 (static): a partition matroid. Default one group.
       exact_size: the sum must be `size` (static); otherwise it may be smaller.
       steps: dual steps of the solver (static).
     """
@@ -46,14 +52,22 @@ def linear_selection(
     size = jnp.asarray(size, weight.dtype)
     capacity = jnp.ones_like(weight) if allowed is None else allowed.astype(weight.dtype)
     if exact_size:
-        size = jnp.minimum(size, jnp.sum(capacity))
-    else:
-        zero = jnp.zeros((1,), weight.dtype)
-        weight, cost = jnp.concatenate([weight, zero]), jnp.concatenate([cost, zero])
-        capacity = jnp.concatenate([capacity, size[None]])
+        size = jnp.minimum(size, group_sums(groups, capacity))
+    else:  # One slack item per group.
+        slack = jnp.atleast_1d(size)
+        weight, cost = (jnp.concatenate([x, jnp.zeros_like(slack)]) for x in (weight, cost))
+        capacity = jnp.concatenate([capacity, slack])
+        groups = None if groups is None else (*groups, *range(slack.shape[0]))
     steps = default_steps(weight.shape[-1]) if steps is None else steps
-    solution = budgeted_fill(weight, cost, capacity, budget, size, steps=steps)
+    solution = budgeted_fill(weight, cost, capacity, budget, size, groups=groups, steps=steps)
     return Selection(solution.amount[:count], solution.multiplier, solution.feasible)
+
+
+def group_sums(groups: Groups, values):
+    """Sum of `values` `[..., K]`, or their sum in each group `[..., M]`."""
+    if groups is None:
+        return jnp.sum(values, axis=-1)
+    return jnp.sum(jnp.where(numerics.members(groups), values[..., None, :], 0.0), axis=-1)
 
 
 @functools.cache
@@ -67,95 +81,136 @@ def subsets(num_models: int, largest: int, smallest: int = 0) -> np.ndarray:
     return members
 
 
-def exact_any_win(w, cost, budget, size, *, allowed=None, max_size: int) -> Selection:
+def exact_any_win(
+    w, cost, budget, size, *, allowed=None, groups: Groups = None, sizes: tuple[int, int] | None = None
+) -> Selection:
     """Maximises `1 - prod(1 - w_k z_k)` over `{0 <= z <= allowed, sum z <= size, cost . z <= budget}`, by comparing vertices.
 
-    The logarithm of the chance that all fail is concave in each `z_k`, so that some vertex of the polytope is optimal. With a
-    slack item (no value, no cost) a vertex is a set `A` of models with `z = 1` and at most two fractions that sum to one and use
-    up the budget. All pairs of fractions meet all sets of at most `max_size - 1` models: 45 times 130 for 9 models and 4 places.
+    The logarithm of the chance that all fail is concave in each `z_k`, so that some vertex of the polytope is optimal: a set of
+    models with `z = 1` and either one fraction that uses up the budget, or two fractions (of one group) that sum to one and use it
+    up. All sets meet all such fractions: 45 fractions and up to 130 sets for 9 models and 4 places.
 
     Args:
-      w: `[K]` chances in [0, 1]. cost: `[K]` non-negative. budget: `[]`. size: `[]` whole number, at most `max_size` (static).
+      w: `[K]` chances in [0, 1]. cost: `[K]` non-negative. budget: `[]`. size: `[]` whole number; with groups `[M]`, that of each.
+      allowed: `[K]` bool (default all). groups: group of each model, from 0 (static).
+      sizes: smallest and largest (total) size that may be asked for (static; default 1 and `K`).
     """
-    count = w.shape[-1]
-    sets = subsets(count, min(max_size, count) - 1)
-    pairs = np.asarray(list(itertools.combinations(range(count + 1), 2)), np.int32)
-    apart = ~(np.pad(sets, ((0, 0), (0, 1)))[:, pairs].any(-1)).T  # [pairs, sets]: neither model is in the set
+    count, dtype = w.shape[-1], w.dtype
+    low, high = (1, count) if sizes is None or groups is not None else sizes
+    high = high if sizes is None else sizes[1]
+    sets = subsets(count, min(high, count) - 1)
+    full = int(np.argmax(sets.sum(1) >= min(low, count) - 1))  # Smaller sets leave the size slack: one fraction at most.
+    labels = np.zeros(count, np.int32) if groups is None else np.asarray(groups, np.int32)
+    pairs = [(i, j) for i, j in itertools.combinations(range(count), 2) if labels[i] == labels[j]]
     if allowed is not None:
         w = jnp.where(allowed, w, 0.0)
-    top = 1.0 - np.finfo(w.dtype).epsneg
-    lose = 1.0 - jnp.minimum(w, top)
-    table = jnp.asarray(sets, w.dtype)
-    exact = lax.Precision.HIGHEST
-    set_cost = jnp.dot(table, cost, precision=exact)
-    set_loss = jnp.exp(jnp.dot(table, jnp.log(lose), precision=exact))
-    set_loss = jnp.where((jnp.sum(table, axis=1) + 1.0 <= size) & (set_cost <= budget), set_loss, jnp.inf)
-    set_cost, set_loss = lax.optimization_barrier((set_cost, set_loss))
-    zero = jnp.zeros((1,), w.dtype)
-    cost, w = jnp.concatenate([cost, zero]), jnp.concatenate([w, zero])
+    w = jnp.minimum(w, 1.0 - np.finfo(dtype).epsneg)
+    table = jnp.asarray(sets, dtype)
 
-    def losses(i, j, fits):
-        """Chance that all fail `[sets]` for each set with the two fractions `i` and `j` (one-hot), and the first fraction."""
-        wi, wj, ci, cj = (numerics.pick(k, x) for x in (w, cost) for k in (i, j))
-        # The slack item may take any rest: the other fraction is then at most one.
-        slack = j[count]
-        gap = ci - cj
-        part = (budget - cj - set_cost) / jnp.where(gap == 0.0, np.finfo(w.dtype).tiny, gap)
-        part = jnp.where(slack, jnp.minimum(part, 1.0), part)
-        loss = set_loss * (1.0 - wi * part) * (1.0 - wj * (1.0 - part))
-        return jnp.where(fits & (part >= 0.0) & (part <= 1.0), loss, jnp.inf), part
+    def over_sets(values):
+        return jnp.dot(table, values, precision=lax.Precision.HIGHEST)
 
-    def hot(index):
-        return lax.iota(jnp.int32, count + 1) == index
+    left, lose = budget - over_sets(cost), jnp.exp(over_sets(jnp.log1p(-w)))
+    filled = np.stack([(sets & (labels == g)).sum(1) for g in range(labels.max() + 1)])  # [M, sets]
+    places = jnp.atleast_1d(jnp.asarray(size, dtype))[:, None] - filled
+    fits = (left >= 0.0) & jnp.all(places >= 0.0, axis=0)
+    lose = jnp.where(fits & (places >= 1.0), lose, _BARRED)  # [M, sets]: there is room for one more of the group
 
-    def compare(best, candidate):
-        number, (i, j), fits = candidate
-        loss, _ = losses(hot(i), hot(j), fits)
-        here = jnp.min(loss, axis=0)
-        return (jnp.minimum(here, best[0]), jnp.where(here < best[0], number, best[1])), None
+    def pick_each(values, side):
+        return jnp.stack([values[pair[side]] for pair in pairs])
 
-    numbers = np.arange(len(pairs), dtype=np.int32)
-    start = (jnp.full((), jnp.inf, w.dtype), jnp.zeros((), jnp.int32))
-    (_, best), _ = lax.scan(compare, start, (numbers, (pairs[:, 0], pairs[:, 1]), apart))
-    # The best pair again, to find its set.
-    chosen = numerics.one_hot(best, len(pairs))
-    i, j = (hot(jnp.sum(jnp.where(chosen, pairs[:, side], 0))) for side in (0, 1))
-    fits = ~jnp.any(table[:, :] * (i | j)[None, :count] > 0.0, axis=1)
-    loss, part = losses(i, j, fits)
-    first = numerics.one_hot(numerics.argmin(loss), len(sets))
-    part = numerics.pick(first, part)
-    z = jnp.any(first[:, None] & sets, axis=0).astype(w.dtype) + jnp.where(i, part, 0.0)[:count]
-    z = z + jnp.where(j, 1.0 - part, 0.0)[:count]
+    paid = cost > 0.0
+    singles = (w, jnp.where(paid, 1.0 / jnp.where(paid, cost, 1.0), 0.0), 1.0 - paid.astype(dtype))
+    doubles = None
+    if pairs:
+        gap = pick_each(cost, 0) - pick_each(cost, 1)
+        inverse = 1.0 / jnp.where(gap == 0.0, np.finfo(dtype).tiny, gap)
+        doubles = (pick_each(w, 0), pick_each(w, 1), pick_each(cost, 1), inverse)
+    left, lose, singles, doubles = lax.optimization_barrier((left, lose, singles, doubles))
+
+    def single(model, left, lose):
+        """Chance that all fail if a model joins as far as the budget goes, and its fraction."""
+        w, inverse, free = model
+        part = jnp.minimum(left * inverse + free, 1.0)
+        return lose * (1.0 - w * part), part
+
+    def double(pair, left, lose):
+        """Chance that all fail if two join, with fractions that sum to one and use up the budget, and the first fraction."""
+        w, other_w, other_cost, inverse = pair
+        part = (left - other_cost) * inverse
+        loss = lose * (1.0 - w * part) * (1.0 - other_w * (1.0 - part))
+        return jnp.where(part * (1.0 - part) >= 0.0, loss, _BARRED), part
+
+    def least(join, candidates, group, joined, start):
+        """The least loss of each set from `start` on, over what may join it; `joined`: it is in the set already."""
+
+        some_left, some_lose = left[start:], lose[:, start:]
+
+        def compare(best, candidate):
+            values, group, barred = candidate
+            loss, _ = join(values, some_left, some_lose[0] if groups is None else some_lose[group])
+            return jnp.minimum(best, loss + barred), None
+
+        best = jnp.full(len(sets) - start, _BARRED, dtype)
+        barred = np.where(joined, _BARRED, 0.0).astype(dtype)
+        return lax.scan(compare, best, (candidates, group, barred))[0]
+
+    best = least(single, singles, labels, sets.T, 0)
+    if pairs:
+        index = np.asarray(pairs)
+        more = least(double, doubles, labels[index[:, 0]], sets[full:, index].any(-1).T, full)
+        best = jnp.concatenate([best[:full], jnp.minimum(best[full:], more)])
+    # The best set again, to find what joins it.
+    chosen = numerics.one_hot(numerics.argmin(best), len(sets))
+    inside = jnp.dot(table.T, chosen.astype(dtype), precision=lax.Precision.HIGHEST) > 0.5
+    here, here_lose = numerics.pick(chosen, left), numerics.pick(chosen, lose)  # [] and [M]
+    loss, part = single(singles, here, jnp.where(inside, _BARRED, numerics.of_group(labels, here_lose)))
+    first = numerics.one_hot(numerics.argmin(loss), count)
+    z = inside + jnp.where(first, numerics.pick(first, part), 0.0)
+    if pairs:
+        group_lose = numerics.of_group(labels[index[:, 0]], here_lose)
+        pair_loss, part = double(doubles, here, jnp.where(pick_each(inside, 0) | pick_each(inside, 1), _BARRED, group_lose))
+        second = numerics.one_hot(numerics.argmin(pair_loss), len(pairs))
+        part = numerics.pick(second, part)
+        i, j = (jnp.any(second[:, None] & (index[:, [side]] == np.arange(count)), axis=0) for side in (0, 1))
+        both = inside + jnp.where(i, part, 0.0) + jnp.where(j, 1.0 - part, 0.0)
+        z = jnp.where(jnp.min(pair_loss) < jnp.min(loss), both, z)
     if allowed is not None:
-        z = jnp.where(allowed, z, 0.0)  # A model without chance may have been as good as slack.
-    return Selection(z, jnp.zeros((), w.dtype), jnp.asarray(True))
+        z = jnp.where(allowed, z, 0.0)  # A model without chance may have been as good as none.
+    return Selection(z, jnp.zeros((), dtype), jnp.asarray(True))
 
 
-def best_subset(weight, cost, budget, size, *, allowed=None, exact_size: bool, sizes: tuple[int, int]) -> Selection:
+def best_subset(
+    weight, cost, budget, size, *, allowed=None, groups: Groups = None, exact_size: bool, sizes: tuple[int, int]
+) -> Selection:
     """Maximises the sum of `weight` over sets within the budget, by comparing all of them; the cheapest set if none fits.
 
     Source: C2MAB-V-Direct, eq. (48), with a bound on the size. Sets are compared in blocks, so that memory does not grow.
 
     Args:
-      weight, cost: `[K]`. budget: `[]`. size: `[]` whole number; with an exact size and fewer allowed models, all of these.
-      sizes: smallest and largest set that `size` may ask for (static).
+      weight, cost: `[K]`. budget: `[]`. size: `[]` whole number, with groups `[M]`, that of each; with an exact size and fewer
+        allowed models, all of these.
+      groups: group of each model, from 0 (static). sizes: smallest and largest set that `size` may ask for (static).
     """
     count = weight.shape[-1]
     sets = subsets(count, sizes[1], sizes[0])
     if allowed is None:
         allowed = jnp.ones((count,), bool)
-    available = jnp.sum(allowed.astype(weight.dtype))
-    size = jnp.minimum(jnp.asarray(size, weight.dtype), available)
+    usable_models = allowed.astype(weight.dtype)
+    size = jnp.atleast_1d(jnp.minimum(jnp.asarray(size, weight.dtype), group_sums(groups, usable_models)))
     limit = budget + budget_tolerance(budget, weight.dtype)
-    columns = jnp.stack([weight, cost, 1.0 - allowed.astype(weight.dtype), jnp.ones_like(weight)], axis=1)
+    kinds = np.ones((1, count), bool) if groups is None else numerics.members(groups)
+    columns = jnp.stack([weight, cost, 1.0 - usable_models, *kinds.astype(weight.dtype)], axis=1)
     block = min(_BLOCK, len(sets))
     codes = np.zeros(-(-len(sets) // block) * block, np.int32)
     codes[: len(sets)] = sets @ (1 << np.arange(count))  # The padding repeats the empty set.
 
     def compare(best, codes):
         members = ((codes[:, None] >> np.arange(count)) & 1).astype(weight.dtype)
-        value, spend, barred, number = jnp.moveaxis(jnp.dot(members, columns, precision=lax.Precision.HIGHEST), 1, 0)
-        usable = (barred == 0.0) & ((number == size) if exact_size else (number <= size))
+        value, spend, barred, *numbers = jnp.moveaxis(jnp.dot(members, columns, precision=lax.Precision.HIGHEST), 1, 0)
+        usable = barred == 0.0
+        for group, number in enumerate(numbers):
+            usable &= (number == size[group]) if exact_size else (number <= size[group])
         for position, score in enumerate((jnp.where(spend <= limit, value, -jnp.inf), -spend)):
             first = numerics.argmax(score, usable & jnp.isfinite(score))
             here = numerics.one_hot(first, len(codes))
@@ -179,34 +234,38 @@ def any_win_gradient(w, z):
 
 
 def any_win(w, z):
-    """`1 - prod(1 - w_k z_k)`, the relaxed chance that any model wins; `[]`."""
-    return 1.0 - jnp.prod(1.0 - w * z, axis=-1)
+    """`1 - prod(1 - w_k z_k)`, the relaxed chance that any model wins, of arrays `[..., K]` of JAX or NumPy; `[...]`."""
+    return 1.0 - (1.0 - w * z).prod(axis=-1)
 
 
-def continuous_greedy_any_win(w, cost, budget, size, *, allowed=None, steps: int = 10) -> Selection:
+def continuous_greedy_any_win(w, cost, budget, size, *, allowed=None, groups: Groups = None, steps: int = 10) -> Selection:
     """Any-win selection by continuous greedy: `steps` linear programmes in the direction of the gradient, averaged.
 
     At least `1 - 1/e` of the optimum. Source: Calinescu, Chekuri, Pal and Vondrak (2011); C2MAB-V, section 4, "common greedy".
     """
 
     def step(z, _):
-        found = linear_selection(any_win_gradient(w, z), cost, budget, size, allowed=allowed, exact_size=False)
+        found = linear_selection(
+            any_win_gradient(w, z), cost, budget, size, allowed=allowed, groups=groups, exact_size=False
+        )
         return z + found.z / steps, found.multiplier
 
     z, multipliers = lax.scan(step, jnp.zeros_like(w), None, length=steps)
     return Selection(jnp.clip(z, 0.0, 1.0), multipliers[-1], jnp.asarray(True))
 
 
-def log_any_win(w, cost, budget, size, *, allowed=None) -> Selection:
+def log_any_win(w, cost, budget, size, *, allowed=None, groups: Groups = None) -> Selection:
     """Any-win selection by one linear programme with weights `-log(1 - w)`: optimal where its solution is integral.
 
     No guarantee otherwise: with `w = (.999, .49)`, `cost = (1, .1)` and a budget of .1 it reaches .0999 of .49.
     """
     weight = -jnp.log1p(-jnp.minimum(w, 1.0 - np.finfo(w.dtype).eps))
-    return linear_selection(weight, cost, budget, size, allowed=allowed, exact_size=False)
+    return linear_selection(weight, cost, budget, size, allowed=allowed, groups=groups, exact_size=False)
 
 
-def polish_any_win(start: Selection, w, cost, budget, size, *, allowed=None, steps: int = 2) -> Selection:
+def polish_any_win(
+    start: Selection, w, cost, budget, size, *, allowed=None, groups: Groups = None, steps: int = 2
+) -> Selection:
     """Unit Frank-Wolfe steps from a selection: each reaches a vertex that is no worse, for the objective is convex.
 
     The logarithm of the chance that all fail is concave in `z`, so that moving to the best vertex of its linearisation helps.
@@ -214,7 +273,7 @@ def polish_any_win(start: Selection, w, cost, budget, size, *, allowed=None, ste
 
     def step(found, _):
         weight = any_win_gradient(w, found.z)
-        new = linear_selection(weight, cost, budget, size, allowed=allowed, exact_size=False)
+        new = linear_selection(weight, cost, budget, size, allowed=allowed, groups=groups, exact_size=False)
         better = any_win(w, new.z) >= any_win(w, found.z)
         return jax.tree.map(lambda n, o: jnp.where(better, n, o), new, found), None
 

@@ -4,12 +4,16 @@ from jaxroute.problems.combinatorial.baselines import (
     CUCB,
     BetaPosterior,
     ConstrainedThompson,
+    CountByCoin,
+    CountInPart,
     EpsilonGreedy,
     Everything,
     NormalPosterior,
     OfflineFixed,
+    PlainRadius,
     RandomSet,
     Thompson,
+    UnionRadius,
 )
 from jaxroute.problems.combinatorial.benchmark import best_relaxed, best_set
 from jaxroute.problems.combinatorial.c2mabv import C2MABV, Direct, bound_regret, bound_violation, two_tier
@@ -28,14 +32,7 @@ from jaxroute.problems.combinatorial.laws import (
 from jaxroute.problems.combinatorial.oracle import OracleInteger, OracleRelaxed
 from jaxroute.problems.combinatorial.relax import (
     BestOf,
-    ByChance,
-    ByCost,
-    ByIndex,
-    ByPrice,
-    ByReward,
     ContinuousGreedy,
-    HoldAction,
-    HoldRelaxed,
     Linear,
     Pairwise,
     ProjectedGradient,
@@ -44,6 +41,17 @@ from jaxroute.problems.combinatorial.relax import (
     Vertices,
 )
 from jaxroute.problems.combinatorial.rewards import AllIn, AnyWin, SumUp
+from jaxroute.problems.combinatorial.rules import (
+    ByChance,
+    ByCost,
+    ByIndex,
+    ByPrice,
+    ByReward,
+    HoldAction,
+    HoldRelaxed,
+    Optimistic,
+    RoundRobin,
+)
 
 POLICIES = (
     C2MABV,
@@ -79,6 +87,8 @@ __all__ = [
     "ConstrainedThompson",
     "ContinuousGreedy",
     "CopulaOutcomes",
+    "CountByCoin",
+    "CountInPart",
     "Direct",
     "EpsilonGreedy",
     "Everything",
@@ -90,11 +100,14 @@ __all__ = [
     "Linear",
     "NormalPosterior",
     "OfflineFixed",
+    "Optimistic",
     "OracleInteger",
     "OracleRelaxed",
     "Pairwise",
+    "PlainRadius",
     "ProjectedGradient",
     "RandomSet",
+    "RoundRobin",
     "ScaledCosts",
     "Smoothed",
     "SumUp",
@@ -102,6 +115,7 @@ __all__ = [
     "TableOutcomes",
     "Thompson",
     "TokenCosts",
+    "UnionRadius",
     "Vertices",
     "best_relaxed",
     "best_set",

@@ -7,29 +7,65 @@ import jax.numpy as jnp
 from flax import struct
 
 from jaxroute import checks, draws
-from jaxroute.estimators.confidence import hoeffding_radius
-from jaxroute.problems.combinatorial.selector import BookState, Learner, Relaxer, top_models
-from jaxroute.problems.combinatorial.types import CombinatorialSpec
-from jaxroute.solvers.selection import best_subset
+from jaxroute.estimators.confidence import hoeffding_radius, union_log_term
+from jaxroute.problems.combinatorial.c2mabv import Direct
+from jaxroute.problems.combinatorial.relax import solve_by_group
+from jaxroute.problems.combinatorial.rules import top_models
+from jaxroute.problems.combinatorial.selector import BookState, Learner, Relaxer
+from jaxroute.problems.combinatorial.types import CombinatorialSpec, Observation
 from jaxroute.types import Leaf
 
 
 @struct.dataclass
-class CUCB(Learner):
-    """The `N` models of largest upper bound `mean + sqrt(3 log t / (2 n))`; costs are ignored.
+class PlainRadius:
+    """The radius `sqrt(3 log t / (2 n))` of CUCB. Source: Wang and Chen (2017)."""
 
-    Source: Chen, Wang and Yuan (2013); Wang and Chen (2017); C2MAB-V, section 6.
+    def radius(self, count, num_models: int, t):
+        """Of each model seen `count` `[K]` times, in round `t` (from 1)."""
+        del num_models
+        return hoeffding_radius(count, 3.0 * jnp.log(t.astype(jnp.float32)))
+
+
+@struct.dataclass
+class UnionRadius:
+    """The radius of C2MAB-V, `width` times `sqrt(log(2 pi^2 K t^3 / (3 delta)) / (2 n))`."""
+
+    width: Leaf = 1.0
+    delta: Leaf = 1e-4
+
+    def check(self) -> None:
+        checks.positive("width", self.width, ())
+        checks.share("delta", self.delta, ())
+
+    def radius(self, count, num_models: int, t):
+        """Of each model seen `count` `[K]` times, in round `t` (from 1)."""
+        return self.width * hoeffding_radius(count, union_log_term(num_models, t, self.delta))
+
+
+@struct.dataclass
+class CUCB(Learner):
+    """The `N` models of largest upper bound; costs are ignored.
+
+    Source: Chen, Wang and Yuan (2013); C2MAB-V, section 6.
 
     Differs from the paper: it does not print the radius; ties are broken at random.
+
+    noise: `[]` size of the tie-breaks. radius: `PlainRadius` or `UnionRadius`.
     """
 
     noise: Leaf = 1e-4
+    radius: Any = struct.field(default_factory=PlainRadius, kw_only=True)
+
+    def check(self) -> None:
+        checks.probability("noise", self.noise, ())
+        if hasattr(self.radius, "check"):
+            self.radius.check()
 
     def act(self, key, state: BookState, obs, t):
         k_tie, k_order = draws.split(key)
-        log_term = 3.0 * jnp.log((t + 1).astype(jnp.float32))
-        value = jnp.minimum(state.outcome.mean + hoeffding_radius(state.outcome.count, log_term), 1.0)
-        selected = top_models(value - self.noise * draws.uniform(k_tie, value.shape), obs)
+        radius = self.radius.radius(state.outcome.count, state.spec.num_models, t + 1)
+        value = jnp.minimum(state.outcome.mean + radius, 1.0)
+        selected = top_models(value - self.noise * draws.uniform(k_tie, value.shape), obs, state.spec)
         return self.action(k_order, obs, selected, selected.astype(jnp.float32), value, state.cost.mean), {
             "reward_ucb": value
         }
@@ -55,13 +91,35 @@ class NormalPosterior:
 
 
 @struct.dataclass
+class CountInPart:
+    """An outcome `x` in [0, 1] counts as `x` of a success."""
+
+    def count(self, key, outcome):
+        """What outcomes `[K]` count as."""
+        del key
+        return outcome
+
+
+@struct.dataclass
+class CountByCoin:
+    """An outcome `x` in [0, 1] counts as a success with chance `x`. Source: Agrawal and Goyal (2012)."""
+
+    def count(self, key, outcome):
+        """What outcomes `[K]` count as."""
+        return (draws.uniform(key, outcome.shape) < outcome).astype(outcome.dtype)
+
+
+@struct.dataclass
 class Thompson(Learner):
     """The `N` models of largest posterior draw; costs are ignored.
 
-    Source: Thompson (1933); C2MAB-V, section 6. posterior: `BetaPosterior` or `NormalPosterior`.
+    Source: Thompson (1933); C2MAB-V, section 6.
+
+    posterior: `BetaPosterior` or `NormalPosterior`. graded: `CountInPart` or `CountByCoin`, for outcomes between 0 and 1.
     """
 
     posterior: Any = struct.field(default_factory=BetaPosterior)
+    graded: Any = struct.field(default_factory=CountInPart)
 
     def sample(self, key, state: BookState):
         """One draw of each model's success chance, `[K]`."""
@@ -73,8 +131,12 @@ class Thompson(Learner):
         del t
         k_sample, k_order = draws.split(key)
         value = self.sample(k_sample, state)
-        selected = top_models(value, obs)
+        selected = top_models(value, obs, state.spec)
         return self.action(k_order, obs, selected, selected.astype(jnp.float32), value, state.cost.mean), {"sampled": value}
+
+    def update(self, key, state: BookState, obs, action, feedback, t) -> BookState:
+        counted = feedback.replace(outcome=self.graded.count(key, feedback.outcome))
+        return Learner.update(self, key, state, obs, action, counted, t)
 
 
 @struct.dataclass
@@ -122,7 +184,7 @@ class EpsilonGreedy(Relaxer):
         value, cost = state.outcome.mean, state.cost.mean
         found = self.relax(k_tie, value, cost, obs, obs.available, state.spec)
         exploit = self.round(k_round, found.z, state.spec)
-        explore = top_models(-draws.uniform(k_set, value.shape), obs)
+        explore = top_models(-draws.uniform(k_set, value.shape), obs, state.spec)
         epsilon = jnp.minimum(1.0, self.scale * jnp.sqrt(state.spec.num_models / (t + 1).astype(jnp.float32)))
         exploring = draws.uniform(k_coin) < epsilon
         selected = jnp.where(exploring, explore, exploit)
@@ -138,7 +200,7 @@ class RandomSet(Learner):
         del t
         k_set, k_order = draws.split(key)
         score = draws.uniform(k_set, obs.price.shape)
-        selected = top_models(-score, obs)
+        selected = top_models(-score, obs, state.spec)
         return self.action(k_order, obs, selected, selected.astype(jnp.float32), score, obs.price), {}
 
 
@@ -167,7 +229,7 @@ class OfflineFixed:
     `sample_size` questions, and known mean costs.
 
     offline_mean: `[K]` success chances when the sample was taken; they may differ from those online. cost_mean: `[K]`.
-    budget, size: `[]` of the offline problem. sample_size: questions (static).
+    budget, size: `[]` or `[M]` of the offline problem. sample_size: questions (static).
     """
 
     offline_mean: Leaf
@@ -190,19 +252,14 @@ class OfflineFixed:
         mean = jnp.asarray(self.offline_mean, jnp.float32)
         wins = draws.uniform(key, (self.sample_size, spec.num_models)) < mean
         estimate = jnp.clip(jnp.mean(wins.astype(jnp.float32), axis=0), 1e-6, 1.0 - 1e-6)
-        found = best_subset(
-            spec.reward.weight(estimate),
-            jnp.asarray(self.cost_mean, jnp.float32),
-            jnp.asarray(self.budget, jnp.float32),
-            self.size,
-            exact_size=spec.reward.exact_size,
-            sizes=(spec.min_size, spec.max_size),
-        )
+        cost = jnp.asarray(self.cost_mean, jnp.float32)
+        obs = Observation(cost, jnp.ones(cost.shape, bool), jnp.asarray(self.budget, jnp.float32), jnp.asarray(self.size))
+        found = solve_by_group(Direct().solve, spec, estimate, cost, obs, obs.available)
         return OfflineState(selected=found.z > 0.5)
 
     def act(self, key, state, obs, t):
         del key, t
-        action = Learner().action(None, obs, state.selected & obs.available, state.selected.astype(jnp.float32), None, None)
+        action = Learner().action(None, obs, state.selected, state.selected.astype(jnp.float32), None, None)
         return action, {}
 
     def update(self, key, state, obs, action, feedback, t):

@@ -1,18 +1,35 @@
 """What the best set and the best relaxed selection earn when all means are known; on the host, in float64."""
 
 import itertools
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from scipy.optimize import linprog
 
+from jaxroute import numerics
 from jaxroute.solvers.selection import subsets
 
 # Vertices of the any-win programme that are compared at most.
 _MOST_CELLS = 60_000_000
 
 
-def best_set(reward: Any, mean, cost, budget: float, size: int, allowed=None) -> tuple[np.ndarray, float]:
+def _limits(usable, size, groups):
+    """Which of the usable models are in which group, bool `[M, U]`, and how many each group may have `[M]`."""
+    kinds = np.ones((1, len(usable)), bool) if groups is None else numerics.members(groups)[:, usable]
+    return kinds, np.minimum(np.atleast_1d(np.asarray(size, int)), kinds.sum(1))
+
+
+def _cheapest(weight, cost, kinds, sizes) -> np.ndarray:
+    """The cheapest models of each group `[U]` bool; of equal costs the better."""
+    chosen = np.zeros(len(cost), bool)
+    for kind, size in zip(kinds, sizes, strict=True):
+        inside = np.flatnonzero(kind)
+        chosen[inside[np.lexsort((-weight[inside], cost[inside]))[:size]]] = True
+    return chosen
+
+
+def best_set(reward: Any, mean, cost, budget: Any, size: Any, allowed=None, groups: Sequence[int] | None = None):
     """The best set within the budget, and its reward.
 
     The set has exactly `size` models, or at most that many if the reward allows it; if no set is within the budget, it is the
@@ -22,79 +39,93 @@ def best_set(reward: Any, mean, cost, budget: float, size: int, allowed=None) ->
 
     Args:
       reward: `AnyWin`, `SumUp` or `AllIn`. mean, cost: `[K]`. allowed: `[K]` bool (default all).
+      groups: group of each model, from 0 (default one group). size: `N`, or one for each group.
+      budget: for all models, or one for each group.
 
     Returns:
       Mask `[K]` bool and its reward.
     """
     mean, cost = np.asarray(mean, np.float64), np.asarray(cost, np.float64)
     usable = np.flatnonzero(np.ones(mean.shape, bool) if allowed is None else allowed)
-    size = min(int(size), len(usable))
-    sets = subsets(len(usable), size, size if reward.exact_size else 0)
+    kinds, sizes = _limits(usable, size, groups)
+    sets = subsets(len(usable), int(sizes.sum()), int(sizes.sum()) if reward.exact_size else 0)
+    if groups is not None:
+        numbers = sets.astype(int) @ kinds.T
+        sets = sets[((numbers == sizes) if reward.exact_size else (numbers <= sizes)).all(1)]
     weight = reward.weight(np.clip(mean, 1e-12, 1.0 - 1e-12), np)[usable]
-    spend = sets @ cost[usable]
-    fits = spend <= budget + 1e-9
+    budgets = np.atleast_1d(budget)
+    spend = sets @ (cost[usable] * (kinds if len(budgets) > 1 else True)).reshape(len(budgets), -1).T
+    fits = (spend <= budgets + 1e-9).all(1)
     chosen = np.zeros(mean.shape, bool)
     if fits.any():
         chosen[usable[sets[np.argmax(np.where(fits, sets @ weight, -np.inf))]]] = True
-    else:  # Equal costs: the better models.
-        chosen[usable[np.lexsort((-weight, cost[usable]))[:size]]] = True
+    else:
+        chosen[usable] = _cheapest(weight, cost[usable], kinds, sizes)
     return chosen, float(reward.value(chosen, mean, np))
 
 
-def best_relaxed(reward: Any, mean, cost, budget: float, size: int, allowed=None) -> tuple[np.ndarray, float]:
+def best_relaxed(reward: Any, mean, cost, budget: Any, size: Any, allowed=None, groups: Sequence[int] | None = None):
     """The best relaxed selection `[K]`, and its relaxed reward: by HiGHS, or over all vertices for any win.
 
     Arguments as in `best_set`. Source: C2MAB-V, eqs. (3) to (5) with the true means.
     """
     mean, cost = np.asarray(mean, np.float64), np.asarray(cost, np.float64)
     usable = np.flatnonzero(np.ones(mean.shape, bool) if allowed is None else allowed)
-    size = min(int(size), len(usable))
+    kinds, sizes = _limits(usable, size, groups)
+    budgets = np.atleast_1d(budget)
     z = np.zeros(mean.shape)
-    if not size:
+    if not sizes.sum():
         return z, float(reward.relaxed(z, mean, np))
-    if not reward.exact_size:
-        z[usable] = _any_win_vertex(mean[usable], cost[usable], budget, size)
-        return z, float(reward.relaxed(z, mean, np))
-    weight = reward.weight(np.clip(mean, 1e-12, 1.0 - 1e-12), np)[usable]
-    found = linprog(
-        -weight,
-        A_ub=cost[usable][None],
-        b_ub=[budget],
-        A_eq=np.ones((1, len(usable))),
-        b_eq=[size],
-        bounds=(0, 1),
-        method="highs",
-    )
-    if found.status == 0:
-        z[usable] = np.clip(found.x, 0.0, 1.0)
+    if len(budgets) > 1:  # One problem per group.
+        for kind, own, limit in zip(kinds, budgets, sizes, strict=True):
+            part = np.isin(np.arange(len(mean)), usable[kind])
+            z += best_relaxed(reward, mean, cost, own, limit, part)[0]
+    elif not reward.exact_size:
+        z[usable] = _any_win_vertex(mean[usable], cost[usable], float(budgets[0]), sizes, kinds)
     else:
-        z[usable[np.lexsort((-weight, cost[usable]))[:size]]] = 1.0
+        weight = reward.weight(np.clip(mean, 1e-12, 1.0 - 1e-12), np)[usable]
+        found = linprog(
+            -weight,
+            A_ub=cost[usable][None],
+            b_ub=budgets,
+            A_eq=kinds.astype(float),
+            b_eq=sizes,
+            bounds=(0, 1),
+            method="highs",
+        )
+        z[usable] = np.clip(found.x, 0, 1) if found.status == 0 else _cheapest(weight, cost[usable], kinds, sizes)
     return z, float(reward.relaxed(z, mean, np))
 
 
-def _any_win_vertex(w, cost, budget: float, size: int) -> np.ndarray:
-    """The best vertex for any win: a set, and two fractions (one may be slack) that use up the budget."""
+def _any_win_vertex(w, cost, budget: float, sizes, kinds) -> np.ndarray:
+    """The best vertex for any win: a set, and two fractions of one group (one may be slack) that use up the budget.
+
+    As `exact_any_win`, in NumPy and float64: a constructor should not wait for a compiler.
+    """
     count = len(w)
-    sets = subsets(count, size - 1)
-    pairs = np.asarray(list(itertools.combinations(range(count + 1), 2)))
+    sets = subsets(count, int(sizes.sum()) - 1)
+    label = np.append(np.argmax(kinds, axis=0), -1)
+    pairs = [(i, j) for i, j in itertools.combinations(range(count + 1), 2) if j == count or label[i] == label[j]]
     if len(sets) * len(pairs) > _MOST_CELLS:
         raise ValueError(
             f"size and the number of models must give at most {_MOST_CELLS:,} vertices of the any-win programme, "
-            f"got {len(sets) * len(pairs):,} for {count} models and sets of {size}"
+            f"got {len(sets) * len(pairs):,} for {count} models and sets of {sizes.sum()}"
         )
-    sets = sets[sets @ cost <= budget + 1e-12]
+    free = sizes - sets.astype(int) @ kinds.T
+    keep = (sets @ cost <= budget + 1e-12) & (free >= 0).all(1)
+    sets, free = sets[keep], free[keep]
     spend, loss = sets @ cost, np.exp(sets @ np.log1p(-np.minimum(w, 1 - 1e-15)))
     wide_w, wide_cost = np.append(w, 0.0), np.append(cost, 0.0)
     best, answer = np.inf, np.zeros(count)
     for i, j in pairs:
-        apart = ~sets[:, i] & (True if j == count else ~sets[:, j])
+        apart = ~sets[:, i] & (True if j == count else ~sets[:, j]) & (free[:, label[i]] >= 1)
         gap = wide_cost[i] - wide_cost[j]
         part = (budget - wide_cost[j] - spend) / (gap if gap else 1e-30)
         part = np.minimum(part, 1.0) if j == count else part
         value = loss * (1.0 - wide_w[i] * part) * (1.0 - wide_w[j] * (1.0 - part))
         value = np.where(apart & (part >= 0.0) & (part <= 1.0), value, np.inf)
-        row = int(np.argmin(value)) if len(value) else 0
-        if len(value) and value[row] < best - 1e-15:
+        row = int(np.argmin(value))
+        if value[row] < best - 1e-15:
             best = value[row]
             answer = np.append(sets[row].astype(float), 0.0)
             answer[i], answer[j] = part[row], 1.0 - part[row]

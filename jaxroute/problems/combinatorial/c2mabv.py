@@ -8,9 +8,9 @@ import numpy as np
 from flax import struct
 
 from jaxroute import checks, draws
-from jaxroute.estimators.confidence import hoeffding_radius
+from jaxroute.estimators.confidence import hoeffding_radius, union_log_term
 from jaxroute.estimators.running import RunningMean
-from jaxroute.problems.combinatorial.relax import HoldAction
+from jaxroute.problems.combinatorial.rules import HoldAction, Optimistic
 from jaxroute.problems.combinatorial.selector import BookState, Relaxer, empty_book
 from jaxroute.solvers.selection import Selection, best_subset
 from jaxroute.types import Leaf, Metric
@@ -29,7 +29,9 @@ class C2MABV(Relaxer):
     reward_width, cost_width: `[]` multipliers of the two radii, the paper's alpha_mu and alpha_c. Settings (a) to (d) are
     (.3, .05), (1, .05), (.3, .01) and (1, .01).
     delta: `[]` confidence level, 1/T in the theorems (default for T = 10,000).
-    batch: `[]` rounds between two decisions (appendix E.3); hold: `HoldAction` or `HoldRelaxed`.
+    batch: `[]` rounds of feedback that a decision waits for (appendix E.3); hold: `HoldAction` or `HoldRelaxed`, what stays
+    meanwhile. A model that is held but not available is left out, which makes the set too small for an exact size.
+    start: `Optimistic` or `RoundRobin`.
     budget_share: `[]` share of the budget that the relaxed problem plans with (ours; 1 in the paper).
     allowed: `[K]` bool, models that may be selected (all by default); two of them make the two-tier variant of Fig. 12.
     prior_pulls, prior_outcome, prior_cost: `[K]` or `[]`, a warm start by earlier observations.
@@ -45,6 +47,7 @@ class C2MABV(Relaxer):
     prior_cost: Leaf = 0.0
     budget_share: Leaf = 1.0
     hold: Any = struct.field(default_factory=HoldAction, kw_only=True)
+    start: Any = struct.field(default_factory=Optimistic, kw_only=True)
 
     @property
     def metrics(self) -> tuple[Metric, ...]:
@@ -91,7 +94,7 @@ class C2MABV(Relaxer):
         Source: C2MAB-V, section 4, before eq. (3), with the radius of Lemma 1.
         """
         models = state.spec.num_models if self.allowed is None else jnp.sum(jnp.asarray(self.allowed, jnp.float32))
-        log_term = jnp.log(2.0 * math.pi**2 * models / (3.0 * self.delta)) + 3.0 * jnp.log((t + 1).astype(jnp.float32))
+        log_term = union_log_term(models, t + 1, self.delta)
         # Where nothing was seen the radius is infinite: it is masked first, or derivatives in the widths would be 0 times infinity.
         seen, cost_seen = state.outcome.count > 0, state.cost.count > 0
         radius = jnp.where(seen, hoeffding_radius(state.outcome.count, log_term), 0.0)
@@ -100,25 +103,37 @@ class C2MABV(Relaxer):
         cost = jnp.maximum(state.cost.mean - self.cost_width * cost_radius, 0.0)
         return jnp.where(seen, value, 1.0), jnp.where(cost_seen, cost, 0.0)
 
+    def _fresh(self, state: BookState, t):
+        """Whether a new decision is made: in the first round, and whenever enough feedback has arrived."""
+        return (t == 0) | (state.arrived >= self.batch)
+
     def act(self, key, state: BookState, obs, t):
         k_tie, k_round, k_order = draws.split(key, 3)
         value, cost = self.bounds(state, t)
+        allowed = self._allowed(obs)
         planned = obs.replace(budget=self.budget_share * obs.budget)
-        found = self.relax(k_tie, value, cost, planned, self._allowed(obs), state.spec)
-        fresh = t % self.batch == 0
+        found = self.relax(k_tie, value, cost, planned, allowed, state.spec)
+        fresh = self._fresh(state, t)
         z = self.hold.relaxed(fresh, found.z, state.held_relaxed)
         selected = self.round(k_round, z, state.spec)
         selected, z = self.hold.hold(fresh, (selected, z), (state.held, state.held_relaxed))
-        selected &= obs.available
+        selected = self.start.choose(state, obs, allowed, selected)
+        action = self.action(k_order, obs, selected, z, value, cost)
         info = {
             "shadow_price": jnp.where(found.feasible, found.multiplier, 0.0),
             "infeasible_share": 1.0 - found.feasible.astype(jnp.float32),
-            "optimistic_reward": state.spec.reward.value(selected, value),
+            "optimistic_reward": state.spec.reward.value(action.selected, value),
             "reward_ucb": value,
             "cost_lcb": cost,
             "relaxed": found.z,
         }
-        return self.action(k_order, obs, selected, z, value, cost), info
+        return action, info
+
+    def update(self, key, state: BookState, obs, action, feedback, t) -> BookState:
+        waited = jnp.where(self._fresh(state, t), 0, state.arrived) + feedback.arrived.astype(jnp.int32)
+        # The bounds decide as soon as a start is over.
+        waited = jnp.where(self.start.active(state, self._allowed(obs)), jnp.asarray(self.batch, jnp.int32), waited)
+        return Relaxer.update(self, key, state, obs, action, feedback, t).replace(arrived=waited)
 
 
 @struct.dataclass
@@ -133,15 +148,15 @@ class Direct(C2MABV):
 
     any_size: bool = struct.field(pytree_node=False, default=False, kw_only=True)
 
-    def relax(self, key, value, cost, obs, allowed, spec) -> Selection:
-        w = self.condition(key, value)
-        sizes = (1, spec.num_models) if self.any_size else (spec.min_size, spec.max_size)
+    def solve(self, spec, w, cost, obs, allowed) -> Selection:
+        sizes = (1, spec.num_models) if self.any_size else (spec.smallest_set, spec.max_size)
         return best_subset(
             spec.reward.weight(w),
             cost,
             obs.budget,
             spec.num_models if self.any_size else obs.size,
             allowed=allowed,
+            groups=None if self.any_size else spec.groups,
             exact_size=spec.reward.exact_size and not self.any_size,
             sizes=sizes,
         )

@@ -152,10 +152,13 @@ def copies_of(env: Cloud, model: int | str) -> Cloud:
     if isinstance(model, str):
         model = env.names.index(checks.one_of("model", model, env.names))
     model = checks.count("model", model, minimum=0, maximum=env.spec.num_models - 1)
-    size = int(env.size)
     source = env.outcomes
+    if env.groups is not None:
+        raise ValueError("env must not have groups: copies of one model belong to none")
     if not isinstance(source, LawOutcomes):
         raise ValueError("env must draw its outcomes from laws: a table has no independent copies of a model")
+
+    size = int(env.size)
 
     def copy(values):
         return np.repeat(np.asarray(values)[:, [model]], size, axis=1)

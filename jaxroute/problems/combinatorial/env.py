@@ -12,6 +12,7 @@ from jaxroute import checks, draws, numerics
 from jaxroute.problems.combinatorial.benchmark import best_by_availability, best_relaxed, best_set
 from jaxroute.problems.combinatorial.rewards import REWARDS
 from jaxroute.problems.combinatorial.types import METRICS, CombinatorialSpec, Feedback, Observation
+from jaxroute.solvers.selection import group_sums
 from jaxroute.types import Leaf
 
 # Benchmarks for every set of available models are tabulated up to this many models.
@@ -22,7 +23,7 @@ _MOST_MODELS_WITH_AVAILABILITY = 12
 class CloudState:
     """State of the cloud: running means over the rounds so far (float32 `[]`), and the state of the outcomes.
 
-    spent: cost of the models asked. reward: expected reward. violation: cost above the budget of a round.
+    spent: cost of the models asked, `[M]` with a budget for each group. reward: expected reward. violation: cost above the budget of a round.
     violation_eq1: of `max(spent - budget, 0)`.
     """
 
@@ -42,13 +43,16 @@ class Cloud:
 
     Source: C2MAB-V, section 3, with the rewards of eqs. (3) to (5) and the violation of eq. (1).
 
-    outcomes: where outcomes and costs come from. price: `[K]` known price of each model. budget: `[]` cost per round.
-    size: `[]` float32, `N`. availability: `[K]` chance that a model can be selected in a round, None if all always can.
+    outcomes: where outcomes and costs come from. price: `[K]` known price of each model. budget: `[]` cost per round, or `[M]` that
+    of each group. size: `[]` float32, `N`, or `[M]` that of each group.
+    availability: `[K]` chance that a model can be selected in a round, None if all always can.
+    arrival: `[]` chance that the feedback of a round arrives, None if it always does.
     best, best_relaxed: `[G, A]` reward of the best set and of the best relaxed selection, per segment of drift and, with
     availability, per set of available models (`A = 2 ** K`, otherwise 1).
     best_selection, best_relaxed_selection: `[G, K]` the selections themselves, with all models available.
-    reward: `AnyWin`, `SumUp` or `AllIn`; sizes: smallest and largest size of a set over all settings and rounds; sees_all_costs: the costs of all selected models are seen, also of
-    those that were not asked; any_size: sets of another size are allowed; names: of the models (all static).
+    reward: `AnyWin`, `SumUp` or `AllIn`; sizes: smallest and largest `N` over all settings; groups: group of each model, from 0;
+    sees_all_costs: the costs of all selected models are seen, also of those that were not asked; any_size: sets of another size
+    are allowed; names: of the models (all static).
     """
 
     outcomes: Any
@@ -56,12 +60,14 @@ class Cloud:
     budget: Leaf
     size: Leaf
     availability: Leaf | None
+    arrival: Leaf | None
     best: Leaf
     best_relaxed: Leaf
     best_selection: Leaf
     best_relaxed_selection: Leaf
     reward: Any = struct.field(pytree_node=False, default=None)
-    sizes: tuple[int, int] = struct.field(pytree_node=False, default=(0, 1))
+    sizes: tuple[int, int] = struct.field(pytree_node=False, default=(1, 1))
+    groups: tuple[int, ...] | None = struct.field(pytree_node=False, default=None)
     sees_all_costs: bool = struct.field(pytree_node=False, default=False)
     any_size: bool = struct.field(pytree_node=False, default=False)
     names: tuple[str, ...] = struct.field(pytree_node=False, default=())
@@ -76,19 +82,25 @@ class Cloud:
             reward=self.reward,
             min_size=self.sizes[0],
             max_size=self.sizes[1],
+            groups=self.groups,
+            group_budgets=np.ndim(self.budget) > 0,
+            always_available=self.availability is None,
         )
 
     def check(self) -> None:
         self.outcomes.check()
         shape = np.shape(self.price)
         checks.non_negative("price", self.price, shape)
-        checks.positive("budget", self.budget, ())
+        checks.positive("budget", self.budget)
         if self.availability is not None:
             checks.share("availability", self.availability, shape)
+        if self.arrival is not None:
+            checks.share("arrival", self.arrival, ())
 
     def init(self, key) -> CloudState:
         zero = jnp.zeros((), jnp.float32)
-        return CloudState(spent=zero, reward=zero, violation=zero, violation_eq1=zero, source=self.outcomes.init(key))
+        spent = jnp.zeros(jnp.shape(self.budget), jnp.float32)
+        return CloudState(spent=spent, reward=zero, violation=zero, violation_eq1=zero, source=self.outcomes.init(key))
 
     def _available(self, key):
         """Models `[K]` that can be selected in the round of this key."""
@@ -96,6 +108,14 @@ class Cloud:
         if self.availability is None:
             return jnp.ones(shape, bool)
         return draws.uniform(draws.fold_in(key, 1), shape) < self.availability
+
+    def _per_budget(self, cost):
+        """Costs `[K]` summed over the models of each budget: `[]` or `[M]`."""
+        return group_sums(self.groups if jnp.ndim(self.budget) else None, cost)
+
+    def _above(self, spent):
+        """What is spent above the budgets, `[]`."""
+        return jnp.sum(jnp.maximum(spent - self.budget, 0.0))
 
     def observe(self, key, state, t) -> Observation:
         del state, t
@@ -117,8 +137,7 @@ class Cloud:
             earlier = numerics.ahead(-action.order)
             stopped = jnp.any(earlier & (selected & success)[None, :], axis=1)
             asked = selected & ~stopped
-        spent = jnp.sum(jnp.where(asked, cost, 0.0))
-        selected_cost = jnp.sum(jnp.where(selected, cost, 0.0))
+        spent, selected_cost = (self._per_budget(jnp.where(who, cost, 0.0)) for who in (asked, selected))
         reward = self.reward.value(selected, mean)
         count = jnp.sum(selected.astype(jnp.float32))
         place = 0
@@ -127,27 +146,28 @@ class Cloud:
         best, best_relaxed = (jnp.asarray(table)[segment][place] for table in (self.best, self.best_relaxed))
         illegal = jnp.any(selected & ~available)
         if not self.any_size:
-            room = jnp.minimum(self.size, jnp.sum(available.astype(jnp.float32)))
-            illegal |= (count != room) if self.reward.exact_size else (count > room)
+            numbers, room = (group_sums(self.groups, who.astype(jnp.float32)) for who in (selected, available))
+            room = jnp.minimum(self.size, room)
+            illegal |= jnp.any((numbers != room) if self.reward.exact_size else (numbers > room))
 
         def running(mean_so_far, value):
             return mean_so_far + (value - mean_so_far) / (t + 1).astype(jnp.float32)
 
-        violation = jnp.maximum(spent - self.budget, 0.0)
+        violation = self._above(spent)
         mean_spent = running(state.spent, spent)
-        eq1 = jnp.maximum(mean_spent - self.budget, 0.0)
+        eq1 = self._above(mean_spent)
         flows = {
             "reward": reward,
             "realised_reward": self.reward.value(selected, outcome),
-            "cost": spent,
-            "selected_cost": selected_cost,
+            "cost": jnp.sum(spent),
+            "selected_cost": jnp.sum(selected_cost),
             "violation": violation,
-            "selected_violation": jnp.maximum(selected_cost - self.budget, 0.0),
+            "selected_violation": self._above(selected_cost),
             "mean_violation_eq1": eq1,
             "regret": best - reward,
             "alpha_regret": self.reward.approximation * best - reward,
             "lp_regret": best_relaxed - reward,
-            "over_budget": (spent > self.budget).astype(jnp.float32),
+            "over_budget": jnp.any(spent > self.budget).astype(jnp.float32),
             "num_selected": count,
             "num_asked": jnp.sum(asked.astype(jnp.float32)),
             "pulls": asked.astype(jnp.float32),
@@ -159,18 +179,22 @@ class Cloud:
             violation=running(state.violation, violation),
             violation_eq1=running(state.violation_eq1, eq1),
         )
-        cost_seen = selected if self.sees_all_costs else asked
+        arrived = jnp.asarray(True)
+        if self.arrival is not None:
+            arrived = draws.uniform(draws.fold_in(key, 2)) < self.arrival
+        seen, cost_seen = asked & arrived, (selected if self.sees_all_costs else asked) & arrived
         feedback = Feedback(
-            observed=asked,
+            arrived=arrived,
+            observed=seen,
             cost_observed=cost_seen,
-            outcome=jnp.where(asked, outcome, 0.0),
+            outcome=jnp.where(seen, outcome, 0.0),
             cost=jnp.where(cost_seen, cost, 0.0),
         )
         return state, feedback, flows
 
     def gauges(self, state) -> dict[str, jax.Array]:
         return {
-            "violation_eq1": jnp.maximum(state.spent - self.budget, 0.0),
+            "violation_eq1": self._above(state.spent),
             "ratio": state.reward / state.violation,
             "ratio_eq1": state.reward / state.violation_eq1,
         }
@@ -186,19 +210,41 @@ def relaxed_objective(price: float):
         del state
         z = action.relaxed
         mean, cost = (jnp.asarray(x)[0] for x in (env.outcomes.outcome_mean, env.outcomes.cost_mean))
-        return env.reward.relaxed(z, mean) - price * jnp.maximum(jnp.sum(cost * z) - env.budget, 0.0)
+        return env.reward.relaxed(z, mean) - price * env._above(env._per_budget(cost * z))
 
     return objective
+
+
+def _grouped(groups, size, budget, sizes, count: int):
+    """Groups as a tuple, sizes `[M]`, and the budget `[]` or `[M]`, after checks."""
+    labels = np.asarray(groups)
+    if labels.shape != (count,) or labels.dtype.kind not in "iu" or set(labels.tolist()) != set(range(labels.max() + 1)):
+        raise ValueError(
+            f"groups must be {count} whole numbers, the group of each model from 0 on, got {checks.show(groups)}"
+        )
+    if sizes is not None:
+        raise ValueError(f"sizes must be None with groups, got {checks.show(sizes)}")
+    number = int(labels.max()) + 1
+    members = np.bincount(labels)
+    size = checks.numbers("size", size, (number,))
+    if (size != np.round(size)).any() or (size < 1).any() or (size > members).any():
+        raise ValueError(
+            f"size must be whole numbers from 1 to the size of each group {members.tolist()}, got {size.tolist()}"
+        )
+    budget = checks.positive("budget", budget, (number,) if np.ndim(budget) else ())
+    return tuple(labels.tolist()), size.astype(int), budget if np.ndim(budget) else float(budget)
 
 
 def cloud(
     outcomes: Any,
     *,
     reward: Any,
-    budget: float,
-    size: int,
+    budget: Any,
+    size: Any,
     price: Leaf | None = None,
+    groups: Sequence[int] | None = None,
     availability: Leaf | None = None,
+    arrival: float | None = None,
     sizes: tuple[int, int] | None = None,
     sees_all_costs: bool = False,
     any_size: bool = False,
@@ -209,10 +255,13 @@ def cloud(
     Args:
       outcomes: `LawOutcomes` or `TableOutcomes` of `K` models.
       reward: `AnyWin()`, `SumUp()` or `AllIn()`, or "awc", "suc" or "aic".
-      budget: cost per round that may be spent on average.
-      size: `N`, models per set: at most (any win) or exactly.
+      budget: cost per round that may be spent on average; with groups it may be one number for each group.
+      size: `N`, models per set: at most (any win) or exactly; with groups one number for each group.
       price: `[K]` known prices, for the order of a cascade (default: the mean costs of the first segment).
+      groups: group of each model, from 0: a set takes `size[g]` models from group `g` (appendix C.1, a partition matroid), for
+        example one tutor for each subject. Default one group.
       availability: chance that a model can be selected in a round; one number or `[K]` (default: always).
+      arrival: chance that the feedback of a round arrives (default: always).
       sizes: smallest and largest `size` of a grid over sizes (default only `size`).
       sees_all_costs: the costs of all selected models are seen, also of those not asked.
       any_size: sets of another size than `size` are allowed.
@@ -232,11 +281,15 @@ def cloud(
         )
     mean, cost = (np.asarray(x, np.float64) for x in (outcomes.outcome_mean, outcomes.cost_mean))
     count = mean.shape[-1]
-    size = checks.count("size", size, maximum=count)
+    if groups is not None:
+        groups, size, budget = _grouped(groups, size, budget, sizes, count)
+        sizes = (int(size.sum()), int(size.sum()))
+    else:
+        size = checks.count("size", size, maximum=count)
+        budget = float(checks.positive("budget", budget, ()))
     low, high = (size, size) if sizes is None else sizes
-    high = checks.count("sizes[1]", high, minimum=size, maximum=count)
-    low = checks.count("sizes[0]", low, maximum=size)
-    budget = float(checks.positive("budget", budget, ()))
+    high = checks.count("sizes[1]", high, minimum=int(np.sum(size)), maximum=count)
+    low = checks.count("sizes[0]", low, maximum=int(np.sum(size)))
     prices = cost[0] if price is None else checks.non_negative("price", price, (count,))
     if names and len(names) != count:
         raise ValueError(f"names must have one name per model ({count}), got {len(names)}")
@@ -251,12 +304,12 @@ def cloud(
 
     def tabulate(find):
         """Values `[G, A]` and selections `[G, K]`."""
-        found = [find(reward, m, c, budget, size) for m, c in zip(mean, cost, strict=True)]
+        found = [find(reward, m, c, budget, size, groups=groups) for m, c in zip(mean, cost, strict=True)]
         selections, values = (np.asarray(x, np.float32) for x in zip(*found, strict=True))
         if availability is None:
             return values[:, None], selections
         rows = [
-            best_by_availability(lambda allowed, m=m, c=c: find(reward, m, c, budget, size, allowed)[1], count)
+            best_by_availability(lambda allowed, m=m, c=c: find(reward, m, c, budget, size, allowed, groups)[1], count)
             for m, c in zip(mean, cost, strict=True)
         ]
         return np.asarray(rows, np.float32), selections
@@ -270,12 +323,14 @@ def cloud(
         budget=np.float32(budget),
         size=np.float32(size),
         availability=availability,
+        arrival=None if arrival is None else np.float32(checks.share("arrival", arrival, ())),
         best=best,
         best_relaxed=relaxed,
         best_selection=best_selection,
         best_relaxed_selection=relaxed_selection,
         reward=reward,
-        sizes=(low if reward.exact_size and availability is None else 0, high),
+        sizes=(low, high),
+        groups=groups,
         sees_all_costs=bool(sees_all_costs),
         any_size=bool(any_size),
         names=tuple(names),

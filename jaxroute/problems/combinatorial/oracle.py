@@ -31,7 +31,7 @@ class _Oracle(Relaxer):
         k_round, k_order = draws.split(key)
         segment = jnp.sum((jnp.asarray(self.switch) <= t).astype(jnp.int32)) - 1
         z = jnp.asarray(self.relaxed, jnp.float32)[segment]
-        selected = self.round(k_round, z, state.spec) & obs.available
+        selected = self.round(k_round, z, state.spec)
         return self.action(k_order, obs, selected, z, z, obs.price), {}
 
     def update(self, key, state, obs, action, feedback, t):

@@ -1,12 +1,17 @@
-"""How a policy finds a relaxed selection, rounds it to a set, and orders a cascade: choices of behaviour, as small objects.
+"""How a policy finds a relaxed selection and rounds it to a set: choices of behaviour, as small objects.
 
 A solver's `solve(spec, w, cost, obs, allowed)` returns a `Selection` for the reward of the spec: `w` `[K]` are chances in (0, 1),
-`cost` `[K]` is non-negative, `allowed` `[K]` bool.
+`cost` `[K]` is non-negative, `allowed` `[K]` bool. Solvers meet groups only with a common budget (otherwise there is one problem for
+each group, see `solve_by_group`), and roundings see one group at a time (`round_by_group`).
 """
 
+import dataclasses
+import math
 from typing import Any
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from flax import struct
 
@@ -36,6 +41,7 @@ class Linear:
             obs.budget,
             obs.size,
             allowed=allowed,
+            groups=spec.groups,
             exact_size=spec.reward.exact_size,
             steps=self.steps,
         )
@@ -46,7 +52,8 @@ class Vertices:
     """All vertices compared: exact for `AnyWin` with few models. Source: C2MAB-V, eq. (3)."""
 
     def solve(self, spec, w, cost, obs, allowed):
-        return selection.exact_any_win(w, cost, obs.budget, obs.size, allowed=allowed, max_size=spec.max_size)
+        sizes = (spec.min_size, spec.max_size)
+        return selection.exact_any_win(w, cost, obs.budget, obs.size, allowed=allowed, groups=spec.groups, sizes=sizes)
 
 
 @struct.dataclass
@@ -57,10 +64,9 @@ class ContinuousGreedy:
     polish: int = struct.field(pytree_node=False, default=0)
 
     def solve(self, spec, w, cost, obs, allowed):
-        del spec
-        task = (w, cost, obs.budget, obs.size)
-        found = selection.continuous_greedy_any_win(*task, allowed=allowed, steps=self.steps)
-        return selection.polish_any_win(found, *task, allowed=allowed, steps=self.polish) if self.polish else found
+        task, rules = (w, cost, obs.budget, obs.size), {"allowed": allowed, "groups": spec.groups}
+        found = selection.continuous_greedy_any_win(*task, **rules, steps=self.steps)
+        return selection.polish_any_win(found, *task, **rules, steps=self.polish) if self.polish else found
 
 
 @struct.dataclass
@@ -71,13 +77,12 @@ class BestOf:
     polish: int = struct.field(pytree_node=False, default=2)
 
     def solve(self, spec, w, cost, obs, allowed):
-        del spec
-        task = (w, cost, obs.budget, obs.size)
+        task, rules = (w, cost, obs.budget, obs.size), {"allowed": allowed, "groups": spec.groups}
         starts = (
-            selection.log_any_win(*task, allowed=allowed),
-            selection.continuous_greedy_any_win(*task, allowed=allowed, steps=self.steps),
+            selection.log_any_win(*task, **rules),
+            selection.continuous_greedy_any_win(*task, **rules, steps=self.steps),
         )
-        polished = [selection.polish_any_win(s, *task, allowed=allowed, steps=self.polish) for s in starts]
+        polished = [selection.polish_any_win(s, *task, **rules, steps=self.polish) for s in starts]
         return selection.best_any_win(polished, w)
 
 
@@ -91,6 +96,7 @@ class Smoothed:
     temperature: Leaf = 0.01
 
     def solve(self, spec, w, cost, obs, allowed):
+        _require_one_group(spec, "Smoothed")
         found = smoothed_lp(
             _scaled(jnp.where(allowed, spec.reward.weight(w), 0.0)),
             cost,
@@ -114,6 +120,7 @@ class ProjectedGradient:
     steps: int = struct.field(pytree_node=False, default=10)
 
     def solve(self, spec, w, cost, obs, allowed):
+        _require_one_group(spec, "ProjectedGradient")
         exact = spec.reward.exact_size
         w = jnp.where(allowed, w, 1e-6)
         weight = _scaled(spec.reward.weight(w))
@@ -146,6 +153,11 @@ def _scaled(weight):
     return weight / jnp.maximum(numerics.pick(first, size), 1e-6)
 
 
+def _require_one_group(spec, name: str):
+    if spec.groups is not None:
+        raise ValueError(f"solver {name} projects onto one size and one budget: with groups each must have its own budget")
+
+
 def _room(spec, obs, allowed):
     count = jnp.sum(allowed.astype(jnp.float32))
     return jnp.minimum(obs.size, count) if spec.reward.exact_size else obs.size
@@ -155,9 +167,42 @@ def default_solver(spec) -> Any:
     """Exact where that is cheap: `Linear`, or `Vertices` for few models; otherwise `BestOf`."""
     if spec.reward.exact_size:
         return Linear()
-    pairs = spec.num_models * (spec.num_models + 1) // 2
-    sets = len(selection.subsets(spec.num_models, spec.max_size - 1)) if spec.num_models <= 12 else _MOST_VERTICES
+    pairs = math.comb(spec.num_models + 1, 2)
+    sets = sum(math.comb(spec.num_models, size) for size in range(spec.max_size))
     return Vertices() if sets * pairs <= _MOST_VERTICES else BestOf()
+
+
+def solve_by_group(solve, spec, w, cost, obs, allowed) -> selection.Selection:
+    """`solve(spec, w, cost, obs, allowed)`; where each group has its own budget, once for each group, put together.
+
+    Source: C2MAB-V, appendix C.1. The multiplier is then the sum of the groups', the price of raising every budget.
+    """
+    if not spec.group_budgets:
+        return solve(spec, w, cost, obs, allowed)
+    members = numerics.members(spec.groups)
+    alone = dataclasses.replace(
+        spec, groups=None, group_budgets=False, min_size=1, max_size=min(spec.max_size, int(members.sum(1).max()))
+    )
+
+    def one(member, budget, size):
+        return solve(alone, w, cost, obs.replace(budget=budget, size=size), allowed & member)
+
+    parts = jax.vmap(one)(jnp.asarray(members), obs.budget, obs.size)
+    return selection.Selection(jnp.sum(parts.z, axis=0), jnp.sum(parts.multiplier), jnp.all(parts.feasible))
+
+
+def round_by_group(rounding, key, z, spec):
+    """A random set `[K]` bool with marginals `z`; each group is rounded by itself, so that its size is kept."""
+    if spec.groups is None:
+        return rounding.round(key, z, spec)
+    chosen = [None] * spec.num_models
+    for group, member in enumerate(numerics.members(spec.groups)):
+        inside = np.flatnonzero(member)
+        alone = dataclasses.replace(spec, num_models=len(inside), max_size=min(spec.max_size, len(inside)), groups=None)
+        part = rounding.round(draws.fold_in(key, group), jnp.stack([z[k] for k in inside]), alone)
+        for place, k in enumerate(inside):
+            chosen[k] = part[place]
+    return jnp.stack(chosen)
 
 
 @struct.dataclass
@@ -181,74 +226,3 @@ class Swap:
 def default_rounding(spec) -> Any:
     """The paper's: `Swap` for any win, `Pairwise` for sets of exact size."""
     return Pairwise() if spec.reward.exact_size else Swap()
-
-
-@struct.dataclass
-class ByPrice:
-    """Cheap models first. The paper gives no order; its Fig. 2 goes from cheap to dear."""
-
-    def order(self, key, obs, value, cost):
-        del key, value, cost
-        return obs.price
-
-
-@struct.dataclass
-class ByReward:
-    """Models of large reward bound first."""
-
-    def order(self, key, obs, value, cost):
-        del key, obs, cost
-        return -value
-
-
-@struct.dataclass
-class ByCost:
-    """Models of small cost bound first."""
-
-    def order(self, key, obs, value, cost):
-        del key, obs, value
-        return cost
-
-
-@struct.dataclass
-class ByIndex:
-    """In the order of the models."""
-
-    def order(self, key, obs, value, cost):
-        del key, obs, value
-        return jnp.zeros_like(cost)
-
-
-@struct.dataclass
-class ByChance:
-    """In a new random order each round."""
-
-    def order(self, key, obs, value, cost):
-        del obs, value
-        return draws.uniform(key, cost.shape)
-
-
-@struct.dataclass
-class HoldAction:
-    """Between two batches the set stays. Source: C2MAB-V, appendix E.3."""
-
-    def hold(self, fresh, new, held):
-        """`(selected, relaxed)` of this round, from those of a new decision and those held."""
-        return tuple(jnp.where(fresh, n, h) for n, h in zip(new, held, strict=True))
-
-    def relaxed(self, fresh, z, held_z):
-        del fresh, held_z
-        return z
-
-
-@struct.dataclass
-class HoldRelaxed:
-    """Between two batches the relaxed selection stays and is rounded anew in every round."""
-
-    def hold(self, fresh, new, held):
-        """`(selected, relaxed)` of this round, from those of a new decision and those held."""
-        del fresh, held
-        return new
-
-    def relaxed(self, fresh, z, held_z):
-        return jnp.where(fresh, z, held_z)

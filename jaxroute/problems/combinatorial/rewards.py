@@ -4,10 +4,13 @@
 works in NumPy, for benchmarks in float64: pass `xp=numpy`.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import jax.numpy as jnp
+
+from jaxroute.solvers.selection import any_win
 
 
 @dataclass(frozen=True)
@@ -20,7 +23,7 @@ class AnyWin:
 
     exact_size = False
     cascade = True
-    approximation = 1.0 - 1.0 / 2.718281828459045
+    approximation = 1.0 - 1.0 / math.e
 
     def value(self, chosen, mean, xp: Any = jnp):
         """`1 - prod over the set of (1 - mean)`; 0 for the empty set."""
@@ -28,7 +31,8 @@ class AnyWin:
 
     def relaxed(self, z, mean, xp: Any = jnp):
         """`1 - prod (1 - mean_k z_k)`, the multilinear extension."""
-        return 1.0 - xp.prod(1.0 - mean * z, axis=-1)
+        del xp
+        return any_win(mean, z)
 
     def weight(self, w, xp: Any = jnp):
         """Additive weights of sets: `-log(1 - w)`, which order sets as `value` does."""

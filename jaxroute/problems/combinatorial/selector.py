@@ -6,9 +6,10 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from jaxroute import checks, draws, numerics
+from jaxroute import checks, draws
 from jaxroute.estimators.running import RunningMean
-from jaxroute.problems.combinatorial.relax import ByPrice, default_rounding, default_solver
+from jaxroute.problems.combinatorial.relax import default_rounding, default_solver, round_by_group, solve_by_group
+from jaxroute.problems.combinatorial.rules import ByPrice
 from jaxroute.problems.combinatorial.types import Action, CombinatorialSpec
 from jaxroute.types import Leaf
 
@@ -18,13 +19,14 @@ class BookState:
     """State of every learning policy: running means of outcomes and costs, and what is held between two batches.
 
     outcome, cost: of `K` models. held: `[K]` bool, the last set. held_relaxed: `[K]`, the last relaxed selection.
-    spec: what is known in advance (static).
+    arrived: `[]` int32, rounds since the last decision whose feedback arrived. spec: what is known in advance (static).
     """
 
     outcome: RunningMean
     cost: RunningMean
     held: jax.Array
     held_relaxed: jax.Array
+    arrived: jax.Array
     spec: CombinatorialSpec = struct.field(pytree_node=False)
 
 
@@ -36,20 +38,16 @@ def empty_book(spec: CombinatorialSpec) -> BookState:
         cost=RunningMean.empty(size),
         held=jnp.zeros((size,), bool),
         held_relaxed=jnp.zeros((size,), jnp.float32),
+        arrived=jnp.zeros((), jnp.int32),
         spec=spec,
     )
-
-
-def top_models(score, obs):
-    """The `N` available models of largest `score` `[K]`, ties to the lower index; all available ones if there are fewer."""
-    return obs.available & (numerics.rank(obs.available, score) < obs.size)
 
 
 @struct.dataclass
 class Learner:
     """Base of the policies that keep a `BookState`: each says in `act` what it selects.
 
-    order: how a cascade is asked, an object of `relax` (static structure).
+    order: how a cascade is asked, an object of `rules` (static structure).
     """
 
     order: Any = struct.field(default_factory=ByPrice, kw_only=True)
@@ -59,15 +57,20 @@ class Learner:
         return empty_book(spec)
 
     def action(self, key, obs, selected, relaxed, value, cost) -> Action:
-        """The action of a selection; `value` and `cost` are the policy's beliefs, for the order of a cascade."""
-        return Action(selected=selected, order=self.order.order(key, obs, value, cost), relaxed=relaxed)
+        """The action of a set, less what is not available; `value` and `cost` are the policy's beliefs, for a cascade's order."""
+        return Action(
+            selected=selected & obs.available,
+            order=self.order.order(key, obs, value, cost),
+            relaxed=relaxed,
+            held=selected,
+        )
 
     def update(self, key, state: BookState, obs, action, feedback, t) -> BookState:
         del key, obs, t
         return state.replace(
             outcome=state.outcome.add(feedback.observed, feedback.outcome),
             cost=state.cost.add(feedback.cost_observed, feedback.cost),
-            held=action.selected,
+            held=action.held,
             held_relaxed=action.relaxed.astype(state.held_relaxed.dtype),
         )
 
@@ -97,10 +100,14 @@ class Relaxer(Learner):
 
     def relax(self, key, value, cost, obs, allowed, spec):
         """The relaxed selection for reward indices `value` and cost indices `cost`."""
+        return solve_by_group(self.solve, spec, self.condition(key, value), cost, obs, allowed)
+
+    def solve(self, spec, w, cost, obs, allowed):
+        """The relaxed selection for conditioned chances `w`."""
         solver = default_solver(spec) if self.solver is None else self.solver
-        return solver.solve(spec, self.condition(key, value), cost, obs, allowed)
+        return solver.solve(spec, w, cost, obs, allowed)
 
     def round(self, key, z, spec):
         """A random set whose marginals are `z`."""
         rounding = default_rounding(spec) if self.rounding is None else self.rounding
-        return rounding.round(key, z, spec)
+        return round_by_group(rounding, key, z, spec)

@@ -36,19 +36,30 @@ METRICS = (
 class CombinatorialSpec(Spec):
     """What a policy may know in advance.
 
-    reward: `AnyWin`, `SumUp` or `AllIn`. min_size, max_size: smallest and largest size of a set, over all settings and rounds.
+    reward: `AnyWin`, `SumUp` or `AllIn`. min_size, max_size: smallest and largest `N` (of all groups together) over all settings.
+    groups: group of each model, from 0, None with one group. group_budgets: each group has its own budget.
+    always_available: every model can be selected in every round.
     """
 
     reward: Any = None
-    min_size: int = 0
+    min_size: int = 1
     max_size: int = 1
+    groups: tuple[int, ...] | None = None
+    group_budgets: bool = False
+    always_available: bool = True
+
+    @property
+    def smallest_set(self) -> int:
+        """Size of the smallest set that can be legal."""
+        return self.min_size if self.reward.exact_size and self.always_available else 0
 
 
 @struct.dataclass
 class Observation:
     """What the server sees before a decision.
 
-    price: `[K]` known price of each model. available: `[K]` bool. budget: `[]` cost per round. size: `[]` float32, `N`.
+    price: `[K]` known price of each model. available: `[K]` bool. budget: `[]` cost per round, or `[M]` that of each group.
+    size: `[]` float32, `N`, or `[M]` that of each group.
     """
 
     price: jax.Array
@@ -61,13 +72,15 @@ class Observation:
 class Action:
     """A selection.
 
-    selected: `[K]` bool. order: `[K]` models are asked in rising order, ties by index (any win only). relaxed: `[K]` the
-    fractional selection that was rounded; the environment ignores it.
+    selected: `[K]` bool. order: `[K]` models are asked in rising order, ties by index (any win only).
+    relaxed: `[K]` the fractional selection that was rounded; held: `[K]` bool, the set before unavailable models were left out.
+    The environment ignores these two.
     """
 
     selected: jax.Array
     order: jax.Array
     relaxed: jax.Array
+    held: jax.Array
 
 
 @struct.dataclass
@@ -75,9 +88,10 @@ class Feedback:
     """What the server sees afterwards; zero where it sees nothing.
 
     observed: `[K]` bool, models whose outcome is seen. cost_observed: `[K]` bool, models whose cost is seen.
-    outcome: `[K]` in [0, 1]. cost: `[K]`.
+    outcome: `[K]` in [0, 1]. cost: `[K]`. arrived: `[]` bool, False if the feedback of the round was lost.
     """
 
+    arrived: jax.Array
     observed: jax.Array
     cost_observed: jax.Array
     outcome: jax.Array
