@@ -5,12 +5,15 @@ compares values of one materialised array (`optimization_barrier`), so a choice 
 always a permutation.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+
+# Up to this many elements are compared as one `[K, K]` array.
+_FEW = 8
 
 
 def one_hot(index, size: int) -> jax.Array:
@@ -44,33 +47,54 @@ def argmin(score, allowed=None) -> jax.Array:
     return argmax(-score, allowed)
 
 
-def ahead(*keys) -> jax.Array:
-    """Pairwise order by lexicographic keys: `[K, K]`, True at `[i, j]` if `j` ranks ahead of `i`.
+def sum_ahead(values, keys, ahead: Callable, *, together=None) -> jax.Array:
+    """Sum of `values` `[K]` over the elements that are ahead of each element; `[K]`.
+
+    Beyond a few elements the sum is written out, one term per element: a reduction over one axis of a `[K, K]` comparison is not
+    vectorised over runs, and takes twice as long from about ten elements on.
+
+    Args:
+      keys: arrays `[K]`. ahead: function `(keys of the other, own keys) -> bool`, elementwise: whether the other is ahead.
+      together: `[K, K]` bool, which elements count for which at all (static; default all for all).
+    """
+    zero = jnp.zeros_like(values)
+    if values.shape[-1] <= _FEW:
+        mask = ahead([k[None, :] for k in keys], [k[:, None] for k in keys])
+        mask = mask if together is None else mask & together
+        return jnp.sum(jnp.where(mask, values[None, :], zero[None, :]), axis=1)
+    total = zero
+    for j in range(values.shape[-1]):
+        mask = ahead([k[j] for k in keys], keys)
+        total += jnp.where(mask if together is None else mask & together[j], values[j], zero)
+    return lax.optimization_barrier(total)  # or it would be computed again in every place that uses it
+
+
+def amount_ahead(values, *keys, together=None) -> jax.Array:
+    """Sum of `values` `[K]` over the elements that rank ahead of each element, in the order of lexicographic keys; `[K]`.
 
     Larger keys come first; remaining ties are broken by the lower index, so that the order is total.
 
-    keys: arrays `[K]` (or booleans), most significant first; pass `-x` to prefer small `x`.
+    keys: arrays `[K]` (or booleans), most significant first; pass `-x` to prefer small `x`. together: as for `sum_ahead`.
     """
-    size = keys[0].shape[-1]
-    index = lax.iota(jnp.int32, size)
-    result = index[None, :] < index[:, None]
-    for key in reversed(keys):
-        key = lax.optimization_barrier(key.astype(jnp.int32) if key.dtype == jnp.bool_ else key)
-        other, own = key[None, :], key[:, None]
-        result = (other > own) | ((other == own) & result)
-    return result
+    keys = [lax.optimization_barrier(k.astype(jnp.int32) if k.dtype == jnp.bool_ else k) for k in keys]
+
+    def ahead(others, own):
+        result = others[-1] < own[-1]
+        for other, key in zip(others[-2::-1], own[-2::-1], strict=True):
+            result = (other > key) | ((other == key) & result)
+        return result
+
+    return sum_ahead(values, [*keys, lax.iota(jnp.int32, values.shape[-1])], ahead, together=together)
 
 
-def rank(*keys) -> jax.Array:
-    """Position of each element in the order of `ahead`, int32 `[K]`: 0 is first."""
-    return jnp.sum(ahead(*keys).astype(jnp.int32), axis=-1)
+def rank(*keys, together=None) -> jax.Array:
+    """Position of each element in the order of lexicographic keys (see `amount_ahead`), int32 `[K]`: 0 is first."""
+    return amount_ahead(jnp.ones(keys[0].shape[-1:], jnp.int32), *keys, together=together)
 
 
 def prefix_sums(values) -> jax.Array:
-    """Inclusive prefix sums of `[K]` by a triangular mask: for short axes cheaper than a scan, and order-stable."""
-    size = values.shape[-1]
-    lower = lax.iota(jnp.int32, size)[None, :] <= lax.iota(jnp.int32, size)[:, None]
-    return jnp.sum(jnp.where(lower, values[None, :], 0.0), axis=-1)
+    """Inclusive prefix sums of `[K]`, written out: for short axes cheaper than a scan, and order-stable."""
+    return amount_ahead(values) + values
 
 
 def members(groups: Sequence[int] | np.ndarray) -> np.ndarray:

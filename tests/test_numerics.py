@@ -135,13 +135,19 @@ def test_rank_is_the_lexicographic_order_with_ties_to_the_lower_index(mode, size
     rng = np.random.default_rng(100 + size)
     keys = (rng.random((size, RUNS)) < 0.5, tie_rich(rng, size), rng.integers(-2, 2, (size, RUNS)).astype(np.int32))
 
-    def order(*keys):
-        return jnp.concatenate([numerics.rank(*keys)[None], numerics.ahead(*keys).astype(jnp.int32)])
+    values = rng.integers(1, 9, (size, RUNS)).astype(np.float32)
+    together = np.equal.outer(np.arange(size) % 2, np.arange(size) % 2)
 
-    found = compiled(order, mode, *keys)
+    def order(values, *keys):
+        amounts = [numerics.amount_ahead(values, *keys), numerics.amount_ahead(values, *keys, together=together)]
+        return jnp.stack([numerics.rank(*keys).astype(jnp.float32), *amounts])
+
+    found = compiled(order, mode, values, *keys)
     expected = np.stack([reference_rank(*(k[:, r] for k in keys)) for r in range(RUNS)], axis=-1)
     np.testing.assert_array_equal(found[0], expected)
-    np.testing.assert_array_equal(found[1:], expected[None, :] < expected[:, None])
+    ahead = expected[None, :] < expected[:, None]  # [i, j]: j is ahead of i
+    np.testing.assert_array_equal(found[1], (ahead * values[None]).sum(1))
+    np.testing.assert_array_equal(found[2], (ahead * together[:, :, None] * values[None]).sum(1))
 
 
 def test_rank_of_one_key_is_a_stable_sort():

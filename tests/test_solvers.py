@@ -12,7 +12,7 @@ from scipy.optimize import linprog
 
 from jaxroute.data import STAGEROUTE_TABLE_1, min_max
 from jaxroute.lanes import lanes
-from jaxroute.solvers.budgeted_fill import budgeted_fill, default_steps, fill
+from jaxroute.solvers.budgeted_fill import budgeted_fill, default_steps
 
 SIZES = (*range(1, 16), 30)
 PER_SIZE = 1200
@@ -444,11 +444,6 @@ def test_other_totals(dtype):
     value, _ = highs(tuple(x[feasible] for x in shares))
     gap = np.abs((np.float64(u) * np.asarray(answer.amount)).sum(1)[feasible] - value * total[feasible])
     assert gap.max() <= (1e-5 if dtype == "float32" else 1e-9)
-
-
-def test_fill_takes_the_best_first():
-    ahead = jnp.asarray(np.arange(4)[None, :] < np.arange(4)[:, None])
-    np.testing.assert_allclose(fill(ahead, jnp.array([0.5, 0.3, 0.4, 1.0]), 1.0), [0.5, 0.3, 0.2, 0.0], atol=1e-7)
 
 
 def test_default_steps_grow_with_the_size():

@@ -41,16 +41,6 @@ def budget_tolerance(budget, dtype):
     return jnp.abs(budget) * (1e-6 if dtype == jnp.float32 else 1e-9)
 
 
-def fill(ahead, capacity, total):
-    """Gives each model its capacity in order of rank until `total` is used up.
-
-    ahead: `[K, K]`, True at `[i, j]` if `j` ranks ahead of `i`, in the same group if there are several; capacity: `[K]`;
-    total: `[]`, or `[K]` that of each model's group. Returns amounts `[K]`.
-    """
-    used = jnp.sum(jnp.where(ahead, capacity[None, :], 0.0), axis=1)
-    return jnp.clip(total - used, 0.0, capacity)
-
-
 def budgeted_fill(
     value,
     cost,
@@ -97,7 +87,6 @@ def budgeted_fill(
     tiny = np.finfo(value.dtype).tiny
     value, cost, capacity = lax.optimization_barrier((value, cost, capacity))
     priority = lax.iota(jnp.int32, size) if priority is None else priority
-    first = priority[None, :] < priority[:, None]
     together, room = None, jnp.sum(capacity)
     if groups is not None:
         together = np.equal.outer(groups, groups)
@@ -106,15 +95,16 @@ def budgeted_fill(
 
     def at(slope):
         """The fill at a multiplier (None: infinite), its cost and its value."""
-        more_value = value[None, :] - value[:, None]  # [i, j]: what j is worth more than i
-        more_cost = cost[None, :] - cost[:, None]
-        if slope is None:
-            ahead = (more_cost < 0) | ((more_cost == 0) & ((more_value > 0) | ((more_value == 0) & first)))
-        else:
+
+        def ahead(other, own):
+            more_value, more_cost, first = other[0] - own[0], other[1] - own[1], other[2] < own[2]
+            if slope is None:
+                return (more_cost < 0) | ((more_cost == 0) & ((more_value > 0) | ((more_value == 0) & first)))
             gain = more_value - slope * more_cost
-            ahead = (gain > 0) | ((gain == 0) & ((more_cost < 0) | ((more_cost == 0) & first)))
-        ahead = ahead if together is None else ahead & together
-        x = lax.optimization_barrier(fill(ahead, capacity, total))
+            return (gain > 0) | ((gain == 0) & ((more_cost < 0) | ((more_cost == 0) & first)))
+
+        used = numerics.sum_ahead(capacity, (value, cost, priority), ahead, together=together)
+        x = lax.optimization_barrier(jnp.clip(total - used, 0.0, capacity))
         return x, jnp.sum(cost * x), jnp.sum(value * x)
 
     def slope_of(over, under):

@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxroute import numerics
-from jaxroute.solvers.budgeted_fill import fill
 
 # Newton steps on the multiplier of the budget; between steps the bracket is halved where Newton leaves it.
 _STEPS = 24
@@ -97,8 +96,7 @@ def _cheapest(cost, upper, total, at_most: bool):
     """The amounts `[K]` of least cost that sum to `total` (nothing if the sum may be smaller)."""
     if at_most:
         return jnp.zeros_like(cost)
-    ahead = numerics.ahead(-cost)
-    return fill(ahead, upper, total)
+    return jnp.clip(total - numerics.amount_ahead(upper, -cost), 0.0, upper)
 
 
 def _rows(z, cost, upper, nu, multiplier, at_most: bool):

@@ -263,8 +263,16 @@ def _check_traces(policy, env, horizon: int, seeds: int) -> None:
     if not any(np.issubdtype(leaf.dtype, np.floating) for leaf in jax.tree.leaves(values)):
         return
 
+    def scaled(factor):
+        return jax.tree.map(lambda x: x * x.dtype.type(factor) if np.issubdtype(x.dtype, np.floating) else x, values)
+
     def shifted(amount):
-        return jax.tree.map(lambda x: x * (1 - amount) if np.issubdtype(x.dtype, np.floating) else x, values)
+        """Slightly smaller leaves, or larger ones where the policy's own check does not allow smaller."""
+        try:
+            getattr(scaled(1 - amount), "check", lambda: None)()
+        except ValueError:
+            return scaled(1 + amount)
+        return scaled(1 - amount)
 
     def traced(one):
         before = trace_count()

@@ -134,9 +134,8 @@ class Cloud:
         selected = action.selected
         asked = selected
         if self.reward.cascade:
-            earlier = numerics.ahead(-action.order)
-            stopped = jnp.any(earlier & (selected & success)[None, :], axis=1)
-            asked = selected & ~stopped
+            wins_before = numerics.amount_ahead((selected & success).astype(jnp.float32), -action.order)
+            asked = selected & (wins_before == 0.0)
         spent, selected_cost = (self._per_budget(jnp.where(who, cost, 0.0)) for who in (asked, selected))
         reward = self.reward.value(selected, mean)
         count = jnp.sum(selected.astype(jnp.float32))

@@ -15,8 +15,8 @@ def top_models(score, obs, spec, allowed=None):
     allowed = obs.available if allowed is None else allowed
     if spec.groups is None:
         return allowed & (numerics.rank(allowed, score) < obs.size)
-    ahead = numerics.ahead(allowed, score) & np.equal.outer(spec.groups, spec.groups)
-    return allowed & (jnp.sum(ahead.astype(jnp.float32), axis=1) < numerics.of_group(spec.groups, obs.size))
+    place = numerics.rank(allowed, score, together=np.equal.outer(spec.groups, spec.groups))
+    return allowed & (place < numerics.of_group(spec.groups, obs.size))
 
 
 @struct.dataclass
