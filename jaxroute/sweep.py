@@ -6,6 +6,7 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,11 +26,13 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # tqdm.auto warns in notebooks without ipywidgets, and then shows its text bar
     from tqdm.auto import tqdm
 
-# Runs x settings of one compiled call on a CPU: enough to fill the vector units, few enough to stay in cache.
+# Runs x settings of one compiled call on a CPU core: enough to fill the vector units, few enough to stay in cache.
 _CPU_LANES = 1024
 _GPU_LANES = 1 << 17
 # Runs of one device come in multiples of this, so that a run's arithmetic does not depend on its neighbours' number.
 _LANE_MULTIPLE = 16
+# A CPU thread is worth its start from about this many runs on.
+_FEWEST_LANES = 32
 
 _traces = 0
 _cache: dict[Any, dict[str, Any]] = {}
@@ -125,6 +128,7 @@ def simulate(
     most = _runs_that_fit(examples, records, len(stops), devices)
     stored = results.stored_layout(out, settings)
     layout = _Layout(**stored) if stored else _Layout.choose(axes, len(numbers), block, most, devices)
+    padded = layout.padded(len(devices))
     calls = {n: _Call(env, p, records[n], horizon, int(key), layout, devices) for n, p in policies.items()}
     sink = results.Sink(
         out,
@@ -153,7 +157,7 @@ def simulate(
             bar.set_description(name)
             chosen = numbers[b * layout.block : (b + 1) * layout.block]
             start = time.perf_counter()
-            values, compiling = calls[name].run(tile, np.resize(chosen, layout.padded(len(devices))))
+            values, compiling = calls[name].run(tile, np.resize(chosen, padded))
             run_s += time.perf_counter() - start - compiling
             compile_s += compiling
             counts = {a: min(layout.tile[a], len(axes[a]) - first) for a, first in tile.items()}
@@ -169,6 +173,21 @@ def simulate(
     return data
 
 
+def _cores() -> int:
+    """Processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _threads(devices, runs: int) -> int:
+    """Into how many equal parts a block is cut that are played at the same time: a CPU computes small operations on one core."""
+    if devices[0].platform != "cpu" or len(devices) > 1:
+        return 1
+    number = 1
+    while number * 2 <= _cores() and runs % (number * 2 * _LANE_MULTIPLE) == 0 and runs // (number * 2) >= _FEWEST_LANES:
+        number *= 2
+    return number
+
+
 class _Call:
     """One policy's compiled block: its trace, its executable, and the running of one tile of settings and block of seeds."""
 
@@ -177,6 +196,7 @@ class _Call:
         self.axes = [*env.axes, *policy.axes]
         self.layout = layout
         self.mesh = jax.sharding.Mesh(np.asarray(devices), ("seed",))
+        self.threads = _threads(devices, layout.padded(len(devices)))
         self.root = np.asarray(jax.random.key_data(draws.key(key)))
         self.static = (record, horizon, tuple(devices), jax.config.read("jax_enable_x64"))
 
@@ -232,7 +252,7 @@ class _Call:
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Shape of each recorded quantity in one run, without time."""
-        info = self.lower(np.zeros(self.layout.padded(self.mesh.size)))["lowered"].out_info
+        info = self.lower(np.zeros(self.layout.padded(self.mesh.size) // self.threads))["lowered"].out_info
         lead = len(self.axes) + 1  # settings and runs; then records
         return {name: tuple(out.shape[lead + 1 :]) for name, out in info.items()}
 
@@ -242,23 +262,36 @@ class _Call:
         A block that does not fit into memory is halved.
         """
         start = time.perf_counter()
-        entry = self.lower(seeds)
+        parts = np.split(seeds, self.threads)
+        entry = self.lower(parts[0])
         if "compiled" not in entry:
             entry["compiled"] = compile_lanes(entry["lowered"], self.mesh.devices.flat[0].platform)
         compiling = time.perf_counter() - start
-        leaves, index, root, seeds = self._arguments(tile, seeds)
+        precision = jax.config.read("jax_enable_x64")  # A setting of this thread, not of those below.
+
+        def play(part):
+            with jax.enable_x64(precision):
+                leaves, index, root, part = self._arguments(tile, part)
+                if self.mesh.size > 1:
+                    part = jax.device_put(part, NamedSharding(self.mesh, PartitionSpec("seed")))
+                return jax.device_get(entry["compiled"](leaves, index, root, part))
+
         try:
-            if self.mesh.size > 1:
-                seeds = jax.device_put(seeds, NamedSharding(self.mesh, PartitionSpec("seed")))
-            return jax.device_get(entry["compiled"](leaves, index, root, seeds)), compiling
+            with ThreadPoolExecutor(self.threads) as pool:
+                return self._joined(list(pool.map(play, parts))), compiling
         except jax.errors.JaxRuntimeError as error:
             half = len(seeds) // 2
-            if "RESOURCE_EXHAUSTED" not in str(error) or half % (_LANE_MULTIPLE * self.mesh.size):
+            if "RESOURCE_EXHAUSTED" not in str(error) or half % (_LANE_MULTIPLE * self.mesh.size * self.threads):
                 raise
             warnings.warn(f"a block of {len(seeds)} seeds does not fit into memory; halving it", stacklevel=3)
             (first, a), (second, b) = (self.run(tile, part) for part in (np.asarray(seeds)[:half], np.asarray(seeds)[half:]))
-            joined = jax.tree.map(lambda x, y: np.concatenate([x, y], axis=len(self.axes)), first, second)
-            return joined, compiling + a + b
+            return self._joined([first, second]), compiling + a + b
+
+    def _joined(self, parts: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+        """The values of several parts of the seeds as those of all."""
+        if len(parts) == 1:
+            return parts[0]
+        return {name: np.concatenate([part[name] for part in parts], axis=len(self.axes)) for name in parts[0]}
 
 
 def _accumulate(
@@ -573,7 +606,7 @@ class _Layout:
         """Powers of two, so that other numbers of seeds and settings meet the same shapes; `most` runs fit into memory."""
         multiple = _LANE_MULTIPLE * len(devices)
         on_cpu = devices[0].platform == "cpu"
-        lanes = (_CPU_LANES if on_cpu else _GPU_LANES) * len(devices)
+        lanes = _CPU_LANES * max(len(devices), _cores()) if on_cpu else _GPU_LANES * len(devices)
         cap = min(lanes, 1 << (most.bit_length() - 1))
         # A fixed tile: a grid with more settings meets the same shapes. The price is a last tile that is partly padding.
         widest = (4 if on_cpu else 16) if len(axes) <= 2 else 2

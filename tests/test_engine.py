@@ -109,10 +109,22 @@ def test_all_policies_and_settings_meet_the_same_luck():
     assert (luck == luck.isel(policy=0, slope=0)).all()
 
 
+def test_threads_do_not_change_the_bits(monkeypatch):
+    """A block is cut into as many equal parts as there are cores; a part has at least 32 runs."""
+    found = {}
+    for cores, threads in ((1, 1), (2, 2), (6, 4), (64, 8)):
+        monkeypatch.setattr(sweep, "_cores", lambda number=cores: number)
+        assert sweep._threads(jax.local_devices()[:1], 256) == threads
+        assert sweep._threads(jax.local_devices()[:1], 48) == 1
+        found[cores] = play(BANDIT, stochastic.UCB1(), seeds=256)
+    for cores in (2, 6, 64):
+        assert engine_child.differences(found[1], found[cores]) == []
+
+
 def test_a_block_that_does_not_fit_into_memory_is_halved(monkeypatch):
     options = {"seeds": 64, "horizon": 31, "record": ["luck", "rounds"]}
     expected = play(Clock(), Cycle(), block=16, **options)
-    compile_ = sweep._compile
+    compile_ = sweep.compile_lanes
 
     def small_memory(lowered, platform):
         compiled = compile_(lowered, platform)
@@ -124,7 +136,7 @@ def test_a_block_that_does_not_fit_into_memory_is_halved(monkeypatch):
 
         return call
 
-    monkeypatch.setattr(sweep, "_compile", small_memory)
+    monkeypatch.setattr(sweep, "compile_lanes", small_memory)
     with pytest.warns(UserWarning, match="a block of 64 seeds does not fit into memory; halving it"):
         halved = play(Clock(), Cycle(), **options)
     assert engine_child.differences(expected, halved) == []
@@ -463,7 +475,7 @@ def test_one_trace_per_structure(monkeypatch):
     def nothing(lowered, platform):  # What is compiled does not matter here.
         return lambda *args: jax.tree.map(lambda out: np.zeros(out.shape, out.dtype), lowered.out_info)
 
-    monkeypatch.setattr(sweep, "_compile", nothing)
+    monkeypatch.setattr(sweep, "compile_lanes", nothing)
     monkeypatch.setattr(sweep, "_cache", {})
 
     def traces(env, policies, **options):

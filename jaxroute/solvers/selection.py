@@ -246,9 +246,12 @@ def continuous_greedy_any_win(w, cost, budget, size, *, allowed=None, groups: Gr
     At least `1 - 1/e` of the optimum. Source: Calinescu, Chekuri, Pal and Vondrak (2011); C2MAB-V, section 4, "common greedy".
     """
 
+    dual_steps = min(_GREEDY_STEPS, default_steps(w.shape[-1] + 1))
+
     def step(z, _):
+        weight = any_win_gradient(w, z)
         found = linear_selection(
-            any_win_gradient(w, z), cost, budget, size, allowed=allowed, groups=groups, exact_size=False
+            weight, cost, budget, size, allowed=allowed, groups=groups, exact_size=False, steps=dual_steps
         )
         return z + found.z / steps, found.multiplier
 
