@@ -27,7 +27,7 @@ import numpy as np
 
 import jaxroute
 from jaxroute import results
-from jaxroute.problems import combinatorial, staged, stochastic
+from jaxroute.problems import combinatorial, default_policies, staged, stochastic
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import comparators
@@ -39,13 +39,7 @@ MEANS = tuple(np.round(np.linspace(0.9, 0.0, 10), 6).tolist())
 PROBLEMS: dict[str, dict[str, Any]] = {
     "stochastic": {
         "env": lambda: stochastic.bernoulli(MEANS),
-        "policies": {
-            "UCB1": stochastic.UCB1(),
-            "GaussianThompson": stochastic.GaussianThompson(),
-            "BetaThompson": stochastic.BetaThompson(),
-            "EpsilonGreedy": stochastic.EpsilonGreedy(),
-            "Oracle": stochastic.Oracle.of,
-        },
+        "policies": default_policies(stochastic),
         "horizon": 10_000,
         "comparators": {
             "UCB1": "ucb1",
@@ -56,31 +50,15 @@ PROBLEMS: dict[str, dict[str, Any]] = {
     },
     "staged": {
         "env": lambda: staged.arena_market(max_deployed=6, stage_length=250),
-        "policies": {
-            "StageRoute": staged.StageRoute(),
-            "Greedy": staged.Greedy(),
-            "Oracle": staged.Oracle.of,
-            "Cheapest": staged.Cheapest(),
-            "RandomDeploy": staged.RandomDeploy(),
-            "Uniform": staged.Uniform(),
-            "Static": staged.Static(),
-        },
+        "policies": default_policies(staged),
         "horizon": 10_000,
         "comparators": {"StageRoute": "stageroute"},
     },
     "combinatorial": {
         "env": lambda: combinatorial.sciq_cloud(reward="suc"),
         "policies": {
-            "C2MABV": combinatorial.C2MABV(),
-            "Direct": combinatorial.Direct(),
-            "CUCB": combinatorial.CUCB(),
-            "Thompson": combinatorial.Thompson(combinatorial.NormalPosterior()),
-            "EpsilonGreedy": combinatorial.EpsilonGreedy(),
-            "ConstrainedThompson": combinatorial.ConstrainedThompson(combinatorial.NormalPosterior()),
-            "RandomSet": combinatorial.RandomSet(),
-            "OfflineFixed": combinatorial.OfflineFixed.of,
-            "OracleRelaxed": combinatorial.OracleRelaxed.of,
-            "OracleInteger": combinatorial.OracleInteger.of,
+            **{name: made for name, made in default_policies(combinatorial).items() if name != "Everything"},
+            "Thompson, normal": combinatorial.Thompson(combinatorial.NormalPosterior()),
         },
         "horizon": 10_000,
         "metric": "lp_regret",

@@ -16,7 +16,7 @@ from jaxroute.problems.combinatorial.baselines import (
     UnionRadius,
 )
 from jaxroute.problems.combinatorial.benchmark import best_relaxed, best_set
-from jaxroute.problems.combinatorial.c2mabv import C2MABV, Direct, bound_regret, bound_violation, two_tier
+from jaxroute.problems.combinatorial.c2mabv import C2MABV, Direct, bound_regret, bound_violation, least_observed, two_tier
 from jaxroute.problems.combinatorial.clouds import copies_of, law_cloud, sciq_cloud, table_cloud, uniform_cloud
 from jaxroute.problems.combinatorial.env import Cloud, cloud, relaxed_objective
 from jaxroute.problems.combinatorial.laws import (
@@ -124,6 +124,7 @@ __all__ = [
     "cloud",
     "copies_of",
     "law_cloud",
+    "least_observed",
     "relaxed_objective",
     "sciq_cloud",
     "table_cloud",

@@ -173,10 +173,21 @@ def two_tier(names, small: str = "Llama 2-7B", large: str = "ChatGPT-4"):
     return np.asarray([name in (small, large) for name in names])
 
 
+def least_observed(success, order, size: int) -> float:
+    """Theorem 1's `o`: the smallest chance that a cascade observes all of a set of `size` models; 1 without a cascade.
+
+    All are observed if every model but the last one asked fails. success: `[K]`. order: `[K]` models are asked in rising order,
+    ties by index.
+    """
+    lose = 1.0 - checks.probability("success", success)
+    ranked = lose[np.argsort(checks.numbers("order", order, lose.shape), kind="stable")]
+    return min(float(np.prod(np.sort(ranked[:last])[: size - 1])) for last in range(len(ranked)))
+
+
 def bound_regret(num_models: int, size: int, horizon: int, least_observed: float, best: float, power: int = 1) -> float:
     """Theorem 1's bound of the regret after `horizon` rounds: `(2 / o) sqrt(2 N K T log(2 pi^2 K T^power / 3)) + (K + 1) r*`.
 
-    least_observed: `o`, the smallest chance that all of a set is observed. best: `r*`, the largest reward of a set.
+    least_observed: `o`, see the function of that name. best: `r*`, the largest reward of a set.
     power: 1 as printed; the proof gives 4.
     """
     log_term = math.log(2.0 * math.pi**2 * num_models * horizon**power / 3.0)
