@@ -93,17 +93,26 @@ def budgeted_fill(
         room = jnp.sum(jnp.where(together, capacity[None, :], 0.0), axis=1)
         total = numerics.of_group(groups, total)
 
+    # The last tie-break of all fills: the cheaper, then by priority.
+    place = numerics.rank(-cost, -priority)
+
     def at(slope):
         """The fill at a multiplier (None: infinite), its cost and its value."""
 
         def ahead(other, own):
-            more_value, more_cost, first = other[0] - own[0], other[1] - own[1], other[2] < own[2]
+            more_value, more_cost = other[0] - own[0], other[1] - own[1]
             if slope is None:
-                return (more_cost < 0) | ((more_cost == 0) & ((more_value > 0) | ((more_value == 0) & first)))
-            gain = more_value - slope * more_cost
-            return (gain > 0) | ((gain == 0) & ((more_cost < 0) | ((more_cost == 0) & first)))
+                return (more_cost < 0) | ((more_cost == 0) & (more_value > 0))
+            return more_value - slope * more_cost > 0
 
-        used = numerics.sum_ahead(capacity, (value, cost, priority), ahead, together=together)
+        # Rounded gains need not be transitive: of three models on one line each may be ahead of the next. What is ahead of a model
+        # is a number, so the numbers give a total order (the same, if the gains had one), and the fill its right sum.
+        before = lax.optimization_barrier(numerics.sum_ahead(capacity, (value, cost), ahead, together=together))
+
+        def earlier(other, own):
+            return (other[0] < own[0]) | ((other[0] == own[0]) & (other[1] < own[1]))
+
+        used = numerics.sum_ahead(capacity, (before, place), earlier, together=together)
         x = lax.optimization_barrier(jnp.clip(total - used, 0.0, capacity))
         return x, jnp.sum(cost * x), jnp.sum(value * x)
 
