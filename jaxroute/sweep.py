@@ -247,7 +247,8 @@ class _Call:
         shapes = tuple((a.shape, str(a.dtype)) for a in jax.tree.leaves(arguments))
         key = (*(g.structure for g in self.grids), *(tuple(g.leaf_axes) for g in self.grids), shapes, self.static)
         if key not in _cache:
-            _cache[key] = {"lowered": jax.jit(self._function()).lower(*arguments)}
+            with jax.default_device(self.mesh.devices.flat[0]):
+                _cache[key] = {"lowered": jax.jit(self._function()).lower(*arguments)}
         return _cache[key]
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -270,7 +271,7 @@ class _Call:
         precision = jax.config.read("jax_enable_x64")  # A setting of this thread, not of those below.
 
         def play(part):
-            with jax.enable_x64(precision):
+            with jax.enable_x64(precision), jax.default_device(self.mesh.devices.flat[0]):
                 leaves, index, root, part = self._arguments(tile, part)
                 if self.mesh.size > 1:
                     part = jax.device_put(part, NamedSharding(self.mesh, PartitionSpec("seed")))
@@ -606,7 +607,7 @@ class _Layout:
         """Powers of two, so that other numbers of seeds and settings meet the same shapes; `most` runs fit into memory."""
         multiple = _LANE_MULTIPLE * len(devices)
         on_cpu = devices[0].platform == "cpu"
-        lanes = _CPU_LANES * max(len(devices), _cores()) if on_cpu else _GPU_LANES * len(devices)
+        lanes = _CPU_LANES * max(len(devices), 1 << (_cores().bit_length() - 1)) if on_cpu else _GPU_LANES * len(devices)
         cap = min(lanes, 1 << (most.bit_length() - 1))
         # A fixed tile: a grid with more settings meets the same shapes. The price is a last tile that is partly padding.
         widest = (4 if on_cpu else 16) if len(axes) <= 2 else 2

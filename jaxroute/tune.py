@@ -38,10 +38,12 @@ def _leaf(policy: Any, name: str) -> Any:
         if not hasattr(policy, part):
             raise ValueError(f"leaves must name leaves of {type(policy).__name__}, got {name!r}")
         policy = getattr(policy, part)
+    if not isinstance(policy, (int, float, np.ndarray, np.generic, jax.Array)) or np.ndim(policy):
+        raise ValueError(f"leaves must name single numbers, but {name!r} is {checks.show(policy)}")
     return policy
 
 
-Objective = Callable[[Any, Any, Any], jax.Array]
+Objective = Callable[[Any, Any, Any, Any], jax.Array]
 
 
 class Tuned(NamedTuple):
@@ -66,7 +68,7 @@ class _Watched:
 
     def step(self, key, state, action, t):
         after, feedback, flows = self.env.step(key, state, action, t)
-        return after, feedback, {**flows, "objective": self.objective(self.env, state, action)}
+        return after, feedback, {**flows, "objective": self.objective(self.env, state, action, t)}
 
 
 _OBJECTIVE = Metric("objective", "mean objective", "", "average")
@@ -79,7 +81,7 @@ def objective_of(
 
     Args:
       env: an environment. policy: a policy; its other leaves stay as they are.
-      objective: function `(env, env_state, action) -> value` of a round, differentiable in the action's fields.
+      objective: function `(env, env_state, action, t) -> value` of a round, differentiable in the action's fields.
       horizon: rounds. seeds: number of seeds, from `first_seed` on. key: root of all randomness.
 
     Returns:
@@ -135,7 +137,7 @@ def improve(
         _leaf(policy, name)
         if not 0 < low < high:
             raise ValueError(f"leaves[{name!r}] must be (lowest, highest) with 0 < lowest < highest, got {(low, high)}")
-    steps = checks.count("steps", steps)
+    steps, seeds = checks.count("steps", steps), checks.count("seeds", seeds)
     optimizer = optax.adam(0.15) if optimizer is None else optimizer
     bounds = {name: tuple(np.log(b).astype(np.float32)) for name, b in leaves.items()}
     mean_objective = _mean_objective(env, policy, objective, horizon, key)

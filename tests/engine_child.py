@@ -11,6 +11,7 @@ import toys
 import zarr
 
 import jaxroute as jr
+from jaxroute import sweep
 from jaxroute.problems import staged, stochastic
 
 BANDIT = stochastic.bernoulli([0.1, 0.7, 0.5, 0.65, 0.3])
@@ -51,6 +52,9 @@ def main():
         jr.trace_count() - before,
     ]
     ucb = {"UCB1": stochastic.UCB1()}
+    play("bandit", ucb, devices=devices[5:6], seeds=[1, 2, 3])
+    used = [jax.tree.leaves(e["compiled"].output_shardings)[0].device_set for e in sweep._cache.values() if "compiled" in e]
+    report["on device 5"] = {devices[5]} in used
     with tempfile.TemporaryDirectory() as out:
         whole = play("bandit", ucb, devices=devices[:1], block=16, out=out)
         for number in (8, 3):  # A store whose blocks do not fit the devices of the run that continues it.

@@ -109,6 +109,8 @@ RUNS = {
     "suc, warm start": (
         "suc", {}, cb.C2MABV(prior_pulls=20, prior_outcome=0.4, prior_cost=0.2), "c2mabv", {"prior": (20, 0.4, 0.2)},
     ),
+    "awc, by cost": ("awc", {}, cb.C2MABV(order=cb.ByCost()), "c2mabv", {"order": "lcb_cost"}),
+    "awc, by index": ("awc", {}, cb.C2MABV(order=cb.ByIndex()), "c2mabv", {"order": "index"}),
     "suc, round-robin start": ("suc", {}, cb.C2MABV(start=cb.RoundRobin()), "c2mabv", {"start": "round_robin"}),
     "suc, lost feedback": ("suc", {"arrival": 0.6}, cb.C2MABV(batch=5), "c2mabv", {"batch": 5}),
     "awc, lost feedback": ("awc", {"arrival": 0.3}, cb.C2MABV(), "c2mabv", {}),
@@ -395,6 +397,12 @@ def test_copies_of_one_model():
         assert end(data, "violation").max() == 0
 
 
+def test_copies_keep_the_other_conditions():
+    env = cb.copies_of(cb.sciq_cloud(reward="awc", arrival=0.5), "ChatGPT-4", copies=1)
+    assert float(env.arrival) == 0.5
+    assert end(play(env, cb.Everything(), horizon=20, seeds=2), "reward") == pytest.approx(0.398, rel=1e-5)
+
+
 def test_replay_plays_every_row_once():
     rng = np.random.default_rng(4)
     scores, costs = rng.random((40, 5)), rng.random((40, 5))
@@ -477,11 +485,67 @@ def test_sizes_in_one_compile():
     np.testing.assert_array_equal(end(single, "reward"), data["reward"].sel(size=3).isel(policy=0, time=-1))
 
 
-def test_direct_without_a_bound_on_the_size():
-    env = cb.sciq_cloud(reward="aic", any_size=True)
-    data = play(env, cb.Direct(any_size=True), horizon=500, seeds=4)
+@pytest.mark.parametrize("models", [9, pytest.param(13, marks=pytest.mark.slow)])
+def test_direct_without_a_bound_on_the_size(models):
+    env = cb.uniform_cloud(num_models=models, reward="aic", size=3, budget=1.0, any_size=True)
+    data = play(env, cb.Direct(any_size=True), horizon=300, seeds=4, record=["num_selected"])
     assert data["valid"].all()
-    assert (end(data, "num_selected") < 2).all()  # All in: the best set is one model.
+    assert ((end(data, "num_selected") >= 1) & (end(data, "num_selected") < 2)).all()  # All in: the best set is one model.
+
+
+def test_a_set_that_costs_just_the_budget_is_within_it():
+    """Costs that are rounded to float32 may add up to a hair more than the budget."""
+    for reward, success, cost, budget, best in (
+        ("awc", [0.5, 0.6], [0.1, 0.2], 0.3, 0.8),
+        ("suc", [0.5, 0.6, 0.1], [0.1, 0.2, 0.05], 0.3, 1.1),
+        ("suc", [0.9, 0.8, 0.7, 0.1], [0.7, 0.2, 0.1, 0.05], 0.9, 1.7),
+    ):
+        env = cb.law_cloud(success, cost, reward=reward, budget=budget, size=2, costs=cb.FixedCosts())
+        assert float(env.best[0, 0]) == pytest.approx(best, rel=1e-6)
+        data = play(env, cb.Direct(), horizon=1500, seeds=8, record=["regret"])
+        assert (end(data, "regret") > -1e-3).all() and (end(data, "regret") < 150).all()
+
+
+def test_all_in_with_a_model_that_always_fails():
+    env = cb.law_cloud([0.0, 0.5, 0.6], [0.1, 0.2, 0.3], reward="aic", budget=0.5, size=2)
+    assert float(env.best_relaxed[0, 0]) == pytest.approx(0.3, rel=1e-5)
+    assert play(env, cb.C2MABV(), horizon=50, seeds=4, record=["lp_regret"])["valid"].all()
+
+
+def test_a_group_without_a_set_within_its_budget_does_not_change_the_others():
+    mean, cost = [0.5, 0.4, 0.6, 0.7], [0.1, 0.2, 0.3, 0.4]
+    for task in TASKS:
+        reward = cb.rewards.REWARDS[task]
+        mask, _ = cb.best_set(reward, mean, cost, [0.05, 1.0], [1, 1], groups=[0, 0, 1, 1])
+        np.testing.assert_array_equal(mask, [not reward.cascade, False, False, True])
+
+
+@pytest.mark.parametrize("policy", [cb.C2MABV(1.0), cb.Direct(1.0), cb.C2MABV(1.0, solver=cb.Linear())])
+def test_bounds_as_they_are(policy):
+    """Without a cap and random ties, chances of one are no infinite weights."""
+    data = play(cb.sciq_cloud(reward="awc"), policy.replace(cap=1.0, noise=0.0), horizon=2000, seeds=8)
+    assert data["valid"].all()
+    assert (end(data, "reward") > 0.6).all() and (end(data, "num_selected") > 2).all()
+
+
+def test_infeasible_rounds_are_counted():
+    env = cb.law_cloud([0.5, 0.6, 0.7], [0.5, 0.6, 0.7], reward="suc", budget=0.2, size=2, costs=cb.FixedCosts())
+    policies = {
+        "C2MABV": cb.C2MABV(cost_width=0.0),
+        "EpsilonGreedy": cb.EpsilonGreedy(),
+        "Thompson": cb.ConstrainedThompson(),
+    }
+    data = simulate(env, policies, horizon=100, seeds=4, record=["infeasible_share", "shadow_price"], progress=False)
+    assert (data["infeasible_share"].isel(time=-1) > 0.9).all()
+
+
+def test_optimism_covers_the_regret():
+    """The proof's over-estimation regret: bounds exceed true rewards by more than what is lost to the relaxed optimum."""
+    env = cb.sciq_cloud(reward="suc")
+    data = play(env, cb.C2MABV(1.0, 0.01, delta=1 / 2000), seeds=32, record=["optimistic_reward", "reward", "lp_regret"])
+    excess = 2000 * (end(data, "optimistic_reward") - end(data, "reward"))
+    assert (excess > end(data, "lp_regret")).all()
+    assert (excess < cb.bound_regret(9, 4, 2000, 1.0, 1.426, power=4)).all()
 
 
 @pytest.mark.parametrize(
@@ -647,6 +711,38 @@ def test_round_robin_sees_every_model_first():
         (lambda: cb.sciq_cloud(arrival=0.0), "arrival must be in"),
         (lambda: cb.copies_of(cb.sciq_cloud(**SUBJECTS), 0), "env must not have groups"),
         (lambda: play(cb.sciq_cloud(), cb.CUCB(radius=cb.UnionRadius(-1.0)), horizon=5, seeds=1), "width must be above 0"),
+        (lambda: play(cb.sciq_cloud(), cb.C2MABV(solver=cb.Vertices()), horizon=5, seeds=1), "Vertices is for AnyWin"),
+        (
+            lambda: play(cb.sciq_cloud(), cb.C2MABV(solver=cb.Smoothed(-1.0)), horizon=5, seeds=1),
+            "temperature must be above 0",
+        ),
+        (
+            lambda: play(cb.sciq_cloud(), cb.C2MABV(solver=cb.ProjectedGradient(0.0)), horizon=5, seeds=1),
+            "learning_rate must be",
+        ),
+        (
+            lambda: play(cb.sciq_cloud(reward="awc"), cb.C2MABV(solver=cb.BestOf(0)), horizon=5, seeds=1),
+            "steps must be at least 1",
+        ),
+        (lambda: play(cb.sciq_cloud(), cb.C2MABV(order="price"), horizon=5, seeds=1), "order must be an object"),
+        (lambda: play(cb.sciq_cloud(), cb.C2MABV(prior_pulls=0.5), horizon=5, seeds=1), "prior_pulls must be whole numbers"),
+        (lambda: play(cb.sciq_cloud(), cb.C2MABV(batch=np.nan), horizon=5, seeds=1), "batch must be finite"),
+        (lambda: play(cb.sciq_cloud(), cb.C2MABV(allowed=True), horizon=5, seeds=1), "allowed must have one entry"),
+        (
+            lambda: play(cb.sciq_cloud(), cb.C2MABV(allowed=np.zeros(9, bool)), horizon=5, seeds=1),
+            "allowed must leave at least",
+        ),
+        (
+            lambda: play(cb.sciq_cloud(), cb.OfflineFixed(np.array([0.5]), np.array([0.1]), 0.5, 4), horizon=5, seeds=1),
+            "one entry per model",
+        ),
+        (lambda: cb.sciq_cloud(costs=cb.ScaledCosts), "costs must be an object"),
+        (
+            lambda: cb.law_cloud([[0.5, 0.2]] * 2, [0.1, 0.2], reward="suc", budget=1.0, size=1, switch=[0, 2.5]),
+            "whole numbers",
+        ),
+        (lambda: cb.uniform_cloud(num_models=30, size=15), "at most 5,000,000 sets"),
+        (lambda: cb.copies_of(cb.sciq_cloud(availability=0.5), 0), "env must have no availability"),
         (lambda: cb.sciq_cloud(reward="any"), "reward must be one of"),
         (lambda: cb.sciq_cloud(budget=-1.0), "budget must be above 0"),
         (lambda: cb.sciq_cloud(size=10), "size must be from 1 to 9"),

@@ -78,6 +78,10 @@ def test_eight_devices_give_the_bits_of_one(eight_devices, block_of_64):
             np.testing.assert_array_equal(arrays[f"{problem}/{name}"], data[name].values, err_msg=f"{problem} {name}")
 
 
+def test_one_device_is_the_one_that_was_asked_for(eight_devices):
+    assert eight_devices[0]["on device 5"]
+
+
 def test_eight_devices_trace_once_per_policy(eight_devices):
     assert eight_devices[0]["traces"] == 3
     assert eight_devices[0]["one seed"][1] == 3

@@ -8,10 +8,14 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from conftest import x64
+from conftest import assert_mean_close, x64
 from reference import combinatorial as plain
 from scipy.optimize import linprog
 
+from jaxroute.lanes import CPU_OPTIONS, lanes
+from jaxroute.problems.combinatorial import relax
+from jaxroute.problems.combinatorial.rewards import REWARDS
+from jaxroute.problems.combinatorial.types import CombinatorialSpec, Observation
 from jaxroute.solvers import rounding
 from jaxroute.solvers.projected_gradient import projected_gradient
 from jaxroute.solvers.projection import project, smoothed_lp
@@ -516,13 +520,71 @@ def test_decomposition_by_hand():
 
 @pytest.mark.parametrize("kind", ["pairwise", "swap"])
 def test_rounding_gains_on_convex_rewards(kind):
-    """E r(S) >= r(z) for any win and all in, and equal for sums, exactly by the law."""
-    z, mu = np.array([0.3, 0.6, 0.5, 0.6]), np.array([0.5, 0.2, 0.8, 0.4])
-    law = (plain.pairwise_law if kind == "pairwise" else plain.swap_law)(z)
-    expected = {"AWC": (0.722, 0.658912), "SUC": (0.91, 0.91), "AIC": (0.188, 0.159621)}
-    for reward, (rounded, relaxed) in expected.items():
-        assert plain.expected_reward(law, reward, mu) == pytest.approx(rounded, abs=1e-6)
-        assert plain.relaxed_reward(reward, z, mu) == pytest.approx(relaxed, abs=1e-6)
+    """E r(S) >= r(z) for any win and all in, and equal for sums: by the enumerated law, and by a million rounded sets."""
+    z, mu = np.array([0.3, 0.6, 0.5, 0.6], np.float32), np.array([0.5, 0.2, 0.8, 0.4], np.float32)
+    law = (plain.pairwise_law if kind == "pairwise" else plain.swap_law)(z.astype(float))
+    rng = np.random.default_rng(21)
+    if kind == "pairwise":
+        sets = jax.jit(jax.vmap(lambda u: rounding.pairwise(z, u, whole_sum=True)))(rng.random((1_000_000, 4), np.float32))
+    else:
+        coins = (rng.random(shape, np.float32) for shape in ((1_000_000, 4, 2), (1_000_000, 4)))
+        sets = jax.jit(jax.vmap(lambda u, s: rounding.swap(z, u, s)))(*coins)
+    expected = {"awc": (0.722, 0.658912), "suc": (0.91, 0.91), "aic": (0.188, 0.159621)}
+    for name, (rounded, relaxed) in expected.items():
+        reward = REWARDS[name]
+        assert plain.expected_reward(law, name.upper(), mu) == pytest.approx(rounded, abs=1e-6)
+        assert float(reward.relaxed(z, mu)) == pytest.approx(relaxed, abs=1e-6)
+        assert_mean_close(np.asarray(reward.value(sets, mu)), rounded, what=name)
+        assert rounded >= relaxed - 1e-9
+
+
+@pytest.mark.parametrize("size", [6, 9, 17])
+def test_a_fill_is_full_also_when_rounded_gains_go_in_circles(size):
+    """Models on one line, up to rounding: of three of them each may gain on the next. The sum must be right all the same."""
+    rng = np.random.default_rng(size)
+    count, number = 20_000, size // 2
+    cost = rng.random((count, size)).astype(np.float32)
+    line = 0.5 + 3 * rng.random((count, 1)) * (cost - cost.mean(1, keepdims=True))
+    value = np.where(rng.random((count, size)) < 0.3, line + rng.choice([-0.3, 0.3], (count, size)), line).astype(np.float32)
+    budget = (number * cost.mean(1) * rng.uniform(0.7, 1.2, count)).astype(np.float32)
+
+    def solve(value, cost, budget):
+        return linear_selection(value, cost, budget, jnp.float32(number)).z
+
+    compiled = jax.jit(lanes(solve, count)).lower(value.T, cost.T, budget).compile(compiler_options=CPU_OPTIONS)
+    for z in (np.asarray(compiled(value.T, cost.T, budget)).T, np.asarray(jax.jit(jax.vmap(solve))(value, cost, budget))):
+        np.testing.assert_allclose(z.astype(float).sum(1), number, atol=2e-5)
+
+
+@pytest.mark.parametrize("name", ["exact", "log", "smoothed", "sum", "all in"])
+def test_shadow_prices_against_differences(name, double_precision):
+    """The multiplier is the derivative of the solver's objective in the budget."""
+    w, c = MU.astype(float), COST.astype(float)
+    task = {"sum": "suc", "smoothed": "suc", "all in": "aic"}.get(name, "awc")
+    reward, budget = REWARDS[task], 0.3 if name == "all in" else 0.45
+    spec = CombinatorialSpec(num_models=9, reward=reward, min_size=4, max_size=4)
+    solver = {"exact": relax.Vertices(), "smoothed": relax.Smoothed(1e-4)}.get(name, relax.Linear())
+
+    def solve(budget):
+        obs = Observation(c, jnp.ones(9, bool), jnp.asarray(budget), jnp.asarray(4.0))
+        return solver.solve(spec, jnp.asarray(w), jnp.asarray(c), obs, obs.available)
+
+    def objective(z):
+        return -np.log1p(-reward.relaxed(z, w, np)) if name == "exact" else reward.weight(w, np) @ np.asarray(z)
+
+    ends = [objective(solve(budget + d).z) for d in (-1e-4, 1e-4)]
+    assert float(solve(budget).multiplier) == pytest.approx((ends[1] - ends[0]) / 2e-4, rel=1e-3)
+    if name == "all in":
+        assert float(solve(budget).multiplier) == pytest.approx(20.870748, rel=1e-5)
+    if name == "sum":
+        assert float(solve(0.5).multiplier) == pytest.approx(0.4426667, rel=1e-5)
+
+
+def test_more_models_than_bits_are_refused():
+    with pytest.raises(ValueError, match="at most 31 models can be compared, got 40"):
+        best_subset(jnp.ones(40), jnp.ones(40), 1.0, 2.0, exact_size=True, sizes=(2, 2))
+    with pytest.raises(ValueError, match="at most 5,000,000 sets, got 155,117,520 sets of 15 to 15 of 30 models"):
+        subsets(30, 15, 15)
 
 
 def test_solvers_run_in_double_precision():

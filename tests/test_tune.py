@@ -56,12 +56,23 @@ def test_objective_is_that_of_a_simulation():
     assert abs(value - float(data.mean())) < 5 * float(data.std()) / 8
 
 
+def test_the_objective_follows_the_drift():
+    means = [[0.9, 0.1], [0.2, 0.6]]
+    env = cb.law_cloud(means, [0.5, 0.5], reward="suc", budget=0.4, size=1, switch=[0, 10])
+    action = type("Action", (), {"relaxed": jnp.array([1.0, 0.0])})
+    for t, reward in ((0, 0.9), (9, 0.9), (10, 0.2)):
+        value = cb.relaxed_objective(2.0)(env, None, action, jnp.int32(t))
+        assert float(value) == pytest.approx(reward - 2.0 * 0.1, abs=1e-6)
+
+
 @pytest.mark.parametrize(
     ("leaves", "message"),
     [
         ({}, "at least one leaf"),
         ({"width": (0.1, 1.0)}, "must name leaves of C2MABV, got 'width'"),
         ({"solver.heat": (0.1, 1.0)}, "must name leaves of Smoothed, got 'solver.heat'"),
+        ({"solver": (0.1, 1.0)}, "must name single numbers, but 'solver' is"),
+        ({"allowed": (0.1, 1.0)}, "must name single numbers, but 'allowed' is None"),
         ({"reward_width": (1.0, 0.1)}, "0 < lowest < highest"),
         ({"reward_width": (0.0, 0.1)}, "0 < lowest < highest"),
     ],

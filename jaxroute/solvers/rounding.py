@@ -83,8 +83,8 @@ def decompose(z):
     return weight, members
 
 
-def swap(z, uniforms, group_uniforms):
-    """Swap rounding: merges the sets of `decompose` one after another, trading elements by fair coins.
+def swap(z, uniforms, surplus_uniforms):
+    """Swap rounding: merges the sets of `decompose` one after another, trading elements by coins that are as biased as their weights.
 
     In a merge of `b1` (the larger) with `b2`, the surplus element of `b1` is put aside, the r-th lowest elements that only one of
     the two has are traded against each other, and the surplus element is kept with the weight of `b1`.
@@ -96,7 +96,7 @@ def swap(z, uniforms, group_uniforms):
     Args:
       z: `[K]` in [0, 1].
       uniforms: `[K, M]` on [0, 1): one per merge and trade, `M` at least the largest size of a set.
-      group_uniforms: `[K]`: one per merge, for the surplus element.
+      surplus_uniforms: `[K]`: one per merge, for the surplus element.
 
     Returns:
       The set, `[K]` bool.
@@ -117,7 +117,7 @@ def swap(z, uniforms, group_uniforms):
         rank1, rank2 = numerics.prefix_sums(only1) - 1.0 - more, numerics.prefix_sums(only2) - 1.0
         surplus = only1 * (rank1 < 0.0)
         take = (uniforms[m] * total < q2).astype(z.dtype)  # the r-th trade gives b2's element
-        stay = (group_uniforms[m] * total >= q2).astype(z.dtype)
+        stay = (surplus_uniforms[m] * total >= q2).astype(z.dtype)
         kept = common + (only1 - surplus) * (1.0 - _at(take, rank1)) + only2 * _at(take, rank2) + surplus * stay
         kept_weight = total
     return kept > 0.5

@@ -4,6 +4,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import struct
 
 from jaxroute import checks, draws
@@ -57,6 +58,7 @@ class CUCB(Learner):
     radius: Any = struct.field(default_factory=PlainRadius, kw_only=True)
 
     def check(self) -> None:
+        Learner.check(self)
         checks.probability("noise", self.noise, ())
         if hasattr(self.radius, "check"):
             self.radius.check()
@@ -159,7 +161,7 @@ class ConstrainedThompson(Relaxer):
         cost = jnp.where(seen > 0, jnp.maximum(state.cost.mean + shock, 0.0), 0.0)
         found = self.relax(k_tie, value, cost, obs, obs.available, state.spec)
         selected = self.round(k_round, found.z, state.spec)
-        return self.action(k_order, obs, selected, found.z, value, cost), {"sampled": value}
+        return self.action(k_order, obs, selected, found.z, value, cost), {"sampled": value, **self.told(found)}
 
 
 @struct.dataclass
@@ -189,7 +191,7 @@ class EpsilonGreedy(Relaxer):
         exploring = draws.uniform(k_coin) < epsilon
         selected = jnp.where(exploring, explore, exploit)
         relaxed = jnp.where(exploring, explore.astype(jnp.float32), found.z)
-        return self.action(k_order, obs, selected, relaxed, value, cost), {"explored": exploring}
+        return self.action(k_order, obs, selected, relaxed, value, cost), {"explored": exploring, **self.told(found)}
 
 
 @struct.dataclass
@@ -222,7 +224,7 @@ class OfflineState:
 
 
 @struct.dataclass
-class OfflineFixed:
+class OfflineFixed(Learner):
     """The best set of an offline sample, kept for ever.
 
     Source: C2MAB-V, Fig. 13. Differs from the paper: nothing is said of the sample; ours are Bernoulli outcomes of every model on
@@ -241,14 +243,23 @@ class OfflineFixed:
     @classmethod
     def of(cls, env, offline_mean=None, sample_size: int = 200) -> "OfflineFixed":
         """For an environment; by default the sample has the environment's own means."""
+        if env.availability is not None:
+            raise ValueError("availability must be None for a fixed set: it does not select again from what is available")
         mean = env.outcomes.outcome_mean[0] if offline_mean is None else offline_mean
         return cls(mean, env.outcomes.cost_mean[0], env.budget, env.size, sample_size=sample_size)
 
     def check(self) -> None:
+        Learner.check(self)
         checks.probability("offline_mean", self.offline_mean)
+        checks.non_negative("cost_mean", self.cost_mean, np.shape(self.offline_mean))
+        checks.positive("budget", self.budget)
+        checks.positive("size", self.size)
         checks.count("sample_size", self.sample_size)
 
     def init(self, key, spec: CombinatorialSpec) -> OfflineState:
+        if jnp.shape(self.offline_mean) != (spec.num_models,):
+            shape = jnp.shape(self.offline_mean)
+            raise ValueError(f"offline_mean must have one entry per model ({spec.num_models}), got shape {shape}")
         mean = jnp.asarray(self.offline_mean, jnp.float32)
         wins = draws.uniform(key, (self.sample_size, spec.num_models)) < mean
         estimate = jnp.clip(jnp.mean(wins.astype(jnp.float32), axis=0), 1e-6, 1.0 - 1e-6)
@@ -258,9 +269,9 @@ class OfflineFixed:
         return OfflineState(selected=found.z > 0.5)
 
     def act(self, key, state, obs, t):
-        del key, t
-        action = Learner().action(None, obs, state.selected, state.selected.astype(jnp.float32), None, None)
-        return action, {}
+        del t
+        zero = jnp.zeros_like(obs.price)
+        return self.action(key, obs, state.selected, state.selected.astype(jnp.float32), zero, zero), {}
 
     def update(self, key, state, obs, action, feedback, t):
         del key, obs, action, feedback, t

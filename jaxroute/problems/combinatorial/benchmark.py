@@ -10,6 +10,8 @@ from scipy.optimize import linprog
 from jaxroute import numerics
 from jaxroute.solvers.selection import subsets
 
+# Costs and budgets are rounded to float32: what meets the budget exactly must not be lost.
+_ROUNDING = 1.0 + 1e-6
 # Vertices of the any-win programme that are compared at most.
 _MOST_CELLS = 60_000_000
 
@@ -48,14 +50,18 @@ def best_set(reward: Any, mean, cost, budget: Any, size: Any, allowed=None, grou
     mean, cost = np.asarray(mean, np.float64), np.asarray(cost, np.float64)
     usable = np.flatnonzero(np.ones(mean.shape, bool) if allowed is None else allowed)
     kinds, sizes = _limits(usable, size, groups)
+    budgets = np.atleast_1d(budget)
+    if len(budgets) > 1:  # One problem per group.
+        chosen = np.zeros(mean.shape, bool)
+        for kind, own, limit in zip(kinds, budgets, sizes, strict=True):
+            chosen |= best_set(reward, mean, cost, own, limit, np.isin(np.arange(len(mean)), usable[kind]))[0]
+        return chosen, float(reward.value(chosen, mean, np))
     sets = subsets(len(usable), int(sizes.sum()), int(sizes.sum()) if reward.exact_size else 0)
     if groups is not None:
         numbers = sets.astype(int) @ kinds.T
         sets = sets[((numbers == sizes) if reward.exact_size else (numbers <= sizes)).all(1)]
     weight = reward.weight(np.clip(mean, 1e-12, 1.0 - 1e-12), np)[usable]
-    budgets = np.atleast_1d(budget)
-    spend = sets @ (cost[usable] * (kinds if len(budgets) > 1 else True)).reshape(len(budgets), -1).T
-    fits = (spend <= budgets + 1e-9).all(1)
+    fits = sets @ cost[usable] <= float(budgets[0]) * _ROUNDING
     chosen = np.zeros(mean.shape, bool)
     if fits.any():
         chosen[usable[sets[np.argmax(np.where(fits, sets @ weight, -np.inf))]]] = True
@@ -112,7 +118,7 @@ def _any_win_vertex(w, cost, budget: float, sizes, kinds) -> np.ndarray:
             f"got {len(sets) * len(pairs):,} for {count} models and sets of {sizes.sum()}"
         )
     free = sizes - sets.astype(int) @ kinds.T
-    keep = (sets @ cost <= budget + 1e-12) & (free >= 0).all(1)
+    keep = (sets @ cost <= budget * _ROUNDING) & (free >= 0).all(1)
     sets, free = sets[keep], free[keep]
     spend, loss = sets @ cost, np.exp(sets @ np.log1p(-np.minimum(w, 1 - 1e-15)))
     wide_w, wide_cost = np.append(w, 0.0), np.append(cost, 0.0)
@@ -121,7 +127,7 @@ def _any_win_vertex(w, cost, budget: float, sizes, kinds) -> np.ndarray:
         apart = ~sets[:, i] & (True if j == count else ~sets[:, j]) & (free[:, label[i]] >= 1)
         gap = wide_cost[i] - wide_cost[j]
         part = (budget - wide_cost[j] - spend) / (gap if gap else 1e-30)
-        part = np.minimum(part, 1.0) if j == count else part
+        part = np.clip(part, 0.0, 1.0) if j == count else part
         value = loss * (1.0 - wide_w[i] * part) * (1.0 - wide_w[j] * (1.0 - part))
         value = np.where(apart & (part >= 0.0) & (part <= 1.0), value, np.inf)
         row = int(np.argmin(value))

@@ -11,7 +11,7 @@ from jaxroute import checks, draws
 from jaxroute.estimators.confidence import hoeffding_radius, union_log_term
 from jaxroute.estimators.running import RunningMean
 from jaxroute.problems.combinatorial.rules import HoldAction, Optimistic
-from jaxroute.problems.combinatorial.selector import BookState, Relaxer, empty_book
+from jaxroute.problems.combinatorial.selector import RELAXATION_METRICS, BookState, Relaxer, empty_book
 from jaxroute.solvers.selection import Selection, best_subset
 from jaxroute.types import Leaf, Metric
 
@@ -51,15 +51,9 @@ class C2MABV(Relaxer):
 
     @property
     def metrics(self) -> tuple[Metric, ...]:
-        return (
-            Metric("shadow_price", "shadow price of the budget", "reward per cost", "average", default=False),
-            Metric(
-                "infeasible_share", "share of rounds without a selection within the budget", "", "average", default=False
-            ),
-            Metric(
-                "optimistic_reward", "mean upper bound of the set's reward", "reward per round", "average", default=False
-            ),
-        )
+        label = "mean upper bound of the set's reward"
+        optimism = Metric("optimistic_reward", label, "reward per round", "average", default=False)
+        return (*RELAXATION_METRICS, optimism)
 
     def check(self) -> None:
         Relaxer.check(self)
@@ -67,19 +61,27 @@ class C2MABV(Relaxer):
         checks.non_negative("cost_width", self.cost_width, ())
         checks.share("delta", self.delta, ())
         checks.positive("budget_share", self.budget_share, ())
-        checks.non_negative("prior_pulls", self.prior_pulls)
+        if self.allowed is not None and not np.any(self.allowed):
+            raise ValueError("allowed must leave at least one model, got none")
+        pulls = checks.non_negative("prior_pulls", self.prior_pulls)
+        if (pulls != np.round(pulls)).any():
+            raise ValueError(f"prior_pulls must be whole numbers, got {checks.show(self.prior_pulls)}")
         checks.probability("prior_outcome", self.prior_outcome)
         checks.non_negative("prior_cost", self.prior_cost)
-        if np.ndim(self.batch) or int(np.asarray(self.batch)) != self.batch or self.batch < 1:
+        batch = checks.positive("batch", self.batch, ())
+        if batch != np.round(batch):
             raise ValueError(f"batch must be a whole number of at least 1, got {checks.show(self.batch)}")
 
     def init(self, key, spec) -> BookState:
         del key
         size = spec.num_models
-        for name in ("allowed", "prior_pulls", "prior_outcome", "prior_cost"):
-            value = getattr(self, name)
-            if value is not None and jnp.shape(value) not in ((), (size,)):
-                raise ValueError(f"{name} must have one entry per model ({size}), got shape {jnp.shape(value)}")
+        for name in ("prior_pulls", "prior_outcome", "prior_cost"):
+            if jnp.shape(getattr(self, name)) not in ((), (size,)):
+                raise ValueError(
+                    f"{name} must have one entry per model ({size}), got shape {jnp.shape(getattr(self, name))}"
+                )
+        if self.allowed is not None and jnp.shape(self.allowed) != (size,):
+            raise ValueError(f"allowed must have one entry per model ({size}), got shape {jnp.shape(self.allowed)}")
         return empty_book(spec).replace(
             outcome=RunningMean.prior(self.prior_pulls, self.prior_outcome, size),
             cost=RunningMean.prior(self.prior_pulls, self.prior_cost, size),
@@ -120,12 +122,10 @@ class C2MABV(Relaxer):
         selected = self.start.choose(state, obs, allowed, selected)
         action = self.action(k_order, obs, selected, z, value, cost)
         info = {
-            "shadow_price": jnp.where(found.feasible, found.multiplier, 0.0),
-            "infeasible_share": 1.0 - found.feasible.astype(jnp.float32),
+            **self.told(found),
             "optimistic_reward": state.spec.reward.value(action.selected, value),
             "reward_ucb": value,
             "cost_lcb": cost,
-            "relaxed": found.z,
         }
         return action, info
 
@@ -179,6 +179,7 @@ def least_observed(success, order, size: int) -> float:
     All are observed if every model but the last one asked fails. success: `[K]`. order: `[K]` models are asked in rising order,
     ties by index.
     """
+    checks.count("size", size)
     lose = 1.0 - checks.probability("success", success)
     ranked = lose[np.argsort(checks.numbers("order", order, lose.shape), kind="stable")]
     return min(float(np.prod(np.sort(ranked[:last])[: size - 1])) for last in range(len(ranked)))
@@ -190,6 +191,7 @@ def bound_regret(num_models: int, size: int, horizon: int, least_observed: float
     least_observed: `o`, see the function of that name. best: `r*`, the largest reward of a set.
     power: 1 as printed; the proof gives 4.
     """
+    checks.share("least_observed", least_observed, ())
     log_term = math.log(2.0 * math.pi**2 * num_models * horizon**power / 3.0)
     return 2.0 / least_observed * math.sqrt(2.0 * size * num_models * horizon * log_term) + (num_models + 1) * best
 

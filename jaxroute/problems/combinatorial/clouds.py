@@ -42,9 +42,12 @@ def _segments(success, cost, switch):
     rows = max(len(success), len(cost))
     if success.shape[1] != cost.shape[1] or {len(success), len(cost)} - {1, rows}:
         raise ValueError(f"cost must have one column per model and one row or {len(success)}, got shape {cost.shape}")
-    switch = np.zeros(rows if rows == 1 else 0) if switch is None else np.asarray(switch)
-    if switch.shape != (rows,):
-        raise ValueError(f"switch must give the first round of each of the {rows} rows of means, got {checks.show(switch)}")
+    first = np.zeros(rows if rows == 1 else 0) if switch is None else checks.non_negative("switch", switch)
+    if first.shape != (rows,) or (first != np.round(first)).any():
+        raise ValueError(
+            f"switch must give the first round of each of the {rows} rows of means, whole numbers, got {checks.show(switch)}"
+        )
+    switch = first
     return (np.broadcast_to(a, (rows, a.shape[1])).astype(np.float32) for a in (success, cost)), switch.astype(np.int32)
 
 
@@ -142,12 +145,15 @@ def table_cloud(
     return cloud(outcomes, reward=reward, budget=budget, size=size, **{"names": table.models, **options})
 
 
-def copies_of(env: Cloud, model: int | str) -> Cloud:
+def copies_of(env: Cloud, model: int | str, copies: int | None = None) -> Cloud:
     """The cloud in which every model is an independent copy of one: what always asking that model would earn.
 
     With `Everything` as the policy this is the paper's "Always ChatGPT-4": `N` copies, asked one after another for any win.
 
     Differs from the paper: it does not say how often the one model is asked; only `N` independent calls agree with its figures.
+
+    Args:
+      env: a cloud without groups that draws from laws. model: name or index. copies: how many (default `N`).
     """
     if isinstance(model, str):
         model = env.names.index(checks.one_of("model", model, env.names))
@@ -158,7 +164,9 @@ def copies_of(env: Cloud, model: int | str) -> Cloud:
     if not isinstance(source, LawOutcomes):
         raise ValueError("env must draw its outcomes from laws: a table has no independent copies of a model")
 
-    size = int(env.size)
+    if env.availability is not None:
+        raise ValueError("env must have no availability: then fewer than the copies could be asked")
+    size = int(env.size) if copies is None else checks.count("copies", copies)
 
     def copy(values):
         return np.repeat(np.asarray(values)[:, [model]], size, axis=1)
@@ -168,4 +176,6 @@ def copies_of(env: Cloud, model: int | str) -> Cloud:
         name: copy(getattr(successes, name)) for name in ("mean", "correct", "formatted", "empty") if name in vars(successes)
     }
     outcomes = source.replace(successes=successes.replace(**fields), cost_mean=copy(source.cost_mean))
-    return cloud(outcomes, reward=env.reward, budget=float(env.budget), size=size, sees_all_costs=env.sees_all_costs)
+    arrival = None if env.arrival is None else float(env.arrival)
+    options: dict[str, Any] = {"sees_all_costs": env.sees_all_costs, "arrival": arrival}
+    return cloud(outcomes, reward=env.reward, budget=float(env.budget), size=size, **options)

@@ -205,10 +205,10 @@ def relaxed_objective(price: float):
     Both are taken at the selection before rounding, with the true means.
     """
 
-    def objective(env: Cloud, state: CloudState, action) -> jax.Array:
+    def objective(env: Cloud, state: CloudState, action, t) -> jax.Array:
         del state
-        z = action.relaxed
-        mean, cost = (jnp.asarray(x)[0] for x in (env.outcomes.outcome_mean, env.outcomes.cost_mean))
+        z, segment = action.relaxed, env.outcomes.segment(t)
+        mean, cost = (jnp.asarray(x)[segment] for x in (env.outcomes.outcome_mean, env.outcomes.cost_mean))
         return env.reward.relaxed(z, mean) - price * env._above(env._per_budget(cost * z))
 
     return objective

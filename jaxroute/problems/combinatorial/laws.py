@@ -37,7 +37,8 @@ class GradedOutcomes:
 
     Source: C2MAB-V, appendix E.1.
 
-    Differs from the paper: nothing; but the expected reward of a set of any win is then not the mean of what is realised.
+    For any win the expected reward of a set is then not the mean of what is realised: a set
+    succeeds more often than its mean outcomes say.
 
     correct, formatted, empty: `[G, K]` probabilities of the levels.
     """
@@ -174,6 +175,8 @@ class LawOutcomes:
 
     def check(self) -> None:
         self.successes.check()
+        if isinstance(self.costs, type) or not hasattr(self.costs, "draw"):
+            raise ValueError(f"costs must be an object such as ScaledCosts(), got {checks.show(self.costs)}")
         if hasattr(self.costs, "check"):
             self.costs.check()
         shape = np.shape(self.outcome_mean)

@@ -1,11 +1,14 @@
 """Policies that know all means: the relaxed optimum, rounded in each round, and the best set."""
 
+from typing import Any
+
 import jax.numpy as jnp
 from flax import struct
 
 from jaxroute import draws
 from jaxroute.problems.combinatorial.env import Cloud
-from jaxroute.problems.combinatorial.selector import Relaxer
+from jaxroute.problems.combinatorial.relax import default_rounding, round_by_group
+from jaxroute.problems.combinatorial.selector import Learner
 from jaxroute.types import Leaf
 
 
@@ -17,11 +20,15 @@ class OracleState:
 
 
 @struct.dataclass
-class _Oracle(Relaxer):
-    """relaxed: `[G, K]` selection for each segment of drift. switch: `[G]` first rounds of the segments."""
+class _Oracle(Learner):
+    """relaxed: `[G, K]` selection for each segment of drift. switch: `[G]` first rounds of the segments.
+
+    rounding: an object of `relax` (default the paper's).
+    """
 
     relaxed: Leaf | None = None
     switch: Leaf | None = None
+    rounding: Any = struct.field(default=None, kw_only=True)
 
     def init(self, key, spec) -> OracleState:
         del key
@@ -31,7 +38,8 @@ class _Oracle(Relaxer):
         k_round, k_order = draws.split(key)
         segment = jnp.sum((jnp.asarray(self.switch) <= t).astype(jnp.int32)) - 1
         z = jnp.asarray(self.relaxed, jnp.float32)[segment]
-        selected = self.round(k_round, z, state.spec)
+        rounding = default_rounding(state.spec) if self.rounding is None else self.rounding
+        selected = round_by_group(rounding, k_round, z, state.spec)
         return self.action(k_order, obs, selected, z, z, obs.price), {}
 
     def update(self, key, state, obs, action, feedback, t):

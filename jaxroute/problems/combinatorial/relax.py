@@ -3,6 +3,9 @@
 A solver's `solve(spec, w, cost, obs, allowed)` returns a `Selection` for the reward of the spec: `w` `[K]` are chances in (0, 1),
 `cost` `[K]` is non-negative, `allowed` `[K]` bool. Solvers meet groups only with a common budget (otherwise there is one problem for
 each group, see `solve_by_group`), and roundings see one group at a time (`round_by_group`).
+
+The multiplier of a `Selection` is the gain of the reward's additive weight (see `rewards`) per unit of the budget: of the reward
+itself for `SumUp`, of its logarithm for `AllIn`, and of minus the logarithm of the chance that none wins for `AnyWin`.
 """
 
 import dataclasses
@@ -15,7 +18,7 @@ import numpy as np
 import optax
 from flax import struct
 
-from jaxroute import draws, numerics
+from jaxroute import checks, draws, numerics
 from jaxroute.solvers import rounding, selection
 from jaxroute.solvers.projected_gradient import projected_gradient
 from jaxroute.solvers.projection import smoothed_lp
@@ -52,6 +55,7 @@ class Vertices:
     """All vertices compared: exact for `AnyWin` with few models. Source: C2MAB-V, eq. (3)."""
 
     def solve(self, spec, w, cost, obs, allowed):
+        _require_any_win(spec, "Vertices")
         sizes = (spec.min_size, spec.max_size)
         return selection.exact_any_win(w, cost, obs.budget, obs.size, allowed=allowed, groups=spec.groups, sizes=sizes)
 
@@ -63,7 +67,12 @@ class ContinuousGreedy:
     steps: int = struct.field(pytree_node=False, default=10)
     polish: int = struct.field(pytree_node=False, default=0)
 
+    def check(self) -> None:
+        checks.count("steps", self.steps)
+        checks.count("polish", self.polish, minimum=0)
+
     def solve(self, spec, w, cost, obs, allowed):
+        _require_any_win(spec, "ContinuousGreedy")
         task, rules = (w, cost, obs.budget, obs.size), {"allowed": allowed, "groups": spec.groups}
         found = selection.continuous_greedy_any_win(*task, **rules, steps=self.steps)
         return selection.polish_any_win(found, *task, **rules, steps=self.polish) if self.polish else found
@@ -76,7 +85,12 @@ class BestOf:
     steps: int = struct.field(pytree_node=False, default=10)
     polish: int = struct.field(pytree_node=False, default=2)
 
+    def check(self) -> None:
+        checks.count("steps", self.steps)
+        checks.count("polish", self.polish, minimum=0)
+
     def solve(self, spec, w, cost, obs, allowed):
+        _require_any_win(spec, "BestOf")
         task, rules = (w, cost, obs.budget, obs.size), {"allowed": allowed, "groups": spec.groups}
         starts = (
             selection.log_any_win(*task, **rules),
@@ -95,10 +109,14 @@ class Smoothed:
 
     temperature: Leaf = 0.01
 
+    def check(self) -> None:
+        checks.positive("temperature", self.temperature, ())
+
     def solve(self, spec, w, cost, obs, allowed):
         _require_one_group(spec, "Smoothed")
+        weight, scale = _scaled(jnp.where(allowed, spec.reward.weight(w), 0.0))
         found = smoothed_lp(
-            _scaled(jnp.where(allowed, spec.reward.weight(w), 0.0)),
+            weight,
             cost,
             obs.budget,
             _room(spec, obs, allowed),
@@ -106,12 +124,14 @@ class Smoothed:
             upper=allowed.astype(w.dtype),
             at_most=not spec.reward.exact_size,
         )
-        return selection.Selection(found.z, found.budget_multiplier * self.temperature, found.feasible)
+        return selection.Selection(found.z, found.budget_multiplier * self.temperature * scale, found.feasible)
 
 
 @struct.dataclass
 class ProjectedGradient:
     """Projected gradient ascent on the relaxed reward (its logarithm for `AllIn`, that of the chance of no win for `AnyWin`).
+
+    It knows no multiplier: the one that it returns is zero.
 
     learning_rate: `[]`, for weights scaled to at most one. steps: how many (static).
     """
@@ -119,14 +139,18 @@ class ProjectedGradient:
     learning_rate: Leaf = 10.0
     steps: int = struct.field(pytree_node=False, default=10)
 
+    def check(self) -> None:
+        checks.positive("learning_rate", self.learning_rate, ())
+        checks.count("steps", self.steps)
+
     def solve(self, spec, w, cost, obs, allowed):
         _require_one_group(spec, "ProjectedGradient")
         exact = spec.reward.exact_size
         w = jnp.where(allowed, w, 1e-6)
-        weight = _scaled(spec.reward.weight(w))
+        weight, _ = _scaled(spec.reward.weight(w))
 
         def gradient(z):
-            return weight if exact else _scaled(selection.any_win_gradient(w, z))
+            return weight if exact else _scaled(selection.any_win_gradient(w, z))[0]
 
         total = _room(spec, obs, allowed)
         z = projected_gradient(
@@ -143,14 +167,20 @@ class ProjectedGradient:
 
 
 def _scaled(weight):
-    """Weights over the largest.
+    """Weights over the largest, and the largest.
 
     The derivative of `jnp.max` looks for the place of the maximum again, and finds none if the compiler rounds the second copy
     otherwise; here it is that of the place found once.
     """
     size = jnp.abs(weight)
     first = numerics.one_hot(jnp.argmax(size), size.shape[-1])
-    return weight / jnp.maximum(numerics.pick(first, size), 1e-6)
+    largest = jnp.maximum(numerics.pick(first, size), 1e-6)
+    return weight / largest, largest
+
+
+def _require_any_win(spec, name: str):
+    if spec.reward.exact_size:
+        raise ValueError(f"solver {name} is for AnyWin, the reward of the environment is {type(spec.reward).__name__}")
 
 
 def _require_one_group(spec, name: str):
@@ -218,9 +248,9 @@ class Swap:
     """Swap rounding. Source: C2MAB-V, Algorithm 2."""
 
     def round(self, key, z, spec):
-        k_trade, k_group = draws.split(key)
+        k_trade, k_surplus = draws.split(key)
         size = z.shape[-1]
-        return rounding.swap(z, draws.uniform(k_trade, (size, spec.max_size)), draws.uniform(k_group, (size,)))
+        return rounding.swap(z, draws.uniform(k_trade, (size, spec.max_size)), draws.uniform(k_surplus, (size,)))
 
 
 def default_rounding(spec) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from jaxroute.solvers.selection import any_win
+from jaxroute.solvers.selection import any_win, any_win_weight
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class AnyWin:
 
     def weight(self, w, xp: Any = jnp):
         """Additive weights of sets: `-log(1 - w)`, which order sets as `value` does."""
-        return -xp.log1p(-w)
+        return any_win_weight(w, xp)
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,8 @@ class AllIn:
 
     def relaxed(self, z, mean, xp: Any = jnp):
         """`prod mean_k ** z_k`."""
-        return xp.exp(xp.sum(z * xp.log(mean), axis=-1))
+        possible = mean > 0.0  # 0 ** 0 is 1; written out, so that derivatives in `z` are finite
+        return xp.prod(xp.where(possible, xp.where(possible, mean, 1.0) ** z, xp.where(z > 0.0, 0.0, 1.0)), axis=-1)
 
     def weight(self, w, xp: Any = jnp):
         """Additive weights of sets: `log w`, which order sets as `value` does."""

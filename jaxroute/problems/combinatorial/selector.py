@@ -11,7 +11,12 @@ from jaxroute.estimators.running import RunningMean
 from jaxroute.problems.combinatorial.relax import default_rounding, default_solver, round_by_group, solve_by_group
 from jaxroute.problems.combinatorial.rules import ByPrice
 from jaxroute.problems.combinatorial.types import Action, CombinatorialSpec
-from jaxroute.types import Leaf
+from jaxroute.types import Leaf, Metric
+
+RELAXATION_METRICS = (
+    Metric("shadow_price", "shadow price of the budget", "weight per cost", "average", default=False),
+    Metric("infeasible_share", "share of rounds without a selection within the budget", "", "average", default=False),
+)
 
 
 @struct.dataclass
@@ -47,10 +52,14 @@ def empty_book(spec: CombinatorialSpec) -> BookState:
 class Learner:
     """Base of the policies that keep a `BookState`: each says in `act` what it selects.
 
-    order: how a cascade is asked, an object of `rules` (static structure).
+    order: how a cascade is asked, an object of `rules`.
     """
 
     order: Any = struct.field(default_factory=ByPrice, kw_only=True)
+
+    def check(self) -> None:
+        if not hasattr(self.order, "order"):
+            raise ValueError(f"order must be an object such as ByPrice(), got {checks.show(self.order)}")
 
     def init(self, key, spec: CombinatorialSpec) -> BookState:
         del key
@@ -89,9 +98,25 @@ class Relaxer(Learner):
     cap: Leaf = struct.field(default=0.999, kw_only=True)
     noise: Leaf = struct.field(default=1e-4, kw_only=True)
 
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        return RELAXATION_METRICS
+
     def check(self) -> None:
+        Learner.check(self)
         checks.share("cap", self.cap, ())
         checks.probability("noise", self.noise, ())
+        for part in (self.solver, self.rounding):
+            if hasattr(part, "check"):
+                part.check()
+
+    def told(self, found) -> dict[str, jax.Array]:
+        """Info of a selection."""
+        return {
+            "shadow_price": jnp.where(found.feasible, found.multiplier, 0.0),
+            "infeasible_share": 1.0 - found.feasible.astype(jnp.float32),
+            "relaxed": found.z,
+        }
 
     def condition(self, key, value):
         """Chances `[K]` that the solvers take, from reward indices: capped, with ties broken at random."""
