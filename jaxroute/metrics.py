@@ -247,9 +247,10 @@ def final(data: xr.Dataset, metrics: str | Sequence[str] | None = None, time: in
 def rounded(middle: float, error: float) -> str:
     """A mean and its standard error as "36.0 (1.6)", rounded to two significant digits of the error.
 
-    Without an error (one seed) the mean has four digits; a NaN is "-".
+    Without an error (one seed) the mean has four digits; a NaN is "-". An error that is only float64 rounding counts as none.
     """
     middle, error = float(middle), float(error)
+    error = 0.0 if error < 1e-13 * abs(middle) else error
     if not math.isfinite(middle):
         return "-" if math.isnan(middle) else f"{middle:g}"
     if not math.isfinite(error) or error == 0:

@@ -427,6 +427,7 @@ def test_offline_set_follows_the_shift():
 # Policies.
 
 
+@pytest.mark.slow
 def test_one_round_batches_are_the_synchronous_policy():
     env = cb.sciq_cloud(reward="suc")
     data = simulate(
@@ -520,7 +521,13 @@ def test_a_group_without_a_set_within_its_budget_does_not_change_the_others():
         np.testing.assert_array_equal(mask, [not reward.cascade, False, False, True])
 
 
-@pytest.mark.parametrize("policy", [cb.C2MABV(1.0), cb.Direct(1.0), cb.C2MABV(1.0, solver=cb.Linear())])
+@pytest.mark.parametrize(
+    "policy",
+    [
+        cb.Direct(1.0),
+        *(pytest.param(p, marks=pytest.mark.slow) for p in (cb.C2MABV(1.0), cb.C2MABV(1.0, solver=cb.Linear()))),
+    ],
+)
 def test_bounds_as_they_are(policy):
     """Without a cap and random ties, chances of one are no infinite weights."""
     data = play(cb.sciq_cloud(reward="awc"), policy.replace(cap=1.0, noise=0.0), horizon=2000, seeds=8)
@@ -530,11 +537,7 @@ def test_bounds_as_they_are(policy):
 
 def test_infeasible_rounds_are_counted():
     env = cb.law_cloud([0.5, 0.6, 0.7], [0.5, 0.6, 0.7], reward="suc", budget=0.2, size=2, costs=cb.FixedCosts())
-    policies = {
-        "C2MABV": cb.C2MABV(cost_width=0.0),
-        "EpsilonGreedy": cb.EpsilonGreedy(),
-        "Thompson": cb.ConstrainedThompson(),
-    }
+    policies = {"C2MABV": cb.C2MABV(cost_width=0.0), "EpsilonGreedy": cb.EpsilonGreedy()}
     data = simulate(env, policies, horizon=100, seeds=4, record=["infeasible_share", "shadow_price"], progress=False)
     assert (data["infeasible_share"].isel(time=-1) > 0.9).all()
 
@@ -619,7 +622,8 @@ def test_best_of_groups_by_brute_force(task):
                 assert weight @ z == pytest.approx(weight @ best, abs=1e-7)
 
 
-@pytest.mark.parametrize("task", ["suc", *(pytest.param(t, marks=pytest.mark.slow) for t in ("awc", "aic"))])
+@pytest.mark.slow
+@pytest.mark.parametrize("task", TASKS)
 def test_one_group_is_none(task):
     """The same draws without rounding: one group of all models, and one budget for it, change nothing."""
     made = [
@@ -640,8 +644,14 @@ def test_one_group_is_none(task):
             np.testing.assert_allclose(plays[0][name], other[name], rtol=2e-5, atol=1e-5, err_msg=name)
 
 
-@pytest.mark.parametrize("task", TASKS)
-@pytest.mark.parametrize("budget", ["common", "own"])
+@pytest.mark.parametrize(
+    ("task", "budget"),
+    [
+        pytest.param(task, budget, marks=() if (task, budget) in (("suc", "common"), ("awc", "own")) else pytest.mark.slow)
+        for task in TASKS
+        for budget in ("common", "own")
+    ],
+)
 def test_oracle_of_groups(task, budget):
     """Its mean cost meets every budget, sum up earns the relaxed optimum, and its sets take as many of each group as they may."""
     budget = {"common": 0.9, "own": [0.3, 0.15, 0.6]}[budget]

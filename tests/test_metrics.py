@@ -172,6 +172,7 @@ def test_final_is_labelled():
         (3.3e-7, 1.2e-9, "3.300e-07 (1.2e-09)"),
         (0.0, 1.2e-9, "0.0e+00 (1.2e-09)"),
         (5.0, 25.0, "5 (25)"),
+        (0.6879885101318360, 7.7e-18, "0.688 (0)"),
     ],
 )
 def test_numbers_have_two_digits_of_their_error(mean, error, text):

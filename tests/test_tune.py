@@ -48,6 +48,7 @@ def test_gradient_of_a_run_against_differences():
         assert abs(float(forward["reward_width"])) > 1e-3
 
 
+@pytest.mark.slow
 def test_objective_is_that_of_a_simulation():
     """Without a price it is the mean relaxed reward, whose expectation the rounded set keeps for sums."""
     env, policy = cb.sciq_cloud(reward="suc"), cb.C2MABV(solver=cb.Smoothed(0.01))

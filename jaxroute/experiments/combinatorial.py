@@ -164,10 +164,10 @@ def _figure_4(letter: str, task: str, bound: float) -> Experiment:
     )
 
 
-def _panels(number: int):
+def _panels(number: int, columns: int = 3):
     from jaxroute import plot
 
-    figure, axes = plot.panels(number)
+    figure, axes = plot.panels(number, columns=columns)
     return plot, figure, axes
 
 
@@ -193,10 +193,10 @@ def _task_curves(metric: str):
 
 
 def _final_panels(names: Sequence[str], x: str | None = None):
-    """A panel per case and metric at the horizon."""
+    """A panel per case and metric at the horizon; a row per case if there are several metrics."""
 
     def draw(results: Results):
-        plot, figure, axes = _panels(len(results) * len(names))
+        plot, figure, axes = _panels(len(results) * len(names), columns=len(names) if len(names) > 1 else 3)
         places = [(data, metric, case) for case, data in results.items() for metric in names]
         for ax, (data, metric, case) in zip(axes, places, strict=True):
             plot.final(_ratio(data), metric, x=x, ax=ax, title=_TASKS.get(case, None if case == "result" else case))
