@@ -13,6 +13,7 @@ GAUSSIAN = stochastic.gaussian([0.3, 0.1], scale=0.5)
 STOCHASTIC, STAGED, COMBINATORIAL = (default_policies(problem) for problem in (stochastic, staged, combinatorial))
 # Here these differ little from their neighbours; the default suite plays them in whole runs against a reference.
 SLOW = (
+    *("Greedy", "Oracle"),
     *("GaussianThompson", "BetaThompson", "Cheapest", "RandomDeploy", "Uniform", "Static", "Direct", "CUCB", "Thompson"),
     *("ConstrainedThompson", "EpsilonGreedy", "RandomSet", "Everything", "OracleRelaxed", "OracleInteger", "OfflineFixed"),
 )
@@ -94,8 +95,10 @@ def test_options_of_c2mabv_conform(budget):
     ("env", "policy"),
     [
         (GAUSSIAN, stochastic.UCB1()),
-        (small_market(deploy_fee=0.1, stop_at_budget=True), staged.Uniform()),
-        (table_market(), staged.Cheapest()),
+        pytest.param(
+            small_market(deploy_fee=0.1, stop_at_budget=True), staged.Uniform(), marks=pytest.mark.slow, id="hard budget"
+        ),
+        pytest.param(table_market(), staged.Cheapest(), marks=pytest.mark.slow, id="table"),
         (small_cloud(reward="awc", availability=0.8, costs=combinatorial.TokenCosts()), combinatorial.CUCB()),
     ],
 )

@@ -17,8 +17,11 @@ LARGE = (
         "staged/discovery-slope",
         "staged/lower-bound",
         "staged/figure-6",
+        "staged/figure-3b",
         "staged/figure-3c",
+        "staged/figure-4a",
         "staged/figure-4b",
+        "staged/figure-5",
     ),
     *(n for n in EXPERIMENTS if n.startswith("combinatorial/") and n not in ("combinatorial/figure-12", *NEEDS_DATA)),
 )

@@ -35,6 +35,7 @@ MAY_IMPORT = {
     "testing": (*VOCABULARY, *ENGINE),
     "tune": (*VOCABULARY, "rollout"),
     "experiments": (*VOCABULARY, *MATHEMATICS, *ENGINE, "data", "problems", "metrics", "plot"),
+    "__main__": ("cli",),
     "cli": (*VOCABULARY, *ENGINE, "data", "problems", "metrics", "plot", "experiments", "testing", ""),
     "": ("types", "grid", "results", "sweep", "metrics", "plot"),  # The package itself: its public names.
 }
