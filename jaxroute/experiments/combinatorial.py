@@ -326,7 +326,7 @@ def _online_and_offline(env: Any) -> dict[str, Any]:
 
 
 def _everyone(env: Any) -> dict[str, Any]:
-    """All policies of the problem."""
+    """All policies that play the cloud as it is; always one model, two tiers and offline sets are in figures 4, 12 and 13."""
     return {
         **_C2MABV,
         **_RIVALS,

@@ -59,8 +59,8 @@ def budgeted_fill(
     the best one (`lam = 0`, ties to the cheaper) and the cheapest (ties to the better). A step takes the slope between the two in
     the cost-value plane as the next multiplier and replaces the end on its side of the budget. Each step that changes something
     reaches a new vertex of the frontier, so the optimum is found in finitely many; the answer mixes the last two fills so that
-    the budget is met with equality. Comparisons use differences of raw values and costs: equal costs cancel exactly, and the
-    order is antisymmetric however the products are rounded.
+    the budget is met with equality. Comparisons use differences of raw values and costs: equal costs cancel exactly.
+    What ranks ahead of each model is then ranked once more, for rounded differences need not be transitive.
 
     Source: StageRoute (arXiv 2506.17254), eq. (7). The dual method and the number of steps are ours.
 

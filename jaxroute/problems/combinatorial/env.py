@@ -23,8 +23,8 @@ _MOST_MODELS_WITH_AVAILABILITY = 12
 class CloudState:
     """State of the cloud: running means over the rounds so far (float32 `[]`), and the state of the outcomes.
 
-    spent: cost of the models asked, `[M]` with a budget for each group. reward: expected reward. violation: cost above the budget of a round.
-    violation_eq1: of `max(spent - budget, 0)`.
+    spent: cost of the models asked, `[M]` with a budget for each group. reward: expected reward. violation: cost above the budget
+    of a round. violation_eq1: of `max(spent - budget, 0)`.
     """
 
     spent: jax.Array
