@@ -6,16 +6,20 @@ import pytest
 from flax import struct
 
 from jaxroute import testing
-from jaxroute.problems import combinatorial, default_policies, problems, staged, stochastic
+from jaxroute.problems import combinatorial, default_policies, problems, service, staged, stochastic
 
 BERNOULLI = stochastic.bernoulli([0.9, 0.5, 0.1])
 GAUSSIAN = stochastic.gaussian([0.3, 0.1], scale=0.5)
-STOCHASTIC, STAGED, COMBINATORIAL = (default_policies(problem) for problem in (stochastic, staged, combinatorial))
+STOCHASTIC, STAGED, COMBINATORIAL, SERVICE = (
+    default_policies(problem) for problem in (stochastic, staged, combinatorial, service)
+)
 # Here these differ little from their neighbours; the default suite plays them in whole runs against a reference.
 SLOW = (
     *("Greedy", "Oracle"),
     *("GaussianThompson", "BetaThompson", "Cheapest", "RandomDeploy", "Uniform", "Static", "Direct", "CUCB", "Thompson"),
     *("ConstrainedThompson", "EpsilonGreedy", "RandomSet", "Everything", "OracleRelaxed", "OracleInteger", "OfflineFixed"),
+    *("ShadowPrice", "MostSatisfying", "CheapestAbove", "Single", "RandomMix", "RouteLLM", "RouterDC", "OracleBlind"),
+    *("OracleInformed", "OracleClairvoyant"),
 )
 
 
@@ -60,7 +64,7 @@ def table_market():
 
 
 def test_every_problem_has_its_rows_below():
-    assert set(problems()) == {"stochastic", "staged", "combinatorial"}
+    assert set(problems()) == {"stochastic", "staged", "combinatorial", "service"}
 
 
 @pytest.mark.parametrize("name", rows(STOCHASTIC))
@@ -77,6 +81,25 @@ def test_staged_policies_conform(name):
 def test_combinatorial_policies_conform(name):
     env = small_cloud(any_size=True) if name == "Everything" else small_cloud()
     testing.check_policy(COMBINATORIAL[name], env, horizon=24)
+
+
+@pytest.mark.parametrize("name", rows(SERVICE))
+def test_service_policies_conform(name):
+    testing.check_policy(SERVICE[name], service.benchmark_service(reveals_labels=True), horizon=24)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "policy",
+    [
+        service.MessPlus(predictor=service.Learned(service.Mlp(width=5)), costs=service.RunningMeanCost(), repeats=2),
+        service.MessPlus(optimiser=service.SGD(service.TheorySteps(0.1, 1.0), clip=1.0), costs=service.LastCost()),
+    ],
+)
+def test_options_of_messplus_conform(policy):
+    env = service.probit_service([0.4, 0.6, 0.7, 0.8], [1.0, 2.0, 5.0, 9.0], alpha=0.6, arrival=0.6, knows_cost=False)
+    testing.check_policy(policy, env, horizon=24)
+    testing.check_environment(env, policy, horizon=20)
 
 
 @pytest.mark.slow
@@ -100,6 +123,7 @@ def test_options_of_c2mabv_conform(budget):
         ),
         pytest.param(table_market(), staged.Cheapest(), marks=pytest.mark.slow, id="table"),
         (small_cloud(reward="awc", availability=0.8, costs=combinatorial.TokenCosts()), combinatorial.CUCB()),
+        (service.typed_service(cost_noise=0.2, serve_best=True), service.MessPlus()),
     ],
 )
 def test_environments_conform(env, policy):

@@ -144,7 +144,7 @@ def test_the_list_of_data_sets():
         assert dataset.description
         assert dataset.source
         if dataset.kind == "paper table":
-            assert isinstance(dataset.loader(), (ModelTable, PriceTable))
+            assert isinstance(dataset.loader(), (ModelTable, PriceTable, dict))
 
 
 def test_import_does_not_need_pyarrow():

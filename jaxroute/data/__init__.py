@@ -4,6 +4,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from .messplus import (
+    MESSPLUS_BENCHMARKS,
+    MESSPLUS_DROPOUT,
+    MESSPLUS_FIGURE_2,
+    MESSPLUS_MODELS,
+    MESSPLUS_TABLE_2,
+    MESSPLUS_TABLE_2_DIFFERS,
+    MESSPLUS_TABLE_3,
+    MESSPLUS_TABLE_5,
+    MESSPLUS_TABLES_6_7,
+    MESSPLUS_WEIGHT_DECAY,
+    Benchmark,
+    Entry,
+    Overhead,
+)
 from .papers import (
     C2MABV_TABLE_1,
     C2MABV_TABLE_3,
@@ -19,6 +34,7 @@ from .public import (
     UnsafePickleError,
     compare_with_table_2,
     load_embedllm,
+    load_messplus,
     load_routerbench,
     load_sprout,
     load_table,
@@ -41,7 +57,7 @@ class Dataset:
     kind: Literal["paper table", "public file"]
     description: str
     source: str
-    loader: Callable[..., ModelTable | PriceTable | RoutingTable]
+    loader: Callable[..., ModelTable | PriceTable | RoutingTable | dict[str, Benchmark]]
 
 
 DATASETS = (
@@ -74,6 +90,13 @@ DATASETS = (
         lambda: C2MABV_TABLE_3,
     ),
     Dataset(
+        "messplus-tables",
+        "paper table",
+        "Eight benchmarks x three Llama models: joint outcomes, energy per request and the settings of MESS+.",
+        "MESS+ (Woisetschläger et al.), Tables 2, 4 and 5; outcomes of the authors' public code, aggregated",
+        lambda: MESSPLUS_BENCHMARKS,
+    ),
+    Dataset(
         "routerbench",
         "public file",
         "36,497 queries x 11 models with score and cost (pickle, csv, parquet or npz).",
@@ -95,6 +118,13 @@ DATASETS = (
         load_embedllm,
     ),
     Dataset(
+        "messplus",
+        "public file",
+        "Requests x models with label and energy in J, as the MESS+ authors record them (csv, parquet or pickle).",
+        "GitHub laminair/mess-plus",
+        load_messplus,
+    ),
+    Dataset(
         "table",
         "public file",
         "Any table of per-query scores and costs (npz, csv, parquet or pickle).",
@@ -107,17 +137,31 @@ __all__ = [
     "C2MABV_TABLE_1",
     "C2MABV_TABLE_3",
     "DATASETS",
+    "MESSPLUS_BENCHMARKS",
+    "MESSPLUS_DROPOUT",
+    "MESSPLUS_FIGURE_2",
+    "MESSPLUS_MODELS",
+    "MESSPLUS_TABLES_6_7",
+    "MESSPLUS_TABLE_2",
+    "MESSPLUS_TABLE_2_DIFFERS",
+    "MESSPLUS_TABLE_3",
+    "MESSPLUS_TABLE_5",
+    "MESSPLUS_WEIGHT_DECAY",
     "SPROUT_PRICES",
     "STAGEROUTE_TABLE_1",
     "STAGEROUTE_TABLE_2",
+    "Benchmark",
     "Dataset",
+    "Entry",
     "ModelTable",
+    "Overhead",
     "PriceTable",
     "RoutingTable",
     "UnsafePickleError",
     "compare_with_table_2",
     "divide_by_max",
     "load_embedllm",
+    "load_messplus",
     "load_routerbench",
     "load_sprout",
     "load_table",

@@ -1,4 +1,4 @@
-"""Loaders of public per-query files: RouterBench, SPROUT, EmbedLLM and tables of the same shape.
+"""Loaders of public per-query files: RouterBench, SPROUT, EmbedLLM, MESS+ and tables of the same shape.
 
 Nothing is downloaded. A file is read without running any code that it may contain: npz without pickles, and
 pandas pickles as plain records (see `load_routerbench`).
@@ -136,15 +136,10 @@ def load_table(
       UnsafePickleError: as in `load_routerbench`.
       ImportError: csv needs pandas and parquet needs pyarrow: `pip install "jaxroute[data]"`.
     """
-    name = Path(path).name.lower()
-    if name.endswith(".npz"):
+    if Path(path).name.lower().endswith(".npz"):
         return _load_npz(path, costs, cost_unit, missing)
-    for suffixes, open_columns in _READERS:
-        if name.endswith(suffixes):
-            names, read = open_columns(path)
-            return _from_wide(path, names, read, costs, cost_unit, missing)
-    known = ", ".join((".npz", *(suffix for suffixes, _ in _READERS for suffix in suffixes)))
-    raise ValueError(f"path is {str(path)!r}, of an unknown kind; expected a name that ends in {known}")
+    names, read = _open_columns(path, ".npz")
+    return _from_wide(path, names, read, costs, cost_unit, missing)
 
 
 def load_sprout(path: str | os.PathLike, prices: Mapping[str, tuple[float, float]] | None = None) -> RoutingTable:
@@ -248,6 +243,57 @@ def load_embedllm(path: str | os.PathLike, costs: Mapping[str, float], *, cost_u
         cost_unit=cost_unit,
         missing="drop",
     )
+
+
+def load_messplus(path: str | os.PathLike, benchmark: str | None = None) -> RoutingTable:
+    """The labels and energies of a file in the schema of the MESS+ authors, one row per request.
+
+    A model is what has a column `energy_consumption_<model>`. Its score is in `label_<model>`, or in `acc_<model>` if the
+    file has no such labels at all; other columns (`doc_id`, `input_text`, `inference_time_<model>`, ...) are not read.
+    Requests that miss a score or an energy are dropped with a warning.
+
+    Source: MESS+ (Woisetschläger et al.); columns as in the public repository laminair/mess-plus.
+
+    Args:
+      path: a csv, csv.gz, parquet or pickle file (see `load_routerbench` for the latter).
+      benchmark: the `benchmark_name` of the requests to keep; None keeps all.
+
+    Returns:
+      A table with the models from small to large mean energy and `benchmark_name`, if there, as groups; costs in J per
+      request.
+
+    Raises:
+      ValueError: a column or the benchmark is missing, or a value is impossible (see `RoutingTable`).
+      UnsafePickleError: as in `load_routerbench`.
+      ImportError: csv needs pandas and parquet needs pyarrow: `pip install "jaxroute[data]"`.
+    """
+    names, read = _open_columns(path)
+    energy, group = "energy_consumption_", "benchmark_name"
+    models = [name.removeprefix(energy) for name in names if name.startswith(energy)]
+    labelled = [name.removeprefix("label_") for name in names if name.startswith("label_")]
+    if not models:
+        raise ValueError(f"{path} has no column {energy}<model>; it has {_some(names)}")
+    score = "label_" if labelled else "acc_"  # Never both: they differ where the label is a normalised accuracy.
+    wanted = [f"{prefix}{model}" for model in dict.fromkeys((*models, *labelled)) for prefix in (score, energy)]
+    wanted += [group] if group in names or benchmark is not None else []
+    lacking = [name for name in wanted if name not in names]
+    if lacking:
+        raise ValueError(f"{path} lacks the column {', '.join(lacking)}; it has {_some(names)}")
+
+    data = read(wanted)
+    if benchmark is not None:
+        rows = data[group].astype(str) == benchmark
+        if not rows.any():
+            raise ValueError(f"{path} has no benchmark {benchmark!r}; it has {_some(_grouped(data[group])['group_names'])}")
+        data = {name: values[rows] for name, values in data.items()}
+    return RoutingTable.from_arrays(
+        np.stack([_numbers(data[f"{score}{model}"]) for model in models], axis=1),
+        np.stack([_numbers(data[f"{energy}{model}"]) for model in models], axis=1),
+        models,
+        **_grouped(data.get(group)),
+        cost_unit="J per request",
+        missing="drop",
+    ).order_by_cost()
 
 
 # Layouts.
@@ -379,6 +425,16 @@ def _optional(module: str):
 
 
 # Files of columns. Each function returns the column names and a reader of some of them.
+
+
+def _open_columns(path, *other_suffixes: str) -> tuple[list[str], Callable[[list[str]], Columns]]:
+    """Opens a file by its suffix; `other_suffixes` are what the caller reads itself, for the error message."""
+    name = Path(path).name.lower()
+    for suffixes, open_columns in _READERS:
+        if name.endswith(suffixes):
+            return open_columns(path)
+    known = ", ".join((*other_suffixes, *(suffix for suffixes, _ in _READERS for suffix in suffixes)))
+    raise ValueError(f"path is {str(path)!r}, of an unknown kind; expected a name that ends in {known}")
 
 
 def _open_csv(path) -> tuple[list[str], Callable[[list[str]], Columns]]:

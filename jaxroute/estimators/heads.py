@@ -1,0 +1,133 @@
+"""Small classifiers that are trained on line, one example at a time: several yes-or-no answers from one vector.
+
+A head has `init(key, num_features, num_outputs)`, `logits(params, x)` and `training_logits(key, params, x)`. Products of a matrix
+and a vector are written as sums over an axis, which the engine vectorises over runs; each run has weights of its own, so a matrix
+product would gain nothing.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import linen as nn
+from flax import struct
+
+from jaxroute import checks, draws
+from jaxroute.types import Leaf
+
+
+def binary_cross_entropy(logits, labels) -> jax.Array:
+    """Mean over the outputs `[M]` of `-s log p - (1 - s) log(1 - p)` with `p = sigmoid(logits)`, stable for large logits."""
+    return jnp.mean(jnp.maximum(logits, 0.0) - logits * labels + jnp.log1p(jnp.exp(-jnp.abs(logits))))
+
+
+def squared_norm(tree) -> jax.Array:
+    """Sum of the squares of all leaves."""
+    return sum((jnp.sum(jnp.square(leaf)) for leaf in jax.tree.leaves(tree)), start=jnp.zeros((), jnp.float32))
+
+
+@struct.dataclass
+class Logistic:
+    """Logistic regression: `logits = W x + b`, with parameters `{"w": [M, d], "b": [M]}`.
+
+    init_spread: `[]` standard deviation of the first weights and biases; 0 begins with every chance at one half.
+    """
+
+    init_spread: Leaf = 0.0
+
+    def check(self) -> None:
+        checks.non_negative("init_spread", self.init_spread, ())
+
+    def init(self, key, num_features: int, num_outputs: int) -> dict[str, jax.Array]:
+        k_w, k_b = draws.split(key)
+        spread = jnp.asarray(self.init_spread, jnp.float32)
+        return {
+            "w": spread * draws.normal(k_w, (num_outputs, num_features)),
+            "b": spread * draws.normal(k_b, (num_outputs,)),
+        }
+
+    def logits(self, params, x) -> jax.Array:
+        return jnp.sum(params["w"] * x, axis=-1) + params["b"]
+
+    def training_logits(self, key, params, x) -> jax.Array:
+        del key
+        return self.logits(params, x)
+
+
+def _uniform_init(fan_in: int):
+    """Uniform on `+-1 / sqrt(fan_in)`, as PyTorch initialises a linear layer and its bias."""
+
+    def init(key, shape, dtype=jnp.float32):
+        return jax.random.uniform(key, shape, dtype, -1.0, 1.0) / np.sqrt(fan_in).astype(np.float32)
+
+    return init
+
+
+def _vector_matrix(x, kernel, dimension_numbers, precision=None, preferred_element_type=None):
+    """`x [d] @ kernel [d, h]` as a sum over an axis, for `nn.Dense`."""
+    del dimension_numbers, precision, preferred_element_type
+    return jnp.sum(x[:, None] * kernel, axis=0)
+
+
+class _Mlp(nn.Module):
+    """Dropout, linear, layer norm, ReLU, dropout, linear; dropout by given factors, 0 or 1 / (1 - rate)."""
+
+    width: int
+    outputs: int
+
+    @nn.compact
+    def __call__(self, x, keep_input, keep_hidden):
+        def dense(size, fan_in, name):
+            init = _uniform_init(fan_in)
+            return nn.Dense(size, kernel_init=init, bias_init=init, dot_general=_vector_matrix, name=name)
+
+        x = dense(self.width, x.shape[-1], "hidden")(x * keep_input)
+        x = nn.relu(nn.LayerNorm(epsilon=1e-5, name="norm")(x))
+        return dense(self.outputs, self.width, "output")(x * keep_hidden)
+
+
+@struct.dataclass
+class Mlp:
+    """One hidden layer: dropout, linear, layer norm, ReLU, dropout, linear, with PyTorch's initial weights.
+
+    Source: MESS+, section 4.1 and appendix B, the head on a frozen encoder, whose output is the vector `x`.
+
+    dropout: `[]` chance that an input or hidden unit is dropped in training. width: hidden units, default as many as features up
+    to 768 (static).
+    """
+
+    dropout: Leaf = 0.1
+    width: int | None = struct.field(pytree_node=False, default=None)
+
+    def check(self) -> None:
+        if checks.non_negative("dropout", self.dropout, ()) >= 1:
+            raise ValueError(f"dropout must be at least 0 and below 1, got {self.dropout:g}")
+        if self.width is not None:
+            checks.count("width", self.width)
+
+    def _module(self, num_features: int, num_outputs: int) -> _Mlp:
+        return _Mlp(width=min(num_features, 768) if self.width is None else self.width, outputs=num_outputs)
+
+    def init(self, key, num_features: int, num_outputs: int) -> Any:
+        module = self._module(num_features, num_outputs)
+        return module.init(key, jnp.zeros(num_features), 1.0, 1.0)["params"]
+
+    def _apply(self, params, x, keep_input, keep_hidden):
+        module = self._module(x.shape[-1], params["output"]["bias"].shape[-1])
+        return module.apply({"params": params}, x, keep_input, keep_hidden)
+
+    def logits(self, params, x) -> jax.Array:
+        return self._apply(params, x, 1.0, 1.0)
+
+    def keep(self, key, num_features: int, width: int) -> tuple[jax.Array, jax.Array]:
+        """Dropout factors of the inputs `[d]` and the hidden units `[h]`: 0, or 1 over the chance of being kept."""
+        k_input, k_hidden = draws.split(key)
+        kept = 1.0 - jnp.asarray(self.dropout, jnp.float32)
+        return tuple(
+            jnp.where(draws.uniform(k, (size,)) < kept, 1.0 / kept, 0.0)
+            for k, size in ((k_input, num_features), (k_hidden, width))
+        )
+
+    def training_logits(self, key, params, x) -> jax.Array:
+        return self._apply(params, x, *self.keep(key, x.shape[-1], params["norm"]["bias"].shape[-1]))

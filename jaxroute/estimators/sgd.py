@@ -1,0 +1,67 @@
+"""Stochastic gradient descent as PyTorch does it, made of optax's parts."""
+
+from typing import Any
+
+import jax.numpy as jnp
+import optax
+from flax import struct
+
+from jaxroute import checks
+from jaxroute.types import Leaf
+
+
+@struct.dataclass
+class TheorySteps:
+    """Step sizes `min(2 / (mu (k + 1)), 1 / L)` for `k = 1, 2, ...`. Source: MESS+, Lemma A.1.
+
+    mu: `[]` constant of the Polyak-Lojasiewicz inequality (the weight of the squared norm). smoothness: `[]` `L`.
+    """
+
+    mu: Leaf
+    smoothness: Leaf
+
+    def __call__(self, steps_done):
+        return jnp.minimum(2.0 / (self.mu * (steps_done + 2.0)), 1.0 / self.smoothness)
+
+    def check(self) -> None:
+        checks.positive("mu", self.mu, ())
+        checks.positive("smoothness", self.smoothness, ())
+
+
+@struct.dataclass
+class SGD:
+    """`v <- momentum v + g + weight_decay z`, `z <- z - learning_rate v`, with `g` the gradient, cut to a length if wanted.
+
+    Source: torch.optim.SGD without dampening and Nesterov; optax's `clip_by_global_norm`, `add_decayed_weights`, `trace`.
+
+    learning_rate: `[]`, or a function of the steps done such as `TheorySteps`. momentum, weight_decay: `[]`.
+    clip: `[]` longest gradient, None for no limit.
+    """
+
+    learning_rate: Any = 0.06
+    momentum: Leaf = 0.9
+    weight_decay: Leaf = 0.01
+    clip: Leaf | None = None
+
+    def check(self) -> None:
+        if callable(self.learning_rate):
+            if hasattr(self.learning_rate, "check"):
+                self.learning_rate.check()
+        else:
+            checks.non_negative("learning_rate", self.learning_rate, ())
+        if checks.non_negative("momentum", self.momentum, ()) >= 1:
+            raise ValueError(f"momentum must be at least 0 and below 1, got {float(self.momentum):g}")
+        checks.non_negative("weight_decay", self.weight_decay, ())
+        if self.clip is not None:
+            checks.positive("clip", self.clip, ())
+
+    def transform(self) -> optax.GradientTransformation:
+        """The optimiser, with `init(params)` and `update(gradients, state, params)`."""
+        parts = [
+            optax.add_decayed_weights(self.weight_decay),
+            optax.trace(decay=self.momentum),
+            optax.scale_by_learning_rate(self.learning_rate),
+        ]
+        if self.clip is not None:
+            parts.insert(0, optax.clip_by_global_norm(self.clip))
+        return optax.chain(*parts)

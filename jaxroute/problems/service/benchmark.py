@@ -1,0 +1,112 @@
+"""The cheapest stationary policies that satisfy often enough, in float64 on the host."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from jaxroute import checks
+from jaxroute.problems.service.requests import Contexts
+
+
+class Optimum(NamedTuple):
+    """Cheapest randomised choice with one constraint on the mean satisfaction.
+
+    value: mean cost, J per request, NaN if not feasible. price: J per unit of satisfaction, the constraint's shadow price.
+    part: share of the last step that is taken, where two choices are equally good at this price.
+    choice: `[W, M]` chances with which each model serves each context. satisfaction: mean satisfaction. feasible.
+    """
+
+    value: float
+    price: float
+    part: float
+    choice: np.ndarray
+    satisfaction: float
+    feasible: bool
+
+
+def cheapest_choice(contexts: Contexts, alpha: float) -> Optimum:
+    """`min sum_w w y_w . E_w` over `y_w` in the simplex subject to `sum_w w y_w . P_w >= alpha`.
+
+    Exact: every context climbs the lower convex hull of its points (satisfaction, cost), and the steps of all contexts are taken
+    in the order of cost per satisfaction until the target is met, the last one in part.
+
+    Source: MESS+, eq. (1) for stationary policies; the dual of section 3.2 is the price.
+    """
+    weight, success, cost = (np.asarray(x, np.float64) for x in contexts)
+    number, models = success.shape
+    every = np.arange(number)
+    # The cheapest model, and of those the one that satisfies most.
+    start = now = np.lexsort((-success, cost), axis=-1)[:, 0]
+    steps = []
+    for _ in range(models - 1):
+        gain = success - success[every, now][:, None]
+        extra = cost - cost[every, now][:, None]
+        slope = np.where(gain > 0, extra / np.where(gain > 0, gain, 1.0), np.inf)
+        steepness = slope.min(axis=1)
+        # Of models on one line the last.
+        after = np.where(slope == steepness[:, None], gain, -np.inf).argmax(axis=1)
+        open_ = np.isfinite(steepness)
+        after = np.where(open_, after, now)
+        steps.append((every[open_], now[open_], after[open_], steepness[open_]))
+        now = after
+    which, before, after, slope = (np.concatenate(x) for x in zip(*steps, strict=True)) if steps else (every[:0],) * 4
+    order = np.argsort(slope, kind="stable")
+    which, before, after, slope = (x[order] for x in (which, before, after, slope))
+    gain = weight[which] * (success[which, after] - success[which, before])
+    missing = alpha - float(np.sum(weight * success[every, start]))
+    reached = np.cumsum(gain)
+    feasible = missing <= (reached[-1] if len(gain) else 0.0) + 1e-12
+    taken = int(np.searchsorted(reached, missing)) if missing > 0 else 0
+    taken = min(taken, len(gain) - 1) if feasible and len(gain) else taken
+    serves = start.copy()
+    serves[which[:taken]] = after[:taken]  # The steps of a context are in order: the last one counts.
+    choice = np.zeros((number, models))
+    choice[every, serves] = 1.0
+    price, part = 0.0, 1.0
+    if not feasible:
+        price = np.inf
+    elif missing > 0:
+        part = float(min(1.0, (missing - (reached[taken] - gain[taken])) / gain[taken]))
+        choice[which[taken], before[taken]] = 1.0 - part
+        choice[which[taken], after[taken]] = part
+        price = float(slope[taken])
+    value, satisfaction = (float(np.sum(weight[:, None] * choice * x)) for x in (cost, success))
+    return Optimum(value if feasible else np.nan, price, part, choice, satisfaction, bool(feasible))
+
+
+def best_blind(requests, alpha: float) -> Optimum:
+    """The best mixture of models that does not look at the request: marginal chances and mean costs."""
+    return cheapest_choice(requests.label_contexts().mean(), alpha)
+
+
+def best_informed(requests, alpha: float) -> Optimum:
+    """The best policy that knows the chance of each model given the features: the benchmark of Theorem 2.
+
+    On a table, where these chances are unknown, the same as `best_blind`.
+    """
+    return cheapest_choice(requests.contexts(), alpha)
+
+
+def best_clairvoyant(requests, alpha: float) -> Optimum:
+    """The best policy that sees who satisfies: a lower bound for every other."""
+    return cheapest_choice(requests.label_contexts(), alpha)
+
+
+def best_in_hindsight(satisfied, cost, alpha: float) -> Optimum:
+    """The cheapest way to serve these very requests: satisfied `[T, M]`, cost `[T, M]`."""
+    satisfied = checks.probability("satisfied", satisfied)
+    if satisfied.ndim != 2:
+        raise ValueError(f"satisfied must have shape [requests, models], got {satisfied.shape}")
+    cost = checks.non_negative("cost", cost, satisfied.shape)
+    return cheapest_choice(Contexts(np.full(len(cost), 1.0 / len(cost)), satisfied, cost), alpha)
+
+
+def admissible_chance(contexts: Contexts, slack: float) -> float:
+    """Theorem 1's `q`: the mean chance of the worst model whose chance is within `slack` of the best.
+
+    Source: MESS+, assumption 1. Differs from the paper: averaged over requests, which is what the proof needs; for every single
+    request it fails as soon as some are hard for all models.
+    """
+    weight, success, _ = contexts
+    worst = np.where(success >= success.max(axis=1, keepdims=True) - slack - 1e-12, success, np.inf).min(axis=1)
+    return float(np.sum(weight * worst))

@@ -1,0 +1,90 @@
+"""Who predicts which models will satisfy: heads that learn, heads that do not any more, and those who know.
+
+A predictor has `init(key, spec)`, `chances(params, obs) -> [M]`, and `trains` (static). One that trains also has
+`training_logits(key, params, x)`.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from jaxroute import checks
+from jaxroute.estimators.heads import Logistic
+
+
+@struct.dataclass
+class Learned:
+    """A head that is trained on line, from its own first parameters or from given ones.
+
+    head: `Logistic` or `Mlp`. params: parameters to begin with, from `pretrain`, default the head's own.
+    trains: False keeps them as they are (static).
+    """
+
+    head: Any = struct.field(default_factory=Logistic)
+    params: Any = None
+    trains: bool = struct.field(pytree_node=False, default=True)
+
+    def check(self) -> None:
+        if not hasattr(self.head, "training_logits"):
+            raise ValueError(f"head must be Logistic() or Mlp(), got {checks.show(self.head)}")
+        self.head.check()
+
+    def init(self, key, spec) -> Any:
+        fresh = self.head.init(key, spec.num_features, spec.num_models)
+        if self.params is None:
+            return fresh
+        expected, given = (jax.tree.map(jnp.shape, tree) for tree in (fresh, self.params))
+        if expected != given:
+            raise ValueError(f"params must have the shapes {expected} for this environment, got {given}")
+        return jax.tree.map(jnp.asarray, self.params)
+
+    def chances(self, params, obs):
+        return jax.nn.sigmoid(self.head.logits(params, obs.features))
+
+    def training_logits(self, key, params, x):
+        return self.head.training_logits(key, params, x)
+
+
+@struct.dataclass
+class TrueChances:
+    """The chance that each model satisfies, given the features, from the environment itself.
+
+    requests: of the environment.
+    """
+
+    requests: Any
+    trains: bool = struct.field(pytree_node=False, default=False)
+
+    def check(self) -> None:
+        if not hasattr(self.requests, "success"):
+            raise ValueError(f"requests must be those of an environment, got {checks.show(self.requests)}")
+
+    def init(self, key, spec) -> tuple:
+        del key, spec
+        return ()
+
+    def chances(self, params, obs):
+        del params
+        return self.requests.success(obs.features)
+
+
+@struct.dataclass
+class Labels:
+    """Who satisfies, seen beforehand; the environment must reveal it."""
+
+    trains: bool = struct.field(pytree_node=False, default=False)
+
+    def check(self) -> None:
+        pass
+
+    def init(self, key, spec) -> tuple:
+        del key
+        if not spec.reveals_labels:
+            raise ValueError("Labels needs an environment with reveals_labels=True")
+        return ()
+
+    def chances(self, params, obs):
+        del params
+        return obs.labels

@@ -1,0 +1,111 @@
+"""Values that pass between environment and policies of the service problem, and what is measured.
+
+Sizes: `M` models in rising order of cost, `d` features of a request.
+"""
+
+from dataclasses import dataclass
+
+import jax
+from flax import struct
+
+from jaxroute.types import Leaf, Metric, Spec
+
+METRICS = (
+    Metric("cost", "mean operating cost", "J per request", "average"),
+    Metric("served_cost", "mean cost of the models whose answer was returned", "J per request", "average", default=False),
+    Metric("explore_cost", "mean cost of exploring", "J per request", "average", default=False),
+    Metric("explore_overhead", "mean cost of answers that were not returned", "J per request", "average", default=False),
+    Metric("decision_cost", "mean cost of deciding", "J per request", "average", default=False),
+    Metric("gap", "mean cost above the best stationary policy", "J per request", "average", default=False),
+    Metric("satisfaction", "share of satisfied requests", "", "average"),
+    Metric("satisfaction_mean", "mean chance that the served model satisfies", "", "average", default=False),
+    Metric("mean_satisfaction", "mean over requests of the share satisfied so far", "", "average", default=False),
+    Metric("violation", "shortfall of the share of satisfied requests", "", "gauge"),
+    Metric("virtual_queue", "virtual queue", "requests", "gauge"),
+    Metric("first_compliance", "first request at which the target is met", "requests", "gauge"),
+    Metric("last_violation", "last request at which the target is missed", "requests", "gauge", default=False),
+    Metric("explored", "share of explored requests", "", "average"),
+    Metric("served_share", "share of requests that each model answered", "", "average", ("model",)),
+    Metric("called_share", "share of requests that each model worked on", "", "average", ("model",), default=False),
+)
+
+
+@dataclass(frozen=True)
+class ServiceSpec(Spec):
+    """What a policy may know in advance.
+
+    num_features: `d`. knows_cost: the cost of each model is seen before a decision. reveals_labels: so is who satisfies (for
+    clairvoyant policies only).
+    """
+
+    num_features: int = 1
+    knows_cost: bool = True
+    reveals_labels: bool = False
+
+
+@struct.dataclass
+class Request:
+    """All there is to know about a request; nobody sees the whole.
+
+    features: `[d]`. satisfied: `[M]` bool, which models would satisfy. cost: `[M]`, J. success: `[M]`, the chance of being
+    satisfied given the features.
+    """
+
+    features: jax.Array
+    satisfied: jax.Array
+    cost: jax.Array
+    success: jax.Array
+
+
+@struct.dataclass
+class Price:
+    """What the best policy of some knowledge pays for satisfaction.
+
+    cost: `[]` mean cost, J per request, NaN if no policy reaches the target. price: `[]` J per unit of satisfaction, the
+    constraint's shadow price. part: `[]` share of requests to be decided at a slightly higher price, the others at a lower one.
+    """
+
+    cost: Leaf
+    price: Leaf
+    part: Leaf
+
+
+@struct.dataclass
+class Observation:
+    """What the provider sees of a request before a decision.
+
+    features: `[d]`. cost: `[M]`, J, zeros if costs are not known beforehand. labels: `[M]` float32, zeros unless the environment
+    reveals them. alpha: `[]`, the share of requests that the service level agreement wants satisfied.
+    """
+
+    features: jax.Array
+    cost: jax.Array
+    labels: jax.Array
+    alpha: jax.Array
+
+
+@struct.dataclass
+class Action:
+    """explore: `[]` bool, all models work on the request. serve: `[]` int32, whose answer is returned.
+
+    energy: `[]`, J that the decision itself took; it is added to the cost.
+    """
+
+    explore: jax.Array
+    serve: jax.Array
+    energy: jax.Array
+
+
+@struct.dataclass
+class Feedback:
+    """What the provider sees afterwards; zero where it sees nothing.
+
+    arrived: `[]` bool, False if the user gave no feedback. satisfied: `[]` float32. cost: `[]`, J that the models took.
+    labels: `[M]` float32, who satisfied; costs: `[M]`, J; both only of an explored request.
+    """
+
+    arrived: jax.Array
+    satisfied: jax.Array
+    cost: jax.Array
+    labels: jax.Array
+    costs: jax.Array
