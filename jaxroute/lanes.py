@@ -310,9 +310,9 @@ def _scan(eqn, values, size):
         values[num_consts + num_carry :],
     )
     # The scanned axis is the first, the run axis the last: they do not meet.
-    mapped = _carry_fixpoint(
+    mapped = carry_dependence(
         [v.mapped for v in carry],
-        lambda now: _which_mapped(inner, [v.mapped for v in consts] + now + [v.mapped for v in xs], size)[:num_carry],
+        lambda now: which_depend(inner, [v.mapped for v in consts] + now + [v.mapped for v in xs])[:num_carry],
     )
     carry = [_spread(v, size) if m else v for v, m in zip(carry, mapped, strict=True)]
     ys_mapped: list[bool] = []
@@ -342,7 +342,7 @@ def _cond(eqn, values, size):
     if index.mapped:
         return None
     num_outs = len(eqn.outvars)
-    masks = [_which_mapped(b, [v.mapped for v in operands], size) for b in eqn.params["branches"]]
+    masks = [which_depend(b, [v.mapped for v in operands]) for b in eqn.params["branches"]]
     mapped = [any(mask[i] for mask in masks) for i in range(num_outs)]
 
     def branch(inner):
@@ -362,11 +362,11 @@ def _while(eqn, values, size):
     num_cond, num_body = params["cond_nconsts"], params["body_nconsts"]
     cond_consts, body_consts = values[:num_cond], values[num_cond : num_cond + num_body]
     carry = values[num_cond + num_body :]
-    mapped = _carry_fixpoint(
+    mapped = carry_dependence(
         [v.mapped for v in carry],
-        lambda now: _which_mapped(params["body_jaxpr"], [v.mapped for v in body_consts] + now, size),
+        lambda now: which_depend(params["body_jaxpr"], [v.mapped for v in body_consts] + now),
     )
-    if _which_mapped(params["cond_jaxpr"], [v.mapped for v in cond_consts] + mapped, size)[0]:
+    if which_depend(params["cond_jaxpr"], [v.mapped for v in cond_consts] + mapped)[0]:
         return None  # Runs stop at different times: vmap masks them.
 
     def cond(c):
@@ -382,7 +382,7 @@ def _while(eqn, values, size):
     return [_Value(a, m) for a, m in zip(lax.while_loop(cond, body, start), mapped, strict=True)]
 
 
-def _carry_fixpoint(mapped: list[bool], step) -> list[bool]:
+def carry_dependence(mapped: list[bool], step) -> list[bool]:
     """Which leaves of a loop's carry depend on the run, found by iterating until nothing changes."""
     while True:
         grown = [a or b for a, b in zip(mapped, step(mapped), strict=True)]
@@ -391,10 +391,18 @@ def _carry_fixpoint(mapped: list[bool], step) -> list[bool]:
         mapped = grown
 
 
-def _which_mapped(closed, mapped: list[bool], size: int) -> list[bool]:
+def which_depend(closed, mapped: list[bool]) -> list[bool]:
     """Which outputs of a jaxpr depend on a mapped input: a walk over the dataflow."""
     depends = dict(zip(closed.jaxpr.invars, mapped, strict=True))
+
+    def flags(variables):
+        return [not hasattr(v, "val") and depends.get(v, False) for v in variables]
+
     for eqn in closed.jaxpr.eqns:
-        flag = any(depends.get(v, False) for v in eqn.invars if not hasattr(v, "val"))
-        depends.update(dict.fromkeys(eqn.outvars, flag))
-    return [depends.get(v, False) if not hasattr(v, "val") else False for v in closed.jaxpr.outvars]
+        name, given = eqn.primitive.name, flags(eqn.invars)
+        if name in _INLINE:
+            found = which_depend(eqn.params[_INLINE[name]], given)
+        else:
+            found = given if name == "optimization_barrier" else [any(given)] * len(eqn.outvars)
+        depends.update(zip(eqn.outvars, found, strict=True))
+    return flags(closed.jaxpr.outvars)

@@ -1,15 +1,16 @@
 """The only scan over rounds: plays a block of runs of one environment and one policy."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from jaxroute import draws
-from jaxroute.lanes import lanes
+from jaxroute.lanes import carry_dependence, lanes, which_depend
 from jaxroute.types import Metric
 
 # Rounds of one inner scan: a float32 partial sum stays short, and records are sums of partial sums.
@@ -63,6 +64,53 @@ def run_streams(root, seeds) -> dict[str, jax.Array]:
         return {name: jax.random.key_data(draws.fold_in(run_key, i)) for i, name in enumerate(names)}
 
     return lanes(streams, seeds.shape[-1])(seeds)
+
+
+def state_bytes(leaf) -> int:
+    """Bytes of a leaf of a state; keys, which the host cannot size, count as nothing."""
+    return 0 if jnp.issubdtype(leaf.dtype, jax.dtypes.extended) else leaf.size * leaf.dtype.itemsize
+
+
+def leaf_dependence(env, policy, swept: Sequence[bool]) -> list[tuple[int, bool]]:
+    """Which parts of a run's state a sweep of some leaves changes: what it does not change is computed once for all its settings.
+
+    Args:
+      env, policy: environment and policy, or a function `env -> policy`.
+      swept: for each leaf of `(env, policy)`, whether it is swept.
+
+    Returns:
+      For each leaf of the states its size in bytes, and whether it depends on a swept leaf.
+    """
+    builds = not hasattr(policy, "act")
+    leaves, structure = jax.tree.flatten((env, () if builds else policy))
+    shapes = [jax.ShapeDtypeStruct(np.shape(x), jax.dtypes.canonicalize_dtype(np.asarray(x).dtype)) for x in leaves]
+    word, time = jax.ShapeDtypeStruct((2,), jnp.uint32), jax.ShapeDtypeStruct((), jnp.int32)
+
+    def players(leaves):
+        env, made = jax.tree.unflatten(structure, leaves)
+        return env, policy(env) if builds else made
+
+    def start(leaves, words):
+        env, policy = players(leaves)
+        return jax.tree.map(_strong, (env.init(draws_key(words)), policy.init(draws_key(words), env.spec)))
+
+    def play(leaves, states, words, t):
+        (env, policy), key = players(leaves), draws_key(words)
+        env_state, policy_state = states
+        obs = env.observe(key, env_state, t)
+        if stage_length_of(env, policy):
+            policy_state = policy.plan(key, policy_state, obs, t)
+        action, _ = policy.act(key, policy_state, obs, t)
+        env_state, feedback, _ = env.step(key, env_state, action, t)
+        return jax.tree.map(_strong, (env_state, policy.update(key, policy_state, obs, action, feedback, t)))
+
+    states = jax.eval_shape(start, shapes, word)
+    sizes = [state_bytes(leaf) for leaf in jax.tree.leaves(states)]
+    begin, go_on = jax.make_jaxpr(start)(shapes, word), jax.make_jaxpr(play)(shapes, states, word, time)
+    swept = list(swept)
+    first = which_depend(begin, [*swept, False])
+    changed = carry_dependence(first, lambda now: which_depend(go_on, [*swept, *now, False, False]))
+    return list(zip(sizes, changed, strict=True))
 
 
 def rollout(env, policy, streams: Mapping[str, jax.Array], horizon: int, record: Record) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from jaxroute import checks, draws, results
 from jaxroute.grid import FunctionGrid, Grid
 from jaxroute.lanes import compile_lanes
-from jaxroute.rollout import Record, build_policy, rollout, run_streams, stage_length_of
+from jaxroute.rollout import Record, build_policy, leaf_dependence, rollout, run_streams, stage_length_of, state_bytes
 from jaxroute.types import Metric, Spec
 
 with warnings.catch_warnings():
@@ -29,6 +29,11 @@ with warnings.catch_warnings():
 # Runs x settings of one compiled call on a CPU core: enough to fill the vector units, few enough to stay in cache.
 _CPU_LANES = 1024
 _GPU_LANES = 1 << 17
+# Settings of a compiled call along an axis that leaves most of a run's state as it is, and how many more runs fit in cache then.
+_SHARED_TILE = 16
+_LIGHT_LANES = 16
+# With fewer settings than this the layout is not worth looking at the flow of data.
+_FEW_SETTINGS = 5
 # Runs of one device come in multiples of this, so that a run's arithmetic does not depend on its neighbours' number.
 _LANE_MULTIPLE = 16
 # A CPU thread is worth its start from about this many runs on.
@@ -127,7 +132,8 @@ def simulate(
     stops = np.unique(np.append(np.arange(record_every, horizon + 1, record_every), horizon))
     most = _runs_that_fit(examples, records, len(stops), devices)
     stored = results.stored_layout(out, settings)
-    layout = _Layout(**stored) if stored else _Layout.choose(axes, len(numbers), block, most, devices)
+    shared = () if stored else _shared_axes(env, policies)
+    layout = _Layout(**stored) if stored else _Layout.choose(axes, shared, len(numbers), block, most, devices)
     padded = layout.padded(len(devices))
     calls = {n: _Call(env, p, records[n], horizon, int(key), layout, devices) for n, p in policies.items()}
     sink = results.Sink(
@@ -346,13 +352,29 @@ def _runs_that_fit(examples, records: Mapping[str, Record], num_records: int, de
         record = records[name]
         metrics = (*record.flows, *record.info, *record.env_gauges, *record.policy_gauges)
         numbers = sum(math.prod(sizes.get(d, 1) for d in m.dims) for m in metrics) + len(record.zero_flows)
-        held = sum(
-            leaf.size * leaf.dtype.itemsize
-            for leaf in jax.tree.leaves(state)
-            if not jnp.issubdtype(leaf.dtype, jax.dtypes.extended)
-        )
+        held = sum(map(state_bytes, jax.tree.leaves(state)))
         worst = max(worst, 4 * num_records * numbers + 8 * held)
     return max(1, results.memory_limit(devices[0]) * len(devices) // 4 // worst)
+
+
+def _shared_axes(env: Grid, policies: Mapping[str, Grid]) -> tuple[str, ...]:
+    """Axes of settings that leave most of a run's state as it is: a predictor that is trained alike whatever the settings are.
+
+    In bytes, over all policies. Such settings belong into one compiled call, which computes the common part once.
+    """
+    total: dict[str, int] = {}
+    kept: dict[str, int] = {}
+    for policy in policies.values():
+        if not hasattr(env.example, "step") or len(env.objects) * len(policy.objects) < _FEW_SETTINGS:
+            continue
+        for grid in (env, policy):
+            for place, axis in enumerate(grid.axes):
+                swept = [[g is grid and place in varies for varies in g.leaf_axes] for g in (env, policy)]
+                swept_leaves = [*swept[0], *(swept[1] if hasattr(policy.example, "act") else [])]
+                for size, changed in leaf_dependence(env.example, policy.example, swept_leaves):
+                    total[axis] = total.get(axis, 0) + size
+                    kept[axis] = kept.get(axis, 0) + size * (not changed)
+    return tuple(axis for axis in total if 2 * kept[axis] > total[axis])
 
 
 def _warn_horizon(horizon: int, env: Grid, policies: Mapping[str, Grid]) -> None:
@@ -603,15 +625,20 @@ class _Layout:
     tile: dict[str, int]
 
     @staticmethod
-    def choose(axes: Mapping[str, np.ndarray], num_seeds: int, block: int | None, most: int, devices) -> "_Layout":
+    def choose(
+        axes: Mapping[str, np.ndarray], shared: Sequence[str], num_seeds: int, block: int | None, most: int, devices
+    ) -> "_Layout":
         """Powers of two, so that other numbers of seeds and settings meet the same shapes; `most` runs fit into memory."""
         multiple = _LANE_MULTIPLE * len(devices)
         on_cpu = devices[0].platform == "cpu"
         lanes = _CPU_LANES * max(len(devices), 1 << (_cores().bit_length() - 1)) if on_cpu else _GPU_LANES * len(devices)
-        cap = min(lanes, 1 << (most.bit_length() - 1))
         # A fixed tile: a grid with more settings meets the same shapes. The price is a last tile that is partly padding.
-        widest = (4 if on_cpu else 16) if len(axes) <= 2 else 2
-        tile = {a: min(widest, 1 << (len(v) - 1).bit_length()) for a, v in axes.items()}
+        others = len(axes) - len(shared)
+        widest = (4 if on_cpu else 16) if others <= 2 else 2
+        tile = {a: min(_SHARED_TILE if a in shared else widest, 1 << (len(v) - 1).bit_length()) for a, v in axes.items()}
+        # A setting that shares most of its state is light.
+        light = min(_LIGHT_LANES, math.prod(tile[a] for a in shared))
+        cap = min(lanes * light, 1 << (most.bit_length() - 1))
         if block is None:
             block = min(cap // math.prod(tile.values()), 1 << (num_seeds.bit_length() - 1))
         return _Layout(max(1, -(-block // multiple)) * multiple, tile)

@@ -113,7 +113,7 @@ class Mlp:
         module = self._module(num_features, num_outputs)
         return module.init(key, jnp.zeros(num_features), 1.0, 1.0)["params"]
 
-    def _apply(self, params, x, keep_input, keep_hidden):
+    def _apply(self, params, x, keep_input, keep_hidden) -> Any:
         module = self._module(x.shape[-1], params["output"]["bias"].shape[-1])
         return module.apply({"params": params}, x, keep_input, keep_hidden)
 
@@ -124,10 +124,8 @@ class Mlp:
         """Dropout factors of the inputs `[d]` and the hidden units `[h]`: 0, or 1 over the chance of being kept."""
         k_input, k_hidden = draws.split(key)
         kept = 1.0 - jnp.asarray(self.dropout, jnp.float32)
-        return tuple(
-            jnp.where(draws.uniform(k, (size,)) < kept, 1.0 / kept, 0.0)
-            for k, size in ((k_input, num_features), (k_hidden, width))
-        )
+        keep_input = jnp.where(draws.uniform(k_input, (num_features,)) < kept, 1.0 / kept, 0.0)
+        return keep_input, jnp.where(draws.uniform(k_hidden, (width,)) < kept, 1.0 / kept, 0.0)
 
     def training_logits(self, key, params, x) -> jax.Array:
         return self._apply(params, x, *self.keep(key, x.shape[-1], params["norm"]["bias"].shape[-1]))

@@ -41,7 +41,7 @@ class Case:
     environment: an environment or sampler, or a function that makes one from `settings` (and `horizon`, if it takes that).
     policies: policies by name, as for `simulate`, or a function `environment -> policies`.
     horizon: counted rounds. settings: arguments of `environment`. coordinates: what distinguishes the case, for tables.
-    record_every, record: as for `simulate`. seeds: at most so many for this case (default: the experiment's).
+    record_every, record, probes: as for `simulate`. seeds: at most so many for this case (default: the experiment's).
     """
 
     environment: Any
@@ -52,6 +52,7 @@ class Case:
     coordinates: Mapping[str, Any] = field(default_factory=dict)
     record_every: int | None = None
     record: Sequence[str] | None = None
+    probes: Mapping[str, Callable] | None = None
     seeds: int | None = None
 
     def build(self, horizon: int, changes: Mapping[str, Any]) -> Any:
@@ -154,6 +155,7 @@ def run(
             seeds=seeds if case.seeds is None else min(seeds, case.seeds),
             record_every=None if case.record_every is None else min(case.record_every, case.horizon),
             record=case.record,
+            probes=case.probes,
             out=_folder(out, case, cases),
             key=key,
             progress=progress,

@@ -9,6 +9,7 @@ import xarray as xr
 from jaxroute import grid, metrics
 from jaxroute.data import C2MABV_TABLE_3, load_table
 from jaxroute.experiments.base import Case, Claim, Experiment, Results
+from jaxroute.experiments.measure import along, end, panels, quotient, show
 from jaxroute.problems import combinatorial as cb
 
 _PAPER = "C2MAB-V (Dai et al.)"
@@ -63,30 +64,14 @@ def _ratio(data: xr.Dataset) -> xr.Dataset:
     return data.assign(ratio_of_means=metrics.ratio_of_means(data, "reward", "violation"))
 
 
-def _end(data: xr.Dataset, metric: str, policy: str, **where: Any) -> tuple[float, float]:
-    """Mean and standard error at the horizon."""
-    runs = metrics.pick(data.sel(policy=policy, **where), metric).isel(time=-1)
-    return float(runs.mean()), float(runs.std(ddof=1) / np.sqrt(runs.sizes["seed"]))
-
-
-def _quotient(a: tuple[float, float], b: tuple[float, float]) -> tuple[float, float]:
-    """`a / b` of two independent means with standard errors."""
-    value = a[0] / b[0] if b[0] else np.inf
-    return value, abs(value) * float(np.hypot(a[1] / a[0], b[1] / b[0])) if np.isfinite(value) else 0.0
-
-
-def _show(value: tuple[float, float]) -> str:
-    return metrics.rounded(*value)
-
-
 def _times_better(rival: str, least: float, costs: str):
     """Whether the reward per violation of setting (c) is at least `least` times a rival's."""
 
     def measure(results: Results) -> tuple[str, bool]:
-        own = _end(_ratio(results[costs]), "ratio_of_means", "C2MAB-V (c)")
+        own = end(_ratio(results[costs]), "ratio_of_means", "C2MAB-V (c)")
         name = costs if rival in results[costs]["policy"].values else f"{costs}-{rival.removeprefix('Always ')}"
-        factor = _quotient(own, _end(_ratio(results[name]), "ratio_of_means", rival))
-        return f"{_show(factor)} times, {costs} costs", factor[0] >= least
+        factor = quotient(own, end(_ratio(results[name]), "ratio_of_means", rival))
+        return f"{show(factor)} times, {costs} costs", factor[0] >= least
 
     return measure
 
@@ -94,12 +79,12 @@ def _times_better(rival: str, least: float, costs: str):
 def _above_all(costs: str):
     def measure(results: Results) -> tuple[str, bool]:
         data = _ratio(results[costs])
-        own = {p: _end(data, "ratio_of_means", p) for p in _C2MABV}
-        rivals = {p: _end(data, "ratio_of_means", p) for p in _RIVALS}
+        own = {p: end(data, "ratio_of_means", p) for p in _C2MABV}
+        rivals = {p: end(data, "ratio_of_means", p) for p in _RIVALS}
         large = f"{costs}-{_LARGE}"
-        rivals[f"Always {_LARGE}"] = _end(_ratio(results[large]), "ratio_of_means", f"Always {_LARGE}")
+        rivals[f"Always {_LARGE}"] = end(_ratio(results[large]), "ratio_of_means", f"Always {_LARGE}")
         least, most = min(own, key=lambda p: own[p][0]), max(rivals, key=lambda p: rivals[p][0])
-        return f"{least} {_show(own[least])}, {most} {_show(rivals[most])}", own[least][0] > rivals[most][0]
+        return f"{least} {show(own[least])}, {most} {show(rivals[most])}", own[least][0] > rivals[most][0]
 
     return measure
 
@@ -120,8 +105,8 @@ def _settles(results: Results) -> tuple[str, bool]:
 def _small_reward(bound: float):
     def measure(results: Results) -> tuple[str, bool]:
         data = results["fixed-ChatGLM2-6B-32K"]
-        value = _end(data, "reward", "Always ChatGLM2-6B-32K")[0]
-        excess = _end(data, "violation", "Always ChatGLM2-6B-32K")[0]
+        value = end(data, "reward", "Always ChatGLM2-6B-32K")[0]
+        excess = end(data, "violation", "Always ChatGLM2-6B-32K")[0]
         return f"reward {value:.3g}, violation {excess:.3g}", value < bound and excess == 0.0
 
     return measure
@@ -164,15 +149,8 @@ def _figure_4(letter: str, task: str, bound: float) -> Experiment:
     )
 
 
-def _panels(number: int, columns: int = 3):
-    from jaxroute import plot
-
-    figure, axes = plot.panels(number, columns=columns)
-    return plot, figure, axes
-
-
 def _ratio_curves(results: Results):
-    plot, figure, axes = _panels(len(_COSTS))
+    plot, figure, axes = panels(len(_COSTS))
     for ax, costs in zip(axes, _COSTS, strict=True):
         data = _ratio(results[costs])
         large = _ratio(results[f"{costs}-{_LARGE}"])["ratio_of_means"]
@@ -184,7 +162,7 @@ def _ratio_curves(results: Results):
 
 def _task_curves(metric: str):
     def draw(results: Results):
-        plot, figure, axes = _panels(len(results))
+        plot, figure, axes = panels(len(results))
         for ax, (name, data) in zip(axes, results.items(), strict=True):
             plot.curves(data, metric, ax=ax, title=_TASKS.get(name, name))
         return figure
@@ -196,7 +174,7 @@ def _final_panels(names: Sequence[str], x: str | None = None):
     """A panel per case and metric at the horizon; a row per case if there are several metrics."""
 
     def draw(results: Results):
-        plot, figure, axes = _panels(len(results) * len(names), columns=len(names) if len(names) > 1 else 3)
+        plot, figure, axes = panels(len(results) * len(names), columns=len(names) if len(names) > 1 else 3)
         places = [(data, metric, case) for case, data in results.items() for metric in names]
         for ax, (data, metric, case) in zip(axes, places, strict=True):
             plot.final(_ratio(data), metric, x=x, ax=ax, title=_TASKS.get(case, None if case == "result" else case))
@@ -211,8 +189,8 @@ def _compare(metric: str, places: Sequence[tuple[str, str, str]], sign: int):
     def measure(results: Results) -> tuple[str, bool]:
         parts, holds = [], True
         for case, first, second in places:
-            a, b = (_end(_ratio(results[case]), metric, p) for p in (first, second))
-            parts.append(f"{_TASKS.get(case, metric)}: {first} {_show(a)}, {second} {_show(b)}")
+            a, b = (end(_ratio(results[case]), metric, p) for p in (first, second))
+            parts.append(f"{_TASKS.get(case, metric)}: {first} {show(a)}, {second} {show(b)}")
             holds &= sign * (a[0] - b[0]) > 2.0 * float(np.hypot(a[1], b[1]))
         return "; ".join(parts), holds
 
@@ -243,9 +221,9 @@ def _four_times(results: Results) -> tuple[str, bool]:
     """CUCB's violation over the largest one of the four settings."""
     factors = {}
     for task, name in _TASKS.items():
-        own = max((_end(results[task], "violation", p) for p in _C2MABV), key=lambda v: v[0])
-        factors[name] = _quotient(_end(results[task], "violation", "CUCB"), own)
-    return ", ".join(f"{n}: {_show(f)}" for n, f in factors.items()), all(f[0] >= 4.0 for f in factors.values())
+        own = max((end(results[task], "violation", p) for p in _C2MABV), key=lambda v: v[0])
+        factors[name] = quotient(end(results[task], "violation", "CUCB"), own)
+    return ", ".join(f"{n}: {show(f)}" for n, f in factors.items()), all(f[0] >= 4.0 for f in factors.values())
 
 
 def _at_every_budget(rival: str, least: float):
@@ -254,7 +232,7 @@ def _at_every_budget(rival: str, least: float):
         for task, name in _TASKS.items():
             data = _ratio(results[task])
             factors = [
-                _quotient(*(_end(data, "ratio_of_means", p, budget=b) for p in ("C2MAB-V (d)", rival)))[0]
+                quotient(*(end(data, "ratio_of_means", p, budget=b) for p in ("C2MAB-V (d)", rival)))[0]
                 for b in data["budget"].values
             ]
             parts.append(f"{name} {', '.join(f'{f:.2f}' for f in factors)}")
@@ -268,7 +246,7 @@ def _at_every_size(rival: str):
     def measure(results: Results) -> tuple[str, bool]:
         data = _ratio(results["result"])
         pairs = [
-            tuple(_end(data, "ratio_of_means", p, size=n)[0] for p in ("C2MAB-V (c)", rival)) for n in data["size"].values
+            tuple(end(data, "ratio_of_means", p, size=n)[0] for p in ("C2MAB-V (c)", rival)) for n in data["size"].values
         ]
         return ", ".join(f"{a:.1f} against {b:.1f}" for a, b in pairs), all(a > b for a, b in pairs)
 
@@ -277,8 +255,8 @@ def _at_every_size(rival: str):
 
 def _batches(results: Results) -> tuple[str, bool]:
     data = _ratio(results["result"])
-    ends = {int(b): _end(data, "ratio_of_means", "C2MAB-V (c)", batch=b) for b in data["batch"].values}
-    return ", ".join(f"B = {b}: {_show(v)}" for b, v in ends.items()), ends[200][0] + 2.0 * ends[200][1] < ends[1][0]
+    ends = {int(b): end(data, "ratio_of_means", "C2MAB-V (c)", batch=b) for b in data["batch"].values}
+    return ", ".join(f"B = {b}: {show(v)}" for b, v in ends.items()), ends[200][0] + 2.0 * ends[200][1] < ends[1][0]
 
 
 def _batches_alike(results: Results) -> tuple[str, bool]:
@@ -295,14 +273,14 @@ def _batches_alike(results: Results) -> tuple[str, bool]:
 
 def _less_than_direct(results: Results) -> tuple[str, bool]:
     data = results["result"]
-    direct, own = _end(data, "violation", "Direct"), [_end(data, "violation", p) for p in _C2MABV]
-    return f"Direct {_show(direct)}, C2MAB-V {', '.join(map(_show, own))}", direct[0] < 0.1 * min(o[0] for o in own)
+    direct, own = end(data, "violation", "Direct"), [end(data, "violation", p) for p in _C2MABV]
+    return f"Direct {show(direct)}, C2MAB-V {', '.join(map(show, own))}", direct[0] < 0.1 * min(o[0] for o in own)
 
 
 def _more_than_direct(results: Results) -> tuple[str, bool]:
     data = results["result"]
-    direct, own = _end(data, "reward", "Direct"), [_end(data, "reward", p) for p in _C2MABV]
-    return f"Direct {_show(direct)}, C2MAB-V {', '.join(map(_show, own))}", min(o[0] for o in own) > direct[0]
+    direct, own = end(data, "reward", "Direct"), [end(data, "reward", p) for p in _C2MABV]
+    return f"Direct {show(direct)}, C2MAB-V {', '.join(map(show, own))}", min(o[0] for o in own) > direct[0]
 
 
 _WIDTHS = {
@@ -435,16 +413,9 @@ def _slope_cases() -> tuple[Case, ...]:
     )  # fmt: skip
 
 
-def _over_horizons(results: Results, metric: str, policy: str) -> xr.DataArray:
-    found = {
-        d.attrs["coordinates"]["horizon"]: d[metric].sel(policy=policy).isel(time=-1, drop=True) for d in results.values()
-    }
-    return xr.concat([found[t] for t in sorted(found)], xr.IndexVariable("horizon", sorted(found)))
-
-
 def _slope_claim(metric: str, policy: str, low: float, high: float):
     def measure(results: Results) -> tuple[str, bool]:
-        values = _over_horizons(results, metric, policy)
+        values = along(results, metric, "horizon").sel(policy=policy)
         fit = metrics.slope(values["horizon"].values, values.transpose("horizon", "seed").values)
         return f"slope {fit.slope:.3f} (95 %: {fit.low:.3f} to {fit.high:.3f})", low <= fit.slope <= high
 
@@ -452,9 +423,11 @@ def _slope_claim(metric: str, policy: str, low: float, high: float):
 
 
 def _slope_figure(results: Results):
-    plot, figure, axes = _panels(2)
+    plot, figure, axes = panels(2)
     for ax, metric in zip(axes, ("lp_regret", "violation_eq1"), strict=True):
-        plot.power_laws({p: _over_horizons(results, metric, p) for p in ("C2MAB-V (1, .01)", "C2MAB-V (.3, .01)")}, ax=ax)
+        plot.power_laws(
+            {p: along(results, metric, "horizon").sel(policy=p) for p in ("C2MAB-V (1, .01)", "C2MAB-V (.3, .01)")}, ax=ax
+        )
     return figure
 
 

@@ -11,17 +11,12 @@ import xarray as xr
 from jaxroute import grid, metrics
 from jaxroute.data import STAGEROUTE_TABLE_1, STAGEROUTE_TABLE_2, load_routerbench, load_table
 from jaxroute.experiments.base import Case, Claim, Experiment, Results
+from jaxroute.experiments.measure import along, end, panels, show
 from jaxroute.problems import staged
 
 _POLICIES = {"StageRoute": staged.StageRoute(), "Greedy": staged.Greedy(), "Oracle": staged.Oracle.of}
 _PAPER = "StageRoute (arXiv 2506.17254)"
 _DEFAULT = ("regret", "conditional_regret", "reward", "cost", "cost_ratio", "infeasible_share")
-
-
-def _end(data: xr.Dataset, metric: str, policy: str) -> tuple[float, float]:
-    """Mean and standard error at the horizon."""
-    runs = metrics.pick(data[[metric, "valid"]].sel(policy=policy), metric).isel(time=-1)
-    return float(runs.mean()), float(runs.std(ddof=1) / np.sqrt(runs.sizes["seed"]))
 
 
 def _gap(data: xr.Dataset, metric: str = "conditional_regret") -> tuple[float, float]:
@@ -30,22 +25,18 @@ def _gap(data: xr.Dataset, metric: str = "conditional_regret") -> tuple[float, f
     return float(difference["mean"]), float(difference["stderr"])
 
 
-def _show(value: tuple[float, float]) -> str:
-    return metrics.rounded(*value)
-
-
 def _less_regret(name: str):
     def measure(results: Results) -> tuple[str, bool]:
         mean, error = _gap(results[name])
-        own = _end(results[name], "conditional_regret", "StageRoute")
-        return f"Greedy - StageRoute = {_show((mean, error))}; StageRoute {_show(own)}", mean > 4 * error
+        own = end(results[name], "conditional_regret", "StageRoute")
+        return f"Greedy - StageRoute = {show((mean, error))}; StageRoute {show(own)}", mean > 4 * error
 
     return measure
 
 
 def _near_oracle(name: str):
     def measure(results: Results) -> tuple[str, bool]:
-        route, oracle = (_end(results[name], "reward", p)[0] for p in ("StageRoute", "Oracle"))
+        route, oracle = (end(results[name], "reward", p)[0] for p in ("StageRoute", "Oracle"))
         return f"{100 * route / oracle:.2f} % of the oracle's reward", route > 0.99 * oracle
 
     return measure
@@ -55,8 +46,8 @@ def _longer_is_worse(short: str, long: str):
     def measure(results: Results) -> tuple[str, bool]:
         parts, holds = [], True
         for policy in ("StageRoute", "Greedy"):
-            (a, ea), (b, eb) = (_end(results[name], "conditional_regret", policy) for name in (short, long))
-            parts.append(f"{policy} {_show((a, ea))} -> {_show((b, eb))}")
+            (a, ea), (b, eb) = (end(results[name], "conditional_regret", policy) for name in (short, long))
+            parts.append(f"{policy} {show((a, ea))} -> {show((b, eb))}")
             holds &= b - a > 4 * np.hypot(ea, eb)
         return "; ".join(parts), bool(holds)
 
@@ -66,7 +57,7 @@ def _longer_is_worse(short: str, long: str):
 def _wider_gap(few: str, many: str):
     def measure(results: Results) -> tuple[str, bool]:
         a, b = _gap(results[few]), _gap(results[many])
-        return f"Greedy - StageRoute: {_show(a)} ({few}), {_show(b)} ({many})", a[0] - b[0] > 4 * np.hypot(a[1], b[1])
+        return f"Greedy - StageRoute: {show(a)} ({few}), {show(b)} ({many})", a[0] - b[0] > 4 * np.hypot(a[1], b[1])
 
     return measure
 
@@ -74,8 +65,8 @@ def _wider_gap(few: str, many: str):
 def _both_strong(name: str):
     def measure(results: Results) -> tuple[str, bool]:
         data = results[name]
-        oracle = _end(data, "reward", "Oracle")[0]
-        shares = {p: _end(data, "reward", p)[0] / oracle for p in ("StageRoute", "Greedy")}
+        oracle = end(data, "reward", "Oracle")[0]
+        shares = {p: end(data, "reward", p)[0] / oracle for p in ("StageRoute", "Greedy")}
         return ", ".join(f"{p} {100 * s:.2f} % of the oracle" for p, s in shares.items()), min(shares.values()) > 0.95
 
     return measure
@@ -115,7 +106,7 @@ def _newcomers(results: Results) -> tuple[str, bool]:
 def _spend(data: xr.Dataset) -> str:
     shown = []
     for policy in data["policy"].values:
-        reward, ratio = _end(data, "reward", policy)[0], _end(data, "cost_ratio", policy)[0]
+        reward, ratio = end(data, "reward", policy)[0], end(data, "cost_ratio", policy)[0]
         shown.append(f"{policy} {reward * int(data['time'][-1]):.0f} at {ratio:.2f} x budget")
     return "; ".join(shown)
 
@@ -133,7 +124,7 @@ def _hard_budget(name: str):
         data = results[name]
         paired = metrics.paired(data, "served_reward", "StageRoute").sel(policy="Greedy").isel(time=-1)
         shown = [
-            f"{p} {_end(data, 'served_reward', p)[0]:.0f} in {_end(data, 'served', p)[0]:.0f} queries"
+            f"{p} {end(data, 'served_reward', p)[0]:.0f} in {end(data, 'served', p)[0]:.0f} queries"
             for p in data["policy"].values
         ]
         return "; ".join(shown), -float(paired["mean"]) > 4 * float(paired["stderr"])
@@ -144,15 +135,8 @@ def _hard_budget(name: str):
 # Figures.
 
 
-def _panels(number: int):
-    from jaxroute import plot
-
-    figure, axes = plot.panels(number)
-    return plot, figure, axes
-
-
 def _performance(results: Results):
-    plot, figure, (left, right) = _panels(2)
+    plot, figure, (left, right) = panels(2)
     data = results["result"]
     window = 250 if int(data["time"][-1]) >= 2500 else int(data["time"][0])
     moving = data.assign(mean_reward=metrics.window_mean(data, "mean_reward", window))
@@ -164,7 +148,7 @@ def _performance(results: Results):
 
 def _regret(names: Mapping[str, str]):
     def draw(results: Results):
-        plot, figure, axes = _panels(len(names))
+        plot, figure, axes = panels(len(names))
         for ax, (name, title) in zip(np.ravel(axes), names.items(), strict=True):
             plot.curves(results[name], "regret", ax=ax, title=title)
         return figure
@@ -173,42 +157,32 @@ def _regret(names: Mapping[str, str]):
 
 
 def _deployment(results: Results):
-    plot, figure, axes = _panels(3)
+    plot, figure, axes = panels(3)
     for ax, policy in zip(axes, ("StageRoute", "Greedy", "Oracle"), strict=True):
         plot.deployment(results["result"], policy=policy, ax=ax)
     return figure
 
 
 def _scores(results: Results):
-    plot, figure, axes = _panels(len(results))
+    plot, figure, axes = panels(len(results))
     for ax, (name, data) in zip(np.ravel(axes), results.items(), strict=True):
         total = data.assign(score=metrics.cumulative(data, "reward"))
-        ratios = ", ".join(f"{p} {_end(data, 'cost_ratio', p)[0]:.2f}" for p in data["policy"].values)
+        ratios = ", ".join(f"{p} {end(data, 'cost_ratio', p)[0]:.2f}" for p in data["policy"].values)
         plot.curves(total, "score", ax=ax, title=f"{name}; spend / budget: {ratios}")
     return figure
 
 
-def _merged(results: Results, metric: str, axis: str, **fixed: Any) -> xr.DataArray:
-    """The metric at the horizon of the cases with the given coordinates, along one of their coordinates."""
-    chosen = {
-        d.attrs["coordinates"][axis]: d[metric].isel(time=-1, drop=True)
-        for d in results.values()
-        if all(d.attrs["coordinates"].get(k) == v for k, v in fixed.items())
-    }
-    return xr.concat([chosen[v] for v in sorted(chosen)], xr.IndexVariable(axis, sorted(chosen)))
-
-
 def _intervals(results: Results):
-    plot, figure, axes = _panels(2)
+    plot, figure, axes = panels(2)
     for ax, mode in zip(axes, ("stage", "continuous"), strict=True):
-        data = _merged(results, "conditional_regret", "interval", benchmark=mode)
+        data = along(results, "conditional_regret", "interval", benchmark=mode)
         plot.final(data.expand_dims(time=[1], axis=-1).to_dataset(name="conditional_regret"), "conditional_regret", ax=ax)
         ax.set_title(f"benchmark: {mode}")
     return figure
 
 
 def _fit(results: Results, metric: str, policy: str = "StageRoute", **fixed: Any) -> metrics.Slope:
-    data = _merged(results, metric, "horizon", **fixed).sel(policy=policy)
+    data = along(results, metric, "horizon", **fixed).sel(policy=policy)
     return metrics.slope(data["horizon"].values, data.transpose("horizon", "seed").values)
 
 
@@ -222,9 +196,9 @@ def _slope_claim(metric: str, low: float, high: float, **fixed: Any):
 
 def _slopes(metric: str, series: Mapping[str, Mapping[str, Any]]):
     def draw(results: Results):
-        plot, figure, (ax,) = _panels(1)
+        plot, figure, (ax,) = panels(1)
         plot.power_laws(
-            {name: _merged(results, metric, "horizon", **fixed).sel(policy="StageRoute") for name, fixed in series.items()},
+            {name: along(results, metric, "horizon", **fixed).sel(policy="StageRoute") for name, fixed in series.items()},
             ax=ax,
         )
         return figure
@@ -317,7 +291,7 @@ def _lower_bound_cases() -> tuple[Case, ...]:
 
 def _gamma_slope(slots: int, gamma: float):
     def measure(results: Results) -> tuple[str, bool]:
-        data = _merged(results, "regret", "horizon", slots=slots).sel(policy="StageRoute", gamma=gamma)
+        data = along(results, "regret", "horizon", slots=slots).sel(policy="StageRoute", gamma=gamma)
         fit = metrics.slope(data["horizon"].values, data.transpose("horizon", "seed").values)
         return f"slope {fit.slope:.3f} (95 %: {fit.low:.3f} to {fit.high:.3f})", 0.60 <= fit.slope <= 0.75
 
@@ -325,9 +299,9 @@ def _gamma_slope(slots: int, gamma: float):
 
 
 def _lower_bound_figure(results: Results):
-    plot, figure, (ax,) = _panels(1)
+    plot, figure, (ax,) = panels(1)
     series = {
-        f"M = {slots}, gamma = {gamma}": _merged(results, "regret", "horizon", slots=slots).sel(
+        f"M = {slots}, gamma = {gamma}": along(results, "regret", "horizon", slots=slots).sel(
             policy="StageRoute", gamma=gamma
         )
         for slots in (2, 4)

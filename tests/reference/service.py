@@ -280,6 +280,7 @@ def messplus(
     sgd_repeats=1,
     step_rule="constant",
     observed=None,
+    explores_unobserved=False,
     label_mask=None,
     pred_energy=0.0,
     held_queue=None,
@@ -287,7 +288,8 @@ def messplus(
     """MESS+, Algorithm 1, on given draws.
 
     With sparse feedback (3.7) a round that is not observed neither explores (not even the first) nor moves the queue
-    used for decisions; the true queue always moves. The costs paid are metered in every round.
+    used for decisions; the true queue always moves. The costs paid are metered in every round. With `explores_unobserved`
+    it does explore (all models paid, the largest answers), but nothing is trained on it.
 
     Args:
       features: `[T, d]`. satisfied: `[T, M]` of 0 and 1. cost: `[T, M]` J. u_explore: `[T]` uniform.
@@ -320,7 +322,7 @@ def messplus(
     path = {name: [] for name in names.split()}
     for i in range(T):
         feedback = observed is None or bool(observed[i])
-        explore = bool(draw[i]) and feedback
+        explore = bool(draw[i]) and (feedback or explores_unobserved)
         if kind == "given":
             sat_hat = np.asarray(predictor[1][i], float)
         elif kind == "logistic":
@@ -347,7 +349,7 @@ def messplus(
         else:
             raise ValueError(serve)
         first_loss = math.nan
-        if explore and kind != "given":
+        if explore and feedback and kind != "given":
             for r in range(sgd_repeats):
                 extra = {"l2": l2, "mask": None if label_mask is None else label_mask[i]}
                 if masks is not None:

@@ -37,6 +37,7 @@ from jaxroute.problems.service.messplus import (
 )
 from jaxroute.problems.service.offline import RouterDC, cluster_loss, contrastive_loss, fit_routerdc, pretrain
 from jaxroute.problems.service.predictors import Labels, Learned, TrueChances
+from jaxroute.problems.service.presets import code_policy, paper_policy, theory_policy
 from jaxroute.problems.service.requests import CellRequests, ProbitRequests, TableRequests, TypeRequests
 from jaxroute.problems.service.services import benchmark_service, cell_service, probit_service, table_service, typed_service
 
@@ -99,15 +100,18 @@ __all__ = [
     "cell_service",
     "cheapest_choice",
     "cluster_loss",
+    "code_policy",
     "contrastive_loss",
     "educated_guess",
     "expected_explorations",
     "fit_routerdc",
+    "paper_policy",
     "pretrain",
     "probit_service",
     "safety_margin",
     "service",
     "strong_share",
     "table_service",
+    "theory_policy",
     "typed_service",
 ]

@@ -93,6 +93,7 @@ class EducatedGuessing(RandomMix):
         return cls(chances=_guess(jnp.asarray(env.accuracy), jnp.asarray(env.alpha)))
 
 
+@jax.jit
 def _guess(accuracy, alpha):
     """Chances `[M]` of `educated_guess`, traceable."""
     models = accuracy.shape[-1]
@@ -263,8 +264,8 @@ class _Priced(Fixed):
     price: the shadow price. predictor: `TrueChances` or `Labels`.
     """
 
-    price: Price | None = None
-    predictor: Any = None
+    price: Price
+    predictor: Any
 
     def init(self, key, spec) -> tuple:
         return self.predictor.init(key, spec)

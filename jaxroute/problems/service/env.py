@@ -147,6 +147,7 @@ class Service:
             "satisfaction": satisfied,
             "satisfaction_mean": numerics.pick(chosen, request.success),
             "mean_satisfaction": count.astype(jnp.float32) / played,
+            "mean_queue": state.queue,
             "explored": explored.astype(jnp.float32),
             "served_share": shown,
             "called_share": jnp.where(explored, 1.0, shown),

@@ -1,5 +1,6 @@
 """What is trained before a run: first parameters of a predictor, and RouterDC."""
 
+import functools
 from typing import Any
 
 import jax
@@ -157,7 +158,15 @@ def fit_routerdc(
         checks.count(name, value)
     checks.positive("learning_rate", learning_rate, ())
     checks.non_negative("cluster_weight", cluster_weight, ())
-    k_data, k_init, k_cluster, k_steps = draws.split(draws.key(checks.count("seed", seed, minimum=0)), 4)
+    sizes = (num_requests, steps, batch, width, positives, negatives, num_clusters, outside)
+    return _fit(env, learning_rate, cluster_weight, checks.count("seed", seed, minimum=0), sizes)
+
+
+@functools.partial(jax.jit, static_argnums=4)
+def _fit(env: Service, learning_rate, cluster_weight, seed, sizes: tuple[int, ...]) -> RouterDC:
+    """`fit_routerdc` after its checks; compiled once for all environments of a structure."""
+    num_requests, steps, batch, width, positives, negatives, num_clusters, outside = sizes
+    k_data, k_init, k_cluster, k_steps = draws.split(draws.fold_in(draws.key(0), seed), 4)
     data = draw_requests(env.requests, k_data, num_requests)
     x, satisfied = data.features, data.satisfied
     cluster = _clusters(x, num_clusters, k_cluster)
@@ -173,8 +182,6 @@ def fit_routerdc(
         k_batch, k_inside, k_outside = draws.split(key, 3)
         chosen = draws.randint(k_batch, num_requests, (batch,))
         routed = jax.vmap(lambda i: contrastive_loss(router.logits(x[i]), satisfied[i], positives, negatives))(chosen)
-        if not cluster_weight:
-            return jnp.mean(routed)
         same = cluster[chosen][:, None] == cluster
         inside = jnp.argmax(jnp.where(same, draws.uniform(k_inside, same.shape), -1.0), axis=-1)
         _, others = lax.top_k(jnp.where(same, -1.0, draws.uniform(k_outside, same.shape)), outside)

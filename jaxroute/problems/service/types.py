@@ -22,6 +22,7 @@ METRICS = (
     Metric("mean_satisfaction", "mean over requests of the share satisfied so far", "", "average", default=False),
     Metric("violation", "shortfall of the share of satisfied requests", "", "gauge"),
     Metric("virtual_queue", "virtual queue", "requests", "gauge"),
+    Metric("mean_queue", "mean over requests of the virtual queue", "requests", "average", default=False),
     Metric("first_compliance", "first request at which the target is met", "requests", "gauge"),
     Metric("last_violation", "last request at which the target is missed", "requests", "gauge", default=False),
     Metric("explored", "share of explored requests", "", "average"),
