@@ -222,11 +222,7 @@ SLOW = (
 )  # fmt: skip
 
 
-ZERO_LOGITS = pytest.mark.xfail(
-    strict=True,
-    reason="binary_cross_entropy: at a logit of exactly 0 the derivative is -s, not 1/2 - s (that of |x| at 0 is 1)",
-)
-MARKS = {name: [pytest.mark.slow] for name in SLOW} | {"zero first": [ZERO_LOGITS]}
+MARKS = {name: [pytest.mark.slow] for name in SLOW}
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=MARKS.get(n, [])) for n in RUNS])
@@ -503,7 +499,7 @@ def test_two_steps_of_section_4_6():
 
 
 @pytest.mark.parametrize("label", [0.0, 1.0])
-@pytest.mark.parametrize("logit", [pytest.param(0.0, marks=ZERO_LOGITS), 1e-3, -1e-3, 2.0, -3.0, 60.0, -60.0])
+@pytest.mark.parametrize("logit", [0.0, 1e-3, -1e-3, 2.0, -3.0, 60.0, -60.0])
 def test_gradient_of_the_cross_entropy(logit, label):
     gradient = jax.grad(sv.messplus.binary_cross_entropy)(jnp.full(2, logit, jnp.float32), jnp.full(2, label))
     np.testing.assert_allclose(gradient, np.full(2, (1 / (1 + math.exp(-logit)) - label) / 2), rtol=1e-5, atol=1e-7)
@@ -692,12 +688,6 @@ def test_cheapest_choice_is_optimal():
     assert 100 < len(feasible) - sum(feasible) < 1000
 
 
-ONE_LINE = pytest.mark.xfail(
-    strict=True, reason="cheapest_choice: equal slopes that round apart are sorted out of the order of their context"
-)
-
-
-@ONE_LINE
 def test_four_points_on_one_line():
     """3 J per unit all the way, and the target is the last point: rounding puts its step before the one that leads to it."""
     success = np.array([[0.05, 0.15, 0.45, 0.5]])
@@ -705,7 +695,6 @@ def test_four_points_on_one_line():
     assert best.satisfaction == pytest.approx(0.5) and best.value == pytest.approx(1.5)
 
 
-@ONE_LINE
 def test_points_on_one_line_are_climbed_in_order():
     """Many equal slopes: the constraint is met, and the dual value at the price is the primal one."""
     rng = np.random.default_rng(0)
@@ -721,9 +710,6 @@ def test_points_on_one_line_are_climbed_in_order():
         assert best.value == pytest.approx(dual, abs=1e-9)
 
 
-@pytest.mark.xfail(
-    strict=True, raises=IndexError, reason="cheapest_choice: feasible up to rounding, but there is no step to take"
-)
 def test_one_model_that_just_reaches_the_target():
     for seed in range(20):
         weight = np.random.default_rng(seed).dirichlet(np.ones(3))
@@ -731,7 +717,6 @@ def test_one_model_that_just_reaches_the_target():
         assert best.feasible and best.value == pytest.approx(1.0)
 
 
-@pytest.mark.xfail(strict=True, reason="chances are float32 and the target float64: .7 is above the best accuracy by 1e-8")
 def test_the_best_accuracy_can_be_the_target():
     for accuracy in (0.3, 0.7, 0.9, 0.64):
         env = sv.typed_service([[0.1, accuracy]], [[1.0, 2.0]], alpha=accuracy)
@@ -953,7 +938,8 @@ def test_a_run_with_one_model():
 
 def test_a_target_out_of_reach_gives_a_queue_that_grows_evenly():
     env = typed(alpha=0.999)
-    assert np.isnan(env.best.cost) and np.isfinite(env.best.price)
+    most = sv.best_informed(env.requests, 0.999)
+    assert np.isnan(most.value) and not most.feasible and float(env.best.cost) == pytest.approx(most.cost, rel=1e-6)
     found = played(env, learner(V=1e-3), horizon=300)
     queue = found["gauges"]["virtual_queue"]
     assert np.isfinite(queue).all() and np.isfinite(found["info"]["score"]).all()
@@ -997,17 +983,12 @@ def end(data, name):
     return data[name].isel(time=-1).values
 
 
-TIED_STEPS = pytest.mark.xfail(
-    strict=True, reason="Optimum.part is the share of one step, but an oracle applies it to all steps of the same price"
-)
-
-
 @pytest.mark.parametrize(
     ("oracle", "value"),
     [
         pytest.param(sv.OracleBlind.of, 181.4839, marks=pytest.mark.slow),
         (sv.OracleInformed.of, 138.25),
-        pytest.param(sv.OracleClairvoyant.of, 76.39, marks=TIED_STEPS),
+        (sv.OracleClairvoyant.of, 76.39),
     ],
 )
 def test_oracles_hit_the_target_at_their_cost(oracle, value):
@@ -1020,7 +1001,7 @@ def test_oracles_hit_the_target_at_their_cost(oracle, value):
     assert_mean_close(end(data, "gap"), value - 138.25, what="gap")
 
 
-@pytest.mark.parametrize("twice", [False, pytest.param(True, marks=TIED_STEPS)])
+@pytest.mark.parametrize("twice", [False, True])
 def test_a_type_that_is_split_in_two_changes_nothing(twice):
     """One step in half of the requests: from .4 to .8 at 2.5 J per unit, for a target of .6."""
     kinds = 2 if twice else 1
@@ -1180,7 +1161,7 @@ WRONG_PARAMS = {"w": np.zeros((2, 3), np.float32), "b": np.zeros(2, np.float32)}
         (lambda: sv.typed_service(success=[[0.5]]), "success and cost must be given together"),
         (lambda: sv.typed_service([[0.5, 1.2]], [[1.0, 2.0]]), r"success must be in \[0, 1\], got 1.2"),
         (lambda: sv.typed_service([0.5, 0.6], [1.0, 2.0]), r"success must have shape \[types, models\]"),
-        (lambda: sv.typed_service([[0.5, 0.6]], [[2.0, 1.0]]), "cost must rise from model to model"),
+        (lambda: sv.typed_service([[0.5, 0.6]], [[2.0, 1.0]]), "cost must not fall from model to model"),
         (lambda: sv.typed_service([[0.5, 0.6]], [[-1.0, 1.0]]), "cost must be at least 0"),
         (lambda: sv.typed_service([[0.5, 0.6]], [[1.0]]), "cost must have shape"),
         (lambda: sv.typed_service(weight=[0.5, 0.4, 0.2]), "weight must sum to 1"),
@@ -1191,7 +1172,7 @@ WRONG_PARAMS = {"w": np.zeros((2, 3), np.float32), "b": np.zeros(2, np.float32)}
         (lambda: sv.cell_service([1, -1, 1, 1], [1.0, 2.0], [0.1, 0.1], alpha=0.5), "cells must be at least 0, got -1"),
         (lambda: sv.cell_service([0, 0, 0, 0], [1.0, 2.0], [0.1, 0.1], alpha=0.5), "cells must not all be 0"),
         (lambda: sv.cell_service([1, 1, 1], [1.0, 2.0], [0.1, 0.1], alpha=0.5), "cells"),
-        (lambda: sv.cell_service([1, 1, 1, 1], [2.0, 1.0], [0.1, 0.1], alpha=0.5), "cost must rise"),
+        (lambda: sv.cell_service([1, 1, 1, 1], [2.0, 1.0], [0.1, 0.1], alpha=0.5), "cost must not fall"),
         (lambda: sv.cell_service([1, 1, 1, 1], [1.0, 2.0], [0.1], alpha=0.5), "cost_spread must have shape"),
         (lambda: sv.cell_service([1, 1, 1, 1], [1.0, 2.0], [0.1, -0.1], alpha=0.5), "cost_spread must be at least 0"),
         (lambda: sv.cell_service([1, 1, 1, 1], [1.0, 2.0], [0.1, 0.1], alpha=0.5, signal=np.inf), "signal must be finite"),
@@ -1200,7 +1181,7 @@ WRONG_PARAMS = {"w": np.zeros((2, 3), np.float32), "b": np.zeros(2, np.float32)}
         (lambda: sv.benchmark_service(alpha=0.0), "alpha must be in"),
         (lambda: sv.probit_service([0.5, 1.0], [1.0, 2.0], alpha=0.5), "accuracy must be .* above 0 and below 1"),
         (lambda: sv.probit_service([0.5, 1.1], [1.0, 2.0], alpha=0.5), r"accuracy must be in \[0, 1\]"),
-        (lambda: sv.probit_service([0.5, 0.6], [2.0, 1.0], alpha=0.5), "cost must rise"),
+        (lambda: sv.probit_service([0.5, 0.6], [2.0, 1.0], alpha=0.5), "cost must not fall"),
         (lambda: sv.probit_service([0.5, 0.6], [1.0], alpha=0.5), "cost must have shape"),
         (lambda: sv.probit_service([0.5, 0.6], [1.0, 2.0], alpha=0.5, from_features=0.9, shared=0.9), "from_features.*shared.* at most 1"),
         (lambda: sv.probit_service([0.5, 0.6], [1.0, 2.0], alpha=0.5, num_features=0), "num_features must be at least 1"),

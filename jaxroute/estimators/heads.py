@@ -19,7 +19,8 @@ from jaxroute.types import Leaf
 
 def binary_cross_entropy(logits, labels) -> jax.Array:
     """Mean over the outputs `[M]` of `-s log p - (1 - s) log(1 - p)` with `p = sigmoid(logits)`, stable for large logits."""
-    return jnp.mean(jnp.maximum(logits, 0.0) - logits * labels + jnp.log1p(jnp.exp(-jnp.abs(logits))))
+    # Not by |logits|, whose derivative at 0, where training begins, is not that of the loss.
+    return jnp.mean(jax.nn.softplus(logits) - logits * labels)
 
 
 def squared_norm(tree) -> jax.Array:

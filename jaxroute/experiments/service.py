@@ -48,9 +48,7 @@ def _rivals(benchmark: str, env: sv.Service) -> dict[str, Any]:
     }
 
 
-def _benchmark_case(
-    benchmark: str, policies: Any, alpha: float | None = None, name: str = "", **options: Any
-) -> Case:
+def _benchmark_case(benchmark: str, policies: Any, alpha: float | None = None, name: str = "", **options: Any) -> Case:
     """One pass over a benchmark."""
     data = MESSPLUS_BENCHMARKS[benchmark]
     alpha = data.alpha if alpha is None else alpha
@@ -541,7 +539,7 @@ def _sweep_table(number: int, V: Sequence[float]) -> Experiment:
 
 _DEMO_ALPHA = 0.8
 _TIMES = tuple(750 * 2**j for j in range(7))
-_V_LAW = [2.5e-3, 5e-3, 1e-2, 2e-2]
+_V_LAW = [1e-2, 2e-2, 4e-2, 8e-2]
 
 
 def _informed(**settings: Any) -> Callable:
@@ -649,7 +647,7 @@ def _theory_cases() -> tuple[Case, ...]:
         ),
         Case(
             grid(sv.benchmark_service, benchmark="winogrande", signal=_SIGNALS),
-            {"MESS+": _informed(c=0.0, explores_first=False, V=1e-3)},
+            {"MESS+": _informed(c=0.0, explores_first=False, V=1e-2)},
             20_000,
             "signal",
             record_every=20_000,

@@ -8,6 +8,7 @@ import numpy as np
 from flax import struct
 
 from jaxroute import checks, draws, numerics
+from jaxroute.problems.service.benchmark import PRICE_STEP
 from jaxroute.problems.service.env import Service
 from jaxroute.problems.service.messplus import Learner
 from jaxroute.problems.service.predictors import Labels, TrueChances
@@ -170,6 +171,8 @@ class RouteLLM(Fixed):
         checks.non_negative("energy", self.energy, ())
         if self.predictor is None and np.any(np.asarray(self.advantage) != 0):
             raise ValueError("advantage needs a predictor, TrueChances(env.requests)")
+        if self.predictor is not None and not hasattr(self.predictor, "chances"):
+            raise ValueError(f"predictor must be TrueChances(...), got {checks.show(self.predictor)}")
 
     def act(self, key, state, obs, t):
         del state, t
@@ -253,10 +256,6 @@ class OracleBlind(RandomMix):
         return cls(chances=env.blind_choice)
 
 
-# Relative distance of the two prices that an oracle mixes from the shadow price.
-_PRICE_STEP = 1e-3
-
-
 @struct.dataclass
 class _Priced(Fixed):
     """The least `cost - price * chance` at a price a little above or below the shadow price, which mixes the best two choices.
@@ -268,12 +267,14 @@ class _Priced(Fixed):
     predictor: Any
 
     def init(self, key, spec) -> tuple:
+        if not spec.knows_cost:
+            raise ValueError("this oracle needs an environment with knows_cost=True")
         return self.predictor.init(key, spec)
 
     def act(self, key, state, obs, t):
         del t
         above = draws.uniform(key) < self.price.part
-        price = self.price.price * jnp.where(above, 1.0 + _PRICE_STEP, 1.0 - _PRICE_STEP)
+        price = self.price.price * jnp.where(above, 1.0 + PRICE_STEP, 1.0 - PRICE_STEP)
         return serve_with(numerics.argmin(obs.cost - price * self.predictor.chances(state, obs))), {}
 
 

@@ -7,18 +7,25 @@ import numpy as np
 from jaxroute import checks
 from jaxroute.problems.service.requests import Contexts
 
+# Relative distance of the two prices that an oracle mixes from the shadow price itself.
+PRICE_STEP = 1e-3
+# A target this much out of reach counts as reached: chances are float32.
+_REACH = 1e-6
+
 
 class Optimum(NamedTuple):
     """Cheapest randomised choice with one constraint on the mean satisfaction.
 
-    value: mean cost, J per request, NaN if not feasible. price: J per unit of satisfaction, the constraint's shadow price.
-    part: share of the last step that is taken, where two choices are equally good at this price.
+    value: mean cost, J per request, NaN if not feasible. price: J per unit of satisfaction, the constraint's shadow price, infinite
+    if not feasible. part: share of what is bought at about this price (to within `PRICE_STEP`) that is needed.
+    cost: mean cost of `choice`, which satisfies as often as can be if nothing is feasible.
     choice: `[W, M]` chances with which each model serves each context. satisfaction: mean satisfaction. feasible.
     """
 
     value: float
     price: float
     part: float
+    cost: float
     choice: np.ndarray
     satisfaction: float
     feasible: bool
@@ -38,13 +45,16 @@ def cheapest_choice(contexts: Contexts, alpha: float) -> Optimum:
     # The cheapest model, and of those the one that satisfies most.
     start = now = np.lexsort((-success, cost), axis=-1)[:, 0]
     steps = []
+    steepest = np.full(number, -np.inf)
     for _ in range(models - 1):
         gain = success - success[every, now][:, None]
         extra = cost - cost[every, now][:, None]
         slope = np.where(gain > 0, extra / np.where(gain > 0, gain, 1.0), np.inf)
-        steepness = slope.min(axis=1)
+        least = slope.min(axis=1)
         # Of models on one line the last.
-        after = np.where(slope == steepness[:, None], gain, -np.inf).argmax(axis=1)
+        after = np.where(slope == least[:, None], gain, -np.inf).argmax(axis=1)
+        # Slopes rise along a hull; rounding must not change the order of steps on one line.
+        steepness = steepest = np.maximum(least, steepest)
         open_ = np.isfinite(steepness)
         after = np.where(open_, after, now)
         steps.append((every[open_], now[open_], after[open_], steepness[open_]))
@@ -55,36 +65,39 @@ def cheapest_choice(contexts: Contexts, alpha: float) -> Optimum:
     gain = weight[which] * (success[which, after] - success[which, before])
     missing = alpha - float(np.sum(weight * success[every, start]))
     reached = np.cumsum(gain)
-    feasible = missing <= (reached[-1] if len(gain) else 0.0) + 1e-12
+    most = float(reached[-1]) if len(gain) else 0.0
+    feasible = missing <= most + _REACH
+    missing = min(missing, most)
     taken = int(np.searchsorted(reached, missing)) if missing > 0 else 0
-    taken = min(taken, len(gain) - 1) if feasible and len(gain) else taken
     serves = start.copy()
     serves[which[:taken]] = after[:taken]  # The steps of a context are in order: the last one counts.
     choice = np.zeros((number, models))
     choice[every, serves] = 1.0
     price, part = 0.0, 1.0
-    if not feasible:
-        price = np.inf
-    elif missing > 0:
-        part = float(min(1.0, (missing - (reached[taken] - gain[taken])) / gain[taken]))
-        choice[which[taken], before[taken]] = 1.0 - part
-        choice[which[taken], after[taken]] = part
+    if missing > 0:
+        share = float(np.clip((missing - (reached[taken] - gain[taken])) / gain[taken], 0.0, 1.0))
+        choice[which[taken], before[taken]] = 1.0 - share
+        choice[which[taken], after[taken]] = share
         price = float(slope[taken])
-    value, satisfaction = (float(np.sum(weight[:, None] * choice * x)) for x in (cost, success))
-    return Optimum(value if feasible else np.nan, price, part, choice, satisfaction, bool(feasible))
+        cheaper = slope < price * (1.0 - PRICE_STEP)
+        alike = ~cheaper & (slope <= price * (1.0 + PRICE_STEP))
+        part = float(np.clip((missing - gain[cheaper].sum()) / gain[alike].sum(), 0.0, 1.0))
+    cost, satisfaction = (float(np.sum(weight[:, None] * choice * x)) for x in (cost, success))
+    value, price = (cost, price) if feasible else (np.nan, np.inf)
+    return Optimum(value, price, part, cost, choice, satisfaction, bool(feasible))
 
 
 def best_blind(requests, alpha: float) -> Optimum:
     """The best mixture of models that does not look at the request: marginal chances and mean costs."""
-    return cheapest_choice(requests.label_contexts().mean(), alpha)
+    return cheapest_choice(requests.average(), alpha)
 
 
-def best_informed(requests, alpha: float) -> Optimum:
+def best_informed(requests, alpha: float, knows_cost: bool = True) -> Optimum:
     """The best policy that knows the chance of each model given the features: the benchmark of Theorem 2.
 
-    On a table, where these chances are unknown, the same as `best_blind`.
+    On a table, where these chances are unknown, the same as `best_blind`. knows_cost: it also sees what a request would cost.
     """
-    return cheapest_choice(requests.contexts(), alpha)
+    return cheapest_choice(requests.contexts(knows_cost), alpha)
 
 
 def best_clairvoyant(requests, alpha: float) -> Optimum:

@@ -183,7 +183,7 @@ class Service:
 
 
 def _price(optimum: Optimum) -> Price:
-    return Price(*(np.float32(x) for x in (optimum.value, min(optimum.price, 1e9), optimum.part)))
+    return Price(*(np.float32(x) for x in (optimum.cost, min(optimum.price, 1e9), optimum.part)))
 
 
 def service(
@@ -218,10 +218,10 @@ def service(
     requests.check()
     alpha = float(checks.share("alpha", alpha, ()))
     blind = best_blind(requests, alpha)
-    average = requests.label_contexts().mean()
+    average = requests.average()
     accuracy, mean_cost = average.success[0], average.cost[0]
     if (np.diff(mean_cost) < 0).any():
-        raise ValueError(f"cost must rise from model to model on average, got {np.round(mean_cost, 6).tolist()}")
+        raise ValueError(f"cost must not fall from model to model on average, got {np.round(mean_cost, 6).tolist()}")
     if names and len(names) != len(accuracy):
         raise ValueError(f"names must have one name per model ({len(accuracy)}), got {len(names)}")
     return Service(
@@ -230,9 +230,9 @@ def service(
         arrival=None if arrival is None else np.float32(checks.share("arrival", arrival, ())),
         accuracy=accuracy.astype(np.float32),
         mean_cost=mean_cost.astype(np.float32),
-        best=_price(best_informed(requests, alpha)),
-        clairvoyant=_price(cheapest_choice(requests.clairvoyant_contexts(), alpha)),
-        blind_cost=np.float32(blind.value),
+        best=_price(best_informed(requests, alpha, knows_cost)),
+        clairvoyant=_price(cheapest_choice(requests.clairvoyant_contexts(knows_cost), alpha)),
+        blind_cost=np.float32(blind.cost),
         blind_choice=blind.choice[0].astype(np.float32),
         knows_cost=bool(knows_cost),
         reveals_labels=bool(reveals_labels),

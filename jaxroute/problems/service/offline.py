@@ -26,6 +26,8 @@ def pretrain(env: Service, head: Any, *, steps: int, optimiser: SGD = SGD(), see
       env: where requests come from. head: `Logistic` or `Mlp`. steps: number of requests.
       optimiser: as on line. seed: of requests, first parameters and dropout.
     """
+    if not hasattr(head, "training_logits"):
+        raise ValueError(f"head must be Logistic() or Mlp(), got {checks.show(head)}")
     k_requests, k_init, k_step = draws.split(draws.key(checks.count("seed", seed, minimum=0)), 3)
     requests = draw_requests(env.requests, k_requests, checks.count("steps", steps))
     transform = optimiser.transform()
@@ -156,6 +158,9 @@ def fit_routerdc(
         "negatives": negatives, "num_clusters": num_clusters, "outside": outside,
     }.items():  # fmt: skip
         checks.count(name, value)
+    if num_clusters > num_requests:
+        raise ValueError(f"num_clusters must be at most num_requests, {num_requests}, got {num_clusters}")
+    checks.count("outside", outside, maximum=num_requests)
     checks.positive("learning_rate", learning_rate, ())
     checks.non_negative("cluster_weight", cluster_weight, ())
     sizes = (num_requests, steps, batch, width, positives, negatives, num_clusters, outside)

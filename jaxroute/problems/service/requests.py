@@ -1,7 +1,8 @@
 """Where requests come from: finite types, calibrated cells, a probit model, or a table of recorded ones.
 
-Each has `draw(key, state, t) -> Request`, the chance `success(features)` that each model satisfies, and `sample`, from which the
-benchmarks are computed. Costs are in J, models in rising order of cost.
+Each has `draw(key, state, t) -> Request` and the chance `success(features)` that each model satisfies; and for the benchmarks
+`average()`, the contexts that a policy tells apart by features, with or without costs, and those of one that sees who satisfies.
+Costs are in J, models in rising order of cost.
 """
 
 import functools
@@ -31,6 +32,10 @@ class Contexts(NamedTuple):
     def mean(self) -> "Contexts":
         """All requests as one context: marginal chances and mean costs."""
         return Contexts(np.ones(1), *((self.weight @ x)[None] for x in (self.success, self.cost)))
+
+    def at_cost(self, cost) -> "Contexts":
+        """The same with mean costs `[M]`, for one who does not see what a request would cost."""
+        return self._replace(cost=np.broadcast_to(np.asarray(cost, np.float64), self.cost.shape))
 
 
 def all_labels(num_models: int) -> np.ndarray:
@@ -114,10 +119,14 @@ class TypeRequests:
         distance = jnp.sum(jnp.square(jnp.asarray(self.vectors) - features), axis=-1)
         return _row(numerics.one_hot(numerics.argmin(distance), distance.shape[0]), self.chance)
 
-    def contexts(self) -> Contexts:
-        """The types, with a sample of costs if these are noisy."""
+    def average(self) -> Contexts:
+        """All requests as one context."""
+        return self.label_contexts().mean()
+
+    def contexts(self, knows_cost: bool = True) -> Contexts:
+        """The types, with a sample of costs if these are noisy and known."""
         weight, chance, cost = (np.asarray(x, np.float64) for x in (self.weight, self.chance, self.cost_mean))
-        if not self.cost_noise:
+        if not (self.cost_noise and knows_cost):
             return Contexts(weight / weight.sum(), chance, cost)
         found = _sampled(self)
         return _equally(found.success, found.cost)
@@ -139,9 +148,9 @@ class TypeRequests:
         costs = np.broadcast_to(cost[:, None], success.shape)
         return Contexts(full.ravel(), success.reshape(-1, chance.shape[1]), costs.reshape(-1, chance.shape[1]))
 
-    def clairvoyant_contexts(self) -> Contexts:
-        """What a policy that sees who satisfies tells apart, with a sample of costs if these are noisy."""
-        return _labelled(self) if self.cost_noise else self.label_contexts()
+    def clairvoyant_contexts(self, knows_cost: bool = True) -> Contexts:
+        """What a policy that sees who satisfies tells apart, with a sample of costs if these are noisy and known."""
+        return _labelled(self) if self.cost_noise and knows_cost else self.label_contexts()
 
 
 @struct.dataclass
@@ -201,10 +210,15 @@ class CellRequests:
         mass = jnp.asarray(self.weight, jnp.float32) * jnp.exp(lean - jnp.max(lean))
         return jnp.sum(mass[:, None] * labels, axis=0) / jnp.sum(mass)
 
-    def contexts(self) -> Contexts:
-        """A sample of requests: their features, and their costs."""
+    def average(self) -> Contexts:
+        """All requests as one context."""
+        return self.label_contexts().mean()
+
+    def contexts(self, knows_cost: bool = True) -> Contexts:
+        """A sample of requests: their features, and their costs if known."""
         found = _sampled(self)
-        return _equally(found.success, found.cost)
+        contexts = _equally(found.success, found.cost)
+        return contexts if knows_cost else contexts.at_cost(self.cost_mean)
 
     def label_contexts(self) -> Contexts:
         """The cells, at mean costs."""
@@ -212,9 +226,9 @@ class CellRequests:
         weight = np.asarray(self.weight, np.float64)
         return Contexts(weight / weight.sum(), labels, np.broadcast_to(np.asarray(self.cost_mean, np.float64), labels.shape))
 
-    def clairvoyant_contexts(self) -> Contexts:
-        """A sample of requests, who satisfied and their costs."""
-        return _labelled(self)
+    def clairvoyant_contexts(self, knows_cost: bool = True) -> Contexts:
+        """A sample of requests, who satisfied and their costs; the cells if these are not known."""
+        return _labelled(self) if knows_cost else self.label_contexts()
 
 
 @struct.dataclass
@@ -274,16 +288,23 @@ class ProbitRequests:
         """The chances `[M]` given features `[d]`."""
         return self._given(self.threshold + self.from_features * jnp.sum(self.direction * features, axis=-1))
 
-    def contexts(self) -> Contexts:
-        """A sample of requests: their features and lengths."""
+    def average(self) -> Contexts:
+        """All requests as one context: `Phi(threshold)` and the mean costs."""
+        return Contexts(np.ones(1), *(np.asarray(x, np.float64)[None] for x in (ndtr(self.threshold), self.cost_mean)))
+
+    def contexts(self, knows_cost: bool = True) -> Contexts:
+        """A sample of requests: their features, and their lengths if known."""
         found = _sampled(self)
-        return _equally(found.success, found.cost)
+        contexts = _equally(found.success, found.cost)
+        return contexts if knows_cost else contexts.at_cost(self.cost_mean)
 
     def label_contexts(self) -> Contexts:
         """A sample of requests and who satisfied each of them."""
         return _labelled(self)
 
-    clairvoyant_contexts = label_contexts
+    def clairvoyant_contexts(self, knows_cost: bool = True) -> Contexts:
+        """The same, at mean costs if those of a request are not known."""
+        return self.label_contexts() if knows_cost else self.label_contexts().at_cost(self.cost_mean)
 
 
 @struct.dataclass
@@ -319,15 +340,22 @@ class TableRequests:
         """Unknown: a table tells only what happened."""
         raise ValueError("a table of recorded requests has no true chances; use a predictor that learns, or labels")
 
-    def contexts(self) -> Contexts:
-        """All requests as one: nothing better is known without a model of the features."""
+    def average(self) -> Contexts:
+        """All requests as one context."""
         return self.label_contexts().mean()
+
+    def contexts(self, knows_cost: bool = True) -> Contexts:
+        """All requests as one: nothing better is known without a model of the features."""
+        del knows_cost
+        return self.average()
 
     def label_contexts(self) -> Contexts:
         """Each request as a context of its own."""
         return _equally(*(np.asarray(x, np.float64) for x in (self.labels, self.cost_table)))
 
-    clairvoyant_contexts = label_contexts
+    def clairvoyant_contexts(self, knows_cost: bool = True) -> Contexts:
+        """The same, at mean costs if those of a request are not known."""
+        return self.label_contexts() if knows_cost else self.label_contexts().at_cost(self.average().cost[0])
 
 
 def _row(mask, table) -> jax.Array:

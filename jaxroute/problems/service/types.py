@@ -62,8 +62,9 @@ class Request:
 class Price:
     """What the best policy of some knowledge pays for satisfaction.
 
-    cost: `[]` mean cost, J per request, NaN if no policy reaches the target. price: `[]` J per unit of satisfaction, the
-    constraint's shadow price. part: `[]` share of requests to be decided at a slightly higher price, the others at a lower one.
+    cost: `[]` mean cost, J per request; if no policy reaches the target, that of one that satisfies as often as can be.
+    price: `[]` J per unit of satisfaction, the constraint's shadow price, very large if no policy reaches the target.
+    part: `[]` share of requests to be decided at a slightly higher price, the others at a lower one.
     """
 
     cost: Leaf
