@@ -115,9 +115,12 @@ _FRONT_AXES = frozenset(
         "reduce_sum",
         "reduce_xor",
         "rev",
+        "split",
         "squeeze",
     ]
 )
+# Runs that take a rare branch are computed so many at a time.
+_GATHERED = 16
 _INLINE = {"pjit": "jaxpr", "jit": "jaxpr", "closed_call": "call_jaxpr"}
 
 
@@ -340,7 +343,7 @@ def _scan(eqn, values, size):
 def _cond(eqn, values, size):
     index, *operands = values
     if index.mapped:
-        return None
+        return _rarely(eqn, values, size)
     num_outs = len(eqn.outvars)
     masks = [which_depend(b, [v.mapped for v in operands]) for b in eqn.params["branches"]]
     mapped = [any(mask[i] for mask in masks) for i in range(num_outs)]
@@ -355,6 +358,52 @@ def _cond(eqn, values, size):
 
     outs = lax.switch(index.array, [branch(b) for b in eqn.params["branches"]], *[v.array for v in operands])
     return [_Value(a, m) for a, m in zip(outs, mapped, strict=True)]
+
+
+def _rarely(eqn, values, size):
+    """A branch that some runs take: on a CPU all runs take the first one, and the second is computed for those that need it.
+
+    `lax.cond(rare, costly, cheap, x)` then costs little where `rare` is (the costly branch is the second one in the jaxpr). Those runs
+    are gathered, sixteen at a time. Elsewhere a compiler selects between both: loops of unknown length are dear on a GPU.
+    """
+    index, *operands = values
+    branches = eqn.params["branches"]
+    if len(branches) != 2 or size < 2 * _GATHERED:
+        return None
+    given = [(v.array, v.mapped) for v in operands]
+
+    def play(inner, arrays, width):
+        args = [_Value(a, mapped) for a, (_, mapped) in zip(arrays, given, strict=True)]
+        return [_spread(v, width).array for v in _replay(inner.jaxpr, inner.consts, args, width)]
+
+    def select(index, *arrays):
+        first, second = (play(inner, arrays, size) for inner in branches)
+        return [jnp.where(index == 1, b, a) for a, b in zip(first, second, strict=True)]
+
+    def gather(index, *arrays):
+        takes = index == 1
+        place = jnp.cumsum(takes.astype(jnp.int32)) - 1
+        number = place[-1] + 1
+        # The runs that take the branch, in order; `size` beyond them.
+        beyond = jnp.full(size + _GATHERED, size, jnp.int32)
+        runs = beyond.at[jnp.where(takes, place, size + _GATHERED)].set(jnp.arange(size, dtype=jnp.int32), mode="drop")
+
+        def some(carry):
+            start, outs = carry
+            chosen = lax.dynamic_slice(runs, (start,), (_GATHERED,))
+            part = [
+                jnp.take(a, chosen, axis=-1, mode="clip") if mapped else a
+                for a, (_, mapped) in zip(arrays, given, strict=True)
+            ]
+            new = play(branches[1], part, _GATHERED)
+            outs = [o.at[..., chosen].set(n, mode="drop") for o, n in zip(outs, new, strict=True)]
+            return start + _GATHERED, outs
+
+        first = play(branches[0], arrays, size)
+        return lax.while_loop(lambda carry: carry[0] < number, some, (jnp.int32(0), first))[1]
+
+    outs = lax.platform_dependent(index.array, *(a for a, _ in given), cpu=gather, default=select)
+    return [_Value(a, True) for a in outs]
 
 
 def _while(eqn, values, size):
@@ -399,10 +448,26 @@ def which_depend(closed, mapped: list[bool]) -> list[bool]:
         return [not hasattr(v, "val") and depends.get(v, False) for v in variables]
 
     for eqn in closed.jaxpr.eqns:
-        name, given = eqn.primitive.name, flags(eqn.invars)
-        if name in _INLINE:
-            found = which_depend(eqn.params[_INLINE[name]], given)
-        else:
-            found = given if name == "optimization_barrier" else [any(given)] * len(eqn.outvars)
-        depends.update(zip(eqn.outvars, found, strict=True))
+        depends.update(zip(eqn.outvars, _which_of(eqn, flags(eqn.invars)), strict=True))
     return flags(closed.jaxpr.outvars)
+
+
+def _which_of(eqn, given: list[bool]) -> list[bool]:
+    """Which outputs of one operation depend on the given inputs."""
+    name, params = eqn.primitive.name, eqn.params
+    if name in _INLINE:
+        return which_depend(params[_INLINE[name]], given)
+    if name == "optimization_barrier":
+        return given
+    if name == "cond" and not given[0]:
+        return [any(flags) for flags in zip(*(which_depend(b, given[1:]) for b in params["branches"]), strict=True)]
+    if name == "scan":
+        consts, carry = params["num_consts"], params["num_carry"]
+        rest = given[consts + carry :]
+
+        def go(now):
+            return which_depend(params["jaxpr"], given[:consts] + now + rest)
+
+        final = carry_dependence(given[consts : consts + carry], lambda now: go(now)[:carry])
+        return final + go(final)[carry:]
+    return [any(given)] * len(eqn.outvars)

@@ -615,6 +615,13 @@ def save(figure: Any, path: str | os.PathLike) -> Path:
     return path
 
 
+def log_axis(ax: Any, which: Literal["x", "y"]) -> None:
+    """Makes one axis of a figure of one's own logarithmic, with the same plain numbers as elsewhere; call it after drawing."""
+    checks.one_of("which", which, ("x", "y"))
+    getattr(ax, f"set_{which}scale")("log")
+    _numbers(getattr(ax, f"{which}axis"))
+
+
 @_styled
 def panels(number: int, *, columns: int = 3):
     """A figure with `number` axes side by side (rows of `columns`): returns `(figure, axes)`, the axes as a flat array."""
@@ -665,6 +672,8 @@ def power_laws(series: Mapping[str, xr.DataArray], *, ax: Any = None, title: str
         raise ValueError("series must hold at least one series, got none")
     ax.set_xscale("log")
     ax.set_yscale("log")
+    _numbers(ax.xaxis)
+    _numbers(ax.yaxis)
     ax.set_xlabel(axis)
     ax.set_ylabel(f"{_label(array, str(array.name))}, mean of {array.sizes['seed']} seeds")
     _grid(ax)

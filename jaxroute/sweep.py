@@ -633,8 +633,8 @@ class _Layout:
         on_cpu = devices[0].platform == "cpu"
         lanes = _CPU_LANES * max(len(devices), 1 << (_cores().bit_length() - 1)) if on_cpu else _GPU_LANES * len(devices)
         # A fixed tile: a grid with more settings meets the same shapes. The price is a last tile that is partly padding.
-        others = len(axes) - len(shared)
-        widest = (4 if on_cpu else 16) if others <= 2 else 2
+        # Beside axes that share the state the others stand alone, or what is shared would be computed for each of their settings.
+        widest = 1 if shared else (4 if on_cpu else 16) if len(axes) <= 2 else 2
         tile = {a: min(_SHARED_TILE if a in shared else widest, 1 << (len(v) - 1).bit_length()) for a, v in axes.items()}
         # A setting that shares most of its state is light.
         light = min(_LIGHT_LANES, math.prod(tile[a] for a in shared))

@@ -26,8 +26,8 @@ import jax
 import numpy as np
 
 import jaxroute
-from jaxroute import results
-from jaxroute.problems import combinatorial, default_policies, staged, stochastic
+from jaxroute import metrics, results
+from jaxroute.problems import combinatorial, default_policies, service, staged, stochastic
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import comparators
@@ -74,6 +74,32 @@ PROBLEMS: dict[str, dict[str, Any]] = {
         "metric": "lp_regret",
         "comparators": {},
     },
+    "service": {
+        "env": lambda: service.benchmark_service("winogrande", signal=0.15),
+        "policies": {
+            "MessPlus": service.MessPlus(),
+            "MessPlus, true chances": lambda env: service.MessPlus(predictor=service.TrueChances(env.requests)),
+            "MessPlus, Mlp 16": service.MessPlus(predictor=service.Learned(service.Mlp(width=16))),
+            **{
+                name: made
+                for name, made in default_policies(service).items()
+                if name not in ("MessPlus", "RouterDC", "OracleClairvoyant")
+            },
+        },
+        "horizon": 10_000,
+        "metric": "cost",
+        "comparators": {"MessPlus": "messplus"},
+    },
+    "service, grid": {
+        "env": lambda: jaxroute.grid(
+            service.benchmark_service, benchmark="winogrande", signal=0.15, alpha=np.linspace(0.6, 0.775, 8).tolist()
+        ),
+        "policies": {
+            "MessPlus": jaxroute.grid(service.MessPlus, V=np.geomspace(1e-4, 1e-2, 16).tolist(), c=[0.05, 0.1, 0.2, 0.5])
+        },
+        "horizon": 1267,
+        "metric": "cost",
+    },
 }
 # Rounds and runs of a comparator: as jaxroute's where it is fast, otherwise about a second of work.
 SLOW = {"loop": (2000, 10), "river": (2000, 10), "smpybandits": (2000, 5)}
@@ -112,7 +138,7 @@ def bench_policy(env, name: str, policy, horizon: int, seeds: int, repeats: int,
 
     warm = play()
     entry = measured(lambda: play().attrs["decisions"], repeats)
-    regret = warm[metric].isel(time=-1, policy=0)
+    regret = warm[metric].isel(time=-1, policy=0).isel(dict.fromkeys(metrics.setting_axes(warm), 0))
     return {
         **entry,
         "tool": "jaxroute",
@@ -125,6 +151,17 @@ def bench_policy(env, name: str, policy, horizon: int, seeds: int, repeats: int,
         "mean_regret": float(regret.mean()),
         "stderr": float(regret.std(ddof=1) / np.sqrt(regret.size)),
     }
+
+
+def bench_grid(env, name: str, grid, horizon: int, seeds: int, repeats: int, metric: str) -> list[dict[str, Any]]:
+    """Speed of a grid of settings in one call, and of some of its settings one at a time."""
+    whole = bench_policy(env, name, grid, horizon, seeds, repeats, metric)
+    alone = bench_policy(env.objects[0], name, grid.objects[0], horizon, seeds, repeats, metric)
+    settings = len(env.objects) * len(grid.objects)
+    return [
+        {**whole, "policy": f"{name}, {settings} settings", "runs": seeds * settings},
+        {**alone, "tool": "one setting at a time", "seconds_for_all": alone["seconds"] * settings},
+    ]
 
 
 def bench_comparator(name: str, comparator, horizon: int, seeds: int, repeats: int) -> dict[str, Any]:
@@ -151,7 +188,7 @@ def show(problem: str, rows: list[dict[str, Any]], ratios: dict[str, dict[str, f
     """Prints one problem's table."""
     print(f"\n{problem}")
     print(
-        f"  {'policy':<18} {'tool':<22} {'decisions/s':>13} {'per CPU s':>13} {'us/round':>9} {'compile s':>9}  mean regret"
+        f"  {'policy':<18} {'tool':<22} {'decisions/s':>13} {'per CPU s':>13} {'us/round':>9} {'compile s':>9}  mean regret (or metric)"
     )
     for row in rows:
         if "unavailable" in row:
@@ -195,6 +232,10 @@ def main(arguments: list[str] | None = None) -> int:
         rows, ratios = [], {}
         for name, policy in parts["policies"].items():
             if options.policies and name not in options.policies:
+                continue
+            if "comparators" not in parts:
+                rows += bench_grid(env, name, policy, horizon, options.seeds, options.repeats, parts["metric"])
+                ratios[name] = {rows[-1]["tool"]: rows[-2]["decisions_per_s"] / rows[-1]["decisions_per_s"]}
                 continue
             own = bench_policy(env, name, policy, horizon, options.seeds, options.repeats, parts.get("metric", "regret"))
             rows.append(own)

@@ -1,7 +1,8 @@
 """Honest competitors for the throughput benchmark: the same simulations, written for other tools.
 
-Two problems are covered. `stochastic` is the K-armed Bernoulli bandit under UCB1, Gaussian and Beta Thompson
-sampling and epsilon-greedy; `staged` is StageRoute in the setting of Table 1 of arXiv 2506.17254. The tools:
+Four problems are covered. `stochastic` is the K-armed Bernoulli bandit under UCB1, Gaussian and Beta Thompson
+sampling and epsilon-greedy; `staged` is StageRoute in the setting of Table 1 of arXiv 2506.17254; `combinatorial` is C2MAB-V on its nine models;
+`service` is MESS+ on Winogrande. The tools:
 
   loop         one run at a time in plain Python and NumPy, as most papers' code is written
   textbook     all runs at once in NumPy, the formulas written as they stand
@@ -134,6 +135,27 @@ class SelectionSetting:
     def cost(self) -> np.ndarray:
         """`[K]` mean costs: prices over the largest."""
         return np.asarray(self.price) / max(self.price)
+
+
+@dataclass(frozen=True)
+class ServiceSetting:
+    """MESS+ on Winogrande with a logistic head: who satisfies (counts of the eight cells) and what a request costs in J.
+
+    signal: what a feature tells about its model. noise: features that tell nothing. The others are the constants of MESS+ and of
+    its SGD.
+    """
+
+    cells: tuple[float, ...] = (119, 108, 53, 231, 44, 63, 49, 600)
+    cost_mean: tuple[float, ...] = (48.976, 200.450, 1018.423)
+    cost_spread: tuple[float, ...] = (11.95, 7.62, 22.44)
+    signal: float = 0.15
+    noise: int = 4
+    alpha: float = 0.7
+    V: float = 1e-3
+    c: float = 0.1
+    learning_rate: float = 0.06
+    momentum: float = 0.9
+    weight_decay: float = 0.01
 
 
 def _result(regret: np.ndarray, rounds: int) -> dict:
@@ -1317,6 +1339,34 @@ def loop_c2mabv_highs(setting: SelectionSetting, rounds: int, runs: int, seed: i
     return regret
 
 
+def loop_messplus(setting: ServiceSetting, rounds: int, runs: int, seed: int) -> np.ndarray:
+    """MESS+ with a logistic head, one run at a time. In place of regret the mean cost `[R]`, J per request."""
+    mean, spread = np.asarray(setting.cost_mean), np.asarray(setting.cost_spread)
+    models = len(mean)
+    cdf = np.cumsum(setting.cells) / np.sum(setting.cells)
+    labels = (np.arange(2**models)[:, None] >> np.arange(models)[::-1]) & 1
+    total = np.zeros(runs)
+    for run in range(runs):
+        rng = np.random.default_rng((seed, run))
+        w, v, queue = np.zeros((models, models + setting.noise + 1)), 0.0, 0.0
+        for t in range(1, rounds + 1):
+            satisfied = labels[np.searchsorted(cdf, rng.random(), side="right")]
+            x = np.append(rng.normal(size=models + setting.noise), 1.0)
+            x[:models] += setting.signal * (2 * satisfied - 1)
+            cost = np.maximum(0.05 * mean, mean + spread * rng.normal(size=models))
+            chance = 1.0 / (1.0 + np.exp(-w @ x))
+            if t == 1 or rng.random() < setting.c * t**-0.25:
+                served = models - 1
+                total[run] += cost.sum()
+                v = setting.momentum * v + np.outer(chance - satisfied, x) / models + setting.weight_decay * w
+                w = w - setting.learning_rate * v
+            else:
+                served = np.argmin(setting.V * cost + queue * (setting.alpha - chance))
+                total[run] += cost[served]
+            queue = max(0.0, queue + setting.alpha - satisfied[served])
+    return total / rounds
+
+
 def comparators(
     bandit: BanditSetting | None = None, staged: StagedSetting | None = None, selection: SelectionSetting | None = None
 ) -> dict[str, Comparator]:
@@ -1369,6 +1419,7 @@ def comparators(
         add("smpybandits", policy, "stochastic", bind_policy(_package_loop, maker), **facts)
     add("loop", "stageroute_highs", "staged", bind(loop_stageroute_highs, staged))
     add("loop", "c2mabv_highs", "combinatorial", bind(loop_c2mabv_highs, selection))
+    add("loop", "messplus", "service", bind(loop_messplus, ServiceSetting()))
     # Its many short calls gain nothing from threads; beyond 4,096 runs OpenBLAS starts its own, at a loss.
     add("vectorised", "stageroute", "staged", bind_blocks(vectorised_stageroute, staged, 1, 1, 4096))
     return found

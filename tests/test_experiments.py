@@ -9,7 +9,7 @@ import jaxroute as jr
 from jaxroute import experiments
 from jaxroute.experiments import EXPERIMENTS
 
-NEEDS_DATA = ("staged/table", "combinatorial/table")
+NEEDS_DATA = ("staged/table", "combinatorial/table", "service/table")
 # One compile per case and policy: the large ones are left to the slow run.
 LARGE = (
     *(
@@ -23,6 +23,7 @@ LARGE = (
         "staged/figure-4b",
         "staged/figure-5",
     ),
+    *(n for n in EXPERIMENTS if n.startswith("service/") and n not in ("service/figure-2", *NEEDS_DATA)),
     *(n for n in EXPERIMENTS if n.startswith("combinatorial/") and n not in ("combinatorial/figure-12", *NEEDS_DATA)),
 )
 
@@ -66,6 +67,19 @@ def test_table_experiment_on_a_file(tmp_path):
 
 
 @pytest.mark.slow
+def test_service_on_a_file_without_costs(tmp_path):
+    rng = np.random.default_rng(0)
+    chance = np.array([0.5, 0.7, 0.9])
+    correct = (rng.random((300, 3)) < chance).astype(np.uint8)
+    np.savez(tmp_path / "table.npz", correct=correct, models=np.array(["s", "m", "l"]), feat=rng.random((300, 4)))
+    costs = {"l": 9.0, "s": 1.0, "m": 2.0}
+    changes = {"environment": {"data": str(tmp_path / "table.npz"), "costs": costs, "alpha": 0.8}}
+    summary = smoke("service/table", tmp_path / "out", changes=changes)
+    cost = {name: summary["policies"][name][0]["cost"]["mean"] for name in ("always s", "always m", "always l")}
+    assert cost == {"always s": 1.0, "always m": 2.0, "always l": 9.0}
+
+
+@pytest.mark.slow
 def test_replay_experiment_on_a_file(tmp_path):
     from jaxroute.data import RoutingTable
 
@@ -82,6 +96,8 @@ def test_names_and_metrics_are_those_of_the_documentation(tmp_path):
     expected |= {f"staged/figure-{n}" for n in ("2", "3b", "3c", "4a", "4b", "5", "6")}
     expected |= {f"combinatorial/figure-{n}" for n in ("4a", "4b", "4c", *range(6, 15))}
     expected |= {"combinatorial/table-4", "combinatorial/slopes", "combinatorial/policies", "combinatorial/table"}
+    expected |= {f"service/{n}" for n in ("figure-2", "figure-3", "figure-C1", "figure-C2", "figure-C3", "theory", "table")}
+    expected |= {f"service/table-{n}" for n in (2, 3, 6, 7)} | {"service/frontier", "service/ablations"}
     assert expected <= set(EXPERIMENTS)
     smoke("staged/figure-2", tmp_path)
     data = jr.load(tmp_path)

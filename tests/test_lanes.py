@@ -451,3 +451,55 @@ def test_random_programs(program):
 @given(programs)
 def test_many_random_programs(program):
     check_program(program)
+
+
+# Branches that some runs take are computed for those runs alone.
+
+
+def rare(taken, x, words, shared):
+    """A branch of several operands: carried arrays, a key as words, and an operand that all runs share."""
+
+    def costly(x):
+        key = jax.random.wrap_key_data(words)
+        return jnp.tanh(x) + shared * draws.uniform(key, x.shape), jnp.sum(x > 0)
+
+    return lax.cond(taken, costly, lambda x: (x, jnp.int32(-1)), x)
+
+
+@pytest.mark.parametrize("size", [16, 32, 33, 80])
+@pytest.mark.parametrize("share", [0.0, 0.05, 0.4, 1.0])
+def test_a_branch_that_some_runs_take(size, share):
+    rng = np.random.default_rng(size)
+    taken = jnp.asarray(rng.random(size) < share)
+    x, words = (
+        jnp.asarray(rng.standard_normal((3, size)), jnp.float32),
+        jnp.asarray(rng.integers(0, 2**32, (2, size)), jnp.uint32),
+    )
+    shared = jnp.asarray(rng.standard_normal(3), jnp.float32)
+
+    def one(taken, x, words):
+        return rare(taken, x, words, shared)
+
+    ours = jax.jit(lanes(one, size))(taken, x, words)
+    theirs = jax.jit(jax.vmap(one, in_axes=-1, out_axes=-1))(taken, x, words)
+    assert_same(ours, theirs)
+    assert int((ours[1] >= 0).sum()) == int(taken.sum())
+
+
+def test_a_rare_branch_is_loop_free_elsewhere_and_survives_a_map_over_settings():
+    """Predicates may differ between settings too; on other devices than a CPU both branches are computed."""
+    size, settings = 48, 3
+    rng = np.random.default_rng(0)
+    chance = jnp.asarray([0.0, 0.1, 0.9])
+    u, x = jnp.asarray(rng.random(size), jnp.float32), jnp.asarray(rng.standard_normal((2, size)), jnp.float32)
+
+    def many(chance):
+        return lanes(lambda u, x: lax.cond(u < chance, jnp.sin, lambda x: x, x), size)(u, x)
+
+    found = jax.jit(jax.vmap(many))(chance)
+    for s in range(settings):
+        expected = np.where(np.asarray(u) < np.asarray(chance[s]), np.sin(np.asarray(x)), np.asarray(x))
+        np.testing.assert_allclose(found[s], expected, rtol=1e-5)
+    on_gpu = jax.jit(lambda c: many(c)).trace(chance[1]).lower(lowering_platforms=("cuda",)).as_text()
+    on_cpu = jax.jit(lambda c: many(c)).trace(chance[1]).lower(lowering_platforms=("cpu",)).as_text()
+    assert "stablehlo.while" in on_cpu and "stablehlo.while" not in on_gpu

@@ -225,3 +225,14 @@ def test_inverse_cdf_without_any_probability_is_zero(mode):
         numerics.inverse_cdf, mode, np.zeros((4, RUNS), np.float32), np.linspace(0, 0.999, RUNS, dtype=np.float32)
     )
     assert (index == 0).all()
+
+
+@pytest.mark.parametrize("size", [1, 5, 64, 65])
+def test_combine_is_a_matrix_product_with_its_derivatives(size):
+    rng = np.random.default_rng(size)
+    x, rows = (jnp.asarray(rng.standard_normal(s), jnp.float32) for s in ((size,), (size, 3)))
+    np.testing.assert_allclose(numerics.combine(x, rows), np.asarray(x) @ np.asarray(rows), rtol=1e-4, atol=1e-5)
+    ours = jax.grad(lambda x, r: jnp.sum(jnp.sin(numerics.combine(x, r))), (0, 1))(x, rows)
+    plain = jax.grad(lambda x, r: jnp.sum(jnp.sin(x @ r)), (0, 1))(x, rows)
+    for a, b in zip(ours, plain, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)

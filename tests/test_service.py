@@ -55,7 +55,7 @@ def _played(env, policy, words, horizon):
         seen = {"request": request, "obs": obs, "action": action, "info": info, "flows": flows, "feedback": feedback}
         seen |= {"gauges": env.gauges(env_state), "u": draws.uniform(at("act", t))}
         if hasattr(new, "queue"):
-            seen |= {"queue": new.queue, "loss": new.loss, "steps": new.num_steps}
+            seen |= {"queue": new.queue.length, "loss": new.loss, "steps": new.num_steps}
             head = getattr(policy.predictor, "head", None)
             if isinstance(head, sv.Mlp):
                 k_update = at("update", t)
@@ -80,7 +80,7 @@ def played(env, policy, horizon=300, seed=3):
 def reference_params(params):
     """A head's parameters with the names and the orientation of the reference."""
     if "w" in params:
-        return "logistic", {name: np.asarray(params[name], float) for name in ("w", "b")}
+        return "logistic", {"w": np.asarray(params["w"], float).T, "b": np.asarray(params["b"], float)}
     hidden, norm, output = (params[name] for name in ("hidden", "norm", "output"))
     names = {"w1": hidden["kernel"].T, "b1": hidden["bias"], "gain": norm["scale"], "bias": norm["bias"]}
     names |= {"w2": output["kernel"].T, "b2": output["bias"]}
@@ -382,12 +382,12 @@ def test_queue_of_section_4_2():
     for served in (0, 1, 0, 0, 1, 1, 1, 1):
         feedback = sv.types.Feedback(jnp.bool_(True), jnp.float32(served), jnp.float32(1), jnp.zeros(3), jnp.zeros(3))
         state = policy.update(draws.key(0), state, obs, action, feedback, jnp.int32(1))
-        path.append(float(state.queue))
+        path.append(float(state.queue.length))
         silent = policy.update(draws.key(0), state, obs, action, feedback.replace(arrived=jnp.bool_(False)), jnp.int32(1))
-        assert float(silent.queue) == path[-1]
+        assert float(silent.queue.length) == path[-1]
     np.testing.assert_allclose(path, [0.7, 0.4, 1.1, 1.8, 1.5, 1.2, 0.9, 0.6], atol=1e-6)
     full = policy.update(draws.key(0), state.replace(queue=jnp.float32(0.1)), obs, action, feedback, jnp.int32(1))
-    assert float(full.queue) == 0.0
+    assert float(full.queue.length) == 0.0
 
 
 def test_educated_guessing_of_section_4_3():
@@ -1070,7 +1070,7 @@ def test_pretraining_and_given_parameters():
     action, info = policy.act(draws.key(1), state, obs, jnp.int32(3))
     feedback = sv.types.Feedback(jnp.bool_(True), jnp.float32(0), jnp.float32(1), jnp.ones(3), jnp.ones(3))
     after = jax.jit(policy.update)(draws.key(2), state, obs, action, feedback, jnp.int32(3))
-    assert bool(action.explore) and int(after.num_steps) == 0 and float(after.queue) > 0
+    assert bool(action.explore) and int(after.num_steps) == 0 and float(after.queue.length) > 0
     jax.tree.map(np.testing.assert_array_equal, after.params, params)
     np.testing.assert_allclose(info["chance"], jax.nn.sigmoid(head.logits(params, obs.features)), rtol=1e-5)
     trained = policy.replace(predictor=fixed.replace(trains=True))

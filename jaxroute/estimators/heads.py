@@ -1,8 +1,6 @@
 """Small classifiers that are trained on line, one example at a time: several yes-or-no answers from one vector.
 
-A head has `init(key, num_features, num_outputs)`, `logits(params, x)` and `training_logits(key, params, x)`. Products of a matrix
-and a vector are written as sums over an axis, which the engine vectorises over runs; each run has weights of its own, so a matrix
-product would gain nothing.
+A head has `init(key, num_features, num_outputs)`, `logits(params, x)` and `training_logits(key, params, x)`.
 """
 
 from typing import Any
@@ -13,7 +11,7 @@ import numpy as np
 from flax import linen as nn
 from flax import struct
 
-from jaxroute import checks, draws
+from jaxroute import checks, draws, numerics
 from jaxroute.types import Leaf
 
 
@@ -30,7 +28,7 @@ def squared_norm(tree) -> jax.Array:
 
 @struct.dataclass
 class Logistic:
-    """Logistic regression: `logits = W x + b`, with parameters `{"w": [M, d], "b": [M]}`.
+    """Logistic regression: `logits = x W + b`, with parameters `{"w": [d, M], "b": [M]}`.
 
     init_spread: `[]` standard deviation of the first weights and biases; 0 begins with every chance at one half.
     """
@@ -44,12 +42,12 @@ class Logistic:
         k_w, k_b = draws.split(key)
         spread = jnp.asarray(self.init_spread, jnp.float32)
         return {
-            "w": spread * draws.normal(k_w, (num_outputs, num_features)),
+            "w": spread * draws.normal(k_w, (num_features, num_outputs)),
             "b": spread * draws.normal(k_b, (num_outputs,)),
         }
 
     def logits(self, params, x) -> jax.Array:
-        return jnp.sum(params["w"] * x, axis=-1) + params["b"]
+        return numerics.combine(x, params["w"]) + params["b"]
 
     def training_logits(self, key, params, x) -> jax.Array:
         del key
@@ -66,9 +64,9 @@ def _uniform_init(fan_in: int):
 
 
 def _vector_matrix(x, kernel, dimension_numbers, precision=None, preferred_element_type=None):
-    """`x [d] @ kernel [d, h]` as a sum over an axis, for `nn.Dense`."""
+    """`x [d] @ kernel [d, h]` for `nn.Dense`."""
     del dimension_numbers, precision, preferred_element_type
-    return jnp.sum(x[:, None] * kernel, axis=0)
+    return numerics.combine(x, kernel)
 
 
 class _Mlp(nn.Module):

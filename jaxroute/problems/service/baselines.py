@@ -222,8 +222,8 @@ class ShadowPrice(Learner):
         Learner.check(self)
         checks.non_negative("price", self.price, ())
 
-    def score(self, state, cost, chance, alpha):
-        del state, alpha
+    def score(self, queue, cost, chance, alpha):
+        del queue, alpha
         return cost - self.price * chance
 
 
@@ -231,8 +231,8 @@ class ShadowPrice(Learner):
 class MostSatisfying(Learner):
     """The model that is most likely to satisfy, whatever it costs: MESS+ with V = 0."""
 
-    def score(self, state, cost, chance, alpha):
-        del state, cost, alpha
+    def score(self, queue, cost, chance, alpha):
+        del queue, cost, alpha
         return -chance
 
 
@@ -240,8 +240,8 @@ class MostSatisfying(Learner):
 class CheapestAbove(Learner):
     """The cheapest model whose predicted satisfaction reaches the target on this very request, else the one likeliest to satisfy."""
 
-    def score(self, state, cost, chance, alpha):
-        del state
+    def score(self, queue, cost, chance, alpha):
+        del queue
         above = chance >= alpha
         return jnp.where(jnp.any(above), jnp.where(above, cost, jnp.inf), -chance)
 

@@ -10,6 +10,7 @@ from flax import struct
 
 from jaxroute import checks, draws, numerics
 from jaxroute.problems.service.benchmark import Optimum, best_blind, best_informed, cheapest_choice
+from jaxroute.problems.service.queue import VirtualQueue
 from jaxroute.problems.service.types import METRICS, Feedback, Observation, Price, ServiceSpec
 from jaxroute.types import Leaf
 
@@ -23,14 +24,13 @@ _TOLERANCE = 1e-6
 class ServiceState:
     """State of the service.
 
-    rounds, satisfied: `[]` int32, requests so far and those satisfied. queue: `[]` the virtual queue of eq. (2) on what really
-    satisfied. first_compliance: `[]` int32, first request from the 50th on at which the share of satisfied requests is at least
+    rounds, satisfied: `[]` int32, requests so far and those satisfied. queue: the virtual queue of eq. (2) on what really satisfied. first_compliance: `[]` int32, first request from the 50th on at which the share of satisfied requests is at least
     alpha, 0 if there was none. last_violation: `[]` int32, last request at which it was not, 0 likewise. source: of the requests.
     """
 
     rounds: jax.Array
     satisfied: jax.Array
-    queue: jax.Array
+    queue: VirtualQueue
     first_compliance: jax.Array
     last_violation: jax.Array
     source: Any
@@ -95,7 +95,7 @@ class Service:
         return ServiceState(
             rounds=zero,
             satisfied=zero,
-            queue=jnp.zeros((), jnp.float32),
+            queue=VirtualQueue.empty(),
             first_compliance=zero,
             last_violation=zero,
             source=self.requests.init(key),
@@ -147,7 +147,7 @@ class Service:
             "satisfaction": satisfied,
             "satisfaction_mean": numerics.pick(chosen, request.success),
             "mean_satisfaction": count.astype(jnp.float32) / played,
-            "mean_queue": state.queue,
+            "mean_queue": state.queue.length,
             "explored": explored.astype(jnp.float32),
             "served_share": shown,
             "called_share": jnp.where(explored, 1.0, shown),
@@ -156,7 +156,7 @@ class Service:
         state = state.replace(
             rounds=rounds,
             satisfied=count,
-            queue=jnp.maximum(0.0, state.queue + alpha - satisfied),
+            queue=state.queue.served(alpha, satisfied),
             first_compliance=jnp.where(first, rounds, state.first_compliance),
             last_violation=jnp.where(on_target, state.last_violation, rounds),
         )
@@ -176,7 +176,7 @@ class Service:
         never = state.first_compliance == 0
         return {
             "violation": self.alpha - state.satisfied.astype(jnp.float32) / rounds,
-            "virtual_queue": state.queue,
+            "virtual_queue": state.queue.length,
             "first_compliance": jnp.where(never, state.rounds + 1, state.first_compliance).astype(jnp.float32),
             "last_violation": state.last_violation.astype(jnp.float32),
         }

@@ -13,12 +13,13 @@ from jaxroute.estimators.heads import binary_cross_entropy, squared_norm
 from jaxroute.estimators.sgd import SGD
 from jaxroute.problems.service.costs import KnownCost
 from jaxroute.problems.service.predictors import Learned
+from jaxroute.problems.service.queue import VirtualQueue
 from jaxroute.problems.service.types import Action
 from jaxroute.types import Leaf, Metric
 
 LEARNER_METRICS = (
     Metric("decision_queue", "virtual queue that decides", "requests", "gauge", default=False),
-    Metric("training_loss", "mean loss of explored requests before their step", "nats", "gauge", default=False),
+    Metric("training_loss", "mean loss of explored requests", "nats", "gauge", default=False),
     Metric("training_steps", "explored requests with feedback", "requests", "gauge", default=False),
 )
 
@@ -27,11 +28,11 @@ LEARNER_METRICS = (
 class LearnerState:
     """State of a policy that predicts satisfaction.
 
-    queue: `[]` virtual queue. params, optimiser: of the predictor, None if it does not train. cost: of the cost model.
+    queue: the virtual queue that decides. params, optimiser: of the predictor, None if it does not train. cost: of the cost model.
     num_steps: `[]` int32, explored requests trained on. loss: `[]` mean of their losses.
     """
 
-    queue: jax.Array
+    queue: VirtualQueue
     params: Any
     optimiser: Any
     cost: Any
@@ -85,7 +86,7 @@ class Learner:
     def init(self, key, spec) -> LearnerState:
         params = self.predictor.init(key, spec)
         return LearnerState(
-            queue=jnp.zeros((), jnp.float32),
+            queue=VirtualQueue.empty(),
             params=params,
             optimiser=self.optimiser.transform().init(params) if self.predictor.trains else (),
             cost=self.costs.init(spec),
@@ -93,8 +94,8 @@ class Learner:
             loss=jnp.zeros((), jnp.float32),
         )
 
-    def score(self, state: LearnerState, cost, chance, alpha) -> jax.Array:
-        """Score `[M]` of serving with each model; the lowest serves."""
+    def score(self, queue, cost, chance, alpha) -> jax.Array:
+        """Score `[M]` of serving with each model, given the length of the queue; the lowest serves."""
         raise NotImplementedError
 
     def explore_chance(self, t) -> jax.Array:
@@ -106,7 +107,7 @@ class Learner:
         p = self.explore_chance(t)
         explore = draws.uniform(key) < p
         chance = self.predictor.chances(state.params, obs)
-        score = self.score(state, self.costs.estimate(state.cost, obs), chance, obs.alpha + self.margin)
+        score = self.score(state.queue.length, self.costs.estimate(state.cost, obs), chance, obs.alpha + self.margin)
         largest = score.shape[-1] - 1
         serve = jnp.where(explore, largest, numerics.argmin(score)).astype(jnp.int32)
         action = Action(explore=explore, serve=serve, energy=jnp.asarray(self.energy, jnp.float32))
@@ -117,10 +118,10 @@ class Learner:
         logits = self.predictor.training_logits(key, params, features)
         return binary_cross_entropy(logits, labels) + 0.5 * self.l2 * squared_norm(params)
 
-    def _trained(self, key, state: LearnerState, obs, feedback):
+    def _trained(self, key, params, optimiser, obs, feedback):
         """Parameters and optimiser after the steps on this request, and the loss before them."""
         transform = self.optimiser.transform()
-        params, optimiser, losses = state.params, state.optimiser, []
+        losses = []
         for repeat in range(self.repeats):
             k_step = key if self.repeats == 1 else draws.fold_in(key, repeat)
             loss, gradients = jax.value_and_grad(self.loss, argnums=1)(k_step, params, obs.features, feedback.labels)
@@ -132,25 +133,29 @@ class Learner:
     def update(self, key, state: LearnerState, obs, action, feedback, t) -> LearnerState:
         del t
         alpha = obs.alpha + self.margin
-        queue = jnp.maximum(0.0, state.queue + alpha - feedback.satisfied)  # eq. (2)
+        after = state.queue.served(alpha, feedback.satisfied)
         state = state.replace(
-            queue=jnp.where(feedback.arrived, queue, state.queue),
+            queue=jax.tree.map(lambda a, b: jnp.where(feedback.arrived, a, b), after, state.queue),
             cost=self.costs.update(state.cost, action, feedback),
         )
         if not self.predictor.trains:
             return state
-        learns = action.explore & feedback.arrived
-        params, optimiser, loss = self._trained(key, state, obs, feedback)
-        steps = state.num_steps + learns.astype(jnp.int32)
-        share = 1.0 / jnp.maximum(steps, 1).astype(jnp.float32)
-        new = (params, optimiser, state.loss + share * (loss - state.loss))
-        old = (state.params, state.optimiser, state.loss)
-        params, optimiser, loss = jax.tree.map(lambda a, b: jnp.where(learns, a, b), new, old)
+        words = jax.random.key_data(key)
+
+        def learn(learned):
+            params, optimiser, mean, steps = learned
+            params, optimiser, loss = self._trained(jax.random.wrap_key_data(words), params, optimiser, obs, feedback)
+            return params, optimiser, mean + (loss - mean) / (steps + 1).astype(jnp.float32), steps + 1
+
+        # Only what is learned passes through the branch, so that it depends on nothing that V and alpha change.
+        learned = (state.params, state.optimiser, state.loss, state.num_steps)
+        learned = jax.lax.cond(action.explore & feedback.arrived, learn, lambda learned: learned, learned)
+        params, optimiser, loss, steps = learned
         return state.replace(params=params, optimiser=optimiser, loss=loss, num_steps=steps)
 
     def gauges(self, state: LearnerState):
         return {
-            "decision_queue": state.queue,
+            "decision_queue": state.queue.length,
             "training_loss": state.loss,
             "training_steps": state.num_steps.astype(jnp.float32),
         }
@@ -174,8 +179,8 @@ class MessPlus(Learner):
         Learner.check(self)
         checks.non_negative("V", self.V, ())
 
-    def score(self, state, cost, chance, alpha):
-        return self.V * cost + state.queue * (alpha - chance)
+    def score(self, queue, cost, chance, alpha):
+        return self.V * cost + queue * (alpha - chance)
 
 
 def safety_margin(V: float, cost_range: float, slack: float, horizon: int) -> float:

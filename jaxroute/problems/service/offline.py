@@ -97,7 +97,7 @@ class RouterDC(Fixed):
 
     def logits(self, features) -> jax.Array:
         """Cosine similarities `[M]` of features `[d]`."""
-        code = jnp.sum(features[:, None] * self.encoder, axis=0)
+        code = numerics.combine(features, jnp.asarray(self.encoder))
         experts = jnp.asarray(self.experts)
         lengths = jnp.sqrt(jnp.maximum(jnp.sum(experts * experts, axis=-1) * jnp.sum(code * code), 1e-12))
         return jnp.sum(experts * code, axis=-1) / lengths

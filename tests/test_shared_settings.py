@@ -1,0 +1,97 @@
+"""Settings that share most of a run's state are played in one call, in which the common part is computed once."""
+
+import jax
+import numpy as np
+import pytest
+
+import jaxroute as jr
+from jaxroute import sweep
+from jaxroute.problems import service, staged, stochastic
+from jaxroute.rollout import leaf_dependence
+
+ALPHAS, VS, CS = [0.65, 0.7, 0.75], [1e-4, 1e-3, 1e-2, 3e-2], [0.1, 0.5]
+RECORD = ["cost", "satisfaction", "virtual_queue", "training_loss", "served_share"]
+
+
+def grids(vs=VS, **options):
+    env = jr.grid(service.benchmark_service, benchmark="winogrande", signal=0.3, alpha=ALPHAS)
+    return env, jr.grid(service.MessPlus, V=vs, c=CS, **options)
+
+
+def swept_leaves(grid, axis):
+    place = list(grid.axes).index(axis)
+    return [place in varies for varies in grid.leaf_axes]
+
+
+def test_what_a_sweep_changes():
+    """V and alpha move the queue and what is counted of the answers, c moves everything that is learned."""
+    env, policy = grids()
+    still = [False] * len(env.leaves)
+    states = (env.example.init(jax.random.key(0)), policy.example.init(jax.random.key(0), env.example.spec))
+    names = [jax.tree_util.keystr(path) for path, _ in jax.tree.flatten_with_path(states)[0]]
+
+    def changed(swept):
+        found = leaf_dependence(env.example, policy.example, swept)
+        assert [size for size, _ in found] == [x.size * x.dtype.itemsize for x in jax.tree.leaves(states)]
+        return {name for name, (_, flag) in zip(names, found, strict=True) if flag}
+
+    learned = {name for name in names if "params" in name or "optimiser" in name} | {"[1].num_steps", "[1].loss"}
+    by_v = changed(still + swept_leaves(policy, "V"))
+    by_alpha = changed(swept_leaves(env, "alpha") + [False] * len(policy.leaves))
+    by_c = changed(still + swept_leaves(policy, "c"))
+    queues = {f"[{i}].queue.{part}" for i in (0, 1) for part in ("length", "requests", "satisfied")}
+    assert by_v == {"[0].satisfied", "[0].first_compliance", "[0].last_violation", *queues} == by_alpha
+    assert by_c == by_v | learned
+
+
+def test_axes_that_share_the_state_get_a_wide_tile():
+    env, policy = grids()
+    assert sweep._shared_axes(env, {"p": policy}) == ("alpha", "V")
+    width = jr.grid(stochastic.UCB1, width=list(np.linspace(0.5, 2.0, 6)))
+    plain = sweep._as_grid("env", stochastic.bernoulli([0.5, 0.4]))
+    assert sweep._shared_axes(plain, {"p": width}) == ()
+    budgets = jr.grid(staged.arena_market, budget=[1.0, 2.0, 3.0])
+    gammas = jr.grid(staged.StageRoute, gamma=[0.1, 0.2])
+    assert sweep._shared_axes(budgets, {"p": gammas}) == ()
+    axes = {"alpha": np.arange(20), "V": np.arange(5), "c": np.arange(3)}
+    layout = sweep._Layout.choose(axes, ("alpha", "V"), 1000, None, 1 << 30, jax.devices("cpu")[:1])
+    assert layout.tile == {"alpha": 16, "V": 8, "c": 1}
+    assert layout.block * 16 * 8 <= 16 * 1024 * max(1, sweep._cores())
+
+
+def test_a_function_of_the_environment_is_looked_at_too():
+    env, _ = grids()
+    knows = lambda env: service.MessPlus(predictor=service.TrueChances(env.requests))  # noqa: E731
+    learns = lambda env: service.MessPlus(V=1e-3)  # noqa: E731
+    bigger = jr.grid(service.benchmark_service, benchmark="winogrande", alpha=list(np.linspace(0.6, 0.8, 6)))
+    assert sweep._shared_axes(bigger, {"p": sweep._as_grid("p", learns)}) == ("alpha",)
+    assert sweep._shared_axes(bigger, {"p": sweep._as_grid("p", knows)}) == ()  # Little is left but the queue.
+    assert sweep._shared_axes(env, {"p": sweep._as_grid("p", learns)}) == ()  # Three settings: not worth the look.
+
+
+@pytest.mark.parametrize("head", [service.Logistic(), pytest.param(service.Mlp(width=4), marks=pytest.mark.slow)])
+def test_the_grid_equals_the_plain_runs_bit_for_bit(head):
+    env, policy = grids(predictor=service.Learned(head))
+    options = {"horizon": 300, "seeds": 32, "record_every": 100, "record": RECORD, "progress": False}
+    before = jr.trace_count()
+    whole = jr.simulate(env, {"MESS+": policy}, **options)
+    assert jr.trace_count() == before + 1
+    assert bool(whole["valid"].all())
+    for alpha, v, c in ((0.65, 1e-4, 0.1), (0.7, 1e-2, 0.5), (0.75, 3e-2, 0.5)):
+        alone = jr.simulate(
+            service.benchmark_service("winogrande", signal=0.3, alpha=alpha),
+            {"MESS+": service.MessPlus(V=v, c=c, predictor=service.Learned(head))},
+            **options,
+        )
+        for name in RECORD:
+            np.testing.assert_array_equal(whole[name].sel(alpha=alpha, V=v, c=c).values, alone[name].values, err_msg=name)
+
+
+def test_more_settings_need_no_further_trace():
+    options = {"horizon": 20, "seeds": 16, "record": ["cost"], "progress": False}
+    env, policy = grids(vs=list(np.geomspace(1e-4, 1e-2, 16)))
+    jr.simulate(env, {"MESS+": policy}, **options)
+    before = jr.trace_count()
+    env, more = grids(vs=list(np.geomspace(1e-4, 1e-2, 40)))
+    jr.simulate(env, {"MESS+": more}, **options)
+    assert jr.trace_count() == before
