@@ -5,14 +5,16 @@ import numpy as np
 import pytest
 
 import jaxroute as jr
-from jaxroute.problems import staged, stochastic
+from jaxroute.problems import service, staged, stochastic
 
 pytestmark = pytest.mark.gpu
 
 CASES = {
     "stochastic": (lambda: stochastic.bernoulli(np.linspace(0.9, 0.1, 10).tolist()), stochastic.GaussianThompson(scale=0.5)),
     "staged": (lambda: staged.arena_market(max_deployed=6, stage_length=250, horizon=2000), staged.StageRoute()),
+    "service": (lambda: service.benchmark_service("winogrande", signal=0.15), service.MessPlus()),
 }
+METRIC = {"stochastic": "regret", "staged": "regret", "service": "cost"}
 
 
 @pytest.fixture
@@ -27,9 +29,9 @@ def devices():
 def test_gpu_and_cpu_agree_within_the_error_of_their_difference(name, devices):
     make, policy = CASES[name]
     options = {"horizon": 2000, "seeds": 2048, "progress": False}
-    gpu = jr.simulate(make(), policy, devices=devices, **options)["regret"].isel(time=-1, policy=0)
+    gpu = jr.simulate(make(), policy, devices=devices, **options)[METRIC[name]].isel(time=-1, policy=0)
     with jax.default_device(jax.devices("cpu")[0]):
-        cpu = jr.simulate(make(), policy, devices=jax.devices("cpu")[:1], **options)["regret"].isel(time=-1, policy=0)
+        cpu = jr.simulate(make(), policy, devices=jax.devices("cpu")[:1], **options)[METRIC[name]].isel(time=-1, policy=0)
     difference = (gpu - cpu).values
     # The draws are the same bits, so most runs are equal; rounding may part a few.
     assert np.mean(difference == 0.0) > 0.5
@@ -40,8 +42,8 @@ def test_gpu_and_cpu_agree_within_the_error_of_their_difference(name, devices):
 def test_a_seed_is_the_same_run_in_any_block_on_a_gpu(name, devices):
     make, policy = CASES[name]
     options = {"horizon": 1000, "devices": devices, "progress": False}
-    whole = jr.simulate(make(), policy, seeds=256, **options)["regret"]
-    alone = jr.simulate(make(), policy, seeds=[7], **options)["regret"]
-    blocks = jr.simulate(make(), policy, seeds=256, block=32, **options)["regret"]
+    whole = jr.simulate(make(), policy, seeds=256, **options)[METRIC[name]]
+    alone = jr.simulate(make(), policy, seeds=[7], **options)[METRIC[name]]
+    blocks = jr.simulate(make(), policy, seeds=256, block=32, **options)[METRIC[name]]
     np.testing.assert_array_equal(alone.values, whole.sel(seed=[7]).values)
     np.testing.assert_array_equal(blocks.values, whole.values)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 FOLDER = Path(__file__).resolve().parents[1] / "notebooks"
-NAMES = ("quickstart", "staged", "combinatorial")
+NAMES = ("quickstart", "staged", "combinatorial", "service")
 MAX_BYTES = 600_000
 SECONDS_PER_CELL = 300
 

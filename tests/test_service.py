@@ -19,6 +19,7 @@ from jaxroute.data import MESSPLUS_BENCHMARKS, RoutingTable
 from jaxroute.estimators.sgd import SGD, TheorySteps
 from jaxroute.grid import canonical
 from jaxroute.problems import service as sv
+from jaxroute.problems.service.queue import VirtualQueue
 from jaxroute.problems.service.requests import Contexts, all_labels, draw_requests
 from jaxroute.rollout import draws_key, run_streams
 from jaxroute.testing import play
@@ -333,7 +334,7 @@ SPEC = sv.types.ServiceSpec(num_models=3, num_features=1, reveals_labels=True)
 def decision(policy, obs, queue=0.0):
     """(model, scores) of a request that is not explored."""
     policy = policy.replace(predictor=sv.Labels(), c=0.0)
-    state = policy.init(draws.key(0), SPEC).replace(queue=jnp.float32(queue))
+    state = policy.init(draws.key(0), SPEC).replace(queue=VirtualQueue.empty().replace(length=jnp.float32(queue)))
     action, info = policy.act(draws.key(1), state, obs, jnp.int32(7))
     assert not bool(action.explore)
     return int(action.serve), np.asarray(info["score"])
@@ -386,7 +387,14 @@ def test_queue_of_section_4_2():
         silent = policy.update(draws.key(0), state, obs, action, feedback.replace(arrived=jnp.bool_(False)), jnp.int32(1))
         assert float(silent.queue.length) == path[-1]
     np.testing.assert_allclose(path, [0.7, 0.4, 1.1, 1.8, 1.5, 1.2, 0.9, 0.6], atol=1e-6)
-    full = policy.update(draws.key(0), state.replace(queue=jnp.float32(0.1)), obs, action, feedback, jnp.int32(1))
+    full = policy.update(
+        draws.key(0),
+        state.replace(queue=VirtualQueue(jnp.float32(0.1), jnp.int32(3), jnp.int32(2))),
+        obs,
+        action,
+        feedback,
+        jnp.int32(1),
+    )
     assert float(full.queue.length) == 0.0
 
 
