@@ -120,7 +120,7 @@ _FRONT_AXES = frozenset(
     ]
 )
 # Runs that take a rare branch are computed so many at a time.
-_GATHERED = 16
+_GATHERED = 32
 _INLINE = {"pjit": "jaxpr", "jit": "jaxpr", "closed_call": "call_jaxpr"}
 
 
@@ -364,11 +364,12 @@ def _rarely(eqn, values, size):
     """A branch that some runs take: on a CPU all runs take the first one, and the second is computed for those that need it.
 
     `lax.cond(rare, costly, cheap, x)` then costs little where `rare` is (the costly branch is the second one in the jaxpr). Those runs
-    are gathered, sixteen at a time. Elsewhere a compiler selects between both: loops of unknown length are dear on a GPU.
+    are gathered, a few at a time, always as many, so that a run's arithmetic does not depend on its neighbours. Elsewhere, where loops
+    of unknown length are dear, a compiler selects between both; so do derivatives, which such loops have only forwards.
     """
     index, *operands = values
     branches = eqn.params["branches"]
-    if len(branches) != 2 or size < 2 * _GATHERED:
+    if len(branches) != 2:
         return None
     given = [(v.array, v.mapped) for v in operands]
 
@@ -402,8 +403,12 @@ def _rarely(eqn, values, size):
         first = play(branches[0], arrays, size)
         return lax.while_loop(lambda carry: carry[0] < number, some, (jnp.int32(0), first))[1]
 
-    outs = lax.platform_dependent(index.array, *(a for a, _ in given), cpu=gather, default=select)
-    return [_Value(a, True) for a in outs]
+    @jax.custom_jvp
+    def choose(index, *arrays):
+        return lax.platform_dependent(index, *arrays, cpu=gather, default=select)
+
+    choose.defjvp(lambda primals, tangents: jax.jvp(select, primals, tangents))
+    return [_Value(a, True) for a in choose(index.array, *(a for a, _ in given))]
 
 
 def _while(eqn, values, size):

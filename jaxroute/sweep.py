@@ -136,21 +136,23 @@ def simulate(
     layout = _Layout(**stored) if stored else _Layout.choose(axes, shared, len(numbers), block, most, devices)
     padded = layout.padded(len(devices))
     calls = {n: _Call(env, p, records[n], horizon, int(key), layout, devices) for n, p in policies.items()}
+    start = time.perf_counter()
+    variables = _variables(records, calls)  # Traces every policy.
+    compile_s = time.perf_counter() - start
     sink = results.Sink(
         out,
         policies=list(policies),
         axes=axes,
         seeds=numbers,
         times=stops,
-        variables=_variables(records, calls),
+        variables=variables,
         model_names=spec.model_names,
         zero_flows=spec.zero_flows,
         settings=settings,
         layout=layout,
     )
 
-    compile_s = run_s = 0.0
-    decisions = 0
+    run_s, decisions = 0.0, 0
     tasks = [
         (name, tile, b)
         for name, policy in policies.items()

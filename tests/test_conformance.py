@@ -19,7 +19,7 @@ SLOW = (
     *("GaussianThompson", "BetaThompson", "Cheapest", "RandomDeploy", "Uniform", "Static", "Direct", "CUCB", "Thompson"),
     *("ConstrainedThompson", "EpsilonGreedy", "RandomSet", "Everything", "OracleRelaxed", "OracleInteger", "OfflineFixed"),
     *("ShadowPrice", "MostSatisfying", "CheapestAbove", "Single", "RandomMix", "RouteLLM", "RouterDC", "OracleBlind"),
-    *("OracleInformed", "OracleClairvoyant"),
+    *("OracleInformed", "OracleClairvoyant", "C2MABV"),
 )
 
 
@@ -122,7 +122,12 @@ def test_options_of_c2mabv_conform(budget):
             small_market(deploy_fee=0.1, stop_at_budget=True), staged.Uniform(), marks=pytest.mark.slow, id="hard budget"
         ),
         pytest.param(table_market(), staged.Cheapest(), marks=pytest.mark.slow, id="table"),
-        (small_cloud(reward="awc", availability=0.8, costs=combinatorial.TokenCosts()), combinatorial.CUCB()),
+        pytest.param(
+            small_cloud(reward="awc", availability=0.8, costs=combinatorial.TokenCosts()),
+            combinatorial.CUCB(),
+            marks=pytest.mark.slow,
+            id="cloud",
+        ),
         (service.typed_service(cost_noise=0.2, serve_best=True), service.MessPlus()),
     ],
 )

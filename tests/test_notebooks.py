@@ -28,7 +28,11 @@ def figures(cell):
     return sum("image/png" in output.get("data", {}) for output in cell["outputs"])
 
 
-@pytest.mark.parametrize("name", NAMES)
+# Long ones; what they show is also in the tests of their problems.
+LONG = ("staged", "combinatorial")
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n in LONG else n for n in NAMES])
 def test_runs_at_smoke_size(name, tmp_path, monkeypatch):
     """Every cell runs, and draws as many figures as the saved notebook shows."""
     for module in ("matplotlib", "ipykernel"):

@@ -95,3 +95,17 @@ def test_more_settings_need_no_further_trace():
     env, more = grids(vs=list(np.geomspace(1e-4, 1e-2, 40)))
     jr.simulate(env, {"MESS+": more}, **options)
     assert jr.trace_count() == before
+
+
+@pytest.mark.parametrize("head", [service.Logistic(), pytest.param(service.Mlp(width=4), marks=pytest.mark.slow)])
+def test_a_seed_is_the_same_run_in_any_block(head):
+    """Also where a rare branch gathers the runs that take it."""
+    env = service.benchmark_service("winogrande", signal=0.3)
+    policy = service.MessPlus(c=0.3, predictor=service.Learned(head))
+    options = {"horizon": 200, "record": RECORD, "progress": False}
+    whole = jr.simulate(env, policy, seeds=96, block=96, **options)
+    alone = jr.simulate(env, policy, seeds=[7], **options)
+    blocks = jr.simulate(env, policy, seeds=96, block=32, **options)
+    for name in RECORD:
+        np.testing.assert_array_equal(alone[name].values, whole[name].sel(seed=[7]).values, err_msg=name)
+        np.testing.assert_array_equal(blocks[name].values, whole[name].values, err_msg=name)

@@ -101,7 +101,10 @@ def best_informed(requests, alpha: float, knows_cost: bool = True) -> Optimum:
 
 
 def best_clairvoyant(requests, alpha: float) -> Optimum:
-    """The best policy that sees who satisfies: a lower bound for every other."""
+    """The best policy that sees who satisfies, at the mean costs of each model: a lower bound for every other.
+
+    `Service.clairvoyant` is that of a policy which also sees the costs of each request, if the environment shows them.
+    """
     return cheapest_choice(requests.label_contexts(), alpha)
 
 

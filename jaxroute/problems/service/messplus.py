@@ -28,7 +28,7 @@ LEARNER_METRICS = (
 class LearnerState:
     """State of a policy that predicts satisfaction.
 
-    queue: the virtual queue that decides. params, optimiser: of the predictor, None if it does not train. cost: of the cost model.
+    queue: the virtual queue that decides. params, optimiser: of the predictor, empty if it does not train. cost: of the cost model.
     num_steps: `[]` int32, explored requests trained on. loss: `[]` mean of their losses.
     """
 
@@ -144,7 +144,9 @@ class Learner:
 
         def learn(learned):
             params, optimiser, mean, steps = learned
-            params, optimiser, loss = self._trained(jax.random.wrap_key_data(words), params, optimiser, obs, feedback)
+            params, optimiser, loss = self._trained(
+                jax.random.wrap_key_data(words, impl=draws.KEY_IMPL), params, optimiser, obs, feedback
+            )
             return params, optimiser, mean + (loss - mean) / (steps + 1).astype(jnp.float32), steps + 1
 
         # Only what is learned passes through the branch, so that it depends on nothing that V and alpha change.
