@@ -109,3 +109,16 @@ def test_a_seed_is_the_same_run_in_any_block(head):
     for name in RECORD:
         np.testing.assert_array_equal(alone[name].values, whole[name].sel(seed=[7]).values, err_msg=name)
         np.testing.assert_array_equal(blocks[name].values, whole[name].values, err_msg=name)
+
+
+def test_numbers_of_the_predictor_and_of_the_environment_sweep_in_one_trace():
+    def policy(learning_rate, momentum):
+        return service.MessPlus(optimiser=service.SGD(learning_rate, momentum))
+
+    env = jr.grid(service.benchmark_service, signal=[0.0, 0.3, 1.0])
+    grid = jr.grid(policy, learning_rate=[0.01, 0.06], momentum=[0.0, 0.9])
+    before = jr.trace_count()
+    data = jr.simulate(env, {"MESS+": grid}, horizon=60, seeds=16, record=["training_loss", "cost"], progress=False)
+    assert jr.trace_count() == before + 1
+    last = data["training_loss"].isel(policy=0, time=-1).mean("seed")
+    assert len(np.unique(last.values)) == 12, "every setting learns something else"
