@@ -172,6 +172,11 @@ def _is_key(array) -> bool:
     return jnp.issubdtype(array.dtype, jax.dtypes.prng_key)
 
 
+def _handles_keys(eqn) -> bool:
+    """Whether an operation takes or makes typed keys, which go through `vmap`."""
+    return any(_is_key(v.aval) for v in (*eqn.invars, *eqn.outvars) if hasattr(v.aval, "dtype"))
+
+
 def _enter(leaf) -> _Value:
     if _is_key(leaf):
         return _Value(jnp.moveaxis(jax.random.key_data(leaf), -1, -2), True, True)
@@ -234,7 +239,9 @@ def _apply(eqn, values: list[_Value], size: int) -> list[_Value]:
         return [_Value(values[0].array, True, True)]
     if name == "random_unwrap":
         return [_Value(values[0].array, True)]
-    if any(_is_key(v.aval) for v in (*eqn.invars, *eqn.outvars) if hasattr(v.aval, "dtype")):
+    if name == "optimization_barrier":
+        return [_Value(out, v.mapped) for out, v in zip(_bind(eqn, [v.array for v in values]), values, strict=True)]
+    if _handles_keys(eqn):
         return _fallback(eqn, values, size)
     if name in ("scan", "cond", "while"):
         outs = {"scan": _scan, "cond": _cond, "while": _while}[name](eqn, values, size)
@@ -248,9 +255,6 @@ def _rule(name, eqn, values, size):
     params, shape = eqn.params, getattr(eqn.outvars[0].aval, "shape", ())
     rank = len(shape)
     arrays = [v.array for v in values]
-    if name == "optimization_barrier":
-        outs = _bind(eqn, arrays)
-        return [out if v.mapped else _append_axis(out, jnp.shape(out), size) for out, v in zip(outs, values, strict=True)]
     if name in _ELEMENTWISE:
         if name == "bitcast_convert_type" and eqn.invars[0].aval.shape != shape:
             return None
@@ -363,7 +367,8 @@ def _cond(eqn, values, size):
 def _rarely(eqn, values, size):
     """A branch that some runs take: on a CPU all runs take the first one, and the second is computed for those that need it.
 
-    `lax.cond(rare, costly, cheap, x)` then costs little where `rare` is (the costly branch is the second one in the jaxpr). Those runs
+    `lax.cond(rare, costly, cheap, x)` then costs little where `rare` is (the costly branch is the second one in the jaxpr); where all
+    runs take it, it costs a few times as much as selecting would. Those runs
     are gathered, a few at a time, always as many, so that a run's arithmetic does not depend on its neighbours. Elsewhere, where loops
     of unknown length are dear, a compiler selects between both; so do derivatives, which such loops have only forwards.
     """
@@ -464,6 +469,8 @@ def _which_of(eqn, given: list[bool]) -> list[bool]:
         return which_depend(params[_INLINE[name]], given)
     if name == "optimization_barrier":
         return given
+    if _handles_keys(eqn):
+        return [any(given)] * len(eqn.outvars)
     if name == "cond" and not given[0]:
         return [any(flags) for flags in zip(*(which_depend(b, given[1:]) for b in params["branches"]), strict=True)]
     if name == "scan":

@@ -79,7 +79,7 @@ def leaf_dependence(env, policy, swept: Sequence[bool]) -> list[tuple[int, bool]
       swept: for each leaf of `(env, policy)`, whether it is swept.
 
     Returns:
-      For each leaf of the states its size in bytes, and whether it depends on a swept leaf.
+      For each leaf of the states its size in bytes, 0 if no round writes it, and whether it depends on a swept leaf.
     """
     builds = not hasattr(policy, "act")
     leaves, structure = jax.tree.flatten((env, () if builds else policy))
@@ -107,7 +107,11 @@ def leaf_dependence(env, policy, swept: Sequence[bool]) -> list[tuple[int, bool]
     states = jax.eval_shape(start, shapes, word)
     sizes = [state_bytes(leaf) for leaf in jax.tree.leaves(states)]
     begin, go_on = jax.make_jaxpr(start)(shapes, word), jax.make_jaxpr(play)(shapes, states, word, time)
+    given = go_on.jaxpr.invars[len(shapes) : len(shapes) + len(sizes)]
+    sizes = [0 if now is then else size for size, now, then in zip(sizes, go_on.jaxpr.outvars, given, strict=True)]
     swept = list(swept)
+    if len(swept) != len(shapes):
+        raise ValueError(f"swept must have one entry per leaf ({len(shapes)}), got {len(swept)}")
     first = which_depend(begin, [*swept, False])
     changed = carry_dependence(first, lambda now: which_depend(go_on, [*swept, *now, False, False]))
     return list(zip(sizes, changed, strict=True))

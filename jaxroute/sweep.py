@@ -367,13 +367,12 @@ def _shared_axes(env: Grid, policies: Mapping[str, Grid]) -> tuple[str, ...]:
     total: dict[str, int] = {}
     kept: dict[str, int] = {}
     for policy in policies.values():
-        if not hasattr(env.example, "step") or len(env.objects) * len(policy.objects) < _FEW_SETTINGS:
-            continue
+        if isinstance(env, FunctionGrid) or len(env.objects) * len(policy.objects) < _FEW_SETTINGS:
+            continue  # Of a sampler every run has an environment of its own.
         for grid in (env, policy):
             for place, axis in enumerate(grid.axes):
                 swept = [[g is grid and place in varies for varies in g.leaf_axes] for g in (env, policy)]
-                swept_leaves = [*swept[0], *(swept[1] if hasattr(policy.example, "act") else [])]
-                for size, changed in leaf_dependence(env.example, policy.example, swept_leaves):
+                for size, changed in leaf_dependence(env.example, policy.example, [*swept[0], *swept[1]]):
                     total[axis] = total.get(axis, 0) + size
                     kept[axis] = kept.get(axis, 0) + size * (not changed)
     return tuple(axis for axis in total if 2 * kept[axis] > total[axis])
@@ -636,13 +635,23 @@ class _Layout:
         lanes = _CPU_LANES * max(len(devices), 1 << (_cores().bit_length() - 1)) if on_cpu else _GPU_LANES * len(devices)
         # A fixed tile: a grid with more settings meets the same shapes. The price is a last tile that is partly padding.
         # Beside axes that share the state the others stand alone, or what is shared would be computed for each of their settings.
-        widest = 1 if shared else (4 if on_cpu else 16) if len(axes) <= 2 else 2
-        tile = {a: min(_SHARED_TILE if a in shared else widest, 1 << (len(v) - 1).bit_length()) for a, v in axes.items()}
+        widest = (4 if on_cpu else 16) if len(axes) <= 2 else 2
+
+        def width(axis, most_settings):
+            return min(most_settings, 1 << (len(axes[axis]) - 1).bit_length())
+
+        tile = {a: width(a, _SHARED_TILE if a in shared else 1 if shared else widest) for a in axes}
+        while shared and math.prod(tile.values()) > max(1, most // multiple):
+            tile[max(tile, key=lambda a: tile[a])] //= 2
         # A setting that shares most of its state is light.
         light = min(_LIGHT_LANES, math.prod(tile[a] for a in shared))
         cap = min(lanes * light, 1 << (most.bit_length() - 1))
         if block is None:
             block = min(cap // math.prod(tile.values()), 1 << (num_seeds.bit_length() - 1))
+        for axis in set(axes) - set(shared) if shared else ():
+            # With few seeds there is room for them after all.
+            while tile[axis] < width(axis, widest) and 2 * block * math.prod(tile.values()) <= cap:
+                tile[axis] *= 2
         return _Layout(max(1, -(-block // multiple)) * multiple, tile)
 
     def padded(self, num_devices: int) -> int:

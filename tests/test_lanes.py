@@ -503,3 +503,39 @@ def test_a_rare_branch_is_loop_free_elsewhere_and_survives_a_map_over_settings()
     on_gpu = jax.jit(lambda c: many(c)).trace(chance[1]).lower(lowering_platforms=("cuda",)).as_text()
     on_cpu = jax.jit(lambda c: many(c)).trace(chance[1]).lower(lowering_platforms=("cpu",)).as_text()
     assert "stablehlo.while" in on_cpu and "stablehlo.while" not in on_gpu
+
+
+def test_barriers_keep_what_runs_share_apart():
+    """One operand that depends on the run and one that does not, carried through a scan and through a branch."""
+
+    def body(carry, _):
+        a, b = lax.optimization_barrier((carry[0] + 1.0, carry[1] * 2.0))
+        return (a, b), b
+
+    def scanned(x):
+        return lax.scan(body, (x, jnp.float32(1.0)), None, length=3)
+
+    def branched(x):
+        return lax.cond(
+            TRUE, lambda x: tuple(lax.optimization_barrier((x, jnp.float32(2.0)))), lambda x: (x, jnp.float32(1.0)), x
+        )
+
+    for fn in (scanned, branched):
+        ours, theirs = both(fn, floats())
+        assert_same(ours, theirs)
+
+
+def test_a_key_inside_a_loop_with_a_branch():
+    """What passes through a branch on a key beside it is mapped, whatever it is."""
+
+    def fn(x):
+        def body(carry, i):
+            a, n = carry
+            key = draws.fold_in(KEY, i)
+            a, n = lax.cond(i > 0, lambda k, a, n: (a + draws.uniform(k), n + 1), lambda k, a, n: (a, n), key, a, n)
+            return (a, n), a
+
+        return lax.scan(body, (x, jnp.int32(0)), jnp.arange(3))
+
+    ours, theirs = both(fn, floats())
+    assert_same(ours, theirs)

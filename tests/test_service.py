@@ -1256,3 +1256,45 @@ WRONG_PARAMS = {"w": np.zeros((2, 3), np.float32), "b": np.zeros(2, np.float32)}
 def test_bad_input(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+# Found by a review.
+
+
+def test_an_oracle_of_models_that_cost_the_same_takes_the_better_one():
+    env = sv.typed_service([[0.5, 0.9]], [[100.0, 100.0]], alpha=0.8)
+    oracle = sv.OracleInformed.of(env)
+    action, _ = oracle.act(draws.key(0), (), _seen(env), jnp.int32(0))
+    assert int(action.serve) == 1 and float(env.best.cost) == pytest.approx(100.0)
+
+
+def test_a_router_that_knows_keeps_its_share_and_gains():
+    env = cells(signal=1.0)
+    policies = {"blind": sv.RouteLLM(threshold=0.7), "knows": sv.RouteLLM.knowing(env, 0.5, threshold=0.7)}
+    data = simulate(
+        env, policies, horizon=1000, seeds=64, record_every=1000, record=["served_share", "satisfaction"], progress=False
+    )
+    satisfied = data["satisfaction"].isel(time=-1)
+    gain = (satisfied.sel(policy="knows") - satisfied.sel(policy="blind")).values
+    assert gain.mean() > 5 * gain.std(ddof=1) / 8
+    # z + h has variance 1.25 in place of 1 in units of the spread: both shares are near those of a normal law.
+    share = data["served_share"].isel(time=-1, model=-1).mean("seed").values
+    assert abs(share[1] - share[0]) < 0.1
+    with pytest.raises(ValueError, match="tell requests apart"):
+        sv.RouteLLM.knowing(sv.cell_service([1, 1, 1, 1], [1.0, 2.0], [0.0, 0.0], alpha=0.5), 0.5)
+
+
+@pytest.mark.parametrize(
+    ("policy", "message"),
+    [
+        (lambda: sv.TrueChances(sv.benchmark_service().requests).init(draws.key(0), SPEC), "requests must be those of this"),
+        (lambda: sv.SGD(lambda step: 0.1).check(), "learning_rate must be a number or a struct"),
+        (lambda: sv.RouterDC(np.zeros((3, 2)), np.zeros((9, 2))).init(draws.key(0), SPEC), "encoder and experts must have"),
+        (lambda: sv.RouteLLM(predictor=sv.Learned()).check(), "predictor must be TrueChances"),
+        (lambda: sv.fit_routerdc(sv.benchmark_service(), num_clusters=1), "num_clusters must be at least 2"),
+        (lambda: sv.bound_queue(1.0, 1.0, 0.0, 10), "slack must be above 0"),
+    ],
+)
+def test_more_bad_input(policy, message):
+    with pytest.raises(ValueError, match=message):
+        policy()

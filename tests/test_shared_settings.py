@@ -122,3 +122,29 @@ def test_numbers_of_the_predictor_and_of_the_environment_sweep_in_one_trace():
     assert jr.trace_count() == before + 1
     last = data["training_loss"].isel(policy=0, time=-1).mean("seed")
     assert len(np.unique(last.values)) == 12, "every setting learns something else"
+
+
+def test_a_sampler_with_many_settings():
+    """Every run has an environment of its own: nothing is known of what they share."""
+    widths = jr.grid(stochastic.UCB1, width=list(np.linspace(0.5, 2.0, 6)))
+    sampler = lambda key: stochastic.Bandit(mean=jax.random.uniform(key, (3,)), scale=None)  # noqa: E731
+    data = jr.simulate(sampler, widths, horizon=20, seeds=16, instances=3, record=["reward"], progress=False)
+    assert data["reward"].sizes["instance"] == 3 and data["reward"].sizes["width"] == 6 and bool(data["valid"].all())
+
+
+def test_tiles_stay_within_memory():
+    axes = {name: np.arange(16) for name in ("V", "alpha", "margin")}
+    for most in (16, 1000, 100_000):
+        layout = sweep._Layout.choose(axes, tuple(axes), 64, None, most, jax.devices("cpu")[:1])
+        assert layout.block * np.prod(list(layout.tile.values())) <= max(most, 16)
+
+
+def test_state_that_no_round_writes_does_not_count():
+    """The order of a table's rows is thousands of numbers, but nothing is computed from round to round."""
+    rng = np.random.default_rng(0)
+    from jaxroute.data import RoutingTable
+
+    env = service.table_service(RoutingTable(rng.random((400, 2)), [[1.0, 5.0]] * 400, ("a", "b")), alpha=0.5)
+    policy = service.MessPlus()
+    found = leaf_dependence(env, policy, [False] * len(jax.tree.leaves((env, policy))))
+    assert max(size for size, _ in found) < 100

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import optax
 from flax import struct
@@ -34,7 +35,7 @@ class SGD:
 
     Source: torch.optim.SGD without dampening and Nesterov; optax's `clip_by_global_norm`, `add_decayed_weights`, `trace`.
 
-    learning_rate: `[]`, or a function of the steps done such as `TheorySteps`. momentum, weight_decay: `[]`.
+    learning_rate: `[]`, or a struct that is a function of the steps done, such as `TheorySteps`. momentum, weight_decay: `[]`.
     clip: `[]` longest gradient, None for no limit.
     """
 
@@ -45,6 +46,8 @@ class SGD:
 
     def check(self) -> None:
         if callable(self.learning_rate):
+            if jax.tree_util.all_leaves([self.learning_rate]):
+                raise ValueError("learning_rate must be a number or a struct such as TheorySteps(...), got a plain function")
             if hasattr(self.learning_rate, "check"):
                 self.learning_rate.check()
         else:

@@ -118,14 +118,19 @@ def _satisfaction_and_cost(results: Results):
     return figure
 
 
-def _over_V(results: Results, metric: str, sign: int, tolerance: float = 2.0):
-    """Whether a metric falls (`sign` -1) or rises (1) with V in every case, up to noise."""
+def _over_V(results: Results, metric: str, sign: int) -> tuple[str, bool]:
+    """Whether a metric falls (`sign` -1) or rises (1) with V in every case: seed by seed, up to noise, and from end to end beyond it."""
     parts, holds = [], True
     for name, data in results.items():
-        values = [end(data, metric, "MESS+", V=V) for V in sorted(data["V"].values)]
-        parts.append(f"{name}: {', '.join(map(show, values))}")
-        holds &= all(sign * (b[0] - a[0]) > -tolerance * math.hypot(a[1], b[1]) for a, b in itertools.pairwise(values))
-    return "; ".join(parts), holds
+        runs = data[metric].sel(policy="MESS+").isel(time=-1).sortby("V").transpose("V", "seed").values
+        parts.append(f"{name}: {', '.join(show(end(data, metric, 'MESS+', V=V)) for V in sorted(data['V'].values))}")
+
+        def step(first, last, runs=runs):
+            difference = sign * (runs[last] - runs[first])
+            return difference.mean() / max(difference.std(ddof=1) / math.sqrt(difference.size), 1e-12)
+
+        holds &= all(step(i, i + 1) > -2.0 for i in range(len(runs) - 1)) and step(0, -1) > 2.0
+    return "; ".join(parts), bool(holds)
 
 
 def _approaches(results: Results) -> tuple[str, bool]:
@@ -313,17 +318,10 @@ def _loss_falls(results: Results) -> tuple[str, bool]:
     return f"mean loss of explored requests, {text}", values[2][0] < values[1][0] < values[0][0]
 
 
-def _paper_loss_falls(results: Results) -> tuple[str, bool]:
-    data = _mean_over_benchmarks(results)
-    first, last = (data["paper_loss"].sel(policy="MESS+").mean("seed").isel(time=i).values for i in (1, -1))
-    return f"from {np.round(first, 3).tolist()} to {np.round(last, 3).tolist()}", bool((last < first).all())
-
-
 _EXPLORE_CLAIMS = (
     Claim("counts", "requests are explored as often as p_t says", f"{_PAPER}, Lemma A.3", _counts),
     Claim("tenfold", "c = 1 costs about ten times c = .01 in exploration", f"{_PAPER}, C.3", _ten_times),
     Claim("lower", "a larger c gives a lower loss", f"{_PAPER}, Fig. 3", _loss_falls),
-    Claim("paper-loss", "the loss as the paper plots it falls", f"{_PAPER}, Fig. 3", _paper_loss_falls),
 )
 
 # Tables 2, 3, 6 and 7.
@@ -388,7 +386,10 @@ def _times_cheaper(rivals: Sequence[str], least: float):
         own = _mean_mj(results, "MESS+")
         factors = {r: quotient(_mean_mj(results, r), own) for r in rivals}
         text = ", ".join(f"{r} {show(f)} times" for r, f in factors.items())
-        return f"mean of the benchmarks {show(own)} MJ; {text}", all(f[0] >= least for f in factors.values())
+        short = sum(end(d, "violation", "MESS+")[0] > 1e-3 for d in results.values())
+        return f"mean of the benchmarks {show(own)} MJ, short of alpha on {short} of {len(results)}; {text}", all(
+            f[0] >= least for f in factors.values()
+        )
 
     return measure
 
@@ -473,7 +474,8 @@ def _overhead(results: Results) -> tuple[str, bool]:
         deciding, total = (end(data, m, "MESS+") for m in ("decision_cost", "cost"))
         shares[name] = deciding[0] / (total[0] - deciding[0])
     text = ", ".join(f"{n} {100 * s:.1f} % (paper {MESSPLUS_TABLE_3[n].overhead:g})" for n, s in shares.items())
-    return f"{text}; mean {100 * np.mean(list(shares.values())):.2f} % (paper 4.65)", all(s < 0.1 for s in shares.values())
+    mean = float(np.mean(list(shares.values())))
+    return f"{text}; mean {100 * mean:.2f} % (paper 4.65)", max(shares.values()) < 0.1 and abs(mean - 0.0465) < 0.01
 
 
 def _sweep_cases(V: Sequence[float]) -> tuple[Case, ...]:
@@ -500,8 +502,8 @@ def _moves(V: Sequence[float], metric: str, model: int | None, sign: int, unit: 
         for v in V:
             entry = (MESSPLUS_TABLES_6_7.get(v) or MESSPLUS_TABLE_2["MESS+"])["average"]
             share = None if model is None else entry.ratio[model]
-            paper.append({"cost": entry.cost_mj, "satisfaction": entry.satisfaction}.get(metric, share))
-        text = ", ".join(f"V {v:g}: {x:.4g} {unit} (paper {p})" for v, x, p in zip(V, values, paper, strict=True))
+            paper.append(entry.satisfaction if share is None else share)
+        text = ", ".join(f"V {v:g}: {100 * x:.2f} % {unit} (paper {p})" for v, x, p in zip(V, values, paper, strict=True))
         return text, sign * (values[-1] - values[0]) > 0
 
     return measure
@@ -523,7 +525,7 @@ def _sweep_table(number: int, V: Sequence[float]) -> Experiment:
     where = f"{_PAPER}, Table {number} and C.1"
     claims = (
         Claim("cost", f"mean cost rises from V = {V[0]:g} to {V[-1]:g}", where, _cost_moves(V)),
-        Claim("satisfaction", "mean satisfaction rises", where, _moves(V, "satisfaction", None, 1, "")),
+        Claim("satisfaction", "mean satisfaction rises", where, _moves(V, "satisfaction", None, 1, "satisfied")),
         Claim("middle", "the 8B model serves less", where, _moves(V, "served_share", 1, -1, "of requests")),
         Claim("large", "the 70B model serves more", where, _moves(V, "served_share", 2, 1, "of requests")),
     )
@@ -630,7 +632,6 @@ def _ablations(env: sv.Service) -> dict[str, Any]:
         "cheapest above alpha": sv.CheapestAbove(optimiser=optimiser),
         "queue held at V x price": sv.ShadowPrice(optimiser=optimiser, price=env.best.price),
         "safety margin": paper.replace(margin=0.05),
-        "V = v0 sqrt(T)": paper.replace(V=3e-5 * math.sqrt(1267)),
     }
 
 
@@ -657,7 +658,7 @@ def _table_env(data: str | None = None, alpha: float = 0.75, costs: Mapping[str,
 
 def _table_policies(env: sv.Service) -> dict[str, Any]:
     """V is given in units of one over the dearest model's mean cost."""
-    scale = 1.0 / float(env.mean_cost[-1])
+    scale = 1.0 / max(float(env.mean_cost[-1]), 1e-12)
     return {
         "MESS+": grid(sv.MessPlus, V=[0.1 * scale, scale, 10 * scale]),
         **{f"always {name}": sv.Single(m) for m, name in enumerate(env.names)},
@@ -741,15 +742,15 @@ EXPERIMENTS = (
             ),
             Claim(
                 "twice",
-                "about twice as cheap as RouteLLM and RouterDC",
+                "at least about twice as cheap as RouteLLM and RouterDC",
                 f"{_PAPER}, abstract",
                 _times_cheaper(("RouteLLM", "RouterDC"), 1.8),
             ),
             Claim(
                 "guess-20",
-                "about 20 % cheaper than educated guessing",
+                "at least about 20 % cheaper than educated guessing",
                 f"{_PAPER}, section 4.2",
-                _times_cheaper(("EducatedGuessing",), 1.15),
+                _times_cheaper(("EducatedGuessing",), 1.2),
             ),
             Claim("closest", "usually closest to alpha", f"{_PAPER}, section 4.2", _closest),
             Claim(

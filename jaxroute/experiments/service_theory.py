@@ -228,7 +228,7 @@ def _gap_in_V(results: Results) -> tuple[str, bool]:
         values.append(value)
         parts.append(f"V {V:g}: {show((value, error))} J (bound {0.5 / V:g})")
         holds &= value - 3 * error <= 0.5 / V
-    return ", ".join(parts), holds and values[0] > values[1] > values[2]
+    return ", ".join(parts), holds and values[0] > values[1] > values[2] > values[3]
 
 
 def _root_slope(results: Results) -> tuple[str, bool]:

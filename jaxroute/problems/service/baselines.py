@@ -146,13 +146,14 @@ def educated_guess(accuracy, alpha: float) -> np.ndarray:
 class RouteLLM(Fixed):
     """The largest model if a router's score reaches a threshold, else the smallest.
 
-    A stand-in for the paper's router: `sigmoid(offset + spread z)` with standard normal `z`, plus `advantage` times how much better
-    than usual the largest model is on this request, if `predictor` tells. By default the score knows nothing about the request, as
-    in Table 2, where it does no better than chance.
+    A stand-in for the paper's router: `sigmoid(offset + spread z + advantage h)` with standard normal `z` and `h` how much better than
+    usual the largest model is on this request, in standard deviations. By default the score knows nothing about the request, as in
+    Table 2, where it does no better than chance; `knowing` makes one that does.
 
     Source: MESS+, section 4.1 and appendix B, RouteLLM with thresholds .1 to .9.
 
     threshold, offset, spread, advantage: `[]`. energy: `[]`, J per request that the router takes.
+    usual, deviation: `[]`, mean and standard deviation of the largest model's chance minus the smallest's.
     predictor: `TrueChances`, needed if `advantage` is to count.
     """
 
@@ -161,6 +162,8 @@ class RouteLLM(Fixed):
     spread: Leaf = 0.5
     advantage: Leaf = 0.0
     energy: Leaf = 0.0
+    usual: Leaf = 0.0
+    deviation: Leaf = 1.0
     predictor: Any = None
 
     def check(self) -> None:
@@ -171,17 +174,35 @@ class RouteLLM(Fixed):
         checks.non_negative("energy", self.energy, ())
         if self.predictor is None and np.any(np.asarray(self.advantage) != 0):
             raise ValueError("advantage needs a predictor, TrueChances(env.requests)")
-        if self.predictor is not None and not hasattr(self.predictor, "chances"):
+        checks.positive("deviation", self.deviation, ())
+        if self.predictor is not None and (not hasattr(self.predictor, "chances") or self.predictor.trains):
             raise ValueError(f"predictor must be TrueChances(...), got {checks.show(self.predictor)}")
 
+    def init(self, key, spec) -> tuple:
+        return () if self.predictor is None else self.predictor.init(key, spec)
+
     def act(self, key, state, obs, t):
-        del state, t
+        del t
         lean = self.offset + self.spread * draws.normal(key)
         if self.predictor is not None:
-            chance = self.predictor.chances((), obs)
-            lean = lean + self.advantage * (chance[-1] - chance[0])
+            chance = self.predictor.chances(state, obs)
+            lean = lean + self.advantage * (chance[-1] - chance[0] - self.usual) / self.deviation
         score = jax.nn.sigmoid(lean)
         return serve_with(jnp.where(score >= self.threshold, obs.cost.shape[-1] - 1, 0), self.energy), {"score": score}
+
+    @classmethod
+    def knowing(cls, env: Service, advantage: float, **options: Any) -> "RouteLLM":
+        """A router whose score rises by `advantage` with each standard deviation of the largest model's advantage; not for tables."""
+        contexts = env.requests.contexts()
+        gain = contexts.success[:, -1] - contexts.success[:, 0]
+        usual = float(contexts.weight @ gain)
+        deviation = float(np.sqrt(contexts.weight @ (gain - usual) ** 2))
+        if deviation < 1e-9:
+            raise ValueError("env must tell requests apart: the largest model's advantage is the same on all of them")
+        predictor = TrueChances(env.requests)
+        return cls(
+            advantage=advantage, usual=np.float32(usual), deviation=np.float32(deviation), predictor=predictor, **options
+        )
 
     @classmethod
     def of(cls, env: Service, **options: Any) -> "RouteLLM":
@@ -232,7 +253,7 @@ class ShadowPrice(Learner):
 
 @struct.dataclass
 class MostSatisfying(Learner):
-    """The model that is most likely to satisfy, whatever it costs: MESS+ with V = 0."""
+    """The model that is most likely to satisfy, whatever it costs: MESS+ with V = 0 while the queue is not empty."""
 
     def score(self, queue, cost, chance, alpha):
         del queue, cost, alpha
@@ -278,6 +299,7 @@ class _Priced(Fixed):
         del t
         above = draws.uniform(key) < self.price.part
         price = self.price.price * jnp.where(above, 1.0 + PRICE_STEP, 1.0 - PRICE_STEP)
+        price = jnp.maximum(price, 1e-5 * jnp.max(obs.cost))  # Of models that cost the same the one that satisfies more.
         return serve_with(numerics.argmin(obs.cost - price * self.predictor.chances(state, obs))), {}
 
 

@@ -201,21 +201,40 @@ def safety_margin(V: float, cost_range: float, slack: float, horizon: int) -> fl
 
 
 def bound_queue(V: float, cost_range: float, slack: float, horizon: int, warm_up: float = 0.0, alpha: float = 1.0) -> float:
-    """Theorem 1's bound of the mean virtual queue after `horizon` requests: `max(alpha warm_up, V cost_range / slack) + sqrt(T)`."""
-    return max(alpha * warm_up, V * cost_range / slack) + math.sqrt(checks.count("horizon", horizon))
+    """Theorem 1's bound of the mean virtual queue after `horizon` requests: `max(alpha warm_up, V cost_range / slack) + sqrt(T)`.
+
+    Args:
+      V, cost_range, slack: as for `safety_margin`. warm_up: `psi`, requests after which assumption 1 holds. alpha: the target.
+
+    Returns:
+      Requests.
+    """
+    return _floor(V, cost_range, slack, warm_up, alpha) + math.sqrt(checks.count("horizon", horizon))
 
 
 def bound_mean_queue(
     V: float, cost_range: float, slack: float, excess: float, warm_up: float = 0.0, alpha: float = 1.0
 ) -> float:
-    """Theorem 1's bound of the mean over requests of the mean virtual queue: `gamma + 1 / (2 excess)` with `excess = q - alpha`."""
-    return max(alpha * warm_up, V * cost_range / slack) + 0.5 / float(checks.positive("excess", excess, ()))
+    """Theorem 1's bound of the mean over requests of the mean virtual queue: `gamma + 1 / (2 excess)` with `excess = q - alpha`.
+
+    Other arguments as for `bound_queue`.
+    """
+    return _floor(V, cost_range, slack, warm_up, alpha) + 0.5 / float(checks.positive("excess", excess, ()))
+
+
+def _floor(V, cost_range, slack, warm_up, alpha) -> float:
+    """Theorem 1's `gamma`."""
+    checks.non_negative("V", V, ())
+    checks.non_negative("cost_range", cost_range, ())
+    checks.positive("slack", slack, ())
+    checks.non_negative("warm_up", warm_up, ())
+    return max(alpha * warm_up, V * cost_range / slack)
 
 
 def bound_violation(
     V: float, cost_range: float, slack: float, horizon: int, warm_up: float = 0.0, alpha: float = 1.0
 ) -> float:
-    """Corollary 1's bound of the mean violation after `horizon` requests."""
+    """Corollary 1's bound of the mean violation after `horizon` requests; arguments as for `bound_queue`."""
     return bound_queue(V, cost_range, slack, horizon, warm_up, alpha) / horizon
 
 

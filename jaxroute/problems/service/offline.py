@@ -90,6 +90,16 @@ class RouterDC(Fixed):
     encoder: Leaf
     experts: Leaf
 
+    def init(self, key, spec) -> tuple:
+        del key
+        (d, e), (models, f) = np.shape(self.encoder), np.shape(self.experts)
+        if (d, models) != (spec.num_features, spec.num_models) or e != f:
+            raise ValueError(
+                f"encoder and experts must have the shapes [{spec.num_features}, e] and [{spec.num_models}, e] here, "
+                f"got {[d, e]} and {[models, f]}"
+            )
+        return ()
+
     def act(self, key, state, obs, t):
         del key, state, t
         logits = self.logits(obs.features)
@@ -158,6 +168,7 @@ def fit_routerdc(
         "negatives": negatives, "num_clusters": num_clusters, "outside": outside,
     }.items():  # fmt: skip
         checks.count(name, value)
+    checks.count("num_clusters", num_clusters, minimum=2)
     if num_clusters > num_requests:
         raise ValueError(f"num_clusters must be at most num_requests, {num_requests}, got {num_clusters}")
     checks.count("outside", outside, maximum=num_requests)

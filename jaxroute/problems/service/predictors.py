@@ -62,7 +62,11 @@ class TrueChances:
             raise ValueError(f"requests must be those of an environment, got {checks.show(self.requests)}")
 
     def init(self, key, spec) -> tuple:
-        del key, spec
+        del key
+        if self.requests.num_features != spec.num_features:
+            raise ValueError(
+                f"requests must be those of this environment, with {spec.num_features} features, got {self.requests.num_features}"
+            )
         return ()
 
     def chances(self, params, obs):

@@ -162,7 +162,7 @@ class CellRequests:
     `Phi(sqrt(2) * signal)`: .15 is weak (.58), .6 good (.80).
 
     weight: `[2 ** M]` share of each cell, in the order of `all_labels`. cost_mean, cost_spread: `[M]` mean and standard
-    deviation, cut off at 5 % of the mean. signal: `[]`. num_noise: static.
+    deviation of a normal law that is cut off at 5 % of the mean. signal: `[]`. num_noise: static.
     """
 
     weight: Leaf
@@ -325,7 +325,9 @@ class TableRequests:
     def check(self) -> None:
         shape = np.shape(checks.probability("labels", self.labels))
         checks.non_negative("costs", self.cost_table, shape)
-        checks.numbers("features", self.vectors)
+        vectors = checks.numbers("features", self.vectors)
+        if vectors.ndim != 2 or len(vectors) != shape[0]:
+            raise ValueError(f"features must be {shape[0]} rows, one for each request, got shape {vectors.shape}")
 
     def init(self, key):
         return jax.random.permutation(key, self.labels.shape[0]).astype(jnp.int32)
