@@ -36,7 +36,7 @@ _KNOWS = sv.TrueChances(_DEMO.requests)
 _GAP = ("cost", "gap", "satisfaction", "violation", "virtual_queue", "mean_queue", "explored", "explore_overhead")
 _SIGNALS = [0.0, 0.15, 0.37, 0.6, 1.0, 2.0]
 _MU = 0.1
-_MARGIN = {"alpha": 0.75, "horizon": 2000, "V": 1e-3, "slack": 0.05}
+_MARGIN = {"alpha": 0.75, "horizon": 8000, "V": 1e-2, "slack": 0.05}
 
 
 def _exact_loss(env, policy, env_state, policy_state, t):
