@@ -1136,7 +1136,9 @@ def test_figures_of_the_notes():
             env, policy, horizon=data.num_requests, seeds=64, record_every=data.num_requests, record=["cost", "satisfaction"],
             progress=False,
         ).isel(policy=0)  # fmt: skip
-        assert abs(end(found, "cost").mean() * data.num_requests / 1e6 - megajoule) < 0.05, name
+        cost = end(found, "cost") * data.num_requests / 1e6
+        error = cost.std(ddof=1) / 8  # The notes' figures are means of 64 seeds too.
+        assert abs(cost.mean() - megajoule) < 0.05 + 3 * math.sqrt(2) * error, name
         assert abs(end(found, "satisfaction").mean() - satisfaction) < 0.01, name
 
 
