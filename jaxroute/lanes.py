@@ -368,9 +368,9 @@ def _rarely(eqn, values, size):
     """A branch that some runs take: on a CPU all runs take the first one, and the second is computed for those that need it.
 
     `lax.cond(rare, costly, cheap, x)` then costs little where `rare` is (the costly branch is the second one in the jaxpr); where all
-    runs take it, it costs a few times as much as selecting would. Those runs
-    are gathered, a few at a time, always as many, so that a run's arithmetic does not depend on its neighbours. Elsewhere, where loops
-    of unknown length are dear, a compiler selects between both; so do derivatives, which such loops have only forwards.
+    runs take it, it costs a few times as much as selecting would. Those runs are gathered, a few at a time, always as many, so that a
+    run's arithmetic does not depend on its neighbours. Elsewhere, where loops of unknown length are dear, a compiler selects between
+    both; so do derivatives, which such loops have only forwards.
     """
     index, *operands = values
     branches = eqn.params["branches"]

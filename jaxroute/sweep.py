@@ -648,9 +648,14 @@ class _Layout:
         cap = min(lanes * light, 1 << (most.bit_length() - 1))
         if block is None:
             block = min(cap // math.prod(tile.values()), 1 << (num_seeds.bit_length() - 1))
-        for axis in set(axes) - set(shared) if shared else ():
-            # With few seeds there is room for them after all.
-            while tile[axis] < width(axis, widest) and 2 * block * math.prod(tile.values()) <= cap:
+        for axis in axes:
+            # With few seeds there is room for the others after all.
+            while (
+                shared
+                and axis not in shared
+                and tile[axis] < width(axis, widest)
+                and 2 * block * math.prod(tile.values()) <= cap
+            ):
                 tile[axis] *= 2
         return _Layout(max(1, -(-block // multiple)) * multiple, tile)
 
