@@ -2,7 +2,7 @@
 
 from jaxroute.grid import Grid, grid, instances
 from jaxroute.results import StoreMismatchError, load
-from jaxroute.sweep import simulate, trace_count
+from jaxroute.sweep import run_bytes, simulate, trace_count
 from jaxroute.types import Metric, Spec
 
 __version__ = "0.1.0"
@@ -15,6 +15,7 @@ __all__ = [
     "grid",
     "instances",
     "load",
+    "run_bytes",
     "simulate",
     "trace_count",
 ]

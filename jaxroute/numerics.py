@@ -6,6 +6,7 @@ always a permutation.
 """
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +17,8 @@ from jax import lax
 _FEW = 8
 # So many terms of a sum are written out.
 _MOST_TERMS = 64
+# Long axes are worked on in chunks of this many elements.
+_CHUNK = 32
 
 
 def one_hot(index, size: int) -> jax.Array:
@@ -26,6 +29,59 @@ def one_hot(index, size: int) -> jax.Array:
 def pick(mask, values) -> jax.Array:
     """The element of `values` (`[K]` or `[..., K]`) where the one-hot `mask` (`[K]`) is True; zero if it has no True."""
     return jnp.sum(jnp.where(mask, values, jnp.zeros_like(values)), axis=-1)
+
+
+def take(values, index) -> jax.Array:
+    """`values[..., index]` of `values` `[..., K]`; an index out of range is moved to the nearest end.
+
+    For a few elements `pick` is faster; from about a hundred on, and for an index that differs between runs, this one.
+    """
+    return lax.dynamic_index_in_dim(values, index, axis=values.ndim - 1, keepdims=False)
+
+
+def put(table, index: Sequence, value) -> jax.Array:
+    """`table` with `table[index] = value`, where `index` names a place along each of the first axes.
+
+    In place, if the table is not used any more: for large tables of which few elements change. An index out of range is moved to the
+    nearest end. `value`: of the shape of what is left of the table.
+    """
+    rest = table.ndim - len(index)
+    value = jnp.reshape(value, (*([1] * len(index)), *table.shape[len(index) :])).astype(table.dtype)
+    zero = jnp.int32(0)
+    return lax.dynamic_update_slice(table, value, (*(jnp.asarray(i, jnp.int32) for i in index), *[zero] * rest))
+
+
+def at(table, index: Sequence) -> jax.Array:
+    """`table[index]`, where `index` names a place along each of the first axes; see `put`."""
+    sizes = (*([1] * len(index)), *table.shape[len(index) :])
+    starts = (*(jnp.asarray(i, jnp.int32) for i in index), *[jnp.int32(0)] * (table.ndim - len(index)))
+    return jnp.reshape(lax.dynamic_slice(table, starts, sizes), table.shape[len(index) :])
+
+
+def padded(size: int) -> int:
+    """Length of an axis that `fold` can work on: whole chunks, if there are several."""
+    return size if size <= _CHUNK else -(-size // _CHUNK) * _CHUNK
+
+
+def fold(leaves: Any, in_use, start: Any, step: Callable) -> Any:
+    """`step(carry, chunk of the leaves, first index)` over all chunks of the last axis up to index `in_use`.
+
+    For tables that fill up as the rounds go on: what is not in use yet costs nothing.
+
+    Args:
+      leaves: pytree of arrays `[..., B]`, with `B` from `padded`. in_use: `[]` int32, the same in all runs; what comes later may be
+        looked at, or not. start: first carry.
+    """
+    size = jax.tree.leaves(leaves)[0].shape[-1]
+    if size <= _CHUNK:
+        return step(start, leaves, jnp.int32(0))
+
+    def body(number, carry):
+        first = number * _CHUNK
+        part = jax.tree.map(lambda x: lax.dynamic_slice_in_dim(x, first, _CHUNK, axis=x.ndim - 1), leaves)
+        return lax.optimization_barrier(step(carry, lax.optimization_barrier(part), first))
+
+    return lax.fori_loop(0, (jnp.minimum(in_use, size) + _CHUNK - 1) // _CHUNK, body, start)
 
 
 def argmax(score, allowed=None) -> jax.Array:
@@ -126,6 +182,14 @@ def combine(x, rows) -> jax.Array:
     for term in terms[1:]:
         total = total + term
     return total
+
+
+def project(x, table) -> jax.Array:
+    """`x @ table` of `x` `[d]` and a `table` `[d, P]` that all runs share: over the runs a product of matrices.
+
+    In full float32 precision, also where an accelerator would round its operands.
+    """
+    return jnp.dot(x, table, precision=lax.Precision.HIGHEST)
 
 
 def inverse_cdf(probabilities, u) -> jax.Array:

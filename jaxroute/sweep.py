@@ -344,19 +344,43 @@ def _variables(records: Mapping[str, Record], calls: Mapping[str, _Call]) -> dic
     return variables
 
 
+def run_bytes(env: Any, policy: Any) -> int:
+    """Bytes of the state of one run: what thousands of runs at once take that many times.
+
+    Leaves of environment and policy, which runs share, are not counted.
+
+    Args:
+      env: an environment, or a sampler. policy: a policy, or a function `env -> policy`.
+    """
+    example_env, example_policy = _example("policy", _as_grid("env", env), _as_grid("policy", policy))
+    return _state_bytes(example_env, example_policy)
+
+
+def _state_bytes(env, policy) -> int:
+    state = jax.eval_shape(lambda k: (env.init(k), policy.init(k, env.spec)), draws.key(0))
+    return sum(map(state_bytes, jax.tree.leaves(state)))
+
+
 def _runs_that_fit(examples, records: Mapping[str, Record], num_records: int, devices) -> int:
-    """Runs whose states and curves fit into a quarter of the devices' memory: a guess that a halved block can correct."""
-    worst = 1
+    """Runs whose states and curves fit into a quarter of the devices' memory: a guess that a halved block can correct.
+
+    Raises:
+      ValueError: not even the fewest runs that are played together fit into memory.
+    """
+    worst, memory = 1, results.memory_limit(devices[0])
     for name, (env, policy) in examples.items():
-        key = draws.key(0)
-        state = jax.eval_shape(lambda k: (env.init(k), policy.init(k, env.spec)), key)  # noqa: B023
         sizes = {"model": env.spec.num_models}
         record = records[name]
         metrics = (*record.flows, *record.info, *record.env_gauges, *record.policy_gauges)
         numbers = sum(math.prod(sizes.get(d, 1) for d in m.dims) for m in metrics) + len(record.zero_flows)
-        held = sum(map(state_bytes, jax.tree.leaves(state)))
+        held = _state_bytes(env, policy)
+        if held * _LANE_MULTIPLE > memory:
+            raise ValueError(
+                f"policy {name!r} needs {held / 1e9:.3g} GB for the state of one run, and {_LANE_MULTIPLE} runs are played together: more "
+                f"than the {memory / 1e9:.3g} GB of {devices[0].platform} memory; make the instance smaller"
+            )
         worst = max(worst, 4 * num_records * numbers + 8 * held)
-    return max(1, results.memory_limit(devices[0]) * len(devices) // 4 // worst)
+    return max(1, memory * len(devices) // 4 // worst)
 
 
 def _shared_axes(env: Grid, policies: Mapping[str, Grid]) -> tuple[str, ...]:
@@ -367,7 +391,7 @@ def _shared_axes(env: Grid, policies: Mapping[str, Grid]) -> tuple[str, ...]:
     total: dict[str, int] = {}
     kept: dict[str, int] = {}
     for policy in policies.values():
-        if isinstance(env, FunctionGrid) or len(env.objects) * len(policy.objects) < _FEW_SETTINGS:
+        if not hasattr(env.example, "step") or len(env.objects) * len(policy.objects) < _FEW_SETTINGS:
             continue  # Of a sampler every run has an environment of its own.
         for grid in (env, policy):
             for place, axis in enumerate(grid.axes):
@@ -459,6 +483,8 @@ def _as_grid(what: str, value, instances: int | None = None) -> Grid:
         if jax.tree_util.all_leaves([value]):
             raise ValueError(f"{what} must be a pytree: decorate {type(value).__name__} with flax.struct.dataclass")
         return Grid({}, [value], type(value).__name__)
+    if what == "env" and instances is None and callable(value) and not jax.tree_util.all_leaves([value]):
+        return Grid({}, [value], type(value).__name__)  # A sampler with leaves of its own.
     if callable(value):
         return FunctionGrid(value, None if instances is None else checks.count("instances", instances))
     methods = "init, observe and step" if what == "env" else "init, act and update"

@@ -6,12 +6,13 @@ import pytest
 from flax import struct
 
 from jaxroute import testing
-from jaxroute.problems import combinatorial, default_policies, problems, service, staged, stochastic
+from jaxroute.estimators.mnl import Newton, Online
+from jaxroute.problems import combinatorial, default_policies, problems, queueing, service, staged, stochastic
 
 BERNOULLI = stochastic.bernoulli([0.9, 0.5, 0.1])
 GAUSSIAN = stochastic.gaussian([0.3, 0.1], scale=0.5)
-STOCHASTIC, STAGED, COMBINATORIAL, SERVICE = (
-    default_policies(problem) for problem in (stochastic, staged, combinatorial, service)
+STOCHASTIC, STAGED, COMBINATORIAL, SERVICE, QUEUEING = (
+    default_policies(problem) for problem in (stochastic, staged, combinatorial, service, queueing)
 )
 # Here these differ little from their neighbours; the default suite plays them in whole runs against a reference.
 SLOW = (
@@ -19,7 +20,7 @@ SLOW = (
     *("GaussianThompson", "BetaThompson", "Cheapest", "RandomDeploy", "Uniform", "Static", "Direct", "CUCB", "Thompson"),
     *("ConstrainedThompson", "EpsilonGreedy", "RandomSet", "Everything", "OracleRelaxed", "OracleInteger", "OfflineFixed"),
     *("ShadowPrice", "MostSatisfying", "CheapestAbove", "Single", "RandomMix", "RouteLLM", "RouterDC", "OracleBlind"),
-    *("OracleInformed", "OracleClairvoyant", "C2MABV"),
+    *("OracleInformed", "OracleClairvoyant", "C2MABV", "ACQB", "CQBEpsilon", "QThS", "Optimal"),
 )
 
 
@@ -64,7 +65,7 @@ def table_market():
 
 
 def test_every_problem_has_its_rows_below():
-    assert set(problems()) == {"stochastic", "staged", "combinatorial", "service"}
+    assert set(problems()) == {"stochastic", "staged", "combinatorial", "service", "queueing"}
 
 
 @pytest.mark.parametrize("name", rows(STOCHASTIC))
@@ -86,6 +87,43 @@ def test_combinatorial_policies_conform(name):
 @pytest.mark.parametrize("name", rows(SERVICE))
 def test_service_policies_conform(name):
     testing.check_policy(SERVICE[name], service.benchmark_service(reveals_labels=True), horizon=24)
+
+
+def small_queue(**options):
+    """Three models, two features: quick to compile."""
+    theta = [[1.0, -0.5], [-0.8, 0.9], [0.2, 1.0]]
+    return queueing.fixed_queue(theta, **{"horizon": 40, "slack": 0.0, "arrival_rate": 0.6} | options)
+
+
+def small_pool(**options):
+    rng = np.random.default_rng(0)
+    chance = rng.uniform(0.1, 0.9, (12, 3))
+    return queueing.pool_queue(rng.normal(size=(12, 2)), chance, **{"arrival_rate": 0.6, "horizon": 40} | options)
+
+
+@pytest.mark.parametrize("name", rows(QUEUEING))
+def test_queueing_policies_conform(name):
+    testing.check_policy(QUEUEING[name], small_queue(), horizon=24)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("policy", "options"),
+    [
+        (queueing.ACQB(second_answer=0.3), {"num_offered": 2, "mixed": True}),
+        (queueing.ACQB(joint=True, fifo=True), {"num_offered": 2, "limit": 20}),
+        (queueing.ACQB(solver=Newton(passes=3, search=True), ridge=0.2), {}),
+        (queueing.ACQB(solver=Online(), sampler=queueing.ByRoot(), num_samples=3), {}),
+    ],
+)
+def test_options_of_acqb_conform(policy, options):
+    testing.check_policy(policy, small_queue(**options), horizon=24)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", [queueing.ACQB(), queueing.Random(), queueing.QUCB(), queueing.Optimal.of])
+def test_policies_of_a_pool_conform(policy):
+    testing.check_policy(policy, small_pool(), horizon=24)
 
 
 @pytest.mark.slow
@@ -129,6 +167,9 @@ def test_options_of_c2mabv_conform(budget):
             id="cloud",
         ),
         (service.typed_service(cost_noise=0.2, serve_best=True), service.MessPlus()),
+        (small_queue(), queueing.QUCB()),
+        pytest.param(small_queue(limit=10), queueing.Random(), marks=pytest.mark.slow, id="compact queue"),
+        pytest.param(small_pool(num_offered=2), queueing.Random(), marks=pytest.mark.slow, id="pool"),
     ],
 )
 def test_environments_conform(env, policy):

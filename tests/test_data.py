@@ -24,7 +24,9 @@ from jaxroute.data import (
     RoutingTable,
     UnsafePickleError,
     compare_with_table_2,
+    costs_by_size,
     divide_by_max,
+    load_embeddings,
     load_embedllm,
     load_routerbench,
     load_sprout,
@@ -140,11 +142,13 @@ def test_normalisations_refuse_what_they_cannot_scale():
 def test_the_list_of_data_sets():
     assert len({dataset.name for dataset in DATASETS}) == len(DATASETS)
     for dataset in DATASETS:
-        assert dataset.kind in ("paper table", "public file")
+        assert dataset.kind in ("paper table", "public file", "generator")
         assert dataset.description
         assert dataset.source
         if dataset.kind == "paper table":
             assert isinstance(dataset.loader(), (ModelTable, PriceTable, dict))
+        if dataset.kind == "generator":
+            assert all(isinstance(table, RoutingTable) for table in dataset.loader())
 
 
 def test_import_does_not_need_pyarrow():
@@ -304,6 +308,15 @@ def test_order_by_cost():
     assert np.all(np.diff(table.mean_costs()) >= 0)
     equal = RoutingTable(SCORES, np.ones_like(COSTS), MODELS)
     assert equal.order_by_cost().models == MODELS
+
+
+def test_with_features():
+    table, other = full_table(), FEATURES[:, :2] + 1
+    assert_same(table.with_features(other), RoutingTable(SCORES, COSTS, MODELS, other, GROUPS, GROUP_NAMES))
+    assert_same(table.with_features(None), RoutingTable(SCORES, COSTS, MODELS, None, GROUPS, GROUP_NAMES))
+    assert table.features.shape == (3, 4)
+    with pytest.raises(ValueError, match=r"features has shape \(2, 4\); expected \[3, d\]"):
+        table.with_features(FEATURES[:2])
 
 
 @pytest.mark.parametrize("table", [full_table(), RoutingTable(SCORES, COSTS, MODELS, cost_unit="MJ per query")])
@@ -770,6 +783,86 @@ def test_embedllm(tmp_path):
     write(routerbench_frame(), tmp_path / "bench.csv")
     with pytest.raises(ValueError, match="lacks the column prompt_id, model_name, label; it has sample_id"):
         load_embedllm(tmp_path / "bench.csv", {"a": 1.0})
+
+
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [
+        ("01-ai/Yi-34B-Chat", 34),
+        ("mistralai/Mixtral-8x7B-Instruct-v0.1", 56),
+        ("8x22b", 176),
+        ("Qwen/Qwen1.5-0.5B-Chat", 0.5),
+        ("DeepSeek-R1-Distill-Qwen-1.5B", 1.5),
+        ("facebook/opt-350m", 0.35),
+        ("bigscience/bloomz-7b1-mt", 7.1),
+        ("some-13Bv2", 13),
+        ("lmsys/vicuna-13b-v1.5-16k", 13),
+        ("neural-chat-7b-v3-1", 7),
+        ("llama_2_70b_chat", 70),
+        ("cloudyu/Mixtral_11Bx2_MoE_19B", 19),
+        ("TinyLlama-1.1B-intermediate-step-1431k-3T", 1.1),
+        ("model-4bit-33b", 33),
+        ("microsoft/phi-2", 9),
+        ("gpt-4-1106-preview", 9),
+        ("opus-v0b", 9),
+    ],
+)
+def test_costs_by_size(name, size):
+    costs = costs_by_size([name], default=9.0)
+    assert list(costs) == [name]
+    assert costs[name] == pytest.approx(size)
+
+
+def test_costs_by_size_fit_embedllm(tmp_path):
+    models = ("b-70b", "a")
+    costs = costs_by_size(models)
+    assert costs == {"b-70b": 70.0, "a": 7.0}
+    path = embedllm_file(tmp_path / "train.csv", [(7, model, 1, "law") for model in models])
+    table = load_embedllm(path, costs, cost_unit="1e9 parameters")
+    assert (table.models, table.costs.tolist()) == (models, [[70.0, 7.0]])
+    with pytest.raises(ValueError, match="default must be above 0, got 0"):
+        costs_by_size(models, default=0)
+
+
+def test_embeddings(tmp_path):
+    path = tmp_path / "e.npy"
+    np.save(path, FEATURES.astype(np.float16))
+    loaded = load_embeddings(path, num_queries=3)
+    assert loaded.dtype == np.float32
+    np.testing.assert_array_equal(loaded, FEATURES)
+    path = tmp_path / "e.npz"
+    np.savez(path, anything=FEATURES)
+    np.testing.assert_array_equal(load_embeddings(path), FEATURES)
+    np.savez(path, other=COSTS, embeddings=FEATURES)
+    np.testing.assert_array_equal(load_embeddings(path), FEATURES)
+    assert full_table().with_features(load_embeddings(path, 3)).features.shape == (3, 4)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"a": FEATURES, "b": COSTS}, "no array embeddings, and not exactly one array; it has a, b"),
+        ({"a": FEATURES[0]}, r"has shape \(4,\) and dtype float32; expected \[Q, d\]"),
+        ({"a": np.array([["x"]])}, r"dtype <U1; expected \[Q, d\] numbers"),
+        ({"a": FEATURES[:2]}, "has 2 rows; expected 3, one per query"),
+        ({"a": changed(FEATURES, (2, 1), np.nan)}, r"is nan at \[2, 1\]; embeddings must be finite"),
+        ({"a": FEATURES.astype(float) * 1e300}, r"is inf at \[0, 1\]"),
+        ({"a": FEATURES.astype(object)}, "is not an npy or npz file of plain arrays: .*allow_pickle"),
+    ],
+)
+def test_embeddings_that_are_none(tmp_path, arrays, message):
+    path = tmp_path / "e.npz"
+    np.savez(path, **arrays)
+    with pytest.raises(ValueError, match=message):
+        load_embeddings(path, num_queries=3)
+
+
+@pytest.mark.parametrize("content", [b"", b"text", b"PK\x03\x04broken", b"\x93NUMPY\x01"])
+def test_embeddings_in_another_format(tmp_path, content):
+    path = tmp_path / "e.npy"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match="is not an npy or npz file of plain arrays"):
+        load_embeddings(path)
 
 
 # Real files.

@@ -1,4 +1,4 @@
-"""The papers' tables as data, and loaders of public per-query files."""
+"""The papers' tables as data, loaders of public per-query files, and a generator that stands in for them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -33,12 +33,15 @@ from .public import (
     SPROUT_PRICES,
     UnsafePickleError,
     compare_with_table_2,
+    costs_by_size,
+    load_embeddings,
     load_embedllm,
     load_messplus,
     load_routerbench,
     load_sprout,
     load_table,
 )
+from .standin import STANDIN_MODELS, standin
 from .table import RoutingTable
 
 
@@ -47,17 +50,17 @@ class Dataset:
     """One entry of the list of data sets.
 
     name: short name.
-    kind: `"paper table"` ships with the package; `"public file"` is a file that the user has.
+    kind: `"paper table"` ships with the package; `"public file"` is a file that the user has; `"generator"` is drawn at random.
     description: one sentence.
     source: where the numbers come from.
-    loader: without arguments for a paper table; takes the file's path for a public file.
+    loader: without arguments for a paper table; takes the file's path for a public file; a generator's arguments all have defaults.
     """
 
     name: str
-    kind: Literal["paper table", "public file"]
+    kind: Literal["paper table", "public file", "generator"]
     description: str
     source: str
-    loader: Callable[..., ModelTable | PriceTable | RoutingTable | dict[str, Benchmark]]
+    loader: Callable[..., ModelTable | PriceTable | RoutingTable | tuple[RoutingTable, RoutingTable] | dict[str, Benchmark]]
 
 
 DATASETS = (
@@ -131,6 +134,13 @@ DATASETS = (
         "the caller",
         load_table,
     ),
+    Dataset(
+        "standin",
+        "generator",
+        "Synthetic prompts in place of RouterBench, SPROUT or EmbedLLM: a pool and an offline set, with features.",
+        "accuracies and prices of RouterBench (arXiv 2403.12031) and SPROUT (arXiv 2502.03261); the rest is invented",
+        standin,
+    ),
 )
 
 __all__ = [
@@ -150,6 +160,7 @@ __all__ = [
     "SPROUT_PRICES",
     "STAGEROUTE_TABLE_1",
     "STAGEROUTE_TABLE_2",
+    "STANDIN_MODELS",
     "Benchmark",
     "Dataset",
     "Entry",
@@ -159,11 +170,14 @@ __all__ = [
     "RoutingTable",
     "UnsafePickleError",
     "compare_with_table_2",
+    "costs_by_size",
     "divide_by_max",
+    "load_embeddings",
     "load_embedllm",
     "load_messplus",
     "load_routerbench",
     "load_sprout",
     "load_table",
     "min_max",
+    "standin",
 ]

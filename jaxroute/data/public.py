@@ -9,11 +9,14 @@ import importlib
 import os
 import pickle
 import re
+import zipfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+
+from jaxroute import checks
 
 from .papers import STAGEROUTE_TABLE_2
 from .table import RoutingTable
@@ -209,7 +212,7 @@ def load_embedllm(path: str | os.PathLike, costs: Mapping[str, float], *, cost_u
     Args:
       path: `train.csv`, `val.csv` or `test.csv`.
       costs: cost per query of each model, in `cost_unit`, because the file has none (papers use the model's
-        size). Only the models it names are kept, in its order.
+        size, see `costs_by_size`). Only the models it names are kept, in its order.
       cost_unit: what a cost counts.
 
     Returns:
@@ -243,6 +246,75 @@ def load_embedllm(path: str | os.PathLike, costs: Mapping[str, float], *, cost_u
         cost_unit=cost_unit,
         missing="drop",
     )
+
+
+# "7b", "1.5B", "350m", "8x7b"; also "7b1" for 7.1 and "13bv2". Not "4bit", "8k" or the "11b" of "11bx2".
+_SIZE = re.compile(r"(?<![\d.])(?:(\d+)x)?(\d+(?:\.\d+)?)([bm])(\d)?(?=v\d|[^a-z0-9]|$)")
+
+
+def costs_by_size(models: Iterable[str], default: float = 7.0) -> dict[str, float]:
+    """Costs in 1e9 parameters, read from the models' names; for `load_embedllm`, whose files have no costs.
+
+    The first size in a name counts: 13 for "vicuna-13b-v1.5", 56 for "Mixtral-8x7B", 0.35 for "opt-350m", 7.1 for "bloom-7b1".
+    Experts are multiplied out, although they share parameters (a Mixtral-8x7B has 47, not 56).
+
+    Source: stands in for the cost map of ACQB's EmbedLLM experiment, which is taken from another paper and not printed.
+
+    Args:
+      models: the names. default: the size of a model whose name has none.
+
+    Returns:
+      Cost of each model, in the order given.
+    """
+    models = [models] if isinstance(models, str) else [str(model) for model in models]
+    default = float(checks.positive("default", default, ()))
+    costs = {}
+    for model in models:
+        size = _SIZE.search(model.lower())
+        costs[model] = default
+        if size:
+            experts, number, unit, decimal = size.groups()
+            number = f"{number}.{decimal}" if decimal and "." not in number else number
+            costs[model] = int(experts or 1) * float(number) / (1.0 if unit == "b" else 1000.0) or default
+    return costs
+
+
+def load_embeddings(path: str | os.PathLike, num_queries: int | None = None) -> np.ndarray:
+    """Features of queries that an encoder has computed, for `RoutingTable.with_features`.
+
+    Args:
+      path: an npy file, or an npz with one array or with one called `embeddings`.
+      num_queries: how many rows there must be; None accepts any number.
+
+    Returns:
+      `[Q, d]` float32.
+
+    Raises:
+      ValueError: not such a file, not a matrix of finite numbers, or not `num_queries` rows. Pickled arrays are refused.
+    """
+    try:
+        content = np.load(path, allow_pickle=False)
+        if isinstance(content, np.lib.npyio.NpzFile):
+            with content:
+                names = content.files
+                name = "embeddings" if "embeddings" in names else names[0] if len(names) == 1 else None
+                array = None if name is None else content[name]
+        else:
+            names, array = [], content
+    except (ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise ValueError(f"{path} is not an npy or npz file of plain arrays: {error}") from error
+    if array is None:
+        raise ValueError(f"{path} has no array embeddings, and not exactly one array; it has {_some(names)}")
+    if array.dtype.kind not in "fiu" or array.ndim != 2 or 0 in array.shape:
+        raise ValueError(f"{path} has shape {array.shape} and dtype {array.dtype}; expected [Q, d] numbers")
+    if num_queries is not None and len(array) != checks.count("num_queries", num_queries):
+        raise ValueError(f"{path} has {len(array)} rows; expected {num_queries}, one per query")
+    with np.errstate(over="ignore"):
+        array = array.astype(np.float32)
+    if not np.isfinite(array).all():
+        row, column = np.argwhere(~np.isfinite(array))[0]
+        raise ValueError(f"{path} is {array[row, column]} at [{row}, {column}]; embeddings must be finite")
+    return array
 
 
 def load_messplus(path: str | os.PathLike, benchmark: str | None = None) -> RoutingTable:

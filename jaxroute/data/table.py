@@ -3,7 +3,7 @@
 import os
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -181,6 +181,17 @@ class RoutingTable:
             self.group_names,
             self.cost_unit,
         )
+
+    def with_features(self, features: np.ndarray | None) -> "RoutingTable":
+        """The same table with other features.
+
+        Args:
+          features: `[Q, d]`, for example from `load_embeddings`, in the order of the table's queries; None for no features.
+
+        Raises:
+          ValueError: not one row per query, or a value that is not finite.
+        """
+        return replace(self, features=features)
 
     def mean_scores(self) -> np.ndarray:
         """`[N]` float64 mean score of each model."""

@@ -38,3 +38,21 @@ def union_log_term(num_means, t, delta):
     Source: C2MAB-V, Lemma 1. num_means: `K`. t: round, from 1. delta: `[]`.
     """
     return jnp.log(2.0 * math.pi**2 * num_means / (3.0 * delta)) + 3.0 * jnp.log(jnp.asarray(t).astype(jnp.float32))
+
+
+def mnl_radius(count, dim, num_shown, curvature, ridge):
+    """Confidence radius of a regularised multinomial-logit estimate, in the norm of the design matrix.
+
+    `curvature / 2 sqrt(d log(1 + count K / (d ridge)) + 4 log max(count, 1)) + curvature sqrt(ridge)`
+
+    Source: ACQB, section 3 and eq. (3); Oh and Iyengar (2019). The paper's `log 0` before the first round is taken as 0.
+
+    Args:
+      count: `[...]` rounds observed. dim: `d`. num_shown: `K`. curvature: `[]`, the paper's kappa. ridge: `[]`, its lambda_0.
+
+    Returns:
+      `[...]`, in units of the parameter.
+    """
+    count = jnp.asarray(count).astype(jnp.float32)
+    growth = dim * jnp.log1p(count * num_shown / (dim * ridge)) + 4.0 * jnp.log(jnp.maximum(count, 1.0))
+    return 0.5 * curvature * jnp.sqrt(growth) + curvature * jnp.sqrt(ridge)

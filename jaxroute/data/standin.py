@@ -1,0 +1,166 @@
+"""Synthetic prompts in place of public files that are not at hand: features, scores and costs of every model on every prompt."""
+
+from typing import Literal
+
+import numpy as np
+
+from jaxroute import checks
+
+from .table import RoutingTable
+
+STANDIN_MODELS: dict[str, tuple[tuple[str, float, float], ...]] = {
+    "routerbench": (
+        ("WizardLM/WizardLM-13B-V1.2", 0.430, 2.19),
+        ("claude-instant-v1", 0.598, 5.92),
+        ("claude-v1", 0.629, 59.2),
+        ("claude-v2", 0.635, 59.2),
+        ("gpt-3.5-turbo-1106", 0.619, 7.50),
+        ("gpt-4-1106-preview", 0.781, 74.0),
+        ("meta/code-llama-instruct-34b-chat", 0.202, 5.66),
+        ("meta/llama-2-70b-chat", 0.328, 6.57),
+        ("mistralai/mistral-7b-chat", 0.305, 1.46),
+        ("mistralai/mixtral-8x7b-chat", 0.547, 4.38),
+        ("zero-one-ai/Yi-34B-Chat", 0.647, 5.76),
+    ),
+    "sprout": (
+        ("aws-claude-3-5-sonnet-v1", 0.708, 15.0),
+        ("aws-titan-text-premier-v1", 0.355, 3.2),
+        ("openai-gpt-4o", 0.726, 10.0),
+        ("openai-gpt-4o-mini", 0.696, 0.6),
+        ("wxai-granite-3-2b-instruct-8k-max-tokens", 0.409, 0.1),
+        ("wxai-granite-3-8b-instruct-8k-max-tokens", 0.486, 0.2),
+        ("wxai-llama-3-1-70b-instruct", 0.639, 0.9),
+        ("wxai-llama-3-1-8b-instruct", 0.495, 0.2),
+        ("wxai-llama-3-2-1b-instruct", 0.275, 0.06),
+        ("wxai-llama-3-2-3b-instruct", 0.428, 0.06),
+        ("wxai-llama-3-3-70b-instruct", 0.579, 0.9),
+        ("wxai-llama-3-405b-instruct", 0.556, 3.5),
+        ("wxai-mixtral-8x7b-instruct-v01", 0.420, 0.6),
+        ("openai-o3-mini", 0.78, 4.4),
+    ),
+}
+"""Name, accuracy and price of the models of two data sets.
+
+RouterBench: mean score in the 0-shot file, and the cost of one short query in 1e-5 USD. Source: arXiv 2403.12031.
+SPROUT: accuracy on the test subset (o3-mini's is assumed), and USD per 1M output tokens. Source: arXiv 2502.03261 and the prices of
+somerstep/CARROT; see `SPROUT_PRICES`.
+"""
+
+_NUM_EMBEDLLM = 112
+_QUANTILE = 0.995
+
+# Weight of the topic and of the style in a feature, spread of what the features say beyond the topic, spread of the difficulty.
+_PRESETS = {"clean": (0.7, 0.0, 0.7, 0.7), "semantic-noise": (0.45, 0.6, 0.0, 0.5)}
+# Spread of a model's skill between topics.
+_SKILL = {"soft": 1.5, "binary": 2.5}
+
+
+def standin(
+    models: str | tuple[np.ndarray, np.ndarray] = "sprout",
+    *,
+    preset: Literal["clean", "semantic-noise"] = "clean",
+    scores: Literal["soft", "binary"] = "soft",
+    queries: int = 1000,
+    offline: int = 2000,
+    dim: int = 64,
+    topics: int = 8,
+    styles: int = 8,
+    seed: int = 0,
+) -> tuple[RoutingTable, RoutingTable]:
+    """Synthetic prompts of known structure: a pool to route on line, and a separate set to learn representations from.
+
+    A prompt has a topic `c`, a style `s`, a direction `h` uniform on the sphere, and a difficulty `b_i`:
+
+        feature_i = normalise(a G_c + b H_s + sqrt(1 - a^2 - b^2) h_i),   G, H orthonormal,
+        logit_ij  = logit(accuracy_j) + delta_cj + s_f h_i . beta_j - b_i,
+        score_ij  = sigmoid(logit_ij) if soft, else 1 with this chance,
+        cost_ij   = price_j x tokens_i x LogNormal(0, 0.3),   tokens_i ~ LogNormal(5.5, 0.7),
+
+    with `delta_cj` normal of spread 1.5 (soft) or 2.5 (binary), `beta_j` standard normal, and topics and styles drawn with weights
+    from Dirichlet(5). "clean": `a = 0.7, b = 0, s_f = 0.7`, difficulty of spread 0.7. "semantic-noise": `a = 0.45, b = 0.6, s_f = 0`,
+    spread 0.5: the style fills the features and says nothing about which model is good. Costs are divided by the 0.995 quantile of
+    the pool's and cut off at 1.
+
+    Source: our own construction, for use where the files of ACQB's experiments (RouterBench, SPROUT, EmbedLLM) cannot be had. Its
+    numbers are those of no real prompt. The features are what it is about: how hard it is to learn which model suits which prompt.
+
+    Args:
+      models: "routerbench" (11 models) or "sprout" (14), see `STANDIN_MODELS`; "embedllm" (112), whose model `j` is invented: size
+        `70 ** (j / 111)` 1e9 parameters, which is its price, and accuracy `0.3 + 0.4 j / 111 + 0.1 sin(37 j)`; or arrays
+        `(accuracy, price)`, each `[N]`, accuracies between 0 and 1 exclusive, prices at least 0 in any unit.
+      queries: prompts in the pool. offline: prompts in the other set. dim: `d`, at least `topics + styles`.
+      seed: of everything random. The pool does not depend on `offline`.
+
+    Returns:
+      The pool, and the set for learning representations: tables with unit features `[Q, d]`, groups by topic, and costs in [0, 1].
+
+    Raises:
+      ValueError: an argument is out of range.
+    """
+    names, accuracy, price = _models(models)
+    topic_weight, style_weight, feature_spread, difficulty_spread = _PRESETS[checks.one_of("preset", preset, _PRESETS)]
+    skill_spread = _SKILL[checks.one_of("scores", scores, _SKILL)]
+    for name, value in {"queries": queries, "offline": offline, "topics": topics, "styles": styles}.items():
+        checks.count(name, value)
+    if checks.count("dim", dim) < topics + styles:
+        raise ValueError(f"dim must be at least topics + styles = {topics + styles}, one direction for each, got {dim}")
+    world, *pools = np.random.default_rng(checks.count("seed", seed, minimum=0)).spawn(3)
+
+    directions = np.linalg.qr(world.normal(size=(dim, topics + styles)))[0].T
+    topic_chance, style_chance = world.dirichlet(np.full(topics, 5.0)), world.dirichlet(np.full(styles, 5.0))
+    skill = skill_spread * world.normal(size=(topics, len(names)))
+    beta = world.normal(size=(dim, len(names)))
+
+    def draw(rng, number):
+        topic, style = rng.choice(topics, number, p=topic_chance), rng.choice(styles, number, p=style_chance)
+        own = _unit(rng.normal(size=(number, dim)))
+        features = topic_weight * directions[topic] + style_weight * directions[topics + style]
+        features = _unit(features + np.sqrt(1 - topic_weight**2 - style_weight**2) * own)
+        difficulty = difficulty_spread * rng.normal(size=(number, 1))
+        logit = np.log(accuracy / (1 - accuracy)) + skill[topic] + feature_spread * own @ beta - difficulty
+        chance = (1 + np.tanh(logit / 2)) / 2
+        luck = rng.uniform(size=chance.shape)
+        tokens = rng.lognormal(5.5, 0.7, size=(number, 1)) * rng.lognormal(0.0, 0.3, size=chance.shape)
+        return features, chance if scores == "soft" else luck < chance, price * tokens, topic
+
+    drawn = [draw(rng, number) for rng, number in zip(pools, (queries, offline), strict=True)]
+    unit = np.quantile(drawn[0][2], _QUANTILE) or 1.0
+    online, other = (
+        RoutingTable(
+            score,
+            np.clip(cost / unit, 0.0, 1.0),
+            names,
+            features,
+            topic,
+            tuple(f"topic {c}" for c in range(topics)),
+            f"{_QUANTILE} quantiles of the pool's costs",
+        )
+        for features, score, cost, topic in drawn
+    )
+    return online, other
+
+
+def _unit(rows):
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def _models(models) -> tuple[tuple[str, ...], np.ndarray, np.ndarray]:
+    """Names, accuracies `[N]` and prices `[N]`."""
+    if isinstance(models, str):
+        checks.one_of("models", models, [*STANDIN_MODELS, "embedllm"])
+        if models == "embedllm":
+            j = np.arange(_NUM_EMBEDLLM)
+            place = j / (_NUM_EMBEDLLM - 1)
+            return tuple(f"invented-{i:03}" for i in j), 0.3 + 0.4 * place + 0.1 * np.sin(37 * j), 70.0**place
+        names, accuracy, price = zip(*STANDIN_MODELS[models], strict=True)
+        return names, np.array(accuracy), np.array(price)
+    if not isinstance(models, (tuple, list)) or len(models) != 2:
+        raise ValueError(f"models must be a name or a pair of arrays (accuracy, price), got {checks.show(models)}")
+    accuracy = checks.numbers("accuracy", models[0])
+    if accuracy.ndim != 1 or not accuracy.size:
+        raise ValueError(f"accuracy must have shape [N] with at least one model, got {accuracy.shape}")
+    if not ((accuracy > 0) & (accuracy < 1)).all():
+        j = int(np.argmin((accuracy > 0) & (accuracy < 1)))
+        raise ValueError(f"accuracy must be between 0 and 1 exclusive, got {accuracy[j]:g} at index {j}")
+    price = checks.non_negative("price", models[1], accuracy.shape)
+    return tuple(f"model-{j}" for j in range(accuracy.size)), accuracy, price

@@ -1,0 +1,315 @@
+"""Features that tell prompts apart by which models suit them: a small network trained on pairs of alike and unlike prompts."""
+
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from flax import linen as nn
+from flax import struct
+from jax import lax
+
+from jaxroute import checks, draws
+from jaxroute.types import Leaf
+
+CONTRASTIVE_PRESETS: dict[str, dict[str, Any]] = {
+    "sprout": {"per_model": 5, "epochs": 10, "positive_above": 0.6, "negative_below": 0.3},
+    "embedllm": {"per_model": 10, "epochs": 50, "positive_above": 0.4, "negative_below": 0.1, "batch": 30},
+    "routerbench": {"per_model": 5, "epochs": 10, "positive_above": 0.5, "negative_below": 0.3},
+}
+"""Arguments of `fit_projection` for each data set. Source: ACQB (Bae et al.), appendix B.2.
+
+Differs from the paper: the numbers of prompts and epochs for RouterBench, which it does not give, are SPROUT's. "30 prompts per epoch"
+for EmbedLLM is read as a random batch of 30.
+"""
+
+# A centred utility vector below this share of its entries has only rounding errors left.
+_ROUNDING = 1e-12
+_DECIMALS = 9
+
+
+class Pairs(NamedTuple):
+    """Which prompts `n` anchors are compared with.
+
+    positive: `[n]` int32, the most similar prompt above the upper threshold; meaningless where not valid.
+    negatives: `[n, m]` int32, the least similar prompts below the lower threshold, the least similar first.
+    is_negative: `[n, m]` bool, which of them there are.
+    valid: `[n]` bool, has a positive and a negative.
+    """
+
+    positive: jax.Array
+    negatives: jax.Array
+    is_negative: jax.Array
+    valid: jax.Array
+
+
+def balanced_rows(utility, per_model: int, seed: int = 0) -> np.ndarray:
+    """Rows of a balanced set: at most `per_model` prompts, at random, of those on which each model is best; int64, ascending.
+
+    Source: ACQB (Bae et al.), appendix B.2, "model-balanced sampling".
+
+    utility: `[n, N]`; of equally good models the first counts as best. Groups with fewer prompts are taken whole.
+    """
+    utility = _utility(utility)
+    per_model = checks.count("per_model", per_model)
+    rng = np.random.default_rng(checks.count("seed", seed, minimum=0))
+    best = utility.argmax(axis=1)
+    groups = [np.flatnonzero(best == model) for model in range(utility.shape[1])]
+    return np.sort(np.concatenate([rng.permutation(group)[:per_model] for group in groups]))
+
+
+def utility_cosine(utility) -> np.ndarray:
+    """Cosines `[n, n]` between utility vectors `[n, N]` less their means over the models; 0 where a vector is constant.
+
+    Unchanged by an increasing affine map of any row, so that utilities and departure chances give the same. Computed in float64,
+    rounded to 9 decimals and returned in float32: what differs by rounding errors only becomes equal, as ties and thresholds require.
+
+    Source: ACQB (Bae et al.), Algorithm 3, lines 2 and 3.
+    """
+    utility = _utility(utility)
+    centred = utility - utility.mean(axis=1, keepdims=True)
+    constant = np.abs(centred).max(axis=1) <= _ROUNDING * np.abs(utility).max(axis=1)
+    scale = np.where(constant, 1.0, np.abs(centred).max(axis=1))
+    centred = np.where(constant[:, None], 0.0, centred / scale[:, None])  # scaled first: squares must not underflow
+    unit = centred / np.where(constant, 1.0, np.linalg.norm(centred, axis=1))[:, None]
+    return (np.clip(unit @ unit.T, -1.0, 1.0).round(_DECIMALS) + 0.0).astype(np.float32)  # no -0, which sorts below 0
+
+
+def cosine_pairs(cosine, positive_above: Leaf = 0.6, negative_below: Leaf = 0.3, num_negatives: int = 64) -> Pairs:
+    """The pairs of prompts with known cosines; as `utility_pairs`, but may be compiled and mapped.
+
+    cosine: `[n, n]`. positive_above, negative_below: `[]`. num_negatives: static.
+    """
+    cosine = jnp.asarray(cosine)
+    size = cosine.shape[0]
+    other = ~jnp.eye(size, dtype=bool)
+    above = jnp.where(other & (cosine > positive_above), cosine, -jnp.inf)
+    below, negatives = lax.top_k(jnp.where(other & (cosine < negative_below), -cosine, -jnp.inf), min(num_negatives, size))
+    is_negative = below > -jnp.inf
+    return Pairs(
+        positive=jnp.argmax(above, axis=1).astype(jnp.int32),  # both take the lowest index among equals
+        negatives=negatives.astype(jnp.int32),
+        is_negative=is_negative,
+        valid=jnp.any(above > -jnp.inf, axis=1) & jnp.any(is_negative, axis=1),
+    )
+
+
+def utility_pairs(utility, positive_above: float = 0.6, negative_below: float = 0.3, num_negatives: int = 64) -> Pairs:
+    """For each prompt the one whose utilities are most like its own, and those whose utilities are least.
+
+    The positive has the largest cosine above `positive_above`, the negatives have the smallest ones below `negative_below`; of
+    equals the lowest row. Prompts in between are left out.
+
+    Source: ACQB (Bae et al.), Algorithm 3, lines 2 to 7.
+
+    Args:
+      utility: `[n, N]`. positive_above, negative_below: thresholds in [-1, 1], the second at most the first.
+      num_negatives: most negatives of an anchor, `m = min(num_negatives, n)`.
+    """
+    _check_thresholds(positive_above, negative_below)
+    num_negatives = checks.count("num_negatives", num_negatives)
+    return cosine_pairs(utility_cosine(utility), positive_above, negative_below, num_negatives)
+
+
+def info_nce(z, pairs: Pairs, temperature: Leaf = 0.07) -> jax.Array:
+    """Loss that draws each anchor to its positive and away from its negatives, summed over the valid anchors; `[]`.
+
+    `log(e^{s_p} + sum_n e^{s_n}) - s_p` with `s_j = z_i . z_j / temperature`.
+
+    Source: ACQB (Bae et al.), eq. (5) and Algorithm 3, line 10; van den Oord et al. (2018).
+
+    z: `[n, e]` representations. temperature: `[]`, above 0.
+    """
+    similarity = jnp.matmul(z, z.T, precision=lax.Precision.HIGHEST) / temperature
+    positive = jnp.take_along_axis(similarity, pairs.positive[:, None], axis=1)
+    negative = jnp.where(pairs.is_negative, jnp.take_along_axis(similarity, pairs.negatives, axis=1), -jnp.inf)
+    each = jax.nn.logsumexp(jnp.concatenate([positive, negative], axis=1), axis=1) - positive[:, 0]
+    return jnp.sum(jnp.where(pairs.valid, each, 0.0))
+
+
+class ProjectionHead(nn.Module):
+    """Linear, ReLU, linear, and rows of length 1.
+
+    Source: ACQB (Bae et al.), appendix B.2: "two-layer MLP" with 384 outputs.
+
+    Differs from the paper: it gives neither hidden width nor activation, and does not say that the rows are normalised. Unit rows
+    keep the contexts in the unit ball, as its theory asks, and make `z_i . z_j` a cosine, without which a temperature of 0.07 is
+    unstable.
+
+    width: hidden units. out: `e`. normalize: False leaves the rows as they are.
+    """
+
+    width: int = 384
+    out: int = 384
+    normalize: bool = True
+
+    @nn.compact
+    def __call__(self, x):
+        z = nn.Dense(self.out, name="output")(nn.relu(nn.Dense(self.width, name="hidden")(x)))
+        if self.normalize:  # The floor keeps the derivative finite where all hidden units are off.
+            z = z * lax.rsqrt(jnp.maximum(jnp.sum(jnp.square(z), axis=-1, keepdims=True), 1e-12))
+        return z
+
+
+@struct.dataclass
+class Projection:
+    """A trained head: features `[..., d]` in, representations `[..., e]` out.
+
+    params: of the module. losses: `[epochs]` loss before the step of each epoch; in batches, of the batch.
+    module: `ProjectionHead` (static).
+    """
+
+    params: Any
+    losses: Leaf
+    module: ProjectionHead = struct.field(pytree_node=False)
+
+    def __call__(self, features) -> Any:
+        return self.module.apply({"params": self.params}, jnp.asarray(features, jnp.float32))
+
+
+@functools.partial(jax.jit, static_argnames=("module", "optimiser", "epochs", "batch", "num_negatives"))
+def train_projection(
+    key,
+    features,
+    cosine,
+    *,
+    module: ProjectionHead,
+    optimiser: optax.GradientTransformation,
+    epochs: int,
+    batch: int | None = None,
+    positive_above: Leaf = 0.6,
+    negative_below: Leaf = 0.3,
+    temperature: Leaf = 0.07,
+    num_negatives: int = 64,
+) -> Projection:
+    """Algorithm 3 on a chosen set, without its checks; may be mapped over `key`, thresholds and temperature.
+
+    Args:
+      key: typed, `[]`; of the first parameters and the batches. features: `[n, d]`. cosine: `[n, n]` from `utility_cosine`.
+      epochs: gradient steps. batch: prompts of each, drawn without replacement, default all.
+      The others as in `fit_projection`.
+    """
+    k_init, k_batches = draws.split(key)
+    features, cosine = jnp.asarray(features, jnp.float32), jnp.asarray(cosine)
+    size = features.shape[0]
+    params = module.init(k_init, features[:1])["params"]
+    of_all = cosine_pairs(cosine, positive_above, negative_below, num_negatives)
+
+    def step(carry, epoch):
+        params, state = carry
+        x, pairs = features, of_all
+        if batch is not None and batch < size:
+            rows = jnp.argsort(draws.uniform(draws.fold_in(k_batches, epoch), (size,)))[:batch]
+            rows = jnp.sort(rows)  # so that ties go to the lowest row of the whole set
+            x = features[rows]
+            pairs = cosine_pairs(cosine[rows][:, rows], positive_above, negative_below, num_negatives)
+
+        def loss(params):
+            return info_nce(module.apply({"params": params}, x), pairs, temperature)
+
+        value, gradient = jax.value_and_grad(loss)(params)
+        updates, state = optimiser.update(gradient, state, params)
+        return (optax.apply_updates(params, updates), state), value
+
+    (params, _), losses = lax.scan(step, (params, optimiser.init(params)), jnp.arange(epochs, dtype=jnp.int32))
+    return Projection(params=params, losses=losses, module=module)
+
+
+def fit_projection(
+    features,
+    utility,
+    *,
+    per_model: int | None = 5,
+    epochs: int = 10,
+    positive_above: float = 0.6,
+    negative_below: float = 0.3,
+    temperature: float = 0.07,
+    num_negatives: int = 64,
+    batch: int | None = None,
+    optimiser: optax.GradientTransformation | None = None,
+    width: int = 384,
+    out: int = 384,
+    normalize: bool = True,
+    seed: int = 0,
+) -> Projection:
+    """Trains a head that brings prompts with like utilities together, on prompts that are not those to be routed.
+
+    One gradient step of `info_nce` per epoch on a balanced choice of the prompts.
+
+    Source: ACQB (Bae et al.), Algorithm 3 and appendix B.2; its settings are in `CONTRASTIVE_PRESETS`, the defaults are SPROUT's.
+
+    Differs from the paper: learning rate and optimiser are not given; `optax.adam(1e-3)` by default, `optax.sgd(rate)` is the
+    algorithm as written. For what else is open see `ProjectionHead`.
+
+    Args:
+      features: `[n, d]` of the offline prompts. utility: `[n, N]`, utilities or departure chances, which give the same.
+      per_model: prompts per best model, see `balanced_rows`; None trains on all prompts.
+      epochs: gradient steps. positive_above, negative_below, num_negatives: see `utility_pairs`. temperature: see `info_nce`.
+      batch: prompts of each step, whose pairs are those within the batch; default all chosen ones.
+      optimiser: compiled once for each object that is passed. width, out, normalize: see `ProjectionHead`.
+      seed: of the choice of prompts, the first parameters and the batches. To map over heads use `train_projection`.
+
+    Raises:
+      ValueError: an argument is out of range, or no chosen prompt has both a positive and a negative.
+    """
+    utility = _utility(utility)
+    features = checks.numbers("features", features)
+    if features.ndim != 2 or features.shape[0] != utility.shape[0] or not features.shape[1]:
+        raise ValueError(f"features must have shape [{utility.shape[0]}, d], a row per row of utility, got {features.shape}")
+    for name, value in {"epochs": epochs, "num_negatives": num_negatives, "width": width, "out": out}.items():
+        checks.count(name, value)
+    checks.positive("temperature", temperature, ())
+    _check_thresholds(positive_above, negative_below)
+    if optimiser is None:
+        optimiser = _default_optimiser()
+    elif not isinstance(optimiser, optax.GradientTransformation):
+        raise ValueError(f"optimiser must be an optax.GradientTransformation, got {checks.show(optimiser)}")
+
+    seed = checks.count("seed", seed, minimum=0)
+    rows = np.arange(len(utility)) if per_model is None else balanced_rows(utility, per_model, seed)
+    if batch is not None:
+        checks.count("batch", batch, minimum=2, maximum=rows.size)
+    cosine = utility_cosine(utility[rows])
+    if not np.any(cosine_pairs(cosine, positive_above, negative_below, num_negatives).valid):
+        raise ValueError(
+            f"utility must give at least one of the {rows.size} chosen prompts a positive (cosine above {positive_above:g}) and a "
+            f"negative (cosine below {negative_below:g}); choose more prompts or other thresholds"
+        )
+    return train_projection(
+        draws.fold_in(draws.key(0), seed),
+        features[rows].astype(np.float32),
+        cosine,
+        module=ProjectionHead(width=width, out=out, normalize=bool(normalize)),
+        optimiser=optimiser,
+        epochs=epochs,
+        batch=batch,
+        positive_above=positive_above,
+        negative_below=negative_below,
+        temperature=temperature,
+        num_negatives=num_negatives,
+    )
+
+
+@functools.cache
+def _default_optimiser() -> optax.GradientTransformation:
+    """One object, so that fits share their compiled code."""
+    return optax.adam(1e-3)
+
+
+def _utility(value) -> np.ndarray:
+    value = checks.numbers("utility", value)
+    if value.ndim != 2 or 0 in value.shape:
+        raise ValueError(f"utility must have shape [n, N] with at least one prompt and one model, got {value.shape}")
+    return value
+
+
+def _check_thresholds(positive_above, negative_below):
+    above = checks.numbers("positive_above", positive_above, ())
+    below = checks.numbers("negative_below", negative_below, ())
+    if not -1 <= below <= above <= 1:
+        raise ValueError(
+            "the thresholds must satisfy -1 <= negative_below <= positive_above <= 1, got "
+            f"negative_below={below:g} and positive_above={above:g}"
+        )

@@ -1,0 +1,119 @@
+"""Normal posteriors of linear utilities: samples of `N(mean, scale^2 V^-1)` and rank-one updates of what they need.
+
+Small matrices are factorised afresh, written out; for large ones a square root of `V^-1` is kept up to date, at the cost of a
+matrix-vector product per update and per sample.
+"""
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from jaxroute import numerics
+
+# Up to this size factorisations are written out: a library call per run and round costs more.
+_SMALL = 16
+
+
+def cholesky(matrix) -> jax.Array:
+    """Lower triangular `L` with `L L' = matrix` `[..., d, d]`, symmetric and positive definite."""
+    size = matrix.shape[-1]
+    if size > _SMALL:
+        return jnp.linalg.cholesky(matrix)
+    columns: list[jax.Array] = []
+    for j in range(size):
+        column = matrix[..., :, j]
+        for other in columns:
+            column = column - other * other[..., j : j + 1]
+        column = jnp.where(jnp.arange(size) >= j, column * lax.rsqrt(column[..., j : j + 1]), 0.0)
+        columns.append(lax.optimization_barrier(column))
+    return jnp.stack(columns, axis=-1)
+
+
+def solve_lower(lower, b) -> jax.Array:
+    """Solves `L x = b` for `[..., d, d]` and `b` `[..., d]`."""
+    size = lower.shape[-1]
+    if size > _SMALL:
+        return lax.linalg.triangular_solve(lower, b[..., None], left_side=True, lower=True)[..., 0]
+    entries: list[jax.Array] = []
+    for i in range(size):
+        value = b[..., i]
+        for j, known in enumerate(entries):
+            value = value - lower[..., i, j] * known
+        entries.append(lax.optimization_barrier(value / lower[..., i, i]))
+    return jnp.stack(entries, axis=-1)
+
+
+def solve_upper(lower, b) -> jax.Array:
+    """Solves `L' x = b` for `[..., d, d]` and `b` `[..., d]`."""
+    size = lower.shape[-1]
+    if size > _SMALL:
+        return lax.linalg.triangular_solve(lower, b[..., None], left_side=True, lower=True, transpose_a=True)[..., 0]
+    entries: list[jax.Array] = []
+    for i in reversed(range(size)):
+        value = b[..., i]
+        for k, known in enumerate(entries):
+            value = value - lower[..., size - 1 - k, i] * known
+        entries.append(lax.optimization_barrier(value / lower[..., i, i]))
+    return jnp.stack(entries[::-1], axis=-1)
+
+
+def solve(matrix, b) -> jax.Array:
+    """Solves `matrix x = b` for a symmetric positive definite `[..., d, d]` and `b` `[..., d]`."""
+    lower = cholesky(matrix)
+    return solve_upper(lower, solve_lower(lower, b))
+
+
+def sample_by_cholesky(precision, noise) -> jax.Array:
+    """Samples of `N(0, V^-1)`: solves `L' s = z` with `V = L L'`.
+
+    Args:
+      precision: `V` `[..., d, d]`. noise: standard normal `[..., d]`.
+
+    Returns:
+      `[..., d]`.
+    """
+    return solve_upper(cholesky(precision), noise)
+
+
+def sample_by_perturbation(inverse, noise, ridge, features, counts, row_noise) -> jax.Array:
+    """Samples of `N(0, V^-1)` for `V = ridge I + sum_p counts_p x_p x_p'`, without a factorisation.
+
+    `V^-1 (sqrt(ridge) z + sum_p sqrt(counts_p) x_p g_p)` has the covariance `V^-1 V V^-1`.
+
+    Source: Papandreou and Yuille (2010), "Gaussian sampling by local perturbations".
+
+    Args:
+      inverse: `V^-1` `[d, d]`. noise: `z` `[d]`. ridge: `[]`. features: `[d, P]`. counts: `[P]`. row_noise: `g` `[P]`.
+
+    Returns:
+      `[d]`.
+    """
+    perturbed = jnp.sqrt(ridge) * noise + jnp.dot(features, jnp.sqrt(counts) * row_noise, precision="highest")
+    return jnp.dot(inverse, perturbed, precision="highest")
+
+
+def sherman_morrison(inverse, x, weight=1.0) -> jax.Array:
+    """The inverse of `A + weight x x'` from that of `A`. inverse: `[d, d]`, symmetric. x: `[d]`. weight: `[]`, not negative."""
+    direction = numerics.combine(x, inverse)
+    return inverse - direction[:, None] * (weight * direction / (1.0 + weight * jnp.sum(x * direction)))
+
+
+def grown_root(root, x) -> jax.Array:
+    """A square root of `(V + x x')^-1` from a square root `W` of `V^-1 = W W'`.
+
+    With `a = W' x`, `W (I - c a a')` is one, where `c = (1 - (1 + |a|^2)^(-1/2)) / |a|^2`.
+
+    root: `[d, d]`. x: `[d]`.
+    """
+    a = lax.optimization_barrier(numerics.combine(x, root))
+    norm = jnp.sum(a * a)
+    # (1 - 1 / s) / n with s = sqrt(1 + n), free of cancellation for small n.
+    s = jnp.sqrt(1.0 + norm)
+    factor = 1.0 / (s * (1.0 + s))
+    image = numerics.combine(a, jnp.swapaxes(root, 0, 1))
+    return root - factor * lax.optimization_barrier(image)[:, None] * a
+
+
+def sample_by_root(root, noise) -> jax.Array:
+    """Samples `W z` of `N(0, V^-1)` with `V^-1 = W W'`. root: `[d, d]`. noise: `[d]`."""
+    return numerics.combine(noise, jnp.swapaxes(root, 0, 1))

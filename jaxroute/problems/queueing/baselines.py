@@ -1,0 +1,118 @@
+"""Baselines: random service, and two bandits that look neither at contexts nor at the order of the queue."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from jaxroute import checks, draws, numerics
+from jaxroute.problems.queueing.backlog import place_of_rank
+from jaxroute.problems.queueing.oracle import OracleState
+from jaxroute.problems.queueing.types import Action
+from jaxroute.solvers.assortment import best_models
+
+
+@struct.dataclass
+class Random:
+    """A waiting query and an assortment, both uniformly at random.
+
+    Source: ACQB, appendix B.3.
+    """
+
+    def init(self, key, spec) -> OracleState:
+        del key
+        return OracleState(spec=spec)
+
+    def act(self, key, state, obs, t):
+        del t
+        k_query, k_models = draws.split(key)
+        length = obs.queue_length.astype(jnp.float32)
+        rank = jnp.minimum(jnp.floor(draws.uniform(k_query) * length).astype(jnp.int32), obs.queue_length - 1)
+        query = place_of_rank(obs.waiting, rank, obs.in_use)
+        offered = best_models(draws.uniform(k_models, (state.spec.num_models,)), state.spec.num_offered)
+        return Action(query=query, offered=offered, explored=jnp.zeros((), bool)), {}
+
+    def update(self, key, state, obs, action, feedback, t):
+        del key, obs, action, feedback, t
+        return state
+
+
+@struct.dataclass
+class QueueBanditState:
+    """pulls, wins: `[N]` int32, rounds served by each model and departures."""
+
+    pulls: jax.Array
+    wins: jax.Array
+
+
+@struct.dataclass
+class _QueueBandit:
+    """Serves the oldest query with one model: a random one with chance `min(1, scale N log(t)^2 / t)`, else the one of largest index.
+
+    scale: `[]`, 3 in the paper.
+    """
+
+    scale: Any = 3.0
+
+    def check(self) -> None:
+        checks.non_negative("scale", self.scale, ())
+
+    def init(self, key, spec) -> QueueBanditState:
+        del key
+        if spec.num_offered != 1:
+            raise ValueError(f"{type(self).__name__} shows one answer at a time, got an environment with {spec.num_offered}")
+        zeros = jnp.zeros((spec.num_models,), jnp.int32)
+        return QueueBanditState(pulls=zeros, wins=zeros)
+
+    def _index(self, key, state, t) -> jax.Array:
+        raise NotImplementedError
+
+    def act(self, key, state, obs, t):
+        k_explore, k_model, k_index = draws.split(key, 3)
+        number = state.pulls.shape[-1]
+        time = (t + 1).astype(jnp.float32)
+        chance = jnp.minimum(1.0, self.scale * number * jnp.square(jnp.log(time)) / time)
+        explore = draws.uniform(k_explore) <= chance
+        anyone = draws.randint(k_model, number)
+        best = numerics.argmax(self._index(k_index, state, time))
+        model = jnp.where(explore, anyone, best)
+        action = Action(query=obs.oldest, offered=numerics.one_hot(model, number), explored=explore)
+        return action, {"explore_chance": chance}
+
+    def update(self, key, state, obs, action, feedback, t):
+        del key, t
+        busy = obs.queue_length > 0
+        return QueueBanditState(
+            pulls=state.pulls + (action.offered & busy).astype(jnp.int32),
+            wins=state.wins + (feedback.chosen & busy).astype(jnp.int32),
+        )
+
+
+@struct.dataclass
+class QUCB(_QueueBandit):
+    """Q-UCB: the index is `mean + sqrt(log(t)^2 / (2 pulls))`, infinite for a model that was never used; ties go to the lower model.
+
+    In the horizons of ACQB's experiments the chance of exploring is near 1: it is almost a random policy.
+
+    Source: Krishnasamy et al. (2021), Algorithm 1; ACQB, appendix B.3. Exploring is uniform, which neither paper says.
+    """
+
+    def _index(self, key, state, t):
+        del key
+        pulls = jnp.maximum(state.pulls, 1).astype(jnp.float32)
+        bound = state.wins.astype(jnp.float32) / pulls + jnp.abs(jnp.log(t)) * jax.lax.rsqrt(2.0 * pulls)
+        return jnp.where(state.pulls > 0, bound, jnp.inf)
+
+
+@struct.dataclass
+class QThS(_QueueBandit):
+    """Q-ThS: the index is a draw from the beta posterior of a model's departures.
+
+    Source: Krishnasamy et al. (2021), Algorithm 2; ACQB, appendix B.3.
+    """
+
+    def _index(self, key, state, t):
+        del t
+        wins = state.wins.astype(jnp.float32)
+        return draws.beta(key, wins + 1.0, state.pulls.astype(jnp.float32) - wins + 1.0)

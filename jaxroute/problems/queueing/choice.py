@@ -1,0 +1,39 @@
+"""Multinomial-logit choice with the outside option "try again": departure rates and a user's choice."""
+
+import jax.numpy as jnp
+from jax import lax
+
+from jaxroute import numerics
+
+
+def log_odds(chance):
+    """Utility of an item that is accepted with the given chance in (0, 1) when shown alone: `log(p / (1 - p))`."""
+    return jnp.log(chance) - jnp.log1p(-chance)
+
+
+def departure_rate(log_weight):
+    """Chance that a shown answer is accepted, from the logarithm of the sum of `exp(utility)`. Source: ACQB, section 2."""
+    return 1.0 / (1.0 + jnp.exp(-log_weight))
+
+
+def choose(utility, offered, uniform):
+    """Which offered model the user accepts, and how likely it was that one is accepted.
+
+    The chances are laid end to end in the order of the models, and the first whose end is at least `uniform` is chosen: of two
+    assortments the one with the larger departure rate loses the query whenever the other one does.
+
+    Source: ACQB, appendix D.1.
+
+    Args:
+      utility: `[N]`. offered: `[N]` bool. uniform: `[]` on [0, 1).
+
+    Returns:
+      `[N]` bool, at most one True; `[]` departure rate.
+    """
+    top = jnp.maximum(jnp.max(jnp.where(offered, utility, -jnp.inf)), 0.0)
+    weight = jnp.where(offered, jnp.exp(utility - top), 0.0)
+    chance = weight / (jnp.exp(-top) + jnp.sum(weight))
+    end = lax.optimization_barrier(numerics.prefix_sums(chance))
+    reached = offered & (uniform <= end)
+    first = numerics.argmax(reached.astype(jnp.float32), reached)
+    return numerics.one_hot(first, utility.shape[-1]), jnp.max(jnp.where(offered, end, 0.0))

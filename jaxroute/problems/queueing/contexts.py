@@ -1,0 +1,195 @@
+"""Where queries come from: random instances, recorded arrivals, or a pool of prompts with known chances."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+from jax import lax
+
+from jaxroute import checks, draws, numerics
+from jaxroute.problems.queueing.choice import departure_rate
+from jaxroute.solvers.assortment import log_weight_of_best
+from jaxroute.types import Leaf
+
+
+@struct.dataclass
+class Round:
+    """What chance decides in a round.
+
+    arrived: `[]` bool. row: the query that came (or would have come). unslack: `[]` bool, no context was found that can be served well
+    enough. uniform: `[]`, drives the user's choice.
+    """
+
+    arrived: jax.Array
+    row: Any
+    unslack: jax.Array
+    uniform: jax.Array
+
+
+@struct.dataclass
+class Query:
+    """features: `[d]`, with pair features `[N, d]`. best_rate: `[]`, departure rate of its best assortment."""
+
+    features: jax.Array
+    best_rate: jax.Array
+
+
+def utilities_of(theta, features, pair_features: bool) -> jax.Array:
+    """Utilities `[N, ...]` of features `[d, ...]` under `theta` `[N, d]`, or of pair features `[N, d, ...]` under `theta` `[d]`."""
+    theta = jnp.asarray(theta)
+    if pair_features:
+        return numerics.combine(theta, jnp.swapaxes(features, 0, 1))
+    return jnp.stack([numerics.combine(theta[j], features) for j in range(theta.shape[0])])
+
+
+def best_rate(utility, size: int) -> jax.Array:
+    """Largest departure rate `[...]` of `size` models with utilities `[N, ...]`."""
+    return departure_rate(log_weight_of_best(list(utility), size))
+
+
+@struct.dataclass
+class _Linear:
+    """Utilities that are linear in the features: `x' theta_j`, or with pair features `x_j' theta`.
+
+    theta: `[N, d]`, with pair features `[d]`.
+    """
+
+    theta: Leaf
+
+    def utility(self, features, pair_features: bool) -> jax.Array:
+        """Utilities `[N]` of a query's features."""
+        return utilities_of(self.theta, features, pair_features)
+
+
+@struct.dataclass
+class RandomContexts(_Linear):
+    """Contexts uniform on `[-scale, scale]^d`, conditioned on some assortment's departure rate being at least `arrival_rate + slack`.
+
+    Source: ACQB, appendix B.1 and assumption 4.
+
+    Differs from the paper: a context is the first of a number of candidates that fulfils the condition; in a round without one
+    the last candidate is taken and `unslack` counted, which makes the run invalid.
+
+    arrival_rate: `[]` chance that a round brings a query. slack: `[]`. scale: `[]`. candidates: per round (static).
+    """
+
+    arrival_rate: Leaf
+    slack: Leaf
+    scale: Leaf = 1.0
+    candidates: int = struct.field(pytree_node=False, default=64)
+
+    def check(self) -> None:
+        checks.numbers("theta", self.theta)
+        checks.probability("arrival_rate", self.arrival_rate, ())
+        checks.non_negative("slack", self.slack, ())
+        if float(np.asarray(self.arrival_rate)) + float(np.asarray(self.slack)) >= 1.0:
+            raise ValueError(
+                f"arrival_rate + slack must be below 1, got {float(self.arrival_rate):g} + {float(self.slack):g}: "
+                "no departure rate is that large"
+            )
+        checks.positive("scale", self.scale, ())
+        checks.count("candidates", self.candidates)
+
+    def draw(self, key, t, spec) -> Round:
+        del t
+        k_arrival, k_context, k_choice = draws.split(key, 3)
+        lead = (spec.num_models, spec.dim) if spec.pair_features else (spec.dim,)
+        scale = jnp.asarray(self.scale, jnp.float32)
+        x = scale * (2.0 * draws.uniform(k_context, (*lead, self.candidates)) - 1.0)
+        rate = best_rate(self.utility(x, spec.pair_features), spec.num_offered)
+        good = rate >= self.arrival_rate + self.slack
+        first = numerics.argmax(good.astype(jnp.float32), good)
+        chosen = numerics.one_hot(jnp.minimum(first, self.candidates - 1), self.candidates)
+        return Round(
+            arrived=draws.uniform(k_arrival) < self.arrival_rate,
+            row=Query(features=numerics.pick(chosen, x), best_rate=numerics.pick(chosen, rate)),
+            unslack=first >= self.candidates,
+            uniform=draws.uniform(k_choice),
+        )
+
+
+@struct.dataclass
+class RecordedContexts(_Linear):
+    """Arrivals, contexts and choice uniforms given in advance: round `t` reads column `t`.
+
+    arrivals: `[T]` bool. contexts: `[d, T]`, with pair features `[N, d, T]`. uniforms: `[T]` on [0, 1).
+    """
+
+    arrivals: Leaf
+    contexts: Leaf
+    uniforms: Leaf
+
+    def check(self) -> None:
+        checks.numbers("theta", self.theta)
+        checks.numbers("contexts", self.contexts)
+        checks.probability("uniforms", self.uniforms)
+
+    def draw(self, key, t, spec) -> Round:
+        del key
+
+        def at(table):
+            table = jnp.asarray(table)
+            return lax.dynamic_index_in_dim(table, t, table.ndim - 1, keepdims=False)
+
+        x = at(self.contexts)
+        rate = best_rate(self.utility(x, spec.pair_features), spec.num_offered)
+        return Round(
+            arrived=at(self.arrivals),
+            row=Query(features=x, best_rate=rate),
+            unslack=jnp.zeros((), bool),
+            uniform=at(self.uniforms),
+        )
+
+
+@struct.dataclass
+class PoolContexts:
+    """Prompts drawn from a pool, uniformly and with replacement.
+
+    Source: ACQB, appendix B.4.
+
+    features: `[d, P]`. log_odds: `[N, P]`, `log(u / (1 - u))` of the chance `u` that a model's answer alone is accepted.
+    best_rate: `[P]`. arrival_rate: `[]`.
+    """
+
+    features: Leaf
+    log_odds: Leaf
+    best_rate: Leaf
+    arrival_rate: Leaf
+
+    def check(self) -> None:
+        checks.numbers("features", self.features)
+        checks.numbers("log_odds", self.log_odds)
+        checks.probability("arrival_rate", self.arrival_rate, ())
+
+    def draw(self, key, t, spec) -> Round:
+        del t
+        k_arrival, k_context, k_choice = draws.split(key, 3)
+        return Round(
+            arrived=draws.uniform(k_arrival) < self.arrival_rate,
+            row=draws.randint(k_context, spec.capacity),
+            unslack=jnp.zeros((), bool),
+            uniform=draws.uniform(k_choice),
+        )
+
+
+@struct.dataclass
+class RecordedPrompts(PoolContexts):
+    """A pool whose arrivals, prompts and choice uniforms are given in advance; `arrival_rate` is not used.
+
+    arrivals: `[T]` bool. prompts: `[T]` int32. uniforms: `[T]` on [0, 1).
+    """
+
+    arrivals: Leaf = struct.field(kw_only=True)
+    prompts: Leaf = struct.field(kw_only=True)
+    uniforms: Leaf = struct.field(kw_only=True)
+
+    def check(self) -> None:
+        PoolContexts.check(self)
+        checks.probability("uniforms", self.uniforms)
+
+    def draw(self, key, t, spec) -> Round:
+        del key, spec
+        arrived, prompt, uniform = (jnp.asarray(x)[t] for x in (self.arrivals, self.prompts, self.uniforms))
+        return Round(arrived=arrived, row=prompt, unslack=jnp.zeros((), bool), uniform=uniform)

@@ -1,0 +1,129 @@
+"""Policies that know the choice model: the optimal one, and a switch from a learner to it."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from jaxroute import numerics
+from jaxroute.problems.queueing.acqb import optimistic
+from jaxroute.problems.queueing.backlog import best_place
+from jaxroute.problems.queueing.env import RetrialQueue
+from jaxroute.problems.queueing.types import Action
+from jaxroute.solvers.assortment import best_models, log_weight_of_best
+from jaxroute.types import Leaf
+
+
+@struct.dataclass
+class OracleState:
+    """Nothing is learned; `spec` is what is known in advance (static)."""
+
+    spec: Any = struct.field(pytree_node=False)
+
+
+@struct.dataclass
+class Optimal:
+    """Serves the query and the assortment with the largest true departure rate.
+
+    Source: ACQB, section 2 and appendix B.3.
+
+    theta: true parameters `[N, d]`, with pair features `[1, d]`; None with a pool. log_odds: `[N, P]` true utilities of a pool's
+    prompts, None without. fifo: the query that has waited longest is served, with its best assortment (static).
+    """
+
+    theta: Leaf | None
+    log_odds: Leaf | None = None
+    fifo: bool = struct.field(pytree_node=False, default=False)
+
+    @classmethod
+    def of(cls, env: RetrialQueue, fifo: bool = False) -> "Optimal":
+        """The optimal policy of an environment."""
+        if env.pool:
+            return cls(theta=None, log_odds=env.contexts.log_odds, fifo=fifo)
+        theta = jnp.asarray(env.contexts.theta)
+        return cls(theta=theta[None] if env.pair_features else theta, fifo=fifo)
+
+    def init(self, key, spec) -> OracleState:
+        del key
+        return OracleState(spec=spec)
+
+    def act(self, key, state, obs, t):
+        del key, t
+        size = state.spec.num_offered
+        if self.theta is None:
+            table = jnp.asarray(self.log_odds, jnp.float32)
+            weight = log_weight_of_best(list(table), size)
+            place, _ = best_place(lambda weight: weight, weight, obs.waiting, obs.arrival, obs.in_use)
+            place = obs.oldest if self.fifo else place
+            utility = numerics.take(table, place)
+        else:
+            sample = jnp.asarray(self.theta, jnp.float32)[..., None]
+
+            def score(x):
+                return log_weight_of_best(optimistic(sample, x), size)
+
+            place, _ = best_place(score, obs.features, obs.waiting, obs.arrival, obs.in_use)
+            place = obs.oldest if self.fifo else place
+            utility = jnp.stack(optimistic(sample, numerics.take(obs.features, place)[..., None]))[:, 0]
+        return Action(query=place.astype(jnp.int32), offered=best_models(utility, size), explored=jnp.zeros((), bool)), {}
+
+    def update(self, key, state, obs, action, feedback, t):
+        del key, obs, action, feedback, t
+        return state
+
+
+@struct.dataclass
+class SwitchAt:
+    """Follows one policy before round `at` (from 0) and another from there on; the first then learns nothing more.
+
+    With a learner first and `Optimal` second these are the policy-switching queues: `at = i` gives `Q(i, t)`, and a sweep of `at`
+    all of them in one compiled call.
+
+    Source: ACQB, section 4.1 and appendix D.1.
+
+    first, second: policies. at: `[]` rounds.
+    """
+
+    first: Any
+    second: Any
+    at: Leaf = 0
+
+    @property
+    def metrics(self) -> tuple:
+        return tuple(getattr(self.first, "metrics", ()))
+
+    def check(self) -> None:
+        for policy in (self.first, self.second):
+            if not hasattr(policy, "act"):
+                raise ValueError(f"first and second must be policies, got {type(policy).__name__}")
+            if hasattr(policy, "check"):
+                policy.check()
+
+    @classmethod
+    def to_optimal(cls, first: Any, at: Any):
+        """A function `environment -> policy` that switches from `first` to the optimal policy of that environment."""
+
+        def build(env: RetrialQueue) -> "SwitchAt":
+            return cls(first=first, second=Optimal.of(env), at=at)
+
+        return build
+
+    def init(self, key, spec):
+        return self.first.init(key, spec), self.second.init(key, spec)
+
+    def act(self, key, state, obs, t):
+        before = t < self.at
+        action, info = self.first.act(key, state[0], obs, t)
+        other, _ = self.second.act(key, state[1], obs, t)
+        return jax.tree.map(lambda a, b: jnp.where(before, a, b), action, other), info
+
+    def update(self, key, state, obs, action, feedback, t):
+        before = t < self.at
+        # An empty queue teaches nothing: so does what the other policy serves.
+        seen = obs.replace(queue_length=jnp.where(before, obs.queue_length, 0))
+        first = self.first.update(key, state[0], seen, action, feedback, t)
+        return first, self.second.update(key, state[1], obs, action, feedback, t)
+
+    def gauges(self, state):
+        return self.first.gauges(state[0]) if hasattr(self.first, "gauges") else {}

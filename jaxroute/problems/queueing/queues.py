@@ -1,0 +1,243 @@
+"""Constructors of queues: random instances, given parameters, recorded arrivals, tables of real queries."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+
+from jaxroute import checks, draws
+from jaxroute.data import RoutingTable
+from jaxroute.data import standin as standin_tables
+from jaxroute.problems.queueing.backlog import ByArrival, Compact, PoolCounts
+from jaxroute.problems.queueing.choice import log_odds
+from jaxroute.problems.queueing.contexts import (
+    PoolContexts,
+    RandomContexts,
+    RecordedContexts,
+    RecordedPrompts,
+    best_rate,
+)
+from jaxroute.problems.queueing.env import RetrialQueue
+from jaxroute.problems.queueing.utility import departure_chance, divide_costs
+from jaxroute.types import Leaf
+
+# Up to this horizon every round has a slot of its own; beyond, a buffer of this many places.
+_LONGEST_BY_ARRIVAL = 8192
+_PLACES = 1024
+
+
+def backlog_for(horizon: int, limit: int | None = None) -> ByArrival | Compact:
+    """How to keep queries: a slot per round, for long horizons a compact buffer of 1,024 places; with a `limit` a buffer of that many."""
+    horizon = checks.count("horizon", horizon)
+    if limit is not None:
+        return Compact(horizon, checks.count("limit", limit))
+    return ByArrival(horizon) if horizon <= _LONGEST_BY_ARRIVAL else Compact(horizon, _PLACES)
+
+
+@struct.dataclass
+class RandomQueues:
+    """Random instances: every run draws parameters uniform on `[-spread, spread]^d`, and its contexts likewise.
+
+    A sampler `key -> RetrialQueue` whose leaves can be swept. Defaults: the paper's figure 2.
+
+    Source: ACQB, appendix B.1. That parameters are drawn anew for every run is not said there.
+
+    arrival_rate, slack: `[]`, lambda and epsilon. spread: `[]`; with pair features vectors are divided by `sqrt(d)`, so that their
+    norms are at most one (assumption 1), otherwise not, as in the paper's figures.
+    num_models, num_offered, dim, horizon: `N`, `K`, `d`, `T`. limit: most waiting queries, None for a slot per round (see
+    `backlog_for`). pair_features: one parameter for all models. mixed: assortments may be smaller. candidates: contexts tried per
+    round (all static).
+    """
+
+    arrival_rate: Leaf = 0.7
+    slack: Leaf = 0.03
+    spread: Leaf = 1.0
+    num_models: int = struct.field(pytree_node=False, default=5)
+    num_offered: int = struct.field(pytree_node=False, default=1)
+    dim: int = struct.field(pytree_node=False, default=5)
+    horizon: int = struct.field(pytree_node=False, default=1000)
+    limit: int | None = struct.field(pytree_node=False, default=None)
+    pair_features: bool = struct.field(pytree_node=False, default=False)
+    mixed: bool = struct.field(pytree_node=False, default=False)
+    candidates: int = struct.field(pytree_node=False, default=64)
+
+    def check(self) -> None:
+        checks.count("dim", self.dim)
+        checks.positive("spread", self.spread, ())
+        self.of(np.zeros((self.dim,) if self.pair_features else (self.num_models, self.dim), np.float32)).check()
+
+    def of(self, theta) -> RetrialQueue:
+        """The queue with given parameters: `[N, d]`, with pair features `[d]`."""
+        scale = self.spread * (self.dim**-0.5 if self.pair_features else 1.0)
+        contexts = RandomContexts(
+            theta=theta, arrival_rate=self.arrival_rate, slack=self.slack, scale=scale, candidates=self.candidates
+        )
+        return RetrialQueue(
+            contexts=contexts,
+            backlog=backlog_for(self.horizon, self.limit),
+            num_models=self.num_models,
+            num_offered=self.num_offered,
+            dim=self.dim,
+            pair_features=self.pair_features,
+            mixed=self.mixed,
+        )
+
+    def __call__(self, key) -> RetrialQueue:
+        scale = self.spread * (self.dim**-0.5 if self.pair_features else 1.0)
+        shape = (self.dim,) if self.pair_features else (self.num_models, self.dim)
+        return self.of(scale * (2.0 * draws.uniform(key, shape) - 1.0))
+
+
+def fixed_queue(theta: Any, *, num_offered: int = 1, horizon: int = 1000, **settings: Any) -> RetrialQueue:
+    """A queue with given parameters, the same in all runs, and random contexts.
+
+    Args:
+      theta: `[N, d]`, one row per model. num_offered: `K`. horizon: `T`. settings: others of `RandomQueues`.
+    """
+    values = checks.numbers("theta", theta).astype(np.float32)
+    if values.ndim != 2:
+        raise ValueError(f"theta must have shape [N, d], one row per model, got {values.shape}")
+    shape = {"num_models": values.shape[0], "dim": values.shape[1]}
+    env = RandomQueues(num_offered=num_offered, horizon=horizon, **shape, **settings).of(values)
+    env.check()
+    return env
+
+
+def recorded_queue(
+    theta: Any,
+    arrivals: Any,
+    contexts: Any,
+    uniforms: Any,
+    *,
+    num_offered: int = 1,
+    limit: int | None = None,
+    mixed: bool = False,
+) -> RetrialQueue:
+    """A queue whose chance is given in advance, for replays and comparisons.
+
+    Args:
+      theta: `[N, d]`, or `[d]` for pair features. arrivals: `[T]` bool. contexts: `[T, d]`, for pair features `[T, N, d]`.
+      uniforms: `[T]` on [0, 1), drive the choices. num_offered: `K`. limit: see `backlog_for`.
+    """
+    values, table = checks.numbers("theta", theta), checks.numbers("contexts", contexts)
+    pair = values.ndim == 1
+    if table.ndim != 2 + pair or table.shape[-1] != values.shape[-1]:
+        raise ValueError(
+            f"contexts must have shape {'[T, N, d]' if pair else '[T, d]'} with d = {values.shape[-1]}, got {table.shape}"
+        )
+    horizon, number = table.shape[0], table.shape[1] if pair else values.shape[0]
+    luck = checks.probability("uniforms", uniforms, (horizon,))
+    came = checks.probability("arrivals", arrivals, (horizon,))
+    env = RetrialQueue(
+        contexts=RecordedContexts(
+            theta=values,
+            arrivals=came > 0,
+            contexts=np.ascontiguousarray(np.moveaxis(table, 0, -1)),
+            uniforms=luck,
+        ),
+        backlog=backlog_for(horizon, limit),
+        num_models=number,
+        num_offered=num_offered,
+        dim=values.shape[-1],
+        pair_features=pair,
+        mixed=mixed,
+    )
+    env.check()
+    return env
+
+
+def pool_queue(
+    features: Any,
+    chance: Any,
+    *,
+    arrival_rate: float,
+    num_offered: int = 1,
+    horizon: int = 5000,
+    names: Sequence[str] = (),
+    recorded: tuple[Any, Any, Any] | None = None,
+) -> RetrialQueue:
+    """A queue of prompts from a pool with known chances that a model's answer is accepted.
+
+    Args:
+      features: `[P, d]`. chance: `[P, N]` in (0, 1), of an answer shown alone. arrival_rate: lambda. num_offered: `K`. horizon: `T`.
+      names: of the models. recorded: arrivals `[T]`, prompts `[T]` and uniforms `[T]`, in place of random ones.
+    """
+    table, accept = checks.numbers("features", features), checks.numbers("chance", chance)
+    if table.ndim != 2 or accept.ndim != 2 or table.shape[0] != accept.shape[0]:
+        raise ValueError(
+            f"features and chance must have shapes [P, d] and [P, N] with the same P, got {table.shape} and {accept.shape}"
+        )
+    if not ((accept > 0) & (accept < 1)).all():
+        where = tuple(int(i) for i in np.argwhere(~((accept > 0) & (accept < 1)))[0])
+        raise ValueError(f"chance must be above 0 and below 1, got {accept[where]:g} at index {where}")
+    prompts, number = accept.shape
+    checks.count("num_offered", num_offered, maximum=number)
+    odds = np.log(accept) - np.log1p(-accept)
+    best = np.sort(np.exp(odds), axis=1)[:, -num_offered:].sum(axis=1)
+    shared: dict[str, Any] = {
+        "features": np.ascontiguousarray(table.T, np.float32),
+        "log_odds": np.ascontiguousarray(odds.T, np.float32),
+        "best_rate": (best / (1.0 + best)).astype(np.float32),
+        "arrival_rate": np.float32(checks.probability("arrival_rate", arrival_rate, ())),
+    }
+    if recorded is None:
+        contexts: PoolContexts = PoolContexts(**shared)
+    else:
+        arrivals, drawn, luck = recorded
+        contexts = RecordedPrompts(
+            **shared, arrivals=np.asarray(arrivals, bool), prompts=np.asarray(drawn, np.int32), uniforms=luck
+        )
+        horizon = len(contexts.uniforms)
+    env = RetrialQueue(
+        contexts=contexts,
+        backlog=PoolCounts(checks.count("horizon", horizon), prompts),
+        num_models=number,
+        num_offered=num_offered,
+        dim=table.shape[1],
+        names=tuple(names),
+    )
+    env.check()
+    return env
+
+
+def table_queue(
+    table: RoutingTable,
+    *,
+    arrival_rate: float = 0.8,
+    num_offered: int = 1,
+    horizon: int = 5000,
+    cost_weight: float = 0.1,
+    low: float = 0.1,
+    high: float = 0.99,
+) -> RetrialQueue:
+    """A queue of the queries of a table: scores less weighted costs become chances that an answer is accepted.
+
+    Source: ACQB, appendix B.4.
+
+    Args:
+      table: with features. arrival_rate: lambda. num_offered: `K`. horizon: `T`. cost_weight: rho, of costs divided by the largest.
+      low, high: chances of the worst and the best model of a query.
+    """
+    if table.features is None:
+        raise ValueError("table must have features: give it some with table.with_features(...)")
+    chance, _ = departure_chance(table.scores, divide_costs(table.costs), cost_weight=cost_weight, low=low, high=high)
+    return pool_queue(
+        table.features, chance, arrival_rate=arrival_rate, num_offered=num_offered, horizon=horizon, names=table.models
+    )
+
+
+def standin_queue(
+    models: Any = "sprout",
+    *,
+    preset: str = "clean",
+    scores: str = "soft",
+    queries: int = 1000,
+    dim: int = 64,
+    seed: int = 0,
+    **settings: Any,
+) -> RetrialQueue:
+    """A queue of generated queries that stand in for public data; see `jaxroute.data.standin`. settings: of `table_queue`."""
+    pool, _ = standin_tables(models, preset=preset, scores=scores, queries=queries, offline=1, dim=dim, seed=seed)
+    return table_queue(pool, **settings)

@@ -1,0 +1,174 @@
+"""What the theory of ACQB says, as numbers on the host: samples, radii, and the bounds of theorems 5 and 6."""
+
+import math
+from dataclasses import dataclass
+
+from jaxroute import checks
+
+
+def num_samples(num_offered: int) -> int:
+    """Thompson samples `M` per round, for which some sample is optimistic with constant chance.
+
+    Source: ACQB, section 3: `ceil(1 - log K / log(1 - 1 / (4 sqrt(e pi))))`: 1, 9, 14, 17, 19 for one to five answers.
+    """
+    checks.count("num_offered", num_offered)
+    return math.ceil(1.0 - math.log(num_offered) / math.log(1.0 - 1.0 / (4.0 * math.sqrt(math.e * math.pi))))
+
+
+def explore_chance(t: float, c1: float) -> float:
+    """`eta(t) = min(1, c1 (t + 1)^(-1/2))`, the chance that the arrival of round `t = 0, 1, ...` is explored. Source: ACQB, section 3."""
+    return min(1.0, c1 / math.sqrt(t + 1.0))
+
+
+def expected_explorations(horizon: int, arrival_rate: float, c1: float) -> float:
+    """Expected number of explored rounds, `arrival_rate sum_{i < horizon} eta(i)`. Source: ACQB, appendix G.1."""
+    return arrival_rate * sum(explore_chance(i, c1) for i in range(1, horizon))
+
+
+@dataclass(frozen=True)
+class Theory:
+    """The bounds of ACQB for the model with a shared parameter.
+
+    dim, num_offered: `d`, `K`. arrival_rate: lambda. slack: epsilon. curvature: kappa; ridge: lambda_0. spread: `sigma_0^2`, least
+    eigenvalue of the features' second moment. c0, c1, c2: the constants of the paper (`c1` that of exploration).
+
+    Source: ACQB, theorems 5 and 6, appendices D, E and G.
+
+    Differs from the paper: some displays print `eps - 2 eta` without the square that eq. (7) has; the square is used. The warm-up
+    `M(u)` falls in `u` only beyond its pole at `eps = 2 eta(u)`, so that `tau` is looked for beyond it.
+    """
+
+    dim: int
+    num_offered: int
+    arrival_rate: float
+    slack: float
+    curvature: float
+    ridge: float = 1.0
+    spread: float = 1.0 / 3.0
+    c0: float = 1.0
+    c1: float = 1.0
+    c2: float = 1.0
+
+    def __post_init__(self):
+        for name in ("arrival_rate", "slack", "ridge", "spread", "c1"):
+            checks.positive(name, getattr(self, name), ())
+        for name in ("curvature", "c0", "c2"):
+            checks.non_negative(name, getattr(self, name), ())
+        for name in ("dim", "num_offered"):
+            checks.count(name, getattr(self, name))
+
+    def radius(self, count: float) -> float:
+        """`alpha_l` after `count` rounds. Source: section 3."""
+        grown = self.dim * math.log1p(count * self.num_offered / (self.dim * self.ridge)) + 4.0 * math.log(max(count, 1.0))
+        return 0.5 * self.curvature * math.sqrt(grown) + self.curvature * math.sqrt(self.ridge)
+
+    def sample_radius(self, count: float, t: float) -> float:
+        """`beta_l`: how far samples stray after `count` rounds, at time `t`. Source: appendix D.3."""
+        number = num_samples(self.num_offered)
+        wide = math.sqrt(6.0 * self.dim * math.log(max(number * t, 1.0)))
+        narrow = math.sqrt(2.0 * math.log(2.0 * number)) + math.sqrt(
+            6.0 * math.log(max(self.num_offered * max(count, 1.0) * t, 1.0))
+        )
+        return self.radius(count) * min(wide, narrow)
+
+    def reach(self, t: float) -> float:
+        """`alpha_{t-1} + 48 beta_{t-1}`, the factor of per-round gaps. Source: appendix D."""
+        return self.radius(t - 1.0) + 48.0 * self.sample_radius(t - 1.0, t)
+
+    def warm_up(self, t: float, u: float) -> float:
+        """`M(t)` with the exploration chance of round `u`: explorations that make all gaps small. Source: eq. (7)."""
+        gap = self.slack - 2.0 * explore_chance(u, self.c1)
+        if gap <= 0:
+            return math.inf
+        ratio = 8.0 * (self.reach(t) / gap) ** 2 / self.spread
+        return self.c2 * ((self.dim + math.log(t)) / self.spread**2 + ratio)
+
+    def bad_rounds(self, t: float) -> float:
+        """`tau(t)`: rounds after which the queue drifts down. Source: condition 20; found by bisection in `log u`."""
+        rate, logarithm = self.arrival_rate, math.log(t)
+
+        def enough(u: float) -> bool:
+            number = self.warm_up(t, u)
+            return u >= max(
+                2.0 * number / rate,
+                16.0 * logarithm / rate,
+                4.0 * (number / (self.c1 * rate)) ** 2,
+                256.0 * (logarithm / (self.c1 * rate)) ** 2,
+            )
+
+        low = math.log(max(1.0, (2.0 * self.c1 / self.slack) ** 2))
+        high = low + 1.0
+        while not enough(math.exp(high)):
+            high += 5.0
+        for _ in range(100):
+            middle = 0.5 * (low + high)
+            low, high = (low, middle) if enough(math.exp(middle)) else (middle, high)
+        return math.exp(high)
+
+    def burn_in(self, t: float) -> float:
+        """`omega = 4 tau(t) / eps`. Source: condition 20."""
+        return 4.0 * self.bad_rounds(t) / self.slack
+
+    def holds(self, t: float) -> bool:
+        """Whether `t` is large enough for theorem 5. Source: condition 20."""
+        tau = self.bad_rounds(t)
+        return t >= tau and t >= 4.0 * tau / self.slack and self.slack > 2.0 * explore_chance(tau, self.c1)
+
+    def inverse_eigenvalue(self, count: float) -> float:
+        """`nu(l)`, a bound of the mean of the inverse of the design matrix' least eigenvalue. Source: lemma 11."""
+        before = max(count - 1.0, 0.0)
+        explored = self.arrival_rate * min(before, self.c1 * math.sqrt(before))
+        tails = math.exp(-explored / 8.0) + self.dim * math.exp(-self.spread * explored / 16.0)
+        return 1.0 / (self.ridge + self.spread * explored / 4.0) + tails / self.ridge
+
+    def least_eigenvalue(self, count: float) -> tuple[float, float]:
+        """What the design matrix' least eigenvalue exceeds after `count` rounds, and with which chance at least. Source: lemma 25."""
+        explored = self.arrival_rate * min(count, self.c1 * math.sqrt(count))
+        chance = 1.0 - math.exp(-explored / 8.0) - self.dim * math.exp(-self.spread * explored / 16.0)
+        return self.ridge + self.spread * explored / 4.0, max(0.0, chance)
+
+    def elliptic_bound(self, t: float) -> float:
+        """Largest sum of the served features' norms in the inverse design matrix, if norms and `1 / ridge` are at most 1. Source: lemma 34."""
+        grown = math.log1p(t * self.num_offered / (self.dim * self.ridge))
+        return math.sqrt(2.0 * self.dim * t * grown)
+
+    def routing_regret(self, t: float) -> float:
+        """The explicit bound of theorem 6."""
+        before, total = t - 1.0, self.elliptic_bound(t)
+        beta, alpha = self.sample_radius(before, t), self.radius(before)
+        optimistic = total + math.sqrt(8.0 * t / self.ridge * math.log(2.0 * t)) + 2.0 / math.sqrt(self.ridge)
+        explored = self.c0 / t + 2.0 * self.c1 * math.sqrt(t)
+        return explored + 16.0 * math.sqrt(math.e * math.pi) * beta * optimistic + (alpha + beta) * total
+
+    def gap(self, i: float, t: float) -> float:
+        """`E_i`: bound of the root mean square gap of round `i`. Source: lemma 11, appendix D.7."""
+        square = (
+            self.c0 / t**2
+            + 2.0 * self.arrival_rate * explore_chance(i - 1.0, self.c1)
+            + self.reach(t) ** 2 * self.inverse_eigenvalue(i)
+        )
+        return min(1.0, math.sqrt(square))
+
+    def survival(self, i: float, t: float, burn_in: float | None = None) -> float:
+        """`P_i`: bound of the chance that a difference made in round `i` is still there at `t`. Source: lemma 19."""
+        omega = self.burn_in(t) if burn_in is None else burn_in
+        if i > t - omega - 1.0:
+            return 1.0
+        square = self.c0 / t**2 + 19.0 / self.slack**2 * math.exp(-(self.slack**2) / 32.0 * (t - i - 1.0 - omega))
+        return min(1.0, math.sqrt(square))
+
+    def queue_regret(self, t: int, burn_in: float | None = None) -> float:
+        """`(sum_i E_i)(sum_i P_i) / (t - 1)`: the bound behind theorem 5, by Chebyshev's sum inequality. Source: appendix D.7."""
+        omega = self.burn_in(t) if burn_in is None else burn_in
+        gaps = sum(self.gap(i, t) for i in range(1, t))
+        return gaps * sum(self.survival(i, t, omega) for i in range(1, t)) / (t - 1.0)
+
+
+def extra_query_survives(queue: float, rounds: float, slack: float) -> float:
+    """Bound of the chance that one query more is still felt `rounds` rounds later, from a queue of the given length.
+
+    Source: ACQB, lemma 17: `2 exp(-(queue - rounds slack - 1)^2 / (8 rounds))` if `queue <= rounds slack + 1`, else 1.
+    """
+    if rounds <= 0 or queue > rounds * slack + 1.0:
+        return 1.0
+    return min(1.0, 2.0 * math.exp(-((queue - rounds * slack - 1.0) ** 2) / (8.0 * rounds)))

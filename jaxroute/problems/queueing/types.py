@@ -1,0 +1,91 @@
+"""Values that pass between environment and policies of the queueing problem, and what is measured.
+
+Sizes: `N` models, `K` answers shown, `d` features of a query, `B` places (slots of a queue, or prompts of a pool).
+"""
+
+from dataclasses import dataclass
+
+import jax
+from flax import struct
+
+from jaxroute.types import Metric, Spec
+
+METRICS = (
+    Metric("queue_length", "queue length", "queries", "gauge"),
+    Metric("queue_regret", "queue length above the optimal policy's", "queries", "gauge"),
+    Metric("routing_regret", "cumulative regret of routing", "departures", "total"),
+    Metric("joint_regret", "cumulative regret of scheduling and routing", "departures", "total"),
+    Metric("departures", "queries that left", "queries", "total"),
+    Metric("retrials", "answers that were not accepted", "queries", "total"),
+    Metric("mean_queue", "mean queue length", "queries", "average", default=False),
+    Metric("mean_queue_regret", "mean queue length above the optimal policy's", "queries", "average", default=False),
+    Metric("arrivals", "queries that came", "queries", "total", default=False),
+    Metric("idle", "rounds without a query", "rounds", "total", default=False),
+    Metric("explored", "rounds of forced exploration", "rounds", "total", default=False),
+    Metric("sojourn", "rounds that the departed had waited", "rounds", "total", default=False),
+    Metric("peak", "longest queue so far", "queries", "gauge", default=False),
+    Metric("offered_share", "answers shown by each model", "answers per round", "average", ("model",), default=False),
+)
+# What must not happen: a lost query, a context that no assortment serves well enough, an action outside the rules.
+ZERO_FLOWS = ("dropped", "unslack", "illegal")
+
+
+@dataclass(frozen=True)
+class QueueSpec(Spec):
+    """What a policy may know in advance.
+
+    num_offered: `K`, most answers shown. dim: `d`. capacity: `B`. rounds: horizon that the queue was made for.
+    pair_features: features describe pairs of query and model, with one parameter for all (the paper's Algorithm 1).
+    pool: places are prompts, with features that stay; otherwise they are slots of a queue.
+    """
+
+    num_offered: int = 1
+    dim: int = 1
+    capacity: int = 1
+    rounds: int = 1
+    pair_features: bool = False
+    pool: bool = False
+
+
+@struct.dataclass
+class Observation:
+    """What the operator sees before a decision.
+
+    features: `[d, B]`, with pair features `[N, d, B]`. waiting: `[B]`, whether a query waits at each place, or how many (int32) with
+    each prompt of a pool. arrival: `[B]` int32, round in which the query there came; it decides ties. None if places are in order
+    of arrival, and with a pool. in_use: `[]` int32, places from here on are empty, the same number in all runs. queue_length: `[]`
+    int32. arrived: `[]` bool, the round before brought a query; newest: `[]` int32, its place. oldest: `[]` int32, place of the
+    query that has waited longest.
+    """
+
+    features: jax.Array
+    waiting: jax.Array
+    arrival: jax.Array | None
+    in_use: jax.Array
+    queue_length: jax.Array
+    arrived: jax.Array
+    newest: jax.Array
+    oldest: jax.Array
+
+
+@struct.dataclass
+class Action:
+    """query: `[]` int32, place of the query that is served. offered: `[N]` bool, models whose answers are shown.
+
+    explored: `[]` bool, the decision was forced exploration; it is counted, and tells the policy's `update`.
+    """
+
+    query: jax.Array
+    offered: jax.Array
+    explored: jax.Array
+
+
+@struct.dataclass
+class Feedback:
+    """chosen: `[N]` bool, whose answer the user accepted; all False if the user tries again (or nobody waited).
+
+    features: `[d]`, with pair features `[N, d]`, of the query that was served: the place may have been taken by another one.
+    """
+
+    chosen: jax.Array
+    features: jax.Array

@@ -1,0 +1,128 @@
+"""From scores and costs of recorded prompts to the chance that a user is satisfied and leaves; on the host, in float64."""
+
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+
+from jaxroute import checks
+
+# Raw utilities of a prompt that differ by no more are the same number, rounded differently.
+_EQUAL = 1e-12
+# Up to so many assortments are enumerated.
+_MOST_SUBSETS = 10_000
+_SAMPLED_SUBSETS = 2_000
+
+
+def divide_costs(costs) -> np.ndarray:
+    """Costs in [0, 1]: divided by the largest one of all prompts and models, or zeros if all are zero.
+
+    costs: `[P, N]`, at least 0, in any unit.
+
+    Source: ACQB (Bae et al.), section 6.2, asks for normalised costs in [0, 1] without saying how; this is our choice.
+    """
+    costs = checks.non_negative("costs", costs)
+    largest = costs.max(initial=0.0)
+    return costs / largest if largest > 0 else np.zeros_like(costs)
+
+
+def departure_chance(
+    scores, costs, *, cost_weight: float = 0.1, low: float = 0.1, high: float = 0.99
+) -> tuple[np.ndarray, np.ndarray]:
+    """The chance that each model's answer satisfies the user of each prompt.
+
+    The utility `raw_j = score_j - cost_weight cost_j` is stretched to [0, 1] over the models of each prompt, then to [low, high]:
+
+        u_j = low + (high - low) (raw_j - min_k raw_k) / (max_k raw_k - min_k raw_k).
+
+    So every prompt has a model of chance `high` and one of chance `low`; scores and costs only say which, and what lies between.
+
+    Source: ACQB (Bae et al.), appendix B.4. The weight of the costs is not given there.
+
+    Differs from the paper: a prompt whose raw utilities are all equal (to 1e-12), for which the formula is 0 / 0, gets `high` for
+    every model, and is reported.
+
+    Args:
+      scores: `[P, N]` in [0, 1]. costs: `[P, N]` in [0, 1], see `divide_costs`.
+      cost_weight: rho, at least 0. low, high: smallest and largest chance, `0 < low < high < 1`.
+
+    Returns:
+      `[P, N]` float64 chances, and `[P]` bool, the prompts on which all models are equally good: count them, or leave them out.
+    """
+    scores = checks.probability("scores", scores)
+    if scores.ndim != 2 or 0 in scores.shape:
+        raise ValueError(f"scores must have shape [P, N] with at least one prompt and one model, got {scores.shape}")
+    try:
+        costs = checks.probability("costs", costs, scores.shape)
+    except ValueError as error:
+        raise ValueError(f"{error}; divide_costs normalises") from None
+    weight = float(checks.non_negative("cost_weight", cost_weight, ()))
+    low, high = float(checks.numbers("low", low, ())), float(checks.numbers("high", high, ()))
+    if not 0 < low < high < 1:
+        raise ValueError(f"low and high must satisfy 0 < low < high < 1, got low={low:g} and high={high:g}")
+
+    raw = scores - weight * costs
+    least = raw.min(axis=1, keepdims=True)
+    spread = raw.max(axis=1, keepdims=True) - least
+    degenerate = spread <= _EQUAL
+    norm = np.where(degenerate, 1.0, (raw - least) / np.where(degenerate, 1.0, spread))
+    return np.clip(low + (high - low) * norm, low, high), degenerate[:, 0]
+
+
+def describe_chances(chance, *, size: int = 1) -> dict[str, Any]:
+    """What simple routers achieve on a pool of prompts, to judge a load before a run: mean departure chances per round.
+
+    An assortment `S` satisfies with chance `Z / (1 + Z)`, `Z = sum_{j in S} u_j / (1 - u_j)`. A load above "random" overflows the
+    random router, one above "best_fixed" every router that does not look at the prompts.
+
+    Source: ACQB (Bae et al.), appendix B.4 and section 2.
+
+    Args:
+      chance: `[P, N]` departure chances, at least 0 and below 1. size: `K`, models per assortment.
+
+    Returns:
+      "random": a uniformly random assortment. "best_fixed": the assortment that is best for all prompts together;
+      "best_fixed_models": its models. "oracle": the best assortment of each prompt. "exact": False if there are more than 10,000
+      assortments: then "random" is the mean over 2,000 of them, always the same draws, and the fixed one is built greedily, model by
+      model, so that a better one may exist.
+    """
+    chance = checks.probability("chance", chance)
+    if chance.ndim != 2 or 0 in chance.shape:
+        raise ValueError(f"chance must have shape [P, N] with at least one prompt and one model, got {chance.shape}")
+    if (chance == 1).any():
+        raise ValueError(f"chance must be below 1, got 1 at index {tuple(int(i) for i in np.argwhere(chance == 1)[0])}")
+    num_models = chance.shape[1]
+    size = checks.count("size", size, maximum=num_models)
+    odds = chance / (1 - chance)
+
+    def mean_rates(subsets):
+        """Mean over the prompts for each row of `subsets` `[s, K]`."""
+        total = sum(odds.T[column] for column in subsets.T)
+        return (total / (1 + total)).mean(axis=1)
+
+    def in_parts(subsets):
+        return np.concatenate([mean_rates(part) for part in np.array_split(subsets, len(subsets) // 256 + 1) if len(part)])
+
+    exact = math.comb(num_models, size) <= _MOST_SUBSETS
+    if exact:
+        subsets = np.array(list(itertools.combinations(range(num_models), size)))
+        rates = in_parts(subsets)
+        random, best = rates.mean(), subsets[rates.argmax()]
+        best_rate = rates.max()
+    else:
+        rng = np.random.default_rng(0)
+        random = in_parts(np.argsort(rng.random((_SAMPLED_SUBSETS, num_models)), axis=1)[:, :size]).mean()
+        best = np.empty(0, int)
+        for _ in range(size):
+            rest = np.setdiff1d(np.arange(num_models), best)
+            rates = in_parts(np.column_stack([np.broadcast_to(best, (rest.size, best.size)), rest]))
+            best, best_rate = np.append(best, rest[rates.argmax()]), rates.max()
+    top = np.sort(odds, axis=1)[:, num_models - size :].sum(axis=1)
+    return {
+        "random": float(random),
+        "best_fixed": float(best_rate),
+        "best_fixed_models": tuple(sorted(int(j) for j in best)),
+        "oracle": float((top / (1 + top)).mean()),
+        "exact": exact,
+    }

@@ -1,0 +1,55 @@
+"""Which assortment of `K` models, and for which of many queries, under a multinomial-logit choice with equal revenues.
+
+The departure rate of an assortment rises with the sum of `exp(utility)`, so that the best assortment of a query holds its `K` largest
+utilities, and the best query is the one whose largest utilities weigh most: exact, without a search over assortments.
+
+Source: ACQB, section 3 (line 7 of Algorithm 1).
+"""
+
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from jaxroute import numerics
+
+
+def log_weight_of_best(utilities: Sequence[jax.Array], size: int) -> jax.Array:
+    """Logarithm of the largest sum of `exp(utility)` over `size` models, elementwise.
+
+    utilities: one array `[...]` per model. size: `K` (static).
+    """
+    largest: list[jax.Array] = []
+    for value in utilities:
+        # Insertion into the descending list of the largest so far.
+        for i, other in enumerate(largest):
+            largest[i], value = jnp.maximum(other, value), jnp.minimum(other, value)
+        if len(largest) < size:
+            largest.append(value)
+    if size == 1:
+        return largest[0]
+    top = lax.optimization_barrier(largest[0])
+    return top + jnp.log1p(sum((jnp.exp(other - top) for other in largest[1:]), start=jnp.zeros_like(top)))
+
+
+def best_models(utility, size) -> jax.Array:
+    """Mask of the `size` largest of `utility` `[N]`; ties go to the lower index. size: `[]` or static, at most `N`."""
+    return numerics.rank(utility) < size
+
+
+def best_pair(utility, size: int, waiting=None) -> tuple[jax.Array, jax.Array]:
+    """The query and the `size` models with the largest departure rate.
+
+    Args:
+      utility: `[B, N]` of each query and model. size: `K`, at most `N` (static).
+      waiting: `[B]` bool, which queries there are (default all).
+
+    Returns:
+      `[]` int32 query, the first on ties, `B` if none waits; `[N]` bool models, the lower on ties.
+    """
+    number = utility.shape[0]
+    weight = log_weight_of_best([utility[:, j] for j in range(utility.shape[1])], size)
+    query = numerics.argmax(weight, waiting)
+    row = jnp.sum(jnp.where(numerics.one_hot(query, number)[:, None], utility, 0.0), axis=0)
+    return query, best_models(row, size)
