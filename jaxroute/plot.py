@@ -252,7 +252,7 @@ def curves(
     data: xr.Dataset,
     metric: str = "regret",
     *,
-    band: Literal["stderr", "quantile"] | None = "stderr",
+    band: Literal["stderr", "deviation", "quantile"] | None = "stderr",
     reference: Mapping[str, tuple[Any, Any]] | None = None,
     log: bool | Literal["x", "y"] = False,
     ax: Any = None,
@@ -264,7 +264,8 @@ def curves(
     Args:
       data: a result.
       metric: name of the metric.
-      band: around each line: "stderr" for two standard errors, "quantile" for the 5 to 95 % range of the runs, or None.
+      band: around each line: "stderr" for two standard errors, "deviation" for one standard deviation of the runs, "quantile" for
+        their 5 to 95 % range, or None.
       reference: name to `(times, values)`, drawn dashed and grey.
       log: True for two logarithmic axes, "x" or "y" for one.
       ax: axes to draw on (default: a new figure).
@@ -281,7 +282,7 @@ def curves(
     if "time" not in array.dims:
         raise ValueError("data must have the dimension 'time' for a curve; draw a single time with plot.final")
     if band is not None:
-        checks.one_of("band", band, ("stderr", "quantile"))
+        checks.one_of("band", band, ("stderr", "deviation", "quantile"))
     if log not in (True, False, "x", "y"):
         raise ValueError(f"log must be True, False, 'x' or 'y', got {log!r}")
     axes = metrics.setting_axes(array)
@@ -301,7 +302,7 @@ def curves(
     if band == "quantile":
         low, high = (metrics.quantiles(array, q=(q,)).isel(quantile=0) for q in (0.05, 0.95))
     else:
-        error = 2 * metrics.stderr(array)
+        error = array.std("seed", ddof=1) if band == "deviation" else 2 * metrics.stderr(array)
         low, high = middle - error, middle + error
     log_y, counts = log in (True, "y"), []
     for name in drawn:
@@ -337,7 +338,12 @@ def curves(
         ax.set_yscale("log")
     _numbers(ax.xaxis)
     _numbers(ax.yaxis)
-    meaning = {"stderr": "mean ± 2 s.e. of", "quantile": "mean and 5–95 % range of", None: "mean of"}[band]
+    meaning = {
+        "stderr": "mean ± 2 s.e. of",
+        "deviation": "mean ± 1 s.d. of",
+        "quantile": "mean and 5–95 % range of",
+        None: "mean of",
+    }[band]
     seeds = metrics.show_seeds(np.concatenate([np.ravel(c) for c in counts]) if counts else [])
     ax.set_xlabel(f"round\n{meaning} {seeds}")
     ax.set_ylabel(_label(array, metric))

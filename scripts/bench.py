@@ -27,7 +27,8 @@ import numpy as np
 
 import jaxroute
 from jaxroute import metrics, results
-from jaxroute.problems import combinatorial, default_policies, service, staged, stochastic
+from jaxroute.estimators.mnl import Newton, Online
+from jaxroute.problems import combinatorial, default_policies, queueing, service, staged, stochastic
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import comparators
@@ -99,6 +100,38 @@ PROBLEMS: dict[str, dict[str, Any]] = {
         },
         "horizon": 1267,
         "metric": "cost",
+    },
+    "queueing": {
+        "env": queueing.RandomQueues,
+        "policies": {
+            **default_policies(queueing),
+            "ACQB, one step": queueing.ACQB(solver=Newton(passes=1, polish=1)),
+            "ACQB, on line": queueing.ACQB(solver=Online()),
+        },
+        "horizon": 1000,
+        "metric": "routing_regret",
+        "comparators": {"ACQB": "acqb"},
+    },
+    "queueing, compact": {
+        "env": lambda: queueing.RandomQueues(limit=256),
+        "policies": {"ACQB": queueing.ACQB()},
+        "horizon": 1000,
+        "metric": "routing_regret",
+        "comparators": {},
+    },
+    "queueing, long": {
+        "env": lambda: queueing.RandomQueues(horizon=20_000, limit=512),
+        "policies": {"ACQB, on line": queueing.ACQB(solver=Online())},
+        "horizon": 20_000,
+        "metric": "routing_regret",
+        "comparators": {},
+    },
+    "queueing, two answers": {
+        "env": lambda: queueing.RandomQueues(num_offered=2, limit=256),
+        "policies": {"ACQB": queueing.ACQB()},
+        "horizon": 1000,
+        "metric": "routing_regret",
+        "comparators": {"ACQB": "acqb_pairs"},
     },
 }
 # Rounds and runs of a comparator: as jaxroute's where it is fast, otherwise about a second of work.

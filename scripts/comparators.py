@@ -1,8 +1,9 @@
 """Honest competitors for the throughput benchmark: the same simulations, written for other tools.
 
-Four problems are covered. `stochastic` is the K-armed Bernoulli bandit under UCB1, Gaussian and Beta Thompson
+Five problems are covered. `stochastic` is the K-armed Bernoulli bandit under UCB1, Gaussian and Beta Thompson
 sampling and epsilon-greedy; `staged` is StageRoute in the setting of Table 1 of arXiv 2506.17254; `combinatorial` is C2MAB-V on its nine models;
-`service` is MESS+ on Winogrande. The tools:
+`service` is MESS+ on Winogrande; `queueing` is ACQB in the setting of its figure 2 (the plain NumPy loop of `tests/reference`). The
+tools:
 
   loop         one run at a time in plain Python and NumPy, as most papers' code is written
   textbook     all runs at once in NumPy, the formulas written as they stand
@@ -30,10 +31,12 @@ import io
 import math
 import os
 import random
+import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -156,6 +159,36 @@ class ServiceSetting:
     learning_rate: float = 0.06
     momentum: float = 0.9
     weight_decay: float = 0.01
+
+
+@dataclass(frozen=True)
+class QueueSetting:
+    """ACQB on random instances: models, features, answers, arrival rate, slack, kappa, lambda_0 and c1."""
+
+    num_models: int = 5
+    dim: int = 5
+    num_offered: int = 1
+    arrival_rate: float = 0.7
+    slack: float = 0.03
+    curvature: float = 0.3
+    ridge: float = 1.0
+    c1: float = 1.0
+
+
+def _queue_reference():
+    """The NumPy reference of the queueing problem, of the same checkout."""
+    root = str(Path(__file__).resolve().parents[1])
+    if root not in sys.path:
+        sys.path.insert(0, root)
+    return importlib.import_module("tests.reference.queueing")
+
+
+def loop_acqb(setting: QueueSetting, rounds: int, runs: int, seed: int) -> np.ndarray:
+    """ACQB, one run at a time, estimates solved again after every round; regret of routing `[R]`."""
+    acqb = _queue_reference().acqb_loop
+    s = setting
+    sizes = (rounds, s.num_models, s.dim, s.num_offered, s.arrival_rate, s.slack, s.curvature, s.ridge, s.c1)
+    return np.asarray([acqb(np.random.default_rng((seed, run)), *sizes)["routing_gap"].sum() for run in range(runs)])
 
 
 def _result(regret: np.ndarray, rounds: int) -> dict:
@@ -1276,6 +1309,8 @@ def _status(tool: str, problem: str) -> tuple[bool, str]:
         if problem == "staged":  # HiGHS solves the loop's programmes and gives all tools the benchmark.
             importlib.import_module("scipy.optimize")
             return True, f"NumPy {np.__version__}, SciPy {importlib.metadata.version('scipy')}"
+        if problem.startswith("queueing"):
+            _queue_reference()
         if tool.startswith("numba"):
             return (True, f"numba {numba.__version__}") if numba else (False, f"numba: {_NUMBA_PROBLEM}")
         if tool == "river":
@@ -1420,6 +1455,8 @@ def comparators(
     add("loop", "stageroute_highs", "staged", bind(loop_stageroute_highs, staged))
     add("loop", "c2mabv_highs", "combinatorial", bind(loop_c2mabv_highs, selection))
     add("loop", "messplus", "service", bind(loop_messplus, ServiceSetting()))
+    add("loop", "acqb", "queueing", bind(loop_acqb, QueueSetting()))
+    add("loop", "acqb_pairs", "queueing, two answers", bind(loop_acqb, QueueSetting(num_offered=2)))
     # Its many short calls gain nothing from threads; beyond 4,096 runs OpenBLAS starts its own, at a loss.
     add("vectorised", "stageroute", "staged", bind_blocks(vectorised_stageroute, staged, 1, 1, 4096))
     return found

@@ -9,7 +9,7 @@ import jaxroute as jr
 from jaxroute import experiments
 from jaxroute.experiments import EXPERIMENTS
 
-NEEDS_DATA = ("staged/table", "combinatorial/table", "service/table")
+NEEDS_DATA = ("staged/table", "combinatorial/table", "service/table", "queueing/table")
 # One compile per case and policy: the large ones are left to the slow run.
 LARGE = (
     *(
@@ -24,6 +24,7 @@ LARGE = (
         "staged/figure-5",
     ),
     *(n for n in EXPERIMENTS if n.startswith("service/") and n not in ("service/figure-2", *NEEDS_DATA)),
+    *(n for n in EXPERIMENTS if n.startswith("queueing/") and n not in NEEDS_DATA),
     *(n for n in EXPERIMENTS if n.startswith("combinatorial/") and n not in ("combinatorial/figure-12", *NEEDS_DATA)),
 )
 
@@ -91,6 +92,16 @@ def test_replay_experiment_on_a_file(tmp_path):
     assert [entry["coordinates"]["task"] for entry in summary["policies"]["CUCB"]] == ["awc", "suc", "aic"]
 
 
+@pytest.mark.slow
+def test_queueing_on_a_file(tmp_path):
+    rng = np.random.default_rng(0)
+    scores = rng.integers(0, 2, (90, 3)).astype(np.uint8)
+    np.savez(tmp_path / "table.npz", correct=scores, models=np.array(["s", "m", "l"]), feat=rng.normal(size=(90, 4)))
+    changes = {"environment": {"data": str(tmp_path / "table.npz"), "costs": {"s": 1.0, "m": 2.0, "l": 9.0}}}
+    summary = smoke("queueing/table", tmp_path / "out", changes=changes)
+    assert [entry["coordinates"]["load"] for entry in summary["policies"]["ACQB-CL"]] == [0.7, 0.8, 0.9]
+
+
 def test_names_and_metrics_are_those_of_the_documentation(tmp_path):
     expected = {"stochastic/regret", "staged/interval-effect", "staged/discovery-slope", "staged/lower-bound"}
     expected |= {f"staged/figure-{n}" for n in ("2", "3b", "3c", "4a", "4b", "5", "6")}
@@ -98,6 +109,7 @@ def test_names_and_metrics_are_those_of_the_documentation(tmp_path):
     expected |= {"combinatorial/table-4", "combinatorial/slopes", "combinatorial/policies", "combinatorial/table"}
     expected |= {f"service/{n}" for n in ("figure-2", "figure-3", "figure-C1", "figure-C2", "figure-C3", "theory", "table")}
     expected |= {f"service/table-{n}" for n in (2, 3, 6, 7)} | {"service/frontier", "service/ablations"}
+    expected |= {f"queueing/figure-{n}" for n in range(2, 8)} | {"queueing/kappa-sensitivity", "queueing/theory", "queueing/table"}
     assert expected <= set(EXPERIMENTS)
     smoke("staged/figure-2", tmp_path)
     data = jr.load(tmp_path)

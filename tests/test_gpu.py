@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import jaxroute as jr
-from jaxroute.problems import service, staged, stochastic
+from jaxroute.problems import queueing, service, staged, stochastic
 
 pytestmark = pytest.mark.gpu
 
@@ -13,8 +13,9 @@ CASES = {
     "stochastic": (lambda: stochastic.bernoulli(np.linspace(0.9, 0.1, 10).tolist()), stochastic.GaussianThompson(scale=0.5)),
     "staged": (lambda: staged.arena_market(max_deployed=6, stage_length=250, horizon=2000), staged.StageRoute()),
     "service": (lambda: service.benchmark_service("winogrande", signal=0.15), service.MessPlus()),
+    "queueing": (lambda: queueing.RandomQueues(horizon=2000, limit=512), queueing.ACQB()),
 }
-METRIC = {"stochastic": "regret", "staged": "regret", "service": "cost"}
+METRIC = {"stochastic": "regret", "staged": "regret", "service": "cost", "queueing": "routing_regret"}
 
 
 @pytest.fixture

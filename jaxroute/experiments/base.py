@@ -39,7 +39,8 @@ class Case:
 
     name: of the case, part of its folder if the experiment has several.
     environment: an environment or sampler, or a function that makes one from `settings` (and `horizon`, if it takes that).
-    policies: policies by name, as for `simulate`, or a function `environment -> policies`.
+    policies: policies by name, as for `simulate`, or a function `environment -> policies`; one with an argument `settings` also gets
+    those of the environment.
     horizon: counted rounds. settings: arguments of `environment`. coordinates: what distinguishes the case, for tables.
     record_every, record, probes: as for `simulate`. seeds: at most so many for this case (default: the experiment's).
     """
@@ -73,6 +74,14 @@ class Case:
             return made(**settings)
         except TypeError as error:
             raise ValueError(f"environment: {error}") from None
+
+    def players(self, env: Any, changes: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The policies for an environment that was built with changed settings."""
+        if not callable(self.policies):
+            return self.policies
+        if "settings" in inspect.signature(self.policies).parameters:
+            return self.policies(env, settings={**self.settings, **changes})
+        return self.policies(env)
 
 
 def _takes_settings(function: Any, settings: Mapping[str, Any]) -> bool:
@@ -144,8 +153,7 @@ def run(
     built = []
     for case in cases:
         env = case.build(case.horizon, env_changes)
-        policies: Any = case.policies(env) if callable(case.policies) else case.policies
-        built.append((case, env, _changed(policies, changes)))
+        built.append((case, env, _changed(case.players(env, env_changes), changes)))
     data = {}
     for case, env, policies in built:
         data[case.name] = simulate(

@@ -1,5 +1,6 @@
 """Queueing with retrials (ACQB): which waiting query to serve next, with which models, when a dissatisfied user tries again."""
 
+from jaxroute.estimators.confidence import mnl_radius
 from jaxroute.problems.queueing.acqb import ACQB, ByCholesky, ByRoot, CQBEpsilon, Decaying, PhaseThenCoin, acqb
 from jaxroute.problems.queueing.backlog import ByArrival, Compact, PoolCounts
 from jaxroute.problems.queueing.baselines import QUCB, QThS, Random
@@ -58,6 +59,7 @@ __all__ = [
     "explore_chance",
     "extra_query_survives",
     "fixed_queue",
+    "mnl_radius",
     "num_samples",
     "pool_queue",
     "recorded_queue",

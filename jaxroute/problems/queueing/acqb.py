@@ -203,12 +203,12 @@ class ACQB:
             if not hasattr(self.solver, "fit"):
                 raise ValueError(f"solver must be Newton(...), Majorise(...) or Online(), got {checks.show(self.solver)}")
             self.solver.check()
-        if float(np.asarray(self.ridge)) < 1.0 and isinstance(self.solver or mnl.Newton(), mnl.Newton):
-            if self.solver is None or not self.solver.search:
-                raise ValueError(
-                    f"ridge must be at least 1 for full Newton steps, got {float(np.asarray(self.ridge)):g}; a smaller one needs "
-                    "solver=Newton(passes=6, search=True), or Majorise(...)"
-                )
+        solver = self.solver or mnl.Newton()
+        if isinstance(solver, mnl.Newton) and not solver.search and float(np.asarray(self.ridge)) < 1.0:
+            raise ValueError(
+                f"ridge must be at least 1 for full Newton steps, got {float(np.asarray(self.ridge)):g}; a smaller one needs "
+                "solver=Newton(passes=6, search=True), or Majorise(...)"
+            )
         if self.sampler is not None and not hasattr(self.sampler, "sample"):
             raise ValueError(f"sampler must be ByCholesky() or ByRoot(), got {checks.show(self.sampler)}")
 

@@ -6,11 +6,6 @@ from jax import lax
 from jaxroute import numerics
 
 
-def log_odds(chance):
-    """Utility of an item that is accepted with the given chance in (0, 1) when shown alone: `log(p / (1 - p))`."""
-    return jnp.log(chance) - jnp.log1p(-chance)
-
-
 def departure_rate(log_weight):
     """Chance that a shown answer is accepted, from the logarithm of the sum of `exp(utility)`. Source: ACQB, section 2."""
     return 1.0 / (1.0 + jnp.exp(-log_weight))

@@ -4,10 +4,9 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from flax import struct
 
-from jaxroute import checks, draws, numerics
+from jaxroute import checks, numerics
 from jaxroute.problems.queueing.backlog import PoolCounts, best_place, best_rate_of
 from jaxroute.problems.queueing.choice import choose
 from jaxroute.problems.queueing.types import METRICS, ZERO_FLOWS, Feedback, Observation, QueueSpec

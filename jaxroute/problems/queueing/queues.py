@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
@@ -11,13 +10,11 @@ from jaxroute import checks, draws
 from jaxroute.data import RoutingTable
 from jaxroute.data import standin as standin_tables
 from jaxroute.problems.queueing.backlog import ByArrival, Compact, PoolCounts
-from jaxroute.problems.queueing.choice import log_odds
 from jaxroute.problems.queueing.contexts import (
     PoolContexts,
     RandomContexts,
     RecordedContexts,
     RecordedPrompts,
-    best_rate,
 )
 from jaxroute.problems.queueing.env import RetrialQueue
 from jaxroute.problems.queueing.utility import departure_chance, divide_costs
