@@ -28,6 +28,9 @@ with warnings.catch_warnings():
 
 # Runs x settings of one compiled call on a CPU core: enough to fill the vector units, few enough to stay in cache.
 _CPU_LANES = 1024
+# Runs with large states (a history, a long queue) are fewer: about as many as fit into this many bytes, but not below a number.
+_CPU_CACHE = 8 << 20
+_FEWEST_CPU_LANES = 128
 _GPU_LANES = 1 << 17
 # Settings of a compiled call along an axis that leaves most of a run's state as it is, and how many more runs fit in cache then.
 _SHARED_TILE = 16
@@ -133,7 +136,8 @@ def simulate(
     most = _runs_that_fit(examples, records, len(stops), devices)
     stored = results.stored_layout(out, settings)
     shared = () if stored else _shared_axes(env, policies)
-    layout = _Layout(**stored) if stored else _Layout.choose(axes, shared, len(numbers), block, most, devices)
+    held = max(_state_bytes(*example) for example in examples.values())
+    layout = _Layout(**stored) if stored else _Layout.choose(axes, shared, len(numbers), block, most, devices, held)
     padded = layout.padded(len(devices))
     calls = {n: _Call(env, p, records[n], horizon, int(key), layout, devices) for n, p in policies.items()}
     start = time.perf_counter()
@@ -653,12 +657,19 @@ class _Layout:
 
     @staticmethod
     def choose(
-        axes: Mapping[str, np.ndarray], shared: Sequence[str], num_seeds: int, block: int | None, most: int, devices
+        axes: Mapping[str, np.ndarray],
+        shared: Sequence[str],
+        num_seeds: int,
+        block: int | None,
+        most: int,
+        devices,
+        held: int = 0,
     ) -> "_Layout":
-        """Powers of two, so that other numbers of seeds and settings meet the same shapes; `most` runs fit into memory."""
+        """Powers of two, so that other numbers of seeds and settings meet the same shapes; `most` runs of `held` bytes fit into memory."""
         multiple = _LANE_MULTIPLE * len(devices)
         on_cpu = devices[0].platform == "cpu"
-        lanes = _CPU_LANES * max(len(devices), 1 << (_cores().bit_length() - 1)) if on_cpu else _GPU_LANES * len(devices)
+        per_core = min(_CPU_LANES, max(_FEWEST_CPU_LANES, 1 << (max(1, _CPU_CACHE // max(held, 1)).bit_length() - 1)))
+        lanes = per_core * max(len(devices), 1 << (_cores().bit_length() - 1)) if on_cpu else _GPU_LANES * len(devices)
         # A fixed tile: a grid with more settings meets the same shapes. The price is a last tile that is partly padding.
         # Beside axes that share the state the others stand alone, or what is shared would be computed for each of their settings.
         widest = (4 if on_cpu else 16) if len(axes) <= 2 else 2

@@ -20,7 +20,7 @@ from flax import struct
 from toys import Clock, Cycle, Planner, play_by_hand, small_market
 
 import jaxroute as jr
-from jaxroute import draws, sweep
+from jaxroute import draws, results, sweep
 from jaxroute.grid import _INSTANCE_ROOT
 from jaxroute.problems import staged, stochastic
 from jaxroute.types import Metric, Spec
@@ -463,6 +463,39 @@ def test_a_sampler_with_a_number_of_instances_shares_them():
     alone = play(env, policies, record=["regret", "pulls"])
     for name in alone:
         np.testing.assert_array_equal(data[name].isel(instance=2), alone[name], err_msg=name)
+
+
+@struct.dataclass
+class RandomBandits:
+    """A sampler with a leaf of its own: means uniform on `[0, top]`."""
+
+    top: float = 1.0
+
+    def __call__(self, key):
+        return stochastic.Bandit(mean=self.top * draws.uniform(key, (3,)), scale=jnp.float32(0.0))
+
+
+def test_the_leaves_of_a_sampler_can_be_swept_in_one_trace():
+    probes = {"mean": lambda env, *_: env.mean}
+    policies = {"oracle": stochastic.Oracle.of, "ucb": stochastic.UCB1()}
+    before = jr.trace_count()
+    data = play(jr.grid(RandomBandits, top=[0.5, 1.0]), policies, probes=probes, record=["regret", "pulls"])
+    assert jr.trace_count() == before + 2  # one per policy
+    assert (data["regret"].sel(policy="oracle") == 0).all()
+    np.testing.assert_allclose(data["mean"].sel(top=0.5), 0.5 * data["mean"].sel(top=1.0), rtol=1e-6)
+    alone = play(RandomBandits(top=0.5), policies, record=["regret", "pulls"])
+    for name in alone:
+        np.testing.assert_array_equal(data[name].sel(top=0.5), alone[name], err_msg=name)
+
+
+def test_a_run_that_cannot_fit_is_refused_with_its_size(monkeypatch):
+    size = jr.run_bytes(stochastic.bernoulli([0.5, 0.4]), stochastic.UCB1())
+    assert size == 2 * 2 * 4
+    monkeypatch.setattr(results, "memory_limit", lambda device: 100)
+    with pytest.raises(
+        ValueError, match=r"policy 'UCB1' needs 1.6e-08 GB for the state of one run, and 16 runs are played together"
+    ):
+        play(stochastic.bernoulli([0.5, 0.4]), stochastic.UCB1())
 
 
 def test_a_policy_function_follows_a_swept_environment():

@@ -131,6 +131,22 @@ INDEXING = {
     "searchsorted": (lambda x, v: jnp.searchsorted(jnp.sort(x), v), floats(5), floats(3)),
 }  # fmt: skip
 
+PLACES = {
+    "an element of each run's own": (lambda x, i: numerics.take(x, i), floats(3, 10), integers(10)),
+    "an element of a shared table": (lambda i: numerics.take(jnp.arange(30.0).reshape(3, 10), i), integers(10)),
+    "a place beyond the end": (lambda x, i: numerics.take(x, i + 7), floats(3, 10), integers(10)),
+    "a row": (lambda x, i: numerics.at(x, (i,)), floats(4, 3, 2), integers(4)),
+    "a cell": (lambda x, i, j: numerics.at(x, (i, j, 1)), floats(4, 3, 2), integers(4), integers(3)),
+    "a cell of a shared table": (lambda i, j: numerics.at(jnp.arange(12.0).reshape(4, 3), (i, j)), integers(4), integers(3)),
+    "a row written": (lambda x, i: numerics.put(x, (i,), 2.0 * x[0]), floats(4, 3, 2), integers(4)),
+    "a cell written": (lambda x, i, j: numerics.put(x, (i, 2, j), 5.0), floats(4, 3, 2), integers(4), integers(2)),
+    "a cell of whole numbers written": (lambda x, i: numerics.put(x, (i,), x[0] + 1), integers(9, 4), integers(4)),
+    "a cell of a shared table written": (lambda i: numerics.put(jnp.zeros((4, 2)), (i,), jnp.ones(2)), integers(4)),
+    "a window that is no single place": (lambda x, i: lax.dynamic_slice(x, (i, 0), (2, 3)), floats(5, 3), integers(4)),
+    "chunks": (lambda x: numerics.fold(x, jnp.int32(70), jnp.zeros(()), lambda c, part, first: c + jnp.sum(part) * (first + 1)), floats(96)),
+}  # fmt: skip
+
+
 LINEAR_ALGEBRA = {
     "products": (lambda x, y: (x @ y, x @ TABLE.T[:, :2], TABLE @ y, x[0] @ y, jnp.vdot(x[0], x[1])), floats(4, 3), floats(3, 2)),
     "einsum": (lambda x, y: (jnp.einsum("ij,kj->ik", x, y), jnp.einsum("ij,kj->", x, y)), floats(4, 3), floats(2, 3)),
@@ -204,7 +220,7 @@ KEYS = {
     "cond per run of a key": (lambda p, k: lax.cond(p, lambda k: draws.fold_in(k, 1), lambda k: k, k), booleans(), keys()),
 }  # fmt: skip
 
-CASES = ELEMENTWISE | SHAPING | INDEXING | LINEAR_ALGEBRA | CONTROL | DERIVATIVES | KEYS
+CASES = ELEMENTWISE | SHAPING | INDEXING | PLACES | LINEAR_ALGEBRA | CONTROL | DERIVATIVES | KEYS
 
 
 @pytest.mark.parametrize("name", CASES)

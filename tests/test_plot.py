@@ -110,6 +110,16 @@ def test_curves_with_quantiles_logarithms_and_a_title(tmp_path):
     assert "mean of 50 seeds" in bare.get_xlabel()
 
 
+def test_curves_with_a_standard_deviation(tmp_path):
+    data = fake().sel(policy=["Greedy"])
+    ax = plot.curves(data, "reward", band="deviation")
+    assert "mean ± 1 s.d. of 50 seeds" in written(ax, tmp_path)
+    (band,) = ax.collections
+    high = band.get_paths()[0].vertices[:, 1].max()
+    curve = data["reward"].isel(policy=0)
+    assert np.isclose(high, (curve.mean("seed") + curve.std("seed", ddof=1)).max(), rtol=1e-5)
+
+
 def test_curves_of_a_single_policy_and_a_single_seed(tmp_path):
     assert "1 seed" in written(plot.curves(fake().sel(policy="Greedy").isel(seed=[0])), tmp_path)
     assert "1 seed" in plot.curves(fake().sel(seed=3)).get_xlabel()
@@ -140,7 +150,7 @@ def test_curves_refuse_too_many_settings():
         ({"metric": "regrets"}, r"metric must be one of .* got 'regrets'; did you mean 'regret'\?"),
         ({"metric": "deployed"}, "metric must be a single number per run, got 'deployed' with one per model"),
         ({"policies": ["greedy"]}, r"policies must be one of .*; did you mean 'Greedy'\?"),
-        ({"band": "sd"}, "band must be one of 'stderr', 'quantile', got 'sd'"),
+        ({"band": "sd"}, "band must be one of 'stderr', 'deviation', 'quantile', got 'sd'"),
         ({"log": "z"}, "log must be True, False, 'x' or 'y', got 'z'"),
         ({"reference": {"bound": ([1, 2], [1])}}, r"reference\['bound'\] must be \(times, values\) of equal length"),
     ],

@@ -217,7 +217,7 @@ class ACQB:
     def _dim(self, spec) -> int:
         return spec.dim if self.features is None else np.shape(self.features)[0]
 
-    def _plan(self, spec):
+    def parts(self, spec):
         """Solver, sampler and number of samples for an environment."""
         large = self._dim(spec) >= _LARGE
         counts = self._counts(spec)
@@ -247,7 +247,7 @@ class ACQB:
             what = "pair features: there is one parameter for all models" if spec.pair_features else "a pool of prompts"
             raise ValueError(f"joint must be False with {what}")
         dim, num = self._dim(spec), self._parameters(spec)
-        solver, sampler, _ = self._plan(spec)
+        solver, sampler, _ = self.parts(spec)
         ridge = jnp.asarray(self.ridge, jnp.float32)
         if self._counts(spec):
             kind = mnl.Counts if spec.num_offered == 1 else mnl.PairCounts
@@ -280,7 +280,7 @@ class ACQB:
     def act(self, key, state: LearnerState, obs, t):
         k_coin, k_sample, k_size = draws.split(key, 3)
         spec, table = state.spec, self._table(obs)
-        _, sampler, number = self._plan(spec)
+        _, sampler, number = self.parts(spec)
         radius = self._radius(state, t)
         noise = draws.normal(k_sample, (*state.theta.shape, number))
         sample = state.theta[..., None] + radius[:, None, None] * sampler.sample(state.spread, noise)
@@ -324,7 +324,7 @@ class ACQB:
     def update(self, key, state: LearnerState, obs, action, feedback, t) -> LearnerState:
         del key
         spec = state.spec
-        solver, sampler, _ = self._plan(spec)
+        solver, sampler, _ = self.parts(spec)
         ridge = jnp.asarray(self.ridge, jnp.float32)
         busy = (obs.queue_length > 0) & (t < spec.rounds)
         items = shown_items(action.offered & busy, spec.num_offered)
@@ -367,7 +367,7 @@ class ACQB:
         )
 
     def gauges(self, state: LearnerState):
-        _, sampler, _ = self._plan(state.spec)
+        _, sampler, _ = self.parts(state.spec)
         least = sampler.min_eigenvalue(state.spread)
         return {
             "min_eigenvalue": jnp.broadcast_to(least, (state.spec.num_models,)),
