@@ -6,12 +6,15 @@ matrix-vector product per update and per sample.
 
 import jax
 import jax.numpy as jnp
+from flax import struct
 from jax import lax
 
 from jaxroute import numerics
 
 # Up to this size factorisations are written out: a library call per run and round costs more.
 _SMALL = 16
+# Up to this dimension the products of `ByRoot` are written out, which is vectorised over runs.
+_WRITTEN_OUT = 64
 
 
 def cholesky(matrix) -> jax.Array:
@@ -117,3 +120,54 @@ def grown_root(root, x) -> jax.Array:
 def sample_by_root(root, noise) -> jax.Array:
     """Samples `W z` of `N(0, V^-1)` with `V^-1 = W W'`. root: `[d, d]`. noise: `[d]`."""
     return numerics.combine(noise, jnp.swapaxes(root, 0, 1))
+
+
+@struct.dataclass
+class ByCholesky:
+    """Keeps the design matrix `V` `[N, d, d]` and factorises it in every round; for small dimensions."""
+
+    def init(self, num: int, dim: int, ridge) -> jax.Array:
+        return jnp.broadcast_to(ridge * jnp.eye(dim, dtype=jnp.float32), (num, dim, dim))
+
+    def add(self, precision, chosen, x) -> jax.Array:
+        """With the features `x` `[A, d]` of the items `chosen` `[A]` (-1 for none)."""
+        for a in range(chosen.shape[0]):
+            mask = numerics.one_hot(chosen[a], precision.shape[0])
+            precision = precision + jnp.where(mask[:, None, None], x[a][:, None] * x[a][None, :], 0.0)
+        return precision
+
+    def sample(self, precision, noise) -> jax.Array:
+        """`[N, d, M]` samples of `N(0, V^-1)` from standard normal noise of that shape."""
+        lower = cholesky(precision)
+        return jnp.stack([solve_upper(lower, noise[..., m]) for m in range(noise.shape[-1])], axis=-1)
+
+    def min_eigenvalue(self, precision) -> jax.Array:
+        return jnp.linalg.eigvalsh(precision)[:, 0]
+
+
+@struct.dataclass
+class ByRoot:
+    """Keeps a square root of `V^-1` `[N, d, d]`, for large dimensions: a product of matrix and vector per sample and per update."""
+
+    def init(self, num: int, dim: int, ridge) -> jax.Array:
+        return jnp.broadcast_to(jnp.eye(dim, dtype=jnp.float32) / jnp.sqrt(ridge), (num, dim, dim))
+
+    def add(self, root, chosen, x) -> jax.Array:
+        """See `ByCholesky.add`."""
+        for a in range(chosen.shape[0]):
+            place = (jnp.maximum(chosen[a], 0),)
+            own = jax.lax.optimization_barrier(numerics.at(root, place))
+            grown = jnp.where(chosen[a] >= 0, grown_root(own, x[a]), own)
+            root = numerics.put(root, place, jax.lax.optimization_barrier(grown))
+        return root
+
+    def sample(self, root, noise) -> jax.Array:
+        """See `ByCholesky.sample`."""
+        size = root.shape[-1]
+        if size > _WRITTEN_OUT:
+            return jnp.einsum("nij,njm->nim", root, noise, precision="highest")
+        terms = [root[:, :, j, None] * noise[:, None, j, :] for j in range(size)]
+        return sum(terms[1:], terms[0])
+
+    def min_eigenvalue(self, root) -> jax.Array:
+        return 1.0 / jnp.square(jnp.linalg.norm(root, ord=2, axis=(-2, -1)))

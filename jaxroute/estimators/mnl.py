@@ -164,7 +164,7 @@ class Rows:
                 barrier(share[a] - sum(jnp.where(mine[a][k] & took[k], 1.0, 0.0) for k in range(shown)))
                 for a in range(len(own))
             ]
-            total = {"gradient": [[jnp.sum(missed[a] * x[i]) for i in range(dim)] for a in range(len(own))]}
+            total: dict[str, Any] = {"gradient": [[jnp.sum(missed[a] * x[i]) for i in range(dim)] for a in range(len(own))]}
             if loss:
                 any_mine = jnp.any(jnp.stack([jnp.stack(m) for m in mine]), axis=(0, 1))
                 taken = jnp.sum(jnp.where(took, logits, 0.0), axis=0)

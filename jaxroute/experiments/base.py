@@ -77,11 +77,12 @@ class Case:
 
     def players(self, env: Any, changes: Mapping[str, Any]) -> Mapping[str, Any]:
         """The policies for an environment that was built with changed settings."""
-        if not callable(self.policies):
-            return self.policies
-        if "settings" in inspect.signature(self.policies).parameters:
-            return self.policies(env, settings={**self.settings, **changes})
-        return self.policies(env)
+        policies: Any = self.policies
+        if not callable(policies):
+            return policies
+        if "settings" in inspect.signature(policies).parameters:
+            return policies(env, settings={**self.settings, **changes})
+        return policies(env)
 
 
 def _takes_settings(function: Any, settings: Mapping[str, Any]) -> bool:

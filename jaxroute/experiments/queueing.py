@@ -211,8 +211,9 @@ def _projected(models: str, data: str | None, embeddings: str | None, costs: Any
     preset: dict[str, Any] = dict(CONTRASTIVE_PRESETS[models])
     if data is None:
         preset |= {"per_model": 60, "epochs": 100, "batch": None}
-    size = offline.features.shape[1]
-    head = fit_projection(offline.features, chance, width=2 * size, out=size, **preset)
+    features = np.asarray(offline.features)
+    size = features.shape[1]
+    head = fit_projection(features, chance, width=2 * size, out=size, **preset)
     return np.ascontiguousarray(np.asarray(head(pool.features)).T)
 
 

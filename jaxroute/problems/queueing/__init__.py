@@ -1,7 +1,8 @@
 """Queueing with retrials (ACQB): which waiting query to serve next, with which models, when a dissatisfied user tries again."""
 
 from jaxroute.estimators.confidence import mnl_radius
-from jaxroute.problems.queueing.acqb import ACQB, ByCholesky, ByRoot, CQBEpsilon, Decaying, PhaseThenCoin, acqb
+from jaxroute.estimators.gaussian import ByCholesky, ByRoot
+from jaxroute.problems.queueing.acqb import ACQB, CQBEpsilon, acqb
 from jaxroute.problems.queueing.backlog import ByArrival, Compact, PoolCounts
 from jaxroute.problems.queueing.baselines import QUCB, QThS, Random
 from jaxroute.problems.queueing.contexts import PoolContexts, RandomContexts, RecordedContexts, RecordedPrompts
@@ -22,6 +23,7 @@ from jaxroute.problems.queueing.theory import (
     extra_query_survives,
     num_samples,
 )
+from jaxroute.problems.queueing.triggers import Decaying, PhaseThenCoin
 from jaxroute.problems.queueing.utility import departure_chance, describe_chances, divide_costs
 
 POLICIES = (ACQB, CQBEpsilon, QUCB, QThS, Random, Optimal)

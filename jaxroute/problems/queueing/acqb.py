@@ -1,6 +1,5 @@
 """ACQB: explores now and then on arrivals, and otherwise serves the query and the assortment that look best under posterior samples."""
 
-import math
 from typing import Any
 
 import jax
@@ -9,18 +8,18 @@ import numpy as np
 from flax import struct
 
 from jaxroute import checks, draws, numerics
-from jaxroute.estimators import gaussian, mnl
+from jaxroute.estimators import mnl
 from jaxroute.estimators.confidence import mnl_radius
+from jaxroute.estimators.gaussian import ByCholesky, ByRoot
 from jaxroute.problems.queueing.backlog import best_place
 from jaxroute.problems.queueing.theory import num_samples
+from jaxroute.problems.queueing.triggers import Decaying, PhaseThenCoin
 from jaxroute.problems.queueing.types import Action
 from jaxroute.solvers.assortment import best_models, log_weight_of_best
 from jaxroute.types import Leaf, Metric
 
 # From this dimension on the estimator takes first-order steps, and the sampler a square root that is kept up to date.
 _LARGE = 9
-# Up to this dimension the products of the sampler are written out, which is vectorised over runs.
-_WRITTEN_OUT = 64
 
 LEARNER_METRICS = (
     Metric("score", "logarithm of the served weight in the samples", "", "average", default=False),
@@ -28,55 +27,6 @@ LEARNER_METRICS = (
     Metric("min_eigenvalue", "least eigenvalue of the design matrix", "", "gauge", ("model",), default=False),
     Metric("unfinite", "parameters that are not finite", "", "gauge", default=False),
 )
-
-
-@struct.dataclass
-class Decaying:
-    """Explores the query that has just come with chance `min(1, c1 / sqrt(t))` in round `t = 1, 2, ...`: the paper's `eta(t - 1)`.
-
-    Source: ACQB, section 3.
-
-    c1: `[]`, 0 for no forced exploration.
-    """
-
-    c1: Leaf = 1.0
-
-    def check(self) -> None:
-        checks.non_negative("c1", self.c1, ())
-
-    def fires(self, t, coin) -> jax.Array:
-        """Whether round `t` (from 0) explores, if a query has come. coin: `[]` uniform."""
-        return coin <= jnp.minimum(1.0, self.c1 * jax.lax.rsqrt((t + 1).astype(jnp.float32)))
-
-
-@struct.dataclass
-class PhaseThenCoin:
-    """Explores every arrival of the first `phase` rounds, and later ones with chance `coin`.
-
-    Source: CQB-eps (Bae et al., 2026), Algorithm 1, as ACQB compares itself with it (appendix B.3).
-
-    phase: `[]` rounds. coin: `[]` chance.
-    """
-
-    phase: Leaf
-    coin: Leaf
-
-    def check(self) -> None:
-        checks.non_negative("phase", self.phase, ())
-        checks.probability("coin", self.coin, ())
-
-    @classmethod
-    def for_horizon(cls, horizon: int) -> "PhaseThenCoin":
-        """A tenth of the horizon, then a coin of `1 / sqrt(horizon)`."""
-        return cls(phase=np.float32(horizon // 10), coin=np.float32(horizon**-0.5))
-
-    @classmethod
-    def for_data(cls, horizon: int, c1: float) -> "PhaseThenCoin":
-        """As long as ACQB with this `c1` explores always, then the same coin: what the paper does on real data."""
-        return cls(phase=np.float32(max(0, math.ceil(c1**2 - 1))), coin=np.float32(horizon**-0.5))
-
-    def fires(self, t, coin) -> jax.Array:
-        return (t < self.phase) | (coin <= self.coin)
 
 
 @struct.dataclass
@@ -97,57 +47,6 @@ class LearnerState:
     pulls: jax.Array
     next_offer: jax.Array
     spec: Any = struct.field(pytree_node=False)
-
-
-@struct.dataclass
-class ByCholesky:
-    """Keeps the design matrix `V` `[N, d, d]` and factorises it in every round; for small dimensions."""
-
-    def init(self, num: int, dim: int, ridge) -> jax.Array:
-        return jnp.broadcast_to(ridge * jnp.eye(dim, dtype=jnp.float32), (num, dim, dim))
-
-    def add(self, precision, chosen, x) -> jax.Array:
-        """With the features `x` `[A, d]` of the items `chosen` `[A]` (-1 for none)."""
-        for a in range(chosen.shape[0]):
-            mask = numerics.one_hot(chosen[a], precision.shape[0])
-            precision = precision + jnp.where(mask[:, None, None], x[a][:, None] * x[a][None, :], 0.0)
-        return precision
-
-    def sample(self, precision, noise) -> jax.Array:
-        """`[N, d, M]` samples of `N(0, V^-1)` from standard normal noise of that shape."""
-        lower = gaussian.cholesky(precision)
-        return jnp.stack([gaussian.solve_upper(lower, noise[..., m]) for m in range(noise.shape[-1])], axis=-1)
-
-    def min_eigenvalue(self, precision) -> jax.Array:
-        return jnp.linalg.eigvalsh(precision)[:, 0]
-
-
-@struct.dataclass
-class ByRoot:
-    """Keeps a square root of `V^-1` `[N, d, d]`, for large dimensions: a product of matrix and vector per sample and per update."""
-
-    def init(self, num: int, dim: int, ridge) -> jax.Array:
-        return jnp.broadcast_to(jnp.eye(dim, dtype=jnp.float32) / jnp.sqrt(ridge), (num, dim, dim))
-
-    def add(self, root, chosen, x) -> jax.Array:
-        """See `ByCholesky.add`."""
-        for a in range(chosen.shape[0]):
-            place = (jnp.maximum(chosen[a], 0),)
-            own = jax.lax.optimization_barrier(numerics.at(root, place))
-            grown = jnp.where(chosen[a] >= 0, gaussian.grown_root(own, x[a]), own)
-            root = numerics.put(root, place, jax.lax.optimization_barrier(grown))
-        return root
-
-    def sample(self, root, noise) -> jax.Array:
-        """See `ByCholesky.sample`."""
-        size = root.shape[-1]
-        if size > _WRITTEN_OUT:
-            return jnp.einsum("nij,njm->nim", root, noise, precision="highest")
-        terms = [root[:, :, j, None] * noise[:, None, j, :] for j in range(size)]
-        return sum(terms[1:], terms[0])
-
-    def min_eigenvalue(self, root) -> jax.Array:
-        return 1.0 / jnp.square(jnp.linalg.norm(root, ord=2, axis=(-2, -1)))
 
 
 @struct.dataclass

@@ -1,7 +1,7 @@
 """Constructors of queues: random instances, given parameters, recorded arrivals, tables of real queries."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from flax import struct
@@ -228,8 +228,8 @@ def table_queue(
 def standin_queue(
     models: Any = "sprout",
     *,
-    preset: str = "clean",
-    scores: str = "soft",
+    preset: Literal["clean", "semantic-noise"] = "clean",
+    scores: Literal["soft", "binary"] = "soft",
     queries: int = 1000,
     dim: int = 64,
     seed: int = 0,

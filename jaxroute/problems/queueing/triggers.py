@@ -1,0 +1,60 @@
+"""When a policy explores a query that has just come."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+
+from jaxroute import checks
+from jaxroute.types import Leaf
+
+
+@struct.dataclass
+class Decaying:
+    """Explores the query that has just come with chance `min(1, c1 / sqrt(t))` in round `t = 1, 2, ...`: the paper's `eta(t - 1)`.
+
+    Source: ACQB, section 3.
+
+    c1: `[]`, 0 for no forced exploration.
+    """
+
+    c1: Leaf = 1.0
+
+    def check(self) -> None:
+        checks.non_negative("c1", self.c1, ())
+
+    def fires(self, t, coin) -> jax.Array:
+        """Whether round `t` (from 0) explores, if a query has come. coin: `[]` uniform."""
+        return coin <= jnp.minimum(1.0, self.c1 * jax.lax.rsqrt((t + 1).astype(jnp.float32)))
+
+
+@struct.dataclass
+class PhaseThenCoin:
+    """Explores every arrival of the first `phase` rounds, and later ones with chance `coin`.
+
+    Source: CQB-eps (Bae et al., 2026), Algorithm 1, as ACQB compares itself with it (appendix B.3).
+
+    phase: `[]` rounds. coin: `[]` chance.
+    """
+
+    phase: Leaf
+    coin: Leaf
+
+    def check(self) -> None:
+        checks.non_negative("phase", self.phase, ())
+        checks.probability("coin", self.coin, ())
+
+    @classmethod
+    def for_horizon(cls, horizon: int) -> "PhaseThenCoin":
+        """A tenth of the horizon, then a coin of `1 / sqrt(horizon)`."""
+        return cls(phase=np.float32(horizon // 10), coin=np.float32(horizon**-0.5))
+
+    @classmethod
+    def for_data(cls, horizon: int, c1: float) -> "PhaseThenCoin":
+        """As long as ACQB with this `c1` explores always, then the same coin: what the paper does on real data."""
+        return cls(phase=np.float32(max(0, math.ceil(c1**2 - 1))), coin=np.float32(horizon**-0.5))
+
+    def fires(self, t, coin) -> jax.Array:
+        return (t < self.phase) | (coin <= self.coin)
