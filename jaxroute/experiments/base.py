@@ -75,7 +75,7 @@ class Case:
         except TypeError as error:
             raise ValueError(f"environment: {error}") from None
 
-    def players(self, env: Any, changes: Mapping[str, Any]) -> Mapping[str, Any]:
+    def players(self, env: Any, changes: Mapping[str, Any]) -> Any:
         """The policies for an environment that was built with changed settings."""
         policies: Any = self.policies
         if not callable(policies):
