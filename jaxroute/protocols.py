@@ -52,7 +52,8 @@ class Policy(Protocol):
 
     Optional: `plan(key, state, obs, t) -> state` once per stage before its first `act`; `gauges(state) -> dict`;
     `metrics`, a tuple of `Metric` for gauges and for entries of Info that are worth recording by default;
-    `stage_length`, used when the environment has no stages; `check()`.
+    `stage_length`, used when the environment has no stages; `check()`; `check_for(spec)`, which raises `ValueError` if the policy
+    does not suit an environment.
     """
 
     def init(self, key, spec: Spec) -> PyTree:

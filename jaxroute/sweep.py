@@ -518,6 +518,12 @@ def _check_values(env: Grid, policies: Mapping[str, Grid], examples) -> None:
     for name, (example_env, example_policy) in examples.items():
         if not isinstance(example_env.spec, Spec):
             raise ValueError(f"env.spec must be a Spec, got {checks.show(example_env.spec)}")
+        for one in policies[name].objects if hasattr(policies[name].example, "act") else [example_policy]:
+            if hasattr(one, "check_for"):
+                try:
+                    one.check_for(example_env.spec)
+                except ValueError as error:
+                    raise ValueError(f"policy {name!r}: {error}") from None
         if hasattr(example_policy, "plan") and stage_length_of(example_env, example_policy) is None:
             raise ValueError(f"policy {name!r} plans by stage, but neither it nor the environment has a stage_length")
 

@@ -159,7 +159,7 @@ _SYNTHETIC_NOTE = "kappa, lambda_0 and c1 are not given in the paper; here .3, 1
 
 _LOADS = {1: (0.7, 0.8, 0.9), 2: (0.75, 0.85, 0.95)}
 _C1 = 2.0
-_DATA_CURVATURE = 0.05
+_DATA: dict[str, Any] = {"curvature": 0.05, "ridge": 0.1}
 
 
 @functools.lru_cache(maxsize=4)
@@ -218,7 +218,7 @@ def _projected(models: str, data: str | None, embeddings: str | None, costs: Any
 
 
 def _data_policies(env: qu.RetrialQueue, settings: Mapping[str, Any]) -> dict[str, Any]:
-    own: dict[str, Any] = {"curvature": _DATA_CURVATURE, "trigger": qu.Decaying(_C1)}
+    own = {"trigger": qu.Decaying(_C1), **_DATA}
     coin = qu.PhaseThenCoin.for_data(env.spec.rounds, _C1)
     single = {"Q-UCB": qu.QUCB(), "Q-ThS": qu.QThS()} if env.num_offered == 1 else {}
     about = (settings[name] for name in ("models", "data", "embeddings"))
@@ -227,7 +227,7 @@ def _data_policies(env: qu.RetrialQueue, settings: Mapping[str, Any]) -> dict[st
         "Optimal": qu.Optimal.of(env),
         "Random": qu.Random(),
         **single,
-        "CQB-eps": qu.CQBEpsilon(curvature=_DATA_CURVATURE, trigger=coin),
+        "CQB-eps": qu.CQBEpsilon(trigger=coin, **_DATA),
         "ACQB": qu.ACQB(**own),
         "ACQB-CL": qu.ACQB(features=learned, **own),
     }
@@ -314,7 +314,7 @@ def _data_experiment(number: int, models: str, title: str, seeds: int, **options
         smoke_horizon=60,
         source=where,
         notes="without --data on a stand-in of 1,000 generated prompts (semantic noise, soft scores, d = 64); a file of a table can be "
-        "given with --data and its embeddings with --set environment.embeddings=FILE; kappa .05, c1 = 2, rho = .1 are ours",
+        "given with --data and its embeddings with --set environment.embeddings=FILE; kappa .05, lambda_0 .1, c1 2 and rho .1 are ours",
     )
 
 

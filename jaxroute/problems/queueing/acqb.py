@@ -102,14 +102,28 @@ class ACQB:
             if not hasattr(self.solver, "fit"):
                 raise ValueError(f"solver must be Newton(...), Majorise(...) or Online(), got {checks.show(self.solver)}")
             self.solver.check()
-        solver = self.solver or mnl.Newton()
+        if self.sampler is not None and not hasattr(self.sampler, "sample"):
+            raise ValueError(f"sampler must be ByCholesky() or ByRoot(), got {checks.show(self.sampler)}")
+
+    def check_for(self, spec) -> None:
+        if self.features is not None and (not spec.pool or np.shape(self.features)[1] != spec.capacity):
+            allowed = (
+                f"[d, {spec.capacity}], one column per prompt" if spec.pool else "None where there is no pool of prompts"
+            )
+            raise ValueError(f"features must be {allowed}, got shape {np.shape(self.features)}")
+        if self.joint and (spec.pair_features or self._counts(spec)):
+            what = "pair features: there is one parameter for all models" if spec.pair_features else "a pool of prompts"
+            raise ValueError(f"joint must be False with {what}")
+        solver, _, _ = self.parts(spec)
+        if isinstance(solver, mnl.Newton) and self._counts(spec):
+            raise ValueError(
+                "solver must be Majorise(...) or Online() for a pool of prompts with one or two answers, got Newton(...)"
+            )
         if isinstance(solver, mnl.Newton) and not solver.search and float(np.asarray(self.ridge)) < 1.0:
             raise ValueError(
                 f"ridge must be at least 1 for full Newton steps, got {float(np.asarray(self.ridge)):g}; a smaller one needs "
                 "solver=Newton(passes=6, search=True), or Majorise(...)"
             )
-        if self.sampler is not None and not hasattr(self.sampler, "sample"):
-            raise ValueError(f"sampler must be ByCholesky() or ByRoot(), got {checks.show(self.sampler)}")
 
     # What is chosen by size.
 
@@ -121,10 +135,6 @@ class ACQB:
         large = self._dim(spec) >= _LARGE
         counts = self._counts(spec)
         solver = self.solver or (mnl.Majorise() if large or counts else mnl.Newton())
-        if counts and isinstance(solver, mnl.Newton):
-            raise ValueError(
-                "solver must be Majorise(...) or Online() for a pool of prompts with one or two answers, got Newton(...)"
-            )
         sampler = self.sampler or (ByRoot() if large else ByCholesky())
         return solver, sampler, self.num_samples or num_samples(spec.num_offered)
 
@@ -137,14 +147,6 @@ class ACQB:
 
     def init(self, key, spec) -> LearnerState:
         del key
-        if self.features is not None and (not spec.pool or np.shape(self.features)[1] != spec.capacity):
-            allowed = (
-                f"[d, {spec.capacity}], one column per prompt" if spec.pool else "None where there is no pool of prompts"
-            )
-            raise ValueError(f"features must be {allowed}, got shape {np.shape(self.features)}")
-        if self.joint and (spec.pair_features or self._counts(spec)):
-            what = "pair features: there is one parameter for all models" if spec.pair_features else "a pool of prompts"
-            raise ValueError(f"joint must be False with {what}")
         dim, num = self._dim(spec), self._parameters(spec)
         solver, sampler, _ = self.parts(spec)
         ridge = jnp.asarray(self.ridge, jnp.float32)
@@ -168,7 +170,7 @@ class ACQB:
     # Decisions.
 
     def _table(self, obs):
-        return obs.features if self.features is None else jnp.asarray(self.features, jnp.float32)
+        return obs.features if self.features is None else jnp.asarray(self.features, obs.features.dtype)
 
     def _radius(self, state, t) -> jax.Array:
         """Confidence radius of each parameter."""

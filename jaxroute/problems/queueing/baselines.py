@@ -58,10 +58,12 @@ class _QueueBandit:
     def check(self) -> None:
         checks.non_negative("scale", self.scale, ())
 
-    def init(self, key, spec) -> QueueBanditState:
-        del key
+    def check_for(self, spec) -> None:
         if spec.num_offered != 1:
             raise ValueError(f"{type(self).__name__} shows one answer at a time, got an environment with {spec.num_offered}")
+
+    def init(self, key, spec) -> QueueBanditState:
+        del key
         zeros = jnp.zeros((spec.num_models,), jnp.int32)
         return QueueBanditState(pulls=zeros, wins=zeros)
 

@@ -103,7 +103,7 @@ class RetrialQueue:
     def _rates(self, backlog):
         """Departure rates `[B]` of the best assortments."""
         if self.pool:
-            return jnp.asarray(self.contexts.best_rate, jnp.float32)
+            return jnp.asarray(self.contexts.best_rate)
         return backlog.rows.best_rate if hasattr(backlog.rows, "best_rate") else backlog.rows["best_rate"]
 
     def _best_waiting(self, backlog, t):

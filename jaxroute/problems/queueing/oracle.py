@@ -52,13 +52,13 @@ class Optimal:
         del key, t
         size = state.spec.num_offered
         if self.theta is None:
-            table = jnp.asarray(self.log_odds, jnp.float32)
+            table = jnp.asarray(self.log_odds, obs.features.dtype)
             weight = log_weight_of_best(list(table), size)
             place, _ = best_place(lambda weight: weight, weight, obs.waiting, obs.arrival, obs.in_use)
             place = obs.oldest if self.fifo else place
             utility = numerics.take(table, place)
         else:
-            sample = jnp.asarray(self.theta, jnp.float32)[..., None]
+            sample = jnp.asarray(self.theta, obs.features.dtype)[..., None]
 
             def score(x):
                 return log_weight_of_best(optimistic(sample, x), size)
