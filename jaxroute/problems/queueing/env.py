@@ -151,8 +151,9 @@ class RetrialQueue:
 
         waited = self.backlog.waited(backlog, action.query, t).astype(jnp.float32)
         flows = {
-            "routing_regret": jnp.where(busy, own_best - rate, 0.0),
-            "joint_regret": jnp.where(busy, best_of_all - rate, 0.0),
+            # Never negative but for rounding.
+            "routing_regret": jnp.where(busy, jnp.maximum(own_best - rate, 0.0), 0.0),
+            "joint_regret": jnp.where(busy, jnp.maximum(best_of_all - rate, 0.0), 0.0),
             "departures": counted(departed),
             "retrials": counted(busy & ~departed),
             "mean_queue": backlog.length.astype(jnp.float32),

@@ -1,5 +1,6 @@
 """Constructors of queues: random instances, given parameters, recorded arrivals, tables of real queries."""
 
+import math
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -42,7 +43,8 @@ class RandomQueues:
     Source: ACQB, appendix B.1. That parameters are drawn anew for every run is not said there.
 
     arrival_rate, slack: `[]`, lambda and epsilon. spread: `[]`; with pair features vectors are divided by `sqrt(d)`, so that their
-    norms are at most one (assumption 1), otherwise not, as in the paper's figures.
+    norms are at most one (assumption 1), otherwise not, as in the paper's figures. Departure rates are then at most `sigmoid(1)` with one
+    answer, and mostly near one half: take an `arrival_rate` of .4 or so.
     num_models, num_offered, dim, horizon: `N`, `K`, `d`, `T`. limit: most waiting queries, None for a slot per round (see
     `backlog_for`). pair_features: one parameter for all models. mixed: assortments may be smaller. candidates: contexts tried per
     round (all static).
@@ -63,6 +65,13 @@ class RandomQueues:
     def check(self) -> None:
         checks.count("dim", self.dim)
         checks.positive("spread", self.spread, ())
+        if self.pair_features:
+            weight = self.num_offered * math.exp(float(np.asarray(self.spread)) ** 2)
+            needed, most = float(np.asarray(self.arrival_rate)) + float(np.asarray(self.slack)), weight / (1.0 + weight)
+            if needed >= most:
+                raise ValueError(
+                    f"arrival_rate + slack must be below {most:.3f} with pair features, whose utilities are at most spread^2, got {needed:g}"
+                )
         self.of(np.zeros((self.dim,) if self.pair_features else (self.num_models, self.dim), np.float32)).check()
 
     def of(self, theta) -> RetrialQueue:

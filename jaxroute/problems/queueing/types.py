@@ -13,8 +13,8 @@ from jaxroute.types import Metric, Spec
 METRICS = (
     Metric("queue_length", "queue length", "queries", "gauge"),
     Metric("queue_regret", "queue length above the optimal policy's", "queries", "gauge"),
-    Metric("routing_regret", "cumulative regret of routing", "departures", "total"),
-    Metric("joint_regret", "cumulative regret of scheduling and routing", "departures", "total"),
+    Metric("routing_regret", "cumulative routing regret", "departures", "total"),
+    Metric("joint_regret", "cumulative joint regret", "departures", "total"),
     Metric("departures", "queries that left", "queries", "total"),
     Metric("retrials", "answers that were not accepted", "queries", "total"),
     Metric("mean_queue", "mean queue length", "queries", "average", default=False),
