@@ -69,7 +69,7 @@ def test_joint_regret_is_at_least_that_of_routing(runs):
 
 def test_exploration_is_as_often_as_the_sum_of_eta():
     data = play(
-        qu.RandomQueues(horizon=200, num_models=3, dim=2),
+        small(horizon=200),
         qu.ACQB(solver=Online()),
         horizon=200,
         seeds=512,
@@ -89,6 +89,7 @@ def test_a_full_buffer_is_counted_and_flagged():
     assert (lost > 0).all() and not data["valid"].any()
 
 
+@pytest.mark.slow
 def test_rounds_without_a_context_are_counted_and_flagged():
     with pytest.warns(UserWarning, match="runs are invalid"):
         data = play(qu.RandomQueues(horizon=60, slack=0.25, candidates=2), qu.Random(), horizon=60)
