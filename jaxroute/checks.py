@@ -64,6 +64,11 @@ def share(name: str, value: Any, shape=None) -> np.ndarray:
     return _bounded(name, value, shape, "in (0, 1]", lambda a: (a > 0) & (a <= 1))
 
 
+def booleans(name: str, value: Any, shape=None) -> np.ndarray:
+    """Each True or False (or 1 or 0); returned as booleans."""
+    return _bounded(name, value, shape, "True or False", lambda a: (a == 0) | (a == 1)) > 0
+
+
 def count(name: str, value: Any, minimum: int = 1, maximum: int | None = None) -> int:
     """A whole number in `[minimum, maximum]`."""
     allowed = f"at least {minimum}" if maximum is None else f"from {minimum} to {maximum}"

@@ -518,12 +518,15 @@ def _check_values(env: Grid, policies: Mapping[str, Grid], examples) -> None:
     for name, (example_env, example_policy) in examples.items():
         if not isinstance(example_env.spec, Spec):
             raise ValueError(f"env.spec must be a Spec, got {checks.show(example_env.spec)}")
-        for one in policies[name].objects if hasattr(policies[name].example, "act") else [example_policy]:
-            if hasattr(one, "check_for"):
-                try:
+        given = hasattr(policies[name].example, "act")
+        for one in policies[name].objects if given else [example_policy]:
+            try:
+                if not given and hasattr(one, "check"):
+                    one.check()
+                if hasattr(one, "check_for"):
                     one.check_for(example_env.spec)
-                except ValueError as error:
-                    raise ValueError(f"policy {name!r}: {error}") from None
+            except ValueError as error:
+                raise ValueError(f"policy {name!r}: {error}") from None
         if hasattr(example_policy, "plan") and stage_length_of(example_env, example_policy) is None:
             raise ValueError(f"policy {name!r} plans by stage, but neither it nor the environment has a stage_length")
 

@@ -120,7 +120,7 @@ PROBLEMS: dict[str, dict[str, Any]] = {
         "comparators": {},
     },
     "queueing, long": {
-        "env": lambda: queueing.RandomQueues(horizon=20_000, limit=512),
+        "env": lambda: queueing.RandomQueues(horizon=20_000, limit=1024),
         "policies": {"ACQB, on line": queueing.ACQB(solver=Online())},
         "horizon": 20_000,
         "metric": "routing_regret",
@@ -252,7 +252,9 @@ def show(problem: str, rows: list[dict[str, Any]], ratios: dict[str, dict[str, f
 def main(arguments: list[str] | None = None) -> int:
     """Runs the benchmark; returns 0."""
     parser = argparse.ArgumentParser(prog="bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", choices=PROBLEMS, help="one problem")
+    parser.add_argument(
+        "--only", nargs="+", choices=PROBLEMS, default=list(PROBLEMS), metavar="PROBLEM", help="these problems only"
+    )
     parser.add_argument("--policies", nargs="*", help="names of policies (default: all)")
     parser.add_argument("--seeds", type=int, default=1024, help="runs (default 1024)")
     parser.add_argument("--repeats", type=int, default=5, help="repeats of which the median is taken (default 5)")
@@ -272,7 +274,7 @@ def main(arguments: list[str] | None = None) -> int:
     stamp = report["created"].replace(":", "").replace("-", "")[:15]
     file = options.out / f"{jax.local_devices()[0].platform}-{stamp}.json"
     for problem, parts in PROBLEMS.items():
-        if options.only not in (None, problem):
+        if problem not in options.only:
             continue
         env, horizon = parts["env"](), options.horizon or parts["horizon"]
         rows, ratios = [], {}

@@ -20,7 +20,8 @@ SLOW = (
     *("GaussianThompson", "BetaThompson", "Cheapest", "RandomDeploy", "Uniform", "Static", "Direct", "CUCB", "Thompson"),
     *("ConstrainedThompson", "EpsilonGreedy", "RandomSet", "Everything", "OracleRelaxed", "OracleInteger", "OfflineFixed"),
     *("ShadowPrice", "MostSatisfying", "CheapestAbove", "Single", "RandomMix", "RouteLLM", "RouterDC", "OracleBlind"),
-    *("OracleInformed", "OracleClairvoyant", "C2MABV", "ACQB", "CQBEpsilon", "QThS", "Optimal"),
+    *("OracleInformed", "OracleClairvoyant", "C2MABV", "ACQB", "CQBEpsilon", "QThS", "Optimal", "QUCB", "Random"),
+    "EducatedGuessing",
 )
 
 
@@ -166,7 +167,9 @@ def test_options_of_c2mabv_conform(budget):
             marks=pytest.mark.slow,
             id="cloud",
         ),
-        (service.typed_service(cost_noise=0.2, serve_best=True), service.MessPlus()),
+        pytest.param(
+            service.typed_service(cost_noise=0.2, serve_best=True), service.MessPlus(), marks=pytest.mark.slow, id="service"
+        ),
         (small_queue(), queueing.QUCB()),
         pytest.param(small_queue(limit=10), queueing.Random(), marks=pytest.mark.slow, id="compact queue"),
         pytest.param(small_pool(num_offered=2), queueing.Random(), marks=pytest.mark.slow, id="pool"),

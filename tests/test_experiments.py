@@ -23,9 +23,9 @@ LARGE = (
         "staged/figure-4b",
         "staged/figure-5",
     ),
-    *(n for n in EXPERIMENTS if n.startswith("service/") and n not in ("service/figure-2", *NEEDS_DATA)),
+    *(n for n in EXPERIMENTS if n.startswith("service/") and n not in NEEDS_DATA),
     *(n for n in EXPERIMENTS if n.startswith("queueing/") and n not in NEEDS_DATA),
-    *(n for n in EXPERIMENTS if n.startswith("combinatorial/") and n not in ("combinatorial/figure-12", *NEEDS_DATA)),
+    *(n for n in EXPERIMENTS if n.startswith("combinatorial/") and n not in NEEDS_DATA),
 )
 
 

@@ -29,7 +29,7 @@ def figures(cell):
 
 
 # Long ones; what they show is also in the tests of their problems.
-LONG = ("staged", "combinatorial", "queueing")
+LONG = ("staged", "combinatorial", "service", "queueing")
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n in LONG else n for n in NAMES])

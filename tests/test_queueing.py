@@ -1,5 +1,6 @@
 """The queueing problem as a user meets it: what is counted, what is flagged, what is refused, and what the paper's numbers are."""
 
+import functools
 import math
 
 import jax
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 
 import jaxroute as jr
-from jaxroute import draws
+from jaxroute import draws, testing
 from jaxroute.data import RoutingTable
 from jaxroute.estimators.mnl import Majorise, Newton, Online
 from jaxroute.problems import queueing as qu
@@ -147,16 +148,15 @@ def test_paper_numbers():
     assert [round(qu.explore_chance(t, 1.0), 5) for t in (0, 1, 24)] == [1.0, 0.70711, 0.2]
 
 
-@pytest.mark.slow
 def test_all_models_explored_in_turn():
-    """With every arrival explored and nobody else waiting, models take turns; pairs in lexicographic order."""
-    trigger = qu.PhaseThenCoin(phase=1000.0, coin=0.0)
-    data = play(
-        small(num_offered=2), qu.ACQB(trigger=trigger, solver=Online()), seeds=64, record=("offered_share", "explored")
-    )
-    share = data["offered_share"].isel(policy=0, time=-1)
-    assert float(share.sum("model").min()) <= 2.0
-    assert (data["explored"].isel(time=-1) > 0).all()
+    """Every arrival is explored, with the next pair in lexicographic order."""
+    policy = qu.ACQB(trigger=qu.PhaseThenCoin(phase=1000.0, coin=0.0), solver=Online())
+    rounds = testing.play(small(num_offered=2), policy, horizon=30, jit=True)
+    shown = [
+        np.flatnonzero(r["action"].offered).tolist() for r in rounds if r["action"].explored and r["obs"].queue_length > 0
+    ]
+    assert len(shown) > 9
+    assert shown == [[[0, 1], [0, 2], [1, 2]][i % 3] for i in range(len(shown))]
 
 
 @pytest.mark.slow
@@ -175,9 +175,15 @@ def test_one_answer_is_shown_where_sizes_are_mixed():
 
 @pytest.mark.slow
 def test_showing_one_answer_where_two_are_asked_for_is_flagged():
-    with pytest.warns(UserWarning, match="runs are invalid"):
-        data = play(small(num_offered=2), qu.ACQB(second_answer=0.0, solver=Online(), trigger=qu.Decaying(0.0)), horizon=20)
-    assert (data["illegal"] > 0).any()
+    policy = qu.ACQB(second_answer=0.0, solver=Online(), trigger=qu.Decaying(0.0))
+    key, env = draws.key(0), small(num_offered=2)
+    state, own = env.init(key), policy.init(key, env.spec)
+    for t in range(20):
+        place = draws.fold_in(key, t)
+        action, _ = policy.act(place, own, env.observe(place, state, jnp.int32(t)), jnp.int32(t))
+        waits = bool(state.backlog.length > 0)
+        state, _, flows = env.step(place, state, action, jnp.int32(t))
+        assert bool(flows["illegal"]) == waits
 
 
 def test_switching_policies_in_one_trace():
@@ -221,7 +227,6 @@ WRONG = {
     "recorded contexts of another size": (lambda: qu.recorded_queue(THETA, [1, 0], np.ones((2, 3)), [0.1, 0.2]), r"contexts must have shape \[T, d\] with d = 2, got \(2, 3\)"),
     "a uniform of 2": (lambda: qu.recorded_queue(THETA, [1, 0], np.ones((2, 2)), [0.1, 2.0]), r"uniforms must be in \[0, 1\], got 2 at index \(1,\)"),
     "negative kappa": (lambda: play(small(), qu.ACQB(curvature=-1.0)), "curvature must be at least 0, got -1"),
-    "a small ridge": (lambda: play(small(), qu.ACQB(ridge=0.1)), r"ridge must be at least 1 for full Newton steps, got 0.1; .* search=True"),
     "no ridge": (lambda: play(small(), qu.ACQB(ridge=0.0)), "ridge must be above 0, got 0"),
     "a trigger of something else": (lambda: play(small(), qu.ACQB(trigger=0.5)), r"trigger must be Decaying\(...\) or PhaseThenCoin\(...\), got 0.5"),
     "CQB-eps without a horizon": (lambda: play(small(), qu.CQBEpsilon()), r"use CQBEpsilon.of\(environment\)"),
@@ -230,6 +235,23 @@ WRONG = {
     "features without a pool": (lambda: play(small(), qu.ACQB(features=np.ones((2, 5)))), "features must be None where there is no pool"),
     "features of another pool": (lambda: play(pool(), qu.ACQB(features=np.ones((2, 5)))), r"features must be \[d, 12\], one column per prompt, got shape \(2, 5\)"),
     "one at a time with two": (lambda: play(small(num_offered=2), qu.QUCB()), "QUCB shows one answer at a time, got an environment with 2"),
+    "one answer at a time where it cannot be": (lambda: play(small(num_offered=2), qu.ACQB(second_answer=0.2)), "second_answer must be None .* mixed=False"),
+    "a policy that is built wrongly": (lambda: play(small(), functools.partial(qu.CQBEpsilon.of, curvature=-1.0)), "curvature must be at least 0, got -1"),
+    "a switch in the past": (lambda: play(small(), qu.SwitchAt(qu.ACQB(), qu.Random(), at=-5)), "at must be at least 0, got -5"),
+    "a switch from what does not suit": (lambda: play(small(num_offered=2), qu.SwitchAt(qu.QUCB(), qu.Random(), at=5)), "QUCB shows one answer at a time"),
+    "the optimum of another queue": (lambda: play(small(), qu.Optimal(np.ones((2, 2)))), r"theta must have shape \(3, 2\), got theta of shape \(2, 2\)"),
+    "the optimum of a sampler": (lambda: qu.Optimal.of(qu.RandomQueues()), "env must be a RetrialQueue, got RandomQueues"),
+    "a class in place of a solver": (lambda: play(small(), qu.ACQB(solver=Newton)), "solver must be Newton"),
+    "sizes of a fixed queue": (lambda: small(num_models=3), "setting must be one of"),
+    "half a model": (lambda: qu.RandomQueues(num_models=2.5).check(), "num_models must be a whole number at least 1, got 2.5"),
+    "other parameters": (lambda: qu.RandomQueues().of(np.ones((3, 5))), r"theta must have shape \(5, 5\), got \(3, 5\)"),
+    "half an arrival": (lambda: qu.recorded_queue(THETA, [0.5, 1], np.ones((2, 2)), [0.1, 0.2]), "arrivals must be True or False, got 0.5"),
+    "one parameter": (lambda: qu.recorded_queue(1.0, [1, 1], np.ones((2, 2)), [0.1, 0.2]), "theta must have shape"),
+    "too few arrivals": (lambda: pool(recorded=([1, 0], [0, 1, 2], [0.1, 0.2, 0.3])), r"arrivals must have shape \(3,\), got \(2,\)"),
+    "a prompt too many": (lambda: pool(recorded=([1, 0], [0, 12], [0.1, 0.2])), "prompts must be whole numbers below 12, got 12"),
+    "two recorded arrays": (lambda: pool(recorded=([1, 0], [0, 1])), "recorded must be three arrays"),
+    "names as one word": (lambda: pool(names="abc"), "names must be a list of names, got 'abc'"),
+    "an array as a table": (lambda: qu.table_queue(np.ones((2, 2))), "table must be a RoutingTable"),
     "a table without features": (lambda: qu.table_queue(RoutingTable(np.ones((2, 2)), np.ones((2, 2)), ("a", "b"))), "table must have features"),
 }  # fmt: skip
 
@@ -241,10 +263,33 @@ def test_wrong_input_is_refused(name):
         make()
 
 
-def test_a_horizon_beyond_the_queues_is_warned_of_and_flagged():
-    with pytest.warns(UserWarning, match=r"invalid|horizon"):
-        data = play(small(horizon=40), qu.Random(), horizon=60)
-    assert not data["valid"].all()
+@pytest.mark.parametrize("make", [small, lambda **o: small(limit=50, **o), pool])
+def test_another_horizon_than_the_queues_is_warned_of_and_flagged(make):
+    with pytest.warns(UserWarning, match="made for a horizon of 40 rounds, the run has 60"):
+        data = play(make(horizon=40), qu.Random(), horizon=60, seeds=8)
+    assert not data["valid"].any() and (data["beyond"] == 20).all()
+    with pytest.warns(UserWarning, match="made for a horizon of 40 rounds, the run has 30"):
+        data = play(make(horizon=40), qu.Random(), horizon=30, seeds=8)
+    assert data["valid"].all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("spread", [1.0, 10.0])
+def test_newton_steps_hold_for_long_features_and_small_ridges(spread):
+    """Full steps would diverge from a ridge of about a twentieth of the squared length on."""
+    env = qu.RandomQueues(spread=spread, num_models=3, dim=3, horizon=200)
+    policies = {"two": qu.ACQB(), "many": qu.ACQB(solver=Newton(passes=6, search=True)), "small ridge": qu.ACQB(ridge=0.05)}
+    data = play(env, policies, horizon=200, seeds=64)
+    data = data.sel(seed=data["valid"].all("policy"))
+    end = data["routing_regret"].isel(time=-1).mean("seed")
+    assert abs(float(end.sel(policy="two") - end.sel(policy="many"))) < 0.05 * float(end.sel(policy="many"))
+    assert float(end.sel(policy="small ridge")) < 1.3 * float(end.sel(policy="many"))
+
+
+def test_counts_hold_a_long_run():
+    policy = qu.ACQB()
+    for horizon, kind in ((1000, jnp.int16), (40_000, jnp.int32)):
+        assert policy.init(draws.key(0), pool(horizon=horizon).spec).data.tried.dtype == kind
 
 
 @pytest.mark.slow

@@ -695,7 +695,7 @@ def test_counts_are_rows(K, double_precision):
     rng, N, d, P, H = np.random.default_rng(0), 4, 4, 6, 250
     table, query = rng.normal(size=(P, d)), rng.integers(P, size=H)
     _, _, items, accepted, offered, chosen = observations(rng, H, N, K, d, missing=0.3)
-    counts = (mnl.Counts if K == 1 else mnl.PairCounts).empty(N, P)
+    counts = (mnl.Counts if K == 1 else mnl.PairCounts).empty(N, P, 100)
 
     def add(counts, h):
         counts = counts.add(jnp.asarray(query)[h], jnp.asarray(items)[h], jnp.asarray(accepted)[h], True)

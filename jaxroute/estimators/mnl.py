@@ -27,6 +27,11 @@ def item_type(num_items: int):
     return jnp.int8 if num_items <= np.iinfo(np.int8).max else jnp.int16
 
 
+def count_type(rounds: int):
+    """The smallest integer that can count so many rounds."""
+    return jnp.int16 if rounds <= np.iinfo(np.int16).max else jnp.int32
+
+
 @struct.dataclass
 class Sums:
     """Derivatives of the loss of some items, the others held fixed.
@@ -281,16 +286,16 @@ class Counts:
 
     The size does not depend on the number of rounds.
 
-    tried, accepted: `[N, P]` int16.
+    tried, accepted: `[N, P]`, int16 or int32.
     """
 
     tried: jax.Array
     accepted: jax.Array
 
     @classmethod
-    def empty(cls, num_items: int, num_queries: int) -> "Counts":
-        """Nothing was shown yet."""
-        zeros = jnp.zeros((num_items, num_queries), jnp.int16)
+    def empty(cls, num_items: int, num_queries: int, rounds: int) -> "Counts":
+        """Nothing was shown yet, of so many rounds."""
+        zeros = jnp.zeros((num_items, num_queries), count_type(rounds))
         return cls(tried=zeros, accepted=zeros)
 
     def add(self, query, items, accepted, valid) -> "Counts":
@@ -315,7 +320,7 @@ class Counts:
 class PairCounts:
     """How often two items were shown together to each query of a table, and one of them accepted: `Counts` for `K = 2`.
 
-    tried: `[N, N, P]` int16, symmetric; an item that was shown alone counts as a pair with itself. accepted: `[N, N, P]` int16, times
+    tried: `[N, N, P]`, int16 or int32, symmetric; an item that was shown alone counts as a pair with itself. accepted: `[N, N, P]`, times
     that the first item of the pair was accepted.
     """
 
@@ -323,9 +328,9 @@ class PairCounts:
     accepted: jax.Array
 
     @classmethod
-    def empty(cls, num_items: int, num_queries: int) -> "PairCounts":
-        """Nothing was shown yet."""
-        zeros = jnp.zeros((num_items, num_items, num_queries), jnp.int16)
+    def empty(cls, num_items: int, num_queries: int, rounds: int) -> "PairCounts":
+        """Nothing was shown yet, of so many rounds."""
+        zeros = jnp.zeros((num_items, num_items, num_queries), count_type(rounds))
         return cls(tried=zeros, accepted=zeros)
 
     def add(self, query, items, accepted, valid) -> "PairCounts":
@@ -367,14 +372,29 @@ def _of_item(tables, item):
     return [jax.lax.optimization_barrier(numerics.at(x, (jnp.maximum(item, 0),)).astype(jnp.float32)) for x in tables]
 
 
+# A full Newton step lowers the loss if no logit moves further than this: exp(z) - z - 1 < z^2.
+_SAFE_MOVE = 1.79
+
+
+@struct.dataclass
+class NewtonState:
+    """curvature: of the observations of each item `[N, d, d]`, at the last fit. longest: `[]`, norm of the longest features so far."""
+
+    curvature: jax.Array
+    longest: jax.Array
+
+
 @struct.dataclass
 class Newton:
     """A step on the new observation with the stored curvature, Newton steps, then steps with the last curvature; for small dimensions.
 
-    The first step needs no pass over the data: the gradient of the old ones is zero where the last fit ended.
+    The first step needs no pass over the data: the gradient of the old ones is zero where the last fit ended. A step that may move a
+    logit by more than 1.79 is shortened to the length at which every step lowers the loss, whatever the features and the ridge.
+
+    Source: Sun and Tran-Dinh (2019), "Generalized self-concordant functions", for the length of steps.
 
     passes: Newton steps, each a pass over the data; polish: steps that compute the gradient alone; search: a Newton step that raises
-    the loss is cut to a quarter, for a ridge below 1, where full steps can diverge (all static).
+    the loss all the same, by rounding, is cut to a quarter; with several passes for a ridge far below 1 (all static).
     """
 
     passes: int = struct.field(pytree_node=False, default=2)
@@ -385,22 +405,30 @@ class Newton:
         checks.count("passes", self.passes)
         checks.count("polish", self.polish, minimum=0)
 
-    def init(self, num: int, dim: int, ridge) -> jax.Array:
-        """Curvature of the observations of each item `[N, d, d]`."""
+    def init(self, num: int, dim: int, ridge) -> NewtonState:
+        """Nothing observed."""
         del ridge
-        return jnp.zeros((num, dim, dim), jnp.float32)
+        return NewtonState(jnp.zeros((num, dim, dim), jnp.float32), jnp.zeros((), jnp.float32))
 
-    def fit(self, curvature, sums, theta, chosen, ridge, new) -> tuple[jax.Array, jax.Array]:
-        """New parameters and curvature.
+    def fit(self, state, sums, theta, chosen, ridge, new) -> tuple[jax.Array, NewtonState]:
+        """New parameters and state.
 
         Args:
-          curvature: from `init` or the last fit. sums: `(theta, loss=, hessian=) -> Sums`, in the items `chosen` `[A]`.
+          state: from `init` or the last fit. sums: `(theta, loss=, hessian=) -> Sums`, in the items `chosen` `[A]`.
           theta: `[N, d]`, the last fit. ridge: `[]`.
           new: the last observation.
         """
         dim, num = theta.shape[1], chosen.shape[0]
+        curvature, spread = state.curvature, 1.0 if new.x.shape[0] == 1 else 2.0
+        longest = jnp.maximum(state.longest, jnp.sqrt(jnp.max(jnp.sum(jnp.square(new.x), axis=1))))
         masks = [numerics.one_hot(chosen[a], theta.shape[0]) for a in range(num)]
         eye = jnp.eye(dim, dtype=jnp.float32)
+
+        def cut(move):
+            """A step of a length that is safe."""
+            # With several items the third derivative is bounded by the range of the logits' moves.
+            reach = spread * longest * jnp.sqrt(jnp.max(jnp.sum(jnp.square(move.reshape(-1, dim)), axis=1)))
+            return move * jnp.where(reach > _SAFE_MOVE, jnp.log1p(reach) / jnp.maximum(reach, 1.0), 1.0)
 
         def put(theta, values):
             for mask, value in zip(masks, values, strict=True):
@@ -412,7 +440,7 @@ class Newton:
 
         start = own(theta)
         known = jnp.stack([jnp.sum(jnp.where(mask[:, None, None], curvature, 0.0), axis=0) for mask in masks])
-        trial = start - solve(known + new.curvature + ridge * eye, new.gradient)
+        trial = start - cut(solve(known + new.curvature + ridge * eye, new.gradient))
         ridges = ridge * jnp.eye(num * dim, dtype=jnp.float32)
 
         def newton(_, carry):
@@ -420,7 +448,7 @@ class Newton:
             found = sums(put(theta, list(trial)), loss=self.search)
             gradient = (found.gradient + ridge * trial).reshape(-1)
             # An item of -1 has no data, and keeps its place.
-            towards = -solve(found.hessian + ridges, gradient)
+            towards = -cut(solve(found.hessian + ridges, gradient))
             if self.search:
                 value = found.loss + 0.5 * ridge * jnp.sum(trial * trial)
                 better = value <= best_loss + 1e-6 * (1.0 + jnp.abs(best_loss))
@@ -436,11 +464,11 @@ class Newton:
         trial, _, _, _, hessian = carry
         for _ in range(self.polish):
             gradient = (sums(put(theta, list(trial)), hessian=False).gradient + ridge * trial).reshape(-1)
-            trial = trial - solve(hessian + ridges, gradient).reshape(num, dim)
+            trial = trial - cut(solve(hessian + ridges, gradient)).reshape(num, dim)
         blocks = jnp.stack([hessian[a * dim : (a + 1) * dim, a * dim : (a + 1) * dim] for a in range(num)])
         for mask, block in zip(masks, blocks, strict=True):
             curvature = jnp.where(mask[:, None, None], block, curvature)
-        return put(theta, list(trial)), curvature
+        return put(theta, list(trial)), NewtonState(curvature, longest)
 
 
 @struct.dataclass

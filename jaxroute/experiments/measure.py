@@ -14,7 +14,7 @@ Measured = tuple[float, float]
 def end(data: xr.Dataset, metric: str, policy: str, **where: Any) -> Measured:
     """Mean and standard error of a policy at the horizon, for one setting."""
     runs = metrics.pick(data[[metric, "valid"]].sel(policy=policy, **where), metric).isel(time=-1)
-    return float(runs.mean()), float(runs.std(ddof=1) / np.sqrt(runs.sizes["seed"]))
+    return float(runs.mean()), float(runs.std("seed", ddof=1) / np.sqrt(runs.count("seed")))
 
 
 def quotient(a: Measured, b: Measured) -> Measured:

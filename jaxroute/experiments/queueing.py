@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from jaxroute import grid, metrics
+from jaxroute import checks, grid, metrics
 from jaxroute.data import RoutingTable, load_embeddings, load_table, standin
 from jaxroute.estimators.contrastive import CONTRASTIVE_PRESETS, fit_projection
 from jaxroute.estimators.mnl import Newton
@@ -24,17 +24,15 @@ _RECORD = (
 _LEARNERS = ("ACQB", "CQB-eps")
 
 
-def _policies(env: Any, **options: Any) -> dict[str, Any]:
+def _not_learning(num_offered: int) -> dict[str, Any]:
+    """The policies of appendix B.3 that do not learn the choice model, for a number of answers."""
+    single = {"Q-UCB": qu.QUCB(), "Q-ThS": qu.QThS()} if num_offered == 1 else {}
+    return {"Optimal": qu.Optimal.of, "Random": qu.Random(), **single}
+
+
+def _policies(env: Any) -> dict[str, Any]:
     """All policies of appendix B.3 that an environment allows."""
-    size = env.num_offered if hasattr(env, "num_offered") else env.spec.num_offered
-    single = {"Q-UCB": qu.QUCB(), "Q-ThS": qu.QThS()} if size == 1 else {}
-    return {
-        "Optimal": qu.Optimal.of,
-        "Random": qu.Random(),
-        **single,
-        "CQB-eps": functools.partial(qu.CQBEpsilon.of, **options),
-        "ACQB": qu.ACQB(**options),
-    }
+    return {**_not_learning(env.num_offered), "CQB-eps": qu.CQBEpsilon.of, "ACQB": qu.ACQB()}
 
 
 # Figures 2, 4 and 5: random instances.
@@ -109,8 +107,8 @@ def _final_queue(results: Results) -> tuple[str, bool]:
     for name, data in results.items():
         values = {str(p): end(data, "queue_length", p) for p in data["policy"].values}
         parts.append(f"{name}: " + ", ".join(f"{p} {show(v)}" for p, v in values.items()))
-        best = min(v[0] for p, v in values.items() if p != "Optimal")
-        holds &= values["ACQB"][0] <= best + 3.0 * values["ACQB"][1]
+        others = metrics.paired(data, "queue_length", "ACQB").drop_sel(policy="Optimal").isel(time=-1)
+        holds &= bool((others["mean"] > -3.0 * others["stderr"]).all())
     return "; ".join(parts), bool(holds)
 
 
@@ -141,24 +139,34 @@ def _linear(results: Results) -> tuple[str, bool]:
 
 
 def _synthetic_claims(paired: bool = True) -> tuple[Claim, ...]:
-    where = f"{_PAPER}, section 5.1 and appendix C.1"
+    where = f"{_PAPER}, section 6.1 and appendix C.1"
     return (
         Claim("best", "ACQB has less regret than the policies that ignore contexts", where, _least_regret),
         *((Claim("beats-cqb", "and less than CQB-eps", where, _paired_regret),) if paired else ()),
         Claim("hump-lower", "its queue is shorter than that of CQB-eps early on (one answer)", where, _quarter_queue),
-        Claim("queue", "and the shortest of the learners at the end", where, _final_queue),
-        Claim("returns", "its queue grows at first, then comes back towards the optimal one", f"{_PAPER}, theorem 5", _hump),
+        Claim("queue", "and at the end no learner's is shorter, by three paired standard errors", where, _final_queue),
+        Claim(
+            "returns",
+            "its queue grows at first, then comes back towards the optimal one (one answer)",
+            f"{_PAPER}, theorem 5",
+            _hump,
+        ),
         Claim("linear", "the others' regret grows linearly (one answer)", where, _linear),
     )
 
 
-_SYNTHETIC_NOTE = "kappa, lambda_0 and c1 are not given in the paper; here .3, 1 and 1; the paper has 10 runs, which cannot tell ACQB and CQB-eps apart"
+_SYNTHETIC_NOTE = (
+    "kappa, lambda_0 and c1 are not given in the paper; here .3, 1 and 1; the paper has 10 runs, which cannot tell ACQB and CQB-eps apart; "
+    "parameters for which hardly any context can be served well enough make a run invalid, and are left out (of N = 3, K = 1 some 2 %)"
+)
 
 
 # Figures 3, 6 and 7: tables of real queries, or what stands in for them.
 
 _LOADS = {1: (0.7, 0.8, 0.9), 2: (0.75, 0.85, 0.95)}
 _C1 = 2.0
+# Queries that a queue gains in half a run before it counts as growing.
+_GROWS = 20.0
 _DATA: dict[str, Any] = {"curvature": 0.05, "ridge": 0.1}
 
 
@@ -167,11 +175,17 @@ def _tables(
     models: str, data: str | None, embeddings: str | None, costs: tuple[tuple[str, float], ...] | None, dim: int
 ) -> tuple[RoutingTable, RoutingTable]:
     """The pool of prompts on line, and those that a head is trained on."""
+    checks.one_of("models", models, CONTRASTIVE_PRESETS)
     if data is None:
+        for name, value in (("embeddings", embeddings), ("costs", costs)):
+            if value is not None:
+                raise ValueError(f"{name} must be None without data, got {checks.show(value)}")
         return standin(models, preset="semantic-noise", dim=dim)
     table = load_table(data, costs=None if costs is None else dict(costs))
     if embeddings is not None:
         table = table.with_features(load_embeddings(embeddings, table.num_queries))
+    if table.features is None:
+        raise ValueError(f"{data} has no features: give embeddings, a file of them (--set environment.embeddings=FILE)")
     order = np.random.default_rng(0).permutation(table.num_queries)
     pool = min(1000, (2 * table.num_queries) // 3)
     return table.subset(rows=order[:pool]), table.subset(rows=order[pool:])
@@ -200,14 +214,18 @@ def data_queue(
 
 
 def _pairs(costs: Mapping[str, float] | None) -> tuple[tuple[str, float], ...] | None:
+    if costs is not None and not isinstance(costs, Mapping):
+        raise ValueError(f"costs must map names of models to costs, got {checks.show(costs)}")
     return None if costs is None else tuple(costs.items())
 
 
 @functools.lru_cache(maxsize=8)
-def _projected(models: str, data: str | None, embeddings: str | None, costs: Any, dim: int) -> np.ndarray:
+def _projected(
+    models: str, data: str | None, embeddings: str | None, costs: Any, dim: int, cost_weight: float
+) -> np.ndarray:
     """Features `[d', P]` of the pool after the head that is trained on the other prompts."""
     pool, offline = _tables(models, data, embeddings, costs, dim)
-    chance, _ = qu.departure_chance(offline.scores, qu.divide_costs(offline.costs))
+    chance, _ = qu.departure_chance(offline.scores, qu.divide_costs(offline.costs), cost_weight=cost_weight)
     preset: dict[str, Any] = dict(CONTRASTIVE_PRESETS[models])
     if data is None:
         preset |= {"per_model": 60, "epochs": 100, "batch": None}
@@ -220,13 +238,10 @@ def _projected(models: str, data: str | None, embeddings: str | None, costs: Any
 def _data_policies(env: qu.RetrialQueue, settings: Mapping[str, Any]) -> dict[str, Any]:
     own = {"trigger": qu.Decaying(_C1), **_DATA}
     coin = qu.PhaseThenCoin.for_data(env.spec.rounds, _C1)
-    single = {"Q-UCB": qu.QUCB(), "Q-ThS": qu.QThS()} if env.num_offered == 1 else {}
     about = (settings[name] for name in ("models", "data", "embeddings"))
-    learned = _projected(*about, _pairs(settings["costs"]), settings["dim"])
+    learned = _projected(*about, _pairs(settings["costs"]), settings["dim"], settings["cost_weight"])
     return {
-        "Optimal": qu.Optimal.of(env),
-        "Random": qu.Random(),
-        **single,
+        **_not_learning(env.num_offered),
         "CQB-eps": qu.CQBEpsilon(trigger=coin, **_DATA),
         "ACQB": qu.ACQB(**own),
         "ACQB-CL": qu.ACQB(features=learned, **own),
@@ -244,6 +259,7 @@ def _data_case(
         "load": load,
         "num_offered": num_offered,
         "dim": dim,
+        "cost_weight": 0.1,
     }
     return Case(
         data_queue,
@@ -259,21 +275,21 @@ def _data_case(
 
 def _stable(results: Results) -> tuple[str, bool]:
     """Whether ACQB's queue is bounded where Random's is not: growth over the second half of the run."""
-    parts, holds = [], True
+    parts, holds, unstable = [], True, False
     for name, data in results.items():
         half = len(data["time"]) // 2 - 1
         growth = {}
         for policy in ("ACQB", "Random"):
             runs = metrics.pick(data[["queue_length", "valid"]].sel(policy=policy), "queue_length")
             more = runs.isel(time=-1) - runs.isel(time=half)
-            growth[policy] = (float(more.mean()), float(more.std(ddof=1) / np.sqrt(more.sizes["seed"])))
+            growth[policy] = (float(more.mean()), float(more.std("seed", ddof=1) / np.sqrt(more.count("seed"))))
         parts.append(
             f"{name}: ACQB {show(end(data, 'queue_length', 'ACQB'))} ({show(growth['ACQB'])} more than at half time), "
             f"Random {show(end(data, 'queue_length', 'Random'))} ({show(growth['Random'])} more)"
         )
-        if growth["Random"][0] > 20.0:
-            holds &= growth["ACQB"][0] < 0.2 * growth["Random"][0]
-    return "; ".join(parts), bool(holds)
+        unstable |= growth["Random"][0] > _GROWS
+        holds &= growth["ACQB"][0] < max(_GROWS, 0.2 * growth["Random"][0])
+    return "; ".join(parts), bool(holds and unstable)
 
 
 def _contrastive_helps(results: Results) -> tuple[str, bool]:
@@ -299,7 +315,7 @@ def _sublinear(results: Results) -> tuple[str, bool]:
 
 
 def _data_experiment(number: int, models: str, title: str, seeds: int, **options: Any) -> Experiment:
-    where = f"{_PAPER}, figure {number}, section 5.2 and appendix C.2"
+    where = f"{_PAPER}, figure {number}, section 6.2 and appendix C.2"
     return Experiment(
         f"queueing/figure-{number}",
         title,
@@ -313,8 +329,9 @@ def _data_experiment(number: int, models: str, title: str, seeds: int, **options
         {f"figure-{number}": _queue_and_regret},
         smoke_horizon=60,
         source=where,
-        notes="without --data on a stand-in of 1,000 generated prompts (semantic noise, soft scores, d = 64); a file of a table can be "
-        "given with --data and its embeddings with --set environment.embeddings=FILE; kappa .05, lambda_0 .1, c1 2 and rho .1 are ours",
+        notes=f"without --data on a stand-in of 1,000 generated prompts (semantic noise, soft scores, d = {options.get('dim', 64)}), "
+        f"{options.get('horizon', 5000):,} rounds (the paper: 5,000); a file of a table can be given with --data and its embeddings with "
+        "--set environment.embeddings=FILE; kappa .05, lambda_0 .1, c1 2 and rho .1 are ours",
     )
 
 
@@ -435,7 +452,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
             Claim("sublinear", "ACQB's regret is sublinear", _PAPER, _sublinear),
         ),
         {"table": _queue_and_regret},
-        source=f"{_PAPER}, section 5.2, with a table of the user's",
+        source=f"{_PAPER}, section 6.2, with a table of the user's",
         notes="at most 1,000 and two thirds of the rows are the pool, the head of ACQB-CL learns from the others; where the file has no "
         "costs, give the cost per query of each model with --set environment.costs='{\"model\": 0.1, ...}'",
         smoke_horizon=60,

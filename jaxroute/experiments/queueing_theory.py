@@ -27,16 +27,36 @@ _COUNTS = (
     "queue_regret",
     "mean_queue_regret",
     "routing_regret",
+    "joint_regret",
     "explored",
     "departures",
     "arrivals",
     "mean_queue",
     "sojourn",
 )
-_SWITCH_HORIZON = 200
+_SWITCH_HORIZON = 100
+_ARRIVAL_RATE = float(qu.RandomQueues().arrival_rate)
 # The shared model under the assumptions of the theory: |x| <= 1, |theta| <= 1, and 1 / kappa <= p_j p_0 for such utilities.
-_SHARED = {"pair_features": True, "num_models": 5, "dim": 5, "slack": 0.0, "arrival_rate": 0.45, "horizon": 1000}
+_SHARED: dict[str, Any] = {
+    "pair_features": True,
+    "num_models": 5,
+    "dim": 5,
+    "slack": 0.0,
+    "arrival_rate": 0.45,
+    "horizon": 1000,
+}
 _VALID_CURVATURE = (1.0 + math.e) ** 2 / math.e
+
+
+# Departure rates of the shared model exceed the arrival rate by little; features on [-1, 1]^5 / sqrt(5) have a second moment of 1 / 15.
+_SHARED_THEORY = qu.Theory(
+    dim=_SHARED["dim"],
+    num_offered=1,
+    arrival_rate=_SHARED["arrival_rate"],
+    slack=0.01,
+    curvature=_VALID_CURVATURE,
+    spread=1.0 / 15.0,
+)
 
 
 def _shared_queue(horizon: int = 1000) -> qu.RandomQueues:
@@ -58,9 +78,9 @@ def _long_queue(horizon: int = 20_000) -> qu.RetrialQueue:
 
 
 def _switching(env: qu.RetrialQueue) -> dict[str, Any]:
-    at = np.unique(np.linspace(0, env.spec.rounds, 41).astype(int)).tolist()
-    first = qu.ACQB()
-    return {"switch": grid(qu.SwitchAt, first=first, second=qu.Optimal.of(env), at=at)}
+    first, second = qu.ACQB(), qu.Optimal.of(env)
+    switch = grid(qu.SwitchAt, first=first, second=second, at=list(range(env.spec.rounds + 1)))
+    return {"switch": switch, "ACQB": first, "Optimal": second}
 
 
 def _cases() -> tuple[Case, ...]:
@@ -103,45 +123,50 @@ def _cases() -> tuple[Case, ...]:
             {"num_offered": 1},
             record_every=1,
             record=("queue_length",),
-            seeds=256,
+            seeds=64,
         ),
     )
 
 
 def _regret_slope(results: Results) -> tuple[str, bool]:
-    data = results["regret"].sel(policy=["ACQB", "Random"])
-    slopes = metrics.curve_slope(data, "routing_regret", 0.1 * float(data["time"][-1]))
-    values = [(float(s), float(e)) for s, e in zip(slopes["slope"], slopes["stderr"], strict=True)]
-    holds = values[0][0] + 2.0 * values[0][1] < 0.55 and abs(values[1][0] - 1.0) < 0.02
-    return f"log-log slope over the last nine tenths: ACQB {show(values[0])}, Random {show(values[1])}", bool(holds)
+    data, parts, values = results["regret"].sel(policy=["ACQB", "Random"]), [], {}
+    for metric in ("joint_regret", "routing_regret"):
+        slopes = metrics.curve_slope(data, metric, 0.1 * float(data["time"][-1]))
+        values[metric] = [(float(s), float(e)) for s, e in zip(slopes["slope"], slopes["stderr"], strict=True)]
+        parts.append(f"{metric.replace('_', ' ')}: ACQB {show(values[metric][0])}, Random {show(values[metric][1])}")
+    holds = all(v[0][0] + 2.0 * v[0][1] < 0.55 for v in values.values()) and abs(values["routing_regret"][1][0] - 1.0) < 0.02
+    return "log-log slope over the last nine tenths, " + "; ".join(parts), bool(holds)
 
 
 def windows(data: xr.Dataset, policy: str = "ACQB") -> list[tuple[int, float, float]]:
-    """Mean queue above the optimal one in the rounds from `2^k` to `2^(k+1)`: first round, mean and standard error."""
+    """Mean queue above the optimal one in the last half of the run, the half before that, and so on: first round, mean, standard error.
+
+    In the order of time.
+    """
     runs = metrics.cumulative(data[["mean_queue_regret", "valid"]].sel(policy=policy), "mean_queue_regret")
-    times, found = runs["time"].values, []
-    start = int(times[0])
-    while 2 * start <= times[-1]:
-        first, last = (int(np.argmin(np.abs(times - t))) for t in (start, 2 * start))
+    times, found, last = runs["time"].values, [], runs.sizes["time"] - 1
+    while last > 0:
+        first = int(np.argmin(np.abs(times - times[last] / 2)))
+        if first == last:
+            break
         mean = (runs.isel(time=last) - runs.isel(time=first)) / float(times[last] - times[first])
-        found.append((int(times[first]), float(mean.mean()), float(mean.std(ddof=1) / math.sqrt(mean.sizes["seed"]))))
-        start *= 2
-    return found
+        error = float(mean.std("seed", ddof=1)) / math.sqrt(int(mean.count("seed")))
+        found.append((int(times[first]), float(mean.mean()), error))
+        last = first
+    return found[::-1]
 
 
 def _decay(results: Results) -> tuple[str, bool]:
     found = windows(results["long"])
     text = ", ".join(f"from {t}: {show((m, e))}" for t, m, e in found)
-    top = int(np.argmax([m for _, m, _ in found]))
-    after = found[top:]
-    falls = all(b[1] < a[1] + 2.0 * math.hypot(a[2], b[2]) for a, b in itertools.pairwise(after))
-    positive = [(t, m) for t, m, _ in after if m > 0]
-    slope = (
-        float(np.polyfit(np.log([t for t, _ in positive]), np.log([m for _, m in positive]), 1)[0])
-        if len(positive) > 1
-        else 0.0
-    )
-    return f"{text}; log-log slope after the hump {slope:.2f}", bool(falls and slope < -0.15)
+    after = found[int(np.argmax([m for _, m, _ in found])) :]
+    falls = len(after) > 2 and all(b[1] < a[1] + 2.0 * math.hypot(a[2], b[2]) for a, b in itertools.pairwise(after))
+    # From the hump to the first window that cannot be told from zero.
+    clear = list(itertools.takewhile(lambda w: w[1] > 2.0 * w[2], after))
+    if len(clear) < 2:
+        return f"{text}; gone right after the hump", bool(falls)
+    slope = float(np.polyfit(np.log([t for t, _, _ in clear]), np.log([m for _, m, _ in clear]), 1)[0])
+    return f"{text}; log-log slope after the hump {slope:.2f}", bool(falls and slope <= -0.25)
 
 
 def _explorations(results: Results) -> tuple[str, bool]:
@@ -149,15 +174,17 @@ def _explorations(results: Results) -> tuple[str, bool]:
     horizon = int(data["time"][-1])
     for c1 in data["c1"].values:
         value, error = end(data, "explored", "ACQB", c1=c1)
-        expected = qu.expected_explorations(horizon, 0.7, float(c1))
+        expected = qu.expected_explorations(horizon, _ARRIVAL_RATE, float(c1))
         parts.append(f"c1 = {c1:g}: {show((value, error))} against {expected:.2f}")
         holds &= abs(value - expected) < 4.0 * error
     return "; ".join(parts), bool(holds)
 
 
 def _coverage(results: Results) -> tuple[str, bool]:
-    distance = results["shared"]["estimate.distance"].isel(policy=0)
-    share = float((distance > 1.0).any("time").mean())
+    data = results["shared"]
+    distance = data["estimate.distance"].isel(policy=0)
+    left = (~(distance <= 1.0)).any("time")  # Also where it is not a number.
+    share = float(left.mean())
     return (
         f"largest distance over the radius {float(distance.max()):.3f}; it was left in {100 * share:.1f} % of runs",
         share < 0.01,
@@ -165,44 +192,38 @@ def _coverage(results: Results) -> tuple[str, bool]:
 
 
 def _least_eigenvalue(results: Results) -> tuple[str, bool]:
-    data = results["shared"]
-    theory = qu.Theory(dim=5, num_offered=1, arrival_rate=0.45, slack=0.01, curvature=_VALID_CURVATURE, spread=1.0 / 15.0)
-    parts, holds = [], True
+    data, parts, holds = results["shared"], [], True
     for time in data["time"].values[[4, 9, 19] if len(data["time"]) > 19 else [-1]]:
-        bound, chance = theory.least_eigenvalue(float(time))
+        bound, chance = _SHARED_THEORY.least_eigenvalue(float(time))
         above = float((data["estimate.least"].isel(policy=0).sel(time=time) >= bound).mean())
-        parts.append(f"round {time}: above {bound:.2f} in {100 * above:.1f} % (at least {100 * chance:.1f} %)")
-        holds &= above >= chance
+        parts.append(
+            f"round {time}: above {bound:.2f} in {100 * above:.1f} % (the lemma says at least {100 * chance:.1f} %)"
+        )
+        holds &= above >= max(chance, 0.99)
     return "; ".join(parts), bool(holds)
 
 
-def _theorem_6(results: Results) -> tuple[str, bool]:
-    data = results["shared"]
-    theory = qu.Theory(dim=5, num_offered=1, arrival_rate=0.45, slack=0.01, curvature=_VALID_CURVATURE, spread=1.0 / 15.0)
-    horizon = int(data["time"][-1])
-    value = end(data, "routing_regret", "ACQB")
-    bound = theory.routing_regret(horizon)
-    return f"{show(value)} against {bound:.3g}", value[0] < bound
-
-
 def _effects(results: Results) -> xr.DataArray:
-    """`psi(i, t)`: what the learner's decisions between two switching rounds change in the queue."""
-    data = results["switching"]["queue_length"].isel(policy=0)
-    return data.diff("at")
+    """`psi(i, t)`: what the learner's decision in round `i` changes in the queue, if the optimal policy follows."""
+    data = results["switching"]["queue_length"].sel(policy="switch")
+    return data.diff("at", label="lower")
 
 
 def _switch_signs(results: Results) -> tuple[str, bool]:
-    data = results["switching"]["queue_length"].isel(policy=0)
-    steps = np.diff(data["at"].values)
-    effect = _effects(results).values
-    within = np.abs(effect) <= steps[:, None, None]
-    total = effect.sum(axis=0)
-    ends = data.isel(at=-1).values - data.isel(at=0).values
-    telescopes = np.array_equal(total, ends)
+    queue = results["switching"]["queue_length"]
+    effect = _effects(results).transpose("at", "time", "seed").values
+    rounds = effect.shape[0]
+    number = np.arange(rounds)
+    split = effect[number, number]  # [at, seed]: right after the round in which the decisions differ.
+    before = number[:, None] > number[None, :]
+    small = bool(np.isin(effect, (-1.0, 0.0, 1.0)).all() and np.isin(split, (0.0, 1.0)).all() and not effect[before].any())
+    later = np.where(split[:, None, :] > 0, effect >= 0, effect <= 0).all()
+    apart = (queue.sel(policy="ACQB") - queue.sel(policy="Optimal")).isel(at=0, drop=True).transpose("time", "seed").values
+    adds_up = np.array_equal(effect.sum(axis=0), apart)
     return (
-        f"{effect.size:,} differences of queues that switch {steps[0]} rounds apart: at most {np.abs(effect).max():.0f}; their sum is "
-        f"{'always' if telescopes else 'not always'} the difference of learner and optimal policy",
-        bool(within.all() and telescopes),
+        f"{int((effect != 0).sum()):,} of {effect.size:,} effects are not zero, {'all' if small else 'not all'} of size one; the sign rule "
+        f"{'always' if later else 'not always'} holds; their sum is {'' if adds_up else 'not '}the difference of learner and optimal policy",
+        bool(small and later and adds_up),
     )
 
 
@@ -246,8 +267,8 @@ def _theory_panels(results: Results):
         vmax=float(abs(effect).max()),
     )
     fourth.set_xlabel("round t")
-    fourth.set_ylabel("switch to the optimal policy at i")
-    fourth.set_title("queue added by the decisions before i", loc="left", fontsize=9)
+    fourth.set_ylabel("round i of the decision")
+    fourth.set_title("queue added by the decision of round i", loc="left", fontsize=9)
     figure.colorbar(image, ax=fourth)
     return figure
 
@@ -258,8 +279,12 @@ THEORY = Experiment(
     _cases(),
     512,
     (
-        Claim("theorem-6", "regret grows no faster than the square root of time", f"{_PAPER}, theorem 6", _regret_slope),
-        Claim("theorem-6-bound", "and stays below the explicit bound (shared model)", f"{_PAPER}, theorem 6", _theorem_6),
+        Claim(
+            "theorem-6",
+            "regret, joint and of routing, grows no faster than the square root of time",
+            f"{_PAPER}, theorem 6",
+            _regret_slope,
+        ),
         Claim(
             "theorem-5",
             "the queue above the optimal one falls at least as t^-1/4 in the end",
@@ -271,11 +296,14 @@ THEORY = Experiment(
         ),
         Claim("coverage", "the radius covers the truth (shared model, valid kappa)", f"{_PAPER}, lemma 33", _coverage),
         Claim(
-            "eigenvalue", "the design matrix grows as lemma 25 says (shared model)", f"{_PAPER}, lemma 25", _least_eigenvalue
+            "eigenvalue",
+            "the design matrix grows as lemma 25 says, in 99 % of runs (shared model)",
+            f"{_PAPER}, lemma 25",
+            _least_eigenvalue,
         ),
         Claim(
             "switching",
-            "a decision is felt as one query or none, and the effects add up",
+            "a decision is felt as one query or none, with one sign, and the effects add up",
             f"{_PAPER}, lemma 8",
             _switch_signs,
         ),
@@ -283,6 +311,7 @@ THEORY = Experiment(
     ),
     {"theory": _theory_panels},
     source=f"{_PAPER}, theorems 5 and 6 and their proofs",
-    notes="theorem 5 asks for astronomic horizons (10^32 rounds at these numbers): only its shape can be seen",
+    notes="theorem 5 asks for astronomic horizons (10^32 rounds at these numbers): only its shape can be seen; the explicit bound of theorem "
+    "6 is 5,500 times the largest regret that is possible in 1,000 rounds",
     smoke_horizon=400,
 )

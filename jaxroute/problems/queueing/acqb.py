@@ -22,7 +22,7 @@ from jaxroute.types import Leaf, Metric
 _LARGE = 9
 
 LEARNER_METRICS = (
-    Metric("score", "logarithm of the served weight in the samples", "", "average", default=False),
+    Metric("score", "logarithm of the largest weight in the samples", "", "average", default=False),
     Metric("radius", "mean confidence radius", "", "average", ("model",), default=False),
     Metric("min_eigenvalue", "least eigenvalue of the design matrix", "", "gauge", ("model",), default=False),
     Metric("unfinite", "parameters that are not finite", "", "gauge", default=False),
@@ -63,10 +63,10 @@ class ACQB:
 
     Differs from the paper: kappa, lambda_0 and c1 are not given there. With a kappa that the theory asks for the policy is hardly
     better than a random one; the default is a scale that was tuned. `log 0` in the radius is 0. Eq. (4) lacks a factor `x_i`.
-    Ties go to the query that came first, then to the lower models.
+    Ties go to the query that came first, in a pool to the lowest prompt, then to the lower models.
 
     curvature: `[]`, the paper's kappa. ridge: `[]`, its lambda_0. trigger: `Decaying` or `PhaseThenCoin`.
-    second_answer: `[]` chance that a round shows `K` answers and not one, None if always `K`.
+    second_answer: `[]` chance that a Thompson round shows `K` answers and not one, None if always `K`; explored rounds show `K`.
     features: `[d', P]` in place of the features of a pool's prompts, None for those.
     num_samples: `M`, None for the paper's. solver: `Newton`, `Majorise` or `Online`, None to choose by dimension. sampler: `ByCholesky`
     or `ByRoot`, None likewise. joint: the estimates of all models are solved together, not only those shown; fifo: Thompson rounds
@@ -89,23 +89,30 @@ class ACQB:
     def check(self) -> None:
         checks.non_negative("curvature", self.curvature, ())
         checks.positive("ridge", self.ridge, ())
-        if not hasattr(self.trigger, "fires"):
+        if isinstance(self.trigger, type) or not hasattr(self.trigger, "fires"):
             raise ValueError(f"trigger must be Decaying(...) or PhaseThenCoin(...), got {checks.show(self.trigger)}")
         self.trigger.check()
         if self.second_answer is not None:
             checks.probability("second_answer", self.second_answer, ())
-        if self.features is not None and checks.numbers("features", self.features).ndim != 2:
-            raise ValueError(f"features must have shape [d, P], got {np.shape(self.features)}")
+        if self.features is not None:
+            shape = np.shape(checks.numbers("features", self.features))
+            if len(shape) != 2 or 0 in shape:
+                raise ValueError(f"features must have shape [d, P], got {shape}")
         if self.num_samples is not None:
             checks.count("num_samples", self.num_samples)
         if self.solver is not None:
-            if not hasattr(self.solver, "fit"):
+            if isinstance(self.solver, type) or not hasattr(self.solver, "fit"):
                 raise ValueError(f"solver must be Newton(...), Majorise(...) or Online(), got {checks.show(self.solver)}")
             self.solver.check()
-        if self.sampler is not None and not hasattr(self.sampler, "sample"):
+        if self.sampler is not None and (isinstance(self.sampler, type) or not hasattr(self.sampler, "sample")):
             raise ValueError(f"sampler must be ByCholesky() or ByRoot(), got {checks.show(self.sampler)}")
 
     def check_for(self, spec) -> None:
+        if self.second_answer is not None and not (spec.mixed and spec.num_offered > 1):
+            raise ValueError(
+                "second_answer must be None where the number of answers is not free: it needs a queue with mixed=True and "
+                f"num_offered above 1, got mixed={spec.mixed} and num_offered={spec.num_offered}"
+            )
         if self.features is not None and (not spec.pool or np.shape(self.features)[1] != spec.capacity):
             allowed = (
                 f"[d, {spec.capacity}], one column per prompt" if spec.pool else "None where there is no pool of prompts"
@@ -118,11 +125,6 @@ class ACQB:
         if isinstance(solver, mnl.Newton) and self._counts(spec):
             raise ValueError(
                 "solver must be Majorise(...) or Online() for a pool of prompts with one or two answers, got Newton(...)"
-            )
-        if isinstance(solver, mnl.Newton) and not solver.search and float(np.asarray(self.ridge)) < 1.0:
-            raise ValueError(
-                f"ridge must be at least 1 for full Newton steps, got {float(np.asarray(self.ridge)):g}; a smaller one needs "
-                "solver=Newton(passes=6, search=True), or Majorise(...)"
             )
 
     # What is chosen by size.
@@ -152,7 +154,7 @@ class ACQB:
         ridge = jnp.asarray(self.ridge, jnp.float32)
         if self._counts(spec):
             kind = mnl.Counts if spec.num_offered == 1 else mnl.PairCounts
-            data: Any = kind.empty(spec.num_models, spec.capacity)
+            data: Any = kind.empty(spec.num_models, spec.capacity, spec.rounds)
         elif spec.pair_features:
             data = mnl.PairRows.empty(spec.rounds, spec.num_offered, dim)
         else:
@@ -288,6 +290,10 @@ class CQBEpsilon(ACQB):
     @classmethod
     def of(cls, env: Any, **settings: Any) -> "CQBEpsilon":
         """For an environment's horizon: a tenth of it explores, then a coin of `1 / sqrt(horizon)`. settings: of `ACQB`."""
+        if not hasattr(env, "spec"):
+            raise ValueError(
+                f"env must be a queue, got {checks.show(env)}; for a sampler give `CQBEpsilon.of` itself as the policy"
+            )
         return cls(**{"trigger": PhaseThenCoin.for_horizon(env.spec.rounds), **settings})
 
     def check(self) -> None:

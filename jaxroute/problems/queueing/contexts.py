@@ -67,10 +67,11 @@ class _Linear:
 class RandomContexts(_Linear):
     """Contexts uniform on `[-scale, scale]^d`, conditioned on some assortment's departure rate being at least `arrival_rate + slack`.
 
-    Source: ACQB, appendix B.1 and assumption 4.
+    Source: ACQB, section 6.1 and assumption 4.
 
-    Differs from the paper: a context is the first of a number of candidates that fulfils the condition; in a round without one
-    the last candidate is taken and `unslack` counted, which makes the run invalid.
+    Differs from the paper: a context is the first of a number of candidates that fulfils the condition. If a query comes in a round
+    without one it is the last candidate, and `unslack` is counted, which makes the run invalid: parameters that serve hardly any context
+    well are left out.
 
     arrival_rate: `[]` chance that a round brings a query. slack: `[]`. scale: `[]`. candidates: per round (static).
     """
@@ -82,12 +83,11 @@ class RandomContexts(_Linear):
 
     def check(self) -> None:
         checks.numbers("theta", self.theta)
-        checks.probability("arrival_rate", self.arrival_rate, ())
-        checks.non_negative("slack", self.slack, ())
-        if float(np.asarray(self.arrival_rate)) + float(np.asarray(self.slack)) >= 1.0:
+        rate = float(checks.probability("arrival_rate", self.arrival_rate, ()))
+        slack = float(checks.non_negative("slack", self.slack, ()))
+        if rate + slack >= 1.0:
             raise ValueError(
-                f"arrival_rate + slack must be below 1, got {float(self.arrival_rate):g} + {float(self.slack):g}: "
-                "no departure rate is that large"
+                f"arrival_rate + slack must be below 1, got {rate:g} + {slack:g}: no departure rate is that large"
             )
         checks.positive("scale", self.scale, ())
         checks.count("candidates", self.candidates)
@@ -123,8 +123,9 @@ class RecordedContexts(_Linear):
 
     def check(self) -> None:
         checks.numbers("theta", self.theta)
-        checks.numbers("contexts", self.contexts)
-        checks.probability("uniforms", self.uniforms)
+        rounds = np.shape(checks.numbers("contexts", self.contexts))[-1:]
+        checks.probability("uniforms", self.uniforms, rounds)
+        checks.booleans("arrivals", self.arrivals, rounds)
 
     def draw(self, key, t, spec) -> Round:
         del key
@@ -147,7 +148,7 @@ class RecordedContexts(_Linear):
 class PoolContexts:
     """Prompts drawn from a pool, uniformly and with replacement.
 
-    Source: ACQB, appendix B.4.
+    Source: ACQB, section 6.2 and appendix B.4.
 
     features: `[d, P]`. log_odds: `[N, P]`, `log(u / (1 - u))` of the chance `u` that a model's answer alone is accepted.
     best_rate: `[P]`. arrival_rate: `[]`.
@@ -187,7 +188,16 @@ class RecordedPrompts(PoolContexts):
 
     def check(self) -> None:
         PoolContexts.check(self)
-        checks.probability("uniforms", self.uniforms)
+        rounds = np.shape(checks.probability("uniforms", self.uniforms))
+        if len(rounds) != 1:
+            raise ValueError(f"uniforms must have shape [T], got {rounds}")
+        checks.booleans("arrivals", self.arrivals, rounds)
+        prompts = checks.non_negative("prompts", self.prompts, rounds)
+        size = np.shape(self.best_rate)[-1]
+        if (prompts != np.floor(prompts)).any() or (prompts >= size).any():
+            raise ValueError(
+                f"prompts must be whole numbers below {size}, got {checks.show(prompts[np.argmax(prompts % 1 + prompts // size)])}"
+            )
 
     def draw(self, key, t, spec) -> Round:
         del key, spec

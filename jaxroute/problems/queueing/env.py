@@ -38,6 +38,9 @@ class RetrialQueue:
 
     Source: ACQB, section 2 and appendix D.1.
 
+    A round's key has three children, in this order: whether a query comes, its context (or its prompt), and the user's choice.
+    `recorded_queue` and `pool_queue(recorded=...)` take them from arrays instead.
+
     Differs from the paper: on an empty queue the paper serves a dummy, whose departure `[Q + A - D]^+` would let swallow a real
     arrival; here nothing is served, `Q(t + 1) = Q(t) + A(t) - D(t)`, and no regret is counted.
 
@@ -72,10 +75,21 @@ class RetrialQueue:
             rounds=self.backlog.rounds,
             pair_features=self.pair_features,
             pool=self.pool,
+            mixed=self.mixed,
         )
+
+    @property
+    def horizon(self) -> int:
+        """Rounds that the queue was made for."""
+        return self.backlog.rounds
 
     def check(self) -> None:
         checks.count("num_models", self.num_models)
+        checks.count("dim", self.dim)
+        if not isinstance(self.mixed, bool):
+            raise ValueError(f"mixed must be True or False, got {checks.show(self.mixed)}")
+        if self.names and len(self.names) != self.num_models:
+            raise ValueError(f"names must have one name per model ({self.num_models}), got {len(self.names)}")
         checks.count("num_offered", self.num_offered, maximum=self.num_models)
         self.backlog.check()
         self.contexts.check()
@@ -164,8 +178,9 @@ class RetrialQueue:
             "sojourn": jnp.where(departed, waited, 0.0),
             "offered_share": counted(busy & action.offered),
             "dropped": counted(dropped | lost),
-            "unslack": counted(drawn.unslack),
+            "unslack": counted(drawn.unslack & drawn.arrived),
             "illegal": counted(busy & ~(allowed & waits)),
+            "beyond": counted(t >= self.backlog.rounds),
         }
         peak = jnp.maximum(state.peak, after.length)
         return QueueState(backlog=after, shadow=shadow, peak=peak), Feedback(chosen=accepted, features=features), flows

@@ -4,9 +4,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import struct
 
-from jaxroute import numerics
+from jaxroute import checks, numerics
 from jaxroute.problems.queueing.acqb import optimistic
 from jaxroute.problems.queueing.backlog import best_place
 from jaxroute.problems.queueing.env import RetrialQueue
@@ -39,10 +40,26 @@ class Optimal:
     @classmethod
     def of(cls, env: RetrialQueue, fifo: bool = False) -> "Optimal":
         """The optimal policy of an environment."""
+        if not isinstance(env, RetrialQueue):
+            raise ValueError(
+                f"env must be a RetrialQueue, got {checks.show(env)}; for a sampler give `Optimal.of` itself as the policy"
+            )
         if env.pool:
             return cls(theta=None, log_odds=env.contexts.log_odds, fifo=fifo)
         theta = jnp.asarray(env.contexts.theta)
         return cls(theta=theta[None] if env.pair_features else theta, fifo=fifo)
+
+    def check_for(self, spec) -> None:
+        name, table = ("theta", self.theta) if self.theta is not None else ("log_odds", self.log_odds)
+        if table is None:
+            raise ValueError("theta and log_odds must not both be None; use Optimal.of(environment)")
+        columns = spec.capacity if spec.pool else spec.dim
+        shape = (1 if spec.pair_features else spec.num_models, columns)
+        if np.shape(table) != shape or (self.theta is None) != spec.pool:
+            kind = "log_odds" if spec.pool else "theta"
+            raise ValueError(
+                f"{kind} must have shape {shape}, got {name} of shape {np.shape(table)}; use Optimal.of(environment)"
+            )
 
     def init(self, key, spec) -> OracleState:
         del key
@@ -94,11 +111,17 @@ class SwitchAt:
         return tuple(getattr(self.first, "metrics", ()))
 
     def check(self) -> None:
+        checks.non_negative("at", self.at, ())
         for policy in (self.first, self.second):
             if not hasattr(policy, "act"):
                 raise ValueError(f"first and second must be policies, got {type(policy).__name__}")
             if hasattr(policy, "check"):
                 policy.check()
+
+    def check_for(self, spec) -> None:
+        for policy in (self.first, self.second):
+            if hasattr(policy, "check_for"):
+                policy.check_for(spec)
 
     @classmethod
     def to_optimal(cls, first: Any, at: Any):

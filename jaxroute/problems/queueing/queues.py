@@ -40,7 +40,7 @@ class RandomQueues:
 
     A sampler `key -> RetrialQueue` whose leaves can be swept. Defaults: the paper's figure 2.
 
-    Source: ACQB, appendix B.1. That parameters are drawn anew for every run is not said there.
+    Source: ACQB, section 6.1. That parameters are drawn anew for every run is not said there.
 
     arrival_rate, slack: `[]`, lambda and epsilon. spread: `[]`; with pair features vectors are divided by `sqrt(d)`, so that their
     norms are at most one (assumption 1), otherwise not, as in the paper's figures. Departure rates are then at most `sigmoid(1)` with one
@@ -64,10 +64,14 @@ class RandomQueues:
 
     def check(self) -> None:
         checks.count("dim", self.dim)
-        checks.positive("spread", self.spread, ())
+        checks.count("num_models", self.num_models)
+        checks.count("num_offered", self.num_offered, maximum=self.num_models)
+        spread = float(checks.positive("spread", self.spread, ()))
+        rate = float(checks.probability("arrival_rate", self.arrival_rate, ()))
+        slack = float(checks.non_negative("slack", self.slack, ()))
         if self.pair_features:
-            weight = self.num_offered * math.exp(float(np.asarray(self.spread)) ** 2)
-            needed, most = float(np.asarray(self.arrival_rate)) + float(np.asarray(self.slack)), weight / (1.0 + weight)
+            weight = self.num_offered * math.exp(spread**2)
+            needed, most = rate + slack, weight / (1.0 + weight)
             if needed >= most:
                 raise ValueError(
                     f"arrival_rate + slack must be below {most:.3f} with pair features, whose utilities are at most spread^2, got {needed:g}"
@@ -76,6 +80,9 @@ class RandomQueues:
 
     def of(self, theta) -> RetrialQueue:
         """The queue with given parameters: `[N, d]`, with pair features `[d]`."""
+        shape = (self.dim,) if self.pair_features else (self.num_models, self.dim)
+        if np.shape(theta) != shape:
+            raise ValueError(f"theta must have shape {shape}, got {np.shape(theta)}")
         scale = self.spread * (self.dim**-0.5 if self.pair_features else 1.0)
         contexts = RandomContexts(
             theta=theta, arrival_rate=self.arrival_rate, slack=self.slack, scale=scale, candidates=self.candidates
@@ -100,8 +107,11 @@ def fixed_queue(theta: Any, *, num_offered: int = 1, horizon: int = 1000, **sett
     """A queue with given parameters, the same in all runs, and random contexts.
 
     Args:
-      theta: `[N, d]`, one row per model. num_offered: `K`. horizon: `T`. settings: others of `RandomQueues`.
+      theta: `[N, d]`, one row per model. num_offered: `K`. horizon: `T`. settings: others of `RandomQueues`, but for sizes and
+        `pair_features`: for one parameter use `RandomQueues(pair_features=True, ...).of(theta)`.
     """
+    for name in settings:
+        checks.one_of("setting", name, ("arrival_rate", "slack", "spread", "limit", "mixed", "candidates"))
     values = checks.numbers("theta", theta).astype(np.float32)
     if values.ndim != 2:
         raise ValueError(f"theta must have shape [N, d], one row per model, got {values.shape}")
@@ -129,17 +139,18 @@ def recorded_queue(
     """
     values, table = checks.numbers("theta", theta), checks.numbers("contexts", contexts)
     pair = values.ndim == 1
+    if values.ndim not in (1, 2):
+        raise ValueError(f"theta must have shape [N, d], or [d] for pair features, got {values.shape}")
     if table.ndim != 2 + pair or table.shape[-1] != values.shape[-1]:
         raise ValueError(
             f"contexts must have shape {'[T, N, d]' if pair else '[T, d]'} with d = {values.shape[-1]}, got {table.shape}"
         )
     horizon, number = table.shape[0], table.shape[1] if pair else values.shape[0]
     luck = checks.probability("uniforms", uniforms, (horizon,))
-    came = checks.probability("arrivals", arrivals, (horizon,))
     env = RetrialQueue(
         contexts=RecordedContexts(
             theta=values,
-            arrivals=came > 0,
+            arrivals=checks.booleans("arrivals", arrivals, (horizon,)),
             contexts=np.ascontiguousarray(np.moveaxis(table, 0, -1)),
             uniforms=luck,
         ),
@@ -168,7 +179,7 @@ def pool_queue(
 
     Args:
       features: `[P, d]`. chance: `[P, N]` in (0, 1), of an answer shown alone. arrival_rate: lambda. num_offered: `K`. horizon: `T`.
-      names: of the models. recorded: arrivals `[T]`, prompts `[T]` and uniforms `[T]`, in place of random ones.
+      names: of the models. recorded: arrivals `[T]`, prompts `[T]` and uniforms `[T]`, in place of random ones; `T` is the horizon then.
     """
     table, accept = checks.numbers("features", features), checks.numbers("chance", chance)
     if table.ndim != 2 or accept.ndim != 2 or table.shape[0] != accept.shape[0]:
@@ -179,6 +190,8 @@ def pool_queue(
         where = tuple(int(i) for i in np.argwhere(~((accept > 0) & (accept < 1)))[0])
         raise ValueError(f"chance must be above 0 and below 1, got {accept[where]:g} at index {where}")
     prompts, number = accept.shape
+    if isinstance(names, str):
+        raise ValueError(f"names must be a list of names, got {names!r}")
     checks.count("num_offered", num_offered, maximum=number)
     odds = np.log(accept) - np.log1p(-accept)
     best = np.sort(np.exp(odds), axis=1)[:, -num_offered:].sum(axis=1)
@@ -191,11 +204,15 @@ def pool_queue(
     if recorded is None:
         contexts: PoolContexts = PoolContexts(**shared)
     else:
-        arrivals, drawn, luck = recorded
-        contexts = RecordedPrompts(
-            **shared, arrivals=np.asarray(arrivals, bool), prompts=np.asarray(drawn, np.int32), uniforms=luck
+        if not isinstance(recorded, Sequence) or len(recorded) != 3:
+            raise ValueError(f"recorded must be three arrays: arrivals, prompts and uniforms, got {checks.show(recorded)}")
+        arrivals, drawn, luck = (
+            checks.numbers(name, x) for name, x in zip(("arrivals", "prompts", "uniforms"), recorded, strict=True)
         )
-        horizon = len(contexts.uniforms)
+        contexts = RecordedPrompts(**shared, arrivals=arrivals, prompts=drawn, uniforms=luck)
+        contexts.check()
+        contexts = contexts.replace(arrivals=arrivals > 0, prompts=drawn.astype(np.int32))
+        horizon = len(luck)
     env = RetrialQueue(
         contexts=contexts,
         backlog=PoolCounts(checks.count("horizon", horizon), prompts),
@@ -220,12 +237,14 @@ def table_queue(
 ) -> RetrialQueue:
     """A queue of the queries of a table: scores less weighted costs become chances that an answer is accepted.
 
-    Source: ACQB, appendix B.4.
+    Source: ACQB, section 6.2 and appendix B.4.
 
     Args:
       table: with features. arrival_rate: lambda. num_offered: `K`. horizon: `T`. cost_weight: rho, of costs divided by the largest.
       low, high: chances of the worst and the best model of a query.
     """
+    if not isinstance(table, RoutingTable):
+        raise ValueError(f"table must be a RoutingTable, got {checks.show(table)}")
     if table.features is None:
         raise ValueError("table must have features: give it some with table.with_features(...)")
     chance, _ = departure_chance(table.scores, divide_costs(table.costs), cost_weight=cost_weight, low=low, high=high)

@@ -17,11 +17,15 @@ def num_samples(num_offered: int) -> int:
 
 def explore_chance(t: float, c1: float) -> float:
     """`eta(t) = min(1, c1 (t + 1)^(-1/2))`, the chance that the arrival of round `t = 0, 1, ...` is explored. Source: ACQB, section 3."""
+    checks.non_negative("t", t, ())
+    checks.non_negative("c1", c1, ())
     return min(1.0, c1 / math.sqrt(t + 1.0))
 
 
 def expected_explorations(horizon: int, arrival_rate: float, c1: float) -> float:
     """Expected number of explored rounds, `arrival_rate sum_{i < horizon} eta(i)`. Source: ACQB, appendix G.1."""
+    checks.count("horizon", horizon)
+    checks.probability("arrival_rate", arrival_rate, ())
     return arrival_rate * sum(explore_chance(i, c1) for i in range(1, horizon))
 
 
@@ -50,7 +54,9 @@ class Theory:
     c2: float = 1.0
 
     def __post_init__(self):
-        for name in ("arrival_rate", "slack", "ridge", "spread", "c1"):
+        for name in ("arrival_rate", "slack"):
+            checks.share(name, getattr(self, name), ())
+        for name in ("ridge", "spread", "c1"):
             checks.positive(name, getattr(self, name), ())
         for name in ("curvature", "c0", "c2"):
             checks.non_negative(name, getattr(self, name), ())
@@ -59,6 +65,7 @@ class Theory:
 
     def radius(self, count: float) -> float:
         """`alpha_l` after `count` rounds. Source: section 3."""
+        checks.non_negative("count", count, ())
         grown = self.dim * math.log1p(count * self.num_offered / (self.dim * self.ridge)) + 4.0 * math.log(max(count, 1.0))
         return 0.5 * self.curvature * math.sqrt(grown) + self.curvature * math.sqrt(self.ridge)
 
@@ -85,6 +92,7 @@ class Theory:
 
     def bad_rounds(self, t: float) -> float:
         """`tau(t)`: rounds after which the queue drifts down. Source: condition 20; found by bisection in `log u`."""
+        checks.positive("t", t, ())
         rate, logarithm = self.arrival_rate, math.log(t)
 
         def enough(u: float) -> bool:
@@ -134,6 +142,7 @@ class Theory:
 
     def routing_regret(self, t: float) -> float:
         """The explicit bound of theorem 6."""
+        checks.positive("t", t, ())
         before, total = t - 1.0, self.elliptic_bound(t)
         beta, alpha = self.sample_radius(before, t), self.radius(before)
         optimistic = total + math.sqrt(8.0 * t / self.ridge * math.log(2.0 * t)) + 2.0 / math.sqrt(self.ridge)
@@ -159,6 +168,7 @@ class Theory:
 
     def queue_regret(self, t: int, burn_in: float | None = None) -> float:
         """`(sum_i E_i)(sum_i P_i) / (t - 1)`: the bound behind theorem 5, by Chebyshev's sum inequality. Source: appendix D.7."""
+        checks.count("t", t, minimum=2)
         omega = self.burn_in(t) if burn_in is None else burn_in
         gaps = sum(self.gap(i, t) for i in range(1, t))
         return gaps * sum(self.survival(i, t, omega) for i in range(1, t)) / (t - 1.0)

@@ -49,11 +49,14 @@ class PhaseThenCoin:
     @classmethod
     def for_horizon(cls, horizon: int) -> "PhaseThenCoin":
         """A tenth of the horizon, then a coin of `1 / sqrt(horizon)`."""
+        checks.count("horizon", horizon)
         return cls(phase=np.float32(horizon // 10), coin=np.float32(horizon**-0.5))
 
     @classmethod
     def for_data(cls, horizon: int, c1: float) -> "PhaseThenCoin":
         """As long as ACQB with this `c1` explores always, then the same coin: what the paper does on real data."""
+        checks.count("horizon", horizon)
+        checks.non_negative("c1", c1, ())
         return cls(phase=np.float32(max(0, math.ceil(c1**2 - 1))), coin=np.float32(horizon**-0.5))
 
     def fires(self, t, coin) -> jax.Array:

@@ -26,8 +26,9 @@ METRICS = (
     Metric("peak", "longest queue so far", "queries", "gauge", default=False),
     Metric("offered_share", "answers shown by each model", "answers per round", "average", ("model",), default=False),
 )
-# What must not happen: a lost query, a context that no assortment serves well enough, an action outside the rules.
-ZERO_FLOWS = ("dropped", "unslack", "illegal")
+# What must not happen: a lost query, one that no assortment serves well enough, an action outside the rules, a round after the horizon
+# that the queue was made for.
+ZERO_FLOWS = ("dropped", "unslack", "illegal", "beyond")
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class QueueSpec(Spec):
 
     num_offered: `K`, most answers shown. dim: `d`. capacity: `B`. rounds: horizon that the queue was made for.
     pair_features: features describe pairs of query and model, with one parameter for all (the paper's Algorithm 1).
-    pool: places are prompts, with features that stay; otherwise they are slots of a queue.
+    pool: places are prompts, with features that stay; otherwise they are slots of a queue. mixed: fewer answers may be shown.
     """
 
     num_offered: int = 1
@@ -45,6 +46,7 @@ class QueueSpec(Spec):
     rounds: int = 1
     pair_features: bool = False
     pool: bool = False
+    mixed: bool = False
 
 
 @struct.dataclass

@@ -1,0 +1,131 @@
+"""Claims about the queueing problem can fail: each is shown results that confirm it, and results that do not."""
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from jaxroute.experiments import EXPERIMENTS
+
+SEEDS = 32
+
+
+def dataset(times, **metrics):
+    """Results of policies: per metric the mean curve of each policy, to which the same noise of size .01 is added in all."""
+    noise = 0.01 * np.random.default_rng(0).normal(size=(SEEDS, 1))
+    policies = list(next(iter(metrics.values())))
+    arrays = {
+        name: (
+            ("policy", "seed", "time"),
+            np.stack([np.asarray(curves[p], float) + noise for p in policies]),
+            {"kind": "total"},
+        )
+        for name, curves in metrics.items()
+    }
+    arrays["valid"] = (("policy", "seed"), np.ones((len(policies), SEEDS), bool))
+    data = xr.Dataset(arrays, {"policy": policies, "seed": np.arange(SEEDS), "time": times})
+    data.attrs["coordinates"] = {"K": 1}
+    return data
+
+
+def verdict(experiment, claim, results):
+    (measure,) = [c.measure for c in EXPERIMENTS[experiment].claims if c.id == claim]
+    text, holds = measure(results)
+    assert isinstance(text, str)
+    return holds
+
+
+T = np.arange(50, 5001, 50)
+
+
+def regret(power, random=1.0):
+    return {"ACQB": T**power, "Random": T**random}
+
+
+def test_growth_of_the_regret():
+    for joint, routing, random, holds in (
+        (0.4, 0.4, 1.0, True),
+        (0.7, 0.4, 1.0, False),
+        (0.4, 0.7, 1.0, False),
+        (0.4, 0.4, 0.9, False),
+    ):
+        data = dataset(T, joint_regret=regret(joint), routing_regret=regret(routing, random))
+        assert verdict("queueing/theory", "theorem-6", {"regret": data}) is holds
+
+
+@pytest.mark.parametrize(("power", "holds"), [(0.5, True), (0.25, False), (0.1, False), (-0.2, False)])
+def test_decay_of_the_queue(power, holds):
+    """The mean above the optimal queue is recorded as a running mean; its values fall with a power of time."""
+    data = dataset(T, mean_queue_regret={"ACQB": 5 * np.cumsum(T**-power) / np.arange(1, len(T) + 1)})
+    data["mean_queue_regret"].attrs["kind"] = "average"
+    assert verdict("queueing/theory", "theorem-5", {"long": data}) is holds
+
+
+def probes(distance, least):
+    shape = (1, SEEDS, 20)
+    arrays = {"estimate.distance": distance, "estimate.least": least}
+    return xr.Dataset(
+        {k: (("policy", "seed", "time"), np.broadcast_to(v, shape).copy()) for k, v in arrays.items()},
+        {"policy": ["ACQB"], "time": np.arange(50, 1001, 50)},
+    )
+
+
+@pytest.mark.parametrize(("distance", "holds"), [(0.5, True), (1.5, False), (np.nan, False)])
+def test_coverage(distance, holds):
+    assert verdict("queueing/theory", "coverage", {"shared": probes(distance, 10.0)}) is holds
+
+
+@pytest.mark.parametrize(("least", "holds"), [(10.0, True), (0.0, False), (np.nan, False)])
+def test_eigenvalue(least, holds):
+    assert verdict("queueing/theory", "eigenvalue", {"shared": probes(0.5, least)}) is holds
+
+
+def switching(effects):
+    """Queues of learner, optimal policy and all switches between them, from the effects `[decision, time]`."""
+    queue = np.concatenate([np.zeros_like(effects[:1]), np.cumsum(effects, axis=0)])  # [at, time]
+    rounds = effects.shape[0]
+    values = np.stack([queue, np.broadcast_to(queue[-1], queue.shape), np.broadcast_to(queue[0], queue.shape)])
+    return xr.Dataset(
+        {"queue_length": (("policy", "at", "seed", "time"), values[:, :, None, :])},
+        {"policy": ["switch", "ACQB", "Optimal"], "at": np.arange(rounds + 1), "time": np.arange(1, rounds + 1)},
+    )
+
+
+def test_effects_of_decisions():
+    good = np.zeros((4, 4))
+    good[1, 1:3] = 1.0  # Felt in rounds 1 and 2.
+    good[2, 3] = -1.0  # Felt later, with the other sign.
+    cases = {"good": True}
+    bad = {"good": good}
+    for name, (place, value) in {"of two": ((1, 2), 2.0), "of both signs": ((1, 3), -1.0), "before": ((3, 1), 1.0)}.items():
+        bad[name], cases[name] = good.copy(), False
+        bad[name][place] = value
+    for name, holds in cases.items():
+        assert verdict("queueing/theory", "switching", {"switching": switching(bad[name])}) is holds, name
+    data = switching(good)
+    data["queue_length"].loc[{"policy": "ACQB", "time": 4}] = 3.0
+    assert verdict("queueing/theory", "switching", {"switching": data}) is False
+
+
+@pytest.mark.parametrize(
+    ("learner", "random", "holds"), [(0.0, 1.0, True), (0.5, 1.0, False), (0.1, 0.001, False), (0.0, 0.001, False)]
+)
+def test_stable_queues(learner, random, holds):
+    data = dataset(T, queue_length={"ACQB": 5 + learner * T, "Random": random * T})
+    assert verdict("queueing/figure-3", "stable", {"one": data}) is holds
+
+
+@pytest.mark.parametrize(("cqb", "holds"), [(60.0, True), (50.0, False)])
+def test_less_regret_than_cqb(cqb, holds):
+    both = {"Optimal": 0 * T, "Random": 250 + 0 * T, "CQB-eps": cqb + 0.01 * T, "ACQB": 55 + 0.01 * T}
+    data = dataset(T, routing_regret=both, queue_length=both)
+    # Paired differences have some spread.
+    data["routing_regret"][2] += 0.1 * np.random.default_rng(1).normal(size=(SEEDS, len(T)))
+    assert verdict("queueing/figure-2", "beats-cqb", {"one": data}) is holds
+    assert verdict("queueing/figure-2", "queue", {"one": data}) is holds
+
+
+@pytest.mark.parametrize(("curve", "holds"), [(np.sin(T * np.pi / 6000), True), (T / 5000, False)])
+def test_the_queue_comes_back(curve, holds):
+    data = dataset(T, queue_regret={"ACQB": 9 * curve})
+    data["queue_regret"].attrs["kind"] = "gauge"
+    assert verdict("queueing/figure-2", "returns", {"one": data}) is holds
