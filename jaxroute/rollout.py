@@ -1,5 +1,6 @@
 """The only scan over rounds: plays a block of runs of one environment and one policy."""
 
+import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -11,7 +12,7 @@ from jax import lax
 
 from jaxroute import draws
 from jaxroute.lanes import carry_dependence, lanes, which_depend
-from jaxroute.types import Metric
+from jaxroute.types import Metric, Spec
 
 # Rounds of one inner scan: a float32 partial sum stays short, and records are sums of partial sums.
 _LONGEST_CHUNK = 4096
@@ -40,6 +41,11 @@ def stage_length_of(env, policy) -> int | None:
     if not hasattr(policy, "plan"):
         return None
     return env.spec.stage_length or getattr(policy, "stage_length", None)
+
+
+def spec_for(env, horizon: int) -> Spec:
+    """What the environment declares, with the counted rounds of the run."""
+    return dataclasses.replace(env.spec, horizon=horizon)
 
 
 def chunk_length(record_every: int, stage_length: int | None) -> int:
@@ -92,7 +98,7 @@ def leaf_dependence(env, policy, swept: Sequence[bool]) -> list[tuple[int, bool]
 
     def start(leaves, words):
         env, policy = players(leaves)
-        return jax.tree.map(_strong, (env.init(draws_key(words)), policy.init(draws_key(words), env.spec)))
+        return jax.tree.map(_strong, (env.init(draws_key(words)), policy.init(draws_key(words), spec_for(env, 1))))
 
     def play(leaves, states, words, t):
         (env, policy), key = players(leaves), draws_key(words)
@@ -147,6 +153,7 @@ def rollout(env, policy, streams: Mapping[str, jax.Array], horizon: int, record:
         mapped = lanes(instance, size)(streams["instance"])
         example = {"policy": policy} | jax.eval_shape(instance, jax.ShapeDtypeStruct((2,), jnp.uint32))
     spec, stage_length = example["env"].spec, stage_length_of(example["env"], example["policy"])
+    known = spec_for(example["env"], horizon)
 
     def players(own):
         return own.get("env", env), own.get("policy", policy)
@@ -156,7 +163,7 @@ def rollout(env, policy, streams: Mapping[str, jax.Array], horizon: int, record:
 
     def start(own, words):
         env, policy = players(own)
-        states = env.init(draws_key(words["env_init"])), policy.init(draws_key(words["policy_init"]), spec)
+        states = env.init(draws_key(words["env_init"])), policy.init(draws_key(words["policy_init"]), known)
         return jax.tree.map(_strong, states)
 
     def plan(own, words, states, t):

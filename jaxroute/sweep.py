@@ -19,7 +19,16 @@ from jax.sharding import NamedSharding, PartitionSpec
 from jaxroute import checks, draws, results
 from jaxroute.grid import FunctionGrid, Grid
 from jaxroute.lanes import compile_lanes
-from jaxroute.rollout import Record, build_policy, leaf_dependence, rollout, run_streams, stage_length_of, state_bytes
+from jaxroute.rollout import (
+    Record,
+    build_policy,
+    leaf_dependence,
+    rollout,
+    run_streams,
+    spec_for,
+    stage_length_of,
+    state_bytes,
+)
 from jaxroute.types import Metric, Spec
 
 with warnings.catch_warnings():
@@ -117,7 +126,7 @@ def simulate(
     env = _as_grid("env", env, instances)
     policies = {name: _as_grid(f"policy {name!r}", policy) for name, policy in policies.items()}
     examples = {name: _example(name, env, policy) for name, policy in policies.items()}
-    _check_values(env, policies, examples)
+    _check_values(env, policies, examples, horizon)
     _warn_horizon(horizon, env, policies)
     spec = next(iter(examples.values()))[0].spec
     records = _make_records(spec, examples, record, record_every, {} if probes is None else probes)
@@ -361,7 +370,7 @@ def run_bytes(env: Any, policy: Any) -> int:
 
 
 def _state_bytes(env, policy) -> int:
-    state = jax.eval_shape(lambda k: (env.init(k), policy.init(k, env.spec)), draws.key(0))
+    state = jax.eval_shape(lambda k: (env.init(k), policy.init(k, spec_for(env, 1))), draws.key(0))
     return sum(map(state_bytes, jax.tree.leaves(state)))
 
 
@@ -409,7 +418,7 @@ def _shared_axes(env: Grid, policies: Mapping[str, Grid]) -> tuple[str, ...]:
 def _warn_horizon(horizon: int, env: Grid, policies: Mapping[str, Grid]) -> None:
     """Budgets over a whole horizon refer to a leaf of that name: it should be the run's."""
     for what, grid in (("env", env), *((f"policy {n!r}", p) for n, p in policies.items())):
-        leaves: list[Any] = [one.horizon for one in grid.objects if hasattr(one, "horizon")]
+        leaves: list[Any] = [one.horizon for one in grid.objects if getattr(one, "horizon", None) is not None]
         own = {int(np.asarray(leaf)) for leaf in leaves if np.ndim(leaf) == 0}
         if own and own != {horizon}:
             warnings.warn(
@@ -506,7 +515,7 @@ def _example(name: str, env: Grid, policy: Grid) -> tuple[Any, Any]:
     return example, built
 
 
-def _check_values(env: Grid, policies: Mapping[str, Grid], examples) -> None:
+def _check_values(env: Grid, policies: Mapping[str, Grid], examples, horizon: int) -> None:
     """Runs the optional `check` of everything that the user passed in, and the conditions between env and policies."""
     for what, value in [("env", env), *((f"policy {n!r}", p) for n, p in policies.items())]:
         for one in value.objects:
@@ -524,7 +533,7 @@ def _check_values(env: Grid, policies: Mapping[str, Grid], examples) -> None:
                 if not given and hasattr(one, "check"):
                     one.check()
                 if hasattr(one, "check_for"):
-                    one.check_for(example_env.spec)
+                    one.check_for(spec_for(example_env, horizon))
             except ValueError as error:
                 raise ValueError(f"policy {name!r}: {error}") from None
         if hasattr(example_policy, "plan") and stage_length_of(example_env, example_policy) is None:
@@ -583,7 +592,7 @@ def _measured(env, policy) -> dict[str, dict[str, tuple[int, ...]]]:
     """Shapes of what a round gives: `flows`, `info`, `env_gauges` and `policy_gauges`."""
 
     def play(env, policy, key):
-        t, env_state, policy_state = jnp.int32(0), env.init(key), policy.init(key, env.spec)
+        t, env_state, policy_state = jnp.int32(0), env.init(key), policy.init(key, spec_for(env, 1))
         obs = env.observe(key, env_state, t)
         action, info = policy.act(key, policy_state, obs, t)
         env_state, _, flows = env.step(key, env_state, action, t)

@@ -38,6 +38,7 @@ class Spec:
     free_rounds: rounds at the start that are played but not counted.
     metrics: the environment's flows and gauges.
     zero_flows: flows that must be zero in every round; a non-zero sum marks the run as invalid.
+    horizon: counted rounds of the run; the engine fills it in, for policies whose constants depend on it.
     """
 
     num_models: int
@@ -46,3 +47,4 @@ class Spec:
     free_rounds: int = 0
     metrics: tuple[Metric, ...] = field(default=(), repr=False)
     zero_flows: tuple[str, ...] = ()
+    horizon: int | None = None

@@ -4,6 +4,8 @@ Small matrices are factorised afresh, written out; for large ones a square root 
 matrix-vector product per update and per sample.
 """
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 from flax import struct
@@ -95,7 +97,7 @@ def sample_by_perturbation(inverse, noise, ridge, features, counts, row_noise) -
     return jnp.dot(inverse, perturbed, precision="highest")
 
 
-def sherman_morrison(inverse, x, weight=1.0) -> jax.Array:
+def sherman_morrison(inverse, x, weight: Any = 1.0) -> jax.Array:
     """The inverse of `A + weight x x'` from that of `A`. inverse: `[d, d]`, symmetric. x: `[d]`. weight: `[]`, not negative."""
     direction = numerics.combine(x, inverse)
     return inverse - direction[:, None] * (weight * direction / (1.0 + weight * jnp.sum(x * direction)))

@@ -1,0 +1,106 @@
+"""Link functions: increasing maps of a linear predictor, with their slope and inverse.
+
+A link is a function of the parts that its module-level name bundles: `LOGISTIC.value(s)`. Links are static: a policy or an
+environment names one, and a change of it means a new compile.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy import stats as jsp
+
+# Beyond this value the flattened identity bends towards 1.
+_BEND = 0.9
+
+
+@dataclass(frozen=True)
+class Link:
+    """value: the map. slope: its derivative. inverse: of values in its range. integral: from 0; elementwise.
+
+    name: for messages and results.
+    """
+
+    name: str
+    value: Callable[[jax.Array], jax.Array]
+    slope: Callable[[jax.Array], jax.Array]
+    inverse: Callable[[jax.Array], jax.Array]
+    integral: Callable[[jax.Array], jax.Array]
+
+    def __repr__(self) -> str:
+        return f"{self.name} link"
+
+
+def _one(s):
+    return jnp.ones_like(s)
+
+
+def _same(s):
+    return s
+
+
+def _flat(u):
+    size = jnp.abs(u)
+    beyond = _BEND + (1.0 - _BEND) * jnp.tanh((size - _BEND) / (1.0 - _BEND))
+    return jnp.where(size <= _BEND, u, jnp.sign(u) * beyond)
+
+
+def _flat_slope(u):
+    size = jnp.abs(u)
+    return jnp.where(size <= _BEND, 1.0, 1.0 - jnp.square(jnp.tanh((size - _BEND) / (1.0 - _BEND))))
+
+
+def _flat_inverse(v):
+    size = jnp.abs(v)
+    beyond = _BEND + (1.0 - _BEND) * jnp.arctanh(jnp.clip((size - _BEND) / (1.0 - _BEND), 0.0, 1.0))
+    return jnp.where(size <= _BEND, v, jnp.sign(v) * beyond)
+
+
+def _log_cosh(u):
+    size = jnp.abs(u)
+    return size + jnp.log1p(jnp.exp(-2.0 * size)) - np.log(2.0).astype(np.float32)
+
+
+def _half_square(u):
+    return 0.5 * jnp.square(u)
+
+
+def _flat_integral(u):
+    size = jnp.abs(u)
+    more = jnp.maximum(size - _BEND, 0.0)
+    beyond = 0.5 * _BEND**2 + _BEND * more + (1.0 - _BEND) ** 2 * _log_cosh(more / (1.0 - _BEND))
+    return jnp.where(size <= _BEND, _half_square(u), beyond)
+
+
+def _logistic_slope(s):
+    p = jax.nn.sigmoid(s)
+    return p * (1.0 - p)
+
+
+def _tanh_slope(u):
+    return 1.0 - jnp.square(jnp.tanh(u))
+
+
+def _logit(p):
+    return jnp.log(p) - jnp.log1p(-p)
+
+
+def _softplus(s):
+    return jax.nn.softplus(s) - np.log(2.0).astype(np.float32)
+
+
+def _normal_integral(s):
+    return s * jsp.norm.cdf(s) + jsp.norm.pdf(s) - jsp.norm.pdf(0.0)
+
+
+IDENTITY = Link("identity", _same, _one, _same, _half_square)
+TANH = Link("tanh", jnp.tanh, _tanh_slope, jnp.arctanh, _log_cosh)
+# The identity up to .9 in size, then flattened towards 1: a link into [-1, 1] that is linear where it matters.
+FLAT = Link("flat", _flat, _flat_slope, _flat_inverse, _flat_integral)
+LOGISTIC = Link("logistic", jax.nn.sigmoid, _logistic_slope, _logit, _softplus)
+PROBIT = Link("probit", jsp.norm.cdf, jsp.norm.pdf, jax.scipy.special.ndtri, _normal_integral)
+
+INDEX_LINKS = {link.name: link for link in (IDENTITY, TANH, FLAT)}
+SCORE_LINKS = {link.name: link for link in (LOGISTIC, PROBIT, IDENTITY)}

@@ -1,0 +1,287 @@
+"""Cascades to experiment with: the index of each is known exactly, by construction.
+
+The paper has no experiment. These environments, their names and numbers are ours; `two_boxes` is its only example.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxroute import checks
+from jaxroute.estimators.glm import fit_glm
+from jaxroute.estimators.links import INDEX_LINKS, SCORE_LINKS
+from jaxroute.problems.cascade.contexts import FrozenContexts, GroupContexts, UniformContexts
+from jaxroute.problems.cascade.env import Cascade
+from jaxroute.problems.cascade.features import FrozenFeatures, RecordedFeatures, ScoredFeatures
+from jaxroute.problems.cascade.laws import PassFailBoxes, RecordedBoxes, SpikeBoxes, UniformBoxes
+from jaxroute.solvers.reservation import discrete_index
+
+_GROUP_CHANCES = (0.40, 0.30, 0.15, 0.10, 0.04, 0.01)
+# How far a score may take an output's features: squared length along `theta` where scores stay between .03 and .97.
+_REACH = 3.0
+
+
+def _float32(x) -> np.ndarray:
+    return np.asarray(x, np.float32)
+
+
+def _share(num_models: int) -> np.ndarray:
+    """`a / (K - 1)` of the boxes: from the cheapest to the dearest."""
+    return np.arange(checks.count("num_models", num_models, minimum=2)) / (num_models - 1)
+
+
+def _costs(num_models: int) -> np.ndarray:
+    return 0.015 * 5.0 ** _share(num_models)
+
+
+def _quantiles(num_models: int) -> np.ndarray:
+    return 0.7 - 0.4 * _share(num_models)
+
+
+def _index(num_models: int, dim: int, slopes: float = 0.20) -> np.ndarray:
+    """`[K, m]`: intercepts around .52, and slopes whose sizes sum to `slopes`."""
+    a, j = np.arange(num_models)[:, None], np.arange(1, checks.count("dim", dim))[None, :]
+    wave = np.cos(1.3 * a + 2.1 * j + 0.7 * a * j)
+    rows = slopes * wave / np.maximum(np.abs(wave).sum(axis=1, keepdims=True), 1e-12)
+    return np.column_stack([0.52 + 0.05 * np.cos(2.4 * a), rows])
+
+
+def default_theta(dim: int) -> np.ndarray:
+    """Coefficients `[d]` of an evaluator: alternating signs, growing sizes, length 2."""
+    h = (-1.0) ** np.arange(checks.count("feature_dim", dim)) * (1.0 + np.arange(dim) / dim)
+    return _float32(2.0 * h / np.linalg.norm(h))
+
+
+def _evaluator(evaluator: Any) -> Any:
+    """Features of outputs: None, a number of them, or an object that makes them."""
+    if evaluator is None or hasattr(evaluator, "draw"):
+        return evaluator
+    return ScoredFeatures(default_theta(evaluator))
+
+
+def _built(contexts: Any, boxes: Any, index, evaluator: Any = None, reach: float = _REACH, **options: Any) -> Cascade:
+    """The environment. reach: squared length that a score may add to an output's features."""
+    evaluator = _evaluator(evaluator)
+    env = Cascade(contexts=contexts, boxes=boxes, index=_float32(index), evaluator=evaluator, **options)
+    env.check()
+    longest = 1.0 if evaluator is None else evaluator.bound(float(np.sqrt(reach)))
+    return env.replace(context_bound=float(contexts.bound), feature_bound=float(longest))
+
+
+def uniform_cascade(
+    num_models: int = 3,
+    dim: int = 3,
+    *,
+    tilt: float | None = None,
+    bend: float | None = None,
+    link: str = "identity",
+    contexts: Any = None,
+    evaluator: Any = None,
+    cost_weight: float = 1.0,
+    shows_all: bool = False,
+) -> Cascade:
+    """The main cascade: scores uniform around indices that are linear in the request (`LOC` of the experiments).
+
+    Cheap boxes have a low mean, a wide score and a right tail that is rarely above the index; dear ones are reliable.
+
+    Args:
+      num_models: `K`, at least 2. dim: `m`. tilt: mean costs and widths are `1 + tilt x_1` times as large (`HET` with .25).
+      bend: `bend cos(3 x_1 + a)` is added to the index of box `a` (`MISSPEC` with .05). link: "identity", "tanh" or "flat".
+      contexts: default `UniformContexts(dim)`. evaluator: None if scores are seen, otherwise the number of features of an
+        output, or `ScoredFeatures(...)`. cost_weight: what a unit of cost counts. shows_all: unopened outputs are shown afterwards.
+    """
+    boxes = UniformBoxes(
+        base_cost=_float32(_costs(num_models)),
+        quantile=_float32(_quantiles(num_models)),
+        tilt=None if tilt is None else np.float32(tilt),
+    )
+    return _built(
+        UniformContexts(dim) if contexts is None else contexts,
+        boxes,
+        _index(num_models, dim),
+        evaluator,
+        reach=_REACH if tilt is None and bend is None else 8.2,
+        bend=None if bend is None else np.float32(bend),
+        index_link=INDEX_LINKS[checks.one_of("link", link, INDEX_LINKS)],
+        cost_weight=np.float32(cost_weight),
+        shows_all=bool(shows_all),
+    )
+
+
+def spike_cascade(num_models: int = 3, dim: int = 3, *, evaluator: Any = None, cost_weight: float = 1.0) -> Cascade:
+    """`uniform_cascade` whose boxes score .97 once in a hundred times, so that the theory's mass condition holds everywhere."""
+    boxes = SpikeBoxes(base_cost=_float32(_costs(num_models)), quantile=_float32(_quantiles(num_models)))
+    index = _index(num_models, dim)
+    return _built(UniformContexts(dim), boxes, index, evaluator, reach=3.1, cost_weight=np.float32(cost_weight))
+
+
+def pass_fail_cascade(num_models: int = 3, dim: int = 3, *, evaluator: Any = None, cost_weight: float = 1.0) -> Cascade:
+    """Scores of .95 or .1, with a chance that depends on the request."""
+    index = _index(num_models, dim, slopes=0.10)
+    index[:, 0] = 0.78 + 0.4 * (index[:, 0] - 0.52)
+    boxes = PassFailBoxes(base_chance=_float32(0.25 + 0.5 * _share(num_models)), slope=np.float32(0.1) if dim > 1 else None)
+    return _built(UniformContexts(dim), boxes, index, evaluator, cost_weight=np.float32(cost_weight))
+
+
+def group_cascade(
+    chances: Sequence[float] = _GROUP_CHANCES, num_models: int = 3, *, evaluator: Any = None, cost_weight: float = 1.0
+) -> Cascade:
+    """Requests of a few groups, some of them rare, each with indices of its own.
+
+    chances: of the groups.
+    """
+    a, g = np.arange(num_models)[:, None], np.arange(len(chances))[None, :]
+    index = 0.52 + 0.15 * np.cos(2.4 * a + 1.7 * g + 0.9 * a * g)
+    boxes = UniformBoxes(base_cost=_float32(_costs(num_models)), quantile=_float32(_quantiles(num_models)))
+    contexts = GroupContexts(_float32(checks.probability("chances", chances)))
+    return _built(contexts, boxes, index, evaluator, cost_weight=np.float32(cost_weight))
+
+
+def safe_and_risky(gap: float, *, evaluator: Any = None) -> Cascade:
+    """Two boxes without contexts: a narrow one with index .5 and a wide one with index `.5 - gap`. The hard case for `gap = s / sqrt(T)`."""
+    boxes = UniformBoxes(base_cost=_float32([0.05, 0.05]), quantile=_float32([0.0, 0.5]))
+    gap = float(checks.numbers("gap", gap, ()))
+    return _built(UniformContexts(1), boxes, [[0.5], [0.5 - gap]], evaluator)
+
+
+def two_boxes() -> Cascade:
+    """The paper's example: an answer that is always right for .5, and one that is right once in ten times for .01.
+
+    The cascade "the second, and the first if it fails" earns .54 per request, no single call more than .5.
+
+    Source: Belloni, Chen and Wei (2026), section 2.1.
+    """
+    boxes = PassFailBoxes(
+        base_chance=_float32([1.0, 0.1]), slope=None, low=np.float32(0.0), high=np.float32(1.0), spread=np.float32(0.0)
+    )
+    return _built(UniformContexts(1), boxes, [[0.5], [0.9]])
+
+
+def frozen_cascade() -> Cascade:
+    """Three boxes, and one context for the whole run: an evaluator's coefficient that may never show.
+
+    Source: Belloni, Chen and Wei (2026), remark 5.2.
+    """
+    index = np.column_stack([_index(3, 1)[:, 0], np.full(3, 0.1)])
+    boxes = UniformBoxes(base_cost=_float32(_costs(3)), quantile=_float32(_quantiles(3)))
+    return _built(FrozenContexts(), boxes, index, FrozenFeatures())
+
+
+def custom_cascade(
+    index,
+    mean_cost,
+    quantile,
+    *,
+    contexts: Any = None,
+    evaluator: Any = None,
+    cost_spread: float = 0.5,
+    link: str = "identity",
+    cost_weight: float = 1.0,
+    shows_all: bool = False,
+    names: Sequence[str] = (),
+) -> Cascade:
+    """A cascade with your own numbers.
+
+    Args:
+      index: `[K, m]` coefficients of the indices. mean_cost: `[K]`. quantile: `[K]` chance that a score is below the index.
+      cost_spread: of the costs around their mean, at most 1. names: of the models. The others as in `uniform_cascade`.
+
+    Raises:
+      ValueError: an argument is out of range.
+    """
+    index = checks.numbers("index", index)
+    if index.ndim != 2:
+        raise ValueError(f"index must have shape [K, m], got {index.shape}")
+    if names and len(names) != len(index):
+        raise ValueError(f"names must have one name per model ({len(index)}), got {len(names)}")
+    boxes = UniformBoxes(_float32(mean_cost), _float32(quantile), np.float32(cost_spread))
+    return _built(
+        UniformContexts(index.shape[1]) if contexts is None else contexts,
+        boxes,
+        index,
+        evaluator,
+        reach=25.0,
+        index_link=INDEX_LINKS[checks.one_of("link", link, INDEX_LINKS)],
+        cost_weight=np.float32(cost_weight),
+        shows_all=bool(shows_all),
+        names=tuple(names),
+    )
+
+
+def token_costs(input_tokens, output_tokens, input_price, output_price) -> np.ndarray:
+    """Costs `input price x input tokens + output price x output tokens`, of broadcast arrays. Source: remark 2.1."""
+    parts = {
+        "input_tokens": input_tokens,
+        "output_tokens": output_tokens,
+        "input_price": input_price,
+        "output_price": output_price,
+    }
+    i, o, p, q = (checks.non_negative(name, x) for name, x in parts.items())
+    return p * i + q * o
+
+
+def replay_cascade(
+    scores,
+    costs,
+    groups,
+    *,
+    cost_weight: float = 1.0,
+    joint: bool = False,
+    features=None,
+    score_link: str = "logistic",
+    names: Sequence[str] = (),
+) -> Cascade:
+    """Recorded scores and costs of real queries, in groups that are told apart.
+
+    Args:
+      scores: `[N, K]` in [0, 1]. costs: `[N, K]`, in any unit; times `cost_weight` they should be of the order of the scores.
+      groups: `[N]` number of each query's group, from 0. joint: all models answer the same query, as they really did; otherwise
+        each box draws a query of the group for itself, which the theory asks for. With `joint` the indices are not optimal.
+      features: `[N, K, d]` of outputs, where the evaluator is to be learned. score_link: "logistic", "probit" or "identity".
+
+    Raises:
+      ValueError: shapes do not fit, a score is outside [0, 1], a cost negative, or a group empty.
+    """
+    scores = checks.probability("scores", scores)
+    if scores.ndim != 2 or 0 in scores.shape:
+        raise ValueError(f"scores must have shape [N, K], got {scores.shape}")
+    costs = checks.non_negative("costs", costs, scores.shape)
+    weight = float(checks.positive("cost_weight", cost_weight, ()))
+    number = np.asarray(checks.non_negative("groups", groups, scores.shape[:1]))
+    if (number != number.astype(int)).any():
+        raise ValueError("groups must be whole numbers from 0")
+    number = number.astype(int)
+    count = np.bincount(number)
+    if (count == 0).any():
+        raise ValueError(f"groups must be numbered without gaps, got none with number {int(np.argmin(count))}")
+    order = np.argsort(number, kind="stable")
+    scores, costs, number = scores[order], costs[order], number[order]
+    members = [np.flatnonzero(number == g) for g in range(len(count))]
+    mean_score = np.stack([scores[m].mean(axis=0) for m in members])
+    mean_cost = np.stack([costs[m].mean(axis=0) for m in members])
+    equal = np.ones(len(scores))
+    index = [
+        [discrete_index(scores[m, a], equal[m], weight * mean_cost[g, a]) for g, m in enumerate(members)]
+        for a in range(scores.shape[1])
+    ]
+    evaluator = None
+    if features is not None:
+        features = checks.numbers("features", features)
+        if features.ndim != 3 or features.shape[:2] != scores.shape:
+            raise ValueError(f"features must have shape [{scores.shape[0]}, {scores.shape[1]}, d], got {features.shape}")
+        link = SCORE_LINKS[checks.one_of("score_link", score_link, SCORE_LINKS)]
+        features = features[order]
+        theta = fit_glm(features.reshape(-1, features.shape[-1]), scores.reshape(-1), link)
+        evaluator = RecordedFeatures(_float32(features), theta, link)
+    boxes = RecordedBoxes(
+        score=_float32(scores),
+        cost=_float32(costs),
+        first=np.concatenate([[0], np.cumsum(count)[:-1]]).astype(np.int32),
+        count=count.astype(np.int32),
+        group_score=_float32(mean_score),
+        group_cost=_float32(mean_cost),
+        joint=bool(joint),
+    )
+    contexts = GroupContexts(_float32(count / count.sum()))
+    return _built(contexts, boxes, index, evaluator, cost_weight=np.float32(weight), names=tuple(names))

@@ -1,0 +1,183 @@
+"""Where requests come from: the index features `psi` that are seen before a search, round by round.
+
+Each has `dim`, `bound` (the longest `psi`), `mean` (of `psi`, `[m]`), `init(key)` and `draw(key, state, t) -> psi [m]`.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+
+from jaxroute import checks, draws, numerics
+from jaxroute.types import Leaf
+
+
+class _Stateless:
+    """Contexts that do not depend on earlier ones."""
+
+    def init(self, key):
+        del key
+        return ()
+
+
+@struct.dataclass
+class UniformContexts(_Stateless):
+    """`psi = (1, x)` with `x` independent and uniform on `[low, high]^(m - 1)`.
+
+    low, high: `[]`. dim: `m` (static).
+    """
+
+    dim: int = struct.field(pytree_node=False)
+    low: Leaf = -1.0
+    high: Leaf = 1.0
+
+    @property
+    def bound(self) -> float:
+        return float(np.sqrt(1.0 + (self.dim - 1) * np.max(np.square([self.low, self.high]))))
+
+    @property
+    def mean(self) -> jax.Array:
+        middle = 0.5 * (jnp.asarray(self.low, jnp.float32) + jnp.asarray(self.high, jnp.float32))
+        return jnp.concatenate([jnp.ones((1,), jnp.float32), jnp.full((self.dim - 1,), middle)])
+
+    def check(self) -> None:
+        checks.count("dim", self.dim)
+        low, high = (float(checks.numbers(name, x, ())) for name, x in (("low", self.low), ("high", self.high)))
+        if not low <= high:
+            raise ValueError(f"low must not be above high, got {low:g} and {high:g}")
+
+    def draw(self, key, state, t):
+        del state, t
+        low, high = (jnp.asarray(x, jnp.float32) for x in (self.low, self.high))
+        rest = low + (high - low) * draws.uniform(key, (self.dim - 1,))
+        return jnp.concatenate([jnp.ones((1,), jnp.float32), rest])
+
+
+@struct.dataclass
+class GroupContexts(_Stateless):
+    """`psi` is the unit vector of a group, drawn with the given chances `[m]`."""
+
+    chance: Leaf
+
+    @property
+    def dim(self) -> int:
+        return np.shape(self.chance)[-1]
+
+    @property
+    def bound(self) -> float:
+        return 1.0
+
+    @property
+    def mean(self) -> jax.Array:
+        return jnp.asarray(self.chance, jnp.float32)
+
+    def check(self) -> None:
+        chance = checks.probability("chance", self.chance)
+        if chance.ndim != 1 or abs(chance.sum() - 1.0) > 1e-5:
+            raise ValueError(f"chance must be a vector that sums to 1, got shape {chance.shape} with sum {chance.sum():g}")
+
+    def draw(self, key, state, t):
+        del state, t
+        which = numerics.inverse_cdf(jnp.asarray(self.chance, jnp.float32), draws.uniform(key))
+        return numerics.one_hot(which, self.dim).astype(jnp.float32)
+
+
+@struct.dataclass
+class RecordedContexts(_Stateless):
+    """Given contexts `[P, m]`, one after another, from the start again after the last one."""
+
+    table: Leaf
+
+    @property
+    def dim(self) -> int:
+        return np.shape(self.table)[-1]
+
+    @property
+    def bound(self) -> float:
+        return float(np.linalg.norm(np.asarray(self.table, np.float64), axis=-1).max())
+
+    @property
+    def mean(self) -> jax.Array:
+        return jnp.mean(jnp.asarray(self.table, jnp.float32), axis=0)
+
+    def check(self) -> None:
+        table = checks.numbers("table", self.table)
+        if table.ndim != 2 or 0 in table.shape:
+            raise ValueError(f"table must have shape [periods, m], got {table.shape}")
+
+    def draw(self, key, state, t):
+        del key, state
+        table = jnp.asarray(self.table, jnp.float32)
+        return table[t % table.shape[0]]
+
+
+@struct.dataclass
+class TwoTimesContexts(_Stateless):
+    """Contexts of one kind up to a period and of another from it on, or in turns: contexts need not be identically distributed.
+
+    Source: Belloni, Chen and Wei (2026), remark 4.6.
+
+    first, second: contexts of the same dimension. length: `[]` periods of `first`. in_turns: after as many of `second` it is the turn of
+    `first` again (static).
+    """
+
+    first: Any
+    second: Any
+    length: Leaf
+    in_turns: bool = struct.field(pytree_node=False, default=False)
+
+    @property
+    def dim(self) -> int:
+        return self.first.dim
+
+    @property
+    def bound(self) -> float:
+        return max(self.first.bound, self.second.bound)
+
+    @property
+    def mean(self) -> jax.Array:
+        return 0.5 * (self.first.mean + self.second.mean)
+
+    def check(self) -> None:
+        self.first.check()
+        self.second.check()
+        checks.positive("length", self.length, ())
+        if self.first.dim != self.second.dim:
+            raise ValueError(f"first and second must have one dimension, got {self.first.dim} and {self.second.dim}")
+
+    def draw(self, key, state, t):
+        turn = t // jnp.asarray(self.length, jnp.int32)
+        later = turn % 2 == 1 if self.in_turns else turn >= 1
+        return jnp.where(later, self.second.draw(key, (), t), self.first.draw(key, (), t))
+
+
+@struct.dataclass
+class FrozenContexts:
+    """`psi = (1, x)` with one coin `x` for the whole run: the direction in which nothing can be learned about an evaluator.
+
+    Source: Belloni, Chen and Wei (2026), remark 5.2.
+    """
+
+    @property
+    def dim(self) -> int:
+        return 2
+
+    @property
+    def bound(self) -> float:
+        return float(np.sqrt(2.0))
+
+    @property
+    def mean(self) -> jax.Array:
+        return jnp.asarray([1.0, 0.5], jnp.float32)
+
+    def check(self) -> None:
+        pass
+
+    def init(self, key):
+        return draws.bernoulli(key).astype(jnp.float32)
+
+    def draw(self, key, state, t):
+        del key, t
+        return jnp.stack([jnp.ones((), jnp.float32), state])

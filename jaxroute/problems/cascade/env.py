@@ -1,0 +1,207 @@
+"""The cascade: models are boxes that cost something to open; one opened output is deployed and earns its score."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+
+from jaxroute import checks, draws, numerics
+from jaxroute.estimators.links import IDENTITY, LOGISTIC, Link
+from jaxroute.problems.cascade.features import reward_of
+from jaxroute.problems.cascade.search import best_opened, opened_in_order, seen_outputs
+from jaxroute.problems.cascade.types import METRICS, ZERO_FLOWS, CascadeSpec, Feedback, Observation, Outputs
+from jaxroute.types import Leaf
+
+# Regret that float32 cannot tell from zero.
+_ROUNDING = 1e-5
+
+
+class Period(NamedTuple):
+    """What chance decides in a period: psi `[m]`, true index, mean_cost, score and cost `[K]`, the last three in units of utility
+    but for `score`; features `[K, d]` or None; coin `[]` of the reward."""
+
+    psi: jax.Array
+    index: jax.Array
+    mean_cost: jax.Array
+    score: jax.Array
+    cost: jax.Array
+    features: jax.Array | None
+    coin: jax.Array
+
+
+@struct.dataclass
+class Cascade:
+    """`K` models, each a box: for every request some are opened one after another, at a cost that is seen afterwards, and one is deployed.
+
+    A period: the request's features are seen, the policy's search opens boxes one by one and stops, one of the opened outputs is
+    deployed, and a noisy reward of that one is seen. Nothing is learned about unopened boxes, nor about the reward of outputs that
+    were not deployed. In a first period, which does not count, all boxes are opened.
+
+    Regret is measured in three ways, all with the same mean: `regret` puts the excess `(M - index)^+` in the place of each cost, so that
+    it is never negative and zero for the oracle; `realised_regret` and `mean_cost_regret` compare with the oracle's search on the same
+    outputs, by costs and by mean costs.
+
+    Source: Belloni, Chen and Wei (2026), sections 2 and 3, eqs. (2) and (3).
+
+    contexts, boxes: laws of requests and of outputs. index: `[K, m]`, coefficients of the base index. evaluator: features of outputs
+    (`ScoredFeatures`, ...), None if scores are seen. cost_weight: `[]`, what a unit of cost counts in utility. bend: `[]` of
+    a misfit `bend cos(3 x_1 + box)` of the index, None for 0. index_link: of the index; shows_all: unopened outputs are shown
+    after the period; names: of the models (all static).
+    """
+
+    contexts: Any
+    boxes: Any
+    index: Leaf
+    evaluator: Any = None
+    cost_weight: Leaf = 1.0
+    bend: Leaf | None = None
+    index_link: Link = struct.field(pytree_node=False, default=IDENTITY)
+    shows_all: bool = struct.field(pytree_node=False, default=False)
+    names: tuple[str, ...] = struct.field(pytree_node=False, default=())
+    context_bound: float = struct.field(pytree_node=False, default=1.0)
+    feature_bound: float = struct.field(pytree_node=False, default=1.0)
+
+    @property
+    def spec(self) -> CascadeSpec:
+        known = self.evaluator is None
+        return CascadeSpec(
+            num_models=np.shape(self.index)[-2],
+            model_names=self.names,
+            free_rounds=1,
+            metrics=METRICS,
+            zero_flows=ZERO_FLOWS,
+            context_dim=np.shape(self.index)[-1],
+            feature_dim=0 if known else self.evaluator.dim,
+            index_link=self.index_link,
+            score_link=LOGISTIC if known else self.evaluator.link,
+            context_bound=self.context_bound,
+            feature_bound=self.feature_bound,
+            shows_all=self.shows_all,
+        )
+
+    def check(self) -> None:
+        self.contexts.check()
+        self.boxes.check()
+        checks.numbers("index", self.index, (self.boxes.num_boxes, self.contexts.dim))
+        checks.positive("cost_weight", self.cost_weight, ())
+        if self.evaluator is not None:
+            self.evaluator.check()
+
+    def init(self, key):
+        return self.contexts.init(key)
+
+    def base_index(self, psi) -> jax.Array:
+        """Index `[K]` at cost weight 1 of a request `psi` `[m]`."""
+        base = self.index_link.value(numerics.combine(psi, jnp.swapaxes(jnp.asarray(self.index, jnp.float32), 0, 1)))
+        if self.bend is not None:
+            base = base + jnp.asarray(self.bend) * jnp.cos(3.0 * psi[1] + jnp.arange(base.shape[0]))
+        return base
+
+    def true_index(self, psi) -> jax.Array:
+        """Reservation index `[K]` of a request `psi` `[m]`."""
+        return self.boxes.index(psi, self.base_index(psi), jnp.asarray(self.cost_weight, jnp.float32))
+
+    def single_value(self, psi) -> jax.Array:
+        """Expected score less weighted cost `[K]` of each model called alone for a request `psi` `[m]`."""
+        base = self.base_index(psi)
+        return self.boxes.mean_score(psi, base) - self.boxes.mean_cost(psi, base) * jnp.asarray(
+            self.cost_weight, jnp.float32
+        )
+
+    def _context(self, key, state, t):
+        return self.contexts.draw(draws.fold_in(key, 0), state, t)
+
+    def draw(self, key, state, t) -> Period:
+        """The period `t`."""
+        _, k_score, k_cost, k_rare, k_features, k_coin = draws.split(key, 6)
+        psi = self._context(key, state, t)
+        base = self.base_index(psi)
+        weight = jnp.asarray(self.cost_weight, jnp.float32)
+        score, cost, row = self.boxes.play((k_score, k_cost, k_rare), psi, base)
+        # One array of scores for all comparisons of the period.
+        score, cost, index = jax.lax.optimization_barrier((score, cost * weight, self.boxes.index(psi, base, weight)))
+        features = None
+        if self.evaluator is not None:
+            features = jax.lax.optimization_barrier(self.evaluator.draw(k_features, score, psi, row))
+        mean_cost = self.boxes.mean_cost(psi, base) * weight
+        return Period(psi, index, mean_cost, score, cost, features, draws.uniform(k_coin))
+
+    def observe(self, key, state, t) -> Observation:
+        return Observation(context=self._context(key, state, t))
+
+    def step(self, key, state, action, t):
+        period = self.draw(key, state, t)
+        score, index = period.score, period.index
+        free = t < self.spec.free_rounds
+        known = self.evaluator is None
+        outputs = Outputs(score=score if known else None, features=period.features, cost=period.cost)
+        found = action.run(outputs)
+        opened, deployed = found.opened | free, found.deployed & ~free
+        reward = reward_of(self.spec.score_link, numerics.pick(deployed, score), period.coin)
+        seen = jnp.ones_like(opened) if self.shows_all else opened
+        shown = seen_outputs(outputs, seen)
+        feedback = Feedback(
+            opened=opened,
+            seen=seen,
+            deployed=deployed,
+            cost=shown.cost,
+            score=shown.score,
+            features=shown.features,
+            reward=jnp.where(free, 0.0, reward),
+        )
+        best = opened_in_order(index, jnp.minimum(index, 1.0), score)
+        flows = _flows(period, best, best_opened(best, score), opened, deployed, self.cost_weight) | _optimism(
+            period, action, found, opened, deployed, free
+        )
+        return state, feedback, flows
+
+
+def _utility(score, cost, opened, deployed):
+    return numerics.pick(deployed, score) - jnp.sum(jnp.where(opened, cost, 0.0))
+
+
+def _flows(period: Period, best, best_deployed, opened, deployed, cost_weight) -> dict[str, jax.Array]:
+    score, cost = period.score, period.cost
+    excess = jnp.maximum(score - period.index, 0.0)
+    regret = jnp.max(jnp.minimum(score, period.index)) - _utility(score, excess, opened, deployed)
+
+    def behind(costs):
+        return _utility(score, costs, best, best_deployed) - _utility(score, costs, opened, deployed)
+
+    paid = jnp.sum(jnp.where(opened, cost, 0.0))
+    reward = numerics.pick(deployed, score)
+    return {
+        "regret": regret,
+        "mean_cost_regret": behind(period.mean_cost),
+        "realised_regret": behind(cost),
+        "utility": reward - paid,
+        "reward": reward,
+        "cost": paid / jnp.asarray(cost_weight, jnp.float32),
+        "queries": jnp.sum(opened.astype(jnp.float32)),
+        "opened": opened.astype(jnp.float32),
+        "deployed": deployed.astype(jnp.float32),
+    }
+
+
+def _optimism(period: Period, action, found, opened, deployed, free) -> dict[str, jax.Array]:
+    """Whether indices and scores were optimistic, and whether the regret was what theorem 3.3 then allows, path by path."""
+    score, index = period.score, period.index
+    excess = jnp.maximum(score - index, 0.0)
+    regret = jnp.max(jnp.minimum(score, index)) - _utility(score, excess, opened, deployed)
+    wrong = regret < -_ROUNDING
+    all_indices = all_scores = jnp.zeros((), bool)
+    if getattr(action, "index", None) is not None:
+        all_indices = jnp.all(action.index >= index)
+        all_scores = jnp.all(found.score >= score)
+        allowed = numerics.pick(deployed, found.score - score) + jnp.sum(jnp.where(opened, action.index - index, 0.0))
+        ruled = all_indices & all_scores & (action.bounded is None or action.bounded)
+        wrong |= ruled & (regret > allowed + _ROUNDING)
+    complete = jnp.any(opened) & (jnp.sum(deployed.astype(jnp.int32)) == 1) & ~jnp.any(deployed & ~opened)
+    return {
+        "optimistic": all_indices.astype(jnp.float32),
+        "optimistic_score": all_scores.astype(jnp.float32),
+        "empty": jnp.where(free, 0.0, (~complete).astype(jnp.float32)),
+        "violations": jnp.where(free, 0.0, wrong.astype(jnp.float32)),
+    }

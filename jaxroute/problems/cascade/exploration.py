@@ -1,0 +1,116 @@
+"""When a policy opens all boxes to learn, whatever it has found, and which periods it learns from.
+
+Each has `init(key)`, `forced(key, state, t, horizon) -> bool []` and `learns(forced, t, horizon) -> bool []`. Period 0, in which all
+boxes are opened in any case, is not its concern. `horizon` is the number of periods.
+"""
+
+import jax.numpy as jnp
+from flax import struct
+
+from jaxroute import checks, draws
+from jaxroute.types import Leaf
+
+
+def rounded_up(horizon, power: float):
+    """`ceil(T^power)` as a float, where `T^power` may miss a whole number by rounding."""
+    return jnp.ceil(jnp.asarray(horizon, jnp.float32) ** power - 1e-3)
+
+
+class _Always:
+    """Learns from every period, keeps nothing."""
+
+    def init(self, key):
+        del key
+        return ()
+
+    def learns(self, forced, t, horizon):
+        del forced, t, horizon
+        return jnp.ones((), bool)
+
+
+@struct.dataclass
+class WarmUp(_Always):
+    """All boxes in the first periods.
+
+    rounds: `[]`, how many.
+    """
+
+    rounds: Leaf = 0
+
+    def check(self) -> None:
+        checks.non_negative("rounds", self.rounds, ())
+
+    def forced(self, key, state, t, horizon):
+        del key, state, horizon
+        return t <= jnp.asarray(self.rounds)
+
+
+@struct.dataclass
+class Coins(_Always):
+    """All boxes with chance `min(1, scale t^-(1/3))`.
+
+    scale: `[]`.
+    """
+
+    scale: Leaf = 1.0
+
+    def check(self) -> None:
+        checks.non_negative("scale", self.scale, ())
+
+    def forced(self, key, state, t, horizon):
+        del state, horizon
+        return draws.uniform(key) < self.scale * jnp.maximum(t, 1).astype(jnp.float32) ** (-1.0 / 3.0)
+
+
+@struct.dataclass
+class ThenCommit(_Always):
+    """All boxes in the first `T^(2/3)` periods, and indices that do not change any more afterwards.
+
+    rounds: `[]` first periods, None for `ceil(T^(2/3))`.
+    """
+
+    rounds: Leaf | None = None
+
+    def check(self) -> None:
+        if self.rounds is not None:
+            checks.non_negative("rounds", self.rounds, ())
+
+    def _rounds(self, horizon):
+        return rounded_up(horizon, 2.0 / 3.0) if self.rounds is None else jnp.asarray(self.rounds)
+
+    def forced(self, key, state, t, horizon):
+        del key, state
+        return t <= self._rounds(horizon)
+
+    def learns(self, forced, t, horizon):
+        del forced
+        return t <= self._rounds(horizon)
+
+
+@struct.dataclass
+class OncePerBlock:
+    """All boxes in one random period of each block, and nothing is learned from other periods.
+
+    length: `[]` periods of a block, None for `ceil(T^(1/6))`.
+    """
+
+    length: Leaf | None = None
+
+    def check(self) -> None:
+        if self.length is not None and float(checks.positive("length", self.length, ())) < 1:
+            raise ValueError(f"length must be at least 1, got {float(self.length):g}")
+
+    def init(self, key):
+        return key
+
+    def forced(self, key, state, t, horizon):
+        del key
+        length = rounded_up(horizon, 1.0 / 6.0) if self.length is None else jnp.asarray(self.length)
+        length = length.astype(jnp.int32)
+        block = (t - 1) // length
+        place = jnp.floor(draws.uniform(draws.fold_in(state, block)) * length.astype(jnp.float32)).astype(jnp.int32)
+        return (t - 1) % length == place
+
+    def learns(self, forced, t, horizon):
+        del horizon
+        return forced & (t > 0)

@@ -1,0 +1,187 @@
+"""What an output looks like when its score is not seen: features `phi` with `G(theta . phi) = score` exactly, and noisy rewards."""
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+
+from jaxroute import checks, draws, numerics
+from jaxroute.estimators.links import IDENTITY, LOGISTIC, Link
+from jaxroute.types import Leaf
+
+# Scores are kept so far from 0 and 1 before their link is inverted.
+_MARGIN = 1e-4
+# Rewards that are not coins spread this far around a score, or down to 0.
+_REWARD_SPREAD = 0.2
+
+
+def reward_of(link: Link, score, coin):
+    """Reward of an output: a coin, or with the identity link a uniform number around the score that is not negative."""
+    if link is IDENTITY:
+        return score + jnp.minimum(_REWARD_SPREAD, score) * (2.0 * coin - 1.0)
+    return (coin < score).astype(jnp.float32)
+
+
+@struct.dataclass
+class CubeNoise:
+    """Features beside the score: independent and uniform on `[-1, 1]^d`."""
+
+    def bound(self, dim: int) -> float:
+        return float(np.sqrt(dim))
+
+    def draw(self, key, shape):
+        return 2.0 * draws.uniform(key, shape) - 1.0
+
+
+@struct.dataclass
+class RadialNoise:
+    """Features beside the score: a direction at random times a length by its quantile table. Build it with `normal` or `student`.
+
+    quantiles: `[n]` lengths at equally spaced chances from 0 to 1.
+
+    Source: Belloni, Chen and Wei (2026), lemmas 10.3 to 10.7: laws that fulfil assumption 5.2.
+    """
+
+    quantiles: Leaf
+
+    @classmethod
+    def normal(cls, dim: int, longest: float = 3.0, scale: float = 1.0) -> "RadialNoise":
+        """Normal vectors with standard deviation `scale`, conditioned on a length of at most `longest`."""
+        from scipy import stats
+
+        law = stats.chi(dim, scale=checks.positive("scale", scale, ()))
+        return cls._of(law, longest)
+
+    @classmethod
+    def student(cls, dim: int, freedom: float = 3.0, longest: float = 3.0) -> "RadialNoise":
+        """Student vectors with so many degrees of freedom, conditioned likewise: the squared length over `d` follows an F law."""
+        from scipy import stats
+
+        law = stats.f(dim, checks.positive("freedom", freedom, ()))
+        levels = np.linspace(0.0, law.cdf(float(checks.positive("longest", longest, ())) ** 2 / dim), 1025)
+        return cls(np.sqrt(dim * law.ppf(levels)).astype(np.float32))
+
+    @classmethod
+    def _of(cls, law: Any, longest: float) -> "RadialNoise":
+        levels = np.linspace(0.0, law.cdf(checks.positive("longest", longest, ())), 1025)
+        return cls(law.ppf(levels).astype(np.float32))
+
+    def bound(self, dim: int) -> float:
+        del dim
+        return float(np.max(self.quantiles))
+
+    def draw(self, key, shape):
+        k_direction, k_length = draws.split(key)
+        direction = draws.normal(k_direction, shape)
+        direction = direction / jnp.sqrt(jnp.maximum(jnp.sum(jnp.square(direction), axis=-1, keepdims=True), 1e-12))
+        table = jnp.asarray(self.quantiles, jnp.float32)
+        place = draws.uniform(k_length, shape[:-1]) * (table.shape[0] - 1)
+        low = jnp.minimum(place.astype(jnp.int32), table.shape[0] - 2)
+        part = place - low
+        length = table[low] * (1.0 - part) + table[low + 1] * part
+        return length[..., None] * direction
+
+
+@struct.dataclass
+class ScoredFeatures:
+    """`phi = s theta / |theta|^2 + P z` with `s = G^-1(score)`, noise `z` and the projection `P` orthogonal to `theta`.
+
+    theta: `[d]`. shift: `[K, d]` added to the noise of each box, None for 0. noise: `CubeNoise` or `RadialNoise`.
+    link: `G` (static).
+    """
+
+    theta: Leaf
+    shift: Leaf | None = None
+    noise: Any = struct.field(default_factory=CubeNoise)
+    link: Link = struct.field(pytree_node=False, default=LOGISTIC)
+
+    @property
+    def dim(self) -> int:
+        return np.shape(self.theta)[-1]
+
+    def bound(self, largest: float) -> float:
+        """Longest feature vector, if the score alone brings at most `largest` of its length."""
+        shift = 0.0 if self.shift is None else float(np.linalg.norm(self.shift, axis=-1).max())
+        return float(np.hypot(self.noise.bound(self.dim) + shift, largest))
+
+    def check(self) -> None:
+        theta = checks.numbers("theta", self.theta)
+        if theta.ndim != 1 or not np.any(theta):
+            raise ValueError(f"theta must be a vector that is not zero, got shape {theta.shape}")
+
+    def draw(self, key, score, psi, row):
+        """Features `[K, d]` of outputs with these scores `[K]`."""
+        del psi, row
+        theta = jnp.asarray(self.theta, jnp.float32)
+        square = jnp.sum(jnp.square(theta))
+        limits = () if self.link is IDENTITY else (_MARGIN, 1.0 - _MARGIN)
+        s = self.link.inverse(jnp.clip(score, *limits) if limits else score)
+        z = self.noise.draw(key, (score.shape[0], self.dim))
+        if self.shift is not None:
+            z = z + jnp.asarray(self.shift, jnp.float32)
+        along = numerics.combine(theta, jnp.swapaxes(z, 0, 1))
+        return z + ((s - along) / square)[:, None] * theta
+
+
+@struct.dataclass
+class FrozenFeatures:
+    """`phi = (x, score - c x)` with the context `psi = (1, x)` and the identity link: `theta = (c, 1)`.
+
+    Source: Belloni, Chen and Wei (2026), remark 5.2: where `x` is 0 for ever, no reward tells anything about `c`.
+
+    weight: `[]`, c.
+    """
+
+    weight: Leaf = 0.1
+    link: Link = struct.field(pytree_node=False, default=IDENTITY)
+
+    @property
+    def dim(self) -> int:
+        return 2
+
+    @property
+    def theta(self):
+        return jnp.stack([jnp.asarray(self.weight, jnp.float32), jnp.ones((), jnp.float32)])
+
+    def bound(self, largest: float) -> float:
+        del largest
+        return float(np.sqrt(2.0))
+
+    def check(self) -> None:
+        checks.numbers("weight", self.weight, ())
+
+    def draw(self, key, score, psi, row):
+        del key, row
+        x = jnp.broadcast_to(psi[1], score.shape)
+        return jnp.stack([x, score - jnp.asarray(self.weight) * x], axis=-1)
+
+
+@struct.dataclass
+class RecordedFeatures:
+    """Features of real outputs. Rewards are coins with the recorded scores, of which `G(theta . phi)` is only a fit.
+
+    table: `[N, K, d]`, rows as in `RecordedBoxes`. theta: `[d]` of the fit. link: `G` (static).
+    """
+
+    table: Leaf
+    theta: Leaf
+    link: Link = struct.field(pytree_node=False, default=LOGISTIC)
+
+    @property
+    def dim(self) -> int:
+        return np.shape(self.table)[-1]
+
+    def bound(self, largest: float) -> float:
+        del largest
+        return float(np.linalg.norm(np.asarray(self.table, np.float64), axis=-1).max())
+
+    def check(self) -> None:
+        checks.numbers("theta", self.theta, (self.dim,))
+        checks.numbers("features", self.table)
+
+    def draw(self, key, score, psi, row):
+        """Features `[K, d]` of the outputs of these rows `[K]`."""
+        del key, psi
+        table = jnp.asarray(self.table, jnp.float32)
+        return jnp.stack([numerics.at(table, (row[a], a)) for a in range(score.shape[0])])

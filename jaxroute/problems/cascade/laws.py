@@ -1,0 +1,251 @@
+"""What the boxes hold: laws of scores and costs given the request, made so that the reservation index is known exactly.
+
+A law is built around a *base index* `[K]`, the index at cost weight 1, that the environment computes from the request. The mean cost is
+then defined as `E[(M - index)^+]`. Each law has, elementwise over boxes,
+
+- `mean_cost(psi, base)` and `mean_score(psi, base)`;
+- `index(psi, base, weight)`, when costs count `weight` times;
+- `play(keys, psi, base) -> (score, cost, row)`; keys of what drives scores, costs and rare events, and the rows `[K]` of a table of
+  real queries, None for other laws;
+- `excess(psi, base, level)`, `E[(M - level)^+]`, and `above(psi, base, level)`, `P(M > level)`.
+
+Source: none of them is in Belloni, Chen and Wei (2026), which has no experiment; they fulfil or break its assumptions as they say.
+"""
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+
+from jaxroute import checks, draws, numerics
+from jaxroute.solvers.reservation import index_by_bisection, two_point_index, uniform_index
+from jaxroute.types import Leaf
+
+
+def _slope_of(psi, tilt):
+    """`1 + tilt x_1`, of contexts `psi` `[m]`."""
+    return 1.0 if tilt is None else 1.0 + jnp.asarray(tilt) * psi[1]
+
+
+def _times(cost, spread, noise):
+    """Costs around their mean: `cost (1 + spread noise)`."""
+    return cost * (1.0 + jnp.asarray(spread) * noise)
+
+
+@struct.dataclass
+class UniformBoxes:
+    """Scores are uniform on an interval around the index: `M = index + width (U - quantile)`, with `width = 2 cost / (1 - quantile)^2`.
+
+    Costs are `mean (1 + spread l)` with `l = (2 U - 1) / 2 + L / 2`, `L` uniform on [-1, 1]: they go with quality, as lengths do.
+    Cheap boxes with a large quantile are wide and rarely above their index, dear ones with a small quantile reliable.
+
+    base_cost: `[K]` mean cost at `x = 0`. quantile: `[K]` chance to stay below the index. spread: `[]` of costs.
+    tilt: `[]`, mean costs are `base_cost (1 + tilt x_1)`, None for 0.
+    """
+
+    base_cost: Leaf
+    quantile: Leaf
+    spread: Leaf = 0.5
+    tilt: Leaf | None = None
+
+    def check(self) -> None:
+        shape = np.shape(checks.positive("mean_cost", self.base_cost))
+        if len(shape) != 1:
+            raise ValueError(f"mean_cost must have shape [K], got {shape}")
+        quantile = checks.probability("quantile", self.quantile, shape)
+        if (quantile >= 1).any():
+            raise ValueError(f"quantile must be below 1, got {quantile.max():g}")
+        checks.probability("spread", self.spread, ())
+        if self.tilt is not None and abs(float(checks.numbers("tilt", self.tilt, ()))) >= 1:
+            raise ValueError(f"tilt must be between -1 and 1, got {float(self.tilt):g}")
+
+    @property
+    def num_boxes(self) -> int:
+        return np.shape(self.base_cost)[-1]
+
+    def mean_cost(self, psi, base):
+        del base
+        return jnp.asarray(self.base_cost) * _slope_of(psi, self.tilt)
+
+    def width(self, psi, base):
+        return 2.0 * self.mean_cost(psi, base) / jnp.square(1.0 - jnp.asarray(self.quantile))
+
+    def _low(self, psi, base):
+        return base - self.width(psi, base) * jnp.asarray(self.quantile)
+
+    def mean_score(self, psi, base):
+        return self._low(psi, base) + 0.5 * self.width(psi, base)
+
+    def index(self, psi, base, weight):
+        return uniform_index(self._low(psi, base), self.width(psi, base), weight * self.mean_cost(psi, base))
+
+    def play(self, keys, psi, base) -> tuple[Any, Any, Any]:
+        k_score, k_cost, _ = keys
+        u = draws.uniform(k_score, base.shape)
+        length = 2.0 * draws.uniform(k_cost, base.shape) - 1.0
+        score = base + self.width(psi, base) * (u - jnp.asarray(self.quantile))
+        return score, _times(self.mean_cost(psi, base), self.spread, 0.5 * (2.0 * u - 1.0) + 0.5 * length), None
+
+    def excess(self, psi, base, level):
+        low, width = self._low(psi, base), self.width(psi, base)
+        inside = jnp.clip(low + width - level, 0.0, width)
+        return 0.5 * jnp.square(inside) / width + jnp.maximum(low - level, 0.0)
+
+    def above(self, psi, base, level):
+        width = self.width(psi, base)
+        return jnp.clip((self._low(psi, base) + width - level) / width, 0.0, 1.0)
+
+
+@struct.dataclass
+class SpikeBoxes(UniformBoxes):
+    """`UniformBoxes` that score `top` with a small chance, whatever the request: the mass that assumption 4.1 wants at every level.
+
+    jackpot: `[]` that chance. top: `[]`.
+    """
+
+    jackpot: Leaf = 0.01
+    top: Leaf = 0.97
+
+    def check(self) -> None:
+        UniformBoxes.check(self)
+        checks.probability("jackpot", self.jackpot, ())
+        checks.share("top", self.top, ())
+
+    def width(self, psi, base):
+        rest = self.mean_cost(psi, base) - self.jackpot * (self.top - base)
+        return 2.0 * rest / ((1.0 - self.jackpot) * jnp.square(1.0 - jnp.asarray(self.quantile)))
+
+    def mean_score(self, psi, base):
+        return self.jackpot * self.top + (1.0 - self.jackpot) * UniformBoxes.mean_score(self, psi, base)
+
+    def index(self, psi, base, weight):
+        return index_by_bisection(lambda level: self.excess(psi, base, level), weight * self.mean_cost(psi, base), low=-8.0)
+
+    def play(self, keys, psi, base):
+        score, cost, _ = UniformBoxes.play(self, keys, psi, base)
+        return jnp.where(draws.uniform(keys[2], base.shape) < self.jackpot, self.top, score), cost, None
+
+    def excess(self, psi, base, level):
+        rest = UniformBoxes.excess(self, psi, base, level)
+        return self.jackpot * jnp.maximum(self.top - level, 0.0) + (1.0 - self.jackpot) * rest
+
+    def above(self, psi, base, level):
+        rest = UniformBoxes.above(self, psi, base, level)
+        return self.jackpot * (level < self.top) + (1.0 - self.jackpot) * rest
+
+
+@struct.dataclass
+class PassFailBoxes:
+    """Scores are `high` with chance `base_chance + slope x_1`, otherwise `low`; mean costs are `chance (high - index)`.
+
+    base_chance: `[K]`. slope: `[]`, None for 0. low, high: `[]`. spread: `[]` of costs, `mean (1 + spread L / 2)`.
+    """
+
+    base_chance: Leaf
+    slope: Leaf | None = 0.1
+    low: Leaf = 0.1
+    high: Leaf = 0.95
+    spread: Leaf = 0.5
+
+    def check(self) -> None:
+        chance = checks.share("chance", self.base_chance)
+        if chance.ndim != 1:
+            raise ValueError(f"chance must have shape [K], got {chance.shape}")
+        low, high = (float(checks.probability(name, x, ())) for name, x in (("low", self.low), ("high", self.high)))
+        if not low < high:
+            raise ValueError(f"low must be below high, got {low:g} and {high:g}")
+        checks.probability("spread", self.spread, ())
+        if self.slope is not None:
+            slope = abs(float(checks.numbers("slope", self.slope, ())))
+            if (chance - slope <= 0).any() or (chance + slope > 1).any():
+                raise ValueError(f"slope must leave chances in (0, 1], got {slope:g} with chances {chance.tolist()}")
+
+    @property
+    def num_boxes(self) -> int:
+        return np.shape(self.base_chance)[-1]
+
+    def chance(self, psi):
+        return jnp.asarray(self.base_chance) + (0.0 if self.slope is None else jnp.asarray(self.slope) * psi[1])
+
+    def mean_cost(self, psi, base):
+        return self.chance(psi) * (self.high - base)
+
+    def mean_score(self, psi, base):
+        del base
+        return self.low + self.chance(psi) * (self.high - self.low)
+
+    def index(self, psi, base, weight):
+        return two_point_index(self.low, self.high, self.chance(psi), weight * self.mean_cost(psi, base))
+
+    def play(self, keys, psi, base):
+        k_score, k_cost, _ = keys
+        passed = draws.uniform(k_score, base.shape) < self.chance(psi)
+        length = 2.0 * draws.uniform(k_cost, base.shape) - 1.0
+        return jnp.where(passed, self.high, self.low), _times(self.mean_cost(psi, base), self.spread, 0.5 * length), None
+
+    def excess(self, psi, base, level):
+        del base
+        chance = self.chance(psi)
+        return chance * jnp.maximum(self.high - level, 0.0) + (1.0 - chance) * jnp.maximum(self.low - level, 0.0)
+
+    def above(self, psi, base, level):
+        del base
+        chance = self.chance(psi)
+        return chance * (level < self.high) + (1.0 - chance) * (level < self.low)
+
+
+@struct.dataclass
+class RecordedBoxes:
+    """Outcomes of real queries, sorted by group; contexts are unit vectors of groups.
+
+    A request is a row of its group. Boxes draw rows of their own, as the theory wants, or share one (`joint`): then outputs are
+    dependent, and no rule that looks at indices alone is optimal.
+
+    score, cost: `[N, K]`. first, count: `[G]` int32, rows of each group. group_score, group_cost: `[G, K]` their means.
+    joint: boxes share a row (static).
+    """
+
+    score: Leaf
+    cost: Leaf
+    first: Leaf
+    count: Leaf
+    group_score: Leaf
+    group_cost: Leaf
+    joint: bool = struct.field(pytree_node=False, default=False)
+
+    def check(self) -> None:
+        shape = np.shape(checks.probability("scores", self.score))
+        checks.non_negative("costs", self.cost, shape)
+
+    @property
+    def num_boxes(self) -> int:
+        return np.shape(self.score)[-1]
+
+    def _of_group(self, psi, table):
+        return numerics.combine(psi, jnp.asarray(table, jnp.float32))
+
+    def mean_cost(self, psi, base):
+        del base
+        return self._of_group(psi, self.group_cost)
+
+    def mean_score(self, psi, base):
+        del base
+        return self._of_group(psi, self.group_score)
+
+    def index(self, psi, base, weight):
+        del psi, weight
+        return base  # Solved on the host, for the weight that the environment was made with.
+
+    def rows(self, keys, psi, base):
+        """Row `[K]` that each box draws."""
+        u = draws.uniform(keys[0], () if self.joint else base.shape)
+        size = self._of_group(psi, self.count)
+        place = jnp.minimum((u * size).astype(jnp.int32), size.astype(jnp.int32) - 1)
+        return jnp.broadcast_to(self._of_group(psi, self.first).astype(jnp.int32) + place, base.shape)
+
+    def play(self, keys, psi, base):
+        rows = self.rows(keys, psi, base)
+        table = jnp.stack([jnp.asarray(self.score, jnp.float32), jnp.asarray(self.cost, jnp.float32)], axis=-1)
+        cells = jnp.stack([numerics.at(table, (rows[a], a)) for a in range(base.shape[0])])
+        return cells[:, 0], cells[:, 1], rows

@@ -1,0 +1,237 @@
+"""How optimistic COSMOS is: bonuses of the indices and of the evaluator.
+
+A radius has `init(sizes)`, `update(key, state, sample, link)`, `bonus(key, state, now) [K]`, what is added to the estimated index
+before its link, and `evaluator(key, now, theta, inverse) -> (theta, width)`, the coefficients that outputs are scored with and the
+factor of their bonus.
+"""
+
+import math
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from jaxroute import checks, draws, numerics
+from jaxroute.estimators.gaussian import cholesky
+from jaxroute.problems.cascade.index_fit import Sample, Sizes, Streaming
+from jaxroute.problems.cascade.types import CascadeSpec
+from jaxroute.types import Leaf
+
+
+class Now(NamedTuple):
+    """What a bonus may depend on: t `[]`, log_horizon `[]`; number `[K]` samples; psi `[m]`; norm `[K]` of psi in the inverse design
+    matrices; trace `[K]` of opened outputs in the evaluator's, None if scores are seen; eta1, eta0, index_bound, evaluator_bound `[]`;
+    spec."""
+
+    t: jax.Array
+    log_horizon: jax.Array
+    number: jax.Array
+    psi: jax.Array
+    norm: jax.Array
+    trace: jax.Array | None
+    eta1: jax.Array
+    eta0: jax.Array
+    index_bound: jax.Array
+    evaluator_bound: jax.Array
+    spec: CascadeSpec
+
+    @property
+    def log_inverse_delta(self):
+        """`log(1 / delta)`: delta is `1 / T` with a known evaluator, `1 / sqrt(T)` with an unknown one."""
+        return self.log_horizon * (1.0 if self.trace is None else 0.5)
+
+    @property
+    def rounds(self):
+        return jnp.maximum(self.t, 1).astype(jnp.float32)
+
+
+@struct.dataclass
+class Stateless:
+    """A radius that keeps nothing."""
+
+    def init(self, sizes: Sizes):
+        del sizes
+        return ()
+
+    def update(self, key, state, sample: Sample, link):
+        del key, sample, link
+        return state
+
+
+def _growth(now: Now):
+    """`d log(1 + t C^2 / eta0)`."""
+    return now.spec.feature_dim * jnp.log1p(now.rounds * now.spec.feature_bound**2 / now.eta0)
+
+
+@struct.dataclass
+class Practical(Stateless):
+    """The form of the theory's radii with constants that were tuned.
+
+    `sqrt(bonus^2 (m log T + log(K T / delta)) + plug_in^2 (d log t + log(1 / delta)) trace)`, and for the evaluator
+    `optimism sqrt(d log(1 + t C^2 / eta0) + 2 log(2 / delta))`.
+
+    Source: Belloni, Chen and Wei (2026), eqs. (14), (23) and (26).
+
+    Differs from the paper: it leaves the constants open. With those of its proofs (`Theoretical`) the policy opens every box.
+
+    index, plug_in, optimism: `[]`, factors of the first two terms and of the evaluator's radius; all 0 for a greedy policy.
+    """
+
+    index: Leaf = 0.10
+    plug_in: Leaf = 0.03
+    optimism: Leaf = 0.30
+
+    def check(self) -> None:
+        for name in ("index", "plug_in", "optimism"):
+            checks.non_negative(name, getattr(self, name), ())
+
+    def bonus(self, key, state, now: Now):
+        del key, state
+        spec, log_t = now.spec, now.log_horizon
+        index = spec.context_dim * log_t + math.log(spec.num_models) + log_t + now.log_inverse_delta
+        plug_in = spec.feature_dim * jnp.log(now.rounds) + now.log_inverse_delta
+        square = jnp.square(self.index) * index
+        if now.trace is not None:
+            square = square + jnp.square(self.plug_in) * plug_in * now.trace
+        return jnp.sqrt(square) * now.norm
+
+    def evaluator(self, key, now: Now, theta, inverse):
+        del key, inverse
+        return theta, self.optimism * jnp.sqrt(_growth(now) + 2.0 * (math.log(2.0) + now.log_inverse_delta))
+
+
+@struct.dataclass
+class Theoretical(Stateless):
+    """The radii of the proofs. At any horizon that can be simulated they open every box.
+
+    Source: Belloni, Chen and Wei (2026), eq. (51) with a known evaluator, otherwise proposition 11.2 and eq. (61).
+
+    mass: kappa, least chance that a score is above an index. slope: mu_1, least slope of the index link. reach: iota, largest size of
+    an index before its link. score_slope: least slope of the evaluator's link. reward_bound: gamma_0, largest reward.
+    lipschitz: of the links; all `[]`.
+    """
+
+    mass: Leaf = 0.3
+    slope: Leaf = 1.0
+    reach: Leaf = 0.8
+    score_slope: Leaf = 0.05
+    reward_bound: Leaf = 1.0
+    lipschitz: Leaf = 1.0
+
+    def check(self) -> None:
+        for name in ("mass", "slope", "reach", "score_slope", "reward_bound", "lipschitz"):
+            checks.positive(name, getattr(self, name), ())
+
+    def index_radius(self, now: Now):
+        """`[K]`."""
+        spec, strength = now.spec, self.mass * self.slope
+        diameter = 2.0 * now.index_bound
+        longest = spec.context_bound * diameter
+        rounds = now.number.astype(jnp.float32)
+        levels = jnp.ceil(jnp.log2(1.0 + rounds * jnp.minimum(9.0 * self.reach**2, longest**2)))
+        horizon = jnp.exp(now.log_horizon)
+        gamma = spec.context_dim * jnp.log1p(2.0 * longest * horizon) + jnp.log(levels + 1.0)
+        gamma = gamma + math.log(6.0 * spec.num_models) + now.log_horizon + now.log_inverse_delta
+        bracket = 144.0 / strength + 2.0 * jnp.minimum(2.0 * self.reach, longest) + 6.0
+        start = now.eta1 * diameter**2
+        if now.trace is None:
+            return jnp.sqrt(8.0 / (3.0 * strength) * bracket * gamma + 40.0 / (3.0 * strength) + 1.0 / 3.0 + start)
+        first = jnp.sqrt(4.0 * gamma / strength * bracket + 20.0 / strength + 0.5 + start)
+        return first + 2.0 * math.sqrt(2.0) * self.lipschitz / strength * self._width(now, 3.0) * jnp.sqrt(now.trace)
+
+    def bonus(self, key, state, now: Now):
+        del key, state
+        return self.index_radius(now) * now.norm
+
+    def _width(self, now: Now, union: float):
+        inside = _growth(now) + 2.0 * (math.log(union) + now.log_inverse_delta)
+        start = jnp.sqrt(now.eta0) * now.evaluator_bound
+        return 2.0 / jnp.minimum(1.0, self.score_slope) * (self.reward_bound * jnp.sqrt(inside) + start)
+
+    def evaluator(self, key, now: Now, theta, inverse):
+        del key, inverse
+        return theta, self._width(now, 2.0)
+
+
+@struct.dataclass
+class Sampled(Stateless):
+    """Thompson sampling: estimates are drawn around themselves, with the inverse design matrices as covariances.
+
+    Of an index only its value at the request matters, so that one normal number per box suffices.
+
+    Source: not in Belloni, Chen and Wei (2026).
+
+    spread: `[]` of the draws.
+    """
+
+    spread: Leaf = 0.1
+
+    def check(self) -> None:
+        checks.non_negative("spread", self.spread, ())
+
+    def bonus(self, key, state, now: Now):
+        del state
+        return self.spread * now.norm * draws.normal(key, (now.spec.num_models,))
+
+    def evaluator(self, key, now: Now, theta, inverse):
+        noise = draws.normal(key, theta.shape)
+        lower = cholesky(inverse)
+        return theta + self.spread * jnp.sum(lower * noise, axis=1), jnp.zeros((), jnp.float32)
+
+
+@struct.dataclass
+class BootstrapState:
+    """Copies of the streaming estimator: rho `[m, K B]`, inverse `[m, m, K B]`."""
+
+    rho: jax.Array
+    inverse: jax.Array
+
+
+@struct.dataclass
+class Bootstrap:
+    """Spread of copies of the estimate, each of which weighs every sample by an exponential number of its own.
+
+    Without a warm-up of at least ten rounds, or a `floor`, one or two samples have next to no spread, and the policy stops learning.
+
+    Source: the idea is mentioned in Belloni, Chen and Wei (2026) after eq. (15); the details are ours.
+
+    factor: `[]` standard deviations. floor: `Practical`, least bonus of an index and the evaluator's bonus. fit: of the copies.
+    copies: their number (static).
+    """
+
+    factor: Leaf = 2.0
+    floor: Practical = struct.field(default_factory=lambda: Practical(index=0.0, plug_in=0.0))
+    fit: Streaming = struct.field(default_factory=Streaming)
+    copies: int = struct.field(pytree_node=False, default=20)
+
+    def check(self) -> None:
+        checks.non_negative("factor", self.factor, ())
+        checks.count("copies", self.copies, minimum=2)
+        for name, part, kind in (("floor", self.floor, Practical), ("fit", self.fit, Streaming)):
+            if not isinstance(part, kind):
+                raise ValueError(f"{name} must be a {kind.__name__}, got {checks.show(part)}")
+            part.check()
+
+    def init(self, sizes: Sizes) -> BootstrapState:
+        number = sizes.num_boxes * self.copies
+        return BootstrapState(
+            rho=jnp.zeros((sizes.dim, number), jnp.float32), inverse=self.fit.init(sizes._replace(num_boxes=number))
+        )
+
+    def update(self, key, state: BootstrapState, sample: Sample, link):
+        number = sample.score.shape[0]
+        weight = draws.exponential(key, (number, self.copies)).reshape(-1)
+        score, cost, seen = (jnp.repeat(x, self.copies) for x in (sample.score, sample.cost, sample.seen))
+        weight = jnp.where(seen, weight, 0.0)
+        inverse, rho = self.fit.weighted(state.inverse, state.rho, sample.psi, score, cost, weight, link)
+        return BootstrapState(rho=rho, inverse=inverse)
+
+    def bonus(self, key, state: BootstrapState, now: Now):
+        u = numerics.combine(now.psi, state.rho).reshape(-1, self.copies)
+        mean = jnp.mean(u, axis=1, keepdims=True)
+        spread = jnp.sqrt(jnp.mean(jnp.square(u - mean), axis=1))
+        return jnp.maximum(self.factor * spread, self.floor.bonus(key, (), now))
+
+    def evaluator(self, key, now: Now, theta, inverse):
+        return self.floor.evaluator(key, now, theta, inverse)

@@ -1,0 +1,142 @@
+"""Searches: which boxes to open one after another, when to stop, and which opened output to deploy.
+
+An action is a search: a decision rule with a pure `run(outputs)`, which the environment calls. A box that is not opened cannot
+influence it: tests fill unopened boxes with NaN.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+from jax import lax
+
+from jaxroute import numerics
+from jaxroute.estimators.links import Link
+from jaxroute.problems.cascade.types import Found, Outputs
+
+
+def opened_in_order(priority, threshold, score) -> jax.Array:
+    """Boxes opened by falling priority, each later one only while the best score found is below its threshold; `[K]` bool.
+
+    Weitzman's rule has the index as priority and threshold. Thresholds may rise along the order. Equal priorities: lower number first.
+
+    Source: Weitzman (1979); Belloni, Chen and Wei (2026), Algorithm 1, lines 7 to 11.
+    """
+    size = priority.shape[0]
+    ahead = [[jnp.zeros((), bool)] * size for _ in range(size)]
+    for a in range(size):
+        for b in range(a):  # One comparison per pair: two could be rounded differently, and disagree.
+            ahead[b][a] = priority[b] >= priority[a]
+            ahead[a][b] = ~ahead[b][a]
+    willing = [_all(~ahead[b][a] | (score[b] < threshold[a]) for b in range(size) if b != a) for a in range(size)]
+    return jnp.stack([willing[a] & _all(~ahead[b][a] | willing[b] for b in range(size) if b != a) for a in range(size)])
+
+
+def best_opened(opened, score) -> jax.Array:
+    """The opened box with the largest score, the lowest number among equals; `[K]` bool, one-hot."""
+    size = score.shape[0]
+    best = [opened[a] for a in range(size)]
+    for a in range(size):
+        for b in range(a):
+            first = opened[b] & (~opened[a] | (score[b] >= score[a]))
+            best[a] &= ~first
+            best[b] &= first | ~opened[a]
+    return jnp.stack(best)
+
+
+def _all(conditions) -> jax.Array:
+    result = jnp.ones((), bool)
+    for condition in conditions:
+        result &= condition
+    return result
+
+
+@struct.dataclass
+class Scoring:
+    """Scores of outputs from their features: `G(theta . phi + width |phi|)`, in the norm of the inverse design matrix.
+
+    theta: `[d]`. inverse: `[d, d]`. width: `[]` of the bonus. deploy_width: `[]` likewise, when the output to deploy is chosen.
+    link: `G` (static).
+    """
+
+    theta: jax.Array
+    inverse: jax.Array
+    width: jax.Array
+    deploy_width: jax.Array
+    link: Link = struct.field(pytree_node=False)
+
+    def predictors(self, features) -> tuple[jax.Array, jax.Array]:
+        """Linear predictors `[K]`, for stopping and for deploying, of features `[K, d]`."""
+        columns = jnp.swapaxes(features, 0, 1)
+        middle = numerics.combine(self.theta, columns)
+        spread = jnp.sqrt(jnp.maximum(quadratic(self.inverse, columns), 0.0))
+        both = lax.optimization_barrier((middle + self.width * spread, middle + self.deploy_width * spread))
+        return both[0], both[1]
+
+
+def quadratic(matrix, columns) -> jax.Array:
+    """`x' A x` `[n]` of the columns `[d, n]` of a table, for a symmetric `A` `[d, d]`."""
+    dim = matrix.shape[0]
+    image = jnp.stack([numerics.combine(matrix[i], columns) for i in range(dim)])
+    return numerics.combine(columns, image)
+
+
+@struct.dataclass
+class IndexSearch:
+    """Opens boxes by falling priority while the best score found is below the next threshold, and deploys the best.
+
+    priority, threshold: `[K]`. scoring: how outputs are scored, None if their scores are seen. index: `[K]` optimistic indices that
+    are compared with the true ones, None if the rule is not about indices. bounded: `[]` bool, the search and the deployment follow
+    indices and scores alone, so that theorem 3.3 bounds the regret. forced: `[]` bool, all boxes are opened to learn.
+    """
+
+    priority: jax.Array
+    threshold: jax.Array
+    scoring: Scoring | None = None
+    index: jax.Array | None = None
+    bounded: jax.Array | None = None
+    forced: jax.Array | None = None
+
+    def run(self, outputs: Outputs) -> Found:
+        if self.scoring is None:
+            score = final = lax.optimization_barrier(outputs.score)
+        else:
+            predictor, final = self.scoring.predictors(outputs.features)
+            score = lax.optimization_barrier(self.scoring.link.value(predictor))
+        priority, threshold = lax.optimization_barrier((self.priority, self.threshold))
+        opened = opened_in_order(priority, threshold, score)
+        return Found(opened=opened, deployed=best_opened(opened, final), score=score)
+
+
+@struct.dataclass
+class LoopSearch:
+    """A user's own search that plans anew after each output.
+
+    memory: anything that `next_box` needs. next_box: `(memory, opened [K], seen outputs) -> (box, stop)`; it is not asked to stop
+    before the first box. pick: `(memory, opened, seen outputs) -> box` to deploy (both static). Outputs are zero where not opened.
+    """
+
+    memory: Any
+    next_box: Callable = struct.field(pytree_node=False)
+    pick: Callable = struct.field(pytree_node=False)
+
+    def run(self, outputs: Outputs) -> Found:
+        size = outputs.cost.shape[0]
+
+        def one(carry, _):
+            opened, stopped = carry
+            box, stop = self.next_box(self.memory, opened, seen_outputs(outputs, opened))
+            stopped |= jnp.asarray(stop) & jnp.any(opened)
+            return (opened | (numerics.one_hot(box, size) & ~stopped), stopped), None
+
+        (opened, _), _ = lax.scan(one, (jnp.zeros((size,), bool), jnp.zeros((), bool)), length=size)
+        seen = seen_outputs(outputs, opened)
+        deployed = numerics.one_hot(self.pick(self.memory, opened, seen), size) & opened
+        return Found(opened=opened, deployed=deployed, score=jnp.zeros((size,)) if seen.score is None else seen.score)
+
+
+def seen_outputs(outputs: Outputs, seen) -> Outputs:
+    """The outputs with zeros wherever `seen` `[K]` is False."""
+    return jax.tree.map(lambda x: jnp.where(seen.reshape(-1, *(1,) * (x.ndim - 1)), x, jnp.zeros_like(x)), outputs)

@@ -1,0 +1,95 @@
+"""What is known of a cascade exactly or by numerical integration: values of its policies, and the best threshold of a simple cascade.
+
+On the host in float64, up to the float32 of the environment's laws.
+"""
+
+import itertools
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxroute import checks, draws
+from jaxroute.problems.cascade.env import Cascade
+from jaxroute.problems.cascade.laws import RecordedBoxes
+
+# Thresholds that are tried, and draws on which they are compared.
+_THRESHOLDS = np.arange(30, 91) / 100
+# Requests that averages are taken over.
+_REQUESTS = 20_000
+_DRAWS = 200_000
+
+
+def _average(env: Cascade, function: Callable) -> jax.Array:
+    """Mean `[K]` of a function of the request over many requests; may be traced."""
+    key = draws.key(0)
+
+    def of(number):
+        start, now = draws.split(draws.fold_in(key, number))
+        return function(env.contexts.draw(now, env.contexts.init(start), number))
+
+    return jnp.mean(jax.vmap(of)(jnp.arange(_REQUESTS)), axis=0)
+
+
+def single_values(env: Cascade) -> jax.Array:
+    """Mean score less weighted cost `[K]` of each model called alone."""
+    return _average(env, env.single_value)
+
+
+def mean_costs(env: Cascade) -> jax.Array:
+    """Mean cost `[K]` of each model."""
+    return _average(env, lambda psi: env.boxes.mean_cost(psi, env.base_index(psi)))
+
+
+def cost_order(env: Cascade) -> np.ndarray:
+    """Place `[K]` of each model from the cheapest (0) to the dearest; equals by their number."""
+    cost = np.round(np.asarray(mean_costs(env), np.float64), 6)
+    return np.argsort(np.argsort(cost, kind="stable"), kind="stable").astype(np.float32)
+
+
+def oracle_value(env: Cascade, psi, points: int = 4000) -> float:
+    """`U*(x) = E max_a min(M_a, index_a)` `[]` of a request `psi` `[m]`, by numerical integration.
+
+    Source: Belloni, Chen and Wei (2026), eq. (3).
+    """
+    if isinstance(env.boxes, RecordedBoxes):
+        raise ValueError("oracle_value needs a law of scores, got recorded ones")
+    psi = jnp.asarray(checks.numbers("psi", psi, (env.spec.context_dim,)), jnp.float32)
+    base, index = env.base_index(psi), np.asarray(env.true_index(psi), np.float64)
+    edges = np.unique(np.concatenate([[min(-1.0, index.min())], index]))
+    total = edges[-1]
+    for low, high in itertools.pairwise(edges):  # Between two indices no box's law of min(M, index) jumps there.
+        levels = low + (high - low) * (np.arange(points) + 0.5) / points
+        above = jax.vmap(lambda level: env.boxes.above(psi, base, level))(jnp.asarray(levels, jnp.float32))
+        below = np.where(levels[:, None] >= index, 1.0, 1.0 - np.asarray(above, np.float64))
+        total -= (high - low) * float(below.prod(axis=1).mean())
+    return float(total)
+
+
+def tuned_threshold(env: Cascade, number: int = _DRAWS, seed: int = 0) -> tuple[float, float]:
+    """The best single threshold of the cascade from the cheapest model to the dearest, and its mean utility, on draws of its own.
+
+    Thresholds from .30 to .90 in steps of .01. Ties: the smallest.
+    """
+    number = checks.count("number", number)
+    order = np.argsort(cost_order(env), kind="stable")
+    key = draws.key(checks.count("seed", seed, minimum=0))
+
+    @jax.jit
+    def played(period):
+        one = draws.fold_in(key, period)
+        drawn = env.draw(one, env.init(draws.fold_in(one, 0)), jnp.int32(period))
+        return drawn.score, drawn.cost
+
+    score, cost = (np.asarray(x, np.float64)[:, order] for x in jax.lax.map(played, jnp.arange(number), batch_size=4096))
+    values = []
+    for threshold in _THRESHOLDS:
+        running, best, utility = np.ones(number, bool), np.full(number, -np.inf), np.zeros(number)
+        for k in range(score.shape[1]):
+            running &= best < threshold
+            utility -= np.where(running, cost[:, k], 0.0)
+            best = np.where(running, np.maximum(best, score[:, k]), best)
+        values.append(float(np.mean(utility + best)))
+    place = int(np.argmax(values))
+    return float(_THRESHOLDS[place]), values[place]

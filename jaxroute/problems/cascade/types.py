@@ -1,0 +1,92 @@
+"""Values that pass between environment and policies of the cascade problem, and what is measured.
+
+Sizes: `K` boxes (models), `m` index features of a request, `d` features of an output (0 where scores are seen).
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+from flax import struct
+
+from jaxroute.estimators.links import IDENTITY, LOGISTIC, Link
+from jaxroute.types import Metric, Spec
+
+METRICS = (
+    Metric("regret", "cumulative regret", "utility", "total"),
+    Metric("mean_cost_regret", "cumulative regret with mean costs", "utility", "total"),
+    Metric("realised_regret", "cumulative regret with realised costs", "utility", "total"),
+    Metric("utility", "mean score less weighted cost", "utility per request", "average"),
+    Metric("reward", "mean score of what was deployed", "per request", "average"),
+    Metric("cost", "mean cost", "per request", "average"),
+    Metric("queries", "models called", "per request", "average"),
+    Metric("opened", "requests on which a model was called", "share", "average", ("model",), default=False),
+    Metric("deployed", "requests that a model answered", "share", "average", ("model",), default=False),
+    Metric("optimistic", "requests with all indices at least the true ones", "share", "average", default=False),
+    Metric("optimistic_score", "requests with all scores at least the true ones", "share", "average", default=False),
+)
+# What must not happen: no box opened or not exactly one deployed; regret outside what the decomposition allows.
+ZERO_FLOWS = ("empty", "violations")
+
+
+@dataclass(frozen=True)
+class CascadeSpec(Spec):
+    """What a policy may know in advance.
+
+    context_dim: `m`. feature_dim: `d`, 0 if the scores of opened outputs are seen (known evaluator). index_link: of the indices.
+    score_link: of the evaluator. context_bound, feature_bound: longest `psi` and `phi`. shows_all: after a request the outputs of
+    unopened boxes are shown as well.
+    """
+
+    context_dim: int = 1
+    feature_dim: int = 0
+    index_link: Link = IDENTITY
+    score_link: Link = LOGISTIC
+    context_bound: float = 1.0
+    feature_bound: float = 1.0
+    shows_all: bool = False
+
+
+@struct.dataclass
+class Observation:
+    """context: `[m]`, index features of the request, the paper's `psi(x)`."""
+
+    context: jax.Array
+
+
+@struct.dataclass
+class Outputs:
+    """What the boxes hold: only a search may look at it, box by box.
+
+    score: `[K]` true scores, None with an unknown evaluator. features: `[K, d]` of the outputs, None with a known one. cost: `[K]`.
+    """
+
+    score: Any
+    features: Any
+    cost: jax.Array
+
+
+@struct.dataclass
+class Found:
+    """Result of a search: opened `[K]` bool, deployed `[K]` bool (one-hot), score `[K]`, what the search took the scores to be."""
+
+    opened: jax.Array
+    deployed: jax.Array
+    score: jax.Array
+
+
+@struct.dataclass
+class Feedback:
+    """What the client sees after a request; zero wherever `seen` is False.
+
+    opened, seen, deployed: `[K]` bool. In the free first round all boxes are opened and nothing is deployed. cost: `[K]`, in units of
+    utility. score: `[K]`, None with an unknown evaluator. features: `[K, d]`, None with a known one. reward: `[]`, of what was deployed.
+    """
+
+    opened: jax.Array
+    seen: jax.Array
+    deployed: jax.Array
+    cost: jax.Array
+    score: Any
+    features: Any
+    reward: jax.Array
