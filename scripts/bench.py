@@ -28,7 +28,7 @@ import numpy as np
 import jaxroute
 from jaxroute import metrics, results
 from jaxroute.estimators.mnl import Newton, Online
-from jaxroute.problems import combinatorial, default_policies, queueing, service, staged, stochastic
+from jaxroute.problems import cascade, combinatorial, default_policies, queueing, service, staged, stochastic
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import comparators
@@ -133,8 +133,30 @@ PROBLEMS: dict[str, dict[str, Any]] = {
         "metric": "routing_regret",
         "comparators": {"ACQB": "acqb_pairs"},
     },
+    "cascade": {
+        "env": cascade.uniform_cascade,
+        "policies": {"COSMOS, streaming": cascade.COSMOS(fit=cascade.Streaming()), **default_policies(cascade)},
+        "horizon": 2000,
+        "metric": "regret",
+        "comparators": {"COSMOS, streaming": "cosmos"},
+    },
+    "cascade, unknown evaluator": {
+        "env": lambda: cascade.uniform_cascade(evaluator=5),
+        "policies": {"COSMOS, streaming": cascade.COSMOS(fit=cascade.Streaming()), "COSMOS": cascade.COSMOS()},
+        "horizon": 2000,
+        "metric": "regret",
+        "comparators": {},
+    },
+    "cascade, long": {
+        "env": cascade.uniform_cascade,
+        "policies": {"COSMOS, streaming": cascade.COSMOS(fit=cascade.Streaming())},
+        "horizon": 100_000,
+        "metric": "regret",
+        "comparators": {},
+    },
 }
 # Rounds and runs of a comparator: as jaxroute's where it is fast, otherwise about a second of work.
+LOOP_RUNS = {"queueing": 16, "cascade": 64}
 SLOW = {"loop": (2000, 10), "river": (2000, 10), "smpybandits": (2000, 5)}
 
 
@@ -217,7 +239,7 @@ def bench_comparator(name: str, comparator, horizon: int, seeds: int, repeats: i
         return {"tool": comparator.tool, "policy": comparator.policy, "unavailable": reason}
     rounds, runs = SLOW.get(comparator.tool, (horizon, seeds))
     if comparator.tool == "loop" and comparator.problem != "stochastic":
-        rounds, runs = 1000, 2
+        rounds, runs = 1000, LOOP_RUNS.get(comparator.problem.split(",")[0], 2)
     comparator.warm_up()
     last: dict[str, Any] = {}
 

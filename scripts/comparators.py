@@ -1,9 +1,9 @@
 """Honest competitors for the throughput benchmark: the same simulations, written for other tools.
 
-Five problems are covered. `stochastic` is the K-armed Bernoulli bandit under UCB1, Gaussian and Beta Thompson
+Six problems are covered. `stochastic` is the K-armed Bernoulli bandit under UCB1, Gaussian and Beta Thompson
 sampling and epsilon-greedy; `staged` is StageRoute in the setting of Table 1 of arXiv 2506.17254; `combinatorial` is C2MAB-V on its nine models;
-`service` is MESS+ on Winogrande; `queueing` is ACQB in the setting of its figure 2 (the plain NumPy loop of `tests/reference`). The
-tools:
+`service` is MESS+ on Winogrande; `queueing` is ACQB in the setting of its figure 2 (the plain NumPy loop of `tests/reference`);
+`cascade` is COSMOS on three boxes. The tools:
 
   loop         one run at a time in plain Python and NumPy, as most papers' code is written
   textbook     all runs at once in NumPy, the formulas written as they stand
@@ -175,6 +175,24 @@ class QueueSetting:
     c1: float = 1.0
 
 
+@dataclass(frozen=True)
+class CascadeSetting:
+    """COSMOS with its streaming estimator on three uniform boxes: index coefficients, costs, quantiles, constants."""
+
+    index: tuple[tuple[float, ...], ...] = (
+        (0.57, -0.101466, -0.098534),
+        (0.483130, -0.082676, 0.117324),
+        (0.524375, 0.099928, -0.100072),
+    )
+    cost: tuple[float, ...] = (0.015, 0.033541, 0.075)
+    quantile: tuple[float, ...] = (0.7, 0.5, 0.3)
+    spread: float = 0.5
+    bonus: float = 0.1
+    floor: float = 0.1
+    start: float = 0.1
+    bound: float = 2.0
+
+
 def _queue_reference():
     """The NumPy reference of the queueing problem, of the same checkout."""
     root = str(Path(__file__).resolve().parents[1])
@@ -189,6 +207,53 @@ def loop_acqb(setting: QueueSetting, rounds: int, runs: int, seed: int) -> np.nd
     s = setting
     sizes = (rounds, s.num_models, s.dim, s.num_offered, s.arrival_rate, s.slack, s.curvature, s.ridge, s.c1)
     return np.asarray([acqb(np.random.default_rng((seed, run)), *sizes)["routing_gap"].sum() for run in range(runs)])
+
+
+def loop_cosmos(setting: CascadeSetting, rounds: int, runs: int, seed: int) -> np.ndarray:
+    """COSMOS on line, one run at a time, boxes in vectors; amortised regret `[R]`."""
+    index, cost, quantile = (np.asarray(x) for x in (setting.index, setting.cost, setting.quantile))
+    number, dim = index.shape
+    width = 2.0 * cost / (1.0 - quantile) ** 2
+    log_horizon = math.log(rounds)
+    radius = setting.bonus * math.sqrt(dim * log_horizon + math.log(number) + 2.0 * log_horizon)
+    totals = []
+    for run in range(runs):
+        rng = np.random.default_rng((seed, run))
+        x = rng.uniform(-1.0, 1.0, (rounds + 1, dim - 1))
+        u, length = rng.random((rounds + 1, number)), rng.uniform(-1.0, 1.0, (rounds + 1, number))
+        rho, design = np.zeros((number, dim)), np.tile(np.eye(dim), (number, 1, 1))
+        inverse = np.tile(np.eye(dim) / setting.start, (number, 1, 1))
+        total = 0.0
+        for t in range(rounds + 1):
+            psi = np.concatenate(([1.0], x[t]))
+            true = index @ psi
+            score = true + width * (u[t] - quantile)
+            paid = cost * (1.0 + setting.spread * (0.5 * (2.0 * u[t] - 1.0) + 0.5 * length[t]))
+            image = design @ psi
+            guess = rho @ psi + radius * np.sqrt(np.maximum(image @ psi, 0.0))
+            if t == 0:
+                opened = list(range(number))
+            else:
+                opened, best = [], -math.inf
+                for a in np.argsort(-guess, kind="stable"):
+                    if best >= min(guess[a], 1.0):
+                        break
+                    opened.append(a)
+                    best = max(best, score[a])
+                total += np.minimum(score, true).max() - best + np.maximum(score - true, 0.0)[opened].sum()
+            for a in opened:
+                level = rho[a] @ psi
+                bend = max(float(score[a] > level), setting.floor)
+                moved = inverse[a] @ psi
+                shrink = 1.0 / (1.0 + bend * (psi @ moved))
+                rho[a] -= shrink * (paid[a] - max(score[a] - level, 0.0)) * moved
+                size = math.sqrt(rho[a] @ rho[a])
+                if size > setting.bound:
+                    rho[a] *= setting.bound / size
+                inverse[a] -= bend * shrink * np.outer(moved, moved)
+                design[a] -= np.outer(image[a], image[a]) / (1.0 + psi @ image[a])
+        totals.append(total)
+    return np.asarray(totals)
 
 
 def _result(regret: np.ndarray, rounds: int) -> dict:
@@ -1457,6 +1522,7 @@ def comparators(
     add("loop", "messplus", "service", bind(loop_messplus, ServiceSetting()))
     add("loop", "acqb", "queueing", bind(loop_acqb, QueueSetting()))
     add("loop", "acqb_pairs", "queueing, two answers", bind(loop_acqb, QueueSetting(num_offered=2)))
+    add("loop", "cosmos", "cascade", bind(loop_cosmos, CascadeSetting()))
     # Its many short calls gain nothing from threads; beyond 4,096 runs OpenBLAS starts its own, at a loss.
     add("vectorised", "stageroute", "staged", bind_blocks(vectorised_stageroute, staged, 1, 1, 4096))
     return found
