@@ -427,6 +427,99 @@ def final(data: xr.Dataset, metric: str = "regret", *, x: str | None = None, ax:
     return ax
 
 
+@_styled
+def spread(
+    data: xr.Dataset,
+    metric: str = "regret",
+    *,
+    x: str | None = None,
+    log: bool = False,
+    ax: Any = None,
+    policies: Sequence[str] | None = None,
+    title: str | None = None,
+):
+    """How runs differ at the last recorded time: quantiles over seeds for each policy, or for each value of one swept setting.
+
+    A thin line from the 5 to the 95 % quantile, a thick one from 25 to 75 %, a dot at the median and a tick at the mean: where a few
+    runs are far worse than the others, means with standard errors say little.
+
+    Args:
+      data: a result without setting axes, or with one; select the others.
+      metric: name of the metric.
+      x: name of the setting axis (default: the only one).
+      log: logarithmic values; what is not positive is drawn at the lower end.
+      ax: axes to draw on (default: a new figure).
+      policies: names of those to draw (default: all that have the metric).
+      title: above the figure (default: none).
+
+    Returns:
+      The axes.
+
+    Raises:
+      ValueError: a name is unknown, more than one setting axis is left, or nothing is positive on a logarithmic axis.
+    """
+    array, when = _at_end(_scalar(data, metric))
+    axes = metrics.setting_axes(array)
+    if x is not None:
+        checks.one_of("x", x, axes) if axes else _refuse_axis(x)
+    others = [a for a in axes if a != (x or axes[0])]
+    if others:
+        raise ValueError(
+            f"data must have at most one setting axis, got {', '.join(axes)}: select with data.sel({others[0]}=...)"
+        )
+    names = _names(array)
+    drawn = [checks.one_of("policies", p, names) for p in ([policies] if isinstance(policies, str) else policies or names)]
+    drawn = [p for p in drawn if np.isfinite(array.isel(policy=names.index(p)).values).any()]
+    array = array.isel(policy=[names.index(p) for p in drawn])
+    levels = metrics.quantiles(array, q=(0.05, 0.25, 0.5, 0.75, 0.95)).values  # [quantile, policy, setting]
+    values = np.concatenate([levels, metrics.mean(array).values[None]]).reshape(6, len(drawn), -1)
+    floor = -math.inf
+    if log:
+        if not (values > 0).any():
+            raise ValueError(f"log must be False where nothing is positive, got True for {metric!r}")
+        floor = 0.7 * float(values[values > 0].min())
+    values = np.maximum(values, floor)
+    own, settings = ax is None, array[axes[0]].values if axes else np.zeros(1)
+    ax = _axes(ax, _SIZE if axes else (_SIZE[0], 1.0 + 0.3 * max(len(drawn), 2)))
+    for row, name in enumerate(drawn):
+        # Side by side at each setting; without settings, a line of its own.
+        places = np.arange(len(settings)) + 0.14 * (row - (len(drawn) - 1) / 2) if axes else np.array([float(row)])
+        one, colour = values[:, row], _style_of(names.index(name))["color"]
+        middle: dict[str, Any] = {
+            "color": colour,
+            "markeredgecolor": "white",
+            "markersize": 5,
+            "label": name if axes else None,
+        }
+        for low, high, width in ((one[0], one[4], 1.0), (one[1], one[3], 3.2)):
+            (ax.vlines if axes else ax.hlines)(places, low, high, color=colour, linewidth=width)
+        mean: dict[str, Any] = {"color": "black", "markersize": 9, "markeredgewidth": 1.2, "zorder": 1.5}
+        for value, marker, style in ((one[5], "_" if axes else "|", mean), (one[2], "o", middle)):
+            ax.plot(*((places, value) if axes else (value, places)), marker, **style)
+    which = "y" if axes else "x"
+    if log:
+        getattr(ax, f"set_{which}scale")("log")
+    _numbers(getattr(ax, f"{which}axis"))
+    seeds = metrics.show_seeds(metrics.count(array).values)
+    note = f"5, 25, 50, 75, 95 % and mean (tick)\nof {seeds}{when}"
+    label = _label(array, metric)
+    _grid(ax)
+    if axes:
+        ax.set_xticks(range(len(settings)), [metrics.show_value(v) for v in settings])
+        ax.set_xlabel(f"{x or axes[0]}\n{note}")
+        ax.set_ylabel(label)
+        ax.margins(x=0.06)
+        _legend(ax, title, own)
+    else:
+        ax.set_yticks(range(len(drawn)), drawn)
+        ax.set_ylim(len(drawn) - 0.4, -0.6)
+        ax.tick_params(axis="y", length=0)
+        ax.spines["left"].set_visible(False)
+        ax.set_xlabel(f"{label}\n{note}")
+        _title(ax, title)
+    return ax
+
+
 def _title(ax, text: str | None, note: str = "") -> None:
     if text or note:
         ax.set_title(f"{text}{note}" if text else note, loc="left", fontsize=8, fontweight="bold" if not note else "normal")

@@ -145,6 +145,33 @@ def load_table(
     return _from_wide(path, names, read, costs, cost_unit, missing)
 
 
+def load_columns(path: str | os.PathLike, numbers: Sequence[str], labels: Sequence[str] = ()) -> Columns:
+    """Some columns of a file of any schema, for tables that `load_table` does not know.
+
+    Args:
+      path: a csv, csv.gz, parquet or pickle file (see `load_routerbench` for the latter).
+      numbers: names of columns that are read as float64, NaN for what is not a number. labels: of columns that are read as text.
+
+    Returns:
+      `[Q]` arrays by name.
+
+    Raises:
+      ValueError: the file lacks a column.
+      ImportError: csv needs pandas and parquet needs pyarrow: `pip install "jaxroute[data]"`.
+    """
+    names, read = _open_columns(path)
+    wanted = list(dict.fromkeys((*numbers, *labels)))
+    lacking = [name for name in wanted if name not in names]
+    if lacking:
+        raise ValueError(f"{path} lacks the column {', '.join(lacking)}; it has {_some(names)}")
+    data = read(wanted)
+    found = {name: _numbers(data[name]) for name in numbers}
+    for name in labels:
+        group = _grouped(data[name])
+        found[name] = np.asarray(group["group_names"])[group["groups"]]
+    return found
+
+
 def load_sprout(path: str | os.PathLike, prices: Mapping[str, tuple[float, float]] | None = None) -> RoutingTable:
     """The scores of a SPROUT file, with costs from its token counts and a price list.
 

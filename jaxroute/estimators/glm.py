@@ -179,14 +179,20 @@ def project_exactly(theta, features, rewards, link: Link, ridge: float, bound: f
     design = ridge * np.eye(features.shape[1]) + features.T @ features
     root = np.linalg.inv(np.linalg.cholesky(design))
 
-    def violation(vector: Any) -> np.ndarray:
-        s = np.asarray(link.value(jnp.asarray(features @ vector)), np.float64)
-        return root @ (features.T @ (rewards - s) - ridge * vector)
+    def squares(vector: Any) -> tuple[float, np.ndarray]:
+        """Squared norm of the violated score equation, and its gradient."""
+        with jax.enable_x64(True):
+            s = jnp.asarray(features @ vector, jnp.float64)
+            value, slope = (np.asarray(f(s)) for f in (link.value, link.slope))
+        violation = root @ (features.T @ (rewards - value) - ridge * vector)
+        jacobian = -root @ ((features.T * slope) @ features + ridge * np.eye(len(vector)))
+        return float(violation @ violation), 2.0 * violation @ jacobian
 
     found = optimize.minimize(
-        lambda v: float(np.sum(violation(v) ** 2)),
+        squares,
         theta * bound / np.linalg.norm(theta),
-        constraints={"type": "ineq", "fun": lambda v: bound**2 - v @ v},
+        jac=True,
+        constraints={"type": "ineq", "fun": lambda v: bound**2 - v @ v, "jac": lambda v: -2.0 * v},
         method="SLSQP",
         options={"ftol": 1e-14, "maxiter": 500},
     )

@@ -26,7 +26,8 @@ def check_policy(policy: Any, env: Any, *, horizon: int = 40, seeds: int = 24) -
 
     In this order: the methods are there; `plan` and `update` return the shapes and types that `init` made, strongly typed; the
     compiled run equals a plain Python loop over rounds; a seed is the same run alone, in a batch and in blocks, and on one device
-    or several; a longer horizon does not change the rounds before; other luck later does not change decisions now; other values
+    or several; a longer horizon does not change the rounds before (give a policy whose constants follow the run's horizon one of
+    its own); other luck later does not change decisions now; other values
     of the leaves, and a whole grid of them, cost one trace each.
 
     Args:
@@ -94,6 +95,7 @@ def play(
     policy: Any,
     *,
     horizon: int,
+    rounds: int | None = None,
     seed: int = 0,
     key: int = 0,
     change_luck_from: int | None = None,
@@ -102,6 +104,7 @@ def play(
     """One run as a plain Python loop over the protocol: slow, and easy to step through in a debugger.
 
     Args:
+      horizon: counted rounds of the run. rounds: how many of them are played, None for all.
       change_luck_from: draw the environment's luck from another stream from this round on.
       jit: compile each verb by itself.
 
@@ -120,8 +123,8 @@ def play(
     plan = verb(policy.plan) if stage else None
     env_state = env.init(draws_key(streams["env_init"]))
     policy_state = policy.init(draws_key(streams["policy_init"]), spec_for(env, horizon))
-    rounds = []
-    for number in range(env.spec.free_rounds + horizon):
+    played = []
+    for number in range(env.spec.free_rounds + (horizon if rounds is None else rounds)):
         t = jnp.int32(number)
         luck = other if change_luck_from is not None and number >= change_luck_from else streams["env"]
         k_env = draws.fold_in(draws_key(luck), t)
@@ -132,7 +135,7 @@ def play(
         action, info = act(k_act, policy_state, obs, t)
         env_state, feedback, flows = step(k_env, env_state, action, t)
         policy_state = update(k_update, policy_state, obs, action, feedback, t)
-        rounds.append(
+        played.append(
             {
                 "obs": obs,
                 "action": action,
@@ -143,7 +146,7 @@ def play(
                 "policy_state": policy_state,
             }
         )
-    return rounds[env.spec.free_rounds :]
+    return played[env.spec.free_rounds :]
 
 
 def _arrays(value: Any) -> Any:
@@ -212,7 +215,7 @@ def _check_matches_loop(policy, env, horizon: int) -> None:
     names = _flow_names(env)
     data = simulate(env, {"policy": policy}, horizon=horizon, seeds=[3], record_every=1, record=names, progress=False)
     for jit, length in ((False, 2), (True, horizon)):
-        rounds = play(env, policy, horizon=length, seed=3, jit=jit)
+        rounds = play(env, policy, horizon=horizon, rounds=length, seed=3, jit=jit)
         for metric in env.spec.metrics:
             if metric.name not in names:
                 continue

@@ -38,9 +38,12 @@ class FixedSearch:
     evaluator_bound: Leaf = struct.field(default=4.0, kw_only=True)
 
     def check(self) -> None:
-        self.evaluator.check()
+        ev.check(self.evaluator)
         for name in ("eta0", "evaluator_bound"):
             checks.positive(name, getattr(self, name), ())
+
+    def check_for(self, spec: CascadeSpec) -> None:
+        ev.check_for(self.evaluator, spec)
 
     def init(self, key, spec: CascadeSpec) -> SearchState:
         del key
@@ -87,8 +90,11 @@ class Frugal(FixedSearch):
 
     def check(self) -> None:
         FixedSearch.check(self)
-        threshold = np.asarray(self.threshold, float)
-        if threshold.ndim > 1 or np.isnan(threshold).any():
+        try:
+            threshold = np.asarray(self.threshold, float)
+        except (TypeError, ValueError):
+            threshold = np.asarray(np.nan)
+        if threshold.ndim > 1 or np.isnan(threshold).any():  # It may be infinite.
             raise ValueError(f"threshold must be a number, or one for each box, got {checks.show(self.threshold)}")
         if self.order is not None:
             order = checks.numbers("order", self.order)
@@ -96,6 +102,7 @@ class Frugal(FixedSearch):
                 raise ValueError(f"order must be a permutation of 0 to K - 1, got {checks.show(self.order)}")
 
     def check_for(self, spec: CascadeSpec) -> None:
+        FixedSearch.check_for(self, spec)
         for name, value in (("threshold", self.threshold), ("order", self.order)):
             if value is not None and np.ndim(value) and np.shape(value)[-1] != spec.num_models:
                 raise ValueError(f"{name} must have one entry per model ({spec.num_models}), got {np.shape(value)[-1]}")

@@ -26,6 +26,36 @@ def _float32(x) -> np.ndarray:
     return np.asarray(x, np.float32)
 
 
+def _scalar(name: str, value: Any, check=checks.numbers) -> np.float32:
+    return np.float32(check(name, value, ()))
+
+
+def _flag(name: str, value: Any) -> bool:
+    if not isinstance(value, bool | np.bool_):
+        raise ValueError(f"{name} must be True or False, got {checks.show(value)}")
+    return bool(value)
+
+
+def _names(names: Sequence[str], number: int) -> tuple[str, ...]:
+    if isinstance(names, str):
+        raise ValueError(f"names must be a list of names, got {names!r}")
+    if len(names) not in (0, number):
+        raise ValueError(f"names must have one name per model ({number}), got {len(names)}")
+    return tuple(names)
+
+
+def _contexts(contexts: Any, dim: int) -> Any:
+    """Given contexts, or uniform ones."""
+    if contexts is None:
+        return UniformContexts(dim)
+    if isinstance(contexts, type) or not hasattr(contexts, "draw"):
+        raise ValueError(f"contexts must be an object like UniformContexts(...), got {checks.show(contexts)}")
+    contexts.check()
+    if contexts.dim != dim:
+        raise ValueError(f"contexts must have {dim} features, as the indices, got {contexts.dim}")
+    return contexts
+
+
 def _share(num_models: int) -> np.ndarray:
     """`a / (K - 1)` of the boxes: from the cheapest to the dearest."""
     return np.arange(checks.count("num_models", num_models, minimum=2)) / (num_models - 1)
@@ -41,7 +71,10 @@ def _quantiles(num_models: int) -> np.ndarray:
 
 def _index(num_models: int, dim: int, slopes: float = 0.20) -> np.ndarray:
     """`[K, m]`: intercepts around .52, and slopes whose sizes sum to `slopes`."""
-    a, j = np.arange(num_models)[:, None], np.arange(1, checks.count("dim", dim))[None, :]
+    a, j = (
+        np.arange(checks.count("num_models", num_models, minimum=2))[:, None],
+        np.arange(1, checks.count("dim", dim))[None, :],
+    )
     wave = np.cos(1.3 * a + 2.1 * j + 0.7 * a * j)
     rows = slopes * wave / np.maximum(np.abs(wave).sum(axis=1, keepdims=True), 1e-12)
     return np.column_stack([0.52 + 0.05 * np.cos(2.4 * a), rows])
@@ -55,9 +88,13 @@ def default_theta(dim: int) -> np.ndarray:
 
 def _evaluator(evaluator: Any) -> Any:
     """Features of outputs: None, a number of them, or an object that makes them."""
-    if evaluator is None or hasattr(evaluator, "draw"):
+    if evaluator is None or (hasattr(evaluator, "draw") and not isinstance(evaluator, type)):
         return evaluator
-    return ScoredFeatures(default_theta(evaluator))
+    if isinstance(evaluator, bool) or not isinstance(evaluator, int | np.integer) or evaluator < 1:
+        raise ValueError(
+            f"evaluator must be None, a number of features or ScoredFeatures(...), got {checks.show(evaluator)}"
+        )
+    return ScoredFeatures(default_theta(int(evaluator)))
 
 
 def _built(contexts: Any, boxes: Any, index, evaluator: Any = None, reach: float = _REACH, **options: Any) -> Cascade:
@@ -94,18 +131,18 @@ def uniform_cascade(
     boxes = UniformBoxes(
         base_cost=_float32(_costs(num_models)),
         quantile=_float32(_quantiles(num_models)),
-        tilt=None if tilt is None else np.float32(tilt),
+        tilt=None if tilt is None else _scalar("tilt", tilt),
     )
     return _built(
-        UniformContexts(dim) if contexts is None else contexts,
+        _contexts(contexts, dim),
         boxes,
         _index(num_models, dim),
         evaluator,
         reach=_REACH if tilt is None and bend is None else 8.2,
-        bend=None if bend is None else np.float32(bend),
+        bend=None if bend is None else _scalar("bend", bend),
         index_link=INDEX_LINKS[checks.one_of("link", link, INDEX_LINKS)],
-        cost_weight=np.float32(cost_weight),
-        shows_all=bool(shows_all),
+        cost_weight=_scalar("cost_weight", cost_weight, checks.positive),
+        shows_all=_flag("shows_all", shows_all),
     )
 
 
@@ -113,7 +150,14 @@ def spike_cascade(num_models: int = 3, dim: int = 3, *, evaluator: Any = None, c
     """`uniform_cascade` whose boxes score .97 once in a hundred times, so that the theory's mass condition holds everywhere."""
     boxes = SpikeBoxes(base_cost=_float32(_costs(num_models)), quantile=_float32(_quantiles(num_models)))
     index = _index(num_models, dim)
-    return _built(UniformContexts(dim), boxes, index, evaluator, reach=3.1, cost_weight=np.float32(cost_weight))
+    return _built(
+        UniformContexts(dim),
+        boxes,
+        index,
+        evaluator,
+        reach=3.1,
+        cost_weight=_scalar("cost_weight", cost_weight, checks.positive),
+    )
 
 
 def pass_fail_cascade(num_models: int = 3, dim: int = 3, *, evaluator: Any = None, cost_weight: float = 1.0) -> Cascade:
@@ -121,7 +165,9 @@ def pass_fail_cascade(num_models: int = 3, dim: int = 3, *, evaluator: Any = Non
     index = _index(num_models, dim, slopes=0.10)
     index[:, 0] = 0.78 + 0.4 * (index[:, 0] - 0.52)
     boxes = PassFailBoxes(base_chance=_float32(0.25 + 0.5 * _share(num_models)), slope=np.float32(0.1) if dim > 1 else None)
-    return _built(UniformContexts(dim), boxes, index, evaluator, cost_weight=np.float32(cost_weight))
+    return _built(
+        UniformContexts(dim), boxes, index, evaluator, cost_weight=_scalar("cost_weight", cost_weight, checks.positive)
+    )
 
 
 def group_cascade(
@@ -131,11 +177,15 @@ def group_cascade(
 
     chances: of the groups.
     """
-    a, g = np.arange(num_models)[:, None], np.arange(len(chances))[None, :]
+    chance = checks.probability("chances", chances)
+    if chance.ndim != 1 or abs(chance.sum() - 1.0) > 1e-5:
+        raise ValueError(f"chances must be a vector that sums to 1, got shape {chance.shape} with sum {chance.sum():g}")
+    costs = _float32(_costs(num_models))
+    a, g = np.arange(num_models)[:, None], np.arange(len(chance))[None, :]
     index = 0.52 + 0.15 * np.cos(2.4 * a + 1.7 * g + 0.9 * a * g)
-    boxes = UniformBoxes(base_cost=_float32(_costs(num_models)), quantile=_float32(_quantiles(num_models)))
-    contexts = GroupContexts(_float32(checks.probability("chances", chances)))
-    return _built(contexts, boxes, index, evaluator, cost_weight=np.float32(cost_weight))
+    boxes = UniformBoxes(base_cost=costs, quantile=_float32(_quantiles(num_models)))
+    contexts = GroupContexts(_float32(chance))
+    return _built(contexts, boxes, index, evaluator, cost_weight=_scalar("cost_weight", cost_weight, checks.positive))
 
 
 def safe_and_risky(gap: float, *, evaluator: Any = None) -> Cascade:
@@ -193,19 +243,21 @@ def custom_cascade(
     index = checks.numbers("index", index)
     if index.ndim != 2:
         raise ValueError(f"index must have shape [K, m], got {index.shape}")
-    if names and len(names) != len(index):
-        raise ValueError(f"names must have one name per model ({len(index)}), got {len(names)}")
-    boxes = UniformBoxes(_float32(mean_cost), _float32(quantile), np.float32(cost_spread))
+    boxes = UniformBoxes(
+        base_cost=_float32(checks.positive("mean_cost", mean_cost, (len(index),))),
+        quantile=_float32(checks.probability("quantile", quantile, (len(index),))),
+        spread=_scalar("cost_spread", cost_spread, checks.probability),
+    )
     return _built(
-        UniformContexts(index.shape[1]) if contexts is None else contexts,
+        _contexts(contexts, index.shape[1]),
         boxes,
         index,
         evaluator,
         reach=25.0,
         index_link=INDEX_LINKS[checks.one_of("link", link, INDEX_LINKS)],
-        cost_weight=np.float32(cost_weight),
-        shows_all=bool(shows_all),
-        names=tuple(names),
+        cost_weight=_scalar("cost_weight", cost_weight, checks.positive),
+        shows_all=_flag("shows_all", shows_all),
+        names=_names(names, len(index)),
     )
 
 
@@ -218,6 +270,10 @@ def token_costs(input_tokens, output_tokens, input_price, output_price) -> np.nd
         "output_price": output_price,
     }
     i, o, p, q = (checks.non_negative(name, x) for name, x in parts.items())
+    try:
+        np.broadcast_shapes(*(x.shape for x in (i, o, p, q)))
+    except ValueError:
+        raise ValueError(f"{', '.join(parts)} must broadcast, got {i.shape}, {o.shape}, {p.shape} and {q.shape}") from None
     return p * i + q * o
 
 
@@ -250,7 +306,7 @@ def replay_cascade(
     weight = float(checks.positive("cost_weight", cost_weight, ()))
     number = np.asarray(checks.non_negative("groups", groups, scores.shape[:1]))
     if (number != number.astype(int)).any():
-        raise ValueError("groups must be whole numbers from 0")
+        raise ValueError(f"groups must be whole numbers from 0, got {number[number != number.astype(int)][0]:g}")
     number = number.astype(int)
     count = np.bincount(number)
     if (count == 0).any():
@@ -281,7 +337,7 @@ def replay_cascade(
         count=count.astype(np.int32),
         group_score=_float32(mean_score),
         group_cost=_float32(mean_cost),
-        joint=bool(joint),
+        joint=_flag("joint", joint),
     )
     contexts = GroupContexts(_float32(count / count.sum()))
-    return _built(contexts, boxes, index, evaluator, cost_weight=np.float32(weight), names=tuple(names))
+    return _built(contexts, boxes, index, evaluator, cost_weight=np.float32(weight), names=_names(names, scores.shape[1]))

@@ -141,9 +141,13 @@ class TwoTimesContexts(_Stateless):
         return 0.5 * (self.first.mean + self.second.mean)
 
     def check(self) -> None:
-        self.first.check()
-        self.second.check()
-        checks.positive("length", self.length, ())
+        for name, part in (("first", self.first), ("second", self.second)):
+            if not isinstance(part, _Stateless):
+                raise ValueError(f"{name} must be contexts that do not depend on earlier ones, got {checks.show(part)}")
+            part.check()
+        length = float(checks.positive("length", self.length, ()))
+        if length != int(length):
+            raise ValueError(f"length must be a whole number of periods, got {length:g}")
         if self.first.dim != self.second.dim:
             raise ValueError(f"first and second must have one dimension, got {self.first.dim} and {self.second.dim}")
 

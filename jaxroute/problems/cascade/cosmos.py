@@ -4,7 +4,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from flax import struct
 
 from jaxroute import checks, draws, numerics
@@ -95,14 +94,17 @@ class COSMOS:
     horizon: Leaf | None = None
 
     def check(self) -> None:
-        parts = {"fit": "update", "evaluator": "add", "radius": "bonus", "exploration": "forced"}
-        for name, needs in parts.items():
+        parts = {
+            "fit": ("predict", "Window(...), Streaming(...), ..."),
+            "radius": ("bonus", "Practical(...), Theoretical(...), ..."),
+            "exploration": ("forced", "WarmUp(...), Coins(...), ..."),
+        }
+        for name, (needs, examples) in parts.items():
             part = getattr(self, name)
-            if isinstance(part, type) or not hasattr(part, needs):
-                raise ValueError(
-                    f"{name} must be an object with {needs}(), as {type(COSMOS()).__name__}'s own, got {checks.show(part)}"
-                )
+            if isinstance(part, type) or not hasattr(part, needs) or not hasattr(part, "check"):
+                raise ValueError(f"{name} must be {examples}, got {checks.show(part)}")
             part.check()
+        ev.check(self.evaluator)
         for name in ("eta1", "eta0", "evaluator_bound"):
             checks.positive(name, getattr(self, name), ())
         checks.probability("deploy_optimism", self.deploy_optimism, ())
@@ -110,11 +112,7 @@ class COSMOS:
             raise ValueError(f"horizon must be at least 1, got {float(self.horizon):g}")
 
     def check_for(self, spec: CascadeSpec) -> None:
-        if isinstance(self.evaluator, FrozenGLM):
-            if not spec.feature_dim:
-                raise ValueError("evaluator must not be frozen where scores are seen: the environment has no evaluator")
-            if np.shape(self.evaluator.theta)[-1:] != (spec.feature_dim,):
-                raise ValueError(f"theta must have shape ({spec.feature_dim},), got {np.shape(self.evaluator.theta)}")
+        ev.check_for(self.evaluator, spec)
 
     def init(self, key, spec: CascadeSpec) -> CosmosState:
         number, dim, features = spec.num_models, spec.context_dim, spec.feature_dim

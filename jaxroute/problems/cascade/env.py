@@ -9,9 +9,10 @@ from flax import struct
 
 from jaxroute import checks, draws, numerics
 from jaxroute.estimators.links import IDENTITY, LOGISTIC, Link
-from jaxroute.problems.cascade.features import reward_of
+from jaxroute.problems.cascade.features import FrozenFeatures, RecordedFeatures, reward_of
+from jaxroute.problems.cascade.laws import RecordedBoxes
 from jaxroute.problems.cascade.search import best_opened, opened_in_order, seen_outputs
-from jaxroute.problems.cascade.types import METRICS, ZERO_FLOWS, CascadeSpec, Feedback, Observation, Outputs
+from jaxroute.problems.cascade.types import JOINT_METRICS, METRICS, ZERO_FLOWS, CascadeSpec, Feedback, Observation, Outputs
 from jaxroute.types import Leaf
 
 # Regret that float32 cannot tell from zero.
@@ -70,7 +71,7 @@ class Cascade:
             num_models=np.shape(self.index)[-2],
             model_names=self.names,
             free_rounds=1,
-            metrics=METRICS,
+            metrics=JOINT_METRICS if getattr(self.boxes, "joint", False) else METRICS,
             zero_flows=ZERO_FLOWS,
             context_dim=np.shape(self.index)[-1],
             feature_dim=0 if known else self.evaluator.dim,
@@ -82,12 +83,45 @@ class Cascade:
         )
 
     def check(self) -> None:
-        self.contexts.check()
-        self.boxes.check()
-        checks.numbers("index", self.index, (self.boxes.num_boxes, self.contexts.dim))
-        checks.positive("cost_weight", self.cost_weight, ())
+        parts = {"contexts": ("draw", "UniformContexts(...)"), "boxes": ("play", "UniformBoxes(...)")}
         if self.evaluator is not None:
-            self.evaluator.check()
+            parts["evaluator"] = ("draw", "ScoredFeatures(...)")
+        for name, (needs, example) in parts.items():
+            part = getattr(self, name)
+            if isinstance(part, type) or not hasattr(part, needs) or not hasattr(part, "check"):
+                raise ValueError(f"{name} must be an object like {example}, got {checks.show(part)}")
+            part.check()
+        number, dim = self.boxes.num_boxes, self.contexts.dim
+        checks.numbers("index", self.index, (number, dim))
+        checks.positive("cost_weight", self.cost_weight, ())
+        if self.bend is not None:
+            checks.numbers("bend", self.bend, ())
+        if not isinstance(self.index_link, Link):
+            raise ValueError(f"index_link must be a Link, got {checks.show(self.index_link)}")
+        if self.names and len(self.names) != number:
+            raise ValueError(f"names must have one name per model ({number}), got {len(self.names)}")
+        self._check_fit(number, dim)
+
+    def _check_fit(self, number: int, dim: int) -> None:
+        """That parts fit each other."""
+        needs = {"bend": self.bend, "tilt": getattr(self.boxes, "tilt", None), "slope": getattr(self.boxes, "slope", None)}
+        for name, value in needs.items():
+            if value is not None and dim < 2:
+                raise ValueError(f"{name} must be None where requests have one feature: there is no x_1, got {value!s}")
+        evaluator = self.evaluator
+        if isinstance(evaluator, FrozenFeatures) and dim < 2:
+            raise ValueError(f"evaluator must not be FrozenFeatures where requests have {dim} feature: it needs x_1")
+        if isinstance(evaluator, RecordedFeatures):
+            if not isinstance(self.boxes, RecordedBoxes):
+                raise ValueError(
+                    f"evaluator must not be RecordedFeatures without RecordedBoxes, got {type(self.boxes).__name__}"
+                )
+            if np.shape(evaluator.table)[:2] != np.shape(self.boxes.score):
+                shape, own = np.shape(self.boxes.score), np.shape(evaluator.table)
+                raise ValueError(f"features must have shape [{shape[0]}, {shape[1]}, d], got {own}")
+        shift = getattr(evaluator, "shift", None)
+        if shift is not None:
+            checks.numbers("shift", shift, (number, evaluator.dim))
 
     def init(self, key):
         return self.contexts.init(key)
@@ -156,6 +190,13 @@ class Cascade:
             period, action, found, opened, deployed, free
         )
         return state, feedback, flows
+
+
+def as_cascade(env: Any) -> Cascade:
+    """The environment itself; `ValueError` if it is none of this problem's."""
+    if not isinstance(env, Cascade):
+        raise ValueError(f"env must be a Cascade, got {checks.show(env)}")
+    return env
 
 
 def _utility(score, cost, opened, deployed):

@@ -4,10 +4,12 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import struct
 
-from jaxroute import numerics
+from jaxroute import checks, numerics
 from jaxroute.estimators.gaussian import sherman_morrison
+from jaxroute.estimators.glm import ExactGLM, FrozenGLM
 from jaxroute.problems.cascade.search import Scoring
 from jaxroute.problems.cascade.types import CascadeSpec, Feedback
 
@@ -18,6 +20,24 @@ class Evaluation:
 
     state: Any
     inverse: jax.Array
+
+
+def check(estimator: Any) -> None:
+    """That a policy's evaluator is one."""
+    if isinstance(estimator, type) or not hasattr(estimator, "add") or not hasattr(estimator, "check"):
+        raise ValueError(f"evaluator must be OnlineGLM(), ExactGLM(...) or FrozenGLM(...), got {checks.show(estimator)}")
+    estimator.check()
+
+
+def check_for(estimator: Any, spec: CascadeSpec) -> None:
+    """That it suits the environment and the run."""
+    if isinstance(estimator, FrozenGLM):
+        if not spec.feature_dim:
+            raise ValueError("evaluator must not be frozen where scores are seen: the environment has no evaluator")
+        if np.shape(estimator.theta) != (spec.feature_dim,):
+            raise ValueError(f"theta must have shape ({spec.feature_dim},), got {np.shape(estimator.theta)}")
+    if isinstance(estimator, ExactGLM) and spec.feature_dim and (spec.horizon or 0) > estimator.capacity:
+        raise ValueError(f"capacity must be at least the horizon of the run, {spec.horizon}, got {estimator.capacity}")
 
 
 def start(estimator: Any, spec: CascadeSpec, ridge) -> Evaluation | None:

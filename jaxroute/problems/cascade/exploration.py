@@ -12,8 +12,8 @@ from jaxroute.types import Leaf
 
 
 def rounded_up(horizon, power: float):
-    """`ceil(T^power)` as a float, where `T^power` may miss a whole number by rounding."""
-    return jnp.ceil(jnp.asarray(horizon, jnp.float32) ** power - 1e-3)
+    """`ceil(T^power)` as a float, where `T^power` may miss a whole number by rounding: by less than `1e-6` of it."""
+    return jnp.ceil(jnp.asarray(horizon, jnp.float32) ** power * (1.0 - 1e-6))
 
 
 class _Always:

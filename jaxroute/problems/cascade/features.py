@@ -27,6 +27,9 @@ def reward_of(link: Link, score, coin):
 class CubeNoise:
     """Features beside the score: independent and uniform on `[-1, 1]^d`."""
 
+    def check(self) -> None:
+        pass
+
     def bound(self, dim: int) -> float:
         return float(np.sqrt(dim))
 
@@ -50,7 +53,7 @@ class RadialNoise:
         """Normal vectors with standard deviation `scale`, conditioned on a length of at most `longest`."""
         from scipy import stats
 
-        law = stats.chi(dim, scale=checks.positive("scale", scale, ()))
+        law = stats.chi(checks.count("dim", dim), scale=float(checks.positive("scale", scale, ())))
         return cls._of(law, longest)
 
     @classmethod
@@ -58,7 +61,7 @@ class RadialNoise:
         """Student vectors with so many degrees of freedom, conditioned likewise: the squared length over `d` follows an F law."""
         from scipy import stats
 
-        law = stats.f(dim, checks.positive("freedom", freedom, ()))
+        law = stats.f(checks.count("dim", dim), float(checks.positive("freedom", freedom, ())))
         levels = np.linspace(0.0, law.cdf(float(checks.positive("longest", longest, ())) ** 2 / dim), 1025)
         return cls(np.sqrt(dim * law.ppf(levels)).astype(np.float32))
 
@@ -66,6 +69,13 @@ class RadialNoise:
     def _of(cls, law: Any, longest: float) -> "RadialNoise":
         levels = np.linspace(0.0, law.cdf(checks.positive("longest", longest, ())), 1025)
         return cls(law.ppf(levels).astype(np.float32))
+
+    def check(self) -> None:
+        quantiles = checks.non_negative("quantiles", self.quantiles)
+        if quantiles.ndim != 1 or len(quantiles) < 2:
+            raise ValueError(f"quantiles must be a vector of at least two lengths, got shape {quantiles.shape}")
+        if (np.diff(quantiles) < 0).any():
+            raise ValueError("quantiles must not fall")
 
     def bound(self, dim: int) -> float:
         del dim
@@ -109,6 +119,13 @@ class ScoredFeatures:
         theta = checks.numbers("theta", self.theta)
         if theta.ndim != 1 or not np.any(theta):
             raise ValueError(f"theta must be a vector that is not zero, got shape {theta.shape}")
+        if isinstance(self.noise, type) or not isinstance(self.noise, CubeNoise | RadialNoise):
+            raise ValueError(f"noise must be CubeNoise() or RadialNoise(...), got {checks.show(self.noise)}")
+        self.noise.check()
+        if self.shift is not None:
+            checks.numbers("shift", self.shift)
+        if not isinstance(self.link, Link):
+            raise ValueError(f"link must be a Link, got {checks.show(self.link)}")
 
     def draw(self, key, score, psi, row):
         """Features `[K, d]` of outputs with these scores `[K]`."""
@@ -177,8 +194,10 @@ class RecordedFeatures:
         return float(np.linalg.norm(np.asarray(self.table, np.float64), axis=-1).max())
 
     def check(self) -> None:
+        table = checks.numbers("features", self.table)
+        if table.ndim != 3 or 0 in table.shape:
+            raise ValueError(f"features must have shape [N, K, d], got {table.shape}")
         checks.numbers("theta", self.theta, (self.dim,))
-        checks.numbers("features", self.table)
 
     def draw(self, key, score, psi, row):
         """Features `[K, d]` of the outputs of these rows `[K]`."""

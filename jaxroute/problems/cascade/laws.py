@@ -50,9 +50,9 @@ class UniformBoxes:
     tilt: Leaf | None = None
 
     def check(self) -> None:
-        shape = np.shape(checks.positive("mean_cost", self.base_cost))
+        shape = np.shape(checks.positive("base_cost", self.base_cost))
         if len(shape) != 1:
-            raise ValueError(f"mean_cost must have shape [K], got {shape}")
+            raise ValueError(f"base_cost must have shape [K], got {shape}")
         quantile = checks.probability("quantile", self.quantile, shape)
         if (quantile >= 1).any():
             raise ValueError(f"quantile must be below 1, got {quantile.max():g}")
@@ -149,9 +149,9 @@ class PassFailBoxes:
     spread: Leaf = 0.5
 
     def check(self) -> None:
-        chance = checks.share("chance", self.base_chance)
+        chance = checks.share("base_chance", self.base_chance)
         if chance.ndim != 1:
-            raise ValueError(f"chance must have shape [K], got {chance.shape}")
+            raise ValueError(f"base_chance must have shape [K], got {chance.shape}")
         low, high = (float(checks.probability(name, x, ())) for name, x in (("low", self.low), ("high", self.high)))
         if not low < high:
             raise ValueError(f"low must be below high, got {low:g} and {high:g}")
@@ -217,6 +217,13 @@ class RecordedBoxes:
     def check(self) -> None:
         shape = np.shape(checks.probability("scores", self.score))
         checks.non_negative("costs", self.cost, shape)
+        if len(shape) != 2 or 0 in shape:
+            raise ValueError(f"scores must have shape [N, K], got {shape}")
+        first, count = checks.non_negative("first", self.first), checks.positive("count", self.count)
+        if first.ndim != 1 or first.shape != count.shape or (first + count > shape[0]).any():
+            raise ValueError(f"first and count must be rows of {shape[0]} queries for each group, got {first} and {count}")
+        for name in ("group_score", "group_cost"):
+            checks.non_negative(name, getattr(self, name), (len(first), shape[1]))
 
     @property
     def num_boxes(self) -> int:

@@ -1,21 +1,14 @@
 """Policies that know the environment: the optimal search, the best single calls, and indices that ignore the request."""
 
-from typing import Any
-
 import jax.numpy as jnp
 from flax import struct
 
 from jaxroute import checks, numerics
-from jaxroute.problems.cascade.env import Cascade
+from jaxroute.problems.cascade.env import Cascade, as_cascade
 from jaxroute.problems.cascade.search import IndexSearch, Scoring
 from jaxroute.problems.cascade.truth import single_values
+from jaxroute.problems.cascade.types import CascadeSpec
 from jaxroute.types import Leaf
-
-
-def _cascade(env: Any) -> Cascade:
-    if not isinstance(env, Cascade):
-        raise ValueError(f"env must be a Cascade, got {checks.show(env)}")
-    return env
 
 
 @struct.dataclass
@@ -30,7 +23,18 @@ class _Knowing:
     @classmethod
     def of(cls, env: Cascade):
         """The policy of an environment."""
-        return cls(_cascade(env))
+        return cls(as_cascade(env))
+
+    def check(self) -> None:
+        as_cascade(self.env).check()
+
+    def check_for(self, spec: CascadeSpec) -> None:
+        own = self.env.spec
+        for name in ("num_models", "context_dim", "feature_dim"):
+            if getattr(own, name) != getattr(spec, name):
+                raise ValueError(
+                    f"env must have {name}={getattr(spec, name)}, as the one that is played, got {getattr(own, name)}"
+                )
 
     def init(self, key, spec):
         del key, spec
@@ -93,7 +97,12 @@ class BestSingle(_Knowing):
     @classmethod
     def of(cls, env: Cascade):
         """The model with the largest mean score less cost."""
-        return cls(_cascade(env), numerics.argmax(single_values(env)))
+        return cls(as_cascade(env), numerics.argmax(single_values(env)))
+
+    def check(self) -> None:
+        _Knowing.check(self)
+        model = checks.numbers("model", self.model, ())
+        checks.count("model", int(model) if model == int(model) else self.model, 0, self.env.spec.num_models - 1)
 
     def act(self, key, state, obs, t):
         del key, state, obs, t

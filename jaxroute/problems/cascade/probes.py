@@ -6,6 +6,7 @@ For `simulate(..., probes={"index_error": index_error})`, for policies of the `C
 import jax
 import jax.numpy as jnp
 
+from jaxroute import checks
 from jaxroute.problems.cascade.index_fit import Evaluator, Window
 
 
@@ -35,7 +36,11 @@ def residual(env, policy, env_state, state, t) -> jax.Array:
     For index estimators that keep samples (`Window`).
     """
     del env_state, t
-    fit: Window = policy.fit
+    fit = getattr(policy, "fit", None)
+    if not isinstance(fit, Window):
+        raise ValueError(
+            f"residual needs a policy with an index estimator that keeps samples (Window), got {checks.show(fit)}"
+        )
     evaluator = None if state.fit.features is None else Evaluator(state.evaluation.state.theta, env.spec.score_link)
     slope = fit.slope(state.fit, state.rho, evaluator, env.spec.index_link)
     return jnp.max(jnp.abs(slope), axis=0) / jnp.maximum(state.number, 1)

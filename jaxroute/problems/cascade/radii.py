@@ -120,7 +120,8 @@ class Theoretical(Stateless):
     lipschitz: Leaf = 1.0
 
     def check(self) -> None:
-        for name in ("mass", "slope", "reach", "score_slope", "reward_bound", "lipschitz"):
+        checks.share("mass", self.mass, ())
+        for name in ("slope", "reach", "score_slope", "reward_bound", "lipschitz"):
             checks.positive(name, getattr(self, name), ())
 
     def index_radius(self, now: Now):

@@ -42,6 +42,10 @@ def potential_bound(number, dim: int, longest: float, ridge: float):
 
     `(1 + C^2 / eta) m log(1 + n C^2 / (eta m))`. Source: section 12.
     """
+    checks.non_negative("number", number)
+    checks.count("dim", dim)
+    for name, value in (("longest", longest), ("ridge", ridge)):
+        checks.positive(name, value, ())
     square = longest**2
     return (1.0 + square / ridge) * dim * np.log1p(np.asarray(number, float) * square / (ridge * dim))
 
@@ -102,6 +106,13 @@ def regret_bound(
         `polylog T`, which its assumption 5.2 leaves open.
     """
     radius = Theoretical() if radius is None else radius
+    if not isinstance(sizes, Sizes) or not isinstance(radius, Theoretical):
+        wrong = radius if isinstance(sizes, Sizes) else sizes
+        raise ValueError(f"sizes and radius must be Sizes(...) and Theoretical(...), got {checks.show(wrong)}")
+    radius.check()
+    checks.count("horizon", sizes.horizon)
+    for name, value in (("index_bound", index_bound), ("evaluator_bound", evaluator_bound), ("growth", growth)):
+        checks.positive(name, value, ())
     potential = potential_bound(sizes.horizon, sizes.dim, sizes.context_bound, sizes.eta1)
     spread = float(np.sqrt(sizes.horizon * potential))
     K, L = sizes.num_models, float(radius.lipschitz)

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxroute import checks, draws
-from jaxroute.problems.cascade.env import Cascade
+from jaxroute.problems.cascade.env import Cascade, as_cascade
 from jaxroute.problems.cascade.laws import RecordedBoxes
 
 # Thresholds that are tried, and draws on which they are compared.
@@ -34,11 +34,12 @@ def _average(env: Cascade, function: Callable) -> jax.Array:
 
 def single_values(env: Cascade) -> jax.Array:
     """Mean score less weighted cost `[K]` of each model called alone."""
-    return _average(env, env.single_value)
+    return _average(env, as_cascade(env).single_value)
 
 
 def mean_costs(env: Cascade) -> jax.Array:
     """Mean cost `[K]` of each model."""
+    as_cascade(env)
     return _average(env, lambda psi: env.boxes.mean_cost(psi, env.base_index(psi)))
 
 
@@ -53,7 +54,7 @@ def oracle_value(env: Cascade, psi, points: int = 4000) -> float:
 
     Source: Belloni, Chen and Wei (2026), eq. (3).
     """
-    if isinstance(env.boxes, RecordedBoxes):
+    if isinstance(as_cascade(env).boxes, RecordedBoxes):
         raise ValueError("oracle_value needs a law of scores, got recorded ones")
     psi = jnp.asarray(checks.numbers("psi", psi, (env.spec.context_dim,)), jnp.float32)
     base, index = env.base_index(psi), np.asarray(env.true_index(psi), np.float64)
@@ -72,7 +73,7 @@ def tuned_threshold(env: Cascade, number: int = _DRAWS, seed: int = 0) -> tuple[
 
     Thresholds from .30 to .90 in steps of .01. Ties: the smallest.
     """
-    number = checks.count("number", number)
+    env, number = as_cascade(env), checks.count("number", number)
     order = np.argsort(cost_order(env), kind="stable")
     key = draws.key(checks.count("seed", seed, minimum=0))
 

@@ -3,7 +3,7 @@
 Sizes: `K` boxes (models), `m` index features of a request, `d` features of an output (0 where scores are seen).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -25,6 +25,8 @@ METRICS = (
     Metric("optimistic", "requests with all indices at least the true ones", "share", "average", default=False),
     Metric("optimistic_score", "requests with all scores at least the true ones", "share", "average", default=False),
 )
+# Where outputs depend on each other these two do not have the regret's mean: they are recorded only if asked for.
+JOINT_METRICS = tuple(replace(m, default=False) if m.name in ("regret", "mean_cost_regret") else m for m in METRICS)
 # What must not happen: no box opened or not exactly one deployed; regret outside what the decomposition allows.
 ZERO_FLOWS = ("empty", "violations")
 

@@ -1,0 +1,21 @@
+"""What the experiments of COSMOS share: where claims come from, what is recorded, and learners of one compile."""
+
+from typing import Any
+
+from jaxroute.problems import cascade as ca
+
+PAPER = "COSMOS (Belloni, Chen and Wei)"
+OURS = "our study; the paper has no experiment"
+# Text of claims that compare with independent NumPy simulations of ours.
+TABLE = "regret is that of an independent simulation, within four joint standard errors"
+RECORD = ("regret", "mean_cost_regret", "queries", "utility")
+
+
+def learner(index: float = 0.10, warm: int = 0, fit: Any = "streaming") -> ca.COSMOS:
+    """COSMOS for scores that are seen, with a bonus; a greedy policy with 0. All with one estimator are served by one compile."""
+    return ca.cosmos(index=index, plug_in=0.0, optimism=0.0, warm=warm, fit=fit)
+
+
+def learns_scores(index: float = 0.10, plug_in: float = 0.03, optimism: float = 0.30, fit: Any = "window") -> ca.COSMOS:
+    """COSMOS with an evaluator that is learned; a greedy policy with 0, 0, 0."""
+    return ca.cosmos(index=index, plug_in=plug_in, optimism=optimism, fit=fit)
