@@ -373,7 +373,11 @@ HISTORIES = {"known": known, "unknown": unknown}
 
 
 def as_numpy(tree):
-    return jax.tree.map(lambda x: np.asarray(x, float) if np.asarray(x).dtype == np.float32 else np.asarray(x), tree)
+    def leaf(x):
+        x = np.asarray(jax.random.key_data(x) if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x)
+        return x.astype(float) if x.dtype == np.float32 else x
+
+    return jax.tree.map(leaf, tree)
 
 
 def scores(name):
@@ -869,7 +873,7 @@ def test_a_frozen_evaluator_is_as_good_as_its_data():
     regret = play(env, policies, horizon=2000, seeds=256, record=("regret",), record_every=1000)["regret"]
     end = regret.isel(time=-1).mean("seed")
     assert float(end.sel(policy="300")) > 1.3 * float(end.sel(policy="true"))
-    assert float(end.sel(policy="30000")) < 1.15 * float(end.sel(policy="true"))
+    assert float(end.sel(policy=str(NUMBER))) < 1.15 * float(end.sel(policy="true"))
 
 
 # --- What is not opened does not matter ----------------------------------------------------------------------------
@@ -906,10 +910,17 @@ def both_worlds(env, key, state, action, t, rubbish):
 def assert_same_bits(one, other):
     assert jax.tree.structure(one) == jax.tree.structure(other)
     for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other)):
-        assert np.asarray(a).tobytes() == np.asarray(b).tobytes() or jnp.issubdtype(a.dtype, jax.dtypes.prng_key)
+        a, b = (np.asarray(jax.random.key_data(x) if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x) for x in (a, b))
+        assert a.tobytes() == b.tobytes()
 
 
+# With settings of their own where they would open everything for a while.
 POLICIES = default_policies(ca) | {
+    "EpsilonGreedy": ca.EpsilonGreedy(exploration=ca.Coins(0.3)),
+    "ExploreThenCommit": ca.ExploreThenCommit(exploration=ca.ThenCommit(1)),
+    "OnlineGradient": ca.OnlineGradient(exploration=ca.OncePerBlock(4)),
+    "DistributionLearner": ca.DistributionLearner(radius=ca.Practical(0.0, 0.0, 0.0)),
+    "BootstrapCOSMOS": ca.BootstrapCOSMOS(exploration=ca.WarmUp(1)),
     "streaming": ca.cosmos(fit="streaming"),
     "window": ca.COSMOS(fit=ca.Window(size=4, iterations=1)),
     "exact evaluator": ca.COSMOS(fit=ca.Streaming(), evaluator=ca.ExactGLM(capacity=20)),
@@ -938,8 +949,7 @@ def test_closed_boxes_change_nothing(name, scored):
         assert_same_bits(new, policy.update(k_update, state, obs, action, other, t))
         closed += int((~feedback.opened).sum())
         state = new
-    everything = ("QueryAll", "theory", "BootstrapCOSMOS", "OnlineGradient", "ExploreThenCommit", "EpsilonGreedy")
-    assert closed > 0 or name in everything
+    assert (closed > 0) == (name not in ("QueryAll", "theory"))
 
 
 def test_the_environment_does_show_what_was_opened():
@@ -1168,7 +1178,7 @@ WRONG = {
     "a rule without features": (lambda: ca.ridge_rule(3, 3, 0), "feature_dim must be at least 1, got 0"),
     "a bound without a ridge": (lambda: ca.potential_bound(10, 3, 1.0, 0.0), "ridge must be above 0, got 0"),
     "a bound of negative samples": (lambda: ca.potential_bound(-1, 3, 1.0, 1.0), "number must be at least 0, got -1"),
-    "a bound for nothing": (lambda: ca.regret_bound(5), r"sizes and radius must be Sizes\(...\) and Theoretical\(...\), got 5"),
+    "a bound for nothing": (lambda: ca.regret_bound(5, 100), "spec must be a CascadeSpec, got 5"),
     "a residual of a stream": (lambda: ca.residual(custom(), ca.cosmos(fit="streaming"), (), (), 0), "residual needs a policy with an index estimator that keeps samples"),
 }  # fmt: skip
 

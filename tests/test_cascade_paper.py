@@ -22,7 +22,6 @@ from jaxroute.problems import cascade as ca
 from jaxroute.problems.cascade import index_fit
 from jaxroute.problems.cascade.radii import Now
 from jaxroute.problems.cascade.search import best_opened, opened_in_order
-from jaxroute.problems.cascade.theory import Sizes as BoundSizes
 from jaxroute.problems.cascade.types import CascadeSpec, Outputs
 from jaxroute.solvers.reservation import discrete_index, index_by_bisection, two_point_index, uniform_index
 
@@ -753,8 +752,7 @@ def test_rule_of_the_ridges():
 
 def test_bound_of_the_regret():
     """Far above the trivial bound `(2 K + 1) T`."""
-    sizes = BoundSizes(num_models=3, dim=3, horizon=10_000, context_bound=math.sqrt(3))
-    known = ca.regret_bound(sizes)
+    known = ca.regret_bound(ca.uniform_cascade().spec, 10_000)
     assert known == pytest.approx(3.2e6, rel=0.02)
     potential = 4 * 3 * math.log(1 + 10_000)
     assert float(ca.potential_bound(10_000, 3, math.sqrt(3), 1.0)) == pytest.approx(potential)
@@ -765,7 +763,7 @@ def test_bound_of_the_regret():
 def test_bound_of_the_regret_with_an_evaluator():
     """Eq. (86) written out."""
     T, K, m, d, square, growth, bound = 10_000, 3, 3, 5, 8.0, 2.0, 4.0
-    sizes = BoundSizes(K, m, T, math.sqrt(3), feature_dim=d, feature_bound=math.sqrt(square))
+    spec = CascadeSpec(K, context_dim=m, context_bound=math.sqrt(3), feature_dim=d, feature_bound=math.sqrt(square))
     delta, theory = 1 / math.sqrt(T), ca.Theoretical()
     now = moment_of(n=T, t=T, T=T, d=d, trace=16 * square * growth, bound=bound)
     beta = float(theory.evaluator(draws.key(0), now, jnp.ones(d), jnp.eye(d))[1])
@@ -774,7 +772,7 @@ def test_bound_of_the_regret_with_an_evaluator():
     start = 100 * square * growth * math.log(6 * T * K * d / delta)
     expected = (c_mu * math.sqrt(d) + 4 * bound + 4 * K + 2) * math.sqrt(T) + 2 * K * start
     expected += K * c_sigma * math.sqrt(T * 4 * m * math.log(1 + T))
-    found = ca.regret_bound(sizes, growth=growth, evaluator_bound=bound)
+    found = ca.regret_bound(spec, T, growth=growth, evaluator_bound=bound)
     assert found == pytest.approx(expected, rel=1e-4) and found > 7e4
 
 

@@ -5,12 +5,11 @@ compared exactly and numbers to many digits; its draws keep their float32 bits, 
 """
 
 import contextlib
-import dataclasses
 import functools
 import math
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -830,7 +829,7 @@ def test_reservation_indices():
 def test_bounds_and_ridges():
     """3.5 and 7: formulas of the theory, which the simulator evaluates in float32."""
     rng = np.random.default_rng(6)
-    for _ in range(300):
+    for _ in range(40):
         K, m, d, T = rng.integers(2, 11), rng.integers(1, 21), rng.integers(1, 17), int(10 ** rng.uniform(1, 6))
         longest, output, eta1, eta0, growth = np.float32(rng.uniform(0.5, 4, 5)).tolist()
         constants = dict(
@@ -865,7 +864,7 @@ def test_values_of_a_request(law):
 MEAN_REQUEST = {"MISSPEC": 0.05 * np.cos(np.arange(3)), "FROZEN_X": 0.05}
 
 
-@pytest.mark.parametrize("law", LAWS)
+@pytest.mark.parametrize("law", [law if law in ("MISSPEC", "FROZEN_X") else pytest.param(law, marks=slow) for law in LAWS])
 def test_what_policies_know(law):
     """B1, B2, B3, B5: the best single model, values of single calls, indices that ignore the request, the order of costs."""
     inst = instance(law)
@@ -873,7 +872,8 @@ def test_what_policies_know(law):
     grid, weights = ref.context_grid(inst)
     means = weights @ ref.single_values(inst, grid)
     # Averages over 20,000 requests.
-    close(ca.single_values(own), means, "single values", 4e-3)
+    error = np.sqrt(weights @ (ref.single_values(inst, grid) - means) ** 2 / 20_000)
+    assert (np.abs(ca.single_values(own) - means) < 5 * error + 1e-6).all()
     assert int(ca.BestSingle.of(own).model) == ref.best_single(inst) == means.argmax()
     np.testing.assert_array_equal(ca.cost_order(own), ref.cost_rank(inst))
     with double():
@@ -978,10 +978,10 @@ STUDIES = {
 
 @pytest.mark.parametrize("name", [n if "short" in n else pytest.param(n, marks=slow) for n in STUDIES])
 def test_averages(name):
-    """S1, S0, S6, S7: mean regrets, queries, and how often each box is opened."""
+    """S0, S1, S6, S7: mean regrets of all three kinds, rewards, costs and queries."""
     study = STUDIES[name]
     inst, T = instance(**study.world), study.horizon
-    data = jr.simulate(env_of(inst), study.ours, horizon=T, seeds=study.seeds, record_every=T, record="all", progress=False)
+    data = jr.simulate(env_of(inst), study.ours, horizon=T, seeds=study.seeds, record_every=T, progress=False)
     data = data.isel(policy=0, time=-1)
     assert data["valid"].all()
     runs = [ref.run(inst, study.plain, ref.make_draws(inst, np.random.default_rng(seed), T)) for seed in range(study.runs)]
@@ -989,7 +989,10 @@ def test_averages(name):
     for ours, theirs in FLOWS.items():
         total = ours in ("regret", "mean_cost_regret", "realised_regret")
         values = [run[theirs][1:].sum() if total else run[theirs][1:].mean() for run in runs]
-        assert_means_agree(data[ours], values, 4.0, ours)
+        if np.ptp(values) == 0 and float(data[ours].std()) == 0:  # One call per period, for example.
+            close(data[ours].mean(), values[0], ours, 1e-6)
+        else:
+            assert_means_agree(data[ours], values, 4.0, ours)
     if study.notes:
         value, error = study.notes
         own = float(data["regret"].std(ddof=1)) / math.sqrt(study.seeds)

@@ -50,7 +50,8 @@ def run(*arguments: str) -> int:
 def test_list_shows_problems_policies_experiments_and_data(capsys):
     assert run("list") == 0
     shown = capsys.readouterr().out
-    for word in ("stochastic", "staged", "StageRoute", "UCB1", "arena_market", "stageroute-table-1", *EXPERIMENTS):
+    words = ("stochastic", "staged", "StageRoute", "UCB1", "arena_market", "stageroute-table-1", *EXPERIMENTS)
+    for word in (*words, "cascade", "COSMOS", "uniform_cascade", "RandomCascade"):
         assert word in shown, word
 
 

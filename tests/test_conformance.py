@@ -7,12 +7,12 @@ from flax import struct
 
 from jaxroute import testing
 from jaxroute.estimators.mnl import Newton, Online
-from jaxroute.problems import combinatorial, default_policies, problems, queueing, service, staged, stochastic
+from jaxroute.problems import cascade, combinatorial, default_policies, problems, queueing, service, staged, stochastic
 
 BERNOULLI = stochastic.bernoulli([0.9, 0.5, 0.1])
 GAUSSIAN = stochastic.gaussian([0.3, 0.1], scale=0.5)
-STOCHASTIC, STAGED, COMBINATORIAL, SERVICE, QUEUEING = (
-    default_policies(problem) for problem in (stochastic, staged, combinatorial, service, queueing)
+STOCHASTIC, STAGED, COMBINATORIAL, SERVICE, QUEUEING, CASCADE = (
+    default_policies(problem) for problem in (stochastic, staged, combinatorial, service, queueing, cascade)
 )
 # Here these differ little from their neighbours; the default suite plays them in whole runs against a reference.
 SLOW = (
@@ -21,7 +21,8 @@ SLOW = (
     *("ConstrainedThompson", "EpsilonGreedy", "RandomSet", "Everything", "OracleRelaxed", "OracleInteger", "OfflineFixed"),
     *("ShadowPrice", "MostSatisfying", "CheapestAbove", "Single", "RandomMix", "RouteLLM", "RouterDC", "OracleBlind"),
     *("OracleInformed", "OracleClairvoyant", "C2MABV", "ACQB", "CQBEpsilon", "QThS", "Optimal", "QUCB", "Random"),
-    "EducatedGuessing",
+    *("EducatedGuessing", "COSMOS", "ExploreThenCommit", "OnlineGradient", "DistributionLearner", "BootstrapCOSMOS"),
+    *("QueryAll", "Frugal", "RandomCascade", "ContextSingle", "StaticIndex", "BestSingle"),
 )
 
 
@@ -66,7 +67,7 @@ def table_market():
 
 
 def test_every_problem_has_its_rows_below():
-    assert set(problems()) == {"stochastic", "staged", "combinatorial", "service", "queueing"}
+    assert set(problems()) == {"stochastic", "staged", "combinatorial", "service", "queueing", "cascade"}
 
 
 @pytest.mark.parametrize("name", rows(STOCHASTIC))
@@ -96,6 +97,12 @@ def small_queue(**options):
     return queueing.fixed_queue(theta, **{"horizon": 40, "slack": 0.0, "arrival_rate": 0.6} | options)
 
 
+def small_replay(**options):
+    rng = np.random.default_rng(0)
+    options |= {"features": rng.normal(size=(12, 2, 2))} if options else {}
+    return cascade.replay_cascade(rng.random((12, 2)), rng.uniform(0.01, 0.1, (12, 2)), np.arange(12) % 2, **options)
+
+
 def small_pool(**options):
     rng = np.random.default_rng(0)
     chance = rng.uniform(0.1, 0.9, (12, 3))
@@ -105,6 +112,49 @@ def small_pool(**options):
 @pytest.mark.parametrize("name", rows(QUEUEING))
 def test_queueing_policies_conform(name):
     testing.check_policy(QUEUEING[name], small_queue(), horizon=24)
+
+
+def small_cascade(**options):
+    """Two boxes, two features."""
+    return cascade.custom_cascade([[0.5, 0.1], [0.6, -0.1]], [0.02, 0.06], [0.6, 0.3], **options)
+
+
+def at_horizon(policy, horizon=24):
+    """With constants that do not change with the number of rounds that follow."""
+    return policy.replace(horizon=horizon) if hasattr(policy, "horizon") else policy
+
+
+@pytest.mark.filterwarnings("ignore:.*horizon")
+@pytest.mark.parametrize("name", rows(CASCADE))
+def test_cascade_policies_conform(name):
+    testing.check_policy(at_horizon(CASCADE[name]), small_cascade(), horizon=24)
+
+
+SCORED_BY_FEATURES = {"evaluator": 2}
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*horizon")
+@pytest.mark.parametrize(
+    ("policy", "options"),
+    [
+        (cascade.COSMOS(), {"link": "tanh", **SCORED_BY_FEATURES}),
+        (cascade.COSMOS(fit=cascade.Window(size=4, iterations=1)), SCORED_BY_FEATURES),
+        (cascade.COSMOS(fit=cascade.Window(size=3, every=4)), {}),
+        (cascade.COSMOS(fit=cascade.MomentEquations(size=4, iterations=1)), {}),
+        (cascade.cosmos(fit="streaming"), {"link": "flat", "shows_all": True}),
+        (cascade.cosmos(fit="streaming", evaluator=cascade.ExactGLM(capacity=25)), SCORED_BY_FEATURES),
+        (cascade.cosmos(fit="streaming", evaluator=cascade.FrozenGLM([0.5, 1.0])), SCORED_BY_FEATURES),
+        (cascade.COSMOS(fit=cascade.Streaming(), radius=cascade.Theoretical()), SCORED_BY_FEATURES),
+        (cascade.ThompsonSampling(), SCORED_BY_FEATURES),
+        (cascade.BootstrapCOSMOS(), SCORED_BY_FEATURES),
+        (cascade.LinUCB(), SCORED_BY_FEATURES),
+        (cascade.Frugal(), SCORED_BY_FEATURES),
+        (cascade.Oracle.of, SCORED_BY_FEATURES),
+    ],
+)
+def test_options_of_cosmos_conform(policy, options):
+    testing.check_policy(at_horizon(policy), small_cascade(**options), horizon=24)
 
 
 @pytest.mark.slow
@@ -173,6 +223,21 @@ def test_options_of_c2mabv_conform(budget):
         (small_queue(), queueing.QUCB()),
         pytest.param(small_queue(limit=10), queueing.Random(), marks=pytest.mark.slow, id="compact queue"),
         pytest.param(small_pool(num_offered=2), queueing.Random(), marks=pytest.mark.slow, id="pool"),
+        *(
+            pytest.param(env, cascade.Frugal(), marks=pytest.mark.slow, id=name)
+            for name, env in (
+                ("cascade", small_cascade()),
+                ("cascade of groups", cascade.group_cascade(evaluator=2)),
+                ("spikes", cascade.spike_cascade()),
+                ("pass or fail", cascade.pass_fail_cascade(cost_weight=2.0)),
+                ("frozen cascade", cascade.frozen_cascade()),
+                ("two boxes", cascade.two_boxes()),
+                ("risky cascade", cascade.safe_and_risky(0.1)),
+                ("misfit", cascade.uniform_cascade(tilt=0.25, bend=0.05, link="tanh")),
+                ("replay", small_replay()),
+                ("joint replay", small_replay(joint=True)),
+            )
+        ),
     ],
 )
 def test_environments_conform(env, policy):

@@ -20,9 +20,10 @@ from flax import struct
 from toys import Clock, Cycle, Planner, play_by_hand, small_market
 
 import jaxroute as jr
-from jaxroute import draws, results, sweep
+from jaxroute import draws, results, sweep, testing
 from jaxroute.grid import _INSTANCE_ROOT
 from jaxroute.problems import staged, stochastic
+from jaxroute.rollout import spec_for
 from jaxroute.types import Metric, Spec
 
 TESTS = Path(__file__).parent
@@ -279,6 +280,65 @@ def test_free_rounds_are_played_but_not_counted():
     np.testing.assert_allclose(data["reward"].isel(policy=0, seed=0), [0.4, 0.8, 1.0], rtol=1e-6)
     used = np.cumsum([np.arange(3) == (t + 1) % 3 for t in range(7, 17)], axis=0)
     np.testing.assert_array_equal(data["pulls"].isel(policy=0, seed=0), used[[3, 7, 9]])
+
+
+@struct.dataclass
+class Counting(Cycle):
+    """Knows how many rounds there are, and refuses a run that is too long.
+
+    longest: of the runs it can play (static).
+    """
+
+    longest: int = struct.field(pytree_node=False, default=1000)
+
+    @property
+    def metrics(self):
+        return (Metric("known", "rounds of the run", "rounds", "gauge"),)
+
+    def check_for(self, spec):
+        if spec.horizon > self.longest:
+            raise ValueError(f"longest must be at least the horizon of the run, {spec.horizon}, got {self.longest}")
+
+    def init(self, key, spec):
+        del key
+        return jnp.full((), spec.horizon, jnp.int32)
+
+    def gauges(self, state):
+        return {"known": state}
+
+
+@pytest.mark.parametrize(("horizon", "every", "free"), [(30, 10, 0), (17, 5, 3), (1, 1, 2)])
+def test_a_policy_knows_the_counted_rounds_of_its_run(horizon, every, free):
+    env, policies = Clock(free_rounds=free), {"knows": Counting(), "does not": Cycle()}
+    data = play(env, policies, horizon=horizon, record_every=every)
+    assert (data["known"].sel(policy="knows") == horizon).all()
+    np.testing.assert_array_equal(data["pulls"].sel(policy="knows"), data["pulls"].sel(policy="does not"))
+    built = play(env, {"knows": lambda env: Counting()}, horizon=horizon, record_every=every)
+    sampled = play(lambda key: Clock(free_rounds=free), {"knows": Counting()}, horizon=horizon, record_every=every)
+    for other in (built, sampled):
+        np.testing.assert_array_equal(other["known"], data["known"].sel(policy=["knows"]))
+    rounds = testing.play(env, Counting(), horizon=horizon)
+    assert len(rounds) == horizon and all(int(r["policy_state"]) == horizon for r in rounds)
+    assert [int(r["policy_state"]) for r in testing.play(env, Counting(), horizon=horizon, rounds=1)] == [horizon]
+    assert env.spec.horizon is None
+
+
+def test_a_policy_may_refuse_the_horizon_of_a_run():
+    play(Clock(), Counting(longest=30), horizon=30)
+    for policy in (Counting(longest=29), lambda env: Counting(longest=29)):
+        with pytest.raises(ValueError, match="policy 'knows': longest must be at least the horizon of the run, 30, got 29"):
+            play(Clock(), {"knows": policy}, horizon=30)
+
+
+def test_the_horizon_is_all_that_is_added_to_what_an_environment_declares():
+    """Also where the declaration is a problem's own, and for every problem: rounds do not depend on how many follow."""
+    for env in (BANDIT, small_market(), Clock(stage_length=3)):
+        spec = spec_for(env, 12)
+        assert type(spec) is type(env.spec) and hash(spec) == hash(spec_for(env, 12))
+        assert spec.horizon == 12 and dataclasses.replace(spec, horizon=None) == env.spec
+    for env, policy in ((BANDIT, stochastic.UCB1()), (small_market(), staged.Greedy())):
+        short, long = (play(env, policy, horizon=horizon, record=["regret"]) for horizon in (10, 20))
+        np.testing.assert_array_equal(short["regret"], long["regret"].isel(time=[0]))
 
 
 def test_defaults_record_a_hundred_points():

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import jaxroute as jr
-from jaxroute.problems import queueing, service, staged, stochastic
+from jaxroute.problems import cascade, queueing, service, staged, stochastic
 
 pytestmark = pytest.mark.gpu
 
@@ -14,8 +14,17 @@ CASES = {
     "staged": (lambda: staged.arena_market(max_deployed=6, stage_length=250, horizon=2000), staged.StageRoute()),
     "service": (lambda: service.benchmark_service("winogrande", signal=0.15), service.MessPlus()),
     "queueing": (lambda: queueing.RandomQueues(horizon=2000, limit=512), queueing.ACQB()),
+    "cascade": (lambda: cascade.uniform_cascade(), cascade.COSMOS()),
+    "cascade, learned scores": (lambda: cascade.uniform_cascade(evaluator=5), cascade.cosmos(fit="streaming")),
 }
-METRIC = {"stochastic": "regret", "staged": "regret", "service": "cost", "queueing": "routing_regret"}
+METRIC = {
+    "stochastic": "regret",
+    "staged": "regret",
+    "service": "cost",
+    "queueing": "routing_regret",
+    "cascade": "queries",
+    "cascade, learned scores": "queries",
+}
 
 
 @pytest.fixture

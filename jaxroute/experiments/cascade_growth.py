@@ -193,10 +193,10 @@ def _bonus_panels(results: Results):
 
 _DIMS, _MODELS, _FEATURES = (3, 5, 10, 20), (3, 5, 10), (5, 10, 20)
 _S5 = (
-    *(Number("COSMOS", 10_000, v, 0.6, case=f"m{m}") for m, v in zip(_DIMS, (16.8, 32.1, 80.5, 189.0), strict=True)),
-    *(Number("COSMOS", 10_000, v, 0.8, case=f"K{k}") for k, v in zip(_MODELS[1:], (67.0, 140.9), strict=True)),
-    *(Number("COSMOS", 10_000, v, 1.5, case=f"d{d}") for d, v in zip(_FEATURES, (30.4, 46.8, 78.4), strict=True)),
-    *(Number("COSMOS, window", 10_000, v, 1.5, case=f"d{d}") for d, v in zip(_FEATURES, (23.5, 31.2, 50.5), strict=True)),
+    *(Number("COSMOS", 10_000, v, None, case=f"m{m}") for m, v in zip(_DIMS, (16.8, 32.1, 80.5, 189.0), strict=True)),
+    *(Number("COSMOS", 10_000, v, None, case=f"K{k}") for k, v in zip(_MODELS[1:], (67.0, 140.9), strict=True)),
+    *(Number("COSMOS", 10_000, v, None, case=f"d{d}") for d, v in zip(_FEATURES, (30.4, 46.8, 78.4), strict=True)),
+    *(Number("COSMOS, window", 10_000, v, None, case=f"d{d}") for d, v in zip(_FEATURES, (23.5, 31.2, 50.5), strict=True)),
 )
 
 
@@ -253,6 +253,9 @@ def _size_panels(results: Results):
     plot.power_laws({"COSMOS": _by_size(results, "K")}, ax=axes[1], title="models K (m = 5)")
     both = {p: _by_size(results, "d", p) for p in ("COSMOS", "COSMOS, window")}
     plot.power_laws(both, ax=axes[2], title="output features d (K = m = 3)")
+    for ax in axes:
+        ax.set_ylabel(f"regret at round {_horizon(results, 'm3'):,}")
+        ax.set_xlabel(f"{ax.get_xlabel()}\nmean ± 2 s.e. of {results['m3'].sizes['seed']} seeds")
     return figure
 
 

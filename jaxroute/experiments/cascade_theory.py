@@ -10,7 +10,6 @@ from jaxroute.experiments.base import Case, Claim, Experiment, Results
 from jaxroute.experiments.cascade_parts import OURS, PAPER, RECORD, TABLE, learner, learns_scores
 from jaxroute.experiments.measure import Number, agrees, end, panels, show
 from jaxroute.problems import cascade as ca
-from jaxroute.problems.cascade.theory import Sizes
 
 _REF: dict[str, Any] = {"num_models": 3, "dim": 3}
 
@@ -23,7 +22,7 @@ def _horizon(results: Results, case: str = "result") -> int:
 
 
 def _bound(horizon: int) -> float:
-    return ca.regret_bound(Sizes(num_models=3, dim=3, horizon=horizon, context_bound=math.sqrt(3.0)))
+    return ca.regret_bound(ca.uniform_cascade(**_REF).spec, horizon)
 
 
 def _opens_everything(results: Results) -> tuple[str, bool]:
@@ -55,7 +54,7 @@ def _radius_panels(results: Results):
     bounds = np.array([_bound(int(t)) for t in times])
     lines = {"bound of proposition 4.5": (times, bounds), "trivial bound (2 K + 1) t": (times, 7.0 * times)}
     plot.curves(data, "regret", log=True, ax=axes[0], reference=lines, title="regret and its bounds")
-    plot.curves(data, "optimistic", ax=axes[1], title="share of rounds with all indices high enough")
+    plot.curves(data, "optimistic", ax=axes[1], policies=["theory", "COSMOS", "b = .03"])
     return figure
 
 
@@ -65,11 +64,11 @@ _ETA1, _ETA0 = (0.01, 0.1, 1.0, 2.0, 10.0), (0.1, 1.0, 10.0)
 _RULE = ca.ridge_rule(3, 3, 5)
 _S13 = (
     *(
-        Number("COSMOS", 10_000, v, e, where=(("eta1", eta),), case="known")
-        for eta, v, e in zip(_ETA1, (17.0, 17.0, 16.8, 16.7, 37.0), (0.4, 0.4, 0.4, 0.4, 16.0), strict=True)
+        Number("COSMOS", 10_000, v, None, where=(("eta1", eta),), case="known")
+        for eta, v in zip(_ETA1, (17.0, 17.0, 16.8, 16.7, 37.0), strict=True)
     ),
     *(
-        Number("COSMOS", 10_000, v, 1.5, where=(("eta0", eta),), case="learned")
+        Number("COSMOS", 10_000, v, None, where=(("eta0", eta),), case="learned")
         for eta, v in zip(_ETA0, (31.7, 30.4, 43.0), strict=True)
     ),
 )
@@ -120,7 +119,7 @@ def _rule_is_no_better(results: Results) -> tuple[str, bool]:
     parts, holds = [], True
     for case, axis in (("known", "eta1"), ("learned", "eta0")):
         data = results[case]
-        rule, plain = end(data, "regret", "rule", **{axis: 1.0}), end(data, "regret", "COSMOS", **{axis: 1.0})
+        rule, plain = end(data, "regret", "rule"), end(data, "regret", "COSMOS", **{axis: 1.0})
         parts.append(f"{case}: {show(rule)} against {show(plain)}")
         holds &= abs(rule[0] / plain[0] - 1.0) < 0.1
     return f"eta_1 = {_RULE.eta1:.3f}, eta_0 = {_RULE.eta0:.3f}, against 1 and 1, {'; '.join(parts)}", bool(holds)
@@ -128,25 +127,13 @@ def _rule_is_no_better(results: Results) -> tuple[str, bool]:
 
 def _ridge_panels(results: Results):
     plot, figure, axes = panels(2)
-    for ax, (name, axis) in zip(axes, (("known", "eta1"), ("learned", "eta0")), strict=True):
+    for ax, (name, axis, scores) in zip(axes, (("known", "eta1", "seen"), ("learned", "eta0", "learned")), strict=True):
         data = results[name]
-        plot.spread(
-            data.sel(policy=["COSMOS"]),
-            "regret",
-            log=True,
-            ax=ax,
-            x=axis,
-            title=f"scores {'seen' if name == 'known' else 'learned'}",
-        )
-        rule = end(data, "regret", "rule", **{axis: 1.0})[0]
-        ax.axhline(
-            rule,
-            color="#D55E00",
-            linestyle="--",
-            linewidth=1,
-            label=f"mean by the rule, {axis} = {getattr(_RULE, axis):.2f}",
-        )
-        ax.legend(fontsize=8, frameon=False)
+        title = f"scores {scores}; dashed: mean by the rule, {axis} = {getattr(_RULE, axis):.2f}"
+        plot.spread(data.sel(policy=["COSMOS"]), "regret", ax=ax, x=axis)
+        ax.set_title(title, loc="left", fontsize=9)
+        ax.get_legend().remove()
+        ax.axhline(end(data, "regret", "rule")[0], color="#D55E00", linestyle="--", linewidth=1)
     return figure
 
 

@@ -13,6 +13,8 @@ from jaxroute.experiments.base import Results
 Measured = tuple[float, float]
 # Points of a curve to which a slope is fitted.
 _SLOPE_POINTS = 13
+# Runs behind a number whose standard error is not known.
+_FEW_RUNS = 24
 
 
 def runs_of(data: xr.Dataset, metric: str, policy: str, time: Any = None, **where: Any) -> xr.DataArray:
@@ -58,14 +60,14 @@ def power(runs: xr.DataArray, axis: str) -> Measured:
 class Number(NamedTuple):
     """What somebody else measured.
 
-    policy: name. horizon: of the run. value, error: mean and its standard error. time: round (default: the horizon). where: setting, as
-    pairs of axis and value. metric, case: names.
+    policy: name. horizon: of the run. value, error: mean and its standard error; None where it is not known, for that of 24 runs like
+    those it is compared with. time: round (default: the horizon). where: setting, as pairs of axis and value. metric, case: names.
     """
 
     policy: str
     horizon: int
     value: float
-    error: float
+    error: float | None
     time: int | None = None
     where: tuple[tuple[str, Any], ...] = ()
     metric: str = "regret"
@@ -83,10 +85,13 @@ def agrees(numbers: Sequence[Number], num_sigma: float = 4.0) -> Callable[[Resul
                 return f"the numbers are for {number.horizon:,} rounds, not {int(data['time'][-1]):,}", False
             where = dict(number.where)
             own = end(data, number.metric, number.policy, number.time, **where)
-            worst = max(worst, abs(own[0] - number.value) / max(math.hypot(own[1], number.error), 1e-12))
-            label = [number.policy, *(f"{axis} {metrics.show_value(value)}" for axis, value in where.items())]
+            runs = runs_of(data, number.metric, number.policy, number.time, **where)
+            error = float(runs.std(ddof=1)) / math.sqrt(_FEW_RUNS) if number.error is None else number.error
+            worst = max(worst, abs(own[0] - number.value) / max(math.hypot(own[1], error), 1e-12))
+            label = [number.case] if len(results) > 1 else []
+            label += [number.policy, *(f"{axis} {metrics.show_value(value)}" for axis, value in where.items())]
             label += [f"at {number.time:,}"] if number.time else []
-            parts.append(f"{', '.join(label)}: {show(own)} against {number.value:g} ({number.error:g})")
+            parts.append(f"{' '.join(label)}: {show(own)} against {number.value:g} ({error:.2g})")
         return f"largest gap {worst:.1f} joint standard errors; " + "; ".join(parts), worst <= num_sigma
 
     return measure

@@ -27,8 +27,8 @@ def check_policy(policy: Any, env: Any, *, horizon: int = 40, seeds: int = 24) -
     In this order: the methods are there; `plan` and `update` return the shapes and types that `init` made, strongly typed; the
     compiled run equals a plain Python loop over rounds; a seed is the same run alone, in a batch and in blocks, and on one device
     or several; a longer horizon does not change the rounds before (give a policy whose constants follow the run's horizon one of
-    its own); other luck later does not change decisions now; other values
-    of the leaves, and a whole grid of them, cost one trace each.
+    its own); other luck later does not change decisions now; other values of the leaves, and a whole grid of them, cost one trace
+    each.
 
     Args:
       policy: the policy, or a function `env -> policy`.

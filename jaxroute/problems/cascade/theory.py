@@ -50,83 +50,56 @@ def potential_bound(number, dim: int, longest: float, ridge: float):
     return (1.0 + square / ridge) * dim * np.log1p(np.asarray(number, float) * square / (ridge * dim))
 
 
-class Sizes(NamedTuple):
-    """What the regret bounds depend on: num_models, dim and feature_dim (`K`, `m`, `d`), horizon, longest request and output, ridges."""
-
-    num_models: int
-    dim: int
-    horizon: int
-    context_bound: float
-    eta1: float = 1.0
-    feature_dim: int = 0
-    feature_bound: float = 1.0
-    eta0: float = 1.0
-
-
-def _now(sizes: Sizes, index_bound: float, evaluator_bound: float, trace: float | None) -> Now:
-    spec = CascadeSpec(
-        num_models=sizes.num_models,
-        context_dim=sizes.dim,
-        feature_dim=sizes.feature_dim,
-        context_bound=sizes.context_bound,
-        feature_bound=sizes.feature_bound,
-    )
-    horizon = jnp.float32(sizes.horizon)
-    return Now(
-        t=horizon,
-        log_horizon=jnp.log(horizon),
-        number=horizon[None],
-        psi=jnp.zeros((sizes.dim,)),
-        norm=jnp.ones((1,)),
-        trace=None if trace is None else jnp.full((1,), trace, jnp.float32),
-        eta1=jnp.float32(sizes.eta1),
-        eta0=jnp.float32(sizes.eta0),
-        index_bound=jnp.float32(index_bound),
-        evaluator_bound=jnp.float32(evaluator_bound),
-        spec=spec,
-    )
-
-
 def regret_bound(
-    sizes: Sizes,
+    spec: CascadeSpec,
+    horizon: int,
     radius: Theoretical | None = None,
     *,
+    eta1: float = 1.0,
+    eta0: float = 1.0,
     index_bound: float = 2.0,
     evaluator_bound: float = 4.0,
     growth: float = 3.0,
 ) -> float:
     """The bound on the regret after `horizon` periods, with all its constants: far above the trivial bound at any simulated horizon.
 
-    Source: eq. (58) with a known evaluator (`feature_dim` 0), otherwise eq. (86).
+    Source: eq. (58) with a known evaluator, otherwise eq. (86).
 
     Differs from the paper: eq. (83) is printed with other logarithms than proposition 11.2, whose are used here.
 
     Args:
-      sizes: of the problem. radius: its constants. index_bound, evaluator_bound: longest `rho` and `theta`. growth: the paper's
-        `polylog T`, which its assumption 5.2 leaves open.
+      spec: of the environment (`env.spec`). radius: its constants. eta1, eta0: ridges. index_bound, evaluator_bound: longest `rho` and
+        `theta`. growth: the paper's `polylog T`, which its assumption 5.2 leaves open.
     """
     radius = Theoretical() if radius is None else radius
-    if not isinstance(sizes, Sizes) or not isinstance(radius, Theoretical):
-        wrong = radius if isinstance(sizes, Sizes) else sizes
-        raise ValueError(f"sizes and radius must be Sizes(...) and Theoretical(...), got {checks.show(wrong)}")
+    for name, value, kind in (("spec", spec, CascadeSpec), ("radius", radius, Theoretical)):
+        if not isinstance(value, kind):
+            raise ValueError(f"{name} must be a {kind.__name__}, got {checks.show(value)}")
     radius.check()
-    checks.count("horizon", sizes.horizon)
-    for name, value in (("index_bound", index_bound), ("evaluator_bound", evaluator_bound), ("growth", growth)):
+    T, K, m, d = checks.count("horizon", horizon), spec.num_models, spec.context_dim, spec.feature_dim
+    sizes = {"eta1": eta1, "eta0": eta0, "index_bound": index_bound, "evaluator_bound": evaluator_bound, "growth": growth}
+    for name, value in sizes.items():
         checks.positive(name, value, ())
-    potential = potential_bound(sizes.horizon, sizes.dim, sizes.context_bound, sizes.eta1)
-    spread = float(np.sqrt(sizes.horizon * potential))
-    K, L = sizes.num_models, float(radius.lipschitz)
-    if not sizes.feature_dim:
-        now = _now(sizes, index_bound, evaluator_bound, None)
-        return 2.0 * L * float(radius.index_radius(now)[0]) * K * spread
-    square, d, T = sizes.feature_bound**2, sizes.feature_dim, sizes.horizon
-    now = _now(sizes, index_bound, evaluator_bound, 16.0 * square * growth)
-    width = float(radius.evaluator(draws.key(0), now, jnp.zeros(d), jnp.eye(d))[1])
-    mean = 2.0 * L * width * math.sqrt((1.0 + square / sizes.eta0) * math.log1p(T * square / (sizes.eta0 * d)))
-    delta = 1.0 / math.sqrt(T)
-    start = 100.0 * square * growth * math.log(6.0 * T * K * d / delta)
-    first = (
-        mean * math.sqrt(d) + 4.0 * L * float(radius.reward_bound) * math.sqrt(sizes.eta0) * evaluator_bound + 4.0 * K + 2.0
+    L, square = float(radius.lipschitz), spec.feature_bound**2
+    spread = math.sqrt(T * float(potential_bound(T, m, spec.context_bound, eta1)))
+    now = Now(
+        t=jnp.float32(T),
+        log_horizon=jnp.log(jnp.float32(T)),
+        number=jnp.full((1,), T, jnp.float32),
+        psi=jnp.zeros((m,)),
+        norm=jnp.ones((1,)),
+        trace=jnp.full((1,), 16.0 * square * growth, jnp.float32) if d else None,
+        eta1=jnp.float32(eta1),
+        eta0=jnp.float32(eta0),
+        index_bound=jnp.float32(index_bound),
+        evaluator_bound=jnp.float32(evaluator_bound),
+        spec=spec,
     )
-    index = 2.0 * L * float(radius.index_radius(now)[0])
-    return first * math.sqrt(T) + 2.0 * K * start + K * index * spread
+    index = 2.0 * L * float(radius.index_radius(now)[0]) * K * spread
+    if not d:
+        return index
+    width = float(radius.evaluator(draws.key(0), now, jnp.zeros(d), jnp.eye(d))[1])
+    mean = 2.0 * L * width * math.sqrt((1.0 + square / eta0) * math.log1p(T * square / (eta0 * d)))
+    start = 100.0 * square * growth * math.log(6.0 * T * K * d * math.sqrt(T))
+    first = mean * math.sqrt(d) + 4.0 * L * float(radius.reward_bound) * math.sqrt(eta0) * evaluator_bound + 4.0 * K + 2.0
+    return first * math.sqrt(T) + 2.0 * K * start + index
