@@ -9,6 +9,7 @@ Differs from the paper: an estimate outside the ball is shortened, not projected
 that on the host): in no simulation of ours did it matter.
 """
 
+import functools
 from typing import Any
 
 import jax
@@ -153,16 +154,17 @@ def fit_glm(features, rewards, link: Link, ridge: float = 1.0, iterations: int =
     if features.ndim != 2 or rewards.shape != features.shape[:1]:
         raise ValueError(f"features and rewards must have shapes [n, d] and [n], got {features.shape} and {rewards.shape}")
     checks.positive("ridge", ridge, ())
+    return np.asarray(_fitted(features, rewards, jnp.float32(ridge), link, iterations))
+
+
+@functools.partial(jax.jit, static_argnames=("link", "iterations"))
+def _fitted(features, rewards, ridge, link: Link, iterations: int):
     known = jnp.ones(rewards.shape, bool)
 
-    @jax.jit
-    def fitted(features, rewards):
-        def step(_, theta):
-            return theta + newton_step(theta, features, rewards, known, ridge, link)
+    def step(_, theta):
+        return theta + newton_step(theta, features, rewards, known, ridge, link)
 
-        return jax.lax.fori_loop(0, iterations, step, jnp.zeros((features.shape[1],), features.dtype))
-
-    return np.asarray(fitted(features, rewards))
+    return jax.lax.fori_loop(0, iterations, step, jnp.zeros((features.shape[1],), features.dtype))
 
 
 def project_exactly(theta, features, rewards, link: Link, ridge: float, bound: float) -> np.ndarray:

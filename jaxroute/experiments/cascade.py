@@ -192,7 +192,7 @@ def _share_late(results: Results, metric: str, policy: str) -> np.ndarray:
     """Share of the requests in the second half, by model or number of calls."""
     data = results["search"][metric].sel(policy=policy)
     half = data.isel(time=-1) - data.isel(time=len(data["time"]) // 2 - 1)
-    share = half / half.sum(half.dims[-1])
+    share = half / half.sum(str(half.dims[-1]))
     return share.mean("seed").values
 
 

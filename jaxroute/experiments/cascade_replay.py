@@ -187,7 +187,9 @@ def tuned_frugal(env: ca.Cascade, number: int = 20_000) -> ca.Frugal:
     def played(period):
         k_period, k_start = draws.split(draws.fold_in(key, period))
         drawn = env.draw(k_period, env.init(k_start), period)
-        seen = drawn.score if theta is None else env.spec.score_link.value(drawn.features @ theta)
+        if theta is None or drawn.features is None:
+            return drawn.score, drawn.score, drawn.cost
+        seen = env.spec.score_link.value(drawn.features @ theta)
         return seen, drawn.score, drawn.cost
 
     drawn = jax.jit(lambda n: jax.lax.map(played, n, batch_size=4096))(jnp.arange(number))
@@ -271,7 +273,7 @@ def _oracle_is_best(results: Results) -> tuple[str, bool]:
     for weight, data in _rows(results, "independent").items():
         pairs = metrics.paired(data, "utility", "oracle").isel(time=-1)
         gap = (pairs["mean"] - 3.0 * pairs["stderr"]).max()
-        best = str(pairs["policy"].values[int(pairs["mean"].argmax())])
+        best = str(pairs["policy"].values[int(np.argmax(pairs["mean"].values))])
         parts.append(f"{weight:g}: {show(end(data, 'utility', 'oracle'))}, next {best} {show(end(data, 'utility', best))}")
         holds &= float(gap) <= 0.0
     return "utility by cost weight, " + "; ".join(parts), bool(holds)

@@ -158,14 +158,24 @@ def _optimism_helps(results: Results) -> tuple[str, bool]:
     return text, 0.0 < best < 1.0 and ends[0.0][0] > 1.3 * ends[best][0] and calls[0.0] > calls[1.0]
 
 
-def _learned_panels(results: Results):
-    plot, figure, axes = panels(5)
-    plot.curves(results["long"], "regret", log=True, band=None, ax=axes[0], title="K = m = 3, d = 5")
-    plot.spread(results["long"], "regret", log=True, ax=axes[1], title="at the horizon")
-    plot.spread(results["large"], "regret", log=True, ax=axes[2], title="K = m = 5, d = 8")
-    sweep = results["sweep"]
-    plot.heat(sweep, "regret", policy="COSMOS", x="optimism", y="plug_in", ax=axes[3], title="bonuses c_r and c_p")
-    plot.spread(sweep.sel(plug_in=0.03), "regret", ax=axes[4], log=True, title="c_r")
+def _learned_curves(results: Results):
+    from jaxroute import plot
+
+    return plot.curves(results["long"], "regret", log=True, band=None)
+
+
+def _learned_spread(results: Results):
+    plot, figure, axes = panels(2)
+    plot.spread(results["long"], "regret", log=True, ax=axes[0], title="K = m = 3, d = 5")
+    plot.spread(results["large"], "regret", log=True, ax=axes[1], title="K = m = 5, d = 8")
+    return figure
+
+
+def _learned_bonuses(results: Results):
+    plot, figure, axes = panels(2)
+    sweep = results["sweep"].rename(optimism="c_r", plug_in="c_p")
+    plot.spread(sweep.sel(c_p=0.03), "regret", ax=axes[0], title="bonus of the evaluator, c_p = .03")
+    plot.spread(sweep.sel(c_r=0.3), "regret", ax=axes[1], title="bonus for plugging it in, c_r = .3")
     return figure
 
 
@@ -174,9 +184,9 @@ def _learned_panels(results: Results):
 _OFFLINE, _SAMPLES = (300, 3000, 30_000, 300_000), 8
 
 
-def offline_pairs(env: ca.Cascade, number: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Features `[n, d]` and rewards `[n]` of outputs of boxes that are picked at random."""
-    key = draws.key(1_000_000 + seed)
+def offline_pairs(env: ca.Cascade, number: int, samples: int) -> tuple[np.ndarray, np.ndarray]:
+    """Features `[samples, n, d]` and rewards `[samples, n]` of outputs of boxes that are picked at random."""
+    key = draws.key(1_000_000)
 
     def one(period):
         k_period, k_start, k_box = draws.split(draws.fold_in(key, period), 3)
@@ -185,23 +195,21 @@ def offline_pairs(env: ca.Cascade, number: int, seed: int) -> tuple[np.ndarray, 
         assert drawn.features is not None
         return drawn.features[box], reward_of(env.spec.score_link, drawn.score[box], drawn.coin)
 
-    features, rewards = jax.jit(lambda n: jax.lax.map(one, n, batch_size=4096))(jnp.arange(number))
-    return np.asarray(features), np.asarray(rewards)
+    drawn = jax.jit(lambda n: jax.lax.map(one, n, batch_size=8192))(jnp.arange(number * samples))
+    features, rewards = (np.asarray(x) for x in drawn)
+    return features.reshape(samples, number, -1), rewards.reshape(samples, number)
 
 
 def _offline_policies(env: ca.Cascade) -> dict[str, Any]:
-    pairs = [offline_pairs(env, max(_OFFLINE), seed) for seed in range(_SAMPLES)]
-    fitted = {
-        (n, s): fit_glm(features[:n], rewards[:n], env.spec.score_link)
-        for s, (features, rewards) in enumerate(pairs)
-        for n in _OFFLINE
-    }
+    features, rewards = offline_pairs(env, max(_OFFLINE), _SAMPLES)
+    link = env.spec.score_link
+    fitted = {(n, s): fit_glm(features[s, :n], rewards[s, :n], link) for n in _OFFLINE for s in range(_SAMPLES)}
 
-    def frozen(number: int, sample: int) -> ca.COSMOS:
-        return ca.cosmos(fit="streaming", evaluator=ca.FrozenGLM(fitted[number, sample]))
+    def frozen(pairs: int, sample: int) -> ca.COSMOS:
+        return ca.cosmos(fit="streaming", evaluator=ca.FrozenGLM(fitted[pairs, sample]))
 
     return {
-        "offline": grid(frozen, number=list(_OFFLINE), sample=range(_SAMPLES)),
+        "offline": grid(frozen, pairs=list(_OFFLINE), sample=range(_SAMPLES)),
         "true evaluator": ca.cosmos(fit="streaming", evaluator=ca.FrozenGLM(np.asarray(env.evaluator.theta))),
         "online": ca.cosmos(),
     }
@@ -209,7 +217,7 @@ def _offline_policies(env: ca.Cascade) -> dict[str, Any]:
 
 def _offline_end(data: xr.Dataset, number: int) -> tuple[float, float]:
     """Mean over samples and seeds; its error is that between samples."""
-    by_sample = metrics.mean(data[["regret", "valid"]].sel(policy="offline", number=number).isel(time=-1), "regret")
+    by_sample = metrics.mean(data[["regret", "valid"]].sel(policy="offline", pairs=number).isel(time=-1), "regret")
     return float(by_sample.mean()), float(by_sample.std(ddof=1) / np.sqrt(by_sample.size))
 
 
@@ -226,8 +234,7 @@ def _offline_slopes(results: Results) -> tuple[str, bool]:
     data = results["result"]
     start = 0.1 * _horizon(data)
     few, many = (
-        [late_slope(data, "regret", "offline", start, number=n, sample=s)[0] for s in range(_SAMPLES)]
-        for n in (300, 300_000)
+        [late_slope(data, "regret", "offline", start, pairs=n, sample=s)[0] for s in range(_SAMPLES)] for n in (300, 300_000)
     )
     text = f"log-log slope of the last decade with 300 pairs {min(few):.2f} to {max(few):.2f}, with 300,000 {min(many):.2f} to {max(many):.2f}"
     return text, float(np.mean(few)) > 0.4 > float(np.mean(many))
@@ -500,8 +507,7 @@ def _cascades_pay(results: Results) -> tuple[str, bool]:
 
 def _frontier(results: Results):
     plot, figure, axes = panels(2)
-    del plot
-    for policy, line in (("oracle", "o-k"), ("COSMOS", "s--C1"), ("COSMOS, late", "s-C1"), (_ONE, "^-.C2")):
+    for policy, line in (("oracle", "o-k"), ("COSMOS", "s:C1"), ("COSMOS, late", "s-C1"), (_ONE, "^-.C2")):
         if policy.endswith("late"):
             data = results["weights"][["cost", "reward", "valid"]].sel(policy=["COSMOS"])
             half = len(data["time"]) // 2 - 1
@@ -532,8 +538,8 @@ def _frontier(results: Results):
         axes[1].plot(_WEIGHTS, loss[policy], line, label=policy, markersize=4)
     axes[1].set_xlabel("cost weight")
     axes[1].set_ylabel(f"regret at round {int(_horizon(data)):,}")
-    axes[1].set_xscale("log")
-    axes[1].set_yscale("log")
+    for which in ("x", "y"):
+        plot.log_axis(axes[1], which)
     axes[1].legend(fontsize=8, frameon=False)
     return figure
 
@@ -595,10 +601,10 @@ S7 = Experiment(
         Claim("optimism", "optimism on the scores helps by itself: it stops earlier", OURS, _optimism_helps),
         Claim("table", TABLE, OURS, agrees(_S7)),
     ),
-    {"S7": _learned_panels},
+    {"S7": _learned_curves, "S7-runs": _learned_spread, "S7-bonuses": _learned_bonuses},
     source=OURS,
     notes="noise of the evaluator's estimate explores for free: differences show after some thousand rounds",
-    smoke_horizon=400,
+    smoke_horizon=2000,
 )
 S8 = Experiment(
     "cascade/S8",
@@ -621,7 +627,7 @@ S8 = Experiment(
     {"S8": _offline_panels},
     source=OURS,
     notes="pairs of a request and the reward of a model that was picked at random; eight samples of each size",
-    smoke_horizon=400,
+    smoke_horizon=1000,
 )
 S9 = Experiment(
     "cascade/S9",
@@ -651,7 +657,7 @@ S10 = Experiment(
     ),
     {"S10": _fit_panels},
     source=OURS,
-    smoke_horizon=60,
+    smoke_horizon=200,
 )
 S12 = Experiment(
     "cascade/S12",
@@ -689,7 +695,7 @@ S12 = Experiment(
     ),
     {"S12": _frontier},
     source=OURS,
-    smoke_horizon=400,
+    smoke_horizon=1000,
 )
 S15 = Experiment(
     "cascade/S15",
