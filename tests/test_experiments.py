@@ -25,6 +25,7 @@ LARGE = (
     ),
     *(n for n in EXPERIMENTS if n.startswith("service/") and n not in NEEDS_DATA),
     *(n for n in EXPERIMENTS if n.startswith("queueing/") and n not in NEEDS_DATA),
+    *(n for n in EXPERIMENTS if n.startswith("cascade/") and n != "cascade/S11"),
     *(n for n in EXPERIMENTS if n.startswith("combinatorial/") and n not in NEEDS_DATA),
 )
 
@@ -102,6 +103,17 @@ def test_queueing_on_a_file(tmp_path):
     assert [entry["coordinates"]["load"] for entry in summary["policies"]["ACQB-CL"]] == [0.7, 0.8, 0.9]
 
 
+@pytest.mark.slow
+def test_cascade_on_a_file(tmp_path):
+    rng = np.random.default_rng(0)
+    scores = rng.integers(0, 2, (90, 3)).astype(np.uint8)
+    np.savez(tmp_path / "table.npz", correct=scores, models=np.array(["s", "m", "l"]), feat=rng.normal(size=(90, 4)))
+    changes = {"environment": {"data": str(tmp_path / "table.npz"), "costs": {"s": 1.0, "m": 2.0, "l": 9.0}}}
+    summary = smoke("cascade/replay", tmp_path / "out", changes=changes)
+    rows = {entry["coordinates"]["rows"] for entry in summary["policies"]["oracle"]}
+    assert rows == {"independent", "joint"}
+
+
 def test_names_and_metrics_are_those_of_the_documentation(tmp_path):
     expected = {"stochastic/regret", "staged/interval-effect", "staged/discovery-slope", "staged/lower-bound"}
     expected |= {f"staged/figure-{n}" for n in ("2", "3b", "3c", "4a", "4b", "5", "6")}
@@ -114,6 +126,7 @@ def test_names_and_metrics_are_those_of_the_documentation(tmp_path):
         "queueing/theory",
         "queueing/table",
     }
+    expected |= {f"cascade/S{n}" for n in range(16)} | {"cascade/S1-K5", "cascade/S1-K10", "cascade/replay"}
     assert expected <= set(EXPERIMENTS)
     smoke("staged/figure-2", tmp_path)
     data = jr.load(tmp_path)
