@@ -26,6 +26,7 @@ from jaxroute.data import (
     compare_with_table_2,
     costs_by_size,
     divide_by_max,
+    load_columns,
     load_embeddings,
     load_embedllm,
     load_routerbench,
@@ -863,6 +864,17 @@ def test_embeddings_in_another_format(tmp_path, content):
     path.write_bytes(content)
     with pytest.raises(ValueError, match="is not an npy or npz file of plain arrays"):
         load_embeddings(path)
+
+
+def test_columns_of_any_schema(tmp_path):
+    pytest.importorskip("pandas")
+    (tmp_path / "t.csv").write_text("kind,x,y\na,1,2.5\n,oops,3\na,4,\n")
+    read = load_columns(tmp_path / "t.csv", ["x", "y"], ["kind"])
+    np.testing.assert_array_equal(read["x"], [1.0, np.nan, 4.0])
+    np.testing.assert_array_equal(read["y"], [2.5, 3.0, np.nan])
+    assert read["kind"].tolist() == ["a", "unknown", "a"]
+    with pytest.raises(ValueError, match="lacks the column z"):
+        load_columns(tmp_path / "t.csv", ["z"])
 
 
 # Real files.

@@ -7,7 +7,8 @@ import pytest
 
 import jaxroute as jr
 from jaxroute import experiments
-from jaxroute.experiments import EXPERIMENTS
+from jaxroute.experiments import EXPERIMENTS, cascade_replay
+from jaxroute.problems import cascade
 
 NEEDS_DATA = ("staged/table", "combinatorial/table", "service/table", "queueing/table")
 # One compile per case and policy: the large ones are left to the slow run.
@@ -106,12 +107,97 @@ def test_queueing_on_a_file(tmp_path):
 @pytest.mark.slow
 def test_cascade_on_a_file(tmp_path):
     rng = np.random.default_rng(0)
-    scores = rng.integers(0, 2, (90, 3)).astype(np.uint8)
-    np.savez(tmp_path / "table.npz", correct=scores, models=np.array(["s", "m", "l"]), feat=rng.normal(size=(90, 4)))
-    changes = {"environment": {"data": str(tmp_path / "table.npz"), "costs": {"s": 1.0, "m": 2.0, "l": 9.0}}}
+    scores = (rng.random((90, 3)) < [0.5, 0.7, 0.9]).astype(np.uint8)
+    costs = rng.random((90, 3)) * [1e-4, 3e-4, 1e-3]
+    centres = rng.normal(size=(4, 5))
+    features = centres[np.arange(90) % 4] + 0.01 * rng.normal(size=(90, 5))
+    np.savez(tmp_path / "table.npz", correct=scores, cost=costs, models=np.array(["s", "m", "l"]), feat=features)
+    changes = {"environment": {"data": str(tmp_path / "table.npz"), "groups": 4}}
     summary = smoke("cascade/replay", tmp_path / "out", changes=changes)
-    rows = {entry["coordinates"]["rows"] for entry in summary["policies"]["oracle"]}
-    assert rows == {"independent", "joint"}
+    entries = summary["policies"]["query all"]
+    assert [entry["coordinates"]["rows"] for entry in entries] == ["independent"] * 4 + ["joint"] * 4
+    assert all(entry["queries"]["mean"] == 3.0 for entry in entries)
+
+
+@pytest.mark.slow
+def test_cascade_on_columns_with_confidences(tmp_path):
+    pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    lines = ["dataset,sure,right_s,right_l,chars_s,chars_l"]
+    for i in range(120):
+        sure = rng.choice([0.0, 0.5, 1.0])
+        right = int(rng.random() < 0.2 + 0.6 * sure)
+        missing = "" if i == 7 else f"{right}"
+        lines.append(
+            f"{'abc'[i % 3]},{sure},{missing},{int(rng.random() < 0.8)},{rng.integers(5, 50)},{rng.integers(5, 50)}"
+        )
+    (tmp_path / "table.csv").write_text("\n".join(lines) + "\n")
+    environment = {
+        "data": str(tmp_path / "table.csv"),
+        "by": "dataset",
+        "scores": {"s": "right_s", "l": "right_l"},
+        "sizes": {"s": "chars_s", "l": "chars_l"},
+        "costs": {"s": 1, "l": 20},
+        "confidence": {"s": "sure"},
+    }
+    env = cascade_replay.replay(**environment)
+    assert env.boxes.score.shape == (119, 2), "a row without a score is left out"
+    assert env.spec.feature_dim == 3 + 1 + 1, "group, model, confidence"
+    assert env.boxes.cost.mean(axis=0)[1] == pytest.approx(1.0), "costs are in mean calls of the dearest model"
+    smoke("cascade/replay", tmp_path / "out", changes={"environment": environment})
+
+
+@pytest.mark.parametrize(
+    "settings, message",
+    [
+        ({"models": ["a"]}, "models must be None without data"),
+        ({"data": "FILE", "sizes": {"a": "x"}}, "scores must name the columns"),
+        ({"data": "FILE", "scores": {"a": "x"}, "costs": {"b": 1.0}}, "costs must be one of a, got 'b'"),
+        ({"data": "FILE", "scores": {"a": "x"}}, "costs must have a number for each model"),
+        ({"cost_weight": 0.0}, "cost_weight must be positive"),
+        ({"data": "standin", "by": "dataset"}, "by must be one of features, groups"),
+    ],
+)
+def test_settings_of_the_replay_are_checked(settings, message):
+    with pytest.raises(ValueError, match=message):
+        cascade_replay.replay(**settings)
+
+
+def test_clusters_are_found_and_are_the_same_again():
+    rng = np.random.default_rng(0)
+    true = rng.integers(0, 5, 200)
+    features = 3.0 * np.eye(5)[true] + 0.1 * rng.normal(size=(200, 5))
+    found = cascade_replay.clusters(features, 5)
+    assert len({(a, b) for a, b in zip(true, found, strict=True)}) == 5
+    np.testing.assert_array_equal(found, cascade_replay.clusters(features, 5))
+    assert len(set(cascade_replay.clusters(np.zeros((9, 2)), 3))) == 1
+
+
+def test_tuned_threshold_of_the_replay_is_that_of_the_cascade():
+    env = cascade.uniform_cascade()
+    policy = cascade_replay.tuned_frugal(env)
+    assert policy.threshold == pytest.approx(0.53, abs=0.03)
+
+
+def test_numbers_of_others(tmp_path):
+    """The largest gap in joint standard errors; another horizon, or a number that is off, does not agree."""
+    from jaxroute.experiments.measure import Number, agrees, late_slope
+    from jaxroute.problems import stochastic
+
+    data = jr.simulate(stochastic.bernoulli([0.6, 0.4]), {"Random": _uniform()}, horizon=200, seeds=64, progress=False)
+    results = {"result": data}
+    text, holds = agrees([Number("Random", 200, 20.0, 0.1), Number("Random", 200, 10.0, None, time=100)])(results)
+    assert holds and "against 20 (0.1)" in text
+    assert not agrees([Number("Random", 200, 30.0, 0.1)])(results)[1]
+    assert agrees([Number("Random", 2000, 20.0, 0.1)])(results) == ("the numbers are for 2,000 rounds, not 200", False)
+    slope, error = late_slope(data, "regret", "Random", 20)
+    assert abs(slope - 1.0) < 4.0 * error
+
+
+def _uniform():
+    from jaxroute.problems import stochastic
+
+    return stochastic.EpsilonGreedy(epsilon=1.0)
 
 
 def test_names_and_metrics_are_those_of_the_documentation(tmp_path):

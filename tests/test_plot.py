@@ -230,6 +230,39 @@ def test_log_spaced(values, expected):
 # Heat maps.
 
 
+def test_spread_without_settings(tmp_path):
+    data = fake()
+    ax = plot.spread(data, log=True, policies=["Oracle", "StageRoute"])
+    assert "5, 25, 50, 75, 95 % and mean (tick)\nof 50 seeds at round 10,000" in written(ax, tmp_path)
+    assert ax.get_xscale() == "log"
+    assert [t.get_text() for t in ax.get_yticklabels()] == ["Oracle", "StageRoute"]
+    ends = [c.get_segments()[0][:, 0] for c in ax.collections]
+    levels = metrics.quantiles(data, "regret").sel(policy="Oracle").isel(time=-1).values
+    assert ends[0] == pytest.approx(levels[[0, 4]])
+    assert ends[1] == pytest.approx(levels[[1, 3]])
+
+
+def test_spread_against_a_setting(tmp_path):
+    data = fake({"b": [0.0, 0.1]}, policies=("A", "B"))
+    data["regret"][0, 0, :10] = -1.0
+    ax = plot.spread(data, log=True, title="by bonus")
+    text = written(ax, tmp_path)
+    assert "b\n5, 25" in text and "by bonus" in text
+    assert [t.get_text() for t in ax.get_xticklabels()] == ["0", "0.1"]
+    lowest = min(c.get_segments()[0][0, 1] for c in ax.collections)
+    assert lowest > 0, "what is not positive stands at the lower end"
+    assert len(ax.get_legend().get_texts()) == 2
+
+
+def test_spread_errors():
+    with pytest.raises(ValueError, match="data must have at most one setting axis, got a, b"):
+        plot.spread(fake({"a": [1, 2], "b": [1, 2]}))
+    negative = fake()
+    negative["regret"] *= -1
+    with pytest.raises(ValueError, match="log must be False where nothing is positive"):
+        plot.spread(negative, log=True)
+
+
 def test_heat(tmp_path):
     data = fake({"gamma": np.geomspace(0.01, 1, 5), "budget": [3, 1, 2]})
     data["regret"][1, 2, 0] = 1.0

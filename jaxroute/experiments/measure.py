@@ -91,6 +91,7 @@ def agrees(numbers: Sequence[Number], num_sigma: float = 4.0) -> Callable[[Resul
             label = [number.case] if len(results) > 1 else []
             label += [number.policy, *(f"{axis} {metrics.show_value(value)}" for axis, value in where.items())]
             label += [f"at {number.time:,}"] if number.time else []
+            label += [number.metric] if number.metric != "regret" else []
             parts.append(f"{' '.join(label)}: {show(own)} against {number.value:g} ({error:.2g})")
         return f"largest gap {worst:.1f} joint standard errors; " + "; ".join(parts), worst <= num_sigma
 
