@@ -13,13 +13,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from jaxroute import hosts
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command; returns its exit status: 0, or 2 after an error in the input."""
     options = _parser().parse_args(arguments)
     try:
         return options.function(options)
-    except (ValueError, ImportError, OSError) as error:
+    except (ValueError, ImportError, OSError, MemoryError, hosts.HostsError) as error:
         print(f"jaxroute: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
@@ -50,6 +52,13 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--data", type=Path, metavar="FILE", help="file for an experiment on the user's own table")
     one.add_argument("--key", type=int, default=0, help="root of all randomness (default 0)")
     one.add_argument("--smoke", action="store_true", help="a size that takes seconds")
+    several = one.add_argument_group("several processes, each started with the same command and the same --out")
+    several.add_argument(
+        "--distributed", action="store_true", help="share the seeds; SLURM, Open MPI, Kubernetes and TPU are detected"
+    )
+    several.add_argument("--coordinator", metavar="HOST:PORT", help="where process 0 can be reached, if nothing is detected")
+    several.add_argument("--processes", type=_count, metavar="N", help="number of processes")
+    several.add_argument("--process-id", type=int, metavar="I", help="number of this process, from 0")
     one.set_defaults(function=_run)
 
     one = commands.add_parser("plot", help="draw the figures of a finished run again")
@@ -141,6 +150,22 @@ def _changes(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
 
 
 def _run(options) -> int:
+    three = options.coordinator, options.processes, options.process_id
+    if not options.distributed:
+        if three != (None, None, None):
+            raise ValueError("--coordinator, --processes and --process-id need --distributed")
+        return _run_here(options)
+    hosts.initialize(*three)  # Before anything is computed, also by an import.
+    try:
+        status = _run_here(options, mesh=hosts.whole_mesh())
+    except Exception:
+        hosts.leave()
+        raise
+    hosts.leave()
+    return status
+
+
+def _run_here(options, mesh: Any = None) -> int:
     from jaxroute import experiments
 
     experiment = _experiment(options.experiment)
@@ -153,10 +178,12 @@ def _run(options) -> int:
     changes = _changes(options.changes)
     if options.data is not None:
         changes.setdefault("environment", {})["data"] = str(options.data)
-    print(f"{experiment.name}: {experiment.title}")
+    if hosts.is_first():
+        print(f"{experiment.name}: {experiment.title}")
     start = time.perf_counter()
-    summary = experiments.run(experiment, out, seeds=seeds, horizon=horizon, changes=changes, key=options.key)
-    print(_report(experiment, summary, out, time.perf_counter() - start))
+    summary = experiments.run(experiment, out, seeds=seeds, horizon=horizon, changes=changes, key=options.key, mesh=mesh)
+    if hosts.is_first():
+        print(_report(experiment, summary, out, time.perf_counter() - start))
     return 0
 
 

@@ -7,7 +7,7 @@ import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import jax
@@ -16,7 +16,7 @@ import numpy as np
 import xarray as xr
 from jax.sharding import NamedSharding, PartitionSpec
 
-from jaxroute import checks, draws, results
+from jaxroute import checks, diagnose, draws, hosts, locks, results
 from jaxroute.grid import FunctionGrid, Grid
 from jaxroute.lanes import compile_lanes
 from jaxroute.rollout import (
@@ -74,6 +74,7 @@ def simulate(
     key: int = 0,
     block: int | None = None,
     devices: Sequence[Any] | None = None,
+    mesh: jax.sharding.Mesh | None = None,
     progress: bool = True,
     description: Mapping[str, Any] | None = None,
 ) -> xr.Dataset:
@@ -97,6 +98,9 @@ def simulate(
       key: the root of all randomness; another key gives other luck to the same seeds.
       block: seeds per compiled call (default: by device and memory).
       devices: seeds are sharded over these (default: all local devices).
+      mesh: in place of `devices`, a mesh of one axis over devices of this process or of several, after
+        `jax.distributed.initialize`. All processes make the same call with the same `out`, which they share; each plays its share of
+        the blocks, the first writes the provenance, and all return the whole result.
       progress: shows a progress bar.
       description: more attributes for the result.
 
@@ -104,8 +108,50 @@ def simulate(
       An `xarray.Dataset` with dimensions `(policy, settings..., seed, time, ...)`; see `jaxroute.results`.
 
     Raises:
-      ValueError: an argument is out of range, a name is unknown, or the store belongs to other settings.
+      ValueError: an argument is out of range, a name is unknown, or the store belongs to other settings or to a run that is still
+        going on.
+      OSError: the store cannot be written. MemoryError: not even the smallest block fits into memory.
+      HostsError: another process of the mesh did not finish its blocks.
     """
+    if mesh is not None and devices is not None:
+        raise ValueError("mesh takes the place of devices; give one of them")
+    with hosts.Crew(mesh, _device_list(devices), out) as crew:
+        return _simulate(
+            crew,
+            env,
+            policies,
+            horizon=horizon,
+            seeds=seeds,
+            record_every=record_every,
+            record=record,
+            probes=probes,
+            instances=instances,
+            out=out,
+            key=key,
+            block=block,
+            progress=progress,
+            description=description,
+        )
+
+
+def _simulate(
+    crew: hosts.Crew,
+    env: Any,
+    policies: Any,
+    *,
+    horizon: int,
+    seeds: int | Sequence[int],
+    record_every: int | None,
+    record: Sequence[str] | None,
+    probes: Mapping[str, Callable] | None,
+    instances: int | None,
+    out: str | os.PathLike | None,
+    key: int,
+    block: int | None,
+    progress: bool,
+    description: Mapping[str, Any] | None,
+) -> xr.Dataset:
+    """`simulate`, as one process of a crew."""
     horizon = checks.count("horizon", horizon, maximum=2**31 - 1)
     numbers = _seed_list(seeds)
     policies = _named(policies)
@@ -116,7 +162,7 @@ def simulate(
         block = checks.count("block", block)
     if isinstance(key, bool) or not isinstance(key, (int, np.integer)) or not 0 <= key < 2**32:
         raise ValueError(f"key must be a whole number from 0 to 2**32 - 1, got {checks.show(key)}")
-    devices = _device_list(devices)
+    devices = crew.devices
     try:
         json.dumps(dict(description or {}), allow_nan=False)
     except (TypeError, ValueError) as error:
@@ -143,26 +189,38 @@ def simulate(
     }
     stops = np.unique(np.append(np.arange(record_every, horizon + 1, record_every), horizon))
     most = _runs_that_fit(examples, records, len(stops), devices)
-    stored = results.stored_layout(out, settings)
-    shared = () if stored else _shared_axes(env, policies)
-    held = max(_state_bytes(*example) for example in examples.values())
-    layout = _Layout(**stored) if stored else _Layout.choose(axes, shared, len(numbers), block, most, devices, held)
+
+    def cut() -> dict[str, Any]:
+        stored = results.stored_layout(out, settings)
+        if stored:
+            return stored
+        held = max(_state_bytes(*example) for example in examples.values())
+        each = -(-len(numbers) // crew.size)  # Every process gets some blocks of seeds.
+        return asdict(_Layout.choose(axes, _shared_axes(env, policies), each, block, most, devices, held))
+
+    if out is not None:
+        crew.hold(lambda: locks.StoreLock(results.store_path(out)))
+    crew.check_same(results.fingerprint(settings))
+    layout = _Layout(**crew.agree(cut))
     padded = layout.padded(len(devices))
     calls = {n: _Call(env, p, records[n], horizon, int(key), layout, devices) for n, p in policies.items()}
     start = time.perf_counter()
     variables = _variables(records, calls)  # Traces every policy.
     compile_s = time.perf_counter() - start
-    sink = results.Sink(
-        out,
-        policies=list(policies),
-        axes=axes,
-        seeds=numbers,
-        times=stops,
-        variables=variables,
-        model_names=spec.model_names,
-        zero_flows=spec.zero_flows,
-        settings=settings,
-        layout=layout,
+    sink = crew.in_turn(
+        lambda: results.Sink(
+            out,
+            policies=list(policies),
+            axes=axes,
+            seeds=numbers,
+            times=stops,
+            variables=variables,
+            model_names=spec.model_names,
+            zero_flows=spec.zero_flows,
+            settings=settings,
+            layout=layout,
+            repair=crew.rank == 0,
+        )
     )
 
     run_s, decisions = 0.0, 0
@@ -172,8 +230,10 @@ def simulate(
         for tile in layout.tiles({a: v for a, v in axes.items() if a in env.axes or a in policy.axes})
         for b in range(layout.blocks(len(numbers)))
     ]
-    tasks = [task for task in tasks if not sink.is_done(*task)]
-    with tqdm(total=len(tasks), disable=not progress or not tasks, unit="block", leave=False) as bar:
+    tasks = crew.share(
+        [tasks[i] for i in crew.agree(lambda: [i for i, task in enumerate(tasks) if not sink.is_done(*task)])]
+    )
+    with tqdm(total=len(tasks), disable=not progress or not tasks or crew.rank > 0, unit="block", leave=False) as bar:
         for name, tile, b in tasks:
             bar.set_description(name)
             chosen = numbers[b * layout.block : (b + 1) * layout.block]
@@ -188,8 +248,15 @@ def simulate(
             runs = tuple(s.stop for s in real)
             sink.write(name, tile, b, _accumulate(values, records[name], stops, runs))
             bar.update()
-    provenance = results.provenance(devices, compile_s=compile_s, run_s=run_s, decisions=decisions)
-    data = sink.finish({**provenance, **(description or {})})
+    measured = crew.gather({"compile_s": compile_s, "run_s": run_s, "decisions": decisions}, sink.missing)
+    data = sink.finish(crew.late_s)
+
+    def report() -> dict[str, Any]:
+        found = diagnose.first_bad_rounds(data, env, policies, records, horizon, int(key), devices[0])
+        own = {"processes": crew.size, **measured, **({"invalid": found} if found else {})}
+        return sink.sign({**results.provenance(crew.everyone, **own), **(description or {})})
+
+    data.attrs = crew.agree(report)
     _warn_invalid(data)
     return data
 
@@ -303,9 +370,13 @@ class _Call:
                 return self._joined(list(pool.map(play, parts))), compiling
         except jax.errors.JaxRuntimeError as error:
             half = len(seeds) // 2
-            if "RESOURCE_EXHAUSTED" not in str(error) or half % (_LANE_MULTIPLE * self.mesh.size * self.threads):
+            if "RESOURCE_EXHAUSTED" not in str(error):
                 raise
-            warnings.warn(f"a block of {len(seeds)} seeds does not fit into memory; halving it", stacklevel=3)
+            if half % (_LANE_MULTIPLE * self.mesh.size * self.threads):
+                raise MemoryError(
+                    f"a block of {len(seeds)} seeds does not fit into memory, and is too small to be halved; what is finished is kept"
+                ) from error
+            warnings.warn(f"a block of {len(seeds)} seeds does not fit into memory; halving it", stacklevel=4)
             (first, a), (second, b) = (self.run(tile, part) for part in (np.asarray(seeds)[:half], np.asarray(seeds)[half:]))
             return self._joined([first, second]), compiling + a + b
 
@@ -424,17 +495,18 @@ def _warn_horizon(horizon: int, env: Grid, policies: Mapping[str, Grid]) -> None
             warnings.warn(
                 f"{what} was made for a horizon of {', '.join(map(str, sorted(own)))} rounds, the run has {horizon}: what it does with "
                 "the horizon (a total budget, say) refers to the former",
-                stacklevel=3,
+                stacklevel=4,
             )
 
 
 def _warn_invalid(data: xr.Dataset) -> None:
     invalid = int((~data["valid"]).sum())
     if invalid:
+        found = "".join(f"; first bad value of {text}" for text in map(diagnose.text, data.attrs["invalid"]))
         warnings.warn(
             f"{invalid} of {data['valid'].size} runs are invalid (a flow that must be zero is not, or a value is not finite): "
-            "see the variable 'valid' and the counters beside it",
-            stacklevel=3,
+            f"see the variable 'valid' and the counters beside it{found}",
+            stacklevel=4,
         )
 
 

@@ -12,7 +12,7 @@ ROOT = Path(jaxroute.__file__).parent
 
 VOCABULARY = ("types", "protocols", "checks", "numerics", "draws", "lanes")
 MATHEMATICS = ("estimators", "solvers")
-ENGINE = ("rollout", "grid", "results", "sweep")
+ENGINE = ("rollout", "grid", "integrity", "results", "locks", "hosts", "diagnose", "sweep")
 
 # What each part of the package may import, besides itself. Vocabulary does not even know all of itself.
 MAY_IMPORT = {
@@ -28,8 +28,12 @@ MAY_IMPORT = {
     "problems": (*VOCABULARY, *MATHEMATICS, "data"),
     "rollout": VOCABULARY,
     "grid": VOCABULARY,
-    "results": (*VOCABULARY, "grid"),
-    "sweep": (*VOCABULARY, "rollout", "grid", "results"),
+    "integrity": (),
+    "locks": (),
+    "hosts": ("checks",),
+    "results": (*VOCABULARY, "grid", "integrity"),
+    "diagnose": (*VOCABULARY, "rollout", "grid"),
+    "sweep": (*VOCABULARY, *ENGINE),
     "metrics": ("types", "checks"),
     "plot": ("types", "checks", "metrics"),
     "testing": (*VOCABULARY, *ENGINE),
@@ -37,7 +41,7 @@ MAY_IMPORT = {
     "experiments": (*VOCABULARY, *MATHEMATICS, *ENGINE, "data", "problems", "metrics", "plot"),
     "__main__": ("cli",),
     "cli": (*VOCABULARY, *ENGINE, "data", "problems", "metrics", "plot", "experiments", "testing", ""),
-    "": ("types", "grid", "results", "sweep", "metrics", "plot"),  # The package itself: its public names.
+    "": ("types", "grid", "hosts", "locks", "results", "sweep", "metrics", "plot"),  # The package itself: its public names.
 }
 MAY_LOAD_BY_NAME = ("problems/__init__.py", "experiments", "cli.py", "data")
 

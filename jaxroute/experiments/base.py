@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import jax
 import xarray as xr
 
-from jaxroute import checks, metrics, results
+from jaxroute import checks, hosts, metrics, results
 from jaxroute.grid import Grid
 from jaxroute.sweep import simulate
 
@@ -133,6 +134,7 @@ def run(
     changes: Mapping[str, Mapping[str, Any]] | None = None,
     key: int = 0,
     progress: bool = True,
+    mesh: jax.sharding.Mesh | None = None,
 ) -> dict[str, Any]:
     """Runs an experiment and writes its stores, figures and `summary.json` into a folder; a killed run is continued.
 
@@ -142,9 +144,10 @@ def run(
       seeds, horizon: in place of the experiment's own (`horizon` is that of the longest case, the others keep their ratio).
       changes: new values by policy name and leaf, or `"environment"` and setting.
       key: root of all randomness.
+      mesh: devices of several processes, as for `simulate`; the first writes summary and figures.
 
     Returns:
-      The summary.
+      The summary; of other processes than the first an empty one.
     """
     out = Path(out)
     seeds = checks.count("seeds", experiment.seeds if seeds is None else seeds)
@@ -167,9 +170,12 @@ def run(
             probes=case.probes,
             out=_folder(out, case, cases),
             key=key,
+            mesh=mesh,
             progress=progress,
             description={"experiment": experiment.name, "coordinates": dict(case.coordinates)},
         )
+    if not hosts.is_first():
+        return {}
     summary = summarise(experiment, data, seeds, max(c.horizon for c in cases))
     draw(experiment, data, out)
     temporary = out / "summary.json.part"

@@ -1,0 +1,120 @@
+"""Checksums of a store: which blocks are as they were written, and which must be played again.
+
+A cell is one chunk of every variable: one policy, one tile of settings, one block of seeds. Its mark, 0 until it has been
+written, is a digest of all its values, so that a chunk that was lost, cut, overwritten or exchanged is noticed when it is read.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+Cell = tuple[int, ...]
+
+# What the codecs of Zarr raise for bytes that are not what was written.
+UNREADABLE = (ValueError, RuntimeError, TypeError)
+
+
+def digest(parts: Mapping[str, np.ndarray]) -> int:
+    """Mark of a cell, from its values by variable; never 0.
+
+    A variable that holds nothing (NaN, or False) is as good as absent: Zarr does not write such chunks. All NaNs are alike.
+    """
+    summary = hashlib.blake2b(digest_size=8)
+    for name in sorted(parts):
+        part = np.ascontiguousarray(parts[name])
+        if part.dtype.kind == "f":
+            absent = np.isnan(part)
+            if absent.all():
+                continue
+            if absent.any():
+                part = np.where(absent, np.asarray(np.nan, part.dtype), part)
+        elif not part.any():
+            continue
+        summary.update(f"{name} {part.dtype.str} {part.shape}".encode())
+        summary.update(part.tobytes())
+    return int.from_bytes(summary.digest(), "little") or 1
+
+
+def digest_of_coordinates(coords: Mapping[str, np.ndarray]) -> str:
+    """Digest of the coordinates by name."""
+    plain = {name: [str(v) for v in np.asarray(values).ravel()] for name, values in coords.items()}
+    return hashlib.blake2b(json.dumps(plain, sort_keys=True).encode(), digest_size=8).hexdigest()
+
+
+def region(array: Any, cell: Cell) -> tuple[slice, ...]:
+    """Where a cell's values are in a variable, along its leading dimensions."""
+    pairs = zip(cell, array.chunks, array.shape, strict=False)
+    return tuple(slice(i * size, min((i + 1) * size, whole)) for i, size, whole in pairs)
+
+
+def marks_of(done: Any) -> np.ndarray:
+    """All marks; one that cannot be read counts as not written."""
+    try:
+        return np.asarray(done[...])
+    except UNREADABLE:
+        lost = set(unreadable(done))
+        cells = np.ndindex(*done.shape)
+        return np.asarray([0 if cell in lost else done[cell] for cell in cells], np.uint64).reshape(done.shape)
+
+
+def unreadable(done: Any) -> list[Cell]:
+    """Cells whose mark cannot be read."""
+    try:
+        done[...]
+    except UNREADABLE:
+        return [cell for cell in np.ndindex(*done.shape) if not _is_readable(done, cell)]
+    return []
+
+
+def _is_readable(done: Any, cell: Cell) -> bool:
+    try:
+        done[cell]
+    except UNREADABLE:
+        return False
+    return True
+
+
+def read(arrays: Mapping[str, Any], done: Any) -> tuple[dict[str, np.ndarray], np.ndarray, list[Cell]]:
+    """Everything that is stored and sound.
+
+    Args:
+      arrays: variables of a store by name, whose leading dimensions are chunked by cells. done: the marks, one per cell.
+
+    Returns:
+      Values by variable (NaN or False where there is nothing sound), whether each cell has a mark, and the cells whose values are not
+      those that were written.
+    """
+    marks = marks_of(done)
+    try:
+        values = {name: np.asarray(array[...]) for name, array in arrays.items()}
+    except UNREADABLE:
+        values = {name: np.full(array.shape, array.fill_value, array.dtype) for name, array in arrays.items()}
+        for cell in map(tuple, np.argwhere(marks)):
+            for name, array in arrays.items():
+                where = region(array, cell)
+                try:
+                    values[name][where] = array[where]
+                except UNREADABLE:
+                    continue  # The digest will differ.
+    broken = []
+    for cell in np.ndindex(*marks.shape):
+        parts = {name: values[name][region(array, cell)] for name, array in arrays.items()}
+        sound = marks[cell] and digest(parts) == marks[cell]
+        if marks[cell] and not sound:
+            broken.append(cell)
+        if not sound:
+            for name, array in arrays.items():
+                values[name][region(array, cell)] = array.fill_value
+    return values, marks != 0, broken
+
+
+def remove(folder: Path, arrays: Mapping[str, Any], done: Any, cells: Sequence[Cell]) -> None:
+    """Takes cells out of a store: the mark first, then the chunks, which may not be readable."""
+    for name, array in [(done.basename, done), *arrays.items()]:
+        for cell in cells:
+            key = array.metadata.encode_chunk_key((*cell, *(0,) * (len(array.shape) - len(cell))))
+            (folder / name / key).unlink(missing_ok=True)

@@ -1,0 +1,53 @@
+"""One process of several, run by the tests of hosts: joins the others on this machine, plays, and reports."""
+
+import json
+import os
+import signal
+import sys
+import time
+import warnings
+
+from jaxroute import hosts
+
+
+def main(port, processes, index, out, how):
+    """`how`: what happens to the last process ("" nothing, "killed", "full", "refused"), or "slow" for blocks that take time."""
+    hosts.initialize(f"127.0.0.1:{port}", processes, index, heartbeat_s=6)
+    import engine_child
+    import jax
+    import numpy as np
+
+    from jaxroute import results, sweep
+
+    warnings.simplefilter("ignore")
+    played, last = [], index == processes - 1
+    run, write = sweep._Call.run, results.Sink.write
+
+    def counted(self, tile, seeds):
+        if how == "killed" and last and len(played) == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if how == "slow":
+            time.sleep(0.3)
+        played.append(int(seeds[0]))
+        return run(self, tile, seeds)
+
+    def full(self, *args):
+        if how == "full" and last and len(played) == 2:
+            raise OSError(28, "No space left on device")
+        write(self, *args)
+
+    sweep._Call.run, results.Sink.write = counted, full
+    options = {"key": index} if how == "refused" else {}
+    try:
+        data = engine_child.play("bandit", seeds=100, block=16, out=out, mesh=hosts.whole_mesh(), **options)
+    except (RuntimeError, OSError) as error:
+        print(json.dumps({"error": f"{type(error).__name__}: {error}", "played": played}), flush=True)
+        return hosts.leave()
+    np.savez(f"{out}/{index}.npz", **{name: v.values for name, v in data.items()})
+    report = {"played": played, "devices": len(jax.devices()), "attributes": data.attrs}
+    print(json.dumps(report), flush=True)
+    return hosts.leave()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), *sys.argv[4:])
