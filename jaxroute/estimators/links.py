@@ -14,11 +14,13 @@ from jax.scipy import stats as jsp
 
 # Beyond this value the flattened identity bends towards 1.
 _BEND = 0.9
+# Links into [-1, 1] are inverted up to here: beyond it they are flat in float32.
+_NEARLY_ONE = 1.0 - 1e-6
 
 
 @dataclass(frozen=True)
 class Link:
-    """value: the map. slope: its derivative. inverse: of values in its range. integral: from 0; elementwise.
+    """value: the map. slope: its derivative. inverse: of values in its range, finite. integral: from 0; elementwise.
 
     name: for messages and results.
     """
@@ -54,7 +56,7 @@ def _flat_slope(u):
 
 def _flat_inverse(v):
     size = jnp.abs(v)
-    beyond = _BEND + (1.0 - _BEND) * jnp.arctanh(jnp.clip((size - _BEND) / (1.0 - _BEND), 0.0, 1.0))
+    beyond = _BEND + (1.0 - _BEND) * jnp.arctanh(jnp.clip((size - _BEND) / (1.0 - _BEND), 0.0, _NEARLY_ONE))
     return jnp.where(size <= _BEND, v, jnp.sign(v) * beyond)
 
 
@@ -95,8 +97,12 @@ def _normal_integral(s):
     return s * jsp.norm.cdf(s) + jsp.norm.pdf(s) - jsp.norm.pdf(0.0)
 
 
+def _tanh_inverse(v):
+    return jnp.arctanh(jnp.clip(v, -_NEARLY_ONE, _NEARLY_ONE))
+
+
 IDENTITY = Link("identity", _same, _one, _same, _half_square)
-TANH = Link("tanh", jnp.tanh, _tanh_slope, jnp.arctanh, _log_cosh)
+TANH = Link("tanh", jnp.tanh, _tanh_slope, _tanh_inverse, _log_cosh)
 # The identity up to .9 in size, then flattened towards 1: a link into [-1, 1] that is linear where it matters.
 FLAT = Link("flat", _flat, _flat_slope, _flat_inverse, _flat_integral)
 LOGISTIC = Link("logistic", jax.nn.sigmoid, _logistic_slope, _logit, _softplus)
