@@ -14,13 +14,13 @@ from jax.scipy import stats as jsp
 
 # Beyond this value the flattened identity bends towards 1.
 _BEND = 0.9
-# Links into [-1, 1] are inverted up to here: beyond it they are flat in float32.
-_NEARLY_ONE = 1.0 - 1e-6
+# The inverse of what a link into (-1, 1) does not reach: farther than any linear predictor, and finite.
+FAR = 1e4
 
 
 @dataclass(frozen=True)
 class Link:
-    """value: the map. slope: its derivative. inverse: of values in its range, finite. integral: from 0; elementwise.
+    """value: the map. slope: its derivative. inverse: finite, large beyond its range. integral: from 0; elementwise.
 
     name: for messages and results.
     """
@@ -54,9 +54,14 @@ def _flat_slope(u):
     return jnp.where(size <= _BEND, 1.0, 1.0 - jnp.square(jnp.tanh((size - _BEND) / (1.0 - _BEND))))
 
 
+def _tanh_inverse(v):
+    inside = jnp.abs(v) < 1.0
+    return jnp.where(inside, jnp.arctanh(jnp.where(inside, v, 0.0)), jnp.sign(v) * FAR)
+
+
 def _flat_inverse(v):
     size = jnp.abs(v)
-    beyond = _BEND + (1.0 - _BEND) * jnp.arctanh(jnp.clip((size - _BEND) / (1.0 - _BEND), 0.0, _NEARLY_ONE))
+    beyond = _BEND + (1.0 - _BEND) * _tanh_inverse(jnp.maximum(size - _BEND, 0.0) / (1.0 - _BEND))
     return jnp.where(size <= _BEND, v, jnp.sign(v) * beyond)
 
 
@@ -95,10 +100,6 @@ def _softplus(s):
 
 def _normal_integral(s):
     return s * jsp.norm.cdf(s) + jsp.norm.pdf(s) - jsp.norm.pdf(0.0)
-
-
-def _tanh_inverse(v):
-    return jnp.arctanh(jnp.clip(v, -_NEARLY_ONE, _NEARLY_ONE))
 
 
 IDENTITY = Link("identity", _same, _one, _same, _half_square)

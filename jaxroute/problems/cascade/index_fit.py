@@ -22,7 +22,7 @@ from jax import lax
 from jaxroute import checks, numerics
 from jaxroute.estimators.gaussian import solve
 from jaxroute.estimators.glm import shortened
-from jaxroute.estimators.links import Link
+from jaxroute.estimators.links import FAR, Link
 from jaxroute.solvers.reservation import index_by_bisection
 from jaxroute.types import Leaf
 
@@ -70,7 +70,8 @@ def moment(link: Link, u, score, cost):
 
 def loss(link: Link, u, score, cost):
     """Loss of samples at `u`, up to a constant; elementwise."""
-    v = jnp.minimum(u, link.inverse(score))
+    # A score below the link's range is above no index.
+    v = jnp.where(score > link.value(jnp.float32(-FAR)), jnp.minimum(u, link.inverse(score)), 0.0)
     return cost * u - (score * v - link.integral(v))
 
 
