@@ -406,7 +406,7 @@ def feeder(estimator, link):
     double = in_double(estimator)
 
     def run(psi, score, cost):
-        fit = double.init(index_fit.Sizes(1, psi.shape[1], 0, link))
+        fit = double.init(index_fit.Sizes(1, psi.shape[1], 0))
 
         def one(carry, sample):
             t, x, m, c = sample
@@ -476,7 +476,7 @@ def test_streaming_without_a_floor_solves_the_frozen_normal_equations():
 def test_one_sample_gives_the_shortest_solution(link):
     """The link of the index is `M - c` at the request: with the identity, `rho = (M - c) psi / |psi|^2`."""
     for row in (1, 3, 7):
-        _, rho = fed(ca.Window.exact(1, ridge=1e-6), PSI[row : row + 1], SCORE[row : row + 1], COST[row : row + 1], link)
+        _, rho = fed(ca.Window.exact(1, 10, ridge=1e-6), PSI[row : row + 1], SCORE[row : row + 1], COST[row : row + 1], link)
         value = float(link.inverse(f32(SCORE[row] - COST[row])))
         np.testing.assert_allclose(rho[0], value * PSI[row] / (PSI[row] @ PSI[row]), atol=1e-4)
 
@@ -566,7 +566,7 @@ def test_old_outputs_are_scored_again_by_a_later_evaluator(link):
     def update(fit, rho, sample, theta):
         return estimator.update(fit, rho, sample, index_fit.Evaluator(theta, link), links.IDENTITY)
 
-    fit = estimator.init(index_fit.Sizes(1, m, d, links.IDENTITY))
+    fit = estimator.init(index_fit.Sizes(1, m, d))
     rho, left = jnp.zeros((m, 1), jnp.float32), []
     for t in range(n):
         if t >= size:  # Leaves with the evaluator and the estimate of this time.
@@ -828,6 +828,7 @@ def assert_near(values, expected, error, what, num_sigma=4.0, slack=0.0):
     assert gap < num_sigma * width + slack, f"{what}: {float(values.mean()):.5g} is {gap / width:.1f} errors from {expected}"
 
 
+@pytest.mark.slow
 def test_values_with_full_information():
     """First row of the table of section 2.4; its standard errors are about .0003 (queries: two digits)."""
     data = first_study().isel(time=-1)

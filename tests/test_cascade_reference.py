@@ -338,7 +338,7 @@ CASES = {
     "window": Case(LOC, fit(ca.Window(size=8)), NEWTON | {"W": 8}, quick=True),
     "window 32": Case(LOC, fit(ca.Window()), NEWTON, 200),
     "exact": Case(LOC, fit(ca.Window.exact), NEWTON | {"W": 1000, "iterations": 3}),
-    "exact, many steps": Case(LOC, fit(many_steps), {"estimator": "exact"}, tolerance=FLAT, quick=True),
+    "exact, many steps": Case(LOC, fit(many_steps), {"estimator": "exact"}, tolerance=FLAT),
     "window, every 7": Case(LOC, fit(ca.Window(size=8, every=7)), NEWTON | {"W": 8, "refit_every": 7}),
     "window, options": Case(
         LOC,
@@ -420,7 +420,7 @@ CASES = {
     # Cost weight, full information.
     "weight": Case({"weight": 2.0}, fit(ca.Streaming()), STREAM),
     "weight, unknown": Case({"weight": 0.5, "d": 4}, fit(ca.Streaming()), STREAM | ONLINE),
-    "full information": Case(LOC, fit(ca.Streaming()), STREAM | {"full_information": True}, quick=True),
+    "full information": Case(LOC, fit(ca.Streaming()), STREAM | {"full_information": True}),
     "full information, unknown": Case(UNKNOWN, fit(ca.Window(size=8)), NEWTON | ONLINE | {"W": 8, "full_information": True}),
     # Radii.
     "radii of the proofs": Case(LOC, fit(ca.Streaming(), radius=ca.Theoretical()), STREAM | {"radius": "theory"}),
@@ -444,7 +444,7 @@ CASES = {
         STREAM | ONLINE | {"b": 0.03, "c_p": 0.1, "c_r": 0.6},
     ),
     "Thompson": Case(LOC, of(ca.ThompsonSampling), STREAM | {"radius": "thompson"}),
-    "Thompson, unknown": Case(UNKNOWN, of(ca.ThompsonSampling), STREAM | ONLINE | {"radius": "thompson"}, quick=True),
+    "Thompson, unknown": Case(UNKNOWN, of(ca.ThompsonSampling), STREAM | ONLINE | {"radius": "thompson"}),
     "bootstrap": Case(LOC, of(ca.BootstrapCOSMOS), STREAM | {"radius": "bootstrap", "warm": 10}, 60),
     "bootstrap, floor, unknown": Case(
         UNKNOWN,
@@ -698,7 +698,7 @@ def test_windows_of_many_boxes(index, scores, moments):
 
     @_quick_jit
     def fitted(*rows):
-        start = fit.init(index_fit.Sizes(K, m, 0 if G is None else d, link)), jnp.zeros((m, K))
+        start = fit.init(index_fit.Sizes(K, m, 0 if G is None else d)), jnp.zeros((m, K))
         return jax.lax.scan(one, start, rows)[1]
 
     with double():
@@ -727,7 +727,7 @@ def test_streams_of_many_boxes(index):
             carry = fit.weighted(*carry, *now, link)
             return carry, carry[1]
 
-        return jax.lax.scan(one, (fit.init(index_fit.Sizes(K, m, 0, link)), jnp.zeros((m, K))), rows)[1]
+        return jax.lax.scan(one, (fit.init(index_fit.Sizes(K, m, 0)), jnp.zeros((m, K))), rows)[1]
 
     with double():
         ours = np.asarray(fitted(*map(jnp.asarray, (psi, score, cost, weight))))
@@ -977,7 +977,8 @@ STUDIES = {
 }
 
 
-@pytest.mark.parametrize("name", [n if "short" in n else pytest.param(n, marks=slow) for n in STUDIES])
+@slow
+@pytest.mark.parametrize("name", STUDIES)
 def test_averages(name):
     """S0, S1, S6, S7: mean regrets of all three kinds, rewards, costs and queries."""
     study = STUDIES[name]

@@ -152,10 +152,10 @@ def test_cascade_on_columns_with_confidences(tmp_path):
     [
         ({"models": ["a"]}, "models must be None without data"),
         ({"data": "FILE", "sizes": {"a": "x"}}, "scores must name the columns"),
-        ({"data": "FILE", "scores": {"a": "x"}, "costs": {"b": 1.0}}, "costs must be one of a, got 'b'"),
+        ({"data": "FILE", "scores": {"a": "x"}, "costs": {"b": 1.0}}, "costs must be one of 'a', got 'b'"),
         ({"data": "FILE", "scores": {"a": "x"}}, "costs must have a number for each model"),
-        ({"cost_weight": 0.0}, "cost_weight must be positive"),
-        ({"data": "standin", "by": "dataset"}, "by must be one of features, groups"),
+        ({"cost_weight": 0.0}, "cost_weight must be above 0, got 0"),
+        ({"data": "standin", "by": "dataset"}, "by must be one of 'features', 'groups', got 'dataset'"),
     ],
 )
 def test_settings_of_the_replay_are_checked(settings, message):

@@ -19,7 +19,7 @@ from flax import struct
 
 from jaxroute import checks, numerics
 from jaxroute.estimators.gaussian import solve
-from jaxroute.estimators.links import Link
+from jaxroute.estimators.links import IDENTITY, Link
 from jaxroute.types import Leaf
 
 
@@ -139,15 +139,26 @@ class FrozenGLM:
 
 def newton_step(theta, features, rewards, known, ridge, link: Link):
     """Step of Newton's method on the penalised score equation. features: `[n, d]`. rewards, known: `[n]`."""
-    s = features @ theta
-    score = jnp.where(known, rewards - link.value(s), 0.0) @ features - ridge * theta
+    s = jnp.dot(features, theta, precision="highest")
+    score = jnp.dot(jnp.where(known, rewards - link.value(s), 0.0), features, precision="highest") - ridge * theta
     weight = jnp.where(known, link.slope(s), 0.0)
-    hessian = (features * weight[:, None]).T @ features + ridge * jnp.eye(theta.shape[0], dtype=theta.dtype)
+    hessian = jnp.dot((features * weight[:, None]).T, features, precision="highest") + ridge * jnp.eye(
+        theta.shape[0], dtype=theta.dtype
+    )
     return solve(hessian, score)
 
 
 def fit_glm(features, rewards, link: Link, ridge: float = 1.0, iterations: int = 25) -> np.ndarray:
-    """The penalised estimate `[d]` of given pairs: features `[n, d]`, rewards `[n]`; on the host, to full float32 precision."""
+    """The penalised estimate `[d]` of given pairs: features `[n, d]`, rewards `[n]`; on the host, to full float32 precision.
+
+    Raises:
+      ValueError: shapes do not fit, or a reward is none that the link can have.
+    """
+    if not isinstance(link, Link):
+        raise ValueError(f"link must be a Link, got {checks.show(link)}")
+    checks.count("iterations", iterations)
+    if link is not IDENTITY:
+        checks.probability("rewards", rewards)
     features, rewards = (
         jnp.asarray(checks.numbers(name, x), jnp.float32) for name, x in (("features", features), ("rewards", rewards))
     )
@@ -174,8 +185,11 @@ def project_exactly(theta, features, rewards, link: Link, ridge: float, bound: f
     """
     from scipy import optimize
 
-    features, rewards = np.asarray(features, np.float64), np.asarray(rewards, np.float64)
-    theta = np.asarray(theta, np.float64)
+    theta = checks.numbers("theta", theta)
+    features = checks.numbers("features", features, (len(np.atleast_1d(rewards)), *theta.shape))
+    rewards = checks.numbers("rewards", rewards, features.shape[:1])
+    checks.positive("ridge", ridge, ())
+    checks.positive("bound", bound, ())
     if np.linalg.norm(theta) <= bound:
         return theta
     design = ridge * np.eye(features.shape[1]) + features.T @ features

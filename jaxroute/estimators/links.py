@@ -14,11 +14,13 @@ from jax.scipy import stats as jsp
 
 # Beyond this value the flattened identity bends towards 1.
 _BEND = 0.9
+# The inverse of what a link into (-1, 1) does not reach: farther than any linear predictor, and finite.
+FAR = 1e4
 
 
 @dataclass(frozen=True)
 class Link:
-    """value: the map. slope: its derivative. inverse: of values in its range. integral: from 0; elementwise.
+    """value: the map. slope: its derivative. inverse: finite, large beyond its range. integral: from 0; elementwise.
 
     name: for messages and results.
     """
@@ -52,9 +54,14 @@ def _flat_slope(u):
     return jnp.where(size <= _BEND, 1.0, 1.0 - jnp.square(jnp.tanh((size - _BEND) / (1.0 - _BEND))))
 
 
+def _tanh_inverse(v):
+    inside = jnp.abs(v) < 1.0
+    return jnp.where(inside, jnp.arctanh(jnp.where(inside, v, 0.0)), jnp.sign(v) * FAR)
+
+
 def _flat_inverse(v):
     size = jnp.abs(v)
-    beyond = _BEND + (1.0 - _BEND) * jnp.arctanh(jnp.clip((size - _BEND) / (1.0 - _BEND), 0.0, 1.0))
+    beyond = _BEND + (1.0 - _BEND) * _tanh_inverse(jnp.maximum(size - _BEND, 0.0) / (1.0 - _BEND))
     return jnp.where(size <= _BEND, v, jnp.sign(v) * beyond)
 
 
@@ -96,7 +103,7 @@ def _normal_integral(s):
 
 
 IDENTITY = Link("identity", _same, _one, _same, _half_square)
-TANH = Link("tanh", jnp.tanh, _tanh_slope, jnp.arctanh, _log_cosh)
+TANH = Link("tanh", jnp.tanh, _tanh_slope, _tanh_inverse, _log_cosh)
 # The identity up to .9 in size, then flattened towards 1: a link into [-1, 1] that is linear where it matters.
 FLAT = Link("flat", _flat, _flat_slope, _flat_inverse, _flat_integral)
 LOGISTIC = Link("logistic", jax.nn.sigmoid, _logistic_slope, _logit, _softplus)

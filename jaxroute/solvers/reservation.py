@@ -53,10 +53,10 @@ def discrete_index(values, weights, cost) -> float:
     """Index of a box with finitely many scores: exact, in float64 on the host.
 
     Args:
-      values: `[n]` scores. weights: `[n]` their chances, or anything proportional to them. cost: mean cost.
+      values: `[n]` scores. weights: `[n]` their chances, or anything proportional to them. cost: mean cost, not negative.
 
     Raises:
-      ValueError: negative weights, none above zero, or not as many as values.
+      ValueError: negative weights, none above zero, or not as many as values; a negative cost, for which there is no index.
     """
     values = checks.numbers("values", values)
     weights = checks.non_negative("weights", weights, values.shape)
@@ -64,7 +64,7 @@ def discrete_index(values, weights, cost) -> float:
         raise ValueError(
             f"values and weights must be vectors with weights above 0, got shapes {values.shape}, {weights.shape}"
         )
-    cost = float(checks.numbers("cost", cost, ()))
+    cost = float(checks.non_negative("cost", cost, ()))
     chance = weights / weights.sum()
     order = np.argsort(-values)
     value, chance = values[order], chance[order]

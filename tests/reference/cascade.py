@@ -597,7 +597,8 @@ def tune_frugal(inst, psi, U, L, jackpot=None):
 
 def index_losses(rho, psi, M, c, link):
     """`[n]` losses int_0^{rho.psi} [c - (M - Lambda(v))^+] dv. Source: eq. (8), (22)."""
-    u, edge = psi @ rho, link.inverse(M)
+    # A score below the link's range is above no index: any edge below u and 0 is as good.
+    u, edge = psi @ rho, np.maximum(link.inverse(M), -1e3)
 
     def primitive(v):
         return M * v - link.integral(v)
@@ -1057,6 +1058,18 @@ def _forced(o, t, T, draws):
     return False
 
 
+def _teaching(o, seen, t, T, explored):
+    """`[K]` the boxes whose outputs of period t the index estimates learn from: radii shrink with these. Source: B9, B11."""
+    if o["kind"] == "ogd_explore":
+        return seen & bool(explored)
+    return seen & (not _frozen(o, t, T))
+
+
+def _frozen(o, t, T):
+    """Do index estimates stay as they are? Source: B9."""
+    return o["explore"] == "etc" and t > (o["N0"] or ceil_power(T, 2 / 3))
+
+
 def _radii(inst, o, s, t, T, traces):
     """`[K]` radii B_at of the confidence bounds. Source: eq. (15), (27), 3.5."""
     (K, m), d = inst.rho.shape, inst.theta.size
@@ -1176,7 +1189,7 @@ def _learn_indices(inst, o, s, psi, world, seen, t, T, draws, explored):
     fixed = None if known or o["evaluator"] == "offline" else G  # scores of stored samples do not move
     M = world.score if known else G.value(world.phi @ s["theta"])
     cost = inst.weight * world.cost
-    frozen = o["explore"] == "etc" and t > (o["N0"] or ceil_power(T, 2 / 3))
+    frozen = _frozen(o, t, T)
     K = len(seen)
 
     if o["kind"] == "location_family":
@@ -1212,11 +1225,11 @@ def _learn_indices(inst, o, s, psi, world, seen, t, T, draws, explored):
                     )  # fmt: skip
         due = t <= 20 or t % o["refit_every"] == 0
         if o["estimator"] != "stream" and due and not frozen:
-            # Every score moves with theta_hat, so every box is refitted (3.2); else only what was seen (3.1).
-            for a in range(K) if fixed is not None else np.flatnonzero(seen):
+            # Every score moves with theta_hat, so every box is refitted (3.2); else only what was seen (3.1), since the last time.
+            for a in range(K) if fixed is not None or o["refit_every"] > 1 else np.flatnonzero(seen):
                 s["rho"][a] = _refit(o, s, a, link, fixed)
 
-    for a in np.flatnonzero(seen):
+    for a in np.flatnonzero(_teaching(o, seen, t, T, explored)):
         s["V"][a] += np.outer(psi, psi)
         s["Psi"][a] += np.outer(world.phi[a], world.phi[a])
         s["n"][a] += 1
@@ -1357,7 +1370,8 @@ def run(inst, options, draws, T=None):
                 "violation": applies and amortised > bound + 1e-9,
             }  # fmt: skip
         seen = np.ones(K, bool) if o["full_information"] else opened
-        row |= {"opened": opened, "seen": seen, "potential": np.where(seen, _norms(s["V"], psi) ** 2, 0.0)}
+        teaching = _teaching(o, seen, t, horizon, explored)
+        row |= {"opened": opened, "seen": seen, "potential": np.where(teaching, _norms(s["V"], psi) ** 2, 0.0)}
         row["reward_potential"] = 0.0
         if online and t:
             f = world.phi[deployed]

@@ -37,8 +37,10 @@ def _flag(name: str, value: Any) -> bool:
 
 
 def _names(names: Sequence[str], number: int) -> tuple[str, ...]:
-    if isinstance(names, str):
-        raise ValueError(f"names must be a list of names, got {names!r}")
+    if not isinstance(names, Sequence) or isinstance(names, str) or not all(isinstance(name, str) for name in names):
+        raise ValueError(f"names must be a list of names, got {checks.show(names)}")
+    if len(set(names)) < len(names):
+        raise ValueError(f"names must differ from each other, got {checks.show(names)}")
     if len(names) not in (0, number):
         raise ValueError(f"names must have one name per model ({number}), got {len(names)}")
     return tuple(names)
@@ -86,9 +88,13 @@ def default_theta(dim: int) -> np.ndarray:
     return _float32(2.0 * h / np.linalg.norm(h))
 
 
+def _makes_features(evaluator: Any) -> bool:
+    return not isinstance(evaluator, type) and all(hasattr(evaluator, name) for name in ("draw", "dim", "link", "theta"))
+
+
 def _evaluator(evaluator: Any) -> Any:
     """Features of outputs: None, a number of them, or an object that makes them."""
-    if evaluator is None or (hasattr(evaluator, "draw") and not isinstance(evaluator, type)):
+    if evaluator is None or _makes_features(evaluator):
         return evaluator
     if isinstance(evaluator, bool) or not isinstance(evaluator, int | np.integer) or evaluator < 1:
         raise ValueError(
@@ -241,7 +247,7 @@ def custom_cascade(
       ValueError: an argument is out of range.
     """
     index = checks.numbers("index", index)
-    if index.ndim != 2:
+    if index.ndim != 2 or 0 in index.shape:
         raise ValueError(f"index must have shape [K, m], got {index.shape}")
     boxes = UniformBoxes(
         base_cost=_float32(checks.positive("mean_cost", mean_cost, (len(index),))),
@@ -307,6 +313,8 @@ def replay_cascade(
     number = np.asarray(checks.non_negative("groups", groups, scores.shape[:1]))
     if (number != number.astype(int)).any():
         raise ValueError(f"groups must be whole numbers from 0, got {number[number != number.astype(int)][0]:g}")
+    if number.max() >= len(number):
+        raise ValueError(f"groups must be numbered without gaps, below {len(number)}, got {number.max():g}")
     number = number.astype(int)
     count = np.bincount(number)
     if (count == 0).any():

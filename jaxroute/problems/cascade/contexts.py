@@ -119,7 +119,7 @@ class TwoTimesContexts(_Stateless):
 
     Source: Belloni, Chen and Wei (2026), remark 4.6.
 
-    first, second: contexts of the same dimension. length: `[]` periods of `first`. in_turns: after as many of `second` it is the turn of
+    first, second: contexts of the same dimension. length: `[]` periods of `first`, the free one included. in_turns: after as many of `second` it is the turn of
     `first` again (static).
     """
 

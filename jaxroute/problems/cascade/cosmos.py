@@ -32,7 +32,7 @@ _SATURATED = 1.0 - 1e-6
 
 @struct.dataclass
 class CosmosState:
-    """number: `[K]` int32 samples of each box. rho: `[m, K]` and fit: state of the index estimator. design: `[m, m, K]`, inverse of the
+    """number: `[K]` int32 samples that the estimates of each box rest on. rho: `[m, K]` and fit: state of the index estimator. design: `[m, m, K]`, inverse of the
     design matrices `V`. evaluation: what is known of the evaluator, opened: `[d, d, K]`, sum of `phi phi'` over seen outputs, both
     None with a known evaluator. potential: `[K]`, sum of squared norms of the requests of seen samples in the inverse design matrices
     before them; score_potential: `[]` of deployed outputs. radius, exploration: states of these parts. spec: what was known in advance
@@ -52,7 +52,7 @@ class CosmosState:
 
 
 _GAUGES = (
-    Metric("samples", "outputs seen of a model", "outputs", "gauge", ("model",), default=False),
+    Metric("samples", "outputs that a model's estimates rest on", "outputs", "gauge", ("model",), default=False),
     Metric("potential", "elliptical potential of the requests", "", "gauge", ("model",), default=False),
     Metric("score_potential", "elliptical potential of the deployed outputs", "", "gauge", default=False),
 )
@@ -73,8 +73,10 @@ class COSMOS:
 
     Source: Belloni, Chen and Wei (2026), Algorithm 1 (known evaluator) and Algorithm 2 (unknown).
 
-    Differs from the paper: constants of the radii are tuned (`Practical`) because those of the proofs open every box, and indices are
-    fitted exactly on the latest samples only (`Window`; `Window.exact` keeps all).
+    Differs from the paper: constants of the radii are tuned (`Practical`) because those of the proofs open every box. Indices are
+    fitted exactly on the latest samples only, with a small ridge (`Window`; `Window.exact` keeps all), and the evaluator by one Newton
+    step per pair, each linearised once, in place of eq. (19) (`OnlineGLM`; `ExactGLM` keeps all); what is too long is shortened, not
+    projected. A score of 1 ends a search whatever the indices; where the estimate's link has rounded to 1, none does.
 
     fit: index estimator, `Window`, `Streaming`, `MomentEquations`, .... evaluator: `OnlineGLM`, `ExactGLM` or `FrozenGLM`, used where
     scores are not seen. radius: `Practical`, `Theoretical`, `Bootstrap` or `Sampled`. exploration: `WarmUp`, `Coins`, `ThenCommit` or
@@ -117,7 +119,7 @@ class COSMOS:
     def init(self, key, spec: CascadeSpec) -> CosmosState:
         number, dim, features = spec.num_models, spec.context_dim, spec.feature_dim
         learns = self._learns_scores(spec)
-        sizes = Sizes(number, dim, features if learns else 0, spec.index_link)
+        sizes = Sizes(number, dim, features if learns else 0)
         eye = jnp.eye(dim, dtype=jnp.float32)[:, :, None] / jnp.asarray(self.eta1, jnp.float32)
         return CosmosState(
             number=jnp.zeros((number,), jnp.int32),
@@ -219,11 +221,12 @@ class COSMOS:
             evaluation = ev.learned(evaluation, self.evaluator, spec, feedback, self.eta0, self.evaluator_bound)
             score = ev.estimated_scores(evaluation, spec, feedback.features)
             newest = Evaluator(evaluation.state.theta, spec.score_link) if self._learns_scores(spec) else None
+        learns = self.exploration.learns(action.forced, t, self._horizon(spec))
+        seen = seen & learns
         if opened is not None:
             phi = jnp.where(seen, jnp.swapaxes(feedback.features, 0, 1), 0.0)
             opened = opened + phi[:, None] * phi[None]
-        learns = self.exploration.learns(action.forced, t, self._horizon(spec))
-        sample = Sample(t, psi, seen & learns, feedback.cost, score, feedback.features)
+        sample = Sample(t, psi, seen, feedback.cost, score, feedback.features)
         radius = self.radius.update(key, state.radius, sample, spec.index_link)
         fit, rho = self.fit.update(state.fit, state.rho, sample, newest, spec.index_link)
         return CosmosState(
@@ -290,7 +293,10 @@ class DistributionLearner(COSMOS):
 
 @struct.dataclass
 class ThompsonSampling(COSMOS):
-    """COSMOS that draws its estimates at random around themselves in place of bonuses. Not in the paper."""
+    """COSMOS that draws its estimates at random around themselves in place of bonuses. Not in the paper.
+
+    Its estimator is `Streaming`: with an unknown evaluator its warning applies.
+    """
 
     fit: Any = struct.field(default_factory=Streaming)
     radius: Any = struct.field(default_factory=Sampled)
@@ -298,7 +304,10 @@ class ThompsonSampling(COSMOS):
 
 @struct.dataclass
 class BootstrapCOSMOS(COSMOS):
-    """COSMOS whose bonuses are the spread of weighted copies of the estimate, after a warm-up of ten periods."""
+    """COSMOS whose bonuses are the spread of weighted copies of the estimate, after a warm-up of ten periods.
+
+    Estimate and copies are `Streaming`: with an unknown evaluator its warning applies.
+    """
 
     fit: Any = struct.field(default_factory=Streaming)
     radius: Any = struct.field(default_factory=Bootstrap)
@@ -323,7 +332,13 @@ def cosmos(
     Args:
       index, plug_in, optimism: of `Practical`. warm: periods of `WarmUp`. fit: "window", "streaming", or an estimator. settings:
         others of `COSMOS`.
+
+    Raises:
+      ValueError: an estimator of another name, or `radius` or `exploration`, which are made here.
     """
+    for name, made in (("radius", "index, plug_in and optimism"), ("exploration", "warm")):
+        if name in settings:
+            raise ValueError(f"{name} must not be given beside {made}: use COSMOS({name}=...)")
     if isinstance(fit, str):
         fit = _FITS[checks.one_of("fit", fit, _FITS)]()
     return COSMOS(fit=fit, radius=Practical(index, plug_in, optimism), exploration=WarmUp(warm), **settings)

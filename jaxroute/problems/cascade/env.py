@@ -49,7 +49,8 @@ class Cascade:
     contexts, boxes: laws of requests and of outputs. index: `[K, m]`, coefficients of the base index. evaluator: features of outputs
     (`ScoredFeatures`, ...), None if scores are seen. cost_weight: `[]`, what a unit of cost counts in utility. bend: `[]` of
     a misfit `bend cos(3 x_1 + box)` of the index, None for 0. index_link: of the index; shows_all: unopened outputs are shown
-    after the period; names: of the models (all static).
+    after the period; names: of the models; context_bound, feature_bound: longest features of a request and of an output, for radii
+    and bounds (all static; the functions that make cascades fill the last two in).
     """
 
     contexts: Any
@@ -101,6 +102,8 @@ class Cascade:
         if self.names and len(self.names) != number:
             raise ValueError(f"names must have one name per model ({number}), got {len(self.names)}")
         self._check_fit(number, dim)
+        if hasattr(self.boxes, "check_index"):
+            self.boxes.check_index(self.contexts.mean, self.base_index(self.contexts.mean))
 
     def _check_fit(self, number: int, dim: int) -> None:
         """That parts fit each other."""
@@ -185,7 +188,7 @@ class Cascade:
             features=shown.features,
             reward=jnp.where(free, 0.0, reward),
         )
-        best = opened_in_order(index, jnp.minimum(index, 1.0), score)
+        best = opened_in_order(index, index, score)
         flows = _flows(period, best, best_opened(best, score), opened, deployed, self.cost_weight) | _optimism(
             period, action, found, opened, deployed, free
         )
@@ -245,4 +248,5 @@ def _optimism(period: Period, action, found, opened, deployed, free) -> dict[str
         "optimistic_score": all_scores.astype(jnp.float32),
         "empty": jnp.where(free, 0.0, (~complete).astype(jnp.float32)),
         "violations": jnp.where(free, 0.0, wrong.astype(jnp.float32)),
+        "outside": jnp.any((score < 0.0) | (score > 1.0) | (period.cost < 0.0)).astype(jnp.float32),
     }

@@ -97,8 +97,10 @@ class OncePerBlock:
     length: Leaf | None = None
 
     def check(self) -> None:
-        if self.length is not None and float(checks.positive("length", self.length, ())) < 1:
-            raise ValueError(f"length must be at least 1, got {float(self.length):g}")
+        if self.length is not None:
+            length = float(checks.positive("length", self.length, ()))
+            if length != int(length):
+                raise ValueError(f"length must be a whole number of periods, got {length:g}")
 
     def init(self, key):
         return key

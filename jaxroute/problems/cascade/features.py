@@ -1,5 +1,6 @@
 """What an output looks like when its score is not seen: features `phi` with `G(theta . phi) = score` exactly, and noisy rewards."""
 
+from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
@@ -53,8 +54,7 @@ class RadialNoise:
         """Normal vectors with standard deviation `scale`, conditioned on a length of at most `longest`."""
         from scipy import stats
 
-        law = stats.chi(checks.count("dim", dim), scale=float(checks.positive("scale", scale, ())))
-        return cls._of(law, longest)
+        return cls._of(stats.chi(checks.count("dim", dim), scale=float(checks.positive("scale", scale, ()))), longest)
 
     @classmethod
     def student(cls, dim: int, freedom: float = 3.0, longest: float = 3.0) -> "RadialNoise":
@@ -62,13 +62,15 @@ class RadialNoise:
         from scipy import stats
 
         law = stats.f(checks.count("dim", dim), float(checks.positive("freedom", freedom, ())))
-        levels = np.linspace(0.0, law.cdf(float(checks.positive("longest", longest, ())) ** 2 / dim), 1025)
-        return cls(np.sqrt(dim * law.ppf(levels)).astype(np.float32))
+        return cls._of(law, longest, lambda length: length**2 / dim, lambda ratio: np.sqrt(dim * ratio))
 
     @classmethod
-    def _of(cls, law: Any, longest: float) -> "RadialNoise":
-        levels = np.linspace(0.0, law.cdf(checks.positive("longest", longest, ())), 1025)
-        return cls(law.ppf(levels).astype(np.float32))
+    def _of(cls, law: Any, longest: float, to: Callable = np.asarray, back: Callable = np.asarray) -> "RadialNoise":
+        """The table of lengths whose image under `to` has this law."""
+        longest = float(checks.positive("longest", longest, ()))
+        lengths = back(law.ppf(np.linspace(0.0, law.cdf(to(longest)), 1025)))
+        # A chance that rounds to 1, or nearly, has an infinite quantile.
+        return cls(np.minimum(lengths, longest).astype(np.float32))
 
     def check(self) -> None:
         quantiles = checks.non_negative("quantiles", self.quantiles)
@@ -111,7 +113,8 @@ class ScoredFeatures:
         return np.shape(self.theta)[-1]
 
     def bound(self, largest: float) -> float:
-        """Longest feature vector, if the score alone brings at most `largest` of its length."""
+        """Longest feature vector, if the score alone brings at most `largest` of its length where `theta` has length 2."""
+        largest = largest * 2.0 / float(np.linalg.norm(self.theta))
         shift = 0.0 if self.shift is None else float(np.linalg.norm(self.shift, axis=-1).max())
         return float(np.hypot(self.noise.bound(self.dim) + shift, largest))
 
@@ -163,7 +166,7 @@ class FrozenFeatures:
 
     def bound(self, largest: float) -> float:
         del largest
-        return float(np.sqrt(2.0))
+        return float(np.hypot(1.0, 1.0 + max(-float(self.weight), 0.0)))
 
     def check(self) -> None:
         checks.numbers("weight", self.weight, ())
@@ -176,7 +179,7 @@ class FrozenFeatures:
 
 @struct.dataclass
 class RecordedFeatures:
-    """Features of real outputs. Rewards are coins with the recorded scores, of which `G(theta . phi)` is only a fit.
+    """Features of real outputs. Rewards are noisy recorded scores (`reward_of`), of which `G(theta . phi)` is only a fit.
 
     table: `[N, K, d]`, rows as in `RecordedBoxes`. theta: `[d]` of the fit. link: `G` (static).
     """

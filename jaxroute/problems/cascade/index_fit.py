@@ -22,7 +22,7 @@ from jax import lax
 from jaxroute import checks, numerics
 from jaxroute.estimators.gaussian import solve
 from jaxroute.estimators.glm import shortened
-from jaxroute.estimators.links import Link
+from jaxroute.estimators.links import FAR, Link
 from jaxroute.solvers.reservation import index_by_bisection
 from jaxroute.types import Leaf
 
@@ -37,12 +37,11 @@ _MOST_TERMS = 64
 
 
 class Sizes(NamedTuple):
-    """num_boxes: `K`. dim: `m`. feature_dim: `d`, 0 if scores are seen. link: of the index."""
+    """num_boxes: `K`. dim: `m`. feature_dim: `d`, 0 if scores are seen."""
 
     num_boxes: int
     dim: int
     feature_dim: int
-    link: Link
 
 
 class Sample(NamedTuple):
@@ -71,7 +70,8 @@ def moment(link: Link, u, score, cost):
 
 def loss(link: Link, u, score, cost):
     """Loss of samples at `u`, up to a constant; elementwise."""
-    v = jnp.minimum(u, link.inverse(score))
+    # A score below the link's range is above no index.
+    v = jnp.where(score > link.value(jnp.float32(-FAR)), jnp.minimum(u, link.inverse(score)), 0.0)
     return cost * u - (score * v - link.integral(v))
 
 
@@ -91,6 +91,9 @@ class LinearIndex:
 @struct.dataclass
 class Streaming(LinearIndex):
     """One Newton step per sample: constant memory, and the fastest.
+
+    Scores are those of the evaluator of their time and are never renewed: where the evaluator is learned, above all with the identity
+    link, whose first estimate scores every output 0, `Window` is better.
 
     floor: `[]` least curvature of a sample, without which estimates freeze. start: `[]` curvature before the first sample.
     bound: `[]` longest estimate.
@@ -165,7 +168,8 @@ class WindowState:
 class Window(LinearIndex):
     """The latest samples exactly, earlier ones linearised. As long as nothing has left the window it is the exact estimator.
 
-    With an unknown evaluator all old outputs are scored again by the latest one, those that have left the window to first order.
+    With an unknown evaluator all old outputs are scored again by the latest one, those that have left the window to first order. What
+    has left is summed in float32: with costs that do not vary the rounding passes the statistical error after some 100,000 samples.
 
     floor: `[]` least curvature of a sample in Newton's matrix. ridge: `[]`. bound: `[]` longest estimate. size: samples per box.
     iterations: Newton steps per round. every: the estimate is renewed in the first 20 rounds and then every so many (all static).
@@ -192,7 +196,7 @@ class Window(LinearIndex):
         checks.count("every", self.every)
 
     def init(self, sizes: Sizes) -> WindowState:
-        number, dim, features, _ = sizes
+        number, dim, features = sizes
         known = features == 0
 
         def zeros(*shape):
@@ -211,11 +215,10 @@ class Window(LinearIndex):
 
     def update(self, fit: WindowState, rho, sample: Sample, evaluator: Evaluator | None, link: Link):
         fit = lax.optimization_barrier(self._pushed(fit, rho, sample, evaluator, link))
-        if self.every == 1:
-            new = self._fitted(fit, rho, evaluator, link)
-        else:  # All runs are in the same round: this is a branch, not a choice.
+        if self.every > 1:  # All runs are in the same round: this is a branch, not a choice.
             due = (sample.t <= _EARLY) | (sample.t % self.every == 0)
-            new = lax.cond(due, lambda: self._fitted(fit, rho, evaluator, link), lambda: rho)
+            return fit, lax.cond(due, lambda: self._fitted(fit, rho, evaluator, link), lambda: rho)
+        new = self._fitted(fit, rho, evaluator, link)
         # Scores of old outputs move with the evaluator, and with them every estimate; otherwise only those with a new sample.
         return fit, new if evaluator is not None else jnp.where(sample.seen, new, rho)
 
@@ -339,8 +342,8 @@ class MomentEquations(Window):
         jacobian = jnp.moveaxis(_gram(weight, columns) + fit.hessian + ridge * eye, -1, 0)
         weighted = solve(jnp.moveaxis(design, -1, 0), jnp.moveaxis(total, -1, 0))
         image = jnp.stack([solve(jnp.moveaxis(design, -1, 0), jacobian[:, :, i]) for i in range(dim)], axis=-1)
-        normal = jnp.einsum("kji,kjl->kil", jacobian, image) + _DAMPING * jnp.eye(dim)
-        direction = -solve(normal, jnp.einsum("kji,kj->ki", jacobian, weighted))
+        normal = jnp.einsum("kji,kjl->kil", jacobian, image, precision="highest") + _DAMPING * jnp.eye(dim)
+        direction = -solve(normal, jnp.einsum("kji,kj->ki", jacobian, weighted, precision="highest"))
         return jnp.moveaxis(direction, 0, -1)
 
 
@@ -379,7 +382,7 @@ class GradientDescent(LinearIndex):
 class LocationState:
     """inverse: `[m, m, K]` of the design, target: `[m, K]`, of the mean scores' regression. residual: `[R, K]`, the latest ones.
 
-    number: `[K]` int32 samples. cost: `[K]` their sum.
+    number: `[K]` int32 samples. cost: `[K]` their mean.
     """
 
     inverse: jax.Array
@@ -427,26 +430,25 @@ class LocationFamily:
         rho = sum(target[i] * inverse[i] for i in range(psi.shape[0]))
         residual = sample.score - numerics.combine(psi, rho)
         place = (jnp.arange(self.size)[:, None] == fit.number % self.size) & seen
+        number = fit.number + seen.astype(jnp.int32)
         return fit.replace(
             inverse=inverse,
             target=target,
             residual=jnp.where(place, residual, fit.residual),
-            number=fit.number + seen.astype(jnp.int32),
-            cost=fit.cost + jnp.where(seen, sample.cost, 0.0),
+            number=number,
+            cost=fit.cost + jnp.where(seen, (sample.cost - fit.cost) / jnp.maximum(number, 1), 0.0),
         ), rho
 
     def predict(self, fit: LocationState, rho, psi, link: Link):
         del link
-        number = jnp.maximum(fit.number, 1).astype(jnp.float32)
         used = jnp.arange(self.size)[:, None] < fit.number
         score = numerics.combine(psi, rho) + fit.residual
-        cost = fit.cost / number
-        count = jnp.minimum(number, float(self.size))
+        count = jnp.clip(fit.number, 1, self.size).astype(jnp.float32)
 
         def excess(level):
             return _sum(jnp.where(used, jnp.maximum(score - level, 0.0), 0.0)) / count
 
-        return index_by_bisection(excess, cost, steps=self.halvings), lambda u: u
+        return index_by_bisection(excess, fit.cost, steps=self.halvings), lambda u: u
 
 
 def grown_inverse(inverse, x, seen) -> jax.Array:

@@ -7,7 +7,8 @@ then defined as `E[(M - index)^+]`. Each law has, elementwise over boxes,
 - `index(psi, base, weight)`, when costs count `weight` times;
 - `play(keys, psi, base) -> (score, cost, row)`; keys of what drives scores, costs and rare events, and the rows `[K]` of a table of
   real queries, None for other laws;
-- `excess(psi, base, level)`, `E[(M - level)^+]`, and `above(psi, base, level)`, `P(M > level)`.
+- `excess(psi, base, level)`, `E[(M - level)^+]`, and `above(psi, base, level)`, `P(M > level)`, except `RecordedBoxes`.
+- where the law limits it, `check_index(psi, base)`, which raises `ValueError` on an index that no such box can have.
 
 Source: none of them is in Belloni, Chen and Wei (2026), which has no experiment; they fulfil or break its assumptions as they say.
 """
@@ -109,8 +110,21 @@ class SpikeBoxes(UniformBoxes):
 
     def check(self) -> None:
         UniformBoxes.check(self)
-        checks.probability("jackpot", self.jackpot, ())
+        if float(checks.probability("jackpot", self.jackpot, ())) >= 1:
+            raise ValueError(f"jackpot must be below 1, got {float(self.jackpot):g}")
         checks.share("top", self.top, ())
+
+    def check_index(self, psi, base) -> None:
+        if (np.asarray(base) >= self.top).any():
+            raise ValueError(
+                f"top must be above the indices, got {float(self.top):g} with indices {np.asarray(base).tolist()}"
+            )
+        if (np.asarray(self.width(psi, base)) <= 0).any():
+            least = np.asarray(self.jackpot * (self.top - base))
+            raise ValueError(
+                f"jackpot must leave widths above 0: with {float(self.jackpot):g} mean costs must be above {least.tolist()}, got "
+                f"{np.asarray(self.mean_cost(psi, base)).tolist()}"
+            )
 
     def width(self, psi, base):
         rest = self.mean_cost(psi, base) - self.jackpot * (self.top - base)
@@ -120,7 +134,9 @@ class SpikeBoxes(UniformBoxes):
         return self.jackpot * self.top + (1.0 - self.jackpot) * UniformBoxes.mean_score(self, psi, base)
 
     def index(self, psi, base, weight):
-        return index_by_bisection(lambda level: self.excess(psi, base, level), weight * self.mean_cost(psi, base), low=-8.0)
+        cost = weight * self.mean_cost(psi, base)
+        low = self.mean_score(psi, base) - cost  # E[(M - s)^+] >= E[M] - s.
+        return index_by_bisection(lambda level: self.excess(psi, base, level), cost, low=low)
 
     def play(self, keys, psi, base):
         score, cost, _ = UniformBoxes.play(self, keys, psi, base)
@@ -160,6 +176,13 @@ class PassFailBoxes:
             slope = abs(float(checks.numbers("slope", self.slope, ())))
             if (chance - slope <= 0).any() or (chance + slope > 1).any():
                 raise ValueError(f"slope must leave chances in (0, 1], got {slope:g} with chances {chance.tolist()}")
+
+    def check_index(self, psi, base) -> None:
+        del psi
+        if (np.asarray(base) > self.high).any():
+            raise ValueError(
+                f"high must be at least the indices, got {float(self.high):g} with indices {np.asarray(base).tolist()}"
+            )
 
     @property
     def num_boxes(self) -> int:

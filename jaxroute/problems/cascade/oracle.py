@@ -15,7 +15,7 @@ from jaxroute.types import Leaf
 class _Knowing:
     """A search by the true scores that learns nothing.
 
-    env: the environment. With an unknown evaluator scores come from its true coefficients.
+    env: the environment. With an unknown evaluator scores come from its true coefficients, with recorded features from a fit to all.
     """
 
     env: Cascade
@@ -62,7 +62,7 @@ class Oracle(_Knowing):
     def act(self, key, state, obs, t):
         del key, state, t
         index = self.env.true_index(obs.context)
-        return IndexSearch(index, jnp.minimum(index, 1.0), self._scoring(), index), {}
+        return IndexSearch(index, index, self._scoring(), index), {}
 
 
 @struct.dataclass
@@ -72,7 +72,7 @@ class StaticIndex(_Knowing):
     def act(self, key, state, obs, t):
         del key, state, obs, t
         index = self.env.true_index(self.env.contexts.mean)
-        return IndexSearch(index, jnp.minimum(index, 1.0), self._scoring()), {}
+        return IndexSearch(index, index, self._scoring()), {}
 
 
 @struct.dataclass
@@ -96,7 +96,7 @@ class BestSingle(_Knowing):
 
     @classmethod
     def of(cls, env: Cascade):
-        """The model with the largest mean score less cost."""
+        """The model with the largest mean score less cost (`single_values`)."""
         return cls(as_cascade(env), numerics.argmax(single_values(env)))
 
     def check(self) -> None:

@@ -7,12 +7,23 @@ import jax
 import jax.numpy as jnp
 
 from jaxroute import checks
-from jaxroute.problems.cascade.index_fit import Evaluator, Window
+from jaxroute.problems.cascade.index_fit import Evaluator, LinearIndex, Window
+
+
+def _learned(name: str, state):
+    """What a policy knows of an evaluator that it must learn."""
+    evaluation = getattr(state, "evaluation", None)
+    if evaluation is None:
+        raise ValueError(f"{name} needs a policy that learns an evaluator, got one with the state {type(state).__name__}")
+    return evaluation
 
 
 def index_error(env, policy, env_state, state, t) -> jax.Array:
     """`|rho_hat - rho|` `[K]` of each model's index. Exact where the index is linear in the request before its link."""
-    del policy, env_state, t
+    del env_state, t
+    fit = getattr(policy, "fit", None)
+    if not isinstance(fit, LinearIndex):
+        raise ValueError(f"index_error needs a policy with an estimator of linear indices, got {checks.show(fit)}")
     difference = state.rho - jnp.swapaxes(jnp.asarray(env.index, jnp.float32), 0, 1)
     return jnp.sqrt(jnp.sum(jnp.square(difference), axis=0))
 
@@ -20,14 +31,14 @@ def index_error(env, policy, env_state, state, t) -> jax.Array:
 def evaluator_error(env, policy, env_state, state, t) -> jax.Array:
     """`|theta_hat - theta|` `[]`."""
     del policy, env_state, t
-    difference = state.evaluation.state.theta - jnp.asarray(env.evaluator.theta, jnp.float32)
+    difference = _learned("evaluator_error", state).state.theta - jnp.asarray(env.evaluator.theta, jnp.float32)
     return jnp.sqrt(jnp.sum(jnp.square(difference)))
 
 
 def design_growth(env, policy, env_state, state, t) -> jax.Array:
     """Least eigenvalue `[]` of the design matrix of deployed outputs, `eta_0 I + sum phi phi'`."""
     del env, policy, env_state, t
-    return 1.0 / jnp.linalg.eigvalsh(state.evaluation.inverse)[-1]
+    return 1.0 / jnp.linalg.eigvalsh(_learned("design_growth", state).inverse)[-1]
 
 
 def residual(env, policy, env_state, state, t) -> jax.Array:

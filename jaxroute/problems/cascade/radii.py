@@ -71,7 +71,7 @@ class Practical(Stateless):
     `sqrt(bonus^2 (m log T + log(K T / delta)) + plug_in^2 (d log t + log(1 / delta)) trace)`, and for the evaluator
     `optimism sqrt(d log(1 + t C^2 / eta0) + 2 log(2 / delta))`.
 
-    Source: Belloni, Chen and Wei (2026), eqs. (14), (23) and (26).
+    Source: Belloni, Chen and Wei (2026), eqs. (14), (26) and (61).
 
     Differs from the paper: it leaves the constants open. With those of its proofs (`Theoretical`) the policy opens every box.
 

@@ -59,7 +59,7 @@ def regret_bound(
     eta0: float = 1.0,
     index_bound: float = 2.0,
     evaluator_bound: float = 4.0,
-    growth: float = 3.0,
+    growth: float | None = None,
 ) -> float:
     """The bound on the regret after `horizon` periods, with all its constants: far above the trivial bound at any simulated horizon.
 
@@ -69,7 +69,7 @@ def regret_bound(
 
     Args:
       spec: of the environment (`env.spec`). radius: its constants. eta1, eta0: ridges. index_bound, evaluator_bound: longest `rho` and
-        `theta`. growth: the paper's `polylog T`, which its assumption 5.2 leaves open.
+        `theta`. growth: the paper's `polylog T`, which its assumption 5.2 leaves open, None for `K^2`, the least that it allows.
     """
     radius = Theoretical() if radius is None else radius
     for name, value, kind in (("spec", spec, CascadeSpec), ("radius", radius, Theoretical)):
@@ -77,6 +77,7 @@ def regret_bound(
             raise ValueError(f"{name} must be a {kind.__name__}, got {checks.show(value)}")
     radius.check()
     T, K, m, d = checks.count("horizon", horizon), spec.num_models, spec.context_dim, spec.feature_dim
+    growth = float(K * K) if growth is None else growth
     sizes = {"eta1": eta1, "eta0": eta0, "index_bound": index_bound, "evaluator_bound": evaluator_bound, "growth": growth}
     for name, value in sizes.items():
         checks.positive(name, value, ())

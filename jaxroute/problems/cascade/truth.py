@@ -33,12 +33,12 @@ def _average(env: Cascade, function: Callable) -> jax.Array:
 
 
 def single_values(env: Cascade) -> jax.Array:
-    """Mean score less weighted cost `[K]` of each model called alone."""
+    """Mean score less weighted cost `[K]` of each model called alone, over the requests of the first 20,000 periods."""
     return _average(env, as_cascade(env).single_value)
 
 
 def mean_costs(env: Cascade) -> jax.Array:
-    """Mean cost `[K]` of each model."""
+    """Mean cost `[K]` of each model, over the requests of the first 20,000 periods."""
     as_cascade(env)
     return _average(env, lambda psi: env.boxes.mean_cost(psi, env.base_index(psi)))
 
@@ -50,17 +50,18 @@ def cost_order(env: Cascade) -> np.ndarray:
 
 
 def oracle_value(env: Cascade, psi, points: int = 4000) -> float:
-    """`U*(x) = E max_a min(M_a, index_a)` `[]` of a request `psi` `[m]`, by numerical integration.
+    """`U*(x) = E max_a min(M_a, index_a)` `[]` of a request `psi` `[m]`, by numerical integration with `points` between two indices.
 
     Source: Belloni, Chen and Wei (2026), eq. (3).
     """
     if isinstance(as_cascade(env).boxes, RecordedBoxes):
         raise ValueError("oracle_value needs a law of scores, got recorded ones")
+    checks.count("points", points)
     psi = jnp.asarray(checks.numbers("psi", psi, (env.spec.context_dim,)), jnp.float32)
     base, index = env.base_index(psi), np.asarray(env.true_index(psi), np.float64)
     edges = np.unique(np.concatenate([[min(-1.0, index.min())], index]))
     total = edges[-1]
-    for low, high in itertools.pairwise(edges):  # Between two indices no box's law of min(M, index) jumps there.
+    for low, high in itertools.pairwise(edges):  # A law of min(M, index) jumps at indices; other jumps cost accuracy.
         levels = low + (high - low) * (np.arange(points) + 0.5) / points
         above = jax.vmap(lambda level: env.boxes.above(psi, base, level))(jnp.asarray(levels, jnp.float32))
         below = np.where(levels[:, None] >= index, 1.0, 1.0 - np.asarray(above, np.float64))
@@ -71,7 +72,8 @@ def oracle_value(env: Cascade, psi, points: int = 4000) -> float:
 def tuned_threshold(env: Cascade, number: int = _DRAWS, seed: int = 0) -> tuple[float, float]:
     """The best single threshold of the cascade from the cheapest model to the dearest, and its mean utility, on draws of its own.
 
-    Thresholds from .30 to .90 in steps of .01. Ties: the smallest.
+    Thresholds from .30 to .90 in steps of .01. Ties: the smallest. The draws are the requests of the first `number` periods, which
+    matters where requests change over time.
     """
     env, number = as_cascade(env), checks.count("number", number)
     order = np.argsort(cost_order(env), kind="stable")
