@@ -18,7 +18,11 @@ from jaxroute import hosts
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command; returns its exit status: 0, or 2 after an error in the input."""
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options, rest = parser.parse_known_args(arguments)
+    if rest and options.function is not _bench:
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    options.rest = rest
     try:
         return options.function(options)
     except (ValueError, ImportError, OSError, MemoryError, hosts.HostsError) as error:
@@ -65,8 +69,8 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("folder", type=Path, help="the folder of a run")
     one.set_defaults(function=_plot)
 
-    one = commands.add_parser("bench", help="measure decisions per second")
-    one.add_argument("rest", nargs=argparse.REMAINDER, help="options of scripts/bench.py")
+    # Its options are those of scripts/bench.py.
+    one = commands.add_parser("bench", help="measure decisions per second, or compare measurements", add_help=False)
     one.set_defaults(function=_bench)
 
     one = commands.add_parser("doctor", help="device, versions, memory, and a ten-second self-check")
@@ -133,6 +137,19 @@ def _experiment(name: str) -> Any:
     return EXPERIMENTS[checks.one_of("experiment", name, EXPERIMENTS)]
 
 
+def _keep_compiled() -> str | None:
+    """Lets JAX keep compiled programs between commands, unless it has been told where to, or not to; returns the folder."""
+    import jax
+
+    if not jax.config.jax_enable_compilation_cache:
+        return None
+    if jax.config.jax_compilation_cache_dir is None:
+        home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        jax.config.update("jax_compilation_cache_dir", str(home / "jaxroute" / "compiled"))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
+    return jax.config.jax_compilation_cache_dir
+
+
 def _changes(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
     """`["StageRoute.gamma=0.5"]` as `{"StageRoute": {"gamma": 0.5}}`."""
     changes: dict[str, dict[str, Any]] = {}
@@ -168,6 +185,7 @@ def _run(options) -> int:
 def _run_here(options, mesh: Any = None) -> int:
     from jaxroute import experiments
 
+    _keep_compiled()
     experiment = _experiment(options.experiment)
     if experiment.figures and importlib.util.find_spec("matplotlib") is None:
         raise ImportError('the figures need matplotlib: pip install "jaxroute[plot]"')
@@ -252,6 +270,7 @@ def _doctor(options) -> int:
         print(f"{name:<10} {version}")
     print("precision ", "float64" if jax.config.read("jax_enable_x64") else "float32")
     print(f"memory     {results.memory_limit(devices[0]) / 2**30:.1f} GiB")
+    print(f"compiled   {_keep_compiled() or 'not kept between commands'}")
     env = stochastic.bernoulli(np.linspace(0.9, 0.1, 10).tolist())
     policies = {"UCB1": stochastic.UCB1(), "Oracle": stochastic.Oracle.of}
     start = time.perf_counter()

@@ -3,6 +3,7 @@
     python scripts/bench.py                      # everything; a table here, JSON under scripts/bench_results/
     python scripts/bench.py --only staged --seeds 4096 --repeats 7
     jaxroute bench --no-comparators
+    jaxroute bench --compare A.json B.json       # two stored results, row by row
 
 Every figure is the median of several repeats after a warm-up; compilation is timed apart. "per CPU s" divides by the processor time
 of all threads. Comparators (see `comparators.py`) run in the same process, between the repeats' blocks; river and SMPyBandits play
@@ -271,6 +272,54 @@ def show(problem: str, rows: list[dict[str, Any]], ratios: dict[str, dict[str, f
         print(f"  {policy}: " + ", ".join(f"{ratio:,.1f} x {tool}" for tool, ratio in by_tool.items()))
 
 
+def compare(first: Path, second: Path) -> str:
+    """Speeds of two stored results row by row, and how many times as fast the second is, as a table.
+
+    Raises:
+      ValueError: a file is not a result of this script, or they have nothing in common.
+    """
+    reports = [_stored(file) for file in (first, second)]
+    tables = []
+    for report in reports:
+        rows = [(problem, row) for problem, parts in report["problems"].items() for row in parts["rows"]]
+        names = ("policy", "tool", "horizon", "runs")
+        tables.append({(p, *(row[n] for n in names)): row for p, row in rows if "decisions_per_s" in row})
+    shared = [key for key in tables[0] if key in tables[1]]
+    if not shared:
+        raise ValueError(
+            f"{first} and {second} must have a row in common, got {len(tables[0])} and {len(tables[1])} other ones"
+        )
+    lines = [f"{name}: {r['created']}, {r['device']}, {r['commit']}" for name, r in zip("AB", reports, strict=True)]
+    if len({r["device"] for r in reports}) > 1:
+        lines.append("The devices differ.")
+    width = max(len(" ".join(key[:3])) for key in shared) + 2
+    lines += ["", f"{'':<{width}} {'rounds x runs':>18} {'A, per s':>14} {'B, per s':>14} {'B / A':>7} {'compile A, B':>15}"]
+    for key in shared:
+        a, b = (table[key] for table in tables)
+        compiling = f"{a['compile_s']:.1f}, {b['compile_s']:.1f} s" if "compile_s" in a and "compile_s" in b else ""
+        speeds = [row["decisions_per_s"] for row in (a, b)]
+        lines.append(
+            f"{' '.join(key[:3]):<{width}} {f'{key[3]:,} x {key[4]:,}':>18} {speeds[0]:14,.0f} {speeds[1]:14,.0f} "
+            f"{speeds[1] / speeds[0]:7.2f} {compiling:>15}"
+        )
+    for name, own, other in (("A", *tables), ("B", *tables[::-1])):
+        alone = [" ".join(key[:3]) for key in own if key not in other]
+        if alone:
+            lines.append(f"only in {name}: {', '.join(alone)}")
+    return "\n".join(lines)
+
+
+def _stored(file: Path) -> dict[str, Any]:
+    """A stored result."""
+    try:
+        report = json.loads(file.read_text())
+        if "problems" in report and "device" in report:
+            return report
+    except (OSError, ValueError):
+        pass
+    raise ValueError(f"--compare must be given two JSON files of this benchmark, got {str(file)!r}")
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Runs the benchmark; returns 0."""
     parser = argparse.ArgumentParser(prog="bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -283,7 +332,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--horizon", type=int, help="rounds (default 10,000)")
     parser.add_argument("--no-comparators", action="store_true", help="jaxroute alone")
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the JSON file")
+    parser.add_argument("--compare", nargs=2, type=Path, metavar=("A", "B"), help="compare two stored results instead")
     options = parser.parse_args(arguments)
+    if options.compare:
+        print(compare(*options.compare))
+        return 0
     report: dict[str, Any] = {
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "device": results.device_name(jax.local_devices()),

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"  # Tests leave nothing in the user's folders.
 
 import jax
 import jax.numpy as jnp

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
@@ -168,3 +169,19 @@ def test_the_command_is_installed():
         pytest.skip("jaxroute is not installed as a command in this environment")
     shown = subprocess.run([command, "--help"], capture_output=True, text=True, check=True).stdout
     assert all(word in shown for word in ("list", "run", "plot", "bench", "doctor"))
+
+
+def test_compiled_programs_are_kept_where_the_user_says(tmp_path, monkeypatch):
+    names = ("jax_compilation_cache_dir", "jax_enable_compilation_cache", "jax_persistent_cache_min_compile_time_secs")
+    before = {name: getattr(jax.config, name) for name in names}
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    try:
+        jax.config.update("jax_enable_compilation_cache", False)
+        assert cli._keep_compiled() is None
+        jax.config.update("jax_enable_compilation_cache", True)
+        assert cli._keep_compiled() == str(tmp_path / "jaxroute" / "compiled")
+        jax.config.update("jax_compilation_cache_dir", str(tmp_path / "mine"))
+        assert cli._keep_compiled() == str(tmp_path / "mine")
+    finally:
+        for name, value in before.items():
+            jax.config.update(name, value)
