@@ -12,7 +12,7 @@ ROOT = Path(jaxroute.__file__).parent
 
 VOCABULARY = ("types", "protocols", "checks", "numerics", "draws", "lanes")
 MATHEMATICS = ("estimators", "solvers")
-ENGINE = ("rollout", "grid", "results", "sweep")
+ENGINE = ("rollout", "grid", "results", "elements", "kernels", "sweep")
 
 # What each part of the package may import, besides itself. Vocabulary does not even know all of itself.
 MAY_IMPORT = {
@@ -29,7 +29,9 @@ MAY_IMPORT = {
     "rollout": VOCABULARY,
     "grid": VOCABULARY,
     "results": (*VOCABULARY, "grid"),
-    "sweep": (*VOCABULARY, "rollout", "grid", "results"),
+    "elements": VOCABULARY,
+    "kernels": (*VOCABULARY, "elements", "rollout"),
+    "sweep": (*VOCABULARY, "rollout", "grid", "results", "kernels"),
     "metrics": ("types", "checks"),
     "plot": ("types", "checks", "metrics"),
     "testing": (*VOCABULARY, *ENGINE),
