@@ -370,7 +370,7 @@ def _fallback(eqn, values, size):
 
 def _scan(eqn, values, size):
     params = eqn.params
-    inner, num_consts, num_carry = params["jaxpr"], params["num_consts"], params["num_carry"]
+    inner, (num_consts, num_carry) = params["jaxpr"], scan_sizes(params)
     consts, carry, xs = (
         values[:num_consts],
         values[num_consts : num_consts + num_carry],
@@ -501,6 +501,14 @@ def _while(eqn, values, size):
     return [_Value(a, m) for a, m in zip(lax.while_loop(cond, body, start), mapped, strict=True)]
 
 
+def scan_sizes(params) -> tuple[int, int]:
+    """How many constants and carried values a scan has; since jax 0.11 its parameters hold them as trees."""
+    if "num_carry" in params:
+        return params["num_consts"], params["num_carry"]
+    consts, carry, _ = params["ft_in"].unpack()
+    return len(list(consts.vals)), len(list(carry.vals))
+
+
 def carry_dependence(mapped: list[bool], step) -> list[bool]:
     """Which leaves of a loop's carry depend on the run, found by iterating until nothing changes."""
     while True:
@@ -534,7 +542,7 @@ def _which_of(eqn, given: list[bool]) -> list[bool]:
     if name == "cond" and not given[0]:
         return [any(flags) for flags in zip(*(which_depend(b, given[1:]) for b in params["branches"]), strict=True)]
     if name == "scan":
-        consts, carry = params["num_consts"], params["num_carry"]
+        consts, carry = scan_sizes(params)
         rest = given[consts + carry :]
 
         def go(now):

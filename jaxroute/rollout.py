@@ -1,4 +1,4 @@
-"""The only scan over rounds: plays a block of runs of one environment and one policy."""
+"""What a round is, and the only scan over rounds: plays a block of runs of one environment and one policy."""
 
 import dataclasses
 import math
@@ -123,23 +123,33 @@ def leaf_dependence(env, policy, swept: Sequence[bool]) -> list[tuple[int, bool]
     return list(zip(sizes, changed, strict=True))
 
 
-def rollout(env, policy, streams: Mapping[str, jax.Array], horizon: int, record: Record) -> dict[str, Any]:
-    """Plays `horizon` counted rounds of `R` runs and returns what was recorded in each interval.
+@dataclasses.dataclass(frozen=True)
+class Game:
+    """One environment against one policy, as functions of one run: what a round is, whoever plays it.
 
-    Args:
-      env: environment, or a sampler `key -> Environment` for one random instance per run.
-      policy: policy, or a function `env -> policy`.
-      streams: from `run_streams`.
-      horizon: counted rounds (static).
-      record: what to write, and how often (static).
-
-    Returns:
-      Arrays `[records, ..., R]` by name: increments of flows over each interval (float32 sums), gauges and probes after it.
-      `zero/<name>` holds the sums of absolute zero flows. The last interval is shorter if `record.every` does not divide
-      `horizon`.
+    own: what differs from run to run besides the states, for random instances: dict of trees `[..., R]`.
+    words: key words of the streams `[2, R]`, without that of the instance. size: `R`.
+    free_rounds, stage_length: of the environment or policy. chunk: rounds of the inner loop.
+    start: `(own, words) -> states`. plan: `(own, words, states, t) -> states`, at the start of a stage.
+    play: `(own, words, states, t) -> (states, flows)`, a round. read: `(own, words, states, t) -> gauges and probes`.
     """
+
+    own: dict[str, Any]
+    words: dict[str, jax.Array]
+    size: int
+    free_rounds: int
+    stage_length: int | None
+    chunk: int
+    start: Callable
+    plan: Callable
+    play: Callable
+    read: Callable
+
+
+def game(env, policy, streams: Mapping[str, jax.Array], horizon: int, record: Record) -> Game:
+    """The rounds of `R` runs; arguments as for `rollout`."""
     size = streams["env"].shape[-1]
-    mapped: dict[str, Any] = {}  # environment and policy, where they differ from run to run
+    own: dict[str, Any] = {}  # environment and policy, where they differ from run to run
     if hasattr(env, "step"):
         policy = build_policy(policy, env)
         example = {"env": env, "policy": policy}
@@ -150,7 +160,7 @@ def rollout(env, policy, streams: Mapping[str, jax.Array], horizon: int, record:
             drawn = sampler(draws_key(words))
             return {"env": drawn} | ({} if hasattr(build, "act") else {"policy": build(drawn)})
 
-        mapped = lanes(instance, size)(streams["instance"])
+        own = lanes(instance, size)(streams["instance"])
         example = {"policy": policy} | jax.eval_shape(instance, jax.ShapeDtypeStruct((2,), jnp.uint32))
     spec, stage_length = example["env"].spec, stage_length_of(example["env"], example["policy"])
     known = spec_for(example["env"], horizon)
@@ -198,16 +208,45 @@ def rollout(env, policy, streams: Mapping[str, jax.Array], horizon: int, record:
             values |= {f"{name}.{k}": v for k, v in value.items()} if isinstance(value, dict) else {name: value}
         return values
 
-    words = {k: v for k, v in streams.items() if k != "instance"}
+    return Game(
+        own=own,
+        words={k: v for k, v in streams.items() if k != "instance"},
+        size=size,
+        free_rounds=spec.free_rounds,
+        stage_length=stage_length,
+        chunk=chunk_length(math.gcd(record.every, spec.free_rounds), stage_length),
+        start=start,
+        plan=plan,
+        play=play,
+        read=read,
+    )
+
+
+def rollout(env, policy, streams: Mapping[str, jax.Array], horizon: int, record: Record) -> dict[str, Any]:
+    """Plays `horizon` counted rounds of `R` runs and returns what was recorded in each interval.
+
+    Args:
+      env: environment, or a sampler `key -> Environment` for one random instance per run.
+      policy: policy, or a function `env -> policy`.
+      streams: from `run_streams`.
+      horizon: counted rounds (static).
+      record: what to write, and how often (static).
+
+    Returns:
+      Arrays `[records, ..., R]` by name: increments of flows over each interval (float32 sums), gauges and probes after it.
+      `zero/<name>` holds the sums of absolute zero flows. The last interval is shorter if `record.every` does not divide
+      `horizon`.
+    """
+    the = game(env, policy, streams, horizon, record)
+    stage_length, chunk = the.stage_length, the.chunk
 
     def on_runs(function, states, t):
         """`function(own, words, states, t)` of every run."""
-        return lanes(lambda own, words, states: function(own, words, states, t), size)(mapped, words, states)
+        return lanes(lambda own, words, states: function(own, words, states, t), the.size)(the.own, the.words, states)
 
-    states = lanes(start, size)(mapped, words)
-    _, shapes = jax.eval_shape(lambda s: on_runs(play, s, jnp.int32(0)), states)
+    states = lanes(the.start, the.size)(the.own, the.words)
+    _, shapes = jax.eval_shape(lambda s: on_runs(the.play, s, jnp.int32(0)), states)
     zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
-    chunk = chunk_length(math.gcd(record.every, spec.free_rounds), stage_length)
 
     def add(a, b):
         return jax.tree.map(jnp.add, a, b)
@@ -217,14 +256,14 @@ def rollout(env, policy, streams: Mapping[str, jax.Array], horizon: int, record:
 
         def one(carry, t):
             states, sums = carry
-            states, values = on_runs(play, states, t)
+            states, values = on_runs(the.play, states, t)
             return (states, add(sums, values)), None
 
         if stage_length and chunk % stage_length == 0:
-            states = on_runs(plan, states, first)
+            states = on_runs(the.plan, states, first)
         elif stage_length:
             # An unbatched predicate: under vmap over settings this stays a branch.
-            states = lax.cond(first % stage_length == 0, lambda s: on_runs(plan, s, first), lambda s: s, states)
+            states = lax.cond(first % stage_length == 0, lambda s: on_runs(the.plan, s, first), lambda s: s, states)
         (states, sums), _ = lax.scan(one, (states, zeros), first + jnp.arange(count, dtype=jnp.int32))
         return states, sums
 
@@ -249,18 +288,18 @@ def rollout(env, policy, streams: Mapping[str, jax.Array], horizon: int, record:
 
     def recorded(states, first, count):
         states, sums = interval(states, first, count)
-        return states, {**sums, **on_runs(read, states, first + count)}
+        return states, {**sums, **on_runs(the.read, states, first + count)}
 
-    if spec.free_rounds:
-        states, _ = interval(states, jnp.int32(0), spec.free_rounds)
+    if the.free_rounds:
+        states, _ = interval(states, jnp.int32(0), the.free_rounds)
     whole, rest = divmod(horizon, record.every)
     parts = []
     if whole:
-        firsts = spec.free_rounds + record.every * jnp.arange(whole, dtype=jnp.int32)
+        firsts = the.free_rounds + record.every * jnp.arange(whole, dtype=jnp.int32)
         states, values = lax.scan(lambda s, first: recorded(s, first, record.every), states, firsts)
         parts.append(values)
     if rest:
-        first = jnp.int32(spec.free_rounds + whole * record.every)
+        first = jnp.int32(the.free_rounds + whole * record.every)
         states, values = recorded(states, first, rest)
         parts.append(jax.tree.map(lambda v: v[None], values))
     return parts[0] if len(parts) == 1 else jax.tree.map(lambda a, b: jnp.concatenate([a, b]), *parts)

@@ -51,6 +51,9 @@ _LANE_MULTIPLE = 16
 # A CPU thread is worth its start from about this many runs on.
 _FEWEST_LANES = 32
 
+# Who plays the rounds: a scan, or one kernel.
+BACKENDS = ("scan", "pallas")
+
 _traces = 0
 _cache: dict[Any, dict[str, Any]] = {}
 
@@ -76,6 +79,7 @@ def simulate(
     devices: Sequence[Any] | None = None,
     mesh: jax.sharding.Mesh | None = None,
     progress: bool = True,
+    backend: str = "scan",
     description: Mapping[str, Any] | None = None,
 ) -> xr.Dataset:
     """Plays every policy on every setting for every seed, and returns the recorded curves.
@@ -102,6 +106,10 @@ def simulate(
         `jax.distributed.initialize`. All processes make the same call with the same `out`, which they share; each plays its share of
         the blocks, the first writes the provenance, and all return the whole result.
       progress: shows a progress bar.
+      backend: "scan", a compiled scan over rounds, or "pallas", which plays the whole horizon of a run in one kernel, its state in
+        registers: for GPUs, and for policies and environments with up to some hundreds of numbers. The streams are the same; the
+        results are equal up to the rounding of sums. What does not fit into a kernel is played by the scan, with a warning and the
+        reason in the attribute `fell_back`. On a CPU the kernel is only interpreted, for tests: compiling it takes long.
       description: more attributes for the result.
 
     Returns:
@@ -130,6 +138,7 @@ def simulate(
             key=key,
             block=block,
             progress=progress,
+            backend=backend,
             description=description,
         )
 
@@ -149,6 +158,7 @@ def _simulate(
     key: int,
     block: int | None,
     progress: bool,
+    backend: str,
     description: Mapping[str, Any] | None,
 ) -> xr.Dataset:
     """`simulate`, as one process of a crew."""
@@ -163,6 +173,7 @@ def _simulate(
     if isinstance(key, bool) or not isinstance(key, (int, np.integer)) or not 0 <= key < 2**32:
         raise ValueError(f"key must be a whole number from 0 to 2**32 - 1, got {checks.show(key)}")
     devices = crew.devices
+    checks.one_of("backend", backend, BACKENDS)
     try:
         json.dumps(dict(description or {}), allow_nan=False)
     except (TypeError, ValueError) as error:
@@ -187,6 +198,8 @@ def _simulate(
         "key": int(key),
         "seeds": results.describe(numbers),
     }
+    if backend != "scan":
+        settings["backend"] = backend  # A store made before there was a choice belongs to the scan.
     stops = np.unique(np.append(np.arange(record_every, horizon + 1, record_every), horizon))
     most = _runs_that_fit(examples, records, len(stops), devices)
 
@@ -203,7 +216,20 @@ def _simulate(
     crew.check_same(results.fingerprint(settings))
     layout = _Layout(**crew.agree(cut))
     padded = layout.padded(len(devices))
-    calls = {n: _Call(env, p, records[n], horizon, int(key), layout, devices) for n, p in policies.items()}
+    calls = {
+        n: _Call(
+            f"policy {n!r} on {type(examples[n][0]).__name__}",
+            env,
+            p,
+            records[n],
+            horizon,
+            int(key),
+            layout,
+            devices,
+            backend,
+        )
+        for n, p in policies.items()
+    }
     start = time.perf_counter()
     variables = _variables(records, calls)  # Traces every policy.
     compile_s = time.perf_counter() - start
@@ -250,10 +276,12 @@ def _simulate(
             bar.update()
     measured = crew.gather({"compile_s": compile_s, "run_s": run_s, "decisions": decisions}, sink.missing)
     data = sink.finish(crew.late_s)
+    fell_back = {name: call.reason for name, call in calls.items() if call.reason}
 
     def report() -> dict[str, Any]:
         found = diagnose.first_bad_rounds(data, env, policies, records, horizon, int(key), devices[0])
-        own = {"processes": crew.size, **measured, **({"invalid": found} if found else {})}
+        own = {"processes": crew.size, "backend": backend, "fell_back": fell_back, **measured}
+        own |= {"invalid": found} if found else {}
         return sink.sign({**results.provenance(crew.everyone, **own), **(description or {})})
 
     data.attrs = crew.agree(report)
@@ -279,14 +307,26 @@ def _threads(devices, runs: int) -> int:
 class _Call:
     """One policy's compiled block: its trace, its executable, and the running of one tile of settings and block of seeds."""
 
-    def __init__(self, env: Grid, policy: Grid, record: Record, horizon: int, key: int, layout: "_Layout", devices):
-        self.grids = (env, policy)
+    def __init__(
+        self,
+        name: str,
+        env: Grid,
+        policy: Grid,
+        record: Record,
+        horizon: int,
+        key: int,
+        layout: "_Layout",
+        devices,
+        backend: str,
+    ):
+        self.name, self.grids = name, (env, policy)
         self.axes = [*env.axes, *policy.axes]
         self.layout = layout
         self.mesh = jax.sharding.Mesh(np.asarray(devices), ("seed",))
         self.threads = _threads(devices, layout.padded(len(devices)))
         self.root = np.asarray(jax.random.key_data(draws.key(key)))
         self.static = (record, horizon, tuple(devices), jax.config.read("jax_enable_x64"))
+        self.backend, self.reason = backend, ""  # Why the scan plays in place of the kernel.
 
     def _arguments(self, tile: Mapping[str, int], seeds: np.ndarray):
         positions = {}
@@ -300,13 +340,14 @@ class _Call:
     def _function(self):
         env, policy = self.grids
         record, horizon, *_ = self.static
+        player = rollout if self.backend == "scan" else _kernel_player(self.mesh.devices.flat[0].platform)
 
         def play(leaves, index, root, seeds):
             global _traces
             _traces += 1
             del index
             streams = run_streams(root, seeds)
-            values = rollout(env.build(leaves[0]), policy.build(leaves[1]), streams, horizon, record)
+            values = player(env.build(leaves[0]), policy.build(leaves[1]), streams, horizon, record)
             return jax.tree.map(lambda v: jnp.moveaxis(v, -1, 0), values)
 
         # One vmap per axis of settings, outermost first, around the scan: it finds by itself which parts of the state depend
@@ -333,17 +374,45 @@ class _Call:
         """The traced block for this number of seeds, from the cache if an equal one has been traced before."""
         arguments = self._arguments(dict.fromkeys(self.axes, 0), seeds)
         shapes = tuple((a.shape, str(a.dtype)) for a in jax.tree.leaves(arguments))
-        key = (*(g.structure for g in self.grids), *(tuple(g.leaf_axes) for g in self.grids), shapes, self.static)
+        structure = (*(g.structure for g in self.grids), *(tuple(g.leaf_axes) for g in self.grids))
+        key = (*structure, shapes, self.static, self.backend)
         if key not in _cache:
-            with jax.default_device(self.mesh.devices.flat[0]):
-                _cache[key] = {"lowered": jax.jit(self._function()).lower(*arguments)}
+            try:
+                with jax.default_device(self.mesh.devices.flat[0]):
+                    _cache[key] = {"lowered": jax.jit(self._function()).lower(*arguments)}
+            except Exception as error:
+                if self.backend == "scan":
+                    raise
+                # Whatever is wrong besides, the scan will say.
+                _cache[key] = {"reason": _first_line(error)}
+        if "reason" in _cache[key]:
+            return self._fall_back(_cache[key], seeds)
         return _cache[key]
+
+    def _fall_back(self, entry: dict[str, Any], seeds: np.ndarray) -> dict[str, Any]:
+        """The scan's block in place of the kernel's, whose entry gives the reason."""
+        self.backend, self.reason = "scan", entry["reason"]
+        warnings.warn(f"{self.name} does not fit into a kernel, and is played by the scan: {self.reason}", stacklevel=2)
+        return self.lower(seeds)
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Shape of each recorded quantity in one run, without time."""
         info = self.lower(np.zeros(self.layout.padded(self.mesh.size) // self.threads))["lowered"].out_info
         lead = len(self.axes) + 1  # settings and runs; then records
         return {name: tuple(out.shape[lead + 1 :]) for name, out in info.items()}
+
+    def _compiled(self, seeds: np.ndarray) -> dict[str, Any]:
+        """The compiled block for this number of seeds; the scan's, where the kernel does not compile."""
+        entry = self.lower(seeds)
+        if "compiled" not in entry:
+            try:
+                entry["compiled"] = compile_lanes(entry["lowered"], self.mesh.devices.flat[0].platform)
+            except jax.errors.JaxRuntimeError as error:
+                if self.backend == "scan":
+                    raise
+                entry["reason"] = _first_line(error)
+                return self._compiled(seeds)
+        return entry
 
     def run(self, tile: Mapping[str, int], seeds: np.ndarray) -> tuple[dict[str, np.ndarray], float]:
         """Plays the block; returns increments `[settings..., R, records, ...]` and the seconds spent compiling.
@@ -352,9 +421,7 @@ class _Call:
         """
         start = time.perf_counter()
         parts = np.split(seeds, self.threads)
-        entry = self.lower(parts[0])
-        if "compiled" not in entry:
-            entry["compiled"] = compile_lanes(entry["lowered"], self.mesh.devices.flat[0].platform)
+        entry = self._compiled(parts[0])
         compiling = time.perf_counter() - start
         precision = jax.config.read("jax_enable_x64")  # A setting of this thread, not of those below.
 
@@ -385,6 +452,18 @@ class _Call:
         if len(parts) == 1:
             return parts[0]
         return {name: np.concatenate([part[name] for part in parts], axis=len(self.axes)) for name in parts[0]}
+
+
+def _kernel_player(platform: str) -> Callable:
+    """`rollout` by one kernel, on this platform."""
+    from jaxroute import kernels  # Pallas takes a while to import.
+
+    return kernels.player(platform)
+
+
+def _first_line(error: Exception) -> str:
+    text = str(error).strip() or type(error).__name__
+    return text.splitlines()[0][:300]
 
 
 def _accumulate(

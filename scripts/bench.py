@@ -2,6 +2,7 @@
 
     python scripts/bench.py                      # everything; a table here, JSON under scripts/bench_results/
     python scripts/bench.py --only staged --seeds 4096 --repeats 7
+    python scripts/bench.py --backend scan pallas --runs 1e3 1e4 1e5 1e6 --no-comparators
     jaxroute bench --no-comparators
     jaxroute bench --compare A.json B.json       # two stored results, row by row
 
@@ -30,6 +31,7 @@ import jaxroute
 from jaxroute import metrics, results
 from jaxroute.estimators.mnl import Newton, Online
 from jaxroute.problems import cascade, combinatorial, default_policies, queueing, service, staged, stochastic
+from jaxroute.sweep import BACKENDS
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import comparators
@@ -186,19 +188,23 @@ def peak_memory() -> int:
     return stats.get("peak_bytes_in_use") or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def bench_policy(env, name: str, policy, horizon: int, seeds: int, repeats: int, metric: str) -> dict[str, Any]:
+def bench_policy(
+    env, name: str, policy, horizon: int, seeds: int, repeats: int, metric: str, backend: str = "scan"
+) -> dict[str, Any]:
     """Speed of one policy: whole runs with a hundred records of one metric."""
 
     def play():
-        return jaxroute.simulate(env, {name: policy}, horizon=horizon, seeds=seeds, record=[metric], progress=False)
+        options = {"horizon": horizon, "seeds": seeds, "record": [metric], "progress": False, "backend": backend}
+        return jaxroute.simulate(env, {name: policy}, **options)
 
     warm = play()
     entry = measured(lambda: play().attrs["decisions"], repeats)
     regret = warm[metric].isel(time=-1, policy=0).isel(dict.fromkeys(metrics.setting_axes(warm), 0))
     return {
         **entry,
-        "tool": "jaxroute",
+        "tool": "jaxroute" if backend == "scan" else f"jaxroute, {backend}",
         "policy": name,
+        **({"fell_back": warm.attrs["fell_back"][name]} if name in warm.attrs["fell_back"] else {}),
         "horizon": horizon,
         "runs": seeds,
         "us_per_round": 1e6 * entry["seconds"] / horizon,
@@ -263,10 +269,11 @@ def show(problem: str, rows: list[dict[str, Any]], ratios: dict[str, dict[str, f
         if "unavailable" in row:
             print(f"  {row['policy']:<18} {row['tool']:<22} unavailable: {row['unavailable']}")
             continue
+        tool = row["tool"] + (", fell back" if "fell_back" in row else "")
         rounds = f"{row['us_per_round']:9.1f} {row['compile_s']:9.1f}" if "compile_s" in row else " " * 19
         print(
-            f"  {row['policy']:<18} {row['tool']:<22} {row['decisions_per_s']:13,.0f} {row['decisions_per_cpu_s']:13,.0f} "
-            f"{rounds}  {row['mean_regret']:.2f} ({row['stderr']:.2f}), T = {row['horizon']}"
+            f"  {row['policy']:<18} {tool:<22} {row['decisions_per_s']:13,.0f} {row['decisions_per_cpu_s']:13,.0f} "
+            f"{rounds}  {row['mean_regret']:.2f} ({row['stderr']:.2f}), T = {row['horizon']}, {row['runs']:,} runs"
         )
     for policy, by_tool in ratios.items():
         print(f"  {policy}: " + ", ".join(f"{ratio:,.1f} x {tool}" for tool, ratio in by_tool.items()))
@@ -328,6 +335,14 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--policies", nargs="*", help="names of policies (default: all)")
     parser.add_argument("--seeds", type=int, default=1024, help="runs (default 1024)")
+    parser.add_argument("--runs", nargs="+", type=float, help="numbers of runs, one after the other, in place of --seeds")
+    parser.add_argument(
+        "--backend",
+        nargs="+",
+        choices=BACKENDS,
+        default=["scan"],
+        help="who plays the rounds, one after the other (default scan)",
+    )
     parser.add_argument("--repeats", type=int, default=5, help="repeats of which the median is taken (default 5)")
     parser.add_argument("--horizon", type=int, help="rounds (default 10,000)")
     parser.add_argument("--no-comparators", action="store_true", help="jaxroute alone")
@@ -360,8 +375,12 @@ def main(arguments: list[str] | None = None) -> int:
                 rows += bench_grid(env, name, policy, horizon, options.seeds, options.repeats, parts["metric"])
                 ratios[name] = {rows[-1]["tool"]: rows[-2]["decisions_per_s"] / rows[-1]["decisions_per_s"]}
                 continue
-            own = bench_policy(env, name, policy, horizon, options.seeds, options.repeats, parts.get("metric", "regret"))
-            rows.append(own)
+            own = [
+                bench_policy(env, name, policy, horizon, int(runs), options.repeats, parts.get("metric", "regret"), backend)
+                for runs in options.runs or [options.seeds]
+                for backend in options.backend
+            ]
+            rows += own
             other = parts["comparators"].get(name)
             if other is None or options.no_comparators:
                 continue
@@ -371,7 +390,7 @@ def main(arguments: list[str] | None = None) -> int:
                     row = bench_comparator(key, comparator, horizon, options.seeds, options.repeats)
                     rows.append({**row, "policy": name})
                     if "decisions_per_s" in row:
-                        ratios.setdefault(name, {})[comparator.tool] = own["decisions_per_s"] / row["decisions_per_s"]
+                        ratios.setdefault(name, {})[comparator.tool] = own[0]["decisions_per_s"] / row["decisions_per_s"]
         report["problems"][problem] = {"rows": rows, "ratios": ratios}
         show(problem, rows, ratios)
         file.write_text(json.dumps(report, indent=1) + "\n")  # After each problem: a run that is cut short is not lost.

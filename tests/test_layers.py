@@ -12,7 +12,7 @@ ROOT = Path(jaxroute.__file__).parent
 
 VOCABULARY = ("types", "protocols", "checks", "numerics", "draws", "lanes")
 MATHEMATICS = ("estimators", "solvers")
-ENGINE = ("rollout", "grid", "integrity", "results", "locks", "hosts", "diagnose", "sweep")
+ENGINE = ("rollout", "grid", "integrity", "results", "locks", "hosts", "diagnose", "elements", "kernels", "sweep")
 
 # What each part of the package may import, besides itself. Vocabulary does not even know all of itself.
 MAY_IMPORT = {
@@ -33,6 +33,8 @@ MAY_IMPORT = {
     "hosts": ("checks",),
     "results": (*VOCABULARY, "grid", "integrity"),
     "diagnose": (*VOCABULARY, "rollout", "grid"),
+    "elements": VOCABULARY,
+    "kernels": (*VOCABULARY, "elements", "rollout"),
     "sweep": (*VOCABULARY, *ENGINE),
     "metrics": ("types", "checks"),
     "plot": ("types", "checks", "metrics"),
