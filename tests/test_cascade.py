@@ -403,7 +403,7 @@ def by_a_loop(priority, threshold, score, final):
     return opened, min(opened, key=lambda a: (-final[a], a))
 
 
-@pytest.mark.parametrize("name", HISTORIES)
+@pytest.mark.parametrize("name", ["known", slow("unknown")])
 def test_only_what_was_opened_is_shown(name):
     _, _, _, feedback, *_ = as_numpy(HISTORIES[name]())
     opened, deployed = feedback.opened, feedback.deployed
@@ -584,6 +584,7 @@ def test_elliptical_potentials_stay_below_their_bound():
     assert (state.score_potential <= bound + 1e-6).all()
 
 
+@pytest.mark.slow
 def test_grids_of_constants_are_one_trace_and_equal_runs_alone():
     alone = runs().sel(policy="COSMOS")
     env = jr.grid(ca.uniform_cascade, cost_weight=[1.0, 2.0])
