@@ -35,56 +35,13 @@ _WRITTEN_OUT_SLICES = 8192
 _WORTH_A_JUMP = 256
 
 # Primitives that act on single numbers, as they are.
-_ELEMENTWISE = frozenset(
-    [
-        *(
-            "abs",
-            "acos",
-            "acosh",
-            "add",
-            "add_any",
-            "and",
-            "asin",
-            "asinh",
-            "atan",
-            "atan2",
-            "atanh",
-            "bitcast_convert_type",
-        ),
-        *(
-            "cbrt",
-            "ceil",
-            "clamp",
-            "clz",
-            "convert_element_type",
-            "copy",
-            "copy_p",
-            "cos",
-            "cosh",
-            "div",
-            "eq",
-            "erf_inv",
-            "exp",
-        ),
-        *("exp2", "expm1", "floor", "ge", "gt", "integer_pow", "is_finite", "le", "log", "log1p", "logistic", "lt", "max"),
-        *(
-            "min",
-            "mul",
-            "ne",
-            "neg",
-            "nextafter",
-            "not",
-            "or",
-            "population_count",
-            "pow",
-            "reduce_precision",
-            "rem",
-            "round",
-        ),
-        *("rsqrt", "select_n", "shift_left", "shift_right_arithmetic", "shift_right_logical", "sign", "sin", "sinh", "sqrt"),
-        *("square", "stop_gradient", "sub", "tan", "tanh", "xor"),
-    ]
-)
+_ELEMENTWISE_NAMES = """
+    abs acos acosh add add_any and asin asinh atan atan2 atanh bitcast_convert_type cbrt ceil clamp clz
+    convert_element_type copy copy_p cos cosh div eq erf_inv exp exp2 expm1 floor ge gt integer_pow is_finite le log log1p
+    logistic lt max min mul ne neg nextafter not or population_count pow reduce_precision rem round rsqrt select_n
+    shift_left shift_right_arithmetic shift_right_logical sign sin sinh sqrt square stop_gradient sub tan tanh xor
+    """
+_ELEMENTWISE = frozenset(_ELEMENTWISE_NAMES.split())
 _SAME = frozenset(["copy", "copy_p", "stop_gradient"])
 _REDUCTIONS = {
     "reduce_sum": "add",
