@@ -756,6 +756,7 @@ def test_estimates_by_hand(double_precision):
     arm = jnp.zeros((1,), jnp.int32)
     for X, taken, expected in ((X1, ACCEPTED1, [0.2865477]), (X2, ACCEPTED2, [0.3551224, -0.8433650])):
         rows, d = logistic(X, taken), X.shape[1]
+        unknown = mnl.NewtonState(jnp.zeros((1, d, d)), jnp.zeros(()))  # No features so far: no step is shortened.
 
         def sums(theta, rows=rows, X=X, **wanted):
             return rows.sums(theta, arm, len(X), **wanted)
@@ -764,12 +765,12 @@ def test_estimates_by_hand(double_precision):
             return jax.jit(lambda: solver.fit(start, sums, jnp.zeros((1, d)), arm, 1.0, no_news(1, d)))()
 
         for passes in (1, 2, 3) if d == 2 else (4,):
-            theta, _ = fit(mnl.Newton(passes=passes), jnp.zeros((1, d, d)))
+            theta, _ = fit(mnl.Newton(passes=passes), unknown)
             np.testing.assert_allclose(theta[0], ref.newton_iterates(X, taken, 1.0, passes)[-1], atol=1e-12)
         np.testing.assert_allclose(theta[0], expected, atol=5e-8)
         loss = jax.jit(lambda theta, sums=sums: sums(theta, loss=True).loss + 0.5 * (theta**2).sum())
         if d == 2:  # With the steps of the first-order method.
-            best, _ = fit(mnl.Newton(passes=6), jnp.zeros((1, d, d)))
+            best, _ = fit(mnl.Newton(passes=6), unknown)
             assert float(loss(best)) == pytest.approx(2.1412593, abs=5e-8)
             inverse = jnp.asarray(np.linalg.inv(np.eye(d) + 0.25 * X.T @ X)[None])
             for steps in (1, 2, 3):
@@ -779,12 +780,16 @@ def test_estimates_by_hand(double_precision):
             np.testing.assert_allclose(theta[0], [0.3551093, -0.8433251], atol=5e-8)
 
 
+def double(state):
+    return jax.tree.map(lambda x: x.astype(float), state)
+
+
 def follow(solver, X, items, accepted, N, ridge, joint=False, F=None):
     """Estimates after the observations, added one by one as in a run: `[N, d]`, with pair features `F` `[H, N, d]` `[1, d]`."""
     H, K = items.shape
     d = X.shape[1] if F is None else F.shape[2]
     num = N if F is None else 1
-    theta, fit = jnp.zeros((num, d)), solver.init(num, d, ridge).astype(float)
+    theta, fit = jnp.zeros((num, d)), double(solver.init(num, d, ridge))
     empty = mnl.Rows.empty(H, N, K, d) if F is None else mnl.PairRows.empty(H, K, d)
     data = empty.replace(features=empty.features.astype(float))
 
@@ -858,7 +863,7 @@ def test_majorise_lowers_the_loss_with_every_step(name, double_precision):
             theta, inverse = solver.fit(inverse, lambda *_, **__: empty, jnp.zeros((num, d)), block, ridge, new)
             return inverse, jnp.abs(theta).max()
 
-        inverse, moved = jax.lax.scan(gather, solver.init(num, d, ridge).astype(float), jnp.arange(H))
+        inverse, moved = jax.lax.scan(gather, double(solver.init(num, d, ridge)), jnp.arange(H))
 
         def sums(theta, **wanted):
             return rows.sums(theta, arms, H, **wanted)
