@@ -842,6 +842,7 @@ def test_values_with_full_information():
 REGRET = {"one call": (19.87, 0.07), "all": (115.7, 0.2), "COSMOS": (8.88, 0.05)}
 
 
+@pytest.mark.slow
 def test_regrets_of_the_first_study():
     data = first_study()
     for name, (value, error) in REGRET.items():

@@ -22,7 +22,17 @@ SLOW = (
     *("ShadowPrice", "MostSatisfying", "CheapestAbove", "Single", "RandomMix", "RouteLLM", "RouterDC", "OracleBlind"),
     *("OracleInformed", "OracleClairvoyant", "C2MABV", "ACQB", "CQBEpsilon", "QThS", "Optimal", "QUCB", "Random"),
     *("EducatedGuessing", "COSMOS", "ExploreThenCommit", "OnlineGradient", "DistributionLearner", "BootstrapCOSMOS"),
-    *("QueryAll", "Frugal", "RandomCascade", "ContextSingle", "StaticIndex", "BestSingle"),
+    *(
+        "MessPlus",
+        "ThompsonSampling",
+        "LinUCB",
+        "QueryAll",
+        "Frugal",
+        "RandomCascade",
+        "ContextSingle",
+        "StaticIndex",
+        "BestSingle",
+    ),
 )
 
 

@@ -233,6 +233,7 @@ def test_batches_have_their_own_pairs():
     assert len(set(projection.losses.tolist())) > 3
 
 
+@pytest.mark.slow
 def test_many_heads_at_once():
     features, utility = problem(n=30)
     cosine, optimiser = utility_cosine(utility), optax.adam(1e-2)

@@ -26,7 +26,7 @@ LARGE = (
     ),
     *(n for n in EXPERIMENTS if n.startswith("service/") and n not in NEEDS_DATA),
     *(n for n in EXPERIMENTS if n.startswith("queueing/") and n not in NEEDS_DATA),
-    *(n for n in EXPERIMENTS if n.startswith("cascade/") and n != "cascade/S11"),
+    *(n for n in EXPERIMENTS if n.startswith("cascade/")),
     *(n for n in EXPERIMENTS if n.startswith("combinatorial/") and n not in NEEDS_DATA),
 )
 
@@ -55,6 +55,7 @@ def test_large_experiment_runs_at_smoke_size(name, tmp_path):
     smoke(name, tmp_path)
 
 
+@pytest.mark.slow
 def test_table_experiment_on_a_file(tmp_path):
     from jaxroute.data import RoutingTable
 

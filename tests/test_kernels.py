@@ -246,7 +246,7 @@ PAIRS = {
     "MESS+, oracle predictor": (small_service, oracle_predictor),
     "Frugal": (cascade.uniform_cascade, cascade.Frugal()),
 }
-FAST = ("UCB1", "GaussianThompson", "EpsilonGreedy", "StageRoute", "C2MABV, sum up", "MESS+, logistic predictor")
+FAST = ("UCB1", "GaussianThompson", "StageRoute")
 # A shadow price is not unique where a vertex of the programme meets the budget: rounding decides between slopes.
 LOOSE = ("multiplier",)
 

@@ -105,6 +105,7 @@ def test_a_compact_buffer_plays_the_same_runs():
         np.testing.assert_allclose(with_slots[name], compact[name], atol=1e-4, err_msg=name)
 
 
+@pytest.mark.slow
 def test_grid_of_kappa_c1_ridge_and_arrival_rate_in_one_trace():
     env = jr.grid(qu.RandomQueues, arrival_rate=[0.4, 0.5], slack=0.0, horizon=40, num_models=3, dim=2)
     policy = jr.grid(qu.acqb, curvature=[0.1, 1.0], c1=[0.0, 2.0], ridge=[1.0, 5.0], solver=Newton(passes=1))
@@ -148,6 +149,7 @@ def test_paper_numbers():
     assert [round(qu.explore_chance(t, 1.0), 5) for t in (0, 1, 24)] == [1.0, 0.70711, 0.2]
 
 
+@pytest.mark.slow
 def test_all_models_explored_in_turn():
     """Every arrival is explored, with the next pair in lexicographic order."""
     policy = qu.ACQB(trigger=qu.PhaseThenCoin(phase=1000.0, coin=0.0), solver=Online())
@@ -186,6 +188,7 @@ def test_showing_one_answer_where_two_are_asked_for_is_flagged():
         assert bool(flows["illegal"]) == waits
 
 
+@pytest.mark.slow
 def test_switching_policies_in_one_trace():
     env = small(horizon=40)
     grid = jr.grid(qu.SwitchAt, first=qu.QUCB(), second=qu.Optimal.of(env), at=[0, 10, 20, 40])
@@ -263,6 +266,7 @@ def test_wrong_input_is_refused(name):
         make()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [small, lambda **o: small(limit=50, **o), pool])
 def test_another_horizon_than_the_queues_is_warned_of_and_flagged(make):
     with pytest.warns(UserWarning, match="made for a horizon of 40 rounds, the run has 60"):

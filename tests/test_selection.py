@@ -213,6 +213,7 @@ def any_win_solvers(size):
     }
 
 
+@pytest.mark.slow
 def test_exact_any_win_is_never_beaten():
     """1,500 instances, a third of them with small budgets; the guarantees of the approximations hold."""
     rng = np.random.default_rng(3)
@@ -368,6 +369,7 @@ def test_projection_by_hand():
     assert float(inside.budget_multiplier) == 0.0
 
 
+@pytest.mark.slow
 def test_projection_with_upper_bounds(double_precision):
     """Scaled to the unit box in the only way that a projection allows: equal bounds, and bounds of zero drop a model."""
     rng = np.random.default_rng(15)
@@ -556,6 +558,7 @@ def test_a_fill_is_full_also_when_rounded_gains_go_in_circles(size):
         np.testing.assert_allclose(z.astype(float).sum(1), number, atol=2e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["exact", "log", "smoothed", "sum", "all in"])
 def test_shadow_prices_against_differences(name, double_precision):
     """The multiplier is the derivative of the solver's objective in the budget."""

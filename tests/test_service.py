@@ -1058,6 +1058,7 @@ def test_fixed_policies_serve_with_their_shares():
     np.testing.assert_array_equal(sv.OracleBlind.of(sv.typed_service()).chances, sv.typed_service().blind_choice)
 
 
+@pytest.mark.slow
 def test_pretraining_and_given_parameters():
     env = cells(signal=1.0)
     head = sv.Logistic(init_spread=0.1)
@@ -1270,6 +1271,7 @@ def test_an_oracle_of_models_that_cost_the_same_takes_the_better_one():
     assert int(action.serve) == 1 and float(env.best.cost) == pytest.approx(100.0)
 
 
+@pytest.mark.slow
 def test_a_router_that_knows_keeps_its_share_and_gains():
     env = cells(signal=1.0)
     policies = {"blind": sv.RouteLLM(threshold=0.7), "knows": sv.RouteLLM.knowing(env, 0.5, threshold=0.7)}

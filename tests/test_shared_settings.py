@@ -97,6 +97,7 @@ def test_more_settings_need_no_further_trace():
     assert jr.trace_count() == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("head", [service.Logistic(), pytest.param(service.Mlp(width=4), marks=pytest.mark.slow)])
 def test_a_seed_is_the_same_run_in_any_block(head):
     """Also where a rare branch gathers the runs that take it."""

@@ -240,6 +240,7 @@ def test_large_share_changes_the_set():
 # Fillers and ties.
 
 
+@pytest.mark.slow
 def test_fillers():
     """Table 1, six slots: the support {6, 9, 10, 14} is always in; the other two places differ."""
     u, c = np.repeat(min_max(TABLE.scores)[None], 400, axis=0), np.asarray(TABLE.costs)

@@ -155,7 +155,9 @@ def test_random_benchmarks_against_highs():
 ARENAS = [*((m, i, p) for m, i in ((3, 500), (6, 250)) for p in ("StageRoute", "Greedy", "Oracle")), (10, 500, "StageRoute")]
 
 
-@pytest.mark.parametrize(("slots", "stage", "policy"), ARENAS)
+@pytest.mark.parametrize(
+    ("slots", "stage", "policy"), [ARENAS[0], *(pytest.param(*arena, marks=pytest.mark.slow) for arena in ARENAS[1:])]
+)
 def test_every_slot_is_used(slots, stage, policy):
     deployed = arena(slots, stage, policy)["deployed"].values
     pool = 6 + np.minimum(np.arange(deployed.shape[1]) * stage // 1000, 9)
@@ -342,6 +344,7 @@ def overspending(mode):
     return data.isel(policy=0)
 
 
+@pytest.mark.slow
 def test_hard_budget_is_read_off_any_run():
     """Queries and reward before the total budget is spent are the same in a run that stops there (mode "stop")."""
     free, stopped = overspending("free"), overspending("stop")
@@ -582,6 +585,7 @@ AWKWARD = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "policy",
     [

@@ -350,7 +350,10 @@ def compare(name, horizon, seeds):
     return expected
 
 
-@pytest.mark.parametrize("name", RUNS)
+QUICK = ("M=6", "stop, much noise, other bounds", "Greedy", "routing scope, fees, ragged stages")
+
+
+@pytest.mark.parametrize("name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in RUNS])
 def test_equals_the_reference_round_by_round(name):
     expected = compare(name, horizon=2600, seeds=[0, 11])
     if "stop" in name:
@@ -432,6 +435,7 @@ def test_without_constraints_it_is_plain_optimism():
     assert (pulls > 0).all()
 
 
+@pytest.mark.slow
 def test_relabelling_models_relabels_the_run():
     """With other labels for the models the oracle deploys the same models, and uses them as often."""
     order = np.array([2, 0, 3, 1])

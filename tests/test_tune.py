@@ -33,6 +33,7 @@ class _All:
 jax.tree_util.register_static(_All)
 
 
+@pytest.mark.slow
 def test_gradient_of_a_run_against_differences():
     """In float64, forward and reverse, in four leaves, one of which is inside the solver."""
     with x64():
