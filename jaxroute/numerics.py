@@ -5,6 +5,9 @@ compares values of one materialised array (`optimization_barrier`), so a choice 
 always a permutation.
 """
 
+import functools
+import itertools
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,8 +16,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-# Up to this many elements are compared as one `[K, K]` array.
-_FEW = 8
 # So many terms of a sum are written out.
 _MOST_TERMS = 64
 # Long axes are worked on in chunks of this many elements.
@@ -105,22 +106,19 @@ def argmin(score, allowed=None) -> jax.Array:
     return argmax(-score, allowed)
 
 
-def sum_ahead(values, keys, ahead: Callable, *, together=None) -> jax.Array:
+def sum_ahead(values, keys, ahead: Callable, *, together=None, start=None) -> jax.Array:
     """Sum of `values` `[K]` over the elements that are ahead of each element; `[K]`.
 
-    Beyond a few elements the sum is written out, one term per element: a reduction over one axis of a `[K, K]` comparison is not
-    vectorised over runs, and takes twice as long from about ten elements on.
+    The sum is written out, one term per element: a reduction over one axis of a `[K, K]` comparison is not vectorised over runs, and
+    takes two to three times as long.
 
     Args:
       keys: arrays `[K]`. ahead: function `(keys of the other, own keys) -> bool`, elementwise: whether the other is ahead.
       together: `[K, K]` bool, which elements count for which at all (static; default all for all).
+      start: `[K]` what the sums begin with (default zero).
     """
     zero = jnp.zeros_like(values)
-    if values.shape[-1] <= _FEW:
-        mask = ahead([k[None, :] for k in keys], [k[:, None] for k in keys])
-        mask = mask if together is None else mask & together
-        return jnp.sum(jnp.where(mask, values[None, :], zero[None, :]), axis=1)
-    total = zero
+    total = zero if start is None else start
     for j in range(values.shape[-1]):
         mask = ahead([k[j] for k in keys], keys)
         total += jnp.where(mask if together is None else mask & together[j], values[j], zero)
@@ -192,14 +190,24 @@ def project(x, table) -> jax.Array:
     return jnp.dot(x, table, precision=lax.Precision.HIGHEST)
 
 
+def partial_sums(values) -> list[jax.Array]:
+    """`values[0]`, `values[0] + values[1]`, ... of `values` `[K]`, each an array of its own: for what uses them at once."""
+    terms = lax.split(lax.optimization_barrier(values), (1,) * values.shape[0])
+    return list(itertools.accumulate(lax.squeeze(term, (0,)) for term in terms))
+
+
+def how_many(flags: Sequence) -> jax.Array:
+    """Number of flags that hold, int32 `[]`."""
+    return functools.reduce(operator.add, (flag.astype(jnp.int32) for flag in flags))
+
+
 def inverse_cdf(probabilities, u) -> jax.Array:
     """Index drawn from `probabilities` `[K]` with one uniform `u` in [0, 1); never an element of probability zero.
 
     The probabilities need not sum exactly to one. With all of them zero the result is 0.
     """
-    size = probabilities.shape[-1]
-    cumulative = lax.optimization_barrier(prefix_sums(probabilities))
-    threshold = u * jnp.max(cumulative, axis=-1)
-    index = jnp.sum((cumulative <= threshold).astype(jnp.int32), axis=-1)
-    last = jnp.max(jnp.where(probabilities > 0, lax.iota(jnp.int32, size), 0), axis=-1)
+    cumulative = partial_sums(probabilities)
+    threshold = u * cumulative[-1]
+    index = how_many([partial <= threshold for partial in cumulative])
+    last = jnp.max(jnp.where(probabilities > 0, lax.iota(jnp.int32, probabilities.shape[0]), 0), axis=-1)
     return jnp.minimum(index, last)

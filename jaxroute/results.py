@@ -115,7 +115,7 @@ def _describe_code(code: Any) -> list[Any]:
 def provenance(devices: Sequence[Any], **measured: Any) -> dict[str, Any]:
     """Where and with what a result was made."""
     return {
-        "versions": versions(),
+        "versions": dict(versions()),
         "device": device_name(devices),
         "commit": commit(),
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
@@ -123,8 +123,9 @@ def provenance(devices: Sequence[Any], **measured: Any) -> dict[str, Any]:
     }
 
 
+@functools.cache
 def versions() -> dict[str, str]:
-    """Versions of what the numbers depend on."""
+    """Versions of what the numbers depend on, of this process."""
     packages = {name: metadata.version(name) for name in ("jaxroute", "jax", "jaxlib", "numpy")}
     return {"python": platform.python_version(), **packages}
 
@@ -147,8 +148,12 @@ def memory_limit(device: Any) -> int:
         return 8 << 30
 
 
+@functools.cache
 def commit() -> str:
-    """Commit of the source tree that the package runs from, with "+" if it was changed; empty outside a checkout."""
+    """Commit of the source tree that the package runs from, with "+" if it had been changed; empty outside a checkout.
+
+    As it was when this was first called: what is edited later does not run.
+    """
     folder = Path(__file__).resolve().parent
     try:
         head, status = (

@@ -55,7 +55,7 @@ _FEWEST_LANES = 32
 BACKENDS = ("scan", "pallas")
 
 _traces = 0
-_cache: dict[Any, dict[str, Any]] = {}
+_cache: dict[Any, Any] = {}
 
 
 def trace_count() -> int:
@@ -520,8 +520,20 @@ def run_bytes(env: Any, policy: Any) -> int:
 
 
 def _state_bytes(env, policy) -> int:
-    state = jax.eval_shape(lambda k: (env.init(k), policy.init(k, spec_for(env, 1))), draws.key(0))
-    return sum(map(state_bytes, jax.tree.leaves(state)))
+    def start(env, policy, key):
+        return env.init(key), policy.init(key, spec_for(env, 1))
+
+    return sum(map(state_bytes, jax.tree.leaves(_shapes_of("state", start, env, policy))))
+
+
+def _shapes_of(what: str, function: Callable, env, policy) -> Any:
+    """Shapes of `function(env, policy, key)`, from the cache if it has been traced for an equal structure before."""
+    leaves, structure = jax.tree.flatten((env, policy))
+    types = tuple((np.shape(leaf), str(jnp.result_type(leaf))) for leaf in leaves)
+    key = (what, structure, types, jax.config.read("jax_enable_x64"))
+    if key not in _cache:
+        _cache[key] = jax.eval_shape(function, env, policy, draws.key(0))
+    return _cache[key]
 
 
 def _runs_that_fit(examples, records: Mapping[str, Record], num_records: int, devices) -> int:
@@ -758,7 +770,7 @@ def _measured(env, policy) -> dict[str, dict[str, tuple[int, ...]]]:
             "policy_gauges": gauges[1],
         }
 
-    found = jax.eval_shape(play, env, policy, draws.key(0))
+    found = _shapes_of("measured", play, env, policy)
     return {kind: {name: entry.shape for name, entry in entries.items()} for kind, entries in found.items()}
 
 

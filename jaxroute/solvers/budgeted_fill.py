@@ -96,32 +96,34 @@ def budgeted_fill(
     # The last tie-break of all fills: the cheaper, then by priority.
     place = numerics.rank(-cost, -priority)
 
-    def at(slope):
-        """The fill at a multiplier (None: infinite), its cost and its value."""
-
-        def ahead(other, own):
-            more_value, more_cost = other[0] - own[0], other[1] - own[1]
-            if slope is None:
-                return (more_cost < 0) | ((more_cost == 0) & (more_value > 0))
-            return more_value - slope * more_cost > 0
-
-        # Rounded gains need not be transitive: of three models on one line each may be ahead of the next. What is ahead of a model
-        # is a number, so the numbers give a total order (the same, if the gains had one), and the fill its right sum.
-        before = lax.optimization_barrier(numerics.sum_ahead(capacity, (value, cost), ahead, together=together))
-
-        def earlier(other, own):
-            return (other[0] < own[0]) | ((other[0] == own[0]) & (other[1] < own[1]))
-
-        used = numerics.sum_ahead(capacity, (before, place), earlier, together=together)
+    def fill(keys, ahead):
+        """The fill in an order, its cost and its value."""
+        used = numerics.sum_ahead(capacity, keys, ahead, together=together)
         x = lax.optimization_barrier(jnp.clip(total - used, 0.0, capacity))
         return x, jnp.sum(cost * x), jnp.sum(value * x)
+
+    def lexicographic(other, own):
+        tie = (other[1] > own[1]) | ((other[1] == own[1]) & (other[2] < own[2]))
+        return (other[0] > own[0]) | ((other[0] == own[0]) & tie)
+
+    def at(slope):
+        """The fill at a multiplier."""
+
+        def ahead(other, own):
+            return (other[0] - own[0]) - slope * (other[1] - own[1]) > 0
+
+        # Rounded gains need not be transitive: of three models on one line each may be ahead of the next. How many are ahead of a
+        # model is a number, so the numbers give a total order (the same, if the gains had one), and the fill its right sum.
+        order = numerics.sum_ahead(jnp.full_like(place, size), (value, cost), ahead, together=together, start=place)
+        return fill((order,), lambda other, own: other[0] < own[0])
 
     def slope_of(over, under):
         spread = over[1] - under[1]
         return jnp.where(spread > 0, (over[2] - under[2]) / jnp.where(spread > 0, spread, 1.0), 0.0)
 
-    best, cheapest = at(jnp.zeros((), value.dtype)), at(None)
+    best, cheapest = fill((value, -cost, place), lexicographic), fill((-cost, value, place), lexicographic)
     limit = budget + budget_tolerance(budget, value.dtype)
+    slack, affordable = best[1] <= limit, cheapest[1] <= limit
 
     def step(_, ends):
         over, under = ends
@@ -136,7 +138,6 @@ def budgeted_fill(
     over, under = lax.fori_loop(0, steps, step, (best, cheapest))
     slope = slope_of(over, under)
     share = jnp.clip((budget - under[1]) / jnp.maximum(over[1] - under[1], tiny), 0.0, 1.0)
-    slack, affordable = best[1] <= limit, cheapest[1] <= limit
     enough = room >= total * (1.0 - 1e-6)  # [] or [K]
     amount = jnp.where(slack, best[0], jnp.where(affordable, under[0] + share * (over[0] - under[0]), cheapest[0]))
     amount = jnp.where(enough, amount, capacity * (total / jnp.maximum(room, tiny)))

@@ -3,6 +3,9 @@
 All functions take their uniforms as an argument and have a fixed number of operations, whatever the fractions.
 """
 
+import functools
+import operator
+
 import jax.numpy as jnp
 from jax import lax
 
@@ -10,10 +13,16 @@ from jaxroute import numerics
 
 # A coordinate this close to 0 or 1 is integral: float32 sums of 32 fractions are exact to about 2e-6.
 TOLERANCE = 1e-5
+# Bits of a word.
+_WORD = 32
 
 
 def _fractional(x):
     return (x > TOLERANCE) & (x < 1.0 - TOLERANCE)
+
+
+def _materialised(*arrays):
+    return lax.optimization_barrier(arrays)
 
 
 def _at(values, place):
@@ -40,9 +49,17 @@ def pairwise(z, uniforms, *, whole_sum: bool):
       The set, `[K]` bool.
     """
     size = z.shape[-1]
+    z, uniforms = ([lax.squeeze(row, (0,)) for row in lax.split(rows, (1,) * size)] for rows in _materialised(z, uniforms))
     index = jnp.zeros((), jnp.int32)  # the coordinate that is carried along, and its value
     value = z[0]
-    chosen = jnp.zeros((size,), bool)
+    # The set as bits of words: one pass over the meetings, where a mask `[K]` would take one for each of its elements.
+    words = [jnp.zeros((), jnp.uint32)] * (1 + (size - 1) // _WORD)
+
+    def settle(place, is_in):
+        for w in range(len(words)):
+            here = is_in & (place // _WORD == w)
+            words[w] |= jnp.where(here, jnp.uint32(1) << (place % _WORD).astype(jnp.uint32), jnp.uint32(0))
+
     for k in range(1, size):
         meet = _fractional(value) & _fractional(z[k])
         up, down = jnp.minimum(1.0 - value, z[k]), jnp.minimum(value, 1.0 - z[k])
@@ -50,11 +67,14 @@ def pairwise(z, uniforms, *, whole_sum: bool):
         shift = jnp.where(meet, jnp.where(raise_carried, up, -down), 0.0)
         carried, other = value + shift, z[k] - shift
         stay = _fractional(carried)
-        settled, result = jnp.where(stay, k, index), jnp.where(stay, other, carried)
-        chosen |= numerics.one_hot(settled, size) & (result > 0.5)
+        settle(jnp.where(stay, k, index), jnp.where(stay, other, carried) > 0.5)
         index, value = jnp.where(stay, index, k), jnp.where(stay, carried, other)
-    threshold = 0.5 if whole_sum else jnp.where(_fractional(value), uniforms[size - 1], 0.5)
-    return chosen | (numerics.one_hot(index, size) & (value > threshold))
+    settle(index, value > (0.5 if whole_sum else jnp.where(_fractional(value), uniforms[size - 1], 0.5)))
+    number = lax.iota(jnp.uint32, size)
+    return functools.reduce(
+        operator.or_,
+        [(number // _WORD == w) & ((word >> (number % _WORD)) & 1 == 1) for w, word in enumerate(_materialised(*words))],
+    )
 
 
 def decompose(z):

@@ -64,11 +64,10 @@ def place_of_rank(waiting, rank, in_use) -> jax.Array:
 
     def step(carry, waiting, first):
         place, before = carry
-        waiting = waiting.astype(jnp.int32)
-        number = jnp.sum(waiting, axis=-1, dtype=jnp.int32)
-        inside = (rank >= before) & (rank < before + number)
-        behind = (before + jnp.cumsum(waiting) <= rank).astype(jnp.int32)
-        return jnp.where(inside, first + jnp.sum(behind, axis=-1, dtype=jnp.int32), place), before + number
+        until = [before + number for number in numerics.partial_sums(waiting.astype(jnp.int32))]
+        inside = (rank >= before) & (rank < until[-1])
+        behind = numerics.how_many([number <= rank for number in until])
+        return jnp.where(inside, first + behind, place), until[-1]
 
     return _fold(waiting, in_use, (jnp.int32(size), jnp.int32(0)), step)[0]
 
