@@ -136,8 +136,8 @@ class RetrialQueue:
             utility = numerics.take(jnp.asarray(self.contexts.log_odds), row)
             own_best = numerics.take(self._rates(backlog), row)
         else:
-            # Tables are written in place only if everything that reads them comes before.
-            row, rows = jax.lax.optimization_barrier((row, backlog.rows))
+            # Tables are written in place only if everything that reads them comes before, the decision too.
+            row, rows, action = jax.lax.optimization_barrier((row, backlog.rows, action))
             backlog = backlog.replace(rows=rows)
             features = row.features
             utility = self.contexts.utility(features, self.pair_features)
