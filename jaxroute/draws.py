@@ -19,6 +19,8 @@ from jax import lax
 KEY_IMPL = "threefry2x32"
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = np.uint32(0x1BD11BDA)
+# Candidates of a rejection method that are drawn at once; few draws need another.
+_USUAL_TRIES = 2
 
 
 def key(seed: int) -> jax.Array:
@@ -60,38 +62,52 @@ def split(key, num: int = 2) -> tuple[jax.Array, ...]:
 
 def bits(key, shape: tuple[int, ...] = ()) -> jax.Array:
     """Random words, uint32 of the given shape."""
-    return lax.optimization_barrier(_bits(key, shape))
+    return lax.optimization_barrier(_bits(key, _places(shape)))
 
 
-def _bits(key, shape):
-    if math.prod(shape) >= 2**32:
+def _places(shape, first: int = 0):
+    """Flat indices of the elements of a draw, the first of which is number `first` of its key."""
+    if first + math.prod(shape) >= 2**32:
         raise ValueError(f"shape {shape} has 2**32 or more elements; a key has 2**32 addresses")
-    counter = lax.iota(jnp.uint32, math.prod(shape)).reshape(shape) if shape else jnp.uint32(0)
-    x0, x1 = threefry_2x32(*_words(key), jnp.zeros_like(counter), counter)
+    number = lax.iota(jnp.uint32, math.prod(shape)).reshape(shape) if shape else jnp.uint32(0)
+    return number + np.uint32(first) if first else number
+
+
+def _bits(key, places):
+    x0, x1 = threefry_2x32(*_words(key), jnp.zeros_like(places), places)
     return x0 ^ x1
 
 
-def _unit(key, shape):
+def _unit(key, places):
     """Uniform on [0, 1) from the upper 23 bits, without barrier."""
-    mantissa = (_bits(key, shape) >> np.uint32(9)) | np.uint32(0x3F800000)
+    mantissa = (_bits(key, places) >> np.uint32(9)) | np.uint32(0x3F800000)
     return lax.bitcast_convert_type(mantissa, jnp.float32) - np.float32(1)
 
 
-def _open_unit(key, shape):
+def _open_unit(key, places):
     tiny = np.finfo(np.float32).tiny
-    return jnp.maximum(tiny, _unit(key, shape) * np.float32(1 - tiny) + tiny)
+    return jnp.maximum(tiny, _unit(key, places) * np.float32(1 - tiny) + tiny)
+
+
+def _normal(key, places):
+    low = np.nextafter(np.float32(-1), np.float32(0), dtype=np.float32)
+    centred = jnp.maximum(low, _unit(key, places) * (np.float32(1) - low) + low)
+    return lax.optimization_barrier(np.float32(np.sqrt(2)) * lax.erf_inv(centred))
 
 
 def uniform(key, shape: tuple[int, ...] = ()) -> jax.Array:
     """Uniform draws on [0, 1), float32."""
-    return lax.optimization_barrier(_unit(key, shape))
+    return lax.optimization_barrier(_unit(key, _places(shape)))
+
+
+def uniform_at(key, places) -> jax.Array:
+    """The elements of a `uniform` draw of any shape at these flat indices (an array of integers), in the shape of the indices."""
+    return lax.optimization_barrier(_unit(key, jnp.asarray(places).astype(jnp.uint32)))
 
 
 def normal(key, shape: tuple[int, ...] = ()) -> jax.Array:
     """Standard normal draws, float32, by the inverse error function."""
-    low = np.nextafter(np.float32(-1), np.float32(0), dtype=np.float32)
-    centred = jnp.maximum(low, _unit(key, shape) * (np.float32(1) - low) + low)
-    return lax.optimization_barrier(np.float32(np.sqrt(2)) * lax.erf_inv(centred))
+    return _normal(key, _places(shape))
 
 
 def bernoulli(key, probability=0.5, shape: tuple[int, ...] | None = None) -> jax.Array:
@@ -102,12 +118,12 @@ def bernoulli(key, probability=0.5, shape: tuple[int, ...] | None = None) -> jax
 
 def gumbel(key, shape: tuple[int, ...] = ()) -> jax.Array:
     """Standard Gumbel draws, float32."""
-    return lax.optimization_barrier(-jnp.log(-jnp.log(_open_unit(key, shape))))
+    return lax.optimization_barrier(-jnp.log(-jnp.log(_open_unit(key, _places(shape)))))
 
 
 def exponential(key, shape: tuple[int, ...] = ()) -> jax.Array:
     """Exponential draws of mean 1, float32."""
-    return lax.optimization_barrier(-jnp.log1p(-_unit(key, shape)))
+    return lax.optimization_barrier(-jnp.log1p(-_unit(key, _places(shape))))
 
 
 def randint(key, maxval: int, shape: tuple[int, ...] = ()) -> jax.Array:
@@ -133,19 +149,31 @@ def gamma(key, shape_parameter, tries: int = 6) -> jax.Array:
 
     Source: Marsaglia and Tsang (2000), "A simple method for generating gamma variables".
     """
-    k_normal, k_uniform = split(key)
     shape = jnp.shape(shape_parameter)
-    d = shape_parameter - np.float32(1 / 3)
+    words = [jax.random.key_data(k) for k in split(key)]
+    d = lax.optimization_barrier(shape_parameter - np.float32(1 / 3))
     c = np.float32(1) / jnp.sqrt(9 * d)
-    x = normal(k_normal, (tries, *shape))
-    u = lax.optimization_barrier(_open_unit(k_uniform, (tries, *shape)))
-    v = (1 + c * x) ** 3
-    log_v = jnp.log(jnp.where(v > 0, v, 1.0))
-    accepted = (v > 0) & (jnp.log(u) < 0.5 * x * x + d - d * v + d * log_v)
-    number = lax.broadcasted_iota(jnp.int32, accepted.shape, 0)
-    first = jnp.min(jnp.where(accepted, number, tries), axis=0)
-    drawn = jnp.sum(jnp.where(number == first, v, 0.0), axis=0)
-    return lax.optimization_barrier(jnp.where(first < tries, d * drawn, shape_parameter))
+
+    def attempt(first: int, number: int):
+        """The first accepted of some candidates, 0 where there is none."""
+        k_normal, k_uniform = (jax.random.wrap_key_data(w, impl=KEY_IMPL) for w in words)
+        places = _places((number, *shape), first * math.prod(shape))
+        x = _normal(k_normal, places)
+        u = lax.optimization_barrier(_open_unit(k_uniform, places))
+        v = (1 + c * x) ** 3
+        log_v = jnp.log(jnp.where(v > 0, v, 1.0))
+        accepted = (v > 0) & (jnp.log(u) < 0.5 * x * x + d - d * v + d * log_v)
+        drawn = jnp.zeros(shape, jnp.float32)
+        for one in reversed(range(number)):
+            drawn = jnp.where(accepted[one], v[one], drawn)
+        return lax.optimization_barrier(drawn)
+
+    usual = min(tries, _USUAL_TRIES)
+    drawn = attempt(0, usual)
+    if usual < tries:
+        rest = lax.cond(jnp.any(drawn == 0), lambda: attempt(usual, tries - usual), lambda: jnp.zeros(shape, jnp.float32))
+        drawn = jnp.where(drawn > 0, drawn, rest)
+    return lax.optimization_barrier(jnp.where(drawn > 0, d * drawn, shape_parameter))
 
 
 def beta(key, a, b) -> jax.Array:

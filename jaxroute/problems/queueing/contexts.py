@@ -14,6 +14,10 @@ from jaxroute.solvers.assortment import log_weight_of_best
 from jaxroute.types import Leaf
 
 
+# Candidates for a context that are looked at in any case; three in a thousand rounds need more of them.
+_USUAL_CANDIDATES = 16
+
+
 @struct.dataclass
 class Round:
     """What chance decides in a round.
@@ -97,15 +101,28 @@ class RandomContexts(_Linear):
         k_arrival, k_context, k_choice = draws.split(key, 3)
         lead = (spec.num_models, spec.dim) if spec.pair_features else (spec.dim,)
         scale = jnp.asarray(self.scale, jnp.float32)
-        x = scale * (2.0 * draws.uniform(k_context, (*lead, self.candidates)) - 1.0)
-        rate = best_rate(self.utility(x, spec.pair_features), spec.num_offered)
-        good = rate >= self.arrival_rate + self.slack
-        first = numerics.argmax(good.astype(jnp.float32), good)
-        chosen = numerics.one_hot(jnp.minimum(first, self.candidates - 1), self.candidates)
+        words = jax.random.key_data(k_context)
+        starts = self.candidates * np.arange(np.prod(lead), dtype=np.uint32).reshape(*lead, 1)
+
+        def search(first: int, number: int):
+            """The first good one of some candidates, or the last of them, with its departure rate and whether it is good."""
+            places = jnp.asarray(starts) + (lax.iota(jnp.uint32, number) + np.uint32(first))
+            x = scale * (2.0 * draws.uniform_at(jax.random.wrap_key_data(words, impl=draws.KEY_IMPL), places) - 1.0)
+            rate = best_rate(self.utility(x, spec.pair_features), spec.num_offered)
+            good = rate >= self.arrival_rate + self.slack
+            place = numerics.argmax(good.astype(jnp.float32), good)
+            chosen = numerics.one_hot(jnp.minimum(place, number - 1), number)
+            return numerics.pick(chosen, x), numerics.pick(chosen, rate), place < number
+
+        usual = min(self.candidates, _USUAL_CANDIDATES)
+        found = search(0, usual)
+        if usual < self.candidates:
+            found = lax.cond(~found[2], lambda: search(usual, self.candidates - usual), lambda: found)
+        x, rate, good = found
         return Round(
             arrived=draws.uniform(k_arrival) < self.arrival_rate,
-            row=Query(features=numerics.pick(chosen, x), best_rate=numerics.pick(chosen, rate)),
-            unslack=first >= self.candidates,
+            row=Query(features=x, best_rate=rate),
+            unslack=~good,
             uniform=draws.uniform(k_choice),
         )
 
