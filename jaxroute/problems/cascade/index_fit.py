@@ -250,6 +250,7 @@ class Window(LinearIndex):
             cross = cross + psi[:, None] * (jnp.where(counts, slope, 0.0) * features)[None]
         # The frozen loss has slope h u + psi (cost - active (anchor - L(u)) - h u) at the present estimate; psi = 0 where nothing leaves.
         rest = cost - jnp.where(counts, anchor - link.value(u), 0.0) - h * u
+        h, rest, place = lax.optimization_barrier((h, rest, place))
         at = place[:, None]
         return fit.replace(
             number=fit.number + sample.seen.astype(jnp.int32),
@@ -465,11 +466,11 @@ def _linear(rho, columns) -> jax.Array:
 
 
 def _sum(values) -> jax.Array:
-    """Sum over the first axis; written out where it is short, which is vectorised over runs."""
+    """Sum over the first axis, computed once; written out where it is short, which is vectorised over runs."""
     size = values.shape[0]
     if size > _MOST_TERMS:
-        return jnp.sum(values, axis=0)
+        return lax.optimization_barrier(jnp.sum(values, axis=0))
     terms = [lax.squeeze(x, (0,)) for x in lax.split(values, (1,) * size)]
     while len(terms) > 1:  # In pairs: shorter chains of additions.
         terms = [a + b for a, b in zip(terms[::2], terms[1::2], strict=False)] + ([terms[-1]] if len(terms) % 2 else [])
-    return terms[0]
+    return lax.optimization_barrier(terms[0])
