@@ -30,7 +30,7 @@ class NeedsRunsError(ValueError):
 
 
 def has_runs(data: xr.Dataset | xr.DataArray) -> bool:
-    """Whether a result holds single runs; False if only their statistics were kept."""
+    """Whether a result holds single runs; False if only their statistics were kept, each metric with a histogram."""
     return not (
         isinstance(data, xr.Dataset) and any(str(n).endswith(".mean") and f"{n[:-5]}.variance" in data for n in data)
     )
@@ -61,8 +61,8 @@ def like(data: xr.Dataset | xr.DataArray, metric: str | None = None) -> xr.DataA
     """A variable with the dimensions (but for `seed`), coordinates and attributes of a metric."""
     if isinstance(data, xr.Dataset) and not has_runs(data):
         return _statistic(data, metric, "mean")
-    array = pick(data, metric)
-    return array.isel(seed=0, drop=True)
+    first = data.isel(seed=[0]) if "seed" in getattr(data, "dims", ()) else data
+    return pick(first, metric).isel(seed=0, drop=True)
 
 
 def setting_axes(data: xr.Dataset | xr.DataArray) -> list[str]:
@@ -138,6 +138,13 @@ def own_axes(arrays: Sequence[xr.DataArray]) -> list[str]:
 
     axes = dict.fromkeys(a for array in arrays for a in setting_axes(array))
     return [a for a in axes if any(a in array.dims and differs(array, a) for array in arrays)]
+
+
+def own_axes_of(data: xr.Dataset, metric: str) -> list[str]:
+    """Setting axes along which a metric differs."""
+    if has_runs(data):
+        return own_axes([pick(data, metric)])
+    return own_axes([_statistic(data, metric, s) for s in ("count", "mean", "variance", "minimum", "maximum")])
 
 
 # Over seeds.

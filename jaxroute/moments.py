@@ -29,11 +29,14 @@ _HALF = 1 << (_KEY_BITS - 1)
 class Moments:
     """Count, mean, sum of squared deviations, minimum and maximum, each an array of the same shape.
 
-    count: float64, exact up to 2**53. mean, squares: 0 where the count is 0; low, high: inf and -inf there.
+    count: float64, exact up to 2**53. mean, rest: their sum is the mean, to more digits than one number has: where means are large and
+    deviations small, the difference of two means would be rounding. squares: 0 where the count is 0, as the mean; low, high: inf and
+    -inf there.
     """
 
     count: np.ndarray
     mean: np.ndarray
+    rest: np.ndarray
     squares: np.ndarray
     low: np.ndarray
     high: np.ndarray
@@ -55,44 +58,53 @@ class Moments:
             drift = deviation.sum(axis=-1)  # What the rounding of the mean leaves.
             np.square(deviation, out=deviation)
             squares = np.maximum(deviation.sum(axis=-1) - drift * drift / number, 0.0)
-            mean = mean + np.where(np.isfinite(drift), drift, 0.0) / number
+            rest = np.where(np.isfinite(drift), drift, 0.0) / number
         low = filled(values, np.inf).min(axis=-1, initial=np.inf)
         high = filled(values, -np.inf).max(axis=-1, initial=-np.inf)
-        return Moments(count, mean, squares, low, high)
+        return Moments(count, mean, rest, squares, low, high)
 
     def merged(self, other: "Moments") -> "Moments":
         """Moments of both samples together."""
         count = self.count + other.count
-        number = np.maximum(count, 1.0)
         with np.errstate(invalid="ignore", over="ignore"):
-            share = other.count / number
-            gap = other.mean - self.mean
-            mean = self.mean + gap * share
+            share = other.count / np.maximum(count, 1.0)
+            gap = (other.mean - self.mean) + (other.rest - self.rest)
+            step = gap * share
+            mean = self.mean + step
+            part = mean - self.mean
+            rest = self.rest + ((self.mean - (mean - part)) + (step - part))  # Knuth's exact rounding error of the sum.
             squares = self.squares + other.squares + gap * gap * (self.count * share)
             # Infinite means: their gap says nothing.
-            mean = np.where(np.isfinite(gap), mean, self.mean + other.mean)
+            finite = np.isfinite(gap)
+            mean, rest = np.where(finite, mean, self.mean + other.mean), np.where(finite, rest, 0.0)
         # What has no runs adds nothing, bit by bit.
-        mean = np.where(self.count == 0, other.mean, np.where(other.count == 0, self.mean, mean))
-        squares = np.where(self.count == 0, other.squares, np.where(other.count == 0, self.squares, squares))
-        return Moments(count, mean, squares, np.minimum(self.low, other.low), np.maximum(self.high, other.high))
+        mean, rest, squares = (
+            np.where(self.count == 0, b, np.where(other.count == 0, a, c))
+            for a, b, c in (
+                (self.mean, other.mean, mean),
+                (self.rest, other.rest, rest),
+                (self.squares, other.squares, squares),
+            )
+        )
+        return Moments(count, mean, rest, squares, np.minimum(self.low, other.low), np.maximum(self.high, other.high))
 
     def reversed(self) -> "Moments":
         """Moments of the negated sample."""
-        return Moments(self.count, -self.mean, self.squares, -self.high, -self.low)
+        return Moments(self.count, -self.mean, -self.rest, self.squares, -self.high, -self.low)
 
     def statistics(self) -> dict[str, np.ndarray]:
         """`count` (int64), `mean`, `variance` (ddof=1), `minimum` and `maximum`; NaN where there are too few runs."""
         some, several = self.count > 0, self.count > 1
         return {
             "count": self.count.astype(np.int64),
-            "mean": np.where(some, self.mean, np.nan),
+            "mean": np.where(some, self.mean + self.rest, np.nan),
             "variance": np.where(several, self.squares / np.where(several, self.count - 1.0, 1.0), np.nan),
             "minimum": np.where(some, self.low, np.nan),
             "maximum": np.where(some, self.high, np.nan),
         }
 
     def packed(self) -> np.ndarray:
-        """All five as one array `[5, ...]`."""
+        """All six as one array `[6, ...]`."""
         return np.stack([getattr(self, field.name) for field in dataclasses.fields(self)])
 
     @staticmethod
@@ -140,7 +152,7 @@ class Histogram:
     @staticmethod
     def of(values: np.ndarray) -> "Histogram":
         """Histogram of each row of `[rows, R]`; NaN does not count."""
-        rows, runs = values.shape
+        runs = values.shape[-1]
         if not values.size:
             return Histogram.empty()
         bins = np.sort(bins_of(values), axis=-1).ravel()
@@ -197,14 +209,12 @@ class Histogram:
         return table
 
 
-def quantiles(
-    middle: np.ndarray, counts: np.ndarray, low: np.ndarray, high: np.ndarray, levels: Sequence[float]
-) -> np.ndarray:
+def quantiles(middle: np.ndarray, counts: np.ndarray, low: np.ndarray, high: np.ndarray, levels: Any) -> np.ndarray:
     """Quantiles `[levels, ...]` of rows of a histogram, between neighbouring order statistics as NumPy's default has it.
 
     Args:
       middle: `[B]` the numbers that stand for the bins, increasing. counts: `[..., B]`.
-      low, high: `[...]` smallest and largest value, beyond which no quantile lies; NaN where there is none.
+      low, high: `[...]` smallest and largest value, which are exact; NaN where there is none.
     """
     total = np.cumsum(counts, axis=-1, dtype=np.int64)
     number = total[..., -1] if total.shape[-1] else np.zeros(counts.shape[:-1], np.int64)
@@ -212,7 +222,7 @@ def quantiles(
     def order_statistic(rank):
         place = (total <= rank[..., None]).sum(axis=-1)
         found: Any = middle[np.minimum(place, len(middle) - 1)] if len(middle) else np.full(rank.shape, np.nan)
-        return np.clip(found, low, high)
+        return np.where(rank == 0, low, np.where(rank >= number - 1, high, np.clip(found, low, high)))
 
     answers = []
     for level in levels:

@@ -30,7 +30,7 @@ from jaxroute.types import Metric
 
 STRANDS = 16
 # Bytes of a number's statistics: moments in each strand, and a histogram of some 150 bins, twice.
-_BYTES_PER_CELL = STRANDS * 40 + 2 * 150 * 16
+_BYTES_PER_CELL = STRANDS * 48 + 2 * 150 * 16
 _NEVER = np.iinfo(np.int64).max
 
 Key = tuple[Any, ...]
@@ -108,7 +108,7 @@ class Summary:
         start = 0
         for key, shape in self.cells:
             stop = start + math.prod(shape)
-            yield key, Moments.unpacked(self.moments.packed()[:, start:stop].reshape(5, *shape)), start
+            yield key, Moments.unpacked(self.moments.packed()[:, start:stop].reshape(6, *shape)), start
             start = stop
 
 
@@ -146,7 +146,7 @@ def summarise(curves: Sequence[Curves], zero_flows: Sequence[str], first: int, s
     cells = [(key, moments.mean.shape) for key, moments in zip([*singles, *pairs], found, strict=True)]
     starts = np.cumsum([0, *(moments.mean.size for moments, _ in alone)])
     histograms = [histogram.moved(int(start)) for (_, histogram), start in zip(alone, starts, strict=False)]
-    packed = np.concatenate([m.packed().reshape(5, -1) for m in found], axis=1) if found else np.zeros((5, 0))
+    packed = np.concatenate([m.packed().reshape(6, -1) for m in found], axis=1) if found else np.zeros((6, 0))
     flags = [_flags(one, good, zero_flows, first, seeds) for one, good in zip(curves, valid, strict=True)]
     return Summary(cells, Moments.unpacked(packed), Histogram.joined(histograms), np.concatenate(flags, axis=1))
 
@@ -495,7 +495,7 @@ def _check_memory(frame: Frame, memory: int) -> None:
     number = len(frame.policies)
     cells = sum(math.prod(v["shape"]) for v in frame.variables.values()) * len(frame.times)
     cells *= math.prod(len(v) for v in frame.axes.values())
-    needed = cells * (number * _BYTES_PER_CELL + number * (number - 1) // 2 * STRANDS * 40)
+    needed = cells * (number * _BYTES_PER_CELL + number * (number - 1) // 2 * STRANDS * 48)
     if needed > memory // 2:
         raise ValueError(
             f"the statistics would take about {needed / 2**30:.1f} GiB, more than half of the memory: record fewer points (record_every) "
@@ -591,7 +591,7 @@ def _region(frame: Frame, tile: Mapping[str, int]) -> tuple[slice, ...]:
 def _filled(frame: Frame, name: str, totals: Sequence[Summary | None], sizes: Mapping[str, int]):
     """Statistics of a metric, and of its differences, over all tiles."""
     shape, number = tuple(sizes.values()), len(frame.policies)
-    nothing = Moments(*(np.full((), v) for v in (0.0, 0.0, 0.0, np.inf, -np.inf))).statistics()
+    nothing = Moments(*(np.full((), v) for v in (0.0, 0.0, 0.0, 0.0, np.inf, -np.inf))).statistics()
     alone = {s: np.full(shape, v) for s, v in nothing.items()}
     apart = {s: np.full((number, *shape), v) for s, v in nothing.items()} if number > 1 else {}
     for tile, total in zip(frame.tiles(), totals, strict=True):
