@@ -31,9 +31,7 @@ class NeedsRunsError(ValueError):
 
 def has_runs(data: xr.Dataset | xr.DataArray) -> bool:
     """Whether a result holds single runs; False if only their statistics were kept, each metric with a histogram."""
-    return not (
-        isinstance(data, xr.Dataset) and any(str(n).endswith(".mean") and f"{n[:-5]}.variance" in data for n in data)
-    )
+    return not (isinstance(data, xr.Dataset) and any(str(name).endswith(".histogram") for name in data))
 
 
 def metric_names(data: xr.Dataset) -> list[str]:

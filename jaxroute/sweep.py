@@ -121,11 +121,12 @@ def simulate(
         not grow with the number of seeds; `metrics` and `plot` answer the same questions, but for those about single runs.
       until_stderr: standard errors by metric, for example `{"regret": 0.5}`: the run stops when that of every policy and setting at the
         horizon is smaller; `seeds` is then the most that are played. It is looked at after 256 seeds (or the first block) and then each
-        time their number has doubled. Whether to stop depends on the sample variance, which says nothing about the error of the mean
-        where it is independent of the mean (normal), or uncorrelated with it (symmetric distributions): there the mean stays unbiased.
-        Where large values come with large variances (skewed distributions, rare disasters), stopping favours samples that have missed
-        them: with standard error `s` after `n` seeds and skewness `g`, the mean is too small by up to about `g * s / sqrt(n)`, so by a
-        small part of its own error as long as `n` is far larger than `g**2`. The run takes one process.
+        time their number has doubled. Whether to stop depends on the sample variance alone, which says nothing about the error of the
+        mean where the two are independent (normal) or uncorrelated (symmetric distributions): the mean stays unbiased. Elsewhere their
+        correlation is `r = skewness / sqrt(excess kurtosis + 2)`, and stopping prefers samples with too small a mean (for `r > 0`) by
+        up to 0.2 r of a standard error, reached if the goal lies just at a look; mostly it lies between two, which are so far apart
+        that luck hardly decides. None of this holds where events that matter are too rare to be seen at the first looks (a disaster
+        in one run of a thousand): there give a fixed number of seeds. The run takes one process.
       description: more attributes for the result.
 
     Returns:

@@ -398,7 +398,7 @@ def test_grids_continue_too(tmp_path, monkeypatch, small_tiles, count_blocks):
     first = len(count_blocks)
     continued = play(env, GRID, out=tmp_path, **options)
     assert differences(whole, continued) == []
-    assert 0 < first and number <= len(count_blocks) < 1.3 * number
+    assert first > 0 and number <= len(count_blocks) < 1.3 * number
     assert len(parts(tmp_path)) == 6
     xr.testing.assert_identical(jr.load(tmp_path), continued)
 
