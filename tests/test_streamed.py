@@ -102,6 +102,9 @@ GRID = {
 }
 
 
+OF_GRID = {"record": ["reward", "luck", "pulls", "plans"], "seeds": 40}
+
+
 @pytest.fixture
 def small_tiles(monkeypatch):
     """Two settings of each axis at a time."""
@@ -116,8 +119,7 @@ def small_tiles(monkeypatch):
 def test_policies_without_an_axis_stand_beside_all_of_its_settings(small_tiles):
     """One environment axis, and two axes of one policy each; a metric that only one policy has; several tiles."""
     env = jr.grid(Clock, slope=[0.5, 1.0, 2.0])
-    options = {"record": ["reward", "luck", "pulls", "plans"], "seeds": 40, "block": 16}
-    kept, moments = play(env, GRID, keep="runs", **options), play(env, GRID, **options)
+    kept, moments = play(env, GRID, keep="runs", **OF_GRID), play(env, GRID, **OF_GRID)
     assert moments["reward.mean"].dims == ("policy", "slope", "first", "late", "time")
     assert moments["pulls.mean"].dims == ("policy", "slope", "first", "late", "time", "model")
     check_equal(kept, moments, ["reward", "luck", "pulls", "plans"])
@@ -136,7 +138,7 @@ def test_each_policy_is_played_once_per_block(monkeypatch, small_tiles):
         return run(self, tile, seeds)
 
     monkeypatch.setattr(sweep._Call, "run", counted)
-    play(jr.grid(Clock, slope=[0.5, 1.0, 2.0]), GRID, record=["reward"], seeds=40)
+    play(jr.grid(Clock, slope=[0.5, 1.0, 2.0]), GRID, **OF_GRID)
     # Three blocks; two tiles of slopes, three of `first` and one of `late`.
     assert len(played) == len(set(played)) == 3 * 2 * (3 + 1 + 1)
 
@@ -158,14 +160,6 @@ def test_runs_that_are_not_valid_are_left_out_and_named():
     np.testing.assert_array_equal(moments["first_invalid"], first)
     check_equal(kept, moments, ["reward", "luck"])
     assert metrics.table(moments) == metrics.table(kept) and "invalid and left out" in metrics.table(moments)
-
-
-def test_policies_of_which_every_run_is_invalid_have_no_mean():
-    with pytest.warns(UserWarning, match="invalid"):
-        data = play(Clock(broken_at=3, broken=np.nan), {"one": Cycle(), "two": Cycle()}, record=["reward"], seeds=20)
-    assert data["reward.mean"].isnull().all() and (data["reward.count"] == 0).all() and (data["invalid"] == 20).all()
-    assert metrics.quantiles(data, "reward").isnull().all()
-    assert "-" in metrics.table(data)
 
 
 def test_one_seed_has_a_mean_and_no_error():
@@ -200,7 +194,7 @@ def test_questions_about_single_runs_are_refused():
     assert metrics.metric_names(data) == ["regret", "reward"]
 
 
-@pytest.mark.parametrize("band", ["stderr", "deviation", "quantile", None])
+@pytest.mark.parametrize("band", ["stderr", pytest.param("deviation", marks=pytest.mark.slow), "quantile"])
 def test_figures_are_those_of_the_runs(band):
     plot = pytest.importorskip("jaxroute.plot")
     plt = pytest.importorskip("matplotlib.pyplot")
@@ -365,6 +359,7 @@ CHILD = """
 """
 
 
+@pytest.mark.slow
 def test_a_run_that_was_killed_continues_to_the_same_bits(tmp_path, undisturbed, count_blocks):
     env = os.environ | {"PYTHONPATH": os.pathsep.join([str(TESTS), str(TESTS.parent)])}
     child = subprocess.run(
@@ -379,8 +374,7 @@ def test_a_run_that_was_killed_continues_to_the_same_bits(tmp_path, undisturbed,
 def test_grids_continue_too(tmp_path, monkeypatch, small_tiles, count_blocks):
     """Interrupted in the middle of a block of seeds: some tiles have it, others not."""
     env = jr.grid(Clock, slope=[0.5, 1.0, 2.0])
-    options = {"record": ["reward", "luck", "pulls"], "seeds": 40}
-    whole = play(env, GRID, **options)
+    whole = play(env, GRID, **OF_GRID)
     number, merge = len(count_blocks), streamed.MomentSink._merge
     del count_blocks[:]
     calls = []
@@ -394,9 +388,9 @@ def test_grids_continue_too(tmp_path, monkeypatch, small_tiles, count_blocks):
     with monkeypatch.context() as patch:
         patch.setattr(streamed.MomentSink, "_merge", dying)
         with pytest.raises(KeyboardInterrupt):
-            play(env, GRID, out=tmp_path, **options)
+            play(env, GRID, out=tmp_path, **OF_GRID)
     first = len(count_blocks)
-    continued = play(env, GRID, out=tmp_path, **options)
+    continued = play(env, GRID, out=tmp_path, **OF_GRID)
     assert differences(whole, continued) == []
     assert first > 0 and number <= len(count_blocks) < 1.3 * number
     assert len(parts(tmp_path)) == 6
@@ -604,7 +598,7 @@ def test_a_goal_that_is_not_reached_is_said(keep):
 
 
 @pytest.mark.parametrize("keep", ["runs", "moments"])
-@pytest.mark.parametrize("stop", [1, 13, 30, 47])
+@pytest.mark.parametrize("stop", [pytest.param(1, marks=pytest.mark.slow), 13, pytest.param(47, marks=pytest.mark.slow)])
 def test_a_run_with_a_goal_continues_to_the_same_bits(tmp_path, monkeypatch, keep, stop):
     whole = play(keep=keep, **UNTIL)
     run, calls = sweep._Call.run, []
@@ -628,20 +622,23 @@ def test_a_run_with_a_goal_continues_to_the_same_bits(tmp_path, monkeypatch, kee
         assert data.attrs["seeds_played"] == whole.attrs["seeds_played"]
 
 
-def test_a_policy_whose_runs_are_all_invalid_reaches_no_goal():
-    with pytest.warns(UserWarning, match="not below the goal"):
+def test_a_policy_whose_runs_are_all_invalid_has_no_mean_and_reaches_no_goal():
+    with pytest.warns(UserWarning, match="not below the goal") as said:
         data = play(
             Clock(broken_at=3, broken=np.nan), {"one": Cycle()}, record=["reward"], until_stderr={"reward": 1.0}, seeds=20
         )
+    assert any("20 of 20 runs are invalid" in str(w.message) for w in said)
     assert data.attrs["until_stderr"] == {"goal": {"reward": 1.0}, "reached": False, "stderr": {"reward": None}}
+    assert data["reward.mean"].isnull().all() and (data["reward.count"] == 0).all() and (data["invalid"] == 20).all()
+    assert metrics.quantiles(data, "reward").isnull().all()
+    assert "-" in metrics.table(data).splitlines()[3]
 
 
-def test_a_metric_of_one_policy_is_enough():
+def test_a_metric_of_one_policy_is_enough(small_tiles):
     """`plans` is only the planner's; it has no variance at all."""
+    env = jr.grid(Clock, slope=[0.5, 1.0, 2.0])
     for keep in ("runs", "moments"):
-        data = play(
-            Clock(), GRID | {"grid": Cycle()}, record=["plans", "reward"], until_stderr={"plans": 0.1}, seeds=1000, keep=keep
-        )
+        data = play(env, GRID, until_stderr={"plans": 0.1}, keep=keep, **OF_GRID | {"seeds": 1000})
         assert data.attrs["seeds_played"] == 256 and data.attrs["until_stderr"]["reached"]
 
 
