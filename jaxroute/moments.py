@@ -90,7 +90,7 @@ class Moments:
 
     def reversed(self) -> "Moments":
         """Moments of the negated sample."""
-        return Moments(self.count, -self.mean, -self.rest, self.squares, -self.high, -self.low)
+        return Moments(self.count, 0.0 - self.mean, 0.0 - self.rest, self.squares, 0.0 - self.high, 0.0 - self.low)
 
     def statistics(self) -> dict[str, np.ndarray]:
         """`count` (int64), `mean`, `variance` (ddof=1), `minimum` and `maximum`; NaN where there are too few runs."""

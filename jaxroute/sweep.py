@@ -56,6 +56,8 @@ _FEWEST_LANES = 32
 BACKENDS = ("scan", "pallas")
 # What stays of the runs: all of them, or their statistics.
 KEPT = ("runs", "moments")
+# Bytes of the curves of a block, where they are not kept.
+_CURVES = 1 << 30
 _DIMENSIONS = ("policy", "baseline", "seed", "time", "model")
 
 _traces = 0
@@ -235,6 +237,8 @@ def _simulate(
         settings["until_stderr"] = goals
     stops = np.unique(np.append(np.arange(record_every, horizon + 1, record_every), horizon))
     most = _runs_that_fit(examples, records, len(stops), devices)
+    if keep == "moments":  # The curves of all policies of a block are in memory at the same time, for their differences.
+        most = min(most, max(1, _CURVES // (8 * len(stops) * sum(_numbers(record, spec) for record in records.values()))))
 
     def cut() -> dict[str, Any]:
         stored = stores.stored_layout(out, settings)
@@ -586,10 +590,7 @@ def _runs_that_fit(examples, records: Mapping[str, Record], num_records: int, de
     """
     worst, memory = 1, results.memory_limit(devices[0])
     for name, (env, policy) in examples.items():
-        sizes = {"model": env.spec.num_models}
-        record = records[name]
-        metrics = (*record.flows, *record.info, *record.env_gauges, *record.policy_gauges)
-        numbers = sum(math.prod(sizes.get(d, 1) for d in m.dims) for m in metrics) + len(record.zero_flows)
+        numbers = _numbers(records[name], env.spec)
         held = _state_bytes(env, policy)
         if held * _LANE_MULTIPLE > memory:
             raise ValueError(
@@ -598,6 +599,12 @@ def _runs_that_fit(examples, records: Mapping[str, Record], num_records: int, de
             )
         worst = max(worst, 4 * num_records * numbers + 8 * held)
     return max(1, memory * len(devices) // 4 // worst)
+
+
+def _numbers(record: Record, spec: Spec) -> int:
+    """How many numbers a run writes at a record time."""
+    metrics = (*record.flows, *record.info, *record.env_gauges, *record.policy_gauges)
+    return sum(math.prod({"model": spec.num_models}.get(d, 1) for d in m.dims) for m in metrics) + len(record.zero_flows)
 
 
 def _shared_axes(env: Grid, policies: Mapping[str, Grid]) -> tuple[str, ...]:

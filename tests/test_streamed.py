@@ -481,6 +481,13 @@ def test_statistics_that_do_not_fit_into_memory_are_refused(monkeypatch):
         play(horizon=1000, record_every=1)
 
 
+def test_a_block_is_small_enough_for_the_curves_of_all_policies(monkeypatch):
+    """Five numbers at each of four times, of each of three policies: 480 bytes a run."""
+    monkeypatch.setattr(sweep, "_CURVES", 480 * 100)
+    assert play(block=None).attrs["layout"]["block"] == 64
+    assert play(block=None, keep="runs").attrs["layout"]["block"] > 64
+
+
 # Several processes.
 
 
