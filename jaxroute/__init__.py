@@ -3,7 +3,8 @@
 from jaxroute.grid import Grid, grid, instances
 from jaxroute.hosts import HostsError
 from jaxroute.locks import StoreInUseError
-from jaxroute.results import StoreMismatchError, load
+from jaxroute.results import load
+from jaxroute.stores import StoreMismatchError
 from jaxroute.sweep import run_bytes, simulate, trace_count
 from jaxroute.types import Metric, Spec
 

@@ -55,6 +55,16 @@ def _parser() -> argparse.ArgumentParser:
     )
     one.add_argument("--data", type=Path, metavar="FILE", help="file for an experiment on the user's own table")
     one.add_argument("--key", type=int, default=0, help="root of all randomness (default 0)")
+    one.add_argument(
+        "--keep", choices=("runs", "moments"), default="runs", help="every run (default), or statistics over the seeds only"
+    )
+    one.add_argument(
+        "--until-stderr",
+        metavar="METRIC=ERROR",
+        action="append",
+        default=[],
+        help="stop when the standard error at the horizon is below this for every policy; --seeds is then the most",
+    )
     one.add_argument("--smoke", action="store_true", help="a size that takes seconds")
     several = one.add_argument_group("several processes, each started with the same command and the same --out")
     several.add_argument(
@@ -166,6 +176,20 @@ def _changes(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
     return changes
 
 
+def _goals(texts: Sequence[str]) -> dict[str, float] | None:
+    """`["regret=0.5"]` as `{"regret": 0.5}`; None without any."""
+    goals = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        try:
+            goals[name] = float(value)
+        except ValueError:
+            equals = ""
+        if not (equals and name):
+            raise ValueError(f"--until-stderr must have the form METRIC=ERROR, got {text!r}")
+    return goals or None
+
+
 def _run(options) -> int:
     three = options.coordinator, options.processes, options.process_id
     if not options.distributed:
@@ -196,10 +220,21 @@ def _run_here(options, mesh: Any = None) -> int:
     changes = _changes(options.changes)
     if options.data is not None:
         changes.setdefault("environment", {})["data"] = str(options.data)
+    goals = _goals(options.until_stderr)
     if hosts.is_first():
         print(f"{experiment.name}: {experiment.title}")
     start = time.perf_counter()
-    summary = experiments.run(experiment, out, seeds=seeds, horizon=horizon, changes=changes, key=options.key, mesh=mesh)
+    summary = experiments.run(
+        experiment,
+        out,
+        seeds=seeds,
+        horizon=horizon,
+        changes=changes,
+        key=options.key,
+        mesh=mesh,
+        keep=options.keep,
+        until_stderr=goals,
+    )
     if hosts.is_first():
         print(_report(experiment, summary, out, time.perf_counter() - start))
     return 0
@@ -228,7 +263,7 @@ def _claims(claims: Sequence[dict[str, Any]]) -> list[str]:
     width = max(60, min(shutil.get_terminal_size((110, 40)).columns, 130)) - 10
     lines = []
     for claim in claims:
-        verdict = "holds" if claim["holds"] else "fails"
+        verdict = {True: "holds", False: "fails", None: "unknown"}[claim["holds"]]
         lines.append(f"  {verdict:<9}{textwrap.shorten(claim['text'] + ' [' + claim['source'] + ']', 400)}")
         lines += textwrap.wrap(f"measured: {claim['measured']}", width, initial_indent=" " * 11, subsequent_indent=" " * 21)
     return lines

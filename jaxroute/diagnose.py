@@ -141,6 +141,36 @@ def _replay(
     return np.asarray(played[_FIRST.name])[0, :, 0]
 
 
+_Bad = tuple[dict[str, int], int, int | None]
+
+
+def _first_of_runs(data: xr.Dataset, policy: str, record: Record) -> _Bad | None:
+    """The first invalid run of a policy: setting by axis, seed, and by which round it went wrong, if its curves tell."""
+    invalid = np.argwhere(~data["valid"].sel(policy=policy).values)
+    if not len(invalid):
+        return None
+    *setting, seed = map(int, invalid[0])
+    place = dict(zip(map(str, data["valid"].dims[1:-1]), setting, strict=True))
+    run = data.sel(policy=policy).isel({**place, "seed": seed})
+    finite = np.ones(run.sizes["time"], bool)
+    for metric in (*record.flows, *record.info):
+        curve = np.isfinite(run[metric.name].values)
+        finite &= curve.reshape(len(curve), -1).all(axis=1)
+    counted = any(run[zero].item() != 0 for zero in record.zero_flows)
+    rounds = None if counted or finite.all() else int(run["time"].values[np.argmin(finite)])
+    return place, run["seed"].item(), rounds
+
+
+def _first_of_statistics(data: xr.Dataset, policy: str) -> _Bad | None:
+    """The same where only statistics were kept."""
+    first = data["first_invalid"].sel(policy=policy)
+    invalid = np.argwhere(first.values >= 0)
+    if not len(invalid):
+        return None
+    place = dict(zip(map(str, first.dims), map(int, invalid[0]), strict=True))
+    return place, first.isel(place).item(), None
+
+
 def first_bad_rounds(
     data: xr.Dataset,
     env: Grid,
@@ -153,7 +183,7 @@ def first_bad_rounds(
     """Plays the first invalid run of each policy once more, up to its first bad value.
 
     Args:
-      data: a result, with `valid`. env, policies, records, horizon, key: what it was made with. device: where to play.
+      data: a result. env, policies, records, horizon, key: what it was made with. device: where to play.
 
     Returns:
       For each policy with an invalid run its name (`policy`), the run (`setting`, `seed`), the names of the quantities that went wrong
@@ -161,27 +191,20 @@ def first_bad_rounds(
     """
     found = []
     for name, policy in policies.items():
-        invalid = np.argwhere(~data["valid"].sel(policy=name).values)
-        if not len(invalid):
-            continue
-        axes = [str(d) for d in data["valid"].dims[1:-1]]
-        own = {a: int(i) for a, i in zip(axes, invalid[0], strict=False) if a in env.axes or a in policy.axes}
-        run = data.sel(policy=name).isel({a: int(i) for a, i in zip((*axes, "seed"), invalid[0], strict=True)})
         record, free = records[name], _free_rounds(env)
-        counted = any(run[zero].item() != 0 for zero in record.zero_flows)
-        finite = np.ones(run.sizes["time"], bool)
-        for metric in (*record.flows, *record.info):
-            curve = np.isfinite(run[metric.name].values)
-            finite &= curve.reshape(len(curve), -1).all(axis=1)
-        rounds = horizon if counted or finite.all() else int(run["time"].values[np.argmin(finite)])
-        first = _replay(env, policy, own, run["seed"].item(), record, rounds, horizon, key, device)
+        bad = _first_of_statistics(data, name) if "invalid" in data else _first_of_runs(data, name, record)
+        if bad is None:
+            continue
+        setting, seed, rounds = bad
+        own = {a: i for a, i in setting.items() if a in env.axes or a in policy.axes}
+        first = _replay(env, policy, own, seed, record, rounds or horizon, horizon, key, device)
         start = first[first >= 0].min(initial=2**31 - 1)
         watched = _names(record)
         found.append(
             {
                 "policy": name,
                 "setting": {a: data[a].values[i].item() for a, i in own.items()},
-                "seed": run["seed"].item(),
+                "seed": seed,
                 "round": int(start) - free + 1 if (first >= 0).any() else None,
                 "values": [watched[i] for i in np.flatnonzero(first == start)],
             }

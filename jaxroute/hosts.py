@@ -175,10 +175,6 @@ class Crew:
         self.agree(lambda: None)
         return make()
 
-    def share(self, tasks: Sequence[Any]) -> list[Any]:
-        """The tasks of this process: every `size`-th."""
-        return list(tasks[self.rank :: self.size])
-
     def gather(self, measured: Mapping[str, float], missing: Callable[[], str]) -> dict[str, float]:
         """Waits until all have finished; returns the sums of what they measured.
 

@@ -3,6 +3,8 @@
 Everything takes the `xarray.Dataset` of a simulation (or one variable of it, with `metric=None`) and answers with labels.
 Runs that are not `valid` are left out; a `DataArray` carries no `valid`: mask it first. Dimensions keep their order: what
 stands before `seed`, other than `policy`, is a setting; what stands after it, other than `time`, indexes a vector metric.
+
+Of a result of `keep="moments"` the same functions answer from the statistics that it holds; those that need single runs say so.
 """
 
 import math
@@ -15,27 +17,57 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray as xr
 
-from jaxroute import checks
+from jaxroute import checks, moments
 
 _KINDS = ("total", "average", "gauge")
+
+
+class NeedsRunsError(ValueError):
+    """A question about single runs, to a result that holds only their statistics."""
 
 
 # Which variable, which runs, which axes.
 
 
+def has_runs(data: xr.Dataset | xr.DataArray) -> bool:
+    """Whether a result holds single runs; False if only their statistics were kept, each metric with a histogram."""
+    return not (isinstance(data, xr.Dataset) and any(str(name).endswith(".histogram") for name in data))
+
+
 def metric_names(data: xr.Dataset) -> list[str]:
-    """Variables of a result that are curves of one number: no vectors, flags or counters of forbidden events."""
+    """Metrics of a result that are curves of one number: no vectors, flags or counters of forbidden events."""
     names = [name for name, variable in data.data_vars.items() if variable.attrs.get("kind") in _KINDS]
     if "time" in data.dims:
         names = [name for name in names if "time" in data[name].dims]
-    return [str(name) for name in names if not vector_dims(data[name])]
+    names = [str(name) for name in names if not vector_dims(data[name])]
+    return names if has_runs(data) else [name.removesuffix(".mean") for name in names]
+
+
+def _known_metrics(data: xr.Dataset) -> list[str]:
+    """Metrics of a result that holds statistics, vectors included."""
+    return [str(n).removesuffix(".mean") for n, v in data.data_vars.items() if v.attrs.get("kind") in _KINDS]
+
+
+def _statistic(data: xr.Dataset, metric: str | None, name: str) -> xr.DataArray:
+    """One of the statistics of a metric, with the name and the attributes of the metric."""
+    known = _known_metrics(data) + [f"{n}.difference" for n in _known_metrics(data) if f"{n}.difference.mean" in data]
+    checks.one_of("metric", metric, known)
+    return data[f"{metric}.{name}"].rename(metric).assign_attrs(data[f"{metric}.mean"].attrs)
+
+
+def like(data: xr.Dataset | xr.DataArray, metric: str | None = None) -> xr.DataArray:
+    """A variable with the dimensions (but for `seed`), coordinates and attributes of a metric."""
+    if isinstance(data, xr.Dataset) and not has_runs(data):
+        return _statistic(data, metric, "mean")
+    first = data.isel(seed=[0]) if "seed" in getattr(data, "dims", ()) else data
+    return pick(first, metric).isel(seed=0, drop=True)
 
 
 def setting_axes(data: xr.Dataset | xr.DataArray) -> list[str]:
     """Names of the swept axes, in order."""
     if isinstance(data, xr.Dataset):
         return list(dict.fromkeys(a for v in data.data_vars.values() for a in setting_axes(v)))
-    return [str(d) for d in data.dims[: _pivot(data)] if d != "policy"]
+    return [str(d) for d in data.dims[: _pivot(data)] if d not in ("policy", "baseline")]
 
 
 def vector_dims(array: xr.DataArray) -> list[str]:
@@ -62,8 +94,12 @@ def pick(data: xr.Dataset | xr.DataArray, metric: str | None = None) -> xr.DataA
       metric: name of the variable; None if `data` is a variable.
 
     Raises:
-      ValueError: there is no such metric, or it has no seeds.
+      ValueError: there is no such metric, or it has no seeds; `NeedsRunsError` if the result holds only statistics.
     """
+    if not has_runs(data):
+        raise NeedsRunsError(
+            f"{metric or 'this'!s}: single runs are needed, and only their statistics were kept; run with keep='runs'"
+        )
     if isinstance(data, xr.DataArray):
         if metric is not None:
             raise ValueError(f"metric must be None when data is a single variable, got {metric!r}")
@@ -102,17 +138,29 @@ def own_axes(arrays: Sequence[xr.DataArray]) -> list[str]:
     return [a for a in axes if any(a in array.dims and differs(array, a) for array in arrays)]
 
 
+def own_axes_of(data: xr.Dataset, metric: str) -> list[str]:
+    """Setting axes along which a metric differs."""
+    if has_runs(data):
+        return own_axes([pick(data, metric)])
+    return own_axes([_statistic(data, metric, s) for s in ("count", "mean", "variance", "minimum", "maximum")])
+
+
 # Over seeds.
 
 
 def mean(data: xr.Dataset | xr.DataArray, metric: str | None = None) -> xr.DataArray:
     """Mean over the valid seeds; NaN where a policy does not have the metric."""
+    if isinstance(data, xr.Dataset) and not has_runs(data):
+        return _statistic(data, metric, "mean")
     array = pick(data, metric)
     return array.mean("seed", keep_attrs=True)
 
 
 def stderr(data: xr.Dataset | xr.DataArray, metric: str | None = None) -> xr.DataArray:
     """Standard error of `mean`: sample deviation (ddof=1) over the square root of the number of seeds; NaN with one seed."""
+    if isinstance(data, xr.Dataset) and not has_runs(data):
+        variance, number = (_statistic(data, metric, s) for s in ("variance", "count"))
+        return _describe((variance / number.where(number > 1)) ** 0.5, variance, "standard error of {}")
     array = pick(data, metric)
     number = array.count("seed")
     number = number.where(number > 1)
@@ -120,8 +168,20 @@ def stderr(data: xr.Dataset | xr.DataArray, metric: str | None = None) -> xr.Dat
     return _describe((squares / (number - 1) / number) ** 0.5, array, "standard error of {}")
 
 
+def deviation(data: xr.Dataset | xr.DataArray, metric: str | None = None) -> xr.DataArray:
+    """Standard deviation over the valid seeds (ddof=1)."""
+    if isinstance(data, xr.Dataset) and not has_runs(data):
+        variance = _statistic(data, metric, "variance")
+        return _describe(variance**0.5, variance, "standard deviation of {}")
+    array = pick(data, metric)
+    return _describe(array.std("seed", ddof=1), array, "standard deviation of {}")
+
+
 def count(data: xr.Dataset | xr.DataArray, metric: str | None = None) -> xr.DataArray:
     """Number of seeds behind `mean`."""
+    if isinstance(data, xr.Dataset) and not has_runs(data):
+        array = _statistic(data, metric, "count")
+        return _describe(array, array, "seeds of {}", unit="seeds")
     array = pick(data, metric)
     return _describe(array.count("seed"), array, "seeds of {}", unit="seeds")
 
@@ -129,8 +189,17 @@ def count(data: xr.Dataset | xr.DataArray, metric: str | None = None) -> xr.Data
 def quantiles(
     data: xr.Dataset | xr.DataArray, metric: str | None = None, q: Sequence[float] = (0.05, 0.25, 0.5, 0.75, 0.95)
 ) -> xr.DataArray:
-    """Quantiles over the valid seeds, along a first dimension `quantile`."""
+    """Quantiles over the valid seeds, along a first dimension `quantile`.
+
+    From statistics they are those of the histogram, within 0.8 % of a quantile's magnitude (`moments.RELATIVE_ACCURACY`).
+    """
     levels = np.atleast_1d(checks.probability("q", q))
+    if isinstance(data, xr.Dataset) and not has_runs(data):
+        low, high = (_statistic(data, metric, s) for s in ("minimum", "maximum"))
+        counts = data[f"{metric}.histogram"].transpose(*low.dims, f"{metric}.bin")
+        middle = data[f"{metric}.bin"].values
+        values = moments.quantiles(middle, counts.values, low.values, high.values, levels)
+        return xr.DataArray(values, {**low.coords, "quantile": levels}, ("quantile", *low.dims), metric, low.attrs)
     array = pick(data, metric)
     number = array.count("seed")
     skipna = bool(((number > 0) & (number < array.sizes["seed"])).any())  # NumPy's nanquantile is far slower.
@@ -148,15 +217,20 @@ def paired(data: xr.Dataset | xr.DataArray, metric: str | None, baseline: str) -
     Returns:
       A Dataset without the baseline: `mean` of the difference, its `stderr`, and `z`, their ratio (NaN if both are zero).
     """
-    array = pick(data, metric)
+    array = like(data, metric)
     if "policy" not in array.dims:
         raise ValueError(f"data must have the dimension 'policy', got {tuple(map(str, array.dims))}")
     names = [str(p) for p in array["policy"].values]
     checks.one_of("baseline", baseline, names)
     others = [i for i, name in enumerate(names) if name != baseline]
-    difference = array.isel(policy=others) - array.isel(policy=names.index(baseline), drop=True)
-    difference.attrs = array.attrs
-    middle, error = mean(difference), stderr(difference)
+    if has_runs(data):
+        runs = pick(data, metric)
+        difference: Any = runs.isel(policy=others) - runs.isel(policy=names.index(baseline), drop=True)
+        difference.attrs = array.attrs
+        middle, error = mean(difference), stderr(difference)
+    else:
+        difference = data.isel(policy=others).sel(baseline=baseline, drop=True)
+        middle, error = (f(difference, f"{metric}.difference") for f in (mean, stderr))
     with np.errstate(divide="ignore", invalid="ignore"):
         z = middle / error
     about = f"{{}} minus that of {baseline}"
@@ -219,7 +293,10 @@ def _listed(times: np.ndarray) -> str:
 def _chosen(data: xr.Dataset, metrics: str | Sequence[str] | None) -> list[str]:
     if metrics is None:
         return metric_names(data)
-    known = [str(n) for n in data.data_vars if n != "valid"]
+    if has_runs(data):
+        known = [str(n) for n in data.data_vars if n != "valid"]
+    else:
+        known = _known_metrics(data)
     return [checks.one_of("metrics", m, known) for m in ([metrics] if isinstance(metrics, str) else metrics)]
 
 
@@ -280,11 +357,11 @@ def table(
     checks.count("max_rows", max_rows)
     names = _chosen(data, metrics)
     for name in names:
-        _no_vector("metrics", data[name])
+        _no_vector("metrics", like(data, name))
     values = final(data, names, time)
     if "policy" not in values.dims:
         values = values.expand_dims("policy") if "policy" in values.coords else values.expand_dims(policy=["all"])
-    axes = list(dict.fromkeys(a for name in names for a in setting_axes(data[name])))
+    axes = list(dict.fromkeys(a for name in names for a in setting_axes(like(data, name))))
     rows = []
     for p in range(values.sizes["policy"]):
         one = values.isel(policy=p)
@@ -319,7 +396,7 @@ def show_value(value: Any) -> str:
 
 
 def _heads(data: xr.Dataset, names: Sequence[str]) -> list[tuple[str, str]]:
-    return [(n, str(data[n].attrs.get("unit", ""))) for n in names]
+    return [(n, str(like(data, n).attrs.get("unit", ""))) for n in names]
 
 
 def _column(head: tuple[str, str], cells: list[str], right: bool) -> list[str]:
@@ -336,9 +413,11 @@ def _footnote(data: xr.Dataset, names: Sequence[str], time: int | None) -> str:
     counts = np.concatenate([np.ravel(count(now, n).values) for n in names]) if names else np.zeros(0, int)
     when = f" after {int(now['time'])} rounds" if "time" in now.coords else ""
     text = f"mean (standard error) of {show_seeds(counts)}{when}"
-    if "valid" in data and not bool(data["valid"].all()):
-        text += f"; invalid and left out: {int((~data['valid']).sum())} of {data['valid'].size} runs"
-    return text
+    if "valid" in data:
+        invalid, runs = int((~data["valid"]).sum()), data["valid"].size
+    else:
+        invalid, runs = (int(data[name].sum()) if name in data else 0 for name in ("invalid", "runs"))
+    return f"{text}; invalid and left out: {invalid} of {runs} runs" if invalid else text
 
 
 def show_seeds(counts: Any) -> str:
@@ -359,7 +438,7 @@ def summary(data: xr.Dataset) -> dict[str, Any]:
     values = final(data)
     if "policy" not in values.dims:
         values = values.expand_dims("policy")
-    axes = list(dict.fromkeys(a for name in values.data_vars for a in setting_axes(data[name])))
+    axes = list(dict.fromkeys(a for name in values.data_vars for a in setting_axes(like(data, str(name)))))
 
     def numbers(cell):
         return {str(n): {s: _plain(cell[n].sel(statistic=s).item()) for s in ("mean", "stderr")} for n in cell.data_vars}

@@ -79,25 +79,26 @@ def _axes(ax, size: tuple[float, float] = _SIZE):
 # What is drawn.
 
 
-def _metric(data: Any, metric: str) -> xr.DataArray:
-    """One metric `[policy, settings..., seed, time]`, a single policy included."""
+def _metric(data: Any, metric: str) -> tuple[xr.Dataset, xr.DataArray]:
+    """A result with the dimension `policy`, and the shape of one of its metrics: `[policy, settings..., time]`."""
     if not isinstance(data, xr.Dataset):
         raise ValueError(f"data must be the xarray.Dataset of a simulation, got {type(data).__name__}")
-    array = metrics.pick(data, metric)
+    array = metrics.like(data, metric)
     if "policy" not in array.dims:
-        array = array.expand_dims("policy") if "policy" in array.coords else array.expand_dims(policy=["all"])
-    return array
+        data = data.expand_dims("policy") if "policy" in array.coords else data.expand_dims(policy=["all"])
+        array = metrics.like(data, metric)
+    return data, array
 
 
-def _scalar(data: Any, metric: str) -> xr.DataArray:
-    array = _metric(data, metric)
+def _scalar(data: Any, metric: str) -> tuple[xr.Dataset, xr.DataArray]:
+    data, array = _metric(data, metric)
     vectors = metrics.vector_dims(array)
     if vectors:
         raise ValueError(
             f"metric must be a single number per run, got {metric!r} with one per {vectors[0]}: "
             f"select one with data.sel({vectors[0]}=...), or draw it with plot.deployment"
         )
-    return array
+    return data, array
 
 
 def _names(array: xr.DataArray) -> list[str]:
@@ -113,12 +114,12 @@ def _label(array: xr.DataArray, metric: str) -> str:
     return "\n".join(textwrap.fill(part, 40, break_long_words=False) for part in parts)
 
 
-def _at_end(array: xr.DataArray) -> tuple[xr.DataArray, str]:
-    """The metric at the last recorded time, and that time in words."""
+def _at_end(data: xr.Dataset, array: xr.DataArray) -> tuple[xr.Dataset, xr.DataArray, str]:
+    """The result and the shape of a metric at the last recorded time, and that time in words."""
     if "time" in array.dims:
-        array = array.isel(time=-1)
+        data, array = data.isel(time=-1), array.isel(time=-1)
     when = f" at round {int(array['time']):,}" if "time" in array.coords else ""
-    return array, when
+    return data, array, when
 
 
 def _style_of(position: int) -> dict[str, Any]:
@@ -278,7 +279,7 @@ def curves(
     Raises:
       ValueError: a name is unknown, or there are too many settings for lines.
     """
-    array = _scalar(data, metric)
+    data, array = _scalar(data, metric)
     if "time" not in array.dims:
         raise ValueError("data must have the dimension 'time' for a curve; draw a single time with plot.final")
     if band is not None:
@@ -298,11 +299,11 @@ def curves(
     own = ax is None
     ax = _axes(ax)
     times = array["time"].values
-    middle = metrics.mean(array)
+    middle, number = metrics.mean(data, metric), metrics.count(data, metric)
     if band == "quantile":
-        low, high = (metrics.quantiles(array, q=(q,)).isel(quantile=0) for q in (0.05, 0.95))
+        low, high = (metrics.quantiles(data, metric, q=(q,)).isel(quantile=0) for q in (0.05, 0.95))
     else:
-        error = array.std("seed", ddof=1) if band == "deviation" else 2 * metrics.stderr(array)
+        error = metrics.deviation(data, metric) if band == "deviation" else 2 * metrics.stderr(data, metric)
         low, high = middle - error, middle + error
     log_y, counts = log in (True, "y"), []
     for name in drawn:
@@ -310,7 +311,7 @@ def curves(
         one = middle.isel(policy=p)
         if not np.isfinite(one.values).any():
             continue  # This policy does not have the metric.
-        used = metrics.own_axes([array.isel(policy=p)])
+        used = metrics.own_axes_of(data.isel(policy=p), metric)
         places = [dict(zip(axes, i)) for i in np.ndindex(*(array.sizes[a] if a in used else 1 for a in axes))]
         shown = [a for a in used if array.sizes[a] > 1]
         for s, place in enumerate(places):
@@ -325,7 +326,7 @@ def curves(
             if band is not None:
                 borders = (b.isel(policy=p).isel(place).values for b in (low, high))
                 ax.fill_between(times, *borders, color=style["color"], alpha=0.18, linewidth=0, zorder=2)
-            counts.append(metrics.count(array.isel(policy=p).isel(place)).values)
+            counts.append(number.isel(policy=p).isel(place).values)
     for i, (name, line) in enumerate((reference or {}).items()):
         if len(line) != 2 or np.shape(line[0]) != np.shape(line[1]):
             raise ValueError(f"reference[{name!r}] must be (times, values) of equal length, got {checks.show(line)}")
@@ -369,7 +370,7 @@ def final(data: xr.Dataset, metric: str = "regret", *, x: str | None = None, ax:
     Raises:
       ValueError: a name is unknown, or more than one setting axis is left.
     """
-    array, when = _at_end(_scalar(data, metric))
+    data, array, when = _at_end(*_scalar(data, metric))
     axes = metrics.setting_axes(array)
     if x is not None:
         checks.one_of("x", x, axes) if axes else _refuse_axis(x)
@@ -379,9 +380,9 @@ def final(data: xr.Dataset, metric: str = "regret", *, x: str | None = None, ax:
             f"data must have at most one setting axis, got {', '.join(axes)}: select with data.sel({others[0]}=...), "
             "or draw two with plot.heat"
         )
-    middle, error = metrics.mean(array), metrics.stderr(array)
+    middle, error = metrics.mean(data, metric), metrics.stderr(data, metric)
     label = _label(array, metric)
-    note = f"mean ± 2 s.e. of {metrics.show_seeds(metrics.count(array).values)}{when}"
+    note = f"mean ± 2 s.e. of {metrics.show_seeds(metrics.count(data, metric).values)}{when}"
     names = _names(array)
     known = [i for i in range(len(names)) if np.isfinite(middle.isel(policy=i).values).any()]
     own = ax is None
@@ -458,7 +459,7 @@ def spread(
     Raises:
       ValueError: a name is unknown, more than one setting axis is left, or nothing is positive on a logarithmic axis.
     """
-    array, when = _at_end(_scalar(data, metric))
+    data, array, when = _at_end(*_scalar(data, metric))
     axes = metrics.setting_axes(array)
     if x is not None:
         checks.one_of("x", x, axes) if axes else _refuse_axis(x)
@@ -469,10 +470,11 @@ def spread(
         )
     names = _names(array)
     drawn = [checks.one_of("policies", p, names) for p in ([policies] if isinstance(policies, str) else policies or names)]
-    drawn = [p for p in drawn if np.isfinite(array.isel(policy=names.index(p)).values).any()]
-    array = array.isel(policy=[names.index(p) for p in drawn])
-    levels = metrics.quantiles(array, q=(0.05, 0.25, 0.5, 0.75, 0.95)).values  # [quantile, policy, setting]
-    values = np.concatenate([levels, metrics.mean(array).values[None]]).reshape(6, len(drawn), -1)
+    number = metrics.count(data, metric)
+    drawn = [p for p in drawn if number.isel(policy=names.index(p)).values.any()]
+    data = data.isel(policy=[names.index(p) for p in drawn])
+    levels = metrics.quantiles(data, metric, q=(0.05, 0.25, 0.5, 0.75, 0.95)).values  # [quantile, policy, setting]
+    values = np.concatenate([levels, metrics.mean(data, metric).values[None]]).reshape(6, len(drawn), -1)
     floor = -math.inf
     if log:
         if not (values > 0).any():
@@ -500,7 +502,7 @@ def spread(
     if log:
         getattr(ax, f"set_{which}scale")("log")
     _numbers(getattr(ax, f"{which}axis"))
-    seeds = metrics.show_seeds(metrics.count(array).values)
+    seeds = metrics.show_seeds(metrics.count(data, metric).values)
     note = f"5, 25, 50, 75, 95 % and mean (tick)\nof {seeds}{when}"
     label = _label(array, metric)
     _grid(ax)
@@ -559,8 +561,9 @@ def heat(
     Raises:
       ValueError: a name is unknown, or other setting axes are left.
     """
-    array, when = _at_end(_scalar(data, metric))
-    array = array.isel(policy=_names(array).index(checks.one_of("policy", policy, _names(array))))
+    data, array, when = _at_end(*_scalar(data, metric))
+    place = _names(array).index(checks.one_of("policy", policy, _names(array)))
+    data, array = data.isel(policy=place), array.isel(policy=place)
     axes = metrics.setting_axes(array)
     if len(axes) < 2:
         raise ValueError(f"data must have two setting axes for a heat map, got {axes or 'none'}: draw it with plot.final")
@@ -575,10 +578,10 @@ def heat(
         )
     if best not in ("auto", "min", "max", None):
         raise ValueError(f"best must be 'auto', 'min', 'max' or None, got {best!r}")
-    middle = metrics.mean(array).transpose(y, x).values
+    middle = metrics.mean(data, metric).transpose(y, x).values
     if not np.isfinite(middle).any():
         raise ValueError(f"policy must have the metric {metric!r}, got {policy!r}, which is NaN everywhere")
-    error = metrics.stderr(array).transpose(y, x).values
+    error = metrics.stderr(data, metric).transpose(y, x).values
     ax = _axes(ax, (_SIZE[0] + 0.2, _SIZE[1] + 0.1))
     grid, places = [], []
     for axis in (x, y):
@@ -614,7 +617,7 @@ def heat(
             )
         note = f"; ring: {'lowest' if mark == 'min' else 'highest'}, {text}"
     bar = ax.figure.colorbar(mesh, ax=ax, pad=0.02)
-    seeds = metrics.show_seeds(metrics.count(array).values)
+    seeds = metrics.show_seeds(metrics.count(data, metric).values)
     bar.set_label(f"{_label(array, metric)}\nmean of {seeds}{when}")
     bar.outline.set_visible(False)
     _numbers(bar.ax.yaxis)
@@ -649,8 +652,9 @@ def deployment(data: xr.Dataset, *, policy: str, variable: str = "deployed", ax:
     Raises:
       ValueError: a name is unknown, or setting axes are left.
     """
-    array = _metric(data, variable)
-    array = array.isel(policy=_names(array).index(checks.one_of("policy", policy, _names(array))))
+    data, array = _metric(data, variable)
+    place = _names(array).index(checks.one_of("policy", policy, _names(array)))
+    data, array = data.isel(policy=place), array.isel(policy=place)
     axes, vectors = metrics.setting_axes(array), metrics.vector_dims(array)
     if len(vectors) != 1 or "time" not in array.dims:
         raise ValueError(
@@ -658,7 +662,7 @@ def deployment(data: xr.Dataset, *, policy: str, variable: str = "deployed", ax:
         )
     if axes:
         raise ValueError(f"data must have no setting axis here, got {', '.join(axes)}: select with data.sel({axes[0]}=...)")
-    share = metrics.mean(array).transpose(vectors[0], "time").values
+    share = metrics.mean(data, variable).transpose(vectors[0], "time").values
     if not np.isfinite(share).any():
         raise ValueError(f"policy must have the variable {variable!r}, got {policy!r}, which is NaN everywhere")
     times = array["time"].values.astype(np.float64)
@@ -682,7 +686,7 @@ def deployment(data: xr.Dataset, *, policy: str, variable: str = "deployed", ax:
     ax.tick_params(axis="x", length=2.5)
     bar = ax.figure.colorbar(mesh, ax=ax, pad=0.02, ticks=[0, 0.25, 0.5, 0.75, 1])
     bar.ax.set_yticklabels(["0 %", "25 %", "50 %", "75 %", "100 %"])
-    bar.set_label(f"live, share of {metrics.show_seeds(metrics.count(array).values)}")
+    bar.set_label(f"live, share of {metrics.show_seeds(metrics.count(data, variable).values)}")
     bar.outline.set_linewidth(0.6)
     bar.outline.set_edgecolor("#BBBBBB")
     _title(ax, title or policy)

@@ -1,7 +1,7 @@
 """Labelled results: the `xarray.Dataset` of a simulation, its provenance, and the store it is written to block by block.
 
-A result has dimensions `(policy, settings..., seed, time)`, and `model` for vector metrics. `time` counts rounds played. Each
-variable says in its attributes what it is (`label`, `unit`, `kind`): a "total" is the cumulative sum up to `time`, an "average"
+A result has dimensions `(policy, settings..., seed, time)`, and `model` for vector metrics; one of which only statistics are kept has no
+seeds, and other variables (see `streamed.dataset`). `time` counts rounds played. Each variable says in its attributes what it is (`label`, `unit`, `kind`): a "total" is the cumulative sum up to `time`, an "average"
 the mean per round up to `time`, a "gauge" the state's value at `time`. `valid` is False for a run in which a flow that must be
 zero was not, or a value was not finite.
 """
@@ -15,12 +15,10 @@ import itertools
 import json
 import math
 import os
-import platform
 import subprocess
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from importlib import metadata
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,19 +27,11 @@ import numpy as np
 import xarray as xr
 import zarr
 
-from jaxroute import integrity
-from jaxroute.checks import show
+from jaxroute import integrity, streamed
 from jaxroute.grid import Grid
+from jaxroute.moments import Moments
+from jaxroute.stores import DONE, FORMAT, STORE_NAME, Store, own_attributes, store_path, versions, writes
 from jaxroute.types import Metric
-
-STORE_NAME = "result.zarr"
-_DONE = "_done"
-# How a store is laid out; 2: the mark of a block is a digest of its values.
-_FORMAT = 2
-
-
-class StoreMismatchError(ValueError):
-    """A store was made by other settings, or another version, than the run that wants to continue it."""
 
 
 def describe(value: Any) -> Any:
@@ -123,13 +113,6 @@ def provenance(devices: Sequence[Any], **measured: Any) -> dict[str, Any]:
     }
 
 
-@functools.cache
-def versions() -> dict[str, str]:
-    """Versions of what the numbers depend on, of this process."""
-    packages = {name: metadata.version(name) for name in ("jaxroute", "jax", "jaxlib", "numpy")}
-    return {"python": platform.python_version(), **packages}
-
-
 def device_name(devices: Sequence[Any]) -> str:
     """Number and kind of the devices, for example "1 x NVIDIA H200" or "1 x cpu (2 cores)"."""
     kind = devices[0].device_kind
@@ -178,16 +161,18 @@ def load(path: str | os.PathLike, *, partial: bool = False) -> xr.Dataset:
     store = store_path(path)
     if not (store / "zarr.json").exists():
         raise ValueError(f"path must be a folder with a stored result, got {str(path)!r}, which has no {STORE_NAME}")
-    attributes = _own_attributes(path)
+    attributes = own_attributes(path)
     if attributes is None:
         raise ValueError(f"path must hold a jaxroute result, got {str(path)!r}, which holds something else")
-    if attributes["settings"].get("format") != _FORMAT:
+    if attributes["settings"].get("format") != FORMAT:
         raise ValueError(f"the result in {str(path)!r} is laid out as another version of jaxroute does it; run it again")
+    if attributes["settings"].get("keep", "runs") == "moments":
+        return streamed.load(store, attributes, partial)
     again = "run it again to play just that once more"
     try:
         group = zarr.open_group(store, mode="r")
-        stored: Any = {name: group[name] for name in (*group.attrs["variables"], _DONE)}  # type: ignore[union-attr]
-        done = stored.pop(_DONE)
+        stored: Any = {name: group[name] for name in (*group.attrs["variables"], DONE)}  # type: ignore[union-attr]
+        done = stored.pop(DONE)
         data = xr.open_zarr(store, consolidated=False, chunks=None)
         coords = {str(name): coordinate.values for name, coordinate in data.coords.items()}
     except integrity.UNREADABLE as error:
@@ -196,7 +181,10 @@ def load(path: str | os.PathLike, *, partial: bool = False) -> xr.Dataset:
         raise ValueError(f"the result in {str(path)!r} is not complete: it has no {error}; {again}") from None
     if integrity.digest_of_coordinates(coords) != group.attrs["coordinates_digest"]:
         raise ValueError(f"the coordinates of the result in {str(path)!r} are damaged; {again}")
-    values, written, broken = integrity.read(stored, done)
+    seeds = attributes.get("seeds_played", len(coords["seed"]))
+    place = len(done.shape) - 1
+    heads = {name: _Head(array, place, seeds) for name, array in stored.items()}
+    values, written, broken = integrity.read(heads, _Head(done, place, -(-seeds // attributes["layout"]["block"])))
     if broken and not partial:
         where = _cell_name(broken[0], coords, attributes["layout"], next(iter(stored.values())).metadata.dimension_names)
         raise ValueError(
@@ -209,7 +197,8 @@ def load(path: str | os.PathLike, *, partial: bool = False) -> xr.Dataset:
             f"the result in {str(path)!r} is unfinished: {missing} blocks are missing. Run it again to complete it, or load it "
             "with partial=True"
         )
-    data = data.assign({name: (data[name].dims, values[name], data[name].attrs) for name in values}).drop_vars(_DONE).load()
+    data = data.isel(seed=slice(seeds))
+    data = data.assign({name: (data[name].dims, values[name], data[name].attrs) for name in values}).drop_vars(DONE).load()
     data = data.drop_dims([d for d in data.dims if str(d).startswith("_")])
     del data.attrs["coordinates_digest"]
     return data[data.attrs.pop("variables")]
@@ -226,132 +215,21 @@ def _cell_name(cell: Sequence[int], coords: Mapping[str, np.ndarray], layout: Ma
     return ", ".join(words)
 
 
-def stored_layout(path: str | os.PathLike | None, settings: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Block and tile sizes of an existing store of the same settings, None if there is no store.
+class _Head:
+    """The first entries of a stored array along one dimension; the others are not read."""
 
-    Raises:
-      StoreMismatchError: the store belongs to other settings or another version; the difference is named.
-    """
-    if path is None or not _exists(store_path(path)):
-        return None
-    attributes = _own_attributes(path, repair=True)
-    if attributes is None:
-        raise StoreMismatchError(f"{str(path)!r} holds something else than a jaxroute result; choose another folder")
-    difference = _difference(attributes["settings"], json.loads(json.dumps(fingerprint(settings))))
-    if difference:
-        raise StoreMismatchError(f"{str(path)!r} holds the result of other settings: {difference}; choose another folder")
-    return dict(attributes["layout"])
+    def __init__(self, array: Any, axis: int, number: int):
+        self._array = array
+        self.shape = tuple(number if i == axis else size for i, size in enumerate(array.shape))
+        self.chunks, self.dtype, self.fill_value = array.chunks, array.dtype, array.fill_value
+
+    def __getitem__(self, where: Any) -> Any:
+        if where is not Ellipsis:
+            return self._array[where]
+        return self._array[tuple(slice(size) for size in self.shape)]
 
 
-def _own_attributes(path: str | os.PathLike, repair: bool = False) -> Any:
-    """Attributes of a store that this module made, None of anything else.
-
-    They are kept twice, so that a run can repair a damaged file.
-
-    Raises:
-      ValueError: the file is damaged, and `repair` is not wanted, or not possible.
-    """
-    store = store_path(path)
-    damage = None
-    try:
-        attributes = _attributes_in(store)
-    except ValueError as error:
-        attributes, damage = None, error
-    if attributes is None and repair:
-        try:
-            attributes = _copied_attributes(store)
-        except ValueError as error:
-            damage = damage or error
-    if attributes is None and damage is not None:
-        hint = "nothing can be read from it; choose another folder" if repair else "run it again to repair it"
-        raise ValueError(f"{str(store / 'zarr.json')!r} is damaged ({damage}); {hint}")
-    return attributes if attributes is not None and {"settings", "layout"} <= set(attributes) else None
-
-
-def _attributes_in(folder: Path) -> Any:
-    """Attributes of a group or array, None if there is none; `ValueError` if its file is damaged."""
-    file = folder / "zarr.json"
-    if not file.is_file():
-        return None
-    found = json.loads(file.read_bytes())
-    if not isinstance(found, dict):
-        raise ValueError(f"not the description of a group: {show(found)}")
-    return found.get("attributes", {})
-
-
-def _copied_attributes(store: Path) -> Any:
-    """The second copy of a store's attributes."""
-    return (_attributes_in(store / _DONE) or {}).get("copy")
-
-
-def fingerprint(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Everything that the bits of a result depend on."""
-    own = versions()
-    return {
-        **settings,
-        "format": _FORMAT,
-        "jaxroute": own["jaxroute"],
-        "jax": own["jax"],
-        "platform": jax.default_backend(),
-        "x64": jax.config.read("jax_enable_x64"),
-    }
-
-
-def _difference(stored: Any, wanted: Any, where: str = "") -> str:
-    """The first difference of two JSON values, in words; empty if there is none."""
-    if isinstance(stored, dict) and isinstance(wanted, dict):
-        for key in [*stored, *(k for k in wanted if k not in stored)]:
-            place = f"{where}.{key}" if where else key
-            if key not in stored or key not in wanted:
-                return f"{place} is only in {'the store' if key in stored else 'this run'}"
-            found = _difference(stored[key], wanted[key], place)
-            if found:
-                return found
-        return ""
-    if isinstance(stored, list) and isinstance(wanted, list) and len(stored) == len(wanted):
-        return next(
-            (d for i, (a, b) in enumerate(zip(stored, wanted, strict=True)) if (d := _difference(a, b, f"{where}[{i}]"))), ""
-        )
-    return "" if json.dumps(stored) == json.dumps(wanted) else f"{where} is {show(stored)} there and {show(wanted)} here"
-
-
-def _exists(store: Path) -> bool:
-    """Whether something is there already; what is left of a run that died while it wrote the first file is nothing."""
-    if not store.is_dir():
-        return store.exists()
-    names = {p.name for p in store.iterdir() if not p.name.endswith(".partial")}
-    if names == {"zarr.json"}:
-        try:
-            return _attributes_in(store) is not None
-        except ValueError:
-            return False
-    return bool(names)
-
-
-def store_path(path: str | os.PathLike) -> Path:
-    """The store itself, of a folder given as `out`."""
-    path = Path(path)
-    return path if path.name.endswith(".zarr") else path / STORE_NAME
-
-
-def _writes(method: Callable) -> Callable:
-    """A method of a sink that writes: if the disk is full, or the folder has gone, its error says what is left."""
-
-    @functools.wraps(method)
-    def explained(self, *args, **options):
-        try:
-            return method(self, *args, **options)
-        except OSError as error:
-            raise OSError(
-                error.errno,
-                f"could not write to {str(self.store)!r}: {error.strerror or error}; finished blocks are kept, and the same command "
-                "continues from there",
-            ) from error
-
-    return explained
-
-
-class Sink:
+class Sink(Store):
     """Where finished blocks go: arrays in memory, or chunks of a Zarr store that exactly match the blocks.
 
     A block's data is written before its mark in `_done`, and each block has its own chunks, so that a killed run leaves whole
@@ -377,6 +255,7 @@ class Sink:
         repair: bool = True,
     ):
         self.policies, self.axes, self.seeds, self.layout = list(policies), axes, seeds, layout
+        self.wanted = layout.blocks(len(seeds))
         needed = 8 * sum(math.prod(shape) for _, shape in variables.values()) * len(times) * len(seeds) * len(policies)
         needed *= math.prod(len(v) for v in axes.values())
         if needed > memory_limit(jax.local_devices(backend="cpu")[0]) // 2:
@@ -409,32 +288,12 @@ class Sink:
         self._array("valid", tuple(lead), lead, chunk, bool, False, valid)
         blocks = {"_policy": len(policies)} | {f"_{a}": -(-lead[a] // chunk[a]) for a in (*axes, "seed")}
         own = json.loads(json.dumps(self.attrs))
-        self._array(_DONE, tuple(blocks), blocks, dict.fromkeys(blocks, 1), np.uint64, 0, {"copy": own})
-        del self.about[_DONE]
+        self._array(DONE, tuple(blocks), blocks, dict.fromkeys(blocks, 1), np.uint64, 0, {"copy": own})
+        del self.about[DONE]
         if self.group is not None and repair:
             self._mend()
 
-    @_writes
-    def _open(self, path, settings):
-        self.attrs = {"settings": fingerprint(settings), "layout": dataclasses.asdict(self.layout)}
-        if path is None:
-            return None
-        self.store = store = store_path(path)
-        store.parent.mkdir(parents=True, exist_ok=True)
-        if _exists(store):
-            try:
-                whole = _attributes_in(store) is not None
-            except ValueError:
-                whole = False
-            if whole:
-                return zarr.open_group(store, mode="a")
-            warnings.warn(f"{str(store / 'zarr.json')!r} was damaged and is made again", stacklevel=7)
-            (store / "zarr.json").unlink(missing_ok=True)
-            return zarr.create_group(store, attributes=_copied_attributes(store))
-        (store / "zarr.json").unlink(missing_ok=True)
-        return zarr.create_group(store, attributes=json.loads(json.dumps(self.attrs)))
-
-    @_writes
+    @writes
     def _mend(self) -> None:
         """Makes an existing store one that can be continued: coordinates as they should be, no block that is not what was written."""
         group: Any = self.group
@@ -447,7 +306,7 @@ class Sink:
         if not same or any(group.attrs.get(name) != value for name, value in complete.items()):
             self._write_coordinates()
             group.attrs.update(complete)
-        data, done = {name: self.arrays[name] for name in self.about}, self.arrays[_DONE]
+        data, done = {name: self.arrays[name] for name in self.about}, self.arrays[DONE]
         broken = integrity.read(data, done)[2] if integrity.marks_of(done).any() else []
         if broken:
             where = _cell_name(broken[0], self.coords, self.attrs["layout"], next(iter(self.about.values()))[0])
@@ -458,7 +317,7 @@ class Sink:
             )
         integrity.remove(self.store, data, done, [*broken, *integrity.unreadable(done)])
 
-    @_writes
+    @writes
     def _array(self, name, dims, sizes, chunks, dtype, fill, attributes) -> None:
         shape = tuple(sizes[d] for d in dims)
         if self.group is None:
@@ -508,9 +367,9 @@ class Sink:
 
     def is_done(self, policy: str, tile: Mapping[str, int], block: int) -> bool:
         """Whether this block has been played."""
-        return bool(self.arrays[_DONE][self._block_index(policy, tile, block)])
+        return bool(self.arrays[DONE][self._block_index(policy, tile, block)])
 
-    @_writes
+    @writes
     def write(self, policy: str, tile: Mapping[str, int], block: int, values: Mapping[str, np.ndarray]) -> None:
         """Keeps a block: arrays `[tiled axes..., seeds, ...]`; axes that the policy does not have get the same values."""
         first = block * self.layout.block
@@ -528,7 +387,7 @@ class Sink:
         for name, array in stored.items():
             self.arrays[name][tuple(region)] = array
         for cell, mark in self._marks(policy, tile, block, stored).items():
-            self.arrays[_DONE][cell] = mark
+            self.arrays[DONE][cell] = mark
 
     def _marks(self, policy: str, tile: Mapping[str, int], block: int, stored: Mapping[str, np.ndarray]):
         """Marks of all cells that a block fills: several along the axes that its policy does not have."""
@@ -547,27 +406,43 @@ class Sink:
             marks[(self.policies.index(policy), *cell, block)] = 1 if self.group is None else integrity.digest(values)
         return marks
 
+    def order(self, task: tuple[str, Mapping[str, int], int]) -> tuple[()]:
+        """Tasks may come in any order."""
+        del task
+        return ()
+
+    def share(self, tasks: Sequence[Any], rank: int, size: int) -> list[Any]:
+        """The tasks of one process: every `size`-th."""
+        return list(tasks[rank::size])
+
+    def begun(self, block: int) -> bool:
+        """Whether this block, or one behind it, has been played."""
+        return bool(integrity.marks_of(self.arrays[DONE])[..., block:].any())
+
+    def errors(self, metric: str, policies: Sequence[str], blocks: int) -> np.ndarray:
+        """Standard errors of a metric at the horizon over the seeds of the first blocks, of some policies and all settings."""
+        number, place = blocks * self.layout.block, 1 + len(self.axes)
+        lead = (slice(None),) * place
+        ends = np.moveaxis(self.arrays[metric][(*lead, slice(number), -1)], place, -1)
+        valid = self.arrays["valid"][(*lead, slice(number))]
+        valid = valid.reshape(valid.shape[:-1] + (1,) * (ends.ndim - valid.ndim) + valid.shape[-1:])
+        found = Moments.of(np.where(valid, ends, np.nan)).statistics()
+        with np.errstate(invalid="ignore", divide="ignore"):
+            errors = np.sqrt(found["variance"] / found["count"])
+        return errors[[self.policies.index(p) for p in policies]].ravel()
+
+    def stop(self, blocks: int) -> int:
+        """The result will consist of these first blocks; returns their number of seeds."""
+        self.wanted = blocks
+        return min(blocks * self.layout.block, len(self.seeds))
+
     def missing(self) -> str:
         """Which blocks have not been played, in words; empty if all have."""
-        cells = np.argwhere(integrity.marks_of(self.arrays[_DONE]) == 0)
+        cells = np.argwhere(integrity.marks_of(self.arrays[DONE])[..., : self.wanted] == 0)
         if not len(cells):
             return ""
         where = _cell_name(cells[0], self.coords, self.attrs["layout"], next(iter(self.about.values()))[0])
         return f"{len(cells)} blocks are missing, the first that of {where}"
-
-    @_writes
-    def sign(self, attributes: Mapping[str, Any]) -> dict[str, Any]:
-        """Writes the provenance of a result whose blocks are all there; returns all attributes."""
-        attributes = dict(attributes)
-        if self.group is not None:
-            # A resumed run adds its seconds and decisions to those of the runs before it.
-            before = self.group.attrs.asdict()
-            for name in ("compile_s", "run_s", "decisions"):
-                attributes[name] += before.get(name, 0)
-            attributes = json.loads(json.dumps(attributes))
-            self.group.attrs.update(attributes)
-            self.arrays[_DONE].attrs.update({"copy": self.group.attrs.asdict()})
-        return {**self.attrs, **attributes}
 
     def finish(self, late_s: float = 0.0) -> xr.Dataset:
         """The whole result, without its provenance.
@@ -578,8 +453,12 @@ class Sink:
         Raises:
           OSError: what is read is not what was written.
         """
+        number, place = self.stop(self.wanted), 1 + len(self.axes)
         values = {name: self.arrays[name] for name in self.about}
-        if self.group is not None:
+        if self.group is None:
+            values = {name: array[(slice(None),) * place + (slice(number),)] for name, array in values.items()}
+        else:
+            values = {name: _Head(array, place, number) for name, array in values.items()}
             values, broken = self._read(values, late_s)
             if broken:
                 where = _cell_name(broken[0], self.coords, self.attrs["layout"], next(iter(self.about.values()))[0])
@@ -588,14 +467,15 @@ class Sink:
                     "same command plays them again"
                 )
         variables = {name: (dims, values[name], attrs) for name, (dims, attrs) in self.about.items()}
-        coords = {name: (name, found) for name, found in self.coords.items()}
+        coords = {name: (name, found) for name, found in (self.coords | {"seed": self.coords["seed"][:number]}).items()}
         return xr.Dataset(variables, coords=coords)
 
     def _read(self, arrays: Mapping[str, Any], late_s: float) -> tuple[dict[str, np.ndarray], list[tuple[int, ...]]]:
         """What is stored, and the cells that are not there or not sound."""
-        end = time.monotonic() + late_s
+        end, done = time.monotonic() + late_s, self.arrays[DONE]
+        done = _Head(done, len(done.shape) - 1, self.wanted)
         while True:
-            values, written, broken = integrity.read(arrays, self.arrays[_DONE])
+            values, written, broken = integrity.read(arrays, done)
             broken = [*broken, *map(tuple, np.argwhere(~written))]
             if not broken or time.monotonic() >= end:
                 return values, broken

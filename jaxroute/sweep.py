@@ -16,7 +16,7 @@ import numpy as np
 import xarray as xr
 from jax.sharding import NamedSharding, PartitionSpec
 
-from jaxroute import checks, diagnose, draws, hosts, locks, results
+from jaxroute import checks, diagnose, draws, hosts, locks, precision, results, stores
 from jaxroute.grid import FunctionGrid, Grid
 from jaxroute.lanes import compile_lanes
 from jaxroute.rollout import (
@@ -29,6 +29,7 @@ from jaxroute.rollout import (
     stage_length_of,
     state_bytes,
 )
+from jaxroute.streamed import MomentSink
 from jaxroute.types import Metric, Spec
 
 with warnings.catch_warnings():
@@ -53,6 +54,11 @@ _FEWEST_LANES = 32
 
 # Who plays the rounds: a scan, or one kernel.
 BACKENDS = ("scan", "pallas")
+# What stays of the runs: all of them, or their statistics.
+KEPT = ("runs", "moments")
+# Bytes of the curves of a block, where they are not kept.
+_CURVES = 1 << 30
+_DIMENSIONS = ("policy", "baseline", "seed", "time", "model")
 
 _traces = 0
 _cache: dict[Any, Any] = {}
@@ -80,6 +86,8 @@ def simulate(
     mesh: jax.sharding.Mesh | None = None,
     progress: bool = True,
     backend: str = "scan",
+    keep: str = "runs",
+    until_stderr: Mapping[str, float] | None = None,
     description: Mapping[str, Any] | None = None,
 ) -> xr.Dataset:
     """Plays every policy on every setting for every seed, and returns the recorded curves.
@@ -110,10 +118,23 @@ def simulate(
         registers: for GPUs, and for policies and environments with up to some hundreds of numbers. The streams are the same; the
         results are equal up to the rounding of sums. What does not fit into a kernel is played by the scan, with a warning and the
         reason in the attribute `fell_back`. On a CPU the kernel is only interpreted, for tests: compiling it takes long.
+      keep: "runs", every run's curves, or "moments", only their statistics over the seeds: count, mean, variance, minimum, maximum and
+        histogram of each metric at each recorded time, and of the differences between policies, seed by seed. Memory and store then do
+        not grow with the number of seeds; `metrics` and `plot` answer the same questions, but for those about single runs.
+      until_stderr: standard errors by metric, for example `{"regret": 0.5}`: the run stops when that of every policy and setting at the
+        horizon is smaller; `seeds` is then the most that are played. It is looked at after 256 seeds (or the first block) and then each
+        time their number has doubled. Whether to stop depends on the sample variance alone, which says nothing about the error of the
+        mean where the two are independent (normal) or uncorrelated (symmetric distributions): the mean stays unbiased. Elsewhere their
+        correlation is `r = skewness / sqrt(excess kurtosis + 2)`, and stopping prefers samples with too small a mean (for `r > 0`) by
+        up to 0.2 r of a standard error, reached if the goal lies just at a look; mostly it lies between two, which are so far apart
+        that luck hardly decides. None of this holds where events that matter are too rare to be seen at the first looks (a disaster
+        in one run of a thousand): there give a fixed number of seeds. The run takes one process.
       description: more attributes for the result.
 
     Returns:
-      An `xarray.Dataset` with dimensions `(policy, settings..., seed, time, ...)`; see `jaxroute.results`.
+      An `xarray.Dataset` with dimensions `(policy, settings..., seed, time, ...)`, see `jaxroute.results`; of moments without seeds, see
+      `jaxroute.streamed.dataset`. With `until_stderr` the attributes say how many seeds were played (`seeds_played`), whether the goal
+      was reached, and the largest standard errors.
 
     Raises:
       ValueError: an argument is out of range, a name is unknown, or the store belongs to other settings or to a run that is still
@@ -139,6 +160,8 @@ def simulate(
             block=block,
             progress=progress,
             backend=backend,
+            keep=keep,
+            until_stderr=until_stderr,
             description=description,
         )
 
@@ -159,6 +182,8 @@ def _simulate(
     block: int | None,
     progress: bool,
     backend: str,
+    keep: str,
+    until_stderr: Mapping[str, float] | None,
     description: Mapping[str, Any] | None,
 ) -> xr.Dataset:
     """`simulate`, as one process of a crew."""
@@ -174,6 +199,11 @@ def _simulate(
         raise ValueError(f"key must be a whole number from 0 to 2**32 - 1, got {checks.show(key)}")
     devices = crew.devices
     checks.one_of("backend", backend, BACKENDS)
+    checks.one_of("keep", keep, KEPT)
+    if until_stderr is not None and crew.size > 1:
+        raise ValueError(
+            f"until_stderr must be None if mesh spans {crew.size} processes: each would have to wait for all at every look"
+        )
     try:
         json.dumps(dict(description or {}), allow_nan=False)
     except (TypeError, ValueError) as error:
@@ -188,6 +218,7 @@ def _simulate(
     spec = next(iter(examples.values()))[0].spec
     records = _make_records(spec, examples, record, record_every, {} if probes is None else probes)
     axes = _setting_axes(env, policies, records)
+    goals = precision.goals(until_stderr, _recorded(records))
     settings = {
         "problem": problem_of(examples[next(iter(examples))][0]),
         "environment": results.describe(env),
@@ -200,11 +231,17 @@ def _simulate(
     }
     if backend != "scan":
         settings["backend"] = backend  # A store made before there was a choice belongs to the scan.
+    if keep != "runs":
+        settings["keep"] = keep
+    if until_stderr is not None:
+        settings["until_stderr"] = goals
     stops = np.unique(np.append(np.arange(record_every, horizon + 1, record_every), horizon))
     most = _runs_that_fit(examples, records, len(stops), devices)
+    if keep == "moments":  # The curves of all policies of a block are in memory at the same time, for their differences.
+        most = min(most, max(1, _CURVES // (8 * len(stops) * sum(_numbers(record, spec) for record in records.values()))))
 
     def cut() -> dict[str, Any]:
-        stored = results.stored_layout(out, settings)
+        stored = stores.stored_layout(out, settings)
         if stored:
             return stored
         held = max(_state_bytes(*example) for example in examples.values())
@@ -212,8 +249,8 @@ def _simulate(
         return asdict(_Layout.choose(axes, _shared_axes(env, policies), each, block, most, devices, held))
 
     if out is not None:
-        crew.hold(lambda: locks.StoreLock(results.store_path(out)))
-    crew.check_same(results.fingerprint(settings))
+        crew.hold(lambda: locks.StoreLock(stores.store_path(out)))
+    crew.check_same(stores.fingerprint(settings))
     layout = _Layout(**crew.agree(cut))
     padded = layout.padded(len(devices))
     calls = {
@@ -233,48 +270,63 @@ def _simulate(
     start = time.perf_counter()
     variables = _variables(records, calls)  # Traces every policy.
     compile_s = time.perf_counter() - start
-    sink = crew.in_turn(
-        lambda: results.Sink(
-            out,
-            policies=list(policies),
-            axes=axes,
-            seeds=numbers,
-            times=stops,
-            variables=variables,
-            model_names=spec.model_names,
-            zero_flows=spec.zero_flows,
-            settings=settings,
-            layout=layout,
-            repair=crew.rank == 0,
-        )
-    )
+    owners = {metric: [name for name, call in calls.items() if metric in call.shapes()] for metric in goals}
+    own_axes = {name: [a for a in axes if a in env.axes or a in policy.axes] for name, policy in policies.items()}
 
+    def make_sink() -> results.Sink | MomentSink:
+        common: dict[str, Any] = {
+            "policies": list(policies),
+            "axes": axes,
+            "seeds": numbers,
+            "times": stops,
+            "variables": variables,
+            "model_names": spec.model_names,
+            "zero_flows": spec.zero_flows,
+            "settings": settings,
+            "layout": layout,
+            "repair": crew.rank == 0,
+        }
+        if keep == "runs":
+            return results.Sink(out, **common)
+        memory = results.memory_limit(jax.local_devices(backend="cpu")[0])
+        return MomentSink(out, own_axes=own_axes, memory=memory, rank=crew.rank, **common)
+
+    sink = crew.in_turn(make_sink)
     run_s, decisions = 0.0, 0
     tasks = [
         (name, tile, b)
-        for name, policy in policies.items()
-        for tile in layout.tiles({a: v for a, v in axes.items() if a in env.axes or a in policy.axes})
+        for name in policies
+        for tile in layout.tiles({a: axes[a] for a in own_axes[name]})
         for b in range(layout.blocks(len(numbers)))
     ]
-    tasks = crew.share(
-        [tasks[i] for i in crew.agree(lambda: [i for i, task in enumerate(tasks) if not sink.is_done(*task)])]
-    )
+    tasks.sort(key=sink.order)
+    tasks = [tasks[i] for i in crew.agree(lambda: [i for i, task in enumerate(tasks) if not sink.is_done(*task)])]
+    tasks = sink.share(tasks, crew.rank, crew.size)
+    looks = precision.looks(len(numbers), layout.block) if goals else [layout.blocks(len(numbers))]
+    played, met, errors = 0, False, {}
     with tqdm(total=len(tasks), disable=not progress or not tasks or crew.rank > 0, unit="block", leave=False) as bar:
-        for name, tile, b in tasks:
-            bar.set_description(name)
-            chosen = numbers[b * layout.block : (b + 1) * layout.block]
-            start = time.perf_counter()
-            values, compiling = calls[name].run(tile, np.resize(chosen, padded))
-            run_s += time.perf_counter() - start - compiling
-            compile_s += compiling
-            counts = {a: min(layout.tile[a], len(axes[a]) - first) for a, first in tile.items()}
-            decisions += horizon * len(chosen) * math.prod(counts.values())
-            real = tuple(slice(c) for c in (*counts.values(), len(chosen)))  # without padding
-            values = {k: v[real] for k, v in values.items()}
-            runs = tuple(s.stop for s in real)
-            sink.write(name, tile, b, _accumulate(values, records[name], stops, runs))
-            bar.update()
+        for blocks in looks:
+            for name, tile, b in [task for task in tasks if played <= task[2] < blocks]:
+                bar.set_description(name)
+                chosen = numbers[b * layout.block : (b + 1) * layout.block]
+                start = time.perf_counter()
+                values, compiling = calls[name].run(tile, np.resize(chosen, padded))
+                run_s += time.perf_counter() - start - compiling
+                compile_s += compiling
+                counts = {a: min(layout.tile[a], len(axes[a]) - first) for a, first in tile.items()}
+                decisions += horizon * len(chosen) * math.prod(counts.values())
+                real = tuple(slice(c) for c in (*counts.values(), len(chosen)))  # without padding
+                values = {k: v[real] for k, v in values.items()}
+                runs = tuple(s.stop for s in real)
+                sink.write(name, tile, b, _accumulate(values, records[name], stops, runs))
+                bar.update()
+            played = blocks
+            if goals and not sink.begun(played):  # A run that has gone on before goes on.
+                met, errors = precision.reached(goals, {m: sink.errors(m, owners[m], played) for m in goals})
+                if met:
+                    break
     measured = crew.gather({"compile_s": compile_s, "run_s": run_s, "decisions": decisions}, sink.missing)
+    ended = {"seeds_played": sink.stop(played), "until_stderr": {"goal": goals, "reached": met, "stderr": errors}}
     data = sink.finish(crew.late_s)
     fell_back = {name: call.reason for name, call in calls.items() if call.reason}
 
@@ -282,10 +334,16 @@ def _simulate(
         found = diagnose.first_bad_rounds(data, env, policies, records, horizon, int(key), devices[0])
         own = {"processes": crew.size, "backend": backend, "fell_back": fell_back, **measured}
         own |= {"invalid": found} if found else {}
+        own |= ended if goals else {}
         return sink.sign({**results.provenance(crew.everyone, **own), **(description or {})})
 
     data.attrs = crew.agree(report)
     _warn_invalid(data)
+    if goals and not met:
+        warnings.warn(
+            f"the standard errors after {ended['seeds_played']} seeds are not below the goal, until_stderr={goals}: the largest are {errors}",
+            stacklevel=3,
+        )
     return data
 
 
@@ -544,10 +602,7 @@ def _runs_that_fit(examples, records: Mapping[str, Record], num_records: int, de
     """
     worst, memory = 1, results.memory_limit(devices[0])
     for name, (env, policy) in examples.items():
-        sizes = {"model": env.spec.num_models}
-        record = records[name]
-        metrics = (*record.flows, *record.info, *record.env_gauges, *record.policy_gauges)
-        numbers = sum(math.prod(sizes.get(d, 1) for d in m.dims) for m in metrics) + len(record.zero_flows)
+        numbers = _numbers(records[name], env.spec)
         held = _state_bytes(env, policy)
         if held * _LANE_MULTIPLE > memory:
             raise ValueError(
@@ -556,6 +611,12 @@ def _runs_that_fit(examples, records: Mapping[str, Record], num_records: int, de
             )
         worst = max(worst, 4 * num_records * numbers + 8 * held)
     return max(1, memory * len(devices) // 4 // worst)
+
+
+def _numbers(record: Record, spec: Spec) -> int:
+    """How many numbers a run writes at a record time."""
+    metrics = (*record.flows, *record.info, *record.env_gauges, *record.policy_gauges)
+    return sum(math.prod({"model": spec.num_models}.get(d, 1) for d in m.dims) for m in metrics) + len(record.zero_flows)
 
 
 def _shared_axes(env: Grid, policies: Mapping[str, Grid]) -> tuple[str, ...]:
@@ -591,12 +652,15 @@ def _warn_horizon(horizon: int, env: Grid, policies: Mapping[str, Grid]) -> None
 
 
 def _warn_invalid(data: xr.Dataset) -> None:
-    invalid = int((~data["valid"]).sum())
+    if "invalid" in data:
+        invalid, runs, where = int(data["invalid"].sum()), int(data["runs"].sum()), "'invalid'"
+    else:
+        invalid, runs, where = int((~data["valid"]).sum()), data["valid"].size, "'valid'"
     if invalid:
         found = "".join(f"; first bad value of {text}" for text in map(diagnose.text, data.attrs["invalid"]))
         warnings.warn(
-            f"{invalid} of {data['valid'].size} runs are invalid (a flow that must be zero is not, or a value is not finite): "
-            f"see the variable 'valid' and the counters beside it{found}",
+            f"{invalid} of {runs} runs are invalid (a flow that must be zero is not, or a value is not finite): "
+            f"see the variable {where} and the counters beside it{found}",
             stacklevel=4,
         )
 
@@ -796,9 +860,15 @@ def _check_metrics(spec: Spec, own: Mapping[str, tuple[Metric, ...]], measured: 
                 )
 
 
+def _recorded(records: Mapping[str, Record]) -> list[str]:
+    """Names of the metrics that are recorded."""
+    found = (m for r in records.values() for m in (*r.flows, *r.info, *r.env_gauges, *r.policy_gauges))
+    return list(dict.fromkeys(m.name for m in found))
+
+
 def _reserved(spec: Spec) -> set[str]:
     """Names of a result that are taken before any metric is."""
-    return {"policy", "seed", "time", "model", "valid", *spec.zero_flows}
+    return {*_DIMENSIONS, "valid", "runs", "invalid", "first_invalid", *spec.zero_flows}
 
 
 def _device_list(devices) -> list[Any]:
@@ -819,7 +889,7 @@ def _setting_axes(env: Grid, policies: Mapping[str, Grid], records: Mapping[str,
             if name in axes and not np.array_equal(axes[name], coordinates):
                 raise ValueError(f"two policies sweep {name!r} over different values; give one axis another name")
             axes[name] = coordinates
-    taken = {"policy", "seed", "time", "model", "valid"}
+    taken = {*_DIMENSIONS, "valid", "runs", "invalid", "first_invalid"}
     for record in records.values():
         taken |= {m.name for m in (*record.flows, *record.info, *record.env_gauges, *record.policy_gauges)}
         taken |= {*record.zero_flows, *dict(record.probes)}

@@ -11,17 +11,23 @@ from jaxroute import hosts
 
 
 def main(port, processes, index, out, how):
-    """`how`: what happens to the last process ("" nothing, "killed", "full", "refused"), or "slow" for blocks that take time."""
+    """`how`: what happens to the last process ("" nothing, "killed", "full", "refused"), or "slow" for blocks that take time.
+
+    With "moments" before it only statistics are kept.
+    """
+    keep = "moments" if how.startswith("moments") else "runs"
+    how = how.removeprefix("moments").strip()
     hosts.initialize(f"127.0.0.1:{port}", processes, index, heartbeat_s=6)
     import engine_child
     import jax
     import numpy as np
 
-    from jaxroute import results, sweep
+    from jaxroute import results, streamed, sweep
 
     warnings.simplefilter("ignore")
     played, last = [], index == processes - 1
-    run, write = sweep._Call.run, results.Sink.write
+    sink = results.Sink if keep == "runs" else streamed.MomentSink
+    run, write = sweep._Call.run, sink.write
 
     def counted(self, tile, seeds):
         if how == "killed" and last and len(played) == 1:
@@ -36,8 +42,8 @@ def main(port, processes, index, out, how):
             raise OSError(28, "No space left on device")
         write(self, *args)
 
-    sweep._Call.run, results.Sink.write = counted, full
-    options = {"key": index} if how == "refused" else {}
+    sweep._Call.run, sink.write = counted, full
+    options = {"keep": keep} | ({"key": index} if how == "refused" else {})
     try:
         data = engine_child.play("bandit", seeds=100, block=16, out=out, mesh=hosts.whole_mesh(), **options)
     except (RuntimeError, OSError) as error:

@@ -12,7 +12,22 @@ ROOT = Path(jaxroute.__file__).parent
 
 VOCABULARY = ("types", "protocols", "checks", "numerics", "draws", "lanes")
 MATHEMATICS = ("estimators", "solvers")
-ENGINE = ("rollout", "grid", "integrity", "results", "locks", "hosts", "diagnose", "elements", "kernels", "sweep")
+ENGINE = (
+    "rollout",
+    "grid",
+    "moments",
+    "integrity",
+    "stores",
+    "streamed",
+    "results",
+    "precision",
+    "locks",
+    "hosts",
+    "diagnose",
+    "elements",
+    "kernels",
+    "sweep",
+)
 
 # What each part of the package may import, besides itself. Vocabulary does not even know all of itself.
 MAY_IMPORT = {
@@ -31,19 +46,33 @@ MAY_IMPORT = {
     "integrity": (),
     "locks": (),
     "hosts": ("checks",),
-    "results": (*VOCABULARY, "grid", "integrity"),
+    "moments": (),
+    "stores": ("checks",),
+    "streamed": (*VOCABULARY, "moments", "stores"),
+    "results": (*VOCABULARY, "grid", "integrity", "moments", "stores", "streamed"),
+    "precision": ("checks",),
     "diagnose": (*VOCABULARY, "rollout", "grid"),
     "elements": VOCABULARY,
     "kernels": (*VOCABULARY, "elements", "rollout"),
     "sweep": (*VOCABULARY, *ENGINE),
-    "metrics": ("types", "checks"),
+    "metrics": ("types", "checks", "moments"),
     "plot": ("types", "checks", "metrics"),
     "testing": (*VOCABULARY, *ENGINE),
     "tune": (*VOCABULARY, "rollout"),
     "experiments": (*VOCABULARY, *MATHEMATICS, *ENGINE, "data", "problems", "metrics", "plot"),
     "__main__": ("cli",),
     "cli": (*VOCABULARY, *ENGINE, "data", "problems", "metrics", "plot", "experiments", "testing", ""),
-    "": ("types", "grid", "hosts", "locks", "results", "sweep", "metrics", "plot"),  # The package itself: its public names.
+    "": (
+        "types",
+        "grid",
+        "hosts",
+        "locks",
+        "results",
+        "stores",
+        "sweep",
+        "metrics",
+        "plot",
+    ),  # The package itself: its public names.
 }
 MAY_LOAD_BY_NAME = ("problems/__init__.py", "experiments", "cli.py", "data")
 

@@ -5,6 +5,7 @@ import inspect
 import json
 import math
 import os
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -135,6 +136,8 @@ def run(
     key: int = 0,
     progress: bool = True,
     mesh: jax.sharding.Mesh | None = None,
+    keep: str = "runs",
+    until_stderr: Mapping[str, float] | None = None,
 ) -> dict[str, Any]:
     """Runs an experiment and writes its stores, figures and `summary.json` into a folder; a killed run is continued.
 
@@ -145,6 +148,7 @@ def run(
       changes: new values by policy name and leaf, or `"environment"` and setting.
       key: root of all randomness.
       mesh: devices of several processes, as for `simulate`; the first writes summary and figures.
+      keep, until_stderr: as for `simulate`. Of "moments", claims and figures that need single runs are left out, and said to be.
 
     Returns:
       The summary; of other processes than the first an empty one.
@@ -172,6 +176,8 @@ def run(
             key=key,
             mesh=mesh,
             progress=progress,
+            keep=keep,
+            until_stderr=until_stderr,
             description={"experiment": experiment.name, "coordinates": dict(case.coordinates)},
         )
     if not hosts.is_first():
@@ -199,27 +205,48 @@ def draw(experiment: Experiment, data: Results, out: Path) -> list[Path]:
 
     files = []
     for name, make in experiment.figures.items():
+        figure, reason = _from_what_is_kept(make, data)
+        if reason:
+            warnings.warn(f"the figure {name!r} is left out: {reason}", stacklevel=2)
+            continue
         files.append(out / f"{name}.png")
-        plot.save(make(data), files[-1])
+        plot.save(figure, files[-1])
     return files
 
 
+def _from_what_is_kept(make: Callable[[Results], Any], data: Results) -> tuple[Any, str]:
+    """What a function makes of results; and why it does not, if it reads single runs and only their statistics were kept.
+
+    Statistics have other names than the runs' curves, so that nothing takes one for the other.
+    """
+    if all(metrics.has_runs(one) for one in data.values()):
+        return make(data), ""
+    try:
+        return make(data), ""
+    except metrics.NeedsRunsError as error:
+        return None, str(error)
+    except KeyError:
+        return None, "single runs are needed, and only their statistics were kept; run with keep='runs'"
+
+
 def summarise(experiment: Experiment, data: Results, seeds: int, horizon: int) -> dict[str, Any]:
-    """What a run measured, as plain JSON: totals at the horizon, per-round means, and the claims."""
+    """What a run measured, as plain JSON: totals at the horizon, per-round means, and the claims.
+
+    A claim that needs single runs where only their statistics were kept neither holds nor fails: its `holds` is None.
+    """
     attributes = [d.attrs for d in data.values()]
     run_s = sum(a["run_s"] for a in attributes)
     claims = []
     for claim in experiment.claims:
-        measured, holds = claim.measure(data)
-        claims.append(
-            {"id": claim.id, "text": claim.text, "source": claim.source, "measured": measured, "holds": bool(holds)}
-        )
+        found, reason = _from_what_is_kept(claim.measure, data)
+        measured, holds = (f"not evaluated: {reason}", None) if reason else (found[0], bool(found[1]))
+        claims.append({"id": claim.id, "text": claim.text, "source": claim.source, "measured": measured, "holds": holds})
     first = attributes[0]
     return {
         "experiment": experiment.name,
         "problem": first["settings"]["problem"],
         "horizon": horizon,
-        "seeds": seeds,
+        "seeds": max((a["seeds_played"] for a in attributes if "seeds_played" in a), default=seeds),
         "policies": _policies(data),
         "claims": claims,
         "compile_s": round(sum(a["compile_s"] for a in attributes), 3),

@@ -26,13 +26,21 @@ def runs_of(data: xr.Dataset, metric: str, policy: str, time: Any = None, **wher
 
 def _curves_of(data: xr.Dataset, metric: str, policy: str, **where: Any) -> xr.DataArray:
     """The metric `[seed, time]` of a policy for one setting; axes that it does not depend on need no value."""
-    curves = metrics.pick(data[[metric, "valid"]].sel(policy=policy, **where), metric)
+    if metrics.has_runs(data):
+        data = data[[metric, "valid"]]
+    curves = metrics.pick(data.sel(policy=policy, **where), metric)
     own = metrics.own_axes([curves])
     return curves.isel({axis: 0 for axis in metrics.setting_axes(curves) if axis not in own or curves.sizes[axis] == 1})
 
 
 def end(data: xr.Dataset, metric: str, policy: str, time: Any = None, **where: Any) -> Measured:
     """Mean and standard error of a policy at the horizon (or at another recorded time), for one setting."""
+    if not metrics.has_runs(data):
+        one = data.sel(policy=policy, **where)
+        one = one.isel(time=-1) if time is None else one.sel(time=time)
+        own = metrics.own_axes_of(one, metric)
+        one = one.isel({axis: 0 for axis in metrics.setting_axes(one) if axis not in own or one.sizes[axis] == 1})
+        return float(metrics.mean(one, metric)), float(metrics.stderr(one, metric))
     runs = runs_of(data, metric, policy, time, **where)
     return float(runs.mean()), float(runs.std("seed", ddof=1) / np.sqrt(runs.count("seed")))
 
@@ -85,8 +93,10 @@ def agrees(numbers: Sequence[Number], num_sigma: float = 4.0) -> Callable[[Resul
                 return f"the numbers are for {number.horizon:,} rounds, not {int(data['time'][-1]):,}", False
             where = dict(number.where)
             own = end(data, number.metric, number.policy, number.time, **where)
-            runs = runs_of(data, number.metric, number.policy, number.time, **where)
-            error = float(runs.std(ddof=1)) / math.sqrt(_FEW_RUNS) if number.error is None else number.error
+            error = number.error
+            if error is None:
+                runs = runs_of(data, number.metric, number.policy, number.time, **where)
+                error = float(runs.std(ddof=1)) / math.sqrt(_FEW_RUNS)
             worst = max(worst, abs(own[0] - number.value) / max(math.hypot(own[1], error), 1e-12))
             label = [number.case] if len(results) > 1 else []
             label += [number.policy, *(f"{axis} {metrics.show_value(value)}" for axis, value in where.items())]

@@ -4,6 +4,7 @@ import numpy as np
 
 from jaxroute import metrics
 from jaxroute.experiments.base import Case, Claim, Experiment, Results
+from jaxroute.experiments.measure import end
 from jaxroute.problems import stochastic
 
 _MEANS = tuple(np.linspace(0.9, 0.1, 10).tolist())
@@ -13,16 +14,11 @@ def _env() -> stochastic.Bandit:
     return stochastic.bernoulli(_MEANS)
 
 
-def _final(results: Results, policy: str) -> tuple[float, float]:
-    regret = results["result"]["regret"].sel(policy=policy).isel(time=-1)
-    return float(regret.mean()), float(regret.std(ddof=1) / np.sqrt(regret.size))
-
-
 def _auer_bound(results: Results) -> tuple[str, bool]:
     horizon = int(results["result"]["time"][-1])
     gaps = max(_MEANS) - np.asarray(_MEANS)
     bound = float(np.sum(8 * np.log(horizon) / gaps[gaps > 0]) + (1 + np.pi**2 / 3) * gaps.sum())
-    mean, error = _final(results, "UCB1")
+    mean, error = end(results["result"], "regret", "UCB1")
     return f"{mean:.1f} ({error:.1f}) <= {bound:.0f}", mean + 3 * error <= bound
 
 

@@ -13,7 +13,6 @@ from jaxroute.problems.queueing.choice import departure_rate
 from jaxroute.solvers.assortment import log_weight_of_best
 from jaxroute.types import Leaf
 
-
 # Candidates for a context that are looked at in any case; three in a thousand rounds need more of them.
 _USUAL_CANDIDATES = 16
 

@@ -1,0 +1,236 @@
+"""Statistics of many runs that can be merged: moments of floats, and histograms whose bins need no knowledge of the data.
+
+Pure NumPy in float64. The statistics of a block of runs are computed in two passes, those of blocks are merged by the formulas of Chan,
+Golub and LeVeque (1979); a histogram counts in whole numbers, so that its merges are exact in any order.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+# Two numbers share a bin if they agree in sign, in exponent and in as many leading bits of the mantissa.
+_MANTISSA_BITS = 6
+# Magnitudes below 2**-64 count as zero.
+_LEAST_EXPONENT = -64
+# Largest relative distance of a number from the middle of its bin.
+RELATIVE_ACCURACY = 2.0 ** -(_MANTISSA_BITS + 1)
+
+_SHIFT = 52 - _MANTISSA_BITS
+_LEAST = (1023 + _LEAST_EXPONENT) << _MANTISSA_BITS
+_NOTHING = np.int32(2**31 - 1)  # Sorts behind every bin.
+# A key is `row * 2**_KEY_BITS + bin + 2**(_KEY_BITS - 1)`.
+_KEY_BITS = 18
+_HALF = 1 << (_KEY_BITS - 1)
+
+
+@dataclasses.dataclass(frozen=True)
+class Moments:
+    """Count, mean, sum of squared deviations, minimum and maximum, each an array of the same shape.
+
+    count: float64, exact up to 2**53. mean, rest: their sum is the mean, to more digits than one number has: where means are large and
+    deviations small, the difference of two means would be rounding. squares: 0 where the count is 0, as the mean; low, high: inf and
+    -inf there.
+    """
+
+    count: np.ndarray
+    mean: np.ndarray
+    rest: np.ndarray
+    squares: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+    @staticmethod
+    def of(values: np.ndarray) -> "Moments":
+        """Moments along the last axis of `[..., R]` float64; NaN does not count."""
+        used = ~np.isnan(values)
+        count = used.sum(axis=-1, dtype=np.float64)
+        number = np.maximum(count, 1.0)
+        whole = bool(used.all())
+
+        def filled(array, other):
+            return array if whole else np.where(used, array, other)
+
+        with np.errstate(invalid="ignore", over="ignore"):
+            mean = filled(values, 0.0).sum(axis=-1) / number
+            deviation = filled(values - mean[..., None], 0.0)
+            drift = deviation.sum(axis=-1)  # What the rounding of the mean leaves.
+            np.square(deviation, out=deviation)
+            squares = np.maximum(deviation.sum(axis=-1) - drift * drift / number, 0.0)
+            rest = np.where(np.isfinite(drift), drift, 0.0) / number
+        low = filled(values, np.inf).min(axis=-1, initial=np.inf)
+        high = filled(values, -np.inf).max(axis=-1, initial=-np.inf)
+        return Moments(count, mean, rest, squares, low, high)
+
+    def merged(self, other: "Moments") -> "Moments":
+        """Moments of both samples together."""
+        count = self.count + other.count
+        with np.errstate(invalid="ignore", over="ignore"):
+            share = other.count / np.maximum(count, 1.0)
+            gap = (other.mean - self.mean) + (other.rest - self.rest)
+            step = gap * share
+            mean = self.mean + step
+            part = mean - self.mean
+            rest = self.rest + ((self.mean - (mean - part)) + (step - part))  # Knuth's exact rounding error of the sum.
+            squares = self.squares + other.squares + gap * gap * (self.count * share)
+            # Infinite means: their gap says nothing.
+            finite = np.isfinite(gap)
+            mean, rest = np.where(finite, mean, self.mean + other.mean), np.where(finite, rest, 0.0)
+        # What has no runs adds nothing, bit by bit.
+        mean, rest, squares = (
+            np.where(self.count == 0, b, np.where(other.count == 0, a, c))
+            for a, b, c in (
+                (self.mean, other.mean, mean),
+                (self.rest, other.rest, rest),
+                (self.squares, other.squares, squares),
+            )
+        )
+        return Moments(count, mean, rest, squares, np.minimum(self.low, other.low), np.maximum(self.high, other.high))
+
+    def reversed(self) -> "Moments":
+        """Moments of the negated sample."""
+        return Moments(self.count, 0.0 - self.mean, 0.0 - self.rest, self.squares, 0.0 - self.high, 0.0 - self.low)
+
+    def statistics(self) -> dict[str, np.ndarray]:
+        """`count` (int64), `mean`, `variance` (ddof=1), `minimum` and `maximum`; NaN where there are too few runs."""
+        some, several = self.count > 0, self.count > 1
+        return {
+            "count": self.count.astype(np.int64),
+            "mean": np.where(some, self.mean + self.rest, np.nan),
+            "variance": np.where(several, self.squares / np.where(several, self.count - 1.0, 1.0), np.nan),
+            "minimum": np.where(some, self.low, np.nan),
+            "maximum": np.where(some, self.high, np.nan),
+        }
+
+    def packed(self) -> np.ndarray:
+        """All six as one array `[6, ...]`."""
+        return np.stack([getattr(self, field.name) for field in dataclasses.fields(self)])
+
+    @staticmethod
+    def unpacked(array: np.ndarray) -> "Moments":
+        """The moments that `packed` made."""
+        return Moments(*array)
+
+
+def bins_of(values: np.ndarray) -> np.ndarray:
+    """Bin of each float64, int32 in the order of the numbers; 0 holds zero. NaN is in a bin behind all others."""
+    bits = np.ascontiguousarray(values, np.float64).view(np.int64)
+    size = ((bits & 0x7FFF_FFFF_FFFF_FFFF) >> _SHIFT).astype(np.int32)
+    size -= np.int32(_LEAST - 1)
+    np.maximum(size, 0, out=size)
+    np.negative(size, out=size, where=bits < 0)
+    return np.where(np.isnan(values), _NOTHING, size)
+
+
+def middles(bins: np.ndarray) -> np.ndarray:
+    """The number in the middle of each bin; infinity is a bin of its own."""
+    bins = np.asarray(bins, np.int64)
+    place = np.abs(bins) - 1 + _LEAST
+    low, high = (np.asarray((place + i) << _SHIFT, np.int64).view(np.float64) for i in (0, 1))
+    with np.errstate(invalid="ignore", over="ignore"):
+        middle = np.where(np.isfinite(low), low + (np.where(np.isfinite(high), high, low) - low) / 2, np.inf)
+    return np.where(bins == 0, 0.0, np.where(bins < 0, -middle, middle))
+
+
+@dataclasses.dataclass(frozen=True)
+class Histogram:
+    """Exact counts of many rows on the same bins, of which only those are kept that hold something.
+
+    A quantile read from it is off by at most `RELATIVE_ACCURACY` of its magnitude.
+
+    keys: int64 `[N]`, sorted, row and bin in one number. counts: int64 `[N]`.
+    """
+
+    keys: np.ndarray
+    counts: np.ndarray
+
+    @staticmethod
+    def empty() -> "Histogram":
+        return Histogram(np.zeros(0, np.int64), np.zeros(0, np.int64))
+
+    @staticmethod
+    def of(values: np.ndarray) -> "Histogram":
+        """Histogram of each row of `[rows, R]`; NaN does not count."""
+        runs = values.shape[-1]
+        if not values.size:
+            return Histogram.empty()
+        bins = np.sort(bins_of(values), axis=-1).ravel()
+        first = np.empty(bins.size, bool)
+        np.not_equal(bins[1:], bins[:-1], out=first[1:])
+        first[::runs] = True
+        starts = np.flatnonzero(first)
+        counts = np.diff(starts, append=bins.size)
+        found = bins[starts]
+        kept = found != _NOTHING
+        keys = ((starts // runs) << _KEY_BITS) + found + _HALF
+        return Histogram(keys[kept], counts[kept])
+
+    def merged(self, other: "Histogram") -> "Histogram":
+        """Counts of both; exact, whatever the order."""
+        if not self.keys.size:
+            return other
+        place = np.searchsorted(self.keys, other.keys)
+        known = self.keys[np.minimum(place, self.keys.size - 1)] == other.keys
+        counts = self.counts.copy()
+        counts[place[known]] += other.counts[known]
+        if known.all():
+            return Histogram(self.keys, counts)
+        new = ~known
+        return Histogram(np.insert(self.keys, place[new], other.keys[new]), np.insert(counts, place[new], other.counts[new]))
+
+    def moved(self, rows: int) -> "Histogram":
+        """The same rows, so many further down."""
+        return Histogram(self.keys + (rows << _KEY_BITS), self.counts)
+
+    @staticmethod
+    def joined(parts: "Sequence[Histogram]") -> "Histogram":
+        """Histograms of rows that follow each other."""
+        empty = Histogram.empty()
+        return Histogram(
+            np.concatenate([empty.keys, *(p.keys for p in parts)]),
+            np.concatenate([empty.counts, *(p.counts for p in parts)]),
+        )
+
+    def rows(self, start: int, stop: int) -> "Histogram":
+        """The rows from `start` on, without `stop`, counted from 0."""
+        first, last = np.searchsorted(self.keys, [start << _KEY_BITS, stop << _KEY_BITS])
+        return Histogram(self.keys[first:last] - (start << _KEY_BITS), self.counts[first:last])
+
+    def bins(self) -> np.ndarray:
+        """The bins that hold something in any row, sorted."""
+        return np.unique(self.keys & ((1 << _KEY_BITS) - 1)) - _HALF
+
+    def dense(self, rows: int, bins: np.ndarray) -> np.ndarray:
+        """Counts `[rows, bins]` uint32 on sorted bins that include all its own."""
+        table = np.zeros((rows, len(bins)), np.uint32)
+        place = np.searchsorted(bins, (self.keys & ((1 << _KEY_BITS) - 1)) - _HALF)
+        table[self.keys >> _KEY_BITS, place] = self.counts
+        return table
+
+
+def quantiles(middle: np.ndarray, counts: np.ndarray, low: np.ndarray, high: np.ndarray, levels: Any) -> np.ndarray:
+    """Quantiles `[levels, ...]` of rows of a histogram, between neighbouring order statistics as NumPy's default has it.
+
+    Args:
+      middle: `[B]` the numbers that stand for the bins, increasing. counts: `[..., B]`.
+      low, high: `[...]` smallest and largest value, which are exact; NaN where there is none.
+    """
+    total = np.cumsum(counts, axis=-1, dtype=np.int64)
+    number = total[..., -1] if total.shape[-1] else np.zeros(counts.shape[:-1], np.int64)
+
+    def order_statistic(rank):
+        place = (total <= rank[..., None]).sum(axis=-1)
+        found: Any = middle[np.minimum(place, len(middle) - 1)] if len(middle) else np.full(rank.shape, np.nan)
+        return np.where(rank == 0, low, np.where(rank >= number - 1, high, np.clip(found, low, high)))
+
+    answers = []
+    for level in levels:
+        rank = level * np.maximum(number - 1, 0)
+        below = np.floor(rank).astype(np.int64)
+        first, second = order_statistic(below), order_statistic(np.minimum(below + 1, np.maximum(number - 1, 0)))
+        with np.errstate(invalid="ignore"):
+            part = rank - below
+            between = np.where((part == 0) | (first == second), first, first + part * (second - first))
+        answers.append(np.where(number > 0, between, np.nan))
+    return np.stack(answers)
