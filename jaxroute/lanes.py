@@ -109,6 +109,7 @@ _FRONT_AXES = frozenset(
         "cummin",
         "cumprod",
         "cumsum",
+        "first_best",
         "reduce_and",
         "reduce_max",
         "reduce_min",
@@ -123,6 +124,7 @@ _FRONT_AXES = frozenset(
 )
 # Runs that take a rare branch are computed so many at a time.
 _GATHERED = 32
+_BARRIERS = ("optimization_barrier", "once")
 _INLINE = {"pjit": "jaxpr", "jit": "jaxpr", "closed_call": "call_jaxpr"}
 
 
@@ -241,7 +243,7 @@ def _apply(eqn, values: list[_Value], size: int) -> list[_Value]:
         return [_Value(values[0].array, True, True)]
     if name == "random_unwrap":
         return [_Value(values[0].array, True)]
-    if name == "optimization_barrier":
+    if name in _BARRIERS:
         return [_Value(out, v.mapped) for out, v in zip(_bind(eqn, [v.array for v in values]), values, strict=True)]
     if _handles_keys(eqn):
         return _fallback(eqn, values, size)
@@ -269,7 +271,7 @@ def _rule(name, eqn, values, size):
         ]  # fmt: skip
         return _bind(eqn, wide)
     if name in _FRONT_AXES:
-        return _bind(eqn, arrays)
+        return _bind(eqn, [_spread(v, size).array for v in values])
     if name == "broadcast_in_dim" and len(arrays) == 1:
         dims = (*params["broadcast_dimensions"], rank)
         return [lax.broadcast_in_dim(arrays[0], (*shape, size), dims)]
@@ -535,7 +537,7 @@ def _which_of(eqn, given: list[bool]) -> list[bool]:
     name, params = eqn.primitive.name, eqn.params
     if name in _INLINE:
         return which_depend(params[_INLINE[name]], given)
-    if name == "optimization_barrier":
+    if name in _BARRIERS:
         return given
     if _handles_keys(eqn):
         return [any(given)] * len(eqn.outvars)

@@ -13,6 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from jaxroute import fusion
+
 # Up to this many elements are compared as one `[K, K]` array.
 _FEW = 8
 # So many terms of a sum are written out.
@@ -79,7 +81,7 @@ def fold(leaves: Any, in_use, start: Any, step: Callable) -> Any:
     def body(number, carry):
         first = number * _CHUNK
         part = jax.tree.map(lambda x: lax.dynamic_slice_in_dim(x, first, _CHUNK, axis=x.ndim - 1), leaves)
-        return lax.optimization_barrier(step(carry, lax.optimization_barrier(part), first))
+        return fusion.once(step(carry, fusion.once(part), first))
 
     return lax.fori_loop(0, (jnp.minimum(in_use, size) + _CHUNK - 1) // _CHUNK, body, start)
 
@@ -89,15 +91,7 @@ def argmax(score, allowed=None) -> jax.Array:
 
     With nothing allowed, or NaN in the score, the result is `K`: out of range, and `one_hot` of it is empty.
     """
-    size = score.shape[-1]
-    if allowed is not None:
-        score = jnp.where(allowed, score, -jnp.inf)
-    score = lax.optimization_barrier(score)
-    best = lax.optimization_barrier(jnp.max(score, axis=-1))
-    is_best = score == best
-    if allowed is not None:
-        is_best &= allowed
-    return jnp.min(jnp.where(is_best, lax.iota(jnp.int32, size), size), axis=-1)
+    return fusion.first_best(score, allowed)
 
 
 def argmin(score, allowed=None) -> jax.Array:
@@ -124,7 +118,7 @@ def sum_ahead(values, keys, ahead: Callable, *, together=None) -> jax.Array:
     for j in range(values.shape[-1]):
         mask = ahead([k[j] for k in keys], keys)
         total += jnp.where(mask if together is None else mask & together[j], values[j], zero)
-    return lax.optimization_barrier(total)  # or it would be computed again in every place that uses it
+    return fusion.once(total)  # or it would be computed again in every place that uses it
 
 
 def amount_ahead(values, *keys, together=None) -> jax.Array:
