@@ -78,12 +78,25 @@ def fold(leaves: Any, in_use, start: Any, step: Callable) -> Any:
     if size <= _CHUNK:
         return step(start, leaves, jnp.int32(0))
 
-    def body(number, carry):
+    shapes = jax.tree.leaves(jax.eval_shape(lambda: start))
+    alike = {kind: [i for i, x in enumerate(shapes) if (x.shape, x.dtype) == kind] for kind in {(x.shape, x.dtype): None for x in shapes}}
+    structure = jax.tree.structure(start)
+
+    def pack(carry):
+        """Numbers of one kind as one array: a loop copies and updates each array of its carry by itself."""
+        values = jax.tree.leaves(carry)
+        return [jnp.stack([values[i] for i in places]) for places in alike.values()]
+
+    def unpack(packed):
+        values = {i: x[n] for x, places in zip(packed, alike.values(), strict=True) for n, i in enumerate(places)}
+        return jax.tree.unflatten(structure, [values[i] for i in range(len(values))])
+
+    def body(number, packed):
         first = number * _CHUNK
         part = jax.tree.map(lambda x: lax.dynamic_slice_in_dim(x, first, _CHUNK, axis=x.ndim - 1), leaves)
-        return fusion.once(step(carry, fusion.once(part), first))
+        return fusion.once(pack(step(unpack(packed), fusion.once(part), first)))
 
-    return lax.fori_loop(0, (jnp.minimum(in_use, size) + _CHUNK - 1) // _CHUNK, body, start)
+    return unpack(lax.fori_loop(0, (jnp.minimum(in_use, size) + _CHUNK - 1) // _CHUNK, body, pack(start)))
 
 
 def argmax(score, allowed=None) -> jax.Array:

@@ -76,7 +76,17 @@ ENVIRONMENTS: dict[str, Callable[[], Any]] = {
 
 # Instructions that launch nothing.
 _FREE = frozenset(
-    ["parameter", "constant", "tuple", "get-tuple-element", "bitcast", "after-all", "opt-barrier", "partition-id", "replica-id"]
+    [
+        "parameter",
+        "constant",
+        "tuple",
+        "get-tuple-element",
+        "bitcast",
+        "after-all",
+        "opt-barrier",
+        "partition-id",
+        "replica-id",
+    ]
 )
 _COMPUTATION = re.compile(r"^(?:ENTRY )?%?([\w.\-]+) \(.*\) -> .* \{$")
 _CALLED = re.compile(r"(?:to_apply|calls|called_computations?|async_execution_computation)=\{?%?([\w.\-]+)")
@@ -141,7 +151,9 @@ class Module:
             return total
         if kind == "conditional":
             found = _BRANCHES.search(line)
-            names = [n.strip().lstrip("%") for n in (found[1].split(",") if found[1] else found.groups()[1:])] if found else []
+            names = (
+                [n.strip().lstrip("%") for n in (found[1].split(",") if found[1] else found.groups()[1:])] if found else []
+            )
             return max((self.count(n) for n in names), key=lambda c: c.kernels + sum(c.loops))
         called = _CALLED.search(line)
         if kind in ("call", "async-start") and called:
@@ -280,7 +292,9 @@ def show(row: dict[str, Any]) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     """Counts, prints and stores; returns 0."""
-    parser = argparse.ArgumentParser(prog="kernels", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="kernels", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--only", nargs="+", choices=ENVIRONMENTS, metavar="PROBLEM", help="these problems only")
     parser.add_argument("--policies", nargs="+", help="names of policies (default: all)")
     parser.add_argument("--keep", type=Path, help="folder for the modules' texts")

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jaxroute import numerics
+from jaxroute import fusion, numerics
 
 
 class FillSolution(NamedTuple):
@@ -113,7 +113,7 @@ def budgeted_fill(
             return (other[0] < own[0]) | ((other[0] == own[0]) & (other[1] < own[1]))
 
         used = numerics.sum_ahead(capacity, (before, place), earlier, together=together)
-        x = lax.optimization_barrier(jnp.clip(total - used, 0.0, capacity))
+        x = fusion.once(jnp.clip(total - used, 0.0, capacity))
         return x, jnp.sum(cost * x), jnp.sum(value * x)
 
     def slope_of(over, under):

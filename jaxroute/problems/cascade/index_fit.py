@@ -19,7 +19,7 @@ import jax.numpy as jnp
 from flax import struct
 from jax import lax
 
-from jaxroute import checks, numerics
+from jaxroute import checks, fusion, numerics
 from jaxroute.estimators.gaussian import solve
 from jaxroute.estimators.glm import shortened
 from jaxroute.estimators.links import FAR, Link
@@ -125,7 +125,7 @@ class Streaming(LinearIndex):
         """With samples of weights `[K]`: 0 where nothing was seen."""
         u = numerics.combine(psi, rho)
         bend = weight * self._weight(link, u, score)
-        direction = lax.optimization_barrier(numerics.combine(psi, inverse))
+        direction = fusion.once(numerics.combine(psi, inverse))
         shrink = 1.0 / (1.0 + bend * numerics.combine(psi, direction))
         step = jnp.where(weight > 0, weight * shrink * moment(link, u, score, cost), 0.0)
         inverse = inverse - (bend * shrink) * direction[:, None] * direction[None]
@@ -214,7 +214,7 @@ class Window(LinearIndex):
         )
 
     def update(self, fit: WindowState, rho, sample: Sample, evaluator: Evaluator | None, link: Link):
-        fit = lax.optimization_barrier(self._pushed(fit, rho, sample, evaluator, link))
+        fit = fusion.once(self._pushed(fit, rho, sample, evaluator, link))
         if self.every > 1:  # All runs are in the same round: this is a branch, not a choice.
             due = (sample.t <= _EARLY) | (sample.t % self.every == 0)
             return fit, lax.cond(due, lambda: self._fitted(fit, rho, evaluator, link), lambda: rho)
@@ -280,11 +280,11 @@ class Window(LinearIndex):
         return samples + numerics.combine(rho, fit.hessian) + gradient + jnp.asarray(self.ridge, jnp.float32) * rho
 
     def _fitted(self, fit: WindowState, rho, evaluator: Evaluator | None, link: Link):
-        score, used, gradient = lax.optimization_barrier(self._samples(fit, evaluator))
+        score, used, gradient = fusion.once(self._samples(fit, evaluator))
         columns = jnp.swapaxes(fit.psi, 0, 1)  # [m, W, K]
         ridge = jnp.asarray(self.ridge, jnp.float32)
         for _ in range(self.iterations):
-            rho = lax.optimization_barrier(rho + self._step(fit, rho, columns, score, used, gradient, ridge, link))
+            rho = fusion.once(rho + self._step(fit, rho, columns, score, used, gradient, ridge, link))
         return shortened(rho, jnp.asarray(self.bound, jnp.float32))
 
     def _step(self, fit: WindowState, rho, columns, score, used, gradient, ridge, link: Link):
@@ -293,12 +293,12 @@ class Window(LinearIndex):
         u = _linear(rho, columns)
         slope = jnp.where(used, moment(link, u, score, fit.cost), 0.0)
         weight = jnp.where(used, curvature(link, u, score, jnp.asarray(self.floor, jnp.float32)), 0.0)
-        slope, weight = lax.optimization_barrier((slope, weight))
+        slope, weight = fusion.once((slope, weight))
         frozen = numerics.combine(rho, fit.hessian) + gradient + ridge * rho
         total = jnp.stack([_sum(slope * columns[i]) for i in range(dim)]) + frozen
         matrix = _gram(weight, columns) + fit.hessian + (_DAMPING + ridge) * jnp.eye(dim)[:, :, None]
         direction = -jnp.moveaxis(solve(jnp.moveaxis(matrix, -1, 0), jnp.moveaxis(total, -1, 0)), 0, -1)
-        direction = lax.optimization_barrier(direction)
+        direction = fusion.once(direction)
         along = _linear(direction, columns)
 
         def value(length):
@@ -309,7 +309,7 @@ class Window(LinearIndex):
 
         best, least = jnp.zeros_like(rho[0]), None
         for length in _LENGTHS:
-            found = lax.optimization_barrier(value(length))
+            found = fusion.once(value(length))
             if least is None:
                 best, least = jnp.full_like(found, length), found
             else:
@@ -453,7 +453,7 @@ class LocationFamily:
 
 def grown_inverse(inverse, x, seen) -> jax.Array:
     """Inverse design matrices `[m, m, K]` after one more row `x` `[m]` where `seen` `[K]`."""
-    direction = lax.optimization_barrier(numerics.combine(x, inverse))
+    direction = fusion.once(numerics.combine(x, inverse))
     gain = jnp.where(seen, 1.0, 0.0) / (1.0 + numerics.combine(x, direction))
     return inverse - gain * direction[:, None] * direction[None]
 
