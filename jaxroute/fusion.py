@@ -4,6 +4,8 @@ On a CPU a value that is used in several loops over the runs should be computed 
 kept, and computing it again in the next kernel costs less than the launch; its compiler weighs the two if it may.
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -14,6 +16,8 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
 GPUS = ("cuda", "rocm")
+# So many steps of a loop are written out one after the other.
+_MOST_STEPS = 8
 
 
 def once(value: Any) -> Any:
@@ -34,6 +38,16 @@ def first_best(score, allowed=None) -> jax.Array:
     """
     given = (score,) if allowed is None else (score, jnp.broadcast_to(allowed, score.shape))
     return first_best_p.bind(*given, axis=score.ndim - 1)
+
+
+def repeat(count: int, body: Callable, start: Any) -> Any:
+    """`lax.fori_loop(0, count, body, start)` with a static count, on a GPU written out, so that steps are fused with their neighbours."""
+
+    def loop(carry, **options):
+        return lax.fori_loop(0, count, body, carry, **options)
+
+    written_out = partial(loop, unroll=max(1, min(count, _MOST_STEPS)))
+    return lax.platform_dependent(start, **dict.fromkeys(GPUS, written_out), default=loop)
 
 
 def by_comparison(score, allowed=None, *, axis: int):

@@ -422,7 +422,13 @@ def _cond(eqn, values, size):
 
         return call
 
-    outs = lax.switch(index.array, [branch(b) for b in eqn.params["branches"]], *[v.array for v in operands])
+    branches, arrays = [branch(b) for b in eqn.params["branches"]], [v.array for v in operands]
+    platforms = eqn.params.get("branches_platforms")
+    if platforms is None:
+        outs = lax.switch(index.array, branches, *arrays)
+    else:  # A choice by platform, which is made before anything is compiled.
+        named = {name: b for b, names in zip(branches, platforms, strict=True) for name in names or ("default",)}
+        outs = lax.platform_dependent(*arrays, **named)
     return [_Value(a, m) for a, m in zip(outs, mapped, strict=True)]
 
 

@@ -79,7 +79,10 @@ def fold(leaves: Any, in_use, start: Any, step: Callable) -> Any:
         return step(start, leaves, jnp.int32(0))
 
     shapes = jax.tree.leaves(jax.eval_shape(lambda: start))
-    alike = {kind: [i for i, x in enumerate(shapes) if (x.shape, x.dtype) == kind] for kind in {(x.shape, x.dtype): None for x in shapes}}
+    alike = {
+        kind: [i for i, x in enumerate(shapes) if (x.shape, x.dtype) == kind]
+        for kind in {(x.shape, x.dtype): None for x in shapes}
+    }
     structure = jax.tree.structure(start)
 
     def pack(carry):

@@ -133,7 +133,7 @@ def budgeted_fill(
         )
         return over, under
 
-    over, under = lax.fori_loop(0, steps, step, (best, cheapest))
+    over, under = fusion.repeat(steps, step, (best, cheapest))
     slope = slope_of(over, under)
     share = jnp.clip((budget - under[1]) / jnp.maximum(over[1] - under[1], tiny), 0.0, 1.0)
     slack, affordable = best[1] <= limit, cheapest[1] <= limit
