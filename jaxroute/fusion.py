@@ -4,7 +4,7 @@ On a CPU a value that is used in several loops over the runs should be computed 
 kept, and computing it again in the next kernel costs less than the launch; its compiler weighs the two if it may.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -48,6 +48,18 @@ def repeat(count: int, body: Callable, start: Any) -> Any:
 
     written_out = partial(loop, unroll=max(1, min(count, _MOST_STEPS)))
     return lax.platform_dependent(start, **dict.fromkeys(GPUS, written_out), default=loop)
+
+
+def sums(values: Sequence[jax.Array]) -> jax.Array:
+    """Sums of several arrays `[..., C]` over their last axis: `[n, ...]`; on a GPU by one reduction."""
+
+    def one_by_one(values):
+        return jnp.stack([jnp.sum(x, axis=-1) for x in values])
+
+    def together(values):
+        return jnp.sum(jnp.stack(values), axis=-1)
+
+    return lax.platform_dependent(list(values), **dict.fromkeys(GPUS, together), default=one_by_one)
 
 
 def by_comparison(score, allowed=None, *, axis: int):

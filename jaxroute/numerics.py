@@ -144,7 +144,8 @@ def amount_ahead(values, *keys, together=None) -> jax.Array:
 
     keys: arrays `[K]` (or booleans), most significant first; pass `-x` to prefer small `x`. together: as for `sum_ahead`.
     """
-    keys = [lax.optimization_barrier(k.astype(jnp.int32) if k.dtype == jnp.bool_ else k) for k in keys]
+    keys = [k.astype(jnp.int32) if k.dtype == jnp.bool_ else k for k in keys]
+    keys = [lax.optimization_barrier(k) if jnp.issubdtype(k.dtype, jnp.floating) else fusion.once(k) for k in keys]
 
     def ahead(others, own):
         result = others[-1] < own[-1]

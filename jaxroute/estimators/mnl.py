@@ -169,34 +169,31 @@ class Rows:
                 barrier(share[a] - sum(jnp.where(mine[a][k] & took[k], 1.0, 0.0) for k in range(shown)))
                 for a in range(len(own))
             ]
-            total: dict[str, Any] = {"gradient": [[jnp.sum(missed[a] * x[i]) for i in range(dim)] for a in range(len(own))]}
+            terms = [missed[a] * x[i] for a in range(len(own)) for i in range(dim)]
             if loss:
                 any_mine = jnp.any(jnp.stack([jnp.stack(m) for m in mine]), axis=(0, 1))
                 taken = jnp.sum(jnp.where(took, logits, 0.0), axis=0)
-                total["loss"] = jnp.sum(jnp.where(any_mine, normaliser - taken, 0.0))
+                terms.append(jnp.where(any_mine, normaliser - taken, 0.0))
             if hessian:
-                blocks = {}
-                for a in range(len(own)):
-                    for b in range(a, len(own)):
+                scaled = {}
+                for a, b, i, j in entries:
+                    if (a, b, i) not in scaled:
                         weight = share[a] * (1.0 - share[a]) if a == b else -share[a] * share[b]
-                        for i in range(dim):
-                            scaled = barrier(weight * x[i])
-                            for j in range(i if a == b else 0, dim):
-                                blocks[a, b, i, j] = jnp.sum(scaled * x[j])
-                total["hessian"] = blocks
-            return jax.tree.map(jnp.add, carry, total)
+                        scaled[a, b, i] = barrier(weight * x[i])
+                    terms.append(scaled[a, b, i] * x[j])
+            return carry + fusion.sums(terms)
 
-        start: dict[str, Any] = {"gradient": [[zero] * dim for _ in own]}
-        if loss:
-            start["loss"] = zero
-        if hessian:
-            pairs = [(a, b) for a in range(len(own)) for b in range(a, len(own))]
-            start["hessian"] = {
-                (a, b, i, j): zero for a, b in pairs for i in range(dim) for j in range(i if a == b else 0, dim)
-            }
+        pairs = [(a, b) for a in range(len(own)) for b in range(a, len(own))]
+        entries = [(a, b, i, j) for a, b in pairs for i in range(dim) for j in range(i if a == b else 0, dim)]
+        number = len(own) * dim
+        start = jnp.zeros((number + loss + (len(entries) if hessian else 0),))
         total = numerics.fold((self.features, self.items, self.accepted), in_use, start, step)
-        gradient = jnp.stack([jnp.stack(g) for g in total["gradient"]])
-        return Sums(total.get("loss", zero), gradient, _assemble(total["hessian"], len(own), dim) if hessian else None)
+        blocks = dict(zip(entries, total[number + loss :], strict=True)) if hessian else {}
+        return Sums(
+            total[number] if loss else jnp.zeros(()),
+            total[:number].reshape(len(own), dim),
+            _assemble(blocks, len(own), dim) if hessian else None,
+        )
 
 
 def _assemble(blocks: dict, number: int, dim: int) -> jax.Array:

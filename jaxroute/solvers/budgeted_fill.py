@@ -85,7 +85,7 @@ def budgeted_fill(
         value = jnp.where(valid, value, 0.0)
         cost = jnp.where(valid, cost, 0.0)
     tiny = np.finfo(value.dtype).tiny
-    value, cost, capacity = lax.optimization_barrier((value, cost, capacity))
+    (value, cost), capacity = lax.optimization_barrier((value, cost)), fusion.once(capacity)
     priority = lax.iota(jnp.int32, size) if priority is None else priority
     together, room = None, jnp.sum(capacity)
     if groups is not None:
