@@ -120,7 +120,7 @@ def _batch_first_best(args, dims, *, axis):
 def _jvp_first_best(args, tangents, *, axis):
     del tangents
     out = first_best_p.bind(*args, axis=axis)
-    return out, ad.Zero.from_primal_value(out)
+    return out, ad.Zero(jax.typeof(out).to_tangent_aval())
 
 
 batching.primitive_batchers[first_best_p] = _batch_first_best

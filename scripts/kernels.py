@@ -107,7 +107,7 @@ class Count:
     def add(self, other: "Count", times: int = 1) -> None:
         """Adds what is launched so many times."""
         self.kernels += times * other.kernels
-        self.loops += other.loops
+        self.loops += times * other.loops
 
 
 class Module:
@@ -253,19 +253,14 @@ def programs(env, policy, runs: int = RUNS) -> tuple[int, dict[str, tuple[Callab
     return every, made
 
 
-def count_pair(env, policy, where: NamedSharding, keep: Path | None = None) -> dict[str, Any]:
-    """Kernels of a policy: `per_round`, `loops` of unknown length, `plan` and `plan_loops` at the begin of a stage; `state_bytes` of a run."""
-    trips, functions = programs(env, policy)
-    texts = {name: compiled(function, shapes, where) for name, (function, shapes) in functions.items()}
-    if keep:
-        for name, text in texts.items():
-            keep.with_name(f"{keep.name}.{name}.txt").write_text(text)
+def count_pair(texts: dict[str, str], trips: int) -> dict[str, Any]:
+    """Kernels of a policy, from the texts of its `programs`: `per_round` and `plan`, and `loops` and `plan_loops` of unknown length."""
     module = Module(texts["rounds"])
     bodies = module.loops(trips)
     if len(bodies) != 1:
         raise RuntimeError(f"the loop over rounds must be found once, by its {trips} trips; found {len(bodies)} of them")
     found = module.count(bodies[0])
-    row = {"per_round": found.kernels, "loops": found.loops, "state_bytes": jaxroute.run_bytes(env, policy)}
+    row: dict[str, Any] = {"per_round": found.kernels, "loops": found.loops}
     if "plan" in texts:
         plan = Module(texts["plan"]).count()
         row |= {"plan": plan.kernels, "plan_loops": plan.loops}
@@ -282,12 +277,17 @@ def pairs(only=None, policies=None):
                 yield problem, name, env, policy
 
 
+def sum_of(kernels: int, loops: list[int]) -> str:
+    """A number of kernels, with those of loops of `n` trips."""
+    return " + ".join([str(kernels), *(f"{k} n" for k in loops)])
+
+
 def show(row: dict[str, Any]) -> str:
     """A line of the table."""
-    loops = "".join(f" + n x {k}" for k in row["loops"])
-    plan = f"{row['plan']}" + "".join(f" + n x {k}" for k in row["plan_loops"]) if "plan" in row else ""
-    before = f"{row['before']}" if "before" in row else ""
-    return f"{row['problem']:<14} {row['policy']:<20} {before:>7} {row['per_round']:>7}{loops:<16} {plan:>10} {row['state_bytes']:>12,}"
+    counts = [sum_of(row[when]["per_round"], row[when]["loops"]) for when in ("first", "now")]
+    plans = [sum_of(row[when]["plan"], row[when]["plan_loops"]) if "plan" in row[when] else "" for when in ("first", "now")]
+    cells = "".join(f"{text:>24}" for text in counts) + "".join(f"{text:>8}" for text in plans)
+    return f"{row['problem']:<14}{row['policy']:<20}{cells}{row['state_bytes']:>9,}"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -298,20 +298,32 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--only", nargs="+", choices=ENVIRONMENTS, metavar="PROBLEM", help="these problems only")
     parser.add_argument("--policies", nargs="+", help="names of policies (default: all)")
     parser.add_argument("--keep", type=Path, help="folder for the modules' texts")
-    parser.add_argument("--out", type=Path, default=RESULTS, help="JSON file; rows of pairs that are not counted stay")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="JSON file; pairs that are not counted stay as they are")
     options = parser.parse_args(arguments)
     where = target()
-    if options.keep:
-        options.keep.mkdir(parents=True, exist_ok=True)
-    report = json.loads(options.out.read_text()) if options.out.exists() else {"rows": []}
-    rows = {(r["problem"], r["policy"]): r for r in report["rows"]}
+    stored = json.loads(options.out.read_text())["rows"] if options.out.exists() else []
+    rows = {(row["problem"], row["policy"]): row for row in stored}
+    print(f"{'':<34}{'kernels per round, first':>24}{'now':>24}{'plan':>8}{'now':>8}{'bytes':>9}")
     for problem, name, env, policy in pairs(options.only, options.policies):
-        keep = options.keep / f"{problem}.{name}" if options.keep else None
-        row = {"problem": problem, "policy": name, **count_pair(env, policy, where, keep)}
+        trips, functions = programs(env, policy)
+        texts = {what: compiled(function, shapes, where) for what, (function, shapes) in functions.items()}
+        if options.keep:
+            options.keep.mkdir(parents=True, exist_ok=True)
+            for what, text in texts.items():
+                (options.keep / f"{problem}.{name}.{what}.txt").write_text(text)
+        now = count_pair(texts, trips)
+        first = rows.get((problem, name), {"first": now})["first"]
+        row = {
+            "problem": problem,
+            "policy": name,
+            "first": first,
+            "now": now,
+            "state_bytes": jaxroute.run_bytes(env, policy),
+        }
         rows[problem, name] = row
         print(show(row), flush=True)
         report = {
-            "counted": "launches in the body of the compiled loop over rounds; ahead of time, without a device",
+            "counted": "launches in the body of the compiled loop over rounds, ahead of time, without a device",
             "target": re.findall(r'device_description_str: "(.*)"', TARGET)[0],
             "jax": jax.__version__,
             "runs": RUNS,

@@ -457,7 +457,7 @@ class Newton:
             return best + move.reshape(num, dim), best, best_loss, move, hessian
 
         nothing = jnp.zeros((num * dim,), trial.dtype), jnp.zeros((num * dim, num * dim), trial.dtype)
-        carry = jax.lax.fori_loop(0, self.passes, newton, (trial, start, jnp.full((), jnp.inf, trial.dtype), *nothing))
+        carry = fusion.repeat(self.passes, newton, (trial, start, jnp.full((), jnp.inf, trial.dtype), *nothing))
         trial, _, _, _, hessian = carry
         for _ in range(self.polish):
             gradient = (sums(put(theta, list(trial)), hessian=False).gradient + ridge * trial).reshape(-1)
