@@ -547,7 +547,7 @@ class Replay:
         new = {p: self.add(number) for p, number in zip(places, held, strict=True)}
         return [np.asarray([new.get(int(p), int(p)) for p in x.ravel()], np.int64).reshape(x.shape) for x in xs]
 
-    _once = _optimization_barrier
+    _computed_once = _optimization_barrier
 
     # Reductions
 

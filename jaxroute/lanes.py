@@ -124,7 +124,7 @@ _FRONT_AXES = frozenset(
 )
 # Runs that take a rare branch are computed so many at a time.
 _GATHERED = 32
-_BARRIERS = ("optimization_barrier", "once")
+_BARRIERS = ("optimization_barrier", "computed_once")
 _INLINE = {"pjit": "jaxpr", "jit": "jaxpr", "closed_call": "call_jaxpr"}
 
 
