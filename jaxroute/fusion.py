@@ -1,7 +1,7 @@
 """What compilers for CPUs and GPUs must be told differently about which operations to compute together.
 
-On a CPU a value that is used in several loops over the runs should be computed once and kept. A GPU launches a kernel for each value that is
-kept, and computing it again in the next kernel costs less than the launch; its compiler weighs the two if it may.
+On a CPU a value that is used in several loops over the runs should be computed once and kept. On a GPU every value that must be kept ends
+a kernel; left free, the compiler weighs keeping it against computing it again in the next one.
 """
 
 from collections.abc import Callable, Sequence

@@ -137,7 +137,7 @@ class _Value(NamedTuple):
 
 
 def compile_lanes(lowered, platform: str):
-    """Compiles for speed over runs: on a CPU the barriers of the hot path must survive until fusion, as they do on a GPU."""
+    """Compiles for speed over runs: on a CPU the barriers of the hot path must survive until fusion."""
     for options in (CPU_OPTIONS | _OWN_SUMS, CPU_OPTIONS) if platform == "cpu" else ():
         try:
             return lowered.compile(compiler_options=options)

@@ -286,7 +286,7 @@ def show(row: dict[str, Any]) -> str:
     """A line of the table."""
     counts = [sum_of(row[when]["per_round"], row[when]["loops"]) for when in ("first", "now")]
     plans = [sum_of(row[when]["plan"], row[when]["plan_loops"]) if "plan" in row[when] else "" for when in ("first", "now")]
-    cells = "".join(f"{text:>24}" for text in counts) + "".join(f"{text:>8}" for text in plans)
+    cells = "".join(f"{text:>30}" for text in counts) + "".join(f"{text:>8}" for text in plans)
     return f"{row['problem']:<14}{row['policy']:<20}{cells}{row['state_bytes']:>9,}"
 
 
@@ -303,7 +303,7 @@ def main(arguments: list[str] | None = None) -> int:
     where = target()
     stored = json.loads(options.out.read_text())["rows"] if options.out.exists() else []
     rows = {(row["problem"], row["policy"]): row for row in stored}
-    print(f"{'':<34}{'kernels per round, first':>24}{'now':>24}{'plan':>8}{'now':>8}{'bytes':>9}")
+    print(f"{'':<34}{'kernels per round, first':>30}{'now':>30}{'plan':>8}{'now':>8}{'bytes':>9}")
     for problem, name, env, policy in pairs(options.only, options.policies):
         trips, functions = programs(env, policy)
         texts = {what: compiled(function, shapes, where) for what, (function, shapes) in functions.items()}
