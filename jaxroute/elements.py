@@ -14,6 +14,7 @@ import contextlib
 import itertools
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -21,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jaxroute import draws
+from jaxroute import draws, fusion
 from jaxroute.lanes import carry_dependence, scan_sizes, which_depend
 
 # Operations that a kernel may have: what compiles in a minute or two.
@@ -546,7 +547,14 @@ class Replay:
         new = {p: self.add(number) for p, number in zip(places, held, strict=True)}
         return [np.asarray([new.get(int(p), int(p)) for p in x.ravel()], np.int64).reshape(x.shape) for x in xs]
 
+    _computed_once = _optimization_barrier
+
     # Reductions
+
+    def _first_best(self, eqn, *xs):
+        """By comparisons, which a kernel computes once."""
+        shapes = [v.aval for v in eqn.invars]
+        return self.call(jax.make_jaxpr(partial(fusion.by_comparison, **eqn.params))(*shapes), xs)
 
     def _reduction(self, eqn, x):
         axes = eqn.params["axes"]
@@ -922,6 +930,10 @@ class Replay:
             zeros = [self._static(np.int32(0))] * (len(x.shape) - 1)
             return self._lookup(x, [number, *zeros], (1, *x.shape[1:]))[0]
         return self._window(x, 0, number, 1)[0]
+
+    def _platform_index(self, eqn):
+        """The default of a choice by platform: no platform's compiler sees these operations."""
+        return self.static(np.int32(eqn.params["platforms"].index(None)))
 
     def _cond(self, eqn, args):
         index, operands = int(self.whole(args[0])), args[1:]

@@ -109,6 +109,7 @@ _FRONT_AXES = frozenset(
         "cummin",
         "cumprod",
         "cumsum",
+        "first_best",
         "reduce_and",
         "reduce_max",
         "reduce_min",
@@ -123,6 +124,7 @@ _FRONT_AXES = frozenset(
 )
 # Runs that take a rare branch are computed so many at a time.
 _GATHERED = 32
+_BARRIERS = ("optimization_barrier", "computed_once")
 _INLINE = {"pjit": "jaxpr", "jit": "jaxpr", "closed_call": "call_jaxpr"}
 
 
@@ -135,7 +137,7 @@ class _Value(NamedTuple):
 
 
 def compile_lanes(lowered, platform: str):
-    """Compiles for speed over runs: on a CPU the barriers of the hot path must survive until fusion, as they do on a GPU."""
+    """Compiles for speed over runs: on a CPU the barriers of the hot path must survive until fusion."""
     for options in (CPU_OPTIONS | _OWN_SUMS, CPU_OPTIONS) if platform == "cpu" else ():
         try:
             return lowered.compile(compiler_options=options)
@@ -241,7 +243,7 @@ def _apply(eqn, values: list[_Value], size: int) -> list[_Value]:
         return [_Value(values[0].array, True, True)]
     if name == "random_unwrap":
         return [_Value(values[0].array, True)]
-    if name == "optimization_barrier":
+    if name in _BARRIERS:
         return [_Value(out, v.mapped) for out, v in zip(_bind(eqn, [v.array for v in values]), values, strict=True)]
     if _handles_keys(eqn):
         return _fallback(eqn, values, size)
@@ -269,7 +271,7 @@ def _rule(name, eqn, values, size):
         ]  # fmt: skip
         return _bind(eqn, wide)
     if name in _FRONT_AXES:
-        return _bind(eqn, arrays)
+        return _bind(eqn, [_spread(v, size).array for v in values])
     if name == "broadcast_in_dim" and len(arrays) == 1:
         dims = (*params["broadcast_dimensions"], rank)
         return [lax.broadcast_in_dim(arrays[0], (*shape, size), dims)]
@@ -420,7 +422,13 @@ def _cond(eqn, values, size):
 
         return call
 
-    outs = lax.switch(index.array, [branch(b) for b in eqn.params["branches"]], *[v.array for v in operands])
+    branches, arrays = [branch(b) for b in eqn.params["branches"]], [v.array for v in operands]
+    platforms = eqn.params.get("branches_platforms")
+    if platforms is None:
+        outs = lax.switch(index.array, branches, *arrays)
+    else:  # A choice by platform, which is made before anything is compiled.
+        named = {name: b for b, names in zip(branches, platforms, strict=True) for name in names or ("default",)}
+        outs = lax.platform_dependent(*arrays, **named)
     return [_Value(a, m) for a, m in zip(outs, mapped, strict=True)]
 
 
@@ -535,7 +543,7 @@ def _which_of(eqn, given: list[bool]) -> list[bool]:
     name, params = eqn.primitive.name, eqn.params
     if name in _INLINE:
         return which_depend(params[_INLINE[name]], given)
-    if name == "optimization_barrier":
+    if name in _BARRIERS:
         return given
     if _handles_keys(eqn):
         return [any(given)] * len(eqn.outvars)

@@ -16,6 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from jaxroute import fusion
+
 # So many terms of a sum are written out.
 _MOST_TERMS = 64
 # Long axes are worked on in chunks of this many elements.
@@ -77,12 +79,28 @@ def fold(leaves: Any, in_use, start: Any, step: Callable) -> Any:
     if size <= _CHUNK:
         return step(start, leaves, jnp.int32(0))
 
-    def body(number, carry):
+    shapes = jax.tree.leaves(jax.eval_shape(lambda: start))
+    alike = {
+        kind: [i for i, x in enumerate(shapes) if (x.shape, x.dtype) == kind]
+        for kind in {(x.shape, x.dtype): None for x in shapes}
+    }
+    structure = jax.tree.structure(start)
+
+    def pack(carry):
+        """Numbers of one kind as one array: a loop copies and updates each array of its carry by itself."""
+        values = jax.tree.leaves(carry)
+        return [jnp.stack([values[i] for i in places]) for places in alike.values()]
+
+    def unpack(packed):
+        values = {i: x[n] for x, places in zip(packed, alike.values(), strict=True) for n, i in enumerate(places)}
+        return jax.tree.unflatten(structure, [values[i] for i in range(len(values))])
+
+    def body(number, packed):
         first = number * _CHUNK
         part = jax.tree.map(lambda x: lax.dynamic_slice_in_dim(x, first, _CHUNK, axis=x.ndim - 1), leaves)
-        return lax.optimization_barrier(step(carry, lax.optimization_barrier(part), first))
+        return fusion.once(pack(step(unpack(packed), fusion.once(part), first)))
 
-    return lax.fori_loop(0, (jnp.minimum(in_use, size) + _CHUNK - 1) // _CHUNK, body, start)
+    return unpack(lax.fori_loop(0, (jnp.minimum(in_use, size) + _CHUNK - 1) // _CHUNK, body, pack(start)))
 
 
 def argmax(score, allowed=None) -> jax.Array:
@@ -90,15 +108,7 @@ def argmax(score, allowed=None) -> jax.Array:
 
     With nothing allowed, or NaN in the score, the result is `K`: out of range, and `one_hot` of it is empty.
     """
-    size = score.shape[-1]
-    if allowed is not None:
-        score = jnp.where(allowed, score, -jnp.inf)
-    score = lax.optimization_barrier(score)
-    best = lax.optimization_barrier(jnp.max(score, axis=-1))
-    is_best = score == best
-    if allowed is not None:
-        is_best &= allowed
-    return jnp.min(jnp.where(is_best, lax.iota(jnp.int32, size), size), axis=-1)
+    return fusion.first_best(score, allowed)
 
 
 def argmin(score, allowed=None) -> jax.Array:
@@ -122,7 +132,7 @@ def sum_ahead(values, keys, ahead: Callable, *, together=None, start=None) -> ja
     for j in range(values.shape[-1]):
         mask = ahead([k[j] for k in keys], keys)
         total += jnp.where(mask if together is None else mask & together[j], values[j], zero)
-    return lax.optimization_barrier(total)  # or it would be computed again in every place that uses it
+    return fusion.once(total)  # or it would be computed again in every place that uses it
 
 
 def amount_ahead(values, *keys, together=None) -> jax.Array:
@@ -132,7 +142,8 @@ def amount_ahead(values, *keys, together=None) -> jax.Array:
 
     keys: arrays `[K]` (or booleans), most significant first; pass `-x` to prefer small `x`. together: as for `sum_ahead`.
     """
-    keys = [lax.optimization_barrier(k.astype(jnp.int32) if k.dtype == jnp.bool_ else k) for k in keys]
+    keys = [k.astype(jnp.int32) if k.dtype == jnp.bool_ else k for k in keys]
+    keys = [lax.optimization_barrier(k) if jnp.issubdtype(k.dtype, jnp.floating) else fusion.once(k) for k in keys]
 
     def ahead(others, own):
         result = others[-1] < own[-1]
@@ -192,7 +203,7 @@ def project(x, table) -> jax.Array:
 
 def partial_sums(values) -> list[jax.Array]:
     """`values[0]`, `values[0] + values[1]`, ... of `values` `[K]`, each an array of its own: for what uses them at once."""
-    terms = lax.split(lax.optimization_barrier(values), (1,) * values.shape[0])
+    terms = lax.split(fusion.once(values), (1,) * values.shape[0])
     return list(itertools.accumulate(lax.squeeze(term, (0,)) for term in terms))
 
 

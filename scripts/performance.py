@@ -36,7 +36,8 @@ def latest(reports: Iterable[dict[str, Any]]) -> dict[tuple, dict[str, Any]]:
 
 def section(folder: Path = RESULTS, every: bool = False) -> str:
     """The section's tables in Markdown, one per device; with `every` of all policies."""
-    rows = latest(json.loads(file.read_text()) for file in sorted(folder.glob("*.json")))
+    stored = (json.loads(file.read_text()) for file in sorted(folder.glob("*.json")))
+    rows = latest(report for report in stored if "problems" in report)
     if not rows:
         raise ValueError(f"folder must hold the JSON files of scripts/bench.py, got {str(folder)!r}")
     parts = []

@@ -10,7 +10,7 @@ import jaxroute
 
 ROOT = Path(jaxroute.__file__).parent
 
-VOCABULARY = ("types", "protocols", "checks", "numerics", "draws", "lanes")
+VOCABULARY = ("types", "protocols", "checks", "fusion", "numerics", "draws", "lanes")
 MATHEMATICS = ("estimators", "solvers")
 ENGINE = (
     "rollout",
@@ -33,8 +33,9 @@ ENGINE = (
 MAY_IMPORT = {
     "types": (),
     "checks": (),
-    "numerics": (),
-    "draws": (),
+    "fusion": (),
+    "numerics": ("fusion",),
+    "draws": ("fusion",),
     "lanes": (),
     "protocols": ("types",),
     "estimators": VOCABULARY,

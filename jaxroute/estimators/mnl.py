@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from jaxroute import checks, numerics
+from jaxroute import checks, fusion, numerics
 from jaxroute.estimators.gaussian import sherman_morrison, solve
 
 
@@ -49,7 +49,7 @@ def _chances(logits, present):
     top = jnp.maximum(jnp.max(jnp.where(present, logits, -jnp.inf), axis=0), 0.0)
     weight = jnp.where(present, jnp.exp(logits - top), 0.0)
     none = jnp.exp(-top)
-    total = jax.lax.optimization_barrier(none + jnp.sum(weight, axis=0))
+    total = fusion.once(none + jnp.sum(weight, axis=0))
     return weight / total, top + jnp.log(total)
 
 
@@ -72,7 +72,7 @@ def new_row(logits, x, items, accepted, chosen) -> New:
     number = logits.shape[0]
     shown = jnp.stack([numerics.pick(numerics.one_hot(items[k], number), logits) for k in range(items.shape[0])])
     chance, _ = _chances(shown[:, None], (items >= 0)[:, None])
-    chance = jax.lax.optimization_barrier(chance[:, 0])
+    chance = fusion.once(chance[:, 0])
     took = jnp.arange(items.shape[0]) == accepted
     mine = (items == chosen[:, None]) & (items >= 0)
     share = jnp.sum(jnp.where(mine, chance, 0.0), axis=1)
@@ -86,7 +86,7 @@ def new_pair(theta, x, present, accepted) -> New:
     """The observation of pair features `x` `[K, d]`, for the one parameter `theta` `[d]`."""
     x = jnp.where(present[:, None], x, 0.0)
     chance, _ = _chances(jnp.sum(x * theta, axis=1)[:, None], present[:, None])
-    chance = jax.lax.optimization_barrier(chance[:, 0])
+    chance = fusion.once(chance[:, 0])
     took = present & (jnp.arange(x.shape[0]) == accepted)
     mean = jnp.sum(chance[:, None] * x, axis=0)
     second = jnp.sum(chance[:, None, None] * x[:, :, None] * x[:, None, :], axis=0)
@@ -153,7 +153,7 @@ class Rows:
                 normaliser = jax.nn.softplus(logit) if loss else zero
             else:
                 all_logits = [numerics.combine(theta[j], x) for j in range(size)]
-                logits = jax.lax.optimization_barrier(
+                logits = fusion.once(
                     jnp.stack(
                         [
                             sum((jnp.where(items[k] == j, v, 0.0) for j, v in enumerate(all_logits)), jnp.zeros((width,)))
@@ -163,40 +163,37 @@ class Rows:
                 )
                 chance, normaliser = _chances(logits, items >= 0)
                 took = jnp.stack([(accepted == k) & (items[k] >= 0) for k in range(shown)])
-            barrier = jax.lax.optimization_barrier
+            barrier = fusion.once
             share = [barrier(sum(jnp.where(mine[a][k], chance[k], 0.0) for k in range(shown))) for a in range(len(own))]
             missed = [
                 barrier(share[a] - sum(jnp.where(mine[a][k] & took[k], 1.0, 0.0) for k in range(shown)))
                 for a in range(len(own))
             ]
-            total: dict[str, Any] = {"gradient": [[jnp.sum(missed[a] * x[i]) for i in range(dim)] for a in range(len(own))]}
+            terms = [missed[a] * x[i] for a in range(len(own)) for i in range(dim)]
             if loss:
                 any_mine = jnp.any(jnp.stack([jnp.stack(m) for m in mine]), axis=(0, 1))
                 taken = jnp.sum(jnp.where(took, logits, 0.0), axis=0)
-                total["loss"] = jnp.sum(jnp.where(any_mine, normaliser - taken, 0.0))
+                terms.append(jnp.where(any_mine, normaliser - taken, 0.0))
             if hessian:
-                blocks = {}
-                for a in range(len(own)):
-                    for b in range(a, len(own)):
+                scaled = {}
+                for a, b, i, j in entries:
+                    if (a, b, i) not in scaled:
                         weight = share[a] * (1.0 - share[a]) if a == b else -share[a] * share[b]
-                        for i in range(dim):
-                            scaled = barrier(weight * x[i])
-                            for j in range(i if a == b else 0, dim):
-                                blocks[a, b, i, j] = jnp.sum(scaled * x[j])
-                total["hessian"] = blocks
-            return jax.tree.map(jnp.add, carry, total)
+                        scaled[a, b, i] = barrier(weight * x[i])
+                    terms.append(scaled[a, b, i] * x[j])
+            return carry + fusion.sums(terms)
 
-        start: dict[str, Any] = {"gradient": [[zero] * dim for _ in own]}
-        if loss:
-            start["loss"] = zero
-        if hessian:
-            pairs = [(a, b) for a in range(len(own)) for b in range(a, len(own))]
-            start["hessian"] = {
-                (a, b, i, j): zero for a, b in pairs for i in range(dim) for j in range(i if a == b else 0, dim)
-            }
+        pairs = [(a, b) for a in range(len(own)) for b in range(a, len(own))]
+        entries = [(a, b, i, j) for a, b in pairs for i in range(dim) for j in range(i if a == b else 0, dim)]
+        number = len(own) * dim
+        start = jnp.zeros((number + loss + (len(entries) if hessian else 0),))
         total = numerics.fold((self.features, self.items, self.accepted), in_use, start, step)
-        gradient = jnp.stack([jnp.stack(g) for g in total["gradient"]])
-        return Sums(total.get("loss", zero), gradient, _assemble(total["hessian"], len(own), dim) if hessian else None)
+        blocks = dict(zip(entries, total[number + loss :], strict=True)) if hessian else {}
+        return Sums(
+            total[number] if loss else jnp.zeros(()),
+            total[:number].reshape(len(own), dim),
+            _assemble(blocks, len(own), dim) if hessian else None,
+        )
 
 
 def _assemble(blocks: dict, number: int, dim: int) -> jax.Array:
@@ -245,7 +242,7 @@ class PairRows:
         """Derivatives in the one parameter, the row of `theta` `[1, d]`; see `Rows.sums`. chosen: not used."""
         del chosen
         shown, dim = self.shown.shape[0], theta.shape[1]
-        zero, barrier = jnp.zeros(()), jax.lax.optimization_barrier
+        zero, barrier = jnp.zeros(()), fusion.once
         pairs = [(i, j) for i in range(dim) for j in range(i, dim)]
 
         def step(carry, part, first):
@@ -348,7 +345,7 @@ class PairCounts:
 
         def sums(theta, **wanted) -> Sums:
             del wanted
-            logits = jax.lax.optimization_barrier(numerics.project(theta, table))
+            logits = fusion.once(numerics.project(theta, table))
             gradients = []
             for a, (tried, accepted) in enumerate(rows):
                 own = jax.lax.optimization_barrier(numerics.at(logits, (jnp.maximum(chosen[a], 0),)))
@@ -433,7 +430,7 @@ class Newton:
         def put(theta, values):
             for mask, value in zip(masks, values, strict=True):
                 theta = jnp.where(mask[:, None], value, theta)
-            return jax.lax.optimization_barrier(theta)
+            return fusion.once(theta)
 
         def own(theta):
             return jnp.stack([jnp.sum(jnp.where(mask[:, None], theta, 0.0), axis=0) for mask in masks])
@@ -460,7 +457,7 @@ class Newton:
             return best + move.reshape(num, dim), best, best_loss, move, hessian
 
         nothing = jnp.zeros((num * dim,), trial.dtype), jnp.zeros((num * dim, num * dim), trial.dtype)
-        carry = jax.lax.fori_loop(0, self.passes, newton, (trial, start, jnp.full((), jnp.inf, trial.dtype), *nothing))
+        carry = fusion.repeat(self.passes, newton, (trial, start, jnp.full((), jnp.inf, trial.dtype), *nothing))
         trial, _, _, _, hessian = carry
         for _ in range(self.polish):
             gradient = (sums(put(theta, list(trial)), hessian=False).gradient + ridge * trial).reshape(-1)
@@ -502,7 +499,7 @@ class Majorise:
             own = numerics.at(inverse, place)
             for k in _rows_of(new, a, len(masks)):
                 own = sherman_morrison(own, new.x[k], bound)
-            mine.append(jax.lax.optimization_barrier(own))
+            mine.append(fusion.once(own))
             inverse = numerics.put(inverse, place, mine[a])
         for _ in range(self.steps):
             gradient = sums(theta, hessian=False).gradient
@@ -510,7 +507,7 @@ class Majorise:
                 now = jnp.sum(jnp.where(mask[:, None], theta, 0.0), axis=0)
                 moved = now - numerics.combine(gradient[a] + ridge * now, mine[a])
                 theta = jnp.where(mask[:, None], moved, theta)
-            theta = jax.lax.optimization_barrier(theta)
+            theta = fusion.once(theta)
         return theta, inverse
 
 
@@ -538,7 +535,7 @@ class Online:
             own = numerics.at(inverse, place)
             for k in _rows_of(new, a, chosen.shape[0]):
                 own = sherman_morrison(own, new.x[k], new.weight[k])
-            own = jax.lax.optimization_barrier(own)
+            own = fusion.once(own)
             now = jnp.sum(jnp.where(mask[:, None], theta, 0.0), axis=0)
             theta = jnp.where(mask[:, None], now - numerics.combine(new.gradient[a], own), theta)
             inverse = numerics.put(inverse, place, own)

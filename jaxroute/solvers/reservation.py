@@ -10,9 +10,8 @@ from collections.abc import Callable
 
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
-from jaxroute import checks
+from jaxroute import checks, fusion
 
 
 def uniform_index(low, width, cost):
@@ -45,7 +44,7 @@ def index_by_bisection(excess: Callable, cost, low=-1.0, high=1.0, steps: int = 
         worth = excess(middle) > cost
         return jnp.where(worth, middle, low), jnp.where(worth, high, middle)
 
-    low, high = lax.fori_loop(0, steps, halve, start)
+    low, high = fusion.repeat(steps, halve, start)
     return 0.5 * (low + high)
 
 

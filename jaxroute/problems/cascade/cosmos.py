@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from jaxroute import checks, draws, numerics
+from jaxroute import checks, draws, fusion, numerics
 from jaxroute.estimators.glm import FrozenGLM, OnlineGLM
 from jaxroute.estimators.links import IDENTITY
 from jaxroute.problems.cascade import evaluation as ev
@@ -187,7 +187,7 @@ class COSMOS:
         now = self._now(state, obs.context, t)
         middle, index_of = self.fit.predict(state.fit, state.rho, obs.context, spec.index_link)
         bonus = self.radius.bonus(k_index, state.radius, now)
-        u = jax.lax.optimization_barrier(middle + bonus)
+        u = fusion.once(middle + bonus)
         index = index_of(u)
         # A score of 1 ends a search, unless it is an estimate that has rounded, as the link may have.
         if not spec.feature_dim:

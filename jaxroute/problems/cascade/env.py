@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from jaxroute import checks, draws, numerics
+from jaxroute import checks, draws, fusion, numerics
 from jaxroute.estimators.links import IDENTITY, LOGISTIC, Link
 from jaxroute.problems.cascade.features import FrozenFeatures, RecordedFeatures, reward_of
 from jaxroute.problems.cascade.laws import RecordedBoxes
@@ -161,7 +161,7 @@ class Cascade:
         score, cost, index = jax.lax.optimization_barrier((score, cost * weight, self.boxes.index(psi, base, weight)))
         features = None
         if self.evaluator is not None:
-            features = jax.lax.optimization_barrier(self.evaluator.draw(k_features, score, psi, row))
+            features = fusion.once(self.evaluator.draw(k_features, score, psi, row))
         mean_cost = self.boxes.mean_cost(psi, base) * weight
         return Period(psi, index, mean_cost, score, cost, features, draws.uniform(k_coin))
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from jaxroute import checks, draws, numerics
+from jaxroute import checks, draws, fusion, numerics
 from jaxroute.estimators import mnl
 from jaxroute.estimators.confidence import mnl_radius
 from jaxroute.estimators.gaussian import ByCholesky, ByRoot
@@ -187,7 +187,7 @@ class ACQB:
         radius = self._radius(state, t)
         noise = draws.normal(k_sample, (*state.theta.shape, number))
         sample = state.theta[..., None] + radius[:, None, None] * sampler.sample(state.spread, noise)
-        sample = jax.lax.optimization_barrier(sample)
+        sample = fusion.once(sample)
         size = jnp.int32(spec.num_offered)
         if self.second_answer is not None:
             size = jnp.where(draws.uniform(k_size) < self.second_answer, size, 1)
@@ -261,7 +261,7 @@ class ACQB:
         theta, fit = solver.fit(state.fit, sums, state.theta, block, ridge, new)
         explored = action.explored & busy
         return state.replace(
-            theta=jax.lax.optimization_barrier(theta),
+            theta=fusion.once(theta),
             spread=sampler.add(state.spread, chosen, x),
             fit=fit,
             data=data,
@@ -324,8 +324,8 @@ def optimistic(sample, x) -> list[jax.Array]:
         return jnp.max(sum(terms[1:], terms[0]), axis=0)
 
     if x.ndim == 3:
-        return [jax.lax.optimization_barrier(largest(sample[0], x[j])) for j in range(x.shape[0])]
-    return [jax.lax.optimization_barrier(largest(sample[j], x)) for j in range(sample.shape[0])]
+        return [fusion.once(largest(sample[0], x[j])) for j in range(x.shape[0])]
+    return [fusion.once(largest(sample[j], x)) for j in range(sample.shape[0])]
 
 
 def optimistic_on_table(sample, table) -> jax.Array:

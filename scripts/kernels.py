@@ -1,0 +1,339 @@
+"""Counts the kernels that a GPU launches per round, from the compiled module of every default policy; needs no GPU.
+
+    python scripts/kernels.py                       # a table here, JSON in scripts/bench_results/kernels.json
+    python scripts/kernels.py --only staged --policies StageRoute --keep modules
+
+The scan over rounds is compiled ahead of time for a described H100, by the compiler that a GPU would use: the packages of
+`pip install jaxroute[cuda12]` must be there, a device need not. Counted are the instructions of the loop over rounds that become a
+launch: fusions, reductions, sorts, copies, library calls. An inner loop counts its body times its trips; one whose trips depend on the data
+is listed beside the number with the kernels of one trip, and so is what a stage begins with. Of a branch the longest way counts.
+"""
+
+import argparse
+import json
+import math
+import os
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.experimental import topologies
+from jax.sharding import NamedSharding, PartitionSpec
+
+import jaxroute
+from jaxroute import draws
+from jaxroute.grid import canonical
+from jaxroute.lanes import lanes
+from jaxroute.problems import cascade, combinatorial, default_policies, problems, queueing, service, staged, stochastic
+from jaxroute.rollout import Record, build_policy, game, rollout, run_streams
+
+RESULTS = Path(__file__).resolve().parent / "bench_results" / "kernels.json"
+TARGET = """
+gpu_device_info {
+  threads_per_block_limit: 1024
+  threads_per_warp: 32
+  shared_memory_per_block: 49152
+  shared_memory_per_core: 233472
+  threads_per_core_limit: 2048
+  core_count: 132
+  fpus_per_core: 128
+  block_dim_limit_x: 2147483647
+  block_dim_limit_y: 65535
+  block_dim_limit_z: 65535
+  memory_bandwidth: 3352320000000
+  l2_cache_size: 52428800
+  clock_rate_ghz: 1.98
+  device_memory_size: 84929347584
+  shared_memory_per_block_optin: 232448
+  cuda_compute_capability { major: 9 }
+  registers_per_core_limit: 65536
+  registers_per_block_limit: 65536
+}
+platform_name: "CUDA"
+dnn_version_info { major: 9 minor: 10 }
+runtime_version { major: 12 minor: 9 }
+device_description_str: "NVIDIA H100 80GB HBM3"
+"""
+RUNS = 1 << 14
+# Rounds of the counted loop, by which it is found in the module: a number that no other loop has.
+ROUNDS = 997
+MEANS = tuple(np.round(np.linspace(0.9, 0.0, 10), 6).tolist())
+# The benchmark's environments.
+ENVIRONMENTS: dict[str, Callable[[], Any]] = {
+    "stochastic": lambda: stochastic.bernoulli(MEANS),
+    "staged": lambda: staged.arena_market(max_deployed=6, stage_length=250),
+    "combinatorial": lambda: combinatorial.sciq_cloud(reward="suc"),
+    "service": lambda: service.benchmark_service("winogrande", signal=0.15, reveals_labels=True),
+    "queueing": queueing.RandomQueues,
+    "cascade": cascade.uniform_cascade,
+}
+
+# Instructions that launch nothing.
+_FREE = frozenset(
+    [
+        "parameter",
+        "constant",
+        "tuple",
+        "get-tuple-element",
+        "bitcast",
+        "after-all",
+        "opt-barrier",
+        "partition-id",
+        "replica-id",
+    ]
+)
+_COMPUTATION = re.compile(r"^(?:ENTRY )?%?([\w.\-]+) \(.*\) -> .* \{$")
+_CALLED = re.compile(r"(?:to_apply|calls|called_computations?|async_execution_computation)=\{?%?([\w.\-]+)")
+_BRANCHES = re.compile(r"branch_computations=\{([^}]*)\}|true_computation=%?([\w.\-]+), false_computation=%?([\w.\-]+)")
+_TRIPS = re.compile(r'known_trip_count"?:\{"?n"?:"?(\d+)')
+
+
+@dataclass
+class Count:
+    """Kernels launched by a computation once.
+
+    kernels: of everything whose number is known. loops: kernels of one trip of each inner loop whose trips depend on the data.
+    """
+
+    kernels: int = 0
+    loops: list[int] = field(default_factory=list)
+
+    def add(self, other: "Count", times: int = 1) -> None:
+        """Adds what is launched so many times."""
+        self.kernels += times * other.kernels
+        self.loops += times * other.loops
+
+
+class Module:
+    """The optimised module of a compiled function, from its text."""
+
+    def __init__(self, text: str):
+        self.computations: dict[str, list[str]] = {}
+        self.entry = name = ""
+        for line in text.splitlines():
+            head = _COMPUTATION.match(line)
+            if head:
+                name = head[1]
+                self.computations[name] = []
+                self.entry = name if line.startswith("ENTRY") else self.entry
+            elif name and " = " in line:
+                self.computations[name].append(line)
+
+    def count(self, name: str = "") -> Count:
+        """Kernels of one pass through a computation; by default of the whole module."""
+        total = Count()
+        for line in self.computations[name or self.entry]:
+            total.add(self._instruction(line))
+        return total
+
+    def loops(self, trips: int) -> list[str]:
+        """Bodies of the loops with so many trips."""
+        lines = [line for lines in self.computations.values() for line in lines if opcode(line) == "while"]
+        return [body_of(line) for line in lines if _trips(line) == trips]
+
+    def _instruction(self, line: str) -> Count:
+        kind = opcode(line)
+        if kind in _FREE or kind.endswith("-done"):
+            return Count()
+        if kind == "while":
+            body, trips, total = self.count(body_of(line)), _trips(line), Count()
+            if trips is None:
+                condition = re.search(r"condition=%?([\w.\-]+)", line)
+                body.add(self.count(condition[1] if condition else ""))
+                return Count(0, [body.kernels, *body.loops])
+            total.add(body, trips)
+            return total
+        if kind == "conditional":
+            found = _BRANCHES.search(line)
+            names = (
+                [n.strip().lstrip("%") for n in (found[1].split(",") if found[1] else found.groups()[1:])] if found else []
+            )
+            return max((self.count(n) for n in names), key=lambda c: c.kernels + sum(c.loops))
+        called = _CALLED.search(line)
+        if kind in ("call", "async-start") and called:
+            return self.count(called[1])
+        return Count(1)
+
+
+def opcode(line: str) -> str:
+    """Name of the operation of an instruction."""
+    rest = line.split(" = ", 1)[1]
+    if rest.startswith("("):  # The type is a tuple.
+        depth = 0
+        for place, letter in enumerate(rest):
+            depth += (letter == "(") - (letter == ")")
+            if depth == 0:
+                rest = rest[place + 1 :].lstrip()
+                break
+    else:
+        rest = rest.split(" ", 1)[1]
+    return rest.split("(", 1)[0]
+
+
+def body_of(line: str) -> str:
+    """The computation that a loop repeats."""
+    found = re.search(r"body=%?([\w.\-]+)", line)
+    assert found, line
+    return found[1]
+
+
+def _trips(line: str) -> int | None:
+    found = _TRIPS.search(line)
+    return int(found[1]) if found else None
+
+
+def target() -> NamedSharding:
+    """Where the modules are compiled for: everything on one described device.
+
+    Raises:
+      SystemExit: jax's packages for CUDA are not installed, or do not take the description.
+    """
+    try:
+        described = topologies.get_topology_desc(platform="cuda", target_config=TARGET, topology="1x1x1")
+    except (RuntimeError, NotImplementedError) as error:
+        raise SystemExit(
+            f"the GPU compiler is missing: install jax's packages for CUDA (pip install 'jaxroute[cuda12]'); no device is needed. {error}"
+        ) from None
+    return NamedSharding(topologies.make_mesh(described, (1,), ("seed",)), PartitionSpec())
+
+
+def compiled(function: Callable, shapes, where: NamedSharding) -> str:
+    """Text of the module of `function(*shapes)` that a GPU would run."""
+    traced = jax.jit(function, in_shardings=where, out_shardings=where).trace(*shapes)
+    return traced.lower(lowering_platforms=("cuda",)).compile().as_text()
+
+
+def programs(env, policy, runs: int = RUNS) -> tuple[int, dict[str, tuple[Callable, tuple]]]:
+    """The functions that are counted: `rounds`, whole runs, and `plan`, the begin of a stage where there are stages.
+
+    Leaves of environment and policy are arguments, as in `simulate`; recorded are the default flows.
+
+    Returns:
+      Trips of the loop over rounds, and for each function itself and the shapes of its arguments.
+    """
+    builds = not hasattr(policy, "act")
+    leaves, treedef = jax.tree.flatten(canonical((env, () if builds else policy)))
+    example = env if hasattr(env, "step") else env(draws.key(0))
+    spec, own = example.spec, build_policy(policy, example)
+    stage = (spec.stage_length or getattr(own, "stage_length", None)) if hasattr(own, "plan") else None
+    every = math.gcd(stage, spec.free_rounds) if stage else ROUNDS
+    flows = tuple(m for m in spec.metrics if m.kind != "gauge" and m.default)
+    record = Record(every=every, flows=flows, zero_flows=spec.zero_flows)
+    root = np.asarray(jax.random.key_data(draws.key(0)))
+
+    def the_game(leaves, streams):
+        env, made = jax.tree.unflatten(treedef, leaves)
+        return game(env, policy if builds else made, streams, every, record)
+
+    def rounds(leaves, seeds):
+        env, made = jax.tree.unflatten(treedef, leaves)
+        return rollout(env, policy if builds else made, run_streams(root, seeds), every, record)
+
+    def begin(leaves, seeds):
+        streams = run_streams(root, seeds)
+        the = the_game(leaves, streams)
+        return streams, the.own, the.words, lanes(the.start, the.size)(the.own, the.words)
+
+    def plan(leaves, streams, own, words, states, t):
+        the = the_game(leaves, streams)
+        return lanes(lambda own, words, states: the.plan(own, words, states, t), the.size)(own, words, states)
+
+    shapes = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves]
+    seeds = jax.ShapeDtypeStruct((runs,), jnp.uint32)
+    made = {"rounds": (rounds, (shapes, seeds))}
+    if stage:
+        started = jax.eval_shape(begin, shapes, seeds)
+        made["plan"] = (plan, (shapes, *started, jax.ShapeDtypeStruct((), jnp.int32)))
+    return every, made
+
+
+def count_pair(texts: dict[str, str], trips: int) -> dict[str, Any]:
+    """Kernels of a policy, from the texts of its `programs`: `per_round` and `plan`, and `loops` and `plan_loops` of unknown length."""
+    module = Module(texts["rounds"])
+    bodies = module.loops(trips)
+    if len(bodies) != 1:
+        raise RuntimeError(f"the loop over rounds must be found once, by its {trips} trips; found {len(bodies)} of them")
+    found = module.count(bodies[0])
+    row: dict[str, Any] = {"per_round": found.kernels, "loops": found.loops}
+    if "plan" in texts:
+        plan = Module(texts["plan"]).count()
+        row |= {"plan": plan.kernels, "plan_loops": plan.loops}
+    return row
+
+
+def pairs(only=None, policies=None):
+    """Problem, name of policy, environment and policy of every default pair."""
+    for problem, module in problems().items():
+        for name, policy in default_policies(module).items():
+            if (only is None or problem in only) and (policies is None or name in policies):
+                options = {"any_size": True} if name == "Everything" else {}
+                env = combinatorial.sciq_cloud(reward="suc", **options) if options else ENVIRONMENTS[problem]()
+                yield problem, name, env, policy
+
+
+def sum_of(kernels: int, loops: list[int]) -> str:
+    """A number of kernels, with those of loops of `n` trips."""
+    return " + ".join([str(kernels), *(f"{k} n" for k in loops)])
+
+
+def show(row: dict[str, Any]) -> str:
+    """A line of the table."""
+    counts = [sum_of(row[when]["per_round"], row[when]["loops"]) for when in ("first", "now")]
+    plans = [sum_of(row[when]["plan"], row[when]["plan_loops"]) if "plan" in row[when] else "" for when in ("first", "now")]
+    cells = "".join(f"{text:>30}" for text in counts) + "".join(f"{text:>8}" for text in plans)
+    return f"{row['problem']:<14}{row['policy']:<20}{cells}{row['state_bytes']:>9,}"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Counts, prints and stores; returns 0."""
+    parser = argparse.ArgumentParser(
+        prog="kernels", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", nargs="+", choices=ENVIRONMENTS, metavar="PROBLEM", help="these problems only")
+    parser.add_argument("--policies", nargs="+", help="names of policies (default: all)")
+    parser.add_argument("--keep", type=Path, help="folder for the modules' texts")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="JSON file; pairs that are not counted stay as they are")
+    options = parser.parse_args(arguments)
+    where = target()
+    stored = json.loads(options.out.read_text())["rows"] if options.out.exists() else []
+    rows = {(row["problem"], row["policy"]): row for row in stored}
+    print(f"{'':<34}{'kernels per round, first':>30}{'now':>30}{'plan':>8}{'now':>8}{'bytes':>9}")
+    for problem, name, env, policy in pairs(options.only, options.policies):
+        trips, functions = programs(env, policy)
+        texts = {what: compiled(function, shapes, where) for what, (function, shapes) in functions.items()}
+        if options.keep:
+            options.keep.mkdir(parents=True, exist_ok=True)
+            for what, text in texts.items():
+                (options.keep / f"{problem}.{name}.{what}.txt").write_text(text)
+        now = count_pair(texts, trips)
+        first = rows.get((problem, name), {"first": now})["first"]
+        row = {
+            "problem": problem,
+            "policy": name,
+            "first": first,
+            "now": now,
+            "state_bytes": jaxroute.run_bytes(env, policy),
+        }
+        rows[problem, name] = row
+        print(show(row), flush=True)
+        report = {
+            "counted": "launches in the body of the compiled loop over rounds, ahead of time, without a device",
+            "target": re.findall(r'device_description_str: "(.*)"', TARGET)[0],
+            "jax": jax.__version__,
+            "runs": RUNS,
+            "rows": [rows[key] for key in sorted(rows)],
+        }
+        options.out.write_text(json.dumps(report, indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("XLA_FLAGS", "--xla_gpu_autotune_level=0")  # Nothing can be timed without a device.
+    jax.config.update("jax_platforms", "cpu")  # Where constants live.
+    sys.exit(main())
