@@ -168,7 +168,7 @@ def gamma(key, shape_parameter, tries: int = 6) -> jax.Array:
         drawn = jnp.zeros(shape, jnp.float32)
         for one in reversed(range(number)):
             drawn = jnp.where(accepted[one], v[one], drawn)
-        return lax.optimization_barrier(drawn)  # It is compared with zero twice.
+        return fusion.once(drawn)
 
     usual = min(tries, _USUAL_TRIES)
     drawn = attempt(0, usual)
