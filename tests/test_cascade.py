@@ -549,6 +549,7 @@ def increments(data, name, policy):
     return np.diff(values, axis=1, prepend=0)
 
 
+@pytest.mark.slow
 def test_regret_is_never_negative():
     data = runs()
     assert data["valid"].all() and float(data["empty"].max()) == 0 and float(data["violations"].max()) == 0

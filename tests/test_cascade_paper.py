@@ -854,6 +854,7 @@ def test_regrets_of_the_first_study():
     assert float(np.abs(data["regret"].sel(policy="oracle")).max()) < 1e-3
 
 
+@pytest.mark.slow
 def test_three_measures_of_regret_have_one_mean():
     data = first_study().isel(time=-1)
     for name in ("COSMOS", "all", "one call"):

@@ -1089,6 +1089,7 @@ def test_pretraining_and_given_parameters():
     assert int(after.num_steps) == 1 and not np.array_equal(after.params["b"], params["b"])
 
 
+@pytest.mark.slow
 def test_routerdc_learns_who_satisfies():
     env = cells(signal=1.0)
     router = sv.fit_routerdc(env, num_requests=400, steps=200, batch=32, width=8, cluster_weight=0.0)

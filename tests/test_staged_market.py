@@ -362,6 +362,7 @@ def test_hard_budget_is_read_off_any_run():
     np.testing.assert_allclose(end(stopped, "cost_ratio"), 1.0, atol=0.01)
 
 
+@pytest.mark.slow
 def test_pace_keeps_the_budget():
     """Spending at the rate that is left meets the total budget where the plain programme overspends."""
     assert end(overspending("free"), "cost_ratio").mean() > 1.03

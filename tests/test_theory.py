@@ -57,6 +57,7 @@ def test_lemma_2(data, size, gamma):
     assert size * counts[0] * radii[0] == pytest.approx(equality, rel=1e-9)
 
 
+@pytest.mark.slow
 def test_lemma_3_coverage():
     """The estimates sum / (N + 1) stay within 2 f_rad(., N + 1) of the truth, for all models and rounds at once.
 
