@@ -9,6 +9,7 @@ Draws end in `fusion.once`: a draw is computed once, not again in each consumer,
 Source: Salmon et al. (2011), "Parallel random numbers: as easy as 1, 2, 3", Threefry-2x32 with 20 rounds.
 """
 
+import functools
 import math
 
 import jax
@@ -170,11 +171,14 @@ def gamma(key, shape_parameter, tries: int = 6) -> jax.Array:
             drawn = jnp.where(accepted[one], v[one], drawn)
         return fusion.once(drawn)
 
-    usual = min(tries, _USUAL_TRIES)
-    drawn = attempt(0, usual)
-    if usual < tries:
-        rest = lax.cond(jnp.any(drawn == 0), lambda: attempt(usual, tries - usual), lambda: jnp.zeros(shape, jnp.float32))
-        drawn = jnp.where(drawn > 0, drawn, rest)
+    def for_few():
+        drawn = attempt(0, _USUAL_TRIES)
+        more = functools.partial(attempt, _USUAL_TRIES, tries - _USUAL_TRIES)
+        rest = lax.cond(jnp.any(drawn == 0), more, lambda: jnp.zeros(shape, jnp.float32))
+        return jnp.where(drawn > 0, drawn, rest)
+
+    at_once = functools.partial(attempt, 0, tries)
+    drawn = fusion.on_a_gpu(at_once, for_few) if tries > _USUAL_TRIES else at_once()
     return fusion.once(jnp.where(drawn > 0, d * drawn, shape_parameter))
 
 

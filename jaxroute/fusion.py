@@ -40,6 +40,11 @@ def first_best(score, allowed=None) -> jax.Array:
     return first_best_p.bind(*given, axis=score.ndim - 1)
 
 
+def on_a_gpu(on_gpu: Callable, elsewhere: Callable) -> Any:
+    """`on_gpu()` where a GPU runs the program, else `elsewhere()`: two ways to the same result."""
+    return lax.platform_dependent(**dict.fromkeys(GPUS, on_gpu), default=elsewhere)
+
+
 def repeat(count: int, body: Callable, start: Any) -> Any:
     """`lax.fori_loop(0, count, body, start)` with a static count, on a GPU written out, so that steps are fused with their neighbours."""
 

@@ -1,5 +1,6 @@
 """Where queries come from: random instances, recorded arrivals, or a pool of prompts with known chances."""
 
+import functools
 from typing import Any
 
 import jax
@@ -8,7 +9,7 @@ import numpy as np
 from flax import struct
 from jax import lax
 
-from jaxroute import checks, draws, numerics
+from jaxroute import checks, draws, fusion, numerics
 from jaxroute.problems.queueing.choice import departure_rate
 from jaxroute.solvers.assortment import log_weight_of_best
 from jaxroute.types import Leaf
@@ -113,11 +114,13 @@ class RandomContexts(_Linear):
             chosen = numerics.one_hot(jnp.minimum(place, number - 1), number)
             return numerics.pick(chosen, x), numerics.pick(chosen, rate), place < number
 
-        usual = min(self.candidates, _USUAL_CANDIDATES)
-        found = search(0, usual)
-        if usual < self.candidates:
-            found = lax.cond(~found[2], lambda: search(usual, self.candidates - usual), lambda: found)
-        x, rate, good = found
+        def for_few():
+            found = search(0, _USUAL_CANDIDATES)
+            more = functools.partial(search, _USUAL_CANDIDATES, self.candidates - _USUAL_CANDIDATES)
+            return lax.cond(~found[2], more, lambda: found)
+
+        at_once = functools.partial(search, 0, self.candidates)
+        x, rate, good = fusion.on_a_gpu(at_once, for_few) if self.candidates > _USUAL_CANDIDATES else at_once()
         return Round(
             arrived=draws.uniform(k_arrival) < self.arrival_rate,
             row=Query(features=x, best_rate=rate),
