@@ -1,4 +1,4 @@
-"""What all tests share: error bars, real data beside the repository, double precision."""
+"""What all tests share: error bars, real data beside the repository, double precision, a count of what was played."""
 
 import contextlib
 import dataclasses
@@ -14,6 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import struct
+
+from jaxroute import sweep
 
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
@@ -66,6 +68,20 @@ def double_precision():
     """Runs the test in double precision."""
     with x64():
         yield
+
+
+@pytest.fixture
+def count_blocks(monkeypatch):
+    """The first seeds of the blocks that were played."""
+    played = []
+    run = sweep._Call.run
+
+    def counted(self, tile, seeds):
+        played.append(int(seeds[0]))
+        return run(self, tile, seeds)
+
+    monkeypatch.setattr(sweep._Call, "run", counted)
+    return played
 
 
 @functools.cache

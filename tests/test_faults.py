@@ -49,20 +49,6 @@ def undisturbed():
     return play()
 
 
-@pytest.fixture
-def count_blocks(monkeypatch):
-    """The first seeds of the blocks that were played."""
-    played = []
-    run = sweep._Call.run
-
-    def counted(self, tile, seeds):
-        played.append(int(seeds[0]))
-        return run(self, tile, seeds)
-
-    monkeypatch.setattr(sweep._Call, "run", counted)
-    return played
-
-
 # Damage to a finished store.
 
 

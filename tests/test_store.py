@@ -37,20 +37,6 @@ def undisturbed():
     return play()
 
 
-@pytest.fixture
-def count_blocks(monkeypatch):
-    """The number of blocks that were played."""
-    played = []
-    run = sweep._Call.run
-
-    def counted(self, tile, seeds):
-        played.append(seeds[0])
-        return run(self, tile, seeds)
-
-    monkeypatch.setattr(sweep._Call, "run", counted)
-    return played
-
-
 def contents(path):
     """Every file below a folder, with its bytes."""
     return {str(p.relative_to(path)): p.read_bytes() for p in sorted(Path(path).rglob("*")) if p.is_file()}

@@ -244,19 +244,6 @@ def undisturbed():
     return play()
 
 
-@pytest.fixture
-def count_blocks(monkeypatch):
-    played = []
-    run = sweep._Call.run
-
-    def counted(self, tile, seeds):
-        played.append(int(seeds[0]))
-        return run(self, tile, seeds)
-
-    monkeypatch.setattr(sweep._Call, "run", counted)
-    return played
-
-
 def parts(path):
     return sorted((Path(path) / "result.zarr" / "_done").glob("*.part"))
 
