@@ -19,7 +19,11 @@ from jax import lax
 
 # XLA drops optimisation barriers on the CPU before it fuses, and then computes a draw again in each of its consumers. Keeping
 # them makes UCB1 1.6 to 3 times as fast, and the routing LP twice. Small loops must then not become calls, which hold no barrier.
-CPU_OPTIONS = {"xla_disable_hlo_passes": "cse_barrier_expander,small-while-loop-hoisting"}
+# Vectors of 512 bits, where the processor has them, in place of 256: on a Zen 5 the hot loops are 1.2 to 1.9 times as fast.
+CPU_OPTIONS = {
+    "xla_disable_hlo_passes": "cse_barrier_expander,small-while-loop-hoisting",
+    "xla_cpu_prefer_vector_width": "512",
+}
 # From 4,096 elements on XLA hands a sum to a kernel library, which takes twice as long as the loop that it would write itself.
 _OWN_SUMS = {"xla_cpu_experimental_ynn_fusion_type": ""}
 
