@@ -176,23 +176,21 @@ class Crew:
         return make()
 
     def gather(self, measured: Mapping[str, float], missing: Callable[[], str]) -> dict[str, float]:
-        """Waits until all have finished; returns the sums of what they measured.
+        """Waits until all are as far; returns the sums of what they measured.
 
         Args:
           measured: numbers by name. missing: says which blocks are not done, after a process has died.
 
         Raises:
-          HostsError: some have not finished.
+          HostsError: some have died.
         """
         if self._client is None:
             return dict(measured)
-        client = self._client
-        client.key_value_set(f"{self._place}/done/{self.rank}", json.dumps(measured))
+        client, place = self._client, f"{self._place}/done/{next(self._steps)}"
+        client.key_value_set(f"{place}/{self.rank}", json.dumps(measured))
         _waiting(lambda: client.get_live_nodes(self._members), self._raise_failure)
         self._raise_failure()
-        done = {
-            int(key.rpartition("/")[2]): json.loads(text) for key, text in client.key_value_dir_get(f"{self._place}/done/")
-        }
+        done = {int(key.rpartition("/")[2]): json.loads(text) for key, text in client.key_value_dir_get(f"{place}/")}
         dead = [self._members[rank] for rank in range(self.size) if rank not in done]
         if dead:
             who = ", ".join(map(str, dead))

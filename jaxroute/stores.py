@@ -5,6 +5,7 @@ import functools
 import json
 import os
 import platform
+import time
 import warnings
 from collections.abc import Callable, Mapping
 from importlib import metadata
@@ -193,6 +194,27 @@ class Store:
             return zarr.create_group(store, attributes=_copied_attributes(store))
         (store / "zarr.json").unlink(missing_ok=True)
         return zarr.create_group(store, attributes=json.loads(json.dumps(self.attrs)))
+
+    def missing(self) -> str:
+        """Which of the wanted blocks have not been played, in words; empty if all have."""
+        raise NotImplementedError
+
+    def settle(self, late_s: float) -> None:
+        """Waits until the wanted blocks can be read, whoever has written them.
+
+        Args:
+          late_s: seconds that a shared file system may take to show what another machine has written.
+
+        Raises:
+          OSError: what is read is not what was written.
+        """
+        end = time.monotonic() + late_s
+        while lost := self.missing():
+            if time.monotonic() >= end:
+                raise OSError(
+                    f"what is in {str(self.store)!r} is not what was written: {lost}; the same command plays it again"
+                )
+            time.sleep(1.0)
 
     @writes
     def sign(self, attributes: Mapping[str, Any]) -> dict[str, Any]:

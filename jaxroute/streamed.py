@@ -14,7 +14,6 @@ import itertools
 import json
 import math
 import os
-import time
 import warnings
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -438,7 +437,7 @@ class MomentSink(Store):
         """Standard errors of a metric at the horizon, of some policies and all settings; these first blocks are all there are."""
         del blocks
         wanted, found = {(metric, self.frame.policies.index(p)) for p in policies}, []
-        for known in self.known:
+        for known in self._all():
             moments = known.moments()
             assert moments is not None
             for key, array, _ in Summary(known.parts[0].cells, moments, Histogram.empty(), np.zeros(0)).arrays():
@@ -457,8 +456,10 @@ class MomentSink(Store):
 
     def missing(self) -> str:
         """What has not been played, in words; empty if all has."""
-        known = self._all()
-        return _missing(self.frame, known, self.wanted)
+        try:
+            return _missing(self.frame, self._all(), self.wanted)
+        except ValueError as error:
+            return str(error)
 
     def _all(self) -> list[Known]:
         if self.group is None:
@@ -474,20 +475,8 @@ class MomentSink(Store):
         Raises:
           OSError: what is read is not what was written.
         """
-        end = time.monotonic() + late_s
-        while True:
-            try:
-                known = self._all()
-                lost = _missing(self.frame, known, self.wanted)
-            except ValueError as error:
-                known, lost = [], str(error)
-            if not lost:
-                return dataset(self.frame, [one.total() for one in known])
-            if time.monotonic() >= end:
-                raise OSError(
-                    f"the statistics in {str(self.store)!r} are not what was written: {lost}; the same command plays them again"
-                )
-            time.sleep(1.0)
+        self.settle(late_s)
+        return dataset(self.frame, [known.total() for known in self._all()])
 
 
 def _check_memory(frame: Frame, memory: int) -> None:

@@ -128,7 +128,7 @@ def simulate(
         correlation is `r = skewness / sqrt(excess kurtosis + 2)`, and stopping prefers samples with too small a mean (for `r > 0`) by
         up to 0.2 r of a standard error, reached if the goal lies just at a look; mostly it lies between two, which are so far apart
         that luck hardly decides. None of this holds where events that matter are too rare to be seen at the first looks (a disaster
-        in one run of a thousand): there give a fixed number of seeds. The run takes one process.
+        in one run of a thousand): there give a fixed number of seeds. Several processes wait for each other at every look.
       description: more attributes for the result.
 
     Returns:
@@ -200,10 +200,6 @@ def _simulate(
     devices = crew.devices
     checks.one_of("backend", backend, BACKENDS)
     checks.one_of("keep", keep, KEPT)
-    if until_stderr is not None and crew.size > 1:
-        raise ValueError(
-            f"until_stderr must be None if mesh spans {crew.size} processes: each would have to wait for all at every look"
-        )
     try:
         json.dumps(dict(description or {}), allow_nan=False)
     except (TypeError, ValueError) as error:
@@ -303,7 +299,15 @@ def _simulate(
     tasks = [tasks[i] for i in crew.agree(lambda: [i for i, task in enumerate(tasks) if not sink.is_done(*task)])]
     tasks = sink.share(tasks, crew.rank, crew.size)
     looks = precision.looks(len(numbers), layout.block) if goals else [layout.blocks(len(numbers))]
-    played, met, errors = 0, False, {}
+    played, seeds_played, met, errors = 0, 0, False, {}
+
+    def look():
+        """Whether the goals are reached, and the largest standard errors, by all that has been played."""
+        if sink.begun(played):  # A run that has gone on before goes on.
+            return False, {}
+        sink.settle(crew.late_s)
+        return precision.reached(goals, {m: sink.errors(m, owners[m], played) for m in goals})
+
     with tqdm(total=len(tasks), disable=not progress or not tasks or crew.rank > 0, unit="block", leave=False) as bar:
         for blocks in looks:
             for name, tile, b in [task for task in tasks if played <= task[2] < blocks]:
@@ -320,13 +324,14 @@ def _simulate(
                 runs = tuple(s.stop for s in real)
                 sink.write(name, tile, b, _accumulate(values, records[name], stops, runs))
                 bar.update()
-            played = blocks
-            if goals and not sink.begun(played):  # A run that has gone on before goes on.
-                met, errors = precision.reached(goals, {m: sink.errors(m, owners[m], played) for m in goals})
-                if met:
-                    break
+            played, seeds_played = blocks, sink.stop(blocks)
+            if goals:
+                crew.gather({}, sink.missing)
+                met, errors = crew.agree(look)
+            if met:
+                break
     measured = crew.gather({"compile_s": compile_s, "run_s": run_s, "decisions": decisions}, sink.missing)
-    ended = {"seeds_played": sink.stop(played), "until_stderr": {"goal": goals, "reached": met, "stderr": errors}}
+    ended = {"seeds_played": seeds_played, "until_stderr": {"goal": goals, "reached": met, "stderr": errors}}
     data = sink.finish(crew.late_s)
     fell_back = {name: call.reason for name, call in calls.items() if call.reason}
 

@@ -9,14 +9,17 @@ import warnings
 
 from jaxroute import hosts
 
+# A goal that is reached at the third of four looks.
+UNTIL = {"seeds": 2000, "until_stderr": {"regret": 0.1}}
+
 
 def main(port, processes, index, out, how):
-    """`how`: what happens to the last process ("" nothing, "killed", "full", "refused"), or "slow" for blocks that take time.
+    """`how`: words for what happens to the last process ("killed", "full", "refused"), or "slow" for blocks that take time.
 
-    With "moments" before it only statistics are kept.
+    With "moments" only statistics are kept, with "until" the run has a goal.
     """
-    keep = "moments" if how.startswith("moments") else "runs"
-    how = how.removeprefix("moments").strip()
+    words = how.split()
+    keep = "moments" if "moments" in words else "runs"
     hosts.initialize(f"127.0.0.1:{port}", processes, index, heartbeat_s=6)
     import engine_child
     import jax
@@ -30,22 +33,23 @@ def main(port, processes, index, out, how):
     run, write = sweep._Call.run, sink.write
 
     def counted(self, tile, seeds):
-        if how == "killed" and last and len(played) == 1:
+        if "killed" in words and last and len(played) == 1:
             os.kill(os.getpid(), signal.SIGKILL)
-        if how == "slow":
+        if "slow" in words:
             time.sleep(0.3)
         played.append(int(seeds[0]))
         return run(self, tile, seeds)
 
     def full(self, *args):
-        if how == "full" and last and len(played) == 2:
+        if "full" in words and last and len(played) == 2:
             raise OSError(28, "No space left on device")
         write(self, *args)
 
     sweep._Call.run, sink.write = counted, full
-    options = {"keep": keep} | ({"key": index} if how == "refused" else {})
+    options = {"keep": keep, "seeds": 100, "block": 16} | ({"key": index} if "refused" in words else {})
+    options |= UNTIL if "until" in words else {}
     try:
-        data = engine_child.play("bandit", seeds=100, block=16, out=out, mesh=hosts.whole_mesh(), **options)
+        data = engine_child.play("bandit", out=out, mesh=hosts.whole_mesh(), **options)
     except (RuntimeError, OSError) as error:
         print(json.dumps({"error": f"{type(error).__name__}: {error}", "played": played}), flush=True)
         return hosts.leave()

@@ -11,15 +11,16 @@ import warnings
 from pathlib import Path
 
 import engine_child
+import hosts_child
 import jax
 import numpy as np
 import pytest
 import xarray as xr
-from test_hosts import Spanning, together
+from test_hosts import together
 from toys import Clock, Cycle, Planner
 
 import jaxroute as jr
-from jaxroute import cli, experiments, hosts, metrics, precision, streamed, sweep
+from jaxroute import cli, experiments, metrics, precision, streamed, sweep
 from jaxroute.problems import stochastic
 
 TESTS = Path(__file__).parent
@@ -657,10 +658,37 @@ def test_wrong_goals_are_refused(name):
     assert jr.trace_count() == before
 
 
-def test_a_goal_takes_one_process(tmp_path, monkeypatch):
-    monkeypatch.setattr(hosts.Crew, "check_same", lambda *_: None)
-    with pytest.raises(ValueError, match="until_stderr must be None if mesh spans 2 processes"):
-        play(mesh=Spanning(), out=tmp_path, until_stderr={"regret": 1.0})
+@pytest.mark.parametrize(
+    ("keep", "number"),
+    [("moments", 2), pytest.param("runs", 2, marks=pytest.mark.slow), pytest.param("moments", 4, marks=pytest.mark.slow)],
+)
+def test_several_processes_stop_where_one_does(tmp_path, keep, number):
+    single = engine_child.play("bandit", block=16, keep=keep, **hosts_child.UNTIL)
+    assert single.attrs["seeds_played"] == 1024
+    found = together(number, tmp_path, f"{keep} until")
+    assert [status for status, *_ in found] == [0] * number, found
+    sizes = [len(report["played"]) for _, report, _ in found]
+    assert sum(sizes) == 2 * 64 and max(sizes) - min(sizes) <= 4 * 2  # Two policies; at each look as equal as blocks allow.
+    for _, report, _ in found:
+        assert report["attributes"]["until_stderr"] == single.attrs["until_stderr"]
+        assert report["attributes"]["seeds_played"] == 1024
+    if keep == "moments":
+        check_processes(tmp_path, number, single)
+    else:
+        assert engine_child.differences(single, jr.load(tmp_path)) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("keep", ["runs", "moments"])
+def test_a_goal_is_reached_after_a_process_has_died(tmp_path, keep):
+    """The other one stops at the look, and says so; the next run ends as if nothing had been."""
+    (status, report, _), (killed, _, _) = together(2, tmp_path, f"{keep} until killed")
+    assert killed == -signal.SIGKILL and status == 0
+    assert "process 1 died: " in report["error"] and "the same command continues from here" in report["error"]
+    continued = engine_child.play("bandit", block=16, keep=keep, out=tmp_path, **hosts_child.UNTIL)
+    whole = engine_child.play("bandit", block=16, keep=keep, **hosts_child.UNTIL)
+    same = differences if keep == "moments" else engine_child.differences
+    assert same(whole, continued) == [] and continued.attrs["seeds_played"] == 1024
 
 
 @pytest.mark.slow
