@@ -32,6 +32,8 @@ _MOST_READ = 4096
 # Loops of fewer operations in all are written out; so are loops over static slices, which then cost nothing to look up.
 _WRITTEN_OUT = 256
 _WRITTEN_OUT_SLICES = 8192
+# Of Threefry.
+_OPERATIONS_OF_A_BLOCK = 130
 # A branch of so many operations is jumped over where no run takes it.
 _WORTH_A_JUMP = 256
 
@@ -143,6 +145,8 @@ def count_operations(jaxpr) -> int:
             total += sum(count_operations(sub) for sub in inner)
         elif eqn.primitive.name in _ELEMENTWISE:
             total += math.prod(eqn.outvars[0].aval.shape)
+        elif eqn.primitive.name == "threefry_2x32":
+            total += _OPERATIONS_OF_A_BLOCK * math.prod(eqn.outvars[0].aval.shape)
         elif eqn.primitive.name.startswith(("reduce_", "arg", "cum", "dot_general")):
             total += math.prod(eqn.invars[0].aval.shape)
     return total
@@ -174,7 +178,7 @@ class Replay:
         self.numbers: list[Any] = []
         self._known: list[dict[Any, int]] = [{}]  # per scope: what has been computed, and its place
         self._operations = 0
-        self._threefry = jax.make_jaxpr(draws.threefry_2x32)(*[jax.ShapeDtypeStruct((), jnp.uint32)] * 4)
+        self._block = jax.make_jaxpr(draws.encrypted)(*[jax.ShapeDtypeStruct((), jnp.uint32)] * 4)
 
     # Numbers
 
@@ -819,8 +823,15 @@ class Replay:
         """Threefry of the block `(0, low)` under a key of two words."""
         zero = self._static(np.uint32(0))
         args = [np.asarray(p, np.int64) for p in (key[0], key[1], zero, low)]
-        first, second = self.call(self._threefry, args)
+        first, second = self.call(self._block, args)
         return int(first), int(second)
+
+    def _threefry_2x32(self, eqn, *words) -> list[np.ndarray]:
+        words = [np.broadcast_to(w, eqn.outvars[0].aval.shape) for w in words]
+        out = np.empty((2, *words[0].shape), np.int64)
+        for place in np.ndindex(*words[0].shape):
+            out[(slice(None), *place)] = self.call(self._block, [w[place] for w in words])
+        return list(out)
 
     def _blocks(self, keys: np.ndarray, shape) -> tuple[np.ndarray, np.ndarray]:
         """Both words of Threefry for every key at the addresses `0, 1, ...` of the given shape."""

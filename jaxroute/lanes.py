@@ -100,6 +100,7 @@ _ELEMENTWISE = frozenset(
         "sub",
         "tan",
         "tanh",
+        "threefry_2x32",
         "xor",
     ]
 )

@@ -353,7 +353,7 @@ def test_a_step_of_a_policy_moves_no_axis():
         return policy.update(key, state, (), action, jnp.sum(jnp.where(numerics.one_hot(action, 3), noisy, 0.0)), 3)
 
     text = str(jax.make_jaxpr(lanes(step, R))(states, floats(3), np.zeros((2, R), np.uint32)))
-    assert "threefry" not in text  # The draws are integer arithmetic.
+    assert "threefry2x32" not in text  # The draws are our own integer arithmetic.
     assert "transpose" not in text
     assert "gather" not in text
     check(step, states, floats(3), np.ones((2, R), np.uint32))
