@@ -831,7 +831,7 @@ class Replay:
         out = np.empty((2, *words[0].shape), np.int64)
         for place in np.ndindex(*words[0].shape):
             out[(slice(None), *place)] = self.call(self._block, [w[place] for w in words])
-        return list(out)
+        return [out[0], out[1]]
 
     def _blocks(self, keys: np.ndarray, shape) -> tuple[np.ndarray, np.ndarray]:
         """Both words of Threefry for every key at the addresses `0, 1, ...` of the given shape."""

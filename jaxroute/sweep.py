@@ -6,7 +6,7 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -288,7 +288,6 @@ def _simulate(
         return MomentSink(out, own_axes=own_axes, memory=memory, rank=crew.rank, **common)
 
     sink = crew.in_turn(make_sink)
-    run_s, decisions = 0.0, 0
     tasks = [
         (name, tile, b)
         for name in policies
@@ -298,6 +297,10 @@ def _simulate(
     tasks.sort(key=sink.order)
     tasks = [tasks[i] for i in crew.agree(lambda: [i for i, task in enumerate(tasks) if not sink.is_done(*task)])]
     tasks = sink.share(tasks, crew.rank, crew.size)
+    start = time.perf_counter()
+    _compile([calls[name] for name in dict.fromkeys(name for name, *_ in tasks)])
+    compile_s += time.perf_counter() - start
+    run_s, decisions = 0.0, 0
     looks = precision.looks(len(numbers), layout.block) if goals else [layout.blocks(len(numbers))]
     played, seeds_played, met, errors = 0, 0, False, {}
 
@@ -350,6 +353,15 @@ def _simulate(
             stacklevel=3,
         )
     return data
+
+
+def _compile(calls: "Sequence[_Call]") -> None:
+    """Compiles the blocks of several policies at the same time; what does not compile says so when it is played."""
+    pool = ThreadPoolExecutor(_cores())
+    try:
+        wait([call.compile_in(pool) for call in calls])
+    finally:
+        pool.shutdown(cancel_futures=True)  # Interrupted, it does not compile all the others first.
 
 
 def _cores() -> int:
@@ -458,24 +470,36 @@ class _Call:
         warnings.warn(f"{self.name} does not fit into a kernel, and is played by the scan: {self.reason}", stacklevel=2)
         return self.lower(seeds)
 
+    def _any_seeds(self) -> np.ndarray:
+        """As many seeds as one compiled call plays."""
+        return np.zeros(self.layout.padded(self.mesh.size) // self.threads)
+
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Shape of each recorded quantity in one run, without time."""
-        info = self.lower(np.zeros(self.layout.padded(self.mesh.size) // self.threads))["lowered"].out_info
+        info = self.lower(self._any_seeds())["lowered"].out_info
         lead = len(self.axes) + 1  # settings and runs; then records
         return {name: tuple(out.shape[lead + 1 :]) for name, out in info.items()}
 
-    def _compiled(self, seeds: np.ndarray) -> dict[str, Any]:
+    def compile_in(self, pool: ThreadPoolExecutor, seeds: np.ndarray | None = None) -> Future:
+        """Begins to compile the block, for this number of seeds or the usual one, unless an equal one has been compiled, or is being."""
+        entry = self.lower(self._any_seeds() if seeds is None else seeds)
+        if "program" not in entry or entry["program"].cancelled():
+            entry["program"] = pool.submit(compile_lanes, entry["lowered"], self.mesh.devices.flat[0].platform)
+        return entry["program"]
+
+    def _program(self, seeds: np.ndarray) -> Callable:
         """The compiled block for this number of seeds; the scan's, where the kernel does not compile."""
         entry = self.lower(seeds)
-        if "compiled" not in entry:
-            try:
-                entry["compiled"] = compile_lanes(entry["lowered"], self.mesh.devices.flat[0].platform)
-            except jax.errors.JaxRuntimeError as error:
-                if self.backend == "scan":
-                    raise
-                entry["reason"] = _first_line(error)
-                return self._compiled(seeds)
-        return entry
+        if "program" not in entry:  # Part of a block that did not fit into memory, or in place of a kernel.
+            with ThreadPoolExecutor(1) as pool:
+                self.compile_in(pool, seeds)
+        try:
+            return entry["program"].result()
+        except jax.errors.JaxRuntimeError as error:
+            if self.backend == "scan":
+                raise
+            entry["reason"] = _first_line(error)
+            return self._program(seeds)
 
     def run(self, tile: Mapping[str, int], seeds: np.ndarray) -> tuple[dict[str, np.ndarray], float]:
         """Plays the block; returns increments `[settings..., R, records, ...]` and the seconds spent compiling.
@@ -484,7 +508,7 @@ class _Call:
         """
         start = time.perf_counter()
         parts = np.split(seeds, self.threads)
-        entry = self._compiled(parts[0])
+        program = self._program(parts[0])
         compiling = time.perf_counter() - start
         precision = jax.config.read("jax_enable_x64")  # A setting of this thread, not of those below.
 
@@ -493,7 +517,7 @@ class _Call:
                 leaves, index, root, part = self._arguments(tile, part)
                 if self.mesh.size > 1:
                     part = jax.device_put(part, NamedSharding(self.mesh, PartitionSpec("seed")))
-                return jax.device_get(entry["compiled"](leaves, index, root, part))
+                return jax.device_get(program(leaves, index, root, part))
 
         try:
             with ThreadPoolExecutor(self.threads) as pool:

@@ -211,6 +211,21 @@ def test_a_batch_of_keys_draws_what_each_key_draws(shape):
     assert_all_same_bits(engine(keys), expected)
 
 
+@pytest.mark.parametrize("axes", [(0, None), (None, 0), (0, 0), (None, 1)], ids=str)
+def test_keys_and_addresses_are_batched_apart(axes):
+    """Addresses `[3, 4]` of one key or of several, mapped along one axis or the other."""
+    keys = jax.random.split(draws.key(13), 3)
+    places = jnp.arange(12, dtype=jnp.uint32).reshape(3, 4)
+    whole = [np.asarray(draws.uniform(key, (12,))).reshape(3, 4) for key in keys]
+    key = keys if axes[0] == 0 else keys[0]
+    rows = places.T if axes[1] == 1 else places
+    drawn = jax.jit(jax.vmap(draws.uniform_at, in_axes=axes))(key, places if axes[1] is None else rows)
+    own, first = np.stack(whole), whole[0]
+    expected = {(0, None): own, (None, 0): first, (0, 0): own[np.arange(3), np.arange(3)], (None, 1): first}[axes]
+    assert_same_bits(drawn, expected)
+    assert_same_bits(jax.grad(lambda x: jnp.sum(x * draws.normal(keys[0], (2,))))(1.0), jnp.sum(draws.normal(keys[0], (2,))))
+
+
 def test_fold_in_and_split_in_a_batch():
     size = 48
     keys = jax.random.split(draws.key(12), size)

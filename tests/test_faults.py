@@ -419,6 +419,32 @@ def test_memory_that_does_not_even_hold_the_smallest_block_is_said(tmp_path, mon
     assert differences(undisturbed, play(out=tmp_path)) == []
 
 
+def test_an_interrupt_while_policies_are_compiled(monkeypatch):
+    """Those that wait for their turn are not compiled; the next call in the same process compiles them."""
+    compile_, begun = sweep.compile_lanes, []
+
+    def slow(lowered, platform):
+        begun.append(lowered)
+        time.sleep(0.2)
+        return compile_(lowered, platform)
+
+    def interrupted(futures):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sweep, "compile_lanes", slow)
+    monkeypatch.setattr(sweep, "_cache", {})
+    policies = {"ucb": stochastic.UCB1(), "thompson": stochastic.GaussianThompson(), "greedy": stochastic.EpsilonGreedy()}
+    with monkeypatch.context() as patch:
+        patch.setattr(sweep, "_cores", lambda: 1)
+        patch.setattr(sweep, "wait", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            jr.simulate(ENV, policies, horizon=20, seeds=16, progress=False)
+    assert len(begun) < 3
+    again = jr.simulate(ENV, policies, horizon=20, seeds=16, progress=False)
+    assert len(begun) == 3 and list(again["policy"].values) == list(policies)
+    assert again["valid"].all()
+
+
 # Two runs on one store.
 
 
