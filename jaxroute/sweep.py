@@ -60,8 +60,12 @@ KEPT = ("runs", "moments")
 _CURVES = 1 << 30
 _DIMENSIONS = ("policy", "baseline", "seed", "time", "model")
 
+# Compiled programmes that are kept for the next call. Each takes some hundred memory mappings, of which a process of Linux may have 65,530.
+_MOST_PROGRAMS = 64
+
 _traces = 0
-_cache: dict[Any, Any] = {}
+_programs: dict[Any, dict[str, Any]] = {}  # by what they depend on, the last used at the end
+_shapes: dict[Any, Any] = {}
 
 
 def trace_count() -> int:
@@ -333,6 +337,7 @@ def _simulate(
                 met, errors = crew.agree(look)
             if met:
                 break
+    _forget_programs()
     measured = crew.gather({"compile_s": compile_s, "run_s": run_s, "decisions": decisions}, sink.missing)
     ended = {"seeds_played": seeds_played, "until_stderr": {"goal": goals, "reached": met, "stderr": errors}}
     data = sink.finish(crew.late_s)
@@ -362,6 +367,12 @@ def _compile(calls: "Sequence[_Call]") -> None:
         wait([call.compile_in(pool) for call in calls])
     finally:
         pool.shutdown(cancel_futures=True)  # Interrupted, it does not compile all the others first.
+
+
+def _forget_programs() -> None:
+    """Drops the programmes that have not been used for longest."""
+    for key in list(_programs)[:-_MOST_PROGRAMS]:
+        del _programs[key]
 
 
 def _cores() -> int:
@@ -451,18 +462,18 @@ class _Call:
         shapes = tuple((a.shape, str(a.dtype)) for a in jax.tree.leaves(arguments))
         structure = (*(g.structure for g in self.grids), *(tuple(g.leaf_axes) for g in self.grids))
         key = (*structure, shapes, self.static, self.backend)
-        if key not in _cache:
+        entry = _programs.pop(key, None)
+        if entry is None:
             try:
                 with jax.default_device(self.mesh.devices.flat[0]):
-                    _cache[key] = {"lowered": jax.jit(self._function()).lower(*arguments)}
+                    entry = {"lowered": jax.jit(self._function()).lower(*arguments)}
             except Exception as error:
                 if self.backend == "scan":
                     raise
                 # Whatever is wrong besides, the scan will say.
-                _cache[key] = {"reason": _first_line(error)}
-        if "reason" in _cache[key]:
-            return self._fall_back(_cache[key], seeds)
-        return _cache[key]
+                entry = {"reason": _first_line(error)}
+        _programs[key] = entry
+        return self._fall_back(entry, seeds) if "reason" in entry else entry
 
     def _fall_back(self, entry: dict[str, Any], seeds: np.ndarray) -> dict[str, Any]:
         """The scan's block in place of the kernel's, whose entry gives the reason."""
@@ -618,9 +629,9 @@ def _shapes_of(what: str, function: Callable, env, policy) -> Any:
     leaves, structure = jax.tree.flatten((env, policy))
     types = tuple((np.shape(leaf), str(jnp.result_type(leaf))) for leaf in leaves)
     key = (what, structure, types, jax.config.read("jax_enable_x64"))
-    if key not in _cache:
-        _cache[key] = jax.eval_shape(function, env, policy, draws.key(0))
-    return _cache[key]
+    if key not in _shapes:
+        _shapes[key] = jax.eval_shape(function, env, policy, draws.key(0))
+    return _shapes[key]
 
 
 def _runs_that_fit(examples, records: Mapping[str, Record], num_records: int, devices) -> int:

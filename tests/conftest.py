@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import functools
+import itertools
 import os
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from flax import struct
 
 from jaxroute import sweep
 
+_ended = itertools.count(1)
 SHARED_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
@@ -61,6 +63,16 @@ def shared_data(name):
     if not path.exists():
         pytest.skip(f"no real data: {path} does not exist")
     return path
+
+
+@pytest.fixture(autouse=True)
+def few_mappings():
+    """Drops what has been compiled before the process runs out of memory mappings, which ends it: Linux allows it 65,530."""
+    yield
+    maps = Path("/proc/self/maps")
+    if next(_ended) % 20 == 0 and maps.exists() and len(maps.read_bytes().splitlines()) > 30_000:
+        sweep._programs.clear()
+        jax.clear_caches()
 
 
 @pytest.fixture

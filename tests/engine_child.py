@@ -55,7 +55,7 @@ def main():
     play("bandit", ucb, devices=devices[5:6], seeds=[1, 2, 3])
     used = [
         jax.tree.leaves(e["program"].result().output_shardings)[0].device_set
-        for e in sweep._cache.values()
+        for e in sweep._programs.values()
         if "program" in e
     ]
     report["on device 5"] = {devices[5]} in used

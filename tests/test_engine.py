@@ -565,7 +565,27 @@ def test_a_policy_function_follows_a_swept_environment():
     np.testing.assert_array_equal(data["pulls"].isel(policy=0, seed=0, time=-1), 30 * np.eye(3))
 
 
-# How often is traced.
+# How often is traced, and compiled.
+
+
+def test_programmes_that_have_not_been_used_for_long_are_dropped(monkeypatch):
+    monkeypatch.setattr(sweep, "_programs", {})
+    monkeypatch.setattr(sweep, "_MOST_PROGRAMS", 2)
+
+    everyone = [stochastic.UCB1(), stochastic.EpsilonGreedy(), stochastic.GaussianThompson()]
+
+    def traces(*numbers):
+        before = jr.trace_count()
+        policies = {str(n): everyone[n] for n in numbers}
+        play(stochastic.bernoulli([0.3, 0.9]), policies, seeds=16)
+        return jr.trace_count() - before
+
+    assert traces(0, 1) == 2
+    assert traces(0) == 0  # Now the first one was used last.
+    assert traces(2) == 1 and len(sweep._programs) == 2
+    assert traces(0, 2) == 0
+    assert traces(1) == 1
+    assert traces(0, 1, 2) == 1 and len(sweep._programs) == 2  # All that a call needs, until it ends.
 
 
 def test_one_trace_per_structure(monkeypatch):
@@ -573,7 +593,7 @@ def test_one_trace_per_structure(monkeypatch):
         return lambda *args: jax.tree.map(lambda out: np.zeros(out.shape, out.dtype), lowered.out_info)
 
     monkeypatch.setattr(sweep, "compile_lanes", nothing)
-    monkeypatch.setattr(sweep, "_cache", {})
+    monkeypatch.setattr(sweep, "_programs", {})
 
     def traces(env, policies, **options):
         before = jr.trace_count()

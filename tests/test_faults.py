@@ -395,7 +395,7 @@ def test_out_of_memory_halves_the_block_and_keeps_the_store(tmp_path, monkeypatc
         return call
 
     monkeypatch.setattr(sweep, "compile_lanes", small)
-    monkeypatch.setattr(sweep, "_cache", {})
+    monkeypatch.setattr(sweep, "_programs", {})
     monkeypatch.setattr(sweep, "_cores", lambda: 1)
     with pytest.warns(UserWarning, match="does not fit into memory; halving it"):
         halved = play(**options)
@@ -413,7 +413,7 @@ def test_memory_that_does_not_even_hold_the_smallest_block_is_said(tmp_path, mon
 
     with monkeypatch.context() as patch:
         patch.setattr(sweep, "compile_lanes", none)
-        patch.setattr(sweep, "_cache", {})
+        patch.setattr(sweep, "_programs", {})
         with pytest.raises(MemoryError, match="a block of 16 seeds does not fit into memory, and is too small to be halved"):
             play(out=tmp_path)
     assert differences(undisturbed, play(out=tmp_path)) == []
@@ -432,7 +432,7 @@ def test_an_interrupt_while_policies_are_compiled(monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(sweep, "compile_lanes", slow)
-    monkeypatch.setattr(sweep, "_cache", {})
+    monkeypatch.setattr(sweep, "_programs", {})
     policies = {"ucb": stochastic.UCB1(), "thompson": stochastic.GaussianThompson(), "greedy": stochastic.EpsilonGreedy()}
     with monkeypatch.context() as patch:
         patch.setattr(sweep, "_cores", lambda: 1)
