@@ -64,7 +64,7 @@ _DIMENSIONS = ("policy", "baseline", "seed", "time", "model")
 _MOST_PROGRAMS = 64
 
 _traces = 0
-_programs: dict[Any, dict[str, Any]] = {}  # by what they depend on, the last used at the end
+_programs: "dict[Any, _Program]" = {}  # by what they depend on, the last used at the end
 _shapes: dict[Any, Any] = {}
 
 
@@ -390,6 +390,15 @@ def _threads(devices, runs: int) -> int:
     return number
 
 
+@dataclass(eq=False)
+class _Program:
+    """A block that was traced (`lowered`), and its compilation; or the reason why a kernel does not play it."""
+
+    lowered: Any = None
+    compiled: Future | None = None
+    reason: str = ""
+
+
 class _Call:
     """One policy's compiled block: its trace, its executable, and the running of one tile of settings and block of seeds."""
 
@@ -456,7 +465,7 @@ class _Call:
         specs = (everywhere, everywhere, everywhere, by_seed)
         return jax.shard_map(function, mesh=self.mesh, in_specs=specs, out_specs=out, check_vma=False)
 
-    def lower(self, seeds: np.ndarray):
+    def lower(self, seeds: np.ndarray) -> _Program:
         """The traced block for this number of seeds, from the cache if an equal one has been traced before."""
         arguments = self._arguments(dict.fromkeys(self.axes, 0), seeds)
         shapes = tuple((a.shape, str(a.dtype)) for a in jax.tree.leaves(arguments))
@@ -466,18 +475,18 @@ class _Call:
         if entry is None:
             try:
                 with jax.default_device(self.mesh.devices.flat[0]):
-                    entry = {"lowered": jax.jit(self._function()).lower(*arguments)}
+                    entry = _Program(jax.jit(self._function()).lower(*arguments))
             except Exception as error:
                 if self.backend == "scan":
                     raise
                 # Whatever is wrong besides, the scan will say.
-                entry = {"reason": _first_line(error)}
+                entry = _Program(reason=_first_line(error))
         _programs[key] = entry
-        return self._fall_back(entry, seeds) if "reason" in entry else entry
+        return self._fall_back(entry, seeds) if entry.reason else entry
 
-    def _fall_back(self, entry: dict[str, Any], seeds: np.ndarray) -> dict[str, Any]:
+    def _fall_back(self, entry: _Program, seeds: np.ndarray) -> _Program:
         """The scan's block in place of the kernel's, whose entry gives the reason."""
-        self.backend, self.reason = "scan", entry["reason"]
+        self.backend, self.reason = "scan", entry.reason
         warnings.warn(f"{self.name} does not fit into a kernel, and is played by the scan: {self.reason}", stacklevel=2)
         return self.lower(seeds)
 
@@ -487,29 +496,30 @@ class _Call:
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Shape of each recorded quantity in one run, without time."""
-        info = self.lower(self._any_seeds())["lowered"].out_info
+        info = self.lower(self._any_seeds()).lowered.out_info
         lead = len(self.axes) + 1  # settings and runs; then records
         return {name: tuple(out.shape[lead + 1 :]) for name, out in info.items()}
 
     def compile_in(self, pool: ThreadPoolExecutor, seeds: np.ndarray | None = None) -> Future:
         """Begins to compile the block, for this number of seeds or the usual one, unless an equal one has been compiled, or is being."""
         entry = self.lower(self._any_seeds() if seeds is None else seeds)
-        if "program" not in entry or entry["program"].cancelled():
-            entry["program"] = pool.submit(compile_lanes, entry["lowered"], self.mesh.devices.flat[0].platform)
-        return entry["program"]
+        if entry.compiled is None or entry.compiled.cancelled():
+            entry.compiled = pool.submit(compile_lanes, entry.lowered, self.mesh.devices.flat[0].platform)
+        return entry.compiled
 
     def _program(self, seeds: np.ndarray) -> Callable:
         """The compiled block for this number of seeds; the scan's, where the kernel does not compile."""
         entry = self.lower(seeds)
-        if "program" not in entry:  # Part of a block that did not fit into memory, or in place of a kernel.
+        if entry.compiled is None:  # Part of a block that did not fit into memory, or in place of a kernel.
             with ThreadPoolExecutor(1) as pool:
                 self.compile_in(pool, seeds)
+        assert entry.compiled is not None
         try:
-            return entry["program"].result()
+            return entry.compiled.result()
         except jax.errors.JaxRuntimeError as error:
             if self.backend == "scan":
                 raise
-            entry["reason"] = _first_line(error)
+            entry.reason = _first_line(error)
             return self._program(seeds)
 
     def run(self, tile: Mapping[str, int], seeds: np.ndarray) -> tuple[dict[str, np.ndarray], float]:

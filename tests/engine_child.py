@@ -53,11 +53,8 @@ def main():
     ]
     ucb = {"UCB1": stochastic.UCB1()}
     play("bandit", ucb, devices=devices[5:6], seeds=[1, 2, 3])
-    used = [
-        jax.tree.leaves(e["program"].result().output_shardings)[0].device_set
-        for e in sweep._programs.values()
-        if "program" in e
-    ]
+    programs = [p.compiled.result() for p in sweep._programs.values() if p.compiled]
+    used = [jax.tree.leaves(program.output_shardings)[0].device_set for program in programs]
     report["on device 5"] = {devices[5]} in used
     with tempfile.TemporaryDirectory() as out:
         whole = play("bandit", ucb, devices=devices[:1], block=16, out=out)
