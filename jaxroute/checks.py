@@ -7,6 +7,10 @@ from typing import Any
 import numpy as np
 
 
+# An error lists so many names at most.
+_MOST_NAMES = 32
+
+
 def show(value: Any) -> str:
     """`value` as it appears in an error message: short, with the shape of an array."""
     if hasattr(value, "shape") and np.ndim(value):
@@ -80,10 +84,12 @@ def count(name: str, value: Any, minimum: int = 1, maximum: int | None = None) -
 
 
 def one_of(name: str, value: Any, allowed: Iterable[str]) -> str:
-    """One of the given names; the error suggests the closest."""
+    """One of the given names; the error suggests the closest, and lists all but where they are too many."""
     allowed = list(allowed)
     if value in allowed:
         return value
     close = difflib.get_close_matches(str(value), allowed, n=1)
     hint = f"; did you mean {close[0]!r}?" if close else ""
-    raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, got {value!r}{hint}")
+    shown = allowed if len(allowed) <= _MOST_NAMES else difflib.get_close_matches(str(value), allowed, n=5, cutoff=0.0)
+    others = f" or {len(allowed) - len(shown)} other names" if len(shown) < len(allowed) else ""
+    raise ValueError(f"{name} must be one of {', '.join(map(repr, shown))}{others}, got {value!r}{hint}")

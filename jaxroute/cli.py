@@ -144,7 +144,10 @@ def _experiment(name: str) -> Any:
                 f"{name} must define `experiment = jaxroute.experiments.Experiment(...)`, got {checks.show(found)}"
             )
         return found
-    return EXPERIMENTS[checks.one_of("experiment", name, EXPERIMENTS)]
+    try:
+        return EXPERIMENTS[checks.one_of("experiment", name, EXPERIMENTS)]
+    except ValueError as error:
+        raise ValueError(f"{error} (`jaxroute list` shows all)") from None
 
 
 def _keep_compiled() -> str | None:

@@ -114,7 +114,10 @@ def test_doctor_passes_its_own_checks(capsys):
 
 
 WRONG = {
-    "unknown experiment": (["run", "staged/figure-22"], "did you mean 'staged/figure-2'"),
+    "unknown experiment": (
+        ["run", "staged/figure-22"],
+        "other names, got 'staged/figure-22'; did you mean 'staged/figure-2'? (`jaxroute list` shows all)",
+    ),
     "missing file": (["run", "nothing.py"], "existing file"),
     "zero seeds": (["run", "stochastic/regret", "--seeds", "0"], "at least 1"),
     "negative horizon": (["run", "stochastic/regret", "--horizon", "-5"], "at least 1"),
