@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-
 # An error lists so many names at most.
 _MOST_NAMES = 32
 
