@@ -17,15 +17,15 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-# XLA drops optimisation barriers on the CPU before it fuses, and then computes a draw again in each of its consumers. Keeping
-# them makes UCB1 1.6 to 3 times as fast, and the routing LP twice. Small loops must then not become calls, which hold no barrier.
+# How XLA compiles for CPUs. It drops optimisation barriers before it fuses, and then computes a draw again in each of its consumers;
+# keeping them makes UCB1 1.6 to 3 times as fast, and the routing LP twice. Small loops must then not become calls, which hold no barrier.
 # Vectors of 512 bits, where the processor has them, in place of 256: on a Zen 5 the hot loops are 1.2 to 1.9 times as fast.
+# From 4,096 elements on it hands a sum to a kernel library, which takes twice as long as the loop that it would write itself.
 CPU_OPTIONS = {
     "xla_disable_hlo_passes": "cse_barrier_expander,small-while-loop-hoisting",
     "xla_cpu_prefer_vector_width": "512",
+    "xla_cpu_experimental_ynn_fusion_type": "",
 }
-# From 4,096 elements on XLA hands a sum to a kernel library, which takes twice as long as the loop that it would write itself.
-_OWN_SUMS = {"xla_cpu_experimental_ynn_fusion_type": ""}
 
 # Operands of equal shape, or scalars; the run axis is one more trailing axis.
 _ELEMENTWISE = frozenset(
@@ -142,14 +142,16 @@ class _Value(NamedTuple):
 
 
 def compile_lanes(lowered, platform: str):
-    """Compiles for speed over runs: on a CPU the barriers of the hot path must survive until fusion."""
-    for options in (CPU_OPTIONS | _OWN_SUMS, CPU_OPTIONS) if platform == "cpu" else ():
+    """Compiles for speed over runs: on a CPU with those of `CPU_OPTIONS` that this version of XLA has."""
+    options = dict(CPU_OPTIONS) if platform == "cpu" else {}
+    while True:
         try:
-            return lowered.compile(compiler_options=options)
+            return lowered.compile(compiler_options=options or None)
         except jax.errors.JaxRuntimeError as error:
-            if "compile option" not in str(error):  # Which there are depends on the version.
+            unknown = [name for name in options if f"No such compile option: '{name}'" in str(error)]
+            if not unknown:
                 raise
-    return lowered.compile()
+            del options[unknown[0]]
 
 
 def lanes(fn: Callable, size: int) -> Callable:

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from jaxroute import draws, numerics
-from jaxroute.lanes import CPU_OPTIONS, lanes
+from jaxroute.lanes import compile_lanes, lanes
 
 RUNS = 96
 SIZES = [1, 2, 5, 16]
@@ -20,7 +20,8 @@ def compiled(fn, mode, *args):
         one = jax.jit(fn)
         return np.stack([np.asarray(one(*(a[..., r] for a in args))) for r in range(RUNS)], axis=-1)
     batched = jax.jit(jax.vmap(fn, in_axes=-1, out_axes=-1) if mode == "vmap" else lanes(fn, RUNS))
-    return np.asarray(batched.lower(*args).compile(compiler_options=None if mode == "lanes" else CPU_OPTIONS)(*args))
+    lowered = batched.lower(*args)
+    return np.asarray((lowered.compile() if mode == "lanes" else compile_lanes(lowered, "cpu"))(*args))
 
 
 def tie_rich(rng, size):

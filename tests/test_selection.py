@@ -12,7 +12,7 @@ from conftest import assert_mean_close, x64
 from reference import combinatorial as plain
 from scipy.optimize import linprog
 
-from jaxroute.lanes import CPU_OPTIONS, lanes
+from jaxroute.lanes import compile_lanes, lanes
 from jaxroute.problems.combinatorial import relax
 from jaxroute.problems.combinatorial.rewards import REWARDS
 from jaxroute.problems.combinatorial.types import CombinatorialSpec, Observation
@@ -553,7 +553,7 @@ def test_a_fill_is_full_also_when_rounded_gains_go_in_circles(size):
     def solve(value, cost, budget):
         return linear_selection(value, cost, budget, jnp.float32(number)).z
 
-    compiled = jax.jit(lanes(solve, count)).lower(value.T, cost.T, budget).compile(compiler_options=CPU_OPTIONS)
+    compiled = compile_lanes(jax.jit(lanes(solve, count)).lower(value.T, cost.T, budget), "cpu")
     for z in (np.asarray(compiled(value.T, cost.T, budget)).T, np.asarray(jax.jit(jax.vmap(solve))(value, cost, budget))):
         np.testing.assert_allclose(z.astype(float).sum(1), number, atol=2e-5)
 
