@@ -503,7 +503,8 @@ class _Call:
     def compile_in(self, pool: ThreadPoolExecutor, seeds: np.ndarray | None = None) -> Future:
         """Begins to compile the block, for this number of seeds or the usual one, unless an equal one has been compiled, or is being."""
         entry = self.lower(self._any_seeds() if seeds is None else seeds)
-        if entry.compiled is None or entry.compiled.cancelled():
+        begun = entry.compiled
+        if begun is None or begun.cancelled() or (begun.done() and begun.exception()):
             entry.compiled = pool.submit(compile_lanes, entry.lowered, self.mesh.devices.flat[0].platform)
         return entry.compiled
 

@@ -568,6 +568,21 @@ def test_a_policy_function_follows_a_swept_environment():
 # How often is traced, and compiled.
 
 
+def test_what_did_not_compile_is_tried_again_by_the_next_call(monkeypatch):
+    compile_ = sweep.compile_lanes
+
+    def failing(lowered, platform):
+        raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: the compiler has no memory")
+
+    monkeypatch.setattr(sweep, "_programs", {})
+    env, policies = stochastic.bernoulli([0.3, 0.9]), {"ucb": stochastic.UCB1(), "greedy": stochastic.EpsilonGreedy()}
+    monkeypatch.setattr(sweep, "compile_lanes", failing)
+    with pytest.raises(jax.errors.JaxRuntimeError, match="the compiler has no memory"):
+        play(env, policies, seeds=16)
+    monkeypatch.setattr(sweep, "compile_lanes", compile_)
+    assert play(env, policies, seeds=16)["valid"].all()
+
+
 def test_programmes_that_have_not_been_used_for_long_are_dropped(monkeypatch):
     monkeypatch.setattr(sweep, "_programs", {})
     monkeypatch.setattr(sweep, "_MOST_PROGRAMS", 2)
