@@ -60,7 +60,7 @@ KEPT = ("runs", "moments")
 _CURVES = 1 << 30
 _DIMENSIONS = ("policy", "baseline", "seed", "time", "model")
 
-# Compiled programmes that are kept for the next call. Each takes some hundred memory mappings, of which a process of Linux may have 65,530.
+# Compiled programs that are kept for the next call. Each takes some hundred memory mappings, of which a process of Linux may have 65,530.
 _MOST_PROGRAMS = 64
 
 _traces = 0
@@ -370,7 +370,7 @@ def _compile(calls: "Sequence[_Call]") -> None:
 
 
 def _forget_programs() -> None:
-    """Drops the programmes that have not been used for longest."""
+    """Drops the programs that have not been used for longest."""
     for key in list(_programs)[:-_MOST_PROGRAMS]:
         del _programs[key]
 
@@ -505,8 +505,8 @@ class _Call:
         entry = self.lower(self._any_seeds() if seeds is None else seeds)
         begun = entry.compiled
         if begun is None or begun.cancelled() or (begun.done() and begun.exception()):
-            entry.compiled = pool.submit(compile_lanes, entry.lowered, self.mesh.devices.flat[0].platform)
-        return entry.compiled
+            begun = entry.compiled = pool.submit(compile_lanes, entry.lowered, self.mesh.devices.flat[0].platform)
+        return begun
 
     def _program(self, seeds: np.ndarray) -> Callable:
         """The compiled block for this number of seeds; the scan's, where the kernel does not compile."""

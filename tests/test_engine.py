@@ -583,7 +583,7 @@ def test_what_did_not_compile_is_tried_again_by_the_next_call(monkeypatch):
     assert play(env, policies, seeds=16)["valid"].all()
 
 
-def test_programmes_that_have_not_been_used_for_long_are_dropped(monkeypatch):
+def test_programs_that_have_not_been_used_for_long_are_dropped(monkeypatch):
     monkeypatch.setattr(sweep, "_programs", {})
     monkeypatch.setattr(sweep, "_MOST_PROGRAMS", 2)
 
