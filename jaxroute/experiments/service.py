@@ -563,10 +563,11 @@ def _frontier_case(signal: float, horizon: int) -> Case:
         "OracleClairvoyant": sv.OracleClairvoyant.of,
     }
     return Case(
-        _frontier_env(signal),
+        _frontier_env,
         policies,
         horizon,
         f"signal-{signal:g}",
+        {"signal": signal},
         coordinates={"signal": signal},
         record_every=horizon,
         record=_DEFAULT,

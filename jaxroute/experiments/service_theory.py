@@ -69,6 +69,10 @@ def _least_loss() -> float:
     return total
 
 
+def _with_signals(benchmark: str):
+    return grid(sv.benchmark_service, benchmark=benchmark, signal=_SIGNALS)
+
+
 def _theory_cases() -> tuple[Case, ...]:
     demo = {"alpha": _DEMO_ALPHA}
     still: dict[str, Any] = {"predictor": _KNOWS, "c": 0.0, "explores_first": False}
@@ -126,10 +130,11 @@ def _theory_cases() -> tuple[Case, ...]:
             probes={"exact_loss": _exact_loss},
         ),
         Case(
-            grid(sv.benchmark_service, benchmark="winogrande", signal=_SIGNALS),
+            _with_signals,
             {"MESS+": informed(c=0.0, explores_first=False, V=1e-2)},
             20_000,
             "signal",
+            {"benchmark": "winogrande"},
             record_every=20_000,
             record=_GAP,
         ),
