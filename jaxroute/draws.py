@@ -5,7 +5,7 @@ plain integer arithmetic that XLA fuses and vectorises over runs: on a CPU 5 to 
 run and round. A user's own policy may call `jax.random` on the same keys.
 
 Draws end in `fusion.once`: a draw is computed once, not again in each consumer, where that is faster. Uniforms do so before a
-logarithm or an inverse error function is taken of them, too: on a CPU one loop for both takes up to twice as long as two.
+logarithm or an inverse error function is taken of them, too: in two loops Gaussian Thompson sampling is 1.6 times as fast on a CPU.
 
 Source: Salmon et al. (2011), "Parallel random numbers: as easy as 1, 2, 3", Threefry-2x32 with 20 rounds.
 """
@@ -37,7 +37,7 @@ def key(seed: int) -> jax.Array:
 def threefry_2x32(k0, k1, x0, x1):
     """Threefry-2x32-20: the block `(x0, x1)` encrypted under the key `(k0, k1)`; all uint32, shapes broadcast.
 
-    One operation of a traced function, which is written out when that is compiled: tracing takes half as long.
+    One operation of a traced function, which is written out when that is compiled: tracing takes a third to two thirds of the time.
     """
     words = (k0, k1, x0, x1)
     shape = np.broadcast_shapes(*map(np.shape, words))
@@ -45,7 +45,7 @@ def threefry_2x32(k0, k1, x0, x1):
 
 
 def encrypted(k0, k1, x0, x1):
-    """`threefry_2x32`, written out."""
+    """`threefry_2x32` written out, in 119 operations on uint32."""
     schedule = (k0, k1, k0 ^ k1 ^ _PARITY)
     x0, x1 = x0 + schedule[0], x1 + schedule[1]
     for group in range(5):

@@ -11,6 +11,7 @@ same in all runs) or *own* (`[L]`).
 """
 
 import contextlib
+import functools
 import itertools
 import math
 from collections.abc import Callable, Sequence
@@ -32,8 +33,6 @@ _MOST_READ = 4096
 # Loops of fewer operations in all are written out; so are loops over static slices, which then cost nothing to look up.
 _WRITTEN_OUT = 256
 _WRITTEN_OUT_SLICES = 8192
-# Of Threefry.
-_OPERATIONS_OF_A_BLOCK = 130
 # A branch of so many operations is jumped over where no run takes it.
 _WORTH_A_JUMP = 256
 
@@ -146,10 +145,16 @@ def count_operations(jaxpr) -> int:
         elif eqn.primitive.name in _ELEMENTWISE:
             total += math.prod(eqn.outvars[0].aval.shape)
         elif eqn.primitive.name == "threefry_2x32":
-            total += _OPERATIONS_OF_A_BLOCK * math.prod(eqn.outvars[0].aval.shape)
+            total += count_operations(_threefry().jaxpr) * math.prod(eqn.outvars[0].aval.shape)
         elif eqn.primitive.name.startswith(("reduce_", "arg", "cum", "dot_general")):
             total += math.prod(eqn.invars[0].aval.shape)
     return total
+
+
+@functools.cache
+def _threefry():
+    """One block of Threefry as a jaxpr of single numbers."""
+    return jax.make_jaxpr(draws.encrypted)(*[jax.ShapeDtypeStruct((), jnp.uint32)] * 4)
 
 
 def _jaxprs(value) -> list:
@@ -178,7 +183,6 @@ class Replay:
         self.numbers: list[Any] = []
         self._known: list[dict[Any, int]] = [{}]  # per scope: what has been computed, and its place
         self._operations = 0
-        self._block = jax.make_jaxpr(draws.encrypted)(*[jax.ShapeDtypeStruct((), jnp.uint32)] * 4)
 
     # Numbers
 
@@ -823,14 +827,14 @@ class Replay:
         """Threefry of the block `(0, low)` under a key of two words."""
         zero = self._static(np.uint32(0))
         args = [np.asarray(p, np.int64) for p in (key[0], key[1], zero, low)]
-        first, second = self.call(self._block, args)
+        first, second = self.call(_threefry(), args)
         return int(first), int(second)
 
     def _threefry_2x32(self, eqn, *words) -> list[np.ndarray]:
         words = [np.broadcast_to(w, eqn.outvars[0].aval.shape) for w in words]
         out = np.empty((2, *words[0].shape), np.int64)
         for place in np.ndindex(*words[0].shape):
-            out[(slice(None), *place)] = self.call(self._block, [w[place] for w in words])
+            out[(slice(None), *place)] = self.call(_threefry(), [w[place] for w in words])
         return [out[0], out[1]]
 
     def _blocks(self, keys: np.ndarray, shape) -> tuple[np.ndarray, np.ndarray]:

@@ -1,5 +1,6 @@
 """The description of a store: which settings it belongs to, how it is laid out, and what was measured, kept twice in its attributes."""
 
+import abc
 import dataclasses
 import functools
 import json
@@ -163,7 +164,7 @@ def writes(method: Callable) -> Callable:
     return explained
 
 
-class Store:
+class Store(abc.ABC):
     """What all stores have in common: a group that is opened or made, and the provenance that is written at the end.
 
     layout: how the run is cut into blocks. attrs: settings and layout. group: the Zarr group, None for a result in memory. store: its
@@ -195,9 +196,9 @@ class Store:
         (store / "zarr.json").unlink(missing_ok=True)
         return zarr.create_group(store, attributes=json.loads(json.dumps(self.attrs)))
 
+    @abc.abstractmethod
     def missing(self) -> str:
         """Which of the wanted blocks have not been played, in words; empty if all have."""
-        raise NotImplementedError
 
     def settle(self, late_s: float) -> None:
         """Waits until the wanted blocks can be read, whoever has written them.

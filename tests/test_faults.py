@@ -366,10 +366,12 @@ def test_an_interrupt_is_said_and_loses_nothing(tmp_path, monkeypatch, capsys, c
         signal.raise_signal(signal.SIGINT)
 
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # A shell's background jobs ignore it.
-    with monkeypatch.context() as patch:
-        patch.setattr(results.Sink, "write", interrupted)
-        assert cli.main(command) == 130
-    signal.signal(signal.SIGINT, before)
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(results.Sink, "write", interrupted)
+            assert cli.main(command) == 130
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert "stopped; the same command continues from the last finished block" in capsys.readouterr().err
     assert len(count_blocks) == 1 and not list((tmp_path / "out").glob("*.lock"))
     assert cli.main(command) == 0

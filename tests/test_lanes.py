@@ -370,10 +370,15 @@ def test_a_step_of_a_policy_moves_no_axis():
         noisy = reward + draws.normal(key, (3,)) + numerics.rank(info["bound"])
         return policy.update(key, state, (), action, jnp.sum(jnp.where(numerics.one_hot(action, 3), noisy, 0.0)), 3)
 
-    text = str(jax.make_jaxpr(lanes(step, R))(states, floats(3), np.zeros((2, R), np.uint32)))
-    assert "threefry2x32" not in text  # The draws are our own integer arithmetic.
-    assert "transpose" not in text
-    assert "gather" not in text
+    args = states, floats(3), np.zeros((2, R), np.uint32)
+    text, compiled = str(jax.make_jaxpr(lanes(step, R))(*args)), jax.jit(lanes(step, R)).lower(*args).as_text()
+    assert "threefry2x32" not in text and "threefry_2x32" not in compiled  # The draws end up as integer arithmetic,
+    assert (
+        "shift_left" in compiled and "while" not in compiled and "custom_call" not in compiled
+    )  # in no loop or call to a library.
+    for one in (text, compiled):
+        assert "transpose" not in one
+        assert "gather" not in one
     check(step, states, floats(3), np.ones((2, R), np.uint32))
 
 
