@@ -1,12 +1,14 @@
 """jaxroute: vectorised batch simulation of online routing, selection, scheduling and cascading of language models."""
 
-from jaxroute.grid import Grid, grid, instances
-from jaxroute.hosts import HostsError
-from jaxroute.locks import StoreInUseError
-from jaxroute.results import load
-from jaxroute.stores import StoreMismatchError
-from jaxroute.sweep import run_bytes, simulate, trace_count
-from jaxroute.types import Metric, Spec
+from jaxroute.analysis import metrics, plot, tune
+from jaxroute.core import draws, numerics
+from jaxroute.core.types import Metric, Spec
+from jaxroute.engine.grid import Grid, grid, instances
+from jaxroute.engine.hosts import HostsError
+from jaxroute.engine.simulate import run_bytes, simulate, trace_count
+from jaxroute.store.description import StoreMismatchError
+from jaxroute.store.locks import StoreInUseError
+from jaxroute.store.runs import load
 
 __version__ = "0.1.0"
 
@@ -17,10 +19,15 @@ __all__ = [
     "Spec",
     "StoreInUseError",
     "StoreMismatchError",
+    "draws",
     "grid",
     "instances",
     "load",
+    "metrics",
+    "numerics",
+    "plot",
     "run_bytes",
     "simulate",
     "trace_count",
+    "tune",
 ]

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from jaxroute import hosts
+from jaxroute.engine import hosts
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -131,7 +131,7 @@ def _wrapped(label: str, text: str) -> str:
 
 def _experiment(name: str) -> Any:
     """An experiment by name, or from a user's file."""
-    from jaxroute import checks
+    from jaxroute.core import checks
     from jaxroute.experiments import EXPERIMENTS, Experiment
 
     if name.endswith(".py"):
@@ -245,12 +245,13 @@ def _run_here(options, mesh: Any = None) -> int:
 
 def _report(experiment, summary: dict[str, Any], out: Path, elapsed: float) -> str:
     """What the terminal shows after a run: metrics, claims, and where the files are."""
-    from jaxroute import metrics, results
+    from jaxroute.analysis import metrics
+    from jaxroute.store import runs
 
     lines = []
     cases = experiment.cases
     for case in cases:
-        data = results.load(out if len(cases) == 1 else out / case.name)
+        data = runs.load(out if len(cases) == 1 else out / case.name)
         lines += ["", *([f"{case.name}:"] if len(cases) > 1 else []), metrics.table(data)]
     if summary["claims"]:
         lines += ["", "Claims", *_claims(summary["claims"])]
@@ -273,7 +274,8 @@ def _claims(claims: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def _plot(options) -> int:
-    from jaxroute import checks, experiments
+    from jaxroute import experiments
+    from jaxroute.core import checks
 
     summary = options.folder / "summary.json"
     if not summary.is_file():
@@ -299,15 +301,15 @@ def _doctor(options) -> int:
     import numpy as np
 
     import jaxroute
-    from jaxroute import results
     from jaxroute.problems import stochastic
+    from jaxroute.store import provenance
 
     devices = jax.local_devices()
-    print(f"device     {results.device_name(devices)} (platform {devices[0].platform})")
-    for name, version in results.versions().items():
+    print(f"device     {provenance.device_name(devices)} (platform {devices[0].platform})")
+    for name, version in provenance.versions().items():
         print(f"{name:<10} {version}")
     print("precision ", "float64" if jax.config.read("jax_enable_x64") else "float32")
-    print(f"memory     {results.memory_limit(devices[0]) / 2**30:.1f} GiB")
+    print(f"memory     {provenance.memory_limit(devices[0]) / 2**30:.1f} GiB")
     print(f"compiled   {_keep_compiled() or 'not kept between commands'}")
     env = stochastic.bernoulli(np.linspace(0.9, 0.1, 10).tolist())
     policies = {"UCB1": stochastic.UCB1(), "Oracle": stochastic.Oracle.of}

@@ -28,10 +28,11 @@ import jax
 import numpy as np
 
 import jaxroute
-from jaxroute import metrics, results
+from jaxroute.analysis import metrics
+from jaxroute.engine.simulate import BACKENDS
 from jaxroute.estimators.mnl import Newton, Online
 from jaxroute.problems import cascade, combinatorial, default_policies, queueing, service, staged, stochastic
-from jaxroute.sweep import BACKENDS
+from jaxroute.store import provenance
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import comparators
@@ -354,10 +355,10 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     report: dict[str, Any] = {
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "device": results.device_name(jax.local_devices()),
+        "device": provenance.device_name(jax.local_devices()),
         "machine": f"{platform.machine()}, {os.cpu_count()} cores",
-        "versions": results.versions(),
-        "commit": results.commit(),
+        "versions": provenance.versions(),
+        "commit": provenance.commit(),
         "problems": {},
     }
     options.out.mkdir(parents=True, exist_ok=True)

@@ -20,7 +20,7 @@ import time
 def play(port: int, processes: int, index: int, cores: int, seeds: int, horizon: int, out: str) -> None:
     """One process: joins, plays, prints its seconds, without those of compiling."""
     os.sched_setaffinity(0, [sorted(os.sched_getaffinity(0))[index % cores]])
-    from jaxroute import hosts
+    from jaxroute.engine import hosts
 
     if processes > 1:
         hosts.initialize(f"127.0.0.1:{port}", processes, index)

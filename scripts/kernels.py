@@ -27,11 +27,11 @@ from jax.experimental import topologies
 from jax.sharding import NamedSharding, PartitionSpec
 
 import jaxroute
-from jaxroute import draws
-from jaxroute.grid import canonical
-from jaxroute.lanes import lanes
+from jaxroute.core import draws
+from jaxroute.engine.batching.lanes import lanes
+from jaxroute.engine.grid import canonical
+from jaxroute.engine.rollout import Record, build_policy, game, rollout, run_streams
 from jaxroute.problems import cascade, combinatorial, default_policies, problems, queueing, service, staged, stochastic
-from jaxroute.rollout import Record, build_policy, game, rollout, run_streams
 
 RESULTS = Path(__file__).resolve().parent / "bench_results" / "kernels.json"
 TARGET = """

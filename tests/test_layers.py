@@ -1,4 +1,4 @@
-"""Imports point one way: vocabulary <- mathematics <- problems <- experiments, and vocabulary <- rollout <- sweep <- experiments."""
+"""Imports point one way: core <- estimators, solvers <- problems; core <- store <- engine <- experiments <- cli."""
 
 import ast
 import graphlib
@@ -10,71 +10,24 @@ import jaxroute
 
 ROOT = Path(jaxroute.__file__).parent
 
-VOCABULARY = ("types", "protocols", "checks", "fusion", "numerics", "draws", "lanes")
-MATHEMATICS = ("estimators", "solvers")
-ENGINE = (
-    "rollout",
-    "grid",
-    "moments",
-    "integrity",
-    "stores",
-    "streamed",
-    "results",
-    "precision",
-    "locks",
-    "hosts",
-    "diagnose",
-    "elements",
-    "kernels",
-    "sweep",
-)
-
-# What each part of the package may import, besides itself. Vocabulary does not even know all of itself.
+# What each wing may import, besides itself.
 MAY_IMPORT = {
-    "types": (),
-    "checks": (),
-    "fusion": (),
-    "numerics": ("fusion",),
-    "draws": ("fusion",),
-    "lanes": (),
-    "protocols": ("types",),
-    "estimators": VOCABULARY,
-    "solvers": (*VOCABULARY, "estimators"),
-    "data": ("types", "checks"),
-    "problems": (*VOCABULARY, *MATHEMATICS, "data"),
-    "rollout": VOCABULARY,
-    "grid": VOCABULARY,
-    "integrity": (),
-    "locks": (),
-    "hosts": ("checks",),
-    "moments": (),
-    "stores": ("checks",),
-    "streamed": (*VOCABULARY, "moments", "stores"),
-    "results": (*VOCABULARY, "grid", "integrity", "moments", "stores", "streamed"),
-    "precision": ("checks",),
-    "diagnose": (*VOCABULARY, "rollout", "grid"),
-    "elements": VOCABULARY,
-    "kernels": (*VOCABULARY, "elements", "rollout"),
-    "sweep": (*VOCABULARY, *ENGINE),
-    "metrics": ("types", "checks", "moments"),
-    "plot": ("types", "checks", "metrics"),
-    "testing": (*VOCABULARY, *ENGINE),
-    "tune": (*VOCABULARY, "rollout"),
-    "experiments": (*VOCABULARY, *MATHEMATICS, *ENGINE, "data", "problems", "metrics", "plot"),
+    "core": (),
+    "estimators": ("core",),
+    "solvers": ("core", "estimators"),
+    "data": ("core",),
+    "problems": ("core", "estimators", "solvers", "data"),
+    "store": ("core",),
+    "engine": ("core", "store"),
+    "analysis": ("core", "store", "engine"),  # `tune` alone plays; see below.
+    "testing": ("core", "engine"),
+    "experiments": ("core", "estimators", "solvers", "data", "problems", "store", "engine", "analysis", ""),
+    "cli": ("core", "data", "problems", "store", "engine", "analysis", "experiments", "testing", ""),
     "__main__": ("cli",),
-    "cli": (*VOCABULARY, *ENGINE, "data", "problems", "metrics", "plot", "experiments", "testing", ""),
-    "": (
-        "types",
-        "grid",
-        "hosts",
-        "locks",
-        "results",
-        "stores",
-        "sweep",
-        "metrics",
-        "plot",
-    ),  # The package itself: its public names.
+    "": ("core", "store", "engine", "analysis"),  # The package itself: its public names.
 }
+# Where a problem is known, by name or otherwise.
+KNOW_PROBLEMS = ("problems", "experiments", "cli")
 MAY_LOAD_BY_NAME = ("problems/__init__.py", "experiments", "cli.py", "data")
 
 
@@ -130,8 +83,8 @@ def part(module):
 
 def test_the_parser_of_imports_sees_every_kind():
     source = """
-import jaxroute.draws as d
-from jaxroute import checks, simulate
+import jaxroute.core.draws as d
+from jaxroute import core, simulate
 from jaxroute.problems.staged import StageRoute, env
 from . import types
 from .oracle import value
@@ -139,40 +92,38 @@ from ..stochastic import UCB1
 from typing import TYPE_CHECKING
 import numpy
 if TYPE_CHECKING:
-    from jaxroute.sweep import simulate
+    from jaxroute.engine.simulate import simulate
 def f():
-    from jaxroute.rollout import rollout
+    from jaxroute.engine.rollout import rollout
 """
     names = (
-        "draws",
-        "checks",
+        "core.draws",
+        "core",
         "problems",
         "problems.staged",
         "problems.staged.env",
         "problems.staged.types",
-        "sweep",
-        "rollout",
+        "engine.simulate",
+        "engine.rollout",
     )
     found = imports_of(source, "problems.staged.env", False, dict.fromkeys(names))
     assert found == {
-        ("draws", False),
-        ("checks", False),
+        ("core.draws", False),
+        ("core", False),
         ("", False),  # jaxroute.simulate is a name of the package itself.
         ("problems.staged", False),
         ("problems.staged.env", False),
         ("problems.staged.types", False),
         ("problems.staged.oracle", False),
         ("problems.stochastic", False),
-        ("sweep", True),
-        ("rollout", False),
+        ("engine.simulate", True),
+        ("engine.rollout", False),
     }
     assert imports_of("from . import env", "problems.staged", True, dict.fromkeys(names)) == {("problems.staged.env", False)}
 
 
-def test_every_part_of_the_package_has_a_place():
-    assert {part(module) for module in MODULES} <= set(MAY_IMPORT), (
-        "a new file or folder: say in MAY_IMPORT what it may know"
-    )
+def test_every_wing_of_the_package_has_a_place():
+    assert {part(module) for module in MODULES} <= set(MAY_IMPORT), "a new wing: say in MAY_IMPORT what it may know"
 
 
 @pytest.mark.parametrize("module", MODULES)
@@ -192,10 +143,15 @@ def test_problems_do_not_know_each_other(module):
 
 def test_nothing_but_experiments_and_tools_knows_a_problem():
     knowing = {part(m) for m in MODULES for imported, _ in imports(m) if part(imported) == "problems"}
-    assert knowing <= {"problems", "experiments", "cli"}
+    assert knowing <= set(KNOW_PROBLEMS)
 
 
-@pytest.mark.parametrize("module", [m for m in MODULES if part(m) in (*VOCABULARY, *MATHEMATICS, *ENGINE, "metrics")])
+def test_of_the_analysis_only_tuning_plays():
+    playing = {m for m in MODULES if part(m) == "analysis" and any(part(i) == "engine" for i, _ in imports(m))}
+    assert playing <= {"analysis.tune"}
+
+
+@pytest.mark.parametrize("module", [m for m in MODULES if part(m) in ("core", "estimators", "solvers", "store", "engine")])
 def test_the_engine_does_not_even_name_a_problem(module):
     """No branch on a problem's name either. Docstrings may mention one as an example."""
     tree = ast.parse(MODULES[module].read_text())

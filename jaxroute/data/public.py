@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from jaxroute import checks
+from jaxroute.core import checks
 
 from .papers import STAGEROUTE_TABLE_2
 from .table import RoutingTable

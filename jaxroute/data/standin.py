@@ -4,7 +4,7 @@ from typing import Literal
 
 import numpy as np
 
-from jaxroute import checks
+from jaxroute.core import checks
 
 from .table import RoutingTable
 

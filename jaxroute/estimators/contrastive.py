@@ -11,8 +11,8 @@ from flax import linen as nn
 from flax import struct
 from jax import lax
 
-from jaxroute import checks, draws
-from jaxroute.types import Leaf
+from jaxroute.core import checks, draws
+from jaxroute.core.types import Leaf
 
 CONTRASTIVE_PRESETS: dict[str, dict[str, Any]] = {
     "sprout": {"per_model": 5, "epochs": 10, "positive_above": 0.6, "negative_below": 0.3},

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from flax import struct
 from jax import lax
 
-from jaxroute import fusion, numerics
+from jaxroute.core import numerics
 
 # Up to this size factorisations are written out: a library call per run and round costs more.
 _SMALL = 16
@@ -30,7 +30,7 @@ def cholesky(matrix) -> jax.Array:
         for other in columns:
             column = column - other * other[..., j : j + 1]
         column = jnp.where(jnp.arange(size) >= j, column * lax.rsqrt(column[..., j : j + 1]), 0.0)
-        columns.append(fusion.once(column))
+        columns.append(numerics.kept(column))
     return jnp.stack(columns, axis=-1)
 
 
@@ -44,7 +44,7 @@ def solve_lower(lower, b) -> jax.Array:
         value = b[..., i]
         for j, known in enumerate(entries):
             value = value - lower[..., i, j] * known
-        entries.append(fusion.once(value / lower[..., i, i]))
+        entries.append(numerics.kept(value / lower[..., i, i]))
     return jnp.stack(entries, axis=-1)
 
 
@@ -58,7 +58,7 @@ def solve_upper(lower, b) -> jax.Array:
         value = b[..., i]
         for k, known in enumerate(entries):
             value = value - lower[..., size - 1 - k, i] * known
-        entries.append(fusion.once(value / lower[..., i, i]))
+        entries.append(numerics.kept(value / lower[..., i, i]))
     return jnp.stack(entries[::-1], axis=-1)
 
 
@@ -110,13 +110,13 @@ def grown_root(root, x) -> jax.Array:
 
     root: `[d, d]`. x: `[d]`.
     """
-    a = fusion.once(numerics.combine(x, root))
+    a = numerics.kept(numerics.combine(x, root))
     norm = jnp.sum(a * a)
     # (1 - 1 / s) / n with s = sqrt(1 + n), free of cancellation for small n.
     s = jnp.sqrt(1.0 + norm)
     factor = 1.0 / (s * (1.0 + s))
     image = numerics.combine(a, jnp.swapaxes(root, 0, 1))
-    return root - factor * fusion.once(image)[:, None] * a
+    return root - factor * numerics.kept(image)[:, None] * a
 
 
 def sample_by_root(root, noise) -> jax.Array:
@@ -158,9 +158,9 @@ class ByRoot:
         """See `ByCholesky.add`."""
         for a in range(chosen.shape[0]):
             place = (jnp.maximum(chosen[a], 0),)
-            own = jax.lax.optimization_barrier(numerics.at(root, place))
+            own = numerics.materialised(numerics.at(root, place))
             grown = jnp.where(chosen[a] >= 0, grown_root(own, x[a]), own)
-            root = numerics.put(root, place, jax.lax.optimization_barrier(grown))
+            root = numerics.put(root, place, numerics.materialised(grown))
         return root
 
     def sample(self, root, noise) -> jax.Array:

@@ -17,10 +17,10 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from jaxroute import checks, fusion, numerics
+from jaxroute.core import checks, numerics
+from jaxroute.core.types import Leaf
 from jaxroute.estimators.gaussian import solve
 from jaxroute.estimators.links import IDENTITY, Link
-from jaxroute.types import Leaf
 
 
 def shortened(vector, bound, axis: int = 0):
@@ -54,7 +54,7 @@ class OnlineGLM:
         del ridge
         s = jnp.sum(state.theta * phi)
         weight = jnp.where(seen, link.slope(s), 0.0)
-        direction = fusion.once(numerics.combine(phi, state.inverse))
+        direction = numerics.kept(numerics.combine(phi, state.inverse))
         gain = weight / (1.0 + weight * jnp.sum(phi * direction))
         inverse = state.inverse - gain * direction[:, None] * direction
         residual = jnp.where(seen, reward - link.value(s), 0.0)

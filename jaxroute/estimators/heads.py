@@ -11,8 +11,8 @@ import numpy as np
 from flax import linen as nn
 from flax import struct
 
-from jaxroute import checks, draws, fusion, numerics
-from jaxroute.types import Leaf
+from jaxroute.core import checks, draws, numerics
+from jaxroute.core.types import Leaf
 
 
 def binary_cross_entropy(logits, labels) -> jax.Array:
@@ -66,7 +66,7 @@ def _uniform_init(fan_in: int):
 def _vector_matrix(x, kernel, dimension_numbers, precision=None, preferred_element_type=None):
     """`x [d] @ kernel [d, h]` for `nn.Dense`."""
     del dimension_numbers, precision, preferred_element_type
-    return fusion.once(numerics.combine(fusion.once(x), kernel))  # A norm reads it three times.
+    return numerics.kept(numerics.combine(numerics.kept(x), kernel))  # A norm reads it three times.
 
 
 class _Mlp(nn.Module):

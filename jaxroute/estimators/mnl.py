@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from jaxroute import checks, fusion, numerics
+from jaxroute.core import checks, numerics
 from jaxroute.estimators.gaussian import sherman_morrison, solve
 
 
@@ -49,7 +49,7 @@ def _chances(logits, present):
     top = jnp.maximum(jnp.max(jnp.where(present, logits, -jnp.inf), axis=0), 0.0)
     weight = jnp.where(present, jnp.exp(logits - top), 0.0)
     none = jnp.exp(-top)
-    total = fusion.once(none + jnp.sum(weight, axis=0))
+    total = numerics.kept(none + jnp.sum(weight, axis=0))
     return weight / total, top + jnp.log(total)
 
 
@@ -72,7 +72,7 @@ def new_row(logits, x, items, accepted, chosen) -> New:
     number = logits.shape[0]
     shown = jnp.stack([numerics.pick(numerics.one_hot(items[k], number), logits) for k in range(items.shape[0])])
     chance, _ = _chances(shown[:, None], (items >= 0)[:, None])
-    chance = fusion.once(chance[:, 0])
+    chance = numerics.kept(chance[:, 0])
     took = jnp.arange(items.shape[0]) == accepted
     mine = (items == chosen[:, None]) & (items >= 0)
     share = jnp.sum(jnp.where(mine, chance, 0.0), axis=1)
@@ -86,7 +86,7 @@ def new_pair(theta, x, present, accepted) -> New:
     """The observation of pair features `x` `[K, d]`, for the one parameter `theta` `[d]`."""
     x = jnp.where(present[:, None], x, 0.0)
     chance, _ = _chances(jnp.sum(x * theta, axis=1)[:, None], present[:, None])
-    chance = fusion.once(chance[:, 0])
+    chance = numerics.kept(chance[:, 0])
     took = present & (jnp.arange(x.shape[0]) == accepted)
     mean = jnp.sum(chance[:, None] * x, axis=0)
     second = jnp.sum(chance[:, None, None] * x[:, :, None] * x[:, None, :], axis=0)
@@ -153,7 +153,7 @@ class Rows:
                 normaliser = jax.nn.softplus(logit) if loss else zero
             else:
                 all_logits = [numerics.combine(theta[j], x) for j in range(size)]
-                logits = fusion.once(
+                logits = numerics.kept(
                     jnp.stack(
                         [
                             sum((jnp.where(items[k] == j, v, 0.0) for j, v in enumerate(all_logits)), jnp.zeros((width,)))
@@ -163,7 +163,7 @@ class Rows:
                 )
                 chance, normaliser = _chances(logits, items >= 0)
                 took = jnp.stack([(accepted == k) & (items[k] >= 0) for k in range(shown)])
-            barrier = fusion.once
+            barrier = numerics.kept
             share = [barrier(sum(jnp.where(mine[a][k], chance[k], 0.0) for k in range(shown))) for a in range(len(own))]
             missed = [
                 barrier(share[a] - sum(jnp.where(mine[a][k] & took[k], 1.0, 0.0) for k in range(shown)))
@@ -181,7 +181,7 @@ class Rows:
                         weight = share[a] * (1.0 - share[a]) if a == b else -share[a] * share[b]
                         scaled[a, b, i] = barrier(weight * x[i])
                     terms.append(scaled[a, b, i] * x[j])
-            return carry + fusion.sums(terms)
+            return carry + numerics.sums(terms)
 
         pairs = [(a, b) for a in range(len(own)) for b in range(a, len(own))]
         entries = [(a, b, i, j) for a, b in pairs for i in range(dim) for j in range(i if a == b else 0, dim)]
@@ -242,7 +242,7 @@ class PairRows:
         """Derivatives in the one parameter, the row of `theta` `[1, d]`; see `Rows.sums`. chosen: not used."""
         del chosen
         shown, dim = self.shown.shape[0], theta.shape[1]
-        zero, barrier = jnp.zeros(()), fusion.once
+        zero, barrier = jnp.zeros(()), numerics.kept
         pairs = [(i, j) for i in range(dim) for j in range(i, dim)]
 
         def step(carry, part, first):
@@ -345,10 +345,10 @@ class PairCounts:
 
         def sums(theta, **wanted) -> Sums:
             del wanted
-            logits = fusion.once(numerics.project(theta, table))
+            logits = numerics.kept(numerics.project(theta, table))
             gradients = []
             for a, (tried, accepted) in enumerate(rows):
-                own = jax.lax.optimization_barrier(numerics.at(logits, (jnp.maximum(chosen[a], 0),)))
+                own = numerics.materialised(numerics.at(logits, (jnp.maximum(chosen[a], 0),)))
                 itself = numerics.one_hot(chosen[a], logits.shape[0])[:, None]
                 others = jnp.where(itself, 0.0, jnp.exp(logits - own))
                 missed = jnp.sum(tried / (1.0 + jnp.exp(-own) + others) - accepted, axis=0)
@@ -360,13 +360,13 @@ class PairCounts:
 
 def _one_more(table, cell, counts) -> jax.Array:
     """`table` with one added at a `cell`, if it `counts`."""
-    now = jax.lax.optimization_barrier(numerics.at(table, cell))
+    now = numerics.materialised(numerics.at(table, cell))
     return numerics.put(table, cell, now + counts.astype(table.dtype))
 
 
 def _of_item(tables, item):
     """The rows of an item in tables of counts, as numbers to compute with."""
-    return [jax.lax.optimization_barrier(numerics.at(x, (jnp.maximum(item, 0),)).astype(jnp.float32)) for x in tables]
+    return [numerics.materialised(numerics.at(x, (jnp.maximum(item, 0),)).astype(jnp.float32)) for x in tables]
 
 
 # A full Newton step lowers the loss if no logit moves further than this: exp(z) - z - 1 < z^2.
@@ -430,7 +430,7 @@ class Newton:
         def put(theta, values):
             for mask, value in zip(masks, values, strict=True):
                 theta = jnp.where(mask[:, None], value, theta)
-            return fusion.once(theta)
+            return numerics.kept(theta)
 
         def own(theta):
             return jnp.stack([jnp.sum(jnp.where(mask[:, None], theta, 0.0), axis=0) for mask in masks])
@@ -457,7 +457,7 @@ class Newton:
             return best + move.reshape(num, dim), best, best_loss, move, hessian
 
         nothing = jnp.zeros((num * dim,), trial.dtype), jnp.zeros((num * dim, num * dim), trial.dtype)
-        carry = fusion.repeat(self.passes, newton, (trial, start, jnp.full((), jnp.inf, trial.dtype), *nothing))
+        carry = numerics.repeat(self.passes, newton, (trial, start, jnp.full((), jnp.inf, trial.dtype), *nothing))
         trial, _, _, _, hessian = carry
         for _ in range(self.polish):
             gradient = (sums(put(theta, list(trial)), hessian=False).gradient + ridge * trial).reshape(-1)
@@ -499,7 +499,7 @@ class Majorise:
             own = numerics.at(inverse, place)
             for k in _rows_of(new, a, len(masks)):
                 own = sherman_morrison(own, new.x[k], bound)
-            mine.append(fusion.once(own))
+            mine.append(numerics.kept(own))
             inverse = numerics.put(inverse, place, mine[a])
         for _ in range(self.steps):
             gradient = sums(theta, hessian=False).gradient
@@ -507,7 +507,7 @@ class Majorise:
                 now = jnp.sum(jnp.where(mask[:, None], theta, 0.0), axis=0)
                 moved = now - numerics.combine(gradient[a] + ridge * now, mine[a])
                 theta = jnp.where(mask[:, None], moved, theta)
-            theta = fusion.once(theta)
+            theta = numerics.kept(theta)
         return theta, inverse
 
 
@@ -535,7 +535,7 @@ class Online:
             own = numerics.at(inverse, place)
             for k in _rows_of(new, a, chosen.shape[0]):
                 own = sherman_morrison(own, new.x[k], new.weight[k])
-            own = fusion.once(own)
+            own = numerics.kept(own)
             now = jnp.sum(jnp.where(mask[:, None], theta, 0.0), axis=0)
             theta = jnp.where(mask[:, None], now - numerics.combine(new.gradient[a], own), theta)
             inverse = numerics.put(inverse, place, own)

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import optax
 from flax import struct
 
-from jaxroute import checks
-from jaxroute.types import Leaf
+from jaxroute.core import checks
+from jaxroute.core.types import Leaf
 
 
 @struct.dataclass

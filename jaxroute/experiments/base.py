@@ -14,9 +14,12 @@ from typing import Any
 import jax
 import xarray as xr
 
-from jaxroute import checks, hosts, metrics, results
-from jaxroute.grid import Grid
-from jaxroute.sweep import simulate
+from jaxroute.analysis import metrics
+from jaxroute.core import checks
+from jaxroute.engine import hosts
+from jaxroute.engine.grid import Grid
+from jaxroute.engine.simulate import simulate
+from jaxroute.store import runs
 
 Results = Mapping[str, xr.Dataset]
 
@@ -193,7 +196,7 @@ def run(
 def redraw(experiment: Experiment, out: str | os.PathLike) -> list[Path]:
     """Draws the figures of a finished run again, from its stores."""
     out = Path(out)
-    data = {case.name: results.load(_folder(out, case, experiment.cases)) for case in experiment.cases}
+    data = {case.name: runs.load(_folder(out, case, experiment.cases)) for case in experiment.cases}
     return draw(experiment, data, out)
 
 
@@ -201,7 +204,7 @@ def draw(experiment: Experiment, data: Results, out: Path) -> list[Path]:
     """Draws every figure of an experiment into a folder; returns the files."""
     if not experiment.figures:
         return []
-    from jaxroute import plot
+    from jaxroute.analysis import plot
 
     files = []
     for name, make in experiment.figures.items():

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import xarray as xr
 
-from jaxroute import metrics
+from jaxroute.analysis import metrics
 from jaxroute.experiments.base import Results
 
 Measured = tuple[float, float]
@@ -131,7 +131,7 @@ def along(results: Results, metric: str, axis: str, **fixed: Any) -> xr.DataArra
 
 def panels(number: int, columns: int = 3):
     """The plotting module, a figure and its axes."""
-    from jaxroute import plot
+    from jaxroute.analysis import plot
 
     figure, axes = plot.panels(number, columns=columns)
     return plot, figure, axes

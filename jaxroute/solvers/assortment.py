@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import jax
 import jax.numpy as jnp
 
-from jaxroute import fusion, numerics
+from jaxroute.core import numerics
 
 
 def log_weight_of_best(utilities: Sequence[jax.Array], size: int) -> jax.Array:
@@ -28,7 +28,7 @@ def log_weight_of_best(utilities: Sequence[jax.Array], size: int) -> jax.Array:
             largest.append(value)
     if size == 1:
         return largest[0]
-    top = fusion.once(largest[0])
+    top = numerics.kept(largest[0])
     return top + jnp.log1p(sum((jnp.exp(other - top) for other in largest[1:]), start=jnp.zeros_like(top)))
 
 

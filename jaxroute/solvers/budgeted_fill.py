@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jaxroute import fusion, numerics
+from jaxroute.core import numerics
 
 
 class FillSolution(NamedTuple):
@@ -85,7 +85,7 @@ def budgeted_fill(
         value = jnp.where(valid, value, 0.0)
         cost = jnp.where(valid, cost, 0.0)
     tiny = np.finfo(value.dtype).tiny
-    (value, cost), capacity = lax.optimization_barrier((value, cost)), fusion.once(capacity)
+    (value, cost), capacity = numerics.materialised((value, cost)), numerics.kept(capacity)
     priority = lax.iota(jnp.int32, size) if priority is None else priority
     together, room = None, jnp.sum(capacity)
     if groups is not None:
@@ -99,7 +99,7 @@ def budgeted_fill(
     def fill(keys, ahead):
         """The fill in an order, its cost and its value."""
         used = numerics.sum_ahead(capacity, keys, ahead, together=together)
-        x = fusion.once(jnp.clip(total - used, 0.0, capacity))
+        x = numerics.kept(jnp.clip(total - used, 0.0, capacity))
         return x, jnp.sum(cost * x), jnp.sum(value * x)
 
     def lexicographic(other, own):
@@ -115,7 +115,7 @@ def budgeted_fill(
         # Rounded gains need not be transitive: of three models on one line each may be ahead of the next. How many are ahead of a
         # model is a number, so the numbers give a total order (the same, if the gains had one), and the fill its right sum.
         order = numerics.sum_ahead(jnp.full_like(place, size), (value, cost), ahead, together=together, start=place)
-        return fill((lax.optimization_barrier(order),), lambda other, own: other[0] < own[0])
+        return fill((numerics.materialised(order),), lambda other, own: other[0] < own[0])
 
     def slope_of(over, under):
         spread = over[1] - under[1]
@@ -135,7 +135,7 @@ def budgeted_fill(
         )
         return over, under
 
-    over, under = fusion.repeat(steps, step, (best, cheapest))
+    over, under = numerics.repeat(steps, step, (best, cheapest))
     slope = slope_of(over, under)
     share = jnp.clip((budget - under[1]) / jnp.maximum(over[1] - under[1], tiny), 0.0, 1.0)
     enough = room >= total * (1.0 - 1e-6)  # [] or [K]

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxroute import numerics
+from jaxroute.core import numerics
 
 # Newton steps on the multiplier of the budget; between steps the bracket is halved where Newton leaves it.
 _STEPS = 24

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import jax.numpy as jnp
 import numpy as np
 
-from jaxroute import checks, fusion
+from jaxroute.core import checks, numerics
 
 
 def uniform_index(low, width, cost):
@@ -44,7 +44,7 @@ def index_by_bisection(excess: Callable, cost, low=-1.0, high=1.0, steps: int = 
         worth = excess(middle) > cost
         return jnp.where(worth, middle, low), jnp.where(worth, high, middle)
 
-    low, high = fusion.repeat(steps, halve, start)
+    low, high = numerics.repeat(steps, halve, start)
     return 0.5 * (low + high)
 
 

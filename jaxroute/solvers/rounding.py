@@ -9,7 +9,7 @@ import operator
 import jax.numpy as jnp
 from jax import lax
 
-from jaxroute import numerics
+from jaxroute.core import numerics
 
 # A coordinate this close to 0 or 1 is integral: float32 sums of 32 fractions are exact to about 2e-6.
 TOLERANCE = 1e-5
@@ -22,7 +22,7 @@ def _fractional(x):
 
 
 def _materialised(*arrays):
-    return lax.optimization_barrier(arrays)
+    return numerics.materialised(arrays)
 
 
 def _at(values, place):

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jaxroute import numerics
+from jaxroute.core import numerics
 from jaxroute.solvers.budgeted_fill import budget_tolerance, budgeted_fill, default_steps
 
 # Sets that are compared at once, and in all.
@@ -140,7 +140,7 @@ def exact_any_win(
         gap = pick_each(cost, 0) - pick_each(cost, 1)
         inverse = 1.0 / jnp.where(gap == 0.0, np.finfo(dtype).tiny, gap)
         doubles = (pick_each(w, 0), pick_each(w, 1), pick_each(cost, 1), inverse)
-    left, lose, singles, doubles = lax.optimization_barrier((left, lose, singles, doubles))
+    left, lose, singles, doubles = numerics.materialised((left, lose, singles, doubles))
 
     def single(model, left, lose):
         """Chance that all fail if a model joins as far as the budget goes, its fraction, and the gain of `-log` per budget."""

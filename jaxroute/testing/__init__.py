@@ -12,11 +12,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxroute import checks, draws
-from jaxroute.grid import Grid, canonical
-from jaxroute.rollout import build_policy, draws_key, run_streams, spec_for, stage_length_of
-from jaxroute.sweep import simulate, trace_count
-from jaxroute.types import Metric, Spec
+from jaxroute.core import checks, draws
+from jaxroute.core.types import Metric, Spec
+from jaxroute.engine.grid import Grid, canonical
+from jaxroute.engine.rollout import build_policy, draws_key, run_streams, spec_for, stage_length_of
+from jaxroute.engine.simulate import simulate, trace_count
 
 __all__ = ["check_environment", "check_policy", "play"]
 

@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from jaxroute import checks, draws, numerics
+from jaxroute.core import checks, draws, numerics
+from jaxroute.core.types import Leaf
 from jaxroute.estimators.glm import OnlineGLM
 from jaxroute.problems.cascade import evaluation as ev
 from jaxroute.problems.cascade.env import Cascade
@@ -15,7 +16,6 @@ from jaxroute.problems.cascade.index_fit import grown_inverse
 from jaxroute.problems.cascade.search import IndexSearch
 from jaxroute.problems.cascade.truth import cost_order, tuned_threshold
 from jaxroute.problems.cascade.types import CascadeSpec
-from jaxroute.types import Leaf
 
 
 @struct.dataclass

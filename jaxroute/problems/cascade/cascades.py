@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxroute import checks
+from jaxroute.core import checks
 from jaxroute.estimators.glm import fit_glm
 from jaxroute.estimators.links import INDEX_LINKS, SCORE_LINKS
 from jaxroute.problems.cascade.contexts import FrozenContexts, GroupContexts, UniformContexts

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from jaxroute import checks, draws, numerics
-from jaxroute.types import Leaf
+from jaxroute.core import checks, draws, numerics
+from jaxroute.core.types import Leaf
 
 
 class _Stateless:

@@ -6,7 +6,8 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from jaxroute import checks, draws, fusion, numerics
+from jaxroute.core import checks, draws, numerics
+from jaxroute.core.types import Leaf, Metric
 from jaxroute.estimators.glm import FrozenGLM, OnlineGLM
 from jaxroute.estimators.links import IDENTITY
 from jaxroute.problems.cascade import evaluation as ev
@@ -24,7 +25,6 @@ from jaxroute.problems.cascade.index_fit import (
 from jaxroute.problems.cascade.radii import Bootstrap, Now, Practical, Sampled
 from jaxroute.problems.cascade.search import IndexSearch, Scoring
 from jaxroute.problems.cascade.types import CascadeSpec
-from jaxroute.types import Leaf, Metric
 
 # A link that comes closer to 1 than this has rounded: no score stops the search then.
 _SATURATED = 1.0 - 1e-6
@@ -187,7 +187,7 @@ class COSMOS:
         now = self._now(state, obs.context, t)
         middle, index_of = self.fit.predict(state.fit, state.rho, obs.context, spec.index_link)
         bonus = self.radius.bonus(k_index, state.radius, now)
-        u = fusion.once(middle + bonus)
+        u = numerics.kept(middle + bonus)
         index = index_of(u)
         # A score of 1 ends a search, unless it is an estimate that has rounded, as the link may have.
         if not spec.feature_dim:

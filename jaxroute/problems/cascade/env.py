@@ -7,13 +7,13 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from jaxroute import checks, draws, fusion, numerics
+from jaxroute.core import checks, draws, numerics
+from jaxroute.core.types import Leaf
 from jaxroute.estimators.links import IDENTITY, LOGISTIC, Link
 from jaxroute.problems.cascade.features import FrozenFeatures, RecordedFeatures, reward_of
 from jaxroute.problems.cascade.laws import RecordedBoxes
 from jaxroute.problems.cascade.search import best_opened, opened_in_order, seen_outputs
 from jaxroute.problems.cascade.types import JOINT_METRICS, METRICS, ZERO_FLOWS, CascadeSpec, Feedback, Observation, Outputs
-from jaxroute.types import Leaf
 
 # Regret that float32 cannot tell from zero.
 _ROUNDING = 1e-5
@@ -158,10 +158,10 @@ class Cascade:
         weight = jnp.asarray(self.cost_weight, jnp.float32)
         score, cost, row = self.boxes.play((k_score, k_cost, k_rare), psi, base)
         # One array of scores for all comparisons of the period.
-        score, cost, index = jax.lax.optimization_barrier((score, cost * weight, self.boxes.index(psi, base, weight)))
+        score, cost, index = numerics.materialised((score, cost * weight, self.boxes.index(psi, base, weight)))
         features = None
         if self.evaluator is not None:
-            features = fusion.once(self.evaluator.draw(k_features, score, psi, row))
+            features = numerics.kept(self.evaluator.draw(k_features, score, psi, row))
         mean_cost = self.boxes.mean_cost(psi, base) * weight
         return Period(psi, index, mean_cost, score, cost, features, draws.uniform(k_coin))
 

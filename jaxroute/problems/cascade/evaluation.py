@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from jaxroute import checks, fusion, numerics
+from jaxroute.core import checks, numerics
 from jaxroute.estimators.gaussian import sherman_morrison
 from jaxroute.estimators.glm import ExactGLM, FrozenGLM
 from jaxroute.problems.cascade.search import Scoring
@@ -54,7 +54,7 @@ def learned(evaluation: Evaluation, estimator: Any, spec: CascadeSpec, feedback:
     """With the reward of the deployed output, if there was one."""
     seen = jnp.any(feedback.deployed)
     phi = numerics.pick(feedback.deployed, jnp.swapaxes(feedback.features, 0, 1))
-    phi = fusion.once(phi)
+    phi = numerics.kept(phi)
     ridge, bound = jnp.asarray(ridge, jnp.float32), jnp.asarray(bound, jnp.float32)
     state = estimator.add(evaluation.state, phi, feedback.reward, seen, ridge, spec.score_link, bound)
     return Evaluation(state=state, inverse=sherman_morrison(evaluation.inverse, phi, seen.astype(jnp.float32)))

@@ -7,8 +7,8 @@ boxes are opened in any case, is not its concern. `horizon` is the number of per
 import jax.numpy as jnp
 from flax import struct
 
-from jaxroute import checks, draws
-from jaxroute.types import Leaf
+from jaxroute.core import checks, draws
+from jaxroute.core.types import Leaf
 
 
 def rounded_up(horizon, power: float):

@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from jaxroute import checks, draws, numerics
+from jaxroute.core import checks, draws, numerics
+from jaxroute.core.types import Leaf
 from jaxroute.estimators.links import IDENTITY, LOGISTIC, Link
-from jaxroute.types import Leaf
 
 # Scores are kept so far from 0 and 1 before their link is inverted.
 _MARGIN = 1e-4

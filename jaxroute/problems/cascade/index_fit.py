@@ -19,12 +19,12 @@ import jax.numpy as jnp
 from flax import struct
 from jax import lax
 
-from jaxroute import checks, fusion, numerics
+from jaxroute.core import checks, numerics
+from jaxroute.core.types import Leaf
 from jaxroute.estimators.gaussian import solve
 from jaxroute.estimators.glm import shortened
 from jaxroute.estimators.links import FAR, Link
 from jaxroute.solvers.reservation import index_by_bisection
-from jaxroute.types import Leaf
 
 # Lengths of a Newton step that are tried; the best is taken.
 _LENGTHS = (1.0, 0.5, 0.25, 0.1, 0.03, 0.01, 0.0)
@@ -125,7 +125,7 @@ class Streaming(LinearIndex):
         """With samples of weights `[K]`: 0 where nothing was seen."""
         u = numerics.combine(psi, rho)
         bend = weight * self._weight(link, u, score)
-        direction = fusion.once(numerics.combine(psi, inverse))
+        direction = numerics.kept(numerics.combine(psi, inverse))
         shrink = 1.0 / (1.0 + bend * numerics.combine(psi, direction))
         step = jnp.where(weight > 0, weight * shrink * moment(link, u, score, cost), 0.0)
         inverse = inverse - (bend * shrink) * direction[:, None] * direction[None]
@@ -214,7 +214,7 @@ class Window(LinearIndex):
         )
 
     def update(self, fit: WindowState, rho, sample: Sample, evaluator: Evaluator | None, link: Link):
-        fit = fusion.once(self._pushed(fit, rho, sample, evaluator, link))
+        fit = numerics.kept(self._pushed(fit, rho, sample, evaluator, link))
         if self.every > 1:  # All runs are in the same round: this is a branch, not a choice.
             due = (sample.t <= _EARLY) | (sample.t % self.every == 0)
             return fit, lax.cond(due, lambda: self._fitted(fit, rho, evaluator, link), lambda: rho)
@@ -250,7 +250,7 @@ class Window(LinearIndex):
             cross = cross + psi[:, None] * (jnp.where(counts, slope, 0.0) * features)[None]
         # The frozen loss has slope h u + psi (cost - active (anchor - L(u)) - h u) at the present estimate; psi = 0 where nothing leaves.
         rest = cost - jnp.where(counts, anchor - link.value(u), 0.0) - h * u
-        h, rest, place = fusion.once((h, rest, place))
+        h, rest, place = numerics.kept((h, rest, place))
         at = place[:, None]
         return fit.replace(
             number=fit.number + sample.seen.astype(jnp.int32),
@@ -281,11 +281,11 @@ class Window(LinearIndex):
         return samples + numerics.combine(rho, fit.hessian) + gradient + jnp.asarray(self.ridge, jnp.float32) * rho
 
     def _fitted(self, fit: WindowState, rho, evaluator: Evaluator | None, link: Link):
-        score, used, gradient = fusion.once(self._samples(fit, evaluator))
+        score, used, gradient = numerics.kept(self._samples(fit, evaluator))
         columns = jnp.swapaxes(fit.psi, 0, 1)  # [m, W, K]
         ridge = jnp.asarray(self.ridge, jnp.float32)
         for _ in range(self.iterations):
-            rho = fusion.once(rho + self._step(fit, rho, columns, score, used, gradient, ridge, link))
+            rho = numerics.kept(rho + self._step(fit, rho, columns, score, used, gradient, ridge, link))
         return shortened(rho, jnp.asarray(self.bound, jnp.float32))
 
     def _step(self, fit: WindowState, rho, columns, score, used, gradient, ridge, link: Link):
@@ -294,12 +294,12 @@ class Window(LinearIndex):
         u = _linear(rho, columns)
         slope = jnp.where(used, moment(link, u, score, fit.cost), 0.0)
         weight = jnp.where(used, curvature(link, u, score, jnp.asarray(self.floor, jnp.float32)), 0.0)
-        slope, weight = fusion.once((slope, weight))
+        slope, weight = numerics.kept((slope, weight))
         frozen = numerics.combine(rho, fit.hessian) + gradient + ridge * rho
         total = jnp.stack([_sum(slope * columns[i]) for i in range(dim)]) + frozen
         matrix = _gram(weight, columns) + fit.hessian + (_DAMPING + ridge) * jnp.eye(dim)[:, :, None]
         direction = -jnp.moveaxis(solve(jnp.moveaxis(matrix, -1, 0), jnp.moveaxis(total, -1, 0)), 0, -1)
-        direction = fusion.once(direction)
+        direction = numerics.kept(direction)
         along = _linear(direction, columns)
 
         def value(length):
@@ -310,7 +310,7 @@ class Window(LinearIndex):
 
         best, least = jnp.zeros_like(rho[0]), None
         for length in _LENGTHS:
-            found = fusion.once(value(length))
+            found = numerics.kept(value(length))
             if least is None:
                 best, least = jnp.full_like(found, length), found
             else:
@@ -454,7 +454,7 @@ class LocationFamily:
 
 def grown_inverse(inverse, x, seen) -> jax.Array:
     """Inverse design matrices `[m, m, K]` after one more row `x` `[m]` where `seen` `[K]`."""
-    direction = fusion.once(numerics.combine(x, inverse))
+    direction = numerics.kept(numerics.combine(x, inverse))
     gain = jnp.where(seen, 1.0, 0.0) / (1.0 + numerics.combine(x, direction))
     return inverse - gain * direction[:, None] * direction[None]
 
@@ -469,8 +469,8 @@ def _sum(values) -> jax.Array:
     """Sum over the first axis, computed once; written out where it is short, which is vectorised over runs."""
     size = values.shape[0]
     if size > _MOST_TERMS:
-        return fusion.once(jnp.sum(values, axis=0))
+        return numerics.kept(jnp.sum(values, axis=0))
     terms = [lax.squeeze(x, (0,)) for x in lax.split(values, (1,) * size)]
     while len(terms) > 1:  # In pairs: shorter chains of additions.
         terms = [a + b for a, b in zip(terms[::2], terms[1::2], strict=False)] + ([terms[-1]] if len(terms) % 2 else [])
-    return fusion.once(terms[0])
+    return numerics.kept(terms[0])

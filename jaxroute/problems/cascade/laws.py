@@ -19,9 +19,9 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from jaxroute import checks, draws, numerics
+from jaxroute.core import checks, draws, numerics
+from jaxroute.core.types import Leaf
 from jaxroute.solvers.reservation import index_by_bisection, two_point_index, uniform_index
-from jaxroute.types import Leaf
 
 
 def _slope_of(psi, tilt):

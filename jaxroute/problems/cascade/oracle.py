@@ -3,12 +3,12 @@
 import jax.numpy as jnp
 from flax import struct
 
-from jaxroute import checks, numerics
+from jaxroute.core import checks, numerics
+from jaxroute.core.types import Leaf
 from jaxroute.problems.cascade.env import Cascade, as_cascade
 from jaxroute.problems.cascade.search import IndexSearch, Scoring
 from jaxroute.problems.cascade.truth import single_values
 from jaxroute.problems.cascade.types import CascadeSpec
-from jaxroute.types import Leaf
 
 
 @struct.dataclass

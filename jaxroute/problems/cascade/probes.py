@@ -6,7 +6,7 @@ For `simulate(..., probes={"index_error": index_error})`, for policies of the `C
 import jax
 import jax.numpy as jnp
 
-from jaxroute import checks
+from jaxroute.core import checks
 from jaxroute.problems.cascade.index_fit import Evaluator, LinearIndex, Window
 
 

@@ -12,11 +12,11 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from jaxroute import checks, draws, numerics
+from jaxroute.core import checks, draws, numerics
+from jaxroute.core.types import Leaf
 from jaxroute.estimators.gaussian import cholesky
 from jaxroute.problems.cascade.index_fit import Sample, Sizes, Streaming
 from jaxroute.problems.cascade.types import CascadeSpec
-from jaxroute.types import Leaf
 
 
 class Now(NamedTuple):

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from flax import struct
 from jax import lax
 
-from jaxroute import numerics
+from jaxroute.core import numerics
 from jaxroute.estimators.links import Link
 from jaxroute.problems.cascade.types import Found, Outputs
 
@@ -72,7 +72,7 @@ class Scoring:
         columns = jnp.swapaxes(features, 0, 1)
         middle = numerics.combine(self.theta, columns)
         spread = jnp.sqrt(jnp.maximum(quadratic(self.inverse, columns), 0.0))
-        both = lax.optimization_barrier((middle + self.width * spread, middle + self.deploy_width * spread))
+        both = numerics.materialised((middle + self.width * spread, middle + self.deploy_width * spread))
         return both[0], both[1]
 
 
@@ -101,11 +101,11 @@ class IndexSearch:
 
     def run(self, outputs: Outputs) -> Found:
         if self.scoring is None:
-            score = final = lax.optimization_barrier(outputs.score)
+            score = final = numerics.materialised(outputs.score)
         else:
             predictor, final = self.scoring.predictors(outputs.features)
-            score = lax.optimization_barrier(self.scoring.link.value(predictor))
-        priority, threshold = lax.optimization_barrier((self.priority, self.threshold))
+            score = numerics.materialised(self.scoring.link.value(predictor))
+        priority, threshold = numerics.materialised((self.priority, self.threshold))
         opened = opened_in_order(priority, threshold, score)
         return Found(opened=opened, deployed=best_opened(opened, final), score=score)
 

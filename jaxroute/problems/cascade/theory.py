@@ -9,7 +9,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from jaxroute import checks, draws
+from jaxroute.core import checks, draws
 from jaxroute.problems.cascade.radii import Now, Theoretical
 from jaxroute.problems.cascade.types import CascadeSpec
 

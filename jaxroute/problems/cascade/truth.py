@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxroute import checks, draws
+from jaxroute.core import checks, draws
 from jaxroute.problems.cascade.env import Cascade, as_cascade
 from jaxroute.problems.cascade.laws import RecordedBoxes
 

@@ -9,8 +9,8 @@ from typing import Any
 import jax
 from flax import struct
 
+from jaxroute.core.types import Metric, Spec
 from jaxroute.estimators.links import IDENTITY, LOGISTIC, Link
-from jaxroute.types import Metric, Spec
 
 METRICS = (
     Metric("regret", "cumulative regret", "utility", "total"),

@@ -7,14 +7,14 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from jaxroute import checks, draws
+from jaxroute.core import checks, draws
+from jaxroute.core.types import Leaf
 from jaxroute.estimators.confidence import hoeffding_radius, union_log_term
 from jaxroute.problems.combinatorial.c2mabv import Direct
 from jaxroute.problems.combinatorial.relax import solve_by_group
 from jaxroute.problems.combinatorial.rules import top_models
 from jaxroute.problems.combinatorial.selector import BookState, Learner, Relaxer
 from jaxroute.problems.combinatorial.types import CombinatorialSpec, Observation
-from jaxroute.types import Leaf
 
 
 @struct.dataclass

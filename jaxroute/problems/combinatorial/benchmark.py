@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import linprog
 
-from jaxroute import numerics
+from jaxroute.core import numerics
 from jaxroute.solvers.selection import subsets
 
 # Costs and budgets are rounded to float32: what meets the budget exactly must not be lost.

@@ -7,13 +7,13 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from jaxroute import checks, draws
+from jaxroute.core import checks, draws
+from jaxroute.core.types import Leaf, Metric
 from jaxroute.estimators.confidence import hoeffding_radius, union_log_term
 from jaxroute.estimators.running import RunningMean
 from jaxroute.problems.combinatorial.rules import HoldAction, Optimistic
 from jaxroute.problems.combinatorial.selector import RELAXATION_METRICS, BookState, Relaxer, empty_book
 from jaxroute.solvers.selection import Selection, best_subset
-from jaxroute.types import Leaf, Metric
 
 
 @struct.dataclass

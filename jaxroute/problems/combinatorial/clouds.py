@@ -4,7 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from jaxroute import checks
+from jaxroute.core import checks
+from jaxroute.core.types import Leaf
 from jaxroute.data import C2MABV_TABLE_3, RoutingTable
 from jaxroute.problems.combinatorial.env import Cloud, cloud
 from jaxroute.problems.combinatorial.laws import (
@@ -15,7 +16,6 @@ from jaxroute.problems.combinatorial.laws import (
     ScaledCosts,
     TableOutcomes,
 )
-from jaxroute.types import Leaf
 
 # Chances of the graded levels of each model of Table 3: correct, formatted, empty. Ours: the paper prints none.
 SCIQ_LEVELS = np.array(

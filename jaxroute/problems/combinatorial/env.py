@@ -8,12 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from jaxroute import checks, draws, numerics
+from jaxroute.core import checks, draws, numerics
+from jaxroute.core.types import Leaf
 from jaxroute.problems.combinatorial.benchmark import best_by_availability, best_relaxed, best_set
 from jaxroute.problems.combinatorial.rewards import REWARDS
 from jaxroute.problems.combinatorial.types import METRICS, CombinatorialSpec, Feedback, Observation
 from jaxroute.solvers.selection import group_sums
-from jaxroute.types import Leaf
 
 # Benchmarks for every set of available models are tabulated up to this many models.
 _MOST_MODELS_WITH_AVAILABILITY = 12

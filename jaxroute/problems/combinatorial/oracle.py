@@ -5,11 +5,11 @@ from typing import Any
 import jax.numpy as jnp
 from flax import struct
 
-from jaxroute import draws
+from jaxroute.core import draws
+from jaxroute.core.types import Leaf
 from jaxroute.problems.combinatorial.env import Cloud
 from jaxroute.problems.combinatorial.relax import default_rounding, round_by_group
 from jaxroute.problems.combinatorial.selector import Learner
-from jaxroute.types import Leaf
 
 
 @struct.dataclass

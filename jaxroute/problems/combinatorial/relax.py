@@ -18,11 +18,11 @@ import numpy as np
 import optax
 from flax import struct
 
-from jaxroute import checks, draws, numerics
+from jaxroute.core import checks, draws, numerics
+from jaxroute.core.types import Leaf
 from jaxroute.solvers import rounding, selection
 from jaxroute.solvers.projected_gradient import projected_gradient
 from jaxroute.solvers.projection import smoothed_lp
-from jaxroute.types import Leaf
 
 # Beyond this many vertices the best of two approximations replaces their comparison.
 _MOST_VERTICES = 10_000

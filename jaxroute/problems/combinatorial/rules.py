@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from jaxroute import draws, numerics
+from jaxroute.core import draws, numerics
 
 
 def top_models(score, obs, spec, allowed=None):

@@ -6,12 +6,12 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from jaxroute import checks, draws
+from jaxroute.core import checks, draws
+from jaxroute.core.types import Leaf, Metric
 from jaxroute.estimators.running import RunningMean
 from jaxroute.problems.combinatorial.relax import default_rounding, default_solver, round_by_group, solve_by_group
 from jaxroute.problems.combinatorial.rules import ByPrice
 from jaxroute.problems.combinatorial.types import Action, CombinatorialSpec
-from jaxroute.types import Leaf, Metric
 
 RELAXATION_METRICS = (
     Metric("shadow_price", "shadow price of the budget", "weight per cost", "average", default=False),

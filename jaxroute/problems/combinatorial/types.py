@@ -10,7 +10,7 @@ from typing import Any
 import jax
 from flax import struct
 
-from jaxroute.types import Metric, Spec
+from jaxroute.core.types import Metric, Spec
 
 METRICS = (
     Metric("reward", "mean expected reward of the set", "reward per round", "average"),

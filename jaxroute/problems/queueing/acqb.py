@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from jaxroute import checks, draws, fusion, numerics
+from jaxroute.core import checks, draws, numerics
+from jaxroute.core.types import Leaf, Metric
 from jaxroute.estimators import mnl
 from jaxroute.estimators.confidence import mnl_radius
 from jaxroute.estimators.gaussian import ByCholesky, ByRoot
@@ -16,7 +17,6 @@ from jaxroute.problems.queueing.theory import num_samples
 from jaxroute.problems.queueing.triggers import Decaying, PhaseThenCoin
 from jaxroute.problems.queueing.types import Action
 from jaxroute.solvers.assortment import best_models, log_weight_of_best
-from jaxroute.types import Leaf, Metric
 
 # From this dimension on the estimator takes first-order steps, and the sampler a square root that is kept up to date.
 _LARGE = 9
@@ -187,7 +187,7 @@ class ACQB:
         radius = self._radius(state, t)
         noise = draws.normal(k_sample, (*state.theta.shape, number))
         sample = state.theta[..., None] + radius[:, None, None] * sampler.sample(state.spread, noise)
-        sample = fusion.once(sample)
+        sample = numerics.kept(sample)
         size = jnp.int32(spec.num_offered)
         if self.second_answer is not None:
             size = jnp.where(draws.uniform(k_size) < self.second_answer, size, 1)
@@ -250,7 +250,7 @@ class ACQB:
                 data = state.data.add(action.query, items, place, busy)
             else:
                 data = state.data.write(t, x[0], items, place, busy)
-        data = jax.lax.optimization_barrier(data)
+        data = numerics.materialised(data)
         if self._counts(spec):
             sums = data.sums(self._table(obs), block)
         else:
@@ -261,7 +261,7 @@ class ACQB:
         theta, fit = solver.fit(state.fit, sums, state.theta, block, ridge, new)
         explored = action.explored & busy
         return state.replace(
-            theta=fusion.once(theta),
+            theta=numerics.kept(theta),
             spread=sampler.add(state.spread, chosen, x),
             fit=fit,
             data=data,
@@ -324,8 +324,8 @@ def optimistic(sample, x) -> list[jax.Array]:
         return jnp.max(sum(terms[1:], terms[0]), axis=0)
 
     if x.ndim == 3:
-        return [fusion.once(largest(sample[0], x[j])) for j in range(x.shape[0])]
-    return [fusion.once(largest(sample[j], x)) for j in range(sample.shape[0])]
+        return [numerics.kept(largest(sample[0], x[j])) for j in range(x.shape[0])]
+    return [numerics.kept(largest(sample[j], x)) for j in range(sample.shape[0])]
 
 
 def optimistic_on_table(sample, table) -> jax.Array:

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from flax import struct
 from jax import lax
 
-from jaxroute import checks, numerics
+from jaxroute.core import checks, numerics
 
 _NEVER = 2**31 - 1
 
@@ -37,8 +37,8 @@ def best_place(score: Callable, leaves: Any, waiting, arrival, in_use) -> tuple[
     def step(carry, part, first):
         leaves, waiting, arrival = part
         here = waiting.astype(bool)
-        value = lax.optimization_barrier(jnp.where(here, score(leaves), -jnp.inf))
-        best = lax.optimization_barrier(jnp.max(value, axis=-1))
+        value = numerics.materialised(jnp.where(here, score(leaves), -jnp.inf))
+        best = numerics.materialised(jnp.max(value, axis=-1))
         tied = here & (value == best)
         place = lax.iota(jnp.int32, value.shape[-1])
         if arrival is None:
@@ -46,7 +46,7 @@ def best_place(score: Callable, leaves: Any, waiting, arrival, in_use) -> tuple[
             best_before, place_before = carry
             better = best > best_before
             return jnp.where(better, best, best_before), jnp.where(better, place, place_before)
-        came = lax.optimization_barrier(jnp.min(jnp.where(tied, arrival, _NEVER), axis=-1))
+        came = numerics.materialised(jnp.min(jnp.where(tied, arrival, _NEVER), axis=-1))
         place = first + jnp.min(jnp.where(tied & (arrival == came), place, size), axis=-1)
         best_before, place_before, came_before = carry
         better = (best > best_before) | ((best == best_before) & (came < came_before))

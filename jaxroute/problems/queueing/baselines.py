@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from jaxroute import checks, draws, numerics
+from jaxroute.core import checks, draws, numerics
 from jaxroute.problems.queueing.backlog import place_of_rank
 from jaxroute.problems.queueing.oracle import OracleState
 from jaxroute.problems.queueing.types import Action

@@ -1,9 +1,8 @@
 """Multinomial-logit choice with the outside option "try again": departure rates and a user's choice."""
 
 import jax.numpy as jnp
-from jax import lax
 
-from jaxroute import numerics
+from jaxroute.core import numerics
 
 
 def departure_rate(log_weight):
@@ -28,7 +27,7 @@ def choose(utility, offered, uniform):
     top = jnp.maximum(jnp.max(jnp.where(offered, utility, -jnp.inf)), 0.0)
     weight = jnp.where(offered, jnp.exp(utility - top), 0.0)
     chance = weight / (jnp.exp(-top) + jnp.sum(weight))
-    end = lax.optimization_barrier(numerics.prefix_sums(chance))
+    end = numerics.materialised(numerics.prefix_sums(chance))
     reached = offered & (uniform <= end)
     first = numerics.argmax(reached.astype(jnp.float32), reached)
     return numerics.one_hot(first, utility.shape[-1]), jnp.max(jnp.where(offered, end, 0.0))

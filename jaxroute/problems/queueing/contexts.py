@@ -9,10 +9,10 @@ import numpy as np
 from flax import struct
 from jax import lax
 
-from jaxroute import checks, draws, fusion, numerics
+from jaxroute.core import checks, draws, numerics
+from jaxroute.core.types import Leaf
 from jaxroute.problems.queueing.choice import departure_rate
 from jaxroute.solvers.assortment import log_weight_of_best
-from jaxroute.types import Leaf
 
 # Candidates for a context that are looked at in any case; three in a thousand rounds need more of them.
 _USUAL_CANDIDATES = 16
@@ -120,7 +120,7 @@ class RandomContexts(_Linear):
             return lax.cond(~found[2], more, lambda: found)
 
         at_once = functools.partial(search, 0, self.candidates)
-        x, rate, good = fusion.on_a_gpu(at_once, for_few) if self.candidates > _USUAL_CANDIDATES else at_once()
+        x, rate, good = numerics.on_a_gpu(at_once, for_few) if self.candidates > _USUAL_CANDIDATES else at_once()
         return Round(
             arrived=draws.uniform(k_arrival) < self.arrival_rate,
             row=Query(features=x, best_rate=rate),

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from jaxroute import checks, numerics
+from jaxroute.core import checks, numerics
 from jaxroute.problems.queueing.backlog import PoolCounts, best_place, best_rate_of
 from jaxroute.problems.queueing.choice import choose
 from jaxroute.problems.queueing.types import METRICS, ZERO_FLOWS, Feedback, Observation, QueueSpec
@@ -137,7 +137,7 @@ class RetrialQueue:
             own_best = numerics.take(self._rates(backlog), row)
         else:
             # Tables are written in place only if everything that reads them comes before, the decision too.
-            row, rows, action = jax.lax.optimization_barrier((row, backlog.rows, action))
+            row, rows, action = numerics.materialised((row, backlog.rows, action))
             backlog = backlog.replace(rows=rows)
             features = row.features
             utility = self.contexts.utility(features, self.pair_features)

@@ -7,13 +7,13 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from jaxroute import checks, numerics
+from jaxroute.core import checks, numerics
+from jaxroute.core.types import Leaf
 from jaxroute.problems.queueing.acqb import optimistic
 from jaxroute.problems.queueing.backlog import best_place
 from jaxroute.problems.queueing.env import RetrialQueue
 from jaxroute.problems.queueing.types import Action
 from jaxroute.solvers.assortment import best_models, log_weight_of_best
-from jaxroute.types import Leaf
 
 
 @struct.dataclass

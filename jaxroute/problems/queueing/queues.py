@@ -7,7 +7,8 @@ from typing import Any, Literal
 import numpy as np
 from flax import struct
 
-from jaxroute import checks, draws
+from jaxroute.core import checks, draws
+from jaxroute.core.types import Leaf
 from jaxroute.data import RoutingTable
 from jaxroute.data import standin as standin_tables
 from jaxroute.problems.queueing.backlog import ByArrival, Compact, PoolCounts
@@ -19,7 +20,6 @@ from jaxroute.problems.queueing.contexts import (
 )
 from jaxroute.problems.queueing.env import RetrialQueue
 from jaxroute.problems.queueing.utility import departure_chance, divide_costs
-from jaxroute.types import Leaf
 
 # Up to this horizon every round has a slot of its own; beyond, a buffer of this many places.
 _LONGEST_BY_ARRIVAL = 8192

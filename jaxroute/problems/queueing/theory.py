@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from jaxroute import checks
+from jaxroute.core import checks
 
 
 def num_samples(num_offered: int) -> int:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxroute import checks
+from jaxroute.core import checks
 
 # Raw utilities of a prompt that differ by no more are the same number, rounded differently.
 _EQUAL = 1e-12

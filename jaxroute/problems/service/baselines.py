@@ -7,13 +7,13 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from jaxroute import checks, draws, numerics
+from jaxroute.core import checks, draws, numerics
+from jaxroute.core.types import Leaf
 from jaxroute.problems.service.benchmark import PRICE_STEP
 from jaxroute.problems.service.env import Service
 from jaxroute.problems.service.messplus import Learner
 from jaxroute.problems.service.predictors import Labels, TrueChances
 from jaxroute.problems.service.types import Action, Price
-from jaxroute.types import Leaf
 
 _THRESHOLDS = np.round(np.arange(0.9, 0.05, -0.1), 1)
 

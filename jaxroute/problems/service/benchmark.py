@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from jaxroute import checks
+from jaxroute.core import checks
 from jaxroute.problems.service.requests import Contexts
 
 # Relative distance of the two prices that an oracle mixes from the shadow price itself.

@@ -5,7 +5,7 @@ from typing import Any
 import jax.numpy as jnp
 from flax import struct
 
-from jaxroute import numerics
+from jaxroute.core import numerics
 
 
 @struct.dataclass

@@ -8,11 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from jaxroute import checks, draws, numerics
+from jaxroute.core import checks, draws, numerics
+from jaxroute.core.types import Leaf
 from jaxroute.problems.service.benchmark import Optimum, best_blind, best_informed, cheapest_choice
 from jaxroute.problems.service.queue import VirtualQueue
 from jaxroute.problems.service.types import METRICS, Feedback, Observation, Price, ServiceSpec
-from jaxroute.types import Leaf
 
 # Whether the target is met in a run's first requests says little: as many are left out of `first_compliance`.
 _BURN_IN = 50

@@ -8,14 +8,14 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from jaxroute import checks, draws, numerics
+from jaxroute.core import checks, draws, numerics
+from jaxroute.core.types import Leaf, Metric
 from jaxroute.estimators.heads import binary_cross_entropy, squared_norm
 from jaxroute.estimators.sgd import SGD
 from jaxroute.problems.service.costs import KnownCost
 from jaxroute.problems.service.predictors import Learned
 from jaxroute.problems.service.queue import VirtualQueue
 from jaxroute.problems.service.types import Action
-from jaxroute.types import Leaf, Metric
 
 LEARNER_METRICS = (
     Metric("decision_queue", "virtual queue that decides", "requests", "gauge", default=False),

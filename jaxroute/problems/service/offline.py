@@ -10,13 +10,13 @@ import optax
 from flax import struct
 from jax import lax
 
-from jaxroute import checks, draws, numerics
+from jaxroute.core import checks, draws, numerics
+from jaxroute.core.types import Leaf
 from jaxroute.estimators.heads import binary_cross_entropy
 from jaxroute.estimators.sgd import SGD
 from jaxroute.problems.service.baselines import Fixed, serve_with
 from jaxroute.problems.service.env import Service
 from jaxroute.problems.service.requests import draw_requests
-from jaxroute.types import Leaf
 
 
 def pretrain(env: Service, head: Any, *, steps: int, optimiser: SGD = SGD(), seed: int = 0) -> Any:

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from jaxroute import checks
+from jaxroute.core import checks
 from jaxroute.estimators.heads import Logistic
 
 

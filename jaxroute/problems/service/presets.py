@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from jaxroute import checks
+from jaxroute.core import checks
 from jaxroute.data import MESSPLUS_BENCHMARKS, MESSPLUS_WEIGHT_DECAY
 from jaxroute.estimators.sgd import SGD, TheorySteps
 from jaxroute.problems.service.costs import LastCost

@@ -14,9 +14,9 @@ import numpy as np
 from flax import struct
 from jax.scipy.special import ndtr
 
-from jaxroute import checks, draws, numerics
+from jaxroute.core import checks, draws, numerics
+from jaxroute.core.types import Leaf
 from jaxroute.problems.service.types import Request
-from jaxroute.types import Leaf
 
 # Requests drawn for a benchmark that has no closed form.
 _SAMPLE = 1 << 16

@@ -5,11 +5,11 @@ from typing import Any
 import numpy as np
 from jax.scipy.special import ndtri
 
-from jaxroute import checks
+from jaxroute.core import checks
+from jaxroute.core.types import Leaf
 from jaxroute.data import MESSPLUS_BENCHMARKS, MESSPLUS_MODELS, RoutingTable
 from jaxroute.problems.service.env import Service, service
 from jaxroute.problems.service.requests import CellRequests, ProbitRequests, TableRequests, TypeRequests
-from jaxroute.types import Leaf
 
 
 def typed_service(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import jax
 from flax import struct
 
-from jaxroute.types import Leaf, Metric, Spec
+from jaxroute.core.types import Leaf, Metric, Spec
 
 METRICS = (
     Metric("cost", "mean operating cost", "J per request", "average"),

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from flax import struct
 from jax import lax
 
-from jaxroute import draws, numerics
+from jaxroute.core import draws, numerics
 from jaxroute.problems.staged.deploy import deploy
 from jaxroute.problems.staged.stageroute import Optimist, StageRoute
 from jaxroute.solvers.budgeted_fill import budgeted_fill

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jaxroute import draws, numerics
+from jaxroute.core import draws, numerics
 from jaxroute.problems.staged.types import Observation, StagedSpec
 from jaxroute.solvers.budgeted_fill import budgeted_fill
 

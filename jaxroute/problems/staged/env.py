@@ -8,10 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from jaxroute import checks, numerics
+from jaxroute.core import checks, numerics
+from jaxroute.core.types import Leaf
 from jaxroute.problems.staged.benchmark import benchmark_steps, max_support, pool_value
 from jaxroute.problems.staged.types import METRICS, Feedback, Observation, StagedSpec
-from jaxroute.types import Leaf
 
 
 @struct.dataclass

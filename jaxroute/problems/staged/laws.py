@@ -14,8 +14,8 @@ import numpy as np
 from flax import struct
 from jax.scipy.special import ndtr
 
-from jaxroute import checks, draws
-from jaxroute.types import Leaf
+from jaxroute.core import checks, draws
+from jaxroute.core.types import Leaf
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,11 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from jaxroute import checks, draws
+from jaxroute.core import checks, draws
+from jaxroute.core.types import Leaf
 from jaxroute.data import STAGEROUTE_TABLE_1, STAGEROUTE_TABLE_2, RoutingTable, divide_by_max, min_max
 from jaxroute.problems.staged.env import Market, market
 from jaxroute.problems.staged.laws import Bernoulli, Fixed, Gaussian, LawOutcomes, LogNormal, TableOutcomes
-from jaxroute.types import Leaf
 
 NORMALISATIONS = {"min-max": min_max, "max": divide_by_max}
 

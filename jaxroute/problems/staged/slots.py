@@ -12,12 +12,12 @@ import jax.numpy as jnp
 from flax import struct
 from jax import lax
 
-from jaxroute import draws, numerics
+from jaxroute.core import draws, numerics
+from jaxroute.core.types import Metric
 from jaxroute.estimators.confidence import bernstein_radius
 from jaxroute.problems.staged.deploy import IndexTie, Reduced, deploy
 from jaxroute.problems.staged.types import Action, StagedSpec, Statistics
 from jaxroute.solvers.budgeted_fill import budgeted_fill
-from jaxroute.types import Metric
 
 
 def _with_radius(policy, reward_mean, cost_mean, count):

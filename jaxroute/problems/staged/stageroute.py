@@ -2,9 +2,9 @@
 
 from flax import struct
 
-from jaxroute import checks
+from jaxroute.core import checks
+from jaxroute.core.types import Leaf
 from jaxroute.problems.staged.slots import SlotRouter
-from jaxroute.types import Leaf
 
 
 @struct.dataclass

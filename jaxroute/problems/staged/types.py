@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import jax
 from flax import struct
 
-from jaxroute.types import Metric, Spec
+from jaxroute.core.types import Metric, Spec
 
 METRICS = (
     Metric("regret", "cumulative regret", "reward", "total"),

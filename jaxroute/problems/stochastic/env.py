@@ -6,9 +6,9 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from jaxroute import checks, draws, numerics
+from jaxroute.core import checks, draws, numerics
+from jaxroute.core.types import Leaf, Spec
 from jaxroute.problems.stochastic.types import METRICS
-from jaxroute.types import Leaf, Spec
 
 
 def bernoulli_law(key, mean, scale):

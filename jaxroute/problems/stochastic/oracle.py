@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from jaxroute import numerics
+from jaxroute.core import numerics
 from jaxroute.problems.stochastic.env import Bandit, bernoulli_law
 
 

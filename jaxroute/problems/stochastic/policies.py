@@ -4,9 +4,9 @@ import jax.numpy as jnp
 from flax import struct
 from jax import lax
 
-from jaxroute import checks, draws, numerics
+from jaxroute.core import checks, draws, numerics
+from jaxroute.core.types import Leaf
 from jaxroute.problems.stochastic.types import ArmStatistics
-from jaxroute.types import Leaf
 
 
 def _no_statistics(spec) -> ArmStatistics:

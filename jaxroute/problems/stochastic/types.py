@@ -3,7 +3,7 @@
 import jax
 from flax import struct
 
-from jaxroute.types import Metric
+from jaxroute.core.types import Metric
 
 METRICS = (
     Metric("regret", "cumulative regret", "reward", "total"),

@@ -1,0 +1,1 @@
+"""What is done with a result: numbers, pictures, and tuning."""

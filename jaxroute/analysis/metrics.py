@@ -1,0 +1,681 @@
+"""Statistics of results: means with standard errors, paired differences, tables, windows and log-log slopes.
+
+Everything takes the `xarray.Dataset` of a simulation (or one variable of it, with `metric=None`) and answers with labels.
+Runs that are not `valid` are left out; a `DataArray` carries no `valid`: mask it first. Dimensions keep their order: what
+stands before `seed`, other than `policy`, is a setting; what stands after it, other than `time`, indexes a vector metric.
+
+Of a result of `keep="moments"` the same functions answer from the statistics that it holds; those that need single runs say so.
+"""
+
+import math
+import re
+import warnings
+from collections.abc import Mapping, Sequence
+from statistics import NormalDist
+from typing import Any, NamedTuple
+
+import numpy as np
+import xarray as xr
+
+from jaxroute.core import checks
+from jaxroute.store import statistics
+
+_KINDS = ("total", "average", "gauge")
+
+
+class NeedsRunsError(ValueError):
+    """A question about single runs, to a result that holds only their statistics."""
+
+
+# Which variable, which runs, which axes.
+
+
+def has_runs(data: xr.Dataset | xr.DataArray) -> bool:
+    """Whether a result holds single runs; False if only their statistics were kept, each metric with a histogram."""
+    return not (isinstance(data, xr.Dataset) and any(str(name).endswith(".histogram") for name in data))
+
+
+def metric_names(data: xr.Dataset) -> list[str]:
+    """Metrics of a result that are curves of one number: no vectors, flags or counters of forbidden events."""
+    names = [name for name, variable in data.data_vars.items() if variable.attrs.get("kind") in _KINDS]
+    if "time" in data.dims:
+        names = [name for name in names if "time" in data[name].dims]
+    names = [str(name) for name in names if not vector_dims(data[name])]
+    return names if has_runs(data) else [name.removesuffix(".mean") for name in names]
+
+
+def _known_metrics(data: xr.Dataset) -> list[str]:
+    """Metrics of a result that holds statistics, vectors included."""
+    return [str(n).removesuffix(".mean") for n, v in data.data_vars.items() if v.attrs.get("kind") in _KINDS]
+
+
+def _statistic(data: xr.Dataset, metric: str | None, name: str) -> xr.DataArray:
+    """One of the statistics of a metric, with the name and the attributes of the metric."""
+    known = _known_metrics(data) + [f"{n}.difference" for n in _known_metrics(data) if f"{n}.difference.mean" in data]
+    checks.one_of("metric", metric, known)
+    return data[f"{metric}.{name}"].rename(metric).assign_attrs(data[f"{metric}.mean"].attrs)
+
+
+def like(data: xr.Dataset | xr.DataArray, metric: str | None = None) -> xr.DataArray:
+    """A variable with the dimensions (but for `seed`), coordinates and attributes of a metric."""
+    if isinstance(data, xr.Dataset) and not has_runs(data):
+        return _statistic(data, metric, "mean")
+    first = data.isel(seed=[0]) if "seed" in getattr(data, "dims", ()) else data
+    return pick(first, metric).isel(seed=0, drop=True)
+
+
+def setting_axes(data: xr.Dataset | xr.DataArray) -> list[str]:
+    """Names of the swept axes, in order."""
+    if isinstance(data, xr.Dataset):
+        return list(dict.fromkeys(a for v in data.data_vars.values() for a in setting_axes(v)))
+    return [str(d) for d in data.dims[: _pivot(data)] if d not in ("policy", "baseline")]
+
+
+def vector_dims(array: xr.DataArray) -> list[str]:
+    """Names of the dimensions of a vector metric."""
+    return [str(d) for d in array.dims[_pivot(array) :] if d not in ("seed", "time")]
+
+
+def _no_vector(argument: str, array: xr.DataArray) -> None:
+    if vector_dims(array):
+        raise ValueError(
+            f"{argument} must be a single number per run, got {array.name!r} with one per {vector_dims(array)[0]}"
+        )
+
+
+def _pivot(array: xr.DataArray) -> int:
+    return next((i for i, d in enumerate(array.dims) if d in ("seed", "time")), len(array.dims))
+
+
+def pick(data: xr.Dataset | xr.DataArray, metric: str | None = None) -> xr.DataArray:
+    """One metric as float64, NaN for invalid runs.
+
+    Args:
+      data: a result, or one variable of it.
+      metric: name of the variable; None if `data` is a variable.
+
+    Raises:
+      ValueError: there is no such metric, or it has no seeds; `NeedsRunsError` if the result holds only statistics.
+    """
+    if not has_runs(data):
+        raise NeedsRunsError(
+            f"{metric or 'this'!s}: single runs are needed, and only their statistics were kept; run with keep='runs'"
+        )
+    if isinstance(data, xr.DataArray):
+        if metric is not None:
+            raise ValueError(f"metric must be None when data is a single variable, got {metric!r}")
+        array = data
+    elif isinstance(data, xr.Dataset):
+        known = [str(n) for n, v in data.data_vars.items() if n != "valid" and ("seed" in v.dims or "seed" in v.coords)]
+        array = data[checks.one_of("metric", metric, known)]
+    else:
+        raise ValueError(f"data must be an xarray.Dataset or DataArray, got {type(data).__name__}")
+    if "seed" not in array.dims:
+        if "seed" not in array.coords:
+            raise ValueError(f"data must have the dimension 'seed', got {tuple(map(str, array.dims))}")
+        array = array.expand_dims("seed", axis=_pivot(array))
+    array = array.astype(np.float64)
+    if isinstance(data, xr.Dataset) and "valid" in data:
+        array = array.where(data["valid"])
+    return array
+
+
+def _recorded(array: xr.DataArray) -> np.ndarray:
+    if "time" not in array.dims:
+        raise ValueError(f"data must have the dimension 'time', got {tuple(map(str, array.dims))}")
+    return array["time"].values
+
+
+def own_axes(arrays: Sequence[xr.DataArray]) -> list[str]:
+    """Setting axes along which something differs; a policy without an axis has equal values along it."""
+
+    def differs(array, axis):
+        first = array.isel({axis: [0]}).values
+        place = array.get_axis_num(axis)
+        same = np.broadcast_to(first, np.repeat(first, array.sizes[axis], axis=place).shape)
+        return array.sizes[axis] == 1 or not np.array_equal(array.values, same, equal_nan=True)
+
+    axes = dict.fromkeys(a for array in arrays for a in setting_axes(array))
+    return [a for a in axes if any(a in array.dims and differs(array, a) for array in arrays)]
+
+
+def own_axes_of(data: xr.Dataset, metric: str) -> list[str]:
+    """Setting axes along which a metric differs."""
+    if has_runs(data):
+        return own_axes([pick(data, metric)])
+    return own_axes([_statistic(data, metric, s) for s in ("count", "mean", "variance", "minimum", "maximum")])
+
+
+# Over seeds.
+
+
+def mean(data: xr.Dataset | xr.DataArray, metric: str | None = None) -> xr.DataArray:
+    """Mean over the valid seeds; NaN where a policy does not have the metric."""
+    if isinstance(data, xr.Dataset) and not has_runs(data):
+        return _statistic(data, metric, "mean")
+    array = pick(data, metric)
+    return array.mean("seed", keep_attrs=True)
+
+
+def stderr(data: xr.Dataset | xr.DataArray, metric: str | None = None) -> xr.DataArray:
+    """Standard error of `mean`: sample deviation (ddof=1) over the square root of the number of seeds; NaN with one seed."""
+    if isinstance(data, xr.Dataset) and not has_runs(data):
+        variance, number = (_statistic(data, metric, s) for s in ("variance", "count"))
+        return _describe((variance / number.where(number > 1)) ** 0.5, variance, "standard error of {}")
+    array = pick(data, metric)
+    number = array.count("seed")
+    number = number.where(number > 1)
+    squares = ((array - array.mean("seed")) ** 2).sum("seed")
+    return _describe((squares / (number - 1) / number) ** 0.5, array, "standard error of {}")
+
+
+def deviation(data: xr.Dataset | xr.DataArray, metric: str | None = None) -> xr.DataArray:
+    """Standard deviation over the valid seeds (ddof=1)."""
+    if isinstance(data, xr.Dataset) and not has_runs(data):
+        variance = _statistic(data, metric, "variance")
+        return _describe(variance**0.5, variance, "standard deviation of {}")
+    array = pick(data, metric)
+    return _describe(array.std("seed", ddof=1), array, "standard deviation of {}")
+
+
+def count(data: xr.Dataset | xr.DataArray, metric: str | None = None) -> xr.DataArray:
+    """Number of seeds behind `mean`."""
+    if isinstance(data, xr.Dataset) and not has_runs(data):
+        array = _statistic(data, metric, "count")
+        return _describe(array, array, "seeds of {}", unit="seeds")
+    array = pick(data, metric)
+    return _describe(array.count("seed"), array, "seeds of {}", unit="seeds")
+
+
+def quantiles(
+    data: xr.Dataset | xr.DataArray, metric: str | None = None, q: Sequence[float] = (0.05, 0.25, 0.5, 0.75, 0.95)
+) -> xr.DataArray:
+    """Quantiles over the valid seeds, along a first dimension `quantile`.
+
+    From statistics they are those of the histogram, within 0.8 % of a quantile's magnitude (`statistics.RELATIVE_ACCURACY`).
+    """
+    levels = np.atleast_1d(checks.probability("q", q))
+    if isinstance(data, xr.Dataset) and not has_runs(data):
+        low, high = (_statistic(data, metric, s) for s in ("minimum", "maximum"))
+        counts = data[f"{metric}.histogram"].transpose(*low.dims, f"{metric}.bin")
+        middle = data[f"{metric}.bin"].values
+        values = statistics.quantiles(middle, counts.values, low.values, high.values, levels)
+        return xr.DataArray(values, {**low.coords, "quantile": levels}, ("quantile", *low.dims), metric, low.attrs)
+    array = pick(data, metric)
+    number = array.count("seed")
+    skipna = bool(((number > 0) & (number < array.sizes["seed"])).any())  # NumPy's nanquantile is far slower.
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "All-NaN slice")
+        return array.quantile(levels, "seed", skipna=skipna, keep_attrs=True)
+
+
+def paired(data: xr.Dataset | xr.DataArray, metric: str | None, baseline: str) -> xr.Dataset:
+    """Difference of each other policy to one of them, seed by seed.
+
+    Policies meet the same luck in the same seed, so this is sharper than the difference of two means. A seed counts where
+    both runs are valid.
+
+    Returns:
+      A Dataset without the baseline: `mean` of the difference, its `stderr`, and `z`, their ratio (NaN if both are zero).
+    """
+    array = like(data, metric)
+    if "policy" not in array.dims:
+        raise ValueError(f"data must have the dimension 'policy', got {tuple(map(str, array.dims))}")
+    names = [str(p) for p in array["policy"].values]
+    checks.one_of("baseline", baseline, names)
+    others = [i for i, name in enumerate(names) if name != baseline]
+    if has_runs(data):
+        runs = pick(data, metric)
+        difference: Any = runs.isel(policy=others) - runs.isel(policy=names.index(baseline), drop=True)
+        difference.attrs = array.attrs
+        middle, error = mean(difference), stderr(difference)
+    else:
+        difference = data.isel(policy=others).sel(baseline=baseline, drop=True)
+        middle, error = (f(difference, f"{metric}.difference") for f in (mean, stderr))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        z = middle / error
+    about = f"{{}} minus that of {baseline}"
+    return xr.Dataset(
+        {
+            "mean": _describe(middle, array, about),
+            "stderr": _describe(error, array, f"standard error of {about}"),
+            "z": _describe(z, array, f"{about}, in standard errors", unit="standard errors"),
+        },
+        attrs={"baseline": baseline},
+    )
+
+
+def ratio_of_means(data: xr.Dataset, top: str, bottom: str) -> xr.DataArray:
+    """The ratio of two metrics' means over seeds, as one value per run whose mean is that ratio.
+
+    Each run's value is `R + (top - R * bottom) / mean(bottom)` with `R` the ratio: its mean is `R`, and its standard error that
+    of `R` by the delta method, so that means, error bars, tables and curves work as for any metric. Unlike the mean of the
+    runs' own ratios it does not break where one run's `bottom` is zero.
+    """
+    upper, lower = pick(data, top), pick(data, bottom)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        middle = mean(lower)
+        ratio = mean(upper) / middle
+        values = (ratio + (upper - ratio * lower) / middle).transpose(*upper.dims)
+    values.attrs = {"label": f"{top} / {bottom}", "unit": "ratio of means", "kind": "average"}
+    return values.rename(f"{top}_per_{bottom}")
+
+
+def _describe(result: xr.DataArray, array: xr.DataArray, label: str, unit: str | None = None, **attrs) -> xr.DataArray:
+    """`result` with the attributes of `array`; `{}` in `label` is the label there."""
+    unit = array.attrs.get("unit", "") if unit is None else unit
+    label = label.replace("{}", str(array.attrs.get("label", array.name)))
+    return result.rename(array.name).assign_attrs({**array.attrs, "label": label, "unit": unit, **attrs})
+
+
+# At one time.
+
+
+def _at(data: xr.Dataset, time: int | None) -> xr.Dataset:
+    if not isinstance(data, xr.Dataset):
+        raise ValueError(f"data must be an xarray.Dataset, got {type(data).__name__}")
+    if "time" not in data.dims:
+        if time is not None:
+            raise ValueError(f"time must be None when data is a single time, got {checks.show(time)}")
+        return data
+    times = data["time"].values
+    if time is None:
+        return data.isel(time=-1)
+    if not np.isin(time, times):
+        raise ValueError(f"time must be a recorded time ({_listed(times)}), got {checks.show(time)}")
+    return data.sel(time=time)
+
+
+def _listed(times: np.ndarray) -> str:
+    shown = [f"{t:g}" for t in times]
+    return ", ".join(shown if len(shown) <= 6 else [*shown[:3], "...", shown[-1]])
+
+
+def _chosen(data: xr.Dataset, metrics: str | Sequence[str] | None) -> list[str]:
+    if metrics is None:
+        return metric_names(data)
+    if has_runs(data):
+        known = [str(n) for n in data.data_vars if n != "valid"]
+    else:
+        known = _known_metrics(data)
+    return [checks.one_of("metrics", m, known) for m in ([metrics] if isinstance(metrics, str) else metrics)]
+
+
+def final(data: xr.Dataset, metrics: str | Sequence[str] | None = None, time: int | None = None) -> xr.Dataset:
+    """Mean and standard error of each metric at the horizon.
+
+    Args:
+      data: a result.
+      metrics: names (default: all that are not vectors).
+      time: another recorded time.
+
+    Returns:
+      A Dataset with one variable per metric, of dimensions `(policy, settings..., statistic)`; `statistic` is "mean" or
+      "stderr".
+    """
+    names = _chosen(data, metrics)
+    now = _at(data, time)
+    variables = {}
+    for name in names:
+        both = xr.concat([mean(now, name), stderr(now, name)], "statistic", combine_attrs="override")
+        variables[name] = both.assign_coords(statistic=["mean", "stderr"]).transpose(..., "statistic")
+    return xr.Dataset(variables, attrs=data.attrs)
+
+
+def rounded(middle: float, error: float) -> str:
+    """A mean and its standard error as "36.0 (1.6)", rounded to two significant digits of the error.
+
+    Without an error (one seed) the mean has four digits; a NaN is "-". An error that is only float64 rounding counts as none.
+    """
+    middle, error = float(middle), float(error)
+    error = 0.0 if error < 1e-13 * abs(middle) else error
+    if not math.isfinite(middle):
+        return "-" if math.isnan(middle) else f"{middle:g}"
+    if not math.isfinite(error) or error == 0:
+        return f"{middle:.4g}" + (" (0)" if error == 0 else "")
+    decimals = 1 - int(f"{error:.1e}".split("e")[1])
+    if decimals > 6:
+        leading = int(f"{max(abs(middle), error):e}".split("e")[1])
+        return f"{round(middle, decimals) + 0.0:.{max(decimals + leading, 0)}e} ({error:.1e})"
+    digits = max(decimals, 0)
+    return f"{round(middle, decimals) + 0.0:.{digits}f} ({round(error, decimals):.{digits}f})"
+
+
+def table(
+    data: xr.Dataset, metrics: str | Sequence[str] | None = None, *, time: int | None = None, max_rows: int = 60
+) -> str:
+    """The results at the horizon as plain text: a row per policy and setting, "mean (standard error)" in each cell.
+
+    Args:
+      data: a result.
+      metrics: names (default: all that are not vectors).
+      time: another recorded time.
+      max_rows: further settings are cut off, and the last line says so.
+
+    Returns:
+      Aligned lines. An axis on which a policy's numbers do not depend has one row, marked "any".
+    """
+    checks.count("max_rows", max_rows)
+    names = _chosen(data, metrics)
+    for name in names:
+        _no_vector("metrics", like(data, name))
+    values = final(data, names, time)
+    if "policy" not in values.dims:
+        values = values.expand_dims("policy") if "policy" in values.coords else values.expand_dims(policy=["all"])
+    axes = list(dict.fromkeys(a for name in names for a in setting_axes(like(data, name))))
+    rows = []
+    for p in range(values.sizes["policy"]):
+        one = values.isel(policy=p)
+        own = _own_axes_of(one, axes)
+        shape = tuple(one.sizes[a] if a in own else 1 for a in axes)
+        for place in np.ndindex(shape):
+            cell = one.isel({a: i for a, i in zip(axes, place) if a in one.dims})
+            settings = [show_value(one[a].values[i]) if a in own else "any" for a, i in zip(axes, place)]
+            rows.append([str(one["policy"].item()), *settings, *(rounded(*cell[n].values) for n in names)])
+    cut = len(rows) - max_rows
+    rows = rows[:max_rows]
+    heads = [("policy", ""), *((a, "") for a in axes), *_heads(data, names)]
+    columns = [_column(head, [row[i] for row in rows], i > 0) for i, head in enumerate(heads)]
+    lines = ["  ".join(parts).rstrip() for parts in zip(*columns)]
+    rule = "-" * max(map(len, lines))
+    lines = [*lines[:2], rule, *lines[2:], rule, _footnote(data, names, time)]
+    if cut > 0:
+        lines.append(f"{cut} more rows are not shown; select settings, or raise max_rows")
+    return "\n".join(lines)
+
+
+def _own_axes_of(one: xr.Dataset, axes: Sequence[str]) -> list[str]:
+    """Axes along which a policy's table differs."""
+    in_order = [v.transpose(*(a for a in axes if a in v.dims), "statistic") for v in one.data_vars.values()]
+    return own_axes([v.rename(statistic="seed") for v in in_order])
+
+
+def show_value(value: Any) -> str:
+    """A coordinate as text."""
+    value = value.item() if hasattr(value, "item") else value
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _heads(data: xr.Dataset, names: Sequence[str]) -> list[tuple[str, str]]:
+    return [(n, str(like(data, n).attrs.get("unit", ""))) for n in names]
+
+
+def _column(head: tuple[str, str], cells: list[str], right: bool) -> list[str]:
+    """Cells of equal width; the parentheses of a column stand below each other."""
+    parts = [cell.partition(" (") for cell in cells]
+    left, tail = (max((len(p[i]) + (2 if i and p[1] else 0) for p in parts), default=0) for i in (0, 2))
+    cells = [p[0].rjust(left) + (p[1] + p[2]).ljust(tail) for p in parts] if right else cells
+    width = max(map(len, [*head, *cells]))
+    return [text.rjust(width) if right else text.ljust(width) for text in (*head, *cells)]
+
+
+def _footnote(data: xr.Dataset, names: Sequence[str], time: int | None) -> str:
+    now = _at(data, time)
+    counts = np.concatenate([np.ravel(count(now, n).values) for n in names]) if names else np.zeros(0, int)
+    when = f" after {int(now['time'])} rounds" if "time" in now.coords else ""
+    text = f"mean (standard error) of {show_seeds(counts)}{when}"
+    if "valid" in data:
+        invalid, runs = int((~data["valid"]).sum()), data["valid"].size
+    else:
+        invalid, runs = (int(data[name].sum()) if name in data else 0 for name in ("invalid", "runs"))
+    return f"{text}; invalid and left out: {invalid} of {runs} runs" if invalid else text
+
+
+def show_seeds(counts: Any) -> str:
+    """Numbers of seeds in words: "50 seeds", or "48 to 50 seeds" if runs are invalid; a missing metric's 0 is left out."""
+    counts = np.asarray(counts).ravel()
+    counts = counts[counts > 0]
+    low, high = (int(counts.min()), int(counts.max())) if counts.size else (0, 0)
+    return f"{high} seed{'s' * (high != 1)}" if low == high else f"{low} to {high} seeds"
+
+
+def summary(data: xr.Dataset) -> dict[str, Any]:
+    """The results at the horizon as plain JSON values; NaN becomes None. Vector metrics are left out.
+
+    Returns:
+      `{policy: {metric: {"mean": float, "stderr": float}}}`; with setting axes
+      `{policy: [{"coordinates": {axis: value}, metric: {"mean": ..., "stderr": ...}, ...}, ...]}`, one entry per setting.
+    """
+    values = final(data)
+    if "policy" not in values.dims:
+        values = values.expand_dims("policy")
+    axes = list(dict.fromkeys(a for name in values.data_vars for a in setting_axes(like(data, str(name)))))
+
+    def numbers(cell):
+        return {str(n): {s: _plain(cell[n].sel(statistic=s).item()) for s in ("mean", "stderr")} for n in cell.data_vars}
+
+    answer: dict[str, Any] = {}
+    for p, policy in enumerate(values["policy"].values):
+        one = values.isel(policy=p)
+        if not axes:
+            answer[str(policy)] = numbers(one)
+            continue
+        answer[str(policy)] = [
+            {"coordinates": {a: _plain(one[a].values[i]) for a, i in place.items()}, **numbers(one.isel(place))}
+            for place in (dict(zip(axes, index)) for index in np.ndindex(*(one.sizes[a] for a in axes)))
+        ]
+    return answer
+
+
+def _plain(value: Any) -> Any:
+    value = value.item() if hasattr(value, "item") else value
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+# Over time.
+
+
+def _cumulative(array: xr.DataArray) -> xr.DataArray:
+    kind = array.attrs.get("kind")
+    times = _recorded(array)
+    if kind == "total":
+        return array
+    if kind != "average":
+        raise ValueError(f"metric must be of kind 'total' or 'average', got {array.name!r} of kind {kind!r}")
+    return array * xr.DataArray(times.astype(np.float64), dims="time")
+
+
+def cumulative(data: xr.Dataset | xr.DataArray, metric: str | None = None) -> xr.DataArray:
+    """The sum up to each time, run by run, from an average or (unchanged) a total."""
+    array = pick(data, metric)
+    total = _cumulative(array)
+    if total is array:
+        return array
+    about = "cumulative " + re.sub(r"^(mean|average) ", "", str(array.attrs.get("label", array.name)))
+    unit = re.sub(r" per \w+$", "", array.attrs.get("unit", ""))
+    return _describe(total, array, about, unit=unit, kind="total")
+
+
+def window_mean(data: xr.Dataset | xr.DataArray, metric: str | None, window: int) -> xr.DataArray:
+    """Mean per round over the last `window` rounds, run by run, from an average or a total.
+
+    Args:
+      data: a result, or one variable of it.
+      metric: name of the metric.
+      window: rounds; a multiple of the record interval.
+
+    Returns:
+      The metric with the times from `window` on. A last interval that is shorter than the others is left out.
+    """
+    window = checks.count("window", window)
+    array = pick(data, metric)
+    times = _recorded(array)
+    interval = int(times[1] - times[0]) if len(times) > 1 else int(times[0])
+    known = {0: -1} | {int(t): i for i, t in enumerate(times)}
+    ends = [i for i, t in enumerate(times) if int(t) - window in known]
+    if window % interval or not ends:
+        raise ValueError(
+            f"window must be a multiple of the record interval ({interval}), at most {int(times[-1])} rounds, got {window}"
+        )
+    total = _cumulative(array)
+    start = xr.zeros_like(total.isel(time=[0])).assign_coords(time=[0])
+    before = xr.concat([start, total], "time").isel(time=[known[int(times[i]) - window] + 1 for i in ends])
+    moving = total.isel(time=ends)
+    moving = moving.copy(data=(moving.values - before.values) / window)
+    unit = str(array.attrs.get("unit", ""))
+    unit = f"{unit} per round" if array.attrs["kind"] == "total" and unit else unit
+    return _describe(moving, array, f"{{}}, last {window} rounds", unit=unit, kind="gauge")
+
+
+# Slopes.
+
+
+class Slope(NamedTuple):
+    """A power law `y = exp(intercept) * x**slope` and the confidence interval `[low, high]` of its slope."""
+
+    slope: float
+    low: float
+    high: float
+    stderr: float
+    intercept: float
+
+
+def slope(x: Any, y: Any, yerr: Any = None, confidence: float = 0.95) -> Slope:
+    """Slope of `log y` against `log x` with a confidence interval.
+
+    The slope is `sum_i c_i log(mean_i)` with the weights of ordinary least squares, `c_i = (l_i - m) / sum_j (l_j - m)^2`,
+    where `l = log x` and `m` is its mean. Every point counts the same: real curves are power laws only in the limit, and
+    weights by precision would make the answer depend on the noise.
+
+    With one column per seed the error is the jackknife's: the slope is computed again without each seed in turn, and the
+    interval is Student's t with one degree of freedom less than seeds. Leaving out (or resampling) whole seeds is correct
+    where the points of a seed are correlated, along a curve or over horizons that share their luck, and where they are
+    independent. It covers better with few or skewed seeds than the delta method (20 seeds with exponential noise shared by
+    the points: 94 % against 90 %, nominal 95 %) and, unlike the bootstrap, needs no random numbers.
+
+    With means and `yerr` it is the delta method's, `sqrt(sum_i (c_i yerr_i / mean_i)^2)`, for independent points, and the
+    interval is normal.
+
+    Args:
+      x: `[P]` positive numbers, for example horizons.
+      y: `[P]` means, or `[P, S]` one number per point and seed (NaN for an invalid run, whose seed is then left out).
+      yerr: `[P]` standard errors of independent means; only with one-dimensional `y`.
+      confidence: of the interval.
+
+    Returns:
+      A `Slope`.
+
+    Raises:
+      ValueError: shapes do not fit, or a mean (or a mean without one seed) is not positive and has no logarithm.
+    """
+    level = float(checks.share("confidence", confidence, ()))
+    if level == 1:
+        raise ValueError("confidence must be in (0, 1), got 1")
+    if isinstance(y, xr.DataArray):
+        y = y.transpose(..., "seed") if "seed" in y.dims else y
+    x, y = checks.positive("x", x), np.asarray(y, np.float64)
+    if x.ndim != 1 or len(np.unique(x)) < 2:
+        raise ValueError(f"x must be a list of at least two different numbers, got {checks.show(x)}")
+    if y.ndim not in (1, 2) or len(y) != len(x):
+        raise ValueError(f"y must have shape ({len(x)},) or ({len(x)}, seeds) to match x, got {y.shape}")
+    if y.ndim == 2:
+        if yerr is not None:
+            raise ValueError("yerr must be None when y has one column per seed: the seeds give the error")
+        y = y[:, np.isfinite(y).all(axis=0)]
+        if y.shape[1] < 2:
+            raise ValueError(f"y must have at least two seeds that are finite at every point, got {y.shape[1]}")
+        means = y.mean(axis=1)
+    else:
+        if yerr is None:
+            raise ValueError("yerr must be given with one-dimensional y: the standard errors of the means")
+        means, yerr = checks.numbers("y", y), checks.non_negative("yerr", yerr, y.shape)
+    _need_positive(x, means, "means")
+    log_x = np.log(x)
+    centred = log_x - log_x.mean()
+    weights = centred / (centred @ centred)
+    estimate = float(weights @ np.log(means))
+    if y.ndim == 2:
+        number = y.shape[1]
+        without = (y.sum(axis=1, keepdims=True) - y) / (number - 1)
+        _need_positive(x, without.min(axis=1), "means without any one seed")
+        slopes = weights @ np.log(without)
+        error = float(np.sqrt((number - 1) * slopes.var()))
+        width = _student_quantile((1 + level) / 2, number - 1) * error
+    else:
+        error = float(np.sqrt(((weights * yerr / means) ** 2).sum()))
+        width = NormalDist().inv_cdf((1 + level) / 2) * error
+    intercept = float(np.log(means).mean() - estimate * log_x.mean())
+    return Slope(estimate, estimate - width, estimate + width, error, intercept)
+
+
+def _need_positive(x: np.ndarray, means: np.ndarray, what: str) -> None:
+    if (means <= 0).any():
+        i = int(np.argmax(means <= 0))
+        raise ValueError(f"y must have positive {what} for a log-log slope, got {means[i]:g} at x = {x[i]:g}")
+
+
+def curve_slope(data: xr.Dataset | xr.DataArray, metric: str | None, start: float, confidence: float = 0.95) -> xr.Dataset:
+    """Log-log slope of the mean curve over the recorded times from `start` on, for each policy and setting.
+
+    The points of a curve are correlated within a seed, so whole seeds are the unit: see `slope`.
+
+    Returns:
+      A Dataset of `slope`, `low`, `high`, `stderr` and `intercept`; NaN where the mean (or the mean without one seed) is not
+      positive at every time, since a regret around zero follows no power law, or where a policy does not have the metric.
+
+    Raises:
+      ValueError: `start` leaves fewer than two times, or no curve has a slope.
+    """
+    start = float(checks.positive("start", start, ()))
+    array = pick(data, metric)
+    _no_vector("metric", array)
+    times = _recorded(array)
+    kept = times >= start
+    if kept.sum() < 2:
+        raise ValueError(f"start must leave at least two recorded times ({_listed(times)}), got {start:g}")
+    if array.sizes["seed"] < 2:
+        raise ValueError("data must have at least two seeds for a slope with an error bar, got 1")
+    curves = array.isel(time=kept).transpose(..., "time", "seed")
+    lead = curves.dims[:-2]
+    found = np.full((*curves.shape[:-2], len(Slope._fields)), np.nan)
+    for place in np.ndindex(curves.shape[:-2]):
+        y = curves.values[place]
+        y = y[:, np.isfinite(y).all(axis=0)]
+        if y.shape[1] >= 2 and (y.sum(axis=1) > y.max(axis=1).clip(0)).all():
+            found[place] = slope(times[kept], y, confidence=confidence)
+    if np.isnan(found).all():
+        raise ValueError(
+            f"metric must have a positive mean at every time from round {start:g} on, got {array.name!r}, which has not"
+        )
+    coords = {name: c for name, c in curves.coords.items() if set(c.dims) <= set(lead)}
+    about = f"slope (log-log) of {{}} from round {start:g} on"
+    variables = {
+        name: _describe(xr.DataArray(found[..., i], coords, lead), array, about.replace("slope", name), unit="", kind="")
+        for i, name in enumerate(Slope._fields)
+    }
+    return xr.Dataset(variables, attrs={"start": start, "confidence": confidence})
+
+
+def _student_quantile(probability: float, dof: int) -> float:
+    """Quantile (above the median) of Student's t for whole degrees of freedom, without SciPy.
+
+    Up to 200 degrees, bisection of the finite sums for the distribution function (Abramowitz and Stegun 26.7.3 and 26.7.4);
+    beyond, the normal quantile with its expansion in 1 / dof (26.7.5), where it is good to 1e-7.
+    """
+    if dof > 200:
+        z = NormalDist().inv_cdf(probability)
+        terms = (
+            (z**3 + z) / 4,
+            (5 * z**5 + 16 * z**3 + 3 * z) / 96,
+            (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
+        )
+        return z + sum(term / dof**i for i, term in enumerate(terms, 1))
+    odd = dof % 2
+    steps = np.arange(1, (dof - 1) // 2 if odd else dof // 2)
+    factors = np.cumprod([1.0, *((2 * steps) / (2 * steps + 1) if odd else (2 * steps - 1) / (2 * steps))])
+
+    def inside(theta):  # Probability of |t| < tan(theta) sqrt(dof).
+        series = math.sin(theta) * float((factors * math.cos(theta) ** (2 * np.arange(factors.size))).sum())
+        return series if not odd else 2 / math.pi * (theta + (math.cos(theta) * series if dof > 1 else 0.0))
+
+    low, high = 0.0, math.pi / 2
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if inside(middle) < 2 * probability - 1 else (low, middle)
+    return math.tan((low + high) / 2) * math.sqrt(dof)
+
+
+def axis_label(attrs: Mapping[str, Any], name: str = "") -> str:
+    """Label and unit of a variable, for an axis: "cumulative regret (reward)"."""
+    label, unit = attrs.get("label", name), attrs.get("unit", "")
+    return f"{label} ({unit})" if unit else str(label)

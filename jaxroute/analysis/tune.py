@@ -1,0 +1,172 @@
+"""Gradients of a simulated objective with respect to the leaves of a policy, and an optimiser loop on them.
+
+A run is differentiable where its decisions are: here the engine's own scan is played with the differentiable objective summed along
+the way, and differentiated forward (a run of thousands of rounds has few parameters and many states, so that forward mode needs
+no memory over time) or in reverse.
+
+What is differentiated is the path of a relaxed problem: the objective is evaluated at the relaxed selection that the policy puts into
+its action, while outcomes, feedback and statistics still come from the rounded set. The dependence of which models are observed
+on the parameters is therefore left out: the gradient is that of exploitation given the data, and is blind to the value of
+exploring. What tuned values really earn is therefore to be seen in a simulation on other seeds than those that `improve` played.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from jaxroute.core import checks, draws
+from jaxroute.core.types import Metric
+from jaxroute.engine.batching.lanes import compile_lanes
+from jaxroute.engine.rollout import Record, rollout, run_streams
+
+
+def replace(policy: Any, leaves: Mapping[str, Any]) -> Any:
+    """A policy with other leaves; `"solver.temperature"` is the leaf of an object that the policy holds."""
+    for name, value in leaves.items():
+        first, _, rest = name.partition(".")
+        policy = policy.replace(**{first: replace(getattr(policy, first), {rest: value}) if rest else value})
+    return policy
+
+
+def _leaf(policy: Any, name: str) -> Any:
+    """The leaf of that name."""
+    for part in name.split("."):
+        if not hasattr(policy, part):
+            raise ValueError(f"leaves must name leaves of {type(policy).__name__}, got {name!r}")
+        policy = getattr(policy, part)
+    if not isinstance(policy, (int, float, np.ndarray, np.generic, jax.Array)) or np.ndim(policy):
+        raise ValueError(f"leaves must name single numbers, but {name!r} is {checks.show(policy)}")
+    return policy
+
+
+Objective = Callable[[Any, Any, Any, Any], jax.Array]
+
+
+class Tuned(NamedTuple):
+    """Result of `improve`.
+
+    values: the tuned leaves by name. history: `[steps, leaves]` values after each step. objective: `[steps]` value before each
+    step. rounds: decisions that were played.
+    """
+
+    values: dict[str, float]
+    history: np.ndarray
+    objective: np.ndarray
+    rounds: int
+
+
+class _Watched:
+    """An environment whose flows also hold the objective of the round."""
+
+    def __init__(self, env, objective: Objective):
+        self.env, self.objective = env, objective
+        self.spec, self.init, self.observe = env.spec, env.init, env.observe
+
+    def step(self, key, state, action, t):
+        after, feedback, flows = self.env.step(key, state, action, t)
+        return after, feedback, {**flows, "objective": self.objective(self.env, state, action, t)}
+
+
+_OBJECTIVE = Metric("objective", "mean objective", "", "average")
+
+
+def objective_of(
+    env: Any, policy: Any, objective: Objective, *, horizon: int, seeds: int = 64, first_seed: int = 0, key: int = 0
+) -> Callable[[Mapping[str, Any]], jax.Array]:
+    """The mean objective per round as a differentiable function of some of a policy's leaves.
+
+    Args:
+      env: an environment. policy: a policy; its other leaves stay as they are.
+      objective: function `(env, env_state, action, t) -> value` of a round, differentiable in the action's fields.
+      horizon: rounds. seeds: number of seeds, from `first_seed` on. key: root of all randomness.
+
+    Returns:
+      A function of a dict of leaf names to values `[]`. Differentiate it with `jax.jacfwd` or `jax.grad`.
+    """
+    value = _mean_objective(env, policy, objective, horizon, key)
+    numbers = np.arange(first_seed, first_seed + checks.count("seeds", seeds), dtype=np.uint32)
+    return lambda leaves: value(leaves, numbers)
+
+
+def _mean_objective(env, policy, objective: Objective, horizon: int, key: int):
+    """Function of leaves by name and seeds `[R]`: the mean objective per round."""
+    record = Record(every=checks.count("horizon", horizon), flows=(_OBJECTIVE,))
+    root = jax.random.key_data(draws.key(key))
+    watched = _Watched(env, objective)
+
+    def value(leaves, seeds):
+        total = rollout(watched, replace(policy, leaves), run_streams(root, seeds), horizon, record)["objective"]
+        return jnp.mean(total) / horizon
+
+    return value
+
+
+def improve(
+    env: Any,
+    policy: Any,
+    leaves: Mapping[str, tuple[float, float]],
+    objective: Objective,
+    *,
+    horizon: int,
+    seeds: int = 64,
+    steps: int = 30,
+    optimizer: optax.GradientTransformation | None = None,
+    key: int = 0,
+) -> Tuned:
+    """Raises the objective by gradient steps on some of a policy's leaves; every step plays new seeds.
+
+    The search is in the logarithm of each leaf, so that leaves of different size take steps of the same kind.
+
+    Args:
+      env, policy, objective, horizon, key: as for `objective_of`.
+      leaves: name to `(lowest, highest)`, positive bounds.
+      seeds: seeds per step. steps: gradient steps.
+      optimizer: optax transformation (default Adam with rate 0.15).
+
+    Raises:
+      ValueError: a leaf is unknown, or its bounds are not positive and in order.
+      FloatingPointError: the objective or its gradient is not finite.
+    """
+    if not leaves:
+        raise ValueError("leaves must name at least one leaf of the policy, got none")
+    for name, (low, high) in leaves.items():
+        _leaf(policy, name)
+        if not 0 < low < high:
+            raise ValueError(f"leaves[{name!r}] must be (lowest, highest) with 0 < lowest < highest, got {(low, high)}")
+    steps, seeds = checks.count("steps", steps), checks.count("seeds", seeds)
+    optimizer = optax.adam(0.15) if optimizer is None else optimizer
+    bounds = {name: tuple(np.log(b).astype(np.float32)) for name, b in leaves.items()}
+    mean_objective = _mean_objective(env, policy, objective, horizon, key)
+
+    @jax.jit
+    def step(logs, state, numbers):
+        def value(logs):
+            mean = mean_objective({name: jnp.exp(x) for name, x in logs.items()}, numbers)
+            return mean, mean
+
+        gradient, mean = jax.jacfwd(value, has_aux=True)(logs)
+        updates: Any
+        updates, state = optimizer.update(jax.tree.map(jnp.negative, gradient), state, logs)
+        logs = {name: jnp.clip(x + updates[name], *bounds[name]) for name, x in logs.items()}
+        return logs, state, mean
+
+    logs: Any = {n: jnp.clip(jnp.log(jnp.asarray(_leaf(policy, n), jnp.float32)), *bounds[n]) for n in leaves}
+    state = optimizer.init(logs)
+    numbers = np.arange(steps * seeds, dtype=np.uint32).reshape(steps, seeds)
+    play = compile_lanes(step.lower(logs, state, numbers[0]), jax.default_backend())
+    history, values = [], []
+    for number in range(steps):
+        logs, state, mean = play(logs, state, numbers[number])
+        history.append([float(np.exp(logs[n])) for n in leaves])
+        values.append(float(mean))
+        if not np.isfinite([*history[-1], values[-1]]).all():
+            raise FloatingPointError(
+                f"the objective or its gradient is not finite in step {number + 1}, at {history[-2:-1]}"
+            )
+    return Tuned(
+        dict(zip(leaves, history[-1], strict=True)), np.asarray(history), np.asarray(values), steps * seeds * horizon
+    )

@@ -1,0 +1,237 @@
+"""Small numerical primitives of the hot path: choices, ranks and one-hot views without gathers, sorts or float-equality traps.
+
+A compiled comparison may recompute a score with another rounding than the value it is compared with. Every function here
+compares values of one materialised array (`optimization_barrier`), so a choice always picks exactly one element and a rank is
+always a permutation.
+"""
+
+import functools
+import itertools
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from jaxroute.core import primitives
+from jaxroute.core.primitives import kept as kept
+from jaxroute.core.primitives import on_a_gpu as on_a_gpu
+from jaxroute.core.primitives import repeat as repeat
+from jaxroute.core.primitives import sums as sums
+
+# So many terms of a sum are written out.
+_MOST_TERMS = 64
+# Long axes are worked on in chunks of this many elements.
+_CHUNK = 32
+
+
+def materialised(value: Any) -> Any:
+    """`value`, an array or a pytree of arrays, computed and rounded once on every device, whatever reads it.
+
+    For what is compared with itself (a score with its maximum, which might otherwise be computed twice with different rounding), and for
+    what is read from a table before the table is written in place (which would otherwise be copied). For speed alone, `kept` is cheaper.
+    """
+    return lax.optimization_barrier(value)
+
+
+def one_hot(index, size: int) -> jax.Array:
+    """Mask `[size]` that is True at `index`; all False if `index` is out of range."""
+    return lax.iota(jnp.int32, size) == index
+
+
+def pick(mask, values) -> jax.Array:
+    """The element of `values` (`[K]` or `[..., K]`) where the one-hot `mask` (`[K]`) is True; zero if it has no True."""
+    return jnp.sum(jnp.where(mask, values, jnp.zeros_like(values)), axis=-1)
+
+
+def take(values, index) -> jax.Array:
+    """`values[..., index]` of `values` `[..., K]`; an index out of range is moved to the nearest end.
+
+    For a few elements `pick` is faster; from about a hundred on, and for an index that differs between runs, this one.
+    """
+    return lax.dynamic_index_in_dim(values, index, axis=values.ndim - 1, keepdims=False)
+
+
+def put(table, index: Sequence, value) -> jax.Array:
+    """`table` with `table[index] = value`, where `index` names a place along each of the first axes.
+
+    In place, if the table is not used any more: for large tables of which few elements change. An index out of range is moved to the
+    nearest end. `value`: of the shape of what is left of the table.
+    """
+    rest = table.ndim - len(index)
+    value = jnp.reshape(value, (*([1] * len(index)), *table.shape[len(index) :])).astype(table.dtype)
+    zero = jnp.int32(0)
+    return lax.dynamic_update_slice(table, value, (*(jnp.asarray(i, jnp.int32) for i in index), *[zero] * rest))
+
+
+def at(table, index: Sequence) -> jax.Array:
+    """`table[index]`, where `index` names a place along each of the first axes; see `put`."""
+    sizes = (*([1] * len(index)), *table.shape[len(index) :])
+    starts = (*(jnp.asarray(i, jnp.int32) for i in index), *[jnp.int32(0)] * (table.ndim - len(index)))
+    return jnp.reshape(lax.dynamic_slice(table, starts, sizes), table.shape[len(index) :])
+
+
+def padded(size: int) -> int:
+    """Length of an axis that `fold` can work on: whole chunks, if there are several."""
+    return size if size <= _CHUNK else -(-size // _CHUNK) * _CHUNK
+
+
+def fold(leaves: Any, in_use, start: Any, step: Callable) -> Any:
+    """`step(carry, chunk of the leaves, first index)` over all chunks of the last axis up to index `in_use`.
+
+    For tables that fill up as the rounds go on: what is not in use yet costs nothing.
+
+    Args:
+      leaves: pytree of arrays `[..., B]`, with `B` from `padded`. in_use: `[]` int32, the same in all runs; what comes later may be
+        looked at, or not. start: first carry.
+    """
+    size = jax.tree.leaves(leaves)[0].shape[-1]
+    if size <= _CHUNK:
+        return step(start, leaves, jnp.int32(0))
+
+    shapes = jax.tree.leaves(jax.eval_shape(lambda: start))
+    alike = {
+        kind: [i for i, x in enumerate(shapes) if (x.shape, x.dtype) == kind]
+        for kind in {(x.shape, x.dtype): None for x in shapes}
+    }
+    structure = jax.tree.structure(start)
+
+    def pack(carry):
+        """Numbers of one kind as one array: a loop copies and updates each array of its carry by itself."""
+        values = jax.tree.leaves(carry)
+        return [jnp.stack([values[i] for i in places]) for places in alike.values()]
+
+    def unpack(packed):
+        values = {i: x[n] for x, places in zip(packed, alike.values(), strict=True) for n, i in enumerate(places)}
+        return jax.tree.unflatten(structure, [values[i] for i in range(len(values))])
+
+    def body(number, packed):
+        first = number * _CHUNK
+        part = jax.tree.map(lambda x: lax.dynamic_slice_in_dim(x, first, _CHUNK, axis=x.ndim - 1), leaves)
+        return primitives.kept(pack(step(unpack(packed), primitives.kept(part), first)))
+
+    return unpack(lax.fori_loop(0, (jnp.minimum(in_use, size) + _CHUNK - 1) // _CHUNK, body, pack(start)))
+
+
+def argmax(score, allowed=None) -> jax.Array:
+    """Index of the largest element of `score` `[K]` among the allowed ones; ties go to the lowest index.
+
+    With nothing allowed, or NaN in the score, the result is `K`: out of range, and `one_hot` of it is empty.
+    """
+    return primitives.first_best(score, allowed)
+
+
+def argmin(score, allowed=None) -> jax.Array:
+    """Index of the smallest element, ties to the lowest index; see `argmax`."""
+    return argmax(-score, allowed)
+
+
+def sum_ahead(values, keys, ahead: Callable, *, together=None, start=None) -> jax.Array:
+    """Sum of `values` `[K]` over the elements that are ahead of each element; `[K]`.
+
+    The sum is written out, one term per element: a reduction over one axis of a `[K, K]` comparison is not vectorised over runs, and
+    takes two to three times as long.
+
+    Args:
+      keys: arrays `[K]`. ahead: function `(keys of the other, own keys) -> bool`, elementwise: whether the other is ahead.
+      together: `[K, K]` bool, which elements count for which at all (static; default all for all).
+      start: `[K]` what the sums begin with (default zero).
+    """
+    zero = jnp.zeros_like(values)
+    total = zero if start is None else start
+    for j in range(values.shape[-1]):
+        mask = ahead([k[j] for k in keys], keys)
+        total += jnp.where(mask if together is None else mask & together[j], values[j], zero)
+    return primitives.kept(total)  # or it would be computed again in every place that uses it
+
+
+def amount_ahead(values, *keys, together=None) -> jax.Array:
+    """Sum of `values` `[K]` over the elements that rank ahead of each element, in the order of lexicographic keys; `[K]`.
+
+    Larger keys come first; remaining ties are broken by the lower index, so that the order is total.
+
+    keys: arrays `[K]` (or booleans), most significant first; pass `-x` to prefer small `x`. together: as for `sum_ahead`.
+    """
+    keys = [k.astype(jnp.int32) if k.dtype == jnp.bool_ else k for k in keys]
+    keys = [lax.optimization_barrier(k) if jnp.issubdtype(k.dtype, jnp.floating) else primitives.kept(k) for k in keys]
+
+    def ahead(others, own):
+        result = others[-1] < own[-1]
+        for other, key in zip(others[-2::-1], own[-2::-1], strict=True):
+            result = (other > key) | ((other == key) & result)
+        return result
+
+    return sum_ahead(values, [*keys, lax.iota(jnp.int32, values.shape[-1])], ahead, together=together)
+
+
+def rank(*keys, together=None) -> jax.Array:
+    """Position of each element in the order of lexicographic keys (see `amount_ahead`), int32 `[K]`: 0 is first."""
+    return amount_ahead(jnp.ones(keys[0].shape[-1:], jnp.int32), *keys, together=together)
+
+
+def prefix_sums(values) -> jax.Array:
+    """Inclusive prefix sums of `[K]`, written out: for short axes cheaper than a scan, and order-stable."""
+    return amount_ahead(values) + values
+
+
+def members(groups: Sequence[int] | np.ndarray) -> np.ndarray:
+    """Which of `K` elements are in which of `M` groups, from the group of each: bool `[M, K]`, static."""
+    return np.asarray(groups)[None, :] == np.arange(max(groups) + 1)[:, None]
+
+
+def of_group(groups: Sequence[int] | np.ndarray, values) -> jax.Array:
+    """The value of each element's group: `[K]` from `[M]`."""
+    return jnp.sum(jnp.where(members(groups), values[:, None], jnp.zeros_like(values)[:, None]), axis=0)
+
+
+def combine(x, rows) -> jax.Array:
+    """`sum_i x[i] rows[i]` of `x` `[d]` and `rows` `[d, ...]`: the product of a matrix that every run has for itself with a vector.
+
+    Up to 64 terms are written out: a reduction over an axis that is not the last is not vectorised over runs, and takes 2 to 10 times
+    as long.
+    """
+    size = x.shape[0]
+    if size > _MOST_TERMS:
+        return jnp.sum(x.reshape(size, *(1,) * (rows.ndim - 1)) * rows, axis=0)
+    ones = (1,) * size
+    terms = [
+        lax.squeeze(a, (0,)) * lax.squeeze(b, (0,)) for a, b in zip(lax.split(x, ones), lax.split(rows, ones), strict=True)
+    ]
+    total = terms[0]
+    for term in terms[1:]:
+        total = total + term
+    return total
+
+
+def project(x, table) -> jax.Array:
+    """`x @ table` of `x` `[d]` and a `table` `[d, P]` that all runs share: over the runs a product of matrices.
+
+    In full float32 precision, also where an accelerator would round its operands.
+    """
+    return jnp.dot(x, table, precision=lax.Precision.HIGHEST)
+
+
+def partial_sums(values) -> list[jax.Array]:
+    """`values[0]`, `values[0] + values[1]`, ... of `values` `[K]`, each an array of its own: for what uses them at once."""
+    terms = lax.split(primitives.kept(values), (1,) * values.shape[0])
+    return list(itertools.accumulate(lax.squeeze(term, (0,)) for term in terms))
+
+
+def how_many(flags: Sequence) -> jax.Array:
+    """Number of flags that hold, int32 `[]`."""
+    return functools.reduce(operator.add, (flag.astype(jnp.int32) for flag in flags))
+
+
+def inverse_cdf(probabilities, u) -> jax.Array:
+    """Index drawn from `probabilities` `[K]` with one uniform `u` in [0, 1); never an element of probability zero.
+
+    The probabilities need not sum exactly to one. With all of them zero the result is 0.
+    """
+    cumulative = partial_sums(probabilities)
+    threshold = u * cumulative[-1]
+    index = how_many([partial <= threshold for partial in cumulative])
+    last = jnp.max(jnp.where(probabilities > 0, lax.iota(jnp.int32, probabilities.shape[0]), 0), axis=-1)
+    return jnp.minimum(index, last)

@@ -1,0 +1,136 @@
+"""What compilers for CPUs and GPUs must be told differently about which operations to compute together.
+
+On a CPU a value that is used in several loops over the runs should be computed once and kept. On a GPU every value that must be kept ends
+a kernel; left free, the compiler weighs keeping it against computing it again in the next one.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.extend.core import Primitive
+from jax.interpreters import ad, batching, mlir
+
+GPUS = ("cuda", "rocm")
+# So many steps of a loop are written out one after the other.
+_MOST_STEPS = 8
+
+
+def kept(value: Any) -> Any:
+    """`value`, an array or a pytree of arrays, behind an optimisation barrier, unless a GPU runs the program.
+
+    For speed alone: what is compared with itself (a score with its maximum) needs `lax.optimization_barrier`, or it may be computed
+    twice with different rounding.
+    """
+    leaves, treedef = jax.tree.flatten(value)
+    return jax.tree.unflatten(treedef, kept_p.bind(*map(jnp.asarray, leaves))) if leaves else value
+
+
+def first_best(score, allowed=None) -> jax.Array:
+    """Index of the largest `score` `[..., K]`, where `allowed`, the lowest on ties; `K` if nothing is allowed, or with NaN. int32 `[...]`.
+
+    On a GPU one reduction of pairs, into which the score's own arithmetic is fused; elsewhere comparisons with the maximum, for
+    reductions of pairs are not vectorised over runs.
+    """
+    given = (score,) if allowed is None else (score, jnp.broadcast_to(allowed, score.shape))
+    return first_best_p.bind(*given, axis=score.ndim - 1)
+
+
+def on_a_gpu(on_gpu: Callable, elsewhere: Callable) -> Any:
+    """`on_gpu()` where a GPU runs the program, else `elsewhere()`: two ways to the same result."""
+    return lax.platform_dependent(**dict.fromkeys(GPUS, on_gpu), default=elsewhere)
+
+
+def repeat(count: int, body: Callable, start: Any) -> Any:
+    """`lax.fori_loop(0, count, body, start)` with a static count, on a GPU written out, so that steps are fused with their neighbours."""
+
+    def loop(carry, **options):
+        return lax.fori_loop(0, count, body, carry, **options)
+
+    written_out = partial(loop, unroll=max(1, min(count, _MOST_STEPS)))
+    return lax.platform_dependent(start, **dict.fromkeys(GPUS, written_out), default=loop)
+
+
+def sums(values: Sequence[jax.Array]) -> jax.Array:
+    """Sums of several arrays `[..., C]` over their last axis: `[n, ...]`; on a GPU by one reduction."""
+
+    def one_by_one(values):
+        return jnp.stack([jnp.sum(x, axis=-1) for x in values])
+
+    def together(values):
+        return jnp.sum(jnp.stack(values), axis=-1)
+
+    return lax.platform_dependent(list(values), **dict.fromkeys(GPUS, together), default=one_by_one)
+
+
+def by_comparison(score, allowed=None, *, axis: int):
+    """`first_best` along an axis, by comparison with the maximum."""
+    if allowed is not None:
+        score = jnp.where(allowed, score, -jnp.inf)
+    score = lax.optimization_barrier(score)
+    best = lax.optimization_barrier(jnp.max(score, axis=axis))
+    is_best = score == lax.expand_dims(best, (axis,))
+    if allowed is not None:
+        is_best &= allowed
+    size = score.shape[axis]
+    place = lax.broadcasted_iota(jnp.int32, score.shape, axis)
+    return jnp.min(jnp.where(is_best, place, size), axis=axis)
+
+
+def _by_pairs(score, allowed=None, *, axis: int):
+    """`first_best` along an axis, by one reduction of pairs of score and place."""
+    size = score.shape[axis]
+    lowest = -np.inf if jnp.issubdtype(score.dtype, jnp.floating) else jnp.iinfo(score.dtype).min
+    counts = score == score
+    if allowed is not None:
+        score, counts = jnp.where(allowed, score, -jnp.inf), counts & allowed
+    place = jnp.where(counts, lax.broadcasted_iota(jnp.int32, score.shape, axis), size)
+
+    def better(a, b):
+        (x, i), (y, j) = a, b
+        first = (x != x) | (x > y) | ((x == y) & (i <= j))  # NaN, which has no place, wins.
+        return jnp.where(first, x, y), jnp.where(first, i, j)
+
+    return lax.reduce((score, place), (np.asarray(lowest, score.dtype), np.int32(size)), better, (axis,))[1]
+
+
+kept_p = Primitive("computed_once")
+kept_p.multiple_results = True
+kept_p.def_impl(lambda *xs: list(xs))
+kept_p.def_abstract_eval(lambda *avals: list(avals))
+batching.primitive_batchers[kept_p] = lambda xs, dims: (kept_p.bind(*xs), dims)
+ad.primitive_jvps[kept_p] = lambda xs, tangents: (kept_p.bind(*xs), list(tangents))
+mlir.register_lowering(kept_p, mlir.lower_fun(lambda *xs: lax.optimization_barrier(xs), multiple_results=True))
+
+first_best_p = Primitive("first_best")
+first_best_p.def_impl(by_comparison)
+
+
+@first_best_p.def_abstract_eval
+def _(score, *allowed, axis):
+    del allowed
+    return score.update(shape=(*score.shape[:axis], *score.shape[axis + 1 :]), dtype=jnp.dtype("int32"), weak_type=False)
+
+
+def _batch_first_best(args, dims, *, axis):
+    size = next(x.shape[d] for x, d in zip(args, dims, strict=True) if d is not None)
+    moved = [batching.bdim_at_front(x, d, size) for x, d in zip(args, dims, strict=True)]
+    return first_best_p.bind(*moved, axis=axis + 1), 0
+
+
+def _jvp_first_best(args, tangents, *, axis):
+    del tangents
+    out = first_best_p.bind(*args, axis=axis)
+    return out, ad.Zero(jax.typeof(out).to_tangent_aval())
+
+
+batching.primitive_batchers[first_best_p] = _batch_first_best
+ad.primitive_jvps[first_best_p] = _jvp_first_best
+mlir.register_lowering(first_best_p, mlir.lower_fun(by_comparison, multiple_results=False))
+for _platform in GPUS:
+    mlir.register_lowering(kept_p, lambda ctx, *xs: xs, platform=_platform)
+    mlir.register_lowering(first_best_p, mlir.lower_fun(_by_pairs, multiple_results=False), platform=_platform)

@@ -1,0 +1,1 @@
+"""The engine: `simulate`, and how thousands of runs of a function of one run are played. It knows no problem."""

@@ -1,0 +1,190 @@
+"""Grids: many settings of an environment or a policy as one object whose swept leaves, and only those, are stacked."""
+
+import hashlib
+import itertools
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxroute.core import draws
+from jaxroute.core.checks import show
+from jaxroute.store.provenance import describe
+
+_INSTANCE_ROOT = 0x1257A9CE
+
+
+class Grid:
+    """A product of settings, made by `grid` or `instances`; a single environment or policy is a grid without axes.
+
+    Only leaves that differ between settings get axes, and only the axes along which they differ: what a setting does not
+    change is computed once for all settings.
+
+    axes: coordinates by axis name, in order. objects: the settings, row-major. name: for messages and results.
+    leaves: stacked arrays `[axes along which the leaf varies..., leaf shape]`; leaf_axes: those axes, by position.
+    structure: what is static about the settings, hashable.
+    """
+
+    def __init__(self, axes: Mapping[str, Sequence], objects: Sequence[Any], name: str):
+        self.axes = {key: _coordinates(values) for key, values in axes.items()}
+        self.shape = tuple(len(values) for values in self.axes.values())
+        self.objects = list(objects)
+        self.name = name
+        flat = [jax.tree.flatten(canonical(o)) for o in self.objects]
+        self.structure = flat[0][1]
+        for (_, treedef), setting in zip(flat, itertools.product(*axes.values()), strict=True):
+            if treedef != self.structure:
+                where = ", ".join(f"{k}={show(v)}" for k, v in zip(axes, setting, strict=True))
+                raise ValueError(
+                    f"{name} at {where} differs from the first setting in a static field (a size or a choice of behaviour); "
+                    "a grid sweeps numbers only: pass such settings as separate policies or separate runs"
+                )
+        self.leaves: list[np.ndarray] = []
+        self.leaf_axes: list[tuple[int, ...]] = []
+        for leaf in zip(*(leaves for leaves, _ in flat), strict=True):
+            values = [np.asarray(v) for v in leaf]
+            if len({v.shape for v in values}) > 1:
+                raise ValueError(
+                    f"{name} has a leaf whose shape changes along the grid: {sorted({v.shape for v in values})}"
+                )
+            stacked = np.stack(values).reshape(self.shape + values[0].shape)
+            varies = tuple(i for i in range(len(self.shape)) if _varies(stacked, i))
+            index = tuple(slice(None) if i in varies else 0 for i in range(len(self.shape)))
+            self.leaves.append(stacked[index])
+            self.leaf_axes.append(varies)
+
+    def tile(self, positions: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+        """Leaves at the given positions of each axis, with one leading dimension per axis that the leaf varies along."""
+        names = list(self.axes)
+        tiles = []
+        for leaf, varies in zip(self.leaves, self.leaf_axes, strict=True):
+            for place, axis in enumerate(varies):
+                leaf = np.take(leaf, positions[names[axis]], axis=place)
+            tiles.append(leaf)
+        return tiles
+
+    def build(self, leaves) -> Any:
+        """The environment or policy of one setting, from its leaves."""
+        return jax.tree.unflatten(self.structure, leaves)
+
+    @property
+    def example(self) -> Any:
+        """The first setting."""
+        return self.objects[0]
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(f"{k}: {len(v)}" for k, v in self.axes.items())
+        return f"Grid({self.name}; {sizes})"
+
+
+class FunctionGrid(Grid):
+    """A function where an object is expected: an oracle `env -> policy`, or a sampler `key -> Environment`.
+
+    A sampler with `number` instances has the axis `instance`; its leaf is the instance's number.
+    """
+
+    def __init__(self, function: Callable, number: int | None = None):
+        self.function = function
+        self.name = getattr(function, "__qualname__", type(function).__name__)
+        self.axes = {} if number is None else {"instance": np.arange(number)}
+        self.shape = () if number is None else (number,)
+        self.leaves = [] if number is None else [np.arange(number, dtype=np.uint32)]
+        self.leaf_axes = [] if number is None else [(0,)]
+        self.structure = function
+        self.objects = [function]
+
+    def build(self, leaves) -> Any:
+        if not leaves:
+            return self.function
+        return self.function(draws.fold_in(draws.key(_INSTANCE_ROOT), leaves[0]))
+
+    @property
+    def example(self) -> Any:
+        return self.function if not self.axes else self.function(draws.key(_INSTANCE_ROOT))
+
+
+def grid(constructor: Callable, /, **settings) -> Grid:
+    """Calls `constructor` for every combination of the swept settings and stacks the results.
+
+    A value that is a list, a range or a 1-d array is swept; anything else, a tuple for example, is passed on as it is. The
+    constructor runs on the host for each setting, so that what it derives (benchmarks, normalised tables) stays true.
+
+    Args:
+      constructor: class or function that returns an environment or a policy.
+      settings: keyword arguments of the constructor.
+
+    Returns:
+      A `Grid` with one axis per swept argument, named after it.
+    """
+    if not callable(constructor):
+        raise ValueError(f"constructor must be a class or function, got {show(constructor)}")
+    function = getattr(constructor, "func", constructor)
+    name = getattr(function, "__qualname__", type(function).__name__)
+    swept = {k: list(v) for k, v in settings.items() if _is_swept(v)}
+    fixed = {k: v for k, v in settings.items() if k not in swept}
+    if not swept:
+        raise ValueError(f"grid({name}, ...) needs at least one argument with several values, got {show(settings)}")
+    for key, values in swept.items():
+        if not values:
+            raise ValueError(f"{key} must have at least one value, got an empty {type(settings[key]).__name__}")
+    objects = []
+    for values in itertools.product(*swept.values()):
+        try:
+            objects.append(constructor(**fixed, **dict(zip(swept, values, strict=True))))
+        except TypeError as error:
+            raise TypeError(f"grid: {name}: {error}") from None
+    return Grid(swept, objects, name)
+
+
+def instances(environments: Sequence[Any]) -> Grid:
+    """Several environments of one structure as one, along the axis `instance`."""
+    environments = list(environments)
+    if not environments:
+        raise ValueError("instances needs at least one environment, got an empty list")
+    return Grid({"instance": range(len(environments))}, environments, type(environments[0]).__name__)
+
+
+def _is_swept(value: Any) -> bool:
+    return isinstance(value, (list, range)) or (hasattr(value, "shape") and np.ndim(value) == 1)
+
+
+def canonical(tree: Any) -> Any:
+    """Leaves as arrays of the types that the device uses: float32 (float64 under x64), int32, bool."""
+
+    def leaf(x):
+        array = np.asarray(x)
+        return np.asarray(array, jax.dtypes.canonicalize_dtype(array.dtype))
+
+    return jax.tree.map(leaf, tree)
+
+
+def _varies(array: np.ndarray, axis: int) -> bool:
+    first = np.take(array, [0], axis=axis)
+    equal_nan = np.issubdtype(array.dtype, np.inexact)
+    return not np.array_equal(np.broadcast_to(first, array.shape), array, equal_nan=equal_nan)
+
+
+def _coordinates(values: Sequence) -> np.ndarray:
+    """Coordinates of an axis: numbers as they are, anything else by its name."""
+    values = list(values)
+    if all(isinstance(v, (bool, int, float, np.number, str, jnp.number)) for v in values):
+        return np.asarray(values)
+    if all(hasattr(v, "dtype") and np.ndim(v) == 0 for v in values):
+        return np.asarray([np.asarray(v).item() for v in values])
+    return np.asarray([getattr(v, "__name__", None) or show(v) for v in values])
+
+
+@describe.register
+def _(value: Grid) -> Any:
+    """A grid by its axes and settings; the settings of a large one by their hash."""
+    axes = {k: describe(v) for k, v in value.axes.items()}
+    settings = [describe(o) for o in value.objects]
+    if len(settings) == 1:
+        return settings[0]
+    if len(settings) <= 16:
+        return {"grid": axes, "settings": settings}
+    digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
+    return {"grid": axes, "first": settings[0], "settings": len(settings), "sha256": digest}

@@ -1,0 +1,652 @@
+"""Results without single runs: statistics of each block of seeds, merged as the blocks come, in memory or in a store of fixed size.
+
+Counts, minima, maxima and histograms are the same in whatever order blocks are merged; means and variances are not, in their last bits.
+So the blocks belong to a fixed number of strands (block `b` to strand `b % 16`), each is merged in order, and the strands are merged in
+order when the result is made. The bits then do not depend on how many processes play, nor on interruptions.
+
+In a store, each process rewrites one file per tile of settings after each block: its strands, its histogram, and which blocks they
+cover. A file carries a digest and takes its place in one step, so that a process that dies loses the block that it plays.
+"""
+
+import dataclasses
+import hashlib
+import itertools
+import json
+import math
+import os
+import warnings
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from jaxroute.core.types import Metric
+from jaxroute.store.description import DONE, Store, writes
+from jaxroute.store.statistics import RELATIVE_ACCURACY, Histogram, Moments, middles
+
+STRANDS = 16
+# Bytes of a number's statistics: moments in each strand, and a histogram of some 150 bins, twice.
+_BYTES_PER_CELL = STRANDS * 48 + 2 * 150 * 16
+_NEVER = np.iinfo(np.int64).max
+
+Key = tuple[Any, ...]
+Curves = Mapping[str, np.ndarray]
+
+
+@dataclasses.dataclass(frozen=True)
+class Frame:
+    """What is measured, without the measurements.
+
+    policies: names. axes: coordinates of the settings by axis; own_axes: the axes of each policy. times: of records.
+    variables: attributes of each metric, with its own `dims` and `shape`. block, tile: seeds and settings of a block. seeds: number.
+    """
+
+    policies: list[str]
+    axes: dict[str, np.ndarray]
+    own_axes: dict[str, list[str]]
+    times: np.ndarray
+    variables: dict[str, dict[str, Any]]
+    model_names: list[str]
+    zero_flows: list[str]
+    block: int
+    tile: dict[str, int]
+    seeds: int
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON."""
+        fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        fields["axes"] = {name: {"dtype": v.dtype.str, "values": v.tolist()} for name, v in self.axes.items()}
+        return json.loads(json.dumps({**fields, "times": self.times.tolist()}))
+
+    @staticmethod
+    def made_of(plain: Mapping[str, Any]) -> "Frame":
+        """The frame that `plain` wrote."""
+        axes = {name: np.asarray(v["values"], v["dtype"]) for name, v in plain["axes"].items()}
+        return Frame(**{**plain, "axes": axes, "times": np.asarray(plain["times"], np.int64)})
+
+    @property
+    def blocks(self) -> int:
+        return -(-self.seeds // self.block)
+
+    def tiles(self) -> list[dict[str, int]]:
+        """First setting of each tile along each axis."""
+        starts = [range(0, len(v), self.tile[a]) for a, v in self.axes.items()]
+        return [dict(zip(self.axes, place, strict=True)) for place in itertools.product(*starts)]
+
+    def tile_name(self, number: int) -> str:
+        """A tile in words."""
+        if not self.axes:
+            return "all policies"
+        words = []
+        for axis, start in self.tiles()[number].items():
+            values = self.axes[axis][start : start + self.tile[axis]]
+            words.append(f"{axis} {values[0]}" if len(values) == 1 else f"{axis} {values[0]} to {values[-1]}")
+        return ", ".join(words)
+
+
+@dataclasses.dataclass(frozen=True)
+class Summary:
+    """Statistics of a block or of many.
+
+    cells: key and shape of each array of numbers, in order: `(metric, policy)`, then `(metric, policy, other policy)` for differences.
+    moments: of all cells `[C]`. histogram: a row per cell of a single policy. flags: int64 `[4 + Z, ...]` for each policy and its
+    settings: place among the seeds of the first invalid run, its seed, number of runs, of invalid ones, and for each flow that must
+    be zero of those in which it is not.
+    """
+
+    cells: list[tuple[Key, tuple[int, ...]]]
+    moments: Moments
+    histogram: Histogram
+    flags: np.ndarray
+
+    def arrays(self):
+        """`(key, moments of its shape, first row in the histogram)` of each array of numbers."""
+        start = 0
+        for key, shape in self.cells:
+            stop = start + math.prod(shape)
+            yield key, Moments.unpacked(self.moments.packed()[:, start:stop].reshape(6, *shape)), start
+            start = stop
+
+
+def summarise(curves: Sequence[Curves], zero_flows: Sequence[str], first: int, seeds: np.ndarray) -> Summary:
+    """Statistics of one block of seeds and one tile of settings.
+
+    Args:
+      curves: of each policy, arrays `[settings..., R, ...]` with all axes of settings, of size 1 where a policy does not have them, and
+        `valid`. first: place of the first seed among all. seeds: `[R]`.
+    """
+    valid = [np.moveaxis(one["valid"], _runs_axis(one), -1) for one in curves]
+
+    def masked(policy: int, name: str) -> np.ndarray:
+        values = np.moveaxis(np.asarray(curves[policy][name], np.float64), _runs_axis(curves[policy]), -1)
+        good = valid[policy]
+        good = good.reshape(good.shape[:-1] + (1,) * (values.ndim - good.ndim) + good.shape[-1:])
+        return np.ascontiguousarray(values) if good.all() else np.where(good, values, np.nan)
+
+    names = dict.fromkeys(n for one in curves for n in one if n != "valid" and n not in zero_flows)
+    singles: list[Key] = [(n, p) for n in names for p, one in enumerate(curves) if n in one]
+    pairs: list[Key] = [(n, p, q) for n in names for p, q in itertools.combinations(range(len(curves)), 2)]
+    pairs = [key for key in pairs if all(key[0] in curves[p] for p in key[1:])]
+    with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
+        values = dict(zip(singles, pool.map(lambda key: masked(key[1], key[0]), singles), strict=True))
+
+        def of_single(key):
+            return Moments.of(values[key]), Histogram.of(values[key].reshape(-1, values[key].shape[-1]))
+
+        def of_pair(key):
+            with np.errstate(invalid="ignore"):
+                return Moments.of(values[key[0], key[1]] - values[key[0], key[2]])
+
+        alone, apart = list(pool.map(of_single, singles)), list(pool.map(of_pair, pairs))
+    found = [moments for moments, _ in alone] + apart
+    cells = [(key, moments.mean.shape) for key, moments in zip([*singles, *pairs], found, strict=True)]
+    starts = np.cumsum([0, *(moments.mean.size for moments, _ in alone)])
+    histograms = [histogram.moved(int(start)) for (_, histogram), start in zip(alone, starts, strict=False)]
+    packed = np.concatenate([m.packed().reshape(6, -1) for m in found], axis=1) if found else np.zeros((6, 0))
+    flags = [_flags(one, good, zero_flows, first, seeds) for one, good in zip(curves, valid, strict=True)]
+    return Summary(cells, Moments.unpacked(packed), Histogram.joined(histograms), np.concatenate(flags, axis=1))
+
+
+def _runs_axis(curves: Curves) -> int:
+    return curves["valid"].ndim - 1
+
+
+def _flags(curves: Curves, valid: np.ndarray, zero_flows: Sequence[str], first: int, seeds: np.ndarray) -> np.ndarray:
+    bad = ~valid.reshape(-1, valid.shape[-1])
+    some, place = bad.any(axis=1), bad.argmax(axis=1)
+    counted = [(curves[name] != 0).reshape(bad.shape).sum(axis=1) for name in zero_flows]
+    which = [np.where(some, first + place, _NEVER), np.where(some, seeds[place], -1)]
+    return np.stack([*which, np.full(len(bad), len(seeds)), bad.sum(axis=1), *counted])
+
+
+def merge_flags(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Flags of both."""
+    return np.concatenate([np.where(one[0] <= other[0], one[:2], other[:2]), one[2:] + other[2:]])
+
+
+@dataclasses.dataclass(eq=False)
+class Part:
+    """What one process knows of one tile.
+
+    strands: moments by strand, each of all blocks of that strand so far, whoever has played them. covered: by strand the spans of
+    positions in it (position `i` is block `16 i + strand`) that this process itself has merged, and whose histogram and flags it holds.
+    """
+
+    strands: dict[int, Moments] = dataclasses.field(default_factory=dict)
+    covered: dict[int, list[list[int]]] = dataclasses.field(default_factory=dict)
+    cells: list[tuple[Key, tuple[int, ...]]] = dataclasses.field(default_factory=list)
+    histogram: Histogram = dataclasses.field(default_factory=Histogram.empty)
+    flags: np.ndarray | None = None
+
+    def add(self, strand: int, position: int, before: Moments | None, block: Summary) -> None:
+        """Merges the block at a position of a strand, whose moments so far are `before`."""
+        self.cells = block.cells
+        self.strands[strand] = block.moments if before is None else before.merged(block.moments)
+        spans = self.covered.setdefault(strand, [])
+        if spans and spans[-1][1] == position:
+            spans[-1][1] += 1
+        else:
+            spans.append([position, position + 1])
+        self.histogram = self.histogram.merged(block.histogram)
+        self.flags = block.flags if self.flags is None else merge_flags(self.flags, block.flags)
+
+    def encoded(self, tile: int) -> bytes:
+        """As the content of a file."""
+        assert self.flags is not None
+        strands = sorted(self.strands)
+        moments = np.stack([self.strands[s].packed() for s in strands])
+        arrays = [moments, self.histogram.keys, self.histogram.counts, self.flags]
+        about = {
+            "tile": tile,
+            "strands": strands,
+            "covered": sorted(self.covered.items()),
+            "cells": self.cells,
+            "arrays": [[a.dtype.str, a.shape] for a in arrays],
+        }
+        head = json.dumps(about).encode()
+        body = b"".join([len(head).to_bytes(8, "little"), head, *(np.ascontiguousarray(a).tobytes() for a in arrays)])
+        return hashlib.blake2b(body, digest_size=16).digest() + body
+
+    @staticmethod
+    def decoded(content: bytes, tile: int) -> "Part":
+        """The part that `encoded` wrote; `ValueError` if it is not what was written, or of another tile."""
+        body = content[16:]
+        if len(content) < 24 or hashlib.blake2b(body, digest_size=16).digest() != content[:16]:
+            raise ValueError("not what was written")
+        size = int.from_bytes(body[:8], "little")
+        about, place, arrays = json.loads(body[8 : 8 + size]), 8 + size, []
+        if about["tile"] != tile:
+            raise ValueError("the file of another tile")
+        for dtype, shape in about["arrays"]:
+            number = math.prod(shape)
+            arrays.append(np.frombuffer(body, dtype, number, place).reshape(shape))
+            place += arrays[-1].nbytes
+        moments, keys, counts, flags = arrays
+        cells = [(tuple(key), tuple(shape)) for key, shape in about["cells"]]
+        strands = {s: Moments.unpacked(m) for s, m in zip(about["strands"], moments, strict=True)}
+        return Part(strands, dict(about["covered"]), cells, Histogram(keys, counts), flags)
+
+
+@dataclasses.dataclass(eq=False)
+class Known:
+    """What all processes together know of one tile.
+
+    reached: by strand, how many of its blocks are merged. strands: their moments. parts: of all processes.
+    """
+
+    reached: dict[int, int]
+    strands: dict[int, Moments]
+    parts: list[Part]
+
+    @staticmethod
+    def of(parts: Sequence[Part]) -> "Known":
+        """Puts parts together; `ValueError` if they leave out a block, or count one twice."""
+        reached, strands = {}, {}
+        for strand in sorted({s for part in parts for s in part.covered}):
+            spans = sorted(tuple(span) for part in parts for span in part.covered.get(strand, ()))
+            if [start for start, _ in spans] != [0, *(stop for _, stop in spans[:-1])]:
+                raise ValueError("some blocks are missing, or counted twice")
+            reached[strand] = spans[-1][1]
+            last = [p for p in parts if strand in p.covered and p.covered[strand][-1][1] == reached[strand]]
+            strands[strand] = last[0].strands[strand]
+        return Known(reached, strands, list(parts))
+
+    def blocks(self) -> int:
+        """Number of blocks merged."""
+        return sum(self.reached.values())
+
+    def has(self, block: int) -> bool:
+        return block // STRANDS < self.reached.get(block % STRANDS, 0)
+
+    def moments(self) -> Moments | None:
+        """Of all blocks, the strands merged in order."""
+        total = None
+        for strand in sorted(self.strands):
+            total = self.strands[strand] if total is None else total.merged(self.strands[strand])
+        return total
+
+    def total(self) -> Summary | None:
+        """Of all blocks; None if there are none."""
+        moments, histogram, flags = self.moments(), Histogram.empty(), None
+        parts = [part for part in self.parts if part.flags is not None]
+        for part in parts:
+            histogram = histogram.merged(part.histogram)
+            flags = part.flags if flags is None else merge_flags(flags, part.flags)  # type: ignore[arg-type]
+        return None if moments is None or flags is None else Summary(parts[0].cells, moments, histogram, flags)
+
+
+def _file(folder: Path, tile: int, owner: int) -> Path:
+    return folder / f"{tile}-{owner}.part"
+
+
+def _read(folder: Path, tile: int) -> dict[int, Part]:
+    """Parts of a tile by process; `ValueError` if one is not what was written."""
+    files = sorted(folder.glob(f"{tile}-*.part"))
+    return {int(f.stem.rpartition("-")[2]): Part.decoded(f.read_bytes(), tile) for f in files}
+
+
+class MomentSink(Store):
+    """Where finished blocks go if only their statistics are kept.
+
+    repair: takes damaged files out of an existing store, to be played again; one process of a run does that. rank: of this process.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike | None,
+        *,
+        policies: Sequence[str],
+        axes: Mapping[str, np.ndarray],
+        own_axes: Mapping[str, Sequence[str]],
+        seeds: np.ndarray,
+        times: np.ndarray,
+        variables: Mapping[str, tuple[Metric, tuple[int, ...]]],
+        model_names: Sequence[str],
+        zero_flows: Sequence[str],
+        settings: Mapping[str, Any],
+        layout: Any,
+        memory: int,
+        repair: bool = True,
+        rank: int = 0,
+    ):
+        about = {
+            name: {"label": m.label, "unit": m.unit, "kind": m.kind, "dims": list(m.dims), "shape": list(shape)}
+            for name, (m, shape) in variables.items()
+        }
+        self.frame = Frame(
+            list(policies),
+            dict(axes),
+            {p: list(a) for p, a in own_axes.items()},
+            times.astype(np.int64),
+            about,
+            list(model_names),
+            list(zero_flows),
+            layout.block,
+            dict(layout.tile),
+            len(seeds),
+        )
+        self.seeds, self.layout, self.rank, self.wanted = seeds.astype(np.int64), layout, rank, self.frame.blocks
+        _check_memory(self.frame, memory)
+        self.group = self._open(path, settings)
+        self.tiles = self.frame.tiles()
+        self.curves: dict[tuple[str, Key], Curves] = {}
+        self.known = [Known({}, {}, []) for _ in self.tiles]
+        self.own = [Part() for _ in self.tiles]
+        if self.group is not None:
+            self.folder = self.store / DONE
+            if repair:
+                self._describe()
+            for tile in range(len(self.tiles)):
+                self._restore(tile, repair)
+
+    @writes
+    def _describe(self) -> None:
+        """Writes what the result will look like, twice."""
+        if self.group.attrs.get("frame") != self.frame.plain():
+            self.group.attrs["frame"] = self.frame.plain()
+        copy = self.group.attrs.asdict()
+        try:
+            same = self.group[DONE].attrs.get("copy") == copy
+        except (KeyError, ValueError):
+            (self.folder / "zarr.json").unlink(missing_ok=True)
+            same = False
+        if not same:
+            self.group.require_group(DONE).attrs["copy"] = copy
+
+    @writes
+    def _restore(self, tile: int, repair: bool) -> None:
+        """Reads what is known of a tile; what is damaged is forgotten, with all that belongs to it."""
+        try:
+            parts = _read(self.folder, tile)
+            known = Known.of(list(parts.values()))
+        except ValueError as error:
+            if not repair:
+                raise
+            warnings.warn(
+                f"the statistics of {self.frame.tile_name(tile)} in {str(self.store)!r} are damaged ({error}); they are played again",
+                stacklevel=7,
+            )
+            for file in self.folder.glob(f"{tile}-*.part"):
+                file.unlink()
+            return
+        self.known[tile] = known
+        self.own[tile] = parts.get(self.rank, self.own[tile])
+
+    def _place(self, policy: str, tile: Mapping[str, int]) -> Key:
+        """What of a tile matters to a policy."""
+        return tuple(tile[a] for a in self.frame.own_axes[policy])
+
+    def is_done(self, policy: str, tile: Mapping[str, int], block: int) -> bool:
+        """Whether this block has been merged wherever this policy is needed."""
+        return all(
+            known.has(block)
+            for whole, known in zip(self.tiles, self.known, strict=True)
+            if all(whole[a] == start for a, start in tile.items())
+        )
+
+    def order(self, task: tuple[str, Mapping[str, int], int]) -> Key:
+        """Tasks in this order need few curves at a time: block by block, tile by tile, the policies of a tile together."""
+        policy, tile, block = task
+        return block, *(tile.get(a, 0) for a in self.frame.axes), self.frame.policies.index(policy)
+
+    def share(self, tasks: Sequence[Any], rank: int, size: int) -> list[Any]:
+        """The tasks of one process: those of its strands."""
+        return [task for task in tasks if task[2] % STRANDS % size == rank]
+
+    def write(self, policy: str, tile: Mapping[str, int], block: int, values: Curves) -> None:
+        """Takes the curves of a block, arrays `[tiled axes..., seeds, ...]`; merges them once those of all policies are there."""
+        axes = list(self.frame.axes)
+        lacking = [i for i, a in enumerate(axes) if a not in tile]
+        self.curves[policy, self._place(policy, tile)] = {n: np.expand_dims(v, lacking) for n, v in values.items()}
+        for number, whole in enumerate(self.tiles):
+            needed = [(p, self._place(p, whole)) for p in self.frame.policies]
+            if not self.known[number].has(block) and all(key in self.curves for key in needed):
+                first = block * self.frame.block
+                seeds = self.seeds[first : first + self.frame.block]
+                summary = summarise([self.curves[key] for key in needed], self.frame.zero_flows, first, seeds)
+                self._merge(number, block, summary)
+        waiting = [whole for whole, known in zip(self.tiles, self.known, strict=True) if not known.has(block)]
+        still = {(p, self._place(p, whole)) for p in self.frame.policies for whole in waiting}
+        self.curves = {key: one for key, one in self.curves.items() if key in still}
+
+    @writes
+    def _merge(self, tile: int, block: int, summary: Summary) -> None:
+        known, own, strand = self.known[tile], self.own[tile], block % STRANDS
+        position = known.reached.get(strand, 0)
+        if position != block // STRANDS:
+            raise RuntimeError(f"block {block} came before block {position * STRANDS + strand}")
+        own.add(strand, position, known.strands.get(strand), summary)
+        if self.group is not None:
+            file = _file(self.folder, tile, self.rank)
+            partial = file.with_name(file.name + ".partial")
+            partial.write_bytes(own.encoded(tile))
+            partial.replace(file)
+        known.reached[strand] = position + 1
+        known.strands[strand] = own.strands[strand]
+        if own not in known.parts:
+            known.parts.append(own)
+
+    def begun(self, block: int) -> bool:
+        """Whether this block, or one behind it, has been merged."""
+        return any(STRANDS * (n - 1) + strand >= block for known in self.known for strand, n in known.reached.items())
+
+    def errors(self, metric: str, policies: Sequence[str], blocks: int) -> np.ndarray:
+        """Standard errors of a metric at the horizon, of some policies and all settings; these first blocks are all there are."""
+        del blocks
+        wanted, found = {(metric, self.frame.policies.index(p)) for p in policies}, []
+        for known in self._all():
+            moments = known.moments()
+            assert moments is not None
+            for key, array, _ in Summary(known.parts[0].cells, moments, Histogram.empty(), np.zeros(0)).arrays():
+                if key in wanted:
+                    statistics = array.statistics()
+                    time_axis = len(self.frame.axes)
+                    with np.errstate(invalid="ignore", divide="ignore"):
+                        error = np.sqrt(statistics["variance"] / statistics["count"])
+                    found.append(np.take(error, -1, axis=time_axis).ravel())
+        return np.concatenate(found)
+
+    def stop(self, blocks: int) -> int:
+        """The result will consist of these first blocks; returns their number of seeds."""
+        self.wanted = blocks
+        return min(blocks * self.frame.block, self.frame.seeds)
+
+    def missing(self) -> str:
+        """What has not been played, in words; empty if all has."""
+        try:
+            return _missing(self.frame, self._all(), self.wanted)
+        except ValueError as error:
+            return str(error)
+
+    def _all(self) -> list[Known]:
+        if self.group is None:
+            return self.known
+        return [Known.of(list(_read(self.folder, tile).values())) for tile in range(len(self.tiles))]
+
+    def finish(self, late_s: float = 0.0) -> xr.Dataset:
+        """The whole result, without its provenance.
+
+        Args:
+          late_s: seconds that a shared file system may take to show what another machine has written.
+
+        Raises:
+          OSError: what is read is not what was written.
+        """
+        self.settle(late_s)
+        return dataset(self.frame, [known.total() for known in self._all()])
+
+
+def _check_memory(frame: Frame, memory: int) -> None:
+    """`ValueError` if the statistics will not fit into half of the memory (bytes)."""
+    number = len(frame.policies)
+    cells = sum(math.prod(v["shape"]) for v in frame.variables.values()) * len(frame.times)
+    cells *= math.prod(len(v) for v in frame.axes.values())
+    needed = cells * (number * _BYTES_PER_CELL + number * (number - 1) // 2 * STRANDS * 48)
+    if needed > memory // 2:
+        raise ValueError(
+            f"the statistics would take about {needed / 2**30:.1f} GiB, more than half of the memory: record fewer points (record_every) "
+            "or fewer metrics (record)"
+        )
+
+
+def _missing(frame: Frame, known: Sequence[Known], blocks: int) -> str:
+    lost = [(tile, block) for tile, one in enumerate(known) for block in range(blocks) if not one.has(block)]
+    if not lost:
+        return ""
+    tile, block = lost[0]
+    last = min((block + 1) * frame.block, frame.seeds) - 1
+    where = f"{frame.tile_name(tile)}, seeds {block * frame.block} to {last} of the list"
+    return f"{len(lost)} blocks are missing, the first that of {where}"
+
+
+def load(store: Path, attributes: Mapping[str, Any], partial: bool) -> xr.Dataset:
+    """Reads stored statistics.
+
+    Args:
+      store: the store. attributes: its own. partial: accept what is there of a run that has not finished.
+
+    Raises:
+      ValueError: the store is damaged or unfinished.
+    """
+    again = "run it again to play just that once more"
+    if "frame" not in attributes:
+        raise ValueError(f"the result in {str(store)!r} is not complete; {again}")
+    frame = Frame.made_of(attributes["frame"])
+    known = []
+    for tile in range(len(frame.tiles())):
+        try:
+            known.append(Known.of(list(_read(store / DONE, tile).values())))
+        except ValueError as error:
+            if not partial:
+                where = frame.tile_name(tile)
+                raise ValueError(
+                    f"the result in {str(store)!r} is damaged: the statistics of {where} are not what was written ({error}); {again}, or load "
+                    "the others with partial=True"
+                ) from None
+            known.append(Known({}, {}, []))
+    lost = _missing(frame, known, -(-attributes.get("seeds_played", frame.seeds) // frame.block))
+    if lost and not partial:
+        raise ValueError(
+            f"the result in {str(store)!r} is unfinished: {lost}. Run it again to complete it, or load it with partial=True"
+        )
+    data = dataset(frame, [one.total() for one in known])
+    data.attrs = {name: value for name, value in attributes.items() if name != "frame"}
+    return data
+
+
+def dataset(frame: Frame, totals: Sequence[Summary | None]) -> xr.Dataset:
+    """The labelled result of all tiles.
+
+    For each metric the variables `.count`, `.mean`, `.variance` (ddof=1), `.minimum` and `.maximum` of its valid runs, of dimensions
+    `(policy, settings..., time, ...)`; the same of `.difference`, seed by seed, of each policy to each `baseline`; and `.histogram`,
+    counts over `NAME.bin`, the numbers in the middle of the bins. Besides, the numbers of `runs`
+    and of `invalid` ones, `first_invalid` (seed of the first of them, or -1), and `.runs` of each flow that must be zero, the number of
+    runs in which it is not.
+    """
+    lead = {"policy": len(frame.policies)} | {a: len(v) for a, v in frame.axes.items()}
+    coords: dict[str, Any] = {"policy": np.asarray(frame.policies), **frame.axes, "time": frame.times}
+    if len(frame.policies) > 1:
+        coords["baseline"] = np.asarray(frame.policies)
+    variables: dict[str, Any] = {}
+    for name, about in frame.variables.items():
+        sizes = lead | {"time": len(frame.times)} | dict(zip(about["dims"], about["shape"], strict=True))
+        if "model" in sizes and len(frame.model_names) == sizes["model"]:
+            coords["model"] = np.asarray(frame.model_names)
+        alone, apart = _filled(frame, name, totals, sizes)
+        variables |= _labelled(name, about, tuple(sizes), alone)
+        if len(frame.policies) > 1:
+            label = about | {"label": f"{about['label']}, difference to the baseline", "kind": "difference"}
+            variables |= _labelled(f"{name}.difference", label, ("policy", "baseline", *list(sizes)[1:]), apart)
+        counts, bins = _histogram(frame, name, totals, sizes)
+        attributes = {
+            "label": f"runs by {about['label']}",
+            "unit": "runs",
+            "kind": "histogram",
+            "relative_accuracy": RELATIVE_ACCURACY,
+        }
+        variables[f"{name}.histogram"] = ((*sizes, f"{name}.bin"), counts, attributes)
+        coords[f"{name}.bin"] = middles(bins)
+    variables |= _flag_variables(frame, totals, lead)
+    return xr.Dataset(variables, coords={name: (name, values) for name, values in coords.items()})
+
+
+def _region(frame: Frame, tile: Mapping[str, int]) -> tuple[slice, ...]:
+    return tuple(slice(tile[a], tile[a] + frame.tile[a]) for a in frame.axes)
+
+
+def _filled(frame: Frame, name: str, totals: Sequence[Summary | None], sizes: Mapping[str, int]):
+    """Statistics of a metric, and of its differences, over all tiles."""
+    shape, number = tuple(sizes.values()), len(frame.policies)
+    nothing = Moments(*(np.full((), v) for v in (0.0, 0.0, 0.0, 0.0, np.inf, -np.inf))).statistics()
+    alone = {s: np.full(shape, v) for s, v in nothing.items()}
+    apart = {s: np.full((number, *shape), v) for s, v in nothing.items()} if number > 1 else {}
+    for tile, total in zip(frame.tiles(), totals, strict=True):
+        where = _region(frame, tile)
+        for key, moments, _ in total.arrays() if total else ():
+            if key[0] != name:
+                continue
+            if len(key) == 2:
+                for s, values in moments.statistics().items():
+                    alone[s][(key[1], *where)] = values
+            else:
+                for place, one in ((key[1:], moments), (key[:0:-1], moments.reversed())):
+                    for s, values in one.statistics().items():
+                        apart[s][(*place, *where)] = values
+    return alone, apart
+
+
+def _labelled(name: str, about: Mapping[str, Any], dims: tuple[str, ...], statistics: Mapping[str, np.ndarray]):
+    """Variables of a metric's statistics."""
+    variables = {}
+    for statistic, values in statistics.items():
+        label = {"label": about["label"], "unit": about["unit"], "kind": about["kind"]}
+        if statistic != "mean":
+            unit = {"count": "seeds", "variance": f"({about['unit']})^2" if about["unit"] else ""}.get(
+                statistic, about["unit"]
+            )
+            label = {"label": f"{statistic} of {about['label']}", "unit": unit, "kind": "statistic"}
+        variables[f"{name}.{statistic}"] = (dims, values, label)
+    return variables
+
+
+def _histogram(frame: Frame, name: str, totals: Sequence[Summary | None], sizes: Mapping[str, int]):
+    """Counts `[..., bins]` of a metric over all tiles, and the bins that hold something anywhere."""
+    found = []
+    for tile, total in zip(frame.tiles(), totals, strict=True):
+        for key, moments, start in total.arrays() if total else ():
+            if key[0] == name and len(key) == 2:
+                rows = total.histogram.rows(start, start + moments.mean.size)  # type: ignore[union-attr]
+                found.append((key[1], _region(frame, tile), moments.mean.shape, rows))
+    bins = np.unique(np.concatenate([np.zeros(0, np.int64), *(rows.bins() for *_, rows in found)]))
+    counts = np.zeros((*sizes.values(), len(bins)), np.uint32)
+    for policy, where, shape, rows in found:
+        counts[(policy, *where)] = rows.dense(math.prod(shape), bins).reshape(*shape, len(bins))
+    return counts, bins
+
+
+def _flag_variables(frame: Frame, totals: Sequence[Summary | None], lead: Mapping[str, int]):
+    """Numbers of runs that are not valid, and why."""
+    names = ["place", "first_invalid", "runs", "invalid", *(f"{name}.runs" for name in frame.zero_flows)]
+    arrays = {name: np.full(tuple(lead.values()), -1 if name == "first_invalid" else 0, np.int64) for name in names}
+    for tile, total in zip(frame.tiles(), totals, strict=True):
+        if total is None:
+            continue
+        where, start = _region(frame, tile), 0
+        for p, policy in enumerate(frame.policies):
+            own = [min(frame.tile[a], len(v) - tile[a]) if a in frame.own_axes[policy] else 1 for a, v in frame.axes.items()]
+            stop = start + math.prod(own)
+            for name, values in zip(names, total.flags, strict=True):
+                arrays[name][(p, *where)] = values[start:stop].reshape(own)
+            start = stop
+    labels = {
+        "runs": ("runs", "runs"),
+        "invalid": ("runs that are not valid", "runs"),
+        "first_invalid": ("seed of the first run that is not valid", ""),
+        **{f"{name}.runs": (f"runs in which {name} is not zero", "runs") for name in frame.zero_flows},
+    }
+    return {
+        n: (tuple(lead), arrays[n], {"label": label, "unit": unit, "kind": "flag"}) for n, (label, unit) in labels.items()
+    }

@@ -1,0 +1,123 @@
+"""What determines a run, and where and with what its result was made."""
+
+import dataclasses
+import datetime
+import functools
+import hashlib
+import inspect
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from jaxroute.store.description import versions
+
+
+@functools.singledispatch
+def describe(value: Any) -> Any:
+    """What determines a run, as plain JSON: classes, static choices and numbers (long arrays by their hash)."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {f.name: describe(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        return {"type": type(value).__qualname__, **fields}
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return {"type": type(value).__qualname__, **{k: describe(getattr(value, k)) for k in value._fields}}
+    if isinstance(value, Mapping):
+        return {str(k): describe(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [describe(v) for v in value]
+    if value is None or isinstance(value, (str, bool, int, float)):
+        return value
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, (np.ndarray, jax.Array)):
+        array = np.asarray(value)
+        if array.size <= 32:
+            return array.tolist()
+        digest = hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()[:16]
+        return {"shape": list(array.shape), "dtype": str(array.dtype), "sha256": digest}
+    if isinstance(value, range):
+        return repr(value)
+    if callable(value):
+        return _describe_function(value)
+    return repr(value)
+
+
+def _describe_function(function: Any) -> Any:
+    """A function by its name, its code, and what it was made with; any other object that can be called by its attributes."""
+    if isinstance(function, functools.partial):
+        parts = {"arguments": describe(function.args), "keywords": describe(function.keywords)}
+        return {"partial": _describe_function(function.func), **parts}
+    if hasattr(function, "__wrapped__"):  # A compiled or decorated function.
+        return {"wrapped": _describe_function(function.__wrapped__)}
+    if inspect.ismethod(function):
+        return {"method": _describe_function(function.__func__), "of": describe(function.__self__)}
+    code = getattr(function, "__code__", None)
+    if code is None and hasattr(function, "__qualname__"):  # A class, or a function written in C.
+        return f"{function.__module__}.{function.__qualname__}"
+    if code is None:
+        return {
+            "type": type(function).__qualname__,
+            **{k: describe(v) for k, v in getattr(function, "__dict__", {}).items()},
+        }
+    name = f"{function.__module__}.{function.__qualname__}"
+    digest = hashlib.sha256(repr(_describe_code(code)).encode()).hexdigest()[:8]
+    inside = [cell.cell_contents for cell in function.__closure__ or ()]
+    inside += [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+    made_with = [name if thing is function else describe(thing) for thing in inside]
+    return {"function": f"{name}#{digest}", **({"made_with": made_with} if made_with else {})}
+
+
+def _describe_code(code: Any) -> list[Any]:
+    """What a function's code does, without where it stands."""
+    constants = [_describe_code(c) if hasattr(c, "co_code") else repr(c) for c in code.co_consts]
+    return [code.co_code, code.co_names, constants]
+
+
+def provenance(devices: Sequence[Any], **measured: Any) -> dict[str, Any]:
+    """Where and with what a result was made."""
+    return {
+        "versions": dict(versions()),
+        "device": device_name(devices),
+        "commit": commit(),
+        "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        **measured,
+    }
+
+
+def device_name(devices: Sequence[Any]) -> str:
+    """Number and kind of the devices, for example "1 x NVIDIA H200" or "1 x cpu (2 cores)"."""
+    kind = devices[0].device_kind
+    cores = f" ({os.cpu_count()} cores)" if devices[0].platform == "cpu" else ""
+    return f"{len(devices)} x {kind}{cores}"
+
+
+def memory_limit(device: Any) -> int:
+    """Bytes of memory that a device may use; the host's for a CPU."""
+    stats = device.memory_stats() or {}
+    if "bytes_limit" in stats:
+        return int(stats["bytes_limit"])
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return 8 << 30
+
+
+@functools.cache
+def commit() -> str:
+    """Commit of the source tree that the package runs from, with "+" if it had been changed; empty outside a checkout.
+
+    As it was when this was first called: what is edited later does not run.
+    """
+    folder = Path(__file__).resolve().parents[1]
+    try:
+        head, status = (
+            subprocess.run(["git", "-C", folder, *args], capture_output=True, text=True, timeout=10, check=True).stdout
+            for args in (("rev-parse", "--short=12", "HEAD"), ("status", "--porcelain", "--", str(folder)))
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return head.strip() + ("+" if status.strip() else "")

@@ -1,0 +1,364 @@
+"""Labelled results: the `xarray.Dataset` of a simulation, its provenance, and the store it is written to block by block.
+
+A result has dimensions `(policy, settings..., seed, time)`, and `model` for vector metrics; one of which only statistics are kept has no
+seeds, and other variables (see `moments.dataset`). `time` counts rounds played. Each variable says in its attributes what it is (`label`, `unit`, `kind`): a "total" is the cumulative sum up to `time`, an "average"
+the mean per round up to `time`, a "gauge" the state's value at `time`. `valid` is False for a run in which a flow that must be
+zero was not, or a value was not finite.
+"""
+
+import itertools
+import json
+import math
+import os
+import time
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+import xarray as xr
+import zarr
+
+from jaxroute.core.types import Metric
+from jaxroute.store import integrity, moments, provenance
+from jaxroute.store.description import DONE, FORMAT, STORE_NAME, Store, own_attributes, store_path, writes
+from jaxroute.store.statistics import Moments
+
+
+def load(path: str | os.PathLike, *, partial: bool = False) -> xr.Dataset:
+    """Reads a stored result.
+
+    Args:
+      path: the folder given as `out`, or the store inside it.
+      partial: accept a store whose run has not finished; blocks that are missing are NaN.
+
+    Raises:
+      ValueError: there is no store, or it is unfinished.
+    """
+    store = store_path(path)
+    if not (store / "zarr.json").exists():
+        raise ValueError(f"path must be a folder with a stored result, got {str(path)!r}, which has no {STORE_NAME}")
+    attributes = own_attributes(path)
+    if attributes is None:
+        raise ValueError(f"path must hold a jaxroute result, got {str(path)!r}, which holds something else")
+    if attributes["settings"].get("format") != FORMAT:
+        raise ValueError(f"the result in {str(path)!r} is laid out as another version of jaxroute does it; run it again")
+    if attributes["settings"].get("keep", "runs") == "moments":
+        return moments.load(store, attributes, partial)
+    again = "run it again to play just that once more"
+    try:
+        group = zarr.open_group(store, mode="r")
+        stored: Any = {name: group[name] for name in (*group.attrs["variables"], DONE)}  # type: ignore[union-attr]
+        done = stored.pop(DONE)
+        data = xr.open_zarr(store, consolidated=False, chunks=None)
+        coords = {str(name): coordinate.values for name, coordinate in data.coords.items()}
+    except integrity.UNREADABLE as error:
+        raise ValueError(f"the result in {str(path)!r} is damaged ({error}); {again}") from None
+    except KeyError as error:
+        raise ValueError(f"the result in {str(path)!r} is not complete: it has no {error}; {again}") from None
+    if integrity.digest_of_coordinates(coords) != group.attrs["coordinates_digest"]:
+        raise ValueError(f"the coordinates of the result in {str(path)!r} are damaged; {again}")
+    seeds = attributes.get("seeds_played", len(coords["seed"]))
+    place = len(done.shape) - 1
+    heads = {name: _Head(array, place, seeds) for name, array in stored.items()}
+    values, written, broken = integrity.read(heads, _Head(done, place, -(-seeds // attributes["layout"]["block"])))
+    if broken and not partial:
+        where = _cell_name(broken[0], coords, attributes["layout"], next(iter(stored.values())).metadata.dimension_names)
+        raise ValueError(
+            f"the result in {str(path)!r} is damaged: {len(broken)} of {written.size} blocks are not what was written, the first "
+            f"that of {where}; {again}, or load the others with partial=True"
+        )
+    missing = int(np.sum(~written))
+    if missing and not partial:
+        raise ValueError(
+            f"the result in {str(path)!r} is unfinished: {missing} blocks are missing. Run it again to complete it, or load it "
+            "with partial=True"
+        )
+    data = data.isel(seed=slice(seeds))
+    data = data.assign({name: (data[name].dims, values[name], data[name].attrs) for name in values}).drop_vars(DONE).load()
+    data = data.drop_dims([d for d in data.dims if str(d).startswith("_")])
+    del data.attrs["coordinates_digest"]
+    return data[data.attrs.pop("variables")]
+
+
+def _cell_name(cell: Sequence[int], coords: Mapping[str, np.ndarray], layout: Mapping[str, Any], dims: Sequence[str]) -> str:
+    """A block in words: policy, settings, seeds."""
+    words = []
+    for place, dim in zip(cell, dims, strict=False):
+        size = {"policy": 1, "seed": layout["block"]}.get(dim) or layout["tile"][dim]
+        values = np.asarray(coords[dim])[place * size : (place + 1) * size]
+        span = f"{values[0]}" if len(values) == 1 else f"{values[0]} to {values[-1]}"
+        words.append(f"{dim} {span}")
+    return ", ".join(words)
+
+
+class _Head:
+    """The first entries of a stored array along one dimension; the others are not read."""
+
+    def __init__(self, array: Any, axis: int, number: int):
+        self._array = array
+        self.shape = tuple(number if i == axis else size for i, size in enumerate(array.shape))
+        self.chunks, self.dtype, self.fill_value = array.chunks, array.dtype, array.fill_value
+
+    def __getitem__(self, where: Any) -> Any:
+        if where is not Ellipsis:
+            return self._array[where]
+        return self._array[tuple(slice(size) for size in self.shape)]
+
+
+class Sink(Store):
+    """Where finished blocks go: arrays in memory, or chunks of a Zarr store that exactly match the blocks.
+
+    A block's data is written before its mark in `_done`, and each block has its own chunks, so that a killed run leaves whole
+    blocks and blocks that will be played again, never a half-written one that counts. The mark is a digest of the data, so that
+    what was damaged later is noticed.
+
+    repair: checks what an existing store holds, and takes out what is damaged, to be played again; one process of a run does that.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike | None,
+        *,
+        policies: Sequence[str],
+        axes: Mapping[str, np.ndarray],
+        seeds: np.ndarray,
+        times: np.ndarray,
+        variables: Mapping[str, tuple[Metric, tuple[int, ...]]],
+        model_names: Sequence[str],
+        zero_flows: Sequence[str],
+        settings: Mapping[str, Any],
+        layout: Any,
+        repair: bool = True,
+    ):
+        self.policies, self.axes, self.seeds, self.layout = list(policies), axes, seeds, layout
+        self.wanted = layout.blocks(len(seeds))
+        needed = 8 * sum(math.prod(shape) for _, shape in variables.values()) * len(times) * len(seeds) * len(policies)
+        needed *= math.prod(len(v) for v in axes.values())
+        if needed > provenance.memory_limit(jax.local_devices(backend="cpu")[0]) // 2:
+            raise ValueError(
+                f"the result would take {needed / 2**30:.1f} GiB, more than half of the memory: record fewer points (record_every), "
+                "fewer metrics (record), or fewer seeds at a time"
+            )
+        lead = {"policy": len(policies)} | {a: len(v) for a, v in axes.items()} | {"seed": len(seeds)}
+        chunk = {"policy": 1} | {a: layout.tile[a] for a in axes} | {"seed": layout.block}
+        self.coords = {
+            "policy": np.asarray(policies),
+            **axes,
+            "seed": seeds.astype(np.int64),
+            "time": times.astype(np.int64),
+        }
+        self.arrays: dict[str, Any] = {}
+        self.about: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {}  # dimensions and attributes by variable
+        self.group = self._open(path, settings)
+        sizes = {"time": len(times)}
+        for metric, shape in variables.values():
+            sizes |= dict(zip(metric.dims, shape, strict=True))
+            dims = (*lead, "time", *metric.dims)
+            self._array(metric.name, dims, lead | sizes, chunk | sizes, np.float64, np.nan, _attributes(metric))
+        if "model" in sizes and len(model_names) == sizes["model"]:
+            self.coords["model"] = np.asarray(model_names)
+        for name in zero_flows:
+            label = {"label": f"{name} (must be zero)", "unit": "rounds", "kind": "total"}
+            self._array(name, tuple(lead), lead, chunk, np.float64, np.nan, label)
+        valid = {"label": "run is valid", "unit": "", "kind": "flag"}
+        self._array("valid", tuple(lead), lead, chunk, bool, False, valid)
+        blocks = {"_policy": len(policies)} | {f"_{a}": -(-lead[a] // chunk[a]) for a in (*axes, "seed")}
+        own = json.loads(json.dumps(self.attrs))
+        self._array(DONE, tuple(blocks), blocks, dict.fromkeys(blocks, 1), np.uint64, 0, {"copy": own})
+        del self.about[DONE]
+        if self.group is not None and repair:
+            self._mend()
+
+    @writes
+    def _mend(self) -> None:
+        """Makes an existing store one that can be continued: coordinates as they should be, no block that is not what was written."""
+        group: Any = self.group
+        digest = integrity.digest_of_coordinates(self.coords)
+        try:
+            same = integrity.digest_of_coordinates({name: group[name][...] for name in self.coords}) == digest
+        except (KeyError, *integrity.UNREADABLE):
+            same = False
+        complete = {"variables": list(self.about), "coordinates_digest": digest}
+        if not same or any(group.attrs.get(name) != value for name, value in complete.items()):
+            self._write_coordinates()
+            group.attrs.update(complete)
+        data, done = {name: self.arrays[name] for name in self.about}, self.arrays[DONE]
+        broken = integrity.read(data, done)[2] if integrity.marks_of(done).any() else []
+        if broken:
+            where = _cell_name(broken[0], self.coords, self.attrs["layout"], next(iter(self.about.values()))[0])
+            warnings.warn(
+                f"{len(broken)} blocks in {str(self.store)!r} are not what was written, the first that of {where}; they are "
+                "played again",
+                stacklevel=7,
+            )
+        integrity.remove(self.store, data, done, [*broken, *integrity.unreadable(done)])
+
+    @writes
+    def _array(self, name, dims, sizes, chunks, dtype, fill, attributes) -> None:
+        shape = tuple(sizes[d] for d in dims)
+        if self.group is None:
+            self.arrays[name] = np.full(shape, fill, dtype)
+        elif (stored := self._stored(name)) is not None:
+            self.arrays[name] = stored
+        else:
+            self.arrays[name] = self.group.create_array(  # type: ignore[union-attr]
+                name,
+                shape=shape,
+                chunks=tuple(min(chunks[d], n) for d, n in zip(dims, shape, strict=True)),
+                dtype=dtype,
+                fill_value=fill,
+                dimension_names=dims,
+                attributes=attributes,
+            )
+        self.about[name] = (dims, attributes)
+
+    def _stored(self, name: str) -> Any:
+        """An array of the store; one whose description is damaged is described again, with its chunks left in place."""
+        group: Any = self.group
+        try:
+            return group[name]
+        except KeyError:
+            return None
+        except integrity.UNREADABLE:
+            file = self.store / name / "zarr.json"
+            warnings.warn(f"{str(file)!r} was damaged and is made again", stacklevel=8)
+            file.unlink()
+            return None
+
+    def _write_coordinates(self) -> None:
+        for name, values in self.coords.items():
+            text = values.dtype.kind == "U"
+            dtype = str if text else values.dtype
+            array = self.group.create_array(  # type: ignore[union-attr]
+                name, shape=values.shape, dtype=dtype, dimension_names=(name,), overwrite=True
+            )
+            array[...] = values.astype(object) if text else values
+
+    def _block_index(self, policy: str, tile: Mapping[str, int], block: int) -> tuple[int, ...]:
+        return (
+            self.policies.index(policy),
+            *(tile.get(a, 0) // self.layout.tile[a] for a in self.axes),
+            block,
+        )
+
+    def is_done(self, policy: str, tile: Mapping[str, int], block: int) -> bool:
+        """Whether this block has been played."""
+        return bool(self.arrays[DONE][self._block_index(policy, tile, block)])
+
+    @writes
+    def write(self, policy: str, tile: Mapping[str, int], block: int, values: Mapping[str, np.ndarray]) -> None:
+        """Keeps a block: arrays `[tiled axes..., seeds, ...]`; axes that the policy does not have get the same values."""
+        first = block * self.layout.block
+        region: list[Any] = [self.policies.index(policy)]
+        for a, coordinates in self.axes.items():
+            start = tile.get(a, 0)
+            region.append(slice(start, min(start + self.layout.tile[a], len(coordinates))) if a in tile else slice(None))
+        region.append(slice(first, min(first + self.layout.block, len(self.seeds))))
+        stored = {}
+        for name, array in values.items():
+            for position, (a, coordinates) in enumerate(self.axes.items()):
+                if a not in tile:
+                    array = np.repeat(np.expand_dims(array, position), len(coordinates), axis=position)
+            stored[name] = np.asarray(array, self.arrays[name].dtype)
+        for name, array in stored.items():
+            self.arrays[name][tuple(region)] = array
+        for cell, mark in self._marks(policy, tile, block, stored).items():
+            self.arrays[DONE][cell] = mark
+
+    def _marks(self, policy: str, tile: Mapping[str, int], block: int, stored: Mapping[str, np.ndarray]):
+        """Marks of all cells that a block fills: several along the axes that its policy does not have."""
+        index = self._block_index(policy, tile, block)[1:-1]
+        spans = [
+            [i] if a in tile else range(-(-len(v) // self.layout.tile[a]))
+            for i, (a, v) in zip(index, self.axes.items(), strict=True)
+        ]
+        marks = {}
+        for cell in itertools.product(*spans):
+            part = []
+            for i, a in zip(cell, self.axes, strict=True):
+                size = self.layout.tile[a]
+                part.append(slice(None) if a in tile else slice(i * size, (i + 1) * size))
+            values = {name: array[tuple(part)][None] for name, array in stored.items()}
+            marks[(self.policies.index(policy), *cell, block)] = 1 if self.group is None else integrity.digest(values)
+        return marks
+
+    def order(self, task: tuple[str, Mapping[str, int], int]) -> tuple[()]:
+        """Tasks may come in any order."""
+        del task
+        return ()
+
+    def share(self, tasks: Sequence[Any], rank: int, size: int) -> list[Any]:
+        """The tasks of one process: every `size`-th."""
+        return list(tasks[rank::size])
+
+    def begun(self, block: int) -> bool:
+        """Whether this block, or one behind it, has been played."""
+        return bool(integrity.marks_of(self.arrays[DONE])[..., block:].any())
+
+    def errors(self, metric: str, policies: Sequence[str], blocks: int) -> np.ndarray:
+        """Standard errors of a metric at the horizon over the seeds of the first blocks, of some policies and all settings."""
+        number, place = blocks * self.layout.block, 1 + len(self.axes)
+        lead = (slice(None),) * place
+        ends = np.moveaxis(self.arrays[metric][(*lead, slice(number), -1)], place, -1)
+        valid = self.arrays["valid"][(*lead, slice(number))]
+        valid = valid.reshape(valid.shape[:-1] + (1,) * (ends.ndim - valid.ndim) + valid.shape[-1:])
+        found = Moments.of(np.where(valid, ends, np.nan)).statistics()
+        with np.errstate(invalid="ignore", divide="ignore"):
+            errors = np.sqrt(found["variance"] / found["count"])
+        return errors[[self.policies.index(p) for p in policies]].ravel()
+
+    def stop(self, blocks: int) -> int:
+        """The result will consist of these first blocks; returns their number of seeds."""
+        self.wanted = blocks
+        return min(blocks * self.layout.block, len(self.seeds))
+
+    def missing(self) -> str:
+        """Which blocks have not been played, in words; empty if all have."""
+        cells = np.argwhere(integrity.marks_of(self.arrays[DONE])[..., : self.wanted] == 0)
+        if not len(cells):
+            return ""
+        where = _cell_name(cells[0], self.coords, self.attrs["layout"], next(iter(self.about.values()))[0])
+        return f"{len(cells)} blocks are missing, the first that of {where}"
+
+    def finish(self, late_s: float = 0.0) -> xr.Dataset:
+        """The whole result, without its provenance.
+
+        Args:
+          late_s: seconds that a shared file system may take to show what another machine has written.
+
+        Raises:
+          OSError: what is read is not what was written.
+        """
+        number, place = self.stop(self.wanted), 1 + len(self.axes)
+        values = {name: self.arrays[name] for name in self.about}
+        if self.group is None:
+            values = {name: array[(slice(None),) * place + (slice(number),)] for name, array in values.items()}
+        else:
+            values = {name: _Head(array, place, number) for name, array in values.items()}
+            values, broken = self._read(values, late_s)
+            if broken:
+                where = _cell_name(broken[0], self.coords, self.attrs["layout"], next(iter(self.about.values()))[0])
+                raise OSError(
+                    f"{len(broken)} blocks in {str(self.store)!r} are not what was written, the first that of {where}; the "
+                    "same command plays them again"
+                )
+        variables = {name: (dims, values[name], attrs) for name, (dims, attrs) in self.about.items()}
+        coords = {name: (name, found) for name, found in (self.coords | {"seed": self.coords["seed"][:number]}).items()}
+        return xr.Dataset(variables, coords=coords)
+
+    def _read(self, arrays: Mapping[str, Any], late_s: float) -> tuple[dict[str, np.ndarray], list[tuple[int, ...]]]:
+        """What is stored, and the cells that are not there or not sound."""
+        end, done = time.monotonic() + late_s, self.arrays[DONE]
+        done = _Head(done, len(done.shape) - 1, self.wanted)
+        while True:
+            values, written, broken = integrity.read(arrays, done)
+            broken = [*broken, *map(tuple, np.argwhere(~written))]
+            if not broken or time.monotonic() >= end:
+                return values, broken
+            time.sleep(1.0)
+
+
+def _attributes(metric: Metric) -> dict[str, str]:
+    return {"label": metric.label, "unit": metric.unit, "kind": metric.kind}

@@ -1,0 +1,425 @@
+"""Statistics of results, by hand on small data and by coverage on random data."""
+
+import json
+
+import numpy as np
+import pytest
+import xarray as xr
+
+from jaxroute.analysis import metrics
+
+TIMES = (10, 20, 30, 40)
+
+
+def result(regret, policies=("A", "B"), axes=None, times=TIMES, **more):
+    """A result with the variable `regret` `[policy, settings..., seed, time]`, and `more` of the same shape as averages."""
+    regret = np.asarray(regret, np.float64)
+    dims = ("policy", *(axes or {}), "seed", "time")
+    coords = {"policy": list(policies), **(axes or {}), "seed": np.arange(regret.shape[-2]), "time": list(times)}
+    variables = {"regret": (dims, regret, {"label": "cumulative regret", "unit": "reward", "kind": "total"})}
+    for name, values in more.items():
+        about = {"label": f"mean {name}", "unit": f"{name} per round", "kind": "average"}
+        variables[name] = (dims, np.asarray(values, np.float64), about)
+    valid = np.ones(regret.shape[:-1], bool)
+    variables["valid"] = (dims[:-1], valid, {"label": "run is valid", "unit": "", "kind": "flag"})
+    return xr.Dataset(variables, coords, {"device": "1 x cpu"})
+
+
+def small():
+    """Two policies, three seeds; at time 40 the regrets are 1, 2, 6 (mean 3) and 2, 4, 9 (mean 5)."""
+    last = np.array([[1.0, 2.0, 6.0], [2.0, 4.0, 9.0]])
+    curve = np.array([0.25, 0.5, 0.75, 1.0])
+    return result(last[..., None] * curve, reward=np.broadcast_to(curve, (2, 3, 4)))
+
+
+def with_vector(data):
+    shape = (*data["regret"].shape, 2)
+    data["deployed"] = ((*data["regret"].dims, "model"), np.ones(shape), {"label": "live", "unit": "", "kind": "gauge"})
+    return data
+
+
+# Over seeds.
+
+
+def test_mean_and_standard_error_by_hand():
+    data = small()
+    mean, error = metrics.mean(data, "regret"), metrics.stderr(data, "regret")
+    assert mean.dims == error.dims == ("policy", "time")
+    assert mean.sel(policy="A", time=40) == pytest.approx(3.0)
+    # Deviations -2, -1, 3: variance 14 / 2 = 7, standard error sqrt(7 / 3).
+    assert error.sel(policy="A", time=40) == pytest.approx(np.sqrt(7 / 3))
+    assert mean.attrs == {"label": "cumulative regret", "unit": "reward", "kind": "total"}
+    assert error.attrs["label"] == "standard error of cumulative regret"
+    assert metrics.mean(data["regret"]).identical(mean)
+
+
+def test_invalid_runs_are_left_out():
+    data = small()
+    data["valid"][0, 2] = False
+    assert metrics.mean(data, "regret").sel(policy="A", time=40) == pytest.approx(1.5)
+    assert metrics.stderr(data, "regret").sel(policy="A", time=40) == pytest.approx(0.5)
+    assert metrics.count(data, "regret").sel(time=40).values.tolist() == [2, 3]
+    # Seed by seed, 1 and 2: differences 1 and 2.
+    paired = metrics.paired(data, "regret", "A").sel(policy="B", time=40)
+    assert paired["mean"] == pytest.approx(1.5)
+    assert paired["stderr"] == pytest.approx(0.5)
+    assert "invalid and left out: 1 of 6 runs" in metrics.table(data)
+    assert metrics.quantiles(data, "regret", 0.5).sel(policy="A", time=40).item() == pytest.approx(1.5)
+
+
+def test_one_seed_has_no_standard_error():
+    data = small().isel(seed=[0])
+    assert metrics.stderr(data, "regret").isnull().all()
+    assert metrics.mean(data, "regret").sel(policy="B", time=40) == 2
+    assert metrics.mean(small().sel(seed=0), "regret").sel(policy="B", time=40) == 2
+    json.dumps(metrics.summary(data), allow_nan=False)
+    assert metrics.summary(data)["B"]["regret"] == {"mean": 2.0, "stderr": None}
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_metric_that_a_policy_does_not_have_is_nan_for_it():
+    data = small()
+    data["regret"][1] = np.nan
+    for statistic in (metrics.mean, metrics.stderr, metrics.quantiles):
+        values = statistic(data, "regret")
+        assert values.sel(policy="B").isnull().all()
+        assert values.sel(policy="A").notnull().all()
+    assert metrics.summary(data)["B"]["regret"] == {"mean": None, "stderr": None}
+    assert metrics.table(data, "regret").splitlines()[4].split() == ["B", "-"]
+
+
+def test_quantiles():
+    values = np.arange(101.0)[None, :, None] * np.ones((1, 101, 4))
+    data = result(values, ["A"])
+    found = metrics.quantiles(data, "regret")
+    assert found.dims == ("quantile", "policy", "time")
+    assert found.isel(policy=0, time=-1).values.tolist() == pytest.approx([5, 25, 50, 75, 95])
+    with pytest.raises(ValueError, match=r"q must be in \[0, 1\], got 5"):
+        metrics.quantiles(data, "regret", (5, 95))
+
+
+def test_vector_metrics_keep_their_dimension():
+    assert metrics.mean(with_vector(small()), "deployed").dims == ("policy", "time", "model")
+
+
+def test_paired_differences_by_hand():
+    paired = metrics.paired(small(), "regret", "A")
+    assert paired["policy"].values.tolist() == ["B"]
+    last = paired.sel(policy="B", time=40)
+    # Differences 1, 2, 3: mean 2, standard error 1 / sqrt(3).
+    assert last["mean"] == pytest.approx(2.0)
+    assert last["stderr"] == pytest.approx(1 / np.sqrt(3))
+    assert last["z"] == pytest.approx(2 * np.sqrt(3))
+    assert paired["mean"].attrs["label"] == "cumulative regret minus that of A"
+    assert paired["z"].attrs["unit"] == "standard errors"
+    swapped = metrics.paired(small()["regret"], None, "B").sel(policy="A", time=40)
+    assert swapped["mean"] == pytest.approx(-2.0)
+
+
+def test_pairing_removes_the_luck_that_policies_share():
+    rng = np.random.default_rng(0)
+    luck = rng.normal(size=(1, 400, 1)) * 10
+    data = result(luck + rng.normal(size=(2, 400, 4)) + np.array([0.0, 1.0])[:, None, None])
+    assert (metrics.paired(data, "regret", "A")["stderr"] < 0.2 * metrics.stderr(data, "regret").sel(policy="B")).all()
+    z = metrics.paired(data, "regret", "A")["z"]
+    assert (z > 5).all()
+
+
+def test_unknown_names_are_errors_with_a_suggestion():
+    with pytest.raises(ValueError, match=r"baseline must be one of 'A', 'B', got 'a'"):
+        metrics.paired(small(), "regret", "a")
+    with pytest.raises(ValueError, match=r"metric must be one of .* got 'regrets'; did you mean 'regret'\?"):
+        metrics.mean(small(), "regrets")
+    with pytest.raises(ValueError, match="metric must be one of 'regret', 'reward', got None"):
+        metrics.mean(small())
+    with pytest.raises(ValueError, match="metric must be None when data is a single variable, got 'regret'"):
+        metrics.mean(small()["regret"], "regret")
+    with pytest.raises(ValueError, match=r"data must be an xarray\.Dataset or DataArray, got dict"):
+        metrics.mean({}, "regret")
+    with pytest.raises(ValueError, match="data must have the dimension 'seed'"):
+        metrics.mean(small()["regret"].mean("seed"))
+
+
+# At one time.
+
+
+def test_final_is_labelled():
+    data = with_vector(small())
+    table = metrics.final(data)
+    assert list(table.data_vars) == ["regret", "reward"]
+    assert table["regret"].dims == ("policy", "statistic")
+    assert table["regret"].sel(policy="B", statistic="mean") == pytest.approx(5.0)
+    assert table["regret"].attrs["unit"] == "reward"
+    assert metrics.final(data, "regret", time=20)["regret"].sel(policy="B", statistic="mean") == pytest.approx(2.5)
+    assert metrics.final(data, ["deployed"])["deployed"].dims == ("policy", "model", "statistic")
+    with pytest.raises(ValueError, match=r"time must be a recorded time \(10, 20, 30, 40\), got 15"):
+        metrics.final(data, time=15)
+    with pytest.raises(ValueError, match="metrics must be one of 'regret', 'reward', 'deployed', got 'cost'"):
+        metrics.final(data, ["cost"])
+
+
+@pytest.mark.parametrize(
+    ("mean", "error", "text"),
+    [
+        (36.04, 1.58, "36.0 (1.6)"),
+        (12345.6, 234.5, "12350 (230)"),
+        (0.83951, 0.00123, "0.8395 (0.0012)"),
+        (9.876, 0.0996, "9.88 (0.10)"),
+        (-0.03, 1.2, "0.0 (1.2)"),
+        (0.5, 0.0, "0.5 (0)"),
+        (0.123456, np.nan, "0.1235"),
+        (np.nan, np.nan, "-"),
+        (3.3e-7, 1.2e-9, "3.300e-07 (1.2e-09)"),
+        (0.0, 1.2e-9, "0.0e+00 (1.2e-09)"),
+        (5.0, 25.0, "5 (25)"),
+        (0.6879885101318360, 7.7e-18, "0.688 (0)"),
+    ],
+)
+def test_numbers_have_two_digits_of_their_error(mean, error, text):
+    assert metrics.rounded(mean, error) == text
+
+
+def test_table_without_settings():
+    assert metrics.table(with_vector(small())).splitlines() == [
+        "policy     regret            reward",
+        "           reward  reward per round",
+        "-----------------------------------",
+        "A       3.0 (1.5)             1 (0)",
+        "B       5.0 (2.1)             1 (0)",
+        "-----------------------------------",
+        "mean (standard error) of 3 seeds after 40 rounds",
+    ]
+
+
+def test_table_with_settings_and_a_policy_without_the_axis():
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(2, 3, 5, 4))
+    values[1] = values[1, :1]  # B does not have the axis.
+    data = result(values, axes={"gamma": [0.1, 1.0, 10.0]})
+    rows = [line.split()[:2] for line in metrics.table(data).splitlines()[3:-2]]
+    assert rows == [["A", "0.1"], ["A", "1"], ["A", "10"], ["B", "any"]]
+    short = metrics.table(data, max_rows=3).splitlines()
+    assert short[-1] == "1 more rows are not shown; select settings, or raise max_rows"
+    with pytest.raises(ValueError, match="metrics must be a single number per run, got 'deployed' with one per model"):
+        metrics.table(with_vector(data), "deployed")
+
+
+def test_parentheses_of_a_column_stand_below_each_other():
+    data = small()
+    data["regret"][0] *= 1000
+    lines = metrics.table(data, "regret").splitlines()[3:5]
+    assert lines[0].index("(") == lines[1].index("(")
+
+
+def test_a_selected_policy_and_time_are_fine():
+    data = small().sel(policy="B").isel(time=-1)
+    assert "5.0 (2.1)" in metrics.table(data)
+    assert metrics.summary(data)["B"]["regret"]["mean"] == 5.0
+
+
+def test_summary_is_json():
+    data = with_vector(small())
+    answer = metrics.summary(data)
+    assert json.loads(json.dumps(answer, allow_nan=False)) == answer
+    assert set(answer) == {"A", "B"}
+    assert set(answer["A"]) == {"regret", "reward"}
+    assert answer["A"]["regret"] == {"mean": 3.0, "stderr": pytest.approx(np.sqrt(7 / 3))}
+
+
+def test_summary_with_settings():
+    values = np.arange(2 * 2 * 3 * 4.0).reshape(2, 2, 1, 3, 4)
+    answer = metrics.summary(result(values, axes={"gamma": [0.1, 0.2], "pool": ["small"]}))
+    json.dumps(answer, allow_nan=False)
+    assert [entry["coordinates"] for entry in answer["B"]] == [{"gamma": g, "pool": "small"} for g in (0.1, 0.2)]
+    assert answer["B"][1]["regret"]["mean"] == pytest.approx(values[1, 1, 0, :, -1].mean())
+
+
+def test_counters_of_forbidden_events_are_no_metrics():
+    data = small()
+    data["overfull"] = (("policy", "seed"), np.zeros((2, 3)), {"label": "overfull", "unit": "rounds", "kind": "total"})
+    assert metrics.metric_names(data) == ["regret", "reward"]
+
+
+# Over time.
+
+
+def test_window_mean_of_a_total_and_of_an_average_agree():
+    rng = np.random.default_rng(1)
+    flow = rng.normal(size=(2, 5, 40))
+    total = np.cumsum(flow, -1)
+    at = np.array(TIMES) - 1
+    data = result(total[..., at], reward=total[..., at] / TIMES)
+    expected = np.stack([flow[..., t - 20 : t].mean(-1) for t in (20, 30, 40)], -1)
+    for metric in ("regret", "reward"):
+        moving = metrics.window_mean(data, metric, 20)
+        assert moving["time"].values.tolist() == [20, 30, 40]
+        np.testing.assert_allclose(moving, expected)
+    assert metrics.window_mean(data, "regret", 20).attrs["unit"] == "reward per round"
+    assert metrics.window_mean(data, "reward", 20).attrs["unit"] == "reward per round"
+    assert metrics.window_mean(data, "reward", 20).attrs["label"] == "mean reward, last 20 rounds"
+    np.testing.assert_allclose(metrics.cumulative(data, "reward"), total[..., at])
+    np.testing.assert_allclose(metrics.cumulative(data, "regret"), total[..., at])
+    assert metrics.cumulative(data, "reward").attrs == {"label": "cumulative reward", "unit": "reward", "kind": "total"}
+
+
+def test_window_mean_leaves_out_a_short_last_interval():
+    data = result(np.ones((1, 1, 4)), ["A"], times=(10, 20, 30, 35))
+    assert metrics.window_mean(data, "regret", 10)["time"].values.tolist() == [10, 20, 30]
+
+
+@pytest.mark.parametrize("window", [15, 50, 5])
+def test_window_must_fit_the_recorded_times(window):
+    with pytest.raises(
+        ValueError, match=rf"window must be a multiple of the record interval \(10\), at most 40 .* got {window}"
+    ):
+        metrics.window_mean(small(), "regret", window)
+
+
+def test_a_gauge_has_no_window_mean():
+    with pytest.raises(ValueError, match="metric must be of kind 'total' or 'average', got 'deployed' of kind 'gauge'"):
+        metrics.window_mean(with_vector(small()), "deployed", 10)
+
+
+# Slopes.
+
+
+def test_slope_of_an_exact_power_law():
+    x = np.array([100, 1000, 4000])
+    for y, yerr in ((3 * x**0.6, np.zeros(3)), (np.tile(3 * x**0.6, (5, 1)).T, None)):
+        found = metrics.slope(x, y, yerr)
+        assert found.slope == pytest.approx(0.6)
+        assert np.exp(found.intercept) == pytest.approx(3)
+        assert found.low == pytest.approx(0.6)
+        assert found.stderr == pytest.approx(0, abs=1e-12)
+
+
+def test_slope_of_two_means_by_hand():
+    # log10 slope (log 4 - log 2) / (log 100 - log 10), each mean with a relative error of 10 %.
+    found = metrics.slope([10, 100], [2, 4], [0.2, 0.4])
+    assert found.slope == pytest.approx(np.log10(2))
+    assert found.stderr == pytest.approx(np.sqrt(2) * 0.1 / np.log(10))
+    assert found.high - found.slope == pytest.approx(1.959964 * found.stderr)
+
+
+def test_slope_of_one_axis_by_seeds_equals_the_labelled_one():
+    rng = np.random.default_rng(2)
+    y = rng.gamma(2.0, size=(4, 30)) * np.array([1, 2, 3, 4.0])[:, None]
+    labelled = xr.DataArray(y.T, dims=("seed", "horizon"))
+    assert metrics.slope(TIMES, labelled) == metrics.slope(TIMES, y)
+    spoilt = np.concatenate([y, np.full((4, 1), np.nan)], axis=1)
+    assert metrics.slope(TIMES, spoilt) == metrics.slope(TIMES, y)
+
+
+def shared_noise(rng, x, seeds):
+    """Exponential noise with a part shared by the points of a seed."""
+    return x[:, None] ** 0.5 * rng.exponential(size=(1, seeds)) * rng.exponential(size=(len(x), seeds))
+
+
+def independent_noise(rng, x, seeds):
+    return x[:, None] ** 0.5 * rng.exponential(size=(len(x), seeds))
+
+
+def random_walk(rng, x, seeds):
+    """A curve: increments of the mean's own size, so that neighbouring points are strongly correlated."""
+    return np.cumsum(np.diff(np.append(0, x**0.5))[:, None] * rng.exponential(size=(len(x), seeds)), axis=0)
+
+
+@pytest.mark.parametrize("law", [shared_noise, independent_noise, random_walk])
+def test_the_interval_of_a_slope_has_its_coverage(law):
+    rng, x, number = np.random.default_rng(3), np.geomspace(100, 10_000, 6), 1500
+    found = [metrics.slope(x, law(rng, x, 40)) for _ in range(number)]
+    covered = np.mean([f.low <= 0.5 <= f.high for f in found])
+    assert 0.93 < covered < 0.965  # Nominally 0.95, with a standard error of 0.006.
+    spread = np.std([f.slope for f in found])
+    assert np.sqrt(np.mean([f.stderr**2 for f in found])) == pytest.approx(spread, rel=0.1)
+
+
+def test_the_interval_from_standard_errors_has_its_coverage():
+    rng, x = np.random.default_rng(4), np.geomspace(100, 10_000, 6)
+    yerr = 0.1 * x**0.5
+    found = [metrics.slope(x, rng.normal(x**0.5, yerr), yerr, confidence=0.8) for _ in range(1500)]
+    assert np.mean([f.low <= 0.5 <= f.high for f in found]) == pytest.approx(0.8, abs=0.035)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (([1, 2], [1, -79], [1, 1]), "y must have positive means for a log-log slope, got -79 at x = 2"),
+        (([1, 2], [[1, 1], [3, -1]]), "y must have positive means without any one seed .* got -1 at x = 2"),
+        (([1, 2], [1, 2]), "yerr must be given"),
+        (([1, 2], [[1, 1], [3, 1]], [1, 1]), "yerr must be None"),
+        (([1, 2], [1, 2, 3], [1, 1, 1]), r"y must have shape \(2,\) or \(2, seeds\)"),
+        (([1, 1], [1, 2], [1, 1]), "x must be a list of at least two different numbers"),
+        (([0, 1], [1, 2], [1, 1]), "x must be above 0, got 0"),
+        (([1, 2], [[1], [3]]), "y must have at least two seeds .* got 1"),
+        (([1, 2], [1, 2], [1, 1], 95), r"confidence must be in \(0, 1\], got 95"),
+        (([1, 2], [1, 2], [1, 1], 1), r"confidence must be in \(0, 1\), got 1"),
+    ],
+)
+def test_slope_errors(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        metrics.slope(*arguments)
+
+
+def test_curve_slope_has_its_coverage_and_leaves_out_what_has_none():
+    rng, times = np.random.default_rng(5), np.arange(100, 2001, 100)
+    growth = np.diff(np.append(0, times**0.6))
+    covered = []
+    for _ in range(300):
+        curve = np.cumsum(growth * rng.exponential(size=(2, 30, len(times))), -1)
+        curve[1] -= curve[1].mean(0) + 1  # Regret below zero, as an oracle's can be.
+        found = metrics.curve_slope(result(curve, times=times), "regret", start=200)
+        covered.append(bool(found["low"][0] <= 0.6 <= found["high"][0]))
+    assert np.mean(covered) == pytest.approx(0.95, abs=0.05)
+    assert list(found.data_vars) == ["slope", "low", "high", "stderr", "intercept"]
+    assert found["slope"].dims == ("policy",)
+    assert found.sel(policy="B").to_dataarray().isnull().all()
+    assert found["slope"].attrs["label"] == "slope (log-log) of cumulative regret from round 200 on"
+
+
+def test_curve_slope_keeps_settings_and_uses_the_times_from_start():
+    times = np.array([10, 100, 1000, 10_000])
+    law = np.array([[0.5, 0.7]])[..., None, None]
+    values = np.where(times < 100, 123.0, times**law) * np.linspace(0.5, 1.5, 5)[:, None]
+    found = metrics.curve_slope(result(values, ["A"], {"gamma": [1, 2]}, times), "regret", 100)
+    np.testing.assert_allclose(found["slope"], [[0.5, 0.7]])
+    np.testing.assert_allclose(found["stderr"], 0, atol=1e-12)
+    assert found["gamma"].values.tolist() == [1, 2]
+    with pytest.raises(ValueError, match=r"start must leave at least two recorded times \(10, 20, 30, 40\), got 35"):
+        metrics.curve_slope(small(), "regret", 35)
+    with pytest.raises(ValueError, match="metric must have a positive mean at every time from round 10 on, got 'regret'"):
+        metrics.curve_slope(-small()["regret"], None, 10)
+    with pytest.raises(ValueError, match="data must have at least two seeds"):
+        metrics.curve_slope(small().isel(seed=[0]), "regret", 10)
+
+
+@pytest.mark.parametrize("dof", [1, 2, 3, 4, 7, 30, 199, 200, 201, 5000])
+def test_student_quantile_against_scipy(dof):
+    stats = pytest.importorskip("scipy.stats")
+    for p in (0.6, 0.9, 0.975, 0.9995):
+        assert metrics._student_quantile(p, dof) == pytest.approx(stats.t.ppf(p, dof), rel=1e-7)
+
+
+def test_ratio_of_means_has_the_delta_methods_error():
+    """One value per run whose mean is the ratio of means, and whose standard error that of many repeated ratios."""
+    rng = np.random.default_rng(0)
+
+    def result(repeats):
+        top = rng.normal(2.0, 0.5, (repeats, 1, 400, 1))
+        bottom = 0.5 + 0.2 * (top - 2.0) + rng.normal(0, 0.1, top.shape)
+        return top, bottom
+
+    def dataset(top, bottom):
+        dims = ("policy", "seed", "time")
+        coords = {"policy": ["p"], "seed": np.arange(400), "time": [10]}
+        return xr.Dataset(
+            {"top": (dims, top), "bottom": (dims, bottom), "valid": (dims[:2], np.ones((1, 400), bool))}, coords
+        )
+
+    top, bottom = result(500)
+    one = metrics.ratio_of_means(dataset(top[0], bottom[0]), "top", "bottom")
+    assert float(metrics.mean(one).squeeze()) == pytest.approx(top[0].mean() / bottom[0].mean(), rel=1e-12)
+    spread = (top.mean((1, 2, 3)) / bottom.mean((1, 2, 3))).std(ddof=1)
+    assert float(metrics.stderr(one).squeeze()) == pytest.approx(spread, rel=0.15)
+    zero = metrics.ratio_of_means(dataset(top[0], 0 * bottom[0]), "top", "bottom")
+    assert not np.isfinite(zero.values).any()

@@ -1,0 +1,392 @@
+"""Figures: what they draw and say, and that they can be drawn and saved without a display."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import xarray as xr
+
+matplotlib = pytest.importorskip("matplotlib")
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt  # noqa: E402
+
+from jaxroute.analysis import metrics, plot  # noqa: E402
+
+POLICIES = ("StageRoute", "Greedy", "Oracle")
+
+
+@pytest.fixture(autouse=True)
+def _close_figures():
+    yield
+    plt.close("all")
+
+
+def fake(axes=None, policies=POLICIES, seeds=50, points=20, models=0):
+    """Random walks around `t**0.6`, in each policy and setting another multiple."""
+    rng, times, axes = np.random.default_rng(0), np.arange(1, points + 1) * 500, axes or {}
+    shape = (len(policies), *map(len, axes.values()), seeds, points)
+    size = 1 + np.arange(np.prod(shape[:-2])).reshape(shape[:-2])[..., None, None]
+    regret = size * times**0.6 + np.cumsum(rng.normal(size=shape), -1) * 5
+    dims = ("policy", *axes, "seed", "time")
+    data = xr.Dataset(
+        {
+            "regret": (dims, regret, {"label": "cumulative regret", "unit": "reward", "kind": "total"}),
+            "reward": (dims, 1 - regret / times, {"label": "mean reward", "unit": "reward per round", "kind": "average"}),
+            "valid": (dims[:-1], np.ones(shape[:-1], bool), {"kind": "flag"}),
+        },
+        {"policy": list(policies), **axes, "seed": np.arange(seeds), "time": times},
+    )
+    if models:
+        live = (np.arange(models) == (np.arange(points) * models // points)[:, None]).astype(np.float64)
+        live = np.broadcast_to(live, (*shape, models)).copy()
+        live[..., : seeds // 2, 0, :] = 0.0
+        data["deployed"] = ((*dims, "model"), live, {"label": "model is live", "unit": "", "kind": "gauge"})
+        data["model"] = [f"model-{chr(97 + i)}" for i in range(models)]
+    return data
+
+
+def written(ax, tmp_path):
+    """Saves the figure and returns everything written on it."""
+    path = plot.save(ax, tmp_path / "figures" / "figure.png")
+    pixels = plt.imread(path)[..., :3]
+    assert pixels.shape[0] > 200
+    assert pixels.std() > 0.05
+    figure = ax.figure
+    parts = [a.get_xlabel() + "\n" + a.get_ylabel() + "\n" + a.get_title(loc="left") for a in figure.axes]
+    legends = [a.get_legend() for a in figure.axes if a.get_legend()]
+    parts += [t.get_text() for legend in legends for t in (*legend.get_texts(), legend.get_title())]
+    return "\n".join([*parts, *(t.get_text() for a in figure.axes for t in a.texts)])
+
+
+# Curves.
+
+
+def test_curves(tmp_path):
+    data = fake()
+    ax = plot.curves(data, reference={"bound": (data["time"], 3 * data["time"] ** 0.5)})
+    text = written(ax, tmp_path)
+    for words in ("cumulative regret (reward)", "mean ± 2 s.e. of 50 seeds", "round", *POLICIES, "bound"):
+        assert words in text
+    np.testing.assert_allclose(ax.lines[1].get_ydata(), metrics.mean(data, "regret").sel(policy="Greedy"))
+    band = ax.collections[0].get_paths()[0].vertices
+    last = data["regret"].sel(policy="StageRoute").isel(time=-1)
+    assert band[:, 1].max() == pytest.approx(float(last.mean() + 2 * last.std(ddof=1) / np.sqrt(50)))
+
+
+def test_policies_differ_in_more_than_colour_and_keep_their_style():
+    many = fake(policies=tuple("ABCDEFGHIJ"))
+    lines = plot.curves(many).lines
+    styles = [(line.get_color(), str(line._unscaled_dash_pattern), line.get_marker()) for line in lines]
+    assert len(set(styles)) == 10
+    assert len({s[1:] for s in styles}) == 10
+    assert styles[0][0] == pytest.approx(matplotlib.colors.to_rgb("#0072B2"))
+    assert styles[6][0] == (0, 0, 0)
+    chosen = plot.curves(many, policies=["H", "C"]).lines
+    assert [(line.get_color(), line.get_marker()) for line in chosen] == [(styles[i][0], styles[i][2]) for i in (7, 2)]
+
+
+def test_invalid_runs_and_missing_metrics_are_left_out(tmp_path):
+    data = fake()
+    data["valid"][0, :2] = False
+    data["regret"][2] = np.nan
+    ax = plot.curves(data)
+    assert [line.get_label() for line in ax.lines] == ["StageRoute", "Greedy"]
+    assert "48 to 50 seeds" in written(ax, tmp_path)
+    expected = data["regret"][0, 2:].mean("seed")
+    np.testing.assert_allclose(ax.lines[0].get_ydata(), expected)
+
+
+def test_curves_with_quantiles_logarithms_and_a_title(tmp_path):
+    ax = plot.curves(fake(), "reward", band="quantile", log=True, title="Figure 2")
+    text = written(ax, tmp_path)
+    assert "mean and 5–95 % range of 50 seeds" in text
+    assert "mean reward (reward per round)" in text
+    assert "Figure 2" in text
+    assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
+    assert plot.curves(fake(), log="x").get_yscale() == "linear"
+    bare = plot.curves(fake(), band=None)
+    assert not bare.collections
+    assert "mean of 50 seeds" in bare.get_xlabel()
+
+
+def test_curves_with_a_standard_deviation(tmp_path):
+    data = fake().sel(policy=["Greedy"])
+    ax = plot.curves(data, "reward", band="deviation")
+    assert "mean ± 1 s.d. of 50 seeds" in written(ax, tmp_path)
+    (band,) = ax.collections
+    high = band.get_paths()[0].vertices[:, 1].max()
+    curve = data["reward"].isel(policy=0)
+    assert np.isclose(high, (curve.mean("seed") + curve.std("seed", ddof=1)).max(), rtol=1e-5)
+
+
+def test_curves_of_a_single_policy_and_a_single_seed(tmp_path):
+    assert "1 seed" in written(plot.curves(fake().sel(policy="Greedy").isel(seed=[0])), tmp_path)
+    assert "1 seed" in plot.curves(fake().sel(seed=3)).get_xlabel()
+
+
+def test_curves_with_settings(tmp_path):
+    data = fake({"gamma": [0.1, 0.2], "pool": ["small", "large"]})
+    data["regret"][2] = data["regret"][2, 0, 0].values  # The oracle has neither axis.
+    ax = plot.curves(data)
+    labels = [line.get_label() for line in ax.lines]
+    assert labels[:2] == ["StageRoute, gamma=0.1, pool=small", "StageRoute, gamma=0.1, pool=large"]
+    assert labels[-1] == "Oracle"
+    assert len(labels) == 9
+    assert len({str(line.get_color()) for line in ax.lines}) == 9
+    written(ax, tmp_path)
+
+
+def test_curves_refuse_too_many_settings():
+    with pytest.raises(
+        ValueError, match=r"at most 8 settings for curves, got 9 \(gamma: 9\): select .* plot.final or plot.heat"
+    ):
+        plot.curves(fake({"gamma": range(9)}))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"metric": "regrets"}, r"metric must be one of .* got 'regrets'; did you mean 'regret'\?"),
+        ({"metric": "deployed"}, "metric must be a single number per run, got 'deployed' with one per model"),
+        ({"policies": ["greedy"]}, r"policies must be one of .*; did you mean 'Greedy'\?"),
+        ({"band": "sd"}, "band must be one of 'stderr', 'deviation', 'quantile', got 'sd'"),
+        ({"log": "z"}, "log must be True, False, 'x' or 'y', got 'z'"),
+        ({"reference": {"bound": ([1, 2], [1])}}, r"reference\['bound'\] must be \(times, values\) of equal length"),
+    ],
+)
+def test_curves_name_the_wrong_argument(options, message):
+    with pytest.raises(ValueError, match=message):
+        plot.curves(fake(models=3), **options)
+
+
+def test_curves_refuse_a_logarithm_of_what_is_never_positive():
+    data = fake()
+    data["regret"][1] *= -1
+    with pytest.raises(ValueError, match="log must be False or 'x' where a curve is nowhere positive, got 'y' for 'Greedy'"):
+        plot.curves(data, log="y")
+
+
+# At the horizon.
+
+
+def test_final_without_settings(tmp_path):
+    data = fake()
+    ax = plot.final(data)
+    text = written(ax, tmp_path)
+    assert "cumulative regret (reward)\nmean ± 2 s.e. of 50 seeds at round 10,000" in text
+    values = metrics.final(data)["regret"].sel(policy="Greedy")
+    assert metrics.rounded(*values.values) in text
+    assert [t.get_text() for t in ax.get_yticklabels()] == list(POLICIES)
+    places = [float(c.lines[0].get_xdata()[0]) for c in ax.containers]
+    assert places == pytest.approx(metrics.mean(data, "regret").isel(time=-1).values)
+
+
+def test_final_against_a_setting(tmp_path):
+    data = fake({"gamma": [5.0, 0.05, 0.5]})
+    ax = plot.final(data, "regret", x="gamma")
+    text = written(ax, tmp_path)
+    assert "gamma\nmean ± 2 s.e. of 50 seeds at round 10,000" in text
+    assert ax.get_xscale() == "log"
+    line = ax.containers[0].lines[0]
+    assert line.get_xdata().tolist() == [0.05, 0.5, 5.0]
+    assert line.get_ydata() == pytest.approx(metrics.mean(data, "regret").isel(time=-1, policy=0, gamma=[1, 2, 0]).values)
+    assert [t.get_text() for t in ax.get_xticklabels()] == ["5", "0.05", "0.5"]
+    assert plot.final(fake({"gamma": range(9)})).get_xscale() == "linear"
+
+
+def test_names_are_not_joined_by_lines(tmp_path):
+    ax = plot.final(fake({"pool": ["small", "large"]}), "reward")
+    assert ax.containers[0].lines[0].get_linestyle() == "None"
+    written(ax, tmp_path)
+
+
+def test_final_errors():
+    two = fake({"gamma": [0.1, 0.2], "budget": [1, 2]})
+    with pytest.raises(ValueError, match=r"at most one setting axis, got gamma, budget: select with data.sel\(budget=...\)"):
+        plot.final(two, x="gamma")
+    with pytest.raises(ValueError, match=r"x must be one of 'gamma', 'budget', got 'gama'; did you mean 'gamma'\?"):
+        plot.final(two, x="gama")
+    with pytest.raises(ValueError, match="x must be None when the data has no setting axis, got 'gamma'"):
+        plot.final(fake(), x="gamma")
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (np.geomspace(0.5, 8, 16), True),
+        ([0.02, 0.2, 1, 5, 14], True),
+        ([1, 2, 4], True),
+        (np.linspace(1, 8, 8), False),
+        ([0, 1, 10], False),
+        ([1, 2], False),
+        (["a", "b", "c"], False),
+    ],
+)
+def test_log_spaced(values, expected):
+    assert plot.log_spaced(values) is expected
+
+
+# Heat maps.
+
+
+def test_spread_without_settings(tmp_path):
+    data = fake()
+    ax = plot.spread(data, log=True, policies=["Oracle", "StageRoute"])
+    assert "5, 25, 50, 75, 95 % and mean (tick)\nof 50 seeds at round 10,000" in written(ax, tmp_path)
+    assert ax.get_xscale() == "log"
+    assert [t.get_text() for t in ax.get_yticklabels()] == ["Oracle", "StageRoute"]
+    ends = [c.get_segments()[0][:, 0] for c in ax.collections]
+    levels = metrics.quantiles(data, "regret").sel(policy="Oracle").isel(time=-1).values
+    assert ends[0] == pytest.approx(levels[[0, 4]])
+    assert ends[1] == pytest.approx(levels[[1, 3]])
+
+
+def test_spread_against_a_setting(tmp_path):
+    data = fake({"b": [0.0, 0.1]}, policies=("A", "B"))
+    data["regret"][0, 0, :10] = -1.0
+    ax = plot.spread(data, log=True, title="by bonus")
+    text = written(ax, tmp_path)
+    assert "b\n5, 25" in text and "by bonus" in text
+    assert [t.get_text() for t in ax.get_xticklabels()] == ["0", "0.1"]
+    lowest = min(c.get_segments()[0][0, 1] for c in ax.collections)
+    assert lowest > 0, "what is not positive stands at the lower end"
+    assert len(ax.get_legend().get_texts()) == 2
+
+
+def test_spread_errors():
+    with pytest.raises(ValueError, match="data must have at most one setting axis, got a, b"):
+        plot.spread(fake({"a": [1, 2], "b": [1, 2]}))
+    negative = fake()
+    negative["regret"] *= -1
+    with pytest.raises(ValueError, match="log must be False where nothing is positive"):
+        plot.spread(negative, log=True)
+
+
+def test_heat(tmp_path):
+    data = fake({"gamma": np.geomspace(0.01, 1, 5), "budget": [3, 1, 2]})
+    data["regret"][1, 2, 0] = 1.0
+    ax = plot.heat(data, policy="Greedy", x="gamma", y="budget")
+    text = written(ax, tmp_path)
+    assert "cumulative regret (reward)\nmean of 50 seeds at round 10,000" in text
+    assert "Greedy; ring: lowest, 1 (0)" in text
+    assert (ax.get_xscale(), ax.get_yscale()) == ("log", "linear")
+    (ring,) = {(float(line.get_xdata()[0]), float(line.get_ydata()[0])) for line in ax.lines}
+    assert ring == pytest.approx((0.1, 3))
+    shown = metrics.mean(data, "regret").isel(time=-1, policy=1).transpose("budget", "gamma").sortby("budget")
+    np.testing.assert_allclose(ax.collections[0].get_array().reshape(3, 5), shown)
+
+
+def test_heat_marks_the_best_by_the_kind_of_metric(tmp_path):
+    data = fake({"gamma": [0.1, 0.2], "pool": ["small", "large"]})
+    assert "ring: highest" in written(plot.heat(data, "reward", policy="Oracle", x="pool", y="gamma"), tmp_path)
+    unmarked = plot.heat(data, "reward", policy="Oracle", x="pool", y="gamma", best=None, title="Figure 8")
+    assert not unmarked.lines
+    assert unmarked.get_title(loc="left") == "Figure 8"
+
+
+def test_heat_leaves_missing_cells_empty(tmp_path):
+    data = fake({"gamma": [0.1, 0.2], "budget": [1, 2]})
+    data["valid"][0, 0, 0] = False
+    ax = plot.heat(data, policy="StageRoute", x="gamma", y="budget")
+    assert ax.collections[0].get_array().mask.sum() == 1
+    written(ax, tmp_path)
+
+
+def test_heat_errors():
+    three = fake({"gamma": [0.1, 0.2], "budget": [1, 2], "pool": ["a", "b"]}, seeds=2)
+    with pytest.raises(
+        ValueError, match=r"two setting axes, gamma and budget, got gamma, budget, pool: .*data.sel\(pool=...\)"
+    ):
+        plot.heat(three, policy="Greedy", x="gamma", y="budget")
+    with pytest.raises(ValueError, match=r"y must be one of 'gamma', 'budget', 'pool', got 'buget'; did you mean 'budget'"):
+        plot.heat(three, policy="Greedy", x="gamma", y="buget")
+    with pytest.raises(ValueError, match="y must differ from x, got 'gamma' for both"):
+        plot.heat(three, policy="Greedy", x="gamma", y="gamma")
+    with pytest.raises(ValueError, match=r"policy must be one of .* got 'UCB'"):
+        plot.heat(three, policy="UCB", x="gamma", y="budget")
+    with pytest.raises(
+        ValueError, match=r"data must have two setting axes for a heat map, got none: draw it with plot.final"
+    ):
+        plot.heat(fake(), policy="Greedy", x="gamma", y="budget")
+    with pytest.raises(ValueError, match="best must be 'auto', 'min', 'max' or None, got 'low'"):
+        plot.heat(three.sel(pool="a"), policy="Greedy", x="gamma", y="budget", best="low")
+
+
+# Deployment.
+
+
+def test_deployment(tmp_path):
+    data = fake(models=4)
+    ax = plot.deployment(data, policy="StageRoute")
+    text = written(ax, tmp_path)
+    assert "live, share of 50 seeds" in text
+    assert "StageRoute" in text
+    assert [t.get_text() for t in ax.get_yticklabels()] == [f"model-{c}" for c in "abcd"]
+    cells = ax.collections[0].get_array().reshape(4, 20)
+    np.testing.assert_allclose(cells[:, 0], [0.5, 0, 0, 0])
+    np.testing.assert_allclose(cells[:, -1], [0, 0, 0, 1])
+    assert ax.get_xlim() == (0, 10_000)
+    assert ax.yaxis_inverted()
+
+
+def test_deployment_of_unnamed_models():
+    ax = plot.deployment(fake(models=2).drop_vars("model"), policy="Greedy", title="Figure 5")
+    assert [t.get_text() for t in ax.get_yticklabels()] == ["model 0", "model 1"]
+    assert ax.get_title(loc="left") == "Figure 5"
+
+
+def test_deployment_errors():
+    with pytest.raises(ValueError, match=r"no setting axis here, got gamma: select with data.sel\(gamma=...\)"):
+        plot.deployment(fake({"gamma": [1, 2]}, models=2), policy="Greedy")
+    with pytest.raises(ValueError, match="variable must have the dimensions time and model, got 'regret'"):
+        plot.deployment(fake(models=2), policy="Greedy", variable="regret")
+    with pytest.raises(ValueError, match=r"policy must be one of .*; did you mean 'Greedy'\?"):
+        plot.deployment(fake(models=2), policy="greedy")
+
+
+# Files and the library.
+
+
+@pytest.mark.parametrize("kind", ["png", "svg", "pdf"])
+def test_equal_figures_are_equal_files(tmp_path, kind):
+    first, second = (plot.save(plot.curves(fake()), tmp_path / str(i) / f"figure.{kind}") for i in range(2))
+    assert first.read_bytes() == second.read_bytes()
+    assert b"atplotlib" not in first.read_bytes() or kind == "svg"
+
+
+def test_save_takes_figures_and_axes_and_known_formats(tmp_path):
+    figure, axes = plt.subplots(1, 2, layout="constrained", figsize=(7, 3))
+    assert plot.curves(fake(), ax=axes[0]) is axes[0]
+    plot.final(fake(), ax=axes[1])
+    assert figure.get_size_inches().tolist() == [7, 3]
+    assert plt.imread(plot.save(figure, tmp_path / "a.png")).shape[:2] == (480, 1120)
+    assert plot.save(axes[0], tmp_path / "b.png").read_bytes() == (tmp_path / "a.png").read_bytes()
+    with pytest.raises(ValueError, match=r"path must be one of '.png', '.pdf', '.svg', got '.bmp'"):
+        plot.save(figure, tmp_path / "a.bmp")
+
+
+def test_the_users_own_defaults_are_left_as_they_were():
+    before = dict(matplotlib.rcParams)
+    plot.curves(fake())
+    assert dict(matplotlib.rcParams) == before
+
+
+def test_long_numbers_have_commas():
+    ax = plot.curves(fake(points=30))
+    ax.figure.canvas.draw()
+    assert [t.get_text() for t in ax.get_xticklabels()][:2] == ["0", "2,000"]
+    assert "1000" in [t.get_text() for t in plot.curves(fake(points=2)).get_xticklabels()]
+
+
+def test_data_must_be_a_result():
+    with pytest.raises(ValueError, match=r"data must be the xarray\.Dataset of a simulation, got DataArray"):
+        plot.curves(fake()["regret"])
+
+
+def test_matplotlib_is_imported_when_something_is_drawn(monkeypatch):
+    check = "import sys, jaxroute.plot; sys.exit('matplotlib' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", check]).returncode == 0
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+    with pytest.raises(ImportError, match=r'pip install "jaxroute\[plot\]"'):
+        plot.curves(fake())

@@ -1,0 +1,347 @@
+"""Draws: the bits of their namesakes in `jax.random`, the published Threefry vectors, and the laws of what has no namesake."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import assert_mean_close, x64
+from jax.extend.random import threefry_2x32 as extend_threefry
+from scipy import stats
+
+from jaxroute.core import draws
+from jaxroute.engine.batching.lanes import compile_lanes, lanes
+
+SHAPES = [(), (7,), (3, 5), (2, 0, 3), (1000,)]
+SEEDS = [0, 1, 2**31, 2**32 - 1]
+NAMESAKES = ["bits", "uniform", "normal", "gumbel", "exponential"]
+
+
+def words(key):
+    return np.asarray(jax.random.key_data(key))
+
+
+def assert_same_bits(ours, theirs):
+    ours, theirs = np.asarray(ours), np.asarray(theirs)
+    assert (ours.shape, ours.dtype) == (theirs.shape, theirs.dtype)
+    np.testing.assert_array_equal(ours, theirs)
+
+
+def assert_frequencies(index, probabilities):
+    """Passes when no cell of probability zero occurs and Pearson's statistic of the others has a p-value above 1e-6."""
+    counts = np.bincount(np.asarray(index).ravel(), minlength=len(probabilities))
+    assert counts.size == len(probabilities), f"index {counts.size - 1} is out of range"
+    possible = np.asarray(probabilities) > 0
+    assert counts[~possible].sum() == 0
+    expected = counts.sum() * np.asarray(probabilities, np.float64)[possible] / np.sum(probabilities)
+    assert expected.min() > 20, "too few samples for the test to mean anything"
+    statistic = np.sum((counts[possible] - expected) ** 2 / expected)
+    assert statistic < stats.chi2.isf(1e-6, possible.sum() - 1)
+
+
+# Threefry.
+
+
+@pytest.mark.parametrize(
+    ("key", "counter", "expected"),
+    [  # Known answers of the Random123 library, "threefry2x32 20".
+        ((0x00000000, 0x00000000), (0x00000000, 0x00000000), (0x6B200159, 0x99BA4EFE)),
+        ((0xFFFFFFFF, 0xFFFFFFFF), (0xFFFFFFFF, 0xFFFFFFFF), (0x1CB996FC, 0xBB002BE7)),
+        ((0x13198A2E, 0x03707344), (0x243F6A88, 0x85A308D3), (0xC4923A9C, 0x483DF7A0)),
+    ],
+)
+@pytest.mark.parametrize("jit", [False, True])
+def test_threefry_gives_the_published_vectors(key, counter, expected, jit):
+    block = jax.jit(draws.threefry_2x32) if jit else draws.threefry_2x32
+    assert tuple(int(x) for x in block(*map(jnp.uint32, (*key, *counter)))) == expected
+
+
+def test_threefry_equals_the_one_of_jax():
+    blocks = np.random.default_rng(0).integers(0, 2**32, (200, 4), dtype=np.uint32)
+    ours = np.stack(draws.threefry_2x32(*jnp.asarray(blocks.T)), -1)
+    theirs = [extend_threefry(jnp.asarray(b[:2]), jnp.asarray(b[2:])) for b in blocks]
+    assert_same_bits(ours, np.stack(theirs))
+
+
+# Keys.
+
+
+def test_key_is_the_key_of_jax():
+    for seed in SEEDS:
+        key = draws.key(seed)
+        assert key.dtype == jax.random.key(0, impl="threefry2x32").dtype
+        np.testing.assert_array_equal(words(key), words(jax.random.key(seed, impl="threefry2x32")))
+
+
+@pytest.mark.parametrize("address", [0, 517, 2**31 - 1, 2**31, 2**32 - 1, np.uint32(2**32 - 1), np.uint8(200)])
+def test_fold_in_equals_jax(address):
+    for seed in SEEDS:
+        key = draws.key(seed)
+        np.testing.assert_array_equal(words(draws.fold_in(key, address)), words(jax.random.fold_in(key, address)))
+
+
+def test_fold_in_takes_addresses_modulo_two_to_the_32():
+    key = draws.key(5)
+    np.testing.assert_array_equal(words(draws.fold_in(key, -1)), words(draws.fold_in(key, np.uint32(2**32 - 1))))
+    with x64():
+        above = draws.fold_in(key, jnp.asarray(2**32 + 3, jnp.int64))
+    np.testing.assert_array_equal(words(above), words(draws.fold_in(key, 3)))
+
+
+@pytest.mark.parametrize("num", [1, 2, 3, 9])
+def test_split_equals_jax(num):
+    for seed in SEEDS:
+        children = draws.split(draws.key(seed), num)
+        assert isinstance(children, tuple)
+        np.testing.assert_array_equal(
+            np.stack([words(c) for c in children]), words(jax.random.split(jax.random.key(seed), num))
+        )
+
+
+def test_keys_of_runs_streams_and_rounds_do_not_collide():
+    def round_key(seed, stream, t):
+        return jax.random.key_data(draws.fold_in(draws.fold_in(draws.fold_in(draws.key(0), seed), stream), t))
+
+    addresses = np.indices((20, 7, 50)).reshape(3, -1)
+    keys = np.asarray(jax.jit(jax.vmap(round_key))(*addresses))
+    assert len(np.unique(keys, axis=0)) == len(keys)
+
+
+# Draws with a namesake in `jax.random`.
+
+
+def all_of(module, **options):
+    """One function that makes every draw with a namesake."""
+
+    def draw(key, shape):
+        drawn = {name: getattr(module, name)(key, shape, **options) for name in NAMESAKES}
+        return drawn | {"bernoulli": module.bernoulli(key, 0.3, shape)}
+
+    return draw
+
+
+def assert_all_same_bits(ours, theirs):
+    assert ours.keys() == theirs.keys()
+    for name, drawn in theirs.items():
+        assert_same_bits(ours[name], drawn)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_compiled_draws_have_the_bits_of_their_namesakes(shape):
+    ours = jax.jit(lambda key: all_of(draws)(key, shape))
+    theirs = jax.jit(lambda key: all_of(jax.random)(key, shape))
+    for seed in SEEDS:
+        assert_all_same_bits(ours(draws.key(seed)), theirs(jax.random.key(seed)))
+
+
+def test_eager_draws_equal_their_namesakes():
+    """Eager and compiled logarithms round differently on a CPU, so only what has no logarithm is bit-equal here."""
+    ours, theirs = (all_of(module)(draws.key(3), (7,)) for module in (draws, jax.random))
+    for name in ("bits", "uniform", "bernoulli"):
+        assert_same_bits(ours[name], theirs[name])
+    for name in ("normal", "gumbel", "exponential"):
+        np.testing.assert_allclose(ours[name], theirs[name], rtol=1e-6, atol=5e-7)
+
+
+def test_shape_defaults_to_a_scalar():
+    for name in (*NAMESAKES, "bernoulli"):
+        assert getattr(draws, name)(draws.key(8)).shape == ()
+
+
+def test_draws_stay_float32_in_double_precision():
+    with x64():
+        key = draws.key(1)
+        ours = jax.jit(lambda key: (draws.uniform(key, (50,)), draws.normal(key, (50,))))(key)
+        theirs = jax.jit(lambda key: [f(key, (50,), jnp.float32) for f in (jax.random.uniform, jax.random.normal)])(key)
+        for one, other in zip(ours, theirs, strict=True):
+            assert_same_bits(one, other)
+        dtypes = jax.eval_shape(lambda key: (draws.gumbel(key), draws.exponential(key), draws.gamma(key, 2.0)), key)
+        assert [d.dtype for d in dtypes] == 3 * [jnp.float32]
+        integers = jax.eval_shape(
+            lambda key: (draws.bits(key), draws.randint(key, 9), draws.categorical(key, jnp.ones(4))), key
+        )
+        assert [i.dtype for i in integers] == [jnp.uint32, jnp.int32, jnp.int32]
+
+
+def test_bernoulli_broadcasts_as_in_jax():
+    p = np.linspace(0, 1, 40, dtype=np.float32)
+    ours, theirs = (
+        jax.jit(lambda key, module=module: (module.bernoulli(key, p), module.bernoulli(key, p, (30, 40))))(draws.key(2))
+        for module in (draws, jax.random)
+    )
+    for one, other in zip(ours, theirs, strict=True):
+        assert_same_bits(one, other)
+    assert not ours[1][:, 0].any()
+    assert ours[1][:, -1].all()
+
+
+def test_categorical_equals_jax():
+    logits = np.random.default_rng(0).normal(size=(300, 6)).astype(np.float32)
+    logits[:, 2] = -np.inf
+    ours = jax.jit(draws.categorical)(draws.key(4), logits)
+    np.testing.assert_array_equal(ours, jax.jit(jax.random.categorical)(draws.key(4), logits))
+    assert ours.dtype == jnp.int32
+
+
+def test_the_number_of_addresses_is_checked():
+    with pytest.raises(ValueError, match=r"shape \(65536, 65536\) has 2\*\*32 or more elements"):
+        draws.bits(draws.key(0), (2**16, 2**16))
+
+
+# Batches.
+
+
+@pytest.mark.parametrize("shape", [(), (3, 5)], ids=str)
+def test_a_batch_of_keys_draws_what_each_key_draws(shape):
+    """One program per key, against `vmap`, `lanes`, and `lanes` as the engine compiles it; and `jax.random` inside `lanes`."""
+    size = 48
+    keys = jax.random.split(draws.key(11), size)
+
+    def ours(key):
+        return all_of(draws)(key, shape)
+
+    def theirs(key):
+        return all_of(jax.random)(key, shape)
+
+    one = jax.jit(theirs)
+    expected = jax.tree.map(lambda *x: np.stack(x, -1), *(one(key) for key in keys))
+    assert_all_same_bits(jax.jit(jax.vmap(ours, out_axes=-1))(keys), expected)
+    assert_all_same_bits(jax.jit(lanes(ours, size))(keys), expected)
+    assert_all_same_bits(jax.jit(lanes(theirs, size))(keys), expected)
+    engine = compile_lanes(jax.jit(lanes(ours, size)).lower(keys), "cpu")
+    assert_all_same_bits(engine(keys), expected)
+
+
+@pytest.mark.parametrize("axes", [(0, None), (None, 0), (0, 0), (None, 1)], ids=str)
+def test_keys_and_addresses_are_batched_apart(axes):
+    """Addresses `[3, 4]` of one key or of several, mapped along one axis or the other."""
+    keys = jax.random.split(draws.key(13), 3)
+    places = jnp.arange(12, dtype=jnp.uint32).reshape(3, 4)
+    whole = [np.asarray(draws.uniform(key, (12,))).reshape(3, 4) for key in keys]
+    key = keys if axes[0] == 0 else keys[0]
+    rows = places.T if axes[1] == 1 else places
+    drawn = jax.jit(jax.vmap(draws.uniform_at, in_axes=axes))(key, places if axes[1] is None else rows)
+    own, first = np.stack(whole), whole[0]
+    expected = {(0, None): own, (None, 0): first, (0, 0): own[np.arange(3), np.arange(3)], (None, 1): first}[axes]
+    assert_same_bits(drawn, expected)
+    assert_same_bits(jax.grad(lambda x: jnp.sum(x * draws.normal(keys[0], (2,))))(1.0), jnp.sum(draws.normal(keys[0], (2,))))
+
+
+def test_fold_in_and_split_in_a_batch():
+    size = 48
+    keys = jax.random.split(draws.key(12), size)
+
+    def children(key):
+        return jnp.stack([jax.random.key_data(k) for k in (draws.fold_in(key, 7), *draws.split(key, 3))])
+
+    expected = np.stack([np.asarray(children(key)) for key in keys], axis=-1)
+    assert_same_bits(jax.vmap(children, out_axes=-1)(keys), expected)
+    assert_same_bits(jax.jit(lanes(children, size))(keys), expected)
+
+
+def test_addressed_rounds_are_independent():
+    """Draws at consecutive addresses are uncorrelated with the right mean and variance; error bars from 20,000 rounds."""
+
+    def at(t):
+        key = draws.fold_in(draws.key(21), t)
+        return draws.uniform(key), draws.normal(key)
+
+    uniform, normal = (np.asarray(x, np.float64) for x in jax.jit(jax.vmap(at))(jnp.arange(20_000)))
+    assert_mean_close(uniform, 0.5)
+    assert_mean_close((uniform - 0.5) ** 2, 1 / 12)
+    assert_mean_close((uniform[1:] - 0.5) * (uniform[:-1] - 0.5), 0.0)
+    assert_mean_close(normal, 0.0)
+    assert_mean_close(normal**2, 1.0)
+    assert_mean_close(normal[1:] * normal[:-1], 0.0)
+
+
+# Draws without a namesake.
+
+
+@pytest.mark.parametrize("maxval", [1, 2, 7, 100, 2**20, 2**24 + 7, 2**31 - 1])
+def test_randint_stays_in_range(maxval):
+    drawn = np.asarray(draws.randint(draws.key(3), maxval, (20_000,)))
+    assert drawn.dtype == np.int32
+    assert drawn.min() >= 0
+    assert drawn.max() < maxval
+    if 1 < maxval <= 100:
+        assert_frequencies(drawn, np.full(maxval, 1 / maxval))
+
+
+@pytest.mark.parametrize("maxval", [1, 2, 3, 7, 10, 1000, 65_537])
+def test_randint_has_the_bias_that_it_claims(maxval, monkeypatch):
+    """Every value of the 23-bit uniform, once: the exact law of the integers."""
+    grid = np.arange(2**23, dtype=np.float32) / np.float32(2**23)
+    monkeypatch.setattr(draws, "uniform", lambda key, shape: jnp.asarray(grid))
+    counts = np.bincount(np.asarray(draws.randint(draws.key(0), maxval, grid.shape)), minlength=maxval)
+    assert counts.size == maxval
+    bias = np.abs(counts / 2**23 - 1 / maxval).max() * maxval
+    assert bias <= 2 * maxval / 2**23
+
+
+def test_categorical_has_the_right_frequencies():
+    p = np.array([0.5, 0.0, 0.2, 0.05, 0.25])
+    with np.errstate(divide="ignore"):
+        logits = jnp.asarray(np.log(p) + 3.0, jnp.float32)
+    keys = jax.random.split(draws.key(5), 40_000)
+    assert_frequencies(jax.jit(jax.vmap(lambda key: draws.categorical(key, logits)))(keys), p)
+
+
+def test_gamma_has_the_gamma_law():
+    shapes = [1.0, 1.5, 4.0, 40.0]
+    full = jnp.broadcast_to(jnp.asarray(shapes, jnp.float32)[:, None], (4, 20_000))
+    drawn = np.asarray(jax.jit(draws.gamma)(draws.key(6), full))
+    assert drawn.dtype == np.float32
+    for a, sample in zip(shapes, drawn, strict=True):
+        assert stats.kstest(sample.astype(np.float64), stats.gamma(a).cdf).pvalue > 1e-5, a
+        assert_mean_close(sample, a)
+
+
+def test_elements_of_a_draw_by_their_places():
+    key, places = draws.key(5), np.array([[0, 1199], [7, 300]])
+    whole = np.asarray(draws.uniform(key, (30, 40))).ravel()
+    np.testing.assert_array_equal(jax.jit(draws.uniform_at)(key, places), whole[places])
+
+
+@pytest.mark.parametrize("tries", [1, 2, 3, 6])
+def test_gamma_is_the_first_accepted_of_all_candidates(tries):
+    """Some of 60,000 draws need a third candidate, which are drawn for few runs only; the candidates are those of one draw."""
+    a = np.tile(np.array([1.0, 1.3, 4.0], np.float32)[:, None], (1, 20_000))
+    k_normal, k_uniform = draws.split(draws.key(9))
+    x = np.asarray(draws.normal(k_normal, (6, *a.shape)), np.float64)
+    u = np.asarray(draws.uniform(k_uniform, (6, *a.shape)), np.float64)
+    d = a - 1 / 3
+    v = (1 + x / np.sqrt(9 * d)) ** 3
+    with np.errstate(invalid="ignore", divide="ignore"):
+        accepted = ((v > 0) & (np.log(u) < 0.5 * x * x + d - d * v + d * np.log(v)))[:tries]
+    assert (~accepted[:2].any(axis=0)).any()  # Two are not enough for all.
+    first = accepted.argmax(axis=0)
+    expected = np.where(accepted.any(axis=0), d * np.take_along_axis(v, first[None], axis=0)[0], a)
+    drawn = jax.jit(lambda key: draws.gamma(key, jnp.asarray(a), tries=tries))(draws.key(9))
+    assert np.mean(np.abs(drawn - expected) > 1e-4 * expected) < 1e-4  # Rounding decides about a candidate now and then.
+
+
+def test_gamma_of_many_runs_is_that_of_each():
+    """Runs that need a third candidate are computed apart."""
+    keys, a = jax.random.split(draws.key(10), 6000), jnp.array([1.0, 1.1, 30.0])
+    got = jax.jit(lanes(lambda key: draws.gamma(key, a), 6000))(keys)
+    two_tries = jax.jit(lanes(lambda key: draws.gamma(key, a, tries=2), 6000))(keys)
+    assert 0 < np.sum(np.any(got != two_tries, axis=0)) < 200
+    np.testing.assert_allclose(got, jax.vmap(lambda key: draws.gamma(key, a), out_axes=-1)(keys), rtol=1e-5)
+
+
+def test_gamma_accepts_at_least_95_percent_of_its_candidates():
+    """With one candidate, a rejection shows as the shape parameter itself. The acceptance is least, 95.2 %, at shape 1."""
+    shapes = jnp.asarray([1.0, 2.0, 10.0])[:, None]
+    drawn = jax.jit(lambda key, a: draws.gamma(key, a, tries=1))(draws.key(7), jnp.broadcast_to(shapes, (3, 20_000)))
+    rejected = np.mean(np.asarray(drawn) == np.asarray(shapes), axis=1)
+    assert (rejected < 0.05 + 4 * np.sqrt(0.05 * 0.95 / 20_000)).all()
+    assert rejected[0] > 0.04  # Rejections do show.
+
+
+def test_beta_has_the_beta_law():
+    pairs = np.array([(1.0, 1.0), (1.0, 5.0), (30.0, 12.0)])
+    full = (jnp.broadcast_to(jnp.asarray(x, jnp.float32)[:, None], (3, 20_000)) for x in pairs.T)
+    drawn = np.asarray(jax.jit(draws.beta)(draws.key(8), *full))
+    for (a, b), sample in zip(pairs, drawn, strict=True):
+        assert stats.kstest(sample.astype(np.float64), stats.beta(a, b).cdf).pvalue > 1e-5, (a, b)
+        assert_mean_close(sample, a / (a + b))

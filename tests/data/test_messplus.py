@@ -1,0 +1,321 @@
+"""The tables of the MESS+ paper, its eight benchmarks as data, and the loader of the authors' files."""
+
+import csv
+import dataclasses
+from math import log, sqrt
+from pathlib import Path
+from statistics import NormalDist
+
+import numpy as np
+import pytest
+
+from jaxroute.data import (
+    DATASETS,
+    MESSPLUS_BENCHMARKS,
+    MESSPLUS_FIGURE_2,
+    MESSPLUS_MODELS,
+    MESSPLUS_TABLE_2,
+    MESSPLUS_TABLE_2_DIFFERS,
+    MESSPLUS_TABLE_3,
+    MESSPLUS_TABLE_5,
+    MESSPLUS_TABLES_6_7,
+    load_messplus,
+)
+
+SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
+BENCHMARKS = list(MESSPLUS_BENCHMARKS.values())
+COLUMNS = (*MESSPLUS_BENCHMARKS, "average")
+ROWS = MESSPLUS_TABLE_2 | {f"MESS+, V={V:g}": row for V, row in MESSPLUS_TABLES_6_7.items()}
+each_benchmark = pytest.mark.parametrize("benchmark", BENCHMARKS, ids=list(MESSPLUS_BENCHMARKS))
+
+
+def corrected_cost(method, benchmark):
+    """The cost in MJ, Tables 6 and 7 before Table 2 where they differ."""
+    value, _ = MESSPLUS_TABLE_2_DIFFERS.get((method, benchmark), (ROWS[method][benchmark].cost_mj, ""))
+    return value
+
+
+# Benchmarks.
+
+
+def test_the_benchmarks_are_the_papers_in_its_order():
+    rows = {  # requests, alphas, main alpha, learning rate, momentum, longest request
+        "arc_challenge": (1172, (0.40, 0.50, 0.60), 0.50, 0.0606, 0.90, 256),
+        "arc_easy": (2500, (0.65, 0.75, 0.80), 0.75, 0.0826, 0.90, 256),
+        "boolq": (3270, (0.70, 0.80, 0.85), 0.80, 0.0767, 0.95, 128),
+        "logiqa": (1953, (0.30, 0.40, 0.45), 0.40, 0.0272, 0.90, 256),
+        "piqa": (1838, (0.75, 0.78, 0.81), 0.78, 0.0367, 0.90, 64),
+        "sciq": (1000, (0.95, 0.96, 0.97), 0.96, 0.0596, 0.95, 64),
+        "socialiqa": (1954, (0.42, 0.44, 0.46), 0.44, 0.0542, 0.95, 64),
+        "winogrande": (1267, (0.65, 0.70, 0.75), 0.70, 0.0660, 0.90, 64),
+    }
+    fields = ("num_requests", "alphas", "alpha", "learning_rate", "momentum", "max_length")
+    assert list(MESSPLUS_BENCHMARKS) == list(rows)
+    for name, benchmark in MESSPLUS_BENCHMARKS.items():
+        assert benchmark.name == name
+        assert tuple(getattr(benchmark, field) for field in fields) == rows[name]
+    assert round(np.mean([benchmark.alpha for benchmark in BENCHMARKS]), 6) == 0.66625  # Printed as 66 %.
+
+
+@each_benchmark
+def test_a_cell_is_a_binary_number_of_the_models_from_small_to_large(benchmark):
+    weights = 4 * benchmark.labels[:, 0] + 2 * benchmark.labels[:, 1] + benchmark.labels[:, 2]
+    assert weights.tolist() == list(range(8))
+    assert (benchmark.cells.shape, benchmark.cells.dtype) == ((8,), np.float64)
+    assert benchmark.cells.sum() == benchmark.num_requests
+    for array in (benchmark.cells, benchmark.energy_mean, benchmark.energy_sd, benchmark.labels):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 1.0
+
+
+@each_benchmark
+def test_outcomes_and_energies_give_the_single_models_of_table_2(benchmark):
+    for m, model in enumerate(MESSPLUS_MODELS):
+        entry, p = MESSPLUS_TABLE_2[model][benchmark.name], benchmark.accuracy[m]
+        assert round(100 * p, 2) == entry.satisfaction
+        # What is printed after the sign is a ninth of the sample's standard deviation.
+        deviation = sqrt(p * (1 - p) * benchmark.num_requests / (benchmark.num_requests - 1))
+        assert round(100 * deviation / 9, 2) == entry.satisfaction_pm
+        pass_mj = benchmark.num_requests * benchmark.energy_mean[m] / 1e6
+        assert round(pass_mj, 2) == corrected_cost(model, benchmark.name)
+        assert entry.ratio == tuple(100 * (i == m) for i in range(3))
+    assert np.all(np.diff(benchmark.accuracy) > 0)
+    assert np.all(np.diff(benchmark.energy_mean) > 0)
+
+
+def test_the_two_repeated_benchmarks():
+    # 651 requests three times; 2500 recorded requests of which 2000 are distinct.
+    assert all(benchmark.cells.sum() % 3 == 0 for benchmark in BENCHMARKS if benchmark.name == "logiqa")
+    easy = MESSPLUS_BENCHMARKS["arc_easy"]
+    assert round(easy.num_requests * easy.energy_mean[2] / 1e6, 2) == 5.05
+    assert MESSPLUS_TABLE_2["Llama-3.3-70B"]["arc_easy"].cost_mj == 4.05
+    assert abs(2000 * easy.energy_mean[2] / 1e6 - 4.05) < 0.01
+
+
+@each_benchmark
+def test_routellm_threshold_and_offset(benchmark):
+    assert sorted(MESSPLUS_TABLE_5[benchmark.name]) == sorted(
+        (threshold, alpha) for alpha, threshold in benchmark.routellm_threshold.items()
+    )
+    assert tuple(benchmark.routellm_threshold) == benchmark.alphas
+    assert benchmark.alpha in benchmark.alphas
+    thresholds = list(benchmark.routellm_threshold.values())
+    assert thresholds == sorted(thresholds, reverse=True)  # A stricter level never sends less to the large model.
+
+    threshold = benchmark.routellm_threshold[benchmark.alpha]
+    share = 1 - NormalDist(benchmark.routellm_offset, 0.5).cdf(log(threshold / (1 - threshold)))
+    assert abs(100 * share - MESSPLUS_TABLE_2["RouteLLM"][benchmark.name].ratio[2]) <= 0.51
+
+
+@each_benchmark
+def test_the_range_of_V_is_three_decades(benchmark):
+    np.testing.assert_allclose(np.diff(np.log10(benchmark.V_range)), -1.0, atol=1e-9)
+
+
+def test_an_impossible_benchmark_is_refused():
+    sciq = MESSPLUS_BENCHMARKS["sciq"]
+    with pytest.raises(ValueError, match="cells sums to 1000; expected num_requests, 999"):
+        dataclasses.replace(sciq, num_requests=999)
+    with pytest.raises(ValueError, match=r"energy_sd has shape \(2,\); expected \(3,\)"):
+        dataclasses.replace(sciq, energy_sd=(1.0, 2.0))
+    with pytest.raises(ValueError, match="energy_mean is .* at least 0"):
+        dataclasses.replace(sciq, energy_mean=(-1.0, 2.0, 3.0))
+
+
+# Tables 2, 3, 6 and 7.
+
+
+def test_table_2_where_it_is_easy_to_slip():
+    """Some cells typed again from the paper: large to small there, small to large here."""
+    adaptive = ["Educated guessing", "RouteLLM", "RouterDC", "MESS+"]
+    assert list(MESSPLUS_TABLE_2) == [*MESSPLUS_MODELS, *adaptive]
+    for row in ROWS.values():
+        assert tuple(row) == COLUMNS
+    mess = MESSPLUS_TABLE_2["MESS+"]
+    assert [mess[name].cost_mj for name in COLUMNS] == [0.83, 1.74, 0.90, 2.50, 0.67, 0.83, 0.67, 0.52, 1.08]
+    assert dataclasses.astuple(mess["arc_easy"]) == (1.74, 0.06, 77.06, 1.76, (18, 61, 22))  # 22% / 61% / 18%
+    assert dataclasses.astuple(mess["socialiqa"]) == (0.67, 0.04, 45.88, 3.14, (41, 38, 22))
+    assert MESSPLUS_TABLE_2["RouteLLM"]["arc_challenge"].ratio == (50, 0, 50)
+    assert MESSPLUS_TABLE_2["RouterDC"]["boolq"].ratio == (0, 42, 58)
+    assert MESSPLUS_TABLES_6_7[1e-4]["arc_easy"].cost_mj == 4.87
+    assert MESSPLUS_TABLES_6_7[1e-5]["average"].ratio == (23, 23, 54)
+    assert MESSPLUS_FIGURE_2 == {0.65: 740, 0.70: 803, 0.75: 994}
+
+
+def test_shares_sum_to_100_up_to_rounding():
+    for row in ROWS.values():
+        assert all(99 <= sum(entry.ratio) <= 101 for entry in row.values())
+
+
+@pytest.mark.parametrize("method", ROWS)
+def test_averages_are_means_of_the_eight(method):
+    """Up to the rounding of nine numbers, with the exceptions below."""
+    row = ROWS[method]
+    average = row["average"]
+    cells = [row[name] for name in MESSPLUS_BENCHMARKS]
+    assert abs(np.mean([corrected_cost(method, name) for name in MESSPLUS_BENCHMARKS]) - average.cost_mj) <= 0.0101
+    assert abs(np.mean([entry.cost_pm for entry in cells]) - average.cost_pm) <= 0.0101
+    assert abs(np.mean([entry.satisfaction_pm for entry in cells]) - average.satisfaction_pm) <= 0.0101
+    # The paper's: all three rows of MESS+ print an average satisfaction 0.13 points too low.
+    below = np.mean([entry.satisfaction for entry in cells]) - average.satisfaction
+    assert abs(below - (0.126 if method.startswith("MESS+") else 0.0)) <= 0.0101
+    # And the one at V = 1e-3 an average share of L1B of 26 %, where the columns give 24.25 %.
+    off = np.array(average.ratio) - np.mean([entry.ratio for entry in cells], axis=0)
+    assert np.abs(off - ([1.75, 0, 0] if method == "MESS+" else 0)).max() <= 1.0
+
+
+def test_the_differing_cells_are_needed_for_the_averages():
+    for method in ("Llama-3.3-70B", "RouteLLM", "RouterDC"):
+        printed = np.mean([MESSPLUS_TABLE_2[method][name].cost_mj for name in MESSPLUS_BENCHMARKS])
+        assert abs(printed - MESSPLUS_TABLE_2[method]["average"].cost_mj) > 0.1
+    assert all(why for _, why in MESSPLUS_TABLE_2_DIFFERS.values())
+    for method in ("RouteLLM", "RouterDC"):  # Shares of models times their energies, in one pass over 651 requests.
+        shares = np.array(MESSPLUS_TABLE_2[method]["logiqa"].ratio) / 100
+        one_pass = 651 * (MESSPLUS_BENCHMARKS["logiqa"].energy_mean @ shares) / 1e6
+        assert abs(one_pass - MESSPLUS_TABLE_2_DIFFERS[method, "logiqa"][0]) < 0.06
+
+
+def test_which_methods_miss_their_level_in_table_2():
+    missed = {
+        (method, name)
+        for method, row in MESSPLUS_TABLE_2.items()
+        for name, benchmark in MESSPLUS_BENCHMARKS.items()
+        if row[name].satisfaction < 100 * benchmark.alpha
+    }
+    assert missed == {
+        *(("Llama-3.2-1B", name) for name in MESSPLUS_BENCHMARKS),
+        ("Llama-3.1-8B", "logiqa"),
+        ("Educated guessing", "logiqa"),
+        ("Educated guessing", "arc_easy"),
+    }
+
+
+def test_table_3():
+    assert tuple(MESSPLUS_TABLE_3) == COLUMNS
+    for column in dataclasses.fields(MESSPLUS_TABLE_3["average"]):
+        values = [getattr(MESSPLUS_TABLE_3[name], column.name) for name in COLUMNS]
+        assert abs(np.mean(values[:-1]) - values[-1]) <= 0.0101, column.name
+    for name, entry in MESSPLUS_TABLE_3.items():  # A mean of ratios is a little above the ratio of means.
+        ratio = 100 * entry.predictor / entry.call
+        assert 1.0 < entry.overhead / ratio < (1.2 if name == "average" else 1.06), name
+    logiqa = dataclasses.astuple(MESSPLUS_TABLE_3["logiqa"])
+    assert logiqa == (41.13, 0.88, 833.21, 144.34, 5.12, 1.19)
+
+
+def test_tables_equal_the_independent_transcription():
+    path = SHARED / "messplus_zoo.csv"
+    if not path.exists():
+        pytest.skip(f"no independent transcription: {path} does not exist")
+    with open(path, newline="") as lines:
+        rows = {row.pop("benchmark").replace("_iqa", "iqa"): row for row in csv.DictReader(lines)}
+    assert list(rows) == list(MESSPLUS_BENCHMARKS)
+    for name, row in rows.items():
+        row = {column: float(value) for column, value in row.items()}
+        benchmark, mess = MESSPLUS_BENCHMARKS[name], MESSPLUS_TABLE_2["MESS+"][name]
+        assert row["alpha"] == benchmark.alpha
+        for m, (model, column) in enumerate(zip(MESSPLUS_MODELS, ("L1B", "L8B", "L70B"), strict=True)):
+            assert row[f"MJ_{column}"] == MESSPLUS_TABLE_2[model][name].cost_mj
+            assert row[f"acc_{column}"] == round(benchmark.accuracy[m], 4)
+        assert (row["messplus_MJ"], round(100 * row["messplus_satisfaction"], 2)) == (mess.cost_mj, mess.satisfaction)
+        overhead = MESSPLUS_TABLE_3[name]
+        assert (row["avg_llm_call_J"], row["avg_predictor_J"]) == (overhead.call, overhead.predictor)
+
+
+def test_the_list_has_both_data_sets():
+    datasets = {dataset.name: dataset for dataset in DATASETS}
+    assert datasets["messplus-tables"].kind == "paper table"
+    assert datasets["messplus-tables"].loader() is MESSPLUS_BENCHMARKS
+    assert datasets["messplus"].kind == "public file"
+    assert datasets["messplus"].loader is load_messplus
+
+
+# Files.
+
+FILE = {
+    "doc_id": [0, 1, 0, 1],
+    "input_text": ["a, b", 'c "d"', "e\nf", "g"],
+    "benchmark_name": ["sciq", "piqa", "sciq", "piqa"],
+    "label_large": [1, 1, 1, 0],
+    "acc_large": [1.0, 0.0, 1.0, 0.0],
+    "energy_consumption_large": [2000.0, 1000.0, 2200.0, 1100.0],
+    "inference_time_large": [0.5, 0.4, 0.5, 0.4],
+    "label_small": [0, 1, 1, 0],
+    "acc_small": [0.0, 1.0, 1.0, 1.0],
+    "energy_consumption_small": [80.5, 40.0, 90.0, 45.5],
+    "inference_time_small": [0.1, 0.1, 0.1, 0.1],
+}
+
+
+def write(path, columns):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(columns)
+    if path.suffix == ".parquet":
+        pytest.importorskip("pyarrow")
+        frame.to_parquet(path, index=False)
+    elif path.suffix == ".pkl":
+        frame.to_pickle(path, protocol=5)
+    else:
+        frame.to_csv(path, index=False)
+    return path
+
+
+def without(*names):
+    return {name: values for name, values in FILE.items() if name not in names}
+
+
+@pytest.mark.parametrize("name", ["requests.csv", "requests.csv.gz", "requests.parquet", "requests.pkl"])
+def test_load(name, tmp_path):
+    table = load_messplus(write(tmp_path / name, FILE))
+    assert table.models == ("small", "large")  # By mean energy.
+    np.testing.assert_array_equal(table.scores, [[0, 1], [1, 1], [1, 1], [0, 0]])
+    np.testing.assert_array_equal(table.costs, [[80.5, 2000], [40, 1000], [90, 2200], [45.5, 1100]])
+    assert table.cost_unit == "J per request"
+    assert table.group_names == ("piqa", "sciq")
+    assert table.groups.tolist() == [1, 0, 1, 0]
+
+
+def test_load_one_benchmark(tmp_path):
+    path = write(tmp_path / "requests.csv", FILE)
+    table = load_messplus(path, "sciq")
+    np.testing.assert_array_equal(table.costs, [[80.5, 2000], [90, 2200]])
+    assert (table.group_names, table.groups.tolist()) == (("sciq",), [0, 0])
+    with pytest.raises(ValueError, match=r"requests.csv has no benchmark 'boolq'; it has piqa, sciq"):
+        load_messplus(path, "boolq")
+
+
+def test_load_without_labels_or_benchmarks(tmp_path):
+    path = write(tmp_path / "requests.csv", without("label_small", "label_large", "benchmark_name"))
+    table = load_messplus(path)
+    np.testing.assert_array_equal(table.scores, [[0, 1], [1, 0], [1, 1], [1, 0]])  # acc
+    assert table.groups is None
+    with pytest.raises(ValueError, match="lacks the column benchmark_name; it has doc_id, "):
+        load_messplus(path, "sciq")
+
+
+@pytest.mark.parametrize(
+    ("absent", "message"),
+    [
+        (("energy_consumption_small", "energy_consumption_large"), "no column energy_consumption_<model>; it has doc_id"),
+        (("label_small",), "lacks the column label_small; it has"),  # No acc_small beside label_large.
+        (("energy_consumption_small",), "lacks the column energy_consumption_small; it has"),
+        (
+            ("label_small", "label_large", "acc_small", "acc_large"),
+            "lacks the column acc_large, acc_small; it has doc_id, input_text, benchmark_name",
+        ),
+    ],
+)
+def test_a_file_that_lacks_something(absent, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        load_messplus(write(tmp_path / "requests.csv", without(*absent)))
+
+
+def test_values_that_are_missing_or_impossible(tmp_path):
+    path = tmp_path / "requests.csv"
+    write(path, FILE | {"energy_consumption_small": [80.5, np.nan, 90.0, 45.5]})
+    with pytest.warns(UserWarning, match="dropped 1 of 4 queries"):
+        assert load_messplus(path).groups.tolist() == [1, 1, 0]
+    write(path, FILE | {"label_small": [0, 1, 2, 0]})
+    with pytest.raises(ValueError, match=r"scores is 2.0 at row 2, model 'small'; .*\[0, 1\]"):
+        load_messplus(path)
+    with pytest.raises(ValueError, match=r"unknown kind; expected a name that ends in .csv, .csv.gz, .parquet"):
+        load_messplus(tmp_path / "requests.npz")

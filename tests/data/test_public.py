@@ -1,0 +1,922 @@
+"""The papers' tables, `RoutingTable`, and the loaders of public files."""
+
+import base64
+import csv
+import io
+import os
+import pickle
+import subprocess
+import sys
+import warnings
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from jaxroute.data import (
+    DATASETS,
+    SPROUT_PRICES,
+    STAGEROUTE_TABLE_1,
+    STAGEROUTE_TABLE_2,
+    ModelTable,
+    PriceTable,
+    RoutingTable,
+    UnsafePickleError,
+    compare_with_table_2,
+    costs_by_size,
+    divide_by_max,
+    load_columns,
+    load_embeddings,
+    load_embedllm,
+    load_routerbench,
+    load_sprout,
+    load_table,
+    min_max,
+)
+
+SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
+
+
+def shared(name):
+    """A real file beside the repository; the test is skipped where there is none."""
+    if not (SHARED / name).exists():
+        pytest.skip(f"no real data: {SHARED / name} does not exist")
+    return SHARED / name
+
+
+# The papers' tables.
+
+
+def test_table_1_is_the_papers_and_normalises_as_specified():
+    rows = (  # name, score, cost, min-max, score / 1446
+        ("GPT-4o", 1336, 10.00, 0.417989, 0.923928),
+        ("Gemini-1.5-pro-002", 1302, 5.00, 0.238095, 0.900415),
+        ("Yi-Lightning", 1287, 0.14, 0.158730, 0.890041),
+        ("o1-mini", 1304, 0.60, 0.248677, 0.901798),
+        ("Llama 3.3 70B Instruct", 1257, 0.40, 0, 0.869295),
+        ("DeepSeek-R1", 1358, 0.55, 0.534392, 0.939142),
+        ("Gemini 2.0 Flash", 1380, 1.50, 0.650794, 0.954357),
+        ("Claude 3.7 Sonnet", 1300, 15.00, 0.227513, 0.899032),
+        ("Hunyuan-turbos", 1296, 0.28, 0.206349, 0.896266),
+        ("Deepseek-v3", 1373, 0.28, 0.613757, 0.949516),
+        ("Llama-4-Maveric", 1417, 0.82, 0.846561, 0.979945),
+        ("GPT-4.1", 1366, 8.00, 0.576720, 0.944675),
+        ("Grok-3-preview", 1403, 15.00, 0.772487, 0.970263),
+        ("o3 by OpenAI", 1413, 40.00, 0.825397, 0.977178),
+        ("Gemini-2.5-Pro", 1446, 10.00, 1, 1),
+    )
+    names, scores, costs, spread, share = zip(*rows, strict=True)
+    assert STAGEROUTE_TABLE_1.names == names
+    np.testing.assert_array_equal(STAGEROUTE_TABLE_1.scores, np.array(scores, np.float64))
+    np.testing.assert_array_equal(STAGEROUTE_TABLE_1.costs, costs)
+    np.testing.assert_allclose(min_max(STAGEROUTE_TABLE_1.scores), spread, atol=1e-6)
+    np.testing.assert_allclose(divide_by_max(STAGEROUTE_TABLE_1.scores), share, atol=1e-6)
+
+
+def test_table_2_is_the_papers():
+    assert dict(
+        zip(
+            STAGEROUTE_TABLE_2.names,
+            zip(STAGEROUTE_TABLE_2.scores.tolist(), STAGEROUTE_TABLE_2.costs.tolist(), strict=True),
+            strict=True,
+        )
+    ) == {
+        "claude-instant-v1": (0.5900, 0.001236),
+        "claude-v1": (0.6480, 0.005870),
+        "claude-v2": (0.5116, 0.006153),
+        "meta/llama-2-70b-chat": (0.6059, 0.001337),
+        "WizardLM/WizardLM-13B-V1.2": (0.5392, 0.000142),
+        "meta/code-llama-instruct-34b-chat": (0.5040, 0.000550),
+        "mistralai/mistral-7b-chat": (0.4999, 0.000139),
+        "gpt-3.5-turbo-1106": (0.6867, 0.000709),
+        "gpt-4-1106-preview": (0.8048, 0.007943),
+        "zero-one-ai/Yi-34B-Chat": (0.7153, 0.000558),
+        "mistralai/mixtral-8x7b-chat": (0.6504, 0.000414),
+    }
+    assert STAGEROUTE_TABLE_2.names[0] == "claude-instant-v1"
+    assert STAGEROUTE_TABLE_2.names[-1] == "mistralai/mixtral-8x7b-chat"
+
+
+@pytest.mark.parametrize(
+    ("table", "file", "score", "cost"),
+    [
+        (STAGEROUTE_TABLE_1, "stageroute_table1.csv", "arena_elo", "usd_per_mtok_out"),
+        (STAGEROUTE_TABLE_2, "stageroute_table2.csv", "avg_perf", "avg_cost_usd"),
+    ],
+)
+def test_tables_equal_the_independent_transcription(table, file, score, cost):
+    with open(shared(file), newline="") as lines:
+        rows = list(csv.DictReader(lines))
+    assert table.names == tuple(row["model"] for row in rows)
+    np.testing.assert_array_equal(table.scores, [float(row[score]) for row in rows])
+    np.testing.assert_array_equal(table.costs, [float(row[cost]) for row in rows])
+
+
+def test_sprout_prices_equal_the_independent_transcription():
+    with open(shared("sprout_models_prices.csv"), newline="") as lines:
+        rows = list(csv.DictReader(lines))
+    expected = {row["model"]: (float(row["usd_per_mtok_in"]), float(row["usd_per_mtok_out"])) for row in rows}
+    assert expected == SPROUT_PRICES
+
+
+def test_model_table_is_checked_and_read_only():
+    units = {"score_unit": "", "cost_unit": "", "source": ""}
+    with pytest.raises(ValueError, match=r"costs has shape \(1,\); expected \(2,\)"):
+        ModelTable(("a", "b"), [1, 2], [1], **units)
+    with pytest.raises(ValueError, match="scores is .* finite"):
+        ModelTable(("a", "b"), [1, np.nan], [1, 2], **units)
+    with pytest.raises(ValueError, match="read-only"):
+        STAGEROUTE_TABLE_1.scores[0] = 0
+
+
+def test_normalisations_refuse_what_they_cannot_scale():
+    with pytest.raises(ValueError, match="scores is .* different"):
+        min_max([3.0, 3.0])
+    with pytest.raises(ValueError, match="scores is .* different"):
+        min_max([3.0, np.nan])
+    for scores in ([0.0, 0.0], [-1.0, 2.0]):
+        with pytest.raises(ValueError, match="scores is .* positive"):
+            divide_by_max(scores)
+
+
+def test_the_list_of_data_sets():
+    assert len({dataset.name for dataset in DATASETS}) == len(DATASETS)
+    for dataset in DATASETS:
+        assert dataset.kind in ("paper table", "public file", "generator")
+        assert dataset.description
+        assert dataset.source
+        if dataset.kind == "paper table":
+            assert isinstance(dataset.loader(), (ModelTable, PriceTable, dict))
+        if dataset.kind == "generator":
+            assert all(isinstance(table, RoutingTable) for table in dataset.loader())
+
+
+def test_import_does_not_need_pyarrow():
+    code = (
+        "import sys; sys.modules['pyarrow'] = sys.modules['matplotlib'] = None;"  # As if they were not installed.
+        "import jaxroute.data.table, jaxroute.data.papers, jaxroute.data.public; print('fine')"
+    )
+    root = str(Path(__file__).resolve().parents[2])
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | {"PYTHONPATH": root},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == "fine"
+
+
+# RoutingTable.
+
+SCORES = np.array([[1.0, 0.25], [0.5, 1.0], [0.0, 0.0]], np.float32)
+COSTS = np.array([[1e-2, 1e-4], [2e-2, 2e-4], [3e-2, 3e-4]], np.float32)
+MODELS = ("gpt-4-1106-preview", "WizardLM/WizardLM-13B-V1.2")
+FEATURES = np.arange(12, dtype=np.float32).reshape(3, 4)
+GROUPS = np.array([0, 1, 0], np.int32)
+GROUP_NAMES = ("mbpp", "mmlu-law")
+
+
+def full_table():
+    return RoutingTable(SCORES, COSTS, MODELS, FEATURES, GROUPS, GROUP_NAMES)
+
+
+def assert_same(table, expected):
+    for name in ("scores", "costs", "features", "groups"):
+        value, wanted = getattr(table, name), getattr(expected, name)
+        assert (value is None) == (wanted is None), name
+        if wanted is not None:
+            assert value.dtype == wanted.dtype, name
+            np.testing.assert_array_equal(value, wanted, err_msg=name)
+    for name in ("models", "group_names", "cost_unit"):
+        assert getattr(table, name) == getattr(expected, name), name
+
+
+def changed(array, place, value):
+    array = array.copy()
+    array[place] = value
+    return array
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"scores": SCORES[0]}, r"scores has shape \(2,\); expected \[Q, N\]"),
+        (
+            {"scores": SCORES[:0], "costs": COSTS[:0]},
+            r"scores has shape \(0, 2\); expected .* at least one query",
+        ),
+        ({"scores": SCORES[:, :0], "models": ()}, r"scores has shape \(3, 0\); expected .* at least one"),
+        ({"scores": [["a", "b"]]}, r"scores must be an array of numbers: .*'a'"),
+        ({"costs": COSTS[:2]}, r"costs has shape \(2, 2\); expected \(3, 2\)"),
+        ({"models": ("a",)}, r"models has 1 names; expected 2"),
+        ({"models": ("a", "a")}, r"models has 'a' more than once"),
+        (
+            {"scores": changed(SCORES, (1, 1), np.nan)},
+            f"scores is nan at row 1, model '{MODELS[1]}'; .* finite",
+        ),
+        ({"costs": changed(COSTS, (2, 0), np.inf)}, f"costs is inf at row 2, model '{MODELS[0]}'; .* finite"),
+        (
+            {"costs": changed(COSTS.astype(float), (0, 0), 1e300)},
+            f"costs is inf at row 0, model '{MODELS[0]}'",
+        ),
+        (
+            {"scores": changed(SCORES, (0, 1), 1.5)},
+            rf"scores is 1.5 at row 0, model '{MODELS[1]}'; .*\[0, 1\]",
+        ),
+        ({"scores": changed(SCORES, (0, 1), -0.5)}, r"scores is -0.5 at row 0, .*\[0, 1\]"),
+        ({"costs": changed(COSTS, (1, 0), -1.0)}, "costs is -1.0 at row 1, .* at least 0"),
+        ({"features": FEATURES[:2]}, r"features has shape \(2, 4\); expected \[3, d\]"),
+        ({"features": changed(FEATURES, (2, 3), np.nan)}, r"features is nan at \[2, 3\]; .* finite"),
+        ({"groups": None}, "group_names has 2 names but groups is None"),
+        ({"groups": GROUPS[:2]}, r"groups has shape \(2,\) .* expected \[3\] integers"),
+        ({"groups": GROUPS.astype(float)}, "groups has .* dtype float64; expected"),
+        ({"groups": changed(GROUPS, 1, 2)}, r"groups is 2 at \[1\]; .* 0 to 1"),
+        ({"groups": changed(GROUPS, 1, -1)}, r"groups is -1 at \[1\]; .* 0 to 1"),
+        ({"group_names": ("x", "x")}, "group_names has 'x' more than once"),
+    ],
+)
+def test_impossible_tables_are_refused_by_name(change, message):
+    arguments = {
+        "scores": SCORES,
+        "costs": COSTS,
+        "models": MODELS,
+        "features": FEATURES,
+        "groups": GROUPS,
+        "group_names": GROUP_NAMES,
+    }
+    with pytest.raises(ValueError, match=message):
+        RoutingTable(**(arguments | change))
+
+
+def test_table_has_its_own_read_only_arrays():
+    scores = SCORES.astype(np.float64)
+    table = RoutingTable(scores, COSTS, list(MODELS), groups=[0, 1, 0], group_names=GROUP_NAMES)
+    scores[0, 0] = 0.0
+    assert table.scores[0, 0] == 1.0
+    assert scores.flags.writeable
+    for array in (table.scores, table.costs, table.groups):
+        assert not array.flags.writeable
+    assert (table.scores.dtype, table.groups.dtype) == (np.float32, np.int32)
+    assert (table.num_queries, table.num_models, table.models) == (3, 2, MODELS)
+
+
+def test_means_are_float64():
+    # Table of 0.1 and 0.3: a float32 sum over 3,000 rows would be off by more than 1e-9.
+    table = RoutingTable(np.full((3000, 1), 0.1), np.full((3000, 1), 0.3), ["m"])
+    np.testing.assert_allclose(table.mean_scores(), [np.float32(0.1)], rtol=1e-12)
+    np.testing.assert_allclose(table.mean_costs(), [np.float32(0.3)], rtol=1e-12)
+    assert table.mean_scores().dtype == table.mean_costs().dtype == np.float64
+
+
+def test_subset():
+    table = full_table()
+    assert_same(table.subset(), table)
+    assert_same(
+        table.subset(models=MODELS[::-1], rows=[2, 0]),
+        RoutingTable(
+            SCORES[[2, 0]][:, ::-1],
+            COSTS[[2, 0]][:, ::-1],
+            MODELS[::-1],
+            FEATURES[[2, 0]],
+            GROUPS[[2, 0]],
+            GROUP_NAMES,
+        ),
+    )
+    assert_same(table.subset(rows=slice(1, None)), table.subset(rows=np.array([False, True, True])))
+    assert_same(table.subset(models=MODELS[1]), table.subset(models=[MODELS[1]]))
+    assert table.subset(rows=[1, 1]).num_queries == 2
+    assert RoutingTable(SCORES, COSTS, MODELS).subset(rows=2).features is None
+
+
+def test_subset_refuses_what_is_not_there():
+    table = full_table()
+    with pytest.raises(ValueError, match="models has 'gpt-5', which the table lacks; it has gpt-4-1106-preview, "):
+        table.subset(models=["gpt-5"])
+    with pytest.raises(IndexError, match="rows does not fit a table of 3 queries"):
+        table.subset(rows=[3])
+    with pytest.raises(IndexError, match="rows does not fit a table of 3 queries"):
+        table.subset(rows=[True, False])
+    for nothing in ({"rows": []}, {"models": []}):
+        with pytest.raises(ValueError, match="at least one query and one model"):
+            table.subset(**nothing)
+
+
+def test_order_by_cost():
+    table = full_table().order_by_cost()
+    assert table.models == MODELS[::-1]
+    assert np.all(np.diff(table.mean_costs()) >= 0)
+    equal = RoutingTable(SCORES, np.ones_like(COSTS), MODELS)
+    assert equal.order_by_cost().models == MODELS
+
+
+def test_with_features():
+    table, other = full_table(), FEATURES[:, :2] + 1
+    assert_same(table.with_features(other), RoutingTable(SCORES, COSTS, MODELS, other, GROUPS, GROUP_NAMES))
+    assert_same(table.with_features(None), RoutingTable(SCORES, COSTS, MODELS, None, GROUPS, GROUP_NAMES))
+    assert table.features.shape == (3, 4)
+    with pytest.raises(ValueError, match=r"features has shape \(2, 4\); expected \[3, d\]"):
+        table.with_features(FEATURES[:2])
+
+
+@pytest.mark.parametrize("table", [full_table(), RoutingTable(SCORES, COSTS, MODELS, cost_unit="MJ per query")])
+def test_save_and_load(table, tmp_path):
+    path = tmp_path / "table.bin"  # The name is kept as it is.
+    table.save(path)
+    assert_same(RoutingTable.load(path), table)
+    path = tmp_path / "table.npz"
+    table.save(path)
+    assert_same(load_table(path), table)
+
+
+def test_load_refuses_pickles_and_names_what_is_missing(tmp_path):
+    path = tmp_path / "table.npz"
+    np.savez(path, scores=SCORES, costs=COSTS)
+    with pytest.raises(ValueError, match="lacks models, cost_unit; it has scores, costs"):
+        RoutingTable.load(path)
+    np.savez(path, scores=SCORES.astype(object), costs=COSTS, models=np.array(MODELS), cost_unit="")
+    for load in (RoutingTable.load, load_table):
+        with pytest.raises(ValueError, match="allow_pickle"):
+            load(path)
+
+
+def test_missing_values():
+    scores, costs = changed(SCORES, (1, 0), np.nan), changed(COSTS, (1, 1), np.nan)
+    extra = {"features": FEATURES, "groups": GROUPS, "group_names": GROUP_NAMES}
+    with pytest.raises(ValueError, match="scores is nan at row 1"):
+        RoutingTable.from_arrays(scores, costs, MODELS, **extra)
+    with pytest.warns(UserWarning, match=r"dropped 1 of 3 queries .*\(first: row 1, column 0\)"):
+        table = RoutingTable.from_arrays(scores, costs, MODELS, **extra, missing="drop")
+    assert_same(table, full_table().subset(rows=[0, 2]))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert_same(RoutingTable.from_arrays(SCORES, COSTS, MODELS, **extra, missing="drop"), full_table())
+    with pytest.raises(ValueError, match="empty table: it drops 3 of 3 queries"):
+        RoutingTable.from_arrays(np.full((3, 2), np.nan), COSTS, MODELS, missing="drop")
+    with pytest.raises(ValueError, match="scores is inf"):  # Infinite is wrong, not missing.
+        RoutingTable.from_arrays(changed(scores, (0, 0), np.inf), costs, MODELS, missing="drop")
+    with pytest.raises(ValueError, match="missing is 'ignore'; expected"):
+        RoutingTable.from_arrays(SCORES, COSTS, MODELS, missing="ignore")
+
+
+def test_repr_is_short():
+    assert repr(full_table()) == "RoutingTable(3 queries x 2 models, cost in USD per query, 4 features, 2 groups)"
+    assert repr(RoutingTable(SCORES, COSTS, MODELS)) == "RoutingTable(3 queries x 2 models, cost in USD per query)"
+
+
+# RouterBench files.
+
+FIRST, SECOND = MODELS
+EXPECTED = RoutingTable(SCORES[:, ::-1], COSTS[:, ::-1], MODELS[::-1], None, GROUPS, GROUP_NAMES)
+
+
+def routerbench_frame():
+    """Three queries and two models in the published schema; the groups of columns differ in order."""
+    pandas = pytest.importorskip("pandas")
+    return pandas.DataFrame(
+        {
+            "sample_id": ["mbpp.dev.1", "mmlu-law.val.2", "mbpp.dev.3"],
+            "prompt": ["['p']"] * 3,
+            "eval_name": ["mbpp", "mmlu-law", "mbpp"],
+            FIRST: pandas.Series([1, 0.5, 0], dtype=object),
+            SECOND: pandas.Series([0.25, 1, 0], dtype=object),
+            f"{SECOND}|model_response": ["r"] * 3,
+            f"{FIRST}|model_response": ["r"] * 3,
+            f"{SECOND}|total_cost": [1e-4, 2e-4, 3e-4],
+            f"{FIRST}|total_cost": [1e-2, 2e-2, 3e-2],
+            "oracle_model_to_route_to": [FIRST, SECOND, "no_model_correct"],
+        }
+    )
+
+
+def write(frame, path):
+    if path.name.endswith((".csv", ".csv.gz")):
+        frame.to_csv(path, index=False)
+    elif path.suffix == ".parquet":
+        pytest.importorskip("pyarrow")
+        frame.to_parquet(path)
+    else:
+        frame.to_pickle(path)
+    return path
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".csv.gz", ".parquet", ".pkl", ".pickle"])
+def test_every_kind_of_file_gives_the_same_table(suffix, tmp_path):
+    path = write(routerbench_frame(), tmp_path / f"bench{suffix}")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert_same(load_routerbench(path), EXPECTED)
+        assert_same(load_table(str(path)), EXPECTED)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet", ".pkl"])
+@pytest.mark.parametrize("bad", [None, "", "failed"])
+def test_queries_without_a_number_are_dropped(bad, suffix, tmp_path):
+    frame = routerbench_frame()
+    frame[SECOND] = frame[SECOND].astype(object)
+    frame.loc[1, SECOND] = bad
+    if suffix == ".parquet":  # Columns of parquet have one type.
+        frame[SECOND] = frame[SECOND].map(lambda value: None if value is None else str(value))
+    path = write(frame, tmp_path / f"bench{suffix}")
+    with pytest.warns(UserWarning, match="dropped 1 of 3 queries"):
+        table = load_routerbench(path)
+    assert_same(table, EXPECTED.subset(rows=[0, 2]))
+    with pytest.raises(ValueError, match="scores is nan at row 1, model 'WizardLM"):
+        load_table(path)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet", ".pkl"])
+def test_columns_may_be_permuted_and_rows_labelled(suffix, tmp_path):
+    frame = routerbench_frame()
+    mixed = frame[frame.columns[[7, 3, 0, 9, 8, 2, 5, 4, 1, 6]]].set_index("sample_id")
+    assert_same(load_routerbench(write(mixed, tmp_path / f"bench{suffix}")), EXPECTED)
+    late = frame.set_index(np.array([5, 7, 9])).iloc[1:]
+    assert_same(load_routerbench(write(late, tmp_path / f"late{suffix}")), EXPECTED.subset(rows=[1, 2]))
+
+
+@pytest.mark.parametrize("dtype", ["category", "string", "object"])
+@pytest.mark.parametrize("suffix", [".csv", ".parquet", ".pkl"])
+def test_missing_labels_become_a_group(dtype, suffix, tmp_path):
+    frame = routerbench_frame()
+    frame["eval_name"] = frame["eval_name"].astype(object)
+    frame.loc[2, "eval_name"] = None
+    frame["eval_name"] = frame["eval_name"].astype(dtype)
+    table = load_routerbench(write(frame, tmp_path / f"bench{suffix}"))
+    assert table.group_names == ("mbpp", "mmlu-law", "unknown")
+    assert table.groups.tolist() == [0, 1, 2]
+
+
+def test_files_of_another_form_are_explained(tmp_path):
+    pytest.importorskip("pyarrow")
+    frame = routerbench_frame()
+    path = write(frame.drop(columns=[f"{FIRST}|total_cost", f"{SECOND}|total_cost"]), tmp_path / "a.csv")
+    with pytest.raises(ValueError, match=r"no column <model>\|total_cost; pass costs.* It has sample_id, prompt"):
+        load_routerbench(path)
+    with pytest.raises(ValueError, match=f"costs but no score column for {FIRST}; it has sample_id"):
+        load_routerbench(write(frame.drop(columns=[FIRST]), tmp_path / "b.csv"))
+    with pytest.raises(ValueError, match=r"path is .*bench.txt', of an unknown kind; expected .*\.npz, \.csv"):
+        load_routerbench("bench.txt")
+    for name in ("c.csv", "c.parquet", "c.pkl", "c.npz"):
+        with pytest.raises(FileNotFoundError):
+            load_routerbench(tmp_path / name)
+
+
+def test_missing_extras_name_the_install_command(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    for name in ("a.csv", "a.parquet"):
+        with pytest.raises(ImportError, match=r'pip install "jaxroute\[data\]"'):
+            load_table(tmp_path / name)
+
+
+def test_comparison_with_table_2():
+    report = compare_with_table_2(EXPECTED)
+    assert list(report) == [SECOND, FIRST]  # Table 2's order
+    # Mean scores (0.25 + 1 + 0) / 3 and (1 + 0.5 + 0) / 3; mean costs 2e-4 and 2e-2.
+    assert report[SECOND] == pytest.approx(
+        {
+            "score": 1.25 / 3,
+            "score_difference": 1.25 / 3 - 0.5392,
+            "cost": 2e-4,
+            "cost_difference": 2e-4 - 1.42e-4,
+        }
+    )
+    assert report[FIRST] == pytest.approx(
+        {"score": 0.5, "score_difference": 0.5 - 0.8048, "cost": 2e-2, "cost_difference": 2e-2 - 0.007943}
+    )
+    with pytest.raises(ValueError, match="table has no model of StageRoute's Table 2; its models are x"):
+        compare_with_table_2(RoutingTable([[1.0]], [[1.0]], ["x"]))
+
+
+# Pickles.
+
+OLD_PICKLES = {  # `routerbench_frame()` written by the pandas named, protocol 5: zlib, base 85.
+    "pandas 1.5.3 with an Int64Index": (
+        "c-nnbTTc@~6z=u{v=Bt1h=?RU5H3j<3Z!0>Di{eY)=Q#37_yn|PCFa+mf2Y<2#F?wkj$GSkG}ijGe5(hpuX}W^vv!S%SETjo"
+        "U@%dXTJHqbLL&{^KdQ|4Svx_u89J*=25KHDRQvj`G<(1N0I+YOuQG{Vw`7nr$GfDY2R+S3{w}`f$AU^H82eX@0qu~+S=pz8^"
+        "ZZO5~16c5&R7i{DL03zExYZv2Ms1xw+pB9e*Rv4lbrvP4I5LPCds6>-8w(_`!6HJyl#7KKfN2s>F7(f@WS!Pkx=PyuI{o@#p"
+        "4;#EQz{$j;HT!!H%Vb5VY<Cfo4k?RdI=OYHA`6wk%Dmf^}hQLR>&f5V6-EyaYPrM1ki;L3tvu#I;ap=C46g)8I&+p5VlTBnx"
+        "R6q!X!%b9fZ%WYS2LI^;VA~?E7r?}?10i$7!K`80toj_2u2#HcVVnH!P3`o(s<k6&`r=OgFxpfL=1z_&4f=mU+@O{<9>uO2x"
+        "UdOS+qK%sBI<nOn(Y87Z;9rmVW2=IcNttKm0$i;XAjnNkS*-ksdDc>kmG6nGXeq8xL2kExyuabI;#{#*nl2Z8iq|dN6nyBFw"
+        "TY;?@_4G{6ic)7#g`=sqtEqp$1}0513SP56BzK5-tmL`sgpxVY&x--#AXwlRB@^!vH8SClv!<*k%4n`?b;FKDmxZ!S4aj2Pg"
+        "b~z-{3$sPyl^V&|Tcrm*js^xMiMe`B8_M&^3aLk})YFnP^E^fRCw2oP2;BAIjY_1@G{orhNv@hCv+NmCZ)(kh^^1-^^{rq){"
+        "CBP(T3a##!pm>>2$}KISnbMF;@L^>cEyuMc_@)c|~)pLsg<LWaSK#N*lM2Gwv^R{sjWb{>nz9bH&*S$VFFJn~ekKX^*j&NHe"
+        "$&@wH}h#nt?<pj?YG&GPYHE6wJx`P>tL|KJuM~uPyv<=MbbsIGz_X@IYuNmlO=tCnTxQ>ks43E=Z5E|+qauU|o"
+    ),
+    "pandas 2.2.3": (
+        "c-nnbTTj$L6mIu|ED%JZ2t-MIAY76yESUA0)PRvlVT~l}gCWhdo!x2ZEz>D02#F?wkj$GSkG}ijGe5(hpuX}W^h~#_i=fkF&"
+        "S_`P={MhZ&b%pp%omk(@JkU2929GINU>I@$j5@09wLSwrTzyo^;YbPNnSAh1{Hj)bGsWbOatV_nvVk1z%&-TZ@~-gjn&pWg!"
+        "7>+!t`7#{u3hjMKcK^*WU23X~`J5c`!))XseYSTufbC@Lsb{L*Gj3^)%z;(QFI5QeM1v@}oMcx9qfz=AO+?f1cN0U;eW6efw"
+        "Qzg?>D?ck=Z3lP-8M%@5XLTai2+&(&{>!-Mx?O-vejuHF~5T5b6!jC3*-CM+Xo<o5+v7X^cDyxU4#kGTOHp%{CvEz=kmjFO?"
+        "sEJjYwq?cdmIEtS@0HPGZulr1j?J$TLO>73CWPo1)g3?7ur0j`B)e<d0s?jZfO$K@H$tjpSf5FrN=HWWX)Z<%Gq&av~s|eoj"
+        "`(9G^P*dAPo;D{sR_6iy%ZX@WU63lN@`7A|qqPGBxn-zJ`nML(hO(r8&0N(`xJm`N(|-71BVy&7<w|9?T8=2*ba7Mg(HHJEq"
+        "Rz_dOxr0}<`>G(D-y;)5So7IV9x}0fDI-v;3xf)M-P<KL(Ob1v-!*xGMiPg(v{g#W>d=C4$8>TIl6Z52{OWdi?%N$gTtpQ+`"
+        "+GKtXU|AzUVOn+%zA{Z&J8rUTphmhd9tRf{c?1DI%F_OV|T1GpRVG82J&DyXy$v6+ul$44MstIA$Q5joc;o_|(6d+i8(TaU4"
+        "Mb0iYXasXw!4{6G0v$dD8v1{~MV$<?_&98zQh_*Q-vnlwxp1}7Dd7t#~dl6_hID}3ZU7AXoElEyV@JE$XO4O)pI%Ao#vA!cD"
+        "Dpvu9);HYU%EGM{ypl^XQNp<_OGJVWY%KbVNHDU~|p<N)@tb3@Dx>u3sh0WM>k_h@00csCf81A5hII*-}k80Ti"
+    ),
+}
+
+
+@pytest.mark.parametrize("writer", OLD_PICKLES)
+def test_pickles_of_older_pandas(writer, tmp_path):
+    content = zlib.decompress(base64.b85decode(OLD_PICKLES[writer]))
+    assert b"pandas.core.internals.managers" in content
+    path = tmp_path / "old.pkl"
+    path.write_bytes(content)
+    assert_same(load_routerbench(path), EXPECTED)
+
+
+@pytest.mark.parametrize("protocol", [4, 5])
+def test_pickle_protocols_and_numpy_scalars(protocol, tmp_path):
+    frame = routerbench_frame()
+    for model in MODELS:  # Object columns of NumPy scalars, as arithmetic on scores leaves them.
+        frame[model] = np.array([np.float64(value) for value in frame[model]] + [None], dtype=object)[:3]
+    frame.to_pickle(tmp_path / "bench.pkl", protocol=protocol)
+    assert_same(load_routerbench(tmp_path / "bench.pkl"), EXPECTED)
+
+
+def test_pickled_missing_values(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    frame = routerbench_frame()
+    frame.loc[0, FIRST], frame.loc[1, SECOND] = pandas.NA, None
+    frame["eval_name"] = np.array(["mbpp", "mmlu-law", pandas.NA], dtype=object)
+    frame["eval_name"] = frame["eval_name"].astype(object)
+    with pytest.warns(UserWarning, match="dropped 2 of 3 queries"):
+        table = load_routerbench(write(frame, tmp_path / "bench.pkl"))
+    assert table.scores.tolist() == [[0, 0]]
+    assert table.group_names[table.groups[0]] == "unknown"
+    for label, name in (("", ""), (None, "unknown")):
+        frame = routerbench_frame()
+        frame["eval_name"] = pandas.array([label] * 3, dtype="string")
+        assert load_routerbench(write(frame, tmp_path / "bench.pkl")).group_names == (name,)
+
+
+def test_pickles_need_no_pandas(monkeypatch, tmp_path):
+    path = tmp_path / "old.pkl"
+    path.write_bytes(zlib.decompress(base64.b85decode(OLD_PICKLES["pandas 2.2.3"])))
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    assert_same(load_routerbench(path), EXPECTED)
+
+
+class Calls:
+    """Pickles as a call of `function`."""
+
+    def __init__(self, function, *arguments):
+        self.call = (function, arguments)
+
+    def __reduce__(self):
+        return self.call
+
+
+def stack_global(module, name, argument):
+    """The protocol 4 pickle that calls `module.name(argument)`; the name may have dots."""
+    stream = io.BytesIO(b"")
+    stream.write(b"\x80\x04")
+    for text in (module, name):
+        stream.write(b"\x8c" + bytes([len(text)]) + text.encode())
+    stream.write(b"\x93\x8c" + bytes([len(argument)]) + argument.encode() + b"\x85R.")
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_hostile_pickles_are_refused_before_anything_runs(protocol, tmp_path):
+    marker = tmp_path / "executed"
+    path = tmp_path / "bench.pkl"
+    for function, argument, name in (
+        (os.system, f"touch {marker}", r"(posix|nt)\.system"),
+        (eval, f"open({str(marker)!r}, 'w')", r"(builtins|__builtin__)\.eval"),
+        (exec, f"open({str(marker)!r}, 'w')", r"(builtins|__builtin__)\.exec"),
+        (np.save, str(marker), r"numpy\.save"),
+    ):
+        # Inside a list, after harmless content, as an attacker would hide it.
+        path.write_bytes(pickle.dumps([1.0, {"a": Calls(function, argument)}], protocol=protocol))
+        with pytest.raises(UnsafePickleError, match=f"bench.pkl: refused {name}, .* nothing was run"):
+            load_routerbench(path)
+        assert not marker.exists()
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        ("os", "system"),
+        ("builtins", "getattr"),
+        ("pandas", "eval"),
+        ("pandas", "read_pickle"),
+        ("pandas", "DataFrame.to_csv"),
+        ("pandas.io.common", "os.system"),
+        ("numpy", "load"),
+        ("numpy", "ndarray.tofile"),
+        ("pyarrow", "OSFile"),
+        ("os.pandas", "DataFrame"),
+    ],
+)
+def test_names_outside_the_list_are_refused(module, name, tmp_path):
+    path = tmp_path / "bench.pkl"
+    path.write_bytes(stack_global(module, name, str(tmp_path / "executed")))
+    with pytest.raises(UnsafePickleError, match=f"refused {module}.{name},"):
+        load_routerbench(path)
+    assert not (tmp_path / "executed").exists()
+    assert issubclass(UnsafePickleError, ValueError)
+
+
+def test_allowed_names_do_not_reach_the_real_ones(tmp_path):
+    # BUILD with a slot state sets attributes on whatever is below it on the stack, here on allowed names.
+    path = tmp_path / "bench.pkl"
+    for module, name in ((b"pandas", b"Index"), (b"builtins", b"slice"), (b"numpy", b"dtype")):
+        path.write_bytes(b"\x80\x04c" + module + b"\n" + name + b"\nN}\x8c\x06forged\x8c\x01xs\x86b.")
+        with pytest.raises(ValueError, match="not a pickled data frame"):
+            load_routerbench(path)
+    pandas = pytest.importorskip("pandas")
+    assert not any(hasattr(target, "forged") for target in (pandas.Index, slice, np.dtype))
+
+
+def test_damaged_pickles_raise_value_errors(tmp_path):
+    content = zlib.decompress(base64.b85decode(OLD_PICKLES["pandas 2.2.3"]))
+    path = tmp_path / "bench.pkl"
+    others = [pickle.dumps(value) for value in ({"a": 1}, [], None, 3.0)]
+    flipped = [content[:i] + bytes([content[i] ^ 0x41]) + content[i + 1 :] for i in range(0, len(content), 3)]
+    for damaged in (*others, b"", b"no pickle", content[: len(content) // 2], *flipped):
+        path.write_bytes(damaged)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            try:
+                load_routerbench(path)  # Some flips only change a label or a number.
+            except ValueError as error:
+                assert str(error)
+    path.write_bytes(others[0])
+    with pytest.raises(ValueError, match=r"bench.pkl is not a pickled data frame .* use csv or parquet"):
+        load_routerbench(path)
+
+
+# Other layouts.
+
+
+@pytest.mark.parametrize("names", [("scores", "costs"), ("score", "cost"), ("perf", "cost"), ("correct", "cost")])
+def test_npz_names(names, tmp_path):
+    path = tmp_path / "table.npz"
+    groups = {"eval_name_idx": GROUPS.astype(np.int16), "eval_names": np.array(GROUP_NAMES)}
+    np.savez(
+        path,
+        **dict(zip(names, (SCORES, COSTS), strict=True)),
+        models=np.array(MODELS),
+        feat=FEATURES,
+        **groups,
+    )
+    assert_same(load_table(path), full_table())
+
+
+def test_npz_that_lacks_something(tmp_path):
+    path = tmp_path / "table.npz"
+    np.savez(path, perf=SCORES, models=np.array(MODELS))
+    with pytest.raises(ValueError, match="no array costs or cost; pass costs"):
+        load_table(path)
+    np.savez(path, cost=COSTS, models=np.array(MODELS))
+    with pytest.raises(ValueError, match="no array scores or score or perf or correct; it has cost, models"):
+        load_table(path)
+    np.savez(path, perf=SCORES, cost=COSTS)
+    with pytest.raises(ValueError, match="no array models; it has perf, cost"):
+        load_table(path)
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".csv"])
+def test_costs_of_the_caller_also_select_models(suffix, tmp_path):
+    path = tmp_path / f"table{suffix}"
+    if suffix == ".npz":
+        np.savez(path, correct=SCORES, models=np.array(MODELS))
+    else:
+        write(routerbench_frame()[["prompt", *MODELS]], path)
+    table = load_table(path, costs={SECOND: 0.5}, cost_unit="GB")
+    assert_same(table, RoutingTable(SCORES[:, 1:], np.full((3, 1), 0.5), (SECOND,), cost_unit="GB"))
+    both = load_table(path, costs={SECOND: 0.5, FIRST: 2.0})
+    assert both.models == (SECOND, FIRST)
+    assert both.mean_costs().tolist() == [0.5, 2.0]
+    with pytest.raises(ValueError, match="costs names gpt-5, which .* lacks; the file has .*gpt-4-1106-preview"):
+        load_table(path, costs={FIRST: 1.0, "gpt-5": 1.0})
+    with pytest.raises(ValueError, match="costs is empty"):
+        load_table(path, costs={})
+
+
+def sprout_file(path, rows):
+    """A SPROUT-like file of rows (dataset, cell of model "m.1", cell of "m2"); a cell is (score, in, out)."""
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    fields = ("score", "num_input_tokens", "num_output_tokens", "response")
+
+    def cell(values):
+        return None if values is None else dict(zip(fields, (*values, "text"), strict=True))
+
+    columns = {
+        "key": list(range(len(rows))),
+        "dataset": [row[0] for row in rows],
+        "prompt": ["p"] * len(rows),
+        "m.1": [cell(row[1]) for row in rows],
+        "m2": [cell(row[2]) for row in rows],
+    }
+    parquet.write_table(pyarrow.table(columns), path)
+    return path
+
+
+def test_sprout(tmp_path):
+    prices = {"m.1": (1.0, 10.0), "m2": (0.5, 0.5)}
+    rows = [("math", (1.0, 100, 20), (0.5, 100, 40)), ("code", (0.0, 200, 10), (1.0, 200, 30))]
+    sprout_file(tmp_path / "train-00000-of-00002.parquet", rows)
+    sprout_file(
+        tmp_path / "train-00001-of-00002.parquet",
+        [
+            ("math", None, (1.0, 1, 1)),
+            ("math", (1.0, 50, 5), (None, 50, 5)),
+            ("math", (0.25, 10, 0), (0.0, 10, 2)),
+        ],
+    )
+    with pytest.warns(UserWarning, match="dropped 2 of 5 queries"):
+        table = load_sprout(tmp_path, prices)
+    # USD: (100 * 1 + 20 * 10) / 1e6 = 3e-4 and (100 + 40) * 0.5 / 1e6 = 7e-5, and so on.
+    costs = [[3e-4, 7e-5], [3e-4, 1.15e-4], [1e-5, 6e-6]]
+    scores = [[1, 0.5], [0, 1], [0.25, 0]]
+    assert_same(table, RoutingTable(scores, costs, ("m.1", "m2"), None, [1, 0, 1], ("code", "math")))
+    one = load_sprout(tmp_path / "train-00000-of-00002.parquet", prices)
+    assert_same(one, table.subset(rows=[0, 1]))
+
+
+def test_sprout_that_lacks_something(tmp_path):
+    path = sprout_file(tmp_path / "test.parquet", [("math", (1.0, 1, 1), (1.0, 1, 1))])
+    with pytest.raises(ValueError, match=r"prices lacks m.1, m2; give \(USD per 1M input"):
+        load_sprout(path)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ValueError, match=r"path is .*empty', a folder without \*.parquet files"):
+        load_sprout(tmp_path / "empty")
+    write(routerbench_frame(), tmp_path / "bench.parquet")
+    with pytest.raises(ValueError, match="no struct column with score, num_input_tokens"):
+        load_sprout(tmp_path / "bench.parquet")
+
+
+def embedllm_file(path, rows):
+    with open(path, "w", newline="") as file:
+        lines = csv.writer(file)
+        lines.writerow(["prompt_id", "model_id", "category_id", "label", "prompt", "model_name", "category"])
+        lines.writerows([prompt, 0, 0, label, "p", model, category] for prompt, model, label, category in rows)
+    return path
+
+
+def test_embedllm(tmp_path):
+    path = embedllm_file(
+        tmp_path / "train.csv",
+        [
+            (7, "b", 1, "law"),
+            (7, "a", 0, "law"),
+            (3, "a", 0, "art"),
+            (3, "b", 0, "art"),
+            (3, "a", 1, "art"),  # A second answer, correct: the pair counts as correct.
+            (9, "a", 1, "law"),  # Never answered by b: dropped.
+        ],
+    )
+    with pytest.warns(UserWarning, match="dropped 1 of 3 queries"):
+        table = load_embedllm(path, {"b": 13.0, "a": 7.0}, cost_unit="1e9 parameters")
+    expected = RoutingTable([[0, 1], [1, 0]], [[13, 7]] * 2, ("b", "a"), None, [0, 1], ("art", "law"), "1e9 parameters")
+    assert_same(table, expected)
+    assert load_embedllm(path, {"a": 7.0}).num_queries == 3
+    with pytest.raises(ValueError, match="costs names c, which"):
+        load_embedllm(path, {"c": 1.0})
+    write(routerbench_frame(), tmp_path / "bench.csv")
+    with pytest.raises(ValueError, match="lacks the column prompt_id, model_name, label; it has sample_id"):
+        load_embedllm(tmp_path / "bench.csv", {"a": 1.0})
+
+
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [
+        ("01-ai/Yi-34B-Chat", 34),
+        ("mistralai/Mixtral-8x7B-Instruct-v0.1", 56),
+        ("8x22b", 176),
+        ("Qwen/Qwen1.5-0.5B-Chat", 0.5),
+        ("DeepSeek-R1-Distill-Qwen-1.5B", 1.5),
+        ("facebook/opt-350m", 0.35),
+        ("bigscience/bloomz-7b1-mt", 7.1),
+        ("some-13Bv2", 13),
+        ("lmsys/vicuna-13b-v1.5-16k", 13),
+        ("neural-chat-7b-v3-1", 7),
+        ("llama_2_70b_chat", 70),
+        ("cloudyu/Mixtral_11Bx2_MoE_19B", 19),
+        ("TinyLlama-1.1B-intermediate-step-1431k-3T", 1.1),
+        ("model-4bit-33b", 33),
+        ("microsoft/phi-2", 9),
+        ("gpt-4-1106-preview", 9),
+        ("opus-v0b", 9),
+    ],
+)
+def test_costs_by_size(name, size):
+    costs = costs_by_size([name], default=9.0)
+    assert list(costs) == [name]
+    assert costs[name] == pytest.approx(size)
+
+
+def test_costs_by_size_fit_embedllm(tmp_path):
+    models = ("b-70b", "a")
+    costs = costs_by_size(models)
+    assert costs == {"b-70b": 70.0, "a": 7.0}
+    path = embedllm_file(tmp_path / "train.csv", [(7, model, 1, "law") for model in models])
+    table = load_embedllm(path, costs, cost_unit="1e9 parameters")
+    assert (table.models, table.costs.tolist()) == (models, [[70.0, 7.0]])
+    with pytest.raises(ValueError, match="default must be above 0, got 0"):
+        costs_by_size(models, default=0)
+
+
+def test_embeddings(tmp_path):
+    path = tmp_path / "e.npy"
+    np.save(path, FEATURES.astype(np.float16))
+    loaded = load_embeddings(path, num_queries=3)
+    assert loaded.dtype == np.float32
+    np.testing.assert_array_equal(loaded, FEATURES)
+    path = tmp_path / "e.npz"
+    np.savez(path, anything=FEATURES)
+    np.testing.assert_array_equal(load_embeddings(path), FEATURES)
+    np.savez(path, other=COSTS, embeddings=FEATURES)
+    np.testing.assert_array_equal(load_embeddings(path), FEATURES)
+    assert full_table().with_features(load_embeddings(path, 3)).features.shape == (3, 4)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"a": FEATURES, "b": COSTS}, "no array embeddings, and not exactly one array; it has a, b"),
+        ({"a": FEATURES[0]}, r"has shape \(4,\) and dtype float32; expected \[Q, d\]"),
+        ({"a": np.array([["x"]])}, r"dtype <U1; expected \[Q, d\] numbers"),
+        ({"a": FEATURES[:2]}, "has 2 rows; expected 3, one per query"),
+        ({"a": changed(FEATURES, (2, 1), np.nan)}, r"is nan at \[2, 1\]; embeddings must be finite"),
+        ({"a": FEATURES.astype(float) * 1e300}, r"is inf at \[0, 1\]"),
+        ({"a": FEATURES.astype(object)}, "is not an npy or npz file of plain arrays: .*allow_pickle"),
+    ],
+)
+def test_embeddings_that_are_none(tmp_path, arrays, message):
+    path = tmp_path / "e.npz"
+    np.savez(path, **arrays)
+    with pytest.raises(ValueError, match=message):
+        load_embeddings(path, num_queries=3)
+
+
+@pytest.mark.parametrize("content", [b"", b"text", b"PK\x03\x04broken", b"\x93NUMPY\x01"])
+def test_embeddings_in_another_format(tmp_path, content):
+    path = tmp_path / "e.npy"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match="is not an npy or npz file of plain arrays"):
+        load_embeddings(path)
+
+
+def test_columns_of_any_schema(tmp_path):
+    pytest.importorskip("pandas")
+    (tmp_path / "t.csv").write_text("kind,x,y\na,1,2.5\n,oops,3\na,4,\n")
+    read = load_columns(tmp_path / "t.csv", ["x", "y"], ["kind"])
+    np.testing.assert_array_equal(read["x"], [1.0, np.nan, 4.0])
+    np.testing.assert_array_equal(read["y"], [2.5, 3.0, np.nan])
+    assert read["kind"].tolist() == ["a", "unknown", "a"]
+    with pytest.raises(ValueError, match="lacks the column z"):
+        load_columns(tmp_path / "t.csv", ["z"])
+
+
+# Real files.
+
+
+def test_real_routerbench_sample():
+    table = load_routerbench(shared("routerbench_0shot_uniform365.npz"))
+    assert (table.num_queries, table.num_models) == (365, 11)
+    assert set(table.models) == set(STAGEROUTE_TABLE_2.names)
+    assert table.features.shape == (365, 32)
+    assert "mbpp" in table.group_names
+    released = table.subset(models=STAGEROUTE_TABLE_2.names)
+    assert released.models == STAGEROUTE_TABLE_2.names
+    assert table.order_by_cost().models[-1] in ("gpt-4-1106-preview", "claude-v1", "claude-v2")
+
+    # A uniform sample of the 0-shot file: its means are within 4.5 standard errors of the file's (11 models).
+    with open(shared("routerbench_0shot_value_hist.csv"), newline="") as lines:
+        population = {row["model"]: float(row["mean_score"]) for row in csv.DictReader(lines)}
+    error = table.scores.std(axis=0, ddof=1) / np.sqrt(table.num_queries)
+    gap = np.abs(table.mean_scores() - [population[name] for name in table.models])
+    assert np.all(gap < 4.5 * error), dict(zip(table.models, gap / error, strict=True))
+
+    # The 0-shot file is not the source of Table 2: Llama-2-70b scores 0.33 in one and 0.61 in the other.
+    report = compare_with_table_2(table)
+    assert list(report) == list(STAGEROUTE_TABLE_2.names)
+    assert report["meta/llama-2-70b-chat"]["score_difference"] < -0.15
+
+
+def test_real_tables_without_costs():
+    path = shared("routellm_mmlu_gsm8k.npz")
+    with pytest.raises(ValueError, match="no array costs or cost; pass costs"):
+        load_table(path)
+    table = load_table(path, costs={"gpt-4-1106-preview": 1e-2, "mistralai/Mixtral-8x7B-Instruct-v0.1": 2e-4})
+    assert (table.num_queries, table.models[0], len(table.group_names)) == (15361, "gpt-4-1106-preview", 58)
+    assert table.mean_scores()[0] > table.mean_scores()[1]
+
+    path = shared("llmrouter_9models.npz")
+    models = np.load(path)["models"].tolist()
+    table = load_table(path, costs=dict.fromkeys(models, 1.0))
+    assert (table.num_queries, table.num_models, len(table.group_names)) == (6108, 9, 14)
+
+
+def test_real_table_with_a_score_below_0_is_refused():
+    with pytest.raises(ValueError, match=r"scores is -0\.0\d+ at row \d+, model .*\[0, 1\]"):
+        load_table(shared("routerarena_sub10.npz"))

@@ -1,0 +1,268 @@
+"""Wrong input is refused at once, in words that name the argument and what is allowed, and leaves nothing behind."""
+
+import jax
+import numpy as np
+import pytest
+from engine_child import BANDIT
+from flax import struct
+from toys import Clock, Cycle, small_market
+
+import jaxroute as jr
+from jaxroute.core.types import Metric
+from jaxroute.data import RoutingTable
+from jaxroute.engine import simulate
+from jaxroute.problems import staged, stochastic
+
+
+def play(out, env=BANDIT, policies=stochastic.UCB1(), **options):
+    settings = {"horizon": 20, "seeds": 4, "record_every": 10, "progress": False} | options
+    return jr.simulate(env, policies, out=out, **settings)
+
+
+def market(**options):
+    """A market of two models."""
+    outcomes = staged.LawOutcomes(
+        reward_mean=options.pop("reward_mean", np.array([0.5, 0.6])),
+        cost_mean=options.pop("cost_mean", np.array([1.0, 2.0])),
+        reward_noise=options.pop("reward_noise", 0.0),
+        cost_noise=options.pop("cost_noise", 0.0),
+        reward_law=options.pop("reward_law", staged.Gaussian()),
+    )
+    return staged.market(
+        outcomes, **({"capacity": 1.0, "budget": 3.0, "max_deployed": 2, "stage_length": 5, "horizon": 20} | options)
+    )
+
+
+def table(scores=((0.5, 0.6), (0.1, 1.0)), costs=((1.0, 2.0), (1.0, 2.0)), models=("a", "b"), **options):
+    return RoutingTable(np.asarray(scores), np.asarray(costs), models, **options)
+
+
+class PlainPolicy:
+    """Has the three verbs, but is no pytree: its numbers cannot be found."""
+
+    def __init__(self):
+        self.width = 1.0
+
+    init, act, update = stochastic.UCB1.init, stochastic.UCB1.act, stochastic.UCB1.update
+
+
+class PlainBandit(stochastic.Bandit):
+    """A subclass that was not decorated, which is no pytree either."""
+
+
+@struct.dataclass
+class Measuring(Cycle):
+    """Declares a metric of its own; what its Info holds for it is `value`."""
+
+    metric: Metric = struct.field(pytree_node=False, default=Metric("own", "own", "", "average"))
+    value: tuple[float, ...] | float = struct.field(pytree_node=False, default=1.0)
+
+    @property
+    def metrics(self):
+        return (self.metric,)
+
+    def act(self, key, state, obs, t):
+        action, info = super().act(key, state, obs, t)
+        return action, {**info, self.metric.name: np.float32(self.value)}
+
+
+@struct.dataclass
+class Forgetful(Clock):
+    """Does not measure the flow that it declares, or measures something of another shape."""
+
+    instead: str = struct.field(pytree_node=False, default="nothing")
+
+    def step(self, key, state, action, t):
+        state, feedback, flows = super().step(key, state, action, t)
+        rounds = flows.pop("rounds")
+        return state, feedback, flows if self.instead == "nothing" else {**flows, "rounds": rounds * np.ones(3)}
+
+
+VECTOR = Metric("own", "own", "", "average", ("model",))
+NAN = float("nan")
+
+# What is wrong: the call, and the message.
+SIMULATE = {
+    "no horizon": ({"horizon": 0}, "horizon must be .*, got 0"),
+    "negative horizon": ({"horizon": -5}, "horizon must be .*, got -5"),
+    "fractional horizon": ({"horizon": 10.5}, "horizon must be a whole number .*, got 10.5"),
+    "horizon as text": ({"horizon": "20"}, "horizon must be a whole number .*, got '20'"),
+    "horizon as truth": ({"horizon": True}, "horizon must be a whole number .*, got True"),
+    "horizon beyond int32": ({"horizon": 2**31, "record_every": 2**30}, "horizon must be .*2147483648"),
+    "no seeds": ({"seeds": 0}, "seeds must be at least 1, got 0"),
+    "negative number of seeds": ({"seeds": -3}, "seeds must be at least 1, got -3"),
+    "fractional seeds": ({"seeds": 2.5}, "seeds must be a number of seeds or a list of them, got 2.5"),
+    "empty seeds": ({"seeds": []}, r"seeds must be a non-empty list of whole numbers, got \[\]"),
+    "negative seed": ({"seeds": [3, -1]}, r"seeds must be from 0 to 2\*\*32 - 1, got -1 to 3"),
+    "seed beyond 32 bits": ({"seeds": [2**32]}, r"seeds must be from 0 to 2\*\*32 - 1, got 4294967296"),
+    "fractional seed": ({"seeds": [0.5, 1.0]}, r"seeds must be a non-empty list of whole numbers, got \[0.5, 1.0\]"),
+    "duplicate seeds": ({"seeds": [1, 2, 1]}, "seeds must differ from each other"),
+    "nested seeds": ({"seeds": [[1, 2]]}, "seeds must be a non-empty list of whole numbers"),
+    "no record interval": ({"record_every": 0}, "record_every must be .*, got 0"),
+    "fractional record interval": ({"record_every": 2.5}, "record_every must be a whole number at least 1, got 2.5"),
+    "unknown metric": ({"record": ["regrett"]}, "record must be one of .*'regret'.*, got 'regrett'; did you mean 'regret'"),
+    "unknown info": ({"record": ["info.bounds"]}, "record.*bounds"),
+    "record as a number": ({"record": 5}, "record must be .*, got 5"),
+    "no block": ({"block": 0}, "block must be at least 1, got 0"),
+    "fractional key": ({"key": 1.5}, "key must be a whole number.*, got 1.5"),
+    "key beyond 32 bits": ({"key": 2**32}, "key must be .*, got 4294967296"),
+    "key with the bits of another": ({"key": -1}, "key must be .*, got -1"),
+    "key of jax": ({"key": jax.random.key(0)}, "key must be a whole number"),
+    "instances of a given environment": ({"instances": 3}, "instances needs a sampler"),
+    "no instances": ({"env": lambda key: BANDIT, "instances": 0}, "instances must be at least 1, got 0"),
+    "a probe that is no function": ({"probes": {"x": 3}}, r"probes\['x'\] must be a function, got 3"),
+    "probes without names": ({"probes": lambda *a: a[-1]}, "probes must be a dict"),
+    "a probe with the name of a metric": ({"probes": {"regret": lambda *a: a[-1]}}, "probes.*'regret'"),
+    "a probe with the name of a flag": ({"probes": {"valid": lambda *a: a[-1]}}, "probes.*'valid'"),
+    "no devices": ({"devices": []}, "devices must be"),
+    "devices by name": ({"devices": "cpu"}, "devices must be .*, got 'cpu'"),
+    "a description that is no JSON": ({"description": {"made": np.float32(1)}}, "description"),
+    "environment class": ({"env": stochastic.Bandit}, "env is the class Bandit; pass an instance"),
+    "environment as a number": ({"env": 42}, "env must have the methods init, observe and step, .*got 42"),
+    "a sampler of something else": ({"env": lambda key: 42}, "env.*42"),
+    "policy class": ({"policies": stochastic.UCB1}, "policy 'UCB1' is the class UCB1; pass an instance"),
+    "policy class in a dict": ({"policies": {"mine": stochastic.UCB1}}, "policy 'mine' is the class UCB1; pass an instance"),
+    "no policy": ({"policies": {"mine": 42}}, "policy 'mine' must have the methods init, act and update, .*got 42"),
+    "policy by name": ({"policies": "UCB1"}, "must have the methods init, act and update, .*got 'UCB1'"),
+    "a function of something else": ({"policies": {"mine": lambda env: 42}}, "policy 'mine'.*42"),
+    "a policy that is no pytree": ({"policies": {"mine": PlainPolicy()}}, "policy 'mine'.*(PlainPolicy.*dataclass|dataclass.*PlainPolicy)"),
+    "an environment that is no pytree": ({"env": PlainBandit(mean=BANDIT.mean, scale=BANDIT.scale)}, "env.*(PlainBandit.*dataclass|dataclass.*PlainBandit)"),
+    "no policies": ({"policies": {}}, "policies must hold at least one policy, got none"),
+    "policies named by numbers": ({"policies": {1: stochastic.UCB1()}}, "policies must be named by strings, got 1"),
+    "two policies of a class": ({"policies": [stochastic.UCB1(), stochastic.UCB1()]}, "policies of the same class need names"),
+    "a policy with stages for an environment without": ({"policies": staged.StageRoute()}, "policy 'StageRoute' plans by stage, but neither .*stage_length"),
+    # What environments and policies say that they measure.
+    "a metric of environment and policy": ({"env": Clock(), "policies": Measuring(metric=Metric("reward", "reward", "", "total"))}, "'reward'"),
+    "a metric of two shapes": ({"env": Clock(), "policies": {"one": Measuring(), "other": Measuring(metric=VECTOR, value=(1.0, 2.0, 3.0))}}, "'own'"),
+    "a metric that Info does not have": ({"env": Clock(), "policies": Cycle(), "record": ["info.thrice"]}, "record must be one of .*'info.twice', got 'info.thrice'"),
+    "a flow that is not measured": ({"env": Forgetful(), "policies": Cycle()}, "'rounds'.*(flow|step|measure)"),
+    "a flow of another shape": ({"env": Forgetful(instead="a vector"), "policies": Cycle()}, "'rounds'.*(dim|shape)"),
+    "a gauge that is not measured": ({"env": Clock(), "policies": Measuring(metric=Metric("own", "own", "", "gauge"))}, "'own'.*gauges"),
+    # Values of policies, checked where they are used.
+    "negative width": ({"policies": stochastic.UCB1(width=-1.0)}, "policy 'UCB1': width must be at least 0, got -1"),
+    "width as text": ({"policies": stochastic.UCB1(width="a")}, "policy 'UCB1': width must be a number .*, got 'a'"),
+    "many widths without a grid": ({"policies": stochastic.UCB1(width=np.ones(4))}, r"width must have shape \(\), got \(4,\)"),
+    "a wrong width in a grid": ({"policies": jr.grid(stochastic.UCB1, width=[1.0, NAN])}, "policy 'UCB1': width must be finite, got nan"),
+    "epsilon above 1": ({"policies": stochastic.EpsilonGreedy(epsilon=1.5)}, r"epsilon must be in \[0, 1\], got 1.5"),
+    "prior of no weight": ({"policies": stochastic.GaussianThompson(prior_weight=0)}, "prior_weight must be above 0, got 0"),
+    "beta prior below 1": ({"policies": stochastic.BetaThompson(failures=0.5)}, "failures must be at least 1, got 0.5"),
+    "gamma of zero": ({"env": market(), "policies": staged.StageRoute(gamma=0.0)}, "policy 'StageRoute': gamma must be above 0, got 0"),
+    "negative gamma": ({"env": market(), "policies": {"g": staged.Greedy(gamma=-0.2)}}, "policy 'g': gamma must be above 0, got -0.2"),
+    "gamma that is no number": ({"env": market(), "policies": staged.StageRoute(gamma=NAN)}, "gamma must be finite, got nan"),
+    "floor above ceiling": ({"env": market(), "policies": staged.StageRoute(cost_floor=3.0, cost_ceiling=1.0)}, "cost_floor must be at most cost_ceiling = 1, got 3"),
+    # Values of environments that were changed after they were made.
+    "a changed budget": ({"env": market().replace(budget=np.float32(-1)), "policies": staged.StageRoute()}, "env: budget must be above 0, got -1"),
+    "a changed capacity": ({"env": market().replace(capacity=np.ones(3)), "policies": staged.StageRoute()}, r"env: capacity must have shape \(2,\), got \(3,\)"),
+    "a changed arrival": ({"env": market().replace(arrival=np.array([0, 1])), "policies": staged.StageRoute()}, "env: arrival must be 2 rounds of at least 1"),
+    "a changed mean": ({"env": BANDIT.replace(mean=np.array([0.5, 1.5]))}, r"env: mean must be in \[0, 1\], got 1.5 at index \(1,\)"),
+}  # fmt: skip
+
+CONSTRUCT = {
+    "NaN mean": (lambda: stochastic.bernoulli([0.5, NAN]), r"mean must be finite, got nan at index \(1,\)"),
+    "infinite mean": (lambda: stochastic.gaussian([np.inf, 0.0]), r"mean must be finite, got inf at index \(0,\)"),
+    "probability above 1": (lambda: stochastic.bernoulli([0.5, 1.1]), r"mean must be in \[0, 1\], got 1.1 at index \(1,\)"),
+    "negative probability": (lambda: stochastic.bernoulli([-0.1, 0.5]), r"mean must be in \[0, 1\], got -0.1 at index \(0,\)"),
+    "no models": (lambda: stochastic.bernoulli([]), r"mean must have shape \[K\] with K >= 1, got shape \(0,\)"),
+    "one number for means": (lambda: stochastic.bernoulli(0.5), r"mean must have shape \[K\] with K >= 1, got shape \(\)"),
+    "matrix of means": (lambda: stochastic.bernoulli([[0.5]]), r"mean must have shape \[K\] with K >= 1, got shape \(1, 1\)"),
+    "means as text": (lambda: stochastic.bernoulli(["a"]), r"mean must be a number or an array of numbers, got \['a'\]"),
+    "negative scale": (lambda: stochastic.gaussian([0.0, 1.0], scale=-1.0), "scale must be at least 0, got -1"),
+    "scale as text": (lambda: stochastic.gaussian([0.0, 1.0], scale="wide"), "scale must be a number or an array of numbers, got 'wide'"),
+    "negative budget": (lambda: staged.arena_market(budget=-2.0), "budget must be above 0, got -2"),
+    "infinite budget": (lambda: staged.arena_market(budget=np.inf), "budget must be finite, got inf"),
+    "infeasible budget": (lambda: staged.arena_market(budget=0.1), "budget must be at least 0.14, the cheapest way to serve all queries of the first stage, got 0.1"),
+    "budget as text": (lambda: market(budget="much"), "budget must be a number or an array of numbers, got 'much'"),
+    "two budgets": (lambda: market(budget=[1.0, 2.0]), r"budget must have shape \(\), got \(2,\)"),
+    "no horizon": (lambda: staged.arena_market(horizon=0), "horizon must be at least 1, got 0"),
+    "fractional horizon": (lambda: staged.arena_market(horizon=100.0), "horizon must be a whole number .*, got 100.0"),
+    "capacity of zero": (lambda: staged.arena_market(capacity=0.0), r"capacity must be in \(0, 1\], got 0"),
+    "capacity above 1": (lambda: market(capacity=[0.5, 1.2]), r"capacity must be in \(0, 1\], got 1.2 at index \(1,\)"),
+    "capacities that cannot carry the traffic": (lambda: market(capacity=[0.4, 0.5]), "capacity must let some 2 models of the first stage carry all queries .*, got at most 0.9"),
+    "capacities of too few slots": (lambda: market(capacity=0.6, max_deployed=1), "capacity must let some 1 models .*, got at most 0.6"),
+    "wrong number of capacities": (lambda: market(capacity=[0.5, 0.5, 0.5]), r"capacity must have shape \(2,\), got \(3,\)"),
+    "wrong number of fees": (lambda: market(deploy_fee=[0.5, 0.5, 0.5]), r"deploy_fee must have shape \(2,\), got \(3,\)"),
+    "negative fee": (lambda: market(deploy_fee=-0.1), "deploy_fee must be at least 0, got -0.1"),
+    "wrong number of arrivals": (lambda: market(arrival=[1, 2, 3]), r"arrival must be 2 whole rounds of at least 1, got \[1, 2, 3\]"),
+    "arrival in round 0": (lambda: market(arrival=[0, 1]), r"arrival must be 2 whole rounds of at least 1, got \[0, 1\]"),
+    "fractional arrival": (lambda: market(arrival=[1.0, 1.5]), r"arrival must be 2 whole rounds of at least 1, got \[1.0, 1.5\]"),
+    "nobody at the start": (lambda: market(arrival=[5, 2]), r"arrival must have a model in round 1, got \[5, 2\]"),
+    "no slots": (lambda: market(max_deployed=0), "max_deployed must be at least 1, got 0"),
+    "no stage": (lambda: market(stage_length=0), "stage_length must be at least 1, got 0"),
+    "unknown benchmark": (lambda: market(benchmark="stages"), "benchmark must be one of 'stage', 'continuous', got 'stages'; did you mean 'stage'"),
+    "too few names": (lambda: market(names=["a"]), r"names must have one name per model \(2\), got 1"),
+    "NaN reward": (lambda: market(reward_mean=np.array([NAN, 0.5])), r"reward_mean must be finite, got nan at index \(0,\)"),
+    "probability of reward above 1": (lambda: market(reward_mean=np.array([0.5, 1.5]), reward_law=staged.Bernoulli()), r"reward_mean must be in \[0, 1\], got 1.5 at index \(1,\)"),
+    "negative cost": (lambda: market(cost_mean=np.array([-1.0, 1.0])), r"cost_mean must be at least 0, got -1 at index \(0,\)"),
+    "other number of costs": (lambda: market(cost_mean=np.ones(3)), r"cost_mean must have shape \(2,\), got \(3,\)"),
+    "negative noise": (lambda: staged.arena_market(reward_noise=-0.1), "reward_noise must be at least 0, got -0.1"),
+    "unknown normalisation": (lambda: staged.arena_market(normalisation="minmax"), "normalisation must be one of 'min-max', 'max', got 'minmax'; did you mean 'min-max'"),
+    "no arrival interval": (lambda: staged.arena_market(arrival_interval=0), "arrival_interval must be at least 1, got 0"),
+    "no cost scale": (lambda: staged.routerbench_market(cost_scale=0.0), "cost_scale must be above 0, got 0"),
+    "no stages": (lambda: staged.discovery_market(horizon=100, stages=0), "stages must be at least 1, got 0"),
+    "short lower bound": (lambda: staged.lower_bound_market(horizon=4), "horizon must be at least .* = 16, got 4"),
+    "table of something else": (lambda: staged.table_market([[1.0]], max_deployed=1, stage_length=5, horizon=9, budget=1.0), r"table must be a RoutingTable .*, got \[\[1.0\]\]"),
+    "outcomes of something else": (lambda: staged.market(5, capacity=1.0, budget=1.0, max_deployed=1, stage_length=1, horizon=1), "outcomes must be .*, got 5"),
+    "score above 1": (lambda: table(scores=[[0.5, 2.0], [0.1, 0.2]]), r"scores is 2.0 at row 0, model 'b'; scores must lie in \[0, 1\]"),
+    "NaN score": (lambda: table(scores=[[0.5, NAN], [0.1, 0.2]]), "scores.*must be finite"),
+    "negative table cost": (lambda: table(costs=[[1.0, -2.0], [1.0, 2.0]]), "costs is -2.0 at row 0, model 'b'; costs must be at least 0"),
+    "costs of another shape": (lambda: table(costs=[[1.0, 2.0]]), r"costs has shape \(1, 2\); expected \(2, 2\)"),
+    "too many model names": (lambda: table(models=("a", "b", "c")), "models has 3 names; expected 2"),
+    "equal model names": (lambda: table(models=("a", "a")), "models.*'a'"),
+    "groups without names": (lambda: table(groups=np.array([0, 1])), "groups.*group_names"),
+    "grid without values": (lambda: jr.grid(stochastic.UCB1, width=[]), "width must have at least one value, got an empty list"),
+    "grid over a size": (lambda: jr.grid(small_market, max_deployed=[2, 3]), "max_deployed=3 differs from the first setting in a static field"),
+    "grid over a choice": (lambda: jr.grid(staged.StageRoute, lp_steps=[4, 6]), "lp_steps=6 differs from the first setting in a static field"),
+    "grid of nothing to call": (lambda: jr.grid(5, width=[1.0, 2.0]), "constructor.*5"),
+    "nothing stored": (lambda: jr.load("/nowhere/at/all"), "path must be a folder with a stored result, got '/nowhere/at/all'"),
+}  # fmt: skip
+
+
+@pytest.fixture
+def no_play(monkeypatch):
+    def run(*_):
+        pytest.fail("wrong input was not refused before a block was played")
+
+    monkeypatch.setattr(simulate._Call, "run", run)
+
+
+@pytest.mark.parametrize("name", SIMULATE)
+def test_simulate_refuses(name, tmp_path, no_play):
+    options, message = SIMULATE[name]
+    with pytest.raises(ValueError, match=message):
+        play(tmp_path / "out", **options)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", CONSTRUCT)
+def test_constructors_refuse(name):
+    make, message = CONSTRUCT[name]
+    with pytest.raises((TypeError, ValueError), match=message):
+        make()
+
+
+def test_an_error_in_the_users_own_step_leaves_nothing_behind(tmp_path):
+    """It is met while tracing, before there is a store."""
+
+    @struct.dataclass
+    class Broken(Clock):
+        def step(self, key, state, action, t):
+            raise RuntimeError("my own mistake")
+
+    with pytest.raises(RuntimeError, match="my own mistake"):
+        play(tmp_path / "out", Broken(), Cycle())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_unknown_arguments_are_named():
+    for make, name in [(lambda: staged.arena_market(budgett=1.0), "budgett"), (lambda: stochastic.UCB1(widht=1.0), "widht")]:
+        with pytest.raises(TypeError, match=name):
+            make()
+    with pytest.raises(TypeError, match="horizonn"):
+        jr.simulate(BANDIT, stochastic.UCB1(), horizonn=3)
+
+
+def test_the_right_input_is_not_refused(tmp_path):
+    """What the table above varies does run."""
+    assert play(tmp_path / "out", probes={"x": lambda *a: a[-1]}, record=["regret"], key=2**31, block=3)["valid"].all()
+    assert market().budget == np.float32(3.0)
+    assert table().scores.shape == (2, 2)

@@ -1,0 +1,239 @@
+"""Every built-in experiment runs at smoke size, draws its figures and evaluates its claims."""
+
+import json
+
+import numpy as np
+import pytest
+
+import jaxroute as jr
+from jaxroute import experiments
+from jaxroute.experiments import EXPERIMENTS
+from jaxroute.experiments.cascade import replay as cascade_replay
+from jaxroute.problems import cascade
+
+NEEDS_DATA = ("staged/table", "combinatorial/table", "service/table", "queueing/table")
+# One compile per case and policy: the large ones are left to the slow run.
+LARGE = (
+    *(
+        "staged/interval-effect",
+        "staged/discovery-slope",
+        "staged/lower-bound",
+        "staged/figure-6",
+        "staged/figure-3b",
+        "staged/figure-3c",
+        "staged/figure-4a",
+        "staged/figure-4b",
+        "staged/figure-5",
+    ),
+    *(n for n in EXPERIMENTS if n.startswith("service/") and n not in NEEDS_DATA),
+    *(n for n in EXPERIMENTS if n.startswith("queueing/") and n not in NEEDS_DATA),
+    *(n for n in EXPERIMENTS if n.startswith("cascade/")),
+    *(n for n in EXPERIMENTS if n.startswith("combinatorial/") and n not in NEEDS_DATA),
+)
+
+
+def smoke(name: str, out, **changes):
+    experiment = EXPERIMENTS[name]
+    horizon = min(experiment.smoke_horizon, experiment.horizon)
+    summary = experiments.run(experiment, out, seeds=16, horizon=horizon, progress=False, **changes)
+    assert json.loads((out / "summary.json").read_text()) == json.loads(json.dumps(summary))
+    assert summary["experiment"] == name
+    assert {c["id"] for c in summary["claims"]} == {c.id for c in experiment.claims}
+    assert all(isinstance(c["holds"], bool) and c["measured"] for c in summary["claims"])
+    for figure in experiment.figures:
+        assert (out / f"{figure}.png").stat().st_size > 5000
+    return summary
+
+
+@pytest.mark.parametrize("name", [n for n in EXPERIMENTS if n not in (*LARGE, *NEEDS_DATA)])
+def test_experiment_runs_at_smoke_size(name, tmp_path):
+    smoke(name, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LARGE)
+def test_large_experiment_runs_at_smoke_size(name, tmp_path):
+    smoke(name, tmp_path)
+
+
+@pytest.mark.slow
+def test_table_experiment_on_a_file(tmp_path):
+    from jaxroute.data import RoutingTable
+
+    rng = np.random.default_rng(0)
+    names = tuple(f"model-{i}" for i in range(6))
+    table = RoutingTable(rng.integers(0, 2, (50, 6)), rng.random((50, 6)) * 2e-4, names)
+    table.save(tmp_path / "table.npz")
+    summary = smoke("staged/table", tmp_path / "out", changes={"environment": {"data": str(tmp_path / "table.npz")}})
+    entry = summary["policies"]["StageRoute"][0]
+    assert entry["coordinates"] == {"cost_scale": 1.0}
+    assert "cost_ratio" in entry and "served_reward" in entry
+    assert "x budget" in summary["claims"][0]["measured"], "the spend stands next to the score"
+
+
+@pytest.mark.slow
+def test_service_on_a_file_without_costs(tmp_path):
+    rng = np.random.default_rng(0)
+    chance = np.array([0.5, 0.7, 0.9])
+    correct = (rng.random((300, 3)) < chance).astype(np.uint8)
+    np.savez(tmp_path / "table.npz", correct=correct, models=np.array(["s", "m", "l"]), feat=rng.random((300, 4)))
+    costs = {"l": 9.0, "s": 1.0, "m": 2.0}
+    changes = {"environment": {"data": str(tmp_path / "table.npz"), "costs": costs, "alpha": 0.8}}
+    summary = smoke("service/table", tmp_path / "out", changes=changes)
+    cost = {name: summary["policies"][name][0]["cost"]["mean"] for name in ("always s", "always m", "always l")}
+    assert cost == {"always s": 1.0, "always m": 2.0, "always l": 9.0}
+
+
+@pytest.mark.slow
+def test_replay_experiment_on_a_file(tmp_path):
+    from jaxroute.data import RoutingTable
+
+    rng = np.random.default_rng(0)
+    table = RoutingTable(rng.random((300, 5)), rng.random((300, 5)), tuple("abcde"))
+    table.save(tmp_path / "table.npz")
+    changes = {"environment": {"data": str(tmp_path / "table.npz")}}
+    summary = smoke("combinatorial/table", tmp_path / "out", changes=changes)
+    assert [entry["coordinates"]["task"] for entry in summary["policies"]["CUCB"]] == ["awc", "suc", "aic"]
+
+
+@pytest.mark.slow
+def test_queueing_on_a_file(tmp_path):
+    rng = np.random.default_rng(0)
+    scores = rng.integers(0, 2, (90, 3)).astype(np.uint8)
+    np.savez(tmp_path / "table.npz", correct=scores, models=np.array(["s", "m", "l"]), feat=rng.normal(size=(90, 4)))
+    changes = {"environment": {"data": str(tmp_path / "table.npz"), "costs": {"s": 1.0, "m": 2.0, "l": 9.0}}}
+    summary = smoke("queueing/table", tmp_path / "out", changes=changes)
+    assert [entry["coordinates"]["load"] for entry in summary["policies"]["ACQB-CL"]] == [0.7, 0.8, 0.9]
+
+
+@pytest.mark.slow
+def test_cascade_on_a_file(tmp_path):
+    rng = np.random.default_rng(0)
+    scores = (rng.random((90, 3)) < [0.5, 0.7, 0.9]).astype(np.uint8)
+    costs = rng.random((90, 3)) * [1e-4, 3e-4, 1e-3]
+    centres = rng.normal(size=(4, 5))
+    features = centres[np.arange(90) % 4] + 0.01 * rng.normal(size=(90, 5))
+    np.savez(tmp_path / "table.npz", correct=scores, cost=costs, models=np.array(["s", "m", "l"]), feat=features)
+    changes = {"environment": {"data": str(tmp_path / "table.npz"), "groups": 4}}
+    summary = smoke("cascade/replay", tmp_path / "out", changes=changes)
+    entries = summary["policies"]["query all"]
+    assert [entry["coordinates"]["rows"] for entry in entries] == ["independent"] * 4 + ["joint"] * 4
+    assert all(entry["queries"]["mean"] == 3.0 for entry in entries)
+
+
+@pytest.mark.slow
+def test_cascade_on_columns_with_confidences(tmp_path):
+    pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    lines = ["dataset,sure,right_s,right_l,chars_s,chars_l"]
+    for i in range(120):
+        sure = rng.choice([0.0, 0.5, 1.0])
+        right = int(rng.random() < 0.2 + 0.6 * sure)
+        missing = "" if i == 7 else f"{right}"
+        lines.append(
+            f"{'abc'[i % 3]},{sure},{missing},{int(rng.random() < 0.8)},{rng.integers(5, 50)},{rng.integers(5, 50)}"
+        )
+    (tmp_path / "table.csv").write_text("\n".join(lines) + "\n")
+    environment = {
+        "data": str(tmp_path / "table.csv"),
+        "by": "dataset",
+        "scores": {"s": "right_s", "l": "right_l"},
+        "sizes": {"s": "chars_s", "l": "chars_l"},
+        "costs": {"s": 1, "l": 20},
+        "confidence": {"s": "sure"},
+    }
+    env = cascade_replay.replay(**environment)
+    assert env.boxes.score.shape == (119, 2), "a row without a score is left out"
+    assert env.spec.feature_dim == 3 + 1 + 1, "group, model, confidence"
+    assert env.boxes.cost.mean(axis=0)[1] == pytest.approx(1.0), "costs are in mean calls of the dearest model"
+    smoke("cascade/replay", tmp_path / "out", changes={"environment": environment})
+
+
+@pytest.mark.parametrize(
+    "settings, message",
+    [
+        ({"models": ["a"]}, "models must be None without data"),
+        ({"data": "FILE", "sizes": {"a": "x"}}, "scores must name the columns"),
+        ({"data": "FILE", "scores": {"a": "x"}, "costs": {"b": 1.0}}, "costs must be one of 'a', got 'b'"),
+        ({"data": "FILE", "scores": {"a": "x"}}, "costs must have a number for each model"),
+        ({"cost_weight": 0.0}, "cost_weight must be above 0, got 0"),
+        ({"data": "standin", "by": "dataset"}, "by must be one of 'features', 'groups', got 'dataset'"),
+    ],
+)
+def test_settings_of_the_replay_are_checked(settings, message):
+    with pytest.raises(ValueError, match=message):
+        cascade_replay.replay(**settings)
+
+
+def test_clusters_are_found_and_are_the_same_again():
+    rng = np.random.default_rng(0)
+    true = rng.integers(0, 5, 200)
+    features = 3.0 * np.eye(5)[true] + 0.1 * rng.normal(size=(200, 5))
+    found = cascade_replay.clusters(features, 5)
+    assert len({(a, b) for a, b in zip(true, found, strict=True)}) == 5
+    np.testing.assert_array_equal(found, cascade_replay.clusters(features, 5))
+    assert len(set(cascade_replay.clusters(np.zeros((9, 2)), 3))) == 1
+
+
+def test_tuned_threshold_of_the_replay_is_that_of_the_cascade():
+    env = cascade.uniform_cascade()
+    policy = cascade_replay.tuned_frugal(env)
+    assert policy.threshold == pytest.approx(0.53, abs=0.03)
+
+
+def test_numbers_of_others(tmp_path):
+    """The largest gap in joint standard errors; another horizon, or a number that is off, does not agree."""
+    from jaxroute.experiments.measure import Number, agrees, late_slope
+    from jaxroute.problems import stochastic
+
+    data = jr.simulate(stochastic.bernoulli([0.6, 0.4]), {"Random": _uniform()}, horizon=200, seeds=64, progress=False)
+    results = {"result": data}
+    text, holds = agrees([Number("Random", 200, 20.0, 0.1), Number("Random", 200, 10.0, None, time=100)])(results)
+    assert holds and "against 20 (0.1)" in text
+    assert not agrees([Number("Random", 200, 30.0, 0.1)])(results)[1]
+    assert agrees([Number("Random", 2000, 20.0, 0.1)])(results) == ("the numbers are for 2,000 rounds, not 200", False)
+    slope, error = late_slope(data, "regret", "Random", 20)
+    assert abs(slope - 1.0) < 4.0 * error
+
+
+def _uniform():
+    from jaxroute.problems import stochastic
+
+    return stochastic.EpsilonGreedy(epsilon=1.0)
+
+
+def test_names_and_metrics_are_those_of_the_documentation(tmp_path):
+    expected = {"stochastic/regret", "staged/interval-effect", "staged/discovery-slope", "staged/lower-bound"}
+    expected |= {f"staged/figure-{n}" for n in ("2", "3b", "3c", "4a", "4b", "5", "6")}
+    expected |= {f"combinatorial/figure-{n}" for n in ("4a", "4b", "4c", *range(6, 15))}
+    expected |= {"combinatorial/table-4", "combinatorial/slopes", "combinatorial/policies", "combinatorial/table"}
+    expected |= {f"service/{n}" for n in ("figure-2", "figure-3", "figure-C1", "figure-C2", "figure-C3", "theory", "table")}
+    expected |= {f"service/table-{n}" for n in (2, 3, 6, 7)} | {"service/frontier", "service/ablations"}
+    expected |= {f"queueing/figure-{n}" for n in range(2, 8)} | {
+        "queueing/kappa-sensitivity",
+        "queueing/theory",
+        "queueing/table",
+    }
+    expected |= {f"cascade/S{n}" for n in range(16)} | {"cascade/S1-K5", "cascade/S1-K10", "cascade/replay"}
+    assert expected <= set(EXPERIMENTS)
+    smoke("staged/figure-2", tmp_path)
+    data = jr.load(tmp_path)
+    assert {"regret", "conditional_regret", "reward", "cost", "cost_ratio", "infeasible_share"} <= set(data.data_vars)
+
+
+def test_horizon_scales_all_cases_alike():
+    cases = EXPERIMENTS["staged/discovery-slope"].scaled(8518)
+    ratio = [c.horizon / o.horizon for c, o in zip(cases, EXPERIMENTS["staged/discovery-slope"].cases, strict=True)]
+    np.testing.assert_allclose(ratio, 0.1, rtol=0.01)
+
+
+def test_a_claim_that_does_not_hold_is_reported(tmp_path):
+    from jaxroute.experiments import Case, Claim, Experiment
+    from jaxroute.problems import stochastic
+
+    case = Case(stochastic.bernoulli([0.6, 0.4]), {"UCB1": stochastic.UCB1()}, horizon=50)
+    claim = Claim("never", "this never holds", "nobody", lambda results: ("nothing", False))
+    summary = experiments.run(Experiment("x/y", "t", (case,), claims=(claim,)), tmp_path, seeds=4, progress=False)
+    assert summary["claims"] == [
+        {"id": "never", "text": "this never holds", "source": "nobody", "measured": "nothing", "holds": False}
+    ]

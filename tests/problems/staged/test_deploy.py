@@ -1,0 +1,382 @@
+"""DeployOPT: worked examples, branch and bound, fillers, ties, and the sets that no budget allows."""
+
+import functools
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import x64
+from reference import staged as plain
+from scipy.optimize import linprog
+
+from jaxroute.core import draws
+from jaxroute.data import STAGEROUTE_TABLE_1, min_max
+from jaxroute.problems import staged
+from jaxroute.problems.staged import deploy as module
+from jaxroute.problems.staged.types import Observation, StagedSpec
+from jaxroute.solvers.budgeted_fill import budgeted_fill
+
+TABLE = STAGEROUTE_TABLE_1
+SHARES = np.where(np.array(TABLE.names) == "Yi-Lightning", 1.0, 0.4)
+
+
+@functools.cache
+def deployer(num_models, slots, support, filler, tie, dtype):
+    """DeployOPT, jitted and vmapped over keys, bounds, capacities, pools and budgets."""
+    del dtype
+    spec = StagedSpec(num_models=num_models, max_deployed=slots, max_support=support)
+
+    def one(key, u, c, capacity, available, budget):
+        zero = jnp.zeros((), u.dtype)
+        obs = Observation(available, capacity, budget, zero, jnp.int32(1))
+        return module.deploy(key, u, c, obs, spec, filler, tie)
+
+    return jax.jit(jax.vmap(one))
+
+
+def deploy(
+    u, c, capacity, available, budget, slots, *, filler=staged.Reduced(), tie=staged.IndexTie(), support=None,
+    dtype="float64", seed=0,
+):  # fmt: skip
+    """Deployed sets `[n, N]` and flags `[n]` of a batch of instances.
+
+    Few models are padded to eight with unavailable ones, and batches to 80, so that few programmes are compiled.
+    """
+    count, size = np.shape(u)
+    width, batch = max(size, 8), -(-count // 80) * 80
+    support = width + 1 if support is None else support
+
+    def padded(x, fill):
+        x = np.broadcast_to(x, (count, size))
+        x = np.concatenate([x, np.full((count, width - size), fill, x.dtype)], axis=1)
+        return np.concatenate([x, np.repeat(x[:1], batch - count, axis=0)])
+
+    with x64(dtype == "float64"):
+        arrays = [jnp.asarray(padded(x, 0.5), dtype) for x in (u, c, capacity)]
+        available = jnp.asarray(padded(np.asarray(available), False))
+        budget = jnp.asarray(np.resize(np.broadcast_to(budget, (count,)), batch), dtype)
+        keys = jax.random.split(draws.key(seed), batch)
+        run = deployer(width, slots, support, filler, tie, dtype)
+        parts = [run(*(x[i : i + 80] for x in (keys, *arrays, available, budget))) for i in range(0, batch, 80)]
+        deployed, feasible = (np.concatenate([np.asarray(x) for x in part]) for part in zip(*parts, strict=True))
+    assert not deployed[:, size:].any()
+    return deployed[:count, :size], feasible[:count]
+
+
+def best_with(u, c, capacity, budget, chosen, least=0.0):
+    """HiGHS: the best routing over the chosen models, each with at least the share `least`; NaN if there is none."""
+    some = np.flatnonzero(chosen)
+    answer = linprog(
+        -u[some],
+        A_ub=c[some][None],
+        b_ub=[budget],
+        A_eq=np.ones((1, len(some))),
+        b_eq=[1.0],
+        bounds=[(least, a) for a in capacity[some]],
+    )
+    return -answer.fun if answer.success else np.nan
+
+
+def members(deployed):
+    return set(np.flatnonzero(deployed).tolist())
+
+
+# Worked examples of the notes, section 4.2: Table 1 at its true means and costs.
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(
+    ("slots", "pool", "value", "expected"),
+    [
+        (3, 6, 0.360847, {1, 3, 5}),
+        (3, 7, 0.523810, {3, 5, 6}),
+        (3, 15, 0.721693, {6, 9, 10}),
+        (6, 15, 0.766050, {5, 6, 9, 10, 11, 14}),
+        (10, 15, 0.766050, {2, 3, 5, 6, 8, 9, 10, 11, 12, 14}),
+        (6, 6, 0.384730, {0, 1, 2, 3, 4, 5}),
+        (10, 7, 0.542902, {0, 1, 2, 3, 4, 5, 6}),
+    ],
+)
+def test_table_1_at_its_true_values(slots, pool, value, expected, dtype):
+    u, c = min_max(TABLE.scores), np.asarray(TABLE.costs)
+    deployed, feasible = deploy(u[None], c, SHARES, np.arange(15) < pool, 2.0, slots, support=4, dtype=dtype)
+    assert members(deployed[0]) == expected
+    assert feasible[0]
+    assert best_with(u, c, SHARES, 2.0, deployed[0]) == pytest.approx(value, abs=5e-7)
+    assert staged.pool_value(u, c, SHARES, 2.0, range(pool), slots) == pytest.approx(value, abs=5e-7)
+
+
+def test_routing_over_the_best_three():
+    # {1, 3, 5}: p = (.2, .4, .4) costs 5 * .2 + .6 * .4 + .55 * .4 = 1.46, and all caps but one bind.
+    u, c = min_max(TABLE.scores), np.asarray(TABLE.costs)
+    answer = budgeted_fill(jnp.asarray(u[[1, 3, 5]]), jnp.asarray(c[[1, 3, 5]]), jnp.full(3, 0.4), 2.0)
+    np.testing.assert_allclose(answer.amount, [0.2, 0.4, 0.4], atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_start_up_tie(dtype):
+    """Six unseen models (U = 1, L = .1) and three slots: the first three, routed (.4, .4, .2)."""
+    u, c = np.ones((1, 6)), np.full(6, 0.1)
+    deployed, _ = deploy(u, c, SHARES[:6], True, 2.0, 3, support=4, dtype=dtype)
+    assert members(deployed[0]) == {0, 1, 2}
+    capacity = jnp.asarray([0.4, 0.4, 1.0])  # Yi-Lightning is model 2.
+    answer = budgeted_fill(jnp.ones(3), jnp.full(3, 0.1), capacity, 2.0)
+    np.testing.assert_allclose(answer.amount, [0.4, 0.4, 0.2], atol=1e-6)
+    newest, _ = deploy(u, c, 0.4, True, 2.0, 3, support=4, tie=staged.NewestTie(), dtype=dtype)
+    assert members(newest[0]) == {3, 4, 5}
+
+
+# Random instances against branch and bound.
+
+
+def random_instances(seed, count, size):
+    """A third plain, a third with bounds equal bit for bit, a third with a price-quality frontier; most with a mask."""
+    rng = np.random.default_rng(seed)
+    shape, kind = (count, size), (np.arange(count) % 3)[:, None]
+    u = rng.uniform(0.05, 1, shape)
+    c = 10.0 ** rng.uniform(-1, 1.2, shape)
+    unseen = rng.random(shape) < 0.4
+    u = np.where(kind == 2, np.clip((c / 16) ** 0.4 + 0.05 * rng.normal(size=shape), 0.01, 1), u)
+    u, c = np.where((kind == 1) & unseen, 1.0, u), np.where((kind == 1) & unseen, 0.1, c)
+    capacity = np.where(rng.random((count, 1)) < 0.3, 0.4, rng.uniform(0.15, 0.9, shape))
+    available = rng.random(shape) < rng.choice([1.0, 0.75], (count, 1))
+    available[np.arange(count), rng.integers(0, size, count)] = True
+    cheap = np.where(available, c, np.inf).min(1)
+    budget = cheap * 10.0 ** rng.uniform(-0.05, 1.2, count)
+    return u, c, capacity, available, budget
+
+
+CASES = [(6, 2, 80), (6, 3, 80), (8, 3, 80), (8, 4, 80), (8, 6, 80)]
+
+
+@functools.cache
+def branch_and_bound(size, slots, count, share):
+    problem = random_instances(100 * size + slots, count, size)
+    return problem, [plain.deploy_milp(*(x[i] for x in problem), slots, eps=share) for i in range(count)]
+
+
+@pytest.mark.parametrize(("size", "slots", "count"), CASES)
+def test_against_branch_and_bound(size, slots, count):
+    """Same feasibility and value as the mixed-integer programme, and a set as good as its own when each model must serve."""
+    problem, answers = branch_and_bound(size, slots, count, 0.0)
+    tiny = branch_and_bound(size, slots, count, 1e-4)[1]
+    u, c, capacity, available, budget = problem
+    deployed, feasible = deploy(*problem, slots)
+    for i, (value, _, possible) in enumerate(answers):
+        assert feasible[i] == possible, i
+        pool = int(available[i].sum())
+        assert deployed[i].sum() == min(slots, pool), i
+        assert not (deployed[i] & ~available[i]).any(), i
+        if not possible:
+            continue
+        assert best_with(u[i], c[i], capacity[i], budget[i], deployed[i]) == pytest.approx(value, abs=1e-7), i
+        if tiny[i][2]:
+            share = best_with(u[i], c[i], capacity[i], budget[i], deployed[i], 1e-4)
+            assert share == pytest.approx(tiny[i][0], abs=1e-6), i
+    assert 0.3 < feasible.mean() < 1.0
+
+
+@pytest.mark.parametrize(("size", "slots", "count"), CASES)
+def test_against_the_plain_procedure(size, slots, count):
+    """The reference's loops choose the same sets, for all deterministic fillers."""
+    problem = random_instances(100 * size + slots, count, size)
+    fillers = {"reduced": staged.Reduced(), "none": staged.NoFiller(), "index": staged.IndexFiller()}
+    for name, filler in fillers.items():
+        if name != "reduced" and slots not in (3, 4):
+            continue
+        deployed, feasible = deploy(*problem, slots, filler=filler)
+        for i in range(count):
+            expected, possible = plain.deploy(*(x[i] for x in problem), slots, filler=name)
+            assert feasible[i] == possible, (name, i)
+            if possible:
+                np.testing.assert_array_equal(deployed[i], expected, err_msg=f"{name} {i}")
+            else:  # Equal costs may be taken in any order.
+                np.testing.assert_array_equal(np.sort(problem[1][i][deployed[i]]), np.sort(problem[1][i][expected]))
+
+
+@pytest.mark.parametrize(("size", "slots", "count"), [(6, 3, 80), (8, 3, 80)])
+def test_single_precision_is_as_good(size, slots, count):
+    problem, answers = branch_and_bound(size, slots, count, 0.0)
+    u, c, capacity, _, budget = problem
+    deployed, feasible = deploy(*problem, slots, dtype="float32")
+    for i, (value, _, possible) in enumerate(answers):
+        assert feasible[i] == possible, i
+        if possible:
+            found = best_with(u[i], c[i], capacity[i], budget[i] * (1 + 2e-6), deployed[i])
+            assert found == pytest.approx(value, abs=2e-5), i
+
+
+@pytest.mark.parametrize(("size", "slots", "count"), [(6, 3, 80), (8, 3, 80), (8, 4, 80)])
+def test_minimum_share_against_branch_and_bound(size, slots, count):
+    """A finite share for every deployed model, by enumeration of all sets, is the mixed-integer programme itself."""
+    problem, answers = branch_and_bound(size, slots, count, 1e-4)
+    u, c, capacity, available, budget = problem
+    deployed, _ = deploy(*problem, slots, filler=staged.MinimumShare(1e-4))
+    solved = 0
+    for i, (value, chosen, possible) in enumerate(answers):
+        if not possible or available[i].sum() < slots:
+            continue
+        solved += 1
+        found = best_with(u[i], c[i], capacity[i], budget[i], deployed[i], 1e-4)
+        assert found == pytest.approx(value, abs=1e-7), i
+        if (deployed[i] != chosen).any():  # Only another optimum.
+            assert best_with(u[i], c[i], capacity[i], budget[i], chosen, 1e-4) == pytest.approx(value, abs=1e-7)
+    assert solved > 0.4 * count
+
+
+def test_large_share_changes_the_set():
+    """By hand: u = (1, .9, .5), c = (4, .1, 3.9), two slots, capacity 1, budget 1.83.
+
+    A share of .45 each costs at least .45 * 4 + .55 * .1 = 1.855 for {0, 1}, 1.81 for {1, 2} and more than 3.9 for {0, 2}: only
+    {1, 2} is left. Without a share {0, 1} is best, at p = (1.73, 2.17) / 3.9 and value .944.
+    """
+    u, c = np.array([[1.0, 0.9, 0.5]]), np.array([4.0, 0.1, 3.9])
+    assert members(deploy(u, c, 1.0, True, 1.83, 2, filler=staged.MinimumShare(0.45))[0][0]) == {1, 2}
+    assert members(deploy(u, c, 1.0, True, 1.83, 2)[0][0]) == {0, 1}
+
+
+# Fillers and ties.
+
+
+@pytest.mark.slow
+def test_fillers():
+    """Table 1, six slots: the support {6, 9, 10, 14} is always in; the other two places differ."""
+    u, c = np.repeat(min_max(TABLE.scores)[None], 400, axis=0), np.asarray(TABLE.costs)
+    support, rest = {6, 9, 10, 14}, set(range(15)) - {6, 9, 10, 14}
+
+    def sets(filler):
+        number = 400 if filler == staged.RandomFiller() else 1
+        answer = deploy(u[:number], c, SHARES, True, 2.0, 6, filler=filler, support=4)
+        return [members(d) for d in answer[0]]
+
+    assert sets(staged.Reduced())[0] == support | {5, 11}
+    assert sets(staged.NoFiller())[0] == support
+    assert sets(staged.IndexFiller())[0] == support | {0, 1}
+    random = sets(staged.RandomFiller())
+    assert all(s >= support and len(s) == 6 for s in random)
+    counts = np.array([sum(m in s for s in random) for m in sorted(rest)])
+    # Each of 11 models fills one of the two places with probability 2/11, over 400 keys: 5 standard errors.
+    expected, error = 400 * 2 / 11, np.sqrt(400 * 2 / 11 * 9 / 11)
+    assert np.abs(counts - expected).max() < 5 * error
+
+
+def test_reduced_values_rank_the_fillers():
+    # u - lambda c at lambda = .041083, beside the support {6, 9, 10, 14}: 5 has .5118, 11 .2481, 3 .2240, 8 .1948, 12 .1562,
+    # 2 .1530, 1 .0327, ...
+    reduced = min_max(TABLE.scores) - 0.041083 * np.asarray(TABLE.costs)
+    order = [int(m) for m in np.argsort(-reduced) if m not in (6, 9, 10, 14)]
+    assert order[:7] == [5, 11, 3, 8, 12, 2, 1]
+    np.testing.assert_allclose(reduced[order[:4]], [0.5118, 0.2481, 0.2240, 0.1948], atol=1e-4)
+    for slots in (6, 10):
+        deployed, _ = deploy(min_max(TABLE.scores)[None], TABLE.costs, SHARES, True, 2.0, slots, support=4)
+        assert members(deployed[0]) == {6, 9, 10, 14, *order[: slots - 4]}
+
+
+def test_ties_of_fillers_go_to_the_cheaper_then_to_the_index():
+    # The first two carry everything (capacity .5 each, slack budget, multiplier 0); the others tie at u = .5.
+    u = np.array([[0.9, 0.8, 0.5, 0.5, 0.5, 0.5]])
+    c = np.array([1.0, 1.0, 0.3, 0.2, 0.2, 0.1])
+    for slots, chosen in ((3, {0, 1, 5}), (4, {0, 1, 5, 3})):
+        assert members(deploy(u, c, 0.5, True, 2.0, slots)[0][0]) == chosen
+    assert members(deploy(u, c, 0.5, True, 2.0, 4, tie=staged.NewestTie())[0][0]) == {0, 1, 5, 4}
+
+
+def test_random_ties():
+    """Twelve unseen models, three slots: every model has the same chance of a place, and known better ones keep theirs."""
+    count = 600
+    u, c = np.ones((count, 12)), np.full(12, 0.1)
+    deployed, _ = deploy(u, c, 0.4, True, 2.0, 3, tie=staged.RandomTie(), support=4, dtype="float32")
+    assert (deployed.sum(1) == 3).all()
+    error = np.sqrt(count * 0.25 * 0.75)
+    assert np.abs(deployed.sum(0) - count / 4).max() < 5 * error
+    u[:, 1:] = np.linspace(0.5, 0.9, 11)
+    deployed, _ = deploy(u, c, 0.4, True, 2.0, 3, tie=staged.RandomTie(), support=4, dtype="float32")
+    assert [members(d) for d in deployed] == [{0, 10, 11}] * count
+
+
+# The number of deployed models, and the support.
+
+
+def test_everything_is_deployed_from_a_small_pool():
+    u, c, capacity, available, budget = random_instances(7, 200, 6)
+    available &= np.arange(6) != 5
+    for slots in (6, 4):
+        deployed, _ = deploy(u, c, capacity, available, budget, slots)
+        small = available.sum(1) <= slots
+        np.testing.assert_array_equal(deployed[small], available[small])
+        assert small.mean() > 0.1
+
+
+@pytest.mark.parametrize(("capacity", "bound"), [(1.0, 2), (0.5, 3), (0.4, 4), (1 / 3, 4), (0.3, 5), (0.25, 5), (0.1, 11)])
+def test_support_bound(capacity, bound):
+    """No optimal routing needs more models than the bound, and (with a frontier that uses them) some need that many."""
+    assert staged.max_support([1.0, capacity, 1.0]) == bound
+    rng = np.random.default_rng(bound)
+    size = 14
+    largest = 0
+    for _ in range(60):
+        c = np.sort(10.0 ** rng.uniform(-1, 1, size))
+        u = (c / 10) ** 0.5
+        problem = (u, c, np.full(size, capacity), float(rng.uniform(1, 4)))
+        relaxed = staged.routing_values(*problem, [range(size)])[0]
+        if relaxed > 0:
+            assert staged.pool_value(*problem, range(size), bound) == pytest.approx(relaxed, abs=1e-12)
+            largest = max(largest, int((np.asarray(plain.route_lp(*problem)[0]) > 1e-9).sum()))
+    assert largest in (bound, bound - 1)
+
+
+def test_sets_are_enumerated_only_below_the_support_bound(monkeypatch):
+    def refuse(*args):
+        raise AssertionError("enumerated")
+
+    monkeypatch.setattr(module, "_best_set", refuse)
+    obs = Observation(jnp.ones(6, bool), jnp.full(6, 0.4), jnp.float32(2.0), jnp.float32(0.0), jnp.int32(1))
+    u, c = jnp.linspace(0.1, 0.9, 6), jnp.linspace(0.1, 5.0, 6)
+    for slots in (4, 5):
+        spec = StagedSpec(num_models=6, max_deployed=slots, max_support=4)
+        jax.eval_shape(lambda key, u, c, spec=spec: module.deploy(key, u, c, obs, spec), draws.key(0), u, c)
+    with pytest.raises(AssertionError, match="enumerated"):
+        module.deploy(draws.key(0), u, c, obs, StagedSpec(num_models=6, max_deployed=3, max_support=4))
+
+
+def test_more_sets_than_one_block():
+    """C(11, 4) = 330 sets take three blocks of the enumeration, the last one padded; the best set may be in any of them."""
+    u, c, capacity, available, budget = random_instances(3, 60, 11)
+    available[:] = True
+    deployed, feasible = deploy(u, c, capacity, available, budget, 4)
+    sets = list(itertools.combinations(range(11), 4))
+    places = []
+    for i in np.flatnonzero(feasible):
+        values = staged.routing_values(u[i], c[i], capacity[i], budget[i], sets)
+        own = sets.index(tuple(np.flatnonzero(deployed[i]).tolist()))
+        assert values[own] == pytest.approx(values.max(), abs=1e-9)
+        places.append(own)
+    assert min(places) < 128
+    assert max(places) >= 256
+
+
+# What no budget allows.
+
+
+def test_infeasible_sets_are_the_cheapest():
+    # Budget: c = (3, 4, 5, 6) with budget 2. Capacity: two slots of .4 cannot carry 1.
+    u, c = np.array([[0.9, 0.8, 0.7, 0.6]]), np.array([5.0, 3.0, 6.0, 4.0])
+    for budget, capacity in ((2.0, 1.0), (100.0, 0.4)):
+        for filler in (staged.Reduced(), staged.RandomFiller()):
+            deployed, feasible = deploy(u, c, capacity, True, budget, 2, filler=filler)
+            assert members(deployed[0]) == {1, 3}
+            assert not feasible[0]
+    # Feasible for the pool, but for no two models: {1, 3} at capacity .6 costs at least .6 * 3 + .4 * 4 = 3.4.
+    deployed, feasible = deploy(u, c, 0.6, True, 3.3, 2)
+    assert members(deployed[0]) == {1, 3}
+    assert not feasible[0]
+    deployed, feasible = deploy(u, c, 0.6, True, 3.5, 2)
+    assert feasible[0]
+
+
+def test_empty_pool():
+    deployed, feasible = deploy(np.ones((1, 4)), np.ones(4), 1.0, False, 2.0, 2)
+    assert not deployed.any()
+    assert not feasible[0]

@@ -1,0 +1,483 @@
+"""The budgeted fill (RouteOPT) against HiGHS, worked examples, and its own certificate."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.sparse
+from helpers import x64
+from scipy.optimize import linprog
+
+from jaxroute.data import STAGEROUTE_TABLE_1, min_max
+from jaxroute.engine.batching.lanes import lanes
+from jaxroute.solvers.budgeted_fill import budgeted_fill, default_steps
+
+SIZES = (*range(1, 16), 30)
+PER_SIZE = 1200
+DTYPES = ("float32", "float64")
+
+
+def in_dtype(dtype):
+    return x64(dtype == "float64")
+
+
+@functools.cache
+def solver(dtype, steps):
+    """The jitted and vmapped solver; one per precision, as the two must not share a trace."""
+    del dtype
+    return jax.jit(jax.vmap(lambda u, c, cap, b, valid: budgeted_fill(u, c, cap, b, valid=valid, steps=steps)))
+
+
+def solve(problem, dtype, steps=None):
+    """A batch of instances in the given precision, as NumPy arrays of float64."""
+    with in_dtype(dtype):
+        u, c, cap, b, valid = problem
+        args = (*(jnp.asarray(x, dtype) for x in (u, c, cap, b)), jnp.asarray(valid))
+        answer = solver(dtype, steps)(*args)
+        assert answer.amount.dtype == dtype
+        return type(answer)(*(np.asarray(x) if x.dtype == bool else np.asarray(x, np.float64) for x in answer))
+
+
+def random_problems(rng, count, size):
+    """Instances in float32: a third random, a third with costs (and often values) equal bit for bit, a third on a
+    concave price-quality frontier; a tenth with little capacity, a third with a random mask."""
+    kind = (np.arange(count) % 3)[:, None]
+    shape = (count, size)
+    uniform = rng.uniform(0, 1, shape)
+    coarse = np.where(rng.random(shape) < 0.3, 1.0, rng.integers(0, 8, shape) / 7)
+    spread = 10.0 ** rng.uniform(-1, 1.3, shape)
+    prices = np.array([0.1, 0.1, 0.28, 0.55, 0.82, 2.0, 10.0, 15.0])[rng.integers(0, 8, shape)]
+    noise = rng.choice([0.0, 1e-3, 0.03], (count, 1)) * rng.normal(size=shape)
+    frontier = (spread / 20) ** rng.uniform(0.1, 0.9, (count, 1)) + noise
+    u = np.select([kind == 0, kind == 1], [uniform, np.where(rng.random((count, 1)) < 0.5, coarse, uniform)], frontier)
+    c = np.where(kind == 1, prices, spread)
+    cap = np.where(rng.random((count, 1)) < 0.4, 0.4, rng.uniform(0.05, 1, shape))
+    cap = np.where(rng.random((count, 1)) < 0.1, rng.uniform(0.02, 1.2 / size, shape), cap)
+    cap = np.where(rng.random((count, 1)) < 0.8 * (size < 3), np.maximum(cap, 1.1 / size), cap)
+    cap = np.minimum(cap, 1.0)
+    valid = rng.random(shape) < rng.choice([1.0, 1.0, 0.7], (count, 1))
+    some = valid.any(1)
+    dear = np.where(some, np.where(valid, c, -np.inf).max(1), 1.0)
+    cheap = np.where(some, np.where(valid, c, np.inf).min(1), 1.0)
+    b = cheap * (dear / cheap) ** rng.uniform(-0.05, 0.9, count)
+    return (*(x.astype(np.float32) for x in (u, c, cap, b)), valid)
+
+
+def fill_by_score(score, tie, cap):
+    """Largest score first, equal scores by larger `tie`; by sorting, in float64, `[n, K]`."""
+    order = np.lexsort((-tie, -score), axis=1)
+    room = np.take_along_axis(cap, order, 1)
+    amount = np.clip(1.0 - (np.cumsum(room, 1) - room), 0.0, room)
+    return np.take_along_axis(amount, np.argsort(order, 1, kind="stable"), 1)
+
+
+def cheapest_cost(problem):
+    """Least possible cost `[n]`, and whether the capacities carry everything, in float64."""
+    u, c, cap, _, valid = (np.asarray(x, np.float64) for x in problem)
+    cap = cap * valid
+    return (c * fill_by_score(-c, u, cap)).sum(1), cap.sum(1) >= 1.0
+
+
+def highs(problem, block=400):
+    """Optimal values and budget multipliers of feasible instances: blocks of them as one block-diagonal programme."""
+    u, c, cap, b, valid = (np.asarray(x, np.float64) for x in problem)
+    values, multipliers = [], []
+    for first in range(0, len(b), block):
+        part = slice(first, first + block)
+        n, k = u[part].shape
+        rows, columns = np.repeat(np.arange(n), k), np.arange(n * k)
+        answer = linprog(
+            -u[part].ravel(),
+            A_ub=scipy.sparse.csr_matrix((c[part].ravel(), (rows, columns)), shape=(n, n * k)),
+            b_ub=b[part],
+            A_eq=scipy.sparse.csr_matrix((np.ones(n * k), (rows, columns)), shape=(n, n * k)),
+            b_eq=np.ones(n),
+            bounds=np.stack([np.zeros(n * k), (cap * valid)[part].ravel()], axis=1),
+            method="highs-ds",
+            options={"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10},
+        )
+        assert answer.success, answer.message
+        values.append((u[part] * answer.x.reshape(n, k)).sum(1))
+        multipliers.append(-answer.ineqlin.marginals)
+    return np.concatenate(values), np.concatenate(multipliers)
+
+
+@functools.cache
+def reference(size):
+    """Random problems of one size, which of them are feasible, and HiGHS' values and multipliers (NaN elsewhere)."""
+    problem = random_problems(np.random.default_rng(1000 + size), PER_SIZE, size)
+    least, enough = cheapest_cost(problem)
+    feasible = enough & (least <= problem[3].astype(np.float64))
+    value, multiplier = np.full((2, PER_SIZE), np.nan)
+    value[feasible], multiplier[feasible] = highs(tuple(x[feasible] for x in problem))
+    return problem, feasible, value, multiplier
+
+
+def dual_value(problem, multiplier):
+    """The Lagrangian bound `multiplier * budget + max over distributions of (u - multiplier c) . p`."""
+    u, c, cap, b, valid = (np.asarray(x, np.float64) for x in problem)
+    score = u - multiplier[:, None] * c
+    return multiplier * b + (score * fill_by_score(score, -c, cap * valid)).sum(1)
+
+
+def steepest(problem):
+    """The largest multiplier at which two models change order."""
+    u, c, _, _, valid = (np.asarray(x, np.float64) for x in problem)
+    du, dc = u[:, :, None] - u[:, None, :], c[:, :, None] - c[:, None, :]
+    both = (valid[:, :, None] * valid[:, None, :] > 0) & (du * dc > 0)
+    return np.where(both, du / np.where(dc == 0, 1.0, dc), 0.0).max((1, 2))
+
+
+# Worked examples of the notes, section 4.1.
+
+TABLE = STAGEROUTE_TABLE_1
+SHARES = np.where(np.array(TABLE.names) == "Yi-Lightning", 1.0, 0.4)
+EXAMPLES = {
+    # Fills (.2,.4,.4,0) at cost 3.2 and (0,.4,.4,.2) at 1.7; theta = (2 - 1.7) / 1.5 = .2.
+    "four": (
+        (0.9, 0.7, 0.5, 0.2),
+        (8, 3, 1, 0.5),
+        (0.4, 0.4, 0.4, 1),
+        0.548,
+        0.14 / 1.5,
+        {0: 0.04, 1: 0.4, 2: 0.4, 3: 0.16},
+    ),
+    "six of Table 1": (
+        min_max(TABLE.scores)[:6],
+        TABLE.costs[:6],
+        SHARES[:6],
+        0.384730,
+        0.026294,
+        {0: 0.153347, 2: 0.046653, 3: 0.4, 5: 0.4},
+    ),
+    "Table 1": (
+        min_max(TABLE.scores),
+        TABLE.costs,
+        SHARES,
+        0.766050,
+        0.041083,
+        {6: 0.051765, 9: 0.4, 10: 0.4, 14: 0.148235},
+    ),
+}
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_worked_examples(name, dtype):
+    u, c, cap, value, multiplier, amounts = EXAMPLES[name]
+    u, c, cap = (np.asarray(x, np.float64)[None] for x in (u, c, cap))
+    answer = solve((u, c, cap, np.array([2.0]), np.ones(u.shape, bool)), dtype)
+    tolerance = 1e-6 if dtype == "float32" else 1e-9
+    expected = np.zeros(u.shape[1])
+    expected[list(amounts)] = list(amounts.values())
+    printed = 5e-7  # The notes print six digits; where they are exact, so is the demand.
+    assert answer.feasible[0]
+    assert answer.converged[0]
+    np.testing.assert_allclose(answer.amount[0], expected, atol=printed + tolerance)
+    assert answer.multiplier[0] == pytest.approx(multiplier, abs=printed + tolerance)
+    exact, exact_multiplier = highs((u, c, cap, np.array([2.0]), np.ones(u.shape)))
+    assert exact[0] == pytest.approx(value, abs=printed)
+    assert (u * answer.amount).sum() == pytest.approx(exact[0], abs=tolerance)
+    assert answer.multiplier[0] == pytest.approx(exact_multiplier[0], abs=tolerance)
+    if name == "four":
+        np.testing.assert_allclose(answer.amount[0], expected, atol=tolerance)
+        assert answer.multiplier[0] == pytest.approx(multiplier, abs=tolerance)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_infeasible_example_is_the_cheapest_fill(dtype):
+    # Capacities .4 each, budget 2: the cheapest fill is (.2,.4,.4), of cost 2 + 2 + .24 = 4.24.
+    u, c = np.array([[0.9, 0.5, 0.1]]), np.array([[10, 5, 0.6]])
+    answer = solve((u, c, np.full((1, 3), 0.4), np.array([2.0]), np.ones((1, 3), bool)), dtype)
+    np.testing.assert_allclose(answer.amount, [[0.2, 0.4, 0.4]], atol=1e-6 if dtype == "float32" else 1e-12)
+    assert (c * answer.amount).sum() == pytest.approx(4.24, abs=1e-5 if dtype == "float32" else 1e-9)
+    assert not answer.feasible[0]
+    # Equal costs: the better model first.
+    answer = solve((u, np.full((1, 3), 3.0), np.full((1, 3), 0.4), np.array([2.0]), np.ones((1, 3), bool)), dtype)
+    np.testing.assert_allclose(answer.amount, [[0.4, 0.4, 0.2]], atol=1e-6 if dtype == "float32" else 1e-12)
+    assert not answer.feasible[0]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_too_little_capacity(dtype):
+    # Capacities sum to .8: all are used, scaled to 1, and the flag is down although the budget would do.
+    cap = np.array([[0.4, 0.3, 0.1]])
+    answer = solve((np.ones((1, 3)), np.ones((1, 3)), cap, np.array([2.0]), np.ones((1, 3), bool)), dtype)
+    np.testing.assert_allclose(answer.amount, cap / 0.8, atol=1e-6)
+    assert not answer.feasible[0]
+    nothing = solve((np.ones((1, 3)), np.ones((1, 3)), cap, np.array([2.0]), np.zeros((1, 3), bool)), dtype)
+    np.testing.assert_array_equal(nothing.amount, np.zeros((1, 3)))
+    assert not nothing.feasible[0]
+    assert np.isfinite(nothing.multiplier[0])
+
+
+# Random instances.
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("size", SIZES)
+def test_against_highs(size, dtype):
+    problem, feasible, value, _ = reference(size)
+    u, c, cap, b, valid = (np.asarray(x, np.float64) for x in problem)
+    assert 0.15 < feasible.mean() < 0.95
+    answer = solve(problem, dtype)
+    tolerance = 2e-6 if dtype == "float32" else 1e-9
+    np.testing.assert_array_equal(answer.feasible, feasible)
+    # A distribution within the capacities; of the best value, within the budget.
+    assert np.isfinite(answer.amount).all()
+    assert answer.amount.min() >= 0.0
+    assert (answer.amount * (valid == 0)).max() == 0.0
+    _, enough = cheapest_cost(problem)
+    used, sums = answer.amount[enough], answer.amount.sum(1)
+    assert (used - (cap * valid)[enough]).max() <= (1e-7 if dtype == "float32" else 1e-15)
+    np.testing.assert_allclose(sums[enough], 1.0, atol=1e-6 if dtype == "float32" else 1e-12)
+    cost = (c * answer.amount).sum(1)
+    assert (cost[feasible] / b[feasible]).max() <= 1.0 + tolerance
+    gap = np.abs((u * answer.amount).sum(1) - value)[feasible]
+    assert gap.max() <= tolerance, f"value off by {gap.max():.2g} in instance {np.flatnonzero(feasible)[gap.argmax()]}"
+    # Elsewhere the cheapest distribution, the best of those, or the capacities scaled to 1.
+    dear = enough & ~feasible
+    cheapest = fill_by_score(np.where(valid > 0, -c, -np.inf), u, cap * valid)
+    np.testing.assert_allclose(answer.amount[dear], cheapest[dear], atol=1e-6 if dtype == "float32" else 1e-12)
+    multiplier = answer.multiplier[~feasible]
+    assert (multiplier >= 0.0).all()
+    assert (multiplier <= steepest(problem)[~feasible] * 1.01 + 1e-6).all()
+    room = (cap * valid).sum(1, keepdims=True)
+    scaled = cap * valid / np.maximum(room, 1e-30)
+    np.testing.assert_allclose(answer.amount[~enough], scaled[~enough], atol=1e-6)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_block_diagonal_reference_is_the_plain_one(size):
+    """A few instances one by one, with HiGHS' own verdict on feasibility."""
+    problem, feasible, value, _ = reference(size)
+    u, c, cap, b, valid = (np.asarray(x, np.float64) for x in problem)
+    for i in np.random.default_rng(size).choice(PER_SIZE, 12, replace=False):
+        bounds = np.stack([np.zeros(size), cap[i] * valid[i]], axis=1)
+        answer = linprog(-u[i], A_ub=c[i][None], b_ub=b[i : i + 1], A_eq=np.ones((1, size)), b_eq=[1.0], bounds=bounds)
+        assert answer.success == feasible[i]
+        if feasible[i]:
+            assert -answer.fun == pytest.approx(value[i], abs=1e-9)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("size", SIZES)
+def test_multiplier(size, dtype):
+    """The multiplier proves optimality, and is HiGHS' own where that is unique."""
+    problem, feasible, value, marginal = reference(size)
+    answer = solve(problem, dtype)
+    some = tuple(x[feasible] for x in problem)
+    multiplier = answer.multiplier[feasible]
+    assert (multiplier >= 0).all()
+    bound = dual_value(some, multiplier)
+    tolerance = 1e-5 if dtype == "float32" else 1e-9
+    np.testing.assert_allclose(bound, value[feasible], atol=tolerance)
+    np.testing.assert_allclose(dual_value(some, marginal[feasible]), value[feasible], atol=1e-9)
+    same = np.isclose(multiplier, marginal[feasible], rtol=1e-3 if dtype == "float32" else 1e-8, atol=1e-6)
+    assert same.mean() > 0.9
+    # Where they differ, the optimum is degenerate: any multiplier between the two proves it as well.
+    middle = dual_value(some, (multiplier + marginal[feasible]) / 2)
+    np.testing.assert_allclose(middle, value[feasible], atol=tolerance)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("size", SIZES)
+def test_default_steps_converge(size, dtype):
+    answer = solve(reference(size)[0], dtype)
+    assert answer.converged.all()
+    assert answer.residual.min() >= 0.0
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("size", [6, 10, 15])
+def test_certificate(size, dtype):
+    """With too few steps `converged` tells what is optimal from what is not; the residual bounds what is missing."""
+    problem, feasible, value, _ = reference(size)
+    u, _, _, b, _ = (np.asarray(x, np.float64) for x in problem)
+    for steps in (1, 2):
+        answer = solve(problem, dtype, steps)
+        np.testing.assert_array_equal(answer.feasible, feasible)
+        gap = (value - (u * answer.amount).sum(1))[feasible]
+        residual, converged = answer.residual[feasible], answer.converged[feasible]
+        # Rounding of values and of multiplier times costs, both of the size at the optimum.
+        noise = 64 * np.finfo(dtype).eps * (np.abs(u).max(1) + answer.multiplier * b)[feasible]
+        assert (gap[converged] <= noise[converged]).all(), f"converged with a gap of {(gap - noise)[converged].max():.2g}"
+        assert (gap <= residual + noise).all()
+        if steps == 1:
+            assert (~converged).mean() > 0.1
+            assert np.mean(gap[~converged] > noise[~converged]) > 0.5
+
+
+def test_certificate_flags_frontiers_that_need_more_steps():
+    """Prices in geometric progression over six decades: the default eight steps fall short here and there, and say so."""
+    rng = np.random.default_rng(2)
+    count, size = 20_000, 10
+    c = np.repeat(10.0 ** (-2 + 0.6 * np.arange(size))[None], count, axis=0)
+    u = (c / c.max()) ** rng.uniform(0.02, 0.98, (count, 1))
+    cap = rng.uniform(0.02, 1.0, (count, size))
+    cap = np.minimum(np.maximum(cap, 1.05 * cap / cap.sum(1, keepdims=True)), 1.0)
+    least, most = ((c * fill_by_score(score, -c, cap)).sum(1) for score in (-c, u))
+    problem = (u, c, cap, least * (most / least) ** rng.uniform(0.001, 1, count), np.ones(u.shape, bool))
+    short, full = solve(problem, "float64"), solve(problem, "float64", 40)
+    assert full.converged.all()
+    gap = (u * (full.amount - short.amount)).sum(1)
+    assert gap[short.converged].max() <= 1e-9
+    assert (gap <= short.residual + 1e-9).all()
+    assert gap.max() > 1e-4
+    assert 0 < (~short.converged).sum() < 0.05 * count
+
+
+# Invariances.
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_unit_of_cost_is_irrelevant(dtype):
+    problem, feasible, _, _ = reference(10)
+    u, c, cap, b, valid = problem
+    plain = solve(problem, dtype)
+    exact = solve((u, c * 2.0**-13, cap, b * 2.0**-13, valid), dtype)
+    np.testing.assert_array_equal(exact.amount, plain.amount)
+    np.testing.assert_array_equal(exact.multiplier[feasible], plain.multiplier[feasible] * 2.0**13)
+    scaled = solve((u, np.float64(c) * 1e-4, cap, np.float64(b) * 1e-4, valid), dtype)
+    np.testing.assert_array_equal(scaled.feasible, plain.feasible)
+    values = [(np.float64(u) * x.amount).sum(1) for x in (plain, scaled)]
+    np.testing.assert_allclose(*values, atol=5e-6 if dtype == "float32" else 1e-9)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_relabelling_models(dtype):
+    """With the old index as priority, a permuted problem has the permuted solution, ties included."""
+    u, c, cap, b, valid = reference(8)[0]
+    order = np.random.default_rng(3).permutation(8)
+    with in_dtype(dtype):
+        u, c, cap, b = (jnp.asarray(x, dtype) for x in (u, c, cap, b))
+
+        def run(*arrays, priority):
+            return jax.jit(jax.vmap(lambda *a: budgeted_fill(*a[:4], valid=a[4], priority=priority).amount))(*arrays)
+
+        plain = run(u, c, cap, b, valid, priority=None)
+        moved = run(u[:, order], c[:, order], cap[:, order], b, valid[:, order], priority=jnp.asarray(order))
+        tolerance = 1e-5 if dtype == "float32" else 1e-9
+        np.testing.assert_allclose(moved, plain[:, order], atol=tolerance)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_lanes_agree_with_vmap(dtype):
+    problem = reference(7)[0]
+    plain = solve(problem, dtype)
+    with in_dtype(dtype):
+        args = [jnp.moveaxis(jnp.asarray(x, dtype if x.dtype != bool else bool), 0, -1) for x in problem]
+        mapped = lanes(lambda u, c, cap, b, valid: budgeted_fill(u, c, cap, b, valid=valid), PER_SIZE)
+        last = jax.jit(mapped)(*args)
+    np.testing.assert_array_equal(last.feasible, plain.feasible)
+    np.testing.assert_array_equal(last.converged, plain.converged)
+    tolerance = 1e-6 if dtype == "float32" else 1e-12
+    u = np.float64(problem[0])
+    np.testing.assert_allclose((u * np.asarray(last.amount).T).sum(1), (u * plain.amount).sum(1), atol=tolerance)
+    np.testing.assert_allclose(np.asarray(last.amount).T, plain.amount, atol=2 * tolerance)
+
+
+# Ties.
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_unseen_models_are_taken_in_index_order(dtype):
+    # All at value 1 and the cost floor: .4, .4 and .2 of the first three, or of the last three by priority.
+    cost = np.full((1, 6), 0.1)
+    problem = (np.ones((1, 6)), cost, np.full((1, 6), 0.4), np.array([2.0]), np.ones((1, 6), bool))
+    tolerance = 1e-7 if dtype == "float32" else 1e-15
+    np.testing.assert_allclose(solve(problem, dtype).amount, [[0.4, 0.4, 0.2, 0, 0, 0]], atol=tolerance)
+    masked = (*problem[:4], np.array([[False, True, False, True, True, True]]))
+    np.testing.assert_allclose(solve(masked, dtype).amount, [[0, 0.4, 0, 0.4, 0.2, 0]], atol=tolerance)
+    with in_dtype(dtype):
+        arrays = [jnp.asarray(x[0], dtype) for x in problem[:4]]
+        newest = jax.jit(lambda *a: budgeted_fill(*a, priority=-jnp.arange(6)).amount)(*arrays)
+    np.testing.assert_allclose(newest, [0, 0, 0, 0.2, 0.4, 0.4], atol=tolerance)
+    # Equal values: the cheaper first, whatever its index.
+    cheaper = (problem[0], np.array([[0.3, 0.2, 0.3, 0.1, 0.2, 0.1]]), *problem[2:])
+    np.testing.assert_allclose(solve(cheaper, dtype).amount, [[0, 0.2, 0, 0.4, 0, 0.4]], atol=tolerance)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_many_ties(dtype):
+    """Values and costs of three levels each: every instance has ties, and the compiled solver stays exact."""
+    rng = np.random.default_rng(5)
+    count, size = 4000, 7
+    u = rng.choice([0.0, 0.3, 1.0], (count, size)).astype(np.float32)
+    c = rng.choice([0.1, 0.7, 3.3], (count, size)).astype(np.float32)
+    cap = np.full((count, size), 0.4, np.float32)
+    b = rng.uniform(0.11, 3.0, count).astype(np.float32)
+    problem = (u, c, cap, b, np.ones((count, size), bool))
+    least, _ = cheapest_cost(problem)
+    feasible = least <= b
+    answer = solve(problem, dtype)
+    np.testing.assert_array_equal(answer.feasible, feasible)
+    value, _ = highs(tuple(x[feasible] for x in problem))
+    gap = np.abs((np.float64(u) * answer.amount).sum(1)[feasible] - value)
+    assert gap.max() <= (2e-6 if dtype == "float32" else 1e-9)
+    assert answer.converged.all()
+
+
+# Other totals, steps and derivatives.
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_other_totals(dtype):
+    """Capacity 1 and a whole number of models in total, as in a relaxed choice of several models."""
+    rng = np.random.default_rng(8)
+    count, size = 600, 9
+    u, c = rng.uniform(size=(2, count, size)).astype(np.float32)
+    total = rng.integers(2, 5, count).astype(np.float32)
+    b = (total * rng.uniform(0.2, 0.7, count)).astype(np.float32)
+    with in_dtype(dtype):
+        args = [jnp.asarray(x, dtype) for x in (u, c, b, total)]
+        run = jax.jit(jax.vmap(lambda u, c, b, total: budgeted_fill(u, c, jnp.ones_like(u), b, total)))
+        answer = run(*args)
+    # In shares of the total, it is a programme of total 1 with capacities 1 / total.
+    cap = np.repeat(1.0 / total.astype(np.float64)[:, None], size, axis=1)
+    shares = (u, c, cap, b.astype(np.float64) / total, np.ones(u.shape, bool))
+    feasible = cheapest_cost(shares)[0] <= shares[3]
+    np.testing.assert_array_equal(answer.feasible, feasible)
+    assert 0.5 < feasible.mean() < 1.0
+    value, _ = highs(tuple(x[feasible] for x in shares))
+    gap = np.abs((np.float64(u) * np.asarray(answer.amount)).sum(1)[feasible] - value * total[feasible])
+    assert gap.max() <= (1e-5 if dtype == "float32" else 1e-9)
+
+
+def test_default_steps_grow_with_the_size():
+    steps = [default_steps(n) for n in range(1, 41)]
+    assert steps == sorted(steps)
+    assert [default_steps(n) for n in (6, 10, 15)] == [6, 8, 12]
+
+
+def test_derivatives_against_finite_differences():
+    """The optimal value changes by the amounts, by minus the multiplier times them, and by the multiplier."""
+    u, c, cap, b, valid = reference(6)[0]
+    feasible = reference(6)[1]
+    answer = solve((u, c, cap, b, valid), "float64")
+    binding = np.flatnonzero(feasible & (np.arange(PER_SIZE) % 3 == 0) & (answer.multiplier > 1e-3))[:20]
+    assert len(binding) == 20
+    with x64():
+
+        def best(u, c, b, cap, valid):
+            return jnp.sum(u * budgeted_fill(u, c, cap, b, valid=valid).amount)
+
+        gradient, value = jax.jit(jax.grad(best, argnums=(0, 1, 2))), jax.jit(best)
+        step = 1e-6
+        for i in binding:
+            point = [np.float64(x[i]) for x in (u, c, b)]
+            rest = (np.float64(cap[i]), valid[i])
+            found = [np.asarray(g) for g in gradient(*point, *rest)]
+            numeric = [np.zeros_like(x) for x in found]
+            for leaf, flat in enumerate(numeric):
+                for place in np.ndindex(flat.shape):
+                    up, down = ([np.array(x) for x in point] for _ in range(2))
+                    up[leaf][place] += step
+                    down[leaf][place] -= step
+                    numeric[leaf][place] = (value(*up, *rest) - value(*down, *rest)) / (2 * step)
+            envelope = (answer.amount[i], -answer.multiplier[i] * answer.amount[i], answer.multiplier[i])
+            for one, other, theory in zip(found, numeric, envelope, strict=True):
+                np.testing.assert_allclose(one, other, atol=1e-6)
+                np.testing.assert_allclose(one, theory, atol=1e-8)

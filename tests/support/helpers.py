@@ -1,0 +1,92 @@
+"""What all tests share: error bars, real data beside the repository, double precision."""
+
+import contextlib
+import dataclasses
+import functools
+import os
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import struct
+
+ROOT = Path(__file__).resolve().parents[2]
+SUPPORT = ROOT / "tests" / "support"
+# What processes of their own find: the helpers of the tests, and the package.
+CHILDREN_PATH = os.pathsep.join(map(str, [SUPPORT, ROOT / "tests", ROOT / "tests" / "store", ROOT]))
+SHARED_DATA = ROOT.parent / "shared" / "data"
+
+
+def assert_mean_close(samples, expected, num_sigma=5.0, what="mean"):
+    """Passes when the mean of the samples is within `num_sigma` of its own standard errors of `expected`."""
+    samples = np.asarray(samples, np.float64).ravel()
+    error = samples.std(ddof=1) / np.sqrt(samples.size)
+    gap = abs(samples.mean() - expected)
+    assert error > 0, f"{what}: {samples.size} equal samples ({samples[0]}) have no error bar"
+    assert gap < num_sigma * error, (
+        f"{what}: {samples.mean():.6g} +- {error:.2g} is {gap / error:.1f} standard errors from {expected:.6g}"
+    )
+
+
+def assert_means_agree(first, second, num_sigma=5.0, what="means"):
+    """Passes when two independent samples have means within `num_sigma` standard errors of their difference."""
+    first, second = (np.asarray(x, np.float64).ravel() for x in (first, second))
+    error = np.sqrt(sum(x.var(ddof=1) / x.size for x in (first, second)))
+    gap = abs(first.mean() - second.mean())
+    assert error > 0, f"{what}: no error bar"
+    assert gap < num_sigma * error, (
+        f"{what}: {first.mean():.6g} and {second.mean():.6g} are {gap / error:.1f} standard errors ({error:.2g}) apart"
+    )
+
+
+@contextlib.contextmanager
+def x64(enabled=True):
+    """Double precision inside the block."""
+    if hasattr(jax, "enable_x64"):
+        context = jax.enable_x64(enabled)
+    else:
+        from jax.experimental import enable_x64
+
+        context = enable_x64(enabled)
+    with context:
+        yield
+
+
+def shared_data(name):
+    """Path of a real file beside the repository; the test is skipped where there is none."""
+    path = SHARED_DATA / name
+    if not path.exists():
+        pytest.skip(f"no real data: {path} does not exist")
+    return path
+
+
+@functools.cache
+def _double_class(cls):
+    def init(self, *args):
+        return doubles(cls.init(self, *args))
+
+    return struct.dataclass(type("Double" + cls.__name__, (cls,), {"init": init, "__annotations__": {}}))
+
+
+def doubles(tree):
+    """All floating leaves as float64 (inside `x64`)."""
+
+    def leaf(x):
+        floating = not isinstance(x, bool) and jnp.issubdtype(jnp.result_type(x), jnp.floating)
+        return np.asarray(x, np.float64) if floating and not isinstance(x, jax.Array) else x.astype(float) if floating else x
+
+    return jax.tree.map(leaf, tree)
+
+
+def in_double(player):
+    """An environment or policy whose numbers and state are float64, whatever it declares (inside `x64`).
+
+    Its class is a subclass that only widens what `init` returns, so that the very code under test runs in double precision.
+    """
+    values = {}
+    for field in dataclasses.fields(player):
+        value = getattr(player, field.name)
+        values[field.name] = doubles(value) if field.metadata.get("pytree_node", True) else value
+    return _double_class(type(player))(**values)
