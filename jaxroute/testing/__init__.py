@@ -13,10 +13,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxroute.core import checks, draws
+from jaxroute.core.protocols import build_policy, stage_length_of
 from jaxroute.core.types import Metric, Spec
 from jaxroute.engine.grid import Grid, canonical
-from jaxroute.engine.rollout import build_policy, draws_key, run_streams, spec_for, stage_length_of
-from jaxroute.engine.simulate import simulate, trace_count
+from jaxroute.engine.programs import trace_count
+from jaxroute.engine.rollout import draws_key, run_streams, spec_for
+from jaxroute.engine.simulate import simulate
 
 __all__ = ["check_environment", "check_policy", "play"]
 
