@@ -45,3 +45,10 @@ def count_blocks(monkeypatch):
 
     monkeypatch.setattr(programs.Block, "play", counted)
     return played
+
+
+@pytest.fixture
+def fresh_programs():
+    """What the test compiles stays its own."""
+    with programs.PROGRAMS.fresh():
+        yield

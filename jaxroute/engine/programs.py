@@ -2,8 +2,9 @@
 
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,6 +73,15 @@ class ProgramCache:
     def clear(self) -> None:
         """Drops all programs."""
         self._programs.clear()
+
+    @contextmanager
+    def fresh(self) -> Iterator[None]:
+        """A context that begins without programs, and at whose end those before are back."""
+        before, self._programs = self._programs, {}
+        try:
+            yield
+        finally:
+            self._programs = before
 
 
 PROGRAMS = ProgramCache()

@@ -19,7 +19,7 @@ from jaxroute.core import checks
 from jaxroute.engine import hosts
 from jaxroute.engine.grid import Grid
 from jaxroute.engine.simulate import simulate
-from jaxroute.store import runs
+from jaxroute.store import results
 
 Results = Mapping[str, xr.Dataset]
 
@@ -196,7 +196,7 @@ def run(
 def redraw(experiment: Experiment, out: str | os.PathLike) -> list[Path]:
     """Draws the figures of a finished run again, from its stores."""
     out = Path(out)
-    data = {case.name: runs.load(_folder(out, case, experiment.cases)) for case in experiment.cases}
+    data = {case.name: results.load(_folder(out, case, experiment.cases)) for case in experiment.cases}
     return draw(experiment, data, out)
 
 

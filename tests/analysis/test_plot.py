@@ -385,7 +385,7 @@ def test_data_must_be_a_result():
 
 
 def test_matplotlib_is_imported_when_something_is_drawn(monkeypatch):
-    check = "import sys, jaxroute.plot; sys.exit('matplotlib' in sys.modules)"
+    check = "import sys, jaxroute.analysis.plot; sys.exit('matplotlib' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", check]).returncode == 0
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
     with pytest.raises(ImportError, match=r'pip install "jaxroute\[plot\]"'):

@@ -23,11 +23,10 @@ import jaxroute as jr
 from jaxroute import testing
 from jaxroute.core import draws
 from jaxroute.core.types import Metric, Spec
-from jaxroute.engine import layout, programs
+from jaxroute.engine import layout, memory, programs
 from jaxroute.engine.grid import _INSTANCE_ROOT
 from jaxroute.engine.rollout import spec_for
 from jaxroute.problems import staged, stochastic
-from jaxroute.store import runs
 
 BANDIT = engine_child.BANDIT
 
@@ -554,7 +553,7 @@ def test_the_leaves_of_a_sampler_can_be_swept_in_one_trace():
 def test_a_run_that_cannot_fit_is_refused_with_its_size(monkeypatch):
     size = jr.run_bytes(stochastic.bernoulli([0.5, 0.4]), stochastic.UCB1())
     assert size == 2 * 2 * 4
-    monkeypatch.setattr(runs, "memory_limit", lambda device: 100)
+    monkeypatch.setattr(memory, "memory_limit", lambda device: 100)
     with pytest.raises(
         ValueError, match=r"policy 'UCB1' needs 1.6e-08 GB for the state of one run, and 16 runs are played together"
     ):
@@ -571,13 +570,12 @@ def test_a_policy_function_follows_a_swept_environment():
 # How often is traced, and compiled.
 
 
-def test_what_did_not_compile_is_tried_again_by_the_next_call(monkeypatch):
+def test_what_did_not_compile_is_tried_again_by_the_next_call(monkeypatch, fresh_programs):
     compile_ = programs.compile_lanes
 
     def failing(lowered, platform):
         raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: the compiler has no memory")
 
-    programs.PROGRAMS.clear()
     env, policies = stochastic.bernoulli([0.3, 0.9]), {"ucb": stochastic.UCB1(), "greedy": stochastic.EpsilonGreedy()}
     monkeypatch.setattr(programs, "compile_lanes", failing)
     with pytest.raises(jax.errors.JaxRuntimeError, match="the compiler has no memory"):
@@ -586,8 +584,7 @@ def test_what_did_not_compile_is_tried_again_by_the_next_call(monkeypatch):
     assert play(env, policies, seeds=16)["valid"].all()
 
 
-def test_programs_that_have_not_been_used_for_long_are_dropped(monkeypatch):
-    programs.PROGRAMS.clear()
+def test_programs_that_have_not_been_used_for_long_are_dropped(monkeypatch, fresh_programs):
     monkeypatch.setattr(programs.PROGRAMS, "most", 2)
 
     everyone = [stochastic.UCB1(), stochastic.EpsilonGreedy(), stochastic.GaussianThompson()]
@@ -606,12 +603,11 @@ def test_programs_that_have_not_been_used_for_long_are_dropped(monkeypatch):
     assert traces(0, 1, 2) == 1 and len(programs.PROGRAMS) == 2  # All that a call needs, until it ends.
 
 
-def test_one_trace_per_structure(monkeypatch):
+def test_one_trace_per_structure(monkeypatch, fresh_programs):
     def nothing(lowered, platform):  # What is compiled does not matter here.
         return lambda *args: jax.tree.map(lambda out: np.zeros(out.shape, out.dtype), lowered.out_info)
 
     monkeypatch.setattr(programs, "compile_lanes", nothing)
-    programs.PROGRAMS.clear()
 
     def traces(env, policies, **options):
         before = jr.trace_count()

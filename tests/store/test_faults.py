@@ -384,7 +384,7 @@ def test_an_interrupt_is_said_and_loses_nothing(tmp_path, monkeypatch, capsys, c
 # Memory.
 
 
-def test_out_of_memory_halves_the_block_and_keeps_the_store(tmp_path, monkeypatch):
+def test_out_of_memory_halves_the_block_and_keeps_the_store(tmp_path, monkeypatch, fresh_programs):
     """An accelerator that holds 16 runs: a block of 64 is halved twice, and the bits stay."""
     options = {"horizon": 37, "seeds": 64, "out": tmp_path, "block": 64}
     expected = play(**options | {"out": None})
@@ -401,7 +401,6 @@ def test_out_of_memory_halves_the_block_and_keeps_the_store(tmp_path, monkeypatc
         return call
 
     monkeypatch.setattr(programs, "compile_lanes", small)
-    programs.PROGRAMS.clear()
     monkeypatch.setattr(layout, "cores", lambda: 1)
     monkeypatch.setattr(programs, "cores", lambda: 1)
     with pytest.warns(UserWarning, match="does not fit into memory; halving it"):
@@ -418,15 +417,14 @@ def test_memory_that_does_not_even_hold_the_smallest_block_is_said(tmp_path, mon
 
         return call
 
-    with monkeypatch.context() as patch:
+    with monkeypatch.context() as patch, programs.PROGRAMS.fresh():
         patch.setattr(programs, "compile_lanes", none)
-        programs.PROGRAMS.clear()
         with pytest.raises(MemoryError, match="a block of 16 seeds does not fit into memory, and is too small to be halved"):
             play(out=tmp_path)
     assert differences(undisturbed, play(out=tmp_path)) == []
 
 
-def test_an_interrupt_while_policies_are_compiled(monkeypatch):
+def test_an_interrupt_while_policies_are_compiled(monkeypatch, fresh_programs):
     """Those that wait for their turn are not compiled; the next call in the same process compiles them."""
     compile_, begun = programs.compile_lanes, []
 
@@ -439,7 +437,6 @@ def test_an_interrupt_while_policies_are_compiled(monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(programs, "compile_lanes", slow)
-    programs.PROGRAMS.clear()
     policies = {"ucb": stochastic.UCB1(), "thompson": stochastic.GaussianThompson(), "greedy": stochastic.EpsilonGreedy()}
     with monkeypatch.context() as patch:
         patch.setattr(layout, "cores", lambda: 1)

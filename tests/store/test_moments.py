@@ -465,9 +465,9 @@ def test_a_full_disk_ends_the_run_and_loses_nothing(tmp_path, undisturbed, monke
 
 
 def test_statistics_that_do_not_fit_into_memory_are_refused(monkeypatch):
-    from jaxroute.store import runs
+    from jaxroute.store import provenance
 
-    monkeypatch.setattr(runs, "memory_limit", lambda device: 10**6)
+    monkeypatch.setattr(provenance, "memory_limit", lambda device: 10**6)
     with pytest.raises(ValueError, match="the statistics would take about .* GiB, more than half of the memory"):
         play(horizon=1000, record_every=1)
 
