@@ -15,7 +15,7 @@ from flax import struct
 
 from jaxroute.core import draws
 from jaxroute.core.types import Metric
-from jaxroute.engine.batching.lanes import compile_lanes
+from jaxroute.engine.batching.compiling import compile_lanes
 from jaxroute.engine.grid import Grid
 from jaxroute.engine.rollout import Record, build_policy, rollout, run_streams
 

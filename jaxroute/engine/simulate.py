@@ -19,7 +19,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from jaxroute.core import checks, draws
 from jaxroute.core.types import Metric, Spec
 from jaxroute.engine import diagnose, hosts, stopping
-from jaxroute.engine.batching.lanes import compile_lanes
+from jaxroute.engine.batching.compiling import compile_lanes
 from jaxroute.engine.grid import FunctionGrid, Grid
 from jaxroute.engine.rollout import (
     Record,

@@ -17,15 +17,15 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-# How XLA compiles for CPUs. It drops optimisation barriers before it fuses, and then computes a draw again in each of its consumers;
-# keeping them makes UCB1 1.6 to 3 times as fast, and the routing LP twice. Small loops must then not become calls, which hold no barrier.
-# Vectors of 512 bits, where the processor has them, in place of 256: on a Zen 5 the bandits are 1.06 to 1.7 times as fast.
-# From 4,096 elements on it hands a sum to a kernel library, which takes twice as long as the loop that it would write itself.
-CPU_OPTIONS = {
-    "xla_disable_hlo_passes": "cse_barrier_expander,small-while-loop-hoisting",
-    "xla_cpu_prefer_vector_width": "512",
-    "xla_cpu_experimental_ynn_fusion_type": "",
-}
+from jaxroute.engine.batching.dependence import (
+    BARRIERS,
+    CALLS,
+    carry_dependence,
+    handles_keys,
+    is_key,
+    scan_sizes,
+    which_depend,
+)
 
 # Operands of equal shape, or scalars; the run axis is one more trailing axis.
 _ELEMENTWISE = frozenset(
@@ -129,8 +129,6 @@ _FRONT_AXES = frozenset(
 )
 # Runs that take a rare branch are computed so many at a time.
 _GATHERED = 32
-_BARRIERS = ("optimization_barrier", "computed_once")
-_INLINE = {"pjit": "jaxpr", "jit": "jaxpr", "closed_call": "call_jaxpr"}
 
 
 class _Value(NamedTuple):
@@ -139,19 +137,6 @@ class _Value(NamedTuple):
     array: Any
     mapped: bool
     is_key: bool = False
-
-
-def compile_lanes(lowered, platform: str):
-    """Compiles for speed over runs: on a CPU with those of `CPU_OPTIONS` that this version of XLA has."""
-    options = dict(CPU_OPTIONS) if platform == "cpu" else {}
-    while True:
-        try:
-            return lowered.compile(compiler_options=options or None)
-        except jax.errors.JaxRuntimeError as error:
-            unknown = [name for name in options if f"No such compile option: '{name}'" in str(error)]
-            if not unknown:
-                raise
-            del options[unknown[0]]
 
 
 def lanes(fn: Callable, size: int) -> Callable:
@@ -179,17 +164,8 @@ def lanes(fn: Callable, size: int) -> Callable:
     return mapped_fn
 
 
-def _is_key(array) -> bool:
-    return jnp.issubdtype(array.dtype, jax.dtypes.prng_key)
-
-
-def _handles_keys(eqn) -> bool:
-    """Whether an operation takes or makes typed keys, which go through `vmap`."""
-    return any(_is_key(v.aval) for v in (*eqn.invars, *eqn.outvars) if hasattr(v.aval, "dtype"))
-
-
 def _enter(leaf) -> _Value:
-    if _is_key(leaf):
+    if is_key(leaf):
         return _Value(jnp.moveaxis(jax.random.key_data(leaf), -1, -2), True, True)
     return _Value(leaf, True)
 
@@ -204,7 +180,7 @@ def _spread(value: _Value, size: int) -> _Value:
     """Gives an unmapped value its run axis."""
     if value.mapped:
         return value
-    if _is_key(value.array):
+    if is_key(value.array):
         words = jax.random.key_data(value.array)
         return _Value(_append_axis(words, jnp.shape(words), size), True, True)
     return _Value(_append_axis(value.array, jnp.shape(value.array), size), True)
@@ -241,8 +217,8 @@ def _bind(eqn, arrays):
 
 def _apply(eqn, values: list[_Value], size: int) -> list[_Value]:
     name, params = eqn.primitive.name, eqn.params
-    if name in _INLINE:
-        inner = params[_INLINE[name]]
+    if name in CALLS:
+        inner = params[CALLS[name]]
         return _replay(inner.jaxpr, inner.consts, values, size)
     if not any(v.mapped for v in values):
         return [_Value(out, False) for out in _bind(eqn, [v.array for v in values])]
@@ -250,9 +226,9 @@ def _apply(eqn, values: list[_Value], size: int) -> list[_Value]:
         return [_Value(values[0].array, True, True)]
     if name == "random_unwrap":
         return [_Value(values[0].array, True)]
-    if name in _BARRIERS:
+    if name in BARRIERS:
         return [_Value(out, v.mapped) for out, v in zip(_bind(eqn, [v.array for v in values]), values, strict=True)]
-    if _handles_keys(eqn):
+    if handles_keys(eqn):
         return _fallback(eqn, values, size)
     if name in ("scan", "cond", "while"):
         outs = {"scan": _scan, "cond": _cond, "while": _while}[name](eqn, values, size)
@@ -514,55 +490,3 @@ def _while(eqn, values, size):
 
     start = [(_spread(v, size) if m else v).array for v, m in zip(carry, mapped, strict=True)]
     return [_Value(a, m) for a, m in zip(lax.while_loop(cond, body, start), mapped, strict=True)]
-
-
-def scan_sizes(params) -> tuple[int, int]:
-    """How many constants and carried values a scan has; since jax 0.11 its parameters hold them as trees."""
-    if "num_carry" in params:
-        return params["num_consts"], params["num_carry"]
-    consts, carry, _ = params["ft_in"].unpack()
-    return len(list(consts.vals)), len(list(carry.vals))
-
-
-def carry_dependence(mapped: list[bool], step) -> list[bool]:
-    """Which leaves of a loop's carry depend on the run, found by iterating until nothing changes."""
-    while True:
-        grown = [a or b for a, b in zip(mapped, step(mapped), strict=True)]
-        if grown == mapped:
-            return mapped
-        mapped = grown
-
-
-def which_depend(closed, mapped: list[bool]) -> list[bool]:
-    """Which outputs of a jaxpr depend on a mapped input: a walk over the dataflow."""
-    depends = dict(zip(closed.jaxpr.invars, mapped, strict=True))
-
-    def flags(variables):
-        return [not hasattr(v, "val") and depends.get(v, False) for v in variables]
-
-    for eqn in closed.jaxpr.eqns:
-        depends.update(zip(eqn.outvars, _which_of(eqn, flags(eqn.invars)), strict=True))
-    return flags(closed.jaxpr.outvars)
-
-
-def _which_of(eqn, given: list[bool]) -> list[bool]:
-    """Which outputs of one operation depend on the given inputs."""
-    name, params = eqn.primitive.name, eqn.params
-    if name in _INLINE:
-        return which_depend(params[_INLINE[name]], given)
-    if name in _BARRIERS:
-        return given
-    if _handles_keys(eqn):
-        return [any(given)] * len(eqn.outvars)
-    if name == "cond" and not given[0]:
-        return [any(flags) for flags in zip(*(which_depend(b, given[1:]) for b in params["branches"]), strict=True)]
-    if name == "scan":
-        consts, carry = scan_sizes(params)
-        rest = given[consts + carry :]
-
-        def go(now):
-            return which_depend(params["jaxpr"], given[:consts] + now + rest)
-
-        final = carry_dependence(given[consts : consts + carry], lambda now: go(now)[:carry])
-        return final + go(final)[carry:]
-    return [any(given)] * len(eqn.outvars)
