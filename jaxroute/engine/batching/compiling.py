@@ -30,7 +30,7 @@ def compile_lanes(lowered: jax.stages.Lowered, platform: str) -> Any:
     Returns:
       The compiled program.
     """
-    options = {k: v for k, v in CPU_OPTIONS.items() if k not in _dropped} if platform == "cpu" else {}
+    options: dict[str, str | bool] = {k: v for k, v in CPU_OPTIONS.items() if k not in _dropped} if platform == "cpu" else {}
     refused: list[str] = []
     while True:
         try:
