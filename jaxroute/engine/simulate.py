@@ -18,7 +18,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from jaxroute.core import checks, draws
 from jaxroute.core.types import Metric, Spec
-from jaxroute.engine import diagnose, hosts, stopping
+from jaxroute.engine import diagnose, hosts, reference, stopping
 from jaxroute.engine.batching.compiling import compile_lanes
 from jaxroute.engine.grid import FunctionGrid, Grid
 from jaxroute.engine.rollout import (
@@ -56,8 +56,8 @@ _LANE_MULTIPLE = 16
 # A CPU thread is worth its start from about this many runs on.
 _FEWEST_LANES = 32
 
-# Who plays the rounds: a scan, or one kernel.
-BACKENDS = ("scan", "pallas")
+# Who plays the rounds: a scan, one kernel, or the scan of a textbook.
+BACKENDS = ("scan", "pallas", "reference")
 # What stays of the runs: all of them, or their statistics.
 KEPT = ("runs", "moments")
 # Bytes of the curves of a block, where they are not kept.
@@ -125,7 +125,8 @@ def simulate(
       backend: "scan", a compiled scan over rounds, or "pallas", which plays the whole horizon of a run in one kernel, its state in
         registers: for GPUs, and for policies and environments with up to some hundreds of numbers. The streams are the same; the
         results are equal up to the rounding of sums. What does not fit into a kernel is played by the scan, with a warning and the
-        reason in the attribute `fell_back`. On a CPU the kernel is only interpreted, for tests: compiling it takes long.
+        reason in the attribute `fell_back`. On a CPU the kernel is only interpreted, for tests: compiling it takes long. "reference" is
+        the plain `jax.vmap` of a scan over rounds, with the same streams: slower, and the referee of the other two.
       keep: "runs", every run's curves, or "moments", only their statistics over the seeds: count, mean, variance, minimum, maximum and
         histogram of each metric at each recorded time, and of the differences between policies, seed by seed. Memory and store then do
         not grow with the number of seeds; `metrics` and `plot` answer the same questions, but for those about single runs.
@@ -439,7 +440,7 @@ class _Call:
     def _function(self):
         env, policy = self.grids
         record, horizon, *_ = self.static
-        player = rollout if self.backend == "scan" else _kernel_player(self.mesh.devices.flat[0].platform)
+        player = _player(self.backend, self.mesh.devices.flat[0].platform)
 
         def play(leaves, index, root, seeds):
             global _traces
@@ -481,7 +482,7 @@ class _Call:
                 with jax.default_device(self.mesh.devices.flat[0]):
                     entry = _Program(jax.jit(self._function()).lower(*arguments))
             except Exception as error:
-                if self.backend == "scan":
+                if self.backend != "pallas":
                     raise
                 # Whatever is wrong besides, the scan will say.
                 entry = _Program(reason=_first_line(error))
@@ -522,7 +523,7 @@ class _Call:
         try:
             return entry.compiled.result()
         except jax.errors.JaxRuntimeError as error:
-            if self.backend == "scan":
+            if self.backend != "pallas":
                 raise
             entry.reason = _first_line(error)
             return self._program(seeds)
@@ -567,11 +568,13 @@ class _Call:
         return {name: np.concatenate([part[name] for part in parts], axis=len(self.axes)) for name in parts[0]}
 
 
-def _kernel_player(platform: str) -> Callable:
-    """`rollout` by one kernel, on this platform."""
-    from jaxroute.engine.pallas import kernel
+def _player(backend: str, platform: str) -> Callable:
+    """`rollout`, or what plays the same in its place, on this platform."""
+    if backend == "pallas":
+        from jaxroute.engine.pallas import kernel
 
-    return kernel.player(platform)
+        return kernel.player(platform)
+    return reference.rollout if backend == "reference" else rollout
 
 
 def _first_line(error: Exception) -> str:
