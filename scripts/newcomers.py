@@ -331,7 +331,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="newcomers", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--only", nargs="+", choices=PAIRS, metavar="POLICY", default=list(PAIRS), help="these policies only")
+    parser.add_argument(
+        "--only", nargs="+", choices=PAIRS, metavar="POLICY", default=list(PAIRS), help="these policies only"
+    )
     parser.add_argument("--seeds", type=int, default=1024, help="runs (default 1024)")
     parser.add_argument("--horizon", type=int, default=2000, help="rounds (default 2,000)")
     parser.add_argument("--repeats", type=int, default=5, help="repeats of which the median is taken (default 5)")
