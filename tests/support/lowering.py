@@ -21,8 +21,8 @@ def lowers(function, *args):
         return jax.jit(function).trace(*args).lower(lowering_platforms=("cuda",)).as_text()
 
 
-_FUNCTION = re.compile(r"^\s*func\.func \w+ @"?([\w.$-]+)"?\(")
-_CALL = re.compile(r"\bcall @"?([\w.$-]+)"?\(")
+_FUNCTION = re.compile(r"^\s*func\.func \w+ @\"?([\w.$-]+)\"?\(")
+_CALL = re.compile(r"\bcall @\"?([\w.$-]+)\"?\(")
 
 
 def count(text, operation):
