@@ -111,6 +111,7 @@ def test_doctor_passes_its_own_checks(capsys):
     assert run("doctor") == 0
     shown = capsys.readouterr().out
     assert "FAILED" not in shown and "float32" in shown and "jaxlib" in shown
+    assert "this XLA has all that jaxroute compiles with" in shown
 
 
 WRONG = {

@@ -20,7 +20,7 @@ import optax
 
 from jaxroute.core import checks, draws
 from jaxroute.core.types import Metric
-from jaxroute.engine.batching.lanes import compile_lanes
+from jaxroute.engine.batching.compiling import compile_lanes
 from jaxroute.engine.rollout import Record, rollout, run_streams
 
 

@@ -16,7 +16,7 @@ from flax import struct
 from jaxroute.core import draws
 from jaxroute.core.protocols import build_policy, has_plan, is_environment, is_policy
 from jaxroute.core.types import Metric
-from jaxroute.engine.batching.lanes import compile_lanes
+from jaxroute.engine.batching.compiling import compile_lanes
 from jaxroute.engine.grid import Grid
 from jaxroute.engine.rollout import Record, rollout, run_streams
 

@@ -14,7 +14,8 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxroute.core import draws
-from jaxroute.engine.batching.lanes import compile_lanes
+from jaxroute.engine import reference
+from jaxroute.engine.batching.compiling import compile_lanes
 from jaxroute.engine.grid import Grid
 from jaxroute.engine.layout import Layout, cores, threads
 from jaxroute.engine.memory import LANE_MULTIPLE
@@ -290,11 +291,11 @@ def compile_blocks(blocks: Sequence[Block]) -> None:
 
 def _player(backend: str, platform: str) -> Player:
     """Who plays the rounds."""
-    if backend == "scan":
-        return rollout
-    from jaxroute.engine.pallas import kernel  # Pallas takes a while to import.
+    if backend == "pallas":
+        from jaxroute.engine.pallas import kernel  # Pallas takes a while to import.
 
-    return kernel.player(platform)
+        return kernel.player(platform)
+    return {"scan": rollout, "reference": reference.rollout}[backend]
 
 
 def _first_line(error: Exception) -> str:

@@ -13,7 +13,8 @@ from jax import lax
 from jaxroute.core import draws
 from jaxroute.core.protocols import build_policy, is_environment, is_policy, stage_length_of
 from jaxroute.core.types import Metric, Spec
-from jaxroute.engine.batching.lanes import carry_dependence, lanes, which_depend
+from jaxroute.engine.batching.dependence import carry_dependence, which_depend
+from jaxroute.engine.batching.lanes import lanes
 
 # Rounds of one inner scan: a float32 partial sum stays short, and records are sums of partial sums.
 _LONGEST_CHUNK = 4096

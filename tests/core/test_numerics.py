@@ -7,7 +7,8 @@ import pytest
 from scipy import stats
 
 from jaxroute.core import draws, numerics
-from jaxroute.engine.batching.lanes import compile_lanes, lanes
+from jaxroute.engine.batching.compiling import compile_lanes
+from jaxroute.engine.batching.lanes import lanes
 
 RUNS = 96
 SIZES = [1, 2, 5, 16]

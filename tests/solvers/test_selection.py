@@ -12,7 +12,8 @@ from helpers import assert_mean_close, x64
 from reference import combinatorial as plain
 from scipy.optimize import linprog
 
-from jaxroute.engine.batching.lanes import compile_lanes, lanes
+from jaxroute.engine.batching.compiling import compile_lanes
+from jaxroute.engine.batching.lanes import lanes
 from jaxroute.problems.combinatorial import relax
 from jaxroute.problems.combinatorial.rewards import REWARDS
 from jaxroute.problems.combinatorial.types import CombinatorialSpec, Observation

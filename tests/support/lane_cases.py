@@ -99,6 +99,8 @@ SHAPING = {
     "outputs without the input": (lambda x: (x, jnp.arange(3), {"a": 2.0, "b": TABLE}, jnp.bool_(True)), floats(2)),
 }  # fmt: skip
 
+WHERE = (TABLE.sum() > 0).astype(jnp.int32) + 2  # 3, which is not known before the function is compiled.
+
 INDEXING = {
     "dynamic slice": (lambda x: lax.dynamic_slice(x, [jnp.int32(1), jnp.int32(9)], (2, 2)), floats(4, 3)),
     "dynamic slice per run": (lambda x, i: (lax.dynamic_slice(x, [i, i], (2, 2)), lax.dynamic_index_in_dim(TABLE, i)), floats(4, 3), integers(5)),
@@ -110,6 +112,26 @@ INDEXING = {
     "gather": (lambda x, i: (x[i], TABLE[i, 1:], x[:, i % 3], jnp.take_along_axis(x, x.argsort(0), 0)), floats(4, 3), integers(4)),
     "gather many": (lambda x, i: (x[i], TABLE[i], jnp.take(x, i, axis=0, mode="clip")), floats(4, 3), integers(6, 2)),
     "scatter": (lambda x, i: (x.at[i].add(2.0), x.at[i].set(0.0), TABLE.at[i].max(5.0), x.at[i % 3].mul(x[0])), floats(4, 3), integers(4)),
+    "read and write a ring": (lambda x, y: (x[WHERE], x.at[WHERE].set(y), x.at[WHERE].add(y), x.at[-WHERE].max(y)), floats(100), floats()),
+    "write a ring after reading it": (lambda x, y: (a := x[WHERE], b := x[WHERE - 1], x.at[WHERE].set(y).at[WHERE - 2].add(a), b), floats(100), floats()),
+    "write rows of a ring": (lambda x, y: (x.at[WHERE].mul(y), x.at[WHERE, 2].min(y[0]), x.at[:, WHERE].set(y[0]), x.at[2, :, WHERE].set(y[1, :3])), floats(9, 3, 8), floats(3, 8)),
+    "write beyond the end": (lambda x, y: (x.at[9 * WHERE].set(y), x.at[-9 * WHERE].add(y), x.at[9 * WHERE].set(y, mode="clip"), x.at[-9 * WHERE].mul(y, mode="clip"), x.at[WHERE].set(y, mode="promise_in_bounds")), floats(8), floats()),
+    "write at an index of few bits": (lambda x, i: (x.at[WHERE.astype(jnp.uint8)].set(1.0), x.at[i.astype(jnp.uint8)].add(1.0), x[:90].at[i.astype(jnp.int8), 0].set(2.0), x[:9].at[WHERE.astype(jnp.int8)].add(1.0)), floats(300, 2), integers(9)),
+    "write per run": (lambda x, i, y: (x.at[i].set(y), x.at[i].add(y), x.at[-1 - i].max(y), x.at[i].min(y), x.at[i].mul(y), x.at[i].divide(2.0)), floats(9), integers(9), floats()),
+    "write rows per run": (lambda x, i, y: (x.at[i].set(y), x.at[i, 1].add(y[0]), x.at[:, i % 3].max(y[0]), x.at[i, :, i].set(y[:, 0])), floats(6, 3, 8), integers(6), floats(3, 8)),
+    "write per run beyond the end": (lambda x, i, y: (x.at[i + 4].set(y), x.at[-i - 4].add(y), x.at[i + 4].set(y, mode="clip"), x.at[-i - 9].add(y, mode="clip")), floats(8), integers(9), floats()),
+    "write in a long table per run": (lambda x, i, y: (x[i], x.at[i].set(y).at[i // 2].add(x[i]), x.at[i + 40].add(y), x.at[-i - 40].max(y, mode="clip")), floats(80), integers(80), floats()),
+    "write in a shared table": (lambda i, y: (TABLE.at[WHERE].set(y), TABLE.at[i].add(1.0), jnp.zeros(80).at[i].set(y[0]), jnp.zeros(80).at[WHERE].add(y[1])), integers(4), floats(3)),
+    "write an unmapped value": (lambda x, i: (x.at[WHERE].set(2.0), x.at[i].set(TABLE[0])), floats(4, 3), integers(4)),
+    "write whole numbers and flags": (lambda x, a, i: (x.at[i].add(2), x.at[WHERE].max(4), a.at[i].set(True), a.at[WHERE].set(False), x.at[i].set(7)), integers(9, 5), booleans(5), integers(5)),
+    "apply a function": (lambda x, i: (x.at[i].apply(jnp.cos), x.at[WHERE].apply(jnp.sin), x.at[i].power(2.0)), floats(8), integers(8)),
+    "write slices": (lambda x, y, i: (x.at[1:3].set(y), x.at[::2].add(1.0), x.at[i[0] % 3, 1:].set(y[0, 1:]), x.at[jnp.array([0, 2])].max(y)), floats(4, 3), floats(2, 3), integers(4, 2)),
+    "write many": (lambda x, i, y: (x.at[i].add(y), jnp.zeros(4).at[i].add(y), x.at[i].mul(2.0), x.at[jnp.array([1, 1, 3])].add(y[:3])), floats(7), integers(4, 5), floats(5)),
+    "write many beyond the end": (lambda x, i: (x.at[i + 3].add(1.0), x.at[i + 3].max(2.0, mode="clip"), x.at[-i - 4].add(1.0)), floats(7), integers(9, 5)),
+    "read beyond the end": (lambda x, i: (x[i + 4], x[9 * WHERE], jnp.take(x, i + 4), jnp.take(x, i + 4, mode="wrap"), x.at[i + 4].get(mode="fill", fill_value=-1.0), x.at[9 * WHERE].get(mode="fill", fill_value=7.0)), floats(8), integers(9)),
+    "read many": (lambda x, i: (x[i], x[:, i[:2]], x[i, 1], x[i, i % 3], TABLE[i], TABLE[:, i % 3], x[jnp.array([2, 0])], x[jnp.array([2, 0]), :2], jnp.take_along_axis(x, i[:, None] % 3, 1)), floats(4, 3), integers(4, 4)),
+    "read many beyond the end": (lambda x, i: (jnp.take(x, i + 3), jnp.take(x, i + 3, mode="clip"), x.at[i + 3].get(mode="fill", fill_value=0.5), jnp.take(TABLE, i + 3, axis=1)), floats(7), integers(9, 5)),
+    "read below the start": (lambda x: (lax.dynamic_slice(x, [-WHERE - 9], (2,)), lax.dynamic_update_slice(x, x[:2], [-WHERE - 9]), lax.dynamic_slice(x, [-WHERE], (2,))), floats(8)),
     "histogram": (lambda i: jnp.zeros(4, jnp.int32).at[i].add(1), integers(4, 9)),
     "one-hot": (lambda i: (jax.nn.one_hot(i, 4), numerics.one_hot(i, 4), numerics.pick(numerics.one_hot(i, 3), TABLE)), integers(3)),
     "searchsorted": (lambda x, v: jnp.searchsorted(jnp.sort(x), v), floats(5), floats(3)),

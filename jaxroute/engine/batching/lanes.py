@@ -11,21 +11,23 @@ in step functions. A primitive without a rule goes through `jax.vmap` with the r
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-# How XLA compiles for CPUs. It drops optimisation barriers before it fuses, and then computes a draw again in each of its consumers;
-# keeping them makes UCB1 1.6 to 3 times as fast, and the routing LP twice. Small loops must then not become calls, which hold no barrier.
-# Vectors of 512 bits, where the processor has them, in place of 256: on a Zen 5 the bandits are 1.06 to 1.7 times as fast.
-# From 4,096 elements on it hands a sum to a kernel library, which takes twice as long as the loop that it would write itself.
-CPU_OPTIONS = {
-    "xla_disable_hlo_passes": "cse_barrier_expander,small-while-loop-hoisting",
-    "xla_cpu_prefer_vector_width": "512",
-    "xla_cpu_experimental_ynn_fusion_type": "",
-}
+from jaxroute.engine.batching import indexing
+from jaxroute.engine.batching.dependence import (
+    BARRIERS,
+    CALLS,
+    carry_dependence,
+    handles_keys,
+    scan_sizes,
+    which_depend,
+)
+from jaxroute.engine.batching.indexing import Tables
+from jaxroute.engine.batching.values import Value, enter, leave, spread
 
 # Operands of equal shape, or scalars; the run axis is one more trailing axis.
 _ELEMENTWISE = frozenset(
@@ -125,33 +127,11 @@ _FRONT_AXES = frozenset(
         "rev",
         "split",
         "squeeze",
+        "stack",
     ]
 )
 # Runs that take a rare branch are computed so many at a time.
 _GATHERED = 32
-_BARRIERS = ("optimization_barrier", "computed_once")
-_INLINE = {"pjit": "jaxpr", "jit": "jaxpr", "closed_call": "call_jaxpr"}
-
-
-class _Value(NamedTuple):
-    """A value of the replay. Mapped arrays have shape `[..., R]`; mapped typed keys are held as words `[..., 2, R]`."""
-
-    array: Any
-    mapped: bool
-    is_key: bool = False
-
-
-def compile_lanes(lowered, platform: str):
-    """Compiles for speed over runs: on a CPU with those of `CPU_OPTIONS` that this version of XLA has."""
-    options = dict(CPU_OPTIONS) if platform == "cpu" else {}
-    while True:
-        try:
-            return lowered.compile(compiler_options=options or None)
-        except jax.errors.JaxRuntimeError as error:
-            unknown = [name for name in options if f"No such compile option: '{name}'" in str(error)]
-            if not unknown:
-                raise
-            del options[unknown[0]]
 
 
 def lanes(fn: Callable, size: int) -> Callable:
@@ -171,63 +151,27 @@ def lanes(fn: Callable, size: int) -> Callable:
         leaves, treedef = jax.tree.flatten(args)
         shapes = [jax.ShapeDtypeStruct(leaf.shape[:-1], leaf.dtype) for leaf in leaves]
         closed, out_shape = jax.make_jaxpr(lambda *a: fn(*jax.tree.unflatten(treedef, a)), return_shape=True)(*shapes)
-        values = [_enter(leaf) for leaf in leaves]
+        values = [enter(leaf) for leaf in leaves]
         outs = _replay(closed.jaxpr, closed.consts, values, size)
-        leaves_out = [_leave(_spread(v, size)) for v in outs]
+        leaves_out = [leave(spread(v, size)) for v in outs]
         return jax.tree.unflatten(jax.tree.structure(out_shape), leaves_out)
 
     return mapped_fn
 
 
-def _is_key(array) -> bool:
-    return jnp.issubdtype(array.dtype, jax.dtypes.prng_key)
+def _replay(jaxpr, consts, args: list[Value], size: int, tables: Tables | None = None) -> list[Value]:
+    """Evaluates a jaxpr on values with a trailing run axis; `tables` are those of the jaxpr that calls it, if one does."""
+    tables = Tables() if tables is None else tables
+    env: dict[Any, Value] = {}
 
+    def read(var) -> Value:
+        return Value(jnp.asarray(var.val, var.aval.dtype), False) if hasattr(var, "val") else env[var]
 
-def _handles_keys(eqn) -> bool:
-    """Whether an operation takes or makes typed keys, which go through `vmap`."""
-    return any(_is_key(v.aval) for v in (*eqn.invars, *eqn.outvars) if hasattr(v.aval, "dtype"))
-
-
-def _enter(leaf) -> _Value:
-    if _is_key(leaf):
-        return _Value(jnp.moveaxis(jax.random.key_data(leaf), -1, -2), True, True)
-    return _Value(leaf, True)
-
-
-def _leave(value: _Value):
-    if value.is_key and value.mapped:
-        return jax.random.wrap_key_data(jnp.moveaxis(value.array, -2, -1))
-    return value.array
-
-
-def _spread(value: _Value, size: int) -> _Value:
-    """Gives an unmapped value its run axis."""
-    if value.mapped:
-        return value
-    if _is_key(value.array):
-        words = jax.random.key_data(value.array)
-        return _Value(_append_axis(words, jnp.shape(words), size), True, True)
-    return _Value(_append_axis(value.array, jnp.shape(value.array), size), True)
-
-
-def _append_axis(array, shape, size: int):
-    """Broadcasts `array` (of shape `shape` or a scalar) to `[*shape, size]`."""
-    rank = jnp.ndim(array)
-    return lax.broadcast_in_dim(array, (*shape, size), tuple(range(rank)))
-
-
-def _replay(jaxpr, consts, args: list[_Value], size: int) -> list[_Value]:
-    """Evaluates a jaxpr on values with a trailing run axis."""
-    env: dict[Any, _Value] = {}
-
-    def read(var) -> _Value:
-        return _Value(jnp.asarray(var.val, var.aval.dtype), False) if hasattr(var, "val") else env[var]
-
-    env.update(zip(jaxpr.constvars, [_Value(c, False) for c in consts], strict=True))
+    env.update(zip(jaxpr.constvars, [Value(c, False) for c in consts], strict=True))
     env.update(zip(jaxpr.invars, args, strict=True))
     for eqn in jaxpr.eqns:
         values = [read(v) for v in eqn.invars]
-        outs = _apply(eqn, values, size)
+        outs = _apply(eqn, values, size, tables)
         env.update(zip(eqn.outvars, outs, strict=True))
     return [read(v) for v in jaxpr.outvars]
 
@@ -239,26 +183,33 @@ def _bind(eqn, arrays):
     return list(outs) if eqn.primitive.multiple_results else [outs]
 
 
-def _apply(eqn, values: list[_Value], size: int) -> list[_Value]:
+def _apply(eqn, values: list[Value], size: int, tables: Tables) -> list[Value]:
     name, params = eqn.primitive.name, eqn.params
-    if name in _INLINE:
-        inner = params[_INLINE[name]]
-        return _replay(inner.jaxpr, inner.consts, values, size)
+    if name in CALLS:
+        inner = params[CALLS[name]]
+        return _replay(inner.jaxpr, inner.consts, values, size, tables)
     if not any(v.mapped for v in values):
-        return [_Value(out, False) for out in _bind(eqn, [v.array for v in values])]
+        return [Value(out, False) for out in _bind(eqn, [v.array for v in values])]
     if name == "random_wrap":
-        return [_Value(values[0].array, True, True)]
+        return [Value(values[0].array, True, True)]
     if name == "random_unwrap":
-        return [_Value(values[0].array, True)]
-    if name in _BARRIERS:
-        return [_Value(out, v.mapped) for out, v in zip(_bind(eqn, [v.array for v in values]), values, strict=True)]
-    if _handles_keys(eqn):
+        return [Value(values[0].array, True)]
+    if name in BARRIERS:
+        return [Value(out, v.mapped) for out, v in zip(_bind(eqn, [v.array for v in values]), values, strict=True)]
+    if handles_keys(eqn):
         return _fallback(eqn, values, size)
     if name in ("scan", "cond", "while"):
         outs = {"scan": _scan, "cond": _cond, "while": _while}[name](eqn, values, size)
         return _fallback(eqn, values, size) if outs is None else outs
-    rule = _rule(name, eqn, values, size)
-    return _fallback(eqn, values, size) if rule is None else [_Value(out, True) for out in rule]
+    if name in indexing.WRITES:
+        values = [tables.write(values[0]), *values[1:]]
+        rule = indexing.write(eqn, values, size)
+    elif name in indexing.READS:
+        rule = indexing.read(eqn, values, size)
+        rule = rule and [tables.read(values[0], out) for out in rule]
+    else:
+        rule = _rule(name, eqn, values, size)
+    return _fallback(eqn, values, size) if rule is None else [Value(out, True) for out in rule]
 
 
 def _rule(name, eqn, values, size):
@@ -278,7 +229,7 @@ def _rule(name, eqn, values, size):
         ]  # fmt: skip
         return _bind(eqn, wide)
     if name in _FRONT_AXES:
-        return _bind(eqn, [_spread(v, size).array for v in values])
+        return _bind(eqn, [spread(v, size).array for v in values])
     if name == "broadcast_in_dim" and len(arrays) == 1:
         dims = (*params["broadcast_dimensions"], rank)
         return [lax.broadcast_in_dim(arrays[0], (*shape, size), dims)]
@@ -292,89 +243,21 @@ def _rule(name, eqn, values, size):
         strides = params["strides"] or (1,) * rank
         return [lax.slice(arrays[0], (*params["start_indices"], 0), (*params["limit_indices"], size), (*strides, 1))]
     if name == "concatenate":
-        wide = [_spread(v, size).array for v in values]
+        wide = [spread(v, size).array for v in values]
         return [lax.concatenate(wide, params["dimension"])]
     if name == "pad":
         if values[1].mapped:
             return None
-        return [lax.pad(_spread(values[0], size).array, arrays[1], (*params["padding_config"], (0, 0, 0)))]
-    if name == "dynamic_slice":
-        return _dynamic_slice(values, params["slice_sizes"], size)
-    if name == "dynamic_update_slice":
-        return _dynamic_update_slice(values, size)
+        return [lax.pad(spread(values[0], size).array, arrays[1], (*params["padding_config"], (0, 0, 0)))]
     return None
-
-
-def _own_places(starts, shape, sizes):
-    """Axes along which a slice begins elsewhere in each run, and its first index there `[R, axes]`; None if that is no simple gather.
-
-    Simple: one element long along those axes, whole along the others.
-    """
-    own = [axis for axis, start in enumerate(starts) if start.mapped or sizes[axis] != shape[axis]]
-    if not all(sizes[axis] == 1 for axis in own):
-        return None
-    columns = [jnp.clip(starts[axis].array, 0, shape[axis] - 1) for axis in own]
-    size = next(jnp.shape(s.array)[0] for s in starts if s.mapped)
-    return own, jnp.stack([jnp.broadcast_to(c, (size,)) for c in columns], axis=1)
-
-
-def _dynamic_slice(values, slice_sizes, size):
-    """A slice that begins elsewhere in each run is a gather that leaves the run axis in place."""
-    operand, *starts = values
-    shape = jnp.shape(operand.array)[: len(slice_sizes)]
-    if not any(s.mapped for s in starts):
-        return [lax.dynamic_slice(operand.array, _with_zero([s.array for s in starts]), (*slice_sizes, size))]
-    places = _own_places(starts, shape, slice_sizes)
-    if places is None:
-        return None
-    own, index = places
-    rank = len(shape)
-    numbers = lax.GatherDimensionNumbers(
-        offset_dims=tuple(range(rank - len(own))),
-        collapsed_slice_dims=tuple(own),
-        start_index_map=tuple(own),
-        operand_batching_dims=(rank,) if operand.mapped else (),
-        start_indices_batching_dims=(0,) if operand.mapped else (),
-    )
-    sizes = [1 if i in own else n for i, n in enumerate(shape)] + ([1] if operand.mapped else [])
-    taken = lax.gather(operand.array, index, numbers, sizes, mode=lax.GatherScatterMode.PROMISE_IN_BOUNDS)
-    return [lax.expand_dims(taken, own)]
-
-
-def _dynamic_update_slice(values, size):
-    """Writing at a place that differs between runs is a scatter, in place where the table is not needed any more."""
-    operand, update = (_spread(v, size).array for v in values[:2])
-    starts = values[2:]
-    if not any(s.mapped for s in starts):
-        return [lax.dynamic_update_slice(operand, update, _with_zero([s.array for s in starts]))]
-    shape = jnp.shape(operand)[:-1]
-    places = _own_places(starts, shape, jnp.shape(update)[:-1])
-    if places is None:
-        return None
-    own, index = places
-    numbers = lax.ScatterDimensionNumbers(
-        update_window_dims=tuple(range(len(shape) - len(own))),
-        inserted_window_dims=tuple(own),
-        scatter_dims_to_operand_dims=tuple(own),
-        operand_batching_dims=(len(shape),),
-        scatter_indices_batching_dims=(0,),
-    )
-    new = lax.squeeze(update, own)
-    written = lax.scatter(operand, index, new, numbers, unique_indices=True, mode=lax.GatherScatterMode.PROMISE_IN_BOUNDS)
-    return [written]
-
-
-def _with_zero(indices):
-    """Start indices with one more for the run axis, of the same type."""
-    return [*indices, lax.full((), 0, indices[0].dtype if indices else "int32")]
 
 
 def _fallback(eqn, values, size):
     """One primitive by `jax.vmap`, with the run axis last on both sides."""
-    arrays = [_leave(v) if v.mapped else v.array for v in values]
+    arrays = [leave(v) if v.mapped else v.array for v in values]
     axes = [(jnp.ndim(a) - 1) if v.mapped else None for a, v in zip(arrays, values, strict=True)]
     outs = jax.vmap(lambda *a: _bind(eqn, a), in_axes=axes, out_axes=-1, axis_size=size)(*arrays)
-    return [_enter(out) for out in outs]
+    return [enter(out) for out in outs]
 
 
 def _scan(eqn, values, size):
@@ -390,14 +273,14 @@ def _scan(eqn, values, size):
         [v.mapped for v in carry],
         lambda now: which_depend(inner, [v.mapped for v in consts] + now + [v.mapped for v in xs])[:num_carry],
     )
-    carry = [_spread(v, size) if m else v for v, m in zip(carry, mapped, strict=True)]
+    carry = [spread(v, size) if m else v for v, m in zip(carry, mapped, strict=True)]
     ys_mapped: list[bool] = []
 
     def body(c, x):
-        args = consts + [_Value(a, m) for a, m in zip(c, mapped, strict=True)]
-        args += [_Value(a, v.mapped) for a, v in zip(x, xs, strict=True)]
+        args = consts + [Value(a, m) for a, m in zip(c, mapped, strict=True)]
+        args += [Value(a, v.mapped) for a, v in zip(x, xs, strict=True)]
         outs = _replay(inner.jaxpr, inner.consts, args, size)
-        new = [(_spread(v, size) if m else v).array for v, m in zip(outs[:num_carry], mapped, strict=True)]
+        new = [(spread(v, size) if m else v).array for v, m in zip(outs[:num_carry], mapped, strict=True)]
         ys_mapped[:] = [v.mapped for v in outs[num_carry:]]
         return new, [v.array for v in outs[num_carry:]]
 
@@ -409,8 +292,8 @@ def _scan(eqn, values, size):
         reverse=params["reverse"],
         unroll=params["unroll"],
     )
-    outs = [_Value(a, m) for a, m in zip(final, mapped, strict=True)]
-    return outs + [_Value(a, m) for a, m in zip(ys, ys_mapped, strict=True)]
+    outs = [Value(a, m) for a, m in zip(final, mapped, strict=True)]
+    return outs + [Value(a, m) for a, m in zip(ys, ys_mapped, strict=True)]
 
 
 def _cond(eqn, values, size):
@@ -423,9 +306,9 @@ def _cond(eqn, values, size):
 
     def branch(inner):
         def call(*arrays):
-            args = [_Value(a, v.mapped) for a, v in zip(arrays, operands, strict=True)]
+            args = [Value(a, v.mapped) for a, v in zip(arrays, operands, strict=True)]
             outs = _replay(inner.jaxpr, inner.consts, args, size)
-            return [(_spread(v, size) if m else v).array for v, m in zip(outs, mapped, strict=True)]
+            return [(spread(v, size) if m else v).array for v, m in zip(outs, mapped, strict=True)]
 
         return call
 
@@ -436,7 +319,7 @@ def _cond(eqn, values, size):
     else:  # A choice by platform, which is made before anything is compiled.
         named = {name: b for b, names in zip(branches, platforms, strict=True) for name in names or ("default",)}
         outs = lax.platform_dependent(*arrays, **named)
-    return [_Value(a, m) for a, m in zip(outs, mapped, strict=True)]
+    return [Value(a, m) for a, m in zip(outs, mapped, strict=True)]
 
 
 def _rarely(eqn, values, size):
@@ -454,8 +337,8 @@ def _rarely(eqn, values, size):
     given = [(v.array, v.mapped) for v in operands]
 
     def play(inner, arrays, width):
-        args = [_Value(a, mapped) for a, (_, mapped) in zip(arrays, given, strict=True)]
-        return [_spread(v, width).array for v in _replay(inner.jaxpr, inner.consts, args, width)]
+        args = [Value(a, mapped) for a, (_, mapped) in zip(arrays, given, strict=True)]
+        return [spread(v, width).array for v in _replay(inner.jaxpr, inner.consts, args, width)]
 
     def select(index, *arrays):
         first, second = (play(inner, arrays, size) for inner in branches)
@@ -488,7 +371,7 @@ def _rarely(eqn, values, size):
         return lax.platform_dependent(index, *arrays, cpu=gather, default=select)
 
     choose.defjvp(lambda primals, tangents: jax.jvp(select, primals, tangents))
-    return [_Value(a, True) for a in choose(index.array, *(a for a, _ in given))]
+    return [Value(a, True) for a in choose(index.array, *(a for a, _ in given))]
 
 
 def _while(eqn, values, size):
@@ -504,65 +387,13 @@ def _while(eqn, values, size):
         return None  # Runs stop at different times: vmap masks them.
 
     def cond(c):
-        args = cond_consts + [_Value(a, m) for a, m in zip(c, mapped, strict=True)]
+        args = cond_consts + [Value(a, m) for a, m in zip(c, mapped, strict=True)]
         return _replay(params["cond_jaxpr"].jaxpr, params["cond_jaxpr"].consts, args, size)[0].array
 
     def body(c):
-        args = body_consts + [_Value(a, m) for a, m in zip(c, mapped, strict=True)]
+        args = body_consts + [Value(a, m) for a, m in zip(c, mapped, strict=True)]
         outs = _replay(params["body_jaxpr"].jaxpr, params["body_jaxpr"].consts, args, size)
-        return [(_spread(v, size) if m else v).array for v, m in zip(outs, mapped, strict=True)]
+        return [(spread(v, size) if m else v).array for v, m in zip(outs, mapped, strict=True)]
 
-    start = [(_spread(v, size) if m else v).array for v, m in zip(carry, mapped, strict=True)]
-    return [_Value(a, m) for a, m in zip(lax.while_loop(cond, body, start), mapped, strict=True)]
-
-
-def scan_sizes(params) -> tuple[int, int]:
-    """How many constants and carried values a scan has; since jax 0.11 its parameters hold them as trees."""
-    if "num_carry" in params:
-        return params["num_consts"], params["num_carry"]
-    consts, carry, _ = params["ft_in"].unpack()
-    return len(list(consts.vals)), len(list(carry.vals))
-
-
-def carry_dependence(mapped: list[bool], step) -> list[bool]:
-    """Which leaves of a loop's carry depend on the run, found by iterating until nothing changes."""
-    while True:
-        grown = [a or b for a, b in zip(mapped, step(mapped), strict=True)]
-        if grown == mapped:
-            return mapped
-        mapped = grown
-
-
-def which_depend(closed, mapped: list[bool]) -> list[bool]:
-    """Which outputs of a jaxpr depend on a mapped input: a walk over the dataflow."""
-    depends = dict(zip(closed.jaxpr.invars, mapped, strict=True))
-
-    def flags(variables):
-        return [not hasattr(v, "val") and depends.get(v, False) for v in variables]
-
-    for eqn in closed.jaxpr.eqns:
-        depends.update(zip(eqn.outvars, _which_of(eqn, flags(eqn.invars)), strict=True))
-    return flags(closed.jaxpr.outvars)
-
-
-def _which_of(eqn, given: list[bool]) -> list[bool]:
-    """Which outputs of one operation depend on the given inputs."""
-    name, params = eqn.primitive.name, eqn.params
-    if name in _INLINE:
-        return which_depend(params[_INLINE[name]], given)
-    if name in _BARRIERS:
-        return given
-    if _handles_keys(eqn):
-        return [any(given)] * len(eqn.outvars)
-    if name == "cond" and not given[0]:
-        return [any(flags) for flags in zip(*(which_depend(b, given[1:]) for b in params["branches"]), strict=True)]
-    if name == "scan":
-        consts, carry = scan_sizes(params)
-        rest = given[consts + carry :]
-
-        def go(now):
-            return which_depend(params["jaxpr"], given[:consts] + now + rest)
-
-        final = carry_dependence(given[consts : consts + carry], lambda now: go(now)[:carry])
-        return final + go(final)[carry:]
-    return [any(given)] * len(eqn.outvars)
+    start = [(spread(v, size) if m else v).array for v, m in zip(carry, mapped, strict=True)]
+    return [Value(a, m) for a, m in zip(lax.while_loop(cond, body, start), mapped, strict=True)]

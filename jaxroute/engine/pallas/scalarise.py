@@ -24,7 +24,7 @@ import numpy as np
 from jax import lax
 
 from jaxroute.core import draws, primitives
-from jaxroute.engine.batching.lanes import carry_dependence, scan_sizes, which_depend
+from jaxroute.engine.batching.dependence import carry_dependence, scan_sizes, which_depend
 
 # Operations that a kernel may have: what compiles in a minute or two.
 _MOST_OPERATIONS = 100_000

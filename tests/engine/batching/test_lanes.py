@@ -13,9 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from jax import lax
 from lane_cases import CASES, DIFFERENTIABLE, KEY, LINEAR_ALGEBRA, R, assert_same, floats, integers, keys
 
-import jaxroute.engine.batching.lanes as lanes_module
 from jaxroute.core import draws, numerics
-from jaxroute.engine.batching.lanes import CPU_OPTIONS, lanes
+from jaxroute.engine.batching.lanes import lanes
 from jaxroute.problems import stochastic
 
 
@@ -112,23 +111,6 @@ def test_trees_in_and_out():
         return {**tree, "sum": tree["a"][0].sum() + tree["a"][1], "drawn": draws.uniform(tree["k"])}
 
     check(fn, tree)
-
-
-def test_options_that_this_compiler_does_not_have_are_left_out(monkeypatch):
-    monkeypatch.setattr(lanes_module, "CPU_OPTIONS", {"xla_of_tomorrow": "1", **CPU_OPTIONS, "xla_of_yesterday": "2"})
-    lowered = jax.jit(lambda x: x + 1).lower(1.0)
-    used, compile_ = [], lowered.compile
-
-    class Watched:
-        def compile(self, compiler_options):
-            used.append(dict(compiler_options))
-            return compile_(compiler_options=compiler_options)
-
-    assert lanes_module.compile_lanes(Watched(), "cpu")(1.0) == 2.0
-    assert used[-1] == CPU_OPTIONS and len(used) == 3
-    monkeypatch.setattr(lanes_module, "CPU_OPTIONS", {"xla_cpu_prefer_vector_width": "wide"})
-    with pytest.raises(jax.errors.JaxRuntimeError, match="not a valid int32"):
-        lanes_module.compile_lanes(lowered, "cpu")
 
 
 def test_a_step_of_a_policy_moves_no_axis():

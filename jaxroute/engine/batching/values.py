@@ -1,0 +1,51 @@
+"""Values of a function that is played for many runs at once: with a run axis, which is the last, or without."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from jaxroute.engine.batching.dependence import is_key
+
+
+class Value(NamedTuple):
+    """A value of the replay.
+
+    array: `[..., R]` if mapped, else the value of all runs; mapped typed keys are held as words `[..., 2, R]`.
+    mapped: whether it differs between runs.
+    is_key: whether the array holds the words of typed keys.
+    """
+
+    array: Any
+    mapped: bool
+    is_key: bool = False
+
+
+def enter(leaf: Any) -> Value:
+    """A mapped value from an array or typed keys `[..., R]`."""
+    if is_key(leaf):
+        return Value(jnp.moveaxis(jax.random.key_data(leaf), -1, -2), True, True)
+    return Value(leaf, True)
+
+
+def leave(value: Value) -> Any:
+    """The array, or the typed keys, of a value."""
+    if value.is_key and value.mapped:
+        return jax.random.wrap_key_data(jnp.moveaxis(value.array, -2, -1))
+    return value.array
+
+
+def spread(value: Value, size: int) -> Value:
+    """Gives an unmapped value its run axis, of length `size`."""
+    if value.mapped:
+        return value
+    if is_key(value.array):
+        words = jax.random.key_data(value.array)
+        return Value(_append_axis(words, size), True, True)
+    return Value(_append_axis(value.array, size), True)
+
+
+def _append_axis(array: Any, size: int) -> jax.Array:
+    shape = jnp.shape(array)
+    return lax.broadcast_in_dim(array, (*shape, size), tuple(range(len(shape))))

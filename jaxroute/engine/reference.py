@@ -1,0 +1,87 @@
+"""The engine as a textbook has it: `jax.vmap` over the runs of one scan over rounds. The referee of the fast one, not its rival."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from jaxroute.core import draws
+from jaxroute.core.protocols import build_policy, is_environment, stage_length_of
+from jaxroute.engine.rollout import Record, draws_key, spec_for
+
+
+def rollout(env: Any, policy: Any, streams: Mapping[str, jax.Array], horizon: int, record: Record) -> dict[str, Any]:
+    """Plays what `engine.rollout.rollout` plays, with the same arguments and results, without its ways to be fast."""
+
+    def run(words: dict[str, jax.Array]) -> dict[str, Any]:
+        return play(env, policy, {name: draws_key(pair) for name, pair in words.items()}, horizon, record)
+
+    return jax.vmap(run, in_axes=-1, out_axes=-1)(dict(streams))
+
+
+def play(env: Any, policy: Any, keys: Mapping[str, jax.Array], horizon: int, record: Record) -> dict[str, Any]:
+    """One run of one environment and one policy: what was recorded in each interval, `[records, ...]` by name.
+
+    Args:
+      env: environment, or a sampler `key -> Environment`.
+      policy: policy, or a function `env -> policy`.
+      keys: typed key of each stream of the run.
+      horizon: counted rounds (static).
+      record: what to write, and how often (static).
+    """
+    env = env if is_environment(env) else env(keys["instance"])
+    policy = build_policy(policy, env)
+    stage_length, free_rounds = stage_length_of(env, policy), env.spec.free_rounds
+
+    def one_round(states, t):
+        env_state, policy_state = states
+        key = {name: draws.fold_in(stream, t) for name, stream in keys.items()}
+        obs = env.observe(key["env"], env_state, t)
+        if stage_length:
+            plan = lambda state: policy.plan(key["plan"], state, obs, t)  # noqa: E731
+            policy_state = lax.cond(t % stage_length == 0, plan, lambda state: state, policy_state)
+        action, info = policy.act(key["act"], policy_state, obs, t)
+        env_state, feedback, flows = env.step(key["env"], env_state, action, t)
+        policy_state = policy.update(key["update"], policy_state, obs, action, feedback, t)
+        values = {m.name: flows[m.name] for m in record.flows}
+        values |= {m.name: info[m.name.removeprefix("info.")] for m in record.info}
+        values |= {f"zero/{name}": jnp.abs(flows[name]) for name in record.zero_flows}
+        return (env_state, policy_state), {name: jnp.float32(value) for name, value in values.items()}
+
+    def interval(states, first, count):
+        """Plays `count` rounds from round `first` on: the states after them, and the sums of what was recorded."""
+
+        def add(carry, t):
+            states, sums = carry
+            states, values = one_round(states, t)
+            return (states, jax.tree.map(jnp.add, sums, values)), None
+
+        shapes = jax.eval_shape(one_round, states, first)[1]
+        zeros = jax.tree.map(lambda value: jnp.zeros(value.shape, value.dtype), shapes)
+        return lax.scan(add, (states, zeros), first + jnp.arange(count, dtype=jnp.int32))[0]
+
+    def read(states, t):
+        """Gauges and probes after the rounds before `t`."""
+        env_state, policy_state = states
+        values = {m.name: env.gauges(env_state)[m.name] for m in record.env_gauges}
+        values |= {m.name: policy.gauges(policy_state)[m.name] for m in record.policy_gauges}
+        for name, probe in record.probes:
+            value = probe(env, policy, env_state, policy_state, t)
+            values |= {f"{name}.{k}": v for k, v in value.items()} if isinstance(value, dict) else {name: value}
+        return values
+
+    def recorded(states, first, count):
+        states, sums = interval(states, first, count)
+        return states, {**sums, **read(states, first + count)}
+
+    states = env.init(keys["env_init"]), policy.init(keys["policy_init"], spec_for(env, horizon))
+    states, _ = interval(states, jnp.int32(0), free_rounds)
+    number, short = divmod(horizon, record.every)
+    firsts = free_rounds + record.every * jnp.arange(number, dtype=jnp.int32)
+    states, values = lax.scan(lambda states, first: recorded(states, first, record.every), states, firsts)
+    if short:
+        _, last = recorded(states, jnp.int32(free_rounds + horizon - short), short)
+        values = jax.tree.map(lambda many, one: jnp.concatenate([many, one[None]]), values, last)
+    return values

@@ -1,0 +1,60 @@
+"""Options that the compiler does not have are left out, and named."""
+
+import warnings
+
+import jax
+import pytest
+
+from jaxroute.engine.batching import compiling
+from jaxroute.engine.batching.compiling import CPU_OPTIONS, compile_lanes, dropped_options
+
+
+class Watched:
+    """A lowered function that notes the options that it is compiled with."""
+
+    def __init__(self):
+        self.lowered = jax.jit(lambda x: x + 1).lower(1.0)
+        self.used = []
+
+    def compile(self, compiler_options):
+        self.used.append(dict(compiler_options or {}))
+        return self.lowered.compile(compiler_options=compiler_options)
+
+
+@pytest.fixture(autouse=True)
+def fresh(monkeypatch):
+    """As in a process that has compiled nothing."""
+    monkeypatch.setattr(compiling, "_dropped", [])
+
+
+def test_options_that_this_compiler_does_not_have_are_left_out_and_named_once(monkeypatch):
+    monkeypatch.setattr(compiling, "CPU_OPTIONS", {"xla_of_tomorrow": "1", **CPU_OPTIONS, "xla_of_yesterday": "2"})
+    watched = Watched()
+    assert dropped_options() == ()
+    with pytest.warns(UserWarning, match="xla_of_tomorrow, xla_of_yesterday; .* four times as long"):
+        assert compile_lanes(watched, "cpu")(1.0) == 2.0
+    assert watched.used[-1] == CPU_OPTIONS and len(watched.used) == 3
+    assert dropped_options() == ("xla_of_tomorrow", "xla_of_yesterday")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        compile_lanes(watched, "cpu")
+    assert watched.used[3:] == [CPU_OPTIONS]
+
+
+def test_this_compiler_has_all_options():
+    watched = Watched()
+    compile_lanes(watched, "cpu")
+    assert (watched.used, dropped_options()) == ([CPU_OPTIONS], ())
+
+
+def test_the_options_are_those_of_a_cpu():
+    watched = Watched()
+    compile_lanes(watched, "cuda")
+    assert watched.used == [{}]
+
+
+def test_an_option_with_a_value_that_it_cannot_have_is_an_error(monkeypatch):
+    monkeypatch.setattr(compiling, "CPU_OPTIONS", {"xla_cpu_prefer_vector_width": "wide"})
+    with pytest.raises(jax.errors.JaxRuntimeError, match="not a valid int32"):
+        compile_lanes(Watched(), "cpu")
+    assert dropped_options() == ()
