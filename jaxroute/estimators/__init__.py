@@ -1,1 +1,5 @@
-"""Statistics shared by several papers: means with confidence radii."""
+"""Statistics shared by several papers.
+
+`running`: means. `confidence`: their radii. `gaussian`: posteriors of linear utilities. `glm`, `links`: generalised linear models.
+`mnl`: the multinomial-logit model. `heads`, `sgd`: classifiers trained on line. `contrastive`: features trained on pairs of prompts.
+"""

@@ -2,10 +2,14 @@
 
 import math
 
+import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
+
+from jaxroute.core.types import Leaf
 
 
-def bernstein_radius(mean, count, gamma):
+def bernstein_radius(mean: jax.Array, count: jax.Array, gamma: Leaf) -> jax.Array:
     """The radius `sqrt(gamma * mean / count) + gamma / count`: small means get small radii.
 
     A mean below zero (noise is not clipped) counts as zero under the root.
@@ -23,24 +27,36 @@ def bernstein_radius(mean, count, gamma):
     return jnp.sqrt(gamma * jnp.maximum(mean, 0.0) / count) + gamma / count
 
 
-def hoeffding_radius(count, log_term):
+def hoeffding_radius(count: ArrayLike, log_term: Leaf) -> jax.Array:
     """The radius `sqrt(log_term / (2 count))` for means of values in [0, 1]; infinite where nothing was seen.
 
     Source: Hoeffding (1963); with `log_term = log(2 pi^2 K t^3 / (3 delta))` C2MAB-V, Lemma 1.
+
+    Args:
+      count: `[...]` number of values.
+      log_term: `[]`, see `union_log_term`.
+
+    Returns:
+      `[...]` the radius.
     """
     count = jnp.asarray(count).astype(jnp.float32)
     return jnp.where(count > 0, jnp.sqrt(log_term / (2.0 * jnp.maximum(count, 1.0))), jnp.inf)
 
 
-def union_log_term(num_means, t, delta):
+def union_log_term(num_means: int, t: ArrayLike, delta: Leaf) -> jax.Array:
     """`log(2 pi^2 K t^3 / (3 delta))`: with it the Hoeffding radii of `K` means hold in all rounds, with chance `1 - delta / 2`.
 
-    Source: C2MAB-V, Lemma 1. num_means: `K`. t: round, from 1. delta: `[]`.
+    Source: C2MAB-V, Lemma 1.
+
+    Args:
+      num_means: `K`.
+      t: `[]` round, from 1.
+      delta: `[]`, twice the chance that some radius fails.
     """
     return jnp.log(2.0 * math.pi**2 * num_means / (3.0 * delta)) + 3.0 * jnp.log(jnp.asarray(t).astype(jnp.float32))
 
 
-def mnl_radius(count, dim, num_shown, curvature, ridge):
+def mnl_radius(count: ArrayLike, dim: int, num_shown: int, curvature: Leaf, ridge: Leaf) -> jax.Array:
     """Confidence radius of a regularised multinomial-logit estimate, in the norm of the design matrix.
 
     `curvature / 2 sqrt(d log(1 + count K / (d ridge)) + 4 log max(count, 1)) + curvature sqrt(ridge)`
@@ -48,7 +64,11 @@ def mnl_radius(count, dim, num_shown, curvature, ridge):
     Source: ACQB, section 3 and eq. (3); Oh and Iyengar (2019). The paper's `log 0` before the first round is taken as 0.
 
     Args:
-      count: `[...]` rounds observed. dim: `d`. num_shown: `K`. curvature: `[]`, the paper's kappa. ridge: `[]`, its lambda_0.
+      count: `[...]` rounds observed.
+      dim: `d`.
+      num_shown: `K`.
+      curvature: `[]`, the paper's kappa.
+      ridge: `[]`, its lambda_0.
 
     Returns:
       `[...]`, in units of the parameter.

@@ -1,7 +1,7 @@
 """Features that tell prompts apart by which models suit them: a small network trained on pairs of alike and unlike prompts."""
 
 import functools
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +10,7 @@ import optax
 from flax import linen as nn
 from flax import struct
 from jax import lax
+from numpy.typing import ArrayLike
 
 from jaxroute.core import checks, draws
 from jaxroute.core.types import Leaf
@@ -33,10 +34,11 @@ _DECIMALS = 9
 class Pairs(NamedTuple):
     """Which prompts `n` anchors are compared with.
 
-    positive: `[n]` int32, the most similar prompt above the upper threshold; meaningless where not valid.
-    negatives: `[n, m]` int32, the least similar prompts below the lower threshold, the least similar first.
-    is_negative: `[n, m]` bool, which of them there are.
-    valid: `[n]` bool, has a positive and a negative.
+    Attributes:
+      positive: `[n]` int32, the most similar prompt above the upper threshold; meaningless where not valid.
+      negatives: `[n, m]` int32, the least similar prompts below the lower threshold, the least similar first.
+      is_negative: `[n, m]` bool, which of them there are.
+      valid: `[n]` bool, has a positive and a negative.
     """
 
     positive: jax.Array
@@ -45,22 +47,25 @@ class Pairs(NamedTuple):
     valid: jax.Array
 
 
-def balanced_rows(utility, per_model: int, seed: int = 0) -> np.ndarray:
+def balanced_rows(utility: ArrayLike, per_model: int, seed: int = 0) -> np.ndarray:
     """Rows of a balanced set: at most `per_model` prompts, at random, of those on which each model is best; int64, ascending.
 
     Source: ACQB (Bae et al.), appendix B.2, "model-balanced sampling".
 
-    utility: `[n, N]`; of equally good models the first counts as best. Groups with fewer prompts are taken whole.
+    Args:
+      utility: `[n, N]`; of equally good models the first counts as best.
+      per_model: prompts of each group; groups with fewer are taken whole.
+      seed: of the choice.
     """
-    utility = _utility(utility)
+    values = _utility(utility)
     per_model = checks.count("per_model", per_model)
     rng = np.random.default_rng(checks.count("seed", seed, minimum=0))
-    best = utility.argmax(axis=1)
-    groups = [np.flatnonzero(best == model) for model in range(utility.shape[1])]
+    best = values.argmax(axis=1)
+    groups = [np.flatnonzero(best == model) for model in range(values.shape[1])]
     return np.sort(np.concatenate([rng.permutation(group)[:per_model] for group in groups]))
 
 
-def utility_cosine(utility) -> np.ndarray:
+def utility_cosine(utility: ArrayLike) -> np.ndarray:
     """Cosines `[n, n]` between utility vectors `[n, N]` less their means over the models; 0 where a vector is constant.
 
     Unchanged by an increasing affine map of any row, so that utilities and departure chances give the same. Computed in float64,
@@ -68,19 +73,25 @@ def utility_cosine(utility) -> np.ndarray:
 
     Source: ACQB (Bae et al.), Algorithm 3, lines 2 and 3.
     """
-    utility = _utility(utility)
-    centred = utility - utility.mean(axis=1, keepdims=True)
-    constant = np.abs(centred).max(axis=1) <= _ROUNDING * np.abs(utility).max(axis=1)
+    values = _utility(utility)
+    centred = values - values.mean(axis=1, keepdims=True)
+    constant = np.abs(centred).max(axis=1) <= _ROUNDING * np.abs(values).max(axis=1)
     scale = np.where(constant, 1.0, np.abs(centred).max(axis=1))
     centred = np.where(constant[:, None], 0.0, centred / scale[:, None])  # scaled first: squares must not underflow
     unit = centred / np.where(constant, 1.0, np.linalg.norm(centred, axis=1))[:, None]
     return (np.clip(unit @ unit.T, -1.0, 1.0).round(_DECIMALS) + 0.0).astype(np.float32)  # no -0, which sorts below 0
 
 
-def cosine_pairs(cosine, positive_above: Leaf = 0.6, negative_below: Leaf = 0.3, num_negatives: int = 64) -> Pairs:
-    """The pairs of prompts with known cosines; as `utility_pairs`, but may be compiled and mapped.
+def cosine_pairs(
+    cosine: jax.Array | np.ndarray, positive_above: Leaf = 0.6, negative_below: Leaf = 0.3, num_negatives: int = 64
+) -> Pairs:
+    """The pairs of prompts of which the cosines are given; as `utility_pairs`, but may be compiled and mapped.
 
-    cosine: `[n, n]`. positive_above, negative_below: `[]`. num_negatives: static.
+    Args:
+      cosine: `[n, n]`.
+      positive_above: `[]`.
+      negative_below: `[]`.
+      num_negatives: most negatives of an anchor (static).
     """
     cosine = jnp.asarray(cosine)
     size = cosine.shape[0]
@@ -96,8 +107,10 @@ def cosine_pairs(cosine, positive_above: Leaf = 0.6, negative_below: Leaf = 0.3,
     )
 
 
-def utility_pairs(utility, positive_above: float = 0.6, negative_below: float = 0.3, num_negatives: int = 64) -> Pairs:
-    """For each prompt the one whose utilities are most like its own, and those whose utilities are least.
+def utility_pairs(
+    utility: ArrayLike, positive_above: float = 0.6, negative_below: float = 0.3, num_negatives: int = 64
+) -> Pairs:
+    """For each prompt the one whose utilities are most like those of the prompt, and those whose utilities are least.
 
     The positive has the largest cosine above `positive_above`, the negatives have the smallest ones below `negative_below`; of
     equals the lowest row. Prompts in between are left out.
@@ -105,7 +118,9 @@ def utility_pairs(utility, positive_above: float = 0.6, negative_below: float = 
     Source: ACQB (Bae et al.), Algorithm 3, lines 2 to 7.
 
     Args:
-      utility: `[n, N]`. positive_above, negative_below: thresholds in [-1, 1], the second at most the first.
+      utility: `[n, N]`.
+      positive_above: threshold in [-1, 1].
+      negative_below: threshold in [-1, 1], at most `positive_above`.
       num_negatives: most negatives of an anchor, `m = min(num_negatives, n)`.
     """
     _check_thresholds(positive_above, negative_below)
@@ -113,14 +128,17 @@ def utility_pairs(utility, positive_above: float = 0.6, negative_below: float = 
     return cosine_pairs(utility_cosine(utility), positive_above, negative_below, num_negatives)
 
 
-def info_nce(z, pairs: Pairs, temperature: Leaf = 0.07) -> jax.Array:
+def info_nce(z: jax.Array, pairs: Pairs, temperature: Leaf = 0.07) -> jax.Array:
     """Loss that draws each anchor to its positive and away from its negatives, summed over the valid anchors; `[]`.
 
     `log(e^{s_p} + sum_n e^{s_n}) - s_p` with `s_j = z_i . z_j / temperature`.
 
     Source: ACQB (Bae et al.), eq. (5) and Algorithm 3, line 10; van den Oord et al. (2018).
 
-    z: `[n, e]` representations. temperature: `[]`, above 0.
+    Args:
+      z: `[n, e]` representations.
+      pairs: of the `n` prompts.
+      temperature: `[]`, above 0.
     """
     similarity = jnp.matmul(z, z.T, precision=lax.Precision.HIGHEST) / temperature
     positive = jnp.take_along_axis(similarity, pairs.positive[:, None], axis=1)
@@ -138,7 +156,10 @@ class ProjectionHead(nn.Module):
     keep the contexts in the unit ball, as its theory asks, and make `z_i . z_j` a cosine, without which a temperature of 0.07 is
     unstable.
 
-    width: hidden units. out: `e`. normalize: False leaves the rows as they are.
+    Attributes:
+      width: hidden units.
+      out: `e`.
+      normalize: False leaves the rows as they are.
     """
 
     width: int = 384
@@ -146,7 +167,7 @@ class ProjectionHead(nn.Module):
     normalize: bool = True
 
     @nn.compact
-    def __call__(self, x):
+    def __call__(self, x: jax.Array) -> jax.Array:
         z = nn.Dense(self.out, name="output")(nn.relu(nn.Dense(self.width, name="hidden")(x)))
         if self.normalize:  # The floor keeps the derivative finite where all hidden units are off.
             z = z * lax.rsqrt(jnp.maximum(jnp.sum(jnp.square(z), axis=-1, keepdims=True), 1e-12))
@@ -157,23 +178,25 @@ class ProjectionHead(nn.Module):
 class Projection:
     """A trained head: features `[..., d]` in, representations `[..., e]` out.
 
-    params: of the module. losses: `[epochs]` loss before the step of each epoch; in batches, of the batch.
-    module: `ProjectionHead` (static).
+    Attributes:
+      params: of the module.
+      losses: `[epochs]` loss before the step of each epoch; in batches, of the batch.
+      module: `ProjectionHead` (static).
     """
 
     params: Any
     losses: Leaf
     module: ProjectionHead = struct.field(pytree_node=False)
 
-    def __call__(self, features) -> Any:
+    def __call__(self, features: jax.Array | np.ndarray) -> Any:
         return self.module.apply({"params": self.params}, jnp.asarray(features, jnp.float32))
 
 
 @functools.partial(jax.jit, static_argnames=("module", "optimiser", "epochs", "batch", "num_negatives"))
 def train_projection(
-    key,
-    features,
-    cosine,
+    key: jax.Array,
+    features: jax.Array | np.ndarray,
+    cosine: jax.Array | np.ndarray,
     *,
     module: ProjectionHead,
     optimiser: optax.GradientTransformation,
@@ -187,27 +210,35 @@ def train_projection(
     """Algorithm 3 on a chosen set, without its checks; may be mapped over `key`, thresholds and temperature.
 
     Args:
-      key: typed, `[]`; of the first parameters and the batches. features: `[n, d]`. cosine: `[n, n]` from `utility_cosine`.
-      epochs: gradient steps. batch: prompts of each, drawn without replacement, default all.
-      The others as in `fit_projection`.
+      key: typed, `[]`; of the first parameters and the batches.
+      features: `[n, d]`.
+      cosine: `[n, n]` from `utility_cosine`.
+      module: the head that is trained.
+      optimiser: of the steps.
+      epochs: gradient steps.
+      batch: prompts of each, drawn without replacement, default all.
+      positive_above: see `utility_pairs`.
+      negative_below: see `utility_pairs`.
+      temperature: see `info_nce`.
+      num_negatives: see `utility_pairs`.
     """
     k_init, k_batches = draws.split(key)
-    features, cosine = jnp.asarray(features, jnp.float32), jnp.asarray(cosine)
-    size = features.shape[0]
-    params = module.init(k_init, features[:1])["params"]
-    of_all = cosine_pairs(cosine, positive_above, negative_below, num_negatives)
+    of_each, cosines = jnp.asarray(features, jnp.float32), jnp.asarray(cosine)
+    size = of_each.shape[0]
+    params = module.init(k_init, of_each[:1])["params"]
+    of_all = cosine_pairs(cosines, positive_above, negative_below, num_negatives)
 
-    def step(carry, epoch):
+    def step(carry: tuple[Any, Any], epoch: jax.Array) -> tuple[tuple[Any, Any], jax.Array]:
         params, state = carry
-        x, pairs = features, of_all
+        x, pairs = of_each, of_all
         if batch is not None and batch < size:
             rows = jnp.argsort(draws.uniform(draws.fold_in(k_batches, epoch), (size,)))[:batch]
             rows = jnp.sort(rows)  # so that ties go to the lowest row of the whole set
-            x = features[rows]
-            pairs = cosine_pairs(cosine[rows][:, rows], positive_above, negative_below, num_negatives)
+            x = of_each[rows]
+            pairs = cosine_pairs(cosines[rows][:, rows], positive_above, negative_below, num_negatives)
 
-        def loss(params):
-            return info_nce(module.apply({"params": params}, x), pairs, temperature)
+        def loss(params: Any) -> jax.Array:
+            return info_nce(cast(jax.Array, module.apply({"params": params}, x)), pairs, temperature)
 
         value, gradient = jax.value_and_grad(loss)(params)
         updates, state = optimiser.update(gradient, state, params)
@@ -218,8 +249,8 @@ def train_projection(
 
 
 def fit_projection(
-    features,
-    utility,
+    features: ArrayLike,
+    utility: ArrayLike,
     *,
     per_model: int | None = 5,
     epochs: int = 10,
@@ -244,20 +275,28 @@ def fit_projection(
     algorithm as written. For what else is open see `ProjectionHead`.
 
     Args:
-      features: `[n, d]` of the offline prompts. utility: `[n, N]`, utilities or departure chances, which give the same.
+      features: `[n, d]` of the offline prompts.
+      utility: `[n, N]`, utilities or departure chances, which give the same.
       per_model: prompts per best model, see `balanced_rows`; None trains on all prompts.
-      epochs: gradient steps. positive_above, negative_below, num_negatives: see `utility_pairs`. temperature: see `info_nce`.
+      epochs: gradient steps.
+      positive_above: see `utility_pairs`.
+      negative_below: see `utility_pairs`.
+      temperature: see `info_nce`.
+      num_negatives: see `utility_pairs`.
       batch: prompts of each step, whose pairs are those within the batch; default all chosen ones.
-      optimiser: compiled once for each object that is passed. width, out, normalize: see `ProjectionHead`.
+      optimiser: compiled once for each object that is passed.
+      width: see `ProjectionHead`.
+      out: see `ProjectionHead`.
+      normalize: see `ProjectionHead`.
       seed: of the choice of prompts, the first parameters and the batches. To map over heads use `train_projection`.
 
     Raises:
       ValueError: an argument is out of range, or no chosen prompt has both a positive and a negative.
     """
-    utility = _utility(utility)
-    features = checks.numbers("features", features)
-    if features.ndim != 2 or features.shape[0] != utility.shape[0] or not features.shape[1]:
-        raise ValueError(f"features must have shape [{utility.shape[0]}, d], a row per row of utility, got {features.shape}")
+    values = _utility(utility)
+    table = checks.numbers("features", features)
+    if table.ndim != 2 or table.shape[0] != values.shape[0] or not table.shape[1]:
+        raise ValueError(f"features must have shape [{values.shape[0]}, d], a row per row of utility, got {table.shape}")
     for name, value in {"epochs": epochs, "num_negatives": num_negatives, "width": width, "out": out}.items():
         checks.count(name, value)
     checks.positive("temperature", temperature, ())
@@ -268,10 +307,10 @@ def fit_projection(
         raise ValueError(f"optimiser must be an optax.GradientTransformation, got {checks.show(optimiser)}")
 
     seed = checks.count("seed", seed, minimum=0)
-    rows = np.arange(len(utility)) if per_model is None else balanced_rows(utility, per_model, seed)
+    rows = np.arange(len(values)) if per_model is None else balanced_rows(values, per_model, seed)
     if batch is not None:
         checks.count("batch", batch, minimum=2, maximum=rows.size)
-    cosine = utility_cosine(utility[rows])
+    cosine = utility_cosine(values[rows])
     if not np.any(cosine_pairs(cosine, positive_above, negative_below, num_negatives).valid):
         raise ValueError(
             f"utility must give at least one of the {rows.size} chosen prompts a positive (cosine above {positive_above:g}) and a "
@@ -279,7 +318,7 @@ def fit_projection(
         )
     return train_projection(
         draws.fold_in(draws.key(0), seed),
-        features[rows].astype(np.float32),
+        table[rows].astype(np.float32),
         cosine,
         module=ProjectionHead(width=width, out=out, normalize=bool(normalize)),
         optimiser=optimiser,
@@ -298,14 +337,14 @@ def _default_optimiser() -> optax.GradientTransformation:
     return optax.adam(1e-3)
 
 
-def _utility(value) -> np.ndarray:
-    value = checks.numbers("utility", value)
-    if value.ndim != 2 or 0 in value.shape:
-        raise ValueError(f"utility must have shape [n, N] with at least one prompt and one model, got {value.shape}")
-    return value
+def _utility(value: ArrayLike) -> np.ndarray:
+    utility = checks.numbers("utility", value)
+    if utility.ndim != 2 or 0 in utility.shape:
+        raise ValueError(f"utility must have shape [n, N] with at least one prompt and one model, got {utility.shape}")
+    return utility
 
 
-def _check_thresholds(positive_above, negative_below):
+def _check_thresholds(positive_above: Leaf, negative_below: Leaf) -> None:
     above = checks.numbers("positive_above", positive_above, ())
     below = checks.numbers("negative_below", negative_below, ())
     if not -1 <= below <= above <= 1:

@@ -4,7 +4,7 @@ Small matrices are factorised afresh, written out; for large ones a square root 
 matrix-vector product per update and per sample.
 """
 
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +12,7 @@ from flax import struct
 from jax import lax
 
 from jaxroute.core import numerics
+from jaxroute.core.types import Leaf
 
 # Up to this size factorisations are written out: a library call per run and round costs more.
 _SMALL = 16
@@ -19,7 +20,7 @@ _SMALL = 16
 _WRITTEN_OUT = 64
 
 
-def cholesky(matrix) -> jax.Array:
+def cholesky(matrix: jax.Array) -> jax.Array:
     """Lower triangular `L` with `L L' = matrix` `[..., d, d]`, symmetric and positive definite."""
     size = matrix.shape[-1]
     if size > _SMALL:
@@ -34,45 +35,61 @@ def cholesky(matrix) -> jax.Array:
     return jnp.stack(columns, axis=-1)
 
 
-def solve_lower(lower, b) -> jax.Array:
-    """Solves `L x = b` for `[..., d, d]` and `b` `[..., d]`."""
+def solve_lower(lower: jax.Array, b: jax.Array) -> jax.Array:
+    """Solves `L x = b`.
+
+    Args:
+      lower: `L` `[..., d, d]`.
+      b: `[..., d]`.
+    """
     size = lower.shape[-1]
     if size > _SMALL:
         return lax.linalg.triangular_solve(lower, b[..., None], left_side=True, lower=True)[..., 0]
     entries: list[jax.Array] = []
     for i in range(size):
         value = b[..., i]
-        for j, known in enumerate(entries):
-            value = value - lower[..., i, j] * known
+        for j, entry in enumerate(entries):
+            value = value - lower[..., i, j] * entry
         entries.append(numerics.kept(value / lower[..., i, i]))
     return jnp.stack(entries, axis=-1)
 
 
-def solve_upper(lower, b) -> jax.Array:
-    """Solves `L' x = b` for `[..., d, d]` and `b` `[..., d]`."""
+def solve_upper(lower: jax.Array, b: jax.Array) -> jax.Array:
+    """Solves `L' x = b`.
+
+    Args:
+      lower: `L` `[..., d, d]`.
+      b: `[..., d]`.
+    """
     size = lower.shape[-1]
     if size > _SMALL:
         return lax.linalg.triangular_solve(lower, b[..., None], left_side=True, lower=True, transpose_a=True)[..., 0]
     entries: list[jax.Array] = []
     for i in reversed(range(size)):
         value = b[..., i]
-        for k, known in enumerate(entries):
-            value = value - lower[..., size - 1 - k, i] * known
+        for k, entry in enumerate(entries):
+            value = value - lower[..., size - 1 - k, i] * entry
         entries.append(numerics.kept(value / lower[..., i, i]))
     return jnp.stack(entries[::-1], axis=-1)
 
 
-def solve(matrix, b) -> jax.Array:
-    """Solves `matrix x = b` for a symmetric positive definite `[..., d, d]` and `b` `[..., d]`."""
+def solve(matrix: jax.Array, b: jax.Array) -> jax.Array:
+    """Solves `matrix x = b`.
+
+    Args:
+      matrix: `[..., d, d]`, symmetric and positive definite.
+      b: `[..., d]`.
+    """
     lower = cholesky(matrix)
     return solve_upper(lower, solve_lower(lower, b))
 
 
-def sample_by_cholesky(precision, noise) -> jax.Array:
+def sample_by_cholesky(precision: jax.Array, noise: jax.Array) -> jax.Array:
     """Samples of `N(0, V^-1)`: solves `L' s = z` with `V = L L'`.
 
     Args:
-      precision: `V` `[..., d, d]`. noise: standard normal `[..., d]`.
+      precision: `V` `[..., d, d]`.
+      noise: standard normal `[..., d]`.
 
     Returns:
       `[..., d]`.
@@ -80,7 +97,9 @@ def sample_by_cholesky(precision, noise) -> jax.Array:
     return solve_upper(cholesky(precision), noise)
 
 
-def sample_by_perturbation(inverse, noise, ridge, features, counts, row_noise) -> jax.Array:
+def sample_by_perturbation(
+    inverse: jax.Array, noise: jax.Array, ridge: Leaf, features: jax.Array, counts: jax.Array, row_noise: jax.Array
+) -> jax.Array:
     """Samples of `N(0, V^-1)` for `V = ridge I + sum_p counts_p x_p x_p'`, without a factorisation.
 
     `V^-1 (sqrt(ridge) z + sum_p sqrt(counts_p) x_p g_p)` has the covariance `V^-1 V V^-1`.
@@ -88,7 +107,12 @@ def sample_by_perturbation(inverse, noise, ridge, features, counts, row_noise) -
     Source: Papandreou and Yuille (2010), "Gaussian sampling by local perturbations".
 
     Args:
-      inverse: `V^-1` `[d, d]`. noise: `z` `[d]`. ridge: `[]`. features: `[d, P]`. counts: `[P]`. row_noise: `g` `[P]`.
+      inverse: `V^-1` `[d, d]`.
+      noise: `z` `[d]`.
+      ridge: `[]`.
+      features: `[d, P]`.
+      counts: `[P]`.
+      row_noise: `g` `[P]`.
 
     Returns:
       `[d]`.
@@ -97,18 +121,26 @@ def sample_by_perturbation(inverse, noise, ridge, features, counts, row_noise) -
     return jnp.dot(inverse, perturbed, precision="highest")
 
 
-def sherman_morrison(inverse, x, weight: Any = 1.0) -> jax.Array:
-    """The inverse of `A + weight x x'` from that of `A`. inverse: `[d, d]`, symmetric. x: `[d]`. weight: `[]`, not negative."""
+def sherman_morrison(inverse: jax.Array, x: jax.Array, weight: Leaf = 1.0) -> jax.Array:
+    """The inverse of `A + weight x x'` from that of `A`.
+
+    Args:
+      inverse: `[d, d]`, symmetric.
+      x: `[d]`.
+      weight: `[]`, not negative.
+    """
     direction = numerics.combine(x, inverse)
     return inverse - direction[:, None] * (weight * direction / (1.0 + weight * jnp.sum(x * direction)))
 
 
-def grown_root(root, x) -> jax.Array:
+def grown_root(root: jax.Array, x: jax.Array) -> jax.Array:
     """A square root of `(V + x x')^-1` from a square root `W` of `V^-1 = W W'`.
 
     With `a = W' x`, `W (I - c a a')` is one, where `c = (1 - (1 + |a|^2)^(-1/2)) / |a|^2`.
 
-    root: `[d, d]`. x: `[d]`.
+    Args:
+      root: `[d, d]`.
+      x: `[d]`.
     """
     a = numerics.kept(numerics.combine(x, root))
     norm = jnp.sum(a * a)
@@ -119,57 +151,95 @@ def grown_root(root, x) -> jax.Array:
     return root - factor * numerics.kept(image)[:, None] * a
 
 
-def sample_by_root(root, noise) -> jax.Array:
-    """Samples `W z` of `N(0, V^-1)` with `V^-1 = W W'`. root: `[d, d]`. noise: `[d]`."""
+def sample_by_root(root: jax.Array, noise: jax.Array) -> jax.Array:
+    """Samples `W z` of `N(0, V^-1)` with `V^-1 = W W'`.
+
+    Args:
+      root: `W` `[d, d]`.
+      noise: `z` `[d]`, standard normal.
+    """
     return numerics.combine(noise, jnp.swapaxes(root, 0, 1))
+
+
+class Sampler(Protocol):
+    """What is kept of the design matrices `V`, and how parameters are sampled from it."""
+
+    def init(self, num: int, dim: int, ridge: Leaf) -> Any:
+        """Of `V = ridge I` for each parameter.
+
+        Args:
+          num: parameters, `N`.
+          dim: `d`.
+          ridge: `[]`.
+        """
+        ...
+
+    def add(self, spread: Any, chosen: jax.Array, x: jax.Array) -> Any:
+        """Of `V_j + x x'`.
+
+        Args:
+          spread: from `init` or the last `add`.
+          chosen: `[A]` int32, parameters; -1 for none.
+          x: `[A, d]`, features for each.
+        """
+        ...
+
+    def sample(self, spread: Any, noise: jax.Array) -> jax.Array:
+        """Samples `[N, d, M]` of `N(0, V^-1)`.
+
+        Args:
+          spread: of `V`.
+          noise: `[N, d, M]`, standard normal.
+        """
+        ...
+
+    def min_eigenvalue(self, spread: Any) -> jax.Array:
+        """Least eigenvalue of each `V`, `[N]`."""
+        ...
 
 
 @struct.dataclass
 class ByCholesky:
     """Keeps the design matrix `V` `[N, d, d]` and factorises it in every round; for small dimensions."""
 
-    def init(self, num: int, dim: int, ridge) -> jax.Array:
+    def init(self, num: int, dim: int, ridge: Leaf) -> jax.Array:
         return jnp.broadcast_to(ridge * jnp.eye(dim, dtype=jnp.float32), (num, dim, dim))
 
-    def add(self, precision, chosen, x) -> jax.Array:
-        """With the features `x` `[A, d]` of the items `chosen` `[A]` (-1 for none)."""
+    def add(self, spread: jax.Array, chosen: jax.Array, x: jax.Array) -> jax.Array:
         for a in range(chosen.shape[0]):
-            mask = numerics.one_hot(chosen[a], precision.shape[0])
-            precision = precision + jnp.where(mask[:, None, None], x[a][:, None] * x[a][None, :], 0.0)
-        return precision
+            mask = numerics.one_hot(chosen[a], spread.shape[0])
+            spread = spread + jnp.where(mask[:, None, None], x[a][:, None] * x[a][None, :], 0.0)
+        return spread
 
-    def sample(self, precision, noise) -> jax.Array:
-        """`[N, d, M]` samples of `N(0, V^-1)` from standard normal noise of that shape."""
-        lower = cholesky(precision)
+    def sample(self, spread: jax.Array, noise: jax.Array) -> jax.Array:
+        lower = cholesky(spread)
         return jnp.stack([solve_upper(lower, noise[..., m]) for m in range(noise.shape[-1])], axis=-1)
 
-    def min_eigenvalue(self, precision) -> jax.Array:
-        return jnp.linalg.eigvalsh(precision)[:, 0]
+    def min_eigenvalue(self, spread: jax.Array) -> jax.Array:
+        return jnp.linalg.eigvalsh(spread)[:, 0]
 
 
 @struct.dataclass
 class ByRoot:
     """Keeps a square root of `V^-1` `[N, d, d]`, for large dimensions: a product of matrix and vector per sample and per update."""
 
-    def init(self, num: int, dim: int, ridge) -> jax.Array:
+    def init(self, num: int, dim: int, ridge: Leaf) -> jax.Array:
         return jnp.broadcast_to(jnp.eye(dim, dtype=jnp.float32) / jnp.sqrt(ridge), (num, dim, dim))
 
-    def add(self, root, chosen, x) -> jax.Array:
-        """See `ByCholesky.add`."""
+    def add(self, spread: jax.Array, chosen: jax.Array, x: jax.Array) -> jax.Array:
         for a in range(chosen.shape[0]):
             place = (jnp.maximum(chosen[a], 0),)
-            own = numerics.materialised(numerics.at(root, place))
-            grown = jnp.where(chosen[a] >= 0, grown_root(own, x[a]), own)
-            root = numerics.put(root, place, numerics.materialised(grown))
-        return root
+            root = numerics.materialised(numerics.at(spread, place))
+            grown = jnp.where(chosen[a] >= 0, grown_root(root, x[a]), root)
+            spread = numerics.put(spread, place, numerics.materialised(grown))
+        return spread
 
-    def sample(self, root, noise) -> jax.Array:
-        """See `ByCholesky.sample`."""
-        size = root.shape[-1]
+    def sample(self, spread: jax.Array, noise: jax.Array) -> jax.Array:
+        size = spread.shape[-1]
         if size > _WRITTEN_OUT:
-            return jnp.einsum("nij,njm->nim", root, noise, precision="highest")
-        terms = [root[:, :, j, None] * noise[:, None, j, :] for j in range(size)]
+            return jnp.einsum("nij,njm->nim", spread, noise, precision="highest")
+        terms = [spread[:, :, j, None] * noise[:, None, j, :] for j in range(size)]
         return sum(terms[1:], terms[0])
 
-    def min_eigenvalue(self, root) -> jax.Array:
-        return 1.0 / jnp.square(jnp.linalg.norm(root, ord=2, axis=(-2, -1)))
+    def min_eigenvalue(self, spread: jax.Array) -> jax.Array:
+        return 1.0 / jnp.square(jnp.linalg.norm(spread, ord=2, axis=(-2, -1)))

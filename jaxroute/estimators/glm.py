@@ -1,7 +1,7 @@
 """Penalised generalised linear models: `E[r] = G(theta . phi)`, from pairs that come one by one.
 
 The estimate solves `sum (r - G(theta . phi)) phi = ridge theta`; where it is longer than it may be, it is shortened. Each model has
-`init(dim, ridge, link)` and `add(state, phi, reward, seen, ridge, link, bound) -> state`, and its state has `theta` `[d]`.
+`init(dim, ridge)` and `add(state, phi, reward, seen, ridge, link, bound) -> state` (see `GLM`), and its state has `theta` `[d]`.
 
 Source: Filippi et al. (2010); Belloni, Chen and Wei (2026), eqs. (19) and (20), section 5.1.
 
@@ -10,12 +10,13 @@ that on the host): in no simulation of ours did it matter.
 """
 
 import functools
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
+from numpy.typing import ArrayLike
 
 from jaxroute.core import checks, numerics
 from jaxroute.core.types import Leaf
@@ -23,15 +24,52 @@ from jaxroute.estimators.gaussian import solve
 from jaxroute.estimators.links import IDENTITY, Link
 
 
-def shortened(vector, bound, axis: int = 0):
-    """`vector`, shortened to a length of `bound` if it is longer."""
+def shortened(vector: jax.Array, bound: Leaf, axis: int = 0) -> jax.Array:
+    """`vector`, shortened to a length of `bound` along an axis if it is longer."""
     length = jnp.sqrt(jnp.maximum(jnp.sum(jnp.square(vector), axis=axis, keepdims=True), 1e-30))
     return vector * jnp.minimum(1.0, bound / length)
 
 
+class GLM(Protocol):
+    """How an estimate follows the pairs."""
+
+    def check(self) -> None: ...
+
+    def init(self, dim: int, ridge: Leaf) -> Any:
+        """Before the first pair.
+
+        Args:
+          dim: `d`.
+          ridge: `[]`.
+        """
+        ...
+
+    def add(
+        self, state: Any, phi: jax.Array, reward: jax.Array, seen: jax.Array, ridge: Leaf, link: Link, bound: Leaf
+    ) -> Any:
+        """With a pair, if it was seen.
+
+        Args:
+          state: from `init` or the last `add`.
+          phi: `[d]` features.
+          reward: `[]`.
+          seen: `[]` bool.
+          ridge: `[]`.
+          link: `G`.
+          bound: `[]`, longest estimate.
+        """
+        ...
+
+
 @struct.dataclass
 class OnlineState:
-    """theta: `[d]`. inverse: `[d, d]` of the curvature. target: `[d]`."""
+    """State of `OnlineGLM`; `theta` is `inverse target`, shortened.
+
+    Attributes:
+      theta: `[d]`.
+      inverse: `[d, d]` of the curvature.
+      target: `[d]`.
+    """
 
     theta: jax.Array
     inverse: jax.Array
@@ -45,11 +83,20 @@ class OnlineGLM:
     def check(self) -> None:
         pass
 
-    def init(self, dim: int, ridge) -> OnlineState:
+    def init(self, dim: int, ridge: Leaf) -> OnlineState:
         zero = jnp.zeros((dim,), jnp.float32)
         return OnlineState(theta=zero, inverse=jnp.eye(dim, dtype=jnp.float32) / ridge, target=zero)
 
-    def add(self, state: OnlineState, phi, reward, seen, ridge, link: Link, bound) -> OnlineState:
+    def add(
+        self,
+        state: OnlineState,
+        phi: jax.Array,
+        reward: jax.Array,
+        seen: jax.Array,
+        ridge: Leaf,
+        link: Link,
+        bound: Leaf,
+    ) -> OnlineState:
         """With a pair, if it was seen."""
         del ridge
         s = jnp.sum(state.theta * phi)
@@ -65,7 +112,14 @@ class OnlineGLM:
 
 @struct.dataclass
 class ExactState:
-    """theta: `[d]`. features: `[n, d]`, rewards: `[n]`, of the pairs so far; number: `[]` int32 of them."""
+    """State of `ExactGLM`.
+
+    Attributes:
+      theta: `[d]`.
+      features: `[n, d]`, of the pairs so far.
+      rewards: `[n]`, likewise.
+      number: `[]` int32 of them.
+    """
 
     theta: jax.Array
     features: jax.Array
@@ -77,7 +131,9 @@ class ExactState:
 class ExactGLM:
     """Newton steps on all pairs so far, from the last estimate: for references and short runs.
 
-    capacity: pairs that are kept; later ones are lost. iterations: steps per pair (both static).
+    Attributes:
+      capacity: pairs that are kept; later ones are lost (static).
+      iterations: steps per pair (static).
     """
 
     capacity: int = struct.field(pytree_node=False)
@@ -87,7 +143,7 @@ class ExactGLM:
         checks.count("capacity", self.capacity)
         checks.count("iterations", self.iterations)
 
-    def init(self, dim: int, ridge) -> ExactState:
+    def init(self, dim: int, ridge: Leaf) -> ExactState:
         del ridge
         return ExactState(
             theta=jnp.zeros((dim,), jnp.float32),
@@ -96,60 +152,104 @@ class ExactGLM:
             number=jnp.zeros((), jnp.int32),
         )
 
-    def add(self, state: ExactState, phi, reward, seen, ridge, link: Link, bound) -> ExactState:
+    def add(
+        self,
+        state: ExactState,
+        phi: jax.Array,
+        reward: jax.Array,
+        seen: jax.Array,
+        ridge: Leaf,
+        link: Link,
+        bound: Leaf,
+    ) -> ExactState:
         """With a pair, if it was seen."""
         place = numerics.one_hot(state.number, self.capacity) & seen
         features = jnp.where(place[:, None], phi, state.features)
         rewards = jnp.where(place, reward, state.rewards)
         number = state.number + seen.astype(jnp.int32)
-        known = jnp.arange(self.capacity) < number
+        there = jnp.arange(self.capacity) < number
         theta = state.theta
         for _ in range(self.iterations):
-            theta = theta + newton_step(theta, features, rewards, known, ridge, link)
+            theta = theta + newton_step(theta, features, rewards, there, ridge, link)
         return ExactState(theta=shortened(theta, bound), features=features, rewards=rewards, number=number)
 
 
 @struct.dataclass
 class FrozenState:
-    """theta: `[d]`."""
+    """State of `FrozenGLM`.
+
+    Attributes:
+      theta: `[d]`.
+    """
 
     theta: jax.Array
 
 
 @struct.dataclass
 class FrozenGLM:
-    """An estimate that was made before and stays: `theta` `[d]`."""
+    """An estimate that was made before and stays.
+
+    Attributes:
+      theta: `[d]`.
+    """
 
     theta: Leaf
 
     def check(self) -> None:
         checks.numbers("theta", self.theta)
 
-    def init(self, dim: int, ridge) -> FrozenState:
+    def init(self, dim: int, ridge: Leaf) -> FrozenState:
         del ridge
         if np.shape(self.theta) != (dim,):
             raise ValueError(f"theta must have shape ({dim},), got {np.shape(self.theta)}")
         return FrozenState(theta=jnp.asarray(self.theta, jnp.float32))
 
-    def add(self, state: FrozenState, phi, reward, seen, ridge, link: Link, bound) -> FrozenState:
+    def add(
+        self,
+        state: FrozenState,
+        phi: jax.Array,
+        reward: jax.Array,
+        seen: jax.Array,
+        ridge: Leaf,
+        link: Link,
+        bound: Leaf,
+    ) -> FrozenState:
         """Nothing changes."""
         del phi, reward, seen, ridge, link, bound
         return state
 
 
-def newton_step(theta, features, rewards, known, ridge, link: Link):
-    """Step of Newton's method on the penalised score equation. features: `[n, d]`. rewards, known: `[n]`."""
+def newton_step(
+    theta: jax.Array, features: jax.Array, rewards: jax.Array, seen: jax.Array, ridge: Leaf, link: Link
+) -> jax.Array:
+    """Step of Newton's method on the penalised score equation.
+
+    Args:
+      theta: `[d]`.
+      features: `[n, d]`.
+      rewards: `[n]`.
+      seen: `[n]` bool, which pairs there are.
+      ridge: `[]`.
+      link: `G`.
+    """
     s = jnp.dot(features, theta, precision="highest")
-    score = jnp.dot(jnp.where(known, rewards - link.value(s), 0.0), features, precision="highest") - ridge * theta
-    weight = jnp.where(known, link.slope(s), 0.0)
+    score = jnp.dot(jnp.where(seen, rewards - link.value(s), 0.0), features, precision="highest") - ridge * theta
+    weight = jnp.where(seen, link.slope(s), 0.0)
     hessian = jnp.dot((features * weight[:, None]).T, features, precision="highest") + ridge * jnp.eye(
         theta.shape[0], dtype=theta.dtype
     )
     return solve(hessian, score)
 
 
-def fit_glm(features, rewards, link: Link, ridge: float = 1.0, iterations: int = 25) -> np.ndarray:
-    """The penalised estimate `[d]` of given pairs: features `[n, d]`, rewards `[n]`; on the host, to full float32 precision.
+def fit_glm(features: ArrayLike, rewards: ArrayLike, link: Link, ridge: float = 1.0, iterations: int = 25) -> np.ndarray:
+    """The penalised estimate `[d]` of given pairs; on the host, to full float32 precision.
+
+    Args:
+      features: `[n, d]`.
+      rewards: `[n]`.
+      link: `G`.
+      ridge: above 0.
+      iterations: Newton steps.
 
     Raises:
       ValueError: shapes do not fit, or a reward is none that the link can have.
@@ -159,57 +259,65 @@ def fit_glm(features, rewards, link: Link, ridge: float = 1.0, iterations: int =
     checks.count("iterations", iterations)
     if link is not IDENTITY:
         checks.probability("rewards", rewards)
-    features, rewards = (
-        jnp.asarray(checks.numbers(name, x), jnp.float32) for name, x in (("features", features), ("rewards", rewards))
-    )
-    if features.ndim != 2 or rewards.shape != features.shape[:1]:
-        raise ValueError(f"features and rewards must have shapes [n, d] and [n], got {features.shape} and {rewards.shape}")
+    x, r = (jnp.asarray(checks.numbers(name, x), jnp.float32) for name, x in (("features", features), ("rewards", rewards)))
+    if x.ndim != 2 or r.shape != x.shape[:1]:
+        raise ValueError(f"features and rewards must have shapes [n, d] and [n], got {x.shape} and {r.shape}")
     checks.positive("ridge", ridge, ())
-    return np.asarray(_fitted(features, rewards, jnp.float32(ridge), link, iterations))
+    return np.asarray(_fitted(x, r, jnp.float32(ridge), link, iterations))
 
 
 @functools.partial(jax.jit, static_argnames=("link", "iterations"))
-def _fitted(features, rewards, ridge, link: Link, iterations: int):
-    known = jnp.ones(rewards.shape, bool)
+def _fitted(features: jax.Array, rewards: jax.Array, ridge: jax.Array, link: Link, iterations: int) -> jax.Array:
+    everything = jnp.ones(rewards.shape, bool)
 
-    def step(_, theta):
-        return theta + newton_step(theta, features, rewards, known, ridge, link)
+    def step(_: jax.Array, theta: jax.Array) -> jax.Array:
+        return theta + newton_step(theta, features, rewards, everything, ridge, link)
 
     return jax.lax.fori_loop(0, iterations, step, jnp.zeros((features.shape[1],), features.dtype))
 
 
-def project_exactly(theta, features, rewards, link: Link, ridge: float, bound: float) -> np.ndarray:
+def project_exactly(
+    theta: ArrayLike, features: ArrayLike, rewards: ArrayLike, link: Link, ridge: float, bound: float
+) -> np.ndarray:
     """The vector in the ball whose score equation is least violated, in the norm of the inverse design matrix: eq. (19) itself.
 
     On the host in float64, for small problems.
+
+    Args:
+      theta: `[d]`, the estimate.
+      features: `[n, d]`.
+      rewards: `[n]`.
+      link: `G`.
+      ridge: above 0.
+      bound: radius of the ball.
     """
     from scipy import optimize
 
-    theta = checks.numbers("theta", theta)
-    features = checks.numbers("features", features, (len(np.atleast_1d(rewards)), *theta.shape))
-    rewards = checks.numbers("rewards", rewards, features.shape[:1])
+    estimate = checks.numbers("theta", theta)
+    x = checks.numbers("features", features, (len(np.atleast_1d(np.asarray(rewards))), *estimate.shape))
+    r = checks.numbers("rewards", rewards, x.shape[:1])
     checks.positive("ridge", ridge, ())
     checks.positive("bound", bound, ())
-    if np.linalg.norm(theta) <= bound:
-        return theta
-    design = ridge * np.eye(features.shape[1]) + features.T @ features
+    if np.linalg.norm(estimate) <= bound:
+        return estimate
+    design = ridge * np.eye(x.shape[1]) + x.T @ x
     root = np.linalg.inv(np.linalg.cholesky(design))
 
-    def squares(vector: Any) -> tuple[float, np.ndarray]:
+    def squares(vector: np.ndarray) -> tuple[float, np.ndarray]:
         """Squared norm of the violated score equation, and its gradient."""
         with jax.enable_x64(True):
-            s = jnp.asarray(features @ vector, jnp.float64)
+            s = jnp.asarray(x @ vector, jnp.float64)
             value, slope = (np.asarray(f(s)) for f in (link.value, link.slope))
-        violation = root @ (features.T @ (rewards - value) - ridge * vector)
-        jacobian = -root @ ((features.T * slope) @ features + ridge * np.eye(len(vector)))
+        violation = root @ (x.T @ (r - value) - ridge * vector)
+        jacobian = -root @ ((x.T * slope) @ x + ridge * np.eye(len(vector)))
         return float(violation @ violation), 2.0 * violation @ jacobian
 
-    found = optimize.minimize(
+    solution = optimize.minimize(
         squares,
-        theta * bound / np.linalg.norm(theta),
+        estimate * bound / np.linalg.norm(estimate),
         jac=True,
         constraints={"type": "ineq", "fun": lambda v: bound**2 - v @ v, "jac": lambda v: -2.0 * v},
         method="SLSQP",
         options={"ftol": 1e-14, "maxiter": 500},
     )
-    return found.x
+    return solution.x

@@ -1,27 +1,53 @@
 """Small classifiers that are trained on line, one example at a time: several yes-or-no answers from one vector.
 
-A head has `init(key, num_features, num_outputs)`, `logits(params, x)` and `training_logits(key, params, x)`.
+A head has `init(key, num_features, num_outputs)`, `logits(params, x)` and `training_logits(key, params, x)`: see `Head`.
 """
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 from flax import struct
+from jax.typing import ArrayLike, DTypeLike
 
 from jaxroute.core import checks, draws, numerics
 from jaxroute.core.types import Leaf
 
 
-def binary_cross_entropy(logits, labels) -> jax.Array:
+class Head(Protocol):
+    """A classifier from features `[d]` to `M` logits."""
+
+    def check(self) -> None: ...
+
+    def init(self, key: jax.Array, num_features: int, num_outputs: int) -> Any:
+        """First parameters, a pytree.
+
+        Args:
+          key: typed, `[]`.
+          num_features: `d`.
+          num_outputs: `M`.
+        """
+        ...
+
+    def logits(self, params: Any, x: jax.Array) -> jax.Array:
+        """`[M]`, to predict with."""
+        ...
+
+    def training_logits(self, key: jax.Array, params: Any, x: jax.Array) -> jax.Array:
+        """`[M]`, whose loss is lowered; `key` is of dropout."""
+        ...
+
+
+def binary_cross_entropy(logits: jax.Array, labels: jax.Array) -> jax.Array:
     """Mean over the outputs `[M]` of `-s log p - (1 - s) log(1 - p)` with `p = sigmoid(logits)`, stable for large logits."""
     # Not by |logits|, whose derivative at 0, where training begins, is not that of the loss.
     return jnp.mean(jax.nn.softplus(logits) - logits * labels)
 
 
-def squared_norm(tree) -> jax.Array:
+def squared_norm(tree: Any) -> jax.Array:
     """Sum of the squares of all leaves."""
     return sum((jnp.sum(jnp.square(leaf)) for leaf in jax.tree.leaves(tree)), start=jnp.zeros((), jnp.float32))
 
@@ -30,7 +56,8 @@ def squared_norm(tree) -> jax.Array:
 class Logistic:
     """Logistic regression: `logits = x W + b`, with parameters `{"w": [d, M], "b": [M]}`.
 
-    init_spread: `[]` standard deviation of the first weights and biases; 0 begins with every chance at one half.
+    Attributes:
+      init_spread: `[]` standard deviation of the first weights and biases; 0 begins with every chance at one half.
     """
 
     init_spread: Leaf = 0.0
@@ -38,7 +65,7 @@ class Logistic:
     def check(self) -> None:
         checks.non_negative("init_spread", self.init_spread, ())
 
-    def init(self, key, num_features: int, num_outputs: int) -> dict[str, jax.Array]:
+    def init(self, key: jax.Array, num_features: int, num_outputs: int) -> dict[str, jax.Array]:
         k_w, k_b = draws.split(key)
         spread = jnp.asarray(self.init_spread, jnp.float32)
         return {
@@ -46,38 +73,45 @@ class Logistic:
             "b": spread * draws.normal(k_b, (num_outputs,)),
         }
 
-    def logits(self, params, x) -> jax.Array:
+    def logits(self, params: dict[str, jax.Array], x: jax.Array) -> jax.Array:
         return numerics.combine(x, params["w"]) + params["b"]
 
-    def training_logits(self, key, params, x) -> jax.Array:
+    def training_logits(self, key: jax.Array, params: dict[str, jax.Array], x: jax.Array) -> jax.Array:
         del key
         return self.logits(params, x)
 
 
-def _uniform_init(fan_in: int):
+def _uniform_init(fan_in: int) -> Callable[..., jax.Array]:
     """Uniform on `+-1 / sqrt(fan_in)`, as PyTorch initialises a linear layer and its bias."""
 
-    def init(key, shape, dtype=jnp.float32):
+    def init(key: jax.Array, shape: tuple[int, ...], dtype: DTypeLike = jnp.float32) -> jax.Array:
         return jax.random.uniform(key, shape, dtype, -1.0, 1.0) / np.sqrt(fan_in).astype(np.float32)
 
     return init
 
 
-def _vector_matrix(x, kernel, dimension_numbers, precision=None, preferred_element_type=None):
+def _vector_matrix(
+    x: jax.Array, kernel: jax.Array, dimension_numbers: Any, precision: Any = None, preferred_element_type: Any = None
+) -> jax.Array:
     """`x [d] @ kernel [d, h]` for `nn.Dense`."""
     del dimension_numbers, precision, preferred_element_type
     return numerics.kept(numerics.combine(numerics.kept(x), kernel))  # A norm reads it three times.
 
 
 class _Mlp(nn.Module):
-    """Dropout, linear, layer norm, ReLU, dropout, linear; dropout by given factors, 0 or 1 / (1 - rate)."""
+    """Dropout, linear, layer norm, ReLU, dropout, linear; dropout by given factors, 0 or 1 / (1 - rate).
+
+    Attributes:
+      width: hidden units.
+      outputs: logits.
+    """
 
     width: int
     outputs: int
 
     @nn.compact
-    def __call__(self, x, keep_input, keep_hidden):
-        def dense(size, fan_in, name):
+    def __call__(self, x: jax.Array, keep_input: ArrayLike, keep_hidden: ArrayLike) -> jax.Array:
+        def dense(size: int, fan_in: int, name: str) -> nn.Dense:
             init = _uniform_init(fan_in)
             return nn.Dense(size, kernel_init=init, bias_init=init, dot_general=_vector_matrix, name=name)
 
@@ -92,8 +126,9 @@ class Mlp:
 
     Source: MESS+, section 4.1 and appendix B, the head on a frozen encoder, whose output is the vector `x`.
 
-    dropout: `[]` chance that an input or hidden unit is dropped in training. width: hidden units, default as many as features up
-    to 768 (static).
+    Attributes:
+      dropout: `[]` chance that an input or hidden unit is dropped in training.
+      width: hidden units, default as many as features up to 768 (static).
     """
 
     dropout: Leaf = 0.1
@@ -108,23 +143,29 @@ class Mlp:
     def _module(self, num_features: int, num_outputs: int) -> _Mlp:
         return _Mlp(width=min(num_features, 768) if self.width is None else self.width, outputs=num_outputs)
 
-    def init(self, key, num_features: int, num_outputs: int) -> Any:
+    def init(self, key: jax.Array, num_features: int, num_outputs: int) -> Any:
         module = self._module(num_features, num_outputs)
         return module.init(key, jnp.zeros(num_features), 1.0, 1.0)["params"]
 
-    def _apply(self, params, x, keep_input, keep_hidden) -> Any:
+    def _apply(self, params: Any, x: jax.Array, keep_input: ArrayLike, keep_hidden: ArrayLike) -> Any:
         module = self._module(x.shape[-1], params["output"]["bias"].shape[-1])
         return module.apply({"params": params}, x, keep_input, keep_hidden)
 
-    def logits(self, params, x) -> jax.Array:
+    def logits(self, params: Any, x: jax.Array) -> jax.Array:
         return self._apply(params, x, 1.0, 1.0)
 
-    def keep(self, key, num_features: int, width: int) -> tuple[jax.Array, jax.Array]:
-        """Dropout factors of the inputs `[d]` and the hidden units `[h]`: 0, or 1 over the chance of being kept."""
+    def keep(self, key: jax.Array, num_features: int, width: int) -> tuple[jax.Array, jax.Array]:
+        """Dropout factors of the inputs `[d]` and the hidden units `[h]`: 0, or 1 over the chance of being kept.
+
+        Args:
+          key: typed, `[]`.
+          num_features: `d`.
+          width: `h`.
+        """
         k_input, k_hidden = draws.split(key)
         kept = 1.0 - jnp.asarray(self.dropout, jnp.float32)
         keep_input = jnp.where(draws.uniform(k_input, (num_features,)) < kept, 1.0 / kept, 0.0)
         return keep_input, jnp.where(draws.uniform(k_hidden, (width,)) < kept, 1.0 / kept, 0.0)
 
-    def training_logits(self, key, params, x) -> jax.Array:
+    def training_logits(self, key: jax.Array, params: Any, x: jax.Array) -> jax.Array:
         return self._apply(params, x, *self.keep(key, x.shape[-1], params["norm"]["bias"].shape[-1]))

@@ -20,9 +20,14 @@ FAR = 1e4
 
 @dataclass(frozen=True)
 class Link:
-    """value: the map. slope: its derivative. inverse: finite, large beyond its range. integral: from 0; elementwise.
+    """An increasing map with what belongs to it; all parts work elementwise.
 
-    name: for messages and results.
+    Attributes:
+      name: for messages and results.
+      value: the map.
+      slope: its derivative.
+      inverse: finite, large beyond the map's range.
+      integral: from 0.
     """
 
     name: str
@@ -35,70 +40,70 @@ class Link:
         return f"{self.name} link"
 
 
-def _one(s):
+def _one(s: jax.Array) -> jax.Array:
     return jnp.ones_like(s)
 
 
-def _same(s):
+def _same(s: jax.Array) -> jax.Array:
     return s
 
 
-def _flat(u):
+def _flat(u: jax.Array) -> jax.Array:
     size = jnp.abs(u)
     beyond = _BEND + (1.0 - _BEND) * jnp.tanh((size - _BEND) / (1.0 - _BEND))
     return jnp.where(size <= _BEND, u, jnp.sign(u) * beyond)
 
 
-def _flat_slope(u):
+def _flat_slope(u: jax.Array) -> jax.Array:
     size = jnp.abs(u)
     return jnp.where(size <= _BEND, 1.0, 1.0 - jnp.square(jnp.tanh((size - _BEND) / (1.0 - _BEND))))
 
 
-def _tanh_inverse(v):
+def _tanh_inverse(v: jax.Array) -> jax.Array:
     inside = jnp.abs(v) < 1.0
     return jnp.where(inside, jnp.arctanh(jnp.where(inside, v, 0.0)), jnp.sign(v) * FAR)
 
 
-def _flat_inverse(v):
+def _flat_inverse(v: jax.Array) -> jax.Array:
     size = jnp.abs(v)
     beyond = _BEND + (1.0 - _BEND) * _tanh_inverse(jnp.maximum(size - _BEND, 0.0) / (1.0 - _BEND))
     return jnp.where(size <= _BEND, v, jnp.sign(v) * beyond)
 
 
-def _log_cosh(u):
+def _log_cosh(u: jax.Array) -> jax.Array:
     size = jnp.abs(u)
     return size + jnp.log1p(jnp.exp(-2.0 * size)) - np.log(2.0).astype(np.float32)
 
 
-def _half_square(u):
+def _half_square(u: jax.Array) -> jax.Array:
     return 0.5 * jnp.square(u)
 
 
-def _flat_integral(u):
+def _flat_integral(u: jax.Array) -> jax.Array:
     size = jnp.abs(u)
     more = jnp.maximum(size - _BEND, 0.0)
     beyond = 0.5 * _BEND**2 + _BEND * more + (1.0 - _BEND) ** 2 * _log_cosh(more / (1.0 - _BEND))
     return jnp.where(size <= _BEND, _half_square(u), beyond)
 
 
-def _logistic_slope(s):
+def _logistic_slope(s: jax.Array) -> jax.Array:
     p = jax.nn.sigmoid(s)
     return p * (1.0 - p)
 
 
-def _tanh_slope(u):
+def _tanh_slope(u: jax.Array) -> jax.Array:
     return 1.0 - jnp.square(jnp.tanh(u))
 
 
-def _logit(p):
+def _logit(p: jax.Array) -> jax.Array:
     return jnp.log(p) - jnp.log1p(-p)
 
 
-def _softplus(s):
+def _softplus(s: jax.Array) -> jax.Array:
     return jax.nn.softplus(s) - np.log(2.0).astype(np.float32)
 
 
-def _normal_integral(s):
+def _normal_integral(s: jax.Array) -> jax.Array:
     return s * jsp.norm.cdf(s) + jsp.norm.pdf(s) - jsp.norm.pdf(0.0)
 
 

@@ -1,7 +1,5 @@
 """Stochastic gradient descent as PyTorch does it, made of optax's parts."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 import optax
@@ -13,15 +11,19 @@ from jaxroute.core.types import Leaf
 
 @struct.dataclass
 class TheorySteps:
-    """Step sizes `min(2 / (mu (k + 1)), 1 / L)` for `k = 1, 2, ...`. Source: MESS+, Lemma A.1.
+    """Step sizes `min(2 / (mu (k + 1)), 1 / L)` for `k = 1, 2, ...`.
 
-    mu: `[]` constant of the Polyak-Lojasiewicz inequality (the weight of the squared norm). smoothness: `[]` `L`.
+    Source: MESS+, Lemma A.1.
+
+    Attributes:
+      mu: `[]` constant of the Polyak-Lojasiewicz inequality (the weight of the squared norm).
+      smoothness: `[]` `L`.
     """
 
     mu: Leaf
     smoothness: Leaf
 
-    def __call__(self, steps_done):
+    def __call__(self, steps_done: jax.Array) -> jax.Array:
         return jnp.minimum(2.0 / (self.mu * (steps_done + 2.0)), 1.0 / self.smoothness)
 
     def check(self) -> None:
@@ -35,11 +37,14 @@ class SGD:
 
     Source: torch.optim.SGD without dampening and Nesterov; optax's `clip_by_global_norm`, `add_decayed_weights`, `trace`.
 
-    learning_rate: `[]`, or a struct that is a function of the steps done, such as `TheorySteps`. momentum, weight_decay: `[]`.
-    clip: `[]` longest gradient, None for no limit.
+    Attributes:
+      learning_rate: `[]`, or a struct that is a function of the steps done, such as `TheorySteps`.
+      momentum: `[]`.
+      weight_decay: `[]`.
+      clip: `[]` longest gradient, None for no limit.
     """
 
-    learning_rate: Any = 0.06
+    learning_rate: Leaf = 0.06
     momentum: Leaf = 0.9
     weight_decay: Leaf = 0.01
     clip: Leaf | None = None

@@ -203,13 +203,19 @@ def data_queue(
     dim: int = 64,
     cost_weight: float = 0.1,
     horizon: int = 5000,
-) -> qu.RetrialQueue:
+) -> qu.QueueEnv:
     """A queue of prompts from a file, or from the stand-in for a public data set.
 
     Args:
-      models: "sprout", "embedllm" or "routerbench". data: file of a table, of which at most 1,000 and two thirds of the rows become the
-        pool. embeddings: file of its features. costs: per query of each model, where the file has none. load: arrival rate.
-      num_offered: `K`. dim: of the stand-in's features. cost_weight: rho.
+      models: "sprout", "embedllm" or "routerbench".
+      data: file of a table, of which at most 1,000 and two thirds of the rows become the pool.
+      embeddings: file of its features.
+      costs: per query of each model, where the file has none.
+      load: arrival rate.
+      num_offered: `K`.
+      dim: of the stand-in's features.
+      cost_weight: rho.
+      horizon: rounds.
     """
     pool, _ = _tables(models, data, embeddings, _pairs(costs), dim)
     return qu.table_queue(pool, arrival_rate=load, num_offered=num_offered, horizon=horizon, cost_weight=cost_weight)
@@ -234,19 +240,19 @@ def _projected(
     features = np.asarray(offline.features)
     size = features.shape[1]
     head = fit_projection(features, chance, width=2 * size, out=size, **preset)
-    return np.ascontiguousarray(np.asarray(head(pool.features)).T)
+    return np.ascontiguousarray(np.asarray(head(np.asarray(pool.features))).T)
 
 
-def _data_policies(env: qu.RetrialQueue, settings: Mapping[str, Any]) -> dict[str, Any]:
-    own = {"trigger": qu.Decaying(_C1), **_DATA}
+def _data_policies(env: qu.QueueEnv, settings: Mapping[str, Any]) -> dict[str, Any]:
+    constants = {"c1": _C1, **_DATA}
     coin = qu.PhaseThenCoin.for_data(env.spec.rounds, _C1)
     about = (settings[name] for name in ("models", "data", "embeddings"))
     learned = _projected(*about, _pairs(settings["costs"]), settings["dim"], settings["cost_weight"])
     return {
         **_not_learning(env.num_offered),
         "CQB-eps": qu.CQBEpsilon(trigger=coin, **_DATA),
-        "ACQB": qu.ACQB(**own),
-        "ACQB-CL": qu.ACQB(features=learned, **own),
+        "ACQB": qu.ACQB(**constants),
+        "ACQB-CL": qu.ACQB(features=learned, **constants),
     }
 
 
@@ -345,7 +351,7 @@ def _sensitivity_policies(env: Any) -> dict[str, Any]:
     solver = Newton(passes=6, search=True)
     return {
         "ACQB": grid(
-            qu.acqb,
+            qu.ACQB,
             curvature=[0.0, 0.05, 0.3, 1.0, 5.0],
             c1=[0.0, 1.0, 4.0],
             ridge=[0.1, 1.0, 5.0],

@@ -74,11 +74,11 @@ def _estimate(env, policy, env_state, policy_state, t):
     return {"distance": distance / radius, "least": jnp.linalg.eigvalsh(design)[0]}
 
 
-def _long_queue(horizon: int = 20_000) -> qu.RetrialQueue:
+def _long_queue(horizon: int = 20_000) -> qu.QueueEnv:
     return qu.fixed_queue(_THETA, horizon=horizon, limit=512)
 
 
-def _switching(env: qu.RetrialQueue) -> dict[str, Any]:
+def _switching(env: qu.QueueEnv) -> dict[str, Any]:
     first, second = qu.ACQB(), qu.Optimal.of(env)
     switch = grid(qu.SwitchAt, first=first, second=second, at=list(range(env.spec.rounds + 1)))
     return {"switch": switch, "ACQB": first, "Optimal": second}
@@ -99,7 +99,7 @@ def _cases() -> tuple[Case, ...]:
         Case(_long_queue, {"ACQB": qu.ACQB()}, 20_000, "long", {}, record_every=50, record=_COUNTS, seeds=256),
         Case(
             qu.RandomQueues,
-            {"ACQB": grid(qu.acqb, c1=[1.0, 2.0])},
+            {"ACQB": grid(qu.ACQB, c1=[1.0, 2.0])},
             1000,
             "exploring",
             {"num_models": 5},

@@ -1,14 +1,16 @@
-"""Queueing with retrials (ACQB): which waiting query to serve next, with which models, when a dissatisfied user tries again."""
+"""Queueing with retrials (ACQB): which waiting query to serve next, with which models, when a dissatisfied user tries again.
+
+`acqb` holds the paper's policy, put together from `parts`: how waiting queries are kept and which is served, what is remembered, when
+to explore. `env` is the queue, `sources` where queries and answers come from, `instances` ready-made queues, `optimum` the optimal policy's
+queue that regret is measured against, `baselines` and `oracle` the other policies, `theory` the paper's bounds, `types` what passes between them.
+"""
 
 from jaxroute.estimators.confidence import mnl_radius
 from jaxroute.estimators.gaussian import ByCholesky, ByRoot
-from jaxroute.problems.queueing.acqb import ACQB, CQBEpsilon, acqb
-from jaxroute.problems.queueing.backlog import ByArrival, Compact, PoolCounts
-from jaxroute.problems.queueing.baselines import QUCB, QThS, Random
-from jaxroute.problems.queueing.contexts import PoolContexts, RandomContexts, RecordedContexts, RecordedPrompts
-from jaxroute.problems.queueing.env import RetrialQueue
-from jaxroute.problems.queueing.oracle import Optimal, SwitchAt
-from jaxroute.problems.queueing.queues import (
+from jaxroute.problems.queueing.acqb import ACQB
+from jaxroute.problems.queueing.baselines import QUCB, CQBEpsilon, QThS, Random
+from jaxroute.problems.queueing.env import QueueEnv
+from jaxroute.problems.queueing.instances import (
     RandomQueues,
     fixed_queue,
     pool_queue,
@@ -16,15 +18,17 @@ from jaxroute.problems.queueing.queues import (
     standin_queue,
     table_queue,
 )
+from jaxroute.problems.queueing.oracle import Optimal, SwitchAt
+from jaxroute.problems.queueing.parts.backlog import ByArrival, Compact, PoolCounts
+from jaxroute.problems.queueing.parts.triggers import Decaying, PhaseThenCoin
+from jaxroute.problems.queueing.sources.contexts import PoolContexts, RandomContexts, RecordedContexts, RecordedPrompts
+from jaxroute.problems.queueing.sources.utility import departure_chance, describe_chances, divide_costs
 from jaxroute.problems.queueing.theory import (
     Theory,
     expected_explorations,
     explore_chance,
-    extra_query_survives,
     num_samples,
 )
-from jaxroute.problems.queueing.triggers import Decaying, PhaseThenCoin
-from jaxroute.problems.queueing.utility import departure_chance, describe_chances, divide_costs
 
 POLICIES = (ACQB, CQBEpsilon, QUCB, QThS, Random, Optimal)
 ENVIRONMENTS = (RandomQueues, fixed_queue, recorded_queue, pool_queue, table_queue, standin_queue)
@@ -45,21 +49,19 @@ __all__ = [
     "PoolContexts",
     "PoolCounts",
     "QThS",
+    "QueueEnv",
     "Random",
     "RandomContexts",
     "RandomQueues",
     "RecordedContexts",
     "RecordedPrompts",
-    "RetrialQueue",
     "SwitchAt",
     "Theory",
-    "acqb",
     "departure_chance",
     "describe_chances",
     "divide_costs",
     "expected_explorations",
     "explore_chance",
-    "extra_query_survives",
     "fixed_queue",
     "mnl_radius",
     "num_samples",

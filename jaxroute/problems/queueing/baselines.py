@@ -1,5 +1,6 @@
-"""Baselines: random service, and two bandits that look neither at contexts nor at the order of the queue."""
+"""Baselines: random service, two bandits that look neither at contexts nor at the order of the queue, and ACQB's forerunner."""
 
+import abc
 from typing import Any
 
 import jax
@@ -7,9 +8,12 @@ import jax.numpy as jnp
 from flax import struct
 
 from jaxroute.core import checks, draws, numerics
-from jaxroute.problems.queueing.backlog import place_of_rank
+from jaxroute.core.types import Leaf
+from jaxroute.problems.queueing.acqb import ACQB
 from jaxroute.problems.queueing.oracle import OracleState
-from jaxroute.problems.queueing.types import Action
+from jaxroute.problems.queueing.parts.scheduling import place_of_rank
+from jaxroute.problems.queueing.parts.triggers import PhaseThenCoin
+from jaxroute.problems.queueing.types import Action, Feedback, Observation, QueueSpec
 from jaxroute.solvers.assortment import best_models
 
 
@@ -20,11 +24,11 @@ class Random:
     Source: ACQB, appendix B.3.
     """
 
-    def init(self, key, spec) -> OracleState:
+    def init(self, key: jax.Array, spec: QueueSpec) -> OracleState:
         del key
         return OracleState(spec=spec)
 
-    def act(self, key, state, obs, t):
+    def act(self, key: jax.Array, state: OracleState, obs: Observation, t: jax.Array) -> tuple[Action, dict[str, jax.Array]]:
         del t
         k_query, k_models = draws.split(key)
         length = obs.queue_length.astype(jnp.float32)
@@ -33,44 +37,55 @@ class Random:
         offered = best_models(draws.uniform(k_models, (state.spec.num_models,)), state.spec.num_offered)
         return Action(query=query, offered=offered, explored=jnp.zeros((), bool)), {}
 
-    def update(self, key, state, obs, action, feedback, t):
+    def update(
+        self, key: jax.Array, state: OracleState, obs: Observation, action: Action, feedback: Feedback, t: jax.Array
+    ) -> OracleState:
         del key, obs, action, feedback, t
         return state
 
 
 @struct.dataclass
 class QueueBanditState:
-    """pulls, wins: `[N]` int32, rounds served by each model and departures."""
+    """State of Q-UCB and Q-ThS.
+
+    Attributes:
+      pulls: `[N]` int32, rounds served by each model.
+      wins: `[N]` int32, departures.
+    """
 
     pulls: jax.Array
     wins: jax.Array
 
 
 @struct.dataclass
-class _QueueBandit:
+class _QueueBandit(abc.ABC):
     """Serves the oldest query with one model: a random one with chance `min(1, scale N log(t)^2 / t)`, else the one of largest index.
 
-    scale: `[]`, 3 in the paper.
+    Attributes:
+      scale: `[]`, 3 in the paper.
     """
 
-    scale: Any = 3.0
+    scale: Leaf = 3.0
 
     def check(self) -> None:
         checks.non_negative("scale", self.scale, ())
 
-    def check_for(self, spec) -> None:
+    def check_for(self, spec: QueueSpec) -> None:
         if spec.num_offered != 1:
             raise ValueError(f"{type(self).__name__} shows one answer at a time, got an environment with {spec.num_offered}")
 
-    def init(self, key, spec) -> QueueBanditState:
+    def init(self, key: jax.Array, spec: QueueSpec) -> QueueBanditState:
         del key
         zeros = jnp.zeros((spec.num_models,), jnp.int32)
         return QueueBanditState(pulls=zeros, wins=zeros)
 
-    def _index(self, key, state, t) -> jax.Array:
-        raise NotImplementedError
+    @abc.abstractmethod
+    def _index(self, key: jax.Array, state: QueueBanditState, time: jax.Array) -> jax.Array:
+        """Index of each model, `[N]`, in round `time`, from 1."""
 
-    def act(self, key, state, obs, t):
+    def act(
+        self, key: jax.Array, state: QueueBanditState, obs: Observation, t: jax.Array
+    ) -> tuple[Action, dict[str, jax.Array]]:
         k_explore, k_model, k_index = draws.split(key, 3)
         number = state.pulls.shape[-1]
         time = (t + 1).astype(jnp.float32)
@@ -82,7 +97,15 @@ class _QueueBandit:
         action = Action(query=obs.oldest, offered=numerics.one_hot(model, number), explored=explore)
         return action, {"explore_chance": chance}
 
-    def update(self, key, state, obs, action, feedback, t):
+    def update(
+        self,
+        key: jax.Array,
+        state: QueueBanditState,
+        obs: Observation,
+        action: Action,
+        feedback: Feedback,
+        t: jax.Array,
+    ) -> QueueBanditState:
         del key, t
         busy = obs.queue_length > 0
         return QueueBanditState(
@@ -100,10 +123,10 @@ class QUCB(_QueueBandit):
     Source: Krishnasamy et al. (2021), Algorithm 1; ACQB, appendix B.3. Exploring is uniform, which neither paper says.
     """
 
-    def _index(self, key, state, t):
+    def _index(self, key: jax.Array, state: QueueBanditState, time: jax.Array) -> jax.Array:
         del key
         pulls = jnp.maximum(state.pulls, 1).astype(jnp.float32)
-        bound = state.wins.astype(jnp.float32) / pulls + jnp.abs(jnp.log(t)) * jax.lax.rsqrt(2.0 * pulls)
+        bound = state.wins.astype(jnp.float32) / pulls + jnp.abs(jnp.log(time)) * jax.lax.rsqrt(2.0 * pulls)
         return jnp.where(state.pulls > 0, bound, jnp.inf)
 
 
@@ -114,7 +137,41 @@ class QThS(_QueueBandit):
     Source: Krishnasamy et al. (2021), Algorithm 2; ACQB, appendix B.3.
     """
 
-    def _index(self, key, state, t):
-        del t
+    def _index(self, key: jax.Array, state: QueueBanditState, time: jax.Array) -> jax.Array:
+        del time
         wins = state.wins.astype(jnp.float32)
         return draws.beta(key, wins + 1.0, state.pulls.astype(jnp.float32) - wins + 1.0)
+
+
+@struct.dataclass
+class CQBEpsilon(ACQB):
+    """CQB-eps: the estimator and Thompson rounds of `ACQB`, but it explores in a first phase and then by a constant coin.
+
+    Build it with `CQBEpsilon.of(env)`: it has to know the horizon.
+
+    Source: CQB-eps (Bae et al., 2026), Algorithm 1, as adapted in ACQB, appendix B.3.
+
+    Attributes:
+      trigger: `PhaseThenCoin`, in place of `c1`, which is not used. The others are those of `ACQB`.
+    """
+
+    @classmethod
+    def of(cls, env: Any, **settings: Any) -> "CQBEpsilon":
+        """For an environment's horizon: a tenth of it explores, then a coin of `1 / sqrt(horizon)`.
+
+        Args:
+          env: a `QueueEnv`.
+          settings: of `ACQB`.
+        """
+        if not hasattr(env, "spec"):
+            raise ValueError(
+                f"env must be a queue, got {checks.show(env)}; for a sampler give `CQBEpsilon.of` itself as the policy"
+            )
+        return cls(**{"trigger": PhaseThenCoin.for_horizon(env.spec.rounds), **settings})
+
+    def check(self) -> None:
+        super().check()
+        if not isinstance(self.trigger, PhaseThenCoin):
+            raise ValueError(
+                f"trigger must be PhaseThenCoin(...), got {checks.show(self.trigger)}; use CQBEpsilon.of(environment)"
+            )

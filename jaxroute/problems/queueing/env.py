@@ -7,25 +7,31 @@ import jax.numpy as jnp
 from flax import struct
 
 from jaxroute.core import checks, numerics
-from jaxroute.problems.queueing.backlog import PoolCounts, best_place, best_rate_of
-from jaxroute.problems.queueing.choice import choose
-from jaxroute.problems.queueing.types import METRICS, ZERO_FLOWS, Feedback, Observation, QueueSpec
+from jaxroute.problems.queueing import optimum
+from jaxroute.problems.queueing.parts.backlog import Backlog
+from jaxroute.problems.queueing.parts.scheduling import best_rate_waiting
+from jaxroute.problems.queueing.sources.choice import choose
+from jaxroute.problems.queueing.sources.contexts import Source
+from jaxroute.problems.queueing.types import METRICS, ZERO_FLOWS, Action, Feedback, Observation, QueueSpec
 
 
 @struct.dataclass
 class QueueState:
     """State of the queue.
 
-    backlog: of the policy's queries. shadow: of the optimal policy's, with the same luck. peak: `[]` int32, longest queue so far.
+    Attributes:
+      backlog: of the policy's queries.
+      optimal: of the optimal policy's, with the same luck.
+      peak: `[]` int32, longest queue so far.
     """
 
     backlog: Any
-    shadow: Any
+    optimal: Any
     peak: jax.Array
 
 
 @struct.dataclass
-class RetrialQueue:
+class QueueEnv:
     """One queue, `N` models: in each round a waiting query is served with the answers of `K` models, and leaves if one is accepted.
 
     A round: the operator sees who waits, serves a query with an assortment, the user accepts an answer or tries again, and then a new
@@ -41,15 +47,23 @@ class RetrialQueue:
     A round's key has three children, in this order: whether a query comes, its context (or its prompt), and the user's choice.
     `recorded_queue` and `pool_queue(recorded=...)` take them from arrays instead.
 
-    Differs from the paper: on an empty queue the paper serves a dummy, whose departure `[Q + A - D]^+` would let swallow a real
-    arrival; here nothing is served, `Q(t + 1) = Q(t) + A(t) - D(t)`, and no regret is counted.
+    Differs from the paper: on an empty queue the paper serves a dummy query. Its recursion `Q(t + 1) = [Q(t) + A(t) - D(t)]^+` would
+    then lose the query that comes in the round in which the dummy leaves. Here nothing is served on an empty queue,
+    `Q(t + 1) = Q(t) + A(t) - D(t)`, and no regret is counted.
 
-    contexts: where queries come from. backlog: how they are kept. num_models, num_offered, dim: `N`, `K`, `d`; pair_features: features
-    belong to pairs of query and model; mixed: assortments may be smaller than `K`; names: of the models (all static).
+    Attributes:
+      contexts: where queries come from.
+      backlog: how they are kept.
+      num_models: `N` (static).
+      num_offered: `K` (static).
+      dim: `d` (static).
+      pair_features: features belong to pairs of query and model (static).
+      mixed: assortments may be smaller than `K` (static).
+      names: of the models (static).
     """
 
-    contexts: Any
-    backlog: Any
+    contexts: Source
+    backlog: Backlog
     num_models: int = struct.field(pytree_node=False)
     num_offered: int = struct.field(pytree_node=False)
     dim: int = struct.field(pytree_node=False)
@@ -60,7 +74,7 @@ class RetrialQueue:
     @property
     def pool(self) -> bool:
         """Whether queries come from a pool of prompts."""
-        return isinstance(self.backlog, PoolCounts)
+        return self.backlog.pool
 
     @property
     def spec(self) -> QueueSpec:
@@ -94,17 +108,19 @@ class RetrialQueue:
         self.backlog.check()
         self.contexts.check()
 
-    def init(self, key) -> QueueState:
+    def init(self, key: jax.Array) -> QueueState:
         example = jax.eval_shape(lambda key: self.contexts.draw(key, jnp.int32(0), self.spec).row, key)
-        rate = example if self.pool else {"best_rate": example.best_rate}
-        return QueueState(backlog=self.backlog.init(example), shadow=self.backlog.init(rate), peak=jnp.zeros((), jnp.int32))
+        return QueueState(
+            backlog=self.backlog.init(example),
+            optimal=self.backlog.init(self.contexts.row_for_optimum(example)),
+            peak=jnp.zeros((), jnp.int32),
+        )
 
-    def observe(self, key, state, t) -> Observation:
+    def observe(self, key: jax.Array, state: QueueState, t: jax.Array) -> Observation:
         del key
         seen = self.backlog.view(state.backlog, t)
-        features = self.contexts.features if self.pool else state.backlog.rows.features
         return Observation(
-            features=jnp.asarray(features),
+            features=jnp.asarray(self.contexts.features_of(self.backlog.rows(state.backlog))),
             waiting=seen.waiting,
             arrival=seen.arrival,
             in_use=seen.in_use,
@@ -114,38 +130,20 @@ class RetrialQueue:
             oldest=seen.oldest,
         )
 
-    def _rates(self, backlog):
-        """Departure rates `[B]` of the best assortments."""
-        if self.pool:
-            return jnp.asarray(self.contexts.best_rate)
-        return backlog.rows.best_rate if hasattr(backlog.rows, "best_rate") else backlog.rows["best_rate"]
-
-    def _best_waiting(self, backlog, t):
-        """Place and departure rate of what the optimal policy would serve."""
-        seen = self.backlog.view(backlog, t)
-        return best_place(lambda rate: rate, self._rates(backlog), seen.waiting, seen.arrival, seen.in_use)
-
-    def step(self, key, state, action, t):
+    def step(
+        self, key: jax.Array, state: QueueState, action: Action, t: jax.Array
+    ) -> tuple[QueueState, Feedback, dict[str, jax.Array]]:
         drawn = self.contexts.draw(key, t, self.spec)
-        backlog, shadow = state.backlog, state.shadow
-        busy = backlog.length > 0
-        seen = self.backlog.view(backlog, t)
-        row = self.backlog.row(backlog, action.query)
-        if self.pool:
-            features = numerics.take(jnp.asarray(self.contexts.features), row)
-            utility = numerics.take(jnp.asarray(self.contexts.log_odds), row)
-            own_best = numerics.take(self._rates(backlog), row)
-        else:
-            # Tables are written in place only if everything that reads them comes before, the decision too.
-            row, rows, action = numerics.materialised((row, backlog.rows, action))
-            backlog = backlog.replace(rows=rows)
-            features = row.features
-            utility = self.contexts.utility(features, self.pair_features)
-            own_best = row.best_rate
-        accepted, rate = choose(utility, action.offered, drawn.uniform)
+        busy = state.backlog.length > 0
+        seen = self.backlog.view(state.backlog, t)
+
+        # A query is served, and the user accepts an answer or tries again.
+        row, backlog, action = self.backlog.serve(state.backlog, action)
+        served = self.contexts.serve(row, self.spec)
+        accepted, rate = choose(served.utility, action.offered, drawn.uniform)
         accepted &= busy
         departed = jnp.any(accepted)
-        best_of_all = best_rate_of(seen.waiting, self._rates(backlog), seen.in_use)
+        best_of_all = best_rate_waiting(seen.waiting, self.contexts.rates_of(self.backlog.rows(backlog)), seen.in_use)
         size = jnp.sum(action.offered.astype(jnp.int32))
         allowed = (size == self.num_offered) | (self.mixed & (size >= 1) & (size <= self.num_offered))
         waits = (
@@ -154,24 +152,22 @@ class RetrialQueue:
             & (action.query < self.backlog.places)
         )
 
-        shadow_place, shadow_rate = self._best_waiting(shadow, t)
-        shadow_departed = (shadow.length > 0) & (drawn.uniform <= shadow_rate)
-        shadow_row = drawn.row if self.pool else {"best_rate": drawn.row.best_rate}
+        # Then a query may come; the optimal policy's queue has the same arrivals, contexts and uniform number.
         after, dropped = self.backlog.move(backlog, action.query, departed, drawn.row, drawn.arrived, t)
-        shadow, lost = self.backlog.move(shadow, shadow_place, shadow_departed, shadow_row, drawn.arrived, t)
+        optimal, lost = optimum.play_round(self.backlog, self.contexts, state.optimal, drawn, t)
 
-        def counted(flag):
+        def counted(flag: jax.Array) -> jax.Array:
             return flag.astype(jnp.float32)
 
         waited = self.backlog.waited(backlog, action.query, t).astype(jnp.float32)
         flows = {
             # Never negative but for rounding.
-            "routing_regret": jnp.where(busy, jnp.maximum(own_best - rate, 0.0), 0.0),
+            "routing_regret": jnp.where(busy, jnp.maximum(served.best_rate - rate, 0.0), 0.0),
             "joint_regret": jnp.where(busy, jnp.maximum(best_of_all - rate, 0.0), 0.0),
             "departures": counted(departed),
             "retrials": counted(busy & ~departed),
             "mean_queue": backlog.length.astype(jnp.float32),
-            "mean_queue_regret": (backlog.length - state.shadow.length).astype(jnp.float32),
+            "mean_queue_regret": (backlog.length - state.optimal.length).astype(jnp.float32),
             "arrivals": counted(drawn.arrived),
             "idle": counted(~busy),
             "explored": counted(busy & action.explored),
@@ -183,12 +179,13 @@ class RetrialQueue:
             "beyond": counted(t >= self.backlog.rounds),
         }
         peak = jnp.maximum(state.peak, after.length)
-        return QueueState(backlog=after, shadow=shadow, peak=peak), Feedback(chosen=accepted, features=features), flows
+        feedback = Feedback(chosen=accepted, features=served.features)
+        return QueueState(backlog=after, optimal=optimal, peak=peak), feedback, flows
 
-    def gauges(self, state: QueueState):
+    def gauges(self, state: QueueState) -> dict[str, jax.Array]:
         length = state.backlog.length
         return {
             "queue_length": length.astype(jnp.float32),
-            "queue_regret": (length - state.shadow.length).astype(jnp.float32),
+            "queue_regret": (length - state.optimal.length).astype(jnp.float32),
             "peak": state.peak.astype(jnp.float32),
         }

@@ -1,5 +1,6 @@
 """Policies that know the choice model: the optimal one, and a switch from a learner to it."""
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -8,19 +9,22 @@ import numpy as np
 from flax import struct
 
 from jaxroute.core import checks, numerics
-from jaxroute.core.types import Leaf
-from jaxroute.problems.queueing.acqb import optimistic
-from jaxroute.problems.queueing.backlog import best_place
-from jaxroute.problems.queueing.env import RetrialQueue
-from jaxroute.problems.queueing.types import Action
+from jaxroute.core.types import Leaf, Metric
+from jaxroute.problems.queueing.env import QueueEnv
+from jaxroute.problems.queueing.parts.scheduling import QueueQueries, best_place, optimistic
+from jaxroute.problems.queueing.types import Action, Feedback, Observation, QueueSpec
 from jaxroute.solvers.assortment import best_models, log_weight_of_best
 
 
 @struct.dataclass
 class OracleState:
-    """Nothing is learned; `spec` is what is known in advance (static)."""
+    """Nothing is learned.
 
-    spec: Any = struct.field(pytree_node=False)
+    Attributes:
+      spec: what is known in advance (static).
+    """
+
+    spec: QueueSpec = struct.field(pytree_node=False)
 
 
 @struct.dataclass
@@ -29,27 +33,34 @@ class Optimal:
 
     Source: ACQB, section 2 and appendix B.3.
 
-    theta: true parameters `[N, d]`, with pair features `[1, d]`; None with a pool. log_odds: `[N, P]` true utilities of a pool's
-    prompts, None without. fifo: the query that has waited longest is served, with its best assortment (static).
+    Attributes:
+      theta: true parameters `[N, d]`, with pair features `[1, d]`; None with a pool.
+      log_odds: `[N, P]` true utilities of a pool's prompts, None without.
+      fifo: the query that has waited longest is served, with its best assortment (static).
     """
 
-    theta: Leaf | None
+    theta: Leaf | None = None
     log_odds: Leaf | None = None
     fifo: bool = struct.field(pytree_node=False, default=False)
 
     @classmethod
-    def of(cls, env: RetrialQueue, fifo: bool = False) -> "Optimal":
-        """The optimal policy of an environment."""
-        if not isinstance(env, RetrialQueue):
+    def of(cls, env: QueueEnv, fifo: bool = False) -> "Optimal":
+        """The optimal policy of an environment.
+
+        Args:
+          env: the queue.
+          fifo: see the class.
+        """
+        if not isinstance(env, QueueEnv):
             raise ValueError(
-                f"env must be a RetrialQueue, got {checks.show(env)}; for a sampler give `Optimal.of` itself as the policy"
+                f"env must be a QueueEnv, got {checks.show(env)}; for a sampler give `Optimal.of` itself as the policy"
             )
         if env.pool:
-            return cls(theta=None, log_odds=env.contexts.log_odds, fifo=fifo)
+            return cls(log_odds=env.contexts.log_odds, fifo=fifo)
         theta = jnp.asarray(env.contexts.theta)
         return cls(theta=theta[None] if env.pair_features else theta, fifo=fifo)
 
-    def check_for(self, spec) -> None:
+    def check_for(self, spec: QueueSpec) -> None:
         name, table = ("theta", self.theta) if self.theta is not None else ("log_odds", self.log_odds)
         if table is None:
             raise ValueError("theta and log_odds must not both be None; use Optimal.of(environment)")
@@ -61,31 +72,34 @@ class Optimal:
                 f"{kind} must have shape {shape}, got {name} of shape {np.shape(table)}; use Optimal.of(environment)"
             )
 
-    def init(self, key, spec) -> OracleState:
+    def init(self, key: jax.Array, spec: QueueSpec) -> OracleState:
         del key
         return OracleState(spec=spec)
 
-    def act(self, key, state, obs, t):
+    def act(self, key: jax.Array, state: OracleState, obs: Observation, t: jax.Array) -> tuple[Action, dict[str, jax.Array]]:
         del key, t
-        size = state.spec.num_offered
-        if self.theta is None:
-            table = jnp.asarray(self.log_odds, obs.features.dtype)
-            weight = log_weight_of_best(list(table), size)
-            place, _ = best_place(lambda weight: weight, weight, obs.waiting, obs.arrival, obs.in_use)
-            place = obs.oldest if self.fifo else place
-            utility = numerics.take(table, place)
-        else:
-            sample = jnp.asarray(self.theta, obs.features.dtype)[..., None]
+        place, utility = self._in_a_pool(state, obs) if self.theta is None else self._in_a_queue(state, obs)
+        offered = best_models(utility, state.spec.num_offered)
+        return Action(query=place.astype(jnp.int32), offered=offered, explored=jnp.zeros((), bool)), {}
 
-            def score(x):
-                return log_weight_of_best(optimistic(sample, x), size)
+    def _in_a_queue(self, state: OracleState, obs: Observation) -> tuple[jax.Array, jax.Array]:
+        """The place of the query, and the utilities `[N]` of its models: the truth in the place of samples."""
+        sample, size = jnp.asarray(self.theta, obs.features.dtype)[..., None], state.spec.num_offered
+        place, _ = QueueQueries().best(sample, lambda utilities: log_weight_of_best(utilities, size), obs)
+        place = obs.oldest if self.fifo else place
+        return place, jnp.stack(optimistic(sample, numerics.take(obs.features, place)[..., None]))[:, 0]
 
-            place, _ = best_place(score, obs.features, obs.waiting, obs.arrival, obs.in_use)
-            place = obs.oldest if self.fifo else place
-            utility = jnp.stack(optimistic(sample, numerics.take(obs.features, place)[..., None]))[:, 0]
-        return Action(query=place.astype(jnp.int32), offered=best_models(utility, size), explored=jnp.zeros((), bool)), {}
+    def _in_a_pool(self, state: OracleState, obs: Observation) -> tuple[jax.Array, jax.Array]:
+        """The prompt, and the utilities `[N]` of its models."""
+        table = jnp.asarray(self.log_odds, obs.features.dtype)
+        weight = log_weight_of_best(list(table), state.spec.num_offered)
+        place, _ = best_place(lambda weight: weight, weight, obs.waiting, obs.arrival, obs.in_use)
+        place = obs.oldest if self.fifo else place
+        return place, numerics.take(table, place)
 
-    def update(self, key, state, obs, action, feedback, t):
+    def update(
+        self, key: jax.Array, state: OracleState, obs: Observation, action: Action, feedback: Feedback, t: jax.Array
+    ) -> OracleState:
         del key, obs, action, feedback, t
         return state
 
@@ -99,7 +113,10 @@ class SwitchAt:
 
     Source: ACQB, section 4.1 and appendix D.1.
 
-    first, second: policies. at: `[]` rounds.
+    Attributes:
+      first: policy before round `at`.
+      second: policy from there on.
+      at: `[]` rounds.
     """
 
     first: Any
@@ -107,7 +124,7 @@ class SwitchAt:
     at: Leaf = 0
 
     @property
-    def metrics(self) -> tuple:
+    def metrics(self) -> tuple[Metric, ...]:
         return tuple(getattr(self.first, "metrics", ()))
 
     def check(self) -> None:
@@ -118,35 +135,45 @@ class SwitchAt:
             if hasattr(policy, "check"):
                 policy.check()
 
-    def check_for(self, spec) -> None:
+    def check_for(self, spec: QueueSpec) -> None:
         for policy in (self.first, self.second):
             if hasattr(policy, "check_for"):
                 policy.check_for(spec)
 
     @classmethod
-    def to_optimal(cls, first: Any, at: Any):
+    def to_optimal(cls, first: Any, at: Leaf) -> Callable[[QueueEnv], "SwitchAt"]:
         """A function `environment -> policy` that switches from `first` to the optimal policy of that environment."""
 
-        def build(env: RetrialQueue) -> "SwitchAt":
+        def build(env: QueueEnv) -> "SwitchAt":
             return cls(first=first, second=Optimal.of(env), at=at)
 
         return build
 
-    def init(self, key, spec):
+    def init(self, key: jax.Array, spec: QueueSpec) -> tuple[Any, Any]:
         return self.first.init(key, spec), self.second.init(key, spec)
 
-    def act(self, key, state, obs, t):
+    def act(
+        self, key: jax.Array, state: tuple[Any, Any], obs: Observation, t: jax.Array
+    ) -> tuple[Action, dict[str, jax.Array]]:
         before = t < self.at
         action, info = self.first.act(key, state[0], obs, t)
         other, _ = self.second.act(key, state[1], obs, t)
         return jax.tree.map(lambda a, b: jnp.where(before, a, b), action, other), info
 
-    def update(self, key, state, obs, action, feedback, t):
+    def update(
+        self,
+        key: jax.Array,
+        state: tuple[Any, Any],
+        obs: Observation,
+        action: Action,
+        feedback: Feedback,
+        t: jax.Array,
+    ) -> tuple[Any, Any]:
         before = t < self.at
         # An empty queue teaches nothing: so does what the other policy serves.
         seen = obs.replace(queue_length=jnp.where(before, obs.queue_length, 0))
         first = self.first.update(key, state[0], seen, action, feedback, t)
         return first, self.second.update(key, state[1], obs, action, feedback, t)
 
-    def gauges(self, state):
+    def gauges(self, state: tuple[Any, Any]) -> dict[str, jax.Array]:
         return self.first.gauges(state[0]) if hasattr(self.first, "gauges") else {}

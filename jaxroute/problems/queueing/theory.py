@@ -16,14 +16,29 @@ def num_samples(num_offered: int) -> int:
 
 
 def explore_chance(t: float, c1: float) -> float:
-    """`eta(t) = min(1, c1 (t + 1)^(-1/2))`, the chance that the arrival of round `t = 0, 1, ...` is explored. Source: ACQB, section 3."""
+    """`eta(t) = min(1, c1 (t + 1)^(-1/2))`, the chance that the arrival of a round is explored.
+
+    Source: ACQB, section 3.
+
+    Args:
+      t: the round, from 0.
+      c1: constant of exploration.
+    """
     checks.non_negative("t", t, ())
     checks.non_negative("c1", c1, ())
     return min(1.0, c1 / math.sqrt(t + 1.0))
 
 
 def expected_explorations(horizon: int, arrival_rate: float, c1: float) -> float:
-    """Expected number of explored rounds, `arrival_rate sum_{i < horizon} eta(i)`. Source: ACQB, appendix G.1."""
+    """Expected number of explored rounds, `arrival_rate sum_{i < horizon} eta(i)`.
+
+    Source: ACQB, appendix G.1.
+
+    Args:
+      horizon: rounds.
+      arrival_rate: lambda.
+      c1: constant of exploration.
+    """
     checks.count("horizon", horizon)
     checks.probability("arrival_rate", arrival_rate, ())
     return arrival_rate * sum(explore_chance(i, c1) for i in range(1, horizon))
@@ -33,13 +48,22 @@ def expected_explorations(horizon: int, arrival_rate: float, c1: float) -> float
 class Theory:
     """The bounds of ACQB for the model with a shared parameter.
 
-    dim, num_offered: `d`, `K`. arrival_rate: lambda. slack: epsilon. curvature: kappa; ridge: lambda_0. spread: `sigma_0^2`, least
-    eigenvalue of the features' second moment. c0, c1, c2: the constants of the paper (`c1` that of exploration).
-
     Source: ACQB, theorems 5 and 6, appendices D, E and G.
 
     Differs from the paper: some displays print `eps - 2 eta` without the square that eq. (7) has; the square is used. The warm-up
     `M(u)` falls in `u` only beyond its pole at `eps = 2 eta(u)`, so that `tau` is looked for beyond it.
+
+    Attributes:
+      dim: `d`.
+      num_offered: `K`.
+      arrival_rate: lambda.
+      slack: epsilon.
+      curvature: kappa.
+      ridge: lambda_0.
+      spread: `sigma_0^2`, least eigenvalue of the features' second moment.
+      c0: constant of the paper.
+      c1: constant of exploration.
+      c2: constant of the paper.
     """
 
     dim: int
@@ -172,13 +196,3 @@ class Theory:
         omega = self.burn_in(t) if burn_in is None else burn_in
         gaps = sum(self.gap(i, t) for i in range(1, t))
         return gaps * sum(self.survival(i, t, omega) for i in range(1, t)) / (t - 1.0)
-
-
-def extra_query_survives(queue: float, rounds: float, slack: float) -> float:
-    """Bound of the chance that one query more is still felt `rounds` rounds later, from a queue of the given length.
-
-    Source: ACQB, lemma 17: `2 exp(-(queue - rounds slack - 1)^2 / (8 rounds))` if `queue <= rounds slack + 1`, else 1.
-    """
-    if rounds <= 0 or queue > rounds * slack + 1.0:
-        return 1.0
-    return min(1.0, 2.0 * math.exp(-((queue - rounds * slack - 1.0) ** 2) / (8.0 * rounds)))

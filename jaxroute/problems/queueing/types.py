@@ -35,9 +35,14 @@ ZERO_FLOWS = ("dropped", "unslack", "illegal", "beyond")
 class QueueSpec(Spec):
     """What a policy may know in advance.
 
-    num_offered: `K`, most answers shown. dim: `d`. capacity: `B`. rounds: horizon that the queue was made for.
-    pair_features: features describe pairs of query and model, with one parameter for all (the paper's Algorithm 1).
-    pool: places are prompts, with features that stay; otherwise they are slots of a queue. mixed: fewer answers may be shown.
+    Attributes:
+      num_offered: `K`, most answers shown.
+      dim: `d`.
+      capacity: `B`.
+      rounds: horizon that the queue was made for.
+      pair_features: features describe pairs of query and model, with one parameter for all (the paper's Algorithm 1).
+      pool: places are prompts, with features that stay; otherwise they are slots of a queue.
+      mixed: fewer answers may be shown.
     """
 
     num_offered: int = 1
@@ -53,11 +58,16 @@ class QueueSpec(Spec):
 class Observation:
     """What the operator sees before a decision.
 
-    features: `[d, B]`, with pair features `[N, d, B]`. waiting: `[B]`, whether a query waits at each place, or how many (int32) with
-    each prompt of a pool. arrival: `[B]` int32, round in which the query there came; it decides ties. None if places are in order
-    of arrival, and with a pool. in_use: `[]` int32, places from here on are empty, the same number in all runs. queue_length: `[]`
-    int32. arrived: `[]` bool, the round before brought a query; newest: `[]` int32, its place. oldest: `[]` int32, place of the
-    query that has waited longest.
+    Attributes:
+      features: `[d, B]`, with pair features `[N, d, B]`.
+      waiting: `[B]`, whether a query waits at each place, or how many (int32) with each prompt of a pool.
+      arrival: `[B]` int32, round in which the query there came; it decides ties. None if places are in order of arrival, and with a
+        pool.
+      in_use: `[]` int32, places from here on are empty, the same number in all runs.
+      queue_length: `[]` int32.
+      arrived: `[]` bool, the round before brought a query.
+      newest: `[]` int32, the place of that query.
+      oldest: `[]` int32, place of the query that has waited longest.
     """
 
     features: jax.Array
@@ -72,9 +82,12 @@ class Observation:
 
 @struct.dataclass
 class Action:
-    """query: `[]` int32, place of the query that is served. offered: `[N]` bool, models whose answers are shown.
+    """A decision.
 
-    explored: `[]` bool, the decision was forced exploration; it is counted, and tells the policy's `update`.
+    Attributes:
+      query: `[]` int32, place of the query that is served.
+      offered: `[N]` bool, models whose answers are shown.
+      explored: `[]` bool, the decision was forced exploration; it is counted, and tells the policy's `update`.
     """
 
     query: jax.Array
@@ -84,9 +97,11 @@ class Action:
 
 @struct.dataclass
 class Feedback:
-    """chosen: `[N]` bool, whose answer the user accepted; all False if the user tries again (or nobody waited).
+    """What the operator sees after a round.
 
-    features: `[d]`, with pair features `[N, d]`, of the query that was served: the place may have been taken by another one.
+    Attributes:
+      chosen: `[N]` bool, whose answer the user accepted; all False if the user tries again (or nobody waited).
+      features: `[d]`, with pair features `[N, d]`, of the query that was served: the place may have been taken by another one.
     """
 
     chosen: jax.Array

@@ -5,6 +5,7 @@ import math
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from jaxroute.core import checks
 
@@ -15,20 +16,21 @@ _MOST_SUBSETS = 10_000
 _SAMPLED_SUBSETS = 2_000
 
 
-def divide_costs(costs) -> np.ndarray:
+def divide_costs(costs: ArrayLike) -> np.ndarray:
     """Costs in [0, 1]: divided by the largest one of all prompts and models, or zeros if all are zero.
 
-    costs: `[P, N]`, at least 0, in any unit.
-
     Source: ACQB (Bae et al.), section 6.2, asks for normalised costs in [0, 1] without saying how; this is our choice.
+
+    Args:
+      costs: `[P, N]`, at least 0, in any unit.
     """
-    costs = checks.non_negative("costs", costs)
-    largest = costs.max(initial=0.0)
-    return costs / largest if largest > 0 else np.zeros_like(costs)
+    given = checks.non_negative("costs", costs)
+    largest = given.max(initial=0.0)
+    return given / largest if largest > 0 else np.zeros_like(given)
 
 
 def departure_chance(
-    scores, costs, *, cost_weight: float = 0.1, low: float = 0.1, high: float = 0.99
+    scores: ArrayLike, costs: ArrayLike, *, cost_weight: float = 0.1, low: float = 0.1, high: float = 0.99
 ) -> tuple[np.ndarray, np.ndarray]:
     """The chance that each model's answer satisfies the user of each prompt.
 
@@ -44,17 +46,20 @@ def departure_chance(
     every model, and is reported.
 
     Args:
-      scores: `[P, N]` in [0, 1]. costs: `[P, N]` in [0, 1], see `divide_costs`.
-      cost_weight: rho, at least 0. low, high: smallest and largest chance, `0 < low < high < 1`.
+      scores: `[P, N]` in [0, 1].
+      costs: `[P, N]` in [0, 1], see `divide_costs`.
+      cost_weight: rho, at least 0.
+      low: smallest chance, above 0.
+      high: largest chance, above `low` and below 1.
 
     Returns:
       `[P, N]` float64 chances, and `[P]` bool, the prompts on which all models are equally good: count them, or leave them out.
     """
-    scores = checks.probability("scores", scores)
-    if scores.ndim != 2 or 0 in scores.shape:
-        raise ValueError(f"scores must have shape [P, N] with at least one prompt and one model, got {scores.shape}")
+    performance = checks.probability("scores", scores)
+    if performance.ndim != 2 or 0 in performance.shape:
+        raise ValueError(f"scores must have shape [P, N] with at least one prompt and one model, got {performance.shape}")
     try:
-        costs = checks.probability("costs", costs, scores.shape)
+        shares = checks.probability("costs", costs, performance.shape)
     except ValueError as error:
         raise ValueError(f"{error}; divide_costs normalises") from None
     weight = float(checks.non_negative("cost_weight", cost_weight, ()))
@@ -62,7 +67,7 @@ def departure_chance(
     if not 0 < low < high < 1:
         raise ValueError(f"low and high must satisfy 0 < low < high < 1, got low={low:g} and high={high:g}")
 
-    raw = scores - weight * costs
+    raw = performance - weight * shares
     least = raw.min(axis=1, keepdims=True)
     spread = raw.max(axis=1, keepdims=True) - least
     degenerate = spread <= _EQUAL
@@ -70,7 +75,7 @@ def departure_chance(
     return np.clip(low + (high - low) * norm, low, high), degenerate[:, 0]
 
 
-def describe_chances(chance, *, size: int = 1) -> dict[str, Any]:
+def describe_chances(chance: ArrayLike, *, size: int = 1) -> dict[str, Any]:
     """What simple routers achieve on a pool of prompts, to judge a load before a run: mean departure chances per round.
 
     An assortment `S` satisfies with chance `Z / (1 + Z)`, `Z = sum_{j in S} u_j / (1 - u_j)`. A load above "random" overflows the
@@ -79,7 +84,8 @@ def describe_chances(chance, *, size: int = 1) -> dict[str, Any]:
     Source: ACQB (Bae et al.), appendix B.4 and section 2.
 
     Args:
-      chance: `[P, N]` departure chances, at least 0 and below 1. size: `K`, models per assortment.
+      chance: `[P, N]` departure chances, at least 0 and below 1.
+      size: `K`, models per assortment.
 
     Returns:
       "random": a uniformly random assortment. "best_fixed": the assortment that is best for all prompts together;
@@ -87,21 +93,21 @@ def describe_chances(chance, *, size: int = 1) -> dict[str, Any]:
       assortments: then "random" is the mean over 2,000 of them, always the same draws, and the fixed one is built greedily, model by
       model, so that a better one may exist.
     """
-    chance = checks.probability("chance", chance)
-    if chance.ndim != 2 or 0 in chance.shape:
-        raise ValueError(f"chance must have shape [P, N] with at least one prompt and one model, got {chance.shape}")
-    if (chance == 1).any():
-        raise ValueError(f"chance must be below 1, got 1 at index {tuple(int(i) for i in np.argwhere(chance == 1)[0])}")
-    num_models = chance.shape[1]
+    given = checks.probability("chance", chance)
+    if given.ndim != 2 or 0 in given.shape:
+        raise ValueError(f"chance must have shape [P, N] with at least one prompt and one model, got {given.shape}")
+    if (given == 1).any():
+        raise ValueError(f"chance must be below 1, got 1 at index {tuple(int(i) for i in np.argwhere(given == 1)[0])}")
+    num_models = given.shape[1]
     size = checks.count("size", size, maximum=num_models)
-    odds = chance / (1 - chance)
+    odds = given / (1 - given)
 
-    def mean_rates(subsets):
+    def mean_rates(subsets: np.ndarray) -> np.ndarray:
         """Mean over the prompts for each row of `subsets` `[s, K]`."""
         total = sum(odds.T[column] for column in subsets.T)
         return (total / (1 + total)).mean(axis=1)
 
-    def in_parts(subsets):
+    def in_parts(subsets: np.ndarray) -> np.ndarray:
         return np.concatenate([mean_rates(part) for part in np.array_split(subsets, len(subsets) // 256 + 1) if len(part)])
 
     exact = math.comb(num_models, size) <= _MOST_SUBSETS
@@ -113,11 +119,11 @@ def describe_chances(chance, *, size: int = 1) -> dict[str, Any]:
     else:
         rng = np.random.default_rng(0)
         random = in_parts(np.argsort(rng.random((_SAMPLED_SUBSETS, num_models)), axis=1)[:, :size]).mean()
-        best = np.empty(0, int)
+        best, best_rate = np.empty(0, int), 0.0
         for _ in range(size):
-            rest = np.setdiff1d(np.arange(num_models), best)
-            rates = in_parts(np.column_stack([np.broadcast_to(best, (rest.size, best.size)), rest]))
-            best, best_rate = np.append(best, rest[rates.argmax()]), rates.max()
+            others = np.setdiff1d(np.arange(num_models), best)
+            rates = in_parts(np.column_stack([np.broadcast_to(best, (others.size, best.size)), others]))
+            best, best_rate = np.append(best, others[rates.argmax()]), rates.max()
     top = np.sort(odds, axis=1)[:, num_models - size :].sum(axis=1)
     return {
         "random": float(random),

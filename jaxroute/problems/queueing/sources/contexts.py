@@ -1,7 +1,11 @@
-"""Where queries come from: random instances, recorded arrivals, or a pool of prompts with known chances."""
+"""Where queries come from: random instances, recorded arrivals, or a pool of prompts with known chances.
+
+What the environment stores of a query is a row. A source with parameters draws features, and a row is a `Query`; a source with a pool of
+prompts keeps the features itself, and a row is the number of a prompt. Both have the methods of `Source`.
+"""
 
 import functools
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -11,19 +15,50 @@ from jax import lax
 
 from jaxroute.core import checks, draws, numerics
 from jaxroute.core.types import Leaf
-from jaxroute.problems.queueing.choice import departure_rate
-from jaxroute.solvers.assortment import log_weight_of_best
+from jaxroute.problems.queueing.sources.choice import best_rate, utilities_of
+from jaxroute.problems.queueing.types import QueueSpec
 
 # Candidates for a context that are looked at in any case; three in a thousand rounds need more of them.
 _USUAL_CANDIDATES = 16
 
 
 @struct.dataclass
+class Query:
+    """What is stored of a query.
+
+    Attributes:
+      features: `[d]`, with pair features `[N, d]`; None in the optimal policy's queue, which needs the rate alone.
+      best_rate: `[]`, departure rate of its best assortment.
+    """
+
+    features: Any
+    best_rate: jax.Array
+
+
+@struct.dataclass
+class Served:
+    """What decides how a query that is served ends.
+
+    Attributes:
+      features: `[d]`, with pair features `[N, d]`.
+      utility: `[N]` true utilities of the models.
+      best_rate: `[]`, departure rate of its best assortment.
+    """
+
+    features: jax.Array
+    utility: jax.Array
+    best_rate: jax.Array
+
+
+@struct.dataclass
 class Round:
     """What chance decides in a round.
 
-    arrived: `[]` bool. row: the query that came (or would have come). unslack: `[]` bool, no context was found that can be served well
-    enough. uniform: `[]`, drives the user's choice.
+    Attributes:
+      arrived: `[]` bool.
+      row: the query that came (or would have come).
+      unslack: `[]` bool, no context was found that can be served well enough.
+      uniform: `[]`, drives the user's choice.
     """
 
     arrived: jax.Array
@@ -32,39 +67,58 @@ class Round:
     uniform: jax.Array
 
 
-@struct.dataclass
-class Query:
-    """features: `[d]`, with pair features `[N, d]`. best_rate: `[]`, departure rate of its best assortment."""
+class Source(Protocol):
+    """Where queries come from."""
 
-    features: jax.Array
-    best_rate: jax.Array
+    def check(self) -> None: ...
 
+    def draw(self, key: jax.Array, t: jax.Array, spec: QueueSpec) -> Round:
+        """What chance decides in round `t`."""
+        ...
 
-def utilities_of(theta, features, pair_features: bool) -> jax.Array:
-    """Utilities `[N, ...]` of features `[d, ...]` under `theta` `[N, d]`, or of pair features `[N, d, ...]` under `theta` `[d]`."""
-    theta = jnp.asarray(theta)
-    if pair_features:
-        return numerics.combine(theta, jnp.swapaxes(features, 0, 1))
-    return jnp.stack([numerics.combine(theta[j], features) for j in range(theta.shape[0])])
+    def row_for_optimum(self, row: Any) -> Any:
+        """What the optimal policy's queue stores of a query."""
+        ...
 
+    def features_of(self, rows: Any) -> jax.Array:
+        """Features `[d, B]`, with pair features `[N, d, B]`, of all places, of which `rows` is what is stored there."""
+        ...
 
-def best_rate(utility, size: int) -> jax.Array:
-    """Largest departure rate `[...]` of `size` models with utilities `[N, ...]`."""
-    return departure_rate(log_weight_of_best(list(utility), size))
+    def rates_of(self, rows: Any) -> jax.Array:
+        """Departure rates `[B]` of the best assortments of all places."""
+        ...
+
+    def serve(self, row: Any, spec: QueueSpec) -> Served:
+        """Of one row."""
+        ...
 
 
 @struct.dataclass
 class _Linear:
     """Utilities that are linear in the features: `x' theta_j`, or with pair features `x_j' theta`.
 
-    theta: `[N, d]`, with pair features `[d]`.
+    Attributes:
+      theta: `[N, d]`, with pair features `[d]`.
     """
 
     theta: Leaf
 
-    def utility(self, features, pair_features: bool) -> jax.Array:
+    def utility(self, features: jax.Array, pair_features: bool) -> jax.Array:
         """Utilities `[N]` of a query's features."""
         return utilities_of(self.theta, features, pair_features)
+
+    def row_for_optimum(self, row: Query) -> Query:
+        return row.replace(features=None)
+
+    def features_of(self, rows: Query) -> jax.Array:
+        return rows.features
+
+    def rates_of(self, rows: Query) -> jax.Array:
+        return rows.best_rate
+
+    def serve(self, row: Query, spec: QueueSpec) -> Served:
+        utility = self.utility(row.features, spec.pair_features)
+        return Served(features=row.features, utility=utility, best_rate=row.best_rate)
 
 
 @struct.dataclass
@@ -77,7 +131,12 @@ class RandomContexts(_Linear):
     without one it is the last candidate, and `unslack` is counted, which makes the run invalid: parameters that serve hardly any context
     well are left out.
 
-    arrival_rate: `[]` chance that a round brings a query. slack: `[]`. scale: `[]`. candidates: per round (static).
+    Attributes:
+      theta: `[N, d]`, with pair features `[d]`.
+      arrival_rate: `[]` chance that a round brings a query.
+      slack: `[]`.
+      scale: `[]`.
+      candidates: per round (static).
     """
 
     arrival_rate: Leaf
@@ -96,7 +155,7 @@ class RandomContexts(_Linear):
         checks.positive("scale", self.scale, ())
         checks.count("candidates", self.candidates)
 
-    def draw(self, key, t, spec) -> Round:
+    def draw(self, key: jax.Array, t: jax.Array, spec: QueueSpec) -> Round:
         del t
         k_arrival, k_context, k_choice = draws.split(key, 3)
         lead = (spec.num_models, spec.dim) if spec.pair_features else (spec.dim,)
@@ -104,7 +163,7 @@ class RandomContexts(_Linear):
         words = jax.random.key_data(k_context)
         starts = self.candidates * np.arange(np.prod(lead), dtype=np.uint32).reshape(*lead, 1)
 
-        def search(first: int, number: int):
+        def search(first: int, number: int) -> tuple[jax.Array, jax.Array, jax.Array]:
             """The first good one of some candidates, or the last of them, with its departure rate and whether it is good."""
             places = jnp.asarray(starts) + (lax.iota(jnp.uint32, number) + np.uint32(first))
             x = scale * (2.0 * draws.uniform_at(jax.random.wrap_key_data(words, impl=draws.KEY_IMPL), places) - 1.0)
@@ -114,10 +173,10 @@ class RandomContexts(_Linear):
             chosen = numerics.one_hot(jnp.minimum(place, number - 1), number)
             return numerics.pick(chosen, x), numerics.pick(chosen, rate), place < number
 
-        def for_few():
-            found = search(0, _USUAL_CANDIDATES)
+        def for_few() -> tuple[jax.Array, jax.Array, jax.Array]:
+            usual = search(0, _USUAL_CANDIDATES)
             more = functools.partial(search, _USUAL_CANDIDATES, self.candidates - _USUAL_CANDIDATES)
-            return lax.cond(~found[2], more, lambda: found)
+            return lax.cond(~usual[2], more, lambda: usual)
 
         at_once = functools.partial(search, 0, self.candidates)
         x, rate, good = numerics.on_a_gpu(at_once, for_few) if self.candidates > _USUAL_CANDIDATES else at_once()
@@ -133,7 +192,11 @@ class RandomContexts(_Linear):
 class RecordedContexts(_Linear):
     """Arrivals, contexts and choice uniforms given in advance: round `t` reads column `t`.
 
-    arrivals: `[T]` bool. contexts: `[d, T]`, with pair features `[N, d, T]`. uniforms: `[T]` on [0, 1).
+    Attributes:
+      theta: `[N, d]`, with pair features `[d]`.
+      arrivals: `[T]` bool.
+      contexts: `[d, T]`, with pair features `[N, d, T]`.
+      uniforms: `[T]` on [0, 1).
     """
 
     arrivals: Leaf
@@ -146,10 +209,10 @@ class RecordedContexts(_Linear):
         checks.probability("uniforms", self.uniforms, rounds)
         checks.booleans("arrivals", self.arrivals, rounds)
 
-    def draw(self, key, t, spec) -> Round:
+    def draw(self, key: jax.Array, t: jax.Array, spec: QueueSpec) -> Round:
         del key
 
-        def at(table):
+        def at(table: Leaf) -> jax.Array:
             table = jnp.asarray(table)
             return lax.dynamic_index_in_dim(table, t, table.ndim - 1, keepdims=False)
 
@@ -169,8 +232,11 @@ class PoolContexts:
 
     Source: ACQB, section 6.2 and appendix B.4.
 
-    features: `[d, P]`. log_odds: `[N, P]`, `log(u / (1 - u))` of the chance `u` that a model's answer alone is accepted.
-    best_rate: `[P]`. arrival_rate: `[]`.
+    Attributes:
+      features: `[d, P]`.
+      log_odds: `[N, P]`, `log(u / (1 - u))` of the chance `u` that a model's answer alone is accepted.
+      best_rate: `[P]`.
+      arrival_rate: `[]`.
     """
 
     features: Leaf
@@ -183,7 +249,7 @@ class PoolContexts:
         checks.numbers("log_odds", self.log_odds)
         checks.probability("arrival_rate", self.arrival_rate, ())
 
-    def draw(self, key, t, spec) -> Round:
+    def draw(self, key: jax.Array, t: jax.Array, spec: QueueSpec) -> Round:
         del t
         k_arrival, k_context, k_choice = draws.split(key, 3)
         return Round(
@@ -193,12 +259,35 @@ class PoolContexts:
             uniform=draws.uniform(k_choice),
         )
 
+    def row_for_optimum(self, row: jax.Array) -> jax.Array:
+        return row
+
+    def features_of(self, rows: None) -> jax.Array:
+        del rows
+        return jnp.asarray(self.features)
+
+    def rates_of(self, rows: None) -> jax.Array:
+        del rows
+        return jnp.asarray(self.best_rate)
+
+    def serve(self, row: jax.Array, spec: QueueSpec) -> Served:
+        del spec
+        tables = (jnp.asarray(x) for x in (self.features, self.log_odds, self.best_rate))
+        return Served(*(numerics.take(table, row) for table in tables))
+
 
 @struct.dataclass
 class RecordedPrompts(PoolContexts):
     """A pool whose arrivals, prompts and choice uniforms are given in advance; `arrival_rate` is not used.
 
-    arrivals: `[T]` bool. prompts: `[T]` int32. uniforms: `[T]` on [0, 1).
+    Attributes:
+      features: see `PoolContexts`.
+      log_odds: see `PoolContexts`.
+      best_rate: see `PoolContexts`.
+      arrival_rate: not used.
+      arrivals: `[T]` bool.
+      prompts: `[T]` int32.
+      uniforms: `[T]` on [0, 1).
     """
 
     arrivals: Leaf = struct.field(kw_only=True)
@@ -206,7 +295,7 @@ class RecordedPrompts(PoolContexts):
     uniforms: Leaf = struct.field(kw_only=True)
 
     def check(self) -> None:
-        PoolContexts.check(self)
+        super().check()
         rounds = np.shape(checks.probability("uniforms", self.uniforms))
         if len(rounds) != 1:
             raise ValueError(f"uniforms must have shape [T], got {rounds}")
@@ -218,7 +307,7 @@ class RecordedPrompts(PoolContexts):
                 f"prompts must be whole numbers below {size}, got {checks.show(prompts[np.argmax(prompts % 1 + prompts // size)])}"
             )
 
-    def draw(self, key, t, spec) -> Round:
+    def draw(self, key: jax.Array, t: jax.Array, spec: QueueSpec) -> Round:
         del key, spec
         arrived, prompt, uniform = (jnp.asarray(x)[t] for x in (self.arrivals, self.prompts, self.uniforms))
         return Round(arrived=arrived, row=prompt, unslack=jnp.zeros((), bool), uniform=uniform)

@@ -1,33 +1,40 @@
-"""Constructors of queues: random instances, given parameters, recorded arrivals, tables of real queries."""
+"""Ready-made queues: random instances, given parameters, recorded arrivals, tables of real queries."""
 
 import math
 from collections.abc import Sequence
 from typing import Any, Literal
 
+import jax
 import numpy as np
 from flax import struct
+from numpy.typing import ArrayLike
 
 from jaxroute.core import checks, draws
 from jaxroute.core.types import Leaf
 from jaxroute.data import RoutingTable
 from jaxroute.data import standin as standin_tables
-from jaxroute.problems.queueing.backlog import ByArrival, Compact, PoolCounts
-from jaxroute.problems.queueing.contexts import (
+from jaxroute.problems.queueing.env import QueueEnv
+from jaxroute.problems.queueing.parts.backlog import ByArrival, Compact, PoolCounts
+from jaxroute.problems.queueing.sources.contexts import (
     PoolContexts,
     RandomContexts,
     RecordedContexts,
     RecordedPrompts,
 )
-from jaxroute.problems.queueing.env import RetrialQueue
-from jaxroute.problems.queueing.utility import departure_chance, divide_costs
+from jaxroute.problems.queueing.sources.utility import departure_chance, divide_costs
 
-# Up to this horizon every round has a slot of its own; beyond, a buffer of this many places.
+# Up to this horizon there is a slot for every round; beyond, a buffer of this many places.
 _LONGEST_BY_ARRIVAL = 8192
 _PLACES = 1024
 
 
 def backlog_for(horizon: int, limit: int | None = None) -> ByArrival | Compact:
-    """How to keep queries: a slot per round, for long horizons a compact buffer of 1,024 places; with a `limit` a buffer of that many."""
+    """How to keep queries: a slot per round, for long horizons a compact buffer of 1,024 places.
+
+    Args:
+      horizon: rounds.
+      limit: places of a compact buffer, None to choose by the horizon.
+    """
     horizon = checks.count("horizon", horizon)
     if limit is not None:
         return Compact(horizon, checks.count("limit", limit))
@@ -38,16 +45,24 @@ def backlog_for(horizon: int, limit: int | None = None) -> ByArrival | Compact:
 class RandomQueues:
     """Random instances: every run draws parameters uniform on `[-spread, spread]^d`, and its contexts likewise.
 
-    A sampler `key -> RetrialQueue` whose leaves can be swept. Defaults: the paper's figure 2.
+    A sampler `key -> QueueEnv` whose leaves can be swept. Defaults: the paper's figure 2.
 
     Source: ACQB, section 6.1. That parameters are drawn anew for every run is not said there.
 
-    arrival_rate, slack: `[]`, lambda and epsilon. spread: `[]`; with pair features vectors are divided by `sqrt(d)`, so that their
-    norms are at most one (assumption 1), otherwise not, as in the paper's figures. Departure rates are then at most `sigmoid(1)` with one
-    answer, and mostly near one half: take an `arrival_rate` of .4 or so.
-    num_models, num_offered, dim, horizon: `N`, `K`, `d`, `T`. limit: most waiting queries, None for a slot per round (see
-    `backlog_for`). pair_features: one parameter for all models. mixed: assortments may be smaller. candidates: contexts tried per
-    round (all static).
+    Attributes:
+      arrival_rate: `[]`, lambda.
+      slack: `[]`, epsilon.
+      spread: `[]`; with pair features vectors are divided by `sqrt(d)`, so that their norms are at most one (assumption 1), otherwise
+        not, as in the paper's figures. Departure rates are then at most `sigmoid(1)` with one answer, and mostly near one half: take an
+        `arrival_rate` of .4 or so.
+      num_models: `N` (static).
+      num_offered: `K` (static).
+      dim: `d` (static).
+      horizon: `T` (static).
+      limit: most waiting queries, None for a slot per round, see `backlog_for` (static).
+      pair_features: one parameter for all models (static).
+      mixed: assortments may be smaller (static).
+      candidates: contexts tried per round (static).
     """
 
     arrival_rate: Leaf = 0.7
@@ -78,7 +93,7 @@ class RandomQueues:
                 )
         self.of(np.zeros((self.dim,) if self.pair_features else (self.num_models, self.dim), np.float32)).check()
 
-    def of(self, theta) -> RetrialQueue:
+    def of(self, theta: Leaf) -> QueueEnv:
         """The queue with given parameters: `[N, d]`, with pair features `[d]`."""
         shape = (self.dim,) if self.pair_features else (self.num_models, self.dim)
         if np.shape(theta) != shape:
@@ -87,7 +102,7 @@ class RandomQueues:
         contexts = RandomContexts(
             theta=theta, arrival_rate=self.arrival_rate, slack=self.slack, scale=scale, candidates=self.candidates
         )
-        return RetrialQueue(
+        return QueueEnv(
             contexts=contexts,
             backlog=backlog_for(self.horizon, self.limit),
             num_models=self.num_models,
@@ -97,18 +112,21 @@ class RandomQueues:
             mixed=self.mixed,
         )
 
-    def __call__(self, key) -> RetrialQueue:
+    def __call__(self, key: jax.Array) -> QueueEnv:
         scale = self.spread * (self.dim**-0.5 if self.pair_features else 1.0)
         shape = (self.dim,) if self.pair_features else (self.num_models, self.dim)
         return self.of(scale * (2.0 * draws.uniform(key, shape) - 1.0))
 
 
-def fixed_queue(theta: Any, *, num_offered: int = 1, horizon: int = 1000, **settings: Any) -> RetrialQueue:
+def fixed_queue(theta: ArrayLike, *, num_offered: int = 1, horizon: int = 1000, **settings: Any) -> QueueEnv:
     """A queue with given parameters, the same in all runs, and random contexts.
 
     Args:
-      theta: `[N, d]`, one row per model. num_offered: `K`. horizon: `T`. settings: others of `RandomQueues`, but for sizes and
-        `pair_features`: for one parameter use `RandomQueues(pair_features=True, ...).of(theta)`.
+      theta: `[N, d]`, one row per model.
+      num_offered: `K`.
+      horizon: `T`.
+      settings: others of `RandomQueues`, but for sizes and `pair_features`: for one parameter use
+        `RandomQueues(pair_features=True, ...).of(theta)`.
     """
     for name in settings:
         checks.one_of("setting", name, ("arrival_rate", "slack", "spread", "limit", "mixed", "candidates"))
@@ -122,20 +140,25 @@ def fixed_queue(theta: Any, *, num_offered: int = 1, horizon: int = 1000, **sett
 
 
 def recorded_queue(
-    theta: Any,
-    arrivals: Any,
-    contexts: Any,
-    uniforms: Any,
+    theta: ArrayLike,
+    arrivals: ArrayLike,
+    contexts: ArrayLike,
+    uniforms: ArrayLike,
     *,
     num_offered: int = 1,
     limit: int | None = None,
     mixed: bool = False,
-) -> RetrialQueue:
+) -> QueueEnv:
     """A queue whose chance is given in advance, for replays and comparisons.
 
     Args:
-      theta: `[N, d]`, or `[d]` for pair features. arrivals: `[T]` bool. contexts: `[T, d]`, for pair features `[T, N, d]`.
-      uniforms: `[T]` on [0, 1), drive the choices. num_offered: `K`. limit: see `backlog_for`.
+      theta: `[N, d]`, or `[d]` for pair features.
+      arrivals: `[T]` bool.
+      contexts: `[T, d]`, for pair features `[T, N, d]`.
+      uniforms: `[T]` on [0, 1), drive the choices.
+      num_offered: `K`.
+      limit: see `backlog_for`.
+      mixed: assortments may be smaller than `K`.
     """
     values, table = checks.numbers("theta", theta), checks.numbers("contexts", contexts)
     pair = values.ndim == 1
@@ -147,7 +170,7 @@ def recorded_queue(
         )
     horizon, number = table.shape[0], table.shape[1] if pair else values.shape[0]
     luck = checks.probability("uniforms", uniforms, (horizon,))
-    env = RetrialQueue(
+    env = QueueEnv(
         contexts=RecordedContexts(
             theta=values,
             arrivals=checks.booleans("arrivals", arrivals, (horizon,)),
@@ -166,20 +189,25 @@ def recorded_queue(
 
 
 def pool_queue(
-    features: Any,
-    chance: Any,
+    features: ArrayLike,
+    chance: ArrayLike,
     *,
     arrival_rate: float,
     num_offered: int = 1,
     horizon: int = 5000,
     names: Sequence[str] = (),
     recorded: tuple[Any, Any, Any] | None = None,
-) -> RetrialQueue:
+) -> QueueEnv:
     """A queue of prompts from a pool with known chances that a model's answer is accepted.
 
     Args:
-      features: `[P, d]`. chance: `[P, N]` in (0, 1), of an answer shown alone. arrival_rate: lambda. num_offered: `K`. horizon: `T`.
-      names: of the models. recorded: arrivals `[T]`, prompts `[T]` and uniforms `[T]`, in place of random ones; `T` is the horizon then.
+      features: `[P, d]`.
+      chance: `[P, N]` in (0, 1), of an answer shown alone.
+      arrival_rate: lambda.
+      num_offered: `K`.
+      horizon: `T`.
+      names: of the models.
+      recorded: arrivals `[T]`, prompts `[T]` and uniforms `[T]`, in place of random ones; `T` is the horizon then.
     """
     table, accept = checks.numbers("features", features), checks.numbers("chance", chance)
     if table.ndim != 2 or accept.ndim != 2 or table.shape[0] != accept.shape[0]:
@@ -213,7 +241,7 @@ def pool_queue(
         contexts.check()
         contexts = contexts.replace(arrivals=arrivals > 0, prompts=drawn.astype(np.int32))
         horizon = len(luck)
-    env = RetrialQueue(
+    env = QueueEnv(
         contexts=contexts,
         backlog=PoolCounts(checks.count("horizon", horizon), prompts),
         num_models=number,
@@ -234,14 +262,19 @@ def table_queue(
     cost_weight: float = 0.1,
     low: float = 0.1,
     high: float = 0.99,
-) -> RetrialQueue:
+) -> QueueEnv:
     """A queue of the queries of a table: scores less weighted costs become chances that an answer is accepted.
 
     Source: ACQB, section 6.2 and appendix B.4.
 
     Args:
-      table: with features. arrival_rate: lambda. num_offered: `K`. horizon: `T`. cost_weight: rho, of costs divided by the largest.
-      low, high: chances of the worst and the best model of a query.
+      table: with features.
+      arrival_rate: lambda.
+      num_offered: `K`.
+      horizon: `T`.
+      cost_weight: rho, of costs divided by the largest.
+      low: chance of the worst model of a query.
+      high: chance of the best one.
     """
     if not isinstance(table, RoutingTable):
         raise ValueError(f"table must be a RoutingTable, got {checks.show(table)}")
@@ -262,7 +295,17 @@ def standin_queue(
     dim: int = 64,
     seed: int = 0,
     **settings: Any,
-) -> RetrialQueue:
-    """A queue of generated queries that stand in for public data; see `jaxroute.data.standin`. settings: of `table_queue`."""
+) -> QueueEnv:
+    """A queue of generated queries that stand in for public data.
+
+    Args:
+      models: see `jaxroute.data.standin`.
+      preset: see there.
+      scores: see there.
+      queries: see there.
+      dim: see there.
+      seed: see there.
+      settings: of `table_queue`.
+    """
     pool, _ = standin_tables(models, preset=preset, scores=scores, queries=queries, offline=1, dim=dim, seed=seed)
     return table_queue(pool, **settings)

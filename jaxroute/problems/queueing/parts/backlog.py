@@ -1,7 +1,9 @@
-"""Where waiting queries are kept: in slots by round of arrival, in a compact buffer, or as numbers of prompts of a pool."""
+"""Where waiting queries are kept: in slots by round of arrival, in a compact buffer, or as numbers of prompts of a pool.
 
-from collections.abc import Callable
-from typing import Any
+All kinds have the methods of `Backlog`.
+"""
+
+from typing import Any, ClassVar, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -9,72 +11,13 @@ from flax import struct
 from jax import lax
 
 from jaxroute.core import checks, numerics
-
-_NEVER = 2**31 - 1
-
-
-def _fold(leaves: Any, in_use, start: Any, step: Callable) -> Any:
-    """`numerics.fold`, or one step over the whole of a pool, whose tables are not padded to whole chunks."""
-    size = jax.tree.leaves(leaves)[0].shape[-1]
-    if size != numerics.padded(size):
-        return step(start, leaves, jnp.int32(0))
-    return numerics.fold(leaves, in_use, start, step)
-
-
-def best_place(score: Callable, leaves: Any, waiting, arrival, in_use) -> tuple[jax.Array, jax.Array]:
-    """The place of the largest score among those where a query waits; ties go to the earlier arrival, then to the lower place.
-
-    Args:
-      score: function of the leaves of a chunk, returns `[C]`.
-      leaves: pytree of arrays `[..., B]`. waiting: `[B]`, whether or how many. arrival: `[B]`, None if places are in that order.
-      in_use: `[]`, see `numerics.fold`.
-
-    Returns:
-      `[]` int32 place, `B` if nothing waits or a score is NaN; `[]` its score.
-    """
-    size = waiting.shape[-1]
-
-    def step(carry, part, first):
-        leaves, waiting, arrival = part
-        here = waiting.astype(bool)
-        value = numerics.materialised(jnp.where(here, score(leaves), -jnp.inf))
-        best = numerics.materialised(jnp.max(value, axis=-1))
-        tied = here & (value == best)
-        place = lax.iota(jnp.int32, value.shape[-1])
-        if arrival is None:
-            place = first + jnp.min(jnp.where(tied, place, size), axis=-1)
-            best_before, place_before = carry
-            better = best > best_before
-            return jnp.where(better, best, best_before), jnp.where(better, place, place_before)
-        came = numerics.materialised(jnp.min(jnp.where(tied, arrival, _NEVER), axis=-1))
-        place = first + jnp.min(jnp.where(tied & (arrival == came), place, size), axis=-1)
-        best_before, place_before, came_before = carry
-        better = (best > best_before) | ((best == best_before) & (came < came_before))
-        new, old = (best, place, came), (best_before, place_before, came_before)
-        return tuple(jnp.where(better, a, b) for a, b in zip(new, old, strict=True))
-
-    start = (jnp.full((), -jnp.inf), jnp.int32(size), *([] if arrival is None else [jnp.int32(_NEVER)]))
-    best, place, *_ = _fold((leaves, waiting, arrival), in_use, start, step)
-    return jnp.minimum(place, size), best
-
-
-def place_of_rank(waiting, rank, in_use) -> jax.Array:
-    """Place of the query number `rank` (from 0), counted in the order of places; `B` beyond the last. waiting: `[B]`, whether or how many."""
-    size = waiting.shape[-1]
-
-    def step(carry, waiting, first):
-        place, before = carry
-        until = [before + number for number in numerics.partial_sums(waiting.astype(jnp.int32))]
-        inside = (rank >= before) & (rank < until[-1])
-        behind = numerics.how_many([number <= rank for number in until])
-        return jnp.where(inside, first + behind, place), until[-1]
-
-    return _fold(waiting, in_use, (jnp.int32(size), jnp.int32(0)), step)[0]
+from jaxroute.problems.queueing.parts.scheduling import oldest_place
+from jaxroute.problems.queueing.types import Action
 
 
 @struct.dataclass
 class Places:
-    """What a backlog shows: the fields of `Observation` but for the features."""
+    """What a backlog shows; see `Observation`, whose fields these are but for the features."""
 
     waiting: jax.Array
     arrival: jax.Array | None
@@ -85,25 +28,83 @@ class Places:
     oldest: jax.Array
 
 
-def _oldest(waiting, arrival, in_use):
-    place, _ = best_place(lambda waiting: jnp.zeros(waiting.shape, jnp.float32), waiting, waiting, arrival, in_use)
-    return place
+class Backlog(Protocol):
+    """A way to keep waiting queries. Its state has `length`, the `[]` int32 number of them.
+
+    Attributes:
+      pool: whether places are prompts of a pool, with features that stay.
+    """
+
+    pool: ClassVar[bool]
+
+    @property
+    def rounds(self) -> int:
+        """Horizon."""
+        ...
+
+    @property
+    def places(self) -> int:
+        """`B`."""
+        ...
+
+    def check(self) -> None: ...
+
+    def init(self, row: Any) -> Any:
+        """Empty, for queries like `row`."""
+        ...
+
+    def view(self, state: Any, t: jax.Array) -> Places:
+        """Who waits before round `t`."""
+        ...
+
+    def rows(self, state: Any) -> Any:
+        """What is stored of each query, a pytree `[..., B]`; None if that is the number of the place."""
+        ...
+
+    def serve(self, state: Any, action: Action) -> tuple[Any, Any, Action]:
+        """The row of the query that is served, the state, and the action; later writes of the state come after all that reads it."""
+        ...
+
+    def waited(self, state: Any, place: jax.Array, t: jax.Array) -> jax.Array:
+        """Rounds since the query at a place came."""
+        ...
+
+    def move(
+        self, state: Any, place: jax.Array, departed: jax.Array, row: Any, arrived: jax.Array, t: jax.Array
+    ) -> tuple[Any, jax.Array]:
+        """What a round changes.
+
+        Args:
+          state: before the round.
+          place: `[]`, of the query that was served.
+          departed: `[]` bool, it leaves.
+          row: of the query that comes after it has left.
+          arrived: `[]` bool, one comes.
+          t: `[]`, the round.
+
+        Returns:
+          the state after the round; `[]` bool, whether the new query was lost for want of space.
+        """
+        ...
 
 
-def best_rate_of(waiting, rate, in_use):
-    """Largest of the rates `[B]` where a query waits, -1 if none does."""
-
-    def step(carry, part, first):
-        del first
-        waiting, rate = part
-        return jnp.maximum(carry, jnp.max(jnp.where(waiting.astype(bool), rate, -1.0), axis=-1))
-
-    return _fold((waiting, rate), in_use, jnp.full((), -1.0), step)
+def _served(state: "SlotState | CompactState", action: Action) -> tuple[Any, Any, Action]:
+    """`Backlog.serve` of tables that later are written in place: only if everything that reads them, the decision too, comes before."""
+    row = jax.tree.map(lambda x: numerics.take(x, action.query), state.rows)
+    row, rows, action = numerics.materialised((row, state.rows, action))
+    return row, state.replace(rows=rows), action
 
 
 @struct.dataclass
 class SlotState:
-    """rows: pytree `[..., B]`, what is known of each query. waiting: `[B]` bool. length: `[]` int32. arrived: `[]` bool."""
+    """State of `ByArrival`.
+
+    Attributes:
+      rows: pytree `[..., B]`, what is stored of each query.
+      waiting: `[B]` bool.
+      length: `[]` int32.
+      arrived: `[]` bool.
+    """
 
     rows: Any
     waiting: jax.Array
@@ -117,10 +118,13 @@ class ByArrival:
 
     The rows depend on the draws alone, so that all settings of a grid share them.
 
-    rounds: horizon (static).
+    Attributes:
+      rounds: horizon (static).
     """
 
     rounds: int = struct.field(pytree_node=False)
+
+    pool: ClassVar[bool] = False
 
     def check(self) -> None:
         checks.count("rounds", self.rounds)
@@ -129,8 +133,7 @@ class ByArrival:
     def places(self) -> int:
         return numerics.padded(self.rounds)
 
-    def init(self, row) -> SlotState:
-        """Empty, for queries like `row`."""
+    def init(self, row: Any) -> SlotState:
         return SlotState(
             rows=jax.tree.map(lambda x: jnp.zeros((*x.shape, self.places), x.dtype), row),
             waiting=jnp.zeros((self.places,), bool),
@@ -138,7 +141,7 @@ class ByArrival:
             arrived=jnp.zeros((), bool),
         )
 
-    def view(self, state, t) -> Places:
+    def view(self, state: SlotState, t: jax.Array) -> Places:
         in_use = jnp.minimum(t, self.rounds)
         return Places(
             waiting=state.waiting,
@@ -147,23 +150,26 @@ class ByArrival:
             queue_length=state.length,
             arrived=state.arrived,
             newest=jnp.maximum(t - 1, 0),
-            oldest=_oldest(state.waiting, None, in_use),
+            oldest=oldest_place(state.waiting, None, in_use),
         )
 
-    def row(self, state, place) -> Any:
-        return jax.tree.map(lambda x: numerics.take(x, place), state.rows)
+    def rows(self, state: SlotState) -> Any:
+        return state.rows
 
-    def waited(self, state, place, t) -> jax.Array:
-        """Rounds since the query at a place came."""
+    def serve(self, state: SlotState, action: Action) -> tuple[Any, SlotState, Action]:
+        return _served(state, action)
+
+    def waited(self, state: SlotState, place: jax.Array, t: jax.Array) -> jax.Array:
         del state
         return t - place
 
-    def move(self, state, place, departed, row, arrived, t) -> tuple[SlotState, jax.Array]:
-        """The query at a place leaves if `departed`, then `row` comes if `arrived`; also whether it was lost for want of space."""
+    def move(
+        self, state: SlotState, place: jax.Array, departed: jax.Array, row: Any, arrived: jax.Array, t: jax.Array
+    ) -> tuple[SlotState, jax.Array]:
         fits = t < self.rounds
         slot = jnp.minimum(t, self.rounds - 1)
 
-        def written(table, new):
+        def written(table: jax.Array, new: jax.Array) -> jax.Array:
             old = lax.dynamic_index_in_dim(table, slot, table.ndim - 1, keepdims=False)
             return lax.dynamic_update_index_in_dim(table, jnp.where(fits, new, old), slot, table.ndim - 1)
 
@@ -177,7 +183,14 @@ class ByArrival:
 
 @struct.dataclass
 class CompactState:
-    """rows: pytree `[..., B]`, the first `length` of which are waiting. arrival: `[B]` int32. arrived: `[]` bool."""
+    """State of `Compact`.
+
+    Attributes:
+      rows: pytree `[..., B]`, the first `length` of which are waiting.
+      arrival: `[B]` int32, round in which each came.
+      length: `[]` int32.
+      arrived: `[]` bool.
+    """
 
     rows: Any
     arrival: jax.Array
@@ -191,11 +204,15 @@ class Compact:
 
     Queries stand in the first places; the last one moves to where one has left.
 
-    rounds: horizon; limit: most queries that wait (both static).
+    Attributes:
+      rounds: horizon (static).
+      limit: most queries that wait (static).
     """
 
     rounds: int = struct.field(pytree_node=False)
     limit: int = struct.field(pytree_node=False)
+
+    pool: ClassVar[bool] = False
 
     def check(self) -> None:
         checks.count("rounds", self.rounds)
@@ -205,7 +222,7 @@ class Compact:
     def places(self) -> int:
         return numerics.padded(self.limit)
 
-    def init(self, row) -> CompactState:
+    def init(self, row: Any) -> CompactState:
         return CompactState(
             rows=jax.tree.map(lambda x: jnp.zeros((*x.shape, self.places), x.dtype), row),
             arrival=jnp.zeros((self.places,), jnp.int32),
@@ -213,7 +230,7 @@ class Compact:
             arrived=jnp.zeros((), bool),
         )
 
-    def view(self, state, t) -> Places:
+    def view(self, state: CompactState, t: jax.Array) -> Places:
         waiting = lax.iota(jnp.int32, self.places) < state.length
         in_use = jnp.minimum(t, self.limit)
         return Places(
@@ -223,17 +240,21 @@ class Compact:
             queue_length=state.length,
             arrived=state.arrived,
             newest=jnp.maximum(state.length - 1, 0),
-            oldest=_oldest(waiting, state.arrival, in_use),
+            oldest=oldest_place(waiting, state.arrival, in_use),
         )
 
-    def row(self, state, place) -> Any:
-        return jax.tree.map(lambda x: numerics.take(x, place), state.rows)
+    def rows(self, state: CompactState) -> Any:
+        return state.rows
 
-    def waited(self, state, place, t) -> jax.Array:
+    def serve(self, state: CompactState, action: Action) -> tuple[Any, CompactState, Action]:
+        return _served(state, action)
+
+    def waited(self, state: CompactState, place: jax.Array, t: jax.Array) -> jax.Array:
         return t - numerics.take(state.arrival, place)
 
-    def move(self, state, place, departed, row, arrived, t) -> tuple[CompactState, jax.Array]:
-        """See `ByArrival.move`."""
+    def move(
+        self, state: CompactState, place: jax.Array, departed: jax.Array, row: Any, arrived: jax.Array, t: jax.Array
+    ) -> tuple[CompactState, jax.Array]:
         number = lax.iota(jnp.int32, self.places)
         left = departed & (number == place)
         length = state.length - departed.astype(jnp.int32)
@@ -242,7 +263,7 @@ class Compact:
         enters = comes & (number == length)
         last = jnp.maximum(state.length - 1, 0)
 
-        def moved(x, new):
+        def moved(x: jax.Array, new: jax.Array) -> jax.Array:
             return jnp.where(enters, jnp.expand_dims(new, -1), jnp.where(left, numerics.take(x, last)[..., None], x))
 
         return CompactState(
@@ -255,7 +276,15 @@ class Compact:
 
 @struct.dataclass
 class PoolState:
-    """count: `[P]` int32, queries waiting with each prompt. prompt: `[L]` int32, of each round's query; here: `[L]` bool, it waits."""
+    """State of `PoolCounts`.
+
+    Attributes:
+      count: `[P]` int32, queries waiting with each prompt.
+      prompt: `[L]` int32, of each round's query.
+      here: `[L]` bool, whether it waits.
+      length: `[]` int32.
+      arrived: `[]` bool.
+    """
 
     count: jax.Array
     prompt: jax.Array
@@ -270,11 +299,15 @@ class PoolCounts:
 
     Queries with the same prompt are the same to such a policy; the oldest of them leaves first.
 
-    rounds: horizon; prompts: size of the pool (both static).
+    Attributes:
+      rounds: horizon (static).
+      prompts: size of the pool (static).
     """
 
     rounds: int = struct.field(pytree_node=False)
     prompts: int = struct.field(pytree_node=False)
+
+    pool: ClassVar[bool] = True
 
     def check(self) -> None:
         checks.count("rounds", self.rounds)
@@ -284,7 +317,7 @@ class PoolCounts:
     def places(self) -> int:
         return self.prompts
 
-    def init(self, row) -> PoolState:
+    def init(self, row: Any) -> PoolState:
         del row
         slots = numerics.padded(self.rounds)
         return PoolState(
@@ -295,8 +328,8 @@ class PoolCounts:
             arrived=jnp.zeros((), bool),
         )
 
-    def view(self, state, t) -> Places:
-        first = _oldest(state.here, None, jnp.minimum(t, self.rounds))
+    def view(self, state: PoolState, t: jax.Array) -> Places:
+        first = oldest_place(state.here, None, jnp.minimum(t, self.rounds))
         return Places(
             waiting=state.count,
             arrival=None,
@@ -307,19 +340,22 @@ class PoolCounts:
             oldest=numerics.take(state.prompt, first),
         )
 
-    def row(self, state, place) -> jax.Array:
+    def rows(self, state: PoolState) -> None:
         del state
-        return place
 
-    def _first(self, state, place, t) -> jax.Array:
+    def serve(self, state: PoolState, action: Action) -> tuple[jax.Array, PoolState, Action]:
+        return action.query, state, action
+
+    def _first(self, state: PoolState, place: jax.Array, t: jax.Array) -> jax.Array:
         """Slot of the oldest query with a prompt."""
-        return _oldest(state.here & (state.prompt == place), None, jnp.minimum(t, self.rounds))
+        return oldest_place(state.here & (state.prompt == place), None, jnp.minimum(t, self.rounds))
 
-    def waited(self, state, place, t) -> jax.Array:
+    def waited(self, state: PoolState, place: jax.Array, t: jax.Array) -> jax.Array:
         return t - self._first(state, place, t)
 
-    def move(self, state, place, departed, row, arrived, t) -> tuple[PoolState, jax.Array]:
-        """See `ByArrival.move`; `row` is the prompt."""
+    def move(
+        self, state: PoolState, place: jax.Array, departed: jax.Array, row: Any, arrived: jax.Array, t: jax.Array
+    ) -> tuple[PoolState, jax.Array]:
         fits = t < self.rounds
         comes = arrived & fits
         number, slots = lax.iota(jnp.int32, self.prompts), lax.iota(jnp.int32, state.here.shape[-1])

@@ -1,6 +1,7 @@
 """When a policy explores a query that has just come."""
 
 import math
+from typing import Protocol
 
 import jax
 import jax.numpy as jnp
@@ -11,13 +12,29 @@ from jaxroute.core import checks
 from jaxroute.core.types import Leaf
 
 
+class Trigger(Protocol):
+    """When to explore; anything with these methods can be given as `ACQB(trigger=...)`, for example coins that were recorded."""
+
+    def check(self) -> None: ...
+
+    def fires(self, t: jax.Array, coin: jax.Array) -> jax.Array:
+        """Whether a query that has just come is explored.
+
+        Args:
+          t: `[]` int32, the round, from 0.
+          coin: `[]` uniform on [0, 1).
+        """
+        ...
+
+
 @struct.dataclass
 class Decaying:
     """Explores the query that has just come with chance `min(1, c1 / sqrt(t))` in round `t = 1, 2, ...`: the paper's `eta(t - 1)`.
 
-    Source: ACQB, section 3.
+    Source: ACQB, section 3; Algorithm 1, line 12.
 
-    c1: `[]`, 0 for no forced exploration.
+    Attributes:
+      c1: `[]`, 0 for no forced exploration.
     """
 
     c1: Leaf = 1.0
@@ -25,8 +42,7 @@ class Decaying:
     def check(self) -> None:
         checks.non_negative("c1", self.c1, ())
 
-    def fires(self, t, coin) -> jax.Array:
-        """Whether round `t` (from 0) explores, if a query has come. coin: `[]` uniform."""
+    def fires(self, t: jax.Array, coin: jax.Array) -> jax.Array:
         return coin <= jnp.minimum(1.0, self.c1 * jax.lax.rsqrt((t + 1).astype(jnp.float32)))
 
 
@@ -36,7 +52,9 @@ class PhaseThenCoin:
 
     Source: CQB-eps (Bae et al., 2026), Algorithm 1, as ACQB compares itself with it (appendix B.3).
 
-    phase: `[]` rounds. coin: `[]` chance.
+    Attributes:
+      phase: `[]` rounds.
+      coin: `[]` chance.
     """
 
     phase: Leaf
@@ -59,5 +77,5 @@ class PhaseThenCoin:
         checks.non_negative("c1", c1, ())
         return cls(phase=np.float32(max(0, math.ceil(c1**2 - 1))), coin=np.float32(horizon**-0.5))
 
-    def fires(self, t, coin) -> jax.Array:
+    def fires(self, t: jax.Array, coin: jax.Array) -> jax.Array:
         return (t < self.phase) | (coin <= self.coin)

@@ -1,0 +1,138 @@
+"""Observations as counts of the queries of a table: their size does not depend on the number of rounds."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+from jax.typing import DTypeLike
+
+from jaxroute.core import numerics
+from jaxroute.estimators.mnl.types import Derivatives, Sums
+
+
+def count_type(rounds: int) -> DTypeLike:
+    """The smallest integer that can count so many rounds."""
+    return jnp.int16 if rounds <= np.iinfo(np.int16).max else jnp.int32
+
+
+@struct.dataclass
+class Counts:
+    """How often each item was shown alone to each query of a table, and accepted: all there is to know when `K = 1`.
+
+    Attributes:
+      tried: `[N, P]`, int16 or int32.
+      accepted: `[N, P]`, likewise.
+    """
+
+    tried: jax.Array
+    accepted: jax.Array
+
+    @classmethod
+    def empty(cls, num_items: int, num_queries: int, rounds: int) -> "Counts":
+        """Nothing was shown yet.
+
+        Args:
+          num_items: `N`.
+          num_queries: `P`.
+          rounds: most rounds that there will be.
+        """
+        zeros = jnp.zeros((num_items, num_queries), count_type(rounds))
+        return cls(tried=zeros, accepted=zeros)
+
+    def add(self, query: jax.Array, items: jax.Array, accepted: jax.Array | int, valid: jax.Array | bool) -> "Counts":
+        """With one observation.
+
+        Args:
+          query: `[]`, number of the query.
+          items: `[1]`, the item that was shown, -1 for none.
+          accepted: `[]`, place of the accepted one, 1 for none.
+          valid: `[]` bool; if False nothing was observed.
+        """
+        cell, counts = (items[0], query), valid & (items[0] >= 0)
+        return Counts(_one_more(self.tried, cell, counts), _one_more(self.accepted, cell, counts & (accepted == 0)))
+
+    def sums(self, table: jax.Array, chosen: jax.Array) -> Derivatives:
+        """The gradient, eq. (4) without the ridge: `sum_p (tried_p p(x_p) - accepted_p) x_p` of the chosen item.
+
+        Args:
+          table: `[d, P]`, features that all runs share.
+          chosen: `[1]`, the item.
+        """
+        tried, accepted = _of_item((self.tried, self.accepted), chosen[0])
+
+        def sums(theta: jax.Array, *, loss: bool = False, hessian: bool = True) -> Sums:
+            del loss, hessian
+            parameter = numerics.at(theta, (jnp.maximum(chosen[0], 0),))
+            missed = tried * jax.nn.sigmoid(numerics.project(parameter, table)) - accepted
+            return Sums(jnp.zeros(()), numerics.project(missed, table.T)[None], None)
+
+        return sums
+
+
+@struct.dataclass
+class PairCounts:
+    """How often two items were shown together to each query of a table, and one of them accepted: `Counts` for `K = 2`.
+
+    Attributes:
+      tried: `[N, N, P]`, int16 or int32, symmetric; an item that was shown alone counts as a pair with itself.
+      accepted: `[N, N, P]`, times that the first item of the pair was accepted.
+    """
+
+    tried: jax.Array
+    accepted: jax.Array
+
+    @classmethod
+    def empty(cls, num_items: int, num_queries: int, rounds: int) -> "PairCounts":
+        """Nothing was shown yet; see `Counts.empty`."""
+        zeros = jnp.zeros((num_items, num_items, num_queries), count_type(rounds))
+        return cls(tried=zeros, accepted=zeros)
+
+    def add(self, query: jax.Array, items: jax.Array, accepted: jax.Array | int, valid: jax.Array | bool) -> "PairCounts":
+        """With one observation.
+
+        Args:
+          query: `[]`, number of the query.
+          items: `[2]`, -1 for none.
+          accepted: `[]`, place of the accepted one, 2 for none.
+          valid: `[]` bool; if False nothing was observed.
+        """
+        first, second = items[0], jnp.where(items[1] >= 0, items[1], items[0])
+        valid &= first >= 0
+        tried = _one_more(self.tried, (first, second, query), valid)
+        tried = _one_more(tried, (second, first, query), valid & (first != second))
+        won = _one_more(self.accepted, (first, second, query), valid & (accepted == 0))
+        return PairCounts(tried, _one_more(won, (second, first, query), valid & (accepted == 1)))
+
+    def sums(self, table: jax.Array, chosen: jax.Array) -> Derivatives:
+        """The gradient, eq. (4) without the ridge; see `Counts.sums`. In `p_j` the sum over the items shown has one other item.
+
+        Args:
+          table: `[d, P]`.
+          chosen: `[2]`, the items.
+        """
+        rows = [_of_item((self.tried, self.accepted), chosen[a]) for a in range(chosen.shape[0])]
+
+        def sums(theta: jax.Array, *, loss: bool = False, hessian: bool = True) -> Sums:
+            del loss, hessian
+            logits = numerics.kept(numerics.project(theta, table))
+            gradients = []
+            for a, (tried, accepted) in enumerate(rows):
+                logit = numerics.materialised(numerics.at(logits, (jnp.maximum(chosen[a], 0),)))
+                itself = numerics.one_hot(chosen[a], logits.shape[0])[:, None]
+                others = jnp.where(itself, 0.0, jnp.exp(logits - logit))
+                missed = jnp.sum(tried / (1.0 + jnp.exp(-logit) + others) - accepted, axis=0)
+                gradients.append(jnp.where(chosen[a] >= 0, numerics.project(missed, table.T), 0.0))
+            return Sums(jnp.zeros(()), jnp.stack(gradients), None)
+
+        return sums
+
+
+def _one_more(table: jax.Array, cell: tuple[jax.Array, ...], counts: jax.Array) -> jax.Array:
+    """`table` with one added at a `cell`, if it `counts`."""
+    now = numerics.materialised(numerics.at(table, cell))
+    return numerics.put(table, cell, now + counts.astype(table.dtype))
+
+
+def _of_item(tables: tuple[jax.Array, ...], item: jax.Array) -> list[jax.Array]:
+    """The rows of an item in tables of counts, as numbers to compute with."""
+    return [numerics.materialised(numerics.at(x, (jnp.maximum(item, 0),)).astype(jnp.float32)) for x in tables]

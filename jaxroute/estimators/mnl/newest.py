@@ -1,0 +1,76 @@
+"""What the last observation alone adds to the derivatives of the loss."""
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from jaxroute.core import numerics
+from jaxroute.estimators.mnl.likelihood import chances
+
+
+@struct.dataclass
+class New:
+    """What the last observation adds to the derivatives in the parameters of some items, at the last fit.
+
+    Attributes:
+      x: `[A, d]`, its features, zero for an item that was not shown; with one parameter for all items `[K, d]`, of those shown.
+      gradient: `[A, d]`, `(p_j - y_j) x`.
+      weight: `[A]` or `[K]` as `x`, chance times its complement, `p_j (1 - p_j)`.
+      curvature: `[A, d, d]`, the diagonal blocks of the second derivatives.
+    """
+
+    x: jax.Array
+    gradient: jax.Array
+    weight: jax.Array
+    curvature: jax.Array
+
+    def rows_of(self, a: int, number: int) -> list[int]:
+        """The rows of `x` that bear on a parameter: the one of its item, or all of them if there is only one parameter.
+
+        Args:
+          a: which parameter.
+          number: of parameters.
+        """
+        return list(range(self.x.shape[0])) if number == 1 else [a]
+
+
+def new_row(logits: jax.Array, x: jax.Array, items: jax.Array, accepted: jax.Array, chosen: jax.Array) -> New:
+    """One observation, with a parameter per item.
+
+    Args:
+      logits: `[N]`, of all items, at the last fit.
+      x: `[d]` features.
+      items: `[K]`, those that were shown, -1 for none.
+      accepted: `[]`, place of the accepted one, `K` for none.
+      chosen: `[A]`, items in whose parameters the derivatives are taken.
+    """
+    number = logits.shape[0]
+    shown = jnp.stack([numerics.pick(numerics.one_hot(items[k], number), logits) for k in range(items.shape[0])])
+    chance, _ = chances(shown[:, None], (items >= 0)[:, None])
+    chance = numerics.kept(chance[:, 0])
+    took = jnp.arange(items.shape[0]) == accepted
+    mine = (items == chosen[:, None]) & (items >= 0)
+    share = jnp.sum(jnp.where(mine, chance, 0.0), axis=1)
+    missed = share - jnp.sum(jnp.where(mine & took, 1.0, 0.0), axis=1)
+    seen = jnp.where(jnp.any(mine, axis=1)[:, None], x, 0.0)
+    weight = share * (1.0 - share)
+    return New(seen, missed[:, None] * seen, weight, weight[:, None, None] * seen[:, :, None] * seen[:, None, :])
+
+
+def new_pair(theta: jax.Array, x: jax.Array, present: jax.Array, accepted: jax.Array) -> New:
+    """One observation, with one parameter for all items.
+
+    Args:
+      theta: `[d]`, the last fit.
+      x: `[K, d]`, features of the pairs.
+      present: `[K]` bool, which of them were shown.
+      accepted: `[]`, place of the accepted one, `K` for none.
+    """
+    x = jnp.where(present[:, None], x, 0.0)
+    chance, _ = chances(jnp.sum(x * theta, axis=1)[:, None], present[:, None])
+    chance = numerics.kept(chance[:, 0])
+    took = present & (jnp.arange(x.shape[0]) == accepted)
+    mean = jnp.sum(chance[:, None] * x, axis=0)
+    second = jnp.sum(chance[:, None, None] * x[:, :, None] * x[:, None, :], axis=0)
+    gradient = jnp.sum((chance - took)[:, None] * x, axis=0)
+    return New(x, gradient[None], chance * (1.0 - chance), (second - mean[:, None] * mean)[None])

@@ -1,0 +1,297 @@
+"""Observations as rows of a table that fills up round by round, and the sums over them that the derivatives of the loss are."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+from jax.typing import DTypeLike
+
+from jaxroute.core import numerics
+from jaxroute.estimators.mnl.likelihood import chances
+from jaxroute.estimators.mnl.types import Sums
+
+# An entry of the matrix of second derivatives: parameters `a` and `b`, coordinates `i` and `j`.
+_Entry = tuple[int, int, int, int]
+
+
+def item_type(num_items: int) -> DTypeLike:
+    """The smallest integer that can number the items and -1."""
+    return jnp.int8 if num_items <= np.iinfo(np.int8).max else jnp.int16
+
+
+def _written(table: jax.Array, new: jax.Array, t: jax.Array) -> jax.Array:
+    """`table` `[..., H]` with `new` `[...]` in place `t`."""
+    return jax.lax.dynamic_update_index_in_dim(table, new.astype(table.dtype), t, table.ndim - 1)
+
+
+@struct.dataclass
+class Rows:
+    """Observations with a parameter per item.
+
+    Attributes:
+      features: `[d, H]`.
+      items: `[K, H]`, rising; -1 stands for no item.
+      accepted: `[H]` int8, place of the accepted item, `K` for none.
+    """
+
+    features: jax.Array
+    items: jax.Array
+    accepted: jax.Array
+
+    @classmethod
+    def empty(cls, rounds: int, num_items: int, num_shown: int, dim: int) -> "Rows":
+        """Room for one observation per round.
+
+        Args:
+          rounds: `H`, rounded up to what `numerics.fold` can work on.
+          num_items: `N`.
+          num_shown: `K`.
+          dim: `d`.
+        """
+        rounds = numerics.padded(rounds)
+        return cls(
+            features=jnp.zeros((dim, rounds), jnp.float32),
+            items=jnp.full((num_shown, rounds), -1, item_type(num_items)),
+            accepted=jnp.full((rounds,), num_shown, jnp.int8),
+        )
+
+    def write(self, t: jax.Array, x: jax.Array, items: jax.Array, accepted: jax.Array, valid: jax.Array | bool) -> "Rows":
+        """With the observation of a round.
+
+        Args:
+          t: `[]`, the round.
+          x: `[d]` features.
+          items: `[K]`.
+          accepted: `[]`, place of the accepted item.
+          valid: `[]` bool; if False nothing was observed.
+        """
+        items = jnp.where(valid, items, -1)
+        return Rows(
+            features=_written(self.features, x, t),
+            items=_written(self.items, items, t),
+            accepted=_written(self.accepted, accepted, t),
+        )
+
+    def sums(
+        self, theta: jax.Array, chosen: jax.Array, in_use: jax.Array | int, *, loss: bool = False, hessian: bool = True
+    ) -> Sums:
+        """Derivatives of the negative log-likelihood, without the ridge: the sum in eq. (4), and one of second derivatives.
+
+        In `theta_a` of a chosen item `a` they are, summed over the rows `i` in which the item was shown,
+
+            gradient: `(p_a - y_a) x`,
+            hessian: `p_a (1 - p_a) x x'` with itself, `-p_a p_b x x'` with another chosen item `b`.
+
+        All are sums of products of a number per row with features: they are written out entry by entry, and added up in one pass over
+        chunks of rows.
+
+        Args:
+          theta: `[N, d]`; the rows `chosen` are where derivatives are taken.
+          chosen: `[A]` items; -1 for none.
+          in_use: `[]` int32, rows from here on are empty.
+          loss: whether the loss is wanted.
+          hessian: whether second derivatives are wanted.
+        """
+        dim, shown, number = theta.shape[1], self.items.shape[0], chosen.shape[0]
+        masks = [numerics.one_hot(chosen[a], theta.shape[0]) for a in range(number)]
+        parameters = [jnp.sum(jnp.where(mask[:, None], theta, 0.0), axis=0) for mask in masks]
+        pairs = [(a, b) for a in range(number) for b in range(a, number)]
+        entries = [(a, b, i, j) for a, b in pairs for i in range(dim) for j in range(i if a == b else 0, dim)]
+
+        def step(carry: jax.Array, part: tuple[jax.Array, jax.Array, jax.Array], first: jax.Array) -> jax.Array:
+            """Adds a chunk of rows: features `[d, C]`, items `[K, C]`, accepted places `[C]`."""
+            del first
+            x, items, accepted = part
+            # Whether item `chosen[a]` stands at place k of a row.
+            mine = [[items[k] == chosen[a].astype(items.dtype) for k in range(shown)] for a in range(number)]
+            if shown == 1:
+                chance, took, logits, normaliser = _of_one_shown(parameters, x, accepted, [m[0] for m in mine], loss)
+            else:
+                chance, took, logits, normaliser = _of_several_shown(theta, x, items, accepted)
+            # p_a of the rows in which item `chosen[a]` was shown, 0 of the others; then p_a - y_a.
+            share = [numerics.kept(sum(jnp.where(mine[a][k], chance[k], 0.0) for k in range(shown))) for a in range(number)]
+            missed = [
+                numerics.kept(share[a] - sum(jnp.where(mine[a][k] & took[k], 1.0, 0.0) for k in range(shown)))
+                for a in range(number)
+            ]
+            terms = [missed[a] * x[i] for a in range(number) for i in range(dim)]  # eq. (4)
+            if loss:
+                any_mine = jnp.any(jnp.stack([jnp.stack(m) for m in mine]), axis=(0, 1))
+                taken = jnp.sum(jnp.where(took, logits, 0.0), axis=0)
+                terms.append(jnp.where(any_mine, normaliser - taken, 0.0))  # -log p of what was accepted
+            if hessian:
+                terms += _second_derivatives(entries, share, x)
+            return carry + numerics.sums(terms)
+
+        size = number * dim
+        start = jnp.zeros((size + loss + (len(entries) if hessian else 0),))
+        total = numerics.fold((self.features, self.items, self.accepted), in_use, start, step)
+        blocks = dict(zip(entries, total[size + loss :], strict=True)) if hessian else {}
+        return Sums(
+            total[size] if loss else jnp.zeros(()),
+            total[:size].reshape(number, dim),
+            _assemble(blocks, number, dim) if hessian else None,
+        )
+
+
+# Chances `p` `[K, C]` of the items shown, which was accepted `[K, C]`, utilities `[K, C]`, and the normaliser `[C]`, `-log p_0`.
+_Choice = tuple[jax.Array, jax.Array, jax.Array, jax.Array]
+
+
+def _of_one_shown(
+    parameters: list[jax.Array], x: jax.Array, accepted: jax.Array, mine: list[jax.Array], loss: bool
+) -> _Choice:
+    """Rows that show one item each: only utilities of chosen items are computed.
+
+    Rows of other items have the utility of the first chosen one: they are left out of every sum later, where `mine` is False. With one
+    chosen item this saves a selection. With several, the first one's utility is the start of the sum that selects, and is taken
+    off again where another item was shown.
+    """
+    each = [numerics.combine(parameter, x) for parameter in parameters]
+    logit = sum((jnp.where(m, v, 0.0) for m, v in zip(mine[1:], each[1:], strict=True)), each[0])
+    if len(parameters) > 1:
+        logit = jnp.where(mine[0], each[0], logit - each[0])
+    normaliser = jax.nn.softplus(logit) if loss else jnp.zeros(())
+    return jax.nn.sigmoid(logit)[None], (accepted == 0)[None], logit[None], normaliser
+
+
+def _of_several_shown(theta: jax.Array, x: jax.Array, items: jax.Array, accepted: jax.Array) -> _Choice:
+    """Rows that show several items: the utilities of all items, of which those shown at each place are selected."""
+    shown, width = items.shape[0], x.shape[-1]
+    of_all = [numerics.combine(theta[j], x) for j in range(theta.shape[0])]
+    at_place = [
+        sum((jnp.where(items[k] == j, v, 0.0) for j, v in enumerate(of_all)), jnp.zeros((width,))) for k in range(shown)
+    ]
+    logits = numerics.kept(jnp.stack(at_place))
+    chance, normaliser = chances(logits, items >= 0)
+    took = jnp.stack([(accepted == k) & (items[k] >= 0) for k in range(shown)])
+    return chance, took, logits, normaliser
+
+
+def _second_derivatives(entries: list[_Entry], share: list[jax.Array], x: jax.Array) -> list[jax.Array]:
+    """Terms `[C]` of the entries: `p_a (1 - p_a) x_i x_j` of an item with itself, `-p_a p_b x_i x_j` of two.
+
+    Args:
+      entries: which entries.
+      share: `p_a` `[C]` of each chosen item, 0 where it was not shown.
+      x: `[d, C]` features.
+    """
+    scaled: dict[tuple[int, int, int], jax.Array] = {}
+    terms = []
+    for a, b, i, j in entries:
+        if (a, b, i) not in scaled:
+            weight = share[a] * (1.0 - share[a]) if a == b else -share[a] * share[b]
+            scaled[a, b, i] = numerics.kept(weight * x[i])
+        terms.append(scaled[a, b, i] * x[j])
+    return terms
+
+
+def _assemble(blocks: dict[_Entry, jax.Array], number: int, dim: int) -> jax.Array:
+    """The symmetric matrix `[A d, A d]` from its entries by item, item, row and column."""
+
+    def entry(a: int, i: int, b: int, j: int) -> jax.Array:
+        if (a, b, i, j) in blocks:
+            return blocks[a, b, i, j]
+        return blocks[b, a, j, i]
+
+    places = [(a, i) for a in range(number) for i in range(dim)]
+    return jnp.stack([jnp.stack([entry(*p, *q) for q in places]) for p in places])
+
+
+@struct.dataclass
+class PairRows:
+    """Observations with one parameter for all items and features of pairs.
+
+    Attributes:
+      features: `[K, d, H]`, of the items shown; zero stands for no item.
+      shown: `[K, H]` bool; a row in which nothing is shown is no observation.
+      accepted: `[H]` int8, place of the accepted item, `K` for none.
+    """
+
+    features: jax.Array
+    shown: jax.Array
+    accepted: jax.Array
+
+    @classmethod
+    def empty(cls, rounds: int, num_shown: int, dim: int) -> "PairRows":
+        """Room for one observation per round; see `Rows.empty`."""
+        rounds = numerics.padded(rounds)
+        return cls(
+            features=jnp.zeros((num_shown, dim, rounds), jnp.float32),
+            shown=jnp.zeros((num_shown, rounds), bool),
+            accepted=jnp.full((rounds,), num_shown, jnp.int8),
+        )
+
+    def write(
+        self, t: jax.Array, x: jax.Array, shown: jax.Array, accepted: jax.Array, valid: jax.Array | bool
+    ) -> "PairRows":
+        """With the observation of a round.
+
+        Args:
+          t: `[]`, the round.
+          x: `[K, d]` features.
+          shown: `[K]` bool, which of the places are taken.
+          accepted: `[]`, place of the accepted item.
+          valid: `[]` bool; if False nothing was observed.
+        """
+        return PairRows(
+            features=_written(self.features, x, t),
+            shown=_written(self.shown, shown & valid, t),
+            accepted=_written(self.accepted, accepted, t),
+        )
+
+    def sums(
+        self, theta: jax.Array, chosen: jax.Array, in_use: jax.Array | int, *, loss: bool = False, hessian: bool = True
+    ) -> Sums:
+        """Derivatives of the sum in eq. (1), without the ridge, in the one parameter, the row of `theta` `[1, d]`.
+
+        Over the rows, with the items shown in each, they are sums of
+
+            gradient: `sum_j (p_j - y_j) x_j`,
+            hessian: `sum_j p_j x_j x_j' - m m'` with the mean `m = sum_j p_j x_j`.
+
+        Args:
+          theta: `[1, d]`.
+          chosen: not used.
+          in_use: see `Rows.sums`.
+          loss: see `Rows.sums`.
+          hessian: see `Rows.sums`.
+        """
+        del chosen
+        shown, dim = self.shown.shape[0], theta.shape[1]
+        zero = jnp.zeros(())
+        pairs = [(i, j) for i in range(dim) for j in range(i, dim)]
+
+        def step(carry: dict[str, Any], part: tuple[jax.Array, jax.Array, jax.Array], first: jax.Array) -> dict[str, Any]:
+            """Adds a chunk of rows: features `[K, d, C]`, which are shown `[K, C]`, accepted places `[C]`."""
+            del first
+            x, present, accepted = part
+            logits = numerics.kept(jnp.stack([numerics.combine(theta[0], x[k]) for k in range(shown)]))
+            chance, normaliser = chances(logits, present)
+            took = jnp.stack([present[k] & (accepted == k) for k in range(shown)])
+            missed = numerics.kept(chance - took)
+            total: dict[str, Any] = {
+                "gradient": [sum((jnp.sum(missed[k] * x[k, i]) for k in range(shown)), zero) for i in range(dim)]
+            }
+            if loss:
+                total["loss"] = jnp.sum(normaliser - jnp.sum(jnp.where(took, logits, 0.0), axis=0))
+            if hessian:
+                mean = numerics.kept(jnp.stack([sum(chance[k] * x[k, i] for k in range(shown)) for i in range(dim)]))
+                total["hessian"] = {
+                    (0, 0, i, j): sum(
+                        (jnp.sum(chance[k] * x[k, i] * x[k, j]) for k in range(shown)), -jnp.sum(mean[i] * mean[j])
+                    )
+                    for i, j in pairs
+                }
+            return jax.tree.map(jnp.add, carry, total)
+
+        start: dict[str, Any] = {"gradient": [zero] * dim}
+        if loss:
+            start["loss"] = zero
+        if hessian:
+            start["hessian"] = {(0, 0, i, j): zero for i, j in pairs}
+        total = numerics.fold((self.features, self.shown, self.accepted), in_use, start, step)
+        gradient = jnp.stack(total["gradient"])[None]
+        return Sums(total.get("loss", zero), gradient, _assemble(total["hessian"], 1, dim) if hessian else None)

@@ -1,0 +1,35 @@
+"""The queue of the optimal policy, played beside every policy's with the same luck: what `queue_regret` is measured against.
+
+The optimal policy serves the query and the assortment with the largest true departure rate. Of each waiting query it needs the rate of the
+best assortment alone, and with the uniform number of a round that rate decides whether the query leaves.
+"""
+
+from typing import Any
+
+import jax
+
+from jaxroute.problems.queueing.parts.backlog import Backlog
+from jaxroute.problems.queueing.parts.scheduling import best_place
+from jaxroute.problems.queueing.sources.contexts import Round, Source
+
+
+def play_round(backlog: Backlog, contexts: Source, state: Any, drawn: Round, t: jax.Array) -> tuple[Any, jax.Array]:
+    """A round of the optimal policy's queue.
+
+    Source: ACQB, section 2 and appendix D.1.
+
+    Args:
+      backlog: how queries are kept.
+      contexts: where they come from.
+      state: of the backlog, with rows `contexts.row_for_optimum(row)`.
+      drawn: what chance decides in the round.
+      t: `[]`, the round.
+
+    Returns:
+      the state after the round; `[]` bool, whether a query was lost for want of space.
+    """
+    seen = backlog.view(state, t)
+    rates = contexts.rates_of(backlog.rows(state))
+    place, rate = best_place(lambda rate: rate, rates, seen.waiting, seen.arrival, seen.in_use)
+    departed = (state.length > 0) & (drawn.uniform <= rate)
+    return backlog.move(state, place, departed, contexts.row_for_optimum(drawn.row), drawn.arrived, t)

@@ -1,0 +1,62 @@
+"""Multinomial-logit choice with the outside option "try again": utilities, departure rates and a user's choice."""
+
+import jax
+import jax.numpy as jnp
+
+from jaxroute.core import numerics
+from jaxroute.core.types import Leaf
+from jaxroute.solvers.assortment import log_weight_of_best
+
+
+def utilities_of(theta: Leaf, features: jax.Array, pair_features: bool) -> jax.Array:
+    """Utilities `[N, ...]`: `x' theta_j`, or with pair features `x_j' theta`.
+
+    Args:
+      theta: `[N, d]`, with pair features `[d]`.
+      features: `[d, ...]`, with pair features `[N, d, ...]`.
+      pair_features: whether features describe pairs of query and model.
+    """
+    parameters = jnp.asarray(theta)
+    if pair_features:
+        return numerics.combine(parameters, jnp.swapaxes(features, 0, 1))
+    return jnp.stack([numerics.combine(parameters[j], features) for j in range(parameters.shape[0])])
+
+
+def departure_rate(log_weight: jax.Array) -> jax.Array:
+    """Chance that a shown answer is accepted, from the logarithm of the sum of `exp(utility)`. Source: ACQB, section 2."""
+    return 1.0 / (1.0 + jnp.exp(-log_weight))
+
+
+def best_rate(utility: jax.Array, size: int) -> jax.Array:
+    """Largest departure rate `[...]` of `size` models.
+
+    Args:
+      utility: `[N, ...]`.
+      size: `K`.
+    """
+    return departure_rate(log_weight_of_best(list(utility), size))
+
+
+def choose(utility: jax.Array, offered: jax.Array, uniform: Leaf) -> tuple[jax.Array, jax.Array]:
+    """Which offered model the user accepts, and how likely it was that one is accepted.
+
+    The chances are laid end to end in the order of the models, and the first whose end is at least `uniform` is chosen: of two
+    assortments the one with the larger departure rate loses the query whenever the other one does.
+
+    Source: ACQB, appendix D.1.
+
+    Args:
+      utility: `[N]`.
+      offered: `[N]` bool.
+      uniform: `[]` on [0, 1).
+
+    Returns:
+      `[N]` bool, at most one True; `[]` departure rate.
+    """
+    top = jnp.maximum(jnp.max(jnp.where(offered, utility, -jnp.inf)), 0.0)
+    weight = jnp.where(offered, jnp.exp(utility - top), 0.0)
+    chance = weight / (jnp.exp(-top) + jnp.sum(weight))
+    end = numerics.materialised(numerics.prefix_sums(chance))
+    reached = offered & (uniform <= end)
+    first = numerics.argmax(reached.astype(jnp.float32), reached)
+    return numerics.one_hot(first, utility.shape[-1]), jnp.max(jnp.where(offered, end, 0.0))
