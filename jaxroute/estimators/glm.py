@@ -1,7 +1,6 @@
 """Penalised generalised linear models: `E[r] = G(theta . phi)`, from pairs that come one by one.
 
-The estimate solves `sum (r - G(theta . phi)) phi = ridge theta`; where it is longer than it may be, it is shortened. Each model has
-`init(dim, ridge, link)` and `add(state, phi, reward, seen, ridge, link, bound) -> state`, and its state has `theta` `[d]`.
+The estimate solves `sum (r - G(theta . phi)) phi = ridge theta`; where it is longer than it may be, it is shortened.
 
 Source: Filippi et al. (2010); Belloni, Chen and Wei (2026), eqs. (19) and (20), section 5.1.
 
@@ -10,7 +9,7 @@ that on the host): in no simulation of ours did it matter.
 """
 
 import functools
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +20,46 @@ from jaxroute.core import checks, numerics
 from jaxroute.core.types import Leaf
 from jaxroute.estimators.gaussian import solve
 from jaxroute.estimators.links import IDENTITY, Link
+
+
+class GLMState(Protocol):
+    """State of an estimator.
+
+    Attributes:
+      theta: `[d]`, the estimate.
+    """
+
+    @property
+    def theta(self) -> jax.Array: ...
+
+
+class GLM(Protocol):
+    """An estimator.
+
+    Attributes:
+      learns: False if no pair changes the estimate.
+    """
+
+    @property
+    def learns(self) -> bool: ...
+
+    def check(self) -> None:
+        """Raises `ValueError` on values out of range."""
+        ...
+
+    def check_for(self, dim: int, rounds: int) -> None:
+        """Raises `ValueError` if it does not suit features `[d]` or a run of so many rounds."""
+        ...
+
+    def init(self, dim: int, ridge: Leaf) -> Any:
+        """State before the first pair."""
+        ...
+
+    def add(
+        self, state: Any, phi: jax.Array, reward: jax.Array, seen: jax.Array, ridge: Leaf, link: Link, bound: Leaf
+    ) -> Any:
+        """State after a pair of features `[d]` and a reward, if it was seen."""
+        ...
 
 
 def shortened(vector, bound, axis: int = 0):
@@ -42,7 +81,12 @@ class OnlineState:
 class OnlineGLM:
     """One Newton step per pair: each pair is linearised at the estimate of its time, once and for all. Exact for the identity link."""
 
+    learns = True
+
     def check(self) -> None:
+        pass
+
+    def check_for(self, dim: int, rounds: int) -> None:
         pass
 
     def init(self, dim: int, ridge) -> OnlineState:
@@ -80,12 +124,19 @@ class ExactGLM:
     capacity: pairs that are kept; later ones are lost. iterations: steps per pair (both static).
     """
 
+    learns = True
+
     capacity: int = struct.field(pytree_node=False)
     iterations: int = struct.field(pytree_node=False, default=3)
 
     def check(self) -> None:
         checks.count("capacity", self.capacity)
         checks.count("iterations", self.iterations)
+
+    def check_for(self, dim: int, rounds: int) -> None:
+        del dim
+        if rounds > self.capacity:
+            raise ValueError(f"capacity must be at least the horizon of the run, {rounds}, got {self.capacity}")
 
     def init(self, dim: int, ridge) -> ExactState:
         del ridge
@@ -120,10 +171,17 @@ class FrozenState:
 class FrozenGLM:
     """An estimate that was made before and stays: `theta` `[d]`."""
 
+    learns = False
+
     theta: Leaf
 
     def check(self) -> None:
         checks.numbers("theta", self.theta)
+
+    def check_for(self, dim: int, rounds: int) -> None:
+        del rounds
+        if np.shape(self.theta) != (dim,):
+            raise ValueError(f"theta must have shape ({dim},), got {np.shape(self.theta)}")
 
     def init(self, dim: int, ridge) -> FrozenState:
         del ridge
