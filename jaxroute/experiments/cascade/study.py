@@ -203,6 +203,8 @@ def offline_pairs(env: ca.CascadeEnv, number: int, samples: int) -> tuple[np.nda
 
 
 def _offline_policies(env: ca.CascadeEnv) -> dict[str, Any]:
+    assert env.evaluator is not None
+    theta = env.evaluator.theta
     features, rewards = offline_pairs(env, max(_OFFLINE), _SAMPLES)
     link = env.spec.score_link
     fitted = {(n, s): fit_glm(features[s, :n], rewards[s, :n], link) for n in _OFFLINE for s in range(_SAMPLES)}
@@ -212,7 +214,7 @@ def _offline_policies(env: ca.CascadeEnv) -> dict[str, Any]:
 
     return {
         "offline": grid(frozen, pairs=list(_OFFLINE), sample=range(_SAMPLES)),
-        "true evaluator": ca.COSMOS(fit=STREAMING, evaluator=ca.FrozenGLM(np.asarray(env.evaluator.theta))),
+        "true evaluator": ca.COSMOS(fit=STREAMING, evaluator=ca.FrozenGLM(np.asarray(theta))),
         "online": ca.COSMOS(),
     }
 
@@ -365,7 +367,7 @@ def _fit_cases() -> tuple[Case, ...]:
             _REF,
             record_every=500,
             record=RECORD,
-            probes={"estimate": _estimate},
+            probes={"estimate": _estimate, "index_error": ca.index_error},
         ),
         Case(
             ca.uniform_cascade,
@@ -419,7 +421,10 @@ def _fidelity_table(results: Results) -> tuple[str, bool]:
 def _constant_is_wrong(results: Results) -> tuple[str, bool]:
     data = results["known"]
     wrong, exact = (end(data, "regret", p, index=0.1) for p in ("constant", "exact"))
-    return f"constant {show(wrong)}, exact {show(exact)}", wrong[0] > 2.0 * exact[0]
+    errors = data["index_error"].sel(index=0.1).isel(time=-1)
+    far, near = (float(errors.sel(policy=p).mean()) for p in ("constant", "exact"))
+    text = f"constant {show(wrong)}, exact {show(exact)}; mean distance from the true index {far:.2f} and {near:.2f}"
+    return text, wrong[0] > 2.0 * exact[0]
 
 
 def _frozen_scores(results: Results) -> tuple[str, bool]:
