@@ -30,10 +30,34 @@ def shortened(vector: jax.Array, bound: Leaf, axis: int = 0) -> jax.Array:
     return vector * jnp.minimum(1.0, bound / length)
 
 
-class GLM(Protocol):
-    """How an estimate follows the pairs."""
+class GLMState(Protocol):
+    """State of an estimator.
 
-    def check(self) -> None: ...
+    Attributes:
+      theta: `[d]`, the estimate.
+    """
+
+    @property
+    def theta(self) -> jax.Array: ...
+
+
+class GLM(Protocol):
+    """How an estimate follows the pairs.
+
+    Attributes:
+      learns: False if no pair changes the estimate.
+    """
+
+    @property
+    def learns(self) -> bool: ...
+
+    def check(self) -> None:
+        """Raises `ValueError` on values out of range."""
+        ...
+
+    def check_for(self, dim: int, rounds: int) -> None:
+        """Raises `ValueError` if it does not suit features `[d]` or a run of so many rounds."""
+        ...
 
     def init(self, dim: int, ridge: Leaf) -> Any:
         """Before the first pair.
@@ -80,7 +104,12 @@ class OnlineState:
 class OnlineGLM:
     """One Newton step per pair: each pair is linearised at the estimate of its time, once and for all. Exact for the identity link."""
 
+    learns = True
+
     def check(self) -> None:
+        pass
+
+    def check_for(self, dim: int, rounds: int) -> None:
         pass
 
     def init(self, dim: int, ridge: Leaf) -> OnlineState:
@@ -139,9 +168,16 @@ class ExactGLM:
     capacity: int = struct.field(pytree_node=False)
     iterations: int = struct.field(pytree_node=False, default=3)
 
+    learns = True
+
     def check(self) -> None:
         checks.count("capacity", self.capacity)
         checks.count("iterations", self.iterations)
+
+    def check_for(self, dim: int, rounds: int) -> None:
+        del dim
+        if rounds > self.capacity:
+            raise ValueError(f"capacity must be at least the horizon of the run, {rounds}, got {self.capacity}")
 
     def init(self, dim: int, ridge: Leaf) -> ExactState:
         del ridge
@@ -195,8 +231,15 @@ class FrozenGLM:
 
     theta: Leaf
 
+    learns = False
+
     def check(self) -> None:
         checks.numbers("theta", self.theta)
+
+    def check_for(self, dim: int, rounds: int) -> None:
+        del rounds
+        if np.shape(self.theta) != (dim,):
+            raise ValueError(f"theta must have shape ({dim},), got {np.shape(self.theta)}")
 
     def init(self, dim: int, ridge: Leaf) -> FrozenState:
         del ridge

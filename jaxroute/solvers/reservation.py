@@ -8,10 +8,12 @@ Source: Weitzman (1979); Belloni, Chen and Wei (2026), eq. (2).
 
 from collections.abc import Callable
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 from jaxroute.core import checks, numerics
+from jaxroute.core.types import Leaf
 
 
 def uniform_index(low, width, cost):
@@ -26,7 +28,7 @@ def two_point_index(low, high, chance, cost):
     return jnp.where(above >= low, above, chance * high + (1.0 - chance) * low - cost)
 
 
-def index_by_bisection(excess: Callable, cost, low=-1.0, high=1.0, steps: int = 40):
+def index_by_bisection(excess: Callable, cost: Leaf, low: Leaf = -1.0, high: Leaf = 1.0, steps: int = 40) -> jax.Array:
     """Root of `excess(s) = cost` in `[low, high]`, elementwise, in a fixed number of halvings.
 
     Args:

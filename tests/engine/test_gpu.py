@@ -15,7 +15,7 @@ CASES = {
     "service": (lambda: service.benchmark_service("winogrande", signal=0.15), service.MessPlus()),
     "queueing": (lambda: queueing.RandomQueues(horizon=2000, limit=512), queueing.ACQB()),
     "cascade": (lambda: cascade.uniform_cascade(), cascade.COSMOS()),
-    "cascade, learned scores": (lambda: cascade.uniform_cascade(evaluator=5), cascade.cosmos(fit="streaming")),
+    "cascade, learned scores": (lambda: cascade.uniform_cascade(evaluator=5), cascade.COSMOS(fit=cascade.Streaming())),
 }
 METRIC = {
     "stochastic": "regret",

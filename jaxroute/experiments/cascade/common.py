@@ -11,11 +11,14 @@ TABLE = "regret is that of an independent simulation, within four joint standard
 RECORD = ("regret", "mean_cost_regret", "queries", "utility")
 
 
-def learner(index: float = 0.10, warm: int = 0, fit: Any = "streaming") -> ca.COSMOS:
+STREAMING, WINDOW = ca.Streaming(), ca.Window()
+
+
+def learner(index: float = 0.10, warm: int = 0, fit: Any = STREAMING) -> ca.COSMOS:
     """COSMOS for scores that are seen, with a bonus; a greedy policy with 0. All with one estimator are served by one compile."""
-    return ca.cosmos(index=index, plug_in=0.0, optimism=0.0, warm=warm, fit=fit)
+    return ca.COSMOS(fit=fit, radius=ca.Practical(index, 0.0, 0.0), exploration=ca.WarmUp(warm))
 
 
-def learns_scores(index: float = 0.10, plug_in: float = 0.03, optimism: float = 0.30, fit: Any = "window") -> ca.COSMOS:
+def learns_scores(index: float = 0.10, plug_in: float = 0.03, optimism: float = 0.30, fit: Any = WINDOW) -> ca.COSMOS:
     """COSMOS with an evaluator that is learned; a greedy policy with 0, 0, 0."""
-    return ca.cosmos(index=index, plug_in=plug_in, optimism=optimism, fit=fit)
+    return ca.COSMOS(fit=fit, radius=ca.Practical(index, plug_in, optimism))

@@ -10,7 +10,7 @@ import xarray as xr
 from jaxroute import grid
 from jaxroute.analysis import metrics
 from jaxroute.experiments.base import Case, Claim, Experiment, Results
-from jaxroute.experiments.cascade.common import OURS, PAPER, RECORD, TABLE, learner
+from jaxroute.experiments.cascade.common import OURS, PAPER, RECORD, STREAMING, TABLE, learner
 from jaxroute.experiments.measure import Number, agrees, end, late_slope, panels, power, runs_of, show
 from jaxroute.problems import cascade as ca
 
@@ -87,7 +87,7 @@ _ROOTS = {  # R(T) / sqrt(T) by s, at the horizons.
 }
 
 
-def _hard(s: float, horizon: int) -> ca.Cascade:
+def _hard(s: float, horizon: int) -> ca.CascadeEnv:
     """Two boxes whose indices differ by `s / sqrt(T)`."""
     return ca.safe_and_risky(s / math.sqrt(horizon))
 
@@ -203,7 +203,7 @@ _S5 = (
 
 def _size_case(name: str, **settings: Any) -> Case:
     known = "evaluator" not in settings
-    both = {"COSMOS": ca.cosmos(fit="streaming"), "COSMOS, window": ca.cosmos()}
+    both = {"COSMOS": ca.COSMOS(fit=STREAMING), "COSMOS, window": ca.COSMOS()}
     return Case(
         ca.uniform_cascade,
         {"COSMOS": learner()} if known else both,

@@ -16,7 +16,7 @@ from jaxroute.analysis import metrics
 from jaxroute.core import numerics
 from jaxroute.core.types import Metric
 from jaxroute.experiments.base import Case, Claim, Experiment, Results
-from jaxroute.experiments.cascade.common import OURS, PAPER, RECORD, TABLE, learner
+from jaxroute.experiments.cascade.common import OURS, PAPER, RECORD, TABLE, WINDOW, learner
 from jaxroute.experiments.cascade.growth import GROWTH
 from jaxroute.experiments.cascade.replay import REPLAY
 from jaxroute.experiments.cascade.study import STUDY
@@ -138,7 +138,7 @@ def _learners() -> dict[str, Any]:
     stream = ca.Streaming()
     return {
         "COSMOS": learner(),
-        "COSMOS, window": learner(fit="window"),
+        "COSMOS, window": learner(fit=WINDOW),
         "COSMOS, b = .03": learner(0.03),
         "greedy": learner(0.0),
         "greedy, warm 10": learner(0.0, warm=10),
@@ -186,7 +186,7 @@ class Counted:
         }
 
 
-def _counted_oracle(env: ca.Cascade) -> Counted:
+def _counted_oracle(env: ca.CascadeEnv) -> Counted:
     return Counted(ca.Oracle.of(env))
 
 
@@ -430,9 +430,9 @@ EXPERIMENTS: tuple[Experiment, ...] = (
             Case(
                 ca.two_boxes(),
                 {
-                    "COSMOS": grid(learner, index=list(_BONUSES), fit="window"),
+                    "COSMOS": grid(learner, index=list(_BONUSES), fit=WINDOW),
                     "COSMOS, streaming": grid(learner, index=list(_BONUSES)),
-                    "b = .1, 60 rounds of all": learner(warm=60, fit="window"),
+                    "b = .1, 60 rounds of all": learner(warm=60, fit=WINDOW),
                     "LinUCB": ca.LinUCB(),
                     "ContextSingle": ca.ContextSingle.of,
                     "BestSingle": ca.BestSingle.of,

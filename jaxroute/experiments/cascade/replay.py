@@ -15,7 +15,7 @@ from jaxroute.analysis import metrics
 from jaxroute.core import checks, draws
 from jaxroute.data import RoutingTable, load_columns, load_table, standin
 from jaxroute.experiments.base import Case, Claim, Experiment, Results
-from jaxroute.experiments.cascade.common import OURS, PAPER, learner, learns_scores
+from jaxroute.experiments.cascade.common import OURS, PAPER, STREAMING, WINDOW, learner, learns_scores
 from jaxroute.experiments.measure import end, panels, show
 from jaxroute.problems import cascade as ca
 
@@ -140,7 +140,7 @@ def replay(
     scores: Mapping[str, str] | None = None,
     sizes: Mapping[str, str] | None = None,
     confidence: Mapping[str, str] | None = None,
-) -> ca.Cascade:
+) -> ca.CascadeEnv:
     """A cascade of recorded queries; without a file, the cascade with six groups.
 
     Args:
@@ -177,7 +177,7 @@ def replay(
     )
 
 
-def tuned_frugal(env: ca.Cascade, number: int = 20_000) -> ca.Frugal:
+def tuned_frugal(env: ca.CascadeEnv, number: int = 20_000) -> ca.Frugal:
     """The cascade from the cheapest model to the dearest with the threshold that is best on draws of its own.
 
     Where scores are not seen it has the evaluator of all recorded outputs: FrugalGPT trains one beforehand.
@@ -208,12 +208,12 @@ def tuned_frugal(env: ca.Cascade, number: int = 20_000) -> ca.Frugal:
     return ca.Frugal(threshold=float(_THRESHOLDS[int(np.argmax(values))]), order=order, evaluator=evaluator)
 
 
-def _policies(env: ca.Cascade) -> dict[str, Any]:
+def _policies(env: ca.CascadeEnv) -> dict[str, Any]:
     learned = env.evaluator is not None
     return {
-        **{f"COSMOS, {name}": learns_scores(b, fit="window") if learned else learner(b) for name, b in _BONUSES.items()},
-        "greedy, warm 30": ca.cosmos(
-            index=0.0, plug_in=0.0, optimism=0.0, warm=30, fit="window" if learned else "streaming"
+        **{f"COSMOS, {name}": learns_scores(b, fit=WINDOW) if learned else learner(b) for name, b in _BONUSES.items()},
+        "greedy, warm 30": ca.COSMOS(
+            fit=WINDOW if learned else STREAMING, radius=ca.Practical(0.0, 0.0, 0.0), exploration=ca.WarmUp(30)
         ),
         _FRUGAL: tuned_frugal(env),
         "query all": ca.QueryAll(),

@@ -13,10 +13,10 @@ from jaxroute.analysis import metrics
 from jaxroute.core import draws
 from jaxroute.estimators.glm import fit_glm
 from jaxroute.experiments.base import Case, Claim, Experiment, Results
-from jaxroute.experiments.cascade.common import OURS, PAPER, RECORD, TABLE, learner, learns_scores
+from jaxroute.experiments.cascade.common import OURS, PAPER, RECORD, STREAMING, TABLE, WINDOW, learner, learns_scores
 from jaxroute.experiments.measure import Number, agrees, end, late_slope, panels, runs_of, show
 from jaxroute.problems import cascade as ca
-from jaxroute.problems.cascade.features import reward_of
+from jaxroute.problems.cascade.sources.features import reward_of
 
 _REF: dict[str, Any] = {"num_models": 3, "dim": 3}
 
@@ -53,13 +53,13 @@ _S7 = (
 )
 
 
-def _greedy_scores(fit: Any = "window") -> ca.COSMOS:
+def _greedy_scores(fit: Any = WINDOW) -> ca.COSMOS:
     return learns_scores(0.0, 0.0, 0.0, fit)
 
 
 def _learned_cases() -> tuple[Case, ...]:
     exact = {"fit": ca.Window.exact(600), "evaluator": ca.ExactGLM(600)}
-    streaming = {"COSMOS": learns_scores(fit="streaming"), "greedy": _greedy_scores("streaming")}
+    streaming = {"COSMOS": learns_scores(fit=STREAMING), "greedy": _greedy_scores(STREAMING)}
     return (
         Case(
             ca.uniform_cascade,
@@ -96,8 +96,8 @@ def _learned_cases() -> tuple[Case, ...]:
         Case(
             ca.uniform_cascade,
             {
-                "COSMOS": ca.cosmos(**exact),
-                "greedy": ca.cosmos(index=0.0, plug_in=0.0, optimism=0.0, **exact),
+                "COSMOS": ca.COSMOS(**exact),
+                "greedy": ca.COSMOS(radius=ca.Practical(0.0, 0.0, 0.0), **exact),
             },
             600,
             "exact",
@@ -186,7 +186,7 @@ def _learned_bonuses(results: Results):
 _OFFLINE, _SAMPLES = (300, 3000, 30_000, 300_000), 8
 
 
-def offline_pairs(env: ca.Cascade, number: int, samples: int) -> tuple[np.ndarray, np.ndarray]:
+def offline_pairs(env: ca.CascadeEnv, number: int, samples: int) -> tuple[np.ndarray, np.ndarray]:
     """Features `[samples, n, d]` and rewards `[samples, n]` of outputs of boxes that are picked at random."""
     key = draws.key(1_000_000)
 
@@ -202,18 +202,20 @@ def offline_pairs(env: ca.Cascade, number: int, samples: int) -> tuple[np.ndarra
     return features.reshape(samples, number, -1), rewards.reshape(samples, number)
 
 
-def _offline_policies(env: ca.Cascade) -> dict[str, Any]:
+def _offline_policies(env: ca.CascadeEnv) -> dict[str, Any]:
+    assert env.evaluator is not None
+    theta = env.evaluator.theta
     features, rewards = offline_pairs(env, max(_OFFLINE), _SAMPLES)
     link = env.spec.score_link
     fitted = {(n, s): fit_glm(features[s, :n], rewards[s, :n], link) for n in _OFFLINE for s in range(_SAMPLES)}
 
     def frozen(pairs: int, sample: int) -> ca.COSMOS:
-        return ca.cosmos(fit="streaming", evaluator=ca.FrozenGLM(fitted[pairs, sample]))
+        return ca.COSMOS(fit=STREAMING, evaluator=ca.FrozenGLM(fitted[pairs, sample]))
 
     return {
         "offline": grid(frozen, pairs=list(_OFFLINE), sample=range(_SAMPLES)),
-        "true evaluator": ca.cosmos(fit="streaming", evaluator=ca.FrozenGLM(np.asarray(env.evaluator.theta))),
-        "online": ca.cosmos(),
+        "true evaluator": ca.COSMOS(fit=STREAMING, evaluator=ca.FrozenGLM(np.asarray(theta))),
+        "online": ca.COSMOS(),
     }
 
 
@@ -351,10 +353,10 @@ def _estimate(env, policy, env_state, state, t) -> jax.Array:
 def _fit_cases() -> tuple[Case, ...]:
     exact = ca.ExactGLM(1000)
     learned = {
-        "exact": ca.cosmos(fit=ca.Window.exact(1000), evaluator=exact),
-        "window 64": ca.cosmos(fit=_FITS["window 64"], evaluator=exact),
-        "window 64, online evaluator": ca.cosmos(fit=_FITS["window 64"]),
-        "streaming, online evaluator": ca.cosmos(fit="streaming"),
+        "exact": ca.COSMOS(fit=ca.Window.exact(1000), evaluator=exact),
+        "window 64": ca.COSMOS(fit=_FITS["window 64"], evaluator=exact),
+        "window 64, online evaluator": ca.COSMOS(fit=_FITS["window 64"]),
+        "streaming, online evaluator": ca.COSMOS(fit=STREAMING),
     }
     return (
         Case(
@@ -365,7 +367,7 @@ def _fit_cases() -> tuple[Case, ...]:
             _REF,
             record_every=500,
             record=RECORD,
-            probes={"estimate": _estimate},
+            probes={"estimate": _estimate, "index_error": ca.index_error},
         ),
         Case(
             ca.uniform_cascade,
@@ -419,7 +421,10 @@ def _fidelity_table(results: Results) -> tuple[str, bool]:
 def _constant_is_wrong(results: Results) -> tuple[str, bool]:
     data = results["known"]
     wrong, exact = (end(data, "regret", p, index=0.1) for p in ("constant", "exact"))
-    return f"constant {show(wrong)}, exact {show(exact)}", wrong[0] > 2.0 * exact[0]
+    errors = data["index_error"].sel(index=0.1).isel(time=-1)
+    far, near = (float(errors.sel(policy=p).mean()) for p in ("constant", "exact"))
+    text = f"constant {show(wrong)}, exact {show(exact)}; mean distance from the true index {far:.2f} and {near:.2f}"
+    return text, wrong[0] > 2.0 * exact[0]
 
 
 def _frozen_scores(results: Results) -> tuple[str, bool]:

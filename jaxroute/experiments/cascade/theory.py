@@ -8,7 +8,7 @@ import numpy as np
 from jaxroute import grid
 from jaxroute.analysis import metrics
 from jaxroute.experiments.base import Case, Claim, Experiment, Results
-from jaxroute.experiments.cascade.common import OURS, PAPER, RECORD, TABLE, learner, learns_scores
+from jaxroute.experiments.cascade.common import OURS, PAPER, RECORD, STREAMING, TABLE, learner, learns_scores
 from jaxroute.experiments.measure import Number, agrees, end, panels, show
 from jaxroute.problems import cascade as ca
 
@@ -80,7 +80,7 @@ def _known_ridge(eta1: float) -> ca.COSMOS:
 
 
 def _learned_ridge(eta0: float, eta1: float = 1.0) -> ca.COSMOS:
-    return learns_scores(fit="streaming").replace(eta0=eta0, eta1=eta1)
+    return learns_scores(fit=STREAMING).replace(eta0=eta0, eta1=eta1)
 
 
 def _ridge_cases() -> tuple[Case, ...]:
@@ -152,7 +152,7 @@ def _growth_cases() -> tuple[Case, ...]:
     return (
         Case(
             ca.uniform_cascade,
-            {"COSMOS": learns_scores(fit="streaming"), "greedy": learns_scores(0.0, 0.0, 0.0, fit="streaming")},
+            {"COSMOS": learns_scores(fit=STREAMING), "greedy": learns_scores(0.0, 0.0, 0.0, fit=STREAMING)},
             4000,
             "random",
             _REF | {"evaluator": 5},
@@ -162,7 +162,7 @@ def _growth_cases() -> tuple[Case, ...]:
         ),
         Case(
             ca.frozen_cascade(),
-            {"COSMOS": learns_scores(fit="streaming")},
+            {"COSMOS": learns_scores(fit=STREAMING)},
             4000,
             "frozen",
             record_every=100,

@@ -1,8 +1,29 @@
-"""Cascades (COSMOS): an online contextual Pandora's box of models that are called one after another until an answer is good enough."""
+"""Cascades (COSMOS): an online contextual Pandora's box of models that are called one after another until an answer is good enough.
+
+`env` plays a period, `sources` holds the laws of requests, outputs and their features, `instances` makes environments from them. `cosmos`
+is the paper's policy and reads as its Algorithms 1 and 2; `parts` are what it is put together from: the search, the index estimators, the
+radii, the evaluator, the exploration. `baselines` are the policies that it is compared with, `oracle` those that know the environment.
+`optimum` computes what regret is measured against, `theory` the paper's bounds and rules, and probes of what its proofs speak about.
+`types` are the values that pass between environment and policies.
+"""
 
 from jaxroute.estimators.glm import ExactGLM, FrozenGLM, OnlineGLM
-from jaxroute.problems.cascade.baselines import Frugal, LinUCB, QueryAll, RandomCascade
-from jaxroute.problems.cascade.cascades import (
+from jaxroute.problems.cascade.baselines import (
+    BootstrapCOSMOS,
+    DistributionLearner,
+    EpsilonGreedy,
+    ExploreThenCommit,
+    Frugal,
+    Greedy,
+    LinUCB,
+    OnlineGradient,
+    QueryAll,
+    RandomCascade,
+    ThompsonSampling,
+)
+from jaxroute.problems.cascade.cosmos import COSMOS
+from jaxroute.problems.cascade.env import CascadeEnv
+from jaxroute.problems.cascade.instances import (
     custom_cascade,
     frozen_cascade,
     group_cascade,
@@ -14,42 +35,38 @@ from jaxroute.problems.cascade.cascades import (
     two_boxes,
     uniform_cascade,
 )
-from jaxroute.problems.cascade.contexts import (
+from jaxroute.problems.cascade.optimum import cost_order, oracle_value, single_values, tuned_threshold
+from jaxroute.problems.cascade.oracle import BestSingle, ContextSingle, Oracle, StaticIndex
+from jaxroute.problems.cascade.parts.exploration import Coins, OncePerBlock, ThenCommit, WarmUp
+from jaxroute.problems.cascade.parts.location import LocationFamily
+from jaxroute.problems.cascade.parts.radii import Bootstrap, Practical, Sampled, Theoretical
+from jaxroute.problems.cascade.parts.search import IndexSearch, LoopSearch
+from jaxroute.problems.cascade.parts.streaming import ConstantCurvature, GradientDescent, Streaming
+from jaxroute.problems.cascade.parts.window import MomentEquations, Window
+from jaxroute.problems.cascade.sources.boxes import PassFailBoxes, RecordedBoxes, SpikeBoxes, UniformBoxes
+from jaxroute.problems.cascade.sources.contexts import (
     FrozenContexts,
     GroupContexts,
     RecordedContexts,
     TwoTimesContexts,
     UniformContexts,
 )
-from jaxroute.problems.cascade.cosmos import (
-    COSMOS,
-    BootstrapCOSMOS,
-    DistributionLearner,
-    EpsilonGreedy,
-    ExploreThenCommit,
-    Greedy,
-    OnlineGradient,
-    ThompsonSampling,
-    cosmos,
+from jaxroute.problems.cascade.sources.features import (
+    CubeNoise,
+    FrozenFeatures,
+    RadialNoise,
+    RecordedFeatures,
+    ScoredFeatures,
 )
-from jaxroute.problems.cascade.env import Cascade
-from jaxroute.problems.cascade.exploration import Coins, OncePerBlock, ThenCommit, WarmUp
-from jaxroute.problems.cascade.features import CubeNoise, FrozenFeatures, RadialNoise, RecordedFeatures, ScoredFeatures
-from jaxroute.problems.cascade.index_fit import (
-    ConstantCurvature,
-    GradientDescent,
-    LocationFamily,
-    MomentEquations,
-    Streaming,
-    Window,
+from jaxroute.problems.cascade.theory import (
+    design_growth,
+    evaluator_error,
+    index_error,
+    potential_bound,
+    regret_bound,
+    residual,
+    ridge_rule,
 )
-from jaxroute.problems.cascade.laws import PassFailBoxes, RecordedBoxes, SpikeBoxes, UniformBoxes
-from jaxroute.problems.cascade.oracle import BestSingle, ContextSingle, Oracle, StaticIndex
-from jaxroute.problems.cascade.probes import design_growth, evaluator_error, index_error, residual
-from jaxroute.problems.cascade.radii import Bootstrap, Practical, Sampled, Theoretical
-from jaxroute.problems.cascade.search import IndexSearch, LoopSearch
-from jaxroute.problems.cascade.theory import potential_bound, regret_bound, ridge_rule
-from jaxroute.problems.cascade.truth import cost_order, oracle_value, single_values, tuned_threshold
 
 POLICIES = (
     COSMOS,
@@ -88,7 +105,7 @@ __all__ = [
     "BestSingle",
     "Bootstrap",
     "BootstrapCOSMOS",
-    "Cascade",
+    "CascadeEnv",
     "Coins",
     "ConstantCurvature",
     "ContextSingle",
@@ -134,7 +151,6 @@ __all__ = [
     "UniformContexts",
     "WarmUp",
     "Window",
-    "cosmos",
     "cost_order",
     "custom_cascade",
     "design_growth",

@@ -1,5 +1,6 @@
-"""Baselines: one call per request, cascades with fixed thresholds, and all boxes at once."""
+"""Baselines: relatives of COSMOS that differ in a part, one call per request, cascades with fixed thresholds, all boxes at once."""
 
+import abc
 from typing import Any
 
 import jax
@@ -9,31 +10,117 @@ from flax import struct
 
 from jaxroute.core import checks, draws, numerics
 from jaxroute.core.types import Leaf
-from jaxroute.estimators.glm import OnlineGLM
-from jaxroute.problems.cascade import evaluation as ev
-from jaxroute.problems.cascade.env import Cascade
-from jaxroute.problems.cascade.index_fit import grown_inverse
-from jaxroute.problems.cascade.search import IndexSearch
-from jaxroute.problems.cascade.truth import cost_order, tuned_threshold
-from jaxroute.problems.cascade.types import CascadeSpec
+from jaxroute.estimators.glm import GLM, OnlineGLM
+from jaxroute.problems.cascade.cosmos import COSMOS
+from jaxroute.problems.cascade.env import CascadeEnv
+from jaxroute.problems.cascade.optimum import cost_order, tuned_threshold
+from jaxroute.problems.cascade.parts import evaluation as ev
+from jaxroute.problems.cascade.parts.designs import first_inverse, grown_inverse
+from jaxroute.problems.cascade.parts.exploration import Coins, Exploration, OncePerBlock, ThenCommit, WarmUp
+from jaxroute.problems.cascade.parts.location import LocationFamily
+from jaxroute.problems.cascade.parts.loss import IndexEstimator
+from jaxroute.problems.cascade.parts.radii import Bootstrap, Practical, Radius, Sampled
+from jaxroute.problems.cascade.parts.search import IndexSearch, Scoring
+from jaxroute.problems.cascade.parts.streaming import GradientDescent, Streaming
+from jaxroute.problems.cascade.types import CascadeSpec, Feedback, Observation
+
+Decision = tuple[IndexSearch, dict[str, jax.Array]]
+
+
+def _no_bonus() -> Practical:
+    return Practical(index=0.0, plug_in=0.0, optimism=0.0)
+
+
+@struct.dataclass
+class Greedy(COSMOS):
+    """COSMOS without bonuses: Weitzman's search on the estimates themselves. Some runs never correct an index that starts too low."""
+
+    radius: Radius = struct.field(default_factory=_no_bonus)
+
+
+@struct.dataclass
+class EpsilonGreedy(Greedy):
+    """`Greedy` that opens all boxes with chance `min(1, scale t^-(1/3))`."""
+
+    exploration: Exploration = struct.field(default_factory=Coins)
+
+
+@struct.dataclass
+class ExploreThenCommit(Greedy):
+    """Opens all boxes in the first `T^(2/3)` periods, then searches by the indices that it has."""
+
+    exploration: Exploration = struct.field(default_factory=ThenCommit)
+
+
+@struct.dataclass
+class OnlineGradient(Greedy):
+    """Opens all boxes once per block of `T^(1/6)` periods, and descends the loss with the samples of these periods alone.
+
+    Source: in the spirit of Atsidakou et al. (2024); not their exact algorithm.
+    """
+
+    fit: IndexEstimator = struct.field(default_factory=GradientDescent)
+    exploration: Exploration = struct.field(default_factory=OncePerBlock)
+
+
+@struct.dataclass
+class DistributionLearner(COSMOS):
+    """Takes each box's scores to be a linear mean plus noise of one law, learns both, and solves for the index.
+
+    Source: in the spirit of Liu et al. (2025); the details are those of `LocationFamily`.
+    """
+
+    fit: IndexEstimator = struct.field(default_factory=LocationFamily)
+    radius: Radius = struct.field(default_factory=lambda: Practical(plug_in=0.0, optimism=0.0))
+
+
+@struct.dataclass
+class ThompsonSampling(COSMOS):
+    """COSMOS that draws its estimates at random around themselves in place of bonuses. Not in the paper.
+
+    Its estimator is `Streaming`: with an unknown evaluator its warning applies.
+    """
+
+    fit: IndexEstimator = struct.field(default_factory=Streaming)
+    radius: Radius = struct.field(default_factory=Sampled)
+
+
+@struct.dataclass
+class BootstrapCOSMOS(COSMOS):
+    """COSMOS whose bonuses are the spread of weighted copies of the estimate, after a warm-up of ten periods.
+
+    Estimate and copies are `Streaming`: with an unknown evaluator its warning applies.
+    """
+
+    fit: IndexEstimator = struct.field(default_factory=Streaming)
+    radius: Radius = struct.field(default_factory=Bootstrap)
+    exploration: Exploration = struct.field(default_factory=lambda: WarmUp(10))
 
 
 @struct.dataclass
 class SearchState:
-    """evaluation: what is known of the evaluator, None with a known one. spec: what was known in advance (static)."""
+    """What a fixed search knows.
+
+    Attributes:
+      evaluation: what is known of the evaluator, None with a known one.
+      spec: what was known in advance (static).
+    """
 
     evaluation: ev.Evaluation | None
     spec: CascadeSpec = struct.field(pytree_node=False)
 
 
 @struct.dataclass
-class FixedSearch:
+class FixedSearch(abc.ABC):
     """A search that depends on nothing that was seen before but, where scores are not seen, the evaluator that is learned on the way.
 
-    evaluator, eta0, evaluator_bound: as in `COSMOS`.
+    Attributes:
+      evaluator: as in `COSMOS`.
+      eta0: `[]`, as in `COSMOS`.
+      evaluator_bound: `[]`, as in `COSMOS`.
     """
 
-    evaluator: Any = struct.field(default_factory=OnlineGLM, kw_only=True)
+    evaluator: GLM = struct.field(default_factory=OnlineGLM, kw_only=True)
     eta0: Leaf = struct.field(default=1.0, kw_only=True)
     evaluator_bound: Leaf = struct.field(default=4.0, kw_only=True)
 
@@ -45,20 +132,28 @@ class FixedSearch:
     def check_for(self, spec: CascadeSpec) -> None:
         ev.check_for(self.evaluator, spec)
 
-    def init(self, key, spec: CascadeSpec) -> SearchState:
+    def init(self, key: jax.Array, spec: CascadeSpec) -> SearchState:
         del key
         return SearchState(evaluation=ev.start(self.evaluator, spec, self.eta0), spec=spec)
 
-    def _rule(self, key, psi, number: int) -> tuple[jax.Array, jax.Array]:
-        """Priorities and thresholds `[K]`."""
-        raise NotImplementedError
+    @abc.abstractmethod
+    def _rule(self, key: jax.Array, number: int) -> tuple[jax.Array, jax.Array]:
+        """Priorities and thresholds `[K]` of so many boxes."""
 
-    def act(self, key, state, obs, t):
-        del t
-        priority, threshold = self._rule(key, obs.context, state.spec.num_models)
+    def act(self, key: jax.Array, state: SearchState, obs: Observation, t: jax.Array) -> Decision:
+        del obs, t
+        priority, threshold = self._rule(key, state.spec.num_models)
         return IndexSearch(priority, threshold, ev.mean_scoring(state.evaluation, state.spec)), {}
 
-    def update(self, key, state, obs, action, feedback, t):
+    def update(
+        self,
+        key: jax.Array,
+        state: SearchState,
+        obs: Observation,
+        action: IndexSearch,
+        feedback: Feedback,
+        t: jax.Array,
+    ) -> SearchState:
         del key, obs, action, t
         if state.evaluation is None:
             return state
@@ -70,8 +165,8 @@ class FixedSearch:
 class QueryAll(FixedSearch):
     """Opens every box and deploys the best output."""
 
-    def _rule(self, key, psi, number: int):
-        del key, psi
+    def _rule(self, key: jax.Array, number: int) -> tuple[jax.Array, jax.Array]:
+        del key
         return jnp.zeros((number,)), jnp.full((number,), jnp.inf)
 
 
@@ -79,17 +174,20 @@ class QueryAll(FixedSearch):
 class Frugal(FixedSearch):
     """A cascade from the cheapest box to the dearest that stops as soon as the best score reaches a threshold.
 
-    Source: FrugalGPT (Chen, Zaharia and Zou, 2023), as a rule on scores. `Frugal.tuned` finds the threshold on draws of its own.
+    `Frugal.tuned` finds the threshold on other draws than those of a run.
 
-    threshold: `[]`, or `[K]` for the level that must be missed before each box is opened (of the first one it does not matter).
-    order: `[K]`, place of each box in the cascade, 0 first; None for the order of their numbers.
+    Source: FrugalGPT (Chen, Zaharia and Zou, 2023), as a rule on scores.
+
+    Attributes:
+      threshold: `[]`, or `[K]` for the level that must be missed before each box is opened (of the first one it does not matter).
+      order: `[K]`, place of each box in the cascade, 0 first; None for the order of their numbers.
     """
 
     threshold: Leaf = 0.53
     order: Leaf | None = None
 
     def check(self) -> None:
-        FixedSearch.check(self)
+        super().check()
         try:
             threshold = np.asarray(self.threshold, float)
         except (TypeError, ValueError):
@@ -102,18 +200,18 @@ class Frugal(FixedSearch):
                 raise ValueError(f"order must be a permutation of 0 to K - 1, got {checks.show(self.order)}")
 
     def check_for(self, spec: CascadeSpec) -> None:
-        FixedSearch.check_for(self, spec)
+        super().check_for(spec)
         for name, value in (("threshold", self.threshold), ("order", self.order)):
             if value is not None and np.ndim(value) and np.shape(value)[-1] != spec.num_models:
                 raise ValueError(f"{name} must have one entry per model ({spec.num_models}), got {np.shape(value)[-1]}")
 
     @classmethod
-    def tuned(cls, env: Cascade, **options: Any) -> "Frugal":
+    def tuned(cls, env: CascadeEnv, **options: Any) -> "Frugal":
         """From the cheapest model to the dearest, with the best single threshold (`tuned_threshold`)."""
         return cls(threshold=tuned_threshold(env)[0], order=cost_order(env), **options)
 
-    def _rule(self, key, psi, number: int):
-        del key, psi
+    def _rule(self, key: jax.Array, number: int) -> tuple[jax.Array, jax.Array]:
+        del key
         order = jnp.arange(number) if self.order is None else jnp.asarray(self.order)
         return -order.astype(jnp.float32), jnp.broadcast_to(jnp.asarray(self.threshold, jnp.float32), (number,))
 
@@ -122,23 +220,29 @@ class Frugal(FixedSearch):
 class RandomCascade(FixedSearch):
     """Opens boxes in random order until the best score reaches a threshold.
 
-    threshold: `[]`.
+    Attributes:
+      threshold: `[]`.
     """
 
     threshold: Leaf = 0.53
 
     def check(self) -> None:
-        FixedSearch.check(self)
+        super().check()
         checks.numbers("threshold", self.threshold, ())
 
-    def _rule(self, key, psi, number: int):
-        del psi
+    def _rule(self, key: jax.Array, number: int) -> tuple[jax.Array, jax.Array]:
         return draws.uniform(key, (number,)), jnp.broadcast_to(jnp.asarray(self.threshold, jnp.float32), (number,))
 
 
 @struct.dataclass
 class LinUCBState:
-    """inverse: `[m, m, K]` of the design matrices. target: `[m, K]`, sum of `y psi`. spec: (static)."""
+    """State of `LinUCB`.
+
+    Attributes:
+      inverse: `[m, m, K]` of the design matrices.
+      target: `[m, K]`, sum of `y psi`.
+      spec: what was known in advance (static).
+    """
 
     inverse: jax.Array
     target: jax.Array
@@ -153,7 +257,9 @@ class LinUCB:
 
     Source: Li et al. (2010).
 
-    alpha: `[]` width of the bonus. ridge: `[]`.
+    Attributes:
+      alpha: `[]` width of the bonus.
+      ridge: `[]`.
     """
 
     alpha: Leaf = 0.5
@@ -163,32 +269,42 @@ class LinUCB:
         checks.non_negative("alpha", self.alpha, ())
         checks.positive("ridge", self.ridge, ())
 
-    def init(self, key, spec: CascadeSpec) -> LinUCBState:
+    def init(self, key: jax.Array, spec: CascadeSpec) -> LinUCBState:
         del key
         number, dim = spec.num_models, spec.context_dim
-        eye = jnp.eye(dim, dtype=jnp.float32)[:, :, None] / jnp.asarray(self.ridge, jnp.float32)
         return LinUCBState(
-            inverse=jnp.broadcast_to(eye, (dim, dim, number)), target=jnp.zeros((dim, number), jnp.float32), spec=spec
+            inverse=first_inverse(self.ridge, dim, number), target=jnp.zeros((dim, number), jnp.float32), spec=spec
         )
 
-    def act(self, key, state, obs, t):
+    def act(self, key: jax.Array, state: LinUCBState, obs: Observation, t: jax.Array) -> Decision:
         del key, t
         psi, spec = obs.context, state.spec
         image = numerics.combine(psi, state.inverse)
         mean = sum(image[i] * state.target[i] for i in range(spec.context_dim))
         norm = jnp.sqrt(jnp.maximum(numerics.combine(psi, image), 0.0))
         never = jnp.full((spec.num_models,), -jnp.inf)
-        features = None
+        scoring = None
         if spec.feature_dim:  # One box is opened: its score decides nothing.
             zero = jnp.zeros((), jnp.float32)
             flat = jnp.zeros((spec.feature_dim,), jnp.float32)
-            features = ev.Scoring(flat, jnp.outer(flat, flat), zero, zero, link=spec.score_link)
-        return IndexSearch(mean + self.alpha * norm, never, features), {}
+            scoring = Scoring(flat, jnp.outer(flat, flat), zero, zero, link=spec.score_link)
+        return IndexSearch(mean + self.alpha * norm, never, scoring), {}
 
-    def update(self, key, state, obs, action, feedback, t):
+    def update(
+        self,
+        key: jax.Array,
+        state: LinUCBState,
+        obs: Observation,
+        action: IndexSearch,
+        feedback: Feedback,
+        t: jax.Array,
+    ) -> LinUCBState:
         del key, action, t
-        known = not state.spec.feature_dim
-        learned = feedback.seen if known else feedback.deployed
-        y = (feedback.score if known else feedback.reward) - feedback.cost
+        if state.spec.feature_dim:
+            learned, gain = feedback.deployed, feedback.reward
+        else:
+            assert feedback.score is not None
+            learned, gain = feedback.seen, feedback.score
+        y = gain - feedback.cost
         target = state.target + jnp.where(learned, y, 0.0) * obs.context[:, None]
         return state.replace(inverse=grown_inverse(state.inverse, obs.context, learned), target=target)

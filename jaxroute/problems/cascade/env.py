@@ -1,6 +1,6 @@
 """The cascade: models are boxes that cost something to open; one opened output is deployed and earns its score."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -8,20 +8,42 @@ import numpy as np
 from flax import struct
 
 from jaxroute.core import checks, draws, numerics
+from jaxroute.core.protocols import PyTree
 from jaxroute.core.types import Leaf
 from jaxroute.estimators.links import IDENTITY, LOGISTIC, Link
-from jaxroute.problems.cascade.features import FrozenFeatures, RecordedFeatures, reward_of
-from jaxroute.problems.cascade.laws import RecordedBoxes
-from jaxroute.problems.cascade.search import best_opened, opened_in_order, seen_outputs
-from jaxroute.problems.cascade.types import JOINT_METRICS, METRICS, ZERO_FLOWS, CascadeSpec, Feedback, Observation, Outputs
+from jaxroute.problems.cascade.parts.search import best_opened, opened_in_order, seen_outputs
+from jaxroute.problems.cascade.sources.boxes import Boxes, check_feature
+from jaxroute.problems.cascade.sources.contexts import Contexts
+from jaxroute.problems.cascade.sources.features import OutputFeatures, reward_of
+from jaxroute.problems.cascade.types import (
+    JOINT_METRICS,
+    METRICS,
+    ZERO_FLOWS,
+    CascadeSpec,
+    Feedback,
+    Observation,
+    Outputs,
+    Search,
+    SearchResult,
+)
 
 # Regret that float32 cannot tell from zero.
 _ROUNDING = 1e-5
 
 
-class Period(NamedTuple):
-    """What chance decides in a period: psi `[m]`, true index, mean_cost, score and cost `[K]`, the last three in units of utility
-    but for `score`; features `[K, d]` or None; coin `[]` of the reward."""
+@struct.dataclass
+class Period:
+    """What chance decides in a period.
+
+    Attributes:
+      psi: `[m]`.
+      index: `[K]`, true indices.
+      mean_cost: `[K]`, in units of utility.
+      score: `[K]`.
+      cost: `[K]`, in units of utility.
+      features: `[K, d]`, None with a known evaluator.
+      coin: `[]` of the reward.
+    """
 
     psi: jax.Array
     index: jax.Array
@@ -33,7 +55,7 @@ class Period(NamedTuple):
 
 
 @struct.dataclass
-class Cascade:
+class CascadeEnv:
     """`K` models, each a box: for every request some are opened one after another, at a cost that is seen afterwards, and one is deployed.
 
     A period: the request's features are seen, the policy's search opens boxes one by one and stops, one of the opened outputs is
@@ -46,17 +68,24 @@ class Cascade:
 
     Source: Belloni, Chen and Wei (2026), sections 2 and 3, eqs. (2) and (3).
 
-    contexts, boxes: laws of requests and of outputs. index: `[K, m]`, coefficients of the base index. evaluator: features of outputs
-    (`ScoredFeatures`, ...), None if scores are seen. cost_weight: `[]`, what a unit of cost counts in utility. bend: `[]` of
-    a misfit `bend cos(3 x_1 + box)` of the index, None for 0. index_link: of the index; shows_all: unopened outputs are shown
-    after the period; names: of the models; context_bound, feature_bound: longest features of a request and of an output, for radii
-    and bounds (all static; the functions that make cascades fill the last two in).
+    Attributes:
+      contexts: law of requests.
+      boxes: law of outputs.
+      index: `[K, m]`, coefficients of the base index, eq. (5).
+      evaluator: features of outputs (`ScoredFeatures`, ...), None if scores are seen.
+      cost_weight: `[]`, what a unit of cost counts in utility.
+      bend: `[]` of a misfit `bend cos(3 x_1 + box)` of the index, None for 0.
+      index_link: of the index (static).
+      shows_all: unopened outputs are shown after the period (static).
+      names: of the models (static).
+      context_bound: longest features of a request, for radii and bounds; filled in by the functions that make cascades (static).
+      feature_bound: longest features of an output, likewise (static).
     """
 
-    contexts: Any
-    boxes: Any
+    contexts: Contexts
+    boxes: Boxes
     index: Leaf
-    evaluator: Any = None
+    evaluator: OutputFeatures | None = None
     cost_weight: Leaf = 1.0
     bend: Leaf | None = None
     index_link: Link = struct.field(pytree_node=False, default=IDENTITY)
@@ -67,7 +96,7 @@ class Cascade:
 
     @property
     def spec(self) -> CascadeSpec:
-        known = self.evaluator is None
+        evaluator = self.evaluator
         return CascadeSpec(
             num_models=np.shape(self.index)[-2],
             model_names=self.names,
@@ -75,9 +104,9 @@ class Cascade:
             metrics=JOINT_METRICS if getattr(self.boxes, "joint", False) else METRICS,
             zero_flows=ZERO_FLOWS,
             context_dim=np.shape(self.index)[-1],
-            feature_dim=0 if known else self.evaluator.dim,
+            feature_dim=0 if evaluator is None else evaluator.dim,
             index_link=self.index_link,
-            score_link=LOGISTIC if known else self.evaluator.link,
+            score_link=LOGISTIC if evaluator is None else evaluator.link,
             context_bound=self.context_bound,
             feature_bound=self.feature_bound,
             shows_all=self.shows_all,
@@ -101,56 +130,41 @@ class Cascade:
             raise ValueError(f"index_link must be a Link, got {checks.show(self.index_link)}")
         if self.names and len(self.names) != number:
             raise ValueError(f"names must have one name per model ({number}), got {len(self.names)}")
-        self._check_fit(number, dim)
-        if hasattr(self.boxes, "check_index"):
-            self.boxes.check_index(self.contexts.mean, self.base_index(self.contexts.mean))
+        check_feature("bend", self.bend, dim)
+        boxes: Any = self.boxes
+        evaluator: Any = self.evaluator
+        if hasattr(boxes, "check_for"):
+            boxes.check_for(dim)
+        if hasattr(evaluator, "check_for"):
+            evaluator.check_for(boxes, dim)
+        if hasattr(boxes, "check_index"):
+            boxes.check_index(self.contexts.mean, self.base_index(self.contexts.mean))
 
-    def _check_fit(self, number: int, dim: int) -> None:
-        """That parts fit each other."""
-        needs = {"bend": self.bend, "tilt": getattr(self.boxes, "tilt", None), "slope": getattr(self.boxes, "slope", None)}
-        for name, value in needs.items():
-            if value is not None and dim < 2:
-                raise ValueError(f"{name} must be None where requests have one feature: there is no x_1, got {value!s}")
-        evaluator = self.evaluator
-        if isinstance(evaluator, FrozenFeatures) and dim < 2:
-            raise ValueError(f"evaluator must not be FrozenFeatures where requests have {dim} feature: it needs x_1")
-        if isinstance(evaluator, RecordedFeatures):
-            if not isinstance(self.boxes, RecordedBoxes):
-                raise ValueError(
-                    f"evaluator must not be RecordedFeatures without RecordedBoxes, got {type(self.boxes).__name__}"
-                )
-            if np.shape(evaluator.table)[:2] != np.shape(self.boxes.score):
-                shape, own = np.shape(self.boxes.score), np.shape(evaluator.table)
-                raise ValueError(f"features must have shape [{shape[0]}, {shape[1]}, d], got {own}")
-        shift = getattr(evaluator, "shift", None)
-        if shift is not None:
-            checks.numbers("shift", shift, (number, evaluator.dim))
-
-    def init(self, key):
+    def init(self, key: jax.Array) -> PyTree:
         return self.contexts.init(key)
 
-    def base_index(self, psi) -> jax.Array:
+    def base_index(self, psi: jax.Array) -> jax.Array:
         """Index `[K]` at cost weight 1 of a request `psi` `[m]`."""
         base = self.index_link.value(numerics.combine(psi, jnp.swapaxes(jnp.asarray(self.index, jnp.float32), 0, 1)))
         if self.bend is not None:
             base = base + jnp.asarray(self.bend) * jnp.cos(3.0 * psi[1] + jnp.arange(base.shape[0]))
         return base
 
-    def true_index(self, psi) -> jax.Array:
+    def true_index(self, psi: jax.Array) -> jax.Array:
         """Reservation index `[K]` of a request `psi` `[m]`."""
         return self.boxes.index(psi, self.base_index(psi), jnp.asarray(self.cost_weight, jnp.float32))
 
-    def single_value(self, psi) -> jax.Array:
+    def single_value(self, psi: jax.Array) -> jax.Array:
         """Expected score less weighted cost `[K]` of each model called alone for a request `psi` `[m]`."""
         base = self.base_index(psi)
         return self.boxes.mean_score(psi, base) - self.boxes.mean_cost(psi, base) * jnp.asarray(
             self.cost_weight, jnp.float32
         )
 
-    def _context(self, key, state, t):
+    def _context(self, key: jax.Array, state: PyTree, t: jax.Array) -> jax.Array:
         return self.contexts.draw(draws.fold_in(key, 0), state, t)
 
-    def draw(self, key, state, t) -> Period:
+    def draw(self, key: jax.Array, state: PyTree, t: jax.Array) -> Period:
         """The period `t`."""
         _, k_score, k_cost, k_rare, k_features, k_coin = draws.split(key, 6)
         psi = self._context(key, state, t)
@@ -165,17 +179,18 @@ class Cascade:
         mean_cost = self.boxes.mean_cost(psi, base) * weight
         return Period(psi, index, mean_cost, score, cost, features, draws.uniform(k_coin))
 
-    def observe(self, key, state, t) -> Observation:
+    def observe(self, key: jax.Array, state: PyTree, t: jax.Array) -> Observation:
         return Observation(context=self._context(key, state, t))
 
-    def step(self, key, state, action, t):
+    def step(
+        self, key: jax.Array, state: PyTree, action: Search, t: jax.Array
+    ) -> tuple[PyTree, Feedback, dict[str, jax.Array]]:
         period = self.draw(key, state, t)
         score, index = period.score, period.index
         free = t < self.spec.free_rounds
-        known = self.evaluator is None
-        outputs = Outputs(score=score if known else None, features=period.features, cost=period.cost)
-        found = action.run(outputs)
-        opened, deployed = found.opened | free, found.deployed & ~free
+        outputs = Outputs(score=score if self.evaluator is None else None, features=period.features, cost=period.cost)
+        result = action.run(outputs)
+        opened, deployed = result.opened | free, result.deployed & ~free
         reward = reward_of(self.spec.score_link, numerics.pick(deployed, score), period.coin)
         seen = jnp.ones_like(opened) if self.shows_all else opened
         shown = seen_outputs(outputs, seen)
@@ -188,30 +203,44 @@ class Cascade:
             features=shown.features,
             reward=jnp.where(free, 0.0, reward),
         )
+        # Proposition 3.1: the search by the true indices, on the same outputs.
         best = opened_in_order(index, index, score)
-        flows = _flows(period, best, best_opened(best, score), opened, deployed, self.cost_weight) | _optimism(
-            period, action, found, opened, deployed, free
+        regret = _amortised_regret(period, opened, deployed)
+        flows = _flows(period, best, best_opened(best, score), opened, deployed, regret, self.cost_weight) | _optimism(
+            period, action, result, opened, deployed, regret, free
         )
         return state, feedback, flows
 
 
-def as_cascade(env: Any) -> Cascade:
+def as_cascade(env: Any) -> CascadeEnv:
     """The environment itself; `ValueError` if it is none of this problem's."""
-    if not isinstance(env, Cascade):
-        raise ValueError(f"env must be a Cascade, got {checks.show(env)}")
+    if not isinstance(env, CascadeEnv):
+        raise ValueError(f"env must be a CascadeEnv, got {checks.show(env)}")
     return env
 
 
-def _utility(score, cost, opened, deployed):
+def _utility(score: jax.Array, cost: jax.Array, opened: jax.Array, deployed: jax.Array) -> jax.Array:
     return numerics.pick(deployed, score) - jnp.sum(jnp.where(opened, cost, 0.0))
 
 
-def _flows(period: Period, best, best_deployed, opened, deployed, cost_weight) -> dict[str, jax.Array]:
-    score, cost = period.score, period.cost
-    excess = jnp.maximum(score - period.index, 0.0)
-    regret = jnp.max(jnp.minimum(score, period.index)) - _utility(score, excess, opened, deployed)
+def _amortised_regret(period: Period, opened: jax.Array, deployed: jax.Array) -> jax.Array:
+    """Regret `[]` with the excess `(M - index)^+` in the place of each cost: eq. (3) less the utility, never negative."""
+    excess = jnp.maximum(period.score - period.index, 0.0)
+    return jnp.max(jnp.minimum(period.score, period.index)) - _utility(period.score, excess, opened, deployed)
 
-    def behind(costs):
+
+def _flows(
+    period: Period,
+    best: jax.Array,
+    best_deployed: jax.Array,
+    opened: jax.Array,
+    deployed: jax.Array,
+    regret: jax.Array,
+    cost_weight: Leaf,
+) -> dict[str, jax.Array]:
+    score, cost = period.score, period.cost
+
+    def behind(costs: jax.Array) -> jax.Array:
         return _utility(score, costs, best, best_deployed) - _utility(score, costs, opened, deployed)
 
     paid = jnp.sum(jnp.where(opened, cost, 0.0))
@@ -229,17 +258,23 @@ def _flows(period: Period, best, best_deployed, opened, deployed, cost_weight) -
     }
 
 
-def _optimism(period: Period, action, found, opened, deployed, free) -> dict[str, jax.Array]:
+def _optimism(
+    period: Period,
+    action: Any,
+    result: SearchResult,
+    opened: jax.Array,
+    deployed: jax.Array,
+    regret: jax.Array,
+    free: jax.Array,
+) -> dict[str, jax.Array]:
     """Whether indices and scores were optimistic, and whether the regret was what theorem 3.3 then allows, path by path."""
     score, index = period.score, period.index
-    excess = jnp.maximum(score - index, 0.0)
-    regret = jnp.max(jnp.minimum(score, index)) - _utility(score, excess, opened, deployed)
     wrong = regret < -_ROUNDING
     all_indices = all_scores = jnp.zeros((), bool)
     if getattr(action, "index", None) is not None:
         all_indices = jnp.all(action.index >= index)
-        all_scores = jnp.all(found.score >= score)
-        allowed = numerics.pick(deployed, found.score - score) + jnp.sum(jnp.where(opened, action.index - index, 0.0))
+        all_scores = jnp.all(result.score >= score)
+        allowed = numerics.pick(deployed, result.score - score) + jnp.sum(jnp.where(opened, action.index - index, 0.0))
         ruled = all_indices & all_scores & (action.bounded is None or action.bounded)
         wrong |= ruled & (regret > allowed + _ROUNDING)
     complete = jnp.any(opened) & (jnp.sum(deployed.astype(jnp.int32)) == 1) & ~jnp.any(deployed & ~opened)

@@ -1,21 +1,36 @@
-"""The paper's bounds and rules, for comparison: none of the constants is sharp.
+"""The paper's bounds and rules, for comparison: none of the constants is sharp. And probes of what its proofs speak about.
+
+A probe measures what only somebody who knows both the truth and a policy's state can see: `simulate(..., probes={"error": index_error})`,
+for policies of the `COSMOS` family.
 
 Source: Belloni, Chen and Wei (2026), sections 4, 5, 8 to 12.
 """
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 from jaxroute.core import checks, draws
-from jaxroute.problems.cascade.radii import Now, Theoretical
+from jaxroute.core.types import Leaf
+from jaxroute.problems.cascade.cosmos import CosmosState
+from jaxroute.problems.cascade.env import CascadeEnv
+from jaxroute.problems.cascade.parts.evaluation import Evaluation
+from jaxroute.problems.cascade.parts.loss import Evaluator, LinearIndex
+from jaxroute.problems.cascade.parts.radii import Now, Theoretical
+from jaxroute.problems.cascade.parts.window import SampleWindow
 from jaxroute.problems.cascade.types import CascadeSpec
 
 
 class Ridges(NamedTuple):
-    """eta1, eta0: of the design matrices of requests and of deployed outputs."""
+    """Ridges of the design matrices.
+
+    Attributes:
+      eta1: of requests, eq. (13).
+      eta0: of deployed outputs, eq. (20).
+    """
 
     eta1: float
     eta0: float
@@ -27,8 +42,10 @@ def ridge_rule(num_models: int, dim: int, feature_dim: int, *, corrected: bool =
     Source: Belloni, Chen and Wei (2026), theorem 5.5.
 
     Args:
-      num_models: `K`. dim: `m`. feature_dim: `d`. corrected: `r = d / (sqrt(d) + K sqrt(m))`, which keeps a factor that the derivation
-        drops; in simulations neither matters.
+      num_models: `K`.
+      dim: `m`.
+      feature_dim: `d`.
+      corrected: `r = d / (sqrt(d) + K sqrt(m))`, which keeps a factor that the derivation drops; in simulations neither matters.
     """
     for name, value in (("num_models", num_models), ("dim", dim), ("feature_dim", feature_dim)):
         checks.count(name, value)
@@ -37,10 +54,19 @@ def ridge_rule(num_models: int, dim: int, feature_dim: int, *, corrected: bool =
     return Ridges(max(m**0.5, (d * m) ** 0.25, d ** (1.0 / 3.0)), min(ratio, ratio ** (2.0 / 3.0)))
 
 
-def potential_bound(number, dim: int, longest: float, ridge: float):
-    """Most that `sum |psi_s|^2` in the inverse design matrix of the samples before can be after `number` samples: an array like it.
+def potential_bound(number: Leaf, dim: int, longest: float, ridge: float) -> np.ndarray:
+    """Most that `sum |psi_s|^2` in the inverse design matrix of the samples before can be: `(1 + C^2 / eta) m log(1 + n C^2 / (eta m))`.
 
-    `(1 + C^2 / eta) m log(1 + n C^2 / (eta m))`. Source: section 12.
+    Source: Belloni, Chen and Wei (2026), section 12.
+
+    Args:
+      number: samples `n`, a number or an array.
+      dim: `m`.
+      longest: `C`, of the features.
+      ridge: `eta`.
+
+    Returns:
+      An array like `number`.
     """
     checks.non_negative("number", number)
     checks.count("dim", dim)
@@ -68,8 +94,14 @@ def regret_bound(
     Differs from the paper: eq. (83) is printed with other logarithms than proposition 11.2, whose are used here.
 
     Args:
-      spec: of the environment (`env.spec`). radius: its constants. eta1, eta0: ridges. index_bound, evaluator_bound: longest `rho` and
-        `theta`. growth: the paper's `polylog T`, which its assumption 5.2 leaves open, None for `K^2`, the least that it allows.
+      spec: of the environment (`env.spec`).
+      horizon: `T`.
+      radius: its constants, None for the defaults.
+      eta1: ridge of the design matrices of requests.
+      eta0: ridge of the design matrix of deployed outputs.
+      index_bound: longest `rho`.
+      evaluator_bound: longest `theta`.
+      growth: the paper's `polylog T`, which its assumption 5.2 leaves open, None for `K^2`, the least that it allows.
     """
     radius = Theoretical() if radius is None else radius
     for name, value, kind in (("spec", spec, CascadeSpec), ("radius", radius, Theoretical)):
@@ -104,3 +136,54 @@ def regret_bound(
     start = 100.0 * square * growth * math.log(6.0 * T * K * d * math.sqrt(T))
     first = mean * math.sqrt(d) + 4.0 * L * float(radius.reward_bound) * math.sqrt(eta0) * evaluator_bound + 4.0 * K + 2.0
     return first * math.sqrt(T) + 2.0 * K * start + index
+
+
+def _learned(name: str, state: Any) -> Evaluation:
+    """What a policy knows of an evaluator that it must learn."""
+    evaluation = getattr(state, "evaluation", None)
+    if evaluation is None:
+        raise ValueError(f"{name} needs a policy that learns an evaluator, got one with the state {type(state).__name__}")
+    return evaluation
+
+
+def index_error(env: CascadeEnv, policy: Any, env_state: Any, state: CosmosState, t: jax.Array) -> jax.Array:
+    """`|rho_hat - rho|` `[K]` of each model's index. Exact where the index is linear in the request before its link."""
+    del env_state, t
+    fit = getattr(policy, "fit", None)
+    if not isinstance(fit, LinearIndex):
+        raise ValueError(f"index_error needs a policy with an estimator of linear indices, got {checks.show(fit)}")
+    difference = state.rho - jnp.swapaxes(jnp.asarray(env.index, jnp.float32), 0, 1)
+    return jnp.sqrt(jnp.sum(jnp.square(difference), axis=0))
+
+
+def evaluator_error(env: CascadeEnv, policy: Any, env_state: Any, state: Any, t: jax.Array) -> jax.Array:
+    """`|theta_hat - theta|` `[]`."""
+    del policy, env_state, t
+    theta = _learned("evaluator_error", state).state.theta
+    assert env.evaluator is not None
+    difference = theta - jnp.asarray(env.evaluator.theta, jnp.float32)
+    return jnp.sqrt(jnp.sum(jnp.square(difference)))
+
+
+def design_growth(env: CascadeEnv, policy: Any, env_state: Any, state: Any, t: jax.Array) -> jax.Array:
+    """Least eigenvalue `[]` of the design matrix of deployed outputs, `eta_0 I + sum phi phi'`."""
+    del env, policy, env_state, t
+    return 1.0 / jnp.linalg.eigvalsh(_learned("design_growth", state).inverse)[-1]
+
+
+def residual(env: CascadeEnv, policy: Any, env_state: Any, state: CosmosState, t: jax.Array) -> jax.Array:
+    """Largest entry of the estimating equation `[K]` at the estimate, per sample: far from 0 in a run that has frozen.
+
+    For index estimators that keep samples (`Window`, `MomentEquations`).
+    """
+    del env_state, t
+    fit = getattr(policy, "fit", None)
+    if not isinstance(fit, SampleWindow):
+        raise ValueError(
+            f"residual needs a policy with an index estimator that keeps samples (Window), got {checks.show(fit)}"
+        )
+    evaluator = None
+    if state.fit.features is not None:
+        evaluator = Evaluator(_learned("residual", state).state.theta, env.spec.score_link)
+    slope = fit.slope(state.fit, state.rho, evaluator, env.spec.index_link)
+    return jnp.max(jnp.abs(slope), axis=0) / jnp.maximum(state.number, 1)

@@ -4,7 +4,7 @@ Sizes: `K` boxes (models), `m` index features of a request, `d` features of an o
 """
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Protocol
 
 import jax
 from flax import struct
@@ -36,9 +36,14 @@ ZERO_FLOWS = ("empty", "violations", "outside")
 class CascadeSpec(Spec):
     """What a policy may know in advance.
 
-    context_dim: `m`. feature_dim: `d`, 0 if the scores of opened outputs are seen (known evaluator). index_link: of the indices.
-    score_link: of the evaluator. context_bound, feature_bound: longest `psi` and `phi`. shows_all: after a request the outputs of
-    unopened boxes are shown as well.
+    Attributes:
+      context_dim: `m`.
+      feature_dim: `d`, 0 if the scores of opened outputs are seen (known evaluator).
+      index_link: link of the indices.
+      score_link: link of the evaluator.
+      context_bound: longest `psi`.
+      feature_bound: longest `phi`.
+      shows_all: after a request the outputs of unopened boxes are shown as well.
     """
 
     context_dim: int = 1
@@ -52,7 +57,11 @@ class CascadeSpec(Spec):
 
 @struct.dataclass
 class Observation:
-    """context: `[m]`, index features of the request, the paper's `psi(x)`."""
+    """What is seen before a search.
+
+    Attributes:
+      context: `[m]`, index features of the request, the paper's `psi(x)`.
+    """
 
     context: jax.Array
 
@@ -61,17 +70,26 @@ class Observation:
 class Outputs:
     """What the boxes hold: only a search may look at it, box by box.
 
-    score: `[K]` true scores, None with an unknown evaluator. features: `[K, d]` of the outputs, None with a known one. cost: `[K]`.
+    Attributes:
+      score: `[K]` true scores, None with an unknown evaluator.
+      features: `[K, d]` of the outputs, None with a known evaluator.
+      cost: `[K]`, in units of utility.
     """
 
-    score: Any
-    features: Any
+    score: jax.Array | None
+    features: jax.Array | None
     cost: jax.Array
 
 
 @struct.dataclass
-class Found:
-    """Result of a search: opened `[K]` bool, deployed `[K]` bool (one-hot), score `[K]`, what the search took the scores to be."""
+class SearchResult:
+    """Result of a search.
+
+    Attributes:
+      opened: `[K]` bool.
+      deployed: `[K]` bool, one-hot.
+      score: `[K]`, what the search took the scores to be.
+    """
 
     opened: jax.Array
     deployed: jax.Array
@@ -82,14 +100,33 @@ class Found:
 class Feedback:
     """What the client sees after a request; zero wherever `seen` is False.
 
-    opened, seen, deployed: `[K]` bool. In the free first round all boxes are opened and nothing is deployed. cost: `[K]`, in units of
-    utility. score: `[K]`, None with an unknown evaluator. features: `[K, d]`, None with a known one. reward: `[]`, of what was deployed.
+    In the free first round all boxes are opened and nothing is deployed.
+
+    Attributes:
+      opened: `[K]` bool.
+      seen: `[K]` bool, boxes whose output is shown.
+      deployed: `[K]` bool.
+      cost: `[K]`, in units of utility.
+      score: `[K]`, None with an unknown evaluator.
+      features: `[K, d]`, None with a known evaluator.
+      reward: `[]`, of the deployed output.
     """
 
     opened: jax.Array
     seen: jax.Array
     deployed: jax.Array
     cost: jax.Array
-    score: Any
-    features: Any
+    score: jax.Array | None
+    features: jax.Array | None
     reward: jax.Array
+
+
+class Search(Protocol):
+    """The action of a policy: a decision rule that the environment runs on the outputs of a period.
+
+    Optional: `index`, `[K]` optimistic indices that are compared with the true ones, and `bounded`, as in `IndexSearch`.
+    """
+
+    def run(self, outputs: Outputs) -> SearchResult:
+        """Opens boxes and deploys one; an output that is not opened must not influence it."""
+        ...

@@ -1,8 +1,9 @@
 """What an output looks like when its score is not seen: features `phi` with `G(theta . phi) = score` exactly, and noisy rewards."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
@@ -10,6 +11,7 @@ from flax import struct
 from jaxroute.core import checks, draws, numerics
 from jaxroute.core.types import Leaf
 from jaxroute.estimators.links import IDENTITY, LOGISTIC, Link
+from jaxroute.problems.cascade.sources.boxes import Boxes, RecordedBoxes
 
 # Scores are kept so far from 0 and 1 before their link is inverted.
 _MARGIN = 1e-4
@@ -17,8 +19,63 @@ _MARGIN = 1e-4
 _REWARD_SPREAD = 0.2
 
 
-def reward_of(link: Link, score, coin):
-    """Reward of an output: a coin, or with the identity link a uniform number around the score that is not negative."""
+class OutputFeatures(Protocol):
+    """A law of the features of outputs: the true evaluator, eq. (17) of the paper.
+
+    Optional: `check_for(boxes, dim)`, which raises `ValueError` if the law does not suit boxes, or requests with `dim` features.
+
+    Attributes:
+      dim: `d`.
+      link: `G`.
+      theta: `[d]`.
+    """
+
+    @property
+    def dim(self) -> int: ...
+
+    @property
+    def link(self) -> Link: ...
+
+    @property
+    def theta(self) -> Leaf: ...
+
+    def bound(self, largest: float) -> float:
+        """Longest feature vector, if the score alone brings at most `largest` of its length where `theta` has length 2."""
+        ...
+
+    def check(self) -> None:
+        """Raises `ValueError` on values out of range."""
+        ...
+
+    def draw(self, key: jax.Array, score: jax.Array, psi: jax.Array, row: jax.Array | None) -> jax.Array:
+        """Features `[K, d]` of outputs with these scores `[K]`, of these rows `[K]` of a table of real queries."""
+        ...
+
+
+class Noise(Protocol):
+    """A law of what features hold beside the score."""
+
+    def check(self) -> None:
+        """Raises `ValueError` on values out of range."""
+        ...
+
+    def bound(self, dim: int) -> float:
+        """Longest draw."""
+        ...
+
+    def draw(self, key: jax.Array, shape: tuple[int, int]) -> jax.Array:
+        """Draws of the shape `[K, d]`."""
+        ...
+
+
+def reward_of(link: Link, score: jax.Array, coin: jax.Array) -> jax.Array:
+    """Reward of an output: a coin, or with the identity link a uniform number around the score that is not negative.
+
+    Args:
+      link: of the evaluator.
+      score: `[]`.
+      coin: `[]`, uniform.
+    """
     if link is IDENTITY:
         return score + jnp.minimum(_REWARD_SPREAD, score) * (2.0 * coin - 1.0)
     return (coin < score).astype(jnp.float32)
@@ -34,7 +91,7 @@ class CubeNoise:
     def bound(self, dim: int) -> float:
         return float(np.sqrt(dim))
 
-    def draw(self, key, shape):
+    def draw(self, key: jax.Array, shape: tuple[int, int]) -> jax.Array:
         return 2.0 * draws.uniform(key, shape) - 1.0
 
 
@@ -42,9 +99,10 @@ class CubeNoise:
 class RadialNoise:
     """Features beside the score: a direction at random times a length by its quantile table. Build it with `normal` or `student`.
 
-    quantiles: `[n]` lengths at equally spaced chances from 0 to 1.
-
     Source: Belloni, Chen and Wei (2026), lemmas 10.3 to 10.7: laws that fulfil assumption 5.2.
+
+    Attributes:
+      quantiles: `[n]` lengths at equally spaced chances from 0 to 1.
     """
 
     quantiles: Leaf
@@ -83,7 +141,7 @@ class RadialNoise:
         del dim
         return float(np.max(self.quantiles))
 
-    def draw(self, key, shape):
+    def draw(self, key: jax.Array, shape: tuple[int, int]) -> jax.Array:
         k_direction, k_length = draws.split(key)
         direction = draws.normal(k_direction, shape)
         direction = direction / jnp.sqrt(jnp.maximum(jnp.sum(jnp.square(direction), axis=-1, keepdims=True), 1e-12))
@@ -99,13 +157,16 @@ class RadialNoise:
 class ScoredFeatures:
     """`phi = s theta / |theta|^2 + P z` with `s = G^-1(score)`, noise `z` and the projection `P` orthogonal to `theta`.
 
-    theta: `[d]`. shift: `[K, d]` added to the noise of each box, None for 0. noise: `CubeNoise` or `RadialNoise`.
-    link: `G` (static).
+    Attributes:
+      theta: `[d]`.
+      shift: `[K, d]` added to the noise of each box, None for 0.
+      noise: `CubeNoise` or `RadialNoise`.
+      link: `G` (static).
     """
 
     theta: Leaf
     shift: Leaf | None = None
-    noise: Any = struct.field(default_factory=CubeNoise)
+    noise: Noise = struct.field(default_factory=CubeNoise)
     link: Link = struct.field(pytree_node=False, default=LOGISTIC)
 
     @property
@@ -130,7 +191,12 @@ class ScoredFeatures:
         if not isinstance(self.link, Link):
             raise ValueError(f"link must be a Link, got {checks.show(self.link)}")
 
-    def draw(self, key, score, psi, row):
+    def check_for(self, boxes: Boxes, dim: int) -> None:
+        del dim
+        if self.shift is not None:
+            checks.numbers("shift", self.shift, (boxes.num_boxes, self.dim))
+
+    def draw(self, key: jax.Array, score: jax.Array, psi: jax.Array, row: jax.Array | None) -> jax.Array:
         """Features `[K, d]` of outputs with these scores `[K]`."""
         del psi, row
         theta = jnp.asarray(self.theta, jnp.float32)
@@ -150,7 +216,9 @@ class FrozenFeatures:
 
     Source: Belloni, Chen and Wei (2026), remark 5.2: where `x` is 0 for ever, no reward tells anything about `c`.
 
-    weight: `[]`, c.
+    Attributes:
+      weight: `[]`, c.
+      link: the identity (static).
     """
 
     weight: Leaf = 0.1
@@ -161,7 +229,7 @@ class FrozenFeatures:
         return 2
 
     @property
-    def theta(self):
+    def theta(self) -> jax.Array:
         return jnp.stack([jnp.asarray(self.weight, jnp.float32), jnp.ones((), jnp.float32)])
 
     def bound(self, largest: float) -> float:
@@ -171,7 +239,12 @@ class FrozenFeatures:
     def check(self) -> None:
         checks.numbers("weight", self.weight, ())
 
-    def draw(self, key, score, psi, row):
+    def check_for(self, boxes: Boxes, dim: int) -> None:
+        del boxes
+        if dim < 2:
+            raise ValueError(f"evaluator must not be FrozenFeatures where requests have {dim} feature: it needs x_1")
+
+    def draw(self, key: jax.Array, score: jax.Array, psi: jax.Array, row: jax.Array | None) -> jax.Array:
         del key, row
         x = jnp.broadcast_to(psi[1], score.shape)
         return jnp.stack([x, score - jnp.asarray(self.weight) * x], axis=-1)
@@ -181,7 +254,10 @@ class FrozenFeatures:
 class RecordedFeatures:
     """Features of real outputs. Rewards are noisy recorded scores (`reward_of`), of which `G(theta . phi)` is only a fit.
 
-    table: `[N, K, d]`, rows as in `RecordedBoxes`. theta: `[d]` of the fit. link: `G` (static).
+    Attributes:
+      table: `[N, K, d]`, rows as in `RecordedBoxes`.
+      theta: `[d]` of the fit.
+      link: `G` (static).
     """
 
     table: Leaf
@@ -202,8 +278,17 @@ class RecordedFeatures:
             raise ValueError(f"features must have shape [N, K, d], got {table.shape}")
         checks.numbers("theta", self.theta, (self.dim,))
 
-    def draw(self, key, score, psi, row):
+    def check_for(self, boxes: Boxes, dim: int) -> None:
+        del dim
+        if not isinstance(boxes, RecordedBoxes):
+            raise ValueError(f"evaluator must not be RecordedFeatures without RecordedBoxes, got {type(boxes).__name__}")
+        if np.shape(self.table)[:2] != np.shape(boxes.score):
+            number, models = np.shape(boxes.score)
+            raise ValueError(f"features must have shape [{number}, {models}, d], got {np.shape(self.table)}")
+
+    def draw(self, key: jax.Array, score: jax.Array, psi: jax.Array, row: jax.Array | None) -> jax.Array:
         """Features `[K, d]` of the outputs of these rows `[K]`."""
         del key, psi
+        assert row is not None
         table = jnp.asarray(self.table, jnp.float32)
         return jnp.stack([numerics.at(table, (row[a], a)) for a in range(score.shape[0])])

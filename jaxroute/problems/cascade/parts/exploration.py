@@ -1,38 +1,62 @@
-"""When a policy opens all boxes to learn, whatever it has found, and which periods it learns from.
+"""When a policy opens all boxes to learn, whatever it has seen, and which periods it learns from.
 
-Each has `init(key)`, `forced(key, state, t, horizon) -> bool []` and `learns(forced, t, horizon) -> bool []`. Period 0, in which all
-boxes are opened in any case, is not its concern. `horizon` is the number of periods.
+Period 0, in which all boxes are opened in any case, is not its concern.
 """
 
+from typing import Protocol
+
+import jax
 import jax.numpy as jnp
 from flax import struct
 
 from jaxroute.core import checks, draws
+from jaxroute.core.protocols import PyTree
 from jaxroute.core.types import Leaf
 
 
-def rounded_up(horizon, power: float):
+class Exploration(Protocol):
+    """When boxes are opened to learn."""
+
+    def check(self) -> None:
+        """Raises `ValueError` on values out of range."""
+        ...
+
+    def init(self, key: jax.Array) -> PyTree:
+        """State, which stays as it is."""
+        ...
+
+    def forced(self, key: jax.Array, state: PyTree, t: jax.Array, horizon: jax.Array) -> jax.Array:
+        """Whether all boxes are opened in the period `t` of a run of `horizon` periods, `[]` bool."""
+        ...
+
+    def learns(self, forced: jax.Array, t: jax.Array, horizon: jax.Array) -> jax.Array:
+        """Whether the period teaches something, `[]` bool."""
+        ...
+
+
+def rounded_up(horizon: jax.Array, power: float) -> jax.Array:
     """`ceil(T^power)` as a float, where `T^power` may miss a whole number by rounding: by less than `1e-6` of it."""
     return jnp.ceil(jnp.asarray(horizon, jnp.float32) ** power * (1.0 - 1e-6))
 
 
-class _Always:
+class AlwaysLearns:
     """Learns from every period, keeps nothing."""
 
-    def init(self, key):
+    def init(self, key: jax.Array) -> tuple[()]:
         del key
         return ()
 
-    def learns(self, forced, t, horizon):
+    def learns(self, forced: jax.Array, t: jax.Array, horizon: jax.Array) -> jax.Array:
         del forced, t, horizon
         return jnp.ones((), bool)
 
 
 @struct.dataclass
-class WarmUp(_Always):
+class WarmUp(AlwaysLearns):
     """All boxes in the first periods.
 
-    rounds: `[]`, how many.
+    Attributes:
+      rounds: `[]`, how many.
     """
 
     rounds: Leaf = 0
@@ -40,16 +64,17 @@ class WarmUp(_Always):
     def check(self) -> None:
         checks.non_negative("rounds", self.rounds, ())
 
-    def forced(self, key, state, t, horizon):
+    def forced(self, key: jax.Array, state: PyTree, t: jax.Array, horizon: jax.Array) -> jax.Array:
         del key, state, horizon
         return t <= jnp.asarray(self.rounds)
 
 
 @struct.dataclass
-class Coins(_Always):
+class Coins(AlwaysLearns):
     """All boxes with chance `min(1, scale t^-(1/3))`.
 
-    scale: `[]`.
+    Attributes:
+      scale: `[]`.
     """
 
     scale: Leaf = 1.0
@@ -57,16 +82,17 @@ class Coins(_Always):
     def check(self) -> None:
         checks.non_negative("scale", self.scale, ())
 
-    def forced(self, key, state, t, horizon):
+    def forced(self, key: jax.Array, state: PyTree, t: jax.Array, horizon: jax.Array) -> jax.Array:
         del state, horizon
         return draws.uniform(key) < self.scale * jnp.maximum(t, 1).astype(jnp.float32) ** (-1.0 / 3.0)
 
 
 @struct.dataclass
-class ThenCommit(_Always):
+class ThenCommit(AlwaysLearns):
     """All boxes in the first `T^(2/3)` periods, and indices that do not change any more afterwards.
 
-    rounds: `[]` first periods, None for `ceil(T^(2/3))`.
+    Attributes:
+      rounds: `[]` first periods, None for `ceil(T^(2/3))`.
     """
 
     rounds: Leaf | None = None
@@ -75,14 +101,14 @@ class ThenCommit(_Always):
         if self.rounds is not None:
             checks.non_negative("rounds", self.rounds, ())
 
-    def _rounds(self, horizon):
+    def _rounds(self, horizon: jax.Array) -> jax.Array:
         return rounded_up(horizon, 2.0 / 3.0) if self.rounds is None else jnp.asarray(self.rounds)
 
-    def forced(self, key, state, t, horizon):
+    def forced(self, key: jax.Array, state: PyTree, t: jax.Array, horizon: jax.Array) -> jax.Array:
         del key, state
         return t <= self._rounds(horizon)
 
-    def learns(self, forced, t, horizon):
+    def learns(self, forced: jax.Array, t: jax.Array, horizon: jax.Array) -> jax.Array:
         del forced
         return t <= self._rounds(horizon)
 
@@ -91,7 +117,8 @@ class ThenCommit(_Always):
 class OncePerBlock:
     """All boxes in one random period of each block, and nothing is learned from other periods.
 
-    length: `[]` periods of a block, None for `ceil(T^(1/6))`.
+    Attributes:
+      length: `[]` periods of a block, None for `ceil(T^(1/6))`.
     """
 
     length: Leaf | None = None
@@ -102,10 +129,10 @@ class OncePerBlock:
             if length != int(length):
                 raise ValueError(f"length must be a whole number of periods, got {length:g}")
 
-    def init(self, key):
+    def init(self, key: jax.Array) -> jax.Array:
         return key
 
-    def forced(self, key, state, t, horizon):
+    def forced(self, key: jax.Array, state: PyTree, t: jax.Array, horizon: jax.Array) -> jax.Array:
         del key
         length = rounded_up(horizon, 1.0 / 6.0) if self.length is None else jnp.asarray(self.length)
         length = length.astype(jnp.int32)
@@ -113,6 +140,6 @@ class OncePerBlock:
         place = jnp.floor(draws.uniform(draws.fold_in(state, block)) * length.astype(jnp.float32)).astype(jnp.int32)
         return (t - 1) % length == place
 
-    def learns(self, forced, t, horizon):
+    def learns(self, forced: jax.Array, t: jax.Array, horizon: jax.Array) -> jax.Array:
         del horizon
         return forced & (t > 0)

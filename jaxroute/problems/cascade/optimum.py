@@ -1,18 +1,19 @@
-"""What is known of a cascade exactly or by numerical integration: values of its policies, and the best threshold of a simple cascade.
+"""The optimum that regret is measured against, `U*` of eq. (3), and values of simpler rules: single calls, the best single threshold.
 
 On the host in float64, up to the float32 of the environment's laws.
 """
 
 import itertools
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from jaxroute.core import checks, draws
-from jaxroute.problems.cascade.env import Cascade, as_cascade
-from jaxroute.problems.cascade.laws import RecordedBoxes
+from jaxroute.core.types import Leaf
+from jaxroute.problems.cascade.env import CascadeEnv, as_cascade
 
 # Thresholds that are tried, and draws on which they are compared.
 _THRESHOLDS = np.arange(30, 91) / 100
@@ -21,40 +22,46 @@ _REQUESTS = 20_000
 _DRAWS = 200_000
 
 
-def _average(env: Cascade, function: Callable) -> jax.Array:
+def _average(env: CascadeEnv, function: Callable) -> jax.Array:
     """Mean `[K]` of a function of the request over many requests; may be traced."""
     key = draws.key(0)
 
-    def of(number):
+    def of(number: jax.Array) -> jax.Array:
         start, now = draws.split(draws.fold_in(key, number))
         return function(env.contexts.draw(now, env.contexts.init(start), number))
 
     return jnp.mean(jax.vmap(of)(jnp.arange(_REQUESTS)), axis=0)
 
 
-def single_values(env: Cascade) -> jax.Array:
+def single_values(env: CascadeEnv) -> jax.Array:
     """Mean score less weighted cost `[K]` of each model called alone, over the requests of the first 20,000 periods."""
     return _average(env, as_cascade(env).single_value)
 
 
-def mean_costs(env: Cascade) -> jax.Array:
+def mean_costs(env: CascadeEnv) -> jax.Array:
     """Mean cost `[K]` of each model, over the requests of the first 20,000 periods."""
     as_cascade(env)
     return _average(env, lambda psi: env.boxes.mean_cost(psi, env.base_index(psi)))
 
 
-def cost_order(env: Cascade) -> np.ndarray:
+def cost_order(env: CascadeEnv) -> np.ndarray:
     """Place `[K]` of each model from the cheapest (0) to the dearest; equals by their number."""
     cost = np.round(np.asarray(mean_costs(env), np.float64), 6)
     return np.argsort(np.argsort(cost, kind="stable"), kind="stable").astype(np.float32)
 
 
-def oracle_value(env: Cascade, psi, points: int = 4000) -> float:
-    """`U*(x) = E max_a min(M_a, index_a)` `[]` of a request `psi` `[m]`, by numerical integration with `points` between two indices.
+def oracle_value(env: CascadeEnv, psi: Leaf, points: int = 4000) -> float:
+    """`U*(x) = E max_a min(M_a, index_a)` of a request, by numerical integration.
 
     Source: Belloni, Chen and Wei (2026), eq. (3).
+
+    Args:
+      env: the environment.
+      psi: `[m]`, the request.
+      points: of the integration between two indices.
     """
-    if isinstance(as_cascade(env).boxes, RecordedBoxes):
+    boxes: Any = as_cascade(env).boxes
+    if not hasattr(boxes, "above"):
         raise ValueError("oracle_value needs a law of scores, got recorded ones")
     checks.count("points", points)
     psi = jnp.asarray(checks.numbers("psi", psi, (env.spec.context_dim,)), jnp.float32)
@@ -63,14 +70,14 @@ def oracle_value(env: Cascade, psi, points: int = 4000) -> float:
     total = edges[-1]
     for low, high in itertools.pairwise(edges):  # A law of min(M, index) jumps at indices; other jumps cost accuracy.
         levels = low + (high - low) * (np.arange(points) + 0.5) / points
-        above = jax.vmap(lambda level: env.boxes.above(psi, base, level))(jnp.asarray(levels, jnp.float32))
+        above = jax.vmap(lambda level: boxes.above(psi, base, level))(jnp.asarray(levels, jnp.float32))
         below = np.where(levels[:, None] >= index, 1.0, 1.0 - np.asarray(above, np.float64))
         total -= (high - low) * float(below.prod(axis=1).mean())
     return float(total)
 
 
-def tuned_threshold(env: Cascade, number: int = _DRAWS, seed: int = 0) -> tuple[float, float]:
-    """The best single threshold of the cascade from the cheapest model to the dearest, and its mean utility, on draws of its own.
+def tuned_threshold(env: CascadeEnv, number: int = _DRAWS, seed: int = 0) -> tuple[float, float]:
+    """The best single threshold of the cascade from the cheapest model to the dearest, and its mean utility, on other draws than those of a run.
 
     Thresholds from .30 to .90 in steps of .01. Ties: the smallest. The draws are the requests of the first `number` periods, which
     matters where requests change over time.
@@ -80,7 +87,7 @@ def tuned_threshold(env: Cascade, number: int = _DRAWS, seed: int = 0) -> tuple[
     key = draws.key(checks.count("seed", seed, minimum=0))
 
     @jax.jit
-    def played(period):
+    def played(period: jax.Array) -> tuple[jax.Array, jax.Array]:
         one = draws.fold_in(key, period)
         drawn = env.draw(one, env.init(draws.fold_in(one, 0)), jnp.int32(period))
         return drawn.score, drawn.cost

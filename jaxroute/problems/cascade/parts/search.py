@@ -4,7 +4,7 @@ An action is a search: a decision rule with a pure `run(outputs)`, which the env
 influence it: tests fill unopened boxes with NaN.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import jax
@@ -14,28 +14,43 @@ from jax import lax
 
 from jaxroute.core import numerics
 from jaxroute.estimators.links import Link
-from jaxroute.problems.cascade.types import Found, Outputs
+from jaxroute.problems.cascade.types import Outputs, SearchResult
 
 
-def opened_in_order(priority, threshold, score) -> jax.Array:
+def opened_in_order(priority: jax.Array, threshold: jax.Array, score: jax.Array) -> jax.Array:
     """Boxes opened by falling priority, each later one only while the best score found is below its threshold; `[K]` bool.
 
     Weitzman's rule has the index as priority and threshold. Thresholds may rise along the order. Equal priorities: lower number first.
 
-    Source: Weitzman (1979); Belloni, Chen and Wei (2026), Algorithm 1, lines 7 to 11.
+    Source: Weitzman (1979); Belloni, Chen and Wei (2026), Algorithm 1, lines 5 to 12.
+
+    Args:
+      priority: `[K]`.
+      threshold: `[K]`.
+      score: `[K]`, of all boxes; that of an unopened box does not matter.
     """
     size = priority.shape[0]
+    # Line 5: the order of the boxes.
     ahead = [[jnp.zeros((), bool)] * size for _ in range(size)]
     for a in range(size):
         for b in range(a):  # One comparison per pair: two could be rounded differently, and disagree.
             ahead[b][a] = priority[b] >= priority[a]
             ahead[a][b] = ~ahead[b][a]
+    # Line 11: `M_t`, the best score among the boxes ahead, is below the threshold.
     willing = [_all(~ahead[b][a] | (score[b] < threshold[a]) for b in range(size) if b != a) for a in range(size)]
+    # Lines 7 and 8: a box is opened if no box ahead ended the search.
     return jnp.stack([willing[a] & _all(~ahead[b][a] | willing[b] for b in range(size) if b != a) for a in range(size)])
 
 
-def best_opened(opened, score) -> jax.Array:
-    """The opened box with the largest score, the lowest number among equals; `[K]` bool, one-hot."""
+def best_opened(opened: jax.Array, score: jax.Array) -> jax.Array:
+    """The opened box with the largest score, the lowest number among equals; `[K]` bool, one-hot.
+
+    Source: Belloni, Chen and Wei (2026), Algorithm 1, line 13.
+
+    Args:
+      opened: `[K]` bool.
+      score: `[K]`.
+    """
     size = score.shape[0]
     best = [opened[a] for a in range(size)]
     for a in range(size):
@@ -46,7 +61,7 @@ def best_opened(opened, score) -> jax.Array:
     return jnp.stack(best)
 
 
-def _all(conditions) -> jax.Array:
+def _all(conditions: Iterable[jax.Array]) -> jax.Array:
     result = jnp.ones((), bool)
     for condition in conditions:
         result &= condition
@@ -57,8 +72,14 @@ def _all(conditions) -> jax.Array:
 class Scoring:
     """Scores of outputs from their features: `G(theta . phi + width |phi|)`, in the norm of the inverse design matrix.
 
-    theta: `[d]`. inverse: `[d, d]`. width: `[]` of the bonus. deploy_width: `[]` likewise, when the output to deploy is chosen.
-    link: `G` (static).
+    Source: Belloni, Chen and Wei (2026), eq. (21); Algorithm 2, line 9.
+
+    Attributes:
+      theta: `[d]`.
+      inverse: `[d, d]`, inverse of the design matrix, eq. (20).
+      width: `[]` of the bonus, the paper's `beta_t`.
+      deploy_width: `[]` likewise, when the output to deploy is chosen.
+      link: `G` (static).
     """
 
     theta: jax.Array
@@ -67,7 +88,7 @@ class Scoring:
     deploy_width: jax.Array
     link: Link = struct.field(pytree_node=False)
 
-    def predictors(self, features) -> tuple[jax.Array, jax.Array]:
+    def predictors(self, features: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Linear predictors `[K]`, for stopping and for deploying, of features `[K, d]`."""
         columns = jnp.swapaxes(features, 0, 1)
         middle = numerics.combine(self.theta, columns)
@@ -76,7 +97,7 @@ class Scoring:
         return both[0], both[1]
 
 
-def quadratic(matrix, columns) -> jax.Array:
+def quadratic(matrix: jax.Array, columns: jax.Array) -> jax.Array:
     """`x' A x` `[n]` of the columns `[d, n]` of a table, for a symmetric `A` `[d, d]`."""
     dim = matrix.shape[0]
     image = jnp.stack([numerics.combine(matrix[i], columns) for i in range(dim)])
@@ -87,9 +108,13 @@ def quadratic(matrix, columns) -> jax.Array:
 class IndexSearch:
     """Opens boxes by falling priority while the best score found is below the next threshold, and deploys the best.
 
-    priority, threshold: `[K]`. scoring: how outputs are scored, None if their scores are seen. index: `[K]` optimistic indices that
-    are compared with the true ones, None if the rule is not about indices. bounded: `[]` bool, the search and the deployment follow
-    indices and scores alone, so that theorem 3.3 bounds the regret. forced: `[]` bool, all boxes are opened to learn.
+    Attributes:
+      priority: `[K]`.
+      threshold: `[K]`.
+      scoring: how outputs are scored, None if their scores are seen.
+      index: `[K]` optimistic indices that are compared with the true ones, None if the rule is not about indices.
+      bounded: `[]` bool, the search and the deployment follow indices and scores alone, so that theorem 3.3 bounds the regret.
+      forced: `[]` bool, all boxes are opened to learn.
     """
 
     priority: jax.Array
@@ -99,33 +124,39 @@ class IndexSearch:
     bounded: jax.Array | None = None
     forced: jax.Array | None = None
 
-    def run(self, outputs: Outputs) -> Found:
+    def run(self, outputs: Outputs) -> SearchResult:
         if self.scoring is None:
+            assert outputs.score is not None
             score = final = numerics.materialised(outputs.score)
         else:
+            assert outputs.features is not None
             predictor, final = self.scoring.predictors(outputs.features)
             score = numerics.materialised(self.scoring.link.value(predictor))
         priority, threshold = numerics.materialised((self.priority, self.threshold))
         opened = opened_in_order(priority, threshold, score)
-        return Found(opened=opened, deployed=best_opened(opened, final), score=score)
+        return SearchResult(opened=opened, deployed=best_opened(opened, final), score=score)
 
 
 @struct.dataclass
 class LoopSearch:
     """A user's own search that plans anew after each output.
 
-    memory: anything that `next_box` needs. next_box: `(memory, opened [K], seen outputs) -> (box, stop)`; it is not asked to stop
-    before the first box. pick: `(memory, opened, seen outputs) -> box` to deploy (both static). Outputs are zero where not opened.
+    Outputs are zero where not opened.
+
+    Attributes:
+      memory: anything that `next_box` needs.
+      next_box: `(memory, opened [K], seen outputs) -> (box, stop)`; it is not asked to stop before the first box (static).
+      pick: `(memory, opened, seen outputs) -> box` to deploy (static).
     """
 
     memory: Any
     next_box: Callable = struct.field(pytree_node=False)
     pick: Callable = struct.field(pytree_node=False)
 
-    def run(self, outputs: Outputs) -> Found:
+    def run(self, outputs: Outputs) -> SearchResult:
         size = outputs.cost.shape[0]
 
-        def one(carry, _):
+        def one(carry: tuple[jax.Array, jax.Array], _: None) -> tuple[tuple[jax.Array, jax.Array], None]:
             opened, stopped = carry
             box, stop = self.next_box(self.memory, opened, seen_outputs(outputs, opened))
             stopped |= jnp.asarray(stop) & jnp.any(opened)
@@ -134,9 +165,9 @@ class LoopSearch:
         (opened, _), _ = lax.scan(one, (jnp.zeros((size,), bool), jnp.zeros((), bool)), length=size)
         seen = seen_outputs(outputs, opened)
         deployed = numerics.one_hot(self.pick(self.memory, opened, seen), size) & opened
-        return Found(opened=opened, deployed=deployed, score=jnp.zeros((size,)) if seen.score is None else seen.score)
+        return SearchResult(opened=opened, deployed=deployed, score=jnp.zeros((size,)) if seen.score is None else seen.score)
 
 
-def seen_outputs(outputs: Outputs, seen) -> Outputs:
+def seen_outputs(outputs: Outputs, seen: jax.Array) -> Outputs:
     """The outputs with zeros wherever `seen` `[K]` is False."""
     return jax.tree.map(lambda x: jnp.where(seen.reshape(-1, *(1,) * (x.ndim - 1)), x, jnp.zeros_like(x)), outputs)

@@ -1,46 +1,53 @@
-"""What a policy knows about an evaluator that must be learned from rewards: its estimate, and how sure it is of an output's score."""
+"""What a policy knows about an evaluator that must be learned from rewards: its estimate, and how sure it is of an output's score.
+
+Source: Belloni, Chen and Wei (2026), section 5.1, eqs. (19) to (21).
+"""
 
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from flax import struct
 
 from jaxroute.core import checks, numerics
+from jaxroute.core.types import Leaf
 from jaxroute.estimators.gaussian import sherman_morrison
-from jaxroute.estimators.glm import ExactGLM, FrozenGLM
-from jaxroute.problems.cascade.search import Scoring
+from jaxroute.estimators.glm import GLM, GLMState
+from jaxroute.problems.cascade.parts.search import Scoring
 from jaxroute.problems.cascade.types import CascadeSpec, Feedback
 
 
 @struct.dataclass
 class Evaluation:
-    """state: of the estimator, with `theta` `[d]`. inverse: `[d, d]` of the design matrix of deployed outputs."""
+    """Knowledge about an evaluator.
 
-    state: Any
+    Attributes:
+      state: of the estimator, with `theta` `[d]`, eq. (19).
+      inverse: `[d, d]`, inverse of the design matrix of deployed outputs, eq. (20).
+    """
+
+    state: GLMState
     inverse: jax.Array
 
 
 def check(estimator: Any) -> None:
     """That a policy's evaluator is one."""
-    if isinstance(estimator, type) or not hasattr(estimator, "add") or not hasattr(estimator, "check"):
+    needs = ("add", "check", "check_for", "learns")
+    if isinstance(estimator, type) or not all(hasattr(estimator, name) for name in needs):
         raise ValueError(f"evaluator must be OnlineGLM(), ExactGLM(...) or FrozenGLM(...), got {checks.show(estimator)}")
     estimator.check()
 
 
-def check_for(estimator: Any, spec: CascadeSpec) -> None:
+def check_for(estimator: GLM, spec: CascadeSpec) -> None:
     """That it suits the environment and the run."""
-    if isinstance(estimator, FrozenGLM):
-        if not spec.feature_dim:
+    if not spec.feature_dim:
+        if not estimator.learns:
             raise ValueError("evaluator must not be frozen where scores are seen: the environment has no evaluator")
-        if np.shape(estimator.theta) != (spec.feature_dim,):
-            raise ValueError(f"theta must have shape ({spec.feature_dim},), got {np.shape(estimator.theta)}")
-    if isinstance(estimator, ExactGLM) and spec.feature_dim and (spec.horizon or 0) > estimator.capacity:
-        raise ValueError(f"capacity must be at least the horizon of the run, {spec.horizon}, got {estimator.capacity}")
+        return
+    estimator.check_for(spec.feature_dim, spec.horizon or 0)
 
 
-def start(estimator: Any, spec: CascadeSpec, ridge) -> Evaluation | None:
+def start(estimator: GLM, spec: CascadeSpec, ridge: Leaf) -> Evaluation | None:
     """Before the first reward; None where scores are seen."""
     if not spec.feature_dim:
         return None
@@ -50,8 +57,11 @@ def start(estimator: Any, spec: CascadeSpec, ridge) -> Evaluation | None:
     )
 
 
-def learned(evaluation: Evaluation, estimator: Any, spec: CascadeSpec, feedback: Feedback, ridge, bound) -> Evaluation:
-    """With the reward of the deployed output, if there was one."""
+def learned(
+    evaluation: Evaluation, estimator: GLM, spec: CascadeSpec, feedback: Feedback, ridge: Leaf, bound: Leaf
+) -> Evaluation:
+    """With the reward of the deployed output, if there was one: eqs. (19) and (20)."""
+    assert feedback.features is not None
     seen = jnp.any(feedback.deployed)
     phi = numerics.pick(feedback.deployed, jnp.swapaxes(feedback.features, 0, 1))
     phi = numerics.kept(phi)
@@ -62,6 +72,7 @@ def learned(evaluation: Evaluation, estimator: Any, spec: CascadeSpec, feedback:
 
 def square_norm(evaluation: Evaluation, feedback: Feedback) -> jax.Array:
     """Squared norm `[]` of the deployed output in the inverse design matrix, 0 if there is none."""
+    assert feedback.features is not None
     phi = numerics.pick(feedback.deployed, jnp.swapaxes(feedback.features, 0, 1))
     return jnp.maximum(jnp.sum(phi * numerics.combine(phi, evaluation.inverse)), 0.0)
 
@@ -74,6 +85,6 @@ def mean_scoring(evaluation: Evaluation | None, spec: CascadeSpec) -> Scoring | 
     return Scoring(evaluation.state.theta, evaluation.inverse, zero, zero, link=spec.score_link)
 
 
-def estimated_scores(evaluation: Evaluation, spec: CascadeSpec, features) -> jax.Array:
-    """Scores `[K]` of features `[K, d]`."""
+def estimated_scores(evaluation: Evaluation, spec: CascadeSpec, features: jax.Array) -> jax.Array:
+    """Scores `[K]` of features `[K, d]`: `G(theta . phi)`, the plug-in scores of eq. (22)."""
     return spec.score_link.value(numerics.combine(evaluation.state.theta, jnp.swapaxes(features, 0, 1)))

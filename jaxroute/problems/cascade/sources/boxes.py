@@ -1,20 +1,14 @@
 """What the boxes hold: laws of scores and costs given the request, made so that the reservation index is known exactly.
 
 A law is built around a *base index* `[K]`, the index at cost weight 1, that the environment computes from the request. The mean cost is
-then defined as `E[(M - index)^+]`. Each law has, elementwise over boxes,
-
-- `mean_cost(psi, base)` and `mean_score(psi, base)`;
-- `index(psi, base, weight)`, when costs count `weight` times;
-- `play(keys, psi, base) -> (score, cost, row)`; keys of what drives scores, costs and rare events, and the rows `[K]` of a table of
-  real queries, None for other laws;
-- `excess(psi, base, level)`, `E[(M - level)^+]`, and `above(psi, base, level)`, `P(M > level)`, except `RecordedBoxes`.
-- where the law limits it, `check_index(psi, base)`, which raises `ValueError` on an index that no such box can have.
+then defined as `E[(M - index)^+]`, so that the base index solves eq. (2) of the paper.
 
 Source: none of them is in Belloni, Chen and Wei (2026), which has no experiment; they fulfil or break its assumptions as they say.
 """
 
-from typing import Any
+from typing import Protocol
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
@@ -23,13 +17,59 @@ from jaxroute.core import checks, draws, numerics
 from jaxroute.core.types import Leaf
 from jaxroute.solvers.reservation import index_by_bisection, two_point_index, uniform_index
 
+# Keys of what drives scores, costs and rare events.
+Keys = tuple[jax.Array, jax.Array, jax.Array]
+# Scores and costs, `[K]`, and the rows `[K]` of a table of real queries, None for other laws.
+Play = tuple[jax.Array, jax.Array, jax.Array | None]
 
-def _slope_of(psi, tilt):
+
+class Boxes(Protocol):
+    """A law of scores and costs; its methods work elementwise over boxes, for a request `psi` `[m]` and its base index `[K]`.
+
+    Optional: `excess(psi, base, level)`, `E[(M - level)^+]`, and `above(psi, base, level)`, `P(M > level)`, which recorded boxes do not
+    have; `check_index(psi, base)`, which raises `ValueError` on an index that no such box can have; `check_for(dim)`, which raises
+    `ValueError` where requests have too few features; `joint`, True if the outputs of a period depend on each other.
+
+    Attributes:
+      num_boxes: `K`.
+    """
+
+    @property
+    def num_boxes(self) -> int: ...
+
+    def check(self) -> None:
+        """Raises `ValueError` on values out of range."""
+        ...
+
+    def mean_cost(self, psi: jax.Array, base: jax.Array) -> jax.Array:
+        """`[K]`."""
+        ...
+
+    def mean_score(self, psi: jax.Array, base: jax.Array) -> jax.Array:
+        """`[K]`."""
+        ...
+
+    def index(self, psi: jax.Array, base: jax.Array, weight: jax.Array) -> jax.Array:
+        """Reservation index `[K]`, when costs count `weight` times."""
+        ...
+
+    def play(self, keys: Keys, psi: jax.Array, base: jax.Array) -> Play:
+        """Draws of a period."""
+        ...
+
+
+def check_feature(name: str, value: Leaf | None, dim: int) -> None:
+    """That an effect of `x_1` is None where requests have one feature."""
+    if value is not None and dim < 2:
+        raise ValueError(f"{name} must be None where requests have one feature: there is no x_1, got {value!s}")
+
+
+def _slope_of(psi: jax.Array, tilt: Leaf | None) -> jax.Array | float:
     """`1 + tilt x_1`, of contexts `psi` `[m]`."""
     return 1.0 if tilt is None else 1.0 + jnp.asarray(tilt) * psi[1]
 
 
-def _times(cost, spread, noise):
+def _times(cost: jax.Array, spread: Leaf, noise: jax.Array) -> jax.Array:
     """Costs around their mean: `cost (1 + spread noise)`."""
     return cost * (1.0 + jnp.asarray(spread) * noise)
 
@@ -41,8 +81,11 @@ class UniformBoxes:
     Costs are `mean (1 + spread l)` with `l = (2 U - 1) / 2 + L / 2`, `L` uniform on [-1, 1]: they go with quality, as lengths do.
     Cheap boxes with a large quantile are wide and rarely above their index, dear ones with a small quantile reliable.
 
-    base_cost: `[K]` mean cost at `x = 0`. quantile: `[K]` chance to stay below the index. spread: `[]` of costs.
-    tilt: `[]`, mean costs are `base_cost (1 + tilt x_1)`, None for 0.
+    Attributes:
+      base_cost: `[K]` mean cost at `x = 0`.
+      quantile: `[K]` chance to stay below the index.
+      spread: `[]` of costs.
+      tilt: `[]`, mean costs are `base_cost (1 + tilt x_1)`, None for 0.
     """
 
     base_cost: Leaf
@@ -61,39 +104,42 @@ class UniformBoxes:
         if self.tilt is not None and abs(float(checks.numbers("tilt", self.tilt, ()))) >= 1:
             raise ValueError(f"tilt must be between -1 and 1, got {float(self.tilt):g}")
 
+    def check_for(self, dim: int) -> None:
+        check_feature("tilt", self.tilt, dim)
+
     @property
     def num_boxes(self) -> int:
         return np.shape(self.base_cost)[-1]
 
-    def mean_cost(self, psi, base):
+    def mean_cost(self, psi: jax.Array, base: jax.Array) -> jax.Array:
         del base
         return jnp.asarray(self.base_cost) * _slope_of(psi, self.tilt)
 
-    def width(self, psi, base):
+    def width(self, psi: jax.Array, base: jax.Array) -> jax.Array:
         return 2.0 * self.mean_cost(psi, base) / jnp.square(1.0 - jnp.asarray(self.quantile))
 
-    def _low(self, psi, base):
+    def _low(self, psi: jax.Array, base: jax.Array) -> jax.Array:
         return base - self.width(psi, base) * jnp.asarray(self.quantile)
 
-    def mean_score(self, psi, base):
+    def mean_score(self, psi: jax.Array, base: jax.Array) -> jax.Array:
         return self._low(psi, base) + 0.5 * self.width(psi, base)
 
-    def index(self, psi, base, weight):
+    def index(self, psi: jax.Array, base: jax.Array, weight: jax.Array) -> jax.Array:
         return uniform_index(self._low(psi, base), self.width(psi, base), weight * self.mean_cost(psi, base))
 
-    def play(self, keys, psi, base) -> tuple[Any, Any, Any]:
+    def play(self, keys: Keys, psi: jax.Array, base: jax.Array) -> Play:
         k_score, k_cost, _ = keys
         u = draws.uniform(k_score, base.shape)
         length = 2.0 * draws.uniform(k_cost, base.shape) - 1.0
         score = base + self.width(psi, base) * (u - jnp.asarray(self.quantile))
         return score, _times(self.mean_cost(psi, base), self.spread, 0.5 * (2.0 * u - 1.0) + 0.5 * length), None
 
-    def excess(self, psi, base, level):
+    def excess(self, psi: jax.Array, base: jax.Array, level: jax.Array) -> jax.Array:
         low, width = self._low(psi, base), self.width(psi, base)
         inside = jnp.clip(low + width - level, 0.0, width)
         return 0.5 * jnp.square(inside) / width + jnp.maximum(low - level, 0.0)
 
-    def above(self, psi, base, level):
+    def above(self, psi: jax.Array, base: jax.Array, level: jax.Array) -> jax.Array:
         width = self.width(psi, base)
         return jnp.clip((self._low(psi, base) + width - level) / width, 0.0, 1.0)
 
@@ -102,19 +148,21 @@ class UniformBoxes:
 class SpikeBoxes(UniformBoxes):
     """`UniformBoxes` that score `top` with a small chance, whatever the request: the mass that assumption 4.1 wants at every level.
 
-    jackpot: `[]` that chance. top: `[]`.
+    Attributes:
+      jackpot: `[]` that chance.
+      top: `[]`.
     """
 
     jackpot: Leaf = 0.01
     top: Leaf = 0.97
 
     def check(self) -> None:
-        UniformBoxes.check(self)
+        super().check()
         if float(checks.probability("jackpot", self.jackpot, ())) >= 1:
             raise ValueError(f"jackpot must be below 1, got {float(self.jackpot):g}")
         checks.share("top", self.top, ())
 
-    def check_index(self, psi, base) -> None:
+    def check_index(self, psi: jax.Array, base: jax.Array) -> None:
         if (np.asarray(base) >= self.top).any():
             raise ValueError(
                 f"top must be above the indices, got {float(self.top):g} with indices {np.asarray(base).tolist()}"
@@ -126,36 +174,41 @@ class SpikeBoxes(UniformBoxes):
                 f"{np.asarray(self.mean_cost(psi, base)).tolist()}"
             )
 
-    def width(self, psi, base):
-        rest = self.mean_cost(psi, base) - self.jackpot * (self.top - base)
-        return 2.0 * rest / ((1.0 - self.jackpot) * jnp.square(1.0 - jnp.asarray(self.quantile)))
+    def width(self, psi: jax.Array, base: jax.Array) -> jax.Array:
+        regular = self.mean_cost(psi, base) - self.jackpot * (self.top - base)  # Cost that the uniform part accounts for.
+        return 2.0 * regular / ((1.0 - self.jackpot) * jnp.square(1.0 - jnp.asarray(self.quantile)))
 
-    def mean_score(self, psi, base):
-        return self.jackpot * self.top + (1.0 - self.jackpot) * UniformBoxes.mean_score(self, psi, base)
+    def mean_score(self, psi: jax.Array, base: jax.Array) -> jax.Array:
+        return self.jackpot * self.top + (1.0 - self.jackpot) * super().mean_score(psi, base)
 
-    def index(self, psi, base, weight):
+    def index(self, psi: jax.Array, base: jax.Array, weight: jax.Array) -> jax.Array:
         cost = weight * self.mean_cost(psi, base)
         low = self.mean_score(psi, base) - cost  # E[(M - s)^+] >= E[M] - s.
         return index_by_bisection(lambda level: self.excess(psi, base, level), cost, low=low)
 
-    def play(self, keys, psi, base):
-        score, cost, _ = UniformBoxes.play(self, keys, psi, base)
+    def play(self, keys: Keys, psi: jax.Array, base: jax.Array) -> Play:
+        score, cost, _ = super().play(keys, psi, base)
         return jnp.where(draws.uniform(keys[2], base.shape) < self.jackpot, self.top, score), cost, None
 
-    def excess(self, psi, base, level):
-        rest = UniformBoxes.excess(self, psi, base, level)
-        return self.jackpot * jnp.maximum(self.top - level, 0.0) + (1.0 - self.jackpot) * rest
+    def excess(self, psi: jax.Array, base: jax.Array, level: jax.Array) -> jax.Array:
+        regular = super().excess(psi, base, level)
+        return self.jackpot * jnp.maximum(self.top - level, 0.0) + (1.0 - self.jackpot) * regular
 
-    def above(self, psi, base, level):
-        rest = UniformBoxes.above(self, psi, base, level)
-        return self.jackpot * (level < self.top) + (1.0 - self.jackpot) * rest
+    def above(self, psi: jax.Array, base: jax.Array, level: jax.Array) -> jax.Array:
+        regular = super().above(psi, base, level)
+        return self.jackpot * (level < self.top) + (1.0 - self.jackpot) * regular
 
 
 @struct.dataclass
 class PassFailBoxes:
     """Scores are `high` with chance `base_chance + slope x_1`, otherwise `low`; mean costs are `chance (high - index)`.
 
-    base_chance: `[K]`. slope: `[]`, None for 0. low, high: `[]`. spread: `[]` of costs, `mean (1 + spread L / 2)`.
+    Attributes:
+      base_chance: `[K]`.
+      slope: `[]`, None for 0.
+      low: `[]`.
+      high: `[]`.
+      spread: `[]` of costs, `mean (1 + spread L / 2)`.
     """
 
     base_chance: Leaf
@@ -177,7 +230,10 @@ class PassFailBoxes:
             if (chance - slope <= 0).any() or (chance + slope > 1).any():
                 raise ValueError(f"slope must leave chances in (0, 1], got {slope:g} with chances {chance.tolist()}")
 
-    def check_index(self, psi, base) -> None:
+    def check_for(self, dim: int) -> None:
+        check_feature("slope", self.slope, dim)
+
+    def check_index(self, psi: jax.Array, base: jax.Array) -> None:
         del psi
         if (np.asarray(base) > self.high).any():
             raise ValueError(
@@ -188,31 +244,31 @@ class PassFailBoxes:
     def num_boxes(self) -> int:
         return np.shape(self.base_chance)[-1]
 
-    def chance(self, psi):
+    def chance(self, psi: jax.Array) -> jax.Array:
         return jnp.asarray(self.base_chance) + (0.0 if self.slope is None else jnp.asarray(self.slope) * psi[1])
 
-    def mean_cost(self, psi, base):
+    def mean_cost(self, psi: jax.Array, base: jax.Array) -> jax.Array:
         return self.chance(psi) * (self.high - base)
 
-    def mean_score(self, psi, base):
+    def mean_score(self, psi: jax.Array, base: jax.Array) -> jax.Array:
         del base
         return self.low + self.chance(psi) * (self.high - self.low)
 
-    def index(self, psi, base, weight):
+    def index(self, psi: jax.Array, base: jax.Array, weight: jax.Array) -> jax.Array:
         return two_point_index(self.low, self.high, self.chance(psi), weight * self.mean_cost(psi, base))
 
-    def play(self, keys, psi, base):
+    def play(self, keys: Keys, psi: jax.Array, base: jax.Array) -> Play:
         k_score, k_cost, _ = keys
         passed = draws.uniform(k_score, base.shape) < self.chance(psi)
         length = 2.0 * draws.uniform(k_cost, base.shape) - 1.0
         return jnp.where(passed, self.high, self.low), _times(self.mean_cost(psi, base), self.spread, 0.5 * length), None
 
-    def excess(self, psi, base, level):
+    def excess(self, psi: jax.Array, base: jax.Array, level: jax.Array) -> jax.Array:
         del base
         chance = self.chance(psi)
         return chance * jnp.maximum(self.high - level, 0.0) + (1.0 - chance) * jnp.maximum(self.low - level, 0.0)
 
-    def above(self, psi, base, level):
+    def above(self, psi: jax.Array, base: jax.Array, level: jax.Array) -> jax.Array:
         del base
         chance = self.chance(psi)
         return chance * (level < self.high) + (1.0 - chance) * (level < self.low)
@@ -225,8 +281,14 @@ class RecordedBoxes:
     A request is a row of its group. Boxes draw rows of their own, as the theory wants, or share one (`joint`): then outputs are
     dependent, and no rule that looks at indices alone is optimal.
 
-    score, cost: `[N, K]`. first, count: `[G]` int32, rows of each group. group_score, group_cost: `[G, K]` their means.
-    joint: boxes share a row (static).
+    Attributes:
+      score: `[N, K]`.
+      cost: `[N, K]`.
+      first: `[G]` int32, first row of each group.
+      count: `[G]` int32, rows of each group.
+      group_score: `[G, K]`, mean scores.
+      group_cost: `[G, K]`, mean costs.
+      joint: boxes share a row (static).
     """
 
     score: Leaf
@@ -252,29 +314,29 @@ class RecordedBoxes:
     def num_boxes(self) -> int:
         return np.shape(self.score)[-1]
 
-    def _of_group(self, psi, table):
+    def _of_group(self, psi: jax.Array, table: Leaf) -> jax.Array:
         return numerics.combine(psi, jnp.asarray(table, jnp.float32))
 
-    def mean_cost(self, psi, base):
+    def mean_cost(self, psi: jax.Array, base: jax.Array) -> jax.Array:
         del base
         return self._of_group(psi, self.group_cost)
 
-    def mean_score(self, psi, base):
+    def mean_score(self, psi: jax.Array, base: jax.Array) -> jax.Array:
         del base
         return self._of_group(psi, self.group_score)
 
-    def index(self, psi, base, weight):
+    def index(self, psi: jax.Array, base: jax.Array, weight: jax.Array) -> jax.Array:
         del psi, weight
         return base  # Solved on the host, for the weight that the environment was made with.
 
-    def rows(self, keys, psi, base):
+    def rows(self, keys: Keys, psi: jax.Array, base: jax.Array) -> jax.Array:
         """Row `[K]` that each box draws."""
         u = draws.uniform(keys[0], () if self.joint else base.shape)
         size = self._of_group(psi, self.count)
         place = jnp.minimum((u * size).astype(jnp.int32), size.astype(jnp.int32) - 1)
         return jnp.broadcast_to(self._of_group(psi, self.first).astype(jnp.int32) + place, base.shape)
 
-    def play(self, keys, psi, base):
+    def play(self, keys: Keys, psi: jax.Array, base: jax.Array) -> Play:
         rows = self.rows(keys, psi, base)
         table = jnp.stack([jnp.asarray(self.score, jnp.float32), jnp.asarray(self.cost, jnp.float32)], axis=-1)
         cells = jnp.stack([numerics.at(table, (rows[a], a)) for a in range(base.shape[0])])

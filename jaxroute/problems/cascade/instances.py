@@ -3,18 +3,19 @@
 The paper has no experiment. These environments, their names and numbers are ours; `two_boxes` is its only example.
 """
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, cast
 
 import numpy as np
 
 from jaxroute.core import checks
+from jaxroute.core.types import Leaf
 from jaxroute.estimators.glm import fit_glm
 from jaxroute.estimators.links import INDEX_LINKS, SCORE_LINKS
-from jaxroute.problems.cascade.contexts import FrozenContexts, GroupContexts, UniformContexts
-from jaxroute.problems.cascade.env import Cascade
-from jaxroute.problems.cascade.features import FrozenFeatures, RecordedFeatures, ScoredFeatures
-from jaxroute.problems.cascade.laws import PassFailBoxes, RecordedBoxes, SpikeBoxes, UniformBoxes
+from jaxroute.problems.cascade.env import CascadeEnv
+from jaxroute.problems.cascade.sources.boxes import Boxes, PassFailBoxes, RecordedBoxes, SpikeBoxes, UniformBoxes
+from jaxroute.problems.cascade.sources.contexts import Contexts, FrozenContexts, GroupContexts, UniformContexts
+from jaxroute.problems.cascade.sources.features import FrozenFeatures, OutputFeatures, RecordedFeatures, ScoredFeatures
 from jaxroute.solvers.reservation import discrete_index
 
 _GROUP_CHANCES = (0.40, 0.30, 0.15, 0.10, 0.04, 0.01)
@@ -22,11 +23,11 @@ _GROUP_CHANCES = (0.40, 0.30, 0.15, 0.10, 0.04, 0.01)
 _REACH = 3.0
 
 
-def _float32(x) -> np.ndarray:
+def _float32(x: Any) -> np.ndarray:
     return np.asarray(x, np.float32)
 
 
-def _scalar(name: str, value: Any, check=checks.numbers) -> np.float32:
+def _scalar(name: str, value: Any, check: Callable[..., np.ndarray] = checks.numbers) -> np.float32:
     return np.float32(check(name, value, ()))
 
 
@@ -46,7 +47,7 @@ def _names(names: Sequence[str], number: int) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _contexts(contexts: Any, dim: int) -> Any:
+def _contexts(contexts: Contexts | None, dim: int) -> Contexts:
     """Given contexts, or uniform ones."""
     if contexts is None:
         return UniformContexts(dim)
@@ -92,10 +93,10 @@ def _makes_features(evaluator: Any) -> bool:
     return not isinstance(evaluator, type) and all(hasattr(evaluator, name) for name in ("draw", "dim", "link", "theta"))
 
 
-def _evaluator(evaluator: Any) -> Any:
+def _evaluator(evaluator: OutputFeatures | int | None) -> OutputFeatures | None:
     """Features of outputs: None, a number of them, or an object that makes them."""
     if evaluator is None or _makes_features(evaluator):
-        return evaluator
+        return cast(OutputFeatures | None, evaluator)
     if isinstance(evaluator, bool) or not isinstance(evaluator, int | np.integer) or evaluator < 1:
         raise ValueError(
             f"evaluator must be None, a number of features or ScoredFeatures(...), got {checks.show(evaluator)}"
@@ -103,12 +104,19 @@ def _evaluator(evaluator: Any) -> Any:
     return ScoredFeatures(default_theta(int(evaluator)))
 
 
-def _built(contexts: Any, boxes: Any, index, evaluator: Any = None, reach: float = _REACH, **options: Any) -> Cascade:
+def _built(
+    contexts: Contexts,
+    boxes: Boxes,
+    index: Leaf,
+    evaluator: OutputFeatures | int | None = None,
+    reach: float = _REACH,
+    **options: Any,
+) -> CascadeEnv:
     """The environment. reach: squared length that a score may add to an output's features."""
-    evaluator = _evaluator(evaluator)
-    env = Cascade(contexts=contexts, boxes=boxes, index=_float32(index), evaluator=evaluator, **options)
+    features = _evaluator(evaluator)
+    env = CascadeEnv(contexts=contexts, boxes=boxes, index=_float32(index), evaluator=features, **options)
     env.check()
-    longest = 1.0 if evaluator is None else evaluator.bound(float(np.sqrt(reach)))
+    longest = 1.0 if features is None else features.bound(float(np.sqrt(reach)))
     return env.replace(context_bound=float(contexts.bound), feature_bound=float(longest))
 
 
@@ -119,20 +127,25 @@ def uniform_cascade(
     tilt: float | None = None,
     bend: float | None = None,
     link: str = "identity",
-    contexts: Any = None,
-    evaluator: Any = None,
+    contexts: Contexts | None = None,
+    evaluator: OutputFeatures | int | None = None,
     cost_weight: float = 1.0,
     shows_all: bool = False,
-) -> Cascade:
+) -> CascadeEnv:
     """The main cascade: scores uniform around indices that are linear in the request (`LOC` of the experiments).
 
     Cheap boxes have a low mean, a wide score and a right tail that is rarely above the index; dear ones are reliable.
 
     Args:
-      num_models: `K`, at least 2. dim: `m`. tilt: mean costs and widths are `1 + tilt x_1` times as large (`HET` with .25).
-      bend: `bend cos(3 x_1 + a)` is added to the index of box `a` (`MISSPEC` with .05). link: "identity", "tanh" or "flat".
-      contexts: default `UniformContexts(dim)`. evaluator: None if scores are seen, otherwise the number of features of an
-        output, or `ScoredFeatures(...)`. cost_weight: what a unit of cost counts. shows_all: unopened outputs are shown afterwards.
+      num_models: `K`, at least 2.
+      dim: `m`.
+      tilt: mean costs and widths are `1 + tilt x_1` times as large (`HET` with .25).
+      bend: `bend cos(3 x_1 + a)` is added to the index of box `a` (`MISSPEC` with .05).
+      link: "identity", "tanh" or "flat".
+      contexts: default `UniformContexts(dim)`.
+      evaluator: None if scores are seen, otherwise the number of features of an output, or `ScoredFeatures(...)`.
+      cost_weight: what a unit of cost counts.
+      shows_all: unopened outputs are shown afterwards.
     """
     boxes = UniformBoxes(
         base_cost=_float32(_costs(num_models)),
@@ -152,7 +165,9 @@ def uniform_cascade(
     )
 
 
-def spike_cascade(num_models: int = 3, dim: int = 3, *, evaluator: Any = None, cost_weight: float = 1.0) -> Cascade:
+def spike_cascade(
+    num_models: int = 3, dim: int = 3, *, evaluator: OutputFeatures | int | None = None, cost_weight: float = 1.0
+) -> CascadeEnv:
     """`uniform_cascade` whose boxes score .97 once in a hundred times, so that the theory's mass condition holds everywhere."""
     boxes = SpikeBoxes(base_cost=_float32(_costs(num_models)), quantile=_float32(_quantiles(num_models)))
     index = _index(num_models, dim)
@@ -166,7 +181,9 @@ def spike_cascade(num_models: int = 3, dim: int = 3, *, evaluator: Any = None, c
     )
 
 
-def pass_fail_cascade(num_models: int = 3, dim: int = 3, *, evaluator: Any = None, cost_weight: float = 1.0) -> Cascade:
+def pass_fail_cascade(
+    num_models: int = 3, dim: int = 3, *, evaluator: OutputFeatures | int | None = None, cost_weight: float = 1.0
+) -> CascadeEnv:
     """Scores of .95 or .1, with a chance that depends on the request."""
     index = _index(num_models, dim, slopes=0.10)
     index[:, 0] = 0.78 + 0.4 * (index[:, 0] - 0.52)
@@ -177,11 +194,19 @@ def pass_fail_cascade(num_models: int = 3, dim: int = 3, *, evaluator: Any = Non
 
 
 def group_cascade(
-    chances: Sequence[float] = _GROUP_CHANCES, num_models: int = 3, *, evaluator: Any = None, cost_weight: float = 1.0
-) -> Cascade:
-    """Requests of a few groups, some of them rare, each with indices of its own.
+    chances: Sequence[float] = _GROUP_CHANCES,
+    num_models: int = 3,
+    *,
+    evaluator: OutputFeatures | int | None = None,
+    cost_weight: float = 1.0,
+) -> CascadeEnv:
+    """Requests of a few groups, some of them rare, with different indices.
 
-    chances: of the groups.
+    Args:
+      chances: of the groups.
+      num_models: `K`.
+      evaluator: as in `uniform_cascade`.
+      cost_weight: what a unit of cost counts.
     """
     chance = checks.probability("chances", chances)
     if chance.ndim != 1 or abs(chance.sum() - 1.0) > 1e-5:
@@ -194,14 +219,14 @@ def group_cascade(
     return _built(contexts, boxes, index, evaluator, cost_weight=_scalar("cost_weight", cost_weight, checks.positive))
 
 
-def safe_and_risky(gap: float, *, evaluator: Any = None) -> Cascade:
+def safe_and_risky(gap: float, *, evaluator: OutputFeatures | int | None = None) -> CascadeEnv:
     """Two boxes without contexts: a narrow one with index .5 and a wide one with index `.5 - gap`. The hard case for `gap = s / sqrt(T)`."""
     boxes = UniformBoxes(base_cost=_float32([0.05, 0.05]), quantile=_float32([0.0, 0.5]))
     gap = float(checks.numbers("gap", gap, ()))
     return _built(UniformContexts(1), boxes, [[0.5], [0.5 - gap]], evaluator)
 
 
-def two_boxes() -> Cascade:
+def two_boxes() -> CascadeEnv:
     """The paper's example: an answer that is always right for .5, and one that is right once in ten times for .01.
 
     The cascade "the second, and the first if it fails" earns .54 per request, no single call more than .5.
@@ -214,7 +239,7 @@ def two_boxes() -> Cascade:
     return _built(UniformContexts(1), boxes, [[0.5], [0.9]])
 
 
-def frozen_cascade() -> Cascade:
+def frozen_cascade() -> CascadeEnv:
     """Three boxes, and one context for the whole run: an evaluator's coefficient that may never show.
 
     Source: Belloni, Chen and Wei (2026), remark 5.2.
@@ -225,23 +250,31 @@ def frozen_cascade() -> Cascade:
 
 
 def custom_cascade(
-    index,
-    mean_cost,
-    quantile,
+    index: Leaf,
+    mean_cost: Leaf,
+    quantile: Leaf,
     *,
-    contexts: Any = None,
-    evaluator: Any = None,
+    contexts: Contexts | None = None,
+    evaluator: OutputFeatures | int | None = None,
     cost_spread: float = 0.5,
     link: str = "identity",
     cost_weight: float = 1.0,
     shows_all: bool = False,
     names: Sequence[str] = (),
-) -> Cascade:
-    """A cascade with your own numbers.
+) -> CascadeEnv:
+    """A cascade with given numbers.
 
     Args:
-      index: `[K, m]` coefficients of the indices. mean_cost: `[K]`. quantile: `[K]` chance that a score is below the index.
-      cost_spread: of the costs around their mean, at most 1. names: of the models. The others as in `uniform_cascade`.
+      index: `[K, m]` coefficients of the indices.
+      mean_cost: `[K]`.
+      quantile: `[K]` chance that a score is below the index.
+      contexts: as in `uniform_cascade`.
+      evaluator: as in `uniform_cascade`.
+      cost_spread: of the costs around their mean, at most 1.
+      link: as in `uniform_cascade`.
+      cost_weight: what a unit of cost counts.
+      shows_all: unopened outputs are shown afterwards.
+      names: of the models.
 
     Raises:
       ValueError: an argument is out of range.
@@ -267,8 +300,11 @@ def custom_cascade(
     )
 
 
-def token_costs(input_tokens, output_tokens, input_price, output_price) -> np.ndarray:
-    """Costs `input price x input tokens + output price x output tokens`, of broadcast arrays. Source: remark 2.1."""
+def token_costs(input_tokens: Leaf, output_tokens: Leaf, input_price: Leaf, output_price: Leaf) -> np.ndarray:
+    """Costs `input price x input tokens + output price x output tokens`, of broadcast arrays.
+
+    Source: Belloni, Chen and Wei (2026), remark 2.1.
+    """
     parts = {
         "input_tokens": input_tokens,
         "output_tokens": output_tokens,
@@ -284,23 +320,28 @@ def token_costs(input_tokens, output_tokens, input_price, output_price) -> np.nd
 
 
 def replay_cascade(
-    scores,
-    costs,
-    groups,
+    scores: Leaf,
+    costs: Leaf,
+    groups: Leaf,
     *,
     cost_weight: float = 1.0,
     joint: bool = False,
-    features=None,
+    features: Leaf | None = None,
     score_link: str = "logistic",
     names: Sequence[str] = (),
-) -> Cascade:
-    """Recorded scores and costs of real queries, in groups that are told apart.
+) -> CascadeEnv:
+    """Recorded scores and costs of real queries; a request shows the group of a query.
 
     Args:
-      scores: `[N, K]` in [0, 1]. costs: `[N, K]`, in any unit; times `cost_weight` they should be of the order of the scores.
-      groups: `[N]` number of each query's group, from 0. joint: all models answer the same query, as they really did; otherwise
-        each box draws a query of the group for itself, which the theory asks for. With `joint` the indices are not optimal.
-      features: `[N, K, d]` of outputs, where the evaluator is to be learned. score_link: "logistic", "probit" or "identity".
+      scores: `[N, K]` in [0, 1].
+      costs: `[N, K]`, in any unit; times `cost_weight` they should be of the order of the scores.
+      groups: `[N]` number of each query's group, from 0.
+      cost_weight: what a unit of cost counts.
+      joint: all models answer the same query, as they really did; otherwise each box draws a query of the group for itself, which the
+        theory asks for. With `joint` the indices are not optimal.
+      features: `[N, K, d]` of outputs, where the evaluator is to be learned.
+      score_link: "logistic", "probit" or "identity".
+      names: of the models.
 
     Raises:
       ValueError: shapes do not fit, a score is outside [0, 1], a cost negative, or a group empty.
@@ -331,13 +372,13 @@ def replay_cascade(
     ]
     evaluator = None
     if features is not None:
-        features = checks.numbers("features", features)
-        if features.ndim != 3 or features.shape[:2] != scores.shape:
-            raise ValueError(f"features must have shape [{scores.shape[0]}, {scores.shape[1]}, d], got {features.shape}")
+        table = checks.numbers("features", features)
+        if table.ndim != 3 or table.shape[:2] != scores.shape:
+            raise ValueError(f"features must have shape [{scores.shape[0]}, {scores.shape[1]}, d], got {table.shape}")
         link = SCORE_LINKS[checks.one_of("score_link", score_link, SCORE_LINKS)]
-        features = features[order]
-        theta = fit_glm(features.reshape(-1, features.shape[-1]), scores.reshape(-1), link)
-        evaluator = RecordedFeatures(_float32(features), theta, link)
+        table = table[order]
+        theta = fit_glm(table.reshape(-1, table.shape[-1]), scores.reshape(-1), link)
+        evaluator = RecordedFeatures(_float32(table), theta, link)
     boxes = RecordedBoxes(
         score=_float32(scores),
         cost=_float32(costs),

@@ -1,9 +1,6 @@
-"""Where requests come from: the index features `psi` that are seen before a search, round by round.
+"""Where requests come from: the index features `psi` that are seen before a search, round by round."""
 
-Each has `dim`, `bound` (the longest `psi`), `mean` (of `psi`, `[m]`), `init(key)` and `draw(key, state, t) -> psi [m]`.
-"""
-
-from typing import Any
+from typing import Protocol
 
 import jax
 import jax.numpy as jnp
@@ -11,22 +8,57 @@ import numpy as np
 from flax import struct
 
 from jaxroute.core import checks, draws, numerics
+from jaxroute.core.protocols import PyTree
 from jaxroute.core.types import Leaf
 
 
-class _Stateless:
+class Contexts(Protocol):
+    """A law of requests.
+
+    Attributes:
+      dim: `m`.
+      bound: longest `psi`.
+      mean: `[m]`, of `psi`.
+    """
+
+    @property
+    def dim(self) -> int: ...
+
+    @property
+    def bound(self) -> float: ...
+
+    @property
+    def mean(self) -> jax.Array: ...
+
+    def check(self) -> None:
+        """Raises `ValueError` on values out of range."""
+        ...
+
+    def init(self, key: jax.Array) -> PyTree:
+        """State before the first period."""
+        ...
+
+    def draw(self, key: jax.Array, state: PyTree, t: jax.Array) -> jax.Array:
+        """`psi` `[m]` of the period `t`."""
+        ...
+
+
+class IndependentContexts:
     """Contexts that do not depend on earlier ones."""
 
-    def init(self, key):
+    def init(self, key: jax.Array) -> tuple[()]:
         del key
         return ()
 
 
 @struct.dataclass
-class UniformContexts(_Stateless):
+class UniformContexts(IndependentContexts):
     """`psi = (1, x)` with `x` independent and uniform on `[low, high]^(m - 1)`.
 
-    low, high: `[]`. dim: `m` (static).
+    Attributes:
+      dim: `m` (static).
+      low: `[]`.
+      high: `[]`.
     """
 
     dim: int = struct.field(pytree_node=False)
@@ -48,16 +80,20 @@ class UniformContexts(_Stateless):
         if not low <= high:
             raise ValueError(f"low must not be above high, got {low:g} and {high:g}")
 
-    def draw(self, key, state, t):
+    def draw(self, key: jax.Array, state: PyTree, t: jax.Array) -> jax.Array:
         del state, t
         low, high = (jnp.asarray(x, jnp.float32) for x in (self.low, self.high))
-        rest = low + (high - low) * draws.uniform(key, (self.dim - 1,))
-        return jnp.concatenate([jnp.ones((1,), jnp.float32), rest])
+        x = low + (high - low) * draws.uniform(key, (self.dim - 1,))
+        return jnp.concatenate([jnp.ones((1,), jnp.float32), x])
 
 
 @struct.dataclass
-class GroupContexts(_Stateless):
-    """`psi` is the unit vector of a group, drawn with the given chances `[m]`."""
+class GroupContexts(IndependentContexts):
+    """`psi` is the unit vector of a group.
+
+    Attributes:
+      chance: `[m]` of the groups.
+    """
 
     chance: Leaf
 
@@ -78,15 +114,19 @@ class GroupContexts(_Stateless):
         if chance.ndim != 1 or abs(chance.sum() - 1.0) > 1e-5:
             raise ValueError(f"chance must be a vector that sums to 1, got shape {chance.shape} with sum {chance.sum():g}")
 
-    def draw(self, key, state, t):
+    def draw(self, key: jax.Array, state: PyTree, t: jax.Array) -> jax.Array:
         del state, t
         which = numerics.inverse_cdf(jnp.asarray(self.chance, jnp.float32), draws.uniform(key))
         return numerics.one_hot(which, self.dim).astype(jnp.float32)
 
 
 @struct.dataclass
-class RecordedContexts(_Stateless):
-    """Given contexts `[P, m]`, one after another, from the start again after the last one."""
+class RecordedContexts(IndependentContexts):
+    """Given contexts, one after another, from the start again after the last one.
+
+    Attributes:
+      table: `[P, m]`.
+    """
 
     table: Leaf
 
@@ -107,24 +147,27 @@ class RecordedContexts(_Stateless):
         if table.ndim != 2 or 0 in table.shape:
             raise ValueError(f"table must have shape [periods, m], got {table.shape}")
 
-    def draw(self, key, state, t):
+    def draw(self, key: jax.Array, state: PyTree, t: jax.Array) -> jax.Array:
         del key, state
         table = jnp.asarray(self.table, jnp.float32)
         return table[t % table.shape[0]]
 
 
 @struct.dataclass
-class TwoTimesContexts(_Stateless):
+class TwoTimesContexts(IndependentContexts):
     """Contexts of one kind up to a period and of another from it on, or in turns: contexts need not be identically distributed.
 
     Source: Belloni, Chen and Wei (2026), remark 4.6.
 
-    first, second: contexts of the same dimension. length: `[]` periods of `first`, the free one included. in_turns: after as many of `second` it is the turn of
-    `first` again (static).
+    Attributes:
+      first: contexts.
+      second: contexts of the same dimension.
+      length: `[]` periods of `first`, the free one included.
+      in_turns: after as many periods of `second` it is the turn of `first` again (static).
     """
 
-    first: Any
-    second: Any
+    first: Contexts
+    second: Contexts
     length: Leaf
     in_turns: bool = struct.field(pytree_node=False, default=False)
 
@@ -142,7 +185,7 @@ class TwoTimesContexts(_Stateless):
 
     def check(self) -> None:
         for name, part in (("first", self.first), ("second", self.second)):
-            if not isinstance(part, _Stateless):
+            if not isinstance(part, IndependentContexts):
                 raise ValueError(f"{name} must be contexts that do not depend on earlier ones, got {checks.show(part)}")
             part.check()
         length = float(checks.positive("length", self.length, ()))
@@ -151,7 +194,7 @@ class TwoTimesContexts(_Stateless):
         if self.first.dim != self.second.dim:
             raise ValueError(f"first and second must have one dimension, got {self.first.dim} and {self.second.dim}")
 
-    def draw(self, key, state, t):
+    def draw(self, key: jax.Array, state: PyTree, t: jax.Array) -> jax.Array:
         turn = t // jnp.asarray(self.length, jnp.int32)
         later = turn % 2 == 1 if self.in_turns else turn >= 1
         return jnp.where(later, self.second.draw(key, (), t), self.first.draw(key, (), t))
@@ -179,9 +222,9 @@ class FrozenContexts:
     def check(self) -> None:
         pass
 
-    def init(self, key):
+    def init(self, key: jax.Array) -> jax.Array:
         return draws.bernoulli(key).astype(jnp.float32)
 
-    def draw(self, key, state, t):
+    def draw(self, key: jax.Array, state: PyTree, t: jax.Array) -> jax.Array:
         del key, t
         return jnp.stack([jnp.ones((), jnp.float32), state])

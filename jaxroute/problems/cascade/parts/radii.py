@@ -1,28 +1,38 @@
-"""How optimistic COSMOS is: bonuses of the indices and of the evaluator.
-
-A radius has `init(sizes)`, `update(key, state, sample, link)`, `bonus(key, state, now) [K]`, what is added to the estimated index
-before its link, and `evaluator(key, now, theta, inverse) -> (theta, width)`, the coefficients that outputs are scored with and the
-factor of their bonus.
-"""
+"""How optimistic COSMOS is: bonuses of the indices and of the evaluator."""
 
 import math
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
 from flax import struct
 
 from jaxroute.core import checks, draws, numerics
+from jaxroute.core.protocols import PyTree
 from jaxroute.core.types import Leaf
 from jaxroute.estimators.gaussian import cholesky
-from jaxroute.problems.cascade.index_fit import Sample, Sizes, Streaming
+from jaxroute.estimators.links import Link
+from jaxroute.problems.cascade.parts.loss import Sample, Sizes
+from jaxroute.problems.cascade.parts.streaming import NewtonStream, Streaming
 from jaxroute.problems.cascade.types import CascadeSpec
 
 
 class Now(NamedTuple):
-    """What a bonus may depend on: t `[]`, log_horizon `[]`; number `[K]` samples; psi `[m]`; norm `[K]` of psi in the inverse design
-    matrices; trace `[K]` of opened outputs in the evaluator's, None if scores are seen; eta1, eta0, index_bound, evaluator_bound `[]`;
-    spec."""
+    """What a bonus may depend on.
+
+    Attributes:
+      t: `[]`, period.
+      log_horizon: `[]`.
+      number: `[K]`, samples of each box, the paper's `n_at`.
+      psi: `[m]`.
+      norm: `[K]`, norms of psi in the inverse design matrices, eq. (14).
+      trace: `[K]`, `tr(Phi^-1 Psi_a)` of the opened outputs of each box, proposition 5.4; None if scores are seen.
+      eta1: `[]`.
+      eta0: `[]`.
+      index_bound: `[]`, longest `rho`.
+      evaluator_bound: `[]`, longest `theta`.
+      spec: what is known in advance.
+    """
 
     t: jax.Array
     log_horizon: jax.Array
@@ -37,29 +47,60 @@ class Now(NamedTuple):
     spec: CascadeSpec
 
     @property
-    def log_inverse_delta(self):
+    def log_inverse_delta(self) -> jax.Array:
         """`log(1 / delta)`: delta is `1 / T` with a known evaluator, `1 / sqrt(T)` with an unknown one."""
         return self.log_horizon * (1.0 if self.trace is None else 0.5)
 
     @property
-    def rounds(self):
+    def rounds(self) -> jax.Array:
+        """`max(t, 1)` as a float."""
         return jnp.maximum(self.t, 1).astype(jnp.float32)
 
 
-@struct.dataclass
+class Radius(Protocol):
+    """Bonuses of the indices and of the evaluator."""
+
+    def check(self) -> None:
+        """Raises `ValueError` on values out of range."""
+        ...
+
+    def init(self, sizes: Sizes) -> PyTree:
+        """State before the first period."""
+        ...
+
+    def update(self, key: jax.Array, state: PyTree, sample: Sample, link: Link) -> PyTree:
+        """State after a period. link: of the indices."""
+        ...
+
+    def bonus(self, key: jax.Array, state: PyTree, now: Now) -> jax.Array:
+        """`[K]`, what is added to the estimated index before its link, eq. (14)."""
+        ...
+
+    def evaluator(self, key: jax.Array, now: Now, theta: jax.Array, inverse: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """The coefficients `[d]` that outputs are scored with and the factor `[]` of their bonus, `beta_t` of eq. (21).
+
+        Args:
+          key: consumed.
+          now: what is known at the period.
+          theta: `[d]`, the estimate.
+          inverse: `[d, d]`, inverse of the design matrix of deployed outputs.
+        """
+        ...
+
+
 class Stateless:
     """A radius that keeps nothing."""
 
-    def init(self, sizes: Sizes):
+    def init(self, sizes: Sizes) -> tuple[()]:
         del sizes
         return ()
 
-    def update(self, key, state, sample: Sample, link):
+    def update(self, key: jax.Array, state: tuple[()], sample: Sample, link: Link) -> tuple[()]:
         del key, sample, link
         return state
 
 
-def _growth(now: Now):
+def _growth(now: Now) -> jax.Array:
     """`d log(1 + t C^2 / eta0)`."""
     return now.spec.feature_dim * jnp.log1p(now.rounds * now.spec.feature_bound**2 / now.eta0)
 
@@ -75,7 +116,12 @@ class Practical(Stateless):
 
     Differs from the paper: it leaves the constants open. With those of its proofs (`Theoretical`) the policy opens every box.
 
-    index, plug_in, optimism: `[]`, factors of the first two terms and of the evaluator's radius; all 0 for a greedy policy.
+    All 0 for a greedy policy.
+
+    Attributes:
+      index: `[]`, factor of the first term.
+      plug_in: `[]`, factor of the second term.
+      optimism: `[]`, factor of the evaluator's radius.
     """
 
     index: Leaf = 0.10
@@ -86,7 +132,7 @@ class Practical(Stateless):
         for name in ("index", "plug_in", "optimism"):
             checks.non_negative(name, getattr(self, name), ())
 
-    def bonus(self, key, state, now: Now):
+    def bonus(self, key: jax.Array, state: tuple[()], now: Now) -> jax.Array:
         del key, state
         spec, log_t = now.spec, now.log_horizon
         index = spec.context_dim * log_t + math.log(spec.num_models) + log_t + now.log_inverse_delta
@@ -96,7 +142,7 @@ class Practical(Stateless):
             square = square + jnp.square(self.plug_in) * plug_in * now.trace
         return jnp.sqrt(square) * now.norm
 
-    def evaluator(self, key, now: Now, theta, inverse):
+    def evaluator(self, key: jax.Array, now: Now, theta: jax.Array, inverse: jax.Array) -> tuple[jax.Array, jax.Array]:
         del key, inverse
         return theta, self.optimism * jnp.sqrt(_growth(now) + 2.0 * (math.log(2.0) + now.log_inverse_delta))
 
@@ -107,9 +153,13 @@ class Theoretical(Stateless):
 
     Source: Belloni, Chen and Wei (2026), eq. (51) with a known evaluator, otherwise proposition 11.2 and eq. (61).
 
-    mass: kappa, least chance that a score is above an index. slope: mu_1, least slope of the index link. reach: iota, largest size of
-    an index before its link. score_slope: least slope of the evaluator's link. reward_bound: gamma_0, largest reward.
-    lipschitz: of the links; all `[]`.
+    Attributes:
+      mass: `[]`, kappa, least chance that a score is above an index.
+      slope: `[]`, mu_1, least slope of the index link.
+      reach: `[]`, iota, largest size of an index before its link.
+      score_slope: `[]`, least slope of the evaluator's link.
+      reward_bound: `[]`, gamma_0, largest reward.
+      lipschitz: `[]`, of the links.
     """
 
     mass: Leaf = 0.3
@@ -124,8 +174,8 @@ class Theoretical(Stateless):
         for name in ("slope", "reach", "score_slope", "reward_bound", "lipschitz"):
             checks.positive(name, getattr(self, name), ())
 
-    def index_radius(self, now: Now):
-        """`[K]`."""
+    def index_radius(self, now: Now) -> jax.Array:
+        """`[K]`: eq. (51) where scores are seen, otherwise proposition 11.2."""
         spec, strength = now.spec, self.mass * self.slope
         diameter = 2.0 * now.index_bound
         longest = spec.context_bound * diameter
@@ -141,16 +191,17 @@ class Theoretical(Stateless):
         first = jnp.sqrt(4.0 * gamma / strength * bracket + 20.0 / strength + 0.5 + start)
         return first + 2.0 * math.sqrt(2.0) * self.lipschitz / strength * self._width(now, 3.0) * jnp.sqrt(now.trace)
 
-    def bonus(self, key, state, now: Now):
+    def bonus(self, key: jax.Array, state: tuple[()], now: Now) -> jax.Array:
         del key, state
         return self.index_radius(now) * now.norm
 
-    def _width(self, now: Now, union: float):
+    def _width(self, now: Now, union: float) -> jax.Array:
+        """`[]`: eq. (61) with `log(union / delta)`."""
         inside = _growth(now) + 2.0 * (math.log(union) + now.log_inverse_delta)
         start = jnp.sqrt(now.eta0) * now.evaluator_bound
         return 2.0 / jnp.minimum(1.0, self.score_slope) * (self.reward_bound * jnp.sqrt(inside) + start)
 
-    def evaluator(self, key, now: Now, theta, inverse):
+    def evaluator(self, key: jax.Array, now: Now, theta: jax.Array, inverse: jax.Array) -> tuple[jax.Array, jax.Array]:
         del key, inverse
         return theta, self._width(now, 2.0)
 
@@ -163,7 +214,8 @@ class Sampled(Stateless):
 
     Source: not in Belloni, Chen and Wei (2026).
 
-    spread: `[]` of the draws.
+    Attributes:
+      spread: `[]` of the draws.
     """
 
     spread: Leaf = 0.1
@@ -171,11 +223,11 @@ class Sampled(Stateless):
     def check(self) -> None:
         checks.non_negative("spread", self.spread, ())
 
-    def bonus(self, key, state, now: Now):
+    def bonus(self, key: jax.Array, state: tuple[()], now: Now) -> jax.Array:
         del state
         return self.spread * now.norm * draws.normal(key, (now.spec.num_models,))
 
-    def evaluator(self, key, now: Now, theta, inverse):
+    def evaluator(self, key: jax.Array, now: Now, theta: jax.Array, inverse: jax.Array) -> tuple[jax.Array, jax.Array]:
         noise = draws.normal(key, theta.shape)
         lower = cholesky(inverse)
         return theta + self.spread * jnp.sum(lower * noise, axis=1), jnp.zeros((), jnp.float32)
@@ -183,7 +235,12 @@ class Sampled(Stateless):
 
 @struct.dataclass
 class BootstrapState:
-    """Copies of the streaming estimator: rho `[m, K B]`, inverse `[m, m, K B]`."""
+    """Copies of the streaming estimator.
+
+    Attributes:
+      rho: `[m, K B]`.
+      inverse: `[m, m, K B]`.
+    """
 
     rho: jax.Array
     inverse: jax.Array
@@ -191,28 +248,33 @@ class BootstrapState:
 
 @struct.dataclass
 class Bootstrap:
-    """Spread of copies of the estimate, each of which weighs every sample by an exponential number of its own.
+    """Spread of copies of the estimate, each of which weighs every sample by an exponential number drawn for it.
 
     Without a warm-up of at least ten rounds, or a `floor`, one or two samples have next to no spread, and the policy stops learning.
 
     Source: the idea is mentioned in Belloni, Chen and Wei (2026) after eq. (15); the details are ours.
 
-    factor: `[]` standard deviations. floor: `Practical`, least bonus of an index and the evaluator's bonus. fit: of the copies.
-    copies: their number (static).
+    Attributes:
+      factor: `[]` standard deviations.
+      floor: least bonus of an index, and the evaluator's bonus.
+      fit: estimator of the copies.
+      copies: `B`, their number (static).
     """
 
     factor: Leaf = 2.0
     floor: Practical = struct.field(default_factory=lambda: Practical(index=0.0, plug_in=0.0))
-    fit: Streaming = struct.field(default_factory=Streaming)
+    fit: NewtonStream = struct.field(default_factory=Streaming)
     copies: int = struct.field(pytree_node=False, default=20)
 
     def check(self) -> None:
         checks.non_negative("factor", self.factor, ())
         checks.count("copies", self.copies, minimum=2)
-        for name, part, kind in (("floor", self.floor, Practical), ("fit", self.fit, Streaming)):
-            if not isinstance(part, kind):
-                raise ValueError(f"{name} must be a {kind.__name__}, got {checks.show(part)}")
-            part.check()
+        if not isinstance(self.floor, Practical):
+            raise ValueError(f"floor must be a Practical, got {checks.show(self.floor)}")
+        if not isinstance(self.fit, NewtonStream):
+            raise ValueError(f"fit must be a Streaming, got {checks.show(self.fit)}")
+        self.floor.check()
+        self.fit.check()
 
     def init(self, sizes: Sizes) -> BootstrapState:
         number = sizes.num_boxes * self.copies
@@ -220,7 +282,7 @@ class Bootstrap:
             rho=jnp.zeros((sizes.dim, number), jnp.float32), inverse=self.fit.init(sizes._replace(num_boxes=number))
         )
 
-    def update(self, key, state: BootstrapState, sample: Sample, link):
+    def update(self, key: jax.Array, state: BootstrapState, sample: Sample, link: Link) -> BootstrapState:
         number = sample.score.shape[0]
         weight = draws.exponential(key, (number, self.copies)).reshape(-1)
         score, cost, seen = (jnp.repeat(x, self.copies) for x in (sample.score, sample.cost, sample.seen))
@@ -228,11 +290,11 @@ class Bootstrap:
         inverse, rho = self.fit.weighted(state.inverse, state.rho, sample.psi, score, cost, weight, link)
         return BootstrapState(rho=rho, inverse=inverse)
 
-    def bonus(self, key, state: BootstrapState, now: Now):
+    def bonus(self, key: jax.Array, state: BootstrapState, now: Now) -> jax.Array:
         u = numerics.combine(now.psi, state.rho).reshape(-1, self.copies)
         mean = jnp.mean(u, axis=1, keepdims=True)
         spread = jnp.sqrt(jnp.mean(jnp.square(u - mean), axis=1))
         return jnp.maximum(self.factor * spread, self.floor.bonus(key, (), now))
 
-    def evaluator(self, key, now: Now, theta, inverse):
+    def evaluator(self, key: jax.Array, now: Now, theta: jax.Array, inverse: jax.Array) -> tuple[jax.Array, jax.Array]:
         return self.floor.evaluator(key, now, theta, inverse)

@@ -1,0 +1,123 @@
+"""Index estimators of one step per sample and constant memory."""
+
+import abc
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+from jax import lax
+
+from jaxroute.core import checks, numerics
+from jaxroute.core.types import Leaf
+from jaxroute.estimators.glm import shortened
+from jaxroute.estimators.links import Link
+from jaxroute.problems.cascade.parts.designs import first_inverse
+from jaxroute.problems.cascade.parts.loss import Evaluator, LinearIndex, Sample, Sizes, curvature, moment
+
+
+@struct.dataclass
+class NewtonStream(LinearIndex, abc.ABC):
+    """One Newton step per sample, with a curvature that the derived classes give.
+
+    Attributes:
+      floor: `[]` least curvature of a sample.
+      start: `[]` curvature before the first sample.
+      bound: `[]` longest estimate.
+    """
+
+    floor: Leaf = 0.1
+    start: Leaf = 0.1
+    bound: Leaf = 2.0
+
+    def check(self) -> None:
+        checks.probability("floor", self.floor, ())
+        checks.positive("start", self.start, ())
+        checks.positive("bound", self.bound, ())
+
+    def init(self, sizes: Sizes) -> jax.Array:
+        """Inverse curvature `[m, m, K]`."""
+        return first_inverse(self.start, sizes.dim, sizes.num_boxes)
+
+    @abc.abstractmethod
+    def _curvature(self, link: Link, u: jax.Array, score: jax.Array) -> jax.Array:
+        """`[K]`, of a sample at the estimate."""
+
+    def update(
+        self, fit: jax.Array, rho: jax.Array, sample: Sample, evaluator: Evaluator | None, link: Link
+    ) -> tuple[jax.Array, jax.Array]:
+        del evaluator
+        weight = sample.seen.astype(jnp.float32)
+        return self.weighted(fit, rho, sample.psi, sample.score, sample.cost, weight, link)
+
+    def weighted(
+        self,
+        inverse: jax.Array,
+        rho: jax.Array,
+        psi: jax.Array,
+        score: jax.Array,
+        cost: jax.Array,
+        weight: jax.Array,
+        link: Link,
+    ) -> tuple[jax.Array, jax.Array]:
+        """State and estimates after samples of weights `[K]`: 0 where nothing was seen."""
+        u = numerics.combine(psi, rho)
+        bend = weight * self._curvature(link, u, score)
+        direction = numerics.kept(numerics.combine(psi, inverse))
+        shrink = 1.0 / (1.0 + bend * numerics.combine(psi, direction))
+        step = jnp.where(weight > 0, weight * shrink * moment(link, u, score, cost), 0.0)
+        inverse = inverse - (bend * shrink) * direction[:, None] * direction[None]
+        return inverse, shortened(rho - step * direction, jnp.asarray(self.bound, jnp.float32))
+
+
+@struct.dataclass
+class Streaming(NewtonStream):
+    """One Newton step per sample on the loss: constant memory, and the fastest.
+
+    Scores are those of the evaluator of their time and are never renewed: where the evaluator is learned, above all with the identity
+    link, whose first estimate scores every output 0, `Window` is better. Without the `floor` estimates freeze.
+    """
+
+    def _curvature(self, link: Link, u: jax.Array, score: jax.Array) -> jax.Array:
+        return curvature(link, u, score, jnp.asarray(self.floor, jnp.float32))
+
+
+@struct.dataclass
+class ConstantCurvature(NewtonStream):
+    """The textbook's online Newton step, with the same curvature for every sample: slow, for comparison.
+
+    Attributes:
+      floor: `[]` that curvature.
+    """
+
+    floor: Leaf = 0.3
+
+    def _curvature(self, link: Link, u: jax.Array, score: jax.Array) -> jax.Array:
+        del link, u
+        return jnp.full_like(score, self.floor)
+
+
+@struct.dataclass
+class GradientDescent(LinearIndex):
+    """Projected gradient descent on the loss, with steps `1 / sqrt(s)` at the `s`-th sample of a box.
+
+    Attributes:
+      bound: `[]` longest estimate.
+    """
+
+    bound: Leaf = 2.0
+
+    def check(self) -> None:
+        checks.positive("bound", self.bound, ())
+
+    def init(self, sizes: Sizes) -> jax.Array:
+        """Samples `[K]` int32 of each box."""
+        return jnp.zeros((sizes.num_boxes,), jnp.int32)
+
+    def update(
+        self, fit: jax.Array, rho: jax.Array, sample: Sample, evaluator: Evaluator | None, link: Link
+    ) -> tuple[jax.Array, jax.Array]:
+        del evaluator
+        number = fit + sample.seen.astype(jnp.int32)
+        slope = moment(link, numerics.combine(sample.psi, rho), sample.score, sample.cost)
+        length = jnp.where(sample.seen, slope * lax.rsqrt(jnp.maximum(number, 1).astype(jnp.float32)), 0.0)
+        return number, shortened(rho - length * sample.psi[:, None], jnp.asarray(self.bound, jnp.float32))

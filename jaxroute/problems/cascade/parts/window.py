@@ -1,0 +1,324 @@
+"""Index estimators that keep the latest samples of each box, and fit them by Newton's or Gauss' and Newton's steps."""
+
+import abc
+from typing import Any, Self
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+from jax import lax
+
+from jaxroute.core import checks, numerics
+from jaxroute.core.types import Leaf
+from jaxroute.estimators.gaussian import solve
+from jaxroute.estimators.glm import shortened
+from jaxroute.estimators.links import Link
+from jaxroute.problems.cascade.parts.loss import (
+    Evaluator,
+    LinearIndex,
+    Sample,
+    Sizes,
+    curvature,
+    loss,
+    moment,
+    summed,
+)
+
+# Lengths of a Newton step that are tried; the best is taken.
+_LENGTHS = (1.0, 0.5, 0.25, 0.1, 0.03, 0.01, 0.0)
+# Added to the diagonal of a Newton matrix.
+_DAMPING = 0.01
+# Estimates are renewed in every round up to this one.
+_EARLY = 20
+
+
+@struct.dataclass
+class WindowState:
+    """The latest samples of each box, and what remains of the earlier ones.
+
+    Attributes:
+      number: `[K]` int32 samples so far.
+      psi: `[W, m, K]`.
+      cost: `[W, K]`.
+      score: `[W, K]`, None with an evaluator that is learned (then `features` are what counts).
+      features: `[W, d, K]`, None with a known evaluator.
+      hessian: `[m, m, K]`, of the samples that have left.
+      gradient: `[m, K]`, of the samples that have left.
+      cross: `[m, d, K]`, how that gradient moves with the evaluator's coefficients; None with a known evaluator.
+    """
+
+    number: jax.Array
+    psi: jax.Array
+    cost: jax.Array
+    score: jax.Array | None
+    features: jax.Array | None
+    hessian: jax.Array
+    gradient: jax.Array
+    cross: jax.Array | None
+
+
+@struct.dataclass
+class SampleWindow(LinearIndex, abc.ABC):
+    """The latest samples exactly, earlier ones linearised; the derived classes give the steps towards the estimate.
+
+    With an unknown evaluator all old outputs are scored again by the latest one, those that have left the window to first order. What
+    has left is summed in float32: with costs that do not vary the rounding passes the statistical error after some 100,000 samples.
+
+    Attributes:
+      floor: `[]` least curvature of a sample in the matrix of a step.
+      ridge: `[]`.
+      bound: `[]` longest estimate.
+      size: `W`, samples per box (static).
+      iterations: steps per round (static).
+      every: the estimate is renewed in the first 20 rounds and then every so many (static).
+    """
+
+    floor: Leaf = 0.1
+    ridge: Leaf = 1e-4
+    bound: Leaf = 2.0
+    size: int = struct.field(pytree_node=False, default=32)
+    iterations: int = struct.field(pytree_node=False, default=2)
+    every: int = struct.field(pytree_node=False, default=1)
+
+    @classmethod
+    def exact(cls, horizon: int, iterations: int = 3, **options: Any) -> Self:
+        """Keeps all samples of a run of so many rounds, for references and short runs: the exact estimator."""
+        return cls(size=checks.count("horizon", horizon) + 1, iterations=iterations, **options)
+
+    def check(self) -> None:
+        checks.probability("floor", self.floor, ())
+        checks.non_negative("ridge", self.ridge, ())
+        checks.positive("bound", self.bound, ())
+        checks.count("size", self.size)
+        checks.count("iterations", self.iterations)
+        checks.count("every", self.every)
+
+    def init(self, sizes: Sizes) -> WindowState:
+        number, dim, features = sizes
+        scored = features == 0
+
+        def zeros(*shape: int) -> jax.Array:
+            return jnp.zeros((*shape, number), jnp.float32)
+
+        return WindowState(
+            number=jnp.zeros((number,), jnp.int32),
+            psi=zeros(self.size, dim),
+            cost=zeros(self.size),
+            score=zeros(self.size) if scored else None,
+            features=None if scored else zeros(self.size, features),
+            hessian=zeros(dim, dim),
+            gradient=zeros(dim),
+            cross=None if scored else zeros(dim, features),
+        )
+
+    def update(
+        self, fit: WindowState, rho: jax.Array, sample: Sample, evaluator: Evaluator | None, link: Link
+    ) -> tuple[WindowState, jax.Array]:
+        fit = numerics.kept(self._pushed(fit, rho, sample, evaluator, link))
+        if self.every > 1:  # All runs are in the same round: this is a branch, not a choice.
+            due = (sample.t <= _EARLY) | (sample.t % self.every == 0)
+            return fit, lax.cond(due, lambda: self._fitted(fit, rho, evaluator, link), lambda: rho)
+        new = self._fitted(fit, rho, evaluator, link)
+        # Scores of old outputs move with the evaluator, and with them every estimate; otherwise only those with a new sample.
+        return fit, new if evaluator is not None else jnp.where(sample.seen, new, rho)
+
+    def _pushed(
+        self, fit: WindowState, rho: jax.Array, sample: Sample, evaluator: Evaluator | None, link: Link
+    ) -> WindowState:
+        """With the new samples, in place of the oldest of a full window, which are linearised."""
+        slots = jnp.arange(self.size)[:, None]
+        place = (slots == fit.number % self.size) & sample.seen  # [W, K]
+        full = fit.number >= self.size
+
+        def oldest(table: jax.Array) -> jax.Array:
+            """`[..., K]` of the slots that are written."""
+            mask = place & full
+            return summed(jnp.where(mask.reshape(self.size, *(1,) * (table.ndim - 2), -1), table, 0.0))
+
+        psi, cost = oldest(fit.psi), oldest(fit.cost)
+        u = jnp.sum(rho * psi, axis=0)
+        cross = fit.cross
+        if evaluator is None:
+            assert fit.score is not None
+            score = anchor = oldest(fit.score)
+            h = curvature(link, u, score, 0.0)
+            counts = score > link.value(u)
+        else:
+            assert fit.features is not None and cross is not None
+            phi = oldest(fit.features)
+            s = numerics.combine(evaluator.theta, phi)
+            score, slope = evaluator.link.value(s), evaluator.link.slope(s)
+            h = curvature(link, u, score, 0.0)
+            counts = score > link.value(u)
+            anchor = score - slope * s
+            cross = cross + psi[:, None] * (jnp.where(counts, slope, 0.0) * phi)[None]
+        # The frozen loss has slope h u + psi (cost - active (anchor - L(u)) - h u) at the present estimate; psi = 0 where nothing leaves.
+        constant = cost - jnp.where(counts, anchor - link.value(u), 0.0) - h * u
+        h, constant, place = numerics.kept((h, constant, place))
+        at = place[:, None]
+        features = fit.features
+        if features is not None:
+            assert sample.features is not None
+            features = jnp.where(at, jnp.swapaxes(sample.features, 0, 1), features)
+        return fit.replace(
+            number=fit.number + sample.seen.astype(jnp.int32),
+            psi=jnp.where(at, sample.psi[None, :, None], fit.psi),
+            cost=jnp.where(place, sample.cost, fit.cost),
+            score=None if fit.score is None else jnp.where(place, sample.score, fit.score),
+            features=features,
+            hessian=fit.hessian + h * psi[:, None] * psi[None],
+            gradient=fit.gradient + psi * constant,
+            cross=cross,
+        )
+
+    def _samples(self, fit: WindowState, evaluator: Evaluator | None) -> tuple[jax.Array, jax.Array, jax.Array]:
+        """Present scores of the samples and which slots are in use, `[W, K]`, and the gradient `[m, K]` of what has left, at 0."""
+        used = jnp.arange(self.size)[:, None] < fit.number
+        if evaluator is None:
+            assert fit.score is not None
+            return fit.score, used, fit.gradient
+        assert fit.features is not None and fit.cross is not None
+        s = numerics.combine(evaluator.theta, jnp.swapaxes(fit.features, 0, 1))
+        moved = numerics.combine(evaluator.theta, jnp.swapaxes(fit.cross, 0, 1))
+        return evaluator.link.value(s), used, fit.gradient - moved
+
+    def slope(self, fit: WindowState, rho: jax.Array, evaluator: Evaluator | None, link: Link) -> jax.Array:
+        """Derivative `[m, K]` of the penalised loss at `rho`."""
+        score, used, gradient = self._samples(fit, evaluator)
+        columns = jnp.swapaxes(fit.psi, 0, 1)
+        slope = jnp.where(used, moment(link, _linear(rho, columns), score, fit.cost), 0.0)
+        samples = jnp.stack([summed(slope * column) for column in columns])
+        return samples + numerics.combine(rho, fit.hessian) + gradient + jnp.asarray(self.ridge, jnp.float32) * rho
+
+    def _fitted(self, fit: WindowState, rho: jax.Array, evaluator: Evaluator | None, link: Link) -> jax.Array:
+        score, used, gradient = numerics.kept(self._samples(fit, evaluator))
+        columns = jnp.swapaxes(fit.psi, 0, 1)  # [m, W, K]
+        ridge = jnp.asarray(self.ridge, jnp.float32)
+        for _ in range(self.iterations):
+            rho = numerics.kept(rho + self._step(fit, rho, columns, score, used, gradient, ridge, link))
+        return shortened(rho, jnp.asarray(self.bound, jnp.float32))
+
+    @abc.abstractmethod
+    def _step(
+        self,
+        fit: WindowState,
+        rho: jax.Array,
+        columns: jax.Array,
+        score: jax.Array,
+        used: jax.Array,
+        gradient: jax.Array,
+        ridge: jax.Array,
+        link: Link,
+    ) -> jax.Array:
+        """A step `[m, K]` towards the estimate.
+
+        Args:
+          fit: the samples.
+          rho: `[m, K]`, present estimates.
+          columns: `[m, W, K]`, features of the samples.
+          score: `[W, K]`, present scores of the samples.
+          used: `[W, K]`, slots that hold a sample.
+          gradient: `[m, K]`, of what has left, at 0.
+          ridge: `[]`.
+          link: of the indices.
+        """
+
+
+@struct.dataclass
+class Window(SampleWindow):
+    """The estimator of eqs. (10) and (23) by damped Newton steps. As long as nothing has left the window it is the exact estimator."""
+
+    def _step(
+        self,
+        fit: WindowState,
+        rho: jax.Array,
+        columns: jax.Array,
+        score: jax.Array,
+        used: jax.Array,
+        gradient: jax.Array,
+        ridge: jax.Array,
+        link: Link,
+    ) -> jax.Array:
+        """A damped Newton step `[m, K]`, of the best of a few lengths."""
+        dim = rho.shape[0]
+        u = _linear(rho, columns)
+        slope = jnp.where(used, moment(link, u, score, fit.cost), 0.0)
+        weight = jnp.where(used, curvature(link, u, score, jnp.asarray(self.floor, jnp.float32)), 0.0)
+        slope, weight = numerics.kept((slope, weight))
+        frozen = numerics.combine(rho, fit.hessian) + gradient + ridge * rho
+        total = jnp.stack([summed(slope * columns[i]) for i in range(dim)]) + frozen
+        matrix = _gram(weight, columns) + fit.hessian + (_DAMPING + ridge) * jnp.eye(dim)[:, :, None]
+        direction = -jnp.moveaxis(solve(jnp.moveaxis(matrix, -1, 0), jnp.moveaxis(total, -1, 0)), 0, -1)
+        direction = numerics.kept(direction)
+        along = _linear(direction, columns)
+
+        def value(length: float) -> jax.Array:
+            samples = summed(jnp.where(used, loss(link, u + length * along, score, fit.cost), 0.0))
+            moved = rho + length * direction
+            left = 0.5 * numerics.combine(moved, fit.hessian) + gradient + 0.5 * ridge * moved
+            return samples + jnp.sum(moved * left, axis=0)
+
+        best, least = jnp.zeros_like(rho[0]), None
+        for length in _LENGTHS:
+            reached = numerics.kept(value(length))
+            if least is None:
+                best, least = jnp.full_like(reached, length), reached
+            else:
+                better = reached < least
+                best, least = jnp.where(better, length, best), jnp.where(better, reached, least)
+        return best * direction
+
+
+@struct.dataclass
+class MomentEquations(SampleWindow):
+    """The generalised method of moments: Gauss-Newton steps on the moments themselves, weighted by the features' second moments.
+
+    With as many moments as parameters it finds the same estimate, if it finds one: the problem is not convex, and where no parameter
+    meets the moments it ends elsewhere. The paper discusses it and prefers the loss.
+
+    Source: Belloni, Chen and Wei (2026), section 4.1.
+
+    Attributes:
+      iterations: steps per round (static).
+    """
+
+    iterations: int = struct.field(pytree_node=False, default=5)
+
+    def _step(
+        self,
+        fit: WindowState,
+        rho: jax.Array,
+        columns: jax.Array,
+        score: jax.Array,
+        used: jax.Array,
+        gradient: jax.Array,
+        ridge: jax.Array,
+        link: Link,
+    ) -> jax.Array:
+        dim = rho.shape[0]
+        u = _linear(rho, columns)
+        slope = jnp.where(used, moment(link, u, score, fit.cost), 0.0)
+        weight = jnp.where(used, curvature(link, u, score, jnp.asarray(self.floor, jnp.float32)), 0.0)
+        frozen = numerics.combine(rho, fit.hessian) + gradient + ridge * rho
+        total = jnp.stack([summed(slope * columns[i]) for i in range(dim)]) + frozen
+        eye = jnp.eye(dim)[:, :, None]
+        design = _gram(jnp.where(used, 1.0, 0.0), columns) + _DAMPING * eye
+        jacobian = jnp.moveaxis(_gram(weight, columns) + fit.hessian + ridge * eye, -1, 0)
+        weighted = solve(jnp.moveaxis(design, -1, 0), jnp.moveaxis(total, -1, 0))
+        image = jnp.stack([solve(jnp.moveaxis(design, -1, 0), jacobian[:, :, i]) for i in range(dim)], axis=-1)
+        normal = jnp.einsum("kji,kjl->kil", jacobian, image, precision="highest") + _DAMPING * jnp.eye(dim)
+        direction = -solve(normal, jnp.einsum("kji,kj->ki", jacobian, weighted, precision="highest"))
+        return jnp.moveaxis(direction, 0, -1)
+
+
+def _gram(weight: jax.Array, columns: jax.Array) -> jax.Array:
+    """`sum_w weight psi psi'` `[m, m, K]` of weights `[W, K]` and samples `[m, W, K]`."""
+    dim = columns.shape[0]
+    rows = [[summed(weight * columns[i] * columns[j]) for j in range(i + 1)] for i in range(dim)]
+    return jnp.stack([jnp.stack([rows[max(i, j)][min(i, j)] for j in range(dim)]) for i in range(dim)])
+
+
+def _linear(rho: jax.Array, columns: jax.Array) -> jax.Array:
+    """`rho . psi` `[W, K]` of `rho` `[m, K]` and samples `[m, W, K]`."""
+    terms = [rho[i] * columns[i] for i in range(rho.shape[0])]
+    return sum(terms[1:], terms[0])

@@ -1,0 +1,69 @@
+"""When all boxes are opened to learn."""
+
+import functools
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from cascade_cases import runs
+
+from jaxroute.core import draws
+from jaxroute.problems import cascade as ca
+
+
+def test_a_warm_up_opens_everything_for_a_while():
+    data = runs()["queries"].sel(policy="COSMOS")
+    queries = np.diff((data * data["time"]).values, axis=1, prepend=0)
+    assert (queries[:, :5] > 2.99).all() and queries[:, 5:10].mean() < 2.8 and queries[:, 60:].mean() < 2.2
+
+
+@functools.partial(jax.jit, static_argnums=2)
+def forced_rounds(exploration, horizon, rounds):
+    """Which of the periods 0 to `rounds` are forced, and which are learned from, `[256, rounds + 1]`."""
+
+    def run(number):
+        key = draws.fold_in(draws.key(2), number)
+        state = exploration.init(key)
+
+        def one(t):
+            forced = exploration.forced(draws.fold_in(key, t), state, t, horizon)
+            return forced, exploration.learns(forced, t, horizon)
+
+        return jax.vmap(one)(jnp.arange(rounds + 1))
+
+    return jax.vmap(run)(jnp.arange(256))
+
+
+def test_when_boxes_are_opened_to_learn():
+    t = np.arange(65)
+    forced, learns = (np.asarray(x) for x in forced_rounds(ca.WarmUp(7), 64.0, 64))
+    assert (forced == (t <= 7)).all() and learns.all()
+    # epsilon: min(1, t^(-1/3)).
+    forced, learns = (np.asarray(x) for x in forced_rounds(ca.Coins(), 64.0, 64))
+    chance = np.minimum(1, np.maximum(t, 1) ** (-1 / 3))
+    assert forced[:, :2].all() and learns.all()
+    assert (np.abs(forced.mean(axis=0) - chance) <= 4 * np.sqrt(chance * (1 - chance) / 256) + 1e-9).all()
+    assert not np.asarray(forced_rounds(ca.Coins(0.0), 64.0, 64)[0]).any()
+    # Then commit: T^(2/3) periods, rounded up, and not one more where it is whole.
+    for horizon, rounds in ((64, 16), (1000, 100), (2000, 159), (100, 22)):
+        forced, learns = (np.asarray(x) for x in forced_rounds(ca.ThenCommit(), float(horizon), 200))
+        assert (forced == (np.arange(201) <= rounds)).all() and (learns == forced).all()
+    assert np.asarray(forced_rounds(ca.ThenCommit(3), 64.0, 64)[0]).sum() == 256 * 4
+
+
+@pytest.mark.parametrize(("horizon", "length"), [(64, 2), (729, 3), (730, 4), (2000, 4), (4096, 4), (1, 1)])
+def test_once_per_block(horizon, length):
+    """Exactly one forced period in each block of `T^(1/6)`; it is learned from, the others are not, nor is the free one."""
+    rounds = 60 * length
+    forced, learns = (np.asarray(x) for x in forced_rounds(ca.OncePerBlock(), float(horizon), rounds))
+    blocks = forced[:, 1:].reshape(256, 60, length)
+    assert (blocks.sum(axis=-1) == 1).all()
+    places = blocks.mean(axis=(0, 1))
+    assert (np.abs(places - 1 / length) < 4 * math.sqrt(1 / (length * 256 * 60)) + 1e-9).all()
+    np.testing.assert_array_equal(learns[:, 1:], forced[:, 1:])
+    assert not learns[:, 0].any()
+    assert (
+        np.asarray(forced_rounds(ca.OncePerBlock(5), float(horizon), 60)[0])[:, 1:].reshape(256, 12, 5).sum(-1) == 1
+    ).all()

@@ -1,0 +1,47 @@
+"""Index estimators of one step per sample: worked cases."""
+
+import math
+
+import numpy as np
+from cascade_cases import fed, random_samples
+
+from jaxroute.problems import cascade as ca
+
+
+def test_streaming_estimate():
+    _, rho = fed(ca.Streaming())
+    np.testing.assert_allclose(rho[-1], [0.57280608, 0.23136920], atol=1e-8)
+    _, rho = fed(ca.Streaming(floor=0.0))
+    np.testing.assert_allclose(rho[-1], [0.57481026, 0.23064624], atol=1e-8)
+
+
+def test_streaming_without_a_floor_solves_the_frozen_normal_equations():
+    """`(A0 I + sum h psi psi') rho = sum psi (h M - c)`, each indicator `h` at the estimate of its time."""
+    psi, score, cost = random_samples(60)
+    _, rho = fed(ca.Streaming(floor=0.0, bound=100.0), psi, score, cost)
+    active = score > np.einsum("nm,nm->n", psi, np.vstack([np.zeros(3), rho[:-1]]))
+    assert 10 < active.sum() < 50
+    for n in (1, 5, 60):
+        h = active[:n].astype(float)
+        matrix = 0.1 * np.eye(3) + (psi[:n].T * h) @ psi[:n]
+        np.testing.assert_allclose(rho[n - 1], np.linalg.solve(matrix, psi[:n].T @ (h * score[:n] - cost[:n])), atol=1e-7)
+
+
+def test_constant_curvature_overshoots():
+    """The first step is too long, as with any curvature that is far below the sample's own."""
+    psi, score, cost = random_samples(80)
+    _, exact = fed(ca.Window.exact(80), psi, score, cost)
+    errors = [np.abs(fed(fit, psi, score, cost)[1] - exact)[5:60].max() for fit in (ca.Streaming(), ca.ConstantCurvature())]
+    assert errors[1] > 2 * errors[0]
+
+
+def test_projected_gradient_steps():
+    """`rho - psi (c - (M - u)^+) / sqrt(s)` at the s-th sample, shortened to the ball."""
+    psi, score, cost = random_samples(30)
+    for bound in (2.0, 0.3):
+        _, rho = fed(ca.GradientDescent(bound=bound), psi, score, cost)
+        own = np.zeros(3)
+        for s in range(30):
+            own = own - psi[s] * (cost[s] - max(score[s] - psi[s] @ own, 0)) / math.sqrt(s + 1)
+            own *= min(1, bound / np.linalg.norm(own))
+            np.testing.assert_allclose(rho[s], own, atol=1e-5)

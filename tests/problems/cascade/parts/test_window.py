@@ -1,0 +1,227 @@
+"""Index estimators that keep samples: worked cases, exactness until the window is full, Newton steps."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from cascade_cases import COST, PSI, SCORE, ManySteps, assert_near, f32, fed, play, random_samples, slow, study
+from helpers import x64
+
+from jaxroute.estimators import links
+from jaxroute.problems import cascade as ca
+from jaxroute.problems.cascade.parts import loss as index_loss
+
+
+@pytest.mark.slow
+def test_no_run_of_256_freezes():
+    """At the end of a run every estimate solves its equation."""
+    options = {"horizon": 1000, "seeds": 256, "probes": {"residual": ca.residual}, "record": ("regret",)}
+    for policy in (ca.COSMOS(), ca.Greedy(exploration=ca.WarmUp(3))):
+        left = play(ca.uniform_cascade(), policy, **options)["residual"].isel(policy=0).sel(time=slice(100, None))
+        assert left.shape[:1] == (256,) and left.shape[-1] == 3
+        assert float(left.max()) < 0.01 and float(left.median()) < 1e-4
+
+
+def test_estimates_come_back_from_where_they_are_above_all_scores():
+    """256 estimates that are far too high, where no sample is active: without a floor the shortest step is too long, and none is made."""
+    rng = np.random.default_rng(0)
+    number, n, more = 256, 80, 8
+    psi = np.column_stack([np.ones(n + more), rng.uniform(-1, 1, (n + more, 1))])
+    score = psi @ [[0.5], [0.1]] + 0.3 * (rng.random((n + more, number)) - 0.6)
+    cost = rng.uniform(0.02, 0.08, (n + more, number))
+    high = rng.uniform(1.1, 1.6, number)
+
+    @jax.jit
+    def fitted(floor):
+        estimator = ca.Window(floor=floor, size=n + more, iterations=2)
+
+        def one(carry, now):
+            t, x, m, c = now
+            sample = index_loss.Sample(t, x, jnp.ones(number, bool), c, m, None)
+            fit, rho = estimator.update(carry[0], carry[1], sample, None, links.IDENTITY)
+            # All samples but the last few only fill the window.
+            return (fit, jnp.where(t < n, jnp.stack([f32(high), f32(0 * high)]), rho)), None
+
+        start = estimator.init(index_loss.Sizes(number, 2, 0)), jnp.zeros((2, number))
+        (fit, rho), _ = jax.lax.scan(one, start, (jnp.arange(n + more), f32(psi), f32(score), f32(cost)))
+        return jnp.max(jnp.abs(estimator.slope(fit, rho, None, links.IDENTITY)), axis=0) / (n + more)
+
+    assert fitted(0.1).max() < 0.01
+    assert (fitted(0.0) > 0.02).sum() > 200
+
+
+def test_exact_estimate_with_the_identity_link():
+    _, rho = fed(ca.Window.exact(8, 5, ridge=0.0, floor=0.01))
+    np.testing.assert_allclose(rho[-1], [0.59481464, 0.22440169], atol=1e-6)
+    u = PSI @ rho[-1]
+    assert (np.flatnonzero(u < SCORE) + 1).tolist() == [2, 4, 6, 8]
+    loss = np.asarray(index_loss.loss(links.IDENTITY, f32(u), f32(SCORE), f32(COST)), float)
+    assert (loss + SCORE**2 / 2).sum() == pytest.approx(0.31110347, abs=1e-6)
+    other = index_loss.loss(links.IDENTITY, f32(PSI @ [0.4, 0.3]), f32(SCORE), f32(COST))
+    assert float(other.sum()) == pytest.approx(-1.1132375, abs=1e-6)
+
+
+def test_exact_estimate_with_tanh():
+    _, rho = fed(ca.Window.exact(8, 5, ridge=0.0, floor=0.01), link=links.TANH)
+    np.testing.assert_allclose(rho[-1], [0.71225578, 0.38600143], atol=1e-6)
+    loss = index_loss.loss(links.TANH, f32(PSI @ rho[-1]), f32(SCORE), f32(COST))
+    assert float(loss.sum()) == pytest.approx(-1.31645936, abs=2e-6)
+
+
+@pytest.mark.parametrize("link", [links.IDENTITY, slow(links.TANH), slow(links.FLAT)])
+def test_one_sample_gives_the_shortest_solution(link):
+    """The link of the index is `M - c` at the request: with the identity, `rho = (M - c) psi / |psi|^2`."""
+    for row in (1, 3, 7):
+        _, rho = fed(ca.Window.exact(1, 10, ridge=1e-6), PSI[row : row + 1], SCORE[row : row + 1], COST[row : row + 1], link)
+        value = float(link.inverse(f32(SCORE[row] - COST[row])))
+        np.testing.assert_allclose(rho[0], value * PSI[row] / (PSI[row] @ PSI[row]), atol=1e-4)
+
+
+@pytest.mark.parametrize("link", [links.IDENTITY, slow(links.TANH), slow(links.FLAT)])
+def test_window_is_exact_until_it_is_full(link):
+    psi, score, cost = random_samples(80)
+    _, exact = fed(ca.Window.exact(80), psi, score, cost, link)
+    _, window = fed(ca.Window(size=32, iterations=3), psi, score, cost, link)
+    np.testing.assert_allclose(window[:32], exact[:32], atol=1e-7)
+    late = np.abs(window[32:] - exact[32:]).max()
+    assert 1e-6 < late < 0.02  # Afterwards it differs, and little.
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("link", links.INDEX_LINKS.values(), ids=str)
+def test_exact_estimate_is_a_root_of_the_moments(link):
+    psi, score, cost = random_samples(80)
+    estimator = ca.Window.exact(80, ridge=0.0)
+    fit, rho = fed(estimator, psi, score, cost, link)
+    u = psi @ rho[-1]
+    moments = psi.T @ (cost - np.maximum(score - np.asarray(link.value(f32(u)), float), 0))
+    np.testing.assert_allclose(moments, 0.0, atol=2e-3)
+    with x64():
+        slope = estimator.slope(fit, rho[-1][:, None], None, link)
+    np.testing.assert_allclose(slope[:, 0], moments, atol=1e-4)
+
+
+def test_moment_equations_find_the_exact_estimate_of_the_example():
+    _, rho = fed(ca.MomentEquations(size=8, ridge=0.0))
+    np.testing.assert_allclose(rho[-1], [0.59481464, 0.22440169], atol=1e-3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("link", [links.IDENTITY, links.TANH])
+def test_moment_equations_find_the_exact_estimate(link):
+    psi, score, cost = random_samples(60)
+    _, exact = fed(ca.Window.exact(60), psi, score, cost, link)
+    _, moments = fed(ca.MomentEquations(size=61), psi, score, cost, link)
+    np.testing.assert_allclose(moments[30:], exact[30:], atol=2e-3)
+
+
+@pytest.mark.parametrize("link", [links.LOGISTIC, slow(links.PROBIT)])
+def test_old_outputs_are_scored_again_by_a_later_evaluator(link):
+    """Of samples in the window exactly, of those that have left to first order around the evaluator of that time."""
+    rng = np.random.default_rng(3)
+    n, m, d, size = 12, 2, 3, 4
+    psi, cost = np.column_stack([np.ones(n), rng.uniform(-1, 1, n)]), rng.uniform(0.02, 0.1, n)
+    phi, theta = rng.uniform(-1, 1, (n, d)), rng.uniform(-1, 1, (n, d))
+    estimator = ca.Window(size=size, ridge=0.0)
+
+    @jax.jit
+    def update(fit, rho, sample, theta):
+        return estimator.update(fit, rho, sample, index_loss.Evaluator(theta, link), links.IDENTITY)
+
+    fit = estimator.init(index_loss.Sizes(1, m, d))
+    rho, left = jnp.zeros((m, 1), jnp.float32), []
+    for t in range(n):
+        if t >= size:  # Leaves with the evaluator and the estimate of this time.
+            old, before = t - size, np.asarray(rho[:, 0], float)
+            s = theta[t] @ phi[old]
+            value, slope = (float(f(f32(s))) for f in (link.value, link.slope))
+            left.append((old, float(value > psi[old] @ before), value, slope, s))
+        one = slice(t, t + 1)
+        sample = index_loss.Sample(jnp.int32(t), f32(psi[t]), jnp.ones(1, bool), f32(cost[one]), jnp.zeros(1), f32(phi[one]))
+        fit, rho = update(fit, rho, sample, f32(theta[t]))
+    later, at = rng.uniform(-1, 1, d), np.array([0.4, 0.2])
+    expected = np.zeros(m)
+    for old, h, value, slope, s in left:
+        expected += psi[old] * (cost[old] - h * (value + slope * (later @ phi[old] - s) - psi[old] @ at))
+    for t in range(n - size, n):
+        score = float(link.value(f32(later @ phi[t])))
+        expected += psi[t] * (cost[t] - max(score - psi[t] @ at, 0))
+    found = estimator.slope(fit, f32(at)[:, None], index_loss.Evaluator(f32(later), link), links.IDENTITY)
+    np.testing.assert_allclose(found[:, 0], expected, atol=1e-5)
+    assert len(left) == n - size and 0 < sum(h for _, h, *_ in left) < len(left)
+
+
+@pytest.mark.slow
+def test_window_stays_near_the_exact_estimator():
+    """Table 4.3.5: the same runs, with 2000 samples or with 32 of them."""
+    fits = {"exact": ca.Window.exact(2000), "64": ca.Window(size=64, iterations=3), "32": ca.Window()}
+    fits |= {"8": ca.Window(size=8), "stream": ca.Streaming(), "constant": ca.ConstantCurvature()}
+    data = study(ca.uniform_cascade(), {n: ca.COSMOS(fit=f) for n, f in fits.items()}, seeds=24).isel(time=-1)["regret"]
+    gap = {n: float(np.abs(data.sel(policy=n) - data.sel(policy="exact")).mean()) for n in fits}
+    for name, value in {"64": 0.059, "32": 0.140, "8": 0.243, "stream": 0.644}.items():
+        assert value / 4 < gap[name] < 4 * value, (name, gap)
+    assert gap["constant"] > 10
+    assert_near(data.sel(policy="exact"), 9.71, 0.26, "exact")
+
+
+RHO = {links.IDENTITY: [0.59481464, 0.22440169], links.TANH: [0.71225578, 0.38600143]}
+
+
+@pytest.mark.parametrize("link", RHO, ids=str)
+def test_the_default_floor_has_the_same_estimate(link):
+    """The floor of the curvature changes the way to the minimum, not the minimum; three steps a round end this near to it."""
+    _, rho = fed(ManySteps(size=9, iterations=1, ridge=0.0), link=link)
+    np.testing.assert_allclose(rho[-1], RHO[link], atol=1e-7)
+    _, rho = fed(ca.Window.exact(8), link=link)
+    np.testing.assert_allclose(rho[-1], RHO[link], atol=5e-4)
+
+
+@pytest.mark.slow
+def test_few_newton_steps_are_near_the_minimum():
+    """Estimates before the window is full against the minimum itself: 2 steps a round in `Window`, 3 in `Window.exact`."""
+    gaps = {2: [], 3: []}
+    for seed in range(8):
+        samples = random_samples(32, seed)
+        _, least = fed(ManySteps(size=33, iterations=1), *samples)
+        for steps, found in gaps.items():
+            _, rho = fed(ca.Window(size=32, iterations=steps), *samples)
+            found.append(np.abs(rho - least).max(axis=1))
+    for steps, first, late, median in ((2, 0.05, 0.01, 2e-4), (3, 0.05, 5e-3, 2e-5)):
+        gap = np.array(gaps[steps])
+        assert gap[:, :8].max() < first and gap[:, 8:].max() < late and np.median(gap) < median, steps
+
+
+def test_one_example_in_single_precision():
+    """What runs really use."""
+
+    def one(carry, sample):
+        t, x, m, c = sample
+        new = index_loss.Sample(t, x, jnp.ones(1, bool), c[None], m[None], None)
+        return fit.update(*carry, new, None, links.IDENTITY), None
+
+    for fit, expected, atol in (
+        (ca.Streaming(), [0.57280608, 0.23136920], 1e-6),
+        (ca.Window.exact(8, 5, ridge=0.0, floor=0.01), RHO[links.IDENTITY], 1e-5),
+    ):
+        start = fit.init(index_loss.Sizes(1, 2, 0)), jnp.zeros((2, 1))
+        (_, rho), _ = jax.jit(lambda *rows, start=start: jax.lax.scan(one, start, rows))(
+            jnp.arange(8), f32(PSI), f32(SCORE), f32(COST)
+        )
+        np.testing.assert_allclose(rho[:, 0], expected, atol=atol)
+
+
+@pytest.mark.slow
+def test_estimates_may_be_renewed_less_often():
+    """Every round, or every 10, 50 or 200."""
+    fits = {str(r): ca.Window.exact(600, every=r) for r in (1, 10, 50, 200)}
+    regret = study(ca.uniform_cascade(), {n: ca.COSMOS(fit=f) for n, f in fits.items()}, horizon=600, seeds=24)[
+        "regret"
+    ].isel(time=-1)
+    assert len(np.unique(regret.isel(seed=0))) == 4
+    for name in fits:
+        gap = regret.sel(policy=name) - regret.sel(policy="1")
+        assert abs(float(gap.mean())) < 0.5 + 3 * float(gap.std(ddof=1)) / math.sqrt(24) and abs(float(gap.mean())) < 1.0, (
+            name
+        )

@@ -1,0 +1,133 @@
+"""Baselines: what they open, what they learn, and their regrets on the main cascade."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from cascade_cases import LEARNERS, RULES, as_numpy, assert_near, f32, first_study, history, study
+
+from jaxroute.core import draws
+from jaxroute.core.protocols import build_policy
+from jaxroute.engine.rollout import spec_for
+from jaxroute.problems import cascade as ca
+from jaxroute.problems.cascade.types import Observation, Outputs
+
+
+@pytest.mark.slow
+def test_explore_then_commit_keeps_its_indices():
+    policy = ca.ExploreThenCommit(fit=ca.Streaming())
+    _, action, info, feedback, *_, state = as_numpy(history(ca.uniform_cascade(), policy, 0, 64, 10))
+    assert feedback.opened[:, :17].all() and not feedback.opened[:, 17:].all()
+    np.testing.assert_array_equal(info["forced"], np.broadcast_to(np.arange(65) <= 16, (10, 65)))
+    assert (np.diff(state.rho[:, :17], axis=1) != 0).any(axis=(2, 3)).all()
+    assert (state.rho[:, 17:] == state.rho[:, 17:18]).all()
+    assert (info["bonus"] == 0).all() and np.isinf(action.threshold[:, 1:17]).all()
+
+
+@pytest.mark.slow
+def test_exploration_once_per_block_learns_from_it_alone():
+    _, _, info, feedback, *_, state = as_numpy(history(ca.uniform_cascade(), ca.OnlineGradient(), 0, 64, 10))
+    changed = (np.diff(state.rho, axis=1) != 0).any(axis=(2, 3))  # After periods 0 to 63.
+    np.testing.assert_array_equal(changed[:, 1:], info["forced"][:, 1:64] > 0)
+    assert not changed[:, 0].any()
+    assert feedback.opened[:, 1:][info["forced"][:, 1:] > 0].all()
+
+
+def test_baselines_open_what_they_say():
+    env = ca.uniform_cascade()
+    psi = f32([1.0, 0.2, -0.4])
+    obs, key, t = Observation(psi), draws.key(0), jnp.int32(4)
+
+    def action(policy, on=env):
+        policy = build_policy(policy, on)
+        return policy.act(key, policy.init(key, spec_for(on, 100)), obs, t)[0]
+
+    score, cost = f32([0.5, 0.6, 0.7]), f32([0.02, 0.03, 0.07])
+    outputs = Outputs(score, None, cost)
+
+    def opened(policy):
+        found = action(policy).run(outputs)
+        return np.flatnonzero(found.opened).tolist(), np.flatnonzero(found.deployed).tolist()
+
+    assert opened(ca.QueryAll()) == ([0, 1, 2], [2])
+    assert opened(ca.Frugal(0.55)) == ([0, 1], [1])
+    assert opened(ca.Frugal(0.5)) == ([0], [0])  # A score at the threshold ends the cascade.
+    assert opened(ca.Frugal(np.float32([9.0, 0.55, 0.65]))) == ([0, 1, 2], [2])  # A level for each box.
+    assert opened(ca.Frugal(np.float32([0.0, 0.55, 0.60]))) == ([0, 1], [1])
+    assert opened(ca.Frugal(0.65, order=np.float32([2, 0, 1]))) == ([1, 2], [2])
+    assert opened(ca.BestSingle(env, 1)) == ([1], [1])
+    values = env.boxes.mean_score(psi, env.base_index(psi)) - env.boxes.mean_cost(psi, env.base_index(psi))
+    assert opened(ca.ContextSingle.of) == ([int(np.argmax(values))],) * 2
+    sigma, w, q = (np.asarray(x, float) for x in (env.true_index(psi), env.boxes.width(psi, psi), env.boxes.quantile))
+    np.testing.assert_allclose(values, sigma + w * (0.5 - q) - np.asarray(env.boxes.base_cost), atol=1e-6)
+    np.testing.assert_allclose(action(ca.Oracle.of).priority, sigma, atol=1e-6)
+    np.testing.assert_allclose(action(ca.StaticIndex.of).priority, np.asarray(env.index)[:, 0], atol=1e-6)
+    assert build_policy(ca.BestSingle.of, env).model == int(np.argmax(ca.single_values(env))) == 2
+    np.testing.assert_array_equal(ca.cost_order(env), [0, 1, 2])
+    np.testing.assert_array_equal(ca.cost_order(ca.two_boxes()), [1, 0])
+    assert len({tuple(np.argsort(action_of)) for action_of in random_priorities()}) == 6
+
+
+def random_priorities():
+    policy = ca.RandomCascade()
+    state = policy.init(draws.key(0), spec_for(ca.uniform_cascade(), 10))
+    obs = Observation(f32([1.0, 0.0, 0.0]))
+    return np.asarray(
+        jax.jit(jax.vmap(lambda n: policy.act(draws.fold_in(draws.key(1), n), state, obs, n)[0].priority))(jnp.arange(100))
+    )
+
+
+@pytest.mark.slow
+def test_linucb_is_ridge_regression_on_net_values():
+    period, action, _, feedback, *_ = as_numpy(history(ca.uniform_cascade(), ca.LinUCB(alpha=0.3), 0, 60, 5))
+    assert (feedback.opened[:, 1:].sum(axis=-1) == 1).all()
+    for run in range(3):
+        A, b = np.tile(np.eye(3), (3, 1, 1)), np.zeros((3, 3))
+        for t in range(61):
+            psi, seen = period["psi"][run, t], feedback.seen[run, t]
+            for a in range(3):
+                inverse = np.linalg.inv(A[a])
+                bound = psi @ inverse @ b[a] + 0.3 * math.sqrt(psi @ inverse @ psi)
+                assert action.priority[run, t, a] == pytest.approx(bound, abs=1e-5)
+                if seen[a]:
+                    A[a] += np.outer(psi, psi)
+                    b[a] += (feedback.score - feedback.cost)[run, t, a] * psi
+
+
+REGRET = {"one call": (19.87, 0.07), "all": (115.7, 0.2), "COSMOS": (8.88, 0.05)}
+
+
+@pytest.mark.slow
+def test_regrets_of_the_first_study():
+    data = first_study()
+    for name, (value, error) in REGRET.items():
+        assert_near(data["regret"].sel(policy=name).isel(time=-1), value, error, name)
+    ours = data["regret"].sel(policy="COSMOS")
+    for place, value in ((0, 5.46), (1, 7.04)):
+        assert_near(ours.isel(time=place), value, 0.05, f"COSMOS at {int(ours.time[place])}")
+    assert_near(data["queries"].sel(policy="COSMOS").isel(time=-1), 1.572, 0.002, "queries of COSMOS")
+    assert float(np.abs(data["regret"].sel(policy="oracle")).max()) < 1e-3
+
+
+@pytest.mark.slow
+def test_regrets_of_the_learners_of_the_first_study():
+    names = ("LinUCB", "epsilon", "etc", "warm greedy", "greedy", "window")
+    rules = {n: RULES[n] for n in ("random", "static", "best", "frugal")}
+    data = study(ca.uniform_cascade(), {n: LEARNERS[n] for n in names} | rules, seeds=512)
+    expected = {
+        "LinUCB": (23.61, 0.07),
+        "epsilon": (14.39, 0.07),
+        "etc": (9.82, 0.04),
+        "warm greedy": (1.61, 0.04),
+        "greedy": (95.7, 5.2),
+        "window": (9.43, 0.11),
+        "random": (61.4, 0.1),
+        "static": (47.3, 0.1),
+        "best": (139.5, 0.2),
+        "frugal": (41.9, 0.1),
+    }
+    assert data["valid"].all()
+    for name, (value, error) in expected.items():
+        assert_near(data["regret"].sel(policy=name).isel(time=-1), value, error, name)

@@ -1,0 +1,319 @@
+"""The environment of cascades: what is drawn, opened, shown and counted, and that unopened boxes change nothing."""
+
+import functools
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from cascade_cases import FEW, HISTORIES, LAWS, NUMBER, as_numpy, assert_near, drawn, f32, first_study, play, runs, slow
+
+from jaxroute.core import draws
+from jaxroute.core.protocols import build_policy
+from jaxroute.engine.rollout import spec_for
+from jaxroute.problems import cascade as ca
+from jaxroute.problems import default_policies
+from jaxroute.problems.cascade.types import Outputs, SearchResult
+
+
+def test_a_misfit_has_no_linear_index():
+    env = ca.uniform_cascade(bend=0.05)
+    period = drawn(env)
+    base = np.asarray(period.psi) @ np.asarray(env.index).T
+    moment = np.asarray(period.cost) - np.maximum(np.asarray(period.score) - base, 0)
+    for a in range(3):
+        row = np.linalg.lstsq(np.asarray(period.psi), np.asarray(period.index)[:, a], rcond=None)[0]
+        gap = np.asarray(period.index)[:, a] - np.asarray(period.psi) @ row
+        assert gap.std() > 0.02  # No coefficients fit it.
+    assert (np.abs(moment.mean(axis=0)) > 4 * moment.std(axis=0) / math.sqrt(NUMBER)).any()
+    x, a = np.asarray(period.psi)[:5, 1], np.arange(3)
+    np.testing.assert_allclose(period.index[:5], base[:5] + 0.05 * np.cos(3 * x[:, None] + a), atol=1e-5)
+
+
+def test_the_environment_shows_the_request_that_it_plays():
+    env, key, t = ca.uniform_cascade(), draws.key(3), jnp.int32(5)
+    np.testing.assert_array_equal(env.observe(key, (), t).context, env.draw(key, (), t).psi)
+
+
+def scores(name):
+    """What the searches took the scores to be: the true ones, or by the evaluator and the spread of its estimate."""
+    period, action, *_ = as_numpy(HISTORIES[name]())
+    if name == "known":
+        assert action.scoring is None
+        return period["score"]
+    phi, rule = period["features"].astype(float), action.scoring
+    spread = np.sqrt(np.einsum("rtka,rtab,rtkb->rtk", phi, rule.inverse, phi))
+    predictor = np.einsum("rtka,rta->rtk", phi, rule.theta) + rule.width[..., None] * spread
+    return 1 / (1 + np.exp(-predictor))
+
+
+def by_a_loop(priority, threshold, score, final):
+    """The search as it is told: boxes opened, and the one deployed."""
+    opened, best = [], -math.inf
+    for a in sorted(range(len(priority)), key=lambda a: (-priority[a], a)):
+        if opened and not best < threshold[a]:
+            break
+        opened.append(a)
+        best = max(best, score[a])
+    return opened, min(opened, key=lambda a: (-final[a], a))
+
+
+@pytest.mark.parametrize("name", ["known", slow("unknown")])
+def test_only_what_was_opened_is_shown(name):
+    _, _, _, feedback, *_ = as_numpy(HISTORIES[name]())
+    opened, deployed = feedback.opened, feedback.deployed
+    np.testing.assert_array_equal(opened, feedback.seen)
+    hidden = ~opened
+    assert 0.1 < hidden[:, 1:].mean() < 0.9
+    assert (feedback.cost[hidden] == 0).all() and (feedback.cost[opened] > 0).all()
+    output = feedback.score if feedback.score is not None else feedback.features
+    assert (output[hidden] == 0).all() and (output[opened] != 0).all()
+    assert (feedback.score is None) == (name == "unknown") and (feedback.features is None) == (name == "known")
+    # The free first period: all boxes, no deployment, no reward.
+    assert opened[:, 0].all() and not deployed[:, 0].any() and (feedback.reward[:, 0] == 0).all()
+    assert (deployed[:, 1:].sum(axis=-1) == 1).all() and not (deployed & ~opened).any()
+
+
+@pytest.mark.parametrize("name", HISTORIES)
+def test_searches_and_flows_are_what_a_loop_finds(name):
+    """Regret in its three forms, reward, cost, optimism and the decomposition, by a plain loop in float64."""
+    period, action, _, feedback, flows, _ = as_numpy(HISTORIES[name]())
+    taken, weight = scores(name), 1.5 if name == "unknown" else 1.0
+    optimistic = 0
+    for run in range(8):
+        for t in range(1, 81):
+            at = run, t
+            M, sigma, cost, mean = (period[k][at] for k in ("score", "index", "cost", "mean_cost"))
+            u, threshold, score = action.priority[at], action.threshold[at], taken[at]
+            opened, deployed = by_a_loop(u, threshold, score, score)
+            assert np.flatnonzero(feedback.opened[at]).tolist() == sorted(opened)
+            assert np.flatnonzero(feedback.deployed[at]).tolist() == [deployed]
+            best, best_deployed = by_a_loop(sigma, np.minimum(sigma, 1), M, M)
+            excess = np.maximum(M - sigma, 0)
+            regret = np.minimum(M, sigma).max() - (M[deployed] - excess[opened].sum())
+            expected = {
+                "regret": regret,
+                "mean_cost_regret": M[best_deployed] - mean[best].sum() - M[deployed] + mean[opened].sum(),
+                "realised_regret": M[best_deployed] - cost[best].sum() - M[deployed] + cost[opened].sum(),
+                "utility": M[deployed] - cost[opened].sum(),
+                "reward": M[deployed],
+                "cost": cost[opened].sum() / weight,
+                "queries": len(opened),
+                "optimistic": (action.index[at] >= sigma).all(),
+                "optimistic_score": (score >= M).all(),
+                "empty": 0,
+                "violations": 0,
+            }
+            for flow, value in expected.items():
+                assert flows[flow][at] == pytest.approx(float(value), abs=2e-6), (flow, at)
+            np.testing.assert_array_equal(flows["opened"][at], feedback.opened[at])
+            np.testing.assert_array_equal(flows["deployed"][at], feedback.deployed[at])
+            assert regret >= -1e-6
+            if expected["optimistic"] and expected["optimistic_score"]:  # Theorem 3.3, path by path.
+                optimistic += 1
+                assert regret <= score[deployed] - M[deployed] + (action.index[at] - sigma)[opened].sum() + 1e-5
+    assert optimistic > 50
+
+
+def increments(data, name, policy):
+    values = data[name].sel(policy=policy).values
+    return np.diff(values, axis=1, prepend=0)
+
+
+@pytest.mark.slow
+def test_regret_is_never_negative():
+    data = runs()
+    assert data["valid"].all() and float(data["empty"].max()) == 0 and float(data["violations"].max()) == 0
+    for policy in data["policy"].values:
+        assert increments(data, "regret", policy).min() > -2e-6
+    assert float(data["realised_regret"].sel(policy="COSMOS").min()) < 0  # Other measures of it may be.
+
+
+class Replaced:
+    """An environment in which a period holds what it is told."""
+
+    def __init__(self, env, period):
+        self.env, self.period = env, period
+
+    def __getattr__(self, name):
+        return getattr(self.env, name)
+
+    def draw(self, key, state, t):
+        del key, state, t
+        return self.period
+
+
+@jax.jit
+def both_worlds(env, key, state, action, t, rubbish):
+    """Feedback of a period, and of the same one with rubbish in all boxes that the search leaves closed."""
+    period = env.draw(key, state, t)
+    known = env.evaluator is None
+    opened = action.run(Outputs(period.score if known else None, period.features, period.cost)).opened | (t < 1)
+
+    def spoiled(x):
+        return None if x is None else jnp.where(opened.reshape(-1, *(1,) * (x.ndim - 1)), x, rubbish)
+
+    other = period.replace(**{name: spoiled(getattr(period, name)) for name in ("score", "cost", "features")})
+    return env.step(key, state, action, t)[1], ca.CascadeEnv.step(Replaced(env, other), key, state, action, t)[1]  # type: ignore
+
+
+def assert_same_bits(one, other):
+    assert jax.tree.structure(one) == jax.tree.structure(other)
+    for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(other)):
+        a, b = (np.asarray(jax.random.key_data(x) if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x) for x in (a, b))
+        assert a.tobytes() == b.tobytes()
+
+
+# With settings of their own where they would open everything for a while.
+POLICIES = default_policies(ca) | {
+    "EpsilonGreedy": ca.EpsilonGreedy(exploration=ca.Coins(0.3)),
+    "ExploreThenCommit": ca.ExploreThenCommit(exploration=ca.ThenCommit(1)),
+    "OnlineGradient": ca.OnlineGradient(exploration=ca.OncePerBlock(4)),
+    "DistributionLearner": ca.DistributionLearner(radius=ca.Practical(0.0, 0.0, 0.0)),
+    "BootstrapCOSMOS": ca.BootstrapCOSMOS(exploration=ca.WarmUp(1)),
+    "streaming": ca.COSMOS(fit=ca.Streaming()),
+    "window": ca.COSMOS(fit=ca.Window(size=4, iterations=1)),
+    "exact evaluator": ca.COSMOS(fit=ca.Streaming(), evaluator=ca.ExactGLM(capacity=20)),
+    "moments": ca.COSMOS(fit=ca.MomentEquations(size=4, iterations=1)),
+    "theory": ca.COSMOS(fit=ca.Streaming(), radius=ca.Theoretical()),
+}
+
+
+SEEN = dict.fromkeys(POLICIES, (True, False)) | {"exact evaluator": (False,)}
+
+
+OFTEN = {("streaming", True), ("LinUCB", False)}
+
+
+@pytest.mark.parametrize(("name", "scored"), [(n, k) if (n, k) in OFTEN else slow(n, k) for n in POLICIES for k in SEEN[n]])
+def test_closed_boxes_change_nothing(name, scored):
+    """NaN, or numbers that would matter, in boxes that stay closed: same feedback, same next state, bit for bit."""
+    env = jax.tree.map(jnp.asarray, ca.uniform_cascade(evaluator=None if scored else 2))
+    policy = build_policy(POLICIES[name], env)
+    state, closed = policy.init(draws.key(1), spec_for(env, 20)), 0
+    for t in range(8):
+        key, k_act, k_update = draws.split(draws.fold_in(draws.key(11), t), 3)
+        t = jnp.int32(t)
+        obs = env.observe(key, (), t)
+        action, _ = policy.act(k_act, state, obs, t)
+        for rubbish in (float("nan"), 50.0):
+            feedback, other = both_worlds(env, key, (), action, t, rubbish)
+            assert_same_bits(feedback, other)
+        new = policy.update(k_update, state, obs, action, feedback, t)
+        assert_same_bits(new, policy.update(k_update, state, obs, action, other, t))
+        closed += int((~feedback.opened).sum())
+        state = new
+    assert (closed > 0) == (name not in ("QueryAll", "theory"))
+
+
+def test_the_environment_does_show_what_was_opened():
+    """The test above can fail: rubbish in a box that is opened reaches feedback and state."""
+    env, policy = ca.uniform_cascade(shows_all=True), ca.COSMOS(fit=ca.Streaming())
+    env = jax.tree.map(jnp.asarray, env)
+    state = policy.init(draws.key(1), spec_for(env, 20))
+    obs = env.observe(draws.key(2), (), jnp.int32(3))
+    action = ca.IndexSearch(
+        f32([1.0, 0.0, 0.0]), f32([0.0, -jnp.inf, -jnp.inf]), index=f32([1.0, 0.0, 0.0]), forced=jnp.zeros((), bool)
+    )
+    one, other = both_worlds(env, draws.key(2), (), action, jnp.int32(3), 50.0)
+    assert one.opened.sum() == 1 and other.score.max() == 50.0
+    with pytest.raises(AssertionError):
+        assert_same_bits(one, other)
+    new, wrong = (policy.update(draws.key(3), state, obs, action, f, jnp.int32(3)) for f in (one, other))
+    with pytest.raises(AssertionError):
+        assert_same_bits(new, wrong)
+
+
+@pytest.mark.slow
+def test_three_measures_of_regret_have_one_mean():
+    data = first_study().isel(time=-1)
+    for name in ("COSMOS", "all", "one call"):
+        one, mean, real = (data[f].sel(policy=name) for f in ("regret", "mean_cost_regret", "realised_regret"))
+        for other in (mean, real):
+            assert_near(other - one, 0.0, 0.0, name)
+    spread = {f: float(data[f].sel(policy="COSMOS").std()) for f in ("regret", "mean_cost_regret", "realised_regret")}
+    assert spread["mean_cost_regret"] < spread["regret"]  # Common draws cancel.
+
+
+@functools.partial(jax.jit, static_argnums=1)
+def searched_periods(env, search):
+    """Flows of 20,000 periods of one run with a search that knows the environment."""
+    start, now = draws.split(draws.key(0))
+    state = env.init(start)
+
+    def one(t):
+        key = draws.fold_in(now, t)
+        return env.step(key, state, search(env, env.observe(key, state, t)), t)[2]
+
+    return jax.vmap(one)(jnp.arange(1, NUMBER + 1))
+
+
+def optimal(env, obs):
+    return ca.Oracle.of(env).act(None, (), obs, 0)[0]
+
+
+def everything(env, obs, bounded):
+    """Opens all boxes, whatever their indices, and says that it follows them."""
+    index = env.true_index(obs.context)
+    return ca.IndexSearch(index, jnp.full_like(index, jnp.inf), index=index, bounded=jnp.asarray(bounded))
+
+
+@pytest.mark.parametrize("name", [name if name in FEW else slow(name) for name in LAWS])
+def test_the_optimal_search_has_no_regret_whatever_the_law(name):
+    """Period by period, outputs that depend on each other included."""
+    flows = as_numpy(searched_periods(LAWS[name](), optimal))
+    assert np.abs(flows["regret"]).max() < 2e-6 and np.abs(flows["realised_regret"]).max() < 2e-6
+    assert not flows["violations"].any() and not flows["empty"].any()
+
+
+def test_violations_of_the_decomposition_are_counted():
+    """Theorem 3.3 needs a search that follows its indices: one that opens everything breaks it where two boxes are above theirs."""
+    for bounded in (True, False):
+        flows = as_numpy(searched_periods(ca.uniform_cascade(), functools.partial(everything, bounded=bounded)))
+        assert flows["optimistic"].all() and flows["regret"].min() > -2e-6 and (flows["regret"] > 1e-3).mean() > 0.1
+        np.testing.assert_array_equal(flows["violations"], bounded & (flows["regret"] > 1e-5))
+
+
+class DeploysUnseen:
+    """A search that deploys a box which it has not opened, or opens none."""
+
+    def __init__(self, opened):
+        self.opened = jnp.asarray(opened)
+
+    def run(self, outputs):
+        return SearchResult(opened=self.opened, deployed=jnp.array([False, False, True]), score=outputs.score)
+
+
+@pytest.mark.parametrize("opened", [[False, False, False], [True, False, False]])
+def test_a_search_that_deploys_what_it_has_not_opened_is_counted(opened):
+    env = ca.uniform_cascade()
+    step = jax.jit(jax.vmap(lambda t: env.step(draws.fold_in(draws.key(0), t), (), DeploysUnseen(opened), t)[2]))
+    flows = step(jnp.arange(1, 200))
+    assert (flows["empty"] == 1).all()
+    negative = np.asarray(flows["regret"]) < -1e-5  # Nothing was paid for the box.
+    assert negative.any() and (np.asarray(flows["violations"])[negative] == 1).all()
+
+
+def test_a_search_that_deploys_nothing_is_counted_but_in_the_free_period():
+    nothing = ca.LoopSearch((), lambda *a: (jnp.int32(2), True), lambda *a: jnp.int32(0))
+    step = jax.jit(lambda t: ca.uniform_cascade().step(draws.key(0), (), nothing, t)[2]["empty"])
+    assert (step(jnp.int32(1)), step(jnp.int32(0))) == (1, 0)
+
+
+@pytest.mark.slow
+def test_policies_that_open_everything_meet_the_same_luck():
+    """Draws of a policy, for its order, its coins or its estimates, do not shift those of the environment."""
+    policies = {
+        "all": ca.QueryAll(),
+        "random": ca.RandomCascade(threshold=2.0),
+        "coins": ca.EpsilonGreedy(fit=ca.Streaming(), exploration=ca.Coins(1e6)),
+        "Thompson": ca.ThompsonSampling(exploration=ca.WarmUp(50)),
+    }
+    names = ("regret", "realised_regret", "reward", "cost", "queries", "deployed")
+    data = play(ca.uniform_cascade(), policies, horizon=50, seeds=32, record_every=10, record=names)
+    for name in names:
+        for policy in policies:
+            np.testing.assert_array_equal(
+                data[name].sel(policy=policy), data[name].sel(policy="all"), err_msg=f"{policy}: {name}"
+            )

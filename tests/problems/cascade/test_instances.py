@@ -1,0 +1,138 @@
+"""Ready-made cascades: their constants, and the ranges of their scores."""
+
+import functools
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from cascade_cases import f32
+
+from jaxroute.core import draws
+from jaxroute.problems import cascade as ca
+
+
+def test_token_costs():
+    cost = ca.token_costs(np.array([[100], [200]]), np.array([[50, 10], [0, 20]]), [1e-4, 2e-4], [3e-4, 4e-4])
+    np.testing.assert_allclose(cost, [[0.01 + 0.015, 0.02 + 0.004], [0.02, 0.04 + 0.008]])
+
+
+def constants(env):
+    """Mean costs, quantiles, widths `[K]` at `x = 0` and index coefficients `[K, m]`."""
+    psi = f32(np.eye(env.spec.context_dim)[0])
+    return env.boxes.base_cost, env.boxes.quantile, env.boxes.width(psi, env.base_index(psi)), env.index
+
+
+def test_constants_of_ref():
+    cost, quantile, width, index = constants(ca.uniform_cascade())
+    np.testing.assert_allclose(cost, [0.015, 0.033541, 0.075], atol=6e-7)
+    np.testing.assert_allclose(quantile, [0.7, 0.5, 0.3], atol=1e-7)
+    np.testing.assert_allclose(width, [0.333333, 0.268328, 0.306122], atol=6e-7)
+    rows = [[0.57, -0.101466, -0.098534], [0.483130, -0.082676, 0.117324], [0.524375, 0.099928, -0.100072]]
+    np.testing.assert_allclose(index, rows, atol=6e-7)
+    theta = ca.uniform_cascade(evaluator=5).evaluator.theta
+    np.testing.assert_allclose(theta, [0.626224, -0.751469, 0.876714, -1.001959, 1.127204], atol=6e-7)
+
+
+def test_constants_of_ref5():
+    cost, quantile, width, index = constants(ca.uniform_cascade(5, 5))
+    np.testing.assert_allclose(cost, [0.015, 0.02243, 0.03354, 0.05016, 0.075], atol=6e-6)
+    np.testing.assert_allclose(quantile, [0.7, 0.6, 0.5, 0.4, 0.3], atol=1e-7)
+    np.testing.assert_allclose(width, [0.33333, 0.28038, 0.26833, 0.27864, 0.30612], atol=6e-6)
+    np.testing.assert_allclose(index[:, 0], [0.57, 0.48313, 0.52437, 0.55042, 0.47077], atol=6e-6)
+
+
+@pytest.mark.parametrize("size", [(2, 1), (4, 2), (10, 7)])
+def test_constants_of_any_size(size):
+    K, m = size
+    cost, quantile, width, index = constants(ca.uniform_cascade(K, m))
+    for a in range(K):
+        f = a / (K - 1)
+        c, q = 0.015 * 5**f, 0.7 - 0.4 * f
+        wave = [math.cos(1.3 * a + 2.1 * j + 0.7 * a * j) for j in range(1, m)]
+        row = [0.52 + 0.05 * math.cos(2.4 * a)] + [0.20 * v / sum(map(abs, wave)) for v in wave]
+        np.testing.assert_allclose([cost[a], quantile[a], width[a]], [c, q, 2 * c / (1 - q) ** 2], atol=1e-6)
+        np.testing.assert_allclose(index[a], row, atol=1e-6)
+
+
+def score_range(env, requests):
+    """Least and largest score that a box can have for these requests `[n, m]`, for uniform scores."""
+
+    def ends(psi):
+        base = env.base_index(psi)
+        width = env.boxes.width(psi, base)
+        low = base - width * env.boxes.quantile
+        return low, low + width
+
+    low, high = jax.vmap(ends)(f32(requests))
+    return float(low.min()), float(high.max())
+
+
+def corners(env):
+    """Requests of the cube at which a score may be extreme: with both signs of `x_1`, the others along or against an index."""
+    rows = np.where(np.asarray(env.index)[:, 2:] > 0, 1, -1)
+    return np.array([(1, first, *(sign * row)) for row in rows for first in (-1, 1) for sign in (-1, 1)])
+
+
+RANGES = {
+    "LOC 3": (lambda: ca.uniform_cascade(3, 4), 0.137, 0.939),
+    "LOC 5": (lambda: ca.uniform_cascade(5, 4), 0.115, 0.918),
+    "LOC 10": (lambda: ca.uniform_cascade(10, 3), 0.085, 0.958),
+    "HET 3": (lambda: ca.uniform_cascade(3, 3, tilt=0.25), 0.078, 0.992),
+    "HET 5": (lambda: ca.uniform_cascade(5, 20, tilt=0.25), 0.073, 0.951),
+    "HET 10": (lambda: ca.uniform_cascade(10, 3, tilt=0.25), 0.035, 1.006),
+    "HET 10, less": (lambda: ca.uniform_cascade(10, 3, tilt=0.20), 0.045, 0.997),
+    "HET 3, more": (lambda: ca.uniform_cascade(3, 3, tilt=0.5), None, 1.046),
+}
+
+
+@pytest.mark.parametrize("name", RANGES)
+def test_scores_stay_in_their_range(name):
+    make, low, high = RANGES[name]
+    env = make()
+    found = score_range(env, corners(env))
+    for value, expected in zip(found, (low, high)):
+        assert expected is None or value == pytest.approx(expected, abs=6e-4)
+
+
+def test_ranges_of_groups_misfits_and_spikes():
+    assert score_range(ca.group_cascade(), np.eye(6)) == (pytest.approx(0.142, abs=6e-4), pytest.approx(0.884, abs=6e-4))
+    requests = np.array([(1, x, y) for x in np.linspace(-1, 1, 201) for y in (-1, 1)])
+    for K in (3, 5, 10):
+        low, high = score_range(ca.uniform_cascade(K, bend=0.05), requests)
+        assert low > 0 and high <= 0.990
+        env = ca.uniform_cascade(K, link="tanh")
+        assert score_range(env, corners(env))[0] >= 0.0775
+        env = ca.spike_cascade(K)
+        width = jax.vmap(lambda psi, env=env: env.boxes.width(psi, env.base_index(psi)))(f32(corners(env)))
+        assert width.min() >= 0.188
+    psi, gap = f32([1.0]), 0.1
+    env = ca.safe_and_risky(gap)
+    np.testing.assert_allclose(env.boxes.width(psi, env.base_index(psi)), [0.1, 0.4], rtol=1e-6)
+    np.testing.assert_allclose(env.true_index(psi), [0.5, 0.5 - gap], rtol=1e-6)
+
+
+def test_numbers_of_pass_and_fail_and_of_groups():
+    env = ca.pass_fail_cascade()
+    psi = f32([1.0, 0.5, -1.0])
+    np.testing.assert_allclose(env.boxes.chance(psi), [0.30, 0.55, 0.80], atol=1e-6)
+    loc = np.asarray(ca.uniform_cascade().index, float)
+    np.testing.assert_allclose(env.index[:, 0], 0.78 + 0.4 * (loc[:, 0] - 0.52), atol=1e-6)
+    np.testing.assert_allclose(env.index[:, 1:], loc[:, 1:] / 2, atol=1e-6)
+    base = np.asarray(env.base_index(psi))
+    np.testing.assert_allclose(env.boxes.mean_cost(psi, base), np.array([0.3, 0.55, 0.8]) * (0.95 - base), rtol=1e-5)
+    group = ca.group_cascade()
+    table = [[0.52 + 0.15 * math.cos(2.4 * a + 1.7 * g + 0.9 * a * g) for g in range(6)] for a in range(3)]
+    np.testing.assert_allclose(group.index, table, atol=1e-6)
+    np.testing.assert_allclose(group.contexts.chance, [0.40, 0.30, 0.15, 0.10, 0.04, 0.01], atol=1e-7)
+    assert (group.context_bound, ca.uniform_cascade(3, 7).context_bound) == (1.0, pytest.approx(math.sqrt(7)))
+
+
+def test_features_are_not_longer_than_said():
+    """The bound is the root of `d + 3` where the score's share of the length is at most 3."""
+    assert ca.uniform_cascade(evaluator=5).feature_bound == pytest.approx(math.sqrt(8), rel=1e-6)
+    for make in (ca.spike_cascade, functools.partial(ca.uniform_cascade, tilt=0.25)):
+        env = make(evaluator=5)
+        play = jax.jit(jax.vmap(lambda t, env=env: env.draw(draws.fold_in(draws.key(1), t), (), t).features))
+        assert np.linalg.norm(play(jnp.arange(5000)), axis=-1).max() <= env.feature_bound

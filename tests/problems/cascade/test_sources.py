@@ -1,0 +1,258 @@
+"""Laws of requests, outputs and their features: the index meets its moment, costs, noise, recorded outcomes."""
+
+import functools
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from cascade_cases import FEW, LAWS, NOISES, NUMBER, drawn, f32, replay, slow, table
+from scipy import stats
+
+from jaxroute.core import draws
+from jaxroute.estimators import links
+from jaxroute.problems import cascade as ca
+from jaxroute.problems.cascade.sources.features import reward_of
+from jaxroute.solvers.reservation import discrete_index
+
+
+@pytest.mark.parametrize("name", [name if name in FEW else slow(name) for name in LAWS])
+def test_the_index_meets_its_moment(name):
+    """`E[c - (M - index)^+] = 0`, and costs and scores have the means that are said, within four standard errors."""
+    env = LAWS[name]()
+    period = drawn(env)
+    score, index, cost, mean_cost = (
+        np.asarray(x, float) for x in (period.score, period.index, period.cost, period.mean_cost)
+    )
+    expected = np.asarray(jax.vmap(lambda psi: env.boxes.mean_score(psi, env.base_index(psi)))(period.psi), float)
+    for what in (cost - np.maximum(score - index, 0), cost - mean_cost, score - expected):
+        error = what.std(axis=0, ddof=1) / math.sqrt(len(what))
+        assert (np.abs(what.mean(axis=0)) <= 4 * error + 1e-6).all(), name
+    assert ((cost > 0) & (score >= 0) & (score <= 1)).all()
+    assert name.startswith("dear") or (cost < 1).all()
+
+
+@pytest.mark.parametrize("name", ["LOC", "SPIKE", "PASSFAIL"])
+def test_excess_and_chances_of_a_law_belong_together(name):
+    """The slope of `E(M - u)^+` is `-P(M > u)`; the moment has one root, with at least the slope that the theory asks for."""
+    env = LAWS[name]()
+    psi = f32([1.0, 0.4, -0.6])
+    base = env.base_index(psi)
+    grid = np.linspace(-0.6, 1.0, 321)
+    excess, above = (
+        np.asarray(jax.vmap(lambda u, f=f: f(psi, base, u))(f32(grid)), float) for f in (env.boxes.excess, env.boxes.above)
+    )
+    slope = np.diff(excess, axis=0) / np.diff(grid)[:, None]
+    assert (slope <= -above[1:] + 1e-3).all() and (slope >= -above[:-1] - 1e-3).all()
+    np.testing.assert_allclose(env.boxes.mean_score(psi, base), excess[0] + grid[0], atol=1e-5)
+    index, cost = np.asarray(base, float), np.asarray(env.boxes.mean_cost(psi, base), float)
+    for a in range(3):  # Lemma 8.1 with the least chance on the way from the index.
+        far = np.abs(grid - index[a]) > 0.02
+        least = np.array([above[(grid >= min(u, index[a])) & (grid <= max(u, index[a])), a].min() for u in grid[far]])
+        product = (grid[far] - index[a]) * (cost[a] - excess[far, a])
+        assert (product >= least * (grid[far] - index[a]) ** 2 - 1e-5).all()
+    if name == "SPIKE":
+        assert above[grid < 0.97].min() >= 0.01 - 1e-6
+
+
+def test_costs_go_with_quality():
+    period = drawn(ca.uniform_cascade())
+    for a in range(3):  # l = (2 U - 1) / 2 + L / 2, of which the score drives one half.
+        quality = np.asarray(period.score - period.index)[:, a]
+        assert np.corrcoef(quality, period.cost[:, a])[0, 1] == pytest.approx(math.sqrt(0.5), abs=0.03)
+    across = np.corrcoef(np.asarray(period.score - period.index).T)
+    assert np.abs(across - np.eye(3)).max() < 0.06  # Boxes are independent given the request.
+
+
+def test_uniform_and_group_contexts():
+    psi = np.asarray(drawn(ca.uniform_cascade()).psi)
+    assert (psi[:, 0] == 1).all() and (np.abs(psi) <= 1).all() and np.linalg.norm(psi, axis=1).max() <= math.sqrt(3)
+    for j in range(1, 3):
+        assert stats.kstest(psi[:, j], stats.uniform(-1, 2).cdf).pvalue > 1e-3
+    psi = np.asarray(drawn(ca.group_cascade()).psi)
+    assert (psi.sum(axis=1) == 1).all() and set(np.unique(psi)) == {0.0, 1.0}
+    chance = np.array([0.40, 0.30, 0.15, 0.10, 0.04, 0.01])
+    assert (np.abs(psi.mean(axis=0) - chance) < 4 * np.sqrt(chance / 20_000)).all()
+
+
+def test_contexts_of_two_times_and_recorded_ones():
+    draw = functools.partial(jax.vmap, in_axes=0)
+    first, second = ca.UniformContexts(2, 0.5, 1.0), ca.UniformContexts(2, -1.0, -0.5)
+    t = jnp.arange(20)
+    for in_turns, later in ((False, t >= 5), (True, (t // 5) % 2 == 1)):
+        contexts = ca.TwoTimesContexts(first, second, length=5, in_turns=in_turns)
+        psi = draw(lambda i, c=contexts: c.draw(draws.fold_in(draws.key(0), i), (), i))(t)
+        np.testing.assert_array_equal(psi[:, 1] < 0, later)
+        assert (contexts.dim, contexts.bound) == (2, pytest.approx(math.sqrt(2)))
+    rows = np.array([[1.0, 0.2], [1.0, -3.0], [0.5, 0.1]], np.float32)
+    contexts = ca.RecordedContexts(rows)
+    np.testing.assert_array_equal(draw(lambda i: contexts.draw(draws.key(0), (), i))(t), rows[np.arange(20) % 3])
+    np.testing.assert_allclose(contexts.mean, rows.mean(axis=0), rtol=1e-6)
+    assert ca.uniform_cascade(3, 2, contexts=contexts).context_bound == pytest.approx(math.sqrt(10))
+
+
+@pytest.mark.parametrize("link", [links.LOGISTIC, slow(links.PROBIT), links.IDENTITY], ids=str)
+def test_features_of_an_output_hold_its_score(link):
+    features = ca.ScoredFeatures(ca.uniform_cascade(evaluator=5).evaluator.theta, link=link)
+    env = ca.uniform_cascade(evaluator=features)
+    period = drawn(env)
+    predictor = np.asarray(period.features, float) @ np.asarray(features.theta, float)
+    np.testing.assert_allclose(link.value(f32(predictor)), period.score, atol=5e-6)
+    assert env.spec.feature_dim == 5 and env.spec.score_link is link
+    other = np.asarray(period.features, float) - predictor[..., None] * features.theta / 4.0
+    assert np.abs(other @ features.theta).max() < 1e-5 and other.std(axis=(0, 1)).min() > 0.3
+
+
+@pytest.mark.parametrize("link", [links.LOGISTIC, links.IDENTITY], ids=str)
+def test_rewards_are_noisy_scores(link):
+    coin = (jnp.arange(2000) + 0.5) / 2000
+    for score in (0.05, 0.4, 0.9):
+        reward = np.asarray(reward_of(link, f32(score), coin))
+        assert reward.mean() == pytest.approx(score, abs=6e-4)
+        if link is links.LOGISTIC:
+            assert set(reward) == {0.0, 1.0}
+        else:
+            assert reward.min() >= score - min(0.2, score) - 1e-6 and reward.max() <= score + min(0.2, score)
+
+
+def test_frozen_features():
+    env = ca.frozen_cascade()
+    theta = np.asarray(env.evaluator.theta)
+    np.testing.assert_allclose(theta, [0.1, 1.0])
+    for key in range(6):
+        period = drawn(env, key)
+        x = np.asarray(period.psi)[:, 1]
+        assert len(set(x)) == 1 and x[0] in (0.0, 1.0)
+        np.testing.assert_allclose(np.asarray(period.features) @ theta, period.score, atol=1e-6)
+        np.testing.assert_array_equal(np.asarray(period.features)[..., 0], np.broadcast_to(x[:, None], (NUMBER, 3)))
+        assert np.linalg.norm(period.features, axis=-1).max() <= env.feature_bound
+
+
+def test_lengths_of_radial_noise_follow_their_law():
+    d, longest, freedom = 5, 3.0, 4.0
+    square = longest**2 / d
+
+    def normal(r):
+        return stats.chi(d).cdf(r) / stats.chi(d).cdf(longest)
+
+    def student(r):
+        return stats.f(d, freedom).cdf(np.square(r) / d) / stats.f(d, freedom).cdf(square)
+
+    draw = jax.jit(lambda noise, key: noise.draw(key, (20_000, d)))
+    for number, (noise, law) in enumerate(
+        [(ca.RadialNoise.normal(d, longest), normal), (ca.RadialNoise.student(d, freedom, longest), student)]
+    ):
+        z = np.asarray(draw(noise, draws.key(number)), float)
+        length = np.linalg.norm(z, axis=1)
+        assert length.max() <= noise.bound(d) + 1e-6 <= longest + 1e-3
+        assert stats.kstest(length, law).pvalue > 1e-3
+        direction = z / length[:, None]
+        assert np.abs(direction.mean(axis=0)).max() < 4 / math.sqrt(20_000 * d)
+        assert np.abs(direction.T @ direction / 20_000 - np.eye(d) / d).max() < 0.01
+        with pytest.raises(AssertionError):  # The test can fail: another law is told apart.
+            assert stats.kstest(length, stats.chi(d, scale=1.1).cdf).pvalue > 1e-3
+
+
+@pytest.mark.slow
+def test_shifted_features_differ_between_boxes():
+    shift = np.array([[0, 0, 0, 0, 2.0], [0, 0, 0, 0, 0], [0, 0, 0, 0, -2.0]], np.float32)
+    theta = np.array([1.0, 1.0, 0, 0, 0], np.float32)
+    env = ca.uniform_cascade(evaluator=ca.ScoredFeatures(theta, shift))
+    period = drawn(env)
+    np.testing.assert_allclose(np.asarray(period.features)[..., 4].mean(axis=0), [2, 0, -2], atol=0.1)
+    np.testing.assert_allclose(links.LOGISTIC.value(f32(np.asarray(period.features) @ theta)), period.score, atol=1e-5)
+    assert np.linalg.norm(period.features, axis=-1).max() <= env.feature_bound
+
+
+@pytest.mark.parametrize("joint", [False, True])
+def test_replayed_outcomes_are_those_of_their_group(joint):
+    score, cost, group, features = table()
+    env = replay(joint=joint, features=True, cost_weight=2.0)
+    period = drawn(env)
+    which = np.asarray(period.psi).argmax(axis=1)
+    share = np.bincount(group) / len(group)
+    assert (np.abs(np.bincount(which) / NUMBER - share) < 4 * np.sqrt(share / NUMBER)).all()
+    rows = {}  # Rows by what a box gave: score, weighted cost and features are of one row.
+    for n in range(len(score)):
+        for a in range(3):
+            rows.setdefault((a, *np.float32([score[n, a], *features[n, a]]).round(5).tolist()), []).append(n)
+    same = 0
+    for t in range(300):
+        found = []
+        for a in range(3):
+            key = (a, *np.float32([period.score[t, a], *period.features[t, a]]).round(5).tolist())
+            (n,) = rows[key]
+            assert group[n] == which[t] and float(period.cost[t, a]) == pytest.approx(2.0 * cost[n, a], rel=1e-5)
+            found.append(n)
+        same += len(set(found)) == 1
+    assert same == 300 if joint else same < 60
+    for g in range(3):
+        rows_of_group = group == g
+        index = [
+            discrete_index(score[rows_of_group, a], np.ones(rows_of_group.sum()), 2 * cost[rows_of_group, a].mean())
+            for a in range(3)
+        ]
+        np.testing.assert_allclose(env.true_index(f32(np.eye(3)[g])), index, atol=1e-6)
+        np.testing.assert_allclose(env.boxes.mean_cost(f32(np.eye(3)[g]), None), cost[rows_of_group].mean(axis=0), rtol=1e-5)
+
+
+@pytest.mark.parametrize("weight", [0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0])
+def test_index_with_a_cost_weight(weight):
+    env = ca.uniform_cascade(cost_weight=weight)
+    psi = f32([1.0, 0.3, -0.8])
+    sigma = np.asarray(env.base_index(psi), float)
+    c, q = np.asarray(env.boxes.base_cost, float), np.asarray(env.boxes.quantile, float)
+    w = 2 * c / (1 - q) ** 2
+    low = sigma - w * q
+    inside = low + w - np.sqrt(2 * w * weight * c)
+    expected = np.where(weight * c <= w / 2, inside, low + w / 2 - weight * c)
+    np.testing.assert_allclose(env.true_index(psi), expected, atol=2e-6)
+    if weight == 1.0:
+        np.testing.assert_allclose(env.true_index(psi), sigma, atol=2e-6)
+
+
+@pytest.mark.parametrize("weight", [0.25, 1.0, 4.0])
+@pytest.mark.parametrize("make", [ca.spike_cascade, ca.pass_fail_cascade, ca.group_cascade])
+def test_index_with_a_cost_weight_of_other_laws(make, weight):
+    """`E(M - index)^+` is the weighted mean cost."""
+    env = make(cost_weight=weight)
+    for psi in np.eye(env.spec.context_dim)[:3] if make is ca.group_cascade else ([1, 0.5, -0.5], [1, -0.9, 0.8]):
+        psi = f32(psi)
+        base = env.base_index(psi)
+        worth = env.boxes.excess(psi, base, env.true_index(psi))
+        np.testing.assert_allclose(worth, weight * env.boxes.mean_cost(psi, base), atol=1e-5)
+
+
+@pytest.mark.parametrize("longest", [1.0, 3.0, 10.0])
+@pytest.mark.parametrize("dim", [1, 2, 5, 16])
+def test_any_length_may_be_the_longest(dim, longest):
+    """Also where the chance of it rounds to 1, or its quantile to infinity (F law with d = 5, 3 degrees of freedom, length 3)."""
+    for noise in (ca.RadialNoise.normal(dim, longest), ca.RadialNoise.student(dim, longest=longest)):
+        noise.check()
+        assert noise.bound(dim) == pytest.approx(longest, rel=1e-3)
+
+
+@pytest.mark.parametrize("name", NOISES)
+def test_features_with_noise_of_any_law(name):
+    """They hold the score, are no longer than said, and are spread in every direction (assumption 5.2)."""
+    features = ca.ScoredFeatures(ca.uniform_cascade(evaluator=5).evaluator.theta, noise=NOISES[name])
+    env = ca.uniform_cascade(evaluator=features)
+    period = drawn(env)
+    phi = np.asarray(period.features, float)
+    theta = np.asarray(features.theta, float)
+    np.testing.assert_allclose(links.LOGISTIC.value(f32(phi @ theta)), period.score, atol=5e-6)
+    assert np.linalg.norm(phi, axis=-1).max() <= env.feature_bound
+    directions = np.vstack([theta, np.eye(5), np.random.default_rng(0).normal(size=(50, 5))])
+    for v in directions / np.linalg.norm(directions, axis=1, keepdims=True):
+        share = (np.abs(phi @ v) <= 0.05).mean(axis=0)
+        assert (share < 5 * 0.05).all() and (share > 0).any()
+
+
+def test_frozen_features_are_not_spread():
+    """The test above can fail: where `x` is 0 for ever, all outputs are orthogonal to the first direction."""
+    shares = {
+        int(p.psi[0, 1]): float((np.abs(p.features[..., 0]) <= 0.05).mean())
+        for p in (drawn(ca.frozen_cascade(), k) for k in range(6))
+    }
+    assert shares == {0: 1.0, 1: 0.0}

@@ -1,0 +1,200 @@
+"""What is refused, and with which words."""
+
+import numpy as np
+import pytest
+from cascade_cases import custom, rows, run, table, with_constants
+
+import jaxroute as jr
+from jaxroute.engine.rollout import spec_for
+from jaxroute.problems import cascade as ca
+
+NAN = float("nan")
+
+
+def unscored(policy, **options):
+    return run(policy, custom(evaluator=2), **options)
+
+
+WRONG = {
+    # Environments.
+    "one model": (lambda: ca.uniform_cascade(1), "num_models must be at least 2, got 1"),
+    "half a model": (lambda: ca.pass_fail_cascade(2.5), "num_models must be a whole number at least 2, got 2.5"),
+    "models by name": (lambda: ca.spike_cascade("a"), "num_models must be a whole number at least 2, got 'a'"),
+    "one group's model": (lambda: ca.group_cascade(num_models=1), "num_models must be at least 2, got 1"),
+    "no features": (lambda: ca.uniform_cascade(3, 0), "dim must be at least 1, got 0"),
+    "too much tilt": (lambda: ca.uniform_cascade(tilt=1.5), "tilt must be between -1 and 1, got 1.5"),
+    "NaN tilt": (lambda: ca.uniform_cascade(tilt=NAN), "tilt must be finite, got nan"),
+    "tilt without x": (lambda: ca.uniform_cascade(3, 1, tilt=0.2), r"tilt must be None where requests have one feature: there is no x_1, got 0.2"),
+    "bend without x": (lambda: ca.uniform_cascade(3, 1, bend=0.1), "bend must be None where requests have one feature"),
+    "bend as text": (lambda: ca.uniform_cascade(bend="a"), "bend must be a number or an array of numbers, got 'a'"),
+    "NaN bend": (lambda: ca.uniform_cascade(bend=NAN), "bend must be finite, got nan"),
+    "unknown link": (lambda: ca.uniform_cascade(link="tahn"), "link must be one of 'identity', 'tanh', 'flat', got 'tahn'; did you mean 'tanh'"),
+    "contexts as a number": (lambda: ca.uniform_cascade(contexts=3), r"contexts must be an object like UniformContexts\(...\), got 3"),
+    "a class of contexts": (lambda: ca.uniform_cascade(contexts=ca.UniformContexts), "contexts must be an object like .*, got <class"),
+    "contexts of another size": (lambda: ca.uniform_cascade(contexts=ca.UniformContexts(2)), "contexts must have 3 features, as the indices, got 2"),
+    "evaluator as text": (lambda: ca.uniform_cascade(evaluator="five"), r"evaluator must be None, a number of features or ScoredFeatures\(...\), got 'five'"),
+    "no output features": (lambda: ca.uniform_cascade(evaluator=0), "evaluator must be None, a number of features .*, got 0"),
+    "a class of features": (lambda: ca.uniform_cascade(evaluator=ca.ScoredFeatures), "evaluator must be None, a number .*, got <class"),
+    "cost weight of zero": (lambda: ca.uniform_cascade(cost_weight=0.0), "cost_weight must be above 0, got 0"),
+    "negative cost weight": (lambda: ca.pass_fail_cascade(cost_weight=-1.0), "cost_weight must be above 0, got -1"),
+    "cost weight as text": (lambda: ca.spike_cascade(cost_weight="a"), "cost_weight must be a number or an array of numbers, got 'a'"),
+    "two cost weights": (lambda: ca.group_cascade(cost_weight=[1.0, 2.0]), r"cost_weight must have shape \(\), got \(2,\)"),
+    "a flag as a number": (lambda: ca.uniform_cascade(shows_all=2), "shows_all must be True or False, got 2"),
+    "chances above 1": (lambda: ca.group_cascade([0.5, 1.5]), r"chances must be in \[0, 1\], got 1.5 at index \(1,\)"),
+    "chances that do not sum to 1": (lambda: ca.group_cascade([0.5, 0.4]), r"chances must be a vector that sums to 1, got shape \(2,\) with sum 0.9"),
+    "one chance": (lambda: ca.group_cascade(0.5), "chances must be a vector that sums to 1"),
+    "a gap as text": (lambda: ca.safe_and_risky("a"), "gap must be a number or an array of numbers, got 'a'"),
+    "many gaps": (lambda: ca.safe_and_risky([0.1, 0.2]), r"gap must have shape \(\), got \(2,\)"),
+    "one row of indices": (lambda: custom(index=[0.5, 0.6]), r"index must have shape \[K, m\], got \(2,\)"),
+    "NaN index": (lambda: custom(index=[[0.5, NAN], [0.5, 0.1]]), r"index must be finite, got nan at index \(0, 1\)"),
+    "negative cost": (lambda: custom(mean_cost=[0.02, -0.1]), r"mean_cost must be above 0, got -0.1 at index \(1,\)"),
+    "costs of other models": (lambda: custom(mean_cost=[0.02, 0.1, 0.1]), r"mean_cost must have shape \(2,\), got \(3,\)"),
+    "probability above 1": (lambda: custom(quantile=[0.5, 1.2]), r"quantile must be in \[0, 1\], got 1.2 at index \(1,\)"),
+    "never above the index": (lambda: custom(quantile=[0.5, 1.0]), "quantile must be below 1, got 1"),
+    "costs below zero": (lambda: custom(cost_spread=1.5), r"cost_spread must be in \[0, 1\], got 1.5"),
+    "too few names": (lambda: custom(names=["a"]), r"names must have one name per model \(2\), got 1"),
+    "names as one word": (lambda: custom(names="ab"), "names must be a list of names, got 'ab'"),
+    # Recorded queries.
+    "score above 1": (lambda: rows(scores=table()[0] + 1), r"scores must be in \[0, 1\], got 1.\d+ at index \(0, 0\)"),
+    "NaN table": (lambda: rows(scores=table()[0] * NAN), r"scores must be finite, got nan at index \(0, 0\)"),
+    "scores of one model": (lambda: rows(scores=table()[0][:, 0]), r"scores must have shape \[N, K\], got \(40,\)"),
+    "costs of another shape": (lambda: rows(costs=table()[1][:5]), r"costs must have shape \(40, 3\), got \(5, 3\)"),
+    "negative table cost": (lambda: rows(costs=-table()[1]), r"costs must be at least 0, got -0.\d+ at index \(0, 0\)"),
+    "half a group": (lambda: rows(groups=table()[2] + 0.5), r"groups must be whole numbers from 0, got \d.5"),
+    "negative group": (lambda: rows(groups=table()[2] - 5), r"groups must be at least 0, got -\d at index \(0,\)"),
+    "an empty group": (lambda: rows(groups=2 * table()[2]), "groups must be numbered without gaps, got none with number 1"),
+    "too few groups": (lambda: rows(groups=[0, 1]), r"groups must have shape \(40,\), got \(2,\)"),
+    "features of other queries": (lambda: rows(features=np.ones((5, 3, 2))), r"features must have shape \[40, 3, d\], got \(5, 3, 2\)"),
+    "NaN features": (lambda: rows(features=table()[3] * NAN), r"features must be finite, got nan at index \(0, 0, 0\)"),
+    "unknown link of scores": (lambda: rows(features=table()[3], score_link="logit"), "score_link must be one of 'logistic', 'probit', 'identity', got 'logit'; did you mean 'logistic'"),
+    "joint as a number": (lambda: rows(joint=1), "joint must be True or False, got 1"),
+    "no weight of replayed costs": (lambda: rows(cost_weight=0), "cost_weight must be above 0, got 0"),
+    "names of other models": (lambda: rows(names=["a", "b"]), r"names must have one name per model \(3\), got 2"),
+    "negative tokens": (lambda: ca.token_costs([1, -2], 1, 1, 1), r"input_tokens must be at least 0, got -2 at index \(1,\)"),
+    "prices of other models": (lambda: ca.token_costs(np.ones((4, 2)), 1, np.ones(3), 1), r"input_tokens, .* must broadcast, got \(4, 2\), \(\), \(3,\) and \(\)"),
+    # Their parts.
+    "no boxes": (lambda: ca.CascadeEnv(ca.UniformContexts(1), 5, [[0.5]]).check(), r"boxes must be an object like UniformBoxes\(...\), got 5"),
+    "a class of boxes": (lambda: custom().replace(boxes=ca.UniformBoxes).check(), "boxes must be an object like .*, got <class"),
+    "a number for features": (lambda: run(ca.QueryAll(), custom().replace(evaluator=4)), r"env: evaluator must be an object like ScoredFeatures\(...\), got 4"),
+    "a link by name": (lambda: run(ca.QueryAll(), custom().replace(index_link="tanh")), "env: index_link must be a Link, got 'tanh'"),
+    "indices of other boxes": (lambda: run(ca.QueryAll(), custom().replace(index=np.ones((3, 2)))), r"env: index must have shape \(2, 2\), got \(3, 2\)"),
+    "a changed weight": (lambda: run(ca.QueryAll(), custom().replace(cost_weight=NAN)), "env: cost_weight must be finite, got nan"),
+    "a changed cost": (lambda: ca.UniformBoxes([0.1, -0.1], [0.5, 0.5]).check(), r"base_cost must be above 0, got -0.1 at index \(1,\)"),
+    "one cost": (lambda: ca.UniformBoxes(0.1, 0.5).check(), r"base_cost must have shape \[K\], got \(\)"),
+    "a jackpot above 1": (lambda: ca.SpikeBoxes([0.1], [0.5], jackpot=2.0).check(), r"jackpot must be in \[0, 1\], got 2"),
+    "no top": (lambda: ca.SpikeBoxes([0.1], [0.5], top=0.0).check(), r"top must be in \(0, 1\], got 0"),
+    "chance of zero": (lambda: ca.PassFailBoxes([0.0, 0.5]).check(), r"base_chance must be in \(0, 1\], got 0 at index \(0,\)"),
+    "low above high": (lambda: ca.PassFailBoxes([0.5], low=0.9, high=0.2).check(), "low must be below high, got 0.9 and 0.2"),
+    "a slope too steep": (lambda: ca.PassFailBoxes([0.3], slope=0.5).check(), r"slope must leave chances in \(0, 1\], got 0.5 with chances \[0.3"),
+    "a slope without x": (lambda: ca.CascadeEnv(ca.UniformContexts(1), ca.PassFailBoxes([0.3]), [[0.5]]).check(), "slope must be None where requests have one feature"),
+    "low contexts above high": (lambda: ca.UniformContexts(2, 1.0, 0.0).check(), "low must not be above high, got 1 and 0"),
+    "a vector of contexts": (lambda: ca.RecordedContexts([1.0, 2.0]).check(), r"table must have shape \[periods, m\], got \(2,\)"),
+    "NaN contexts": (lambda: ca.RecordedContexts([[1.0, NAN]]).check(), r"table must be finite, got nan at index \(0, 1\)"),
+    "a number for contexts": (lambda: ca.TwoTimesContexts(5, ca.UniformContexts(2), 5).check(), "first must be contexts that do not depend on earlier ones, got 5"),
+    "frozen contexts for a time": (lambda: ca.TwoTimesContexts(ca.UniformContexts(2), ca.FrozenContexts(), 5).check(), "second must be contexts that do not .*, got FrozenContexts"),
+    "half a period": (lambda: ca.TwoTimesContexts(ca.UniformContexts(2), ca.UniformContexts(2), 0.5).check(), "length must be a whole number of periods, got 0.5"),
+    "no period": (lambda: ca.TwoTimesContexts(ca.UniformContexts(2), ca.UniformContexts(2), 0).check(), "length must be above 0, got 0"),
+    "contexts of two sizes": (lambda: ca.TwoTimesContexts(ca.UniformContexts(2), ca.UniformContexts(3), 5).check(), "first and second must have one dimension, got 2 and 3"),
+    "chances of groups": (lambda: ca.GroupContexts([0.2, 0.2]).check(), r"chance must be a vector that sums to 1, got shape \(2,\) with sum 0.4"),
+    "a zero theta": (lambda: custom(evaluator=ca.ScoredFeatures([0.0, 0.0])), r"theta must be a vector that is not zero, got shape \(2,\)"),
+    "a table for theta": (lambda: custom(evaluator=ca.ScoredFeatures(np.ones((2, 2)))), r"theta must be a vector that is not zero, got shape \(2, 2\)"),
+    "noise by name": (lambda: custom(evaluator=ca.ScoredFeatures([1.0], noise="normal")), r"noise must be CubeNoise\(\) or RadialNoise\(...\), got 'normal'"),
+    "a class of noise": (lambda: custom(evaluator=ca.ScoredFeatures([1.0], noise=ca.CubeNoise)), "noise must be .*, got <class"),
+    "a score link by name": (lambda: custom(evaluator=ca.ScoredFeatures([1.0], link="probit")), "link must be a Link, got 'probit'"),
+    "shifts of other boxes": (lambda: custom(evaluator=ca.ScoredFeatures([1.0, 1.0], shift=np.ones((3, 2)))), r"shift must have shape \(2, 2\), got \(3, 2\)"),
+    "falling quantiles": (lambda: custom(evaluator=ca.ScoredFeatures([1.0], noise=ca.RadialNoise(np.array([1.0, 0.5])))), "quantiles must not fall"),
+    "one quantile": (lambda: ca.RadialNoise(np.array([1.0])).check(), r"quantiles must be a vector of at least two lengths, got shape \(1,\)"),
+    "normal noise of no dimension": (lambda: ca.RadialNoise.normal(0), "dim must be at least 1, got 0"),
+    "normal noise of no length": (lambda: ca.RadialNoise.normal(2, longest=0.0), "longest must be above 0, got 0"),
+    "no freedom": (lambda: ca.RadialNoise.student(2, freedom=-1.0), "freedom must be above 0, got -1"),
+    "frozen features without x": (lambda: custom(index=[[0.5], [0.6]], evaluator=ca.FrozenFeatures()), "evaluator must not be FrozenFeatures where requests have 1 feature"),
+    "recorded features without records": (lambda: custom(evaluator=ca.RecordedFeatures(np.ones((4, 2, 1)), [1.0])), "evaluator must not be RecordedFeatures without RecordedBoxes, got UniformBoxes"),
+    "recorded features of other queries": (lambda: rows().replace(evaluator=ca.RecordedFeatures(np.ones((4, 3, 1)), [1.0])).check(), r"features must have shape \[40, 3, d\], got \(4, 3, 1\)"),
+    # Policies and their parts.
+    "a radius for a fit": (lambda: run(ca.COSMOS(fit=ca.Practical())), r"policy 'COSMOS': fit must be Window\(...\), Streaming\(...\), ..., got Practical"),
+    "a class of fits": (lambda: run(ca.COSMOS(fit=ca.Window)), "fit must be .*, got <class"),
+    "a fit by name": (lambda: run(ca.COSMOS(fit="window")), "fit must be .*, got 'window'"),
+    "a fit for an evaluator": (lambda: run(ca.COSMOS(evaluator=ca.Window())), r"evaluator must be OnlineGLM\(\), ExactGLM\(...\) or FrozenGLM\(...\), got Window"),
+    "a class of evaluators": (lambda: run(ca.QueryAll(evaluator=ca.OnlineGLM)), "policy 'QueryAll': evaluator must be .*, got <class"),
+    "an evaluator of a baseline": (lambda: run(ca.Frugal(evaluator=5)), "evaluator must be OnlineGLM.*, got 5"),
+    "a fit for a radius": (lambda: run(ca.COSMOS(radius=ca.Window())), r"radius must be Practical\(...\), Theoretical\(...\), ..., got Window"),
+    "a number for a radius": (lambda: run(ca.COSMOS(radius=0.1)), "radius must be .*, got 0.1"),
+    "a number for exploration": (lambda: run(ca.COSMOS(exploration=3)), r"exploration must be WarmUp\(...\), Coins\(...\), ..., got 3"),
+    "no ridge of requests": (lambda: run(ca.COSMOS(eta1=0.0)), "eta1 must be above 0, got 0"),
+    "no ridge of outputs": (lambda: run(ca.COSMOS(eta0=-1.0)), "eta0 must be above 0, got -1"),
+    "no room for theta": (lambda: run(ca.QueryAll(evaluator_bound=0.0)), "evaluator_bound must be above 0, got 0"),
+    "optimism above 1": (lambda: run(ca.COSMOS(deploy_optimism=2.0)), r"deploy_optimism must be in \[0, 1\], got 2"),
+    "no horizon": (lambda: run(ca.COSMOS(horizon=0)), "horizon must be above 0, got 0"),
+    "half a horizon": (lambda: run(ca.COSMOS(horizon=0.5)), "horizon must be at least 1, got 0.5"),
+    "a wrong setting in a grid": (lambda: run(jr.grid(with_constants, index=[0.1, -0.1])), "policy 'with_constants': index must be at least 0, got -0.1"),
+    "NaN bonus": (lambda: run(ca.COSMOS(radius=ca.Practical(optimism=NAN))), "optimism must be finite, got nan"),
+    "negative plug-in": (lambda: run(ca.COSMOS(radius=ca.Practical(plug_in=-1.0))), "plug_in must be at least 0, got -1"),
+    "negative warm-up": (lambda: run(ca.COSMOS(exploration=ca.WarmUp(-1))), "rounds must be at least 0, got -1"),
+    "many bonuses without a grid": (lambda: run(ca.COSMOS(radius=ca.Practical(index=np.ones(3)))), r"index must have shape \(\), got \(3,\)"),
+    "mass above 1": (lambda: run(ca.COSMOS(radius=ca.Theoretical(mass=1.5))), r"mass must be in \(0, 1\], got 1.5"),
+    "no slope": (lambda: run(ca.COSMOS(radius=ca.Theoretical(score_slope=0.0))), "score_slope must be above 0, got 0"),
+    "negative spread": (lambda: run(ca.ThompsonSampling(radius=ca.Sampled(-0.1))), "spread must be at least 0, got -0.1"),
+    "one copy": (lambda: run(ca.COSMOS(radius=ca.Bootstrap(copies=1))), "copies must be at least 2, got 1"),
+    "a floor as a number": (lambda: run(ca.COSMOS(radius=ca.Bootstrap(floor=0.1))), "floor must be a Practical, got 0.1"),
+    "a window in a bootstrap": (lambda: run(ca.COSMOS(radius=ca.Bootstrap(fit=ca.Window()))), "fit must be a Streaming, got Window"),
+    "no window": (lambda: run(ca.COSMOS(fit=ca.Window(size=0))), "size must be at least 1, got 0"),
+    "no iterations": (lambda: run(ca.COSMOS(fit=ca.Window(iterations=0))), "iterations must be at least 1, got 0"),
+    "never renewed": (lambda: run(ca.COSMOS(fit=ca.Window(every=0))), "every must be at least 1, got 0"),
+    "negative ridge": (lambda: run(ca.COSMOS(fit=ca.Window(ridge=-1.0))), "ridge must be at least 0, got -1"),
+    "curvature above 1": (lambda: run(ca.COSMOS(fit=ca.Window(floor=1.5))), r"floor must be in \[0, 1\], got 1.5"),
+    "an exact window of nothing": (lambda: ca.Window.exact(0), "horizon must be at least 1, got 0"),
+    "no start": (lambda: run(ca.COSMOS(fit=ca.Streaming(start=0.0))), "start must be above 0, got 0"),
+    "no ball": (lambda: run(ca.OnlineGradient(fit=ca.GradientDescent(bound=0.0))), "bound must be above 0, got 0"),
+    "no residuals": (lambda: run(ca.DistributionLearner(fit=ca.LocationFamily(size=0))), "size must be at least 1, got 0"),
+    "negative coins": (lambda: run(ca.EpsilonGreedy(exploration=ca.Coins(-1.0))), "scale must be at least 0, got -1"),
+    "negative rounds": (lambda: run(ca.ExploreThenCommit(exploration=ca.ThenCommit(-1))), "rounds must be at least 0, got -1"),
+    "half a block": (lambda: run(ca.OnlineGradient(exploration=ca.OncePerBlock(0.5))), "length must be a whole number of periods, got 0.5"),
+    "a horizon too long": (lambda: unscored(ca.COSMOS(evaluator=ca.ExactGLM(capacity=9))), "capacity must be at least the horizon of the run, 10, got 9"),
+    "a horizon too long for a baseline": (lambda: unscored(ca.QueryAll(evaluator=ca.ExactGLM(capacity=5))), "capacity must be at least the horizon of the run, 10, got 5"),
+    "no capacity": (lambda: unscored(ca.QueryAll(evaluator=ca.ExactGLM(capacity=0))), "capacity must be at least 1, got 0"),
+    "a frozen evaluator of known scores": (lambda: run(ca.COSMOS(evaluator=ca.FrozenGLM([1.0, 1.0]))), "evaluator must not be frozen where scores are seen"),
+    "a frozen evaluator of another size": (lambda: unscored(ca.COSMOS(evaluator=ca.FrozenGLM([1.0]))), r"theta must have shape \(2,\), got \(1,\)"),
+    "a frozen evaluator of NaN": (lambda: unscored(ca.COSMOS(evaluator=ca.FrozenGLM([1.0, NAN]))), r"theta must be finite, got nan at index \(1,\)"),
+    "thresholds of other boxes": (lambda: run(ca.Frugal(threshold=np.ones(3))), r"threshold must have one entry per model \(2\), got 3"),
+    "a threshold that is no number": (lambda: run(ca.Frugal(threshold=NAN)), "threshold must be a number, or one for each box, got nan"),
+    "a threshold as text": (lambda: run(ca.Frugal(threshold="a")), "threshold must be a number, or one for each box, got 'a'"),
+    "no order": (lambda: run(ca.Frugal(order=[0, 0])), r"order must be a permutation of 0 to K - 1, got \[0, 0\]"),
+    "an order of other boxes": (lambda: run(ca.Frugal(order=[0, 1, 2])), r"order must have one entry per model \(2\), got 3"),
+    "a random threshold": (lambda: run(ca.RandomCascade(threshold=NAN)), "threshold must be finite, got nan"),
+    "negative width": (lambda: run(ca.LinUCB(alpha=-1.0)), "alpha must be at least 0, got -1"),
+    "no ridge": (lambda: run(ca.LinUCB(ridge=0.0)), "ridge must be above 0, got 0"),
+    "the optimum of nothing": (lambda: ca.Oracle.of(5), "env must be a CascadeEnv, got 5"),
+    "the optimum of a number": (lambda: run(ca.Oracle(5)), "policy 'Oracle': env must be a CascadeEnv, got 5"),
+    "the optimum of another cascade": (lambda: run(ca.Oracle.of(ca.uniform_cascade(3, 2))), "env must have num_models=2, as the one that is played, got 3"),
+    "the optimum of another evaluator": (lambda: unscored(ca.StaticIndex.of(custom())), "env must have feature_dim=2, as the one that is played, got 0"),
+    "a model too many": (lambda: run(ca.BestSingle(custom(), 2)), "model must be from 0 to 1, got 2"),
+    "half a model alone": (lambda: run(ca.BestSingle(custom(), 0.5)), "model must be a whole number from 0 to 1, got 0.5"),
+    # What is computed on the host.
+    "values of nothing": (lambda: ca.single_values(5), "env must be a CascadeEnv, got 5"),
+    "costs of nothing": (lambda: ca.cost_order(5), "env must be a CascadeEnv, got 5"),
+    "a threshold for nothing": (lambda: ca.tuned_threshold(5), "env must be a CascadeEnv, got 5"),
+    "a threshold on no draws": (lambda: ca.tuned_threshold(custom(), number=0), "number must be at least 1, got 0"),
+    "a value of recorded queries": (lambda: ca.oracle_value(rows(), [1.0, 0.0, 0.0]), "oracle_value needs a law of scores, got recorded ones"),
+    "a value of another request": (lambda: ca.oracle_value(custom(), [1.0]), r"psi must have shape \(2,\), got \(1,\)"),
+    "a rule without features": (lambda: ca.ridge_rule(3, 3, 0), "feature_dim must be at least 1, got 0"),
+    "a bound without a ridge": (lambda: ca.potential_bound(10, 3, 1.0, 0.0), "ridge must be above 0, got 0"),
+    "a bound of negative samples": (lambda: ca.potential_bound(-1, 3, 1.0, 1.0), "number must be at least 0, got -1"),
+    "a bound for nothing": (lambda: ca.regret_bound(5, 100), "spec must be a CascadeSpec, got 5"),
+    "a residual of a stream": (lambda: ca.residual(custom(), ca.COSMOS(fit=ca.Streaming()), (), (), 0), "residual needs a policy with an index estimator that keeps samples"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_input_is_refused(name):
+    make, message = WRONG[name]
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_the_right_input_is_not_refused():
+    assert custom(names=["a", "b"], cost_weight=2, evaluator=np.int64(2)).spec.model_names == ("a", "b")
+    ca.Frugal(threshold=np.inf).check()
+    ca.Frugal(threshold=[0.5, np.inf], order=[1, 0]).check_for(custom().spec)
+    ca.COSMOS(evaluator=ca.ExactGLM(capacity=5)).check_for(spec_for(custom(), 100))  # Not used where scores are seen.
+    ca.TwoTimesContexts(ca.RecordedContexts([[1.0, 0.0]]), ca.UniformContexts(2), 3.0).check()
+    assert rows(names=("a", "b", "c"), joint=np.bool_(True)).boxes.joint

@@ -1,0 +1,299 @@
+"""What several test files of the cascade problem share: environments, runs, worked samples, the first study."""
+
+import functools
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import struct
+from helpers import in_double, x64
+
+import jaxroute as jr
+from jaxroute.core import draws
+from jaxroute.core.protocols import build_policy
+from jaxroute.engine.rollout import spec_for
+from jaxroute.estimators import links
+from jaxroute.problems import cascade as ca
+from jaxroute.problems.cascade.parts import loss as index_loss
+from jaxroute.problems.cascade.parts.radii import Now
+from jaxroute.problems.cascade.types import CascadeSpec
+
+
+def f32(x):
+    return jnp.asarray(x, jnp.float32)
+
+
+def slow(*values, **options):
+    return pytest.param(*values, marks=pytest.mark.slow, **options)
+
+
+def play(env, policies, horizon=200, seeds=64, **options):
+    return jr.simulate(env, policies, **{"horizon": horizon, "seeds": seeds, "progress": False} | options)
+
+
+@functools.cache
+def table(number=40, groups=3):
+    """Scores, costs, groups and features of made-up queries, in no order."""
+    rng = np.random.default_rng(0)
+    group = rng.permutation(np.arange(number) % groups)
+    score = np.round(rng.random((number, 3)) ** (1 + group[:, None] * [0.0, 0.5, 1.0]), 2)
+    return score, rng.uniform(0.01, 0.2, (number, 3)), group, rng.normal(size=(number, 3, 2))
+
+
+def replay(**options):
+    score, cost, group, features = table()
+    if options.pop("features", False):
+        options["features"] = features
+    return ca.replay_cascade(score, cost, group, **options)
+
+
+NUMBER = 20_000
+
+
+@jax.jit
+def drawn(env, key=0):
+    """20,000 periods of one run."""
+    start, now = draws.split(draws.key(key))
+    state = env.init(start)
+    return jax.vmap(lambda t: env.draw(draws.fold_in(now, t), state, t))(jnp.arange(NUMBER))
+
+
+LAWS = {
+    "LOC": lambda: ca.uniform_cascade(3, 3),
+    "HET": lambda: ca.uniform_cascade(3, 3, tilt=0.25),
+    "HET 10": lambda: ca.uniform_cascade(10, 5, tilt=0.20),
+    "SPIKE": lambda: ca.spike_cascade(),
+    "PASSFAIL": lambda: ca.pass_fail_cascade(),
+    "TANH": lambda: ca.uniform_cascade(link="tanh"),
+    "FLAT": lambda: ca.uniform_cascade(link="flat"),
+    "GROUP": lambda: ca.group_cascade(),
+    "SAFE_RISKY": lambda: ca.safe_and_risky(0.1),
+    "TWOBOX": ca.two_boxes,
+    "FROZEN_X": ca.frozen_cascade,
+    "MISSPEC": lambda: ca.uniform_cascade(bend=0.05),
+    "cheap": lambda: ca.uniform_cascade(cost_weight=0.25),
+    "dear": lambda: ca.uniform_cascade(cost_weight=4.0),
+    "dear SPIKE": lambda: ca.spike_cascade(cost_weight=2.0),
+    "dear PASSFAIL": lambda: ca.pass_fail_cascade(cost_weight=2.0),
+    "replay": replay,
+    "dear replay": lambda: replay(cost_weight=3.0),
+    "joint replay": lambda: replay(joint=True),
+}
+
+
+FEW = ("LOC", "SPIKE", "PASSFAIL", "TWOBOX", "dear", "replay")
+
+
+@functools.partial(jax.jit, static_argnums=(2, 3, 4))
+def history(env, policy, kind, horizon, runs):
+    """What happens in periods 0 to `horizon` of some runs, `[runs, horizon + 1, ...]`."""
+    del kind
+    spec = spec_for(env, horizon)
+
+    def run(number):
+        k_env, k_policy, k_start, k_first = draws.split(draws.fold_in(draws.key(7), number), 4)
+        own = build_policy(policy, env)
+
+        def period(states, t):
+            env_state, state = states
+            key, k_act, k_update = (draws.fold_in(k, 2 * t + i) for k, i in ((k_env, 0), (k_policy, 0), (k_policy, 1)))
+            obs = env.observe(key, env_state, t)
+            action, info = own.act(k_act, state, obs, t)
+            period = env.draw(key, env_state, t)
+            env_state, feedback, flows = env.step(key, env_state, action, t)
+            new = own.update(k_update, state, obs, action, feedback, t)
+            return (env_state, new), (vars(period), action, info, feedback, flows, state)
+
+        start = env.init(k_start), own.init(k_first, spec)
+        return jax.lax.scan(period, start, jnp.arange(horizon + 1))[1]
+
+    return jax.vmap(run)(jnp.arange(runs))
+
+
+@functools.cache
+def known():
+    """COSMOS where scores are seen."""
+    return history(ca.uniform_cascade(), ca.COSMOS(fit=ca.Streaming(), radius=ca.Practical(index=0.05)), 0, 80, 40)
+
+
+@functools.cache
+def unknown():
+    """COSMOS where they are not."""
+    env = ca.uniform_cascade(3, 2, evaluator=2, cost_weight=1.5)
+    return history(env, ca.COSMOS(fit=ca.Window(size=4, iterations=1)), 1, 80, 40)
+
+
+HISTORIES = {"known": known, "unknown": unknown}
+
+
+def as_numpy(tree):
+    def leaf(x):
+        x = np.asarray(jax.random.key_data(x) if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x)
+        return x.astype(float) if x.dtype == np.float32 else x
+
+    return jax.tree.map(leaf, tree)
+
+
+SETTINGS = {
+    "horizon": 120,
+    "seeds": 128,
+    "record_every": 1,
+    "record": ("regret", "realised_regret", "queries", "opened", "deployed", "potential", "samples"),
+}
+
+
+@functools.cache
+def runs():
+    """Policies on the main cascade, round by round."""
+    policies = {
+        "COSMOS": ca.COSMOS(fit=ca.Streaming(), exploration=ca.WarmUp(5)),
+        "theory": ca.COSMOS(fit=ca.Streaming(), radius=ca.Theoretical()),
+        "all": ca.QueryAll(),
+    }
+    return play(ca.uniform_cascade(), policies, **SETTINGS)
+
+
+GOOD = {"index": [[0.5, 0.1], [0.6, 0.0]], "mean_cost": [0.02, 0.06], "quantile": [0.6, 0.3]}
+
+
+def custom(**options):
+    return ca.custom_cascade(**(GOOD | options))
+
+
+def rows(**options):
+    score, cost, group, _ = table()
+    return ca.replay_cascade(**({"scores": score, "costs": cost, "groups": group} | options))
+
+
+def run(policy, env=None, **options):
+    return play(custom() if env is None else env, policy, **{"horizon": 10, "seeds": 2} | options)
+
+
+X = np.array([-0.9, -0.6, -0.3, 0.0, 0.2, 0.5, 0.7, 0.95])
+
+
+PSI = np.column_stack([np.ones(8), X])
+
+
+SCORE = np.array([0.35, 0.62, 0.41, 0.70, 0.33, 0.81, 0.55, 0.90])
+
+
+COST = np.array([0.05, 0.07, 0.04, 0.06, 0.05, 0.08, 0.05, 0.06])
+
+
+@functools.cache
+def feeder(estimator, link):
+    """A compiled function of samples: the state in the end, and the estimates `[n, m]` of one box after each of them."""
+
+    double = in_double(estimator)
+
+    def run(psi, score, cost):
+        fit = double.init(index_loss.Sizes(1, psi.shape[1], 0))
+
+        def one(carry, sample):
+            t, x, m, c = sample
+            new = index_loss.Sample(t, x, jnp.ones(1, bool), c[None], m[None], None)
+            fit, rho = double.update(carry[0], carry[1], new, None, link)
+            return (fit, rho), rho[:, 0]
+
+        start = (fit, jnp.zeros((psi.shape[1], 1)))
+        (fit, _), rho = jax.lax.scan(one, start, (jnp.arange(psi.shape[0]), psi, score, cost))
+        return fit, rho
+
+    return jax.jit(run)
+
+
+def fed(estimator, psi=PSI, score=SCORE, cost=COST, link=links.IDENTITY):
+    """In double precision: only the sizes of a few last steps differ in single precision, and the estimates by about 1e-4."""
+    with x64():
+        fit, rho = feeder(estimator, link)(psi, score, cost)
+    return fit, np.asarray(rho)
+
+
+def random_samples(n, seed=0, m=3):
+    """Requests, scores and costs of a box with a linear index of which it is not always above."""
+    rng = np.random.default_rng(seed)
+    psi = np.column_stack([np.ones(n), rng.uniform(-1, 1, (n, m - 1))])
+    return psi, psi @ [0.5, 0.1, -0.1][:m] + 0.3 * (rng.random(n) - 0.6), rng.uniform(0.02, 0.08, n)
+
+
+def moment_of(K=3, m=3, T=10_000, n=5000, t=1000, d=0, trace=None, square=8.0, eta0=1.0, bound=2.0):
+    spec = CascadeSpec(K, context_dim=m, feature_dim=d, context_bound=math.sqrt(m), feature_bound=math.sqrt(square))
+    return Now(
+        t=jnp.int32(t),
+        log_horizon=f32(math.log(T)),
+        number=jnp.full((K,), n, jnp.int32),
+        psi=jnp.ones(m),
+        norm=jnp.full(K, 0.5, jnp.float32),
+        trace=None if trace is None else jnp.full(K, trace, jnp.float32),
+        eta1=f32(1.0),
+        eta0=f32(eta0),
+        index_bound=f32(2.0),
+        evaluator_bound=f32(bound),
+        spec=spec,
+    )
+
+
+LEARNERS = {
+    "COSMOS": ca.COSMOS(fit=ca.Streaming()),
+    "LinUCB": ca.LinUCB(),
+    "epsilon": ca.EpsilonGreedy(fit=ca.Streaming()),
+    "etc": ca.ExploreThenCommit(fit=ca.Streaming()),
+    "warm greedy": ca.Greedy(fit=ca.Streaming(), exploration=ca.WarmUp(10)),
+    "greedy": ca.Greedy(fit=ca.Streaming()),
+    "window": ca.COSMOS(),
+}
+
+
+RULES = {
+    "oracle": ca.Oracle.of,
+    "one call": ca.ContextSingle.of,
+    "static": ca.StaticIndex.of,
+    "frugal": ca.Frugal(),
+    "all": ca.QueryAll(),
+    "best": ca.BestSingle.of,
+    "random": ca.RandomCascade(),
+}
+
+
+def study(env, policies, horizon=2000, seeds=256, **options):
+    return jr.simulate(
+        env, policies, **{"horizon": horizon, "seeds": seeds, "record_every": horizon // 4, "progress": False} | options
+    )
+
+
+@functools.cache
+def first_study():
+    """Some policies on REF, all on the same luck."""
+    names = ("oracle", "one call", "all")
+    return study(ca.uniform_cascade(), {n: RULES[n] for n in names} | {"COSMOS": LEARNERS["COSMOS"]})
+
+
+def assert_near(values, expected, error, what, num_sigma=4.0, slack=0.0):
+    """The mean over seeds is what somebody else measured with the given standard error."""
+    own = float(values.std(ddof=1)) / math.sqrt(values.size)
+    gap, width = abs(float(values.mean()) - expected), math.hypot(own, error)
+    assert gap < num_sigma * width + slack, f"{what}: {float(values.mean()):.5g} is {gap / width:.1f} errors from {expected}"
+
+
+NOISES = {"cube": ca.CubeNoise(), "normal": ca.RadialNoise.normal(5), "student": ca.RadialNoise.student(5)}
+
+
+def repeated(fitted, fit, rho, evaluator, link):
+    """Many steps of an estimator that keeps samples, in a loop: written out they take minutes to compile."""
+    return jax.lax.fori_loop(0, 60, lambda _, now: fitted(fit, now, evaluator, link), rho)
+
+
+@struct.dataclass
+class ManySteps(ca.Window):
+    """`Window` with many Newton steps per round."""
+
+    def _fitted(self, fit, rho, evaluator, link):
+        return repeated(super()._fitted, fit, rho, evaluator, link)
+
+
+def with_constants(index=0.10, plug_in=0.03, optimism=0.30, warm=0, **options):
+    """COSMOS with constants of its parts as arguments, for grids."""
+    return ca.COSMOS(radius=ca.Practical(index, plug_in, optimism), exploration=ca.WarmUp(warm), **options)
