@@ -4,6 +4,8 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
+from jaxroute.core.types import Leaf
+
 
 @struct.dataclass
 class VirtualQueue:
@@ -13,7 +15,9 @@ class VirtualQueue:
 
     Source: MESS+, eq. (2).
 
-    length: `[]` float32, `Q` in requests. requests, satisfied: `[]` int32, since nothing was owed.
+    length: `[]` float32, `Q` in requests.
+    requests: `[]` int32, since nothing was owed.
+    satisfied: `[]` int32, of these requests.
     """
 
     length: jax.Array
@@ -26,7 +30,7 @@ class VirtualQueue:
         zero = jnp.zeros((), jnp.int32)
         return cls(length=jnp.zeros((), jnp.float32), requests=zero, satisfied=zero)
 
-    def served(self, alpha, satisfied) -> "VirtualQueue":
+    def served(self, alpha: Leaf, satisfied: jax.Array) -> "VirtualQueue":
         """The queue after a request that was `satisfied` (`[]` float32, 0 or 1)."""
         requests, count = self.requests + 1, self.satisfied + satisfied.astype(jnp.int32)
         length = alpha * requests.astype(jnp.float32) - count.astype(jnp.float32)
