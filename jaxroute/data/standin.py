@@ -88,7 +88,13 @@ def standin(
       models: "routerbench" (11 models) or "sprout" (14), see `STANDIN_MODELS`; "embedllm" (112), whose model `j` is invented: size
         `70 ** (j / 111)` 1e9 parameters, which is its price, and accuracy `0.3 + 0.4 j / 111 + 0.1 sin(37 j)`; or arrays
         `(accuracy, price)`, each `[N]`, accuracies between 0 and 1 exclusive, prices at least 0 in any unit.
-      queries: prompts in the pool. offline: prompts in the other set. dim: `d`, at least `topics + styles`.
+      preset: what the features tell, as above.
+      scores: "soft" or "binary", as above.
+      queries: prompts in the pool.
+      offline: prompts in the other set.
+      dim: `d`, at least `topics + styles`.
+      topics: number of topics.
+      styles: number of styles.
       seed: of everything random. The pool does not depend on `offline`.
 
     Returns:
@@ -111,13 +117,13 @@ def standin(
     skill = skill_spread * world.normal(size=(topics, len(names)))
     beta = world.normal(size=(dim, len(names)))
 
-    def draw(rng, number):
+    def draw(rng: np.random.Generator, number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         topic, style = rng.choice(topics, number, p=topic_chance), rng.choice(styles, number, p=style_chance)
-        own = _unit(rng.normal(size=(number, dim)))
+        direction = _unit(rng.normal(size=(number, dim)))
         features = topic_weight * directions[topic] + style_weight * directions[topics + style]
-        features = _unit(features + np.sqrt(1 - topic_weight**2 - style_weight**2) * own)
+        features = _unit(features + np.sqrt(1 - topic_weight**2 - style_weight**2) * direction)
         difficulty = difficulty_spread * rng.normal(size=(number, 1))
-        logit = np.log(accuracy / (1 - accuracy)) + skill[topic] + feature_spread * own @ beta - difficulty
+        logit = np.log(accuracy / (1 - accuracy)) + skill[topic] + feature_spread * direction @ beta - difficulty
         chance = (1 + np.tanh(logit / 2)) / 2
         luck = rng.uniform(size=chance.shape)
         tokens = rng.lognormal(5.5, 0.7, size=(number, 1)) * rng.lognormal(0.0, 0.3, size=chance.shape)
@@ -140,11 +146,12 @@ def standin(
     return online, other
 
 
-def _unit(rows):
+def _unit(rows: np.ndarray) -> np.ndarray:
+    """Rows divided by their lengths."""
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
-def _models(models) -> tuple[tuple[str, ...], np.ndarray, np.ndarray]:
+def _models(models: str | tuple[np.ndarray, np.ndarray]) -> tuple[tuple[str, ...], np.ndarray, np.ndarray]:
     """Names, accuracies `[N]` and prices `[N]`."""
     if isinstance(models, str):
         checks.one_of("models", models, [*STANDIN_MODELS, "embedllm"])
