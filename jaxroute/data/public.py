@@ -284,8 +284,8 @@ _SIZE = re.compile(r"(?<![\d.])(?:(\d+)x)?(\d+(?:\.\d+)?)([bm])(\d)?(?=v\d|[^a-z
 def costs_by_size(models: Iterable[str], default: float = 7.0) -> dict[str, float]:
     """Costs in 1e9 parameters, read from the models' names; for `load_embedllm`, whose files have no costs.
 
-    The first size in a name counts: 13 for "vicuna-13b-v1.5", 56 for "Mixtral-8x7B", 0.35 for "opt-350m", 7.1 for "bloom-7b1".
-    Experts are multiplied out, although they share parameters (a Mixtral-8x7B has 47, not 56).
+    The first size in a name counts: 13 for "vicuna-13b-v1.5", 56 for "Mixtral-8x7B", 0.35 for "opt-350m", 7.1 for
+    "bloom-7b1". Experts are multiplied out, although they share parameters (a Mixtral-8x7B has 47, not 56).
 
     Source: stands in for the cost map of ACQB's EmbedLLM experiment, which is taken from another paper and not printed.
 

@@ -183,7 +183,7 @@ def _within(fit: metrics.Slope | None, low: float, high: float) -> bool:
 
 
 def _queue_bounds(results: Results) -> tuple[str, bool]:
-    """Theorem 1 and Corollary 1 on the demo instance: mean queue, mean of the mean queue, violation, for every V and several slacks."""
+    """Theorem 1 and Corollary 1 on the demo instance, for every V and several slacks."""
     contexts, worst, worst_mean, worst_violation = _DEMO.requests.contexts(), 0.0, 0.0, 0.0
     data = results["law"]
     times = data["time"].values

@@ -1,9 +1,10 @@
 """Service under an agreement on satisfaction (MESS+): explore all models or serve with one.
 
-`messplus` is Algorithm 1 of the paper, put together from `parts` (virtual queue, predictors, cost models, training beforehand); `env` is
-the service that it runs, with requests from `sources`; `instances` makes services of the paper's experiments and of one's data, and
-MESS+ as the paper, its code and its theory set it. `baselines` holds the paper's rivals and ablations of MESS+, `optimum` the cheapest
-policies of every knowledge, which `oracle` plays, and `theory` the bounds. `types` says what passes between them and what is measured.
+`messplus` is Algorithm 1 of the paper, put together from `parts` (virtual queue, predictors, cost models, training
+beforehand); `env` is the service that it runs, with requests from `sources`; `instances` makes services of the paper's
+experiments and of one's data, and MESS+ as the paper, its code and its theory set it. `baselines` holds the paper's rivals
+and ablations of MESS+, `optimum` the cheapest policies of every knowledge, which `oracle` plays, and `theory` the bounds.
+`types` says what passes between them and what is measured.
 """
 
 from jaxroute.estimators.heads import Logistic, Mlp

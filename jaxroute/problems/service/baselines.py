@@ -26,7 +26,7 @@ _THRESHOLDS = np.round(np.arange(0.9, 0.05, -0.1), 1)
 
 
 @struct.dataclass
-class Fixed(abc.ABC):
+class StaticPolicy(abc.ABC):
     """A policy that learns nothing and never explores."""
 
     def init(self, key: jax.Array, spec: ServiceSpec) -> Params:
@@ -56,7 +56,7 @@ def serve_with(model: Leaf, energy: Leaf = 0.0) -> Action:
 
 @final
 @struct.dataclass
-class Single(Fixed):
+class Single(StaticPolicy):
     """Always the same model. Source: MESS+, section 4.1.
 
     model: `[]` index, -1 for the largest.
@@ -77,7 +77,7 @@ class Single(Fixed):
 
 
 @struct.dataclass
-class Mixture(Fixed):
+class Mixture(StaticPolicy):
     """Each request goes to a model drawn with fixed chances; abstract, its subclasses say where these come from.
 
     chances: `[M]`, in proportion; default equal ones.
@@ -124,8 +124,8 @@ class EducatedGuessing(Mixture):
 def educated_guess(accuracy: jax.Array, alpha: jax.Array) -> jax.Array:
     """Chances `[M]` of educated guessing, in the precision of its arguments.
 
-    All chances are equal at first; while the expected satisfaction is short of `alpha`, those of models that are better than it grow by
-    1 % and the others shrink by 1 %, at most 5,000 times.
+    All chances are equal at first; while the expected satisfaction is short of `alpha`, those of models that are better than
+    it grow by 1 % and the others shrink by 1 %, at most 5,000 times.
 
     Source: MESS+, appendix B, the listing "random with constraint".
 
@@ -161,12 +161,12 @@ def educated_guess(accuracy: jax.Array, alpha: jax.Array) -> jax.Array:
 
 @final
 @struct.dataclass
-class RouteLLM(Fixed):
+class RouteLLM(StaticPolicy):
     """The largest model if a router's score reaches a threshold, else the smallest.
 
-    A stand-in for the paper's router: `sigmoid(offset + spread z + advantage h)` with standard normal `z` and `h` how much better than
-    usual the largest model is on this request, in standard deviations. By default the score knows nothing about the request, as in
-    Table 2, where it does no better than chance; `knowing` makes one that does.
+    A stand-in for the paper's router: `sigmoid(offset + spread z + advantage h)` with standard normal `z` and `h` how much
+    better than usual the largest model is on this request, in standard deviations. By default the score knows nothing about
+    the request, as in Table 2, where it does no better than chance; `knowing` makes one that does.
 
     Source: MESS+, section 4.1 and appendix B, RouteLLM with thresholds .1 to .9.
 
@@ -215,7 +215,13 @@ class RouteLLM(Fixed):
 
     @classmethod
     def knowing(cls, env: ServiceEnv, advantage: float, **options: Any) -> "RouteLLM":
-        """A router whose score rises by `advantage` with each standard deviation of the largest model's advantage; not for tables."""
+        """A router whose score rises with the largest model's advantage; not for tables.
+
+        Args:
+          env: whose requests it knows.
+          advantage: rise of the score's logit with each standard deviation of that advantage.
+          options: other fields.
+        """
         contexts = env.requests.contexts()
         gain = contexts.success[:, -1] - contexts.success[:, 0]
         usual = float(contexts.weight @ gain)
@@ -248,7 +254,7 @@ def strong_share(threshold: Leaf, offset: Leaf, spread: Leaf) -> jax.Array:
 
 @final
 @struct.dataclass
-class RouterDC(Fixed):
+class RouterDC(StaticPolicy):
     """The model whose learned vector points most in the direction of the encoded request.
 
     Trained beforehand on requests with known labels; see `fit_routerdc`. Neither cost nor target enters.
@@ -307,11 +313,11 @@ def fit_routerdc(
 ) -> RouterDC:
     """Trains `RouterDC` on requests of an environment by AdamW, sample-LLM plus sample-sample loss.
 
-    Source: MESS+, appendix B: 1,000 training requests, 1,000 steps of 64 requests; three positives, three negatives and three
-    requests outside the cluster as in RouterDC.
+    Source: MESS+, appendix B: 1,000 training requests, 1,000 steps of 64 requests; three positives, three negatives and
+    three requests outside the cluster as in RouterDC.
 
-    Differs from the paper: the encoder is a linear map of the features in place of a pretrained transformer, for which a learning
-    rate of 5e-3 replaces 5e-5. On a table the training requests are among those replayed.
+    Differs from the paper: the encoder is a linear map of the features in place of a pretrained transformer, for which a
+    learning rate of 5e-3 replaces 5e-5. On a table the training requests are among those replayed.
 
     Args:
       env: where requests come from.
@@ -410,7 +416,7 @@ class MostSatisfying(Learner):
 @final
 @struct.dataclass
 class CheapestAbove(Learner):
-    """The cheapest model whose predicted satisfaction reaches the target on the request, else the one likeliest to satisfy."""
+    """The cheapest model whose predicted satisfaction reaches the target, else the one likeliest to satisfy."""
 
     def score(self, queue: jax.Array, cost: jax.Array, chance: jax.Array, alpha: jax.Array) -> jax.Array:
         del queue

@@ -1,4 +1,4 @@
-"""The service: requests arrive one by one, each is served by one model or explored by all, under a service level agreement."""
+"""The service: requests arrive one by one and are served by one model or explored by all, under an agreement."""
 
 import jax
 import jax.numpy as jnp
@@ -21,14 +21,15 @@ _TOLERANCE = 1e-6
 class ServiceEnv:
     """A zoo of `M` models in rising order of cost that answers requests; build one with the functions of `instances`.
 
-    In each round the provider sees the features of a request and what each model would cost, and has one model answer, or explores:
-    all models work, all are paid, and who satisfies becomes known. The answer of an explored request is that of the largest model.
+    In each round the provider sees the features of a request and what each model would cost, and has one model answer, or
+    explores: all models work, all are paid, and who satisfies becomes known. The answer of an explored request is that of
+    the largest model.
 
     Source: MESS+, section 2, eqs. (1) and (2), Algorithm 1.
 
-    Differs from the paper: Algorithm 1 returns the answer of a model that satisfies (`serve_best`), its section 2.3 that of the
-    largest model, which is what a provider can do. Eq. (2) read literally would credit all models of an explored request; here
-    only the returned answer counts, as in Algorithm 1.
+    Differs from the paper: Algorithm 1 returns the answer of a model that satisfies (`serve_best`), its section 2.3 that of
+    the largest model, which is what a provider can do. Eq. (2) read literally would credit all models of an explored
+    request; here only the returned answer counts, as in Algorithm 1.
 
     requests: where requests come from.
     alpha: `[]` share that is to be satisfied.

@@ -36,9 +36,10 @@ def service(
     """A service, with what the best policies cost.
 
     Args:
-      requests: `TypeRequests`, `CellRequests`, `ProbitRequests` or `TableRequests` of `M` models in rising order of mean cost.
-      alpha: share of requests that the service level agreement wants satisfied. More than any policy can reach is allowed: then
-        the virtual queue grows without end.
+      requests: `TypeRequests`, `CellRequests`, `ProbitRequests` or `TableRequests` of `M` models in rising order of mean
+        cost.
+      alpha: share of requests that the service level agreement wants satisfied. More than any policy can reach is allowed:
+        then the virtual queue grows without end.
       arrival: chance that the user of a request says whether it satisfied (default: always); also after exploring.
       knows_cost: the cost of each model on a request is seen before the decision.
       reveals_labels: the policy sees who satisfies, which only a clairvoyant one may.
@@ -98,7 +99,8 @@ def typed_service(
       alpha: as for `service`.
       features: `[K, d]` what a policy sees of each type (default: one-hot).
       cost_noise: standard deviation of the logarithm of a cost.
-      comonotone: one uniform decides for all models whether they satisfy, so that a better one satisfies whenever a worse one does.
+      comonotone: one uniform decides for all models whether they satisfy, so that a better one satisfies whenever a worse
+        one does.
       options: as for `service`.
     """
     if (success is None) != (cost is None):
@@ -152,8 +154,8 @@ def cell_service(
 def benchmark_service(benchmark: str = "winogrande", *, alpha: float | None = None, **options: Any) -> ServiceEnv:
     """One of the paper's eight benchmarks with the Llama zoo of 1B, 8B and 70B parameters: who satisfies and what it costs.
 
-    The joint law of the answers and the energies are recorded ones (see `jaxroute.data.MESSPLUS_BENCHMARKS`); the features are ours,
-    by default without information: text tells little about these benchmarks.
+    The joint law of the answers and the energies are recorded ones (see `jaxroute.data.MESSPLUS_BENCHMARKS`); the features
+    are ours, by default without information: text tells little about these benchmarks.
 
     Source: MESS+, section 4.1, Table 2.
 
@@ -249,8 +251,8 @@ def paper_policy(benchmark: str = "winogrande", **changes: Any) -> MessPlus:
 def code_policy(benchmark: str = "winogrande", **changes: Any) -> MessPlus:
     """As the authors' later public code has it.
 
-    Gradients are cut at length 1, there are several steps per explored request on some benchmarks, costs are as last measured, and the
-    first request is explored only by chance.
+    Gradients are cut at length 1, there are several steps per explored request on some benchmarks, costs are as last
+    measured, and the first request is explored only by chance.
 
     Args:
       benchmark: as for `benchmark_service`.

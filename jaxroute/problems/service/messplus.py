@@ -1,8 +1,9 @@
 """MESS+: explores now and then to train a predictor of satisfaction, and otherwise weighs cost against a virtual queue.
 
-`Learner` is Algorithm 1 with its decision rule left open, `MessPlus` fills in eq. (3). Lines of Algorithm 1 are counted from its first
-statement, "Initialize", which is line 1; the last, line 17, updates the virtual queue. What of it the provider does not decide (lines
-6, 7, 9, 10, 14 and 16: who satisfies, whose answer an explored request gets, what is paid) is `ServiceEnv.step`.
+`Learner` is Algorithm 1 with its decision rule left open, `MessPlus` fills in eq. (3). Lines of Algorithm 1 are counted from
+its first statement, "Initialize", which is line 1; the last, line 17, updates the virtual queue. What of it the provider
+does not decide (lines 6, 7, 9, 10, 14 and 16: who satisfies, whose answer an explored request gets, what is paid) is
+`ServiceEnv.step`.
 """
 
 import abc
@@ -56,13 +57,13 @@ class LearnerState:
 class Learner(abc.ABC):
     """Algorithm 1 without its decision rule: the model of the lowest `score` serves what is not explored.
 
-    Which requests are explored depends on nothing but `c`, `explore_power` and the seed, and only explored requests train: the
-    predictor is the same for all values of `V` and `alpha`, and a grid over these computes it once.
+    Which requests are explored depends on nothing but `c`, `explore_power` and the seed, and only explored requests train:
+    the predictor is the same for all values of `V` and `alpha`, and a grid over these computes it once.
 
     Source: MESS+, Algorithm 1 with eqs. (2) and (4).
 
-    c: `[]` exploration coefficient: request `t = 1, 2, ...` is explored with the chance `min(1, c t^-explore_power)`; a very large
-      one explores always, and 0 only the first request.
+    c: `[]` exploration coefficient: request `t = 1, 2, ...` is explored with the chance `min(1, c t^-explore_power)`; a very
+      large one explores always, and 0 only the first request.
     explore_power: `[]`, 1/4 in the paper.
     l2: `[]` weight of half the squared norm of the parameters in the loss.
     margin: `[]` added to the target that the agreement names.
@@ -161,8 +162,8 @@ class Learner(abc.ABC):
             )
             return params, optimiser, mean + (loss - mean) / (steps + 1).astype(jnp.float32), steps + 1
 
-        # Line 8 of an explored request, line 15 of another. Only what is learned passes through the branch, so that it depends on
-        # nothing that V and alpha change.
+        # Line 8 of an explored request, line 15 of another. Only what is learned passes through the branch, so that it
+        # depends on nothing that V and alpha change.
         before = (state.params, state.optimiser, state.loss, state.num_steps)
         params, optimiser, loss, steps = jax.lax.cond(
             action.explore & feedback.arrived, learn, lambda trained: trained, before
@@ -202,12 +203,13 @@ class Learner(abc.ABC):
 @final
 @struct.dataclass
 class MessPlus(Learner):
-    """Serves the model with the least `V cost + queue (alpha - predicted satisfaction)`; the queue counts missed satisfaction.
+    """Serves the model with the least `V cost + queue (alpha - chance)`; the queue counts missed satisfaction.
 
     Source: MESS+, Algorithm 1 with eqs. (2), (3) and (4).
 
     Differs from the paper: nothing where it is explicit. Which answer an explored request gets is the environment's choice
-    (`ServiceEnv`). Ties go to the cheaper model. The encoder is a fixed map from text to a vector, which the features stand for.
+    (`ServiceEnv`). Ties go to the cheaper model. The encoder is a fixed map from text to a vector, which the features stand
+    for.
 
     V: `[]` weight of cost, requests per J. The paper uses 1e-2 to 1e-5; `V = v0 sqrt(T)` lets both gaps vanish.
     """

@@ -38,8 +38,8 @@ class Optimum(NamedTuple):
 def cheapest_choice(contexts: Contexts, alpha: float) -> Optimum:
     """`min sum_w w y_w . E_w` over `y_w` in the simplex subject to `sum_w w y_w . P_w >= alpha`.
 
-    Exact: every context climbs the lower convex hull of its points (satisfaction, cost), and the steps of all contexts are taken
-    in the order of cost per satisfaction until the target is met, the last one in part.
+    Exact: every context climbs the lower convex hull of its points (satisfaction, cost), and the steps of all contexts are
+    taken in the order of cost per satisfaction until the target is met, the last one in part.
 
     Source: MESS+, eq. (1) for stationary policies; the dual of section 3.2 is the price.
     """
@@ -120,7 +120,8 @@ def best_clairvoyant(requests: RequestSource, alpha: float) -> Optimum:
 def best_in_hindsight(satisfied: ArrayLike, cost: ArrayLike, alpha: float) -> Optimum:
     """The cheapest way to serve these very requests, for a regret of each run by itself.
 
-    An alternative to `best_informed`, which experiments measure against: it needs the requests of a run, which a result does not keep.
+    An alternative to `best_informed`, which experiments measure against: it needs the requests of a run, which a result does
+    not keep.
 
     Args:
       satisfied: `[T, M]` who satisfied.

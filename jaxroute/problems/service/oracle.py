@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from flax import struct
 
 from jaxroute.core import draws, numerics
-from jaxroute.problems.service.baselines import Fixed, Mixture, serve_with
+from jaxroute.problems.service.baselines import Mixture, StaticPolicy, serve_with
 from jaxroute.problems.service.env import ServiceEnv
 from jaxroute.problems.service.optimum import PRICE_STEP
 from jaxroute.problems.service.parts.predictors import Labels, Predictor, TrueChances
@@ -27,8 +27,8 @@ class OracleBlind(Mixture):
 
 
 @struct.dataclass
-class PricedOracle(Fixed):
-    """The least `cost - price * chance` at a price a little above or below the shadow price, which mixes the best two choices.
+class PricedOracle(StaticPolicy):
+    """The least `cost - price * chance`, at prices just above and below the shadow price: they mix the best two choices.
 
     Abstract: `OracleInformed` and `OracleClairvoyant` say where price and chances are from.
 

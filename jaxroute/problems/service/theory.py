@@ -11,8 +11,8 @@ from jaxroute.problems.service.sources import Contexts
 def admissible_chance(contexts: Contexts, slack: float) -> float:
     """Theorem 1's `q`: the mean chance of the worst model whose chance is within `slack` of the best.
 
-    Source: MESS+, assumption 1. Differs from the paper: averaged over requests, which is what the proof needs; for every single
-    request it fails as soon as some are hard for all models.
+    Source: MESS+, assumption 1. Differs from the paper: averaged over requests, which is what the proof needs; for every
+    single request it fails as soon as some are hard for all models.
     """
     weight, success, _ = contexts
     worst = np.where(success >= success.max(axis=1, keepdims=True) - slack - 1e-12, success, np.inf).min(axis=1)
@@ -20,7 +20,7 @@ def admissible_chance(contexts: Contexts, slack: float) -> float:
 
 
 def safety_margin(V: float, cost_range: float, slack: float, horizon: int) -> float:
-    """What to add to a target so that it is met after `horizon` requests: `V cost_range / (slack horizon) + 1 / sqrt(horizon)`.
+    """What to add to a target so that it is met after `T` requests: `V cost_range / (slack T) + 1 / sqrt(T)`.
 
     Source: MESS+, after Corollary 1.
 
@@ -28,7 +28,7 @@ def safety_margin(V: float, cost_range: float, slack: float, horizon: int) -> fl
       V: `[]` weight of cost, requests per J.
       cost_range: difference of the largest and smallest cost, J.
       slack: `beta` of assumption 1, taken so that `q(slack)` (`admissible_chance`) is still above the raised target.
-      horizon: requests until the target is to be met.
+      horizon: `T`, requests until the target is to be met.
     """
     checks.positive("V", V, ())
     checks.non_negative("cost_range", cost_range, ())
@@ -37,7 +37,7 @@ def safety_margin(V: float, cost_range: float, slack: float, horizon: int) -> fl
 
 
 def bound_queue(V: float, cost_range: float, slack: float, horizon: int, warm_up: float = 0.0, alpha: float = 1.0) -> float:
-    """Theorem 1's bound of the mean virtual queue after `horizon` requests: `max(alpha warm_up, V cost_range / slack) + sqrt(T)`.
+    """Theorem 1's bound of the mean virtual queue: `gamma + sqrt(T)`, `gamma = max(alpha warm_up, V cost_range / slack)`.
 
     Args:
       V: as for `safety_margin`.
@@ -56,9 +56,15 @@ def bound_queue(V: float, cost_range: float, slack: float, horizon: int, warm_up
 def bound_mean_queue(
     V: float, cost_range: float, slack: float, excess: float, warm_up: float = 0.0, alpha: float = 1.0
 ) -> float:
-    """Theorem 1's bound of the mean over requests of the mean virtual queue: `gamma + 1 / (2 excess)` with `excess = q - alpha`.
+    """Theorem 1's bound of the mean over requests of the mean virtual queue: `gamma + 1 / (2 excess)`.
 
-    Other arguments as for `bound_queue`.
+    Args:
+      V: as for `bound_queue`.
+      cost_range: likewise.
+      slack: likewise.
+      excess: `q - alpha`, with the `q` of `admissible_chance`.
+      warm_up: likewise.
+      alpha: likewise.
     """
     return _gamma(V, cost_range, slack, warm_up, alpha) + 0.5 / float(checks.positive("excess", excess, ()))
 

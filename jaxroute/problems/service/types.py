@@ -87,8 +87,8 @@ class ServiceState:
     rounds: `[]` int32, requests so far.
     satisfied: `[]` int32, satisfied ones of these.
     queue: the virtual queue of eq. (2) on what really satisfied.
-    first_compliance: `[]` int32, first request from the 50th on at which the share of satisfied requests is at least alpha, 0 if there
-      was none.
+    first_compliance: `[]` int32, first request from the 50th on at which the share of satisfied requests is at least alpha,
+      0 if there was none.
     last_violation: `[]` int32, last request at which it was not, 0 likewise.
     source: what the source of requests remembers.
     """

@@ -10,8 +10,8 @@ from jaxroute.core import draws, numerics
 def contrastive_loss(logits: jax.Array, satisfied: jax.Array, positives: int = 3, negatives: int = 3) -> jax.Array:
     """Sample-LLM loss of one request: each of the best models against the worst ones.
 
-    `sum_p -log(e^{l_p} / (e^{l_p} + sum_n e^{l_n}))` over at most `positives` models that satisfy, against at most `negatives` that
-    do not.
+    `sum_p -log(e^{l_p} / (e^{l_p} + sum_n e^{l_n}))` over at most `positives` models that satisfy, against at most
+    `negatives` that do not.
 
     Source: RouterDC (Chen et al., 2024), eq. (4), as MESS+ uses it.
 

@@ -1,4 +1,4 @@
-"""Who predicts which models will satisfy: heads that learn, heads that do not any more, and predictors that see the truth."""
+"""Who predicts which models will satisfy: heads that learn, heads that are fixed, and predictors that see the truth."""
 
 from typing import Protocol
 
@@ -105,7 +105,8 @@ class TrueChances:
         del key
         if self.requests.num_features != spec.num_features:
             raise ValueError(
-                f"requests must be those of this environment, with {spec.num_features} features, got {self.requests.num_features}"
+                f"requests must be those of this environment, with {spec.num_features} features, "
+                f"got {self.requests.num_features}"
             )
         return ()
 

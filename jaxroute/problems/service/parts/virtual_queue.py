@@ -11,7 +11,8 @@ from jaxroute.core.types import Leaf
 class VirtualQueue:
     """How much satisfaction is owed: `Q <- max(0, Q + alpha - s)` after each request, from 0, with an `alpha` that stays.
 
-    Counted from the last request at which nothing was owed: a running sum in float32 would drift by one in a thousand in 1e5 requests.
+    Counted from the last request at which nothing was owed: a running sum in float32 would drift by one in a thousand in 1e5
+    requests.
 
     Source: MESS+, eq. (2).
 

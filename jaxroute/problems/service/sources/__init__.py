@@ -1,7 +1,8 @@
 """Where requests come from: finite types, calibrated cells, a probit model, or a table of recorded ones.
 
-Each is a `RequestSource`: it draws requests, tells the chance that each model satisfies, and lists the contexts that a policy of some
-knowledge tells apart, from which `optimum` computes the cheapest policy. Costs are in J, models in rising order of cost.
+Each is a `RequestSource`: it draws requests, tells the chance that each model satisfies, and lists the contexts that a
+policy of some knowledge tells apart, from which `optimum` computes the cheapest policy. Costs are in J, models in rising
+order of cost.
 """
 
 from jaxroute.problems.service.sources.cells import CellRequests

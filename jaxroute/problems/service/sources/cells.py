@@ -15,8 +15,8 @@ from jaxroute.problems.service.types import Request
 class CellRequests:
     """Requests with the joint law of who satisfies from a table, and features that tell about it as much as `signal` says.
 
-    The feature of model `m` is `signal * (2 s_m - 1)` plus standard normal noise; then come `num_noise` coordinates of pure noise
-    and a constant 1. The chance of each cell given the features is in closed form. A feature's area under the curve is
+    The feature of model `m` is `signal * (2 s_m - 1)` plus standard normal noise; then come `num_noise` coordinates of pure
+    noise and a constant 1. The chance of each cell given the features is in closed form. A feature's area under the curve is
     `Phi(sqrt(2) * signal)`: .15 is weak (.58), .6 good (.80).
 
     weight: `[2 ** M]` share of each cell, in the order of `all_labels`.
@@ -65,7 +65,10 @@ class CellRequests:
         return Request(features=features, satisfied=bits == 1, cost=cost, success=self.success(features))
 
     def success(self, features: jax.Array) -> jax.Array:
-        """The chances `[M]` given features `[d]`: `P(j | x)` is proportional to `w_j exp(signal * sum_m (2 s_m(j) - 1) x_m)`."""
+        """The chances `[M]` given features `[d]`.
+
+        `P(j | x)` is proportional to `w_j exp(signal * sum_m (2 s_m(j) - 1) x_m)`.
+        """
         labels = all_labels(np.shape(self.cost_mean)[0])
         lean = self.signal * jnp.sum((2.0 * labels - 1.0) * features[: labels.shape[1]], axis=-1)
         mass = jnp.asarray(self.weight, jnp.float32) * jnp.exp(lean - jnp.max(lean))

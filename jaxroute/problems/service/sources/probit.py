@@ -14,10 +14,10 @@ from jaxroute.problems.service.types import Request
 
 @struct.dataclass
 class ProbitRequests:
-    """Requests with normal features; a model satisfies if its threshold is met by features, a shared difficulty and its noise.
+    """Requests with normal features; a model satisfies if features, a shared difficulty and noise meet its threshold.
 
-    `s_m = 1[threshold_m + r_f w_m . x + r_c g + sqrt(1 - r_f^2 - r_c^2) e_m > 0]` with standard normal `x [d]`, `g` and `e_m`: the
-    marginal chance is exactly `Phi(threshold_m)`.
+    `s_m = 1[threshold_m + r_f w_m . x + r_c g + sqrt(1 - r_f^2 - r_c^2) e_m > 0]` with standard normal `x [d]`, `g` and
+    `e_m`: the marginal chance is exactly `Phi(threshold_m)`.
 
     threshold: `[M]`.
     direction: `[M, d]` rows of length 1.

@@ -1,4 +1,4 @@
-"""What every source of requests has in common: its protocol, the contexts that it is made of, and samples of its requests."""
+"""What every source of requests has in common: protocol, contexts, samples."""
 
 import functools
 from typing import Any, NamedTuple, Protocol
