@@ -51,10 +51,12 @@ class Dataset:
     """One entry of the list of data sets.
 
     name: short name.
-    kind: `"paper table"` ships with the package; `"public file"` is a file that the user has; `"generator"` is drawn at random.
+    kind: `"paper table"` ships with the package; `"public file"` is a file that the user has; `"generator"` is drawn at
+      random.
     description: one sentence.
     source: where the numbers come from.
-    loader: without arguments for a paper table; takes the file's path for a public file; a generator's arguments all have defaults.
+    loader: without arguments for a paper table; takes the file's path for a public file; a generator's arguments all have
+      defaults.
     """
 
     name: str

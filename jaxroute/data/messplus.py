@@ -16,8 +16,10 @@ Guarantees" (MESS+); outcomes and settings from the public repository laminair/m
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 MESSPLUS_MODELS = ("Llama-3.2-1B", "Llama-3.1-8B", "Llama-3.3-70B")
 """The zoo from small to large, called L1B, L8B and L70B in the paper; the two larger ones are quantised to 4 bits."""
@@ -48,7 +50,8 @@ class Benchmark:
     energy_sd: `[M]` float64, its standard deviation over requests in J.
     alphas: the three SLA levels used in the figures, ascending (Table 5, second members; see `MESSPLUS_TABLE_5`).
     alpha: the main one (Table 2).
-    learning_rate, momentum: SGD of the predictor (Table 4). Weight decay and dropout are the same everywhere.
+    learning_rate: of the predictor's SGD (Table 4); weight decay and dropout are the same everywhere.
+    momentum: likewise (Table 4).
     max_length: longest request in tokens (Table 4).
     passes: passes over the explored sample per exploration, in the authors' code; the paper's algorithm makes one.
     routellm_offset: `a` such that a score `sigmoid(a + xi / 2)`, `xi` standard normal, exceeds the threshold of `alpha` as
@@ -76,7 +79,7 @@ class Benchmark:
     routellm_threshold: dict[float, float]
     V_range: tuple[float, float, float]
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         num_models = len(MESSPLUS_MODELS)
         for column, size in (("cells", 2**num_models), ("energy_mean", num_models), ("energy_sd", num_models)):
             values = _read_only(getattr(self, column))
@@ -106,8 +109,10 @@ class Entry:
     What follows a "±" is `cost_pm` and `satisfaction_pm`. It is no standard error over seeds: for a single model that of
     the satisfaction is a ninth of the sample standard deviation of its outcomes, about `sqrt(p (1 - p)) / 9`.
 
-    cost_mj: energy of one pass over the benchmark in MJ. cost_pm: in MJ.
-    satisfaction: satisfied requests in percent. satisfaction_pm: in percent points.
+    cost_mj: energy of one pass over the benchmark in MJ.
+    cost_pm: in MJ.
+    satisfaction: satisfied requests in percent.
+    satisfaction_pm: in percent points.
     ratio: share of the requests answered by L1B, L8B and L70B in percent, from small to large; the paper prints them
       from large to small. Rounded, so that a sum can be 99 or 101.
     """
@@ -124,9 +129,12 @@ class Overhead:
     """One benchmark of Table 3; what follows a "±" is in the fields that end in `_pm`.
 
     predictor: energy of the predictor, training and inference, in J per request.
+    predictor_pm: likewise.
     call: "average LLM call cost" in J per request. How it was averaged is unknown: it is neither the mean of the three
       single models nor the cost of MESS+ per request.
+    call_pm: likewise.
     overhead: predictor over call in percent. A mean of ratios, hence not the ratio of the two columns.
+    overhead_pm: in percent.
     """
 
     predictor: float
@@ -137,21 +145,23 @@ class Overhead:
     overhead_pm: float
 
 
-def _read_only(values) -> np.ndarray:
+def _read_only(values: ArrayLike) -> np.ndarray:
     values = np.array(values, dtype=np.float64)
     values.flags.writeable = False
     return values
 
 
-def _entries(*rows) -> dict[str, Entry]:
+def _entries(*rows: tuple[float, float, float, float, tuple[int, int, int]]) -> dict[str, Entry]:
     """Entries by benchmark and, last, "average"; the shares in the rows are in the printed order L70B, L8B, L1B."""
     return {
-        name: Entry(cost, cost_pm, satisfaction, satisfaction_pm, printed[::-1])
-        for name, (cost, cost_pm, satisfaction, satisfaction_pm, printed) in zip((*_NAMES, "average"), rows, strict=True)
+        name: Entry(cost, cost_pm, satisfaction, satisfaction_pm, (small, middle, large))
+        for name, (cost, cost_pm, satisfaction, satisfaction_pm, (large, middle, small)) in zip(
+            (*_NAMES, "average"), rows, strict=True
+        )
     }
 
 
-def _benchmark(name: str, title: str, **fields) -> Benchmark:
+def _benchmark(name: str, title: str, **fields: Any) -> Benchmark:
     threshold = {alpha: threshold for threshold, alpha in sorted(MESSPLUS_TABLE_5[name], key=lambda pair: pair[1])}
     low, middle, high = threshold
     return Benchmark(name, title, alphas=(low, middle, high), routellm_threshold=threshold, **fields)

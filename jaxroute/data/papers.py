@@ -1,5 +1,6 @@
 """The papers' tables as data: numbers to simulate with, exactly as printed."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,7 +28,7 @@ class ModelTable:
     cost_unit: str
     source: str
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         object.__setattr__(self, "names", tuple(self.names))
         for column in ("scores", "costs"):
             values = np.array(getattr(self, column), dtype=np.float64)
@@ -43,7 +44,10 @@ class ModelTable:
 class PriceTable:
     """One list price per model.
 
-    names: the `K` model names, as printed in the paper. prices: `[K]` float64, in `unit`. source: the paper and its table.
+    names: the `K` model names, as printed in the paper.
+    prices: `[K]` float64, in `unit`.
+    unit: what a price counts.
+    source: the paper and its table.
     """
 
     names: tuple[str, ...]
@@ -52,7 +56,7 @@ class PriceTable:
     source: str
 
 
-def _price_table(rows, **about) -> PriceTable:
+def _price_table(rows: Iterable[tuple[str, float]], **about: str) -> PriceTable:
     names, prices = zip(*rows, strict=True)
     values = np.asarray(prices, np.float64)
     values.flags.writeable = False
@@ -62,7 +66,7 @@ def _price_table(rows, **about) -> PriceTable:
 def min_max(scores: np.ndarray) -> np.ndarray:
     """Scores on a scale where the worst model is 0 and the best is 1: `(s - min s) / (max s - min s)`.
 
-    Source: StageRoute, Sec. 6.1, says only that scores are "normalized to lie within the [0,1] interval";
+    Source: StageRoute, section 6.1, says only that scores are "normalized to lie within the [0,1] interval";
     this reading spreads the pool over the whole interval.
 
     Args:
@@ -84,7 +88,7 @@ def min_max(scores: np.ndarray) -> np.ndarray:
 def divide_by_max(scores: np.ndarray) -> np.ndarray:
     """Scores as a share of the best model's: `s / max s`.
 
-    Source: StageRoute, Sec. 6.1, the other reading (see `min_max`); it keeps the ratios between models.
+    Source: StageRoute, section 6.1, the other reading (see `min_max`); it keeps the ratios between models.
 
     Args:
       scores: `[N]` scores in any unit, none negative, the largest positive.
@@ -101,9 +105,9 @@ def divide_by_max(scores: np.ndarray) -> np.ndarray:
     return scores / scores.max()
 
 
-def _model_table(rows, **units) -> ModelTable:
+def _model_table(rows: Iterable[tuple[str, float, float]], **about: str) -> ModelTable:
     names, scores, costs = zip(*rows, strict=True)
-    return ModelTable(names, np.asarray(scores), np.asarray(costs), **units)
+    return ModelTable(names, np.asarray(scores), np.asarray(costs), **about)
 
 
 STAGEROUTE_TABLE_1 = _model_table(

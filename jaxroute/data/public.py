@@ -10,7 +10,7 @@ import os
 import pickle
 import re
 import zipfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,6 +22,7 @@ from .papers import STAGEROUTE_TABLE_2
 from .table import RoutingTable
 
 Columns = dict[str, np.ndarray]
+Reader = Callable[[list[str]], Columns]
 
 SPROUT_PRICES: dict[str, tuple[float, float]] = {
     "aws-claude-3-5-sonnet-v1": (3.0, 15.0),
@@ -150,7 +151,8 @@ def load_columns(path: str | os.PathLike, numbers: Sequence[str], labels: Sequen
 
     Args:
       path: a csv, csv.gz, parquet or pickle file (see `load_routerbench` for the latter).
-      numbers: names of columns that are read as float64, NaN for what is not a number. labels: of columns that are read as text.
+      numbers: names of columns that are read as float64, NaN for what is not a number.
+      labels: names of columns that are read as text.
 
     Returns:
       `[Q]` arrays by name.
@@ -216,7 +218,7 @@ def load_sprout(path: str | os.PathLike, prices: Mapping[str, tuple[float, float
     wanted += ["dataset"] if "dataset" in schema.names else []
     parts = [parquet.ParquetFile(file).read(columns=wanted) for file in files]
 
-    def numbers(model, field):
+    def numbers(model: str, field: str) -> np.ndarray:
         return np.concatenate([_numbers(compute.struct_field(part[model], field).to_numpy()) for part in parts])
 
     scores = np.stack([numbers(model, "score") for model in models], axis=1)
@@ -282,13 +284,14 @@ _SIZE = re.compile(r"(?<![\d.])(?:(\d+)x)?(\d+(?:\.\d+)?)([bm])(\d)?(?=v\d|[^a-z
 def costs_by_size(models: Iterable[str], default: float = 7.0) -> dict[str, float]:
     """Costs in 1e9 parameters, read from the models' names; for `load_embedllm`, whose files have no costs.
 
-    The first size in a name counts: 13 for "vicuna-13b-v1.5", 56 for "Mixtral-8x7B", 0.35 for "opt-350m", 7.1 for "bloom-7b1".
-    Experts are multiplied out, although they share parameters (a Mixtral-8x7B has 47, not 56).
+    The first size in a name counts: 13 for "vicuna-13b-v1.5", 56 for "Mixtral-8x7B", 0.35 for "opt-350m", 7.1 for
+    "bloom-7b1". Experts are multiplied out, although they share parameters (a Mixtral-8x7B has 47, not 56).
 
     Source: stands in for the cost map of ACQB's EmbedLLM experiment, which is taken from another paper and not printed.
 
     Args:
-      models: the names. default: the size of a model whose name has none.
+      models: the names.
+      default: the size of a model whose name has none.
 
     Returns:
       Cost of each model, in the order given.
@@ -398,10 +401,12 @@ def load_messplus(path: str | os.PathLike, benchmark: str | None = None) -> Rout
 # Layouts.
 
 
-def _load_npz(path, costs, cost_unit, missing) -> RoutingTable:
+def _load_npz(
+    path: str | os.PathLike, costs: Mapping[str, float] | None, cost_unit: str, missing: Literal["error", "drop"]
+) -> RoutingTable:
     with np.load(path, allow_pickle=False) as file:
 
-        def first(*names, required=True) -> Any:
+        def first(*names: str, required: bool = True) -> Any:
             found = next((name for name in names if name in file), None)
             if found is None and required:
                 raise ValueError(f"{path} has no array {' or '.join(names)}; it has {_some(file.files)}")
@@ -438,7 +443,14 @@ def _load_npz(path, costs, cost_unit, missing) -> RoutingTable:
         )
 
 
-def _from_wide(path, names, read, costs, cost_unit, missing) -> RoutingTable:
+def _from_wide(
+    path: str | os.PathLike,
+    names: Sequence[str],
+    read: Reader,
+    costs: Mapping[str, float] | None,
+    cost_unit: str,
+    missing: Literal["error", "drop"],
+) -> RoutingTable:
     """A table from the columns `<model>` and `<model>|total_cost`."""
     suffix = "|total_cost"
     if costs is not None:
@@ -468,7 +480,7 @@ def _from_wide(path, names, read, costs, cost_unit, missing) -> RoutingTable:
     )
 
 
-def _check_priced(path, costs: Mapping[str, float], available: Sequence[str]) -> None:
+def _check_priced(path: str | os.PathLike, costs: Mapping[str, float], available: Sequence[str]) -> None:
     unknown = [model for model in costs if model not in available]
     if unknown or not costs:
         problem = f"names {', '.join(unknown)}, which {path} lacks" if unknown else "is empty"
@@ -485,7 +497,7 @@ def _grouped(labels: Iterable | None) -> dict:
     if labels is None:
         return {}
 
-    def text(label):
+    def text(label: object) -> str:
         return "unknown" if label is None or (isinstance(label, float) and np.isnan(label)) else str(label)
 
     names, groups = np.unique([text(label) for label in labels], return_inverse=True)
@@ -495,7 +507,7 @@ def _grouped(labels: Iterable | None) -> dict:
 def _numbers(values: np.ndarray) -> np.ndarray:
     """`values` as float64, with NaN for whatever is not a number."""
 
-    def number(value):
+    def number(value: Any) -> float:
         try:
             return float(value)
         except (TypeError, ValueError):
@@ -510,11 +522,11 @@ def _numbers(values: np.ndarray) -> np.ndarray:
 def _some(names: Iterable[str], limit: int = 12) -> str:
     """The names for an error message, cut short when there are many."""
     names = [str(name) for name in names]
-    rest = f" and {len(names) - limit} more" if len(names) > limit else ""
-    return ", ".join(names[:limit]) + rest if names else "nothing"
+    more = f" and {len(names) - limit} more" if len(names) > limit else ""
+    return ", ".join(names[:limit]) + more if names else "nothing"
 
 
-def _optional(module: str):
+def _optional(module: str) -> Any:
     """Imports an optional dependency."""
     try:
         return importlib.import_module(module)
@@ -526,20 +538,20 @@ def _optional(module: str):
 # Files of columns. Each function returns the column names and a reader of some of them.
 
 
-def _open_columns(path, *other_suffixes: str) -> tuple[list[str], Callable[[list[str]], Columns]]:
+def _open_columns(path: str | os.PathLike, *other_suffixes: str) -> tuple[list[str], Reader]:
     """Opens a file by its suffix; `other_suffixes` are what the caller reads itself, for the error message."""
     name = Path(path).name.lower()
     for suffixes, open_columns in _READERS:
         if name.endswith(suffixes):
             return open_columns(path)
-    known = ", ".join((*other_suffixes, *(suffix for suffixes, _ in _READERS for suffix in suffixes)))
-    raise ValueError(f"path is {str(path)!r}, of an unknown kind; expected a name that ends in {known}")
+    accepted = ", ".join((*other_suffixes, *(suffix for suffixes, _ in _READERS for suffix in suffixes)))
+    raise ValueError(f"path is {str(path)!r}, of an unknown kind; expected a name that ends in {accepted}")
 
 
-def _open_csv(path) -> tuple[list[str], Callable[[list[str]], Columns]]:
+def _open_csv(path: str | os.PathLike) -> tuple[list[str], Reader]:
     pandas = _optional("pandas")
 
-    def read(wanted):
+    def read(wanted: list[str]) -> Columns:
         # Low-memory mode guesses a type per chunk and warns where the guesses differ.
         frame = pandas.read_csv(path, usecols=wanted, low_memory=False)
         return {name: frame[name].to_numpy() for name in wanted}
@@ -547,10 +559,10 @@ def _open_csv(path) -> tuple[list[str], Callable[[list[str]], Columns]]:
     return pandas.read_csv(path, nrows=0).columns.tolist(), read
 
 
-def _open_parquet(path) -> tuple[list[str], Callable[[list[str]], Columns]]:
+def _open_parquet(path: str | os.PathLike) -> tuple[list[str], Reader]:
     parquet = _optional("pyarrow.parquet")
 
-    def read(wanted):
+    def read(wanted: list[str]) -> Columns:
         # Not read_table, to which a dot in a name (as in Wizard-V1.2) can mean a field of a struct.
         table = parquet.ParquetFile(path).read(columns=wanted)
         return {name: _arrow_values(table[name]) for name in wanted}
@@ -558,14 +570,14 @@ def _open_parquet(path) -> tuple[list[str], Callable[[list[str]], Columns]]:
     return parquet.read_schema(path).names, read
 
 
-def _arrow_values(column) -> np.ndarray:
+def _arrow_values(column: Any) -> np.ndarray:
     """An Arrow column as an array, missing values as NaN or None."""
     values = getattr(column.type, "value_type", None)
     # A dictionary (category) column must become plain first: its to_numpy gives a missing value a label.
     return (column if values is None else column.cast(values)).to_numpy()
 
 
-def _open_pickle(path) -> tuple[list[str], Callable[[list[str]], Columns]]:
+def _open_pickle(path: str | os.PathLike) -> tuple[list[str], Reader]:
     """Columns of a pickled data frame (pandas 1.5 to 3, pickle protocol 4 or 5), without unpickling it."""
     with open(path, "rb") as file, _explain_damage(path):
         frame = _RecordUnpickler(file).load()
@@ -578,10 +590,10 @@ def _open_pickle(path) -> tuple[list[str], Callable[[list[str]], Columns]]:
             where = range(len(names))[where] if isinstance(where, slice) else _decode(where).tolist()
             places |= {names[column]: (values, i) for i, column in enumerate(where)}
 
-    def read(wanted):
+    def read(wanted: list[str]) -> Columns:
         decoded = {}  # A block holds many columns; each block is decoded once.
 
-        def column(name):
+        def column(name: str) -> np.ndarray:
             values, i = places[name]
             if values not in decoded:
                 decoded[values] = _decode(values)
@@ -595,7 +607,7 @@ def _open_pickle(path) -> tuple[list[str], Callable[[list[str]], Columns]]:
 
 
 @contextlib.contextmanager
-def _explain_damage(path):
+def _explain_damage(path: str | os.PathLike) -> Iterator[None]:
     """Turns whatever a damaged or unknown pickle causes into a ValueError that says what to do."""
     try:
         yield
@@ -636,19 +648,19 @@ class _Record:
 
     __slots__ = ("args", "state")
 
-    def __new__(cls, *args):
+    def __new__(cls, *args: Any) -> "_Record":
         record = super().__new__(cls)
         record.args, record.state = args, None
         return record
 
-    def __setstate__(self, state):
+    def __setstate__(self, state: Any) -> None:
         self.state = state
 
 
 class _RecordUnpickler(pickle.Unpickler):
     """Reads a pickle into `_Record`s, each of a type named like what it stands for."""
 
-    def find_class(self, module, name):
+    def find_class(self, module: str, name: str) -> type:
         if name not in _FRAME_PARTS.get(module.partition(".")[0], ()):
             raise UnsafePickleError(f"refused {module}.{name}, which is not a known part of a data frame; nothing was run")
         if module == "builtins":
@@ -693,7 +705,7 @@ def _decode_dtype(record: _Record) -> np.dtype:
     return np.dtype(name).newbyteorder(byte_order)
 
 
-def _decode_object(value):
+def _decode_object(value: Any) -> Any:
     """An entry of an object array: a Python value or NumPy scalar as itself, anything else (NA) as None."""
     if type(value).__name__ == "scalar" and isinstance(value, _Record):
         dtype, data = value.args
@@ -701,7 +713,9 @@ def _decode_object(value):
     return None if isinstance(value, (_Record, type)) else value  # NA is a name, hence a record type.
 
 
-def _decode_strings(kind, length, num_missing, start, buffers, *_) -> np.ndarray:
+def _decode_strings(
+    kind: _Record, length: int, num_missing: int, start: int, buffers: Sequence[_Record | None], *_: Any
+) -> np.ndarray:
     """`[length]` strings of an Arrow array, from its validity bits, offsets and characters."""
     del num_missing  # The validity bits say it too.
     # Arrow leaves out the buffer of an array without missing values or without characters.
@@ -709,8 +723,8 @@ def _decode_strings(kind, length, num_missing, start, buffers, *_) -> np.ndarray
     offset_dtype = {"large_string": "<i8", "string": "<i4"}[kind.args[0]]
     ends = np.frombuffer(offsets, offset_dtype)[start : start + length + 1].tolist()
     bits = np.unpackbits(np.frombuffer(valid, np.uint8), bitorder="little")[start : start + length]
-    known = bits.astype(bool) if valid else np.ones(length, bool)
+    present = bits.astype(bool) if valid else np.ones(length, bool)
     texts = np.empty(length, dtype=object)
     for i in range(length):
-        texts[i] = characters[ends[i] : ends[i + 1]].decode() if known[i] else None
+        texts[i] = characters[ends[i] : ends[i + 1]].decode() if present[i] else None
     return texts

@@ -1,4 +1,4 @@
-"""Synthetic prompts in place of public files that are not at hand: features, scores and costs of every model on every prompt."""
+"""Synthetic prompts in place of public files: features, scores and costs of every model on every prompt."""
 
 from typing import Literal
 
@@ -42,14 +42,15 @@ STANDIN_MODELS: dict[str, tuple[tuple[str, float, float], ...]] = {
 """Name, accuracy and price of the models of two data sets.
 
 RouterBench: mean score in the 0-shot file, and the cost of one short query in 1e-5 USD. Source: arXiv 2403.12031.
-SPROUT: accuracy on the test subset (o3-mini's is assumed), and USD per 1M output tokens. Source: arXiv 2502.03261 and the prices of
-somerstep/CARROT; see `SPROUT_PRICES`.
+SPROUT: accuracy on the test subset (o3-mini's is assumed), and USD per 1M output tokens. Source: arXiv 2502.03261 and the
+prices of somerstep/CARROT; see `SPROUT_PRICES`.
 """
 
 _NUM_EMBEDLLM = 112
 _QUANTILE = 0.995
 
-# Weight of the topic and of the style in a feature, spread of what the features say beyond the topic, spread of the difficulty.
+# Weight of the topic and of the style in a feature, spread of what the features say beyond the topic, spread of the
+# difficulty.
 _PRESETS = {"clean": (0.7, 0.0, 0.7, 0.7), "semantic-noise": (0.45, 0.6, 0.0, 0.5)}
 # Spread of a model's skill between topics.
 _SKILL = {"soft": 1.5, "binary": 2.5}
@@ -76,23 +77,32 @@ def standin(
         score_ij  = sigmoid(logit_ij) if soft, else 1 with this chance,
         cost_ij   = price_j x tokens_i x LogNormal(0, 0.3),   tokens_i ~ LogNormal(5.5, 0.7),
 
-    with `delta_cj` normal of spread 1.5 (soft) or 2.5 (binary), `beta_j` standard normal, and topics and styles drawn with weights
-    from Dirichlet(5). "clean": `a = 0.7, b = 0, s_f = 0.7`, difficulty of spread 0.7. "semantic-noise": `a = 0.45, b = 0.6, s_f = 0`,
-    spread 0.5: the style fills the features and says nothing about which model is good. Costs are divided by the 0.995 quantile of
-    the pool's and cut off at 1.
+    with `delta_cj` normal of spread 1.5 (soft) or 2.5 (binary), `beta_j` standard normal, and topics and styles drawn with
+    weights from Dirichlet(5). "clean": `a = 0.7, b = 0, s_f = 0.7`, difficulty of spread 0.7. "semantic-noise":
+    `a = 0.45, b = 0.6, s_f = 0`, spread 0.5: the style fills the features and says nothing about which model is good. Costs
+    are divided by the 0.995 quantile of the pool's and cut off at 1.
 
-    Source: our own construction, for use where the files of ACQB's experiments (RouterBench, SPROUT, EmbedLLM) cannot be had. Its
-    numbers are those of no real prompt. The features are what it is about: how hard it is to learn which model suits which prompt.
+    Source: our own construction, for use where the files of ACQB's experiments (RouterBench, SPROUT, EmbedLLM) cannot be
+    had. Its numbers are those of no real prompt. The features are what it is about: how hard it is to learn which model
+    suits which prompt.
 
     Args:
-      models: "routerbench" (11 models) or "sprout" (14), see `STANDIN_MODELS`; "embedllm" (112), whose model `j` is invented: size
-        `70 ** (j / 111)` 1e9 parameters, which is its price, and accuracy `0.3 + 0.4 j / 111 + 0.1 sin(37 j)`; or arrays
-        `(accuracy, price)`, each `[N]`, accuracies between 0 and 1 exclusive, prices at least 0 in any unit.
-      queries: prompts in the pool. offline: prompts in the other set. dim: `d`, at least `topics + styles`.
+      models: "routerbench" (11 models) or "sprout" (14), see `STANDIN_MODELS`; "embedllm" (112), whose model `j` is
+        invented: size `70 ** (j / 111)` 1e9 parameters, which is its price, and accuracy
+        `0.3 + 0.4 j / 111 + 0.1 sin(37 j)`; or arrays `(accuracy, price)`, each `[N]`, accuracies between 0 and 1 exclusive,
+        prices at least 0 in any unit.
+      preset: what the features tell, as above.
+      scores: "soft" or "binary", as above.
+      queries: prompts in the pool.
+      offline: prompts in the other set.
+      dim: `d`, at least `topics + styles`.
+      topics: number of topics.
+      styles: number of styles.
       seed: of everything random. The pool does not depend on `offline`.
 
     Returns:
-      The pool, and the set for learning representations: tables with unit features `[Q, d]`, groups by topic, and costs in [0, 1].
+      The pool, and the set for learning representations: tables with unit features `[Q, d]`, groups by topic, and costs in
+      [0, 1].
 
     Raises:
       ValueError: an argument is out of range.
@@ -111,13 +121,13 @@ def standin(
     skill = skill_spread * world.normal(size=(topics, len(names)))
     beta = world.normal(size=(dim, len(names)))
 
-    def draw(rng, number):
+    def draw(rng: np.random.Generator, number: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         topic, style = rng.choice(topics, number, p=topic_chance), rng.choice(styles, number, p=style_chance)
-        own = _unit(rng.normal(size=(number, dim)))
+        direction = _unit(rng.normal(size=(number, dim)))
         features = topic_weight * directions[topic] + style_weight * directions[topics + style]
-        features = _unit(features + np.sqrt(1 - topic_weight**2 - style_weight**2) * own)
+        features = _unit(features + np.sqrt(1 - topic_weight**2 - style_weight**2) * direction)
         difficulty = difficulty_spread * rng.normal(size=(number, 1))
-        logit = np.log(accuracy / (1 - accuracy)) + skill[topic] + feature_spread * own @ beta - difficulty
+        logit = np.log(accuracy / (1 - accuracy)) + skill[topic] + feature_spread * direction @ beta - difficulty
         chance = (1 + np.tanh(logit / 2)) / 2
         luck = rng.uniform(size=chance.shape)
         tokens = rng.lognormal(5.5, 0.7, size=(number, 1)) * rng.lognormal(0.0, 0.3, size=chance.shape)
@@ -140,11 +150,12 @@ def standin(
     return online, other
 
 
-def _unit(rows):
+def _unit(rows: np.ndarray) -> np.ndarray:
+    """Rows divided by their lengths."""
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
-def _models(models) -> tuple[tuple[str, ...], np.ndarray, np.ndarray]:
+def _models(models: str | tuple[np.ndarray, np.ndarray]) -> tuple[tuple[str, ...], np.ndarray, np.ndarray]:
     """Names, accuracies `[N]` and prices `[N]`."""
     if isinstance(models, str):
         checks.one_of("models", models, [*STANDIN_MODELS, "embedllm"])

@@ -2,16 +2,17 @@
 
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RoutingTable:
-    """Scores and costs of `N` models on `Q` queries; every entry is known, so any router can be replayed.
+    """Scores and costs of `N` models on `Q` queries; every entry is there, so any router can be replayed.
 
     The arrays are copied, checked and made read-only, so a table that exists is a valid one.
 
@@ -35,7 +36,7 @@ class RoutingTable:
     group_names: tuple[str, ...] = ()
     cost_unit: str = "USD per query"
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         models = _names("models", self.models)
         scores = _floats("scores", self.scores)
         if scores.ndim != 2 or 0 in scores.shape:
@@ -100,7 +101,13 @@ class RoutingTable:
         """A table from arrays in which NaN stands for a missing score or cost.
 
         Args:
-          scores, costs, models, features, groups, group_names, cost_unit: as in `RoutingTable`.
+          scores: as in `RoutingTable`.
+          costs: as in `RoutingTable`.
+          models: as in `RoutingTable`.
+          features: as in `RoutingTable`.
+          groups: as in `RoutingTable`.
+          group_names: as in `RoutingTable`.
+          cost_unit: as in `RoutingTable`.
           missing: `"error"` refuses NaN; `"drop"` leaves out every query that misses a score or a cost of any
             model, and warns with their number.
 
@@ -113,7 +120,7 @@ class RoutingTable:
         if missing not in ("error", "drop"):
             raise ValueError(f'missing is {missing!r}; expected "error" or "drop"')
         scores, costs = _floats("scores", scores), _floats("costs", costs)
-        lost = None
+        incomplete, lost = np.zeros(0, bool), None
         if missing == "drop" and scores.ndim == 2 and scores.shape == costs.shape:
             gaps = np.isnan(scores) | np.isnan(costs)
             if gaps.any():
@@ -152,7 +159,7 @@ class RoutingTable:
           rows: a slice, query numbers (repeats allowed) or a `[Q]` boolean mask; None keeps all.
 
         Returns:
-          A new table; `group_names` stays whole, so that group numbers keep their meaning.
+          A new table; `group_names` stays complete, so that group numbers keep their meaning.
 
         Raises:
           ValueError: a model that the table does not have, or nothing left.
@@ -255,7 +262,7 @@ def _frozen(array: np.ndarray) -> np.ndarray:
     return array
 
 
-def _floats(argument: str, values) -> np.ndarray:
+def _floats(argument: str, values: ArrayLike) -> np.ndarray:
     """A read-only float32 copy of `values`."""
     try:
         with np.errstate(over="ignore"):  # Becomes inf, which is refused by name.
@@ -264,7 +271,7 @@ def _floats(argument: str, values) -> np.ndarray:
         raise ValueError(f"{argument} must be an array of numbers: {error}") from error
 
 
-def _names(argument: str, names) -> tuple[str, ...]:
+def _names(argument: str, names: str | Iterable[object]) -> tuple[str, ...]:
     """`names` as a tuple of different strings."""
     names = (names,) if isinstance(names, str) else tuple(str(name) for name in names)
     repeated = sorted({name for name in names if names.count(name) > 1})

@@ -1,4 +1,4 @@
-"""The tables of the MESS+ paper, its eight benchmarks as data, and the loader of the authors' files."""
+"""The tables of the MESS+ paper and its eight benchmarks as data."""
 
 import csv
 import dataclasses
@@ -23,9 +23,17 @@ from jaxroute.data import (
 )
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
+
+
 BENCHMARKS = list(MESSPLUS_BENCHMARKS.values())
+
+
 COLUMNS = (*MESSPLUS_BENCHMARKS, "average")
+
+
 ROWS = MESSPLUS_TABLE_2 | {f"MESS+, V={V:g}": row for V, row in MESSPLUS_TABLES_6_7.items()}
+
+
 each_benchmark = pytest.mark.parametrize("benchmark", BENCHMARKS, ids=list(MESSPLUS_BENCHMARKS))
 
 
@@ -33,9 +41,6 @@ def corrected_cost(method, benchmark):
     """The cost in MJ, Tables 6 and 7 before Table 2 where they differ."""
     value, _ = MESSPLUS_TABLE_2_DIFFERS.get((method, benchmark), (ROWS[method][benchmark].cost_mj, ""))
     return value
-
-
-# Benchmarks.
 
 
 def test_the_benchmarks_are_the_papers_in_its_order():
@@ -120,9 +125,6 @@ def test_an_impossible_benchmark_is_refused():
         dataclasses.replace(sciq, energy_sd=(1.0, 2.0))
     with pytest.raises(ValueError, match="energy_mean is .* at least 0"):
         dataclasses.replace(sciq, energy_mean=(-1.0, 2.0, 3.0))
-
-
-# Tables 2, 3, 6 and 7.
 
 
 def test_table_2_where_it_is_easy_to_slip():
@@ -227,95 +229,3 @@ def test_the_list_has_both_data_sets():
     assert datasets["messplus-tables"].loader() is MESSPLUS_BENCHMARKS
     assert datasets["messplus"].kind == "public file"
     assert datasets["messplus"].loader is load_messplus
-
-
-# Files.
-
-FILE = {
-    "doc_id": [0, 1, 0, 1],
-    "input_text": ["a, b", 'c "d"', "e\nf", "g"],
-    "benchmark_name": ["sciq", "piqa", "sciq", "piqa"],
-    "label_large": [1, 1, 1, 0],
-    "acc_large": [1.0, 0.0, 1.0, 0.0],
-    "energy_consumption_large": [2000.0, 1000.0, 2200.0, 1100.0],
-    "inference_time_large": [0.5, 0.4, 0.5, 0.4],
-    "label_small": [0, 1, 1, 0],
-    "acc_small": [0.0, 1.0, 1.0, 1.0],
-    "energy_consumption_small": [80.5, 40.0, 90.0, 45.5],
-    "inference_time_small": [0.1, 0.1, 0.1, 0.1],
-}
-
-
-def write(path, columns):
-    pandas = pytest.importorskip("pandas")
-    frame = pandas.DataFrame(columns)
-    if path.suffix == ".parquet":
-        pytest.importorskip("pyarrow")
-        frame.to_parquet(path, index=False)
-    elif path.suffix == ".pkl":
-        frame.to_pickle(path, protocol=5)
-    else:
-        frame.to_csv(path, index=False)
-    return path
-
-
-def without(*names):
-    return {name: values for name, values in FILE.items() if name not in names}
-
-
-@pytest.mark.parametrize("name", ["requests.csv", "requests.csv.gz", "requests.parquet", "requests.pkl"])
-def test_load(name, tmp_path):
-    table = load_messplus(write(tmp_path / name, FILE))
-    assert table.models == ("small", "large")  # By mean energy.
-    np.testing.assert_array_equal(table.scores, [[0, 1], [1, 1], [1, 1], [0, 0]])
-    np.testing.assert_array_equal(table.costs, [[80.5, 2000], [40, 1000], [90, 2200], [45.5, 1100]])
-    assert table.cost_unit == "J per request"
-    assert table.group_names == ("piqa", "sciq")
-    assert table.groups.tolist() == [1, 0, 1, 0]
-
-
-def test_load_one_benchmark(tmp_path):
-    path = write(tmp_path / "requests.csv", FILE)
-    table = load_messplus(path, "sciq")
-    np.testing.assert_array_equal(table.costs, [[80.5, 2000], [90, 2200]])
-    assert (table.group_names, table.groups.tolist()) == (("sciq",), [0, 0])
-    with pytest.raises(ValueError, match=r"requests.csv has no benchmark 'boolq'; it has piqa, sciq"):
-        load_messplus(path, "boolq")
-
-
-def test_load_without_labels_or_benchmarks(tmp_path):
-    path = write(tmp_path / "requests.csv", without("label_small", "label_large", "benchmark_name"))
-    table = load_messplus(path)
-    np.testing.assert_array_equal(table.scores, [[0, 1], [1, 0], [1, 1], [1, 0]])  # acc
-    assert table.groups is None
-    with pytest.raises(ValueError, match="lacks the column benchmark_name; it has doc_id, "):
-        load_messplus(path, "sciq")
-
-
-@pytest.mark.parametrize(
-    ("absent", "message"),
-    [
-        (("energy_consumption_small", "energy_consumption_large"), "no column energy_consumption_<model>; it has doc_id"),
-        (("label_small",), "lacks the column label_small; it has"),  # No acc_small beside label_large.
-        (("energy_consumption_small",), "lacks the column energy_consumption_small; it has"),
-        (
-            ("label_small", "label_large", "acc_small", "acc_large"),
-            "lacks the column acc_large, acc_small; it has doc_id, input_text, benchmark_name",
-        ),
-    ],
-)
-def test_a_file_that_lacks_something(absent, message, tmp_path):
-    with pytest.raises(ValueError, match=message):
-        load_messplus(write(tmp_path / "requests.csv", without(*absent)))
-
-
-def test_values_that_are_missing_or_impossible(tmp_path):
-    path = tmp_path / "requests.csv"
-    write(path, FILE | {"energy_consumption_small": [80.5, np.nan, 90.0, 45.5]})
-    with pytest.warns(UserWarning, match="dropped 1 of 4 queries"):
-        assert load_messplus(path).groups.tolist() == [1, 1, 0]
-    write(path, FILE | {"label_small": [0, 1, 2, 0]})
-    with pytest.raises(ValueError, match=r"scores is 2.0 at row 2, model 'small'; .*\[0, 1\]"):
-        load_messplus(path)
-    with pytest.raises(ValueError, match=r"unknown kind; expected a name that ends in .csv, .csv.gz, .parquet"):
-        load_messplus(tmp_path / "requests.npz")

@@ -5,370 +5,41 @@ import csv
 import io
 import os
 import pickle
-import subprocess
 import sys
 import warnings
 import zlib
-from pathlib import Path
 
 import numpy as np
 import pytest
+from data_cases import COSTS, FEATURES, GROUP_NAMES, GROUPS, MODELS, SCORES, assert_same, changed, full_table
+from helpers import shared_data
 
 from jaxroute.data import (
-    DATASETS,
     SPROUT_PRICES,
-    STAGEROUTE_TABLE_1,
     STAGEROUTE_TABLE_2,
-    ModelTable,
-    PriceTable,
     RoutingTable,
     UnsafePickleError,
     compare_with_table_2,
     costs_by_size,
-    divide_by_max,
     load_columns,
     load_embeddings,
     load_embedllm,
     load_routerbench,
     load_sprout,
     load_table,
-    min_max,
 )
-
-SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
-
-
-def shared(name):
-    """A real file beside the repository; the test is skipped where there is none."""
-    if not (SHARED / name).exists():
-        pytest.skip(f"no real data: {SHARED / name} does not exist")
-    return SHARED / name
-
-
-# The papers' tables.
-
-
-def test_table_1_is_the_papers_and_normalises_as_specified():
-    rows = (  # name, score, cost, min-max, score / 1446
-        ("GPT-4o", 1336, 10.00, 0.417989, 0.923928),
-        ("Gemini-1.5-pro-002", 1302, 5.00, 0.238095, 0.900415),
-        ("Yi-Lightning", 1287, 0.14, 0.158730, 0.890041),
-        ("o1-mini", 1304, 0.60, 0.248677, 0.901798),
-        ("Llama 3.3 70B Instruct", 1257, 0.40, 0, 0.869295),
-        ("DeepSeek-R1", 1358, 0.55, 0.534392, 0.939142),
-        ("Gemini 2.0 Flash", 1380, 1.50, 0.650794, 0.954357),
-        ("Claude 3.7 Sonnet", 1300, 15.00, 0.227513, 0.899032),
-        ("Hunyuan-turbos", 1296, 0.28, 0.206349, 0.896266),
-        ("Deepseek-v3", 1373, 0.28, 0.613757, 0.949516),
-        ("Llama-4-Maveric", 1417, 0.82, 0.846561, 0.979945),
-        ("GPT-4.1", 1366, 8.00, 0.576720, 0.944675),
-        ("Grok-3-preview", 1403, 15.00, 0.772487, 0.970263),
-        ("o3 by OpenAI", 1413, 40.00, 0.825397, 0.977178),
-        ("Gemini-2.5-Pro", 1446, 10.00, 1, 1),
-    )
-    names, scores, costs, spread, share = zip(*rows, strict=True)
-    assert STAGEROUTE_TABLE_1.names == names
-    np.testing.assert_array_equal(STAGEROUTE_TABLE_1.scores, np.array(scores, np.float64))
-    np.testing.assert_array_equal(STAGEROUTE_TABLE_1.costs, costs)
-    np.testing.assert_allclose(min_max(STAGEROUTE_TABLE_1.scores), spread, atol=1e-6)
-    np.testing.assert_allclose(divide_by_max(STAGEROUTE_TABLE_1.scores), share, atol=1e-6)
-
-
-def test_table_2_is_the_papers():
-    assert dict(
-        zip(
-            STAGEROUTE_TABLE_2.names,
-            zip(STAGEROUTE_TABLE_2.scores.tolist(), STAGEROUTE_TABLE_2.costs.tolist(), strict=True),
-            strict=True,
-        )
-    ) == {
-        "claude-instant-v1": (0.5900, 0.001236),
-        "claude-v1": (0.6480, 0.005870),
-        "claude-v2": (0.5116, 0.006153),
-        "meta/llama-2-70b-chat": (0.6059, 0.001337),
-        "WizardLM/WizardLM-13B-V1.2": (0.5392, 0.000142),
-        "meta/code-llama-instruct-34b-chat": (0.5040, 0.000550),
-        "mistralai/mistral-7b-chat": (0.4999, 0.000139),
-        "gpt-3.5-turbo-1106": (0.6867, 0.000709),
-        "gpt-4-1106-preview": (0.8048, 0.007943),
-        "zero-one-ai/Yi-34B-Chat": (0.7153, 0.000558),
-        "mistralai/mixtral-8x7b-chat": (0.6504, 0.000414),
-    }
-    assert STAGEROUTE_TABLE_2.names[0] == "claude-instant-v1"
-    assert STAGEROUTE_TABLE_2.names[-1] == "mistralai/mixtral-8x7b-chat"
-
-
-@pytest.mark.parametrize(
-    ("table", "file", "score", "cost"),
-    [
-        (STAGEROUTE_TABLE_1, "stageroute_table1.csv", "arena_elo", "usd_per_mtok_out"),
-        (STAGEROUTE_TABLE_2, "stageroute_table2.csv", "avg_perf", "avg_cost_usd"),
-    ],
-)
-def test_tables_equal_the_independent_transcription(table, file, score, cost):
-    with open(shared(file), newline="") as lines:
-        rows = list(csv.DictReader(lines))
-    assert table.names == tuple(row["model"] for row in rows)
-    np.testing.assert_array_equal(table.scores, [float(row[score]) for row in rows])
-    np.testing.assert_array_equal(table.costs, [float(row[cost]) for row in rows])
 
 
 def test_sprout_prices_equal_the_independent_transcription():
-    with open(shared("sprout_models_prices.csv"), newline="") as lines:
+    with open(shared_data("sprout_models_prices.csv"), newline="") as lines:
         rows = list(csv.DictReader(lines))
     expected = {row["model"]: (float(row["usd_per_mtok_in"]), float(row["usd_per_mtok_out"])) for row in rows}
     assert expected == SPROUT_PRICES
 
 
-def test_model_table_is_checked_and_read_only():
-    units = {"score_unit": "", "cost_unit": "", "source": ""}
-    with pytest.raises(ValueError, match=r"costs has shape \(1,\); expected \(2,\)"):
-        ModelTable(("a", "b"), [1, 2], [1], **units)
-    with pytest.raises(ValueError, match="scores is .* finite"):
-        ModelTable(("a", "b"), [1, np.nan], [1, 2], **units)
-    with pytest.raises(ValueError, match="read-only"):
-        STAGEROUTE_TABLE_1.scores[0] = 0
-
-
-def test_normalisations_refuse_what_they_cannot_scale():
-    with pytest.raises(ValueError, match="scores is .* different"):
-        min_max([3.0, 3.0])
-    with pytest.raises(ValueError, match="scores is .* different"):
-        min_max([3.0, np.nan])
-    for scores in ([0.0, 0.0], [-1.0, 2.0]):
-        with pytest.raises(ValueError, match="scores is .* positive"):
-            divide_by_max(scores)
-
-
-def test_the_list_of_data_sets():
-    assert len({dataset.name for dataset in DATASETS}) == len(DATASETS)
-    for dataset in DATASETS:
-        assert dataset.kind in ("paper table", "public file", "generator")
-        assert dataset.description
-        assert dataset.source
-        if dataset.kind == "paper table":
-            assert isinstance(dataset.loader(), (ModelTable, PriceTable, dict))
-        if dataset.kind == "generator":
-            assert all(isinstance(table, RoutingTable) for table in dataset.loader())
-
-
-def test_import_does_not_need_pyarrow():
-    code = (
-        "import sys; sys.modules['pyarrow'] = sys.modules['matplotlib'] = None;"  # As if they were not installed.
-        "import jaxroute.data.table, jaxroute.data.papers, jaxroute.data.public; print('fine')"
-    )
-    root = str(Path(__file__).resolve().parents[2])
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env=os.environ | {"PYTHONPATH": root},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout.strip() == "fine"
-
-
-# RoutingTable.
-
-SCORES = np.array([[1.0, 0.25], [0.5, 1.0], [0.0, 0.0]], np.float32)
-COSTS = np.array([[1e-2, 1e-4], [2e-2, 2e-4], [3e-2, 3e-4]], np.float32)
-MODELS = ("gpt-4-1106-preview", "WizardLM/WizardLM-13B-V1.2")
-FEATURES = np.arange(12, dtype=np.float32).reshape(3, 4)
-GROUPS = np.array([0, 1, 0], np.int32)
-GROUP_NAMES = ("mbpp", "mmlu-law")
-
-
-def full_table():
-    return RoutingTable(SCORES, COSTS, MODELS, FEATURES, GROUPS, GROUP_NAMES)
-
-
-def assert_same(table, expected):
-    for name in ("scores", "costs", "features", "groups"):
-        value, wanted = getattr(table, name), getattr(expected, name)
-        assert (value is None) == (wanted is None), name
-        if wanted is not None:
-            assert value.dtype == wanted.dtype, name
-            np.testing.assert_array_equal(value, wanted, err_msg=name)
-    for name in ("models", "group_names", "cost_unit"):
-        assert getattr(table, name) == getattr(expected, name), name
-
-
-def changed(array, place, value):
-    array = array.copy()
-    array[place] = value
-    return array
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"scores": SCORES[0]}, r"scores has shape \(2,\); expected \[Q, N\]"),
-        (
-            {"scores": SCORES[:0], "costs": COSTS[:0]},
-            r"scores has shape \(0, 2\); expected .* at least one query",
-        ),
-        ({"scores": SCORES[:, :0], "models": ()}, r"scores has shape \(3, 0\); expected .* at least one"),
-        ({"scores": [["a", "b"]]}, r"scores must be an array of numbers: .*'a'"),
-        ({"costs": COSTS[:2]}, r"costs has shape \(2, 2\); expected \(3, 2\)"),
-        ({"models": ("a",)}, r"models has 1 names; expected 2"),
-        ({"models": ("a", "a")}, r"models has 'a' more than once"),
-        (
-            {"scores": changed(SCORES, (1, 1), np.nan)},
-            f"scores is nan at row 1, model '{MODELS[1]}'; .* finite",
-        ),
-        ({"costs": changed(COSTS, (2, 0), np.inf)}, f"costs is inf at row 2, model '{MODELS[0]}'; .* finite"),
-        (
-            {"costs": changed(COSTS.astype(float), (0, 0), 1e300)},
-            f"costs is inf at row 0, model '{MODELS[0]}'",
-        ),
-        (
-            {"scores": changed(SCORES, (0, 1), 1.5)},
-            rf"scores is 1.5 at row 0, model '{MODELS[1]}'; .*\[0, 1\]",
-        ),
-        ({"scores": changed(SCORES, (0, 1), -0.5)}, r"scores is -0.5 at row 0, .*\[0, 1\]"),
-        ({"costs": changed(COSTS, (1, 0), -1.0)}, "costs is -1.0 at row 1, .* at least 0"),
-        ({"features": FEATURES[:2]}, r"features has shape \(2, 4\); expected \[3, d\]"),
-        ({"features": changed(FEATURES, (2, 3), np.nan)}, r"features is nan at \[2, 3\]; .* finite"),
-        ({"groups": None}, "group_names has 2 names but groups is None"),
-        ({"groups": GROUPS[:2]}, r"groups has shape \(2,\) .* expected \[3\] integers"),
-        ({"groups": GROUPS.astype(float)}, "groups has .* dtype float64; expected"),
-        ({"groups": changed(GROUPS, 1, 2)}, r"groups is 2 at \[1\]; .* 0 to 1"),
-        ({"groups": changed(GROUPS, 1, -1)}, r"groups is -1 at \[1\]; .* 0 to 1"),
-        ({"group_names": ("x", "x")}, "group_names has 'x' more than once"),
-    ],
-)
-def test_impossible_tables_are_refused_by_name(change, message):
-    arguments = {
-        "scores": SCORES,
-        "costs": COSTS,
-        "models": MODELS,
-        "features": FEATURES,
-        "groups": GROUPS,
-        "group_names": GROUP_NAMES,
-    }
-    with pytest.raises(ValueError, match=message):
-        RoutingTable(**(arguments | change))
-
-
-def test_table_has_its_own_read_only_arrays():
-    scores = SCORES.astype(np.float64)
-    table = RoutingTable(scores, COSTS, list(MODELS), groups=[0, 1, 0], group_names=GROUP_NAMES)
-    scores[0, 0] = 0.0
-    assert table.scores[0, 0] == 1.0
-    assert scores.flags.writeable
-    for array in (table.scores, table.costs, table.groups):
-        assert not array.flags.writeable
-    assert (table.scores.dtype, table.groups.dtype) == (np.float32, np.int32)
-    assert (table.num_queries, table.num_models, table.models) == (3, 2, MODELS)
-
-
-def test_means_are_float64():
-    # Table of 0.1 and 0.3: a float32 sum over 3,000 rows would be off by more than 1e-9.
-    table = RoutingTable(np.full((3000, 1), 0.1), np.full((3000, 1), 0.3), ["m"])
-    np.testing.assert_allclose(table.mean_scores(), [np.float32(0.1)], rtol=1e-12)
-    np.testing.assert_allclose(table.mean_costs(), [np.float32(0.3)], rtol=1e-12)
-    assert table.mean_scores().dtype == table.mean_costs().dtype == np.float64
-
-
-def test_subset():
-    table = full_table()
-    assert_same(table.subset(), table)
-    assert_same(
-        table.subset(models=MODELS[::-1], rows=[2, 0]),
-        RoutingTable(
-            SCORES[[2, 0]][:, ::-1],
-            COSTS[[2, 0]][:, ::-1],
-            MODELS[::-1],
-            FEATURES[[2, 0]],
-            GROUPS[[2, 0]],
-            GROUP_NAMES,
-        ),
-    )
-    assert_same(table.subset(rows=slice(1, None)), table.subset(rows=np.array([False, True, True])))
-    assert_same(table.subset(models=MODELS[1]), table.subset(models=[MODELS[1]]))
-    assert table.subset(rows=[1, 1]).num_queries == 2
-    assert RoutingTable(SCORES, COSTS, MODELS).subset(rows=2).features is None
-
-
-def test_subset_refuses_what_is_not_there():
-    table = full_table()
-    with pytest.raises(ValueError, match="models has 'gpt-5', which the table lacks; it has gpt-4-1106-preview, "):
-        table.subset(models=["gpt-5"])
-    with pytest.raises(IndexError, match="rows does not fit a table of 3 queries"):
-        table.subset(rows=[3])
-    with pytest.raises(IndexError, match="rows does not fit a table of 3 queries"):
-        table.subset(rows=[True, False])
-    for nothing in ({"rows": []}, {"models": []}):
-        with pytest.raises(ValueError, match="at least one query and one model"):
-            table.subset(**nothing)
-
-
-def test_order_by_cost():
-    table = full_table().order_by_cost()
-    assert table.models == MODELS[::-1]
-    assert np.all(np.diff(table.mean_costs()) >= 0)
-    equal = RoutingTable(SCORES, np.ones_like(COSTS), MODELS)
-    assert equal.order_by_cost().models == MODELS
-
-
-def test_with_features():
-    table, other = full_table(), FEATURES[:, :2] + 1
-    assert_same(table.with_features(other), RoutingTable(SCORES, COSTS, MODELS, other, GROUPS, GROUP_NAMES))
-    assert_same(table.with_features(None), RoutingTable(SCORES, COSTS, MODELS, None, GROUPS, GROUP_NAMES))
-    assert table.features.shape == (3, 4)
-    with pytest.raises(ValueError, match=r"features has shape \(2, 4\); expected \[3, d\]"):
-        table.with_features(FEATURES[:2])
-
-
-@pytest.mark.parametrize("table", [full_table(), RoutingTable(SCORES, COSTS, MODELS, cost_unit="MJ per query")])
-def test_save_and_load(table, tmp_path):
-    path = tmp_path / "table.bin"  # The name is kept as it is.
-    table.save(path)
-    assert_same(RoutingTable.load(path), table)
-    path = tmp_path / "table.npz"
-    table.save(path)
-    assert_same(load_table(path), table)
-
-
-def test_load_refuses_pickles_and_names_what_is_missing(tmp_path):
-    path = tmp_path / "table.npz"
-    np.savez(path, scores=SCORES, costs=COSTS)
-    with pytest.raises(ValueError, match="lacks models, cost_unit; it has scores, costs"):
-        RoutingTable.load(path)
-    np.savez(path, scores=SCORES.astype(object), costs=COSTS, models=np.array(MODELS), cost_unit="")
-    for load in (RoutingTable.load, load_table):
-        with pytest.raises(ValueError, match="allow_pickle"):
-            load(path)
-
-
-def test_missing_values():
-    scores, costs = changed(SCORES, (1, 0), np.nan), changed(COSTS, (1, 1), np.nan)
-    extra = {"features": FEATURES, "groups": GROUPS, "group_names": GROUP_NAMES}
-    with pytest.raises(ValueError, match="scores is nan at row 1"):
-        RoutingTable.from_arrays(scores, costs, MODELS, **extra)
-    with pytest.warns(UserWarning, match=r"dropped 1 of 3 queries .*\(first: row 1, column 0\)"):
-        table = RoutingTable.from_arrays(scores, costs, MODELS, **extra, missing="drop")
-    assert_same(table, full_table().subset(rows=[0, 2]))
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert_same(RoutingTable.from_arrays(SCORES, COSTS, MODELS, **extra, missing="drop"), full_table())
-    with pytest.raises(ValueError, match="empty table: it drops 3 of 3 queries"):
-        RoutingTable.from_arrays(np.full((3, 2), np.nan), COSTS, MODELS, missing="drop")
-    with pytest.raises(ValueError, match="scores is inf"):  # Infinite is wrong, not missing.
-        RoutingTable.from_arrays(changed(scores, (0, 0), np.inf), costs, MODELS, missing="drop")
-    with pytest.raises(ValueError, match="missing is 'ignore'; expected"):
-        RoutingTable.from_arrays(SCORES, COSTS, MODELS, missing="ignore")
-
-
-def test_repr_is_short():
-    assert repr(full_table()) == "RoutingTable(3 queries x 2 models, cost in USD per query, 4 features, 2 groups)"
-    assert repr(RoutingTable(SCORES, COSTS, MODELS)) == "RoutingTable(3 queries x 2 models, cost in USD per query)"
-
-
-# RouterBench files.
-
 FIRST, SECOND = MODELS
+
+
 EXPECTED = RoutingTable(SCORES[:, ::-1], COSTS[:, ::-1], MODELS[::-1], None, GROUPS, GROUP_NAMES)
 
 
@@ -489,8 +160,6 @@ def test_comparison_with_table_2():
     with pytest.raises(ValueError, match="table has no model of StageRoute's Table 2; its models are x"):
         compare_with_table_2(RoutingTable([[1.0]], [[1.0]], ["x"]))
 
-
-# Pickles.
 
 OLD_PICKLES = {  # `routerbench_frame()` written by the pandas named, protocol 5: zlib, base 85.
     "pandas 1.5.3 with an Int64Index": (
@@ -650,9 +319,6 @@ def test_damaged_pickles_raise_value_errors(tmp_path):
     path.write_bytes(others[0])
     with pytest.raises(ValueError, match=r"bench.pkl is not a pickled data frame .* use csv or parquet"):
         load_routerbench(path)
-
-
-# Other layouts.
 
 
 @pytest.mark.parametrize("names", [("scores", "costs"), ("score", "cost"), ("perf", "cost"), ("correct", "cost")])
@@ -877,11 +543,8 @@ def test_columns_of_any_schema(tmp_path):
         load_columns(tmp_path / "t.csv", ["z"])
 
 
-# Real files.
-
-
 def test_real_routerbench_sample():
-    table = load_routerbench(shared("routerbench_0shot_uniform365.npz"))
+    table = load_routerbench(shared_data("routerbench_0shot_uniform365.npz"))
     assert (table.num_queries, table.num_models) == (365, 11)
     assert set(table.models) == set(STAGEROUTE_TABLE_2.names)
     assert table.features.shape == (365, 32)
@@ -891,7 +554,7 @@ def test_real_routerbench_sample():
     assert table.order_by_cost().models[-1] in ("gpt-4-1106-preview", "claude-v1", "claude-v2")
 
     # A uniform sample of the 0-shot file: its means are within 4.5 standard errors of the file's (11 models).
-    with open(shared("routerbench_0shot_value_hist.csv"), newline="") as lines:
+    with open(shared_data("routerbench_0shot_value_hist.csv"), newline="") as lines:
         population = {row["model"]: float(row["mean_score"]) for row in csv.DictReader(lines)}
     error = table.scores.std(axis=0, ddof=1) / np.sqrt(table.num_queries)
     gap = np.abs(table.mean_scores() - [population[name] for name in table.models])
@@ -904,14 +567,14 @@ def test_real_routerbench_sample():
 
 
 def test_real_tables_without_costs():
-    path = shared("routellm_mmlu_gsm8k.npz")
+    path = shared_data("routellm_mmlu_gsm8k.npz")
     with pytest.raises(ValueError, match="no array costs or cost; pass costs"):
         load_table(path)
     table = load_table(path, costs={"gpt-4-1106-preview": 1e-2, "mistralai/Mixtral-8x7B-Instruct-v0.1": 2e-4})
     assert (table.num_queries, table.models[0], len(table.group_names)) == (15361, "gpt-4-1106-preview", 58)
     assert table.mean_scores()[0] > table.mean_scores()[1]
 
-    path = shared("llmrouter_9models.npz")
+    path = shared_data("llmrouter_9models.npz")
     models = np.load(path)["models"].tolist()
     table = load_table(path, costs=dict.fromkeys(models, 1.0))
     assert (table.num_queries, table.num_models, len(table.group_names)) == (6108, 9, 14)
@@ -919,4 +582,4 @@ def test_real_tables_without_costs():
 
 def test_real_table_with_a_score_below_0_is_refused():
     with pytest.raises(ValueError, match=r"scores is -0\.0\d+ at row \d+, model .*\[0, 1\]"):
-        load_table(shared("routerarena_sub10.npz"))
+        load_table(shared_data("routerarena_sub10.npz"))

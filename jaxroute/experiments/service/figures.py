@@ -40,7 +40,7 @@ def _routellm(benchmark: str, alpha: float) -> sv.RouteLLM:
     return sv.RouteLLM(threshold=data.routellm_threshold[alpha], offset=data.routellm_offset)
 
 
-def _rivals(benchmark: str, env: sv.Service) -> dict[str, Any]:
+def _rivals(benchmark: str, env: sv.ServiceEnv) -> dict[str, Any]:
     return {
         "EducatedGuessing": sv.EducatedGuessing.of(env),
         "RouteLLM": _routellm(benchmark, round(float(env.alpha), 6)),
@@ -77,7 +77,7 @@ def _bounds(benchmark: str, alpha: float) -> dict[str, float]:
 def _curves_case(benchmark: str, alpha: float) -> Case:
     V = list(MESSPLUS_BENCHMARKS[benchmark].V_range)
 
-    def policies(env: sv.Service) -> dict[str, Any]:
+    def policies(env: sv.ServiceEnv) -> dict[str, Any]:
         return {"MESS+": grid(sv.paper_policy, benchmark=benchmark, V=V), **_rivals(benchmark, env)}
 
     return _benchmark_case(benchmark, policies, alpha, f"{benchmark}-{alpha}", record_every=10)
@@ -333,7 +333,7 @@ _TABLE = (*_DEFAULT, "mean_satisfaction", "explore_cost", "served_cost", "last_v
 
 
 def _everyone(benchmark: str):
-    def policies(env: sv.Service) -> dict[str, Any]:
+    def policies(env: sv.ServiceEnv) -> dict[str, Any]:
         return {
             **{name: sv.Single(m) for m, name in enumerate(MESSPLUS_MODELS)},
             **_rivals(benchmark, env),
@@ -618,7 +618,7 @@ def _between_oracles(results: Results) -> tuple[str, bool]:
     return "clairvoyant, informed, blind; " + "; ".join(parts), holds
 
 
-def _ablations(env: sv.Service) -> dict[str, Any]:
+def _ablations(env: sv.ServiceEnv) -> dict[str, Any]:
     knows, paper = sv.TrueChances(env.requests), sv.paper_policy("winogrande")
     optimiser = paper.optimiser
     return {
@@ -653,14 +653,14 @@ def _ablation_case(name: str, **options: Any) -> Case:
     )
 
 
-def _table_env(data: str | None = None, alpha: float = 0.75, costs: Mapping[str, float] | None = None) -> sv.Service:
+def _table_env(data: str | None = None, alpha: float = 0.75, costs: Mapping[str, float] | None = None) -> sv.ServiceEnv:
     """The rows of a file, in a random order per run."""
     if not data:
         raise ValueError("this experiment plays the user's own table: give its file with --data FILE")
     return sv.table_service(load_table(data, costs=costs), alpha=alpha)
 
 
-def _table_policies(env: sv.Service) -> dict[str, Any]:
+def _table_policies(env: sv.ServiceEnv) -> dict[str, Any]:
     """V is given in units of one over the dearest model's mean cost."""
     scale = 1.0 / max(float(env.mean_cost[-1]), 1e-12)
     return {

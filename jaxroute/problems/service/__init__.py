@@ -1,4 +1,11 @@
-"""Service under an agreement on satisfaction (MESS+): explore all models or serve with one."""
+"""Service under an agreement on satisfaction (MESS+): explore all models or serve with one.
+
+`messplus` is Algorithm 1 of the paper, put together from `parts` (virtual queue, predictors, cost models, training
+beforehand); `env` is the service that it runs, with requests from `sources`; `instances` makes services of the paper's
+experiments and of one's data, and MESS+ as the paper, its code and its theory set it. `baselines` holds the paper's rivals
+and ablations of MESS+, `optimum` the cheapest policies of every knowledge, which `oracle` plays, and `theory` the bounds.
+`types` says what passes between them and what is measured.
+"""
 
 from jaxroute.estimators.heads import Logistic, Mlp
 from jaxroute.estimators.sgd import SGD, TheorySteps
@@ -6,40 +13,49 @@ from jaxroute.problems.service.baselines import (
     CheapestAbove,
     EducatedGuessing,
     MostSatisfying,
-    OracleBlind,
-    OracleClairvoyant,
-    OracleInformed,
     RandomMix,
     RouteLLM,
+    RouterDC,
     ShadowPrice,
     Single,
-    calibrate_threshold,
     educated_guess,
+    fit_routerdc,
     strong_share,
 )
-from jaxroute.problems.service.benchmark import (
-    admissible_chance,
+from jaxroute.problems.service.env import ServiceEnv
+from jaxroute.problems.service.instances import (
+    benchmark_service,
+    cell_service,
+    code_policy,
+    paper_policy,
+    probit_service,
+    service,
+    table_service,
+    theory_policy,
+    typed_service,
+)
+from jaxroute.problems.service.messplus import MessPlus
+from jaxroute.problems.service.optimum import (
     best_blind,
     best_clairvoyant,
     best_in_hindsight,
     best_informed,
     cheapest_choice,
 )
-from jaxroute.problems.service.costs import KnownCost, LastCost, RunningMeanCost
-from jaxroute.problems.service.env import Service, service
-from jaxroute.problems.service.messplus import (
-    MessPlus,
+from jaxroute.problems.service.oracle import OracleBlind, OracleClairvoyant, OracleInformed
+from jaxroute.problems.service.parts.contrastive import cluster_loss, contrastive_loss
+from jaxroute.problems.service.parts.costs import KnownCost, LastCost, RunningMeanCost
+from jaxroute.problems.service.parts.predictors import Labels, Learned, TrueChances
+from jaxroute.problems.service.parts.pretraining import pretrain
+from jaxroute.problems.service.sources import CellRequests, ProbitRequests, TableRequests, TypeRequests
+from jaxroute.problems.service.theory import (
+    admissible_chance,
     bound_mean_queue,
     bound_queue,
     bound_violation,
     expected_explorations,
     safety_margin,
 )
-from jaxroute.problems.service.offline import RouterDC, cluster_loss, contrastive_loss, fit_routerdc, pretrain
-from jaxroute.problems.service.predictors import Labels, Learned, TrueChances
-from jaxroute.problems.service.presets import code_policy, paper_policy, theory_policy
-from jaxroute.problems.service.requests import CellRequests, ProbitRequests, TableRequests, TypeRequests
-from jaxroute.problems.service.services import benchmark_service, cell_service, probit_service, table_service, typed_service
 
 POLICIES = (
     MessPlus,
@@ -80,7 +96,7 @@ __all__ = [
     "RouteLLM",
     "RouterDC",
     "RunningMeanCost",
-    "Service",
+    "ServiceEnv",
     "ShadowPrice",
     "Single",
     "TableRequests",
@@ -96,7 +112,6 @@ __all__ = [
     "bound_mean_queue",
     "bound_queue",
     "bound_violation",
-    "calibrate_threshold",
     "cell_service",
     "cheapest_choice",
     "cluster_loss",

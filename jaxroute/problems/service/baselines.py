@@ -1,43 +1,62 @@
-"""The paper's baselines, ablations of MESS+, and policies that know the environment."""
+"""The paper's baselines, and ablations of MESS+."""
 
-from typing import Any
+import abc
+import functools
+from typing import Any, final
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 from flax import struct
+from jax import lax
 
 from jaxroute.core import checks, draws, numerics
 from jaxroute.core.types import Leaf
-from jaxroute.problems.service.benchmark import PRICE_STEP
-from jaxroute.problems.service.env import Service
+from jaxroute.problems.service.env import ServiceEnv
 from jaxroute.problems.service.messplus import Learner
-from jaxroute.problems.service.predictors import Labels, TrueChances
-from jaxroute.problems.service.types import Action, Price
+from jaxroute.problems.service.parts.contrastive import cluster_loss, contrastive_loss, nearest_clusters
+from jaxroute.problems.service.parts.predictors import Predictor, TrueChances
+from jaxroute.problems.service.sources import draw_requests
+from jaxroute.problems.service.types import Action, Feedback, Observation, Params, ServiceSpec
+
+Info = dict[str, jax.Array]
 
 _THRESHOLDS = np.round(np.arange(0.9, 0.05, -0.1), 1)
 
 
 @struct.dataclass
-class Fixed:
+class StaticPolicy(abc.ABC):
     """A policy that learns nothing and never explores."""
 
-    def init(self, key, spec) -> tuple:
+    def init(self, key: jax.Array, spec: ServiceSpec) -> Params:
         del key, spec
         return ()
 
-    def update(self, key, state, obs, action, feedback, t) -> tuple:
+    @abc.abstractmethod
+    def act(self, key: jax.Array, state: Params, obs: Observation, t: jax.Array) -> tuple[Action, Info]:
+        """The answer of one model."""
+
+    def update(
+        self, key: jax.Array, state: Params, obs: Observation, action: Action, feedback: Feedback, t: jax.Array
+    ) -> Params:
         del key, obs, action, feedback, t
         return state
 
 
-def serve_with(model, energy: Leaf = 0.0) -> Action:
-    """The answer of one model, without exploring; energy: J that the decision took."""
+def serve_with(model: Leaf, energy: Leaf = 0.0) -> Action:
+    """The answer of one model, without exploring.
+
+    Args:
+      model: `[]` index.
+      energy: `[]`, J that the decision took.
+    """
     return Action(explore=jnp.zeros((), bool), serve=jnp.asarray(model, jnp.int32), energy=jnp.asarray(energy, jnp.float32))
 
 
+@final
 @struct.dataclass
-class Single(Fixed):
+class Single(StaticPolicy):
     """Always the same model. Source: MESS+, section 4.1.
 
     model: `[]` index, -1 for the largest.
@@ -50,7 +69,7 @@ class Single(Fixed):
         if value != np.round(value) or value < -1:
             raise ValueError(f"model must be a whole number of at least -1, got {checks.show(self.model)}")
 
-    def act(self, key, state, obs, t):
+    def act(self, key: jax.Array, state: Params, obs: Observation, t: jax.Array) -> tuple[Action, Info]:
         del key, state, t
         models = obs.cost.shape[-1]
         model = jnp.asarray(self.model, jnp.int32)
@@ -58,8 +77,8 @@ class Single(Fixed):
 
 
 @struct.dataclass
-class RandomMix(Fixed):
-    """Each request goes to a model drawn with fixed chances.
+class Mixture(StaticPolicy):
+    """Each request goes to a model drawn with fixed chances; abstract, its subclasses say where these come from.
 
     chances: `[M]`, in proportion; default equal ones.
     """
@@ -72,7 +91,7 @@ class RandomMix(Fixed):
             if chances.ndim != 1 or chances.sum() <= 0:
                 raise ValueError(f"chances must be [M] numbers of at least 0, not all 0, got {checks.show(self.chances)}")
 
-    def act(self, key, state, obs, t):
+    def act(self, key: jax.Array, state: Params, obs: Observation, t: jax.Array) -> tuple[Action, Info]:
         del state, t
         models = obs.cost.shape[-1]
         chances = jnp.ones(models) if self.chances is None else jnp.asarray(self.chances, jnp.float32)
@@ -81,79 +100,83 @@ class RandomMix(Fixed):
         return serve_with(numerics.inverse_cdf(chances, draws.uniform(key))), {}
 
 
+@final
 @struct.dataclass
-class EducatedGuessing(RandomMix):
+class RandomMix(Mixture):
+    """A model at random, with given chances."""
+
+
+@final
+@struct.dataclass
+class EducatedGuessing(Mixture):
     """A model at random, with chances moved by 1 % at a time until the expected satisfaction reaches the target.
 
     Source: MESS+, appendix B, the listing "random with constraint". Its target and accuracies are those of the benchmark.
     """
 
     @classmethod
-    def of(cls, env: Service) -> "EducatedGuessing":
+    def of(cls, env: ServiceEnv) -> "EducatedGuessing":
         """With the accuracies and the target of an environment."""
-        return cls(chances=_guess(jnp.asarray(env.accuracy), jnp.asarray(env.alpha)))
+        return cls(chances=educated_guess(jnp.asarray(env.accuracy), jnp.asarray(env.alpha)))
 
 
 @jax.jit
-def _guess(accuracy, alpha):
-    """Chances `[M]` of `educated_guess`, traceable."""
+def educated_guess(accuracy: jax.Array, alpha: jax.Array) -> jax.Array:
+    """Chances `[M]` of educated guessing, in the precision of its arguments.
+
+    All chances are equal at first; while the expected satisfaction is short of `alpha`, those of models that are better than
+    it grow by 1 % and the others shrink by 1 %, at most 5,000 times.
+
+    Source: MESS+, appendix B, the listing "random with constraint".
+
+    Args:
+      accuracy: `[M]`.
+      alpha: `[]` the target; above the best accuracy the listing's fallback is returned.
+    """
     models = accuracy.shape[-1]
 
-    def unmet(state):
+    def unmet(state: tuple[jax.Array, jax.Array]) -> jax.Array:
         p, sweeps = state
         return (jnp.sum(p * accuracy) < alpha - 1e-6) & (sweeps < 5000)
 
-    def sweep(state):
+    def sweep(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         p, sweeps = state
         moved = p * jnp.where(accuracy > jnp.sum(p * accuracy), 1.01, 0.99)
         return moved / jnp.sum(moved), sweeps + 1
 
     start = jnp.full((models,), 1.0 / models, accuracy.dtype)
-    p, _ = jax.lax.while_loop(unmet, sweep, (start, jnp.int32(0)))
+    p, _ = lax.while_loop(unmet, sweep, (start, jnp.int32(0)))
     # What the listing does if the sweeps do not get there: most of what is left to each better model in turn.
     best, worst = jnp.max(accuracy), jnp.min(accuracy)
     span = jnp.where(best > worst, best - worst, 1.0)
     rank = numerics.rank(accuracy)
-    left, rest = 1.0 - models * 1e-10, jnp.full((models,), 1e-10, accuracy.dtype)
+    left, fallback = 1.0 - models * 1e-10, jnp.full((models,), 1e-10, accuracy.dtype)
     for place in range(models):
-        mine = rank == place
-        part = left if place == models - 1 else left * 0.8 * (numerics.pick(mine, accuracy) - worst) / span
-        rest = jnp.where(mine, part, rest)
+        here = rank == place
+        part = left if place == models - 1 else left * 0.8 * (numerics.pick(here, accuracy) - worst) / span
+        fallback = jnp.where(here, part, fallback)
         left = left - part
-    return jnp.where(unmet((p, jnp.int32(0))), rest / jnp.sum(rest), p)
+    return jnp.where(unmet((p, jnp.int32(0))), fallback / jnp.sum(fallback), p)
 
 
-def educated_guess(accuracy, alpha: float) -> np.ndarray:
-    """Chances `[M]` of educated guessing for accuracies `[M]` and a target.
-
-    Source: MESS+, appendix B: all chances equal; while the expected satisfaction is short of `alpha`, those of models that are
-    better than it grow by 1 % and the others shrink by 1 %, at most 5,000 times.
-
-    Raises:
-      ValueError: `alpha` is above the best accuracy, or a value is not in [0, 1].
-    """
-    accuracy = checks.probability("accuracy", accuracy)
-    if accuracy.ndim != 1 or not accuracy.size:
-        raise ValueError(f"accuracy must have shape [models], got {accuracy.shape}")
-    alpha = float(checks.probability("alpha", alpha, ()))
-    if alpha > accuracy.max():
-        raise ValueError(f"alpha must be at most the best accuracy {accuracy.max():g}, got {alpha:g}")
-    with jax.enable_x64(True):
-        return np.asarray(_guess(jnp.asarray(accuracy, jnp.float64), jnp.float64(alpha)))
-
-
+@final
 @struct.dataclass
-class RouteLLM(Fixed):
+class RouteLLM(StaticPolicy):
     """The largest model if a router's score reaches a threshold, else the smallest.
 
-    A stand-in for the paper's router: `sigmoid(offset + spread z + advantage h)` with standard normal `z` and `h` how much better than
-    usual the largest model is on this request, in standard deviations. By default the score knows nothing about the request, as in
-    Table 2, where it does no better than chance; `knowing` makes one that does.
+    A stand-in for the paper's router: `sigmoid(offset + spread z + advantage h)` with standard normal `z` and `h` how much
+    better than usual the largest model is on this request, in standard deviations. By default the score knows nothing about
+    the request, as in Table 2, where it does no better than chance; `knowing` makes one that does.
 
     Source: MESS+, section 4.1 and appendix B, RouteLLM with thresholds .1 to .9.
 
-    threshold, offset, spread, advantage: `[]`. energy: `[]`, J per request that the router takes.
-    usual, deviation: `[]`, mean and standard deviation of the largest model's chance minus the smallest's.
+    threshold: `[]` score from which the largest model serves.
+    offset: `[]` of the score's logit.
+    spread: `[]` of its noise.
+    advantage: `[]` what a standard deviation of the largest model's advantage adds to it.
+    energy: `[]`, J per request that the router takes.
+    usual: `[]` mean of the largest model's chance minus the smallest's.
+    deviation: `[]` standard deviation of that difference.
     predictor: `TrueChances`, needed if `advantage` is to count.
     """
 
@@ -164,7 +187,7 @@ class RouteLLM(Fixed):
     energy: Leaf = 0.0
     usual: Leaf = 0.0
     deviation: Leaf = 1.0
-    predictor: Any = None
+    predictor: Predictor | None = None
 
     def check(self) -> None:
         checks.probability("threshold", self.threshold, ())
@@ -178,10 +201,10 @@ class RouteLLM(Fixed):
         if self.predictor is not None and (not hasattr(self.predictor, "chances") or self.predictor.trains):
             raise ValueError(f"predictor must be TrueChances(...), got {checks.show(self.predictor)}")
 
-    def init(self, key, spec) -> tuple:
+    def init(self, key: jax.Array, spec: ServiceSpec) -> Params:
         return () if self.predictor is None else self.predictor.init(key, spec)
 
-    def act(self, key, state, obs, t):
+    def act(self, key: jax.Array, state: Params, obs: Observation, t: jax.Array) -> tuple[Action, Info]:
         del t
         lean = self.offset + self.spread * draws.normal(key)
         if self.predictor is not None:
@@ -191,8 +214,14 @@ class RouteLLM(Fixed):
         return serve_with(jnp.where(score >= self.threshold, obs.cost.shape[-1] - 1, 0), self.energy), {"score": score}
 
     @classmethod
-    def knowing(cls, env: Service, advantage: float, **options: Any) -> "RouteLLM":
-        """A router whose score rises by `advantage` with each standard deviation of the largest model's advantage; not for tables."""
+    def knowing(cls, env: ServiceEnv, advantage: float, **options: Any) -> "RouteLLM":
+        """A router whose score rises with the largest model's advantage; not for tables.
+
+        Args:
+          env: whose requests it knows.
+          advantage: rise of the score's logit with each standard deviation of that advantage.
+          options: other fields.
+        """
         contexts = env.requests.contexts()
         gain = contexts.success[:, -1] - contexts.success[:, 0]
         usual = float(contexts.weight @ gain)
@@ -205,7 +234,7 @@ class RouteLLM(Fixed):
         )
 
     @classmethod
-    def of(cls, env: Service, **options: Any) -> "RouteLLM":
+    def of(cls, env: ServiceEnv, **options: Any) -> "RouteLLM":
         """Calibrated: the largest threshold of .9, .8, ..., .1 at which a router without `advantage` satisfies often enough.
 
         The paper's own thresholds are often lower (Table 5): with them it calls the large model more than it would have to.
@@ -217,22 +246,145 @@ class RouteLLM(Fixed):
         return router.replace(threshold=jnp.max(good))
 
 
-def strong_share(threshold, offset, spread):
+def strong_share(threshold: Leaf, offset: Leaf, spread: Leaf) -> jax.Array:
     """Share of requests whose score `sigmoid(offset + spread z)` reaches a threshold in (0, 1)."""
     logit = jnp.log(threshold) - jnp.log1p(-threshold)
     return jax.scipy.stats.norm.sf((logit - offset) / spread)
 
 
-def calibrate_threshold(satisfaction, alpha: float, thresholds=_THRESHOLDS) -> float:
-    """The largest threshold at which the share of satisfied requests is at least `alpha`, 0 if there is none.
+@final
+@struct.dataclass
+class RouterDC(StaticPolicy):
+    """The model whose learned vector points most in the direction of the encoded request.
 
-    Source: MESS+, appendix B: thresholds .1 to .9 in steps of .1. satisfaction: `[n]`, of each threshold.
+    Trained beforehand on requests with known labels; see `fit_routerdc`. Neither cost nor target enters.
+
+    Source: RouterDC (Chen et al., 2024); MESS+, section 4.1 and appendix B.
+
+    encoder: `[d, e]`.
+    experts: `[M, e]`.
     """
-    thresholds = checks.probability("thresholds", thresholds)
-    good = thresholds[checks.probability("satisfaction", satisfaction, thresholds.shape) >= alpha]
-    return float(good.max()) if good.size else 0.0
+
+    encoder: Leaf
+    experts: Leaf
+
+    def init(self, key: jax.Array, spec: ServiceSpec) -> Params:
+        del key
+        (d, e), (models, f) = np.shape(self.encoder), np.shape(self.experts)
+        if (d, models) != (spec.num_features, spec.num_models) or e != f:
+            raise ValueError(
+                f"encoder and experts must have the shapes [{spec.num_features}, e] and [{spec.num_models}, e] here, "
+                f"got {[d, e]} and {[models, f]}"
+            )
+        return ()
+
+    def act(self, key: jax.Array, state: Params, obs: Observation, t: jax.Array) -> tuple[Action, Info]:
+        del key, state, t
+        logits = self.logits(obs.features)
+        return serve_with(numerics.argmax(logits)), {"logits": logits}
+
+    def logits(self, features: jax.Array) -> jax.Array:
+        """Cosine similarities `[M]` of features `[d]`."""
+        code = numerics.combine(features, jnp.asarray(self.encoder))
+        experts = jnp.asarray(self.experts)
+        lengths = jnp.sqrt(jnp.maximum(jnp.sum(experts * experts, axis=-1) * jnp.sum(code * code), 1e-12))
+        return jnp.sum(experts * code, axis=-1) / lengths
+
+    @classmethod
+    def of(cls, env: ServiceEnv) -> "RouterDC":
+        """Trained on requests of an environment with the paper's numbers."""
+        return fit_routerdc(env)
 
 
+def fit_routerdc(
+    env: ServiceEnv,
+    *,
+    num_requests: int = 1000,
+    steps: int = 1000,
+    batch: int = 64,
+    learning_rate: float = 5e-3,
+    width: int = 16,
+    positives: int = 3,
+    negatives: int = 3,
+    cluster_weight: float = 1.0,
+    num_clusters: int = 5,
+    outside: int = 3,
+    seed: int = 0,
+) -> RouterDC:
+    """Trains `RouterDC` on requests of an environment by AdamW, sample-LLM plus sample-sample loss.
+
+    Source: MESS+, appendix B: 1,000 training requests, 1,000 steps of 64 requests; three positives, three negatives and
+    three requests outside the cluster as in RouterDC.
+
+    Differs from the paper: the encoder is a linear map of the features in place of a pretrained transformer, for which a
+    learning rate of 5e-3 replaces 5e-5. On a table the training requests are among those replayed.
+
+    Args:
+      env: where requests come from.
+      num_requests: how many to train on.
+      steps: of AdamW.
+      batch: requests per step.
+      learning_rate: of AdamW.
+      width: `e`.
+      positives: most models that satisfy, in the sample-LLM loss.
+      negatives: most models that do not, likewise.
+      cluster_weight: weight of the sample-sample loss.
+      num_clusters: of the training requests, by k-means.
+      outside: requests of other clusters that one is compared with.
+      seed: of everything random.
+    """
+    for name, value in {
+        "num_requests": num_requests, "steps": steps, "batch": batch, "width": width, "positives": positives,
+        "negatives": negatives, "num_clusters": num_clusters, "outside": outside,
+    }.items():  # fmt: skip
+        checks.count(name, value)
+    checks.count("num_clusters", num_clusters, minimum=2)
+    if num_clusters > num_requests:
+        raise ValueError(f"num_clusters must be at most num_requests, {num_requests}, got {num_clusters}")
+    checks.count("outside", outside, maximum=num_requests)
+    checks.positive("learning_rate", learning_rate, ())
+    checks.non_negative("cluster_weight", cluster_weight, ())
+    sizes = (num_requests, steps, batch, width, positives, negatives, num_clusters, outside)
+    return _fit(env, learning_rate, cluster_weight, checks.count("seed", seed, minimum=0), sizes)
+
+
+@functools.partial(jax.jit, static_argnums=4)
+def _fit(env: ServiceEnv, learning_rate: Leaf, cluster_weight: Leaf, seed: Leaf, sizes: tuple[int, ...]) -> RouterDC:
+    """`fit_routerdc` after its checks; compiled once for all environments of a structure."""
+    num_requests, steps, batch, width, positives, negatives, num_clusters, outside = sizes
+    k_data, k_init, k_cluster, k_steps = draws.split(draws.fold_in(draws.key(0), seed), 4)
+    data = draw_requests(env.requests, k_data, num_requests)
+    x, satisfied = data.features, data.satisfied
+    cluster = nearest_clusters(x, num_clusters, k_cluster)
+    spec = env.spec
+    k_encoder, k_experts = draws.split(k_init)
+    router: Any = RouterDC(
+        encoder=draws.normal(k_encoder, (spec.num_features, width)) / np.sqrt(spec.num_features).astype(np.float32),
+        experts=0.78 * draws.normal(k_experts, (spec.num_models, width)),
+    )
+    optimiser = optax.adamw(learning_rate, weight_decay=0.01)
+
+    def loss(router: RouterDC, key: jax.Array) -> jax.Array:
+        k_batch, k_inside, k_outside = draws.split(key, 3)
+        chosen = draws.randint(k_batch, num_requests, (batch,))
+        routed = jax.vmap(lambda i: contrastive_loss(router.logits(x[i]), satisfied[i], positives, negatives))(chosen)
+        same = cluster[chosen][:, None] == cluster
+        inside = jnp.argmax(jnp.where(same, draws.uniform(k_inside, same.shape), -1.0), axis=-1)
+        _, others = lax.top_k(jnp.where(same, -1.0, draws.uniform(k_outside, same.shape)), outside)
+        codes = x @ router.encoder
+        apart = jax.vmap(lambda i, j, others: cluster_loss(codes[i], codes[j], codes[others]))(chosen, inside, others)
+        return jnp.mean(routed) + cluster_weight * jnp.mean(apart)
+
+    def step(carry: tuple[Params, optax.OptState], number: jax.Array) -> tuple[tuple[Params, optax.OptState], None]:
+        router, state = carry
+        updates, state = optimiser.update(jax.grad(loss)(router, draws.fold_in(k_steps, number)), state, router)
+        return (optax.apply_updates(router, updates), state), None
+
+    (router, _), _ = lax.scan(step, (router, optimiser.init(router)), jnp.arange(steps))
+    return router
+
+
+@final
 @struct.dataclass
 class ShadowPrice(Learner):
     """MESS+ with the queue held at its long-run level: the least `cost - price * predicted satisfaction`.
@@ -243,84 +395,30 @@ class ShadowPrice(Learner):
     price: Leaf = struct.field(default=1000.0, kw_only=True)
 
     def check(self) -> None:
-        Learner.check(self)
+        super().check()
         checks.non_negative("price", self.price, ())
 
-    def score(self, queue, cost, chance, alpha):
+    def score(self, queue: jax.Array, cost: jax.Array, chance: jax.Array, alpha: jax.Array) -> jax.Array:
         del queue, alpha
         return cost - self.price * chance
 
 
+@final
 @struct.dataclass
 class MostSatisfying(Learner):
     """The model that is most likely to satisfy, whatever it costs: MESS+ with V = 0 while the queue is not empty."""
 
-    def score(self, queue, cost, chance, alpha):
+    def score(self, queue: jax.Array, cost: jax.Array, chance: jax.Array, alpha: jax.Array) -> jax.Array:
         del queue, cost, alpha
         return -chance
 
 
+@final
 @struct.dataclass
 class CheapestAbove(Learner):
-    """The cheapest model whose predicted satisfaction reaches the target on this very request, else the one likeliest to satisfy."""
+    """The cheapest model whose predicted satisfaction reaches the target, else the one likeliest to satisfy."""
 
-    def score(self, queue, cost, chance, alpha):
+    def score(self, queue: jax.Array, cost: jax.Array, chance: jax.Array, alpha: jax.Array) -> jax.Array:
         del queue
         above = chance >= alpha
         return jnp.where(jnp.any(above), jnp.where(above, cost, jnp.inf), -chance)
-
-
-@struct.dataclass
-class OracleBlind(RandomMix):
-    """The best mixture of models that does not look at requests."""
-
-    @classmethod
-    def of(cls, env: Service) -> "OracleBlind":
-        """The oracle of an environment."""
-        return cls(chances=env.blind_choice)
-
-
-@struct.dataclass
-class _Priced(Fixed):
-    """The least `cost - price * chance` at a price a little above or below the shadow price, which mixes the best two choices.
-
-    price: the shadow price. predictor: `TrueChances` or `Labels`.
-    """
-
-    price: Price
-    predictor: Any
-
-    def init(self, key, spec) -> tuple:
-        if not spec.knows_cost:
-            raise ValueError("this oracle needs an environment with knows_cost=True")
-        return self.predictor.init(key, spec)
-
-    def act(self, key, state, obs, t):
-        del t
-        above = draws.uniform(key) < self.price.part
-        price = self.price.price * jnp.where(above, 1.0 + PRICE_STEP, 1.0 - PRICE_STEP)
-        price = jnp.maximum(price, 1e-5 * jnp.max(obs.cost))  # Of models that cost the same the one that satisfies more.
-        return serve_with(numerics.argmin(obs.cost - price * self.predictor.chances(state, obs))), {}
-
-
-@struct.dataclass
-class OracleInformed(_Priced):
-    """The best stationary policy that knows each model's chance given the features: the benchmark of Theorem 2.
-
-    Source: MESS+, Theorem 2, "a stationary policy with full statistical knowledge".
-    """
-
-    @classmethod
-    def of(cls, env: Service) -> "OracleInformed":
-        """The oracle of an environment; a table has none."""
-        return cls(price=env.best, predictor=TrueChances(env.requests))
-
-
-@struct.dataclass
-class OracleClairvoyant(_Priced):
-    """The best policy that sees who will satisfy. The environment must be made with `reveals_labels=True`."""
-
-    @classmethod
-    def of(cls, env: Service) -> "OracleClairvoyant":
-        """The oracle of an environment."""
-        return cls(price=env.clairvoyant, predictor=Labels())

@@ -1,7 +1,4 @@
-"""The service: requests arrive one by one, each is served by one model or explored by all, under a service level agreement."""
-
-from collections.abc import Sequence
-from typing import Any
+"""The service: requests arrive one by one and are served by one model or explored by all, under an agreement."""
 
 import jax
 import jax.numpy as jnp
@@ -10,9 +7,9 @@ from flax import struct
 
 from jaxroute.core import checks, draws, numerics
 from jaxroute.core.types import Leaf
-from jaxroute.problems.service.benchmark import Optimum, best_blind, best_informed, cheapest_choice
-from jaxroute.problems.service.queue import VirtualQueue
-from jaxroute.problems.service.types import METRICS, Feedback, Observation, Price, ServiceSpec
+from jaxroute.problems.service.parts.virtual_queue import VirtualQueue
+from jaxroute.problems.service.sources import RequestSource
+from jaxroute.problems.service.types import METRICS, Action, Feedback, Observation, Price, ServiceSpec, ServiceState
 
 # Whether the target is met in a run's first requests says little: as many are left out of `first_compliance`.
 _BURN_IN = 50
@@ -21,44 +18,35 @@ _TOLERANCE = 1e-6
 
 
 @struct.dataclass
-class ServiceState:
-    """State of the service.
+class ServiceEnv:
+    """A zoo of `M` models in rising order of cost that answers requests; build one with the functions of `instances`.
 
-    rounds, satisfied: `[]` int32, requests so far and those satisfied. queue: the virtual queue of eq. (2) on what really satisfied. first_compliance: `[]` int32, first request from the 50th on at which the share of satisfied requests is at least
-    alpha, 0 if there was none. last_violation: `[]` int32, last request at which it was not, 0 likewise. source: of the requests.
-    """
-
-    rounds: jax.Array
-    satisfied: jax.Array
-    queue: VirtualQueue
-    first_compliance: jax.Array
-    last_violation: jax.Array
-    source: Any
-
-
-@struct.dataclass
-class Service:
-    """A zoo of `M` models in rising order of cost that answers requests; build one with the functions of `services`.
-
-    In each round the provider sees the features of a request and what each model would cost, and has one model answer, or explores:
-    all models work, all are paid, and who satisfies becomes known. The answer of an explored request is that of the largest model.
+    In each round the provider sees the features of a request and what each model would cost, and has one model answer, or
+    explores: all models work, all are paid, and who satisfies becomes known. The answer of an explored request is that of
+    the largest model.
 
     Source: MESS+, section 2, eqs. (1) and (2), Algorithm 1.
 
-    Differs from the paper: Algorithm 1 returns the answer of a model that satisfies (`serve_best`), its section 2.3 that of the
-    largest model, which is what a provider can do. Eq. (2) read literally would credit all models of an explored request; here
-    only the returned answer counts, as in Algorithm 1.
+    Differs from the paper: Algorithm 1 returns the answer of a model that satisfies (`serve_best`), its section 2.3 that of
+    the largest model, which is what a provider can do. Eq. (2) read literally would credit all models of an explored
+    request; here only the returned answer counts, as in Algorithm 1.
 
-    requests: where requests come from. alpha: `[]` share that is to be satisfied. arrival: `[]` chance that the user gives
-    feedback, None if always. accuracy: `[M]` share that each model satisfies; mean_cost: `[M]`, J.
-    best: cost and price of the best stationary policy that knows the chances given the features (`best_informed`);
-    clairvoyant: of one that sees who satisfies. blind_cost: `[]`, of the best mixture that does not look at requests, J per request;
+    requests: where requests come from.
+    alpha: `[]` share that is to be satisfied.
+    arrival: `[]` chance that the user gives feedback, None if always.
+    accuracy: `[M]` share that each model satisfies.
+    mean_cost: `[M]`, J.
+    best: cost and price of the best stationary policy that knows the chances given the features (`best_informed`).
+    clairvoyant: of one that sees who satisfies.
+    blind_cost: `[]`, of the best mixture that does not look at requests, J per request.
     blind_choice: `[M]`, that mixture.
-    knows_cost: costs are seen before a decision; reveals_labels: so is who satisfies, for clairvoyant policies; serve_best: an
-    explored request is answered by the largest model that satisfies; names: of the models (all static).
+    knows_cost: costs are seen before a decision (static).
+    reveals_labels: so is who satisfies, for clairvoyant policies (static).
+    serve_best: an explored request is answered by the largest model that satisfies (static).
+    names: of the models (static).
     """
 
-    requests: Any
+    requests: RequestSource
     alpha: Leaf
     arrival: Leaf | None
     accuracy: Leaf
@@ -90,7 +78,7 @@ class Service:
         if self.arrival is not None:
             checks.share("arrival", self.arrival, ())
 
-    def init(self, key) -> ServiceState:
+    def init(self, key: jax.Array) -> ServiceState:
         zero = jnp.zeros((), jnp.int32)
         return ServiceState(
             rounds=zero,
@@ -101,7 +89,7 @@ class Service:
             source=self.requests.init(key),
         )
 
-    def observe(self, key, state, t) -> Observation:
+    def observe(self, key: jax.Array, state: ServiceState, t: jax.Array) -> Observation:
         request = self.requests.draw(draws.fold_in(key, 0), state.source, t)
         nothing = jnp.zeros_like(request.cost)
         return Observation(
@@ -111,20 +99,22 @@ class Service:
             alpha=jnp.asarray(self.alpha, jnp.float32),
         )
 
-    def step(self, key, state, action, t):
+    def step(
+        self, key: jax.Array, state: ServiceState, action: Action, t: jax.Array
+    ) -> tuple[ServiceState, Feedback, dict[str, jax.Array]]:
         request = self.requests.draw(draws.fold_in(key, 0), state.source, t)
         models = request.cost.shape[-1]
         labels = request.satisfied.astype(jnp.float32)
         explored = action.explore
         serve = action.serve
-        if self.serve_best:
+        if self.serve_best:  # Algorithm 1, line 9.
             best = jnp.max(jnp.where(request.satisfied, jnp.arange(models), -1))
             serve = jnp.where(explored, jnp.where(best >= 0, best, models - 1), serve)
         chosen = numerics.one_hot(serve, models)
         satisfied = numerics.pick(chosen, labels)
         served_cost = numerics.pick(chosen, request.cost)
         all_costs = jnp.sum(request.cost)
-        calls = jnp.where(explored, all_costs, served_cost)
+        calls = jnp.where(explored, all_costs, served_cost)  # Algorithm 1, lines 10 and 14.
         cost = calls + action.energy
         arrived = jnp.ones((), bool)
         if self.arrival is not None:
@@ -156,22 +146,22 @@ class Service:
         state = state.replace(
             rounds=rounds,
             satisfied=count,
-            queue=state.queue.served(alpha, satisfied),
+            queue=state.queue.served(alpha, satisfied),  # Eq. (2); Algorithm 1, line 17.
             first_compliance=jnp.where(first, rounds, state.first_compliance),
             last_violation=jnp.where(on_target, state.last_violation, rounds),
         )
-        told = arrived.astype(jnp.float32)
-        shared = jnp.where(explored & arrived, 1.0, 0.0)
+        answered = arrived.astype(jnp.float32)
+        revealed = jnp.where(explored & arrived, 1.0, 0.0)
         feedback = Feedback(
             arrived=arrived,
-            satisfied=satisfied * told,
+            satisfied=satisfied * answered,
             cost=calls,
-            labels=labels * shared,
+            labels=labels * revealed,  # Algorithm 1, line 7.
             costs=jnp.where(explored, request.cost, 0.0),
         )
         return state, feedback, flows
 
-    def gauges(self, state):
+    def gauges(self, state: ServiceState) -> dict[str, jax.Array]:
         rounds = state.rounds.astype(jnp.float32)
         never = state.first_compliance == 0
         return {
@@ -180,62 +170,3 @@ class Service:
             "first_compliance": jnp.where(never, state.rounds + 1, state.first_compliance).astype(jnp.float32),
             "last_violation": state.last_violation.astype(jnp.float32),
         }
-
-
-def _price(optimum: Optimum) -> Price:
-    return Price(*(np.float32(x) for x in (optimum.cost, min(optimum.price, 1e9), optimum.part)))
-
-
-def service(
-    requests: Any,
-    *,
-    alpha: float,
-    arrival: float | None = None,
-    knows_cost: bool = True,
-    reveals_labels: bool = False,
-    serve_best: bool = False,
-    names: Sequence[str] = (),
-) -> Service:
-    """A service with its benchmarks.
-
-    Args:
-      requests: `TypeRequests`, `CellRequests`, `ProbitRequests` or `TableRequests` of `M` models in rising order of mean cost.
-      alpha: share of requests that the service level agreement wants satisfied. More than any policy can reach is allowed: then
-        the virtual queue grows without end.
-      arrival: chance that the user of a request says whether it satisfied (default: always); also after exploring.
-      knows_cost: the cost of each model on a request is seen before the decision.
-      reveals_labels: the policy sees who satisfies, which only a clairvoyant one may.
-      serve_best: an explored request is answered by the largest model that satisfies, in place of the largest one.
-      names: of the models.
-
-    Raises:
-      ValueError: an argument is out of range.
-    """
-    if not (hasattr(requests, "draw") and hasattr(requests, "contexts")):
-        raise ValueError(
-            f"requests must be TypeRequests, CellRequests, ProbitRequests or TableRequests, got {checks.show(requests)}"
-        )
-    requests.check()
-    alpha = float(checks.share("alpha", alpha, ()))
-    blind = best_blind(requests, alpha)
-    average = requests.average()
-    accuracy, mean_cost = average.success[0], average.cost[0]
-    if (np.diff(mean_cost) < 0).any():
-        raise ValueError(f"cost must not fall from model to model on average, got {np.round(mean_cost, 6).tolist()}")
-    if names and len(names) != len(accuracy):
-        raise ValueError(f"names must have one name per model ({len(accuracy)}), got {len(names)}")
-    return Service(
-        requests=requests,
-        alpha=np.float32(alpha),
-        arrival=None if arrival is None else np.float32(checks.share("arrival", arrival, ())),
-        accuracy=accuracy.astype(np.float32),
-        mean_cost=mean_cost.astype(np.float32),
-        best=_price(best_informed(requests, alpha, knows_cost)),
-        clairvoyant=_price(cheapest_choice(requests.clairvoyant_contexts(knows_cost), alpha)),
-        blind_cost=np.float32(blind.cost),
-        blind_choice=blind.choice[0].astype(np.float32),
-        knows_cost=bool(knows_cost),
-        reveals_labels=bool(reveals_labels),
-        serve_best=bool(serve_best),
-        names=tuple(names),
-    )

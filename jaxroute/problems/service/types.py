@@ -4,11 +4,16 @@ Sizes: `M` models in rising order of cost, `d` features of a request.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 from flax import struct
 
 from jaxroute.core.types import Leaf, Metric, Spec
+from jaxroute.problems.service.parts.virtual_queue import VirtualQueue
+
+# Parameters of a predictor: a pytree of its making.
+Params = Any
 
 METRICS = (
     Metric("cost", "mean operating cost", "J per request", "average"),
@@ -35,8 +40,9 @@ METRICS = (
 class ServiceSpec(Spec):
     """What a policy may know in advance.
 
-    num_features: `d`. knows_cost: the cost of each model is seen before a decision. reveals_labels: so is who satisfies (for
-    clairvoyant policies only).
+    num_features: `d`.
+    knows_cost: the cost of each model is seen before a decision.
+    reveals_labels: so is who satisfies (for clairvoyant policies only).
     """
 
     num_features: int = 1
@@ -46,10 +52,12 @@ class ServiceSpec(Spec):
 
 @struct.dataclass
 class Request:
-    """All there is to know about a request; nobody sees the whole.
+    """Everything about a request; no policy sees all of it.
 
-    features: `[d]`. satisfied: `[M]` bool, which models would satisfy. cost: `[M]`, J. success: `[M]`, the chance of being
-    satisfied given the features.
+    features: `[d]`.
+    satisfied: `[M]` bool, which models would satisfy.
+    cost: `[M]`, J.
+    success: `[M]`, the chance of being satisfied given the features.
     """
 
     features: jax.Array
@@ -73,11 +81,34 @@ class Price:
 
 
 @struct.dataclass
+class ServiceState:
+    """State of the service.
+
+    rounds: `[]` int32, requests so far.
+    satisfied: `[]` int32, satisfied ones of these.
+    queue: the virtual queue of eq. (2) on what really satisfied.
+    first_compliance: `[]` int32, first request from the 50th on at which the share of satisfied requests is at least alpha,
+      0 if there was none.
+    last_violation: `[]` int32, last request at which it was not, 0 likewise.
+    source: what the source of requests remembers.
+    """
+
+    rounds: jax.Array
+    satisfied: jax.Array
+    queue: VirtualQueue
+    first_compliance: jax.Array
+    last_violation: jax.Array
+    source: Any
+
+
+@struct.dataclass
 class Observation:
     """What the provider sees of a request before a decision.
 
-    features: `[d]`. cost: `[M]`, J, zeros if costs are not known beforehand. labels: `[M]` float32, zeros unless the environment
-    reveals them. alpha: `[]`, the share of requests that the service level agreement wants satisfied.
+    features: `[d]`.
+    cost: `[M]`, J, zeros if costs are not seen beforehand.
+    labels: `[M]` float32, zeros unless the environment reveals them.
+    alpha: `[]`, the share of requests that the service level agreement wants satisfied.
     """
 
     features: jax.Array
@@ -88,8 +119,10 @@ class Observation:
 
 @struct.dataclass
 class Action:
-    """explore: `[]` bool, all models work on the request. serve: `[]` int32, whose answer is returned.
+    """What the provider does with a request.
 
+    explore: `[]` bool, all models work on the request.
+    serve: `[]` int32, whose answer is returned.
     energy: `[]`, J that the decision itself took; it is added to the cost.
     """
 
@@ -102,8 +135,11 @@ class Action:
 class Feedback:
     """What the provider sees afterwards; zero where it sees nothing.
 
-    arrived: `[]` bool, False if the user gave no feedback. satisfied: `[]` float32. cost: `[]`, J that the models took.
-    labels: `[M]` float32, who satisfied; costs: `[M]`, J; both only of an explored request.
+    arrived: `[]` bool, False if the user gave no feedback.
+    satisfied: `[]` float32.
+    cost: `[]`, J that the models took.
+    labels: `[M]` float32, who satisfied; only of an explored request.
+    costs: `[M]`, J; only of an explored request.
     """
 
     arrived: jax.Array

@@ -3,9 +3,10 @@
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from jaxroute.core import checks
-from jaxroute.problems.service.requests import Contexts
+from jaxroute.problems.service.sources import Contexts, RequestSource
 
 # Relative distance of the two prices that an oracle mixes from the shadow price itself.
 PRICE_STEP = 1e-3
@@ -16,10 +17,13 @@ _REACH = 1e-6
 class Optimum(NamedTuple):
     """Cheapest randomised choice with one constraint on the mean satisfaction.
 
-    value: mean cost, J per request, NaN if not feasible. price: J per unit of satisfaction, the constraint's shadow price, infinite
-    if not feasible. part: share of what is bought at about this price (to within `PRICE_STEP`) that is needed.
+    value: mean cost, J per request, NaN if not feasible.
+    price: J per unit of satisfaction, the constraint's shadow price, infinite if not feasible.
+    part: share of what is bought at about this price (to within `PRICE_STEP`) that is needed.
     cost: mean cost of `choice`, which satisfies as often as can be if nothing is feasible.
-    choice: `[W, M]` chances with which each model serves each context. satisfaction: mean satisfaction. feasible.
+    choice: `[W, M]` chances with which each model serves each context.
+    satisfaction: mean satisfaction.
+    feasible: whether some choice reaches the target.
     """
 
     value: float
@@ -34,8 +38,8 @@ class Optimum(NamedTuple):
 def cheapest_choice(contexts: Contexts, alpha: float) -> Optimum:
     """`min sum_w w y_w . E_w` over `y_w` in the simplex subject to `sum_w w y_w . P_w >= alpha`.
 
-    Exact: every context climbs the lower convex hull of its points (satisfaction, cost), and the steps of all contexts are taken
-    in the order of cost per satisfaction until the target is met, the last one in part.
+    Exact: every context climbs the lower convex hull of its points (satisfaction, cost), and the steps of all contexts are
+    taken in the order of cost per satisfaction until the target is met, the last one in part.
 
     Source: MESS+, eq. (1) for stationary policies; the dual of section 3.2 is the price.
     """
@@ -55,9 +59,9 @@ def cheapest_choice(contexts: Contexts, alpha: float) -> Optimum:
         after = np.where(slope == least[:, None], gain, -np.inf).argmax(axis=1)
         # Slopes rise along a hull; rounding must not change the order of steps on one line.
         steepness = steepest = np.maximum(least, steepest)
-        open_ = np.isfinite(steepness)
-        after = np.where(open_, after, now)
-        steps.append((every[open_], now[open_], after[open_], steepness[open_]))
+        climbs = np.isfinite(steepness)
+        after = np.where(climbs, after, now)
+        steps.append((every[climbs], now[climbs], after[climbs], steepness[climbs]))
         now = after
     which, before, after, slope = (np.concatenate(x) for x in zip(*steps, strict=True)) if steps else (every[:0],) * 4
     order = np.argsort(slope, kind="stable")
@@ -87,42 +91,45 @@ def cheapest_choice(contexts: Contexts, alpha: float) -> Optimum:
     return Optimum(value, price, part, cost, choice, satisfaction, bool(feasible))
 
 
-def best_blind(requests, alpha: float) -> Optimum:
+def best_blind(requests: RequestSource, alpha: float) -> Optimum:
     """The best mixture of models that does not look at the request: marginal chances and mean costs."""
     return cheapest_choice(requests.average(), alpha)
 
 
-def best_informed(requests, alpha: float, knows_cost: bool = True) -> Optimum:
-    """The best policy that knows the chance of each model given the features: the benchmark of Theorem 2.
+def best_informed(requests: RequestSource, alpha: float, knows_cost: bool = True) -> Optimum:
+    """The best policy that knows the chance of each model given the features: what Theorem 2 compares with.
 
-    On a table, where these chances are unknown, the same as `best_blind`. knows_cost: it also sees what a request would cost.
+    On a table, where these chances are unknown, the same as `best_blind`.
+
+    Args:
+      requests: source of the requests.
+      alpha: share to be satisfied.
+      knows_cost: it also sees what a request would cost.
     """
     return cheapest_choice(requests.contexts(knows_cost), alpha)
 
 
-def best_clairvoyant(requests, alpha: float) -> Optimum:
+def best_clairvoyant(requests: RequestSource, alpha: float) -> Optimum:
     """The best policy that sees who satisfies, at the mean costs of each model: a lower bound for every other.
 
-    `Service.clairvoyant` is that of a policy which also sees the costs of each request, if the environment shows them.
+    `ServiceEnv.clairvoyant` is that of a policy which also sees the costs of each request, if the environment shows them.
     """
     return cheapest_choice(requests.label_contexts(), alpha)
 
 
-def best_in_hindsight(satisfied, cost, alpha: float) -> Optimum:
-    """The cheapest way to serve these very requests: satisfied `[T, M]`, cost `[T, M]`."""
-    satisfied = checks.probability("satisfied", satisfied)
-    if satisfied.ndim != 2:
-        raise ValueError(f"satisfied must have shape [requests, models], got {satisfied.shape}")
-    cost = checks.non_negative("cost", cost, satisfied.shape)
-    return cheapest_choice(Contexts(np.full(len(cost), 1.0 / len(cost)), satisfied, cost), alpha)
+def best_in_hindsight(satisfied: ArrayLike, cost: ArrayLike, alpha: float) -> Optimum:
+    """The cheapest way to serve these very requests, for a regret of each run by itself.
 
+    An alternative to `best_informed`, which experiments measure against: it needs the requests of a run, which a result does
+    not keep.
 
-def admissible_chance(contexts: Contexts, slack: float) -> float:
-    """Theorem 1's `q`: the mean chance of the worst model whose chance is within `slack` of the best.
-
-    Source: MESS+, assumption 1. Differs from the paper: averaged over requests, which is what the proof needs; for every single
-    request it fails as soon as some are hard for all models.
+    Args:
+      satisfied: `[T, M]` who satisfied.
+      cost: `[T, M]`, J.
+      alpha: share to be satisfied.
     """
-    weight, success, _ = contexts
-    worst = np.where(success >= success.max(axis=1, keepdims=True) - slack - 1e-12, success, np.inf).min(axis=1)
-    return float(np.sum(weight * worst))
+    success = checks.probability("satisfied", satisfied)
+    if success.ndim != 2:
+        raise ValueError(f"satisfied must have shape [requests, models], got {success.shape}")
+    costs = checks.non_negative("cost", cost, success.shape)
+    return cheapest_choice(Contexts(np.full(len(costs), 1.0 / len(costs)), success, costs), alpha)

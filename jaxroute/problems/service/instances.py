@@ -1,0 +1,276 @@
+"""Services of the paper's experiments and from your own numbers, and MESS+ as the paper, its code and its theory set it."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from jax.scipy.special import ndtri
+
+from jaxroute.core import checks
+from jaxroute.core.types import Leaf
+from jaxroute.data import MESSPLUS_BENCHMARKS, MESSPLUS_MODELS, MESSPLUS_WEIGHT_DECAY, RoutingTable
+from jaxroute.estimators.sgd import SGD, TheorySteps
+from jaxroute.problems.service.env import ServiceEnv
+from jaxroute.problems.service.messplus import MessPlus
+from jaxroute.problems.service.optimum import Optimum, best_blind, best_informed, cheapest_choice
+from jaxroute.problems.service.parts.costs import LastCost
+from jaxroute.problems.service.sources import CellRequests, ProbitRequests, RequestSource, TableRequests, TypeRequests
+from jaxroute.problems.service.types import Price
+
+
+def _price(optimum: Optimum) -> Price:
+    """An optimum as leaves of an environment."""
+    return Price(*(np.float32(x) for x in (optimum.cost, min(optimum.price, 1e9), optimum.part)))
+
+
+def service(
+    requests: RequestSource,
+    *,
+    alpha: float,
+    arrival: float | None = None,
+    knows_cost: bool = True,
+    reveals_labels: bool = False,
+    serve_best: bool = False,
+    names: Sequence[str] = (),
+) -> ServiceEnv:
+    """A service, with what the best policies cost.
+
+    Args:
+      requests: `TypeRequests`, `CellRequests`, `ProbitRequests` or `TableRequests` of `M` models in rising order of mean
+        cost.
+      alpha: share of requests that the service level agreement wants satisfied. More than any policy can reach is allowed:
+        then the virtual queue grows without end.
+      arrival: chance that the user of a request says whether it satisfied (default: always); also after exploring.
+      knows_cost: the cost of each model on a request is seen before the decision.
+      reveals_labels: the policy sees who satisfies, which only a clairvoyant one may.
+      serve_best: an explored request is answered by the largest model that satisfies, in place of the largest one.
+      names: of the models.
+
+    Raises:
+      ValueError: an argument is out of range.
+    """
+    if not (hasattr(requests, "draw") and hasattr(requests, "contexts")):
+        raise ValueError(
+            f"requests must be TypeRequests, CellRequests, ProbitRequests or TableRequests, got {checks.show(requests)}"
+        )
+    requests.check()
+    alpha = float(checks.share("alpha", alpha, ()))
+    blind = best_blind(requests, alpha)
+    average = requests.average()
+    accuracy, mean_cost = average.success[0], average.cost[0]
+    if (np.diff(mean_cost) < 0).any():
+        raise ValueError(f"cost must not fall from model to model on average, got {np.round(mean_cost, 6).tolist()}")
+    if names and len(names) != len(accuracy):
+        raise ValueError(f"names must have one name per model ({len(accuracy)}), got {len(names)}")
+    return ServiceEnv(
+        requests=requests,
+        alpha=np.float32(alpha),
+        arrival=None if arrival is None else np.float32(checks.share("arrival", arrival, ())),
+        accuracy=accuracy.astype(np.float32),
+        mean_cost=mean_cost.astype(np.float32),
+        best=_price(best_informed(requests, alpha, knows_cost)),
+        clairvoyant=_price(cheapest_choice(requests.clairvoyant_contexts(knows_cost), alpha)),
+        blind_cost=np.float32(blind.cost),
+        blind_choice=blind.choice[0].astype(np.float32),
+        knows_cost=bool(knows_cost),
+        reveals_labels=bool(reveals_labels),
+        serve_best=bool(serve_best),
+        names=tuple(names),
+    )
+
+
+def typed_service(
+    success: Leaf | None = None,
+    cost: Leaf | None = None,
+    weight: Leaf | None = None,
+    *,
+    alpha: float = 0.75,
+    features: Leaf | None = None,
+    cost_noise: float = 0.0,
+    comonotone: bool = False,
+    **options: Any,
+) -> ServiceEnv:
+    """Requests of a few types, for which every optimum is exact; without arguments three types and three models of ours.
+
+    Args:
+      success: `[K, M]` chance that a model satisfies a request of a type.
+      cost: `[K, M]` mean cost, J.
+      weight: `[K]` shares (default: equal ones).
+      alpha: as for `service`.
+      features: `[K, d]` what a policy sees of each type (default: one-hot).
+      cost_noise: standard deviation of the logarithm of a cost.
+      comonotone: one uniform decides for all models whether they satisfy, so that a better one satisfies whenever a worse
+        one does.
+      options: as for `service`.
+    """
+    if (success is None) != (cost is None):
+        raise ValueError("success and cost must be given together, or neither")
+    if success is None:
+        weight = np.array([0.5, 0.3, 0.2]) if weight is None else weight
+        success = np.array([[0.90, 0.94, 0.96], [0.50, 0.75, 0.92], [0.20, 0.50, 0.80]])
+        cost = np.outer([1.0, 1.2, 1.5], [50.0, 200.0, 1000.0])
+    success = checks.probability("success", success)
+    if success.ndim != 2:
+        raise ValueError(f"success must have shape [types, models], got {success.shape}")
+    number = len(success)
+    requests = TypeRequests(
+        weight=np.asarray(np.full(number, 1.0 / number) if weight is None else checks.numbers("weight", weight), np.float32),
+        chance=success.astype(np.float32),
+        cost_mean=checks.non_negative("cost", cost, success.shape).astype(np.float32),
+        cost_noise=np.float32(checks.non_negative("cost_noise", cost_noise, ())),
+        vectors=np.asarray(np.eye(number) if features is None else checks.numbers("features", features), np.float32),
+        comonotone=bool(comonotone),
+    )
+    return service(requests, alpha=alpha, **options)
+
+
+def cell_service(
+    cells: Leaf, cost: Leaf, cost_spread: Leaf, *, alpha: float, signal: float = 0.0, num_noise: int = 4, **options: Any
+) -> ServiceEnv:
+    """Requests with a given joint law of who satisfies.
+
+    Args:
+      cells: `[2 ** M]` counts or shares of who satisfies; the first model is the highest bit of the cell's number.
+      cost: `[M]` mean cost of each model, J.
+      cost_spread: `[M]` its standard deviation.
+      alpha: as for `service`.
+      signal: what a feature tells about its model: 0 nothing, .15 little (area under the curve .58), .6 much (.80).
+      num_noise: features that tell nothing.
+      options: as for `service`.
+    """
+    weight = checks.non_negative("cells", cells)
+    if weight.sum() <= 0:
+        raise ValueError("cells must not all be 0")
+    requests = CellRequests(
+        weight=(weight / weight.sum()).astype(np.float32),
+        cost_mean=checks.non_negative("cost", cost).astype(np.float32),
+        cost_spread=checks.non_negative("cost_spread", cost_spread).astype(np.float32),
+        signal=np.float32(checks.numbers("signal", signal, ())),
+        num_noise=num_noise,
+    )
+    return service(requests, alpha=alpha, **options)
+
+
+def benchmark_service(benchmark: str = "winogrande", *, alpha: float | None = None, **options: Any) -> ServiceEnv:
+    """One of the paper's eight benchmarks with the Llama zoo of 1B, 8B and 70B parameters: who satisfies and what it costs.
+
+    The joint law of the answers and the energies are recorded ones (see `jaxroute.data.MESSPLUS_BENCHMARKS`); the features
+    are ours, by default without information: text tells little about these benchmarks.
+
+    Source: MESS+, section 4.1, Table 2.
+
+    Args:
+      benchmark: "arc_challenge", "arc_easy", "boolq", "logiqa", "piqa", "sciq", "socialiqa" or "winogrande".
+      alpha: target (default that of Table 2).
+      options: as for `cell_service`.
+    """
+    data = MESSPLUS_BENCHMARKS[checks.one_of("benchmark", benchmark, MESSPLUS_BENCHMARKS)]
+    alpha = data.alpha if alpha is None else alpha
+    options = {"names": MESSPLUS_MODELS, **options}
+    return cell_service(data.cells, data.energy_mean, data.energy_sd, alpha=alpha, **options)
+
+
+def probit_service(
+    accuracy: Leaf,
+    cost: Leaf,
+    *,
+    alpha: float,
+    from_features: float = 0.3,
+    shared: float = 0.6,
+    length_spread: float = 0.0,
+    num_features: int = 8,
+    directions: int = 0,
+    **options: Any,
+) -> ServiceEnv:
+    """Requests with normal features, for zoos of any size; each model's accuracy is exactly as given.
+
+    Args:
+      accuracy: `[M]` in (0, 1).
+      cost: `[M]` mean cost, J.
+      alpha: as for `service`.
+      from_features: weight, in standard deviations, of what the features tell.
+      shared: weight of a difficulty common to all models; the sum of both squares is at most 1.
+      length_spread: standard deviation of the logarithm of a cost, common to all models: the length of the request.
+      num_features: `d`.
+      directions: seed of the directions, one per model, in which features tell.
+      options: as for `service`.
+    """
+    accuracy = checks.probability("accuracy", accuracy)
+    if accuracy.ndim != 1 or ((accuracy <= 0) | (accuracy >= 1)).any():
+        raise ValueError(f"accuracy must be [models] numbers above 0 and below 1, got {checks.show(accuracy.tolist())}")
+    rows = np.random.default_rng(checks.count("directions", directions, minimum=0)).normal(
+        size=(len(accuracy), checks.count("num_features", num_features))
+    )
+    requests = ProbitRequests(
+        threshold=np.asarray(ndtri(accuracy), np.float32),
+        direction=(rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32),
+        from_features=np.float32(checks.numbers("from_features", from_features, ())),
+        shared=np.float32(checks.numbers("shared", shared, ())),
+        cost_mean=checks.non_negative("cost", cost, accuracy.shape).astype(np.float32),
+        length_spread=np.float32(checks.non_negative("length_spread", length_spread, ())),
+    )
+    return service(requests, alpha=alpha, **options)
+
+
+def table_service(table: RoutingTable, *, alpha: float, threshold: float = 0.5, **options: Any) -> ServiceEnv:
+    """A pass over recorded requests, in another order for each run.
+
+    Models are put in rising order of cost, and a constant 1 joins the table's features.
+
+    Args:
+      table: scores in [0, 1] and costs `[N, M]`, best with features.
+      alpha: as for `service`.
+      threshold: a score of at least this satisfies.
+      options: as for `service`; costs are in the table's unit.
+    """
+    if not isinstance(table, RoutingTable):
+        raise ValueError(f"table must be a RoutingTable, got {checks.show(table)}")
+    threshold = float(checks.share("threshold", threshold, ()))
+    table = table.order_by_cost()
+    ones = np.ones((table.num_queries, 1), np.float32)
+    requests = TableRequests(
+        labels=(table.scores >= threshold).astype(np.float32),
+        cost_table=table.costs.astype(np.float32),
+        vectors=ones if table.features is None else np.concatenate([table.features, ones], axis=1),
+    )
+    return service(requests, alpha=alpha, **{"names": table.models, **options})
+
+
+def paper_policy(benchmark: str = "winogrande", **changes: Any) -> MessPlus:
+    """V = 1e-3, c = .1 and the SGD of Table 4 for a benchmark, with a logistic head.
+
+    Args:
+      benchmark: as for `benchmark_service`.
+      changes: other fields of `MessPlus`.
+    """
+    data = MESSPLUS_BENCHMARKS[checks.one_of("benchmark", benchmark, MESSPLUS_BENCHMARKS)]
+    optimiser = SGD(data.learning_rate, data.momentum, MESSPLUS_WEIGHT_DECAY)
+    return MessPlus(**{"optimiser": optimiser, **changes})
+
+
+def code_policy(benchmark: str = "winogrande", **changes: Any) -> MessPlus:
+    """As the authors' later public code has it.
+
+    Gradients are cut at length 1, there are several steps per explored request on some benchmarks, costs are as last
+    measured, and the first request is explored only by chance.
+
+    Args:
+      benchmark: as for `benchmark_service`.
+      changes: other fields of `MessPlus`.
+    """
+    data = MESSPLUS_BENCHMARKS[checks.one_of("benchmark", benchmark, MESSPLUS_BENCHMARKS)]
+    optimiser = SGD(data.learning_rate, data.momentum, MESSPLUS_WEIGHT_DECAY, clip=1.0)
+    options = {"optimiser": optimiser, "costs": LastCost(), "explores_first": False, "repeats": data.passes}
+    return MessPlus(**{**options, **changes})
+
+
+def theory_policy(mu: float = 0.1, smoothness: float = 1.0, **changes: Any) -> MessPlus:
+    """The setting of Lemma A.1: squared norm with weight `mu`, steps `min(2 / (mu (k + 1)), 1 / smoothness)`, no momentum.
+
+    Args:
+      mu: constant of the Polyak-Lojasiewicz inequality.
+      smoothness: `L`.
+      changes: other fields of `MessPlus`.
+    """
+    optimiser = SGD(TheorySteps(mu, smoothness), momentum=0.0, weight_decay=0.0)
+    return MessPlus(**{"optimiser": optimiser, "l2": mu, **changes})

@@ -1,0 +1,82 @@
+"""Policies that know the environment: what the best policies of `optimum` do, request by request."""
+
+import abc
+from typing import final
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from jaxroute.core import draws, numerics
+from jaxroute.problems.service.baselines import Mixture, StaticPolicy, serve_with
+from jaxroute.problems.service.env import ServiceEnv
+from jaxroute.problems.service.optimum import PRICE_STEP
+from jaxroute.problems.service.parts.predictors import Labels, Predictor, TrueChances
+from jaxroute.problems.service.types import Action, Observation, Params, Price, ServiceSpec
+
+
+@final
+@struct.dataclass
+class OracleBlind(Mixture):
+    """The best mixture of models that does not look at requests."""
+
+    @classmethod
+    def of(cls, env: ServiceEnv) -> "OracleBlind":
+        """The oracle of an environment."""
+        return cls(chances=env.blind_choice)
+
+
+@struct.dataclass
+class PricedOracle(StaticPolicy):
+    """The least `cost - price * chance`, at prices just above and below the shadow price: they mix the best two choices.
+
+    Abstract: `OracleInformed` and `OracleClairvoyant` say where price and chances are from.
+
+    price: the shadow price.
+    predictor: `TrueChances` or `Labels`.
+    """
+
+    price: Price
+    predictor: Predictor
+
+    @classmethod
+    @abc.abstractmethod
+    def of(cls, env: ServiceEnv) -> "PricedOracle":
+        """The oracle of an environment."""
+
+    def init(self, key: jax.Array, spec: ServiceSpec) -> Params:
+        if not spec.knows_cost:
+            raise ValueError("this oracle needs an environment with knows_cost=True")
+        return self.predictor.init(key, spec)
+
+    def act(self, key: jax.Array, state: Params, obs: Observation, t: jax.Array) -> tuple[Action, dict[str, jax.Array]]:
+        del t
+        above = draws.uniform(key) < self.price.part
+        price = self.price.price * jnp.where(above, 1.0 + PRICE_STEP, 1.0 - PRICE_STEP)
+        price = jnp.maximum(price, 1e-5 * jnp.max(obs.cost))  # Of models that cost the same the one that satisfies more.
+        return serve_with(numerics.argmin(obs.cost - price * self.predictor.chances(state, obs))), {}
+
+
+@final
+@struct.dataclass
+class OracleInformed(PricedOracle):
+    """The best stationary policy that knows each model's chance given the features: what Theorem 2 compares with.
+
+    Source: MESS+, Theorem 2, "a stationary policy with full statistical knowledge".
+    """
+
+    @classmethod
+    def of(cls, env: ServiceEnv) -> "OracleInformed":
+        """The oracle of an environment; a table has none."""
+        return cls(price=env.best, predictor=TrueChances(env.requests))
+
+
+@final
+@struct.dataclass
+class OracleClairvoyant(PricedOracle):
+    """The best policy that sees who will satisfy. The environment must be made with `reveals_labels=True`."""
+
+    @classmethod
+    def of(cls, env: ServiceEnv) -> "OracleClairvoyant":
+        """The oracle of an environment."""
+        return cls(price=env.clairvoyant, predictor=Labels())

@@ -1,0 +1,63 @@
+"""The losses that RouterDC is trained with, and the clusters of requests that one of them compares."""
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from jaxroute.core import draws, numerics
+
+
+def contrastive_loss(logits: jax.Array, satisfied: jax.Array, positives: int = 3, negatives: int = 3) -> jax.Array:
+    """Sample-LLM loss of one request: each of the best models against the worst ones.
+
+    `sum_p -log(e^{l_p} / (e^{l_p} + sum_n e^{l_n}))` over at most `positives` models that satisfy, against at most
+    `negatives` that do not.
+
+    Source: RouterDC (Chen et al., 2024), eq. (4), as MESS+ uses it.
+
+    Args:
+      logits: `[M]`.
+      satisfied: `[M]` bool.
+      positives: most models that satisfy (static).
+      negatives: most models that do not (static).
+    """
+    good = satisfied & (numerics.rank(satisfied) < positives)
+    bad = ~satisfied & (numerics.rank(~satisfied) < negatives)
+    against = jax.nn.logsumexp(jnp.where(bad, logits, -jnp.inf))
+    each = jnp.logaddexp(logits, against) - logits
+    return jnp.sum(jnp.where(good & jnp.any(bad), each, 0.0))
+
+
+def cluster_loss(code: jax.Array, inside: jax.Array, outside: jax.Array) -> jax.Array:
+    """Sample-sample loss of one request: a request of the same cluster against some of others, by cosine similarity.
+
+    Source: RouterDC (Chen et al., 2024), eq. (5).
+
+    Args:
+      code: `[e]` the encoded request.
+      inside: `[e]` one of the same cluster.
+      outside: `[H, e]` some of other clusters.
+    """
+    near, far = _cosine(code, inside), jax.vmap(lambda other: _cosine(code, other))(outside)
+    return jnp.logaddexp(near, jax.nn.logsumexp(far)) - near
+
+
+def _cosine(a: jax.Array, b: jax.Array) -> jax.Array:
+    """Cosine of the angle between vectors `[e]`."""
+    return jnp.sum(a * b) / jnp.sqrt(jnp.maximum(jnp.sum(a * a) * jnp.sum(b * b), 1e-12))
+
+
+def nearest_clusters(x: jax.Array, number: int, key: jax.Array, sweeps: int = 10) -> jax.Array:
+    """Cluster `[n]` of each row of `x` `[n, d]`, by Lloyd's algorithm from random rows."""
+    centres = x[jnp.argsort(draws.uniform(key, (x.shape[0],)))[:number]]
+
+    def nearest(centres: jax.Array) -> jax.Array:
+        return jnp.argmin(jnp.sum(jnp.square(x[:, None] - centres), axis=-1), axis=-1)
+
+    def sweep(centres: jax.Array, _: None) -> tuple[jax.Array, None]:
+        member = jax.nn.one_hot(nearest(centres), number, axis=0)
+        count = jnp.sum(member, axis=1, keepdims=True)
+        return jnp.where(count > 0, member @ x / jnp.maximum(count, 1.0), centres), None
+
+    centres, _ = lax.scan(sweep, centres, None, length=sweeps)
+    return nearest(centres)

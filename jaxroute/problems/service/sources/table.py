@@ -1,0 +1,67 @@
+"""Recorded requests."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+
+from jaxroute.core import checks
+from jaxroute.core.types import Leaf
+from jaxroute.problems.service.sources.source import Contexts, equally_weighted
+from jaxroute.problems.service.types import Request
+
+
+@struct.dataclass
+class TableRequests:
+    """Recorded requests, in another order for each run, each once before any is repeated.
+
+    labels: `[N, M]` float32, who satisfied.
+    cost_table: `[N, M]`, J.
+    vectors: `[N, d]` features.
+    """
+
+    labels: Leaf
+    cost_table: Leaf
+    vectors: Leaf
+
+    @property
+    def num_features(self) -> int:
+        return self.vectors.shape[-1]
+
+    def check(self) -> None:
+        shape = np.shape(checks.probability("labels", self.labels))
+        checks.non_negative("costs", self.cost_table, shape)
+        vectors = checks.numbers("features", self.vectors)
+        if vectors.ndim != 2 or len(vectors) != shape[0]:
+            raise ValueError(f"features must be {shape[0]} rows, one for each request, got shape {vectors.shape}")
+
+    def init(self, key: jax.Array) -> jax.Array:
+        """The order of the rows `[N]`."""
+        return jax.random.permutation(key, self.labels.shape[0]).astype(jnp.int32)
+
+    def draw(self, key: jax.Array, state: jax.Array, t: jax.Array) -> Request:
+        del key
+        row = state[t % self.labels.shape[0]]
+        labels, cost, vector = (jnp.asarray(x)[row] for x in (self.labels, self.cost_table, self.vectors))
+        return Request(features=vector, satisfied=labels > 0.5, cost=cost, success=labels)
+
+    def success(self, features: jax.Array) -> jax.Array:
+        """There are none: a table tells only what happened."""
+        raise ValueError("a table of recorded requests has no true chances; use a predictor that learns, or labels")
+
+    def average(self) -> Contexts:
+        """All requests as one context."""
+        return self.label_contexts().mean()
+
+    def contexts(self, knows_cost: bool = True) -> Contexts:
+        """All requests as one: without a model of the features nothing better can be said."""
+        del knows_cost
+        return self.average()
+
+    def label_contexts(self) -> Contexts:
+        """Each request as a context."""
+        return equally_weighted(*(np.asarray(x, np.float64) for x in (self.labels, self.cost_table)))
+
+    def clairvoyant_contexts(self, knows_cost: bool = True) -> Contexts:
+        """The same, at mean costs if those of a request are not seen."""
+        return self.label_contexts() if knows_cost else self.label_contexts().at_cost(self.average().cost[0])

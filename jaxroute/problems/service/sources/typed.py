@@ -1,0 +1,108 @@
+"""Requests of finitely many types."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+
+from jaxroute.core import checks, draws, numerics
+from jaxroute.core.types import Leaf
+from jaxroute.problems.service.sources.source import Contexts, all_labels, equally_weighted, labelled, sampled
+from jaxroute.problems.service.types import Request
+
+
+@struct.dataclass
+class TypeRequests:
+    """Requests of `K` types. Given the type, models satisfy independently, or all by one uniform (`comonotone`, static).
+
+    weight: `[K]` shares of the types.
+    chance: `[K, M]` chance that a model satisfies.
+    cost_mean: `[K, M]` mean cost.
+    cost_noise: `[]` standard deviation of the logarithm of a cost, around a mean that stays.
+    vectors: `[K, d]` features of a type.
+    comonotone: one uniform decides for all models (static).
+    """
+
+    weight: Leaf
+    chance: Leaf
+    cost_mean: Leaf
+    cost_noise: Leaf
+    vectors: Leaf
+    comonotone: bool = struct.field(pytree_node=False, default=False)
+
+    @property
+    def num_features(self) -> int:
+        return self.vectors.shape[-1]
+
+    def check(self) -> None:
+        shape = np.shape(checks.probability("success", self.chance))
+        if len(shape) != 2:
+            raise ValueError(f"success must have shape [types, models], got {shape}")
+        checks.non_negative("cost", self.cost_mean, shape)
+        weight = checks.non_negative("weight", self.weight, shape[:1])
+        if abs(weight.sum() - 1.0) > 1e-5:
+            raise ValueError(f"weight must sum to 1, got {weight.sum():g}")
+        checks.non_negative("cost_noise", self.cost_noise, ())
+        vectors = checks.numbers("features", self.vectors)
+        if vectors.ndim != 2 or len(vectors) != shape[0] or len(np.unique(vectors, axis=0)) < shape[0]:
+            raise ValueError(f"features must be {shape[0]} different rows, one for each type, got shape {vectors.shape}")
+
+    def init(self, key: jax.Array) -> tuple[()]:
+        del key
+        return ()
+
+    def draw(self, key: jax.Array, state: tuple[()], t: jax.Array) -> Request:
+        del state, t
+        k_type, k_label, k_cost = draws.split(key, 3)
+        which = numerics.inverse_cdf(jnp.asarray(self.weight, jnp.float32), draws.uniform(k_type))
+        chance, cost, vector = (
+            _row(numerics.one_hot(which, np.shape(self.weight)[0]), x) for x in (self.chance, self.cost_mean, self.vectors)
+        )
+        u = draws.uniform(k_label, () if self.comonotone else chance.shape)
+        sigma = jnp.asarray(self.cost_noise, jnp.float32)
+        noise = jnp.exp(sigma * draws.normal(k_cost, cost.shape) - sigma * sigma / 2)
+        return Request(features=vector, satisfied=u < chance, cost=cost * noise, success=chance)
+
+    def success(self, features: jax.Array) -> jax.Array:
+        """The chances `[M]` of the type with these features."""
+        distance = jnp.sum(jnp.square(jnp.asarray(self.vectors) - features), axis=-1)
+        return _row(numerics.one_hot(numerics.argmin(distance), distance.shape[0]), self.chance)
+
+    def average(self) -> Contexts:
+        """All requests as one context."""
+        return self.label_contexts().mean()
+
+    def contexts(self, knows_cost: bool = True) -> Contexts:
+        """The types, with a sample of costs if these are noisy and seen."""
+        weight, chance, cost = (np.asarray(x, np.float64) for x in (self.weight, self.chance, self.cost_mean))
+        if not (self.cost_noise and knows_cost):
+            return Contexts(weight / weight.sum(), chance, cost)
+        sample = sampled(self)
+        return equally_weighted(sample.success, sample.cost)
+
+    def label_contexts(self) -> Contexts:
+        """One context for each type and each set of models that satisfy, at mean costs."""
+        weight, chance, cost = (np.asarray(x, np.float64) for x in (self.weight, self.chance, self.cost_mean))
+        labels = all_labels(chance.shape[1]).astype(np.float64)
+        if self.comonotone:  # All models above a uniform: between two neighbouring chances the labels stay.
+            edges = np.sort(np.concatenate([np.zeros((len(chance), 1)), chance, np.ones((len(chance), 1))], axis=1))
+            share = np.diff(edges)[:, :, None]
+            rows = (edges[:, :-1, None] + edges[:, 1:, None]) / 2 < chance[:, None, :]
+            success = rows.astype(np.float64)
+            law = share[..., 0]
+        else:
+            success = np.broadcast_to(labels, (len(chance), *labels.shape))
+            law = np.prod(np.where(labels > 0, chance[:, None], 1.0 - chance[:, None]), axis=-1)
+        full = weight[:, None] / weight.sum() * law
+        costs = np.broadcast_to(cost[:, None], success.shape)
+        return Contexts(full.ravel(), success.reshape(-1, chance.shape[1]), costs.reshape(-1, chance.shape[1]))
+
+    def clairvoyant_contexts(self, knows_cost: bool = True) -> Contexts:
+        """What a policy that sees who satisfies tells apart, with a sample of costs if these are noisy and seen."""
+        return labelled(self) if self.cost_noise and knows_cost else self.label_contexts()
+
+
+def _row(mask: jax.Array, table: Leaf) -> jax.Array:
+    """The row `[...]` of a table `[K, ...]` where the one-hot mask `[K]` is True."""
+    table = jnp.asarray(table, jnp.float32)
+    return jnp.sum(jnp.where(mask[:, None], table, 0.0), axis=0)

@@ -1,0 +1,179 @@
+"""`RoutingTable`: what it accepts, its parts, the files that it writes."""
+
+import warnings
+
+import numpy as np
+import pytest
+from data_cases import COSTS, FEATURES, GROUP_NAMES, GROUPS, MODELS, SCORES, assert_same, changed, full_table
+
+from jaxroute.data import (
+    RoutingTable,
+    load_table,
+)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"scores": SCORES[0]}, r"scores has shape \(2,\); expected \[Q, N\]"),
+        (
+            {"scores": SCORES[:0], "costs": COSTS[:0]},
+            r"scores has shape \(0, 2\); expected .* at least one query",
+        ),
+        ({"scores": SCORES[:, :0], "models": ()}, r"scores has shape \(3, 0\); expected .* at least one"),
+        ({"scores": [["a", "b"]]}, r"scores must be an array of numbers: .*'a'"),
+        ({"costs": COSTS[:2]}, r"costs has shape \(2, 2\); expected \(3, 2\)"),
+        ({"models": ("a",)}, r"models has 1 names; expected 2"),
+        ({"models": ("a", "a")}, r"models has 'a' more than once"),
+        (
+            {"scores": changed(SCORES, (1, 1), np.nan)},
+            f"scores is nan at row 1, model '{MODELS[1]}'; .* finite",
+        ),
+        ({"costs": changed(COSTS, (2, 0), np.inf)}, f"costs is inf at row 2, model '{MODELS[0]}'; .* finite"),
+        (
+            {"costs": changed(COSTS.astype(float), (0, 0), 1e300)},
+            f"costs is inf at row 0, model '{MODELS[0]}'",
+        ),
+        (
+            {"scores": changed(SCORES, (0, 1), 1.5)},
+            rf"scores is 1.5 at row 0, model '{MODELS[1]}'; .*\[0, 1\]",
+        ),
+        ({"scores": changed(SCORES, (0, 1), -0.5)}, r"scores is -0.5 at row 0, .*\[0, 1\]"),
+        ({"costs": changed(COSTS, (1, 0), -1.0)}, "costs is -1.0 at row 1, .* at least 0"),
+        ({"features": FEATURES[:2]}, r"features has shape \(2, 4\); expected \[3, d\]"),
+        ({"features": changed(FEATURES, (2, 3), np.nan)}, r"features is nan at \[2, 3\]; .* finite"),
+        ({"groups": None}, "group_names has 2 names but groups is None"),
+        ({"groups": GROUPS[:2]}, r"groups has shape \(2,\) .* expected \[3\] integers"),
+        ({"groups": GROUPS.astype(float)}, "groups has .* dtype float64; expected"),
+        ({"groups": changed(GROUPS, 1, 2)}, r"groups is 2 at \[1\]; .* 0 to 1"),
+        ({"groups": changed(GROUPS, 1, -1)}, r"groups is -1 at \[1\]; .* 0 to 1"),
+        ({"group_names": ("x", "x")}, "group_names has 'x' more than once"),
+    ],
+)
+def test_impossible_tables_are_refused_by_name(change, message):
+    arguments = {
+        "scores": SCORES,
+        "costs": COSTS,
+        "models": MODELS,
+        "features": FEATURES,
+        "groups": GROUPS,
+        "group_names": GROUP_NAMES,
+    }
+    with pytest.raises(ValueError, match=message):
+        RoutingTable(**(arguments | change))
+
+
+def test_table_has_its_own_read_only_arrays():
+    scores = SCORES.astype(np.float64)
+    table = RoutingTable(scores, COSTS, list(MODELS), groups=[0, 1, 0], group_names=GROUP_NAMES)
+    scores[0, 0] = 0.0
+    assert table.scores[0, 0] == 1.0
+    assert scores.flags.writeable
+    for array in (table.scores, table.costs, table.groups):
+        assert not array.flags.writeable
+    assert (table.scores.dtype, table.groups.dtype) == (np.float32, np.int32)
+    assert (table.num_queries, table.num_models, table.models) == (3, 2, MODELS)
+
+
+def test_means_are_float64():
+    # Table of 0.1 and 0.3: a float32 sum over 3,000 rows would be off by more than 1e-9.
+    table = RoutingTable(np.full((3000, 1), 0.1), np.full((3000, 1), 0.3), ["m"])
+    np.testing.assert_allclose(table.mean_scores(), [np.float32(0.1)], rtol=1e-12)
+    np.testing.assert_allclose(table.mean_costs(), [np.float32(0.3)], rtol=1e-12)
+    assert table.mean_scores().dtype == table.mean_costs().dtype == np.float64
+
+
+def test_subset():
+    table = full_table()
+    assert_same(table.subset(), table)
+    assert_same(
+        table.subset(models=MODELS[::-1], rows=[2, 0]),
+        RoutingTable(
+            SCORES[[2, 0]][:, ::-1],
+            COSTS[[2, 0]][:, ::-1],
+            MODELS[::-1],
+            FEATURES[[2, 0]],
+            GROUPS[[2, 0]],
+            GROUP_NAMES,
+        ),
+    )
+    assert_same(table.subset(rows=slice(1, None)), table.subset(rows=np.array([False, True, True])))
+    assert_same(table.subset(models=MODELS[1]), table.subset(models=[MODELS[1]]))
+    assert table.subset(rows=[1, 1]).num_queries == 2
+    assert RoutingTable(SCORES, COSTS, MODELS).subset(rows=2).features is None
+
+
+def test_subset_refuses_what_is_not_there():
+    table = full_table()
+    with pytest.raises(ValueError, match="models has 'gpt-5', which the table lacks; it has gpt-4-1106-preview, "):
+        table.subset(models=["gpt-5"])
+    with pytest.raises(IndexError, match="rows does not fit a table of 3 queries"):
+        table.subset(rows=[3])
+    with pytest.raises(IndexError, match="rows does not fit a table of 3 queries"):
+        table.subset(rows=[True, False])
+    for nothing in ({"rows": []}, {"models": []}):
+        with pytest.raises(ValueError, match="at least one query and one model"):
+            table.subset(**nothing)
+
+
+def test_order_by_cost():
+    table = full_table().order_by_cost()
+    assert table.models == MODELS[::-1]
+    assert np.all(np.diff(table.mean_costs()) >= 0)
+    equal = RoutingTable(SCORES, np.ones_like(COSTS), MODELS)
+    assert equal.order_by_cost().models == MODELS
+
+
+def test_with_features():
+    table, other = full_table(), FEATURES[:, :2] + 1
+    assert_same(table.with_features(other), RoutingTable(SCORES, COSTS, MODELS, other, GROUPS, GROUP_NAMES))
+    assert_same(table.with_features(None), RoutingTable(SCORES, COSTS, MODELS, None, GROUPS, GROUP_NAMES))
+    assert table.features.shape == (3, 4)
+    with pytest.raises(ValueError, match=r"features has shape \(2, 4\); expected \[3, d\]"):
+        table.with_features(FEATURES[:2])
+
+
+@pytest.mark.parametrize("table", [full_table(), RoutingTable(SCORES, COSTS, MODELS, cost_unit="MJ per query")])
+def test_save_and_load(table, tmp_path):
+    path = tmp_path / "table.bin"  # The name is kept as it is.
+    table.save(path)
+    assert_same(RoutingTable.load(path), table)
+    path = tmp_path / "table.npz"
+    table.save(path)
+    assert_same(load_table(path), table)
+
+
+def test_load_refuses_pickles_and_names_what_is_missing(tmp_path):
+    path = tmp_path / "table.npz"
+    np.savez(path, scores=SCORES, costs=COSTS)
+    with pytest.raises(ValueError, match="lacks models, cost_unit; it has scores, costs"):
+        RoutingTable.load(path)
+    np.savez(path, scores=SCORES.astype(object), costs=COSTS, models=np.array(MODELS), cost_unit="")
+    for load in (RoutingTable.load, load_table):
+        with pytest.raises(ValueError, match="allow_pickle"):
+            load(path)
+
+
+def test_missing_values():
+    scores, costs = changed(SCORES, (1, 0), np.nan), changed(COSTS, (1, 1), np.nan)
+    extra = {"features": FEATURES, "groups": GROUPS, "group_names": GROUP_NAMES}
+    with pytest.raises(ValueError, match="scores is nan at row 1"):
+        RoutingTable.from_arrays(scores, costs, MODELS, **extra)
+    with pytest.warns(UserWarning, match=r"dropped 1 of 3 queries .*\(first: row 1, column 0\)"):
+        table = RoutingTable.from_arrays(scores, costs, MODELS, **extra, missing="drop")
+    assert_same(table, full_table().subset(rows=[0, 2]))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert_same(RoutingTable.from_arrays(SCORES, COSTS, MODELS, **extra, missing="drop"), full_table())
+    with pytest.raises(ValueError, match="empty table: it drops 3 of 3 queries"):
+        RoutingTable.from_arrays(np.full((3, 2), np.nan), COSTS, MODELS, missing="drop")
+    with pytest.raises(ValueError, match="scores is inf"):  # Infinite is wrong, not missing.
+        RoutingTable.from_arrays(changed(scores, (0, 0), np.inf), costs, MODELS, missing="drop")
+    with pytest.raises(ValueError, match="missing is 'ignore'; expected"):
+        RoutingTable.from_arrays(SCORES, COSTS, MODELS, missing="ignore")
+
+
+def test_repr_is_short():
+    assert repr(full_table()) == "RoutingTable(3 queries x 2 models, cost in USD per query, 4 features, 2 groups)"
+    assert repr(RoutingTable(SCORES, COSTS, MODELS)) == "RoutingTable(3 queries x 2 models, cost in USD per query)"
