@@ -230,7 +230,7 @@ class ProjectedGradient:
             return weight if exact else _scaled(selection.any_win_gradient(w, z))[0]
 
         total = _room(spec, obs, allowed)
-        z = projected_gradient(
+        found = projected_gradient(
             gradient,
             cost,
             obs.budget,
@@ -240,6 +240,7 @@ class ProjectedGradient:
             optimizer=optax.sgd(self.learning_rate),
             steps=self.steps,
         )
+        z = found.z
         return Selection(z, jnp.zeros(()), jnp.sum(cost * z) <= obs.budget * (1 + 1e-5))
 
 
