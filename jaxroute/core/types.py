@@ -5,6 +5,8 @@ from typing import Any, Literal
 
 # A number or array that can be swept: a NumPy array or number on the host, a jax.Array or tracer on the device.
 Leaf = Any
+# A tree of arrays whose structure depends on what is put together.
+PyTree = Any
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,58 @@
-"""Optimisation problems shared by several papers, exact and without branches."""
+"""Optimisation problems shared by several papers, exact and without branches; batched by `jax.vmap`, each a library function.
+
+- `budgeted_fill`: linear program with a box, a sum and a budget (fractional knapsack); returns a `FillSolution`.
+- `linear_selection`: the same for sets of models, with groups; returns a `Selection`.
+- `exact_any_win`: relaxed chance of any win under a budget, over all vertices.
+- `log_any_win`, `continuous_greedy_any_win`, `polish_any_win`, `best_any_win`: the same for many models, approximately.
+- `best_subset`: the best set within a budget, over all sets.
+- `project`: Euclidean projection onto a box with a sum and a budget, with exact derivatives; returns a `Projection`.
+- `smoothed_lp`: the differentiable linear program, one projection.
+- `projected_gradient`: projected gradient ascent with an optax step, differentiable end to end; returns an `Ascent`.
+- `pairwise`, `swap`: random sets with the marginals of a fractional selection.
+- `best_models`, `best_pair`, `log_weight_of_best`: assortments under a multinomial-logit choice.
+- `uniform_index`, `two_point_index`, `discrete_index`, `index_by_bisection`: reservation values of Pandora's boxes.
+"""
+
+from jaxroute.solvers.assortment import best_models, best_pair, log_weight_of_best
+from jaxroute.solvers.budgeted_fill import FillSolution, budgeted_fill
+from jaxroute.solvers.projected_gradient import Ascent, projected_gradient
+from jaxroute.solvers.projection import Projection, project, smoothed_lp
+from jaxroute.solvers.reservation import discrete_index, index_by_bisection, two_point_index, uniform_index
+from jaxroute.solvers.rounding import pairwise, swap
+from jaxroute.solvers.selection import (
+    Selection,
+    best_any_win,
+    best_subset,
+    continuous_greedy_any_win,
+    exact_any_win,
+    linear_selection,
+    log_any_win,
+    polish_any_win,
+)
+
+__all__ = [
+    "Ascent",
+    "FillSolution",
+    "Projection",
+    "Selection",
+    "best_any_win",
+    "best_models",
+    "best_pair",
+    "best_subset",
+    "budgeted_fill",
+    "continuous_greedy_any_win",
+    "discrete_index",
+    "exact_any_win",
+    "index_by_bisection",
+    "linear_selection",
+    "log_any_win",
+    "log_weight_of_best",
+    "pairwise",
+    "polish_any_win",
+    "project",
+    "projected_gradient",
+    "smoothed_lp",
+    "swap",
+    "two_point_index",
+    "uniform_index",
+]

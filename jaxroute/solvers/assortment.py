@@ -17,7 +17,9 @@ from jaxroute.core import numerics
 def log_weight_of_best(utilities: Sequence[jax.Array], size: int) -> jax.Array:
     """Logarithm of the largest sum of `exp(utility)` over `size` models, elementwise.
 
-    utilities: one array `[...]` per model. size: `K` (static).
+    Args:
+      utilities: one array `[...]` per model.
+      size: `K` (static).
     """
     largest: list[jax.Array] = []
     for value in utilities:
@@ -32,12 +34,17 @@ def log_weight_of_best(utilities: Sequence[jax.Array], size: int) -> jax.Array:
     return top + jnp.log1p(sum((jnp.exp(other - top) for other in largest[1:]), start=jnp.zeros_like(top)))
 
 
-def best_models(utility, size) -> jax.Array:
-    """Mask of the `size` largest of `utility` `[N]`; ties go to the lower index. size: `[]` or static, at most `N`."""
+def best_models(utility: jax.Array, size: jax.Array | int) -> jax.Array:
+    """Mask of the models with the largest utilities; ties go to the lower index.
+
+    Args:
+      utility: `[N]`.
+      size: `[]` or static, how many, at most `N`.
+    """
     return numerics.rank(utility) < size
 
 
-def best_pair(utility, size: int, waiting=None) -> tuple[jax.Array, jax.Array]:
+def best_pair(utility: jax.Array, size: int, waiting: jax.Array | None = None) -> tuple[jax.Array, jax.Array]:
     """The query and the `size` models with the largest departure rate.
 
     Args:

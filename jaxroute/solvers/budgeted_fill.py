@@ -1,12 +1,13 @@
-"""One-budget fractional knapsack: the linear programme behind every routing decision of the papers."""
+"""One-budget fractional knapsack: the linear program behind every routing decision of the papers."""
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.typing import DTypeLike
 
 from jaxroute.core import numerics
 
@@ -14,11 +15,12 @@ from jaxroute.core import numerics
 class FillSolution(NamedTuple):
     """Solution of a budgeted fill.
 
-    amount: `[K]` optimal amounts; the cheapest fill if the programme is infeasible.
-    multiplier: `[]` shadow price of the budget, value per unit of cost; the last slope reached if infeasible.
-    feasible: `[]` bool, whether the constraints admit a point.
-    residual: `[]` value that one more dual step would still gain, 0 at the optimum.
-    converged: `[]` bool, whether `residual` is zero to rounding.
+    Attributes:
+      amount: `[K]` optimal amounts; the cheapest fill if the program is infeasible.
+      multiplier: `[]` shadow price of the budget, value per unit of cost; the last slope reached if infeasible.
+      feasible: `[]` bool, whether the constraints admit a point.
+      residual: `[]` value that one more dual step would still gain, 0 at the optimum.
+      converged: `[]` bool, whether `residual` is zero to rounding.
     """
 
     amount: jax.Array
@@ -36,21 +38,25 @@ def default_steps(size: int) -> int:
     return 12 + (size - 15) // 2
 
 
-def budget_tolerance(budget, dtype):
+# A fill: the amounts `[K]`, their cost and their value `[]`.
+_Fill = tuple[jax.Array, jax.Array, jax.Array]
+
+
+def budget_tolerance(budget: jax.Array | float, dtype: DTypeLike) -> jax.Array:
     """Overspend that counts as none: rounding of a sum of amounts times costs."""
     return jnp.abs(budget) * (1e-6 if dtype == jnp.float32 else 1e-9)
 
 
 def budgeted_fill(
-    value,
-    cost,
-    capacity,
-    budget,
-    total: Any = 1.0,
+    value: jax.Array,
+    cost: jax.Array,
+    capacity: jax.Array,
+    budget: jax.Array | float,
+    total: jax.Array | float = 1.0,
     *,
     groups: Sequence[int] | None = None,
-    valid=None,
-    priority=None,
+    valid: jax.Array | None = None,
+    priority: jax.Array | None = None,
     steps: int | None = None,
 ) -> FillSolution:
     """Maximises `value . x` over `{0 <= x <= capacity, sum(x) = total, cost . x <= budget}`, exactly.
@@ -91,33 +97,34 @@ def budgeted_fill(
     if groups is not None:
         together = np.equal.outer(groups, groups)
         room = jnp.sum(jnp.where(together, capacity[None, :], 0.0), axis=1)
-        total = numerics.of_group(groups, total)
+        total = numerics.of_group(groups, jnp.asarray(total))
 
     # The last tie-break of all fills: the cheaper, then by priority.
     place = numerics.rank(-cost, -priority)
 
-    def fill(keys, ahead):
+    def fill(keys: Sequence[jax.Array], ahead: Callable[[Sequence, Sequence], jax.Array]) -> _Fill:
         """The fill in an order, its cost and its value."""
         used = numerics.sum_ahead(capacity, keys, ahead, together=together)
         x = numerics.kept(jnp.clip(total - used, 0.0, capacity))
         return x, jnp.sum(cost * x), jnp.sum(value * x)
 
-    def lexicographic(other, own):
-        tie = (other[1] > own[1]) | ((other[1] == own[1]) & (other[2] < own[2]))
-        return (other[0] > own[0]) | ((other[0] == own[0]) & tie)
+    def lexicographic(other: Sequence[jax.Array], this: Sequence[jax.Array]) -> jax.Array:
+        tie = (other[1] > this[1]) | ((other[1] == this[1]) & (other[2] < this[2]))
+        return (other[0] > this[0]) | ((other[0] == this[0]) & tie)
 
-    def at(slope):
+    def at(slope: jax.Array) -> _Fill:
         """The fill at a multiplier."""
 
-        def ahead(other, own):
-            return (other[0] - own[0]) - slope * (other[1] - own[1]) > 0
+        def ahead(other: Sequence[jax.Array], this: Sequence[jax.Array]) -> jax.Array:
+            return (other[0] - this[0]) - slope * (other[1] - this[1]) > 0
 
         # Rounded gains need not be transitive: of three models on one line each may be ahead of the next. How many are ahead of a
         # model is a number, so the numbers give a total order (the same, if the gains had one), and the fill its right sum.
         order = numerics.sum_ahead(jnp.full_like(place, size), (value, cost), ahead, together=together, start=place)
-        return fill((numerics.materialised(order),), lambda other, own: other[0] < own[0])
+        return fill((numerics.materialised(order),), lambda other, this: other[0] < this[0])
 
-    def slope_of(over, under):
+    def slope_of(over: _Fill, under: _Fill) -> jax.Array:
+        """The multiplier at which two fills have the same Lagrangian."""
         spread = over[1] - under[1]
         return jnp.where(spread > 0, (over[2] - under[2]) / jnp.where(spread > 0, spread, 1.0), 0.0)
 
@@ -125,14 +132,15 @@ def budgeted_fill(
     limit = budget + budget_tolerance(budget, value.dtype)
     slack, affordable = best[1] <= limit, cheapest[1] <= limit
 
-    def step(_, ends):
+    def step(_: jax.Array, ends: tuple[_Fill, _Fill]) -> tuple[_Fill, _Fill]:
         over, under = ends
         new = at(slope_of(over, under))
         above = new[1] > limit
-        over, under = (
-            tuple(jnp.where(above == replace, n, o) for n, o in zip(new, end, strict=True))
-            for end, replace in ((over, True), (under, False))
-        )
+
+        def moved(end: _Fill, replace: bool) -> _Fill:
+            return jax.tree.map(lambda n, o: jnp.where(above == replace, n, o), new, end)
+
+        over, under = moved(over, True), moved(under, False)
         return over, under
 
     over, under = numerics.repeat(steps, step, (best, cheapest))

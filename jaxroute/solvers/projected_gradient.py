@@ -1,48 +1,81 @@
 """Projected gradient ascent over the set of `project`, with an optax step."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jax import lax
 
 from jaxroute.solvers.projection import project
 
 
+class Ascent(NamedTuple):
+    """Result of `projected_gradient`.
+
+    Attributes:
+      z: `[K]` the last point.
+      feasible: `[]` bool, whether the set has a point.
+      residual: `[]` largest change of a coordinate in the last step, 0 at a stationary point.
+      converged: `[]` bool, whether `residual` is zero to rounding.
+    """
+
+    z: jax.Array
+    feasible: jax.Array
+    residual: jax.Array
+    converged: jax.Array
+
+
 def projected_gradient(
     gradient: Callable[[jax.Array], jax.Array],
-    cost,
-    budget,
-    total,
+    cost: jax.Array,
+    budget: jax.Array | float,
+    total: jax.Array | float,
     *,
-    upper: Any = None,
+    upper: jax.Array | None = None,
     at_most: bool = False,
     optimizer: optax.GradientTransformation,
     steps: int,
-    start: Any = None,
-) -> jax.Array:
-    """Maximises a function over `{0 <= z <= upper, sum z = total (or <=), cost . z <= budget}` by its gradient; `[K]`.
+    start: jax.Array | None = None,
+) -> Ascent:
+    """Maximises a function over `{0 <= z <= upper, sum z = total (or <=), cost . z <= budget}` by its gradient.
 
     Every step is differentiable, so that the result is, end to end, in whatever `gradient`, `cost`, `budget` and `total` depend on.
+    Where every coordinate of the result is at a bound, that derivative is zero.
+
+    Source: projected gradient with the exact projection of `project`.
 
     Args:
-      gradient: of the objective at `z` `[K]`. cost: `[K]`. budget, total: `[]`.
-      upper: `[K]` (default all 1). at_most: the sum may be smaller than `total` (static).
-      optimizer: optax step, for example `optax.sgd(10.0)`. steps: how many (static).
+      gradient: of the objective at `z` `[K]`.
+      cost: `[K]` non-negative.
+      budget: `[]`.
+      total: `[]`.
+      upper: `[K]` (default all 1).
+      at_most: the sum may be smaller than `total` (static).
+      optimizer: optax step, for example `optax.sgd(10.0)`.
+      steps: how many, at least one (static).
       start: `[K]` first point before projection (default: `total / K` each).
+
+    Returns:
+      An `Ascent`.
     """
     cost = jnp.asarray(cost)
     if start is None:
         start = jnp.full_like(cost, 1.0) * total / cost.shape[-1]
 
-    def step(carry, _):
-        z, state = carry
+    def step(
+        carry: tuple[jax.Array, jax.Array, optax.OptState], number: None
+    ) -> tuple[tuple[jax.Array, jax.Array, optax.OptState], None]:
+        del number
+        z, _, state = carry
+        updates: Any
         updates, state = optimizer.update(-gradient(z), state, z)
-        z = project(z + updates, cost, budget, total, upper=upper, at_most=at_most).z
-        return (z, state), None
+        new = project(z + updates, cost, budget, total, upper=upper, at_most=at_most).z
+        return (new, z, state), None
 
-    z = project(start, cost, budget, total, upper=upper, at_most=at_most).z
-    (z, _), _ = lax.scan(step, (z, optimizer.init(z)), None, length=steps)
-    return z
+    first = project(start, cost, budget, total, upper=upper, at_most=at_most)
+    (z, before, _), _ = lax.scan(step, (first.z, first.z, optimizer.init(first.z)), None, length=steps)
+    residual = jnp.max(jnp.abs(lax.stop_gradient(z - before)))
+    return Ascent(z, first.feasible, residual, residual <= 64.0 * np.finfo(z.dtype).eps)

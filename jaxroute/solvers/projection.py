@@ -1,5 +1,6 @@
-"""Euclidean projection onto a box cut by a sum and a budget, and the differentiable linear programme made of it."""
+"""Euclidean projection onto a box cut by a sum and a budget, and the differentiable linear program made of it."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -16,9 +17,25 @@ _STEPS = 24
 class Projection(NamedTuple):
     """Projection onto `{0 <= z <= upper, sum z = total (or <=), cost . z <= budget}`.
 
-    z: `[K]` the nearest point. sum_multiplier: `[]` of the sum. budget_multiplier: `[]` of the budget, non-negative.
-    feasible: `[]` bool, whether the set has a point; if not, `z` is the cheapest point with the right sum, nearly.
+    Attributes:
+      z: `[K]` the nearest point.
+      sum_multiplier: `[]` of the sum.
+      budget_multiplier: `[]` of the budget, non-negative.
+      feasible: `[]` bool, whether the set has a point; if not, `z` is the cheapest point with the right sum, nearly.
+      residual: `[]` by how much the optimality conditions are missed: of the coordinates, the sum and the budget, the worst.
+      converged: `[]` bool, whether `residual` is zero to rounding; False if infeasible, or if an argument is NaN.
     """
+
+    z: jax.Array
+    sum_multiplier: jax.Array
+    budget_multiplier: jax.Array
+    feasible: jax.Array
+    residual: jax.Array
+    converged: jax.Array
+
+
+class _Solution(NamedTuple):
+    """A projection without its certificate: what is differentiated."""
 
     z: jax.Array
     sum_multiplier: jax.Array
@@ -26,7 +43,11 @@ class Projection(NamedTuple):
     feasible: jax.Array
 
 
-def _level(u, upper, total, at_most: bool):
+# What `_rows` returns: `(change, sum_side, budget_side) -> (least change, multiplier of the sum, multiplier of the budget)`.
+_RowSolver = Callable[[jax.Array, jax.Array, jax.Array], tuple[jax.Array, jax.Array, jax.Array]]
+
+
+def _level(u: jax.Array, upper: jax.Array, total: jax.Array, at_most: bool) -> jax.Array:
     """The `nu` with `sum clip(u - nu, 0, upper) = total`, exactly: linear interpolation between two of the `2 K` breakpoints.
 
     With `at_most`, zero where the sum is below `total` already.
@@ -44,17 +65,17 @@ def _level(u, upper, total, at_most: bool):
     return jnp.maximum(nu, 0.0) if at_most else nu
 
 
-def _solve(y, cost, budget, total, upper, at_most: bool) -> Projection:
+def _solve(y: jax.Array, cost: jax.Array, budget: jax.Array, total: jax.Array, upper: jax.Array, at_most: bool) -> _Solution:
     """Newton's method on the budget's multiplier, inside a bracket; the multiplier of the sum is exact at every step."""
     eps = np.finfo(y.dtype).eps
 
-    def at(multiplier):
+    def at(multiplier: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
         u = y - multiplier * cost
         nu = _level(u, upper, total, at_most)
         z = jnp.clip(u - nu, 0.0, upper)
         return nu, z, jnp.sum(cost * z) - budget
 
-    def slope(nu, z):
+    def slope(nu: jax.Array, z: jax.Array) -> jax.Array:
         """Fall of the cost per unit of the multiplier, on this piece."""
         free = (z > 0.0) & (z < upper)
         number = jnp.sum(free.astype(y.dtype))
@@ -71,7 +92,7 @@ def _solve(y, cost, budget, total, upper, at_most: bool) -> Projection:
     nu, z, excess = at(jnp.zeros((), y.dtype))
     slack = excess <= 0.0
 
-    def step(state, _):
+    def step(state: tuple[jax.Array, ...], _: None) -> tuple[tuple[jax.Array, ...], None]:
         low, high, here, nu, z, excess = state
         low, high = jnp.where(excess > 0.0, here, low), jnp.where(excess > 0.0, high, here)
         fall = slope(nu, z)
@@ -89,17 +110,19 @@ def _solve(y, cost, budget, total, upper, at_most: bool) -> Projection:
     least = jnp.sum(_cheapest(cost, upper, total, at_most) * cost)
     feasible = least <= budget + 8.0 * eps * jnp.maximum(jnp.abs(budget), 1.0)
     z, nu, multiplier = _polish(y, cost, budget, total, upper, at_most, nu, multiplier, z)
-    return Projection(z, nu, multiplier, feasible)
+    return _Solution(z, nu, multiplier, feasible)
 
 
-def _cheapest(cost, upper, total, at_most: bool):
+def _cheapest(cost: jax.Array, upper: jax.Array, total: jax.Array, at_most: bool) -> jax.Array:
     """The amounts `[K]` of least cost that sum to `total` (nothing if the sum may be smaller)."""
     if at_most:
         return jnp.zeros_like(cost)
     return jnp.clip(total - numerics.amount_ahead(upper, -cost), 0.0, upper)
 
 
-def _rows(z, cost, upper, nu, multiplier, at_most: bool):
+def _rows(
+    z: jax.Array, cost: jax.Array, upper: jax.Array, nu: jax.Array, multiplier: jax.Array, at_most: bool
+) -> tuple[jax.Array, _RowSolver]:
     """Free coordinates `[K]`, and a solver of the active rows on them.
 
     The rows are the sum (all ones) and the budget (`cost`). Costs are centred on the free coordinates, so that neither the rows'
@@ -114,7 +137,7 @@ def _rows(z, cost, upper, nu, multiplier, at_most: bool):
     # Free costs that are equal but for rounding cannot carry the budget.
     budget_on = (multiplier > 0.0) & (spread > 10.0 * np.finfo(z.dtype).eps * jnp.max(cost) ** 2)
 
-    def solve(change, sum_side, budget_side):
+    def solve(change: jax.Array, sum_side: jax.Array, budget_side: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
         """The least change of `change` `[K]` on the free coordinates that adds `sum_side` to the sum and `budget_side` to the cost.
 
         Returns it with the multipliers of the two rows.
@@ -129,7 +152,17 @@ def _rows(z, cost, upper, nu, multiplier, at_most: bool):
     return free, solve
 
 
-def _polish(y, cost, budget, total, upper, at_most: bool, nu, multiplier, z):
+def _polish(
+    y: jax.Array,
+    cost: jax.Array,
+    budget: jax.Array,
+    total: jax.Array,
+    upper: jax.Array,
+    at_most: bool,
+    nu: jax.Array,
+    multiplier: jax.Array,
+    z: jax.Array,
+) -> tuple[jax.Array, jax.Array, jax.Array]:
     """The free coordinates again, from the equations of the active rows; kept if they stay inside the box.
 
     First from `y`, then once more from what rounding left of the rows.
@@ -146,12 +179,16 @@ def _polish(y, cost, budget, total, upper, at_most: bool, nu, multiplier, z):
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(5,))
-def _project(y, cost, budget, total, upper, at_most):
+def _project(
+    y: jax.Array, cost: jax.Array, budget: jax.Array, total: jax.Array, upper: jax.Array, at_most: bool
+) -> _Solution:
     return _solve(y, cost, budget, total, upper, at_most)
 
 
 @_project.defjvp
-def _project_jvp(at_most, primals, tangents):
+def _project_jvp(
+    at_most: bool, primals: tuple[jax.Array, ...], tangents: tuple[jax.Array, ...]
+) -> tuple[_Solution, _Solution]:
     """The projection is piecewise linear: on a piece it solves the equations of the active rows on the free coordinates."""
     y, cost, budget, total, upper = primals
     d_y, d_cost, d_budget, d_total, d_upper = tangents
@@ -163,10 +200,18 @@ def _project_jvp(at_most, primals, tangents):
     d_z, d_nu, d_multiplier = solve(d_y - multiplier * d_cost, d_total, d_budget)
     d_z = d_z + at_upper
     no_tangent: Any = np.zeros((), jax.dtypes.float0)
-    return found, Projection(d_z, d_nu, d_multiplier, no_tangent)
+    return found, _Solution(d_z, d_nu, d_multiplier, no_tangent)
 
 
-def project(y, cost, budget, total, *, upper=None, at_most: bool = False) -> Projection:
+def project(
+    y: jax.Array,
+    cost: jax.Array,
+    budget: jax.Array | float,
+    total: jax.Array | float,
+    *,
+    upper: jax.Array | None = None,
+    at_most: bool = False,
+) -> Projection:
     """The nearest point of `{0 <= z <= upper, sum z = total, cost . z <= budget}`, with exact derivatives in all arguments.
 
     `z = clip(y - nu - lam * cost, 0, upper)`: the multiplier `nu` of the sum is found exactly between the breakpoints of a piecewise
@@ -177,7 +222,9 @@ def project(y, cost, budget, total, *, upper=None, at_most: bool = False) -> Pro
 
     Args:
       y: `[K]` the point to project, best within about 30 of zero in float32.
-      cost: `[K]` non-negative. budget: `[]`. total: `[]` in `[0, sum of upper]`.
+      cost: `[K]` non-negative.
+      budget: `[]`.
+      total: `[]` in `[0, sum of upper]`.
       upper: `[K]` non-negative (default all 1).
       at_most: the sum may be smaller than `total` (static).
 
@@ -187,14 +234,67 @@ def project(y, cost, budget, total, *, upper=None, at_most: bool = False) -> Pro
     y = jnp.asarray(y)
     upper = jnp.ones_like(y) if upper is None else upper
     dtype = jnp.result_type(y, jnp.float32)
-    return _project(*(jnp.asarray(a).astype(dtype) for a in (y, cost, budget, total, upper)), at_most)
+    y, cost, budget, total, upper = (jnp.asarray(a).astype(dtype) for a in (y, cost, budget, total, upper))
+    found = _project(y, cost, budget, total, upper, at_most)
+    residual, converged = _certificate(found, y, cost, budget, total, upper, at_most)
+    return Projection(
+        found.z,
+        found.sum_multiplier,
+        found.budget_multiplier,
+        found.feasible,
+        residual,
+        converged & found.feasible,
+    )
 
 
-def smoothed_lp(weight, cost, budget, total, temperature, *, upper=None, at_most: bool = False) -> Projection:
-    """The differentiable linear programme: maximises `weight . z - temperature / 2 * |z|^2` over the set of `project`.
+def _certificate(
+    found: _Solution,
+    y: jax.Array,
+    cost: jax.Array,
+    budget: jax.Array,
+    total: jax.Array,
+    upper: jax.Array,
+    at_most: bool,
+) -> tuple[jax.Array, jax.Array]:
+    """The residual of the optimality conditions, and whether it is rounding; costs nothing where neither is read."""
+    z, nu, multiplier = jax.lax.stop_gradient((found.z, found.sum_multiplier, found.budget_multiplier))
+    y, cost, budget, total, upper = jax.lax.stop_gradient((y, cost, budget, total, upper))
+    moved = jnp.max(jnp.abs(z - jnp.clip(y - nu - multiplier * cost, 0.0, upper)))
+    short, spare = jnp.sum(z) - total, jnp.sum(cost * z) - budget
+    missed = jnp.maximum(short, 0.0) if at_most else jnp.abs(short)
+    residual = jnp.maximum(moved, jnp.maximum(missed, jnp.maximum(spare, 0.0)))
+    scale = jnp.maximum(jnp.max(jnp.abs(y)) + jnp.max(jnp.abs(multiplier * cost)), jnp.maximum(jnp.abs(total), 1.0))
+    return residual, residual <= 64.0 * np.finfo(y.dtype).eps * scale
 
-    One projection, of `weight / temperature`. For a small temperature it is the solution of the linear programme of least norm.
 
-    Source: quadratic smoothing of a linear programme, Mangasarian and Meyer (1979); arguments as in `project`.
+def smoothed_lp(
+    weight: jax.Array,
+    cost: jax.Array,
+    budget: jax.Array | float,
+    total: jax.Array | float,
+    temperature: jax.Array | float,
+    *,
+    upper: jax.Array | None = None,
+    at_most: bool = False,
+) -> Projection:
+    """The differentiable linear program: maximises `weight . z - temperature / 2 * |z|^2` over the set of `project`.
+
+    One projection, of `weight / temperature`. For a small temperature it is the solution of the linear program of least norm.
+
+    Its derivative in the weights is zero where the solution is a vertex of the set, which a small temperature makes frequent.
+
+    Source: quadratic smoothing of a linear program, Mangasarian and Meyer (1979).
+
+    Args:
+      weight: `[K]` objective.
+      cost: as in `project`.
+      budget: as in `project`.
+      total: as in `project`.
+      temperature: `[]` positive, in the unit of the weights.
+      upper: as in `project`.
+      at_most: as in `project`.
+
+    Returns:
+      A `Projection`; its multipliers times the temperature are those of the linear program.
     """
     return project(weight / temperature, cost, budget, total, upper=upper, at_most=at_most)

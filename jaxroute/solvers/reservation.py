@@ -11,28 +11,53 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from jaxroute.core import checks, numerics
-from jaxroute.core.types import Leaf
 
 
-def uniform_index(low, width, cost):
-    """Index of a box whose score is uniform on `[low, low + width]`; elementwise."""
+def uniform_index(low: jax.Array | float, width: jax.Array | float, cost: jax.Array | float) -> jax.Array:
+    """Index of a box whose score is uniform on `[low, low + width]`; elementwise.
+
+    Args:
+      low: smallest score.
+      width: positive.
+      cost: mean cost.
+    """
     inside = low + width - jnp.sqrt(2.0 * width * cost)
     return jnp.where(cost <= 0.5 * width, inside, low + 0.5 * width - cost)
 
 
-def two_point_index(low, high, chance, cost):
-    """Index of a box whose score is `high` with the given chance and `low` otherwise; elementwise."""
+def two_point_index(
+    low: jax.Array | float, high: jax.Array | float, chance: jax.Array | float, cost: jax.Array | float
+) -> jax.Array:
+    """Index of a box whose score takes one of two values; elementwise.
+
+    Args:
+      low: the smaller score.
+      high: the larger score.
+      chance: of the larger score, positive.
+      cost: mean cost.
+    """
     above = high - cost / chance
     return jnp.where(above >= low, above, chance * high + (1.0 - chance) * low - cost)
 
 
-def index_by_bisection(excess: Callable, cost: Leaf, low: Leaf = -1.0, high: Leaf = 1.0, steps: int = 40) -> jax.Array:
+def index_by_bisection(
+    excess: Callable[[jax.Array], jax.Array],
+    cost: jax.Array | float,
+    low: jax.Array | float = -1.0,
+    high: jax.Array | float = 1.0,
+    steps: int = 40,
+) -> jax.Array:
     """Root of `excess(s) = cost` in `[low, high]`, elementwise, in a fixed number of halvings.
 
     Args:
-      excess: function `s -> E[(M - s)^+]` on arrays of the shape of `cost`. low, high: bounds of the root, numbers or arrays.
+      excess: function `s -> E[(M - s)^+]` on arrays of the shape of `cost`.
+      cost: mean cost.
+      low: lower bound of the root, a number or an array.
+      high: upper bound of the root, likewise.
+      steps: halvings (static); the root is known to `(high - low) / 2 ** (steps + 1)` and to rounding.
     """
     cost = jnp.asarray(cost)
     start = (
@@ -40,21 +65,23 @@ def index_by_bisection(excess: Callable, cost: Leaf, low: Leaf = -1.0, high: Lea
         jnp.broadcast_to(jnp.asarray(high, cost.dtype), cost.shape),
     )
 
-    def halve(_, bounds):
+    def halve(_: jax.Array, bounds: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         low, high = bounds
         middle = 0.5 * (low + high)
         worth = excess(middle) > cost
         return jnp.where(worth, middle, low), jnp.where(worth, high, middle)
 
-    low, high = numerics.repeat(steps, halve, start)
-    return 0.5 * (low + high)
+    below, above = numerics.repeat(steps, halve, start)
+    return 0.5 * (below + above)
 
 
-def discrete_index(values, weights, cost) -> float:
+def discrete_index(values: ArrayLike, weights: ArrayLike, cost: ArrayLike) -> float:
     """Index of a box with finitely many scores: exact, in float64 on the host.
 
     Args:
-      values: `[n]` scores. weights: `[n]` their chances, or anything proportional to them. cost: mean cost, not negative.
+      values: `[n]` scores.
+      weights: `[n]` their chances, or anything proportional to them.
+      cost: mean cost, not negative.
 
     Raises:
       ValueError: negative weights, none above zero, or not as many as values; a negative cost, for which there is no index.

@@ -6,6 +6,7 @@ All functions take their uniforms as an argument and have a fixed number of oper
 import functools
 import operator
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 
@@ -17,24 +18,20 @@ TOLERANCE = 1e-5
 _WORD = 32
 
 
-def _fractional(x):
+def _fractional(x: jax.Array) -> jax.Array:
     return (x > TOLERANCE) & (x < 1.0 - TOLERANCE)
 
 
-def _materialised(*arrays):
-    return numerics.materialised(arrays)
-
-
-def _at(values, place):
+def _at(values: jax.Array, place: jax.Array) -> jax.Array:
     """`values` `[M]` at each `place` `[K]`, whole numbers of the same type; zero outside."""
     places = lax.iota(jnp.int32, values.shape[-1]).astype(values.dtype)
     return jnp.sum(jnp.where(place[:, None] == places[None, :], values[None, :], 0.0), axis=1)
 
 
-def pairwise(z, uniforms, *, whole_sum: bool):
+def pairwise(z: jax.Array, uniforms: jax.Array, *, whole_sum: bool) -> jax.Array:
     """Pairwise (dependent) rounding: two fractional coordinates at a time, until at most one is left.
 
-    The two lowest-indexed fractional coordinates meet; one of them becomes 0 or 1 and the other carries the rest on. Marginals are
+    The two lowest-indexed fractional coordinates meet; one of them becomes 0 or 1 and the other carries on what is left. Marginals are
     `z`; the size is the floor or the ceiling of the sum of `z`; any coordinates are jointly 1 (or 0) at most as often as
     independent ones.
 
@@ -49,35 +46,40 @@ def pairwise(z, uniforms, *, whole_sum: bool):
       The set, `[K]` bool.
     """
     size = z.shape[-1]
-    z, uniforms = ([lax.squeeze(row, (0,)) for row in lax.split(rows, (1,) * size)] for rows in _materialised(z, uniforms))
+    values, coins = (
+        [lax.squeeze(row, (0,)) for row in lax.split(rows, (1,) * size)] for rows in numerics.materialised((z, uniforms))
+    )
     index = jnp.zeros((), jnp.int32)  # the coordinate that is carried along, and its value
-    value = z[0]
+    value = values[0]
     # The set as bits of words: one pass over the meetings, where a mask `[K]` would take one for each of its elements.
     words = [jnp.zeros((), jnp.uint32)] * (1 + (size - 1) // _WORD)
 
-    def settle(place, is_in):
+    def settle(place: jax.Array | int, is_in: jax.Array) -> None:
         for w in range(len(words)):
             here = is_in & (place // _WORD == w)
             words[w] |= jnp.where(here, jnp.uint32(1) << (place % _WORD).astype(jnp.uint32), jnp.uint32(0))
 
     for k in range(1, size):
-        meet = _fractional(value) & _fractional(z[k])
-        up, down = jnp.minimum(1.0 - value, z[k]), jnp.minimum(value, 1.0 - z[k])
-        raise_carried = uniforms[k - 1] * (up + down) < down
+        meet = _fractional(value) & _fractional(values[k])
+        up, down = jnp.minimum(1.0 - value, values[k]), jnp.minimum(value, 1.0 - values[k])
+        raise_carried = coins[k - 1] * (up + down) < down
         shift = jnp.where(meet, jnp.where(raise_carried, up, -down), 0.0)
-        carried, other = value + shift, z[k] - shift
+        carried, other = value + shift, values[k] - shift
         stay = _fractional(carried)
         settle(jnp.where(stay, k, index), jnp.where(stay, other, carried) > 0.5)
         index, value = jnp.where(stay, index, k), jnp.where(stay, carried, other)
-    settle(index, value > (0.5 if whole_sum else jnp.where(_fractional(value), uniforms[size - 1], 0.5)))
+    settle(index, value > (0.5 if whole_sum else jnp.where(_fractional(value), coins[size - 1], 0.5)))
     number = lax.iota(jnp.uint32, size)
     return functools.reduce(
         operator.or_,
-        [(number // _WORD == w) & ((word >> (number % _WORD)) & 1 == 1) for w, word in enumerate(_materialised(*words))],
+        [
+            (number // _WORD == w) & ((word >> (number % _WORD)) & 1 == 1)
+            for w, word in enumerate(numerics.materialised(tuple(words)))
+        ],
     )
 
 
-def decompose(z):
+def decompose(z: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Writes `z` `[K]` as a mixture of `K + 1` sets whose sizes are the floor or the ceiling of its sum.
 
     Systematic sampling as a decomposition: with `C` the prefix sums of `z`, model `k` is in the set of offset `u` if a point
@@ -103,7 +105,7 @@ def decompose(z):
     return weight, members
 
 
-def swap(z, uniforms, surplus_uniforms):
+def swap(z: jax.Array, uniforms: jax.Array, surplus_uniforms: jax.Array) -> jax.Array:
     """Swap rounding: merges the sets of `decompose` one after another, trading elements by coins that are as biased as their weights.
 
     In a merge of `b1` (the larger) with `b2`, the surplus element of `b1` is put aside, the r-th lowest elements that only one of

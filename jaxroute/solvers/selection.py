@@ -1,9 +1,9 @@
-"""Relaxed selection of a set of models under a budget: the linear programme, and maximisation of the chance of any win."""
+"""Relaxed selection of a set of models under a budget: the linear program, and maximisation of the chance of any win."""
 
 import functools
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -17,7 +17,7 @@ from jaxroute.solvers.budgeted_fill import budget_tolerance, budgeted_fill, defa
 # Sets that are compared at once, and in all.
 _BLOCK = 4096
 _MOST_SETS = 5_000_000
-# Dual steps of the programmes inside continuous greedy: on 8,000 instances of 9 and 16 models no result differs from the exact ones'.
+# Dual steps of the linear programs inside continuous greedy: on 8,000 instances of 9 and 16 models no result differs from the exact ones'.
 _GREEDY_STEPS = 6
 # The loss of a choice that is not allowed; finite, so that derivatives stay finite too.
 _BARRED = 1e20
@@ -28,8 +28,13 @@ Groups = Sequence[int] | None
 class Selection(NamedTuple):
     """A relaxed selection.
 
-    z: `[K]` in [0, 1]. multiplier: `[]` shadow price of the budget, what the solver's objective gains per unit of it.
-    feasible: `[]` bool, whether the constraints admit a point; if not, `z` selects the cheapest models.
+    It has no residual: the solvers of this file compare all candidates, or take the fixed number of steps that `budgeted_fill`
+    needs; what is approximate says so, and its guarantee.
+
+    Attributes:
+      z: `[K]` in [0, 1].
+      multiplier: `[]` shadow price of the budget, what the solver's objective gains per unit of it.
+      feasible: `[]` bool, whether the constraints admit a point; if not, `z` selects the cheapest models.
     """
 
     z: jax.Array
@@ -38,7 +43,15 @@ class Selection(NamedTuple):
 
 
 def linear_selection(
-    weight, cost, budget, size, *, allowed=None, groups: Groups = None, exact_size: bool = True, steps: int | None = None
+    weight: jax.Array,
+    cost: jax.Array,
+    budget: jax.Array | float,
+    size: jax.Array | float,
+    *,
+    allowed: jax.Array | None = None,
+    groups: Groups = None,
+    exact_size: bool = True,
+    steps: int | None = None,
 ) -> Selection:
     """Maximises `weight . z` over `{0 <= z <= allowed, sum z = size (or <=), cost . z <= budget}`, exactly.
 
@@ -46,7 +59,10 @@ def linear_selection(
     a slack item without value and cost.
 
     Args:
-      weight: `[K]`, of any sign. cost: `[K]` non-negative. budget: `[]`. size: `[]`; with groups `[M]`, the sum in each group.
+      weight: `[K]`, of any sign.
+      cost: `[K]` non-negative.
+      budget: `[]`.
+      size: `[]`; with groups `[M]`, the sum in each group.
       allowed: `[K]` bool (default all). With fewer than `size` allowed models and an exact size, all of them are selected.
       groups: group of each model, from 0 (static): a partition matroid. Default one group.
       exact_size: the sum must be `size` (static); otherwise it may be smaller.
@@ -67,7 +83,7 @@ def linear_selection(
     return Selection(solution.amount[:count], solution.multiplier, solution.feasible)
 
 
-def group_sums(groups: Groups, values):
+def group_sums(groups: Groups, values: jax.Array) -> jax.Array:
     """Sum of `values` `[..., K]`, or their sum in each group `[..., M]`."""
     if groups is None:
         return jnp.sum(values, axis=-1)
@@ -76,7 +92,12 @@ def group_sums(groups: Groups, values):
 
 @functools.lru_cache(maxsize=64)
 def subsets(num_models: int, largest: int, smallest: int = 0) -> np.ndarray:
-    """All sets of `smallest` to `largest` of the models, in order of size, then lexicographic: bool `[sets, K]`.
+    """All sets of some of the models, in order of size, then lexicographic: bool `[sets, K]`.
+
+    Args:
+      num_models: `K`.
+      largest: most models of a set.
+      smallest: fewest models of a set.
 
     Raises:
       ValueError: there are more than five million.
@@ -95,20 +116,41 @@ def subsets(num_models: int, largest: int, smallest: int = 0) -> np.ndarray:
     return members
 
 
-def exact_any_win(
-    w, cost, budget, size, *, allowed=None, groups: Groups = None, sizes: tuple[int, int] | None = None
-) -> Selection:
-    """Maximises `1 - prod(1 - w_k z_k)` over `{0 <= z <= allowed, sum z <= size, cost . z <= budget}`, by comparing vertices.
+class _AnyWinSets(NamedTuple):
+    """All sets that one fraction, or two that sum to one, may join; `M` groups, `P` pairs of models of one group.
 
-    The logarithm of the chance that all fail is concave in each `z_k`, so that some vertex of the polytope is optimal: a set of
-    models with `z = 1` and either one fraction that uses up the budget, or two fractions (of one group) that sum to one and use it
-    up. All sets meet all such fractions: 45 fractions and up to 130 sets for 9 models and 4 places.
-
-    Args:
-      w: `[K]` chances in [0, 1]. cost: `[K]` non-negative. budget: `[]`. size: `[]` whole number; with groups `[M]`, that of each.
-      allowed: `[K]` bool (default all). groups: group of each model, from 0 (static).
-      sizes: smallest and largest (total) size that may be asked for (static; default 1 and `K`).
+    Attributes:
+      members: `[sets, K]` bool, in order of size (static).
+      full: first set that leaves only one place at the largest size: two fractions may join from here on (static).
+      labels: `[K]` group of each model (static).
+      pairs: `[P, 2]` the models of each pair (static).
+      left: `[sets]` budget that is left.
+      lose: `[M, sets]` chance that all of the set fail, `_BARRED` without room for one more of the group.
     """
+
+    members: np.ndarray
+    full: int
+    labels: np.ndarray
+    pairs: np.ndarray
+    left: jax.Array
+    lose: jax.Array
+
+
+# What may join a set: numbers of each model (`w`, `1 / cost`, whether free) or of each pair (`w`, other `w`, other cost, `1 / gap`).
+_Candidates = tuple[jax.Array, ...]
+# `(candidate, left, lose) -> (chance that all fail, fraction, gain of -log per unit of the budget)`.
+_Join = Callable[[_Candidates, jax.Array, jax.Array], tuple[jax.Array, jax.Array, jax.Array]]
+
+
+def _any_win_sets(
+    w: jax.Array,
+    cost: jax.Array,
+    budget: jax.Array | float,
+    size: jax.Array | float,
+    groups: Groups,
+    sizes: tuple[int, int] | None,
+) -> tuple[_AnyWinSets, _Candidates, _Candidates | None]:
+    """Enumerates the sets, and what one model or a pair of models adds to them."""
     count, dtype = w.shape[-1], w.dtype
     low, high = (1, count) if sizes is None or groups is not None else sizes
     high = high if sizes is None else sizes[1]
@@ -116,12 +158,9 @@ def exact_any_win(
     full = int(np.argmax(sets.sum(1) >= min(low, count) - 1))  # Smaller sets leave the size slack: one fraction at most.
     labels = np.zeros(count, np.int32) if groups is None else np.asarray(groups, np.int32)
     pairs = [(i, j) for i, j in itertools.combinations(range(count), 2) if labels[i] == labels[j]]
-    if allowed is not None:
-        w = jnp.where(allowed, w, 0.0)
-    w = jnp.minimum(w, 1.0 - np.finfo(dtype).epsneg)
     table = jnp.asarray(sets, dtype)
 
-    def over_sets(values):
+    def over_sets(values: jax.Array) -> jax.Array:
         return jnp.dot(table, values, precision=lax.Precision.HIGHEST)
 
     left, lose = budget - over_sets(cost), jnp.exp(over_sets(jnp.log1p(-w)))
@@ -130,7 +169,7 @@ def exact_any_win(
     fits = (left >= 0.0) & jnp.all(places >= 0.0, axis=0)
     lose = jnp.where(fits & (places >= 1.0), lose, _BARRED)  # [M, sets]: there is room for one more of the group
 
-    def pick_each(values, side):
+    def pick_each(values: jax.Array, side: int) -> jax.Array:
         return jnp.stack([values[pair[side]] for pair in pairs])
 
     paid = cost > 0.0
@@ -141,75 +180,148 @@ def exact_any_win(
         inverse = 1.0 / jnp.where(gap == 0.0, np.finfo(dtype).tiny, gap)
         doubles = (pick_each(w, 0), pick_each(w, 1), pick_each(cost, 1), inverse)
     left, lose, singles, doubles = numerics.materialised((left, lose, singles, doubles))
+    return _AnyWinSets(sets, full, labels, np.asarray(pairs, int).reshape(-1, 2), left, lose), singles, doubles
 
-    def single(model, left, lose):
-        """Chance that all fail if a model joins as far as the budget goes, its fraction, and the gain of `-log` per budget."""
-        w, inverse, free = model
-        part = jnp.minimum(left * inverse + free, 1.0)
-        return lose * (1.0 - w * part), part, jnp.where(part < 1.0, w / (1.0 - w * part) * inverse, 0.0)
 
-    def double(pair, left, lose):
-        """The same if two join, with fractions that sum to one and use up the budget; the first fraction."""
-        w, other_w, other_cost, inverse = pair
-        part = (left - other_cost) * inverse
-        loss = lose * (1.0 - w * part) * (1.0 - other_w * (1.0 - part))
-        price = (w / (1.0 - w * part) - other_w / (1.0 - other_w * (1.0 - part))) * inverse
-        return jnp.where(part * (1.0 - part) >= 0.0, loss, _BARRED), part, price
+def _join_one(model: _Candidates, left: jax.Array, lose: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Chance that all fail if a model joins as far as the budget goes, its fraction, and the gain of `-log` per budget."""
+    w, inverse, free = model
+    part = jnp.minimum(left * inverse + free, 1.0)
+    return lose * (1.0 - w * part), part, jnp.where(part < 1.0, w / (1.0 - w * part) * inverse, 0.0)
 
-    def least(join, candidates, group, joined, start):
-        """The least loss of each set from `start` on, over what may join it; `joined`: it is in the set already."""
 
-        some_left, some_lose = left[start:], lose[:, start:]
+def _join_two(pair: _Candidates, left: jax.Array, lose: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """The same if two join, with fractions that sum to one and use up the budget; the first fraction."""
+    w, other_w, other_cost, inverse = pair
+    part = (left - other_cost) * inverse
+    loss = lose * (1.0 - w * part) * (1.0 - other_w * (1.0 - part))
+    price = (w / (1.0 - w * part) - other_w / (1.0 - other_w * (1.0 - part))) * inverse
+    return jnp.where(part * (1.0 - part) >= 0.0, loss, _BARRED), part, price
 
-        def compare(best, candidate):
-            values, group, barred = candidate
-            loss, *_ = join(values, some_left, some_lose[0] if groups is None else some_lose[group])
-            return jnp.minimum(best, loss + barred), None
 
-        best = jnp.full(len(sets) - start, _BARRED, dtype)
-        barred = np.where(joined, _BARRED, 0.0).astype(dtype)
-        return lax.scan(compare, best, (candidates, group, barred))[0]
+def _least_loss(
+    join: _Join,
+    candidates: _Candidates,
+    group: np.ndarray,
+    joined: np.ndarray,
+    left: jax.Array,
+    lose: jax.Array,
+) -> jax.Array:
+    """The least loss of each set `[sets]`, over the candidates that may join it.
 
-    best = least(single, singles, labels, sets.T, 0)
-    if pairs:
-        index = np.asarray(pairs)
-        more = least(double, doubles, labels[index[:, 0]], sets[full:, index].any(-1).T, full)
-        best = jnp.concatenate([best[:full], jnp.minimum(best[full:], more)])
-    # The best set again, to find what joins it.
-    chosen = numerics.one_hot(numerics.argmin(best), len(sets))
-    inside = jnp.dot(table.T, chosen.astype(dtype), precision=lax.Precision.HIGHEST) > 0.5
-    here, here_lose = numerics.pick(chosen, left), numerics.pick(chosen, lose)  # [] and [M]
-    loss, part, price = single(singles, here, jnp.where(inside, _BARRED, numerics.of_group(labels, here_lose)))
+    Args:
+      join: `_join_one` or `_join_two`.
+      candidates: arrays, one element a candidate.
+      group: of each candidate.
+      joined: `[candidates, sets]` bool, the candidate is in the set already.
+      left: `[sets]`.
+      lose: `[M, sets]`.
+    """
+
+    def compare(best: jax.Array, candidate: Any) -> tuple[jax.Array, None]:
+        values, group, barred = candidate
+        loss, *_ = join(values, left, lose[0] if lose.shape[0] == 1 else lose[group])
+        return jnp.minimum(best, loss + barred), None
+
+    best = jnp.full(left.shape, _BARRED, left.dtype)
+    barred = np.where(joined, _BARRED, 0.0).astype(left.dtype)
+    return lax.scan(compare, best, (candidates, group, barred))[0]
+
+
+def _best_join(
+    table: _AnyWinSets, chosen: jax.Array, singles: _Candidates, doubles: _Candidates | None
+) -> tuple[jax.Array, jax.Array]:
+    """The best selection `[K]` that a set, the one of mask `chosen` `[sets]`, can be part of, and its multiplier `[]`."""
+    count, dtype, pairs = table.members.shape[1], table.left.dtype, table.pairs
+    rows = jnp.asarray(table.members, dtype).T
+    inside = jnp.dot(rows, chosen.astype(dtype), precision=lax.Precision.HIGHEST) > 0.5
+    here, here_lose = numerics.pick(chosen, table.left), numerics.pick(chosen, table.lose)  # [] and [M]
+    loss, part, price = _join_one(singles, here, jnp.where(inside, _BARRED, numerics.of_group(table.labels, here_lose)))
     first = numerics.one_hot(numerics.argmin(loss), count)
     z = inside + jnp.where(first, numerics.pick(first, part), 0.0)
     price = numerics.pick(first, price)
-    if pairs:
-        group_lose = numerics.of_group(labels[index[:, 0]], here_lose)
-        pair_loss, part, pair_price = double(
-            doubles, here, jnp.where(pick_each(inside, 0) | pick_each(inside, 1), _BARRED, group_lose)
-        )
-        second = numerics.one_hot(numerics.argmin(pair_loss), len(pairs))
-        part = numerics.pick(second, part)
-        i, j = (jnp.any(second[:, None] & (index[:, [side]] == np.arange(count)), axis=0) for side in (0, 1))
-        both = inside + jnp.where(i, part, 0.0) + jnp.where(j, 1.0 - part, 0.0)
-        better = jnp.min(pair_loss) < jnp.min(loss)
-        z, price = jnp.where(better, both, z), jnp.where(better, numerics.pick(second, pair_price), price)
+    if doubles is None:
+        return z, price
+    group_lose = numerics.of_group(table.labels[pairs[:, 0]], here_lose)
+    both_inside = jnp.stack([inside[i] for i, _ in pairs]) | jnp.stack([inside[j] for _, j in pairs])
+    pair_loss, part, pair_price = _join_two(doubles, here, jnp.where(both_inside, _BARRED, group_lose))
+    second = numerics.one_hot(numerics.argmin(pair_loss), len(pairs))
+    part = numerics.pick(second, part)
+    i, j = (jnp.any(second[:, None] & (pairs[:, [side]] == np.arange(count)), axis=0) for side in (0, 1))
+    both = inside + jnp.where(i, part, 0.0) + jnp.where(j, 1.0 - part, 0.0)
+    better = jnp.min(pair_loss) < jnp.min(loss)
+    return jnp.where(better, both, z), jnp.where(better, numerics.pick(second, pair_price), price)
+
+
+def exact_any_win(
+    w: jax.Array,
+    cost: jax.Array,
+    budget: jax.Array | float,
+    size: jax.Array | float,
+    *,
+    allowed: jax.Array | None = None,
+    groups: Groups = None,
+    sizes: tuple[int, int] | None = None,
+) -> Selection:
+    """Maximises `1 - prod(1 - w_k z_k)` over `{0 <= z <= allowed, sum z <= size, cost . z <= budget}`, by comparing vertices.
+
+    The logarithm of the chance that all fail is concave in each `z_k`, so that some vertex of the polytope is optimal: a set of
+    models with `z = 1` and either one fraction that uses up the budget, or two fractions (of one group) that sum to one and use it
+    up. All sets meet all such fractions: 45 fractions and up to 130 sets for 9 models and 4 places.
+
+    Source: C2MAB-V, eq. (3); the enumeration is ours.
+
+    Args:
+      w: `[K]` chances in [0, 1].
+      cost: `[K]` non-negative.
+      budget: `[]`.
+      size: `[]` whole number; with groups `[M]`, that of each.
+      allowed: `[K]` bool (default all).
+      groups: group of each model, from 0 (static).
+      sizes: smallest and largest (total) size that may be asked for (static; default 1 and `K`).
+    """
+    if allowed is not None:
+        w = jnp.where(allowed, w, 0.0)
+    w = jnp.minimum(w, 1.0 - np.finfo(w.dtype).epsneg)
+    table, singles, doubles = _any_win_sets(w, cost, budget, size, groups, sizes)
+    sets, full, labels, pairs, left, lose = table
+    best = _least_loss(_join_one, singles, labels, sets.T, left, lose)
+    if doubles is not None:
+        joined = (sets[full:, pairs[:, 0]] | sets[full:, pairs[:, 1]]).T
+        more = _least_loss(_join_two, doubles, labels[pairs[:, 0]], joined, left[full:], lose[:, full:])
+        best = jnp.concatenate([best[:full], jnp.minimum(best[full:], more)])
+    # The best set again, to find what joins it.
+    z, price = _best_join(table, numerics.one_hot(numerics.argmin(best), len(sets)), singles, doubles)
     if allowed is not None:
         z = jnp.where(allowed, z, 0.0)  # A model without chance may have been as good as none.
     return Selection(z, price, jnp.asarray(True))
 
 
 def best_subset(
-    weight, cost, budget, size, *, allowed=None, groups: Groups = None, exact_size: bool, sizes: tuple[int, int]
+    weight: jax.Array,
+    cost: jax.Array,
+    budget: jax.Array | float,
+    size: jax.Array | float,
+    *,
+    allowed: jax.Array | None = None,
+    groups: Groups = None,
+    exact_size: bool,
+    sizes: tuple[int, int],
 ) -> Selection:
     """Maximises the sum of `weight` over sets within the budget, by comparing all of them; the cheapest set if none fits.
 
     Source: C2MAB-V-Direct, eq. (48), with a bound on the size. Sets are compared in blocks, so that memory does not grow.
 
     Args:
-      weight, cost: `[K]`. budget: `[]`. size: `[]` whole number, with groups `[M]`, that of each; with an exact size and fewer
-        allowed models, all of these, if `sizes` has room for so few.
-      groups: group of each model, from 0 (static). sizes: smallest and largest set that `size` may ask for (static).
+      weight: `[K]`.
+      cost: `[K]`.
+      budget: `[]`.
+      size: `[]` whole number, with groups `[M]`, that of each; with an exact size and fewer allowed models, all of these, if
+        `sizes` has room for so few.
+      allowed: `[K]` bool (default all).
+      groups: group of each model, from 0 (static).
+      exact_size: sets have `size` models (static); otherwise at most so many.
+      sizes: smallest and largest set that `size` may ask for (static).
     """
     count = weight.shape[-1]
     if count > 31:
@@ -226,7 +338,7 @@ def best_subset(
     codes = (sets @ (1 << np.arange(count))).astype(np.int32)
     codes = np.append(codes, np.full(-len(codes) % block, codes[0]))  # The padding repeats the first set.
 
-    def compare(best, codes):
+    def compare(best: Any, codes: jax.Array) -> tuple[Any, None]:
         members = ((codes[:, None] >> np.arange(count)) & 1).astype(weight.dtype)
         value, spend, barred, *numbers = jnp.moveaxis(jnp.dot(members, columns, precision=lax.Precision.HIGHEST), 1, 0)
         usable = barred == 0.0
@@ -249,30 +361,47 @@ def best_subset(
     return Selection(z, jnp.zeros((), weight.dtype), feasible)
 
 
-def any_win_gradient(w, z):
+def any_win_gradient(w: jax.Array, z: jax.Array) -> jax.Array:
     """Gradient `[K]` of `-log prod(1 - w_k z_k)`: that of the chance of any win without its common factor."""
     return w / jnp.maximum(1.0 - w * z, np.finfo(w.dtype).eps)
 
 
-def any_win_weight(w, xp: Any = jnp):
+def any_win_weight(w: jax.Array | np.ndarray, xp: Any = jnp) -> Any:
     """`-log(1 - w)`, weights whose sum orders sets as the chance of any win does; finite also for `w = 1`."""
     return -xp.log1p(-xp.minimum(w, 1.0 - np.finfo(w.dtype).epsneg))
 
 
-def any_win(w, z):
+def any_win(w: jax.Array | np.ndarray, z: jax.Array | np.ndarray) -> Any:
     """`1 - prod(1 - w_k z_k)`, the relaxed chance that any model wins, of arrays `[..., K]` of JAX or NumPy; `[...]`."""
     return 1.0 - (1.0 - w * z).prod(axis=-1)
 
 
-def continuous_greedy_any_win(w, cost, budget, size, *, allowed=None, groups: Groups = None, steps: int = 10) -> Selection:
-    """Any-win selection by continuous greedy: `steps` linear programmes in the direction of the gradient, averaged.
+def continuous_greedy_any_win(
+    w: jax.Array,
+    cost: jax.Array,
+    budget: jax.Array | float,
+    size: jax.Array | float,
+    *,
+    allowed: jax.Array | None = None,
+    groups: Groups = None,
+    steps: int = 10,
+) -> Selection:
+    """Any-win selection by continuous greedy: `steps` linear programs in the direction of the gradient, averaged.
 
     At least `1 - 1/e` of the optimum. Source: Calinescu, Chekuri, Pal and Vondrak (2011); C2MAB-V, section 4, "common greedy".
-    """
 
+    Args:
+      w: `[K]` chances in [0, 1].
+      cost: as in `linear_selection`.
+      budget: as in `linear_selection`.
+      size: as in `linear_selection`.
+      allowed: as in `linear_selection`.
+      groups: as in `linear_selection`.
+      steps: linear programs (static).
+    """
     dual_steps = min(_GREEDY_STEPS, default_steps(w.shape[-1] + 1))
 
-    def step(z, _):
+    def step(z: jax.Array, _: None) -> tuple[jax.Array, jax.Array]:
         weight = any_win_gradient(w, z)
         found = linear_selection(
             weight, cost, budget, size, allowed=allowed, groups=groups, exact_size=False, steps=dual_steps
@@ -283,23 +412,57 @@ def continuous_greedy_any_win(w, cost, budget, size, *, allowed=None, groups: Gr
     return Selection(jnp.clip(z, 0.0, 1.0), multipliers[-1], jnp.asarray(True))
 
 
-def log_any_win(w, cost, budget, size, *, allowed=None, groups: Groups = None) -> Selection:
-    """Any-win selection by one linear programme with weights `-log(1 - w)`: optimal where its solution is integral.
+def log_any_win(
+    w: jax.Array,
+    cost: jax.Array,
+    budget: jax.Array | float,
+    size: jax.Array | float,
+    *,
+    allowed: jax.Array | None = None,
+    groups: Groups = None,
+) -> Selection:
+    """Any-win selection by one linear program with weights `-log(1 - w)`: optimal where its solution is integral.
 
     No guarantee otherwise: with `w = (.999, .49)`, `cost = (1, .1)` and a budget of .1 it reaches .0999 of .49.
+
+    Args:
+      w: `[K]` chances in [0, 1].
+      cost: as in `linear_selection`.
+      budget: as in `linear_selection`.
+      size: as in `linear_selection`.
+      allowed: as in `linear_selection`.
+      groups: as in `linear_selection`.
     """
     return linear_selection(any_win_weight(w), cost, budget, size, allowed=allowed, groups=groups, exact_size=False)
 
 
 def polish_any_win(
-    start: Selection, w, cost, budget, size, *, allowed=None, groups: Groups = None, steps: int = 2
+    start: Selection,
+    w: jax.Array,
+    cost: jax.Array,
+    budget: jax.Array | float,
+    size: jax.Array | float,
+    *,
+    allowed: jax.Array | None = None,
+    groups: Groups = None,
+    steps: int = 2,
 ) -> Selection:
     """Unit Frank-Wolfe steps from a selection: each reaches a vertex that is no worse, for the objective is convex.
 
     The logarithm of the chance that all fail is concave in `z`, so that moving to the best vertex of its linearisation helps.
+
+    Args:
+      start: the first selection.
+      w: `[K]` chances in [0, 1].
+      cost: as in `linear_selection`.
+      budget: as in `linear_selection`.
+      size: as in `linear_selection`.
+      allowed: as in `linear_selection`.
+      groups: as in `linear_selection`.
+      steps: how many (static).
     """
 
-    def step(found, _):
+    def step(found: Selection, _: None) -> tuple[Selection, None]:
         weight = any_win_gradient(w, found.z)
         new = linear_selection(weight, cost, budget, size, allowed=allowed, groups=groups, exact_size=False)
         better = any_win(w, new.z) >= any_win(w, found.z)
@@ -308,7 +471,7 @@ def polish_any_win(
     return lax.scan(step, start, None, length=steps)[0]
 
 
-def best_any_win(candidates: list[Selection], w) -> Selection:
+def best_any_win(candidates: Sequence[Selection], w: jax.Array) -> Selection:
     """The candidate of largest `any_win`; the first on ties."""
     best = candidates[0]
     for other in candidates[1:]:

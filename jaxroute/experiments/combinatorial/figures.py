@@ -317,7 +317,7 @@ def _everyone(env: Any) -> dict[str, Any]:
     }
 
 
-def _table_env(data: str | None = None, reward: str = "suc", size: int = 3, budget_share: float = 0.8) -> cb.Cloud:
+def _table_env(data: str | None = None, reward: str = "suc", size: int = 3, budget_share: float = 0.8) -> cb.CloudEnv:
     """The rows of a file; the budget is a share of what `size` models cost on average."""
     if not data:
         raise ValueError("this experiment plays the user's own table: give its file with --data FILE")

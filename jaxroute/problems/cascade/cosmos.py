@@ -8,8 +8,7 @@ import jax.numpy as jnp
 from flax import struct
 
 from jaxroute.core import checks, draws, numerics
-from jaxroute.core.protocols import PyTree
-from jaxroute.core.types import Leaf, Metric
+from jaxroute.core.types import Leaf, Metric, PyTree
 from jaxroute.estimators.glm import GLM, OnlineGLM
 from jaxroute.estimators.links import IDENTITY
 from jaxroute.problems.cascade.parts import evaluation as ev

@@ -8,8 +8,7 @@ import numpy as np
 from flax import struct
 
 from jaxroute.core import checks, draws, numerics
-from jaxroute.core.protocols import PyTree
-from jaxroute.core.types import Leaf
+from jaxroute.core.types import Leaf, PyTree
 from jaxroute.estimators.links import IDENTITY, LOGISTIC, Link
 from jaxroute.problems.cascade.parts.search import best_opened, opened_in_order, seen_outputs
 from jaxroute.problems.cascade.sources.boxes import Boxes, check_feature

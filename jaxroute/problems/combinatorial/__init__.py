@@ -1,25 +1,42 @@
-"""Selection of a set of models under a budget (C2MAB-V): any win, sum up, all in."""
+"""Selection of a set of models under a budget (C2MAB-V): any win, sum up, all in.
+
+`c2mabv` holds the paper's Algorithm 1, `parts` what it is put together from; `env` the cloud of models, `sources` where its outcomes
+and costs come from, `instances` ready-made clouds; `baselines` and `oracle` the other policies; `optimum` the best set and the best
+relaxed selection that regret is measured against, `theory` the paper's bounds; `types` what passes between environment and policies.
+"""
 
 from jaxroute.problems.combinatorial.baselines import (
     CUCB,
-    BetaPosterior,
     ConstrainedThompson,
-    CountByCoin,
-    CountInPart,
+    Direct,
     EpsilonGreedy,
     Everything,
-    NormalPosterior,
     OfflineFixed,
-    PlainRadius,
     RandomSet,
     Thompson,
-    UnionRadius,
 )
-from jaxroute.problems.combinatorial.benchmark import best_relaxed, best_set
-from jaxroute.problems.combinatorial.c2mabv import C2MABV, Direct, bound_regret, bound_violation, least_observed, two_tier
-from jaxroute.problems.combinatorial.clouds import copies_of, law_cloud, sciq_cloud, table_cloud, uniform_cloud
-from jaxroute.problems.combinatorial.env import Cloud, cloud, relaxed_objective
-from jaxroute.problems.combinatorial.laws import (
+from jaxroute.problems.combinatorial.c2mabv import C2MABV, two_tier
+from jaxroute.problems.combinatorial.env import CloudEnv, relaxed_objective
+from jaxroute.problems.combinatorial.instances import cloud, copies_of, law_cloud, sciq_cloud, table_cloud, uniform_cloud
+from jaxroute.problems.combinatorial.optimum import best_relaxed, best_set
+from jaxroute.problems.combinatorial.oracle import OracleInteger, OracleRelaxed
+from jaxroute.problems.combinatorial.parts.batches import HoldAction, HoldRelaxed
+from jaxroute.problems.combinatorial.parts.cascade_order import ByChance, ByCost, ByIndex, ByPrice, ByReward
+from jaxroute.problems.combinatorial.parts.posteriors import BetaPosterior, CountByCoin, CountInPart, NormalPosterior
+from jaxroute.problems.combinatorial.parts.radii import PlainRadius, UnionRadius
+from jaxroute.problems.combinatorial.parts.relaxation import (
+    BestOf,
+    BestSet,
+    ContinuousGreedy,
+    Linear,
+    ProjectedGradient,
+    Smoothed,
+    Vertices,
+)
+from jaxroute.problems.combinatorial.parts.rewards import AllIn, AnyWin, SumUp
+from jaxroute.problems.combinatorial.parts.rounding import Pairwise, Swap, Whole
+from jaxroute.problems.combinatorial.parts.starts import Optimistic, RoundRobin
+from jaxroute.problems.combinatorial.sources import (
     BernoulliOutcomes,
     CopulaOutcomes,
     FixedCosts,
@@ -29,29 +46,7 @@ from jaxroute.problems.combinatorial.laws import (
     TableOutcomes,
     TokenCosts,
 )
-from jaxroute.problems.combinatorial.oracle import OracleInteger, OracleRelaxed
-from jaxroute.problems.combinatorial.relax import (
-    BestOf,
-    ContinuousGreedy,
-    Linear,
-    Pairwise,
-    ProjectedGradient,
-    Smoothed,
-    Swap,
-    Vertices,
-)
-from jaxroute.problems.combinatorial.rewards import AllIn, AnyWin, SumUp
-from jaxroute.problems.combinatorial.rules import (
-    ByChance,
-    ByCost,
-    ByIndex,
-    ByPrice,
-    ByReward,
-    HoldAction,
-    HoldRelaxed,
-    Optimistic,
-    RoundRobin,
-)
+from jaxroute.problems.combinatorial.theory import bound_regret, bound_violation, least_observed
 
 POLICIES = (
     C2MABV,
@@ -77,13 +72,14 @@ __all__ = [
     "AnyWin",
     "BernoulliOutcomes",
     "BestOf",
+    "BestSet",
     "BetaPosterior",
     "ByChance",
     "ByCost",
     "ByIndex",
     "ByPrice",
     "ByReward",
-    "Cloud",
+    "CloudEnv",
     "ConstrainedThompson",
     "ContinuousGreedy",
     "CopulaOutcomes",
@@ -117,6 +113,7 @@ __all__ = [
     "TokenCosts",
     "UnionRadius",
     "Vertices",
+    "Whole",
     "best_relaxed",
     "best_set",
     "bound_regret",

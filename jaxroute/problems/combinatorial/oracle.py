@@ -1,53 +1,73 @@
-"""Policies that know all means: the relaxed optimum, rounded in each round, and the best set."""
+"""Policies for which all means are known: the relaxed optimum, rounded in each round, and the best set."""
 
-from typing import Any
+import abc
 
+import jax
 import jax.numpy as jnp
 from flax import struct
 
 from jaxroute.core import draws
 from jaxroute.core.types import Leaf
-from jaxroute.problems.combinatorial.env import Cloud
-from jaxroute.problems.combinatorial.relax import default_rounding, round_by_group
-from jaxroute.problems.combinatorial.selector import Learner
+from jaxroute.problems.combinatorial.env import CloudEnv
+from jaxroute.problems.combinatorial.parts.cascade_order import ByPrice, Order, action_of, check_order
+from jaxroute.problems.combinatorial.parts.rounding import Rounding, round_by_group
+from jaxroute.problems.combinatorial.types import Action, CombinatorialSpec, Feedback, Info, Observation
 
 
 @struct.dataclass
 class OracleState:
-    """Nothing is learned; `spec` is what is known in advance (static)."""
+    """Nothing is learned.
 
-    spec: object = struct.field(pytree_node=False)
+    Attributes:
+      spec: what is known in advance (static).
+    """
+
+    spec: CombinatorialSpec = struct.field(pytree_node=False)
 
 
 @struct.dataclass
-class _Oracle(Learner):
-    """relaxed: `[G, K]` selection for each segment of drift. switch: `[G]` first rounds of the segments.
+class _Oracle(abc.ABC):
+    """Abstract base of the oracles.
 
-    rounding: an object of `relax` (default the paper's).
+    Attributes:
+      relaxed: `[G, K]` selection for each segment of drift.
+      switch: `[G]` first rounds of the segments.
+      order: how a cascade is asked, an object of `parts.cascade_order`.
+      rounding: `Pairwise` or `Swap` (default the paper's for the reward).
     """
 
-    relaxed: Leaf | None = None
-    switch: Leaf | None = None
-    rounding: Any = struct.field(default=None, kw_only=True)
+    relaxed: Leaf
+    switch: Leaf
+    order: Order = struct.field(default_factory=ByPrice, kw_only=True)
+    rounding: Rounding | None = struct.field(default=None, kw_only=True)
 
-    def init(self, key, spec) -> OracleState:
+    @classmethod
+    @abc.abstractmethod
+    def of(cls, env: CloudEnv) -> "_Oracle":
+        """The oracle of an environment."""
+
+    def check(self) -> None:
+        check_order(self.order)
+
+    def init(self, key: jax.Array, spec: CombinatorialSpec) -> OracleState:
         del key
         return OracleState(spec=spec)
 
-    def act(self, key, state, obs, t):
+    def act(self, key: jax.Array, state: OracleState, obs: Observation, t: jax.Array) -> tuple[Action, Info]:
         k_round, k_order = draws.split(key)
         segment = jnp.sum((jnp.asarray(self.switch) <= t).astype(jnp.int32)) - 1
         z = jnp.asarray(self.relaxed, jnp.float32)[segment]
-        rounding = default_rounding(state.spec) if self.rounding is None else self.rounding
-        selected = round_by_group(rounding, k_round, z, state.spec)
-        return self.action(k_order, obs, selected, z, z, obs.price), {}
+        selected = round_by_group(self.rounding, k_round, z, state.spec)
+        return action_of(self.order, k_order, obs, selected, z, z, obs.price), {}
 
-    def update(self, key, state, obs, action, feedback, t):
+    def update(
+        self, key: jax.Array, state: OracleState, obs: Observation, action: Action, feedback: Feedback, t: jax.Array
+    ) -> OracleState:
         del key, obs, action, feedback, t
         return state
 
 
-def _require_all(env: Cloud) -> Cloud:
+def _require_all(env: CloudEnv) -> CloudEnv:
     if env.availability is not None:
         raise ValueError("availability must be None for an oracle: it does not select again from what is available")
     return env
@@ -58,8 +78,7 @@ class OracleRelaxed(_Oracle):
     """Rounds the relaxed optimum of the true means in every round: its average cost meets the budget. Not in the paper."""
 
     @classmethod
-    def of(cls, env: Cloud) -> "OracleRelaxed":
-        """The oracle of an environment."""
+    def of(cls, env: CloudEnv) -> "OracleRelaxed":
         return cls(relaxed=_require_all(env).best_relaxed_selection, switch=env.outcomes.switch)
 
 
@@ -68,6 +87,5 @@ class OracleInteger(_Oracle):
     """Selects the best set within the budget in every round. Source: C2MAB-V, section 3, the optimal action."""
 
     @classmethod
-    def of(cls, env: Cloud) -> "OracleInteger":
-        """The oracle of an environment."""
+    def of(cls, env: CloudEnv) -> "OracleInteger":
         return cls(relaxed=_require_all(env).best_selection, switch=env.outcomes.switch)

@@ -4,13 +4,20 @@ Sizes: `K` models, sets of at most (or exactly) `N`, `M` groups. With a budget f
 sum over the groups.
 """
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 from flax import struct
 
 from jaxroute.core.types import Metric, Spec
+
+# A host or a device array.
+Array = jax.Array | np.ndarray
+# Name and value of what a person may want to see of a decision.
+Info = dict[str, jax.Array]
 
 METRICS = (
     Metric("reward", "mean expected reward of the set", "reward per round", "average"),
@@ -33,16 +40,53 @@ METRICS = (
 )  # fmt: skip
 
 
+class Reward(Protocol):
+    """What a set of models earns; see `parts.rewards`.
+
+    Masks and selections are `[..., K]`. Each method also works in NumPy, for optima in float64: pass `xp=numpy`.
+
+    Attributes:
+      exact_size: whether a set must have exactly `N` models.
+      cascade: whether asking stops at the first success.
+      approximation: ratio that a polynomial algorithm guarantees, alpha of the alpha-regret.
+    """
+
+    @property
+    def exact_size(self) -> bool: ...
+
+    @property
+    def cascade(self) -> bool: ...
+
+    @property
+    def approximation(self) -> float: ...
+
+    def value(self, chosen: Array, mean: Array, xp: Any = jnp) -> Any:
+        """Expected reward of the set `chosen`, with success chances `mean`."""
+        ...
+
+    def relaxed(self, z: Array, mean: Array, xp: Any = jnp) -> Any:
+        """Reward of a relaxed selection `z` in [0, 1]."""
+        ...
+
+    def weight(self, w: Array, xp: Any = jnp) -> Any:
+        """Weight of each model; their sum orders sets as `value` does."""
+        ...
+
+
 @dataclass(frozen=True)
 class CombinatorialSpec(Spec):
     """What a policy may know in advance.
 
-    reward: `AnyWin`, `SumUp` or `AllIn`. min_size, max_size: smallest and largest `N` (of all groups together) over all settings.
-    groups: group of each model, from 0, None with one group. group_budgets: each group has its own budget.
-    always_available: every model can be selected in every round.
+    Attributes:
+      reward: `AnyWin`, `SumUp` or `AllIn`.
+      min_size: smallest `N` (of all groups together) over all settings.
+      max_size: largest `N` over all settings.
+      groups: group of each model, from 0, None with one group.
+      group_budgets: each group has a budget.
+      always_available: every model can be selected in every round.
     """
 
-    reward: Any = None
+    reward: Reward = field(kw_only=True)
     min_size: int = 1
     max_size: int = 1
     groups: tuple[int, ...] | None = None
@@ -59,8 +103,11 @@ class CombinatorialSpec(Spec):
 class Observation:
     """What the server sees before a decision.
 
-    price: `[K]` known price of each model. available: `[K]` bool. budget: `[]` cost per round, or `[M]` that of each group.
-    size: `[]` float32, `N`, or `[M]` that of each group.
+    Attributes:
+      price: `[K]` price of each model, which is known.
+      available: `[K]` bool.
+      budget: `[]` cost per round, or `[M]` that of each group.
+      size: `[]` float32, `N`, or `[M]` that of each group.
     """
 
     price: jax.Array
@@ -73,9 +120,11 @@ class Observation:
 class Action:
     """A selection.
 
-    selected: `[K]` bool. order: `[K]` models are asked in rising order, ties by index (any win only).
-    relaxed: `[K]` the fractional selection that was rounded; held: `[K]` bool, the set before unavailable models were left out.
-    The environment ignores these two.
+    Attributes:
+      selected: `[K]` bool.
+      order: `[K]` models are asked in rising order, ties by index (any win only).
+      relaxed: `[K]` the fractional selection that was rounded; the environment ignores it.
+      held: `[K]` bool, the set before unavailable models were left out; the environment ignores it.
     """
 
     selected: jax.Array
@@ -88,8 +137,12 @@ class Action:
 class Feedback:
     """What the server sees afterwards; zero where it sees nothing.
 
-    observed: `[K]` bool, models whose outcome is seen. cost_observed: `[K]` bool, models whose cost is seen.
-    outcome: `[K]` in [0, 1]. cost: `[K]`. arrived: `[]` bool, False if the feedback of the round was lost.
+    Attributes:
+      arrived: `[]` bool, False if the feedback of the round was lost.
+      observed: `[K]` bool, models whose outcome is seen.
+      cost_observed: `[K]` bool, models whose cost is seen.
+      outcome: `[K]` in [0, 1].
+      cost: `[K]`.
     """
 
     arrived: jax.Array

@@ -10,8 +10,7 @@ import jax.numpy as jnp
 from flax import struct
 
 from jaxroute.core import checks, draws
-from jaxroute.core.protocols import PyTree
-from jaxroute.core.types import Leaf
+from jaxroute.core.types import Leaf, PyTree
 
 
 class Exploration(Protocol):

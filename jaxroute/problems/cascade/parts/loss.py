@@ -18,8 +18,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxroute.core import numerics
-from jaxroute.core.protocols import PyTree
-from jaxroute.core.types import Leaf
+from jaxroute.core.types import Leaf, PyTree
 from jaxroute.estimators.links import FAR, Link
 
 # Sums of up to so many terms are written out.

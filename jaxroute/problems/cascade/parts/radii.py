@@ -8,8 +8,7 @@ import jax.numpy as jnp
 from flax import struct
 
 from jaxroute.core import checks, draws, numerics
-from jaxroute.core.protocols import PyTree
-from jaxroute.core.types import Leaf
+from jaxroute.core.types import Leaf, PyTree
 from jaxroute.estimators.gaussian import cholesky
 from jaxroute.estimators.links import Link
 from jaxroute.problems.cascade.parts.loss import Sample, Sizes

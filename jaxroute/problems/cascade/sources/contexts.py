@@ -8,8 +8,7 @@ import numpy as np
 from flax import struct
 
 from jaxroute.core import checks, draws, numerics
-from jaxroute.core.protocols import PyTree
-from jaxroute.core.types import Leaf
+from jaxroute.core.types import Leaf, PyTree
 
 
 class Contexts(Protocol):

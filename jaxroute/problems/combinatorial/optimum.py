@@ -1,28 +1,30 @@
 """What the best set and the best relaxed selection earn when all means are known; on the host, in float64."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from scipy.optimize import linprog
 
 from jaxroute.core import numerics
+from jaxroute.core.types import Leaf
+from jaxroute.problems.combinatorial.types import Reward
 from jaxroute.solvers.selection import subsets
 
 # Costs and budgets are rounded to float32: what meets the budget exactly must not be lost.
 _ROUNDING = 1.0 + 1e-6
-# Vertices of the any-win programme that are compared at most.
+# Vertices of the any-win problem that are compared at most.
 _MOST_CELLS = 60_000_000
 
 
-def _limits(usable, size, groups):
+def _limits(usable: np.ndarray, size: Any, groups: Sequence[int] | None) -> tuple[np.ndarray, np.ndarray]:
     """Which of the usable models are in which group, bool `[M, U]`, and how many each group may have `[M]`."""
     kinds = np.ones((1, len(usable)), bool) if groups is None else numerics.members(groups)[:, usable]
     return kinds, np.minimum(np.atleast_1d(np.asarray(size, int)), kinds.sum(1))
 
 
-def _cheapest(weight, cost, kinds, sizes) -> np.ndarray:
+def _cheapest(weight: np.ndarray, cost: np.ndarray, kinds: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     """The cheapest models of each group `[U]` bool; of equal costs the better."""
     chosen = np.zeros(len(cost), bool)
     for kind, size in zip(kinds, sizes, strict=True):
@@ -31,7 +33,15 @@ def _cheapest(weight, cost, kinds, sizes) -> np.ndarray:
     return chosen
 
 
-def best_set(reward: Any, mean, cost, budget: Any, size: Any, allowed=None, groups: Sequence[int] | None = None):
+def best_set(
+    reward: Reward,
+    mean: Leaf,
+    cost: Leaf,
+    budget: Any,
+    size: Any,
+    allowed: Leaf | None = None,
+    groups: Sequence[int] | None = None,
+) -> tuple[np.ndarray, float]:
     """The best set within the budget, and its reward.
 
     The set has exactly `size` models, or at most that many if the reward allows it; if no set is within the budget, it is the
@@ -40,9 +50,13 @@ def best_set(reward: Any, mean, cost, budget: Any, size: Any, allowed=None, grou
     Source: C2MAB-V, section 3, the optimal action; that it must respect the budget is our reading (otherwise regret is linear).
 
     Args:
-      reward: `AnyWin`, `SumUp` or `AllIn`. mean, cost: `[K]`. allowed: `[K]` bool (default all).
-      groups: group of each model, from 0 (default one group). size: `N`, or one for each group.
+      reward: `AnyWin`, `SumUp` or `AllIn`.
+      mean: `[K]` success chances.
+      cost: `[K]` mean costs.
       budget: for all models, or one for each group.
+      size: `N`, or one for each group.
+      allowed: `[K]` bool (default all).
+      groups: group of each model, from 0 (default one group).
 
     Returns:
       Mask `[K]` bool and its reward.
@@ -53,8 +67,8 @@ def best_set(reward: Any, mean, cost, budget: Any, size: Any, allowed=None, grou
     budgets = np.atleast_1d(budget)
     if len(budgets) > 1:  # One problem per group.
         chosen = np.zeros(mean.shape, bool)
-        for kind, own, limit in zip(kinds, budgets, sizes, strict=True):
-            chosen |= best_set(reward, mean, cost, own, limit, np.isin(np.arange(len(mean)), usable[kind]))[0]
+        for kind, part_budget, limit in zip(kinds, budgets, sizes, strict=True):
+            chosen |= best_set(reward, mean, cost, part_budget, limit, np.isin(np.arange(len(mean)), usable[kind]))[0]
         return chosen, float(reward.value(chosen, mean, np))
     sets = subsets(len(usable), int(sizes.sum()), int(sizes.sum()) if reward.exact_size else 0)
     if groups is not None:
@@ -70,7 +84,15 @@ def best_set(reward: Any, mean, cost, budget: Any, size: Any, allowed=None, grou
     return chosen, float(reward.value(chosen, mean, np))
 
 
-def best_relaxed(reward: Any, mean, cost, budget: Any, size: Any, allowed=None, groups: Sequence[int] | None = None):
+def best_relaxed(
+    reward: Reward,
+    mean: Leaf,
+    cost: Leaf,
+    budget: Any,
+    size: Any,
+    allowed: Leaf | None = None,
+    groups: Sequence[int] | None = None,
+) -> tuple[np.ndarray, float]:
     """The best relaxed selection `[K]`, and its relaxed reward: by HiGHS, or over all vertices for any win.
 
     Arguments as in `best_set`. Source: C2MAB-V, eqs. (3) to (5) with the true means.
@@ -83,9 +105,9 @@ def best_relaxed(reward: Any, mean, cost, budget: Any, size: Any, allowed=None, 
     if not sizes.sum():
         return z, float(reward.relaxed(z, mean, np))
     if len(budgets) > 1:  # One problem per group.
-        for kind, own, limit in zip(kinds, budgets, sizes, strict=True):
+        for kind, part_budget, limit in zip(kinds, budgets, sizes, strict=True):
             part = np.isin(np.arange(len(mean)), usable[kind])
-            z += best_relaxed(reward, mean, cost, own, limit, part)[0]
+            z += best_relaxed(reward, mean, cost, part_budget, limit, part)[0]
     elif not reward.exact_size:
         z[usable] = _any_win_vertex(mean[usable], cost[usable], float(budgets[0]), sizes, kinds)
     else:
@@ -103,7 +125,7 @@ def best_relaxed(reward: Any, mean, cost, budget: Any, size: Any, allowed=None, 
     return z, float(reward.relaxed(z, mean, np))
 
 
-def _any_win_vertex(w, cost, budget: float, sizes, kinds) -> np.ndarray:
+def _any_win_vertex(w: np.ndarray, cost: np.ndarray, budget: float, sizes: np.ndarray, kinds: np.ndarray) -> np.ndarray:
     """The best vertex for any win: a set, and two fractions of one group (one may be slack) that use up the budget.
 
     As `exact_any_win`, in NumPy and float64: a constructor should not wait for a compiler.
@@ -114,7 +136,7 @@ def _any_win_vertex(w, cost, budget: float, sizes, kinds) -> np.ndarray:
     pairs = [(i, j) for i, j in itertools.combinations(range(count + 1), 2) if j == count or label[i] == label[j]]
     if len(sets) * len(pairs) > _MOST_CELLS:
         raise ValueError(
-            f"size and the number of models must give at most {_MOST_CELLS:,} vertices of the any-win programme, "
+            f"size and the number of models must give at most {_MOST_CELLS:,} vertices of the any-win problem, "
             f"got {len(sets) * len(pairs):,} for {count} models and sets of {sizes.sum()}"
         )
     free = sizes - sets.astype(int) @ kinds.T
@@ -139,7 +161,7 @@ def _any_win_vertex(w, cost, budget: float, sizes, kinds) -> np.ndarray:
     return answer
 
 
-def best_by_availability(find, num_models: int) -> np.ndarray:
+def best_by_availability(find: Callable[[np.ndarray], float], num_models: int) -> np.ndarray:
     """`find(allowed)` for every set of available models: `[2 ** K]`, indexed by `sum over available k of 2 ** k`."""
     masks = (np.arange(2**num_models)[:, None] >> np.arange(num_models)) & 1
     return np.asarray([find(mask.astype(bool)) for mask in masks])

@@ -81,7 +81,7 @@ def cheapest_cost(problem):
 
 
 def highs(problem, block=400):
-    """Optimal values and budget multipliers of feasible instances: blocks of them as one block-diagonal programme."""
+    """Optimal values and budget multipliers of feasible instances: blocks of them as one block-diagonal program."""
     u, c, cap, b, valid = (np.asarray(x, np.float64) for x in problem)
     values, multipliers = [], []
     for first in range(0, len(b), block):
@@ -435,7 +435,7 @@ def test_other_totals(dtype):
         args = [jnp.asarray(x, dtype) for x in (u, c, b, total)]
         run = jax.jit(jax.vmap(lambda u, c, b, total: budgeted_fill(u, c, jnp.ones_like(u), b, total)))
         answer = run(*args)
-    # In shares of the total, it is a programme of total 1 with capacities 1 / total.
+    # In shares of the total, it is a program of total 1 with capacities 1 / total.
     cap = np.repeat(1.0 / total.astype(np.float64)[:, None], size, axis=1)
     shares = (u, c, cap, b.astype(np.float64) / total, np.ones(u.shape, bool))
     feasible = cheapest_cost(shares)[0] <= shares[3]

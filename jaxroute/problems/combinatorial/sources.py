@@ -4,7 +4,7 @@ Means may drift: every mean is `[G, K]`, one row per segment of time.
 """
 
 import math
-from typing import Any
+from typing import Any, Protocol, Self
 
 import jax
 import jax.numpy as jnp
@@ -16,19 +16,95 @@ from jaxroute.core import checks, draws
 from jaxroute.core.types import Leaf
 
 
+class Successes(Protocol):
+    """A law of outcomes in [0, 1], and of which of them are successes."""
+
+    @property
+    def mean(self) -> Leaf:
+        """`[G, K]` mean outcome."""
+        ...
+
+    def check(self) -> None: ...
+
+    def draw(self, key: jax.Array, segment: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Outcomes `[K]` in [0, 1] and successes `[K]` bool of a round in a segment of drift."""
+        ...
+
+    def copies(self, model: int, number: int) -> Self:
+        """The law of so many independent copies of one model."""
+        ...
+
+
+class Costs(Protocol):
+    """A law of costs."""
+
+    def draw(self, key: jax.Array, mean: jax.Array) -> jax.Array:
+        """Costs `[K]` of a round with means `mean` `[K]`."""
+        ...
+
+
+class Source(Protocol):
+    """Where outcomes and costs come from."""
+
+    @property
+    def outcome_mean(self) -> Leaf:
+        """`[G, K]` mean outcome."""
+        ...
+
+    @property
+    def cost_mean(self) -> Leaf:
+        """`[G, K]` mean cost."""
+        ...
+
+    @property
+    def switch(self) -> Leaf:
+        """`[G]` int32, first round (from 0) of each segment of drift; the first is 0."""
+        ...
+
+    def check(self) -> None: ...
+
+    def init(self, key: jax.Array) -> Any:
+        """What a run remembers of its source."""
+        ...
+
+    def segment(self, t: jax.Array) -> jax.Array | int:
+        """Segment of round `t`."""
+        ...
+
+    def draw(self, key: jax.Array, state: Any, t: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+        """Outcomes `[K]` in [0, 1], successes `[K]` bool, and costs `[K]` of round `t`."""
+        ...
+
+    def copies(self, model: int, number: int) -> Self:
+        """The source of so many independent copies of one model."""
+        ...
+
+
+def _copies(values: Leaf, model: int, number: int) -> np.ndarray:
+    """`[G, number]` from the column of one model in `[G, K]`."""
+    return np.repeat(np.asarray(values)[:, [model]], number, axis=1)
+
+
 @struct.dataclass
 class BernoulliOutcomes:
-    """1 with probability `mean` `[G, K]`, else 0; independent over models and rounds."""
+    """1 with some probability, else 0; independent over models and rounds.
+
+    Attributes:
+      mean: `[G, K]` the probabilities.
+    """
 
     mean: Leaf
 
     def check(self) -> None:
         checks.probability("success", self.mean)
 
-    def draw(self, key, segment):
+    def draw(self, key: jax.Array, segment: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Outcomes `[K]` in [0, 1] and successes `[K]` bool."""
         success = draws.uniform(key, self.mean.shape[-1:]) < jnp.asarray(self.mean)[segment]
         return success.astype(jnp.float32), success
+
+    def copies(self, model: int, number: int) -> "BernoulliOutcomes":
+        return BernoulliOutcomes(_copies(self.mean, model, number))
 
 
 @struct.dataclass
@@ -40,7 +116,10 @@ class GradedOutcomes:
     For any win the expected reward of a set is then not the mean of what is realised: a set
     succeeds more often than its mean outcomes say.
 
-    correct, formatted, empty: `[G, K]` probabilities of the levels.
+    Attributes:
+      correct: `[G, K]` probability of level 0.5.
+      formatted: `[G, K]` probability of level 0.3.
+      empty: `[G, K]` probability of level 0.1.
     """
 
     correct: Leaf
@@ -48,7 +127,7 @@ class GradedOutcomes:
     empty: Leaf
 
     @property
-    def mean(self):
+    def mean(self) -> Leaf:
         """`[G, K]` mean outcome."""
         return 0.5 * self.correct + 0.3 * self.formatted + 0.1 * self.empty
 
@@ -59,7 +138,7 @@ class GradedOutcomes:
         if np.max(total) > 1.0 + 1e-6:
             raise ValueError(f"correct + formatted + empty must be at most 1, got {np.max(total):g}")
 
-    def draw(self, key, segment):
+    def draw(self, key: jax.Array, segment: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Outcomes `[K]` in {0, .1, .3, .5} and successes `[K]` bool."""
         u = draws.uniform(key, self.correct.shape[-1:])
         first = jnp.asarray(self.correct)[segment]
@@ -68,12 +147,19 @@ class GradedOutcomes:
         outcome = jnp.where(u < first, 0.5, jnp.where(u < second, 0.3, jnp.where(u < third, 0.1, 0.0)))
         return outcome, u < first
 
+    def copies(self, model: int, number: int) -> "GradedOutcomes":
+        return GradedOutcomes(*(_copies(level, model, number) for level in (self.correct, self.formatted, self.empty)))
+
 
 @struct.dataclass
 class CopulaOutcomes:
-    """Correlated successes with means `mean` `[G, K]`: a round's difficulty is shared, with weight `correlation` `[]` in [0, 1).
+    """Correlated successes: the difficulty of a round is shared by all models.
 
     Not in the paper: the product formulas of the rewards then fail on purpose.
+
+    Attributes:
+      mean: `[G, K]` mean outcome.
+      correlation: `[]` weight of the shared difficulty, in [0, 1).
     """
 
     mean: Leaf
@@ -84,19 +170,22 @@ class CopulaOutcomes:
         if float(checks.non_negative("correlation", self.correlation, ())) >= 1.0:
             raise ValueError(f"correlation must be in [0, 1), got {float(self.correlation):g}")
 
-    def draw(self, key, segment):
+    def draw(self, key: jax.Array, segment: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Outcomes `[K]` in {0, 1} and successes `[K]` bool."""
         z = draws.normal(key, (1 + self.mean.shape[-1],))
         level = jnp.sqrt(self.correlation) * z[0] + jnp.sqrt(1.0 - self.correlation) * z[1:]
         success = ndtr(level) < jnp.asarray(self.mean)[segment]
         return success.astype(jnp.float32), success
 
+    def copies(self, model: int, number: int) -> "CopulaOutcomes":
+        return CopulaOutcomes(_copies(self.mean, model, number), self.correlation)
+
 
 @struct.dataclass
 class FixedCosts:
     """The mean cost itself: a price list. Source: C2MAB-V, section 6."""
 
-    def draw(self, key, mean):
+    def draw(self, key: jax.Array, mean: jax.Array) -> jax.Array:
         """Costs `[K]` of a round with means `mean` `[K]`."""
         del key
         return mean
@@ -104,14 +193,18 @@ class FixedCosts:
 
 @struct.dataclass
 class ScaledCosts:
-    """Mean cost times a uniform factor on `[1 - spread, 1 + spread]`, independent over models and rounds."""
+    """Mean cost times a uniform factor on `[1 - spread, 1 + spread]`, independent over models and rounds.
+
+    Attributes:
+      spread: `[]` in [0, 1].
+    """
 
     spread: Leaf = 0.5
 
     def check(self) -> None:
         checks.probability("spread", self.spread, ())
 
-    def draw(self, key, mean):
+    def draw(self, key: jax.Array, mean: jax.Array) -> jax.Array:
         """Costs `[K]` of a round with means `mean` `[K]`."""
         return mean * (1.0 + self.spread * (2.0 * draws.uniform(key, mean.shape) - 1.0))
 
@@ -125,7 +218,12 @@ class TokenCosts:
 
     Source: the cost model of C2MAB-V, section 3; the length laws are ours.
 
-    query_tokens: `[Q]` input tokens of each type, equally likely.
+    Attributes:
+      query_tokens: `[Q]` input tokens of each type, equally likely.
+      output_mean: `[]` tokens.
+      output_spread: `[]` coefficient of variation.
+      output_least: tokens (static).
+      output_most: tokens (static).
     """
 
     query_tokens: Leaf = (60.0, 90.0, 120.0, 160.0, 220.0)
@@ -139,7 +237,7 @@ class TokenCosts:
         checks.positive("output_mean", self.output_mean, ())
         checks.positive("output_spread", self.output_spread, ())
 
-    def draw(self, key, mean):
+    def draw(self, key: jax.Array, mean: jax.Array) -> jax.Array:
         """Costs `[K]` of a round with means `mean` `[K]`."""
         k_query, k_output = draws.split(key)
         tokens = jnp.asarray(self.query_tokens, jnp.float32)
@@ -159,17 +257,20 @@ class TokenCosts:
 class LawOutcomes:
     """Outcomes and costs drawn from laws around means that may drift.
 
-    successes: `BernoulliOutcomes`, `GradedOutcomes` or `CopulaOutcomes`. costs: `FixedCosts`, `ScaledCosts` or `TokenCosts`.
-    cost_mean: `[G, K]` mean cost. switch: `[G]` int32, first round (from 0) of each segment; the first is 0.
+    Attributes:
+      successes: `BernoulliOutcomes`, `GradedOutcomes` or `CopulaOutcomes`.
+      costs: `FixedCosts`, `ScaledCosts` or `TokenCosts`.
+      cost_mean: `[G, K]` mean cost.
+      switch: `[G]` int32, first round (from 0) of each segment; the first is 0.
     """
 
-    successes: Any
-    costs: Any
+    successes: Successes
+    costs: Costs
     cost_mean: Leaf
     switch: Leaf
 
     @property
-    def outcome_mean(self):
+    def outcome_mean(self) -> Leaf:
         """`[G, K]` mean outcome."""
         return self.successes.mean
 
@@ -177,8 +278,9 @@ class LawOutcomes:
         self.successes.check()
         if isinstance(self.costs, type) or not hasattr(self.costs, "draw"):
             raise ValueError(f"costs must be an object such as ScaledCosts(), got {checks.show(self.costs)}")
-        if hasattr(self.costs, "check"):
-            self.costs.check()
+        check = getattr(self.costs, "check", None)
+        if check is not None:
+            check()
         shape = np.shape(self.outcome_mean)
         if len(shape) != 2:
             raise ValueError(f"success must have shape [segments, models], got {shape}")
@@ -187,15 +289,15 @@ class LawOutcomes:
         if switch.shape != shape[:1] or switch[0] != 0 or np.any(np.diff(switch) <= 0):
             raise ValueError(f"switch must be {shape[0]} rising rounds that begin with 0, got {switch.tolist()}")
 
-    def init(self, key):
+    def init(self, key: jax.Array) -> tuple[()]:
         del key
         return ()
 
-    def segment(self, t):
+    def segment(self, t: jax.Array) -> jax.Array:
         """Segment of round `t`."""
         return jnp.sum((jnp.asarray(self.switch) <= t).astype(jnp.int32)) - 1
 
-    def draw(self, key, state, t):
+    def draw(self, key: jax.Array, state: Any, t: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
         """Outcomes `[K]` in [0, 1], successes `[K]` bool, and costs `[K]` of round `t`."""
         del state
         k_outcome, k_cost = draws.split(key)
@@ -203,13 +305,20 @@ class LawOutcomes:
         outcome, success = self.successes.draw(k_outcome, segment)
         return outcome, success, self.costs.draw(k_cost, jnp.asarray(self.cost_mean)[segment])
 
+    def copies(self, model: int, number: int) -> "LawOutcomes":
+        return self.replace(successes=self.successes.copies(model, number), cost_mean=_copies(self.cost_mean, model, number))
+
 
 @struct.dataclass
 class TableOutcomes:
     """Outcomes and costs of logged queries: one row per round, in a random order, each once before any is repeated.
 
-    outcomes, cost_table: `[Q, K]`. outcome_mean, cost_mean: `[1, K]` column means.
-    threshold: an outcome of at least this counts as a success (static).
+    Attributes:
+      outcomes: `[Q, K]` in [0, 1].
+      cost_table: `[Q, K]`.
+      outcome_mean: `[1, K]` column means.
+      cost_mean: `[1, K]` column means.
+      threshold: an outcome of at least this counts as a success (static).
     """
 
     outcomes: Leaf
@@ -219,7 +328,7 @@ class TableOutcomes:
     threshold: float = struct.field(pytree_node=False, default=0.5)
 
     @property
-    def switch(self):
+    def switch(self) -> np.ndarray:
         """One segment."""
         return np.zeros(1, np.int32)
 
@@ -227,17 +336,20 @@ class TableOutcomes:
         checks.probability("outcomes", self.outcomes)
         checks.non_negative("costs", self.cost_table, np.shape(self.outcomes))
 
-    def init(self, key):
+    def init(self, key: jax.Array) -> jax.Array:
         return jax.random.permutation(key, self.outcomes.shape[0]).astype(jnp.int32)
 
-    def segment(self, t):
+    def segment(self, t: jax.Array) -> int:
         """The only segment."""
         del t
         return 0
 
-    def draw(self, key, state, t):
+    def draw(self, key: jax.Array, state: jax.Array, t: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
         """Outcomes `[K]` in [0, 1], successes `[K]` bool, and costs `[K]` of round `t`."""
         del key
         row = state[t % self.outcomes.shape[0]]
         outcome = jnp.asarray(self.outcomes)[row]
         return outcome, outcome >= self.threshold, jnp.asarray(self.cost_table)[row]
+
+    def copies(self, model: int, number: int) -> "TableOutcomes":
+        raise ValueError("env must draw its outcomes from laws: a table has no independent copies of a model")

@@ -1,0 +1,345 @@
+"""How a policy finds a relaxed selection: solvers, as small objects.
+
+A solver's `solve(spec, w, cost, obs, allowed)` returns a `Selection` for the reward of the spec: `w` `[K]` are chances in (0, 1),
+`cost` `[K]` is non-negative, `allowed` `[K]` bool. Solvers meet groups only with a common budget (otherwise there is one problem for
+each group, see `solve_by_group`).
+
+The multiplier of a `Selection` is the gain of the reward's additive weight (see `rewards`) per unit of the budget: of the reward
+itself for `SumUp`, of its logarithm for `AllIn`, and of minus the logarithm of the chance that none wins for `AnyWin`.
+"""
+
+import dataclasses
+import math
+from typing import Protocol
+
+import jax
+import jax.numpy as jnp
+import optax
+from flax import struct
+
+from jaxroute.core import checks, draws, numerics
+from jaxroute.core.types import Leaf, Metric
+from jaxroute.problems.combinatorial.types import CombinatorialSpec, Info, Observation
+from jaxroute.solvers import selection
+from jaxroute.solvers.projected_gradient import projected_gradient
+from jaxroute.solvers.projection import smoothed_lp
+from jaxroute.solvers.selection import Selection
+
+# Beyond this many vertices the best of two approximations replaces their comparison.
+_MOST_VERTICES = 10_000
+
+RELAXATION_METRICS = (
+    Metric("shadow_price", "shadow price of the budget", "weight per cost", "average", default=False),
+    Metric("infeasible_share", "share of rounds without a selection within the budget", "", "average", default=False),
+)
+
+
+class Solver(Protocol):
+    """How the relaxed problem is solved."""
+
+    def solve(
+        self, spec: CombinatorialSpec, w: jax.Array, cost: jax.Array, obs: Observation, allowed: jax.Array
+    ) -> Selection:
+        """The relaxed selection for chances `w` `[K]` and costs `cost` `[K]` of the models that are allowed `[K]`."""
+        ...
+
+
+@struct.dataclass
+class Linear:
+    """One linear program with the reward's additive weights: exact for `SumUp` and `AllIn`, without guarantee for `AnyWin`.
+
+    Source: C2MAB-V, eqs. (4) and (5).
+
+    Attributes:
+      steps: dual steps of the solver (static; default by the number of models).
+    """
+
+    steps: int | None = struct.field(pytree_node=False, default=None)
+
+    def solve(
+        self, spec: CombinatorialSpec, w: jax.Array, cost: jax.Array, obs: Observation, allowed: jax.Array
+    ) -> Selection:
+        return selection.linear_selection(
+            spec.reward.weight(w),
+            cost,
+            obs.budget,
+            obs.size,
+            allowed=allowed,
+            groups=spec.groups,
+            exact_size=spec.reward.exact_size,
+            steps=self.steps,
+        )
+
+
+@struct.dataclass
+class Vertices:
+    """All vertices compared: exact for `AnyWin` with few models. Source: C2MAB-V, eq. (3)."""
+
+    def solve(
+        self, spec: CombinatorialSpec, w: jax.Array, cost: jax.Array, obs: Observation, allowed: jax.Array
+    ) -> Selection:
+        _require_any_win(spec, "Vertices")
+        sizes = (spec.min_size, spec.max_size)
+        return selection.exact_any_win(w, cost, obs.budget, obs.size, allowed=allowed, groups=spec.groups, sizes=sizes)
+
+
+@struct.dataclass
+class ContinuousGreedy:
+    """Continuous greedy for `AnyWin`: at least `1 - 1/e` of the optimum.
+
+    Source: C2MAB-V, section 4, "common greedy algorithms"; Calinescu, Chekuri, Pal and Vondrak (2011).
+
+    Attributes:
+      steps: linear programs (static).
+      polish: unit steps afterwards (static).
+    """
+
+    steps: int = struct.field(pytree_node=False, default=10)
+    polish: int = struct.field(pytree_node=False, default=0)
+
+    def check(self) -> None:
+        checks.count("steps", self.steps)
+        checks.count("polish", self.polish, minimum=0)
+
+    def solve(
+        self, spec: CombinatorialSpec, w: jax.Array, cost: jax.Array, obs: Observation, allowed: jax.Array
+    ) -> Selection:
+        _require_any_win(spec, "ContinuousGreedy")
+        task, rules = (w, cost, obs.budget, obs.size), {"allowed": allowed, "groups": spec.groups}
+        found = selection.continuous_greedy_any_win(*task, **rules, steps=self.steps)
+        return selection.polish_any_win(found, *task, **rules, steps=self.polish) if self.polish else found
+
+
+@struct.dataclass
+class BestOf:
+    """The better of a polished linear program and a polished continuous greedy, for `AnyWin` with many models.
+
+    Attributes:
+      steps: linear programs of the continuous greedy (static).
+      polish: unit steps afterwards (static).
+    """
+
+    steps: int = struct.field(pytree_node=False, default=10)
+    polish: int = struct.field(pytree_node=False, default=2)
+
+    def check(self) -> None:
+        checks.count("steps", self.steps)
+        checks.count("polish", self.polish, minimum=0)
+
+    def solve(
+        self, spec: CombinatorialSpec, w: jax.Array, cost: jax.Array, obs: Observation, allowed: jax.Array
+    ) -> Selection:
+        _require_any_win(spec, "BestOf")
+        task, rules = (w, cost, obs.budget, obs.size), {"allowed": allowed, "groups": spec.groups}
+        starts = (
+            selection.log_any_win(*task, **rules),
+            selection.continuous_greedy_any_win(*task, **rules, steps=self.steps),
+        )
+        polished = [selection.polish_any_win(s, *task, **rules, steps=self.polish) for s in starts]
+        return selection.best_any_win(polished, w)
+
+
+@struct.dataclass
+class BestSet:
+    """The best set itself in place of a relaxed selection, by comparing all sets.
+
+    Source: C2MAB-V, appendix E.3, eq. (48).
+
+    Differs from the paper: eq. (48) prints no bound on the size; without one the best set of `AllIn` would be empty.
+
+    Attributes:
+      any_size: no bound on the size, for an environment made with `any_size=True`; only the empty set is excluded (static).
+    """
+
+    any_size: bool = struct.field(pytree_node=False, default=False)
+
+    def solve(
+        self, spec: CombinatorialSpec, w: jax.Array, cost: jax.Array, obs: Observation, allowed: jax.Array
+    ) -> Selection:
+        return selection.best_subset(
+            spec.reward.weight(w),
+            cost,
+            obs.budget,
+            spec.num_models if self.any_size else obs.size,
+            allowed=allowed,
+            groups=None if self.any_size else spec.groups,
+            exact_size=spec.reward.exact_size and not self.any_size,
+            sizes=(1, spec.num_models) if self.any_size else (spec.smallest_set, spec.max_size),
+        )
+
+
+@struct.dataclass
+class Smoothed:
+    """The differentiable linear program: one projection of the weights over the temperature, scaled to at most one.
+
+    For `AnyWin` the weights are those of the linear program, which has no guarantee.
+
+    Attributes:
+      temperature: `[]`, for weights scaled to at most one.
+    """
+
+    temperature: Leaf = 0.01
+
+    def check(self) -> None:
+        checks.positive("temperature", self.temperature, ())
+
+    def solve(
+        self, spec: CombinatorialSpec, w: jax.Array, cost: jax.Array, obs: Observation, allowed: jax.Array
+    ) -> Selection:
+        _require_one_group(spec, "Smoothed")
+        weight, scale = _scaled(jnp.where(allowed, spec.reward.weight(w), 0.0))
+        found = smoothed_lp(
+            weight,
+            cost,
+            obs.budget,
+            _room(spec, obs, allowed),
+            self.temperature,
+            upper=allowed.astype(w.dtype),
+            at_most=not spec.reward.exact_size,
+        )
+        return Selection(found.z, found.budget_multiplier * self.temperature * scale, found.feasible)
+
+
+@struct.dataclass
+class ProjectedGradient:
+    """Projected gradient ascent on the relaxed reward (its logarithm for `AllIn`, that of the chance of no win for `AnyWin`).
+
+    It has no multiplier: the one that it returns is zero.
+
+    Attributes:
+      learning_rate: `[]`, for weights scaled to at most one.
+      steps: how many (static).
+    """
+
+    learning_rate: Leaf = 10.0
+    steps: int = struct.field(pytree_node=False, default=10)
+
+    def check(self) -> None:
+        checks.positive("learning_rate", self.learning_rate, ())
+        checks.count("steps", self.steps)
+
+    def solve(
+        self, spec: CombinatorialSpec, w: jax.Array, cost: jax.Array, obs: Observation, allowed: jax.Array
+    ) -> Selection:
+        _require_one_group(spec, "ProjectedGradient")
+        exact = spec.reward.exact_size
+        w = jnp.where(allowed, w, 1e-6)
+        weight, _ = _scaled(spec.reward.weight(w))
+
+        def gradient(z: jax.Array) -> jax.Array:
+            return weight if exact else _scaled(selection.any_win_gradient(w, z))[0]
+
+        total = _room(spec, obs, allowed)
+        found = projected_gradient(
+            gradient,
+            cost,
+            obs.budget,
+            total,
+            upper=allowed.astype(w.dtype),
+            at_most=not exact,
+            optimizer=optax.sgd(self.learning_rate),
+            steps=self.steps,
+        )
+        z = found.z
+        return Selection(z, jnp.zeros(()), jnp.sum(cost * z) <= obs.budget * (1 + 1e-5))
+
+
+def _scaled(weight: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Weights over the largest, and the largest.
+
+    The derivative of `jnp.max` looks for the place of the maximum again, and finds none if the compiler rounds the second copy
+    otherwise; here it is that of the place found once.
+    """
+    size = jnp.abs(weight)
+    first = numerics.one_hot(jnp.argmax(size), size.shape[-1])
+    largest = jnp.maximum(numerics.pick(first, size), 1e-6)
+    return weight / largest, largest
+
+
+def _require_any_win(spec: CombinatorialSpec, name: str) -> None:
+    if spec.reward.exact_size:
+        raise ValueError(f"solver {name} is for AnyWin, the reward of the environment is {type(spec.reward).__name__}")
+
+
+def _require_one_group(spec: CombinatorialSpec, name: str) -> None:
+    if spec.groups is not None:
+        raise ValueError(f"solver {name} projects onto one size and one budget: with groups each must have its own budget")
+
+
+def _room(spec: CombinatorialSpec, obs: Observation, allowed: jax.Array) -> jax.Array:
+    count = jnp.sum(allowed.astype(jnp.float32))
+    return jnp.minimum(obs.size, count) if spec.reward.exact_size else obs.size
+
+
+def default_solver(spec: CombinatorialSpec) -> Solver:
+    """Exact where that is cheap: `Linear`, or `Vertices` for few models; otherwise `BestOf`."""
+    if spec.reward.exact_size:
+        return Linear()
+    pairs = math.comb(spec.num_models + 1, 2)
+    sets = sum(math.comb(spec.num_models, size) for size in range(spec.max_size))
+    return Vertices() if sets * pairs <= _MOST_VERTICES else BestOf()
+
+
+def solve_by_group(
+    solver: Solver | None, spec: CombinatorialSpec, w: jax.Array, cost: jax.Array, obs: Observation, allowed: jax.Array
+) -> Selection:
+    """The relaxed selection; where each group has a budget, one for each group, put together.
+
+    Source: C2MAB-V, appendix C.1. The multiplier is then the sum of the groups', the price of raising every budget.
+
+    Args:
+      solver: an object of this file, None for `default_solver`.
+      spec: sizes, groups and the reward.
+      w: `[K]` chances, see `conditioned`.
+      cost: `[K]` non-negative.
+      obs: budget and `N`.
+      allowed: `[K]` bool.
+    """
+
+    def solve(spec: CombinatorialSpec, obs: Observation, allowed: jax.Array) -> Selection:
+        return (default_solver(spec) if solver is None else solver).solve(spec, w, cost, obs, allowed)
+
+    if spec.groups is None or not spec.group_budgets:
+        return solve(spec, obs, allowed)
+    members = numerics.members(spec.groups)
+    alone = dataclasses.replace(
+        spec, groups=None, group_budgets=False, min_size=1, max_size=min(spec.max_size, int(members.sum(1).max()))
+    )
+
+    def one(member: jax.Array, budget: jax.Array, size: jax.Array) -> Selection:
+        return solve(alone, obs.replace(budget=budget, size=size), allowed & member)
+
+    parts = jax.vmap(one)(jnp.asarray(members), obs.budget, obs.size)
+    return Selection(jnp.sum(parts.z, axis=0), jnp.sum(parts.multiplier), jnp.all(parts.feasible))
+
+
+def conditioned(key: jax.Array, value: jax.Array, cap: Leaf, noise: Leaf) -> jax.Array:
+    """Chances `[K]` that the solvers take, from reward indices: capped, with ties broken at random.
+
+    Args:
+      key: consumed.
+      value: `[K]` reward indices.
+      cap: `[]` largest chance.
+      noise: `[]` size of the random tie-breaks.
+    """
+    tie = noise * draws.uniform(key, value.shape)
+    return jnp.clip(jnp.minimum(value, cap) - tie, 1e-6, cap)
+
+
+def info_of(found: Selection) -> Info:
+    """Info of a selection."""
+    return {
+        "shadow_price": jnp.where(found.feasible, found.multiplier, 0.0),
+        "infeasible_share": 1.0 - found.feasible.astype(jnp.float32),
+        "relaxed": found.z,
+    }
+
+
+def check_part(name: str, part: object, method: str, example: str) -> None:
+    """Checks a part of a policy, None for the default: that it is an object with the method, and its numbers."""
+    if part is None:
+        return
+    if isinstance(part, type) or not hasattr(part, method):
+        raise ValueError(f"{name} must be an object such as {example}, got {checks.show(part)}")
+    if hasattr(part, "check"):
+        part.check()

@@ -1,0 +1,97 @@
+"""From scores or a relaxed selection to a set of models, and to the action that asks them.
+
+A rounding's `round(key, z, spec)` returns a random set `[K]` bool with marginals `z`; it sees one group at a time (`round_by_group`).
+"""
+
+import dataclasses
+from typing import Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+
+from jaxroute.core import draws, numerics
+from jaxroute.problems.combinatorial.types import CombinatorialSpec, Observation
+from jaxroute.solvers import rounding
+
+
+class Rounding(Protocol):
+    """How a relaxed selection becomes a set."""
+
+    def round(self, key: jax.Array, z: jax.Array, spec: CombinatorialSpec) -> jax.Array:
+        """A random set `[K]` bool with marginals `z` `[K]`."""
+        ...
+
+
+@struct.dataclass
+class Pairwise:
+    """Pairwise rounding. Source: C2MAB-V, Algorithm 3."""
+
+    def round(self, key: jax.Array, z: jax.Array, spec: CombinatorialSpec) -> jax.Array:
+        return rounding.pairwise(z, draws.uniform(key, z.shape), whole_sum=spec.reward.exact_size)
+
+
+@struct.dataclass
+class Swap:
+    """Swap rounding. Source: C2MAB-V, Algorithm 2."""
+
+    def round(self, key: jax.Array, z: jax.Array, spec: CombinatorialSpec) -> jax.Array:
+        k_trade, k_surplus = draws.split(key)
+        size = z.shape[-1]
+        return rounding.swap(z, draws.uniform(k_trade, (size, spec.max_size)), draws.uniform(k_surplus, (size,)))
+
+
+@struct.dataclass
+class Whole:
+    """The selection itself, where it is a set already, as that of `BestSet`."""
+
+    def round(self, key: jax.Array, z: jax.Array, spec: CombinatorialSpec) -> jax.Array:
+        del key, spec
+        return z > 0.5
+
+
+def default_rounding(spec: CombinatorialSpec) -> Rounding:
+    """The paper's: `Swap` for any win, `Pairwise` for sets of exact size."""
+    return Pairwise() if spec.reward.exact_size else Swap()
+
+
+def round_by_group(rounding: Rounding | None, key: jax.Array, z: jax.Array, spec: CombinatorialSpec) -> jax.Array:
+    """A random set `[K]` bool with marginals `z`; each group is rounded by itself, so that its size is kept.
+
+    Args:
+      rounding: `Pairwise()` or `Swap()`, None for the paper's.
+      key: consumed.
+      z: `[K]` in [0, 1].
+      spec: sizes and groups.
+    """
+    rounding = default_rounding(spec) if rounding is None else rounding
+    if spec.groups is None:
+        return rounding.round(key, z, spec)
+    chosen: list[jax.Array] = [z] * spec.num_models
+    for group, member in enumerate(numerics.members(spec.groups)):
+        inside = np.flatnonzero(member)
+        alone = dataclasses.replace(spec, num_models=len(inside), max_size=min(spec.max_size, len(inside)), groups=None)
+        part = rounding.round(draws.fold_in(key, group), jnp.stack([z[k] for k in inside]), alone)
+        for place, k in enumerate(inside):
+            chosen[k] = part[place]
+    return jnp.stack(chosen)
+
+
+def top_models(score: jax.Array, obs: Observation, spec: CombinatorialSpec, allowed: jax.Array | None = None) -> jax.Array:
+    """The `N` available models (of each group) of largest score, ties to the lower index; all if there are fewer.
+
+    Args:
+      score: `[K]`.
+      obs: what is available, and `N`.
+      spec: the groups.
+      allowed: `[K]` bool, models to choose from in place of all available ones.
+
+    Returns:
+      `[K]` bool.
+    """
+    allowed = obs.available if allowed is None else allowed
+    if spec.groups is None:
+        return allowed & (numerics.rank(allowed, score) < obs.size)
+    place = numerics.rank(allowed, score, together=np.equal.outer(spec.groups, spec.groups))
+    return allowed & (place < numerics.of_group(spec.groups, obs.size))

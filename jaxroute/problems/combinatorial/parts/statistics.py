@@ -1,0 +1,37 @@
+"""What every learning policy counts: means of the outcomes and costs that it saw."""
+
+from typing import Self
+
+from flax import struct
+
+from jaxroute.estimators.running import RunningMean
+from jaxroute.problems.combinatorial.types import CombinatorialSpec, Feedback
+
+
+@struct.dataclass
+class Statistics:
+    """Running means of outcomes and costs.
+
+    Source: C2MAB-V, Algorithm 1, lines 2 and 9; eq. (6).
+
+    Attributes:
+      outcome: of `K` models.
+      cost: of `K` models.
+      spec: what is known in advance (static).
+    """
+
+    outcome: RunningMean
+    cost: RunningMean
+    spec: CombinatorialSpec = struct.field(pytree_node=False)
+
+    @classmethod
+    def empty(cls, spec: CombinatorialSpec) -> "Statistics":
+        """Nothing has been seen."""
+        return Statistics(RunningMean.empty(spec.num_models), RunningMean.empty(spec.num_models), spec)
+
+    def add(self, feedback: Feedback) -> Self:
+        """With the feedback of a round, eq. (6)."""
+        return self.replace(
+            outcome=self.outcome.add(feedback.observed, feedback.outcome),
+            cost=self.cost.add(feedback.cost_observed, feedback.cost),
+        )

@@ -1,0 +1,54 @@
+"""What the paper proves: bounds of the regret and of the violation, and the constant in them; on the host."""
+
+import math
+
+import numpy as np
+
+from jaxroute.core import checks
+from jaxroute.core.types import Leaf
+
+
+def least_observed(success: Leaf, order: Leaf, size: int) -> float:
+    """Theorem 1's `o`: the smallest chance that a cascade observes all of a set of `size` models; 1 without a cascade.
+
+    All are observed if every model but the last one asked fails.
+
+    Args:
+      success: `[K]` success chances.
+      order: `[K]`, models are asked in rising order, ties by index.
+      size: models per set.
+    """
+    checks.count("size", size)
+    lose = 1.0 - checks.probability("success", success)
+    ranked = lose[np.argsort(checks.numbers("order", order, lose.shape), kind="stable")]
+    return min(float(np.prod(np.sort(ranked[:last])[: size - 1])) for last in range(len(ranked)))
+
+
+def bound_regret(num_models: int, size: int, horizon: int, least_observed: float, best: float, power: int = 1) -> float:
+    """Theorem 1's bound of the regret after `horizon` rounds: `(2 / o) sqrt(2 N K T log(2 pi^2 K T^power / 3)) + (K + 1) r*`.
+
+    Args:
+      num_models: `K`.
+      size: `N`.
+      horizon: `T`.
+      least_observed: `o`, see the function of that name.
+      best: `r*`, the largest reward of a set.
+      power: 1 as printed; the proof gives 4.
+    """
+    checks.share("least_observed", least_observed, ())
+    log_term = math.log(2.0 * math.pi**2 * num_models * horizon**power / 3.0)
+    return 2.0 / least_observed * math.sqrt(2.0 * size * num_models * horizon * log_term) + (num_models + 1) * best
+
+
+def bound_violation(num_models: int, size: int, horizon: int, power: int = 1) -> float:
+    """Theorem 2's bound of the violation of eq. (1) after `horizon` rounds, if all of a set is paid.
+
+    Args:
+      num_models: `K`.
+      size: `N`.
+      horizon: `T`.
+      power: 1 as printed; the proof gives 4.
+    """
+    share = math.sqrt(size * num_models / horizon)
+    log_term = math.log(2.0 * math.pi**2 * num_models * horizon**power / 3.0)
+    return share * (2.0 * math.sqrt(2.0 * log_term) + share)

@@ -1,0 +1,135 @@
+"""C2MAB-V: its bounds, batches, starts and sets over whole runs."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from combinatorial_cases import end, play
+from helpers import shared_data
+
+import jaxroute as jr
+from jaxroute import simulate
+from jaxroute.data import RoutingTable
+from jaxroute.engine.programs import trace_count
+from jaxroute.problems import combinatorial as cb
+
+
+@pytest.mark.slow
+def test_regret_and_violation_fall_as_the_notes_say():
+    """SUC at (1, .01), T = 500 and 2,000: lp regret 32.7 +- .3 and 66.8 +- 1.2, violation .0211 +- .0005 at 500."""
+    data = play(cb.sciq_cloud(reward="suc"), cb.C2MABV(1.0, 0.01, delta=1 / 500), horizon=500, seeds=256)
+    assert abs(end(data, "lp_regret").mean() - 32.7) < 2.0
+    assert abs(end(data, "violation_eq1").mean() - 0.0211) < 0.003
+    long = play(cb.sciq_cloud(reward="suc"), cb.C2MABV(1.0, 0.01, delta=1 / 2000), horizon=2000, seeds=256)
+    assert abs(end(long, "lp_regret").mean() - 66.8) < 6.0
+
+
+def test_bounds_hold_with_high_probability():
+    """Lemma 1: with both widths 1 and delta = .1, means leave their radius in at most 5 % of runs."""
+    env = cb.sciq_cloud(reward="suc")
+    policy = cb.C2MABV(1.0, 1.0, delta=0.1)
+    truth = np.asarray(env.outcomes.outcome_mean[0]), np.asarray(env.outcomes.cost_mean[0])
+
+    def outside(env, policy, env_state, state, t):
+        value, cost = policy.bounds(state, t)
+        return {"reward": jnp.any(value < truth[0] - 1e-6), "cost": jnp.any(cost > truth[1] + 1e-6)}
+
+    data = simulate(
+        env, policy, horizon=400, seeds=2000, record_every=1, record=[], probes={"outside": outside}, progress=False
+    ).isel(policy=0)
+    for name in ("outside.reward", "outside.cost"):
+        assert float(data[name].any("time").mean()) <= 0.05
+
+
+@pytest.mark.slow
+def test_one_round_batches_are_the_synchronous_policy():
+    env = cb.sciq_cloud(reward="suc")
+    data = simulate(
+        env,
+        {"plain": cb.C2MABV(), "held": cb.C2MABV(batch=1, hold=cb.HoldRelaxed())},
+        horizon=300, seeds=4, record_every=100, record=["pulls", "reward", "cost"], progress=False,
+    )  # fmt: skip
+    for name in ("pulls", "reward", "cost"):
+        np.testing.assert_array_equal(data[name].sel(policy="plain"), data[name].sel(policy="held"))
+
+
+@pytest.mark.slow
+def test_longer_batches_lose_at_the_start():
+    env = cb.sciq_cloud(reward="suc")
+    data = simulate(
+        env,
+        jr.grid(cb.C2MABV, batch=[1, 50, 200]),
+        horizon=3000,
+        seeds=64,
+        record_every=3000,
+        record=["reward", "violation"],
+        progress=False,
+    ).isel(policy=0, time=-1)
+    ratio = (data["reward"].mean("seed") / data["violation"].mean("seed")).values
+    np.testing.assert_allclose(ratio, [12.6, 9.2, 5.5], rtol=0.06)
+
+
+@pytest.mark.slow
+def test_sizes_in_one_compile():
+    before = trace_count()
+    env = jr.grid(cb.sciq_cloud, reward="suc", size=[2, 3, 4], sizes=(2, 4))
+    data = simulate(
+        env, cb.C2MABV(), horizon=300, seeds=8, record_every=300, record=["num_selected", "reward"], progress=False
+    )
+    assert trace_count() == before + 1
+    assert data["valid"].all()
+    assert (data["num_selected"].isel(policy=0, time=-1).mean("seed").diff("size") > 0).all()
+    single = play(cb.sciq_cloud(reward="suc", size=3, sizes=(2, 4)), cb.C2MABV(), horizon=300, seeds=8, record=["reward"])
+    np.testing.assert_array_equal(end(single, "reward"), data["reward"].sel(size=3).isel(policy=0, time=-1))
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        cb.Direct(1.0),
+        *(pytest.param(p, marks=pytest.mark.slow) for p in (cb.C2MABV(1.0), cb.C2MABV(1.0, solver=cb.Linear()))),
+    ],
+)
+def test_bounds_as_they_are(policy):
+    """Without a cap and random ties, chances of one are no infinite weights."""
+    data = play(cb.sciq_cloud(reward="awc"), policy.replace(cap=1.0, noise=0.0), horizon=2000, seeds=8)
+    assert data["valid"].all()
+    assert (end(data, "reward") > 0.6).all() and (end(data, "num_selected") > 2).all()
+
+
+@pytest.mark.slow
+def test_infeasible_rounds_are_counted():
+    env = cb.law_cloud([0.5, 0.6, 0.7], [0.5, 0.6, 0.7], reward="suc", budget=0.2, size=2, costs=cb.FixedCosts())
+    policies = {"C2MABV": cb.C2MABV(cost_width=0.0), "EpsilonGreedy": cb.EpsilonGreedy()}
+    data = simulate(env, policies, horizon=100, seeds=4, record=["infeasible_share", "shadow_price"], progress=False)
+    assert (data["infeasible_share"].isel(time=-1) > 0.9).all()
+
+
+def test_optimism_covers_the_regret():
+    """The proof's over-estimation regret: bounds exceed true rewards by more than what is lost to the relaxed optimum."""
+    env = cb.sciq_cloud(reward="suc")
+    data = play(env, cb.C2MABV(1.0, 0.01, delta=1 / 2000), seeds=32, record=["optimistic_reward", "reward", "lp_regret"])
+    excess = 2000 * (end(data, "optimistic_reward") - end(data, "reward"))
+    assert (excess > end(data, "lp_regret")).all()
+    assert (excess < cb.bound_regret(9, 4, 2000, 1.0, 1.426, power=4)).all()
+
+
+def test_all_in_with_a_model_that_always_fails():
+    env = cb.law_cloud([0.0, 0.5, 0.6], [0.1, 0.2, 0.3], reward="aic", budget=0.5, size=2)
+    assert float(env.best_relaxed[0, 0]) == pytest.approx(0.3, rel=1e-5)
+    assert play(env, cb.C2MABV(), horizon=50, seeds=4, record=["lp_regret"])["valid"].all()
+
+
+@pytest.mark.slow
+def test_real_replay():
+    """Nine open models on 6,108 queries of 14 tasks, costs by their prices: every reward runs, and stays near its budget."""
+    with np.load(shared_data("llmrouter_9models.npz"), allow_pickle=False) as file:
+        scores, price = file["score"], file["usd_per_mtok_out"] / file["usd_per_mtok_out"].max()
+        names = tuple(str(m) for m in file["models"])
+    table = RoutingTable(scores, np.broadcast_to(price, scores.shape), names, cost_unit="price over the dearest")
+    for task, budget in (("awc", 0.6), ("suc", 1.2), ("aic", 1.2)):
+        env = cb.table_cloud(table, reward=task, budget=budget, size=3)
+        data = play(env, cb.C2MABV(), horizon=len(scores), seeds=8)
+        random = play(env, cb.RandomSet(), horizon=len(scores), seeds=8)
+        assert data["valid"].all()
+        assert end(data, "cost").mean() <= budget * 1.03
+        assert end(data, "ratio").mean() > end(random, "ratio").mean()

@@ -1,0 +1,120 @@
+"""Ready-made clouds, and what constructors and policies refuse."""
+
+import numpy as np
+import pytest
+from combinatorial_cases import SUBJECTS, end, play
+from reference import combinatorial as plain
+
+from jaxroute.data import C2MABV_TABLE_1, C2MABV_TABLE_3, RoutingTable
+from jaxroute.problems import combinatorial as cb
+
+
+def test_tables_of_the_paper():
+    assert len(C2MABV_TABLE_1.names) == 12
+    assert C2MABV_TABLE_1.prices[C2MABV_TABLE_1.names.index("J1-Jumbo")] == 250
+    assert len(C2MABV_TABLE_3.names) == 9
+    env = cb.sciq_cloud()
+    np.testing.assert_allclose(env.outcomes.outcome_mean[0], plain.SCIQ9_MU, atol=1e-6)
+    np.testing.assert_allclose(env.price[[0, 1, 8]], [0.0416667, 0.1666667, 1.0], atol=1e-6)
+    graded = cb.sciq_cloud(graded=True)
+    np.testing.assert_allclose(graded.outcomes.outcome_mean, env.outcomes.outcome_mean, atol=1e-6)
+
+
+def test_copies_of_one_model():
+    """Four independent copies of the cheapest model satisfy the paper's bounds on always asking ChatGLM2."""
+    for task, bound, exact in (("awc", 0.18, 1 - 0.976**4), ("suc", 0.10, 0.096), ("aic", 1e-4, 0.024**4)):
+        env = cb.copies_of(cb.sciq_cloud(reward=task), "ChatGLM2-6B-32K")
+        data = play(env, cb.Everything(), horizon=500, seeds=8)
+        assert end(data, "reward").mean() == pytest.approx(exact, rel=1e-4)
+        assert end(data, "reward").mean() < bound
+        assert end(data, "violation").max() == 0
+
+
+def test_copies_keep_the_other_conditions():
+    env = cb.copies_of(cb.sciq_cloud(reward="awc", arrival=0.5), "ChatGPT-4", copies=1)
+    assert float(env.arrival) == 0.5
+    assert end(play(env, cb.Everything(), horizon=20, seeds=2), "reward") == pytest.approx(0.398, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: cb.sciq_cloud(groups=[0, 1], size=[1, 1]), "groups must be 9 whole numbers"),
+        (lambda: cb.sciq_cloud(groups=[0] * 8 + [2], size=[1, 1]), "groups must be 9 whole numbers"),
+        (lambda: cb.sciq_cloud(groups=SUBJECTS["groups"], size=4), "size must have shape"),
+        (lambda: cb.sciq_cloud(groups=SUBJECTS["groups"], size=[4, 1, 1]), "size must be whole numbers from 1"),
+        (lambda: cb.sciq_cloud(budget=[0.1, 0.2], **SUBJECTS), "budget must have shape"),
+        (lambda: cb.sciq_cloud(sizes=(1, 4), **SUBJECTS), "sizes must be None"),
+        (lambda: cb.sciq_cloud(arrival=0.0), "arrival must be in"),
+        (lambda: cb.copies_of(cb.sciq_cloud(**SUBJECTS), 0), "env must not have groups"),
+        (lambda: play(cb.sciq_cloud(), cb.CUCB(radius=cb.UnionRadius(-1.0)), horizon=5, seeds=1), "width must be above 0"),
+        (lambda: play(cb.sciq_cloud(), cb.C2MABV(solver=cb.Vertices()), horizon=5, seeds=1), "Vertices is for AnyWin"),
+        (
+            lambda: play(cb.sciq_cloud(), cb.C2MABV(solver=cb.Smoothed(-1.0)), horizon=5, seeds=1),
+            "temperature must be above 0",
+        ),
+        (
+            lambda: play(cb.sciq_cloud(), cb.C2MABV(solver=cb.ProjectedGradient(0.0)), horizon=5, seeds=1),
+            "learning_rate must be",
+        ),
+        (
+            lambda: play(cb.sciq_cloud(reward="awc"), cb.C2MABV(solver=cb.BestOf(0)), horizon=5, seeds=1),
+            "steps must be at least 1",
+        ),
+        (lambda: play(cb.sciq_cloud(), cb.C2MABV(solver=cb.Smoothed), horizon=5, seeds=1), "solver must be an object"),
+        (lambda: play(cb.sciq_cloud(), cb.C2MABV(solver="pga"), horizon=5, seeds=1), "solver must be an object"),
+        (
+            lambda: cb.copies_of(
+                cb.table_cloud(RoutingTable(np.ones((2, 2)), np.ones((2, 2)), ("a", "b")), budget=1.0, size=1), 0
+            ),
+            "no independent copies",
+        ),
+        (lambda: play(cb.sciq_cloud(), cb.C2MABV(order="price"), horizon=5, seeds=1), "order must be an object"),
+        (lambda: play(cb.sciq_cloud(), cb.C2MABV(prior_pulls=0.5), horizon=5, seeds=1), "prior_pulls must be whole numbers"),
+        (lambda: play(cb.sciq_cloud(), cb.C2MABV(batch=np.nan), horizon=5, seeds=1), "batch must be finite"),
+        (lambda: play(cb.sciq_cloud(), cb.C2MABV(allowed=True), horizon=5, seeds=1), "allowed must have one entry"),
+        (
+            lambda: play(cb.sciq_cloud(), cb.C2MABV(allowed=np.zeros(9, bool)), horizon=5, seeds=1),
+            "allowed must leave at least",
+        ),
+        (
+            lambda: play(cb.sciq_cloud(), cb.OfflineFixed(np.array([0.5]), np.array([0.1]), 0.5, 4), horizon=5, seeds=1),
+            "one entry per model",
+        ),
+        (lambda: cb.sciq_cloud(costs=cb.ScaledCosts), "costs must be an object"),
+        (
+            lambda: cb.law_cloud([[0.5, 0.2]] * 2, [0.1, 0.2], reward="suc", budget=1.0, size=1, switch=[0, 2.5]),
+            "whole numbers",
+        ),
+        (lambda: cb.uniform_cloud(num_models=30, size=15), "at most 5,000,000 sets"),
+        (lambda: cb.copies_of(cb.sciq_cloud(availability=0.5), 0), "env must have no availability"),
+        (lambda: cb.sciq_cloud(reward="any"), "reward must be one of"),
+        (lambda: cb.sciq_cloud(budget=-1.0), "budget must be above 0"),
+        (lambda: cb.sciq_cloud(size=10), "size must be from 1 to 9"),
+        (lambda: cb.sciq_cloud(availability=1.5), "availability must be in"),
+        (lambda: cb.law_cloud([0.5, 1.2], [0.1, 0.2], reward="suc", budget=1.0, size=1), "success must be in"),
+        (lambda: cb.law_cloud([0.5, np.nan], [0.1, 0.2], reward="suc", budget=1.0, size=1), "success must be finite"),
+        (lambda: cb.law_cloud([0.5, 0.2], [0.1, -0.2], reward="suc", budget=1.0, size=1), "cost must be at least 0"),
+        (lambda: cb.law_cloud([0.5, 0.2], [0.1], reward="suc", budget=1.0, size=1), "cost must have one column"),
+        (lambda: cb.law_cloud([[0.5, 0.2]] * 2, [0.1, 0.2], reward="suc", budget=1.0, size=1), "switch must give"),
+        (lambda: cb.law_cloud([0.5, 0.2], [0.1, 0.2], reward="suc", budget=1.0, size=1, correlation=1.0), "correlation"),
+        (lambda: cb.table_cloud([[0.1]], reward="suc", budget=1.0, size=1), "table must be a RoutingTable"),
+        (lambda: cb.copies_of(cb.sciq_cloud(), "GPT-9"), "model must be one of"),
+        (lambda: cb.cloud(None, reward="suc", budget=1.0, size=1), "outcomes must be"),
+        (lambda: play(cb.sciq_cloud(), cb.C2MABV(-1.0), horizon=5, seeds=1), "reward_width must be above 0"),
+        (lambda: play(cb.sciq_cloud(), cb.C2MABV(delta=2.0), horizon=5, seeds=1), "delta must be in"),
+        (lambda: play(cb.sciq_cloud(), cb.C2MABV(batch=0.5), horizon=5, seeds=1), "batch must be a whole number"),
+        (
+            lambda: play(cb.sciq_cloud(), cb.C2MABV(allowed=np.ones(4, bool)), horizon=5, seeds=1),
+            "allowed must have one entry",
+        ),
+        (
+            lambda: play(cb.sciq_cloud(availability=0.5), cb.OracleRelaxed.of, horizon=5, seeds=1),
+            "availability must be None",
+        ),
+        (lambda: cb.uniform_cloud(num_models=14, availability=0.5), "availability needs at most 12 models"),
+    ],
+)
+def test_bad_input(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()

@@ -1,0 +1,150 @@
+"""The projection and the differentiable linear program against the reference and against differences."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from reference import combinatorial as plain
+from selection_cases import TIED, instances
+
+from jaxroute.solvers.projection import project, smoothed_lp
+from jaxroute.solvers.selection import linear_selection
+
+
+def residual(y, c, budget, total, z, nu, lam, at_most):
+    """Largest violation of the optimality conditions, in float64, with the multipliers that fit the free coordinates best."""
+    worst = np.zeros(len(z))
+    for row in range(len(z)):
+        free = (z[row] > 0) & (z[row] < 1)
+        sum_on, budget_on = int(not at_most or nu[row] > 0), int(lam[row] > 0)
+        rows = [np.ones(free.sum())] * sum_on + [c[row][free]] * budget_on
+        found = [nu[row]] * sum_on + [lam[row]] * budget_on
+        if rows and free.sum() >= len(rows) and np.linalg.matrix_rank(np.stack(rows, 1)) == len(rows):
+            found = list(np.linalg.lstsq(np.stack(rows, 1), (y[row] - z[row])[free], rcond=None)[0])
+        level = found.pop(0) if sum_on else 0.0
+        price = found.pop(0) if budget_on else 0.0
+        stationary = np.abs(z[row] - np.clip(y[row] - level - price * c[row], 0, 1)).max()
+        short = z[row].sum() - total
+        spare = c[row] @ z[row] - budget[row]
+        parts = [stationary, max(short, 0) if at_most else abs(short), max(spare, 0), min(price, abs(spare)), -price]
+        worst[row] = max([*parts, min(level, abs(short)) if at_most else 0.0])
+    return worst
+
+
+@pytest.mark.parametrize("at_most", [False, True])
+@pytest.mark.parametrize("scale", [1.0, 10.0])
+@pytest.mark.parametrize(("num_models", "size"), [(9, 4), (25, 8)])
+def test_projection_residual(scale, at_most, num_models, size):
+    """1,300 instances of each of 8 kinds: 10,400 in all."""
+    _, c, budget = instances("uniform", 1300, num_models, size, seed=11)
+    y = (scale * np.random.default_rng(12).standard_normal(c.shape)).astype(np.float32)
+    found = jax.jit(jax.vmap(lambda y, c, b: project(y, c, b, float(size), at_most=at_most)))(y, c, budget)
+    arrays = [np.asarray(x, np.float64) for x in (y, c, budget, found.z, found.sum_multiplier, found.budget_multiplier)]
+    assert residual(*arrays[:3], size, *arrays[3:], at_most).max() <= 5e-6
+    assert np.all(found.feasible)
+
+
+@pytest.mark.parametrize("at_most", [False, True])
+@pytest.mark.parametrize("kind", ["duplicated", "half free", "tiny costs"])
+def test_projection_of_awkward_costs(kind, at_most, double_precision):
+    w, c, budget = (x.astype(np.float64) for x in instances(kind, 300, 9, 4, seed=13))
+    y = 2 * w - 1 + np.random.default_rng(14).standard_normal(w.shape)
+    found = jax.jit(jax.vmap(lambda y, c, b: project(y, c, b, 4.0, at_most=at_most)))(y, c, budget)
+    for row in range(len(y)):
+        z, *_ = plain.project(y[row], c[row], 4, budget[row], not at_most)
+        np.testing.assert_allclose(found.z[row], z, atol=1e-6, err_msg=f"{kind} {row}")
+
+
+def test_projection_by_hand():
+    y, c = jnp.array([0.9, 0.1, 1.4, -0.3, 0.6]), jnp.asarray(TIED["c"])
+    found = project(y, c, 0.8, 2.0)
+    np.testing.assert_allclose(found.z, [0.0446154, 0.4369231, 0.7830769, 0.2753846, 0.46], atol=1e-6)
+    assert float(found.sum_multiplier) == pytest.approx(-0.8138462, abs=1e-6)
+    assert float(found.budget_multiplier) == pytest.approx(2.3846154, abs=1e-6)
+    slopes = [1.1538462, -0.7692308, 0.7692308, -1.1538462, 0]
+    for derivative in (jax.jacfwd, jax.jacrev):
+        np.testing.assert_allclose(derivative(lambda b: project(y, c, b, 2.0).z)(0.8), slopes, atol=1e-5)
+    cheapest = project(jnp.array([0.0, 0.0, 5.0]), jnp.array([0.1, 0.2, 0.9]), 0.2, 2.0)
+    assert not cheapest.feasible
+    np.testing.assert_allclose(cheapest.z, [1, 1, 0], atol=0.05)
+    inside = project(jnp.array([0.5, 0.2, 0.3]), jnp.full(3, 0.1), 1.0, 1.0)
+    np.testing.assert_allclose(inside.z, [0.5, 0.2, 0.3], atol=1e-7)
+    assert float(inside.budget_multiplier) == 0.0
+
+
+@pytest.mark.slow
+def test_projection_with_upper_bounds(double_precision):
+    """Scaled to the unit box in the only way that a projection allows: equal bounds, and bounds of zero drop a model."""
+    rng = np.random.default_rng(15)
+    y, c = rng.standard_normal((2, 7))
+    c = np.abs(c)
+    half = project(y, c, 1.0, 1.5, upper=jnp.full(7, 0.5)).z
+    np.testing.assert_allclose(half, 0.5 * project(2 * y, c, 2.0, 3.0).z, atol=1e-9)
+    keep = np.arange(7) != 2
+    part = project(y, c, 1.0, 2.0, upper=jnp.asarray(keep, float)).z
+    np.testing.assert_allclose(part[keep], project(y[keep], c[keep], 1.0, 2.0).z, atol=1e-9)
+    assert part[2] == 0
+
+
+@pytest.mark.parametrize("at_most", [False, True])
+def test_projection_derivatives_against_differences(at_most, double_precision):
+    """Forward and reverse, in the point, the costs, the budget, the sum and the bounds."""
+    rng, h = np.random.default_rng(16), 1e-6
+    function = jax.jit(lambda *a: project(*a[:4], upper=a[4], at_most=at_most).z)
+    jacobians = [jax.jit(d(function, argnums=(0, 1, 2, 3, 4))) for d in (jax.jacfwd, jax.jacrev)]
+    worst = 0.0
+    for _ in range(60):
+        y, c = rng.standard_normal(6), rng.random(6)
+        budget = rng.uniform(np.sort(c)[:3].sum() * 1.05, np.sort(c)[-3:].sum())
+        problem = [y, c, budget, 3.0 if not at_most else 2.5, np.ones(6)]
+        z = function(*problem)
+        margin = np.min(np.where((z > 0) & (z < 1), np.minimum(z, 1 - z), 1.0))
+        forward, reverse = (j(*problem) for j in jacobians)
+        for which, (a, b) in enumerate(zip(forward, reverse, strict=True)):
+            np.testing.assert_allclose(a, b, atol=1e-9)
+            for k in range(np.size(problem[which])):
+                direction = np.eye(6)[k] if np.ndim(problem[which]) else 1.0
+                ends = [
+                    function(*[p + s * h * direction if i == which else p for i, p in enumerate(problem)]) for s in (-1, 1)
+                ]
+                numeric, exact = (ends[1] - ends[0]) / (2 * h), np.asarray(a)[..., k] if np.ndim(problem[which]) else a
+                one_sided = [(ends[1] - z) / h, (z - ends[0]) / h]
+                if margin > 1e-4 and np.allclose(*one_sided, atol=1e-4):  # Not at a kink.
+                    worst = max(worst, float(np.max(np.abs(numeric - exact))))
+    assert worst <= 1e-6
+
+
+@pytest.mark.parametrize(
+    ("temperature", "mean", "largest"),
+    [(1.0, 0.15, 0.35), (0.3, 0.03, 0.12), (0.1, 6e-3, 0.05), (0.03, 1e-3, 0.02), (0.01, 2e-4, 5e-3)],
+)
+def test_gap_of_the_smoothed_program(temperature, mean, largest):
+    """Falls with the temperature as in the notes, whose instances are not printed: bounds are twice their figures."""
+    w, c, budget = instances("uniform", 500, 9, 4, seed=17)
+    z = jax.jit(jax.vmap(lambda w, c, b: smoothed_lp(w, c, b, 4.0, temperature).z))(w, c, budget)
+    best = jax.jit(jax.vmap(lambda w, c, b: linear_selection(w, c, b, 4.0).z))(w, c, budget)
+    gap = 1 - (w * z).sum(1) / (w * best).sum(1)
+    assert gap.min() >= -5e-6
+    assert gap.mean() <= mean and gap.max() <= largest, (gap.mean(), gap.max())
+
+
+def test_smoothed_program_by_hand():
+    for temperature, value in ((1.0, 1.774154), (0.3, 1.789231), (0.1, 1.8)):
+        z = smoothed_lp(TIED["w"], TIED["c"], 1.1, 3.0, temperature).z
+        assert float(TIED["w"] @ z) == pytest.approx(value, abs=2e-6)
+    np.testing.assert_allclose(smoothed_lp(TIED["w"], TIED["c"], 1.1, 3.0, 0.05).z, [0.5, 1, 0.5, 0.5, 0.5], atol=5e-6)
+
+
+@pytest.mark.parametrize("at_most", [False, True])
+def test_certificate(at_most):
+    """Every feasible instance converges; one without a point, or with NaN, does not."""
+    _, c, budget = instances("uniform", 1300, 9, 4, seed=11)
+    y = (3.0 * np.random.default_rng(12).standard_normal(c.shape)).astype(np.float32)
+    found = jax.jit(jax.vmap(lambda y, c, b: project(y, c, b, 4.0, at_most=at_most)))(y, c, budget)
+    assert np.all(found.converged) and np.all(found.residual >= 0) and np.max(found.residual) < 5e-5
+    arrays = [np.asarray(x, np.float64) for x in (y, c, budget, found.z, found.sum_multiplier, found.budget_multiplier)]
+    moved = np.abs(arrays[3] - np.clip(arrays[0] - arrays[4][:, None] - arrays[5][:, None] * arrays[1], 0, 1)).max(1)
+    np.testing.assert_allclose(np.maximum(found.residual, 1e-5), np.maximum(moved, 1e-5), atol=2e-5)
+    if not at_most:
+        assert not project(jnp.array([0.0, 0.0, 5.0]), jnp.array([0.1, 0.2, 0.9]), 0.2, 2.0).converged
+    assert not project(jnp.array([jnp.nan, 0.5]), jnp.ones(2), 1.0, 1.0, at_most=at_most).converged

@@ -1,0 +1,40 @@
+"""Runs of the combinatorial problem that several test files play."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxroute import simulate
+from jaxroute.core import draws
+
+TASKS = ("awc", "suc", "aic")
+RECORD = [
+    "reward", "realised_reward", "cost", "selected_cost", "violation", "selected_violation", "mean_violation_eq1", "violation_eq1",
+    "ratio", "ratio_eq1", "regret", "alpha_regret", "lp_regret", "over_budget", "num_selected", "num_asked", "pulls",
+]  # fmt: skip
+
+
+def play(env, policy, horizon=2000, seeds=32, **options):
+    """One policy on one environment, recorded at the horizon."""
+    options = {"record_every": horizon, "record": RECORD, "progress": False} | options
+    return simulate(env, {"policy": policy}, horizon=horizon, seeds=seeds, **options).isel(policy=0)
+
+
+def end(data, name):
+    """The recorded values at the horizon."""
+    return data[name].isel(time=-1).values
+
+
+def outcomes_of(env, count=20_000, seed=0):
+    """Outcomes, successes and costs `[count, K]` of many rounds."""
+    keys = jax.vmap(lambda i: jax.random.fold_in(draws.key(seed), i))(jnp.arange(count))
+    return [np.asarray(x) for x in jax.jit(jax.vmap(lambda k: env.outcomes.draw(k, (), jnp.int32(0))))(keys)]
+
+
+# Groups: a partition matroid.
+SUBJECTS = {"groups": [0, 0, 0, 1, 1, 1, 2, 2, 2], "size": [2, 1, 1]}
+
+
+def per_seed_rounds(data, name):
+    values = data[name].values * data["time"].values
+    return np.diff(values, axis=1, prepend=0)
