@@ -163,6 +163,8 @@ def _check_round(policy: _Player, env: _Player) -> None:
     try:
         played = env.trace("step", key, env_state, action, t)
     except Fault as error:
+        if "cannot be traced" not in str(error):
+            raise
         raise Fault(f"{env.name} does not play the action of {policy.name}.act, {_kind(action)}: {error}") from error
     answer = played.result
     if not isinstance(answer, tuple) or len(answer) != 3 or not isinstance(answer[2], dict):
@@ -219,7 +221,8 @@ def _check_measured(metrics, sums: tuple[str, dict], gauges: tuple[str, dict], d
     for metric in metrics:
         place, values = gauges if metric.kind == "gauge" else sums
         if metric.name not in values:
-            raise Fault(f"{place} lack{'s' if metric.kind == 'gauge' else ''} {metric.name!r}, which {declared} declares")
+            verb = "lack" if place.startswith("the flows") else "lacks"
+            raise Fault(f"{place} {verb} {metric.name!r}, which {declared} declares")
         shape = jnp.shape(values[metric.name])
         if len(shape) != len(metric.dims):
             raise Fault(
