@@ -2,20 +2,26 @@
 
 from jaxroute.analysis import metrics, plot, tune
 from jaxroute.core import draws, numerics
+from jaxroute.core.protocols import Environment, Policy
 from jaxroute.core.types import Metric, Spec
+from jaxroute.engine.errors import CannotPlayError
 from jaxroute.engine.grid import Grid, grid, instances
 from jaxroute.engine.hosts import HostsError
-from jaxroute.engine.simulate import run_bytes, simulate, trace_count
+from jaxroute.engine.programs import trace_count
+from jaxroute.engine.simulate import run_bytes, simulate
 from jaxroute.store.description import StoreMismatchError
 from jaxroute.store.locks import StoreInUseError
-from jaxroute.store.runs import load
+from jaxroute.store.results import load
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "CannotPlayError",
+    "Environment",
     "Grid",
     "HostsError",
     "Metric",
+    "Policy",
     "Spec",
     "StoreInUseError",
     "StoreMismatchError",

@@ -246,12 +246,12 @@ def _run_here(options, mesh: Any = None) -> int:
 def _report(experiment, summary: dict[str, Any], out: Path, elapsed: float) -> str:
     """What the terminal shows after a run: metrics, claims, and where the files are."""
     from jaxroute.analysis import metrics
-    from jaxroute.store import runs
+    from jaxroute.store import results
 
     lines = []
     cases = experiment.cases
     for case in cases:
-        data = runs.load(out if len(cases) == 1 else out / case.name)
+        data = results.load(out if len(cases) == 1 else out / case.name)
         lines += ["", *([f"{case.name}:"] if len(cases) > 1 else []), metrics.table(data)]
     if summary["claims"]:
         lines += ["", "Claims", *_claims(summary["claims"])]

@@ -28,9 +28,10 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 import jaxroute
 from jaxroute.core import draws
+from jaxroute.core.protocols import build_policy
 from jaxroute.engine.batching.lanes import lanes
 from jaxroute.engine.grid import canonical
-from jaxroute.engine.rollout import Record, build_policy, game, rollout, run_streams
+from jaxroute.engine.rollout import Record, game, rollout, run_streams
 from jaxroute.problems import cascade, combinatorial, default_policies, problems, queueing, service, staged, stochastic
 
 RESULTS = Path(__file__).resolve().parent / "bench_results" / "kernels.json"

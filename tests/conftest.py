@@ -11,7 +11,7 @@ import jax
 import pytest
 from helpers import x64
 
-from jaxroute.engine import simulate
+from jaxroute.engine import programs
 
 _ended = itertools.count(1)
 
@@ -22,7 +22,7 @@ def few_mappings():
     yield
     maps = Path("/proc/self/maps")
     if next(_ended) % 20 == 0 and maps.exists() and len(maps.read_bytes().splitlines()) > 30_000:
-        simulate._programs.clear()
+        programs.PROGRAMS.clear()
         jax.clear_caches()
 
 
@@ -37,11 +37,11 @@ def double_precision():
 def count_blocks(monkeypatch):
     """The first seeds of the blocks that were played."""
     played = []
-    run = simulate._Call.run
+    run = programs.Block.play
 
     def counted(self, tile, seeds):
         played.append(int(seeds[0]))
         return run(self, tile, seeds)
 
-    monkeypatch.setattr(simulate._Call, "run", counted)
+    monkeypatch.setattr(programs.Block, "play", counted)
     return played

@@ -1,9 +1,9 @@
-"""The two protocols. Everything is written for one run of one setting; batching belongs to the engine.
+"""The two protocols, and the only place that asks which of their optional methods somebody has.
 
-Environments and policies are frozen pytrees (`flax.struct.dataclass`): leaves are numbers one might sweep, static fields are
-sizes and structural choices.
+Everything is written for one run of one setting; batching belongs to the engine. Environments and policies are frozen pytrees
+(`flax.struct.dataclass`): leaves are numbers one might sweep, static fields are sizes and structural choices.
 
-Rules that all five problems need:
+Rules that all problems need:
 
 - `observe` is pure and changes nothing; `observe` and `step` of a round get the same key, so that the environment can draw the
   same luck twice. At a stage start `observe` is called once more, with the same key.
@@ -16,54 +16,197 @@ Rules that all five problems need:
 - `Info` is a dict of arrays that a person may want to see. It is free when nobody records it.
 """
 
-from typing import Any, Protocol, runtime_checkable
+import difflib
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol, TypeAlias, TypeGuard, TypeVar, cast
 
-from jaxroute.core.types import Spec
+import jax
 
-PyTree = Any
+from jaxroute.core.checks import show
+from jaxroute.core.types import Metric, Spec
+
+Flows: TypeAlias = Mapping[str, Any]
+Info: TypeAlias = Mapping[str, Any]
+
+State = TypeVar("State")
+# An environment gives observations and feedback and takes actions; a policy the other way round.
+GivenObs = TypeVar("GivenObs", covariant=True)
+GivenAction = TypeVar("GivenAction", covariant=True)
+GivenFeedback = TypeVar("GivenFeedback", covariant=True)
+TakenObs = TypeVar("TakenObs", contravariant=True)
+TakenAction = TypeVar("TakenAction", contravariant=True)
+TakenFeedback = TypeVar("TakenFeedback", contravariant=True)
+Action = TypeVar("Action")
 
 
-@runtime_checkable
-class Environment(Protocol):
+class Environment(Protocol[State, GivenObs, TakenAction, GivenFeedback]):
     """What happens: arrivals, outcomes, costs, and the truth against which policies are measured.
 
-    Optional: `gauges(state) -> dict`, `check()` (raises `ValueError` on values out of range).
+    Optional methods: those of `Gauged` and `Checked`.
     """
 
     @property
-    def spec(self) -> Spec: ...
+    def spec(self) -> Spec:
+        """What a policy may know before the first round; static."""
+        ...
 
-    def init(self, key) -> PyTree:
+    def init(self, key: jax.Array) -> State:
         """State before the first round."""
         ...
 
-    def observe(self, key, state, t) -> PyTree:
+    def observe(self, key: jax.Array, state: State, t: jax.Array) -> GivenObs:
         """What a real router would see before it decides in round `t` (int32 `[]`, from 0)."""
         ...
 
-    def step(self, key, state, action, t) -> tuple[PyTree, PyTree, dict]:
+    def step(self, key: jax.Array, state: State, action: TakenAction, t: jax.Array) -> tuple[State, GivenFeedback, Flows]:
         """Plays a round: `(next state, feedback, flows)`. Feedback is what a real router would see afterwards."""
         ...
 
 
-@runtime_checkable
-class Policy(Protocol):
+class Policy(Protocol[State, TakenObs, Action, TakenFeedback]):
     """Who decides.
 
-    Optional: `plan(key, state, obs, t) -> state` once per stage before its first `act`; `gauges(state) -> dict`;
-    `metrics`, a tuple of `Metric` for gauges and for entries of Info that are worth recording by default;
-    `stage_length`, used when the environment has no stages; `check()`; `check_for(spec)`, which raises `ValueError` if the policy
-    does not suit an environment.
+    Optional methods: those of `Planner`, `Gauged`, `Checked` and `Suited`. Optional attributes: `metrics`, a tuple of `Metric` for
+    gauges and for entries of Info that are worth recording by default; `stage_length`, used where the environment has no stages.
     """
 
-    def init(self, key, spec: Spec) -> PyTree:
-        """State before the first round."""
+    def init(self, key: jax.Array, spec: Any) -> State:
+        """State before the first round, for an environment with this `Spec`."""
         ...
 
-    def act(self, key, state, obs, t) -> tuple[PyTree, dict]:
+    def act(self, key: jax.Array, state: State, obs: TakenObs, t: jax.Array) -> tuple[Action, Info]:
         """The decision of round `t`, and Info."""
         ...
 
-    def update(self, key, state, obs, action, feedback, t) -> PyTree:
+    def update(
+        self, key: jax.Array, state: State, obs: TakenObs, action: Action, feedback: TakenFeedback, t: jax.Array
+    ) -> State:
         """State after the round's feedback."""
         ...
+
+
+class Planner(Policy[State, TakenObs, Action, TakenFeedback], Protocol[State, TakenObs, Action, TakenFeedback]):
+    """A policy with stages."""
+
+    def plan(self, key: jax.Array, state: State, obs: TakenObs, t: jax.Array) -> State:
+        """State with the plan of the stage that begins in round `t`; called before the stage's first `act`."""
+        ...
+
+
+class Gauged(Protocol):
+    """Somebody whose state has numbers worth reading at record times."""
+
+    def gauges(self, state: Any) -> Mapping[str, Any]:
+        """The numbers by metric."""
+        ...
+
+
+class Checked(Protocol):
+    """Somebody who knows which of its values are in range."""
+
+    def check(self) -> None:
+        """Raises `ValueError` on a value that is out of range."""
+        ...
+
+
+class Suited(Protocol):
+    """A policy that does not suit every environment."""
+
+    def check_for(self, spec: Any) -> None:
+        """Raises `ValueError` if the policy does not suit an environment with this `Spec`."""
+        ...
+
+
+AnyEnvironment: TypeAlias = Environment[Any, Any, Any, Any]
+AnyPolicy: TypeAlias = Policy[Any, Any, Any, Any]
+# A random instance per run, and a policy (an oracle) that is built from the environment.
+Sampler: TypeAlias = Callable[[jax.Array], AnyEnvironment]
+PolicyOf: TypeAlias = Callable[[Any], AnyPolicy]
+# `(env, policy, env_state, policy_state, t) -> array or dict`, read at record times.
+Probe: TypeAlias = Callable[..., Any]
+
+ENVIRONMENT_METHODS = ("init", "observe", "step")
+POLICY_METHODS = ("init", "act", "update")
+OPTIONAL_METHODS = ("plan", "gauges", "check", "check_for")
+
+
+def is_environment(value: Any) -> TypeGuard[AnyEnvironment]:
+    """Whether a value is meant as an environment, and not as a function that makes one."""
+    return hasattr(value, "step")
+
+
+def is_policy(value: Any) -> TypeGuard[AnyPolicy]:
+    """Whether a value is meant as a policy, and not as a function that makes one."""
+    return hasattr(value, "act")
+
+
+def missing_methods(value: Any, methods: tuple[str, ...]) -> str:
+    """Which of these methods a value does not have, in words, with the closest name that it has; empty if it has them all.
+
+    Args:
+      value: an environment or a policy.
+      methods: names of methods that it must have.
+    """
+    missing = [name for name in methods if not callable(getattr(value, name, None))]
+    if not missing:
+        return ""
+    names = [name for name in dir(value) if not name.startswith("__") and name not in (*methods, *OPTIONAL_METHODS)]
+    close = {name: difflib.get_close_matches(name, names, n=1) for name in missing}
+    hints = [f"{name} (is {close[name][0]} meant?)" if close[name] else name for name in missing]
+    return f"{type(value).__name__} must have the methods {', '.join(methods)}; it has no {' and no '.join(hints)}"
+
+
+def has_plan(policy: Any) -> TypeGuard[Planner[Any, Any, Any, Any]]:
+    """Whether a policy plans by stages."""
+    return hasattr(policy, "plan")
+
+
+def stage_length_of(env: AnyEnvironment, policy: AnyPolicy) -> int | None:
+    """Rounds per stage: the environment's, or the policy's where the environment has no stages; None without `plan`."""
+    if not has_plan(policy):
+        return None
+    return env.spec.stage_length or getattr(policy, "stage_length", None)
+
+
+def gauges_of(player: AnyEnvironment | AnyPolicy, state: Any) -> Mapping[str, Any]:
+    """Gauges of an environment or a policy; none if it has no `gauges`."""
+    return cast(Gauged, player).gauges(state) if hasattr(player, "gauges") else {}
+
+
+def metrics_of(policy: AnyPolicy) -> tuple[Metric, ...]:
+    """What a policy itself measures."""
+    return tuple(getattr(policy, "metrics", ()))
+
+
+def check_values(player: Any) -> None:
+    """Runs the `check` of an environment or a policy that has one.
+
+    Raises:
+      ValueError: a value is out of range.
+    """
+    if hasattr(player, "check"):
+        player.check()
+
+
+def check_suits(policy: AnyPolicy, spec: Spec) -> None:
+    """Runs the `check_for` of a policy that has one.
+
+    Raises:
+      ValueError: the policy does not suit an environment with this `Spec`.
+    """
+    if hasattr(policy, "check_for"):
+        cast(Suited, policy).check_for(spec)
+
+
+def build_policy(policy: Any, env: AnyEnvironment) -> AnyPolicy:
+    """The policy itself, or the one that a function `env -> policy` (an oracle) makes for this environment.
+
+    Raises:
+      ValueError: the function returns something else.
+    """
+    if is_policy(policy):
+        return policy
+    built = policy(env)
+    if not is_policy(built):
+        raise ValueError(f"a function must return a policy when called with an environment, got {show(built)}")
+    return built

@@ -14,10 +14,11 @@ import xarray as xr
 from flax import struct
 
 from jaxroute.core import draws
+from jaxroute.core.protocols import build_policy, has_plan, is_environment, is_policy
 from jaxroute.core.types import Metric
 from jaxroute.engine.batching.lanes import compile_lanes
 from jaxroute.engine.grid import Grid
-from jaxroute.engine.rollout import Record, build_policy, rollout, run_streams
+from jaxroute.engine.rollout import Record, rollout, run_streams
 
 # Runs that are played together, as in any block of the engine.
 _RUNS = 16
@@ -104,11 +105,11 @@ def _watched(env: Any, policy: Any, record: Record, horizon: int) -> tuple[Any, 
     """Environment and policy, or the functions that make them, with somebody watching."""
 
     def watch(policy):
-        return (_WatchedPlanner if hasattr(policy, "plan") else _WatchedPolicy)(policy, horizon, record)
+        return (_WatchedPlanner if has_plan(policy) else _WatchedPolicy)(policy, horizon, record)
 
-    watched_policy = watch(policy) if hasattr(policy, "act") else lambda seen: watch(build_policy(policy, seen.env))
+    watched_policy = watch(policy) if is_policy(policy) else lambda seen: watch(build_policy(policy, seen.env))
     watched_env = (
-        _WatchedEnvironment(env, record) if hasattr(env, "step") else lambda key: _WatchedEnvironment(env(key), record)
+        _WatchedEnvironment(env, record) if is_environment(env) else lambda key: _WatchedEnvironment(env(key), record)
     )
     return watched_env, watched_policy
 
@@ -213,7 +214,7 @@ def first_bad_rounds(
 
 
 def _free_rounds(env: Grid) -> int:
-    example = env.example if hasattr(env.example, "step") else env.example(draws.key(0))
+    example = env.example if is_environment(env.example) else env.example(draws.key(0))
     return example.spec.free_rounds
 
 

@@ -88,7 +88,7 @@ def whole_mesh() -> jax.sharding.Mesh:
     return jax.sharding.Mesh(np.asarray(jax.devices()), ("seed",))
 
 
-class Crew:
+class Processes:
     """The processes of a run, seen from one of them; a context that tells the others if it is left by an error.
 
     All processes must call the same methods in the same order.
@@ -125,7 +125,7 @@ class Crew:
         self._steps = itertools.count()
         self._held = contextlib.ExitStack()
 
-    def __enter__(self) -> "Crew":
+    def __enter__(self) -> "Processes":
         return self
 
     def __exit__(self, kind, error, trace) -> None:
@@ -136,7 +136,7 @@ class Crew:
         self._held.close()
 
     def hold(self, make: Callable[[], contextlib.AbstractContextManager]) -> None:
-        """The first process enters a context for all, until the crew is left."""
+        """The first process enters a context for all, until this context is left."""
         if self.rank == 0:
             self._held.enter_context(make())
 

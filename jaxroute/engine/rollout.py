@@ -11,6 +11,7 @@ import numpy as np
 from jax import lax
 
 from jaxroute.core import draws
+from jaxroute.core.protocols import build_policy, is_environment, is_policy, stage_length_of
 from jaxroute.core.types import Metric, Spec
 from jaxroute.engine.batching.lanes import carry_dependence, lanes, which_depend
 
@@ -35,12 +36,10 @@ class Record(NamedTuple):
     zero_flows: tuple[str, ...] = ()
     probes: tuple[tuple[str, Callable], ...] = ()
 
-
-def stage_length_of(env, policy) -> int | None:
-    """Rounds per stage: the environment's, or the policy's where the environment has no stages; None without `plan`."""
-    if not hasattr(policy, "plan"):
-        return None
-    return env.spec.stage_length or getattr(policy, "stage_length", None)
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        """All metrics that are recorded."""
+        return (*self.flows, *self.info, *self.env_gauges, *self.policy_gauges)
 
 
 def spec_for(env, horizon: int) -> Spec:
@@ -87,7 +86,7 @@ def leaf_dependence(env, policy, swept: Sequence[bool]) -> list[tuple[int, bool]
     Returns:
       For each leaf of the states its size in bytes, 0 if no round writes it, and whether it depends on a swept leaf.
     """
-    builds = not hasattr(policy, "act")
+    builds = not is_policy(policy)
     leaves, structure = jax.tree.flatten((env, () if builds else policy))
     shapes = [jax.ShapeDtypeStruct(np.shape(x), jax.dtypes.canonicalize_dtype(np.asarray(x).dtype)) for x in leaves]
     word, time = jax.ShapeDtypeStruct((2,), jnp.uint32), jax.ShapeDtypeStruct((), jnp.int32)
@@ -150,7 +149,7 @@ def game(env, policy, streams: Mapping[str, jax.Array], horizon: int, record: Re
     """The rounds of `R` runs; arguments as for `rollout`."""
     size = streams["env"].shape[-1]
     own: dict[str, Any] = {}  # environment and policy, where they differ from run to run
-    if hasattr(env, "step"):
+    if is_environment(env):
         policy = build_policy(policy, env)
         example = {"env": env, "policy": policy}
     else:
@@ -158,7 +157,7 @@ def game(env, policy, streams: Mapping[str, jax.Array], horizon: int, record: Re
 
         def instance(words):
             drawn = sampler(draws_key(words))
-            return {"env": drawn} | ({} if hasattr(build, "act") else {"policy": build(drawn)})
+            return {"env": drawn} | ({} if is_policy(build) else {"policy": build(drawn)})
 
         own = lanes(instance, size)(streams["instance"])
         example = {"policy": policy} | jax.eval_shape(instance, jax.ShapeDtypeStruct((2,), jnp.uint32))
@@ -303,11 +302,6 @@ def rollout(env, policy, streams: Mapping[str, jax.Array], horizon: int, record:
         states, values = recorded(states, first, rest)
         parts.append(jax.tree.map(lambda v: v[None], values))
     return parts[0] if len(parts) == 1 else jax.tree.map(lambda a, b: jnp.concatenate([a, b]), *parts)
-
-
-def build_policy(policy, env):
-    """The policy itself, or the one that a function `env -> policy` (an oracle) makes for this environment."""
-    return policy if hasattr(policy, "act") else policy(env)
 
 
 def draws_key(words):

@@ -1,28 +1,54 @@
 """The description of a store: which settings it belongs to, how it is laid out, and what was measured, kept twice in its attributes."""
 
-import abc
 import dataclasses
 import functools
 import json
 import os
 import platform
-import time
-import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import jax
-import zarr
+import numpy as np
 
 from jaxroute.core.checks import show
+from jaxroute.core.types import Metric
 
 STORE_NAME = "result.zarr"
 # What holds the marks of finished blocks, and the second copy of the attributes.
 DONE = "_done"
 # How a store is laid out; 2: the mark of a block is a digest of its values.
 FORMAT = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Contents:
+    """What a result will hold, before anything has been played.
+
+    policies: names.
+    axes: coordinates of the settings by axis.
+    policy_axes: the axes along which the runs of each policy differ.
+    seeds: `[R]` uint32.
+    times: `[records]` counted rounds.
+    variables: metric and shape of each recorded quantity, by name.
+    model_names: names of the models, or none.
+    zero_flows: names of the flows that must be zero.
+    settings: all that decides the numbers, as plain JSON.
+    layout: how the run is cut into blocks of seeds and tiles of settings.
+    """
+
+    policies: Sequence[str]
+    axes: Mapping[str, np.ndarray]
+    policy_axes: Mapping[str, Sequence[str]]
+    seeds: np.ndarray
+    times: np.ndarray
+    variables: Mapping[str, tuple[Metric, tuple[int, ...]]]
+    model_names: Sequence[str]
+    zero_flows: Sequence[str]
+    settings: Mapping[str, Any]
+    layout: Any
 
 
 class StoreMismatchError(ValueError):
@@ -67,12 +93,12 @@ def own_attributes(path: str | os.PathLike, repair: bool = False) -> Any:
     store = store_path(path)
     damage = None
     try:
-        attributes = _attributes_in(store)
+        attributes = attributes_in(store)
     except ValueError as error:
         attributes, damage = None, error
     if attributes is None and repair:
         try:
-            attributes = _copied_attributes(store)
+            attributes = copied_attributes(store)
         except ValueError as error:
             damage = damage or error
     if attributes is None and damage is not None:
@@ -81,7 +107,7 @@ def own_attributes(path: str | os.PathLike, repair: bool = False) -> Any:
     return attributes if attributes is not None and {"settings", "layout"} <= set(attributes) else None
 
 
-def _attributes_in(folder: Path) -> Any:
+def attributes_in(folder: Path) -> Any:
     """Attributes of a group or array, None if there is none; `ValueError` if its file is damaged."""
     file = folder / "zarr.json"
     if not file.is_file():
@@ -92,9 +118,9 @@ def _attributes_in(folder: Path) -> Any:
     return found.get("attributes", {})
 
 
-def _copied_attributes(store: Path) -> Any:
+def copied_attributes(store: Path) -> Any:
     """The second copy of a store's attributes."""
-    return (_attributes_in(store / DONE) or {}).get("copy")
+    return (attributes_in(store / DONE) or {}).get("copy")
 
 
 def fingerprint(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -135,7 +161,7 @@ def exists(store: Path) -> bool:
     names = {p.name for p in store.iterdir() if not p.name.endswith(".partial")}
     if names == {"zarr.json"}:
         try:
-            return _attributes_in(store) is not None
+            return attributes_in(store) is not None
         except ValueError:
             return False
     return bool(names)
@@ -145,88 +171,3 @@ def store_path(path: str | os.PathLike) -> Path:
     """The store itself, of a folder given as `out`."""
     path = Path(path)
     return path if path.name.endswith(".zarr") else path / STORE_NAME
-
-
-def writes(method: Callable) -> Callable:
-    """A method of a sink that writes: if the disk is full, or the folder has gone, its error says what is left."""
-
-    @functools.wraps(method)
-    def explained(self, *args, **options):
-        try:
-            return method(self, *args, **options)
-        except OSError as error:
-            raise OSError(
-                error.errno,
-                f"could not write to {str(self.store)!r}: {error.strerror or error}; finished blocks are kept, and the same command "
-                "continues from there",
-            ) from error
-
-    return explained
-
-
-class Store(abc.ABC):
-    """What all stores have in common: a group that is opened or made, and the provenance that is written at the end.
-
-    layout: how the run is cut into blocks. attrs: settings and layout. group: the Zarr group, None for a result in memory. store: its
-    path.
-    """
-
-    layout: Any
-    attrs: dict[str, Any]
-    group: Any
-    store: Path
-
-    @writes
-    def _open(self, path, settings):
-        self.attrs = {"settings": fingerprint(settings), "layout": dataclasses.asdict(self.layout)}
-        if path is None:
-            return None
-        self.store = store = store_path(path)
-        store.parent.mkdir(parents=True, exist_ok=True)
-        if exists(store):
-            try:
-                whole = _attributes_in(store) is not None
-            except ValueError:
-                whole = False
-            if whole:
-                return zarr.open_group(store, mode="a")
-            warnings.warn(f"{str(store / 'zarr.json')!r} was damaged and is made again", stacklevel=7)
-            (store / "zarr.json").unlink(missing_ok=True)
-            return zarr.create_group(store, attributes=_copied_attributes(store))
-        (store / "zarr.json").unlink(missing_ok=True)
-        return zarr.create_group(store, attributes=json.loads(json.dumps(self.attrs)))
-
-    @abc.abstractmethod
-    def missing(self) -> str:
-        """Which of the wanted blocks have not been played, in words; empty if all have."""
-
-    def settle(self, late_s: float) -> None:
-        """Waits until the wanted blocks can be read, whoever has written them.
-
-        Args:
-          late_s: seconds that a shared file system may take to show what another machine has written.
-
-        Raises:
-          OSError: what is read is not what was written.
-        """
-        end = time.monotonic() + late_s
-        while lost := self.missing():
-            if time.monotonic() >= end:
-                raise OSError(
-                    f"what is in {str(self.store)!r} is not what was written: {lost}; the same command plays it again"
-                )
-            time.sleep(1.0)
-
-    @writes
-    def sign(self, attributes: Mapping[str, Any]) -> dict[str, Any]:
-        """Writes the provenance of a result whose blocks are all there; returns all attributes."""
-        attributes = dict(attributes)
-        if self.group is not None:
-            # A resumed run adds its seconds and decisions to those of the runs before it.
-            before = self.group.attrs.asdict()
-            for name in ("compile_s", "run_s", "decisions"):
-                attributes[name] += before.get(name, 0)
-            attributes = json.loads(json.dumps(attributes))
-            self.group.attrs.update(attributes)
-            self.group[DONE].attrs.update({"copy": self.group.attrs.asdict()})
-        return {**self.attrs, **attributes}

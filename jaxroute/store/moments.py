@@ -20,11 +20,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 import xarray as xr
 
-from jaxroute.core.types import Metric
-from jaxroute.store.description import DONE, Store, writes
+from jaxroute.store import provenance
+from jaxroute.store.description import DONE, Contents
+from jaxroute.store.sink import Sink, Task, writes
 from jaxroute.store.statistics import RELATIVE_ACCURACY, Histogram, Moments, middles
 
 STRANDS = 16
@@ -288,49 +290,33 @@ def _read(folder: Path, tile: int) -> dict[int, Part]:
     return {int(f.stem.rpartition("-")[2]): Part.decoded(f.read_bytes(), tile) for f in files}
 
 
-class MomentSink(Store):
+class MomentSink(Sink):
     """Where finished blocks go if only their statistics are kept.
 
     repair: takes damaged files out of an existing store, to be played again; one process of a run does that. rank: of this process.
     """
 
-    def __init__(
-        self,
-        path: str | os.PathLike | None,
-        *,
-        policies: Sequence[str],
-        axes: Mapping[str, np.ndarray],
-        own_axes: Mapping[str, Sequence[str]],
-        seeds: np.ndarray,
-        times: np.ndarray,
-        variables: Mapping[str, tuple[Metric, tuple[int, ...]]],
-        model_names: Sequence[str],
-        zero_flows: Sequence[str],
-        settings: Mapping[str, Any],
-        layout: Any,
-        memory: int,
-        repair: bool = True,
-        rank: int = 0,
-    ):
+    def __init__(self, path: str | os.PathLike[str] | None, contents: Contents, *, repair: bool = True, rank: int = 0):
+        self.contents, layout = contents, contents.layout
         about = {
             name: {"label": m.label, "unit": m.unit, "kind": m.kind, "dims": list(m.dims), "shape": list(shape)}
-            for name, (m, shape) in variables.items()
+            for name, (m, shape) in contents.variables.items()
         }
         self.frame = Frame(
-            list(policies),
-            dict(axes),
-            {p: list(a) for p, a in own_axes.items()},
-            times.astype(np.int64),
+            list(contents.policies),
+            dict(contents.axes),
+            {p: list(a) for p, a in contents.policy_axes.items()},
+            contents.times.astype(np.int64),
             about,
-            list(model_names),
-            list(zero_flows),
+            list(contents.model_names),
+            list(contents.zero_flows),
             layout.block,
             dict(layout.tile),
-            len(seeds),
+            len(contents.seeds),
         )
-        self.seeds, self.layout, self.rank, self.wanted = seeds.astype(np.int64), layout, rank, self.frame.blocks
-        _check_memory(self.frame, memory)
-        self.group = self._open(path, settings)
+        self.seeds, self.layout, self.rank, self.wanted = contents.seeds.astype(np.int64), layout, rank, self.frame.blocks
+        _check_memory(self.frame, provenance.memory_limit(jax.local_devices(backend="cpu")[0]))
+        self.group = self._open(path, contents.settings)
         self.tiles = self.frame.tiles()
         self.curves: dict[tuple[str, Key], Curves] = {}
         self.known = [Known({}, {}, []) for _ in self.tiles]
@@ -387,12 +373,12 @@ class MomentSink(Store):
             if all(whole[a] == start for a, start in tile.items())
         )
 
-    def order(self, task: tuple[str, Mapping[str, int], int]) -> Key:
+    def order(self, task: Task) -> Key:
         """Tasks in this order need few curves at a time: block by block, tile by tile, the policies of a tile together."""
         policy, tile, block = task
         return block, *(tile.get(a, 0) for a in self.frame.axes), self.frame.policies.index(policy)
 
-    def share(self, tasks: Sequence[Any], rank: int, size: int) -> list[Any]:
+    def share(self, tasks: Sequence[Task], rank: int, size: int) -> list[Task]:
         """The tasks of one process: those of its strands."""
         return [task for task in tasks if task[2] % STRANDS % size == rank]
 

@@ -13,6 +13,7 @@ import os
 import time
 import warnings
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -21,31 +22,24 @@ import xarray as xr
 import zarr
 
 from jaxroute.core.types import Metric
-from jaxroute.store import integrity, moments, provenance
-from jaxroute.store.description import DONE, FORMAT, STORE_NAME, Store, own_attributes, store_path, writes
+from jaxroute.store import integrity, provenance
+from jaxroute.store.description import DONE, Contents
+from jaxroute.store.sink import Sink, Task, writes
 from jaxroute.store.statistics import Moments
 
 
-def load(path: str | os.PathLike, *, partial: bool = False) -> xr.Dataset:
-    """Reads a stored result.
+def load(path: str, store: Path, attributes: Mapping[str, Any], partial: bool) -> xr.Dataset:
+    """Reads stored runs.
 
     Args:
-      path: the folder given as `out`, or the store inside it.
+      path: as the user gave it, for messages.
+      store: the store.
+      attributes: those of the store.
       partial: accept a store whose run has not finished; blocks that are missing are NaN.
 
     Raises:
-      ValueError: there is no store, or it is unfinished.
+      ValueError: the store is damaged or unfinished.
     """
-    store = store_path(path)
-    if not (store / "zarr.json").exists():
-        raise ValueError(f"path must be a folder with a stored result, got {str(path)!r}, which has no {STORE_NAME}")
-    attributes = own_attributes(path)
-    if attributes is None:
-        raise ValueError(f"path must hold a jaxroute result, got {str(path)!r}, which holds something else")
-    if attributes["settings"].get("format") != FORMAT:
-        raise ValueError(f"the result in {str(path)!r} is laid out as another version of jaxroute does it; run it again")
-    if attributes["settings"].get("keep", "runs") == "moments":
-        return moments.load(store, attributes, partial)
     again = "run it again to play just that once more"
     try:
         group = zarr.open_group(store, mode="r")
@@ -54,11 +48,11 @@ def load(path: str | os.PathLike, *, partial: bool = False) -> xr.Dataset:
         data = xr.open_zarr(store, consolidated=False, chunks=None)
         coords = {str(name): coordinate.values for name, coordinate in data.coords.items()}
     except integrity.UNREADABLE as error:
-        raise ValueError(f"the result in {str(path)!r} is damaged ({error}); {again}") from None
+        raise ValueError(f"the result in {path!r} is damaged ({error}); {again}") from None
     except KeyError as error:
-        raise ValueError(f"the result in {str(path)!r} is not complete: it has no {error}; {again}") from None
+        raise ValueError(f"the result in {path!r} is not complete: it has no {error}; {again}") from None
     if integrity.digest_of_coordinates(coords) != group.attrs["coordinates_digest"]:
-        raise ValueError(f"the coordinates of the result in {str(path)!r} are damaged; {again}")
+        raise ValueError(f"the coordinates of the result in {path!r} are damaged; {again}")
     seeds = attributes.get("seeds_played", len(coords["seed"]))
     place = len(done.shape) - 1
     heads = {name: _Head(array, place, seeds) for name, array in stored.items()}
@@ -66,13 +60,13 @@ def load(path: str | os.PathLike, *, partial: bool = False) -> xr.Dataset:
     if broken and not partial:
         where = _cell_name(broken[0], coords, attributes["layout"], next(iter(stored.values())).metadata.dimension_names)
         raise ValueError(
-            f"the result in {str(path)!r} is damaged: {len(broken)} of {written.size} blocks are not what was written, the first "
+            f"the result in {path!r} is damaged: {len(broken)} of {written.size} blocks are not what was written, the first "
             f"that of {where}; {again}, or load the others with partial=True"
         )
     missing = int(np.sum(~written))
     if missing and not partial:
         raise ValueError(
-            f"the result in {str(path)!r} is unfinished: {missing} blocks are missing. Run it again to complete it, or load it "
+            f"the result in {path!r} is unfinished: {missing} blocks are missing. Run it again to complete it, or load it "
             "with partial=True"
         )
     data = data.isel(seed=slice(seeds))
@@ -107,7 +101,7 @@ class _Head:
         return self._array[tuple(slice(size) for size in self.shape)]
 
 
-class Sink(Store):
+class RunSink(Sink):
     """Where finished blocks go: arrays in memory, or chunks of a Zarr store that exactly match the blocks.
 
     A block's data is written before its mark in `_done`, and each block has its own chunks, so that a killed run leaves whole
@@ -117,22 +111,11 @@ class Sink(Store):
     repair: checks what an existing store holds, and takes out what is damaged, to be played again; one process of a run does that.
     """
 
-    def __init__(
-        self,
-        path: str | os.PathLike | None,
-        *,
-        policies: Sequence[str],
-        axes: Mapping[str, np.ndarray],
-        seeds: np.ndarray,
-        times: np.ndarray,
-        variables: Mapping[str, tuple[Metric, tuple[int, ...]]],
-        model_names: Sequence[str],
-        zero_flows: Sequence[str],
-        settings: Mapping[str, Any],
-        layout: Any,
-        repair: bool = True,
-    ):
-        self.policies, self.axes, self.seeds, self.layout = list(policies), axes, seeds, layout
+    def __init__(self, path: str | os.PathLike[str] | None, contents: Contents, *, repair: bool = True):
+        self.contents, self.layout = contents, contents.layout
+        self.policies, self.axes, self.seeds = list(contents.policies), contents.axes, contents.seeds
+        policies, axes, seeds, times, layout = self.policies, self.axes, self.seeds, contents.times, self.layout
+        variables, model_names = contents.variables, contents.model_names
         self.wanted = layout.blocks(len(seeds))
         needed = 8 * sum(math.prod(shape) for _, shape in variables.values()) * len(times) * len(seeds) * len(policies)
         needed *= math.prod(len(v) for v in axes.values())
@@ -151,7 +134,7 @@ class Sink(Store):
         }
         self.arrays: dict[str, Any] = {}
         self.about: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {}  # dimensions and attributes by variable
-        self.group = self._open(path, settings)
+        self.group = self._open(path, contents.settings)
         sizes = {"time": len(times)}
         for metric, shape in variables.values():
             sizes |= dict(zip(metric.dims, shape, strict=True))
@@ -159,7 +142,7 @@ class Sink(Store):
             self._array(metric.name, dims, lead | sizes, chunk | sizes, np.float64, np.nan, _attributes(metric))
         if "model" in sizes and len(model_names) == sizes["model"]:
             self.coords["model"] = np.asarray(model_names)
-        for name in zero_flows:
+        for name in contents.zero_flows:
             label = {"label": f"{name} (must be zero)", "unit": "rounds", "kind": "total"}
             self._array(name, tuple(lead), lead, chunk, np.float64, np.nan, label)
         valid = {"label": "run is valid", "unit": "", "kind": "flag"}
@@ -284,12 +267,12 @@ class Sink(Store):
             marks[(self.policies.index(policy), *cell, block)] = 1 if self.group is None else integrity.digest(values)
         return marks
 
-    def order(self, task: tuple[str, Mapping[str, int], int]) -> tuple[()]:
+    def order(self, task: Task) -> tuple[()]:
         """Tasks may come in any order."""
         del task
         return ()
 
-    def share(self, tasks: Sequence[Any], rank: int, size: int) -> list[Any]:
+    def share(self, tasks: Sequence[Task], rank: int, size: int) -> list[Task]:
         """The tasks of one process: every `size`-th."""
         return list(tasks[rank::size])
 

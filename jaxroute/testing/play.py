@@ -8,7 +8,8 @@ import numpy as np
 
 from jaxroute.core import draws
 from jaxroute.engine.grid import canonical
-from jaxroute.engine.rollout import build_policy, draws_key, run_streams, spec_for, stage_length_of
+from jaxroute.core.protocols import build_policy, stage_length_of
+from jaxroute.engine.rollout import draws_key, run_streams, spec_for
 
 
 def play(

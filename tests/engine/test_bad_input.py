@@ -10,7 +10,7 @@ from toys import Clock, Cycle, small_market
 import jaxroute as jr
 from jaxroute.core.types import Metric
 from jaxroute.data import RoutingTable
-from jaxroute.engine import simulate
+from jaxroute.engine import programs
 from jaxroute.problems import staged, stochastic
 
 
@@ -222,7 +222,7 @@ def no_play(monkeypatch):
     def run(*_):
         pytest.fail("wrong input was not refused before a block was played")
 
-    monkeypatch.setattr(simulate._Call, "run", run)
+    monkeypatch.setattr(programs.Block, "play", run)
 
 
 @pytest.mark.parametrize("name", SIMULATE)

@@ -173,7 +173,7 @@ def test_settings_that_are_equal_are_allowed():
 
 
 def test_tiles_that_do_not_divide_the_grid(monkeypatch):
-    monkeypatch.setattr("jaxroute.engine.simulate._CPU_LANES", 16)
+    monkeypatch.setattr("jaxroute.engine.layout._CPU_LANES", 16)
     widths = np.linspace(0.1, 2.0, 7)
     env = stochastic.bernoulli([0.2, 0.7])
     data = play(env, jr.grid(stochastic.UCB1, width=widths), seeds=20, block=16, record=["pulls", "reward"])
@@ -243,7 +243,7 @@ def test_a_wrong_grid_is_refused(name):
     ids=["env and policy", "two policies", *(f"axis {n}" for n in ("policy", "seed", "time", "model", "reward", "pulls", "valid", "bad"))],
 )  # fmt: skip
 def test_names_that_clash_are_refused_before_anything_is_played(env, policies, message, tmp_path, monkeypatch):
-    monkeypatch.setattr("jaxroute.engine.simulate._Call.run", lambda *_: pytest.fail("a block was played"))
+    monkeypatch.setattr("jaxroute.engine.programs.Block.play", lambda *_: pytest.fail("a block was played"))
     with pytest.raises(ValueError, match=message):
         play(env, policies, out=tmp_path / "out")
     assert not (tmp_path / "out").exists()

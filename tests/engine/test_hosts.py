@@ -196,11 +196,11 @@ class Spanning(Mesh):
 
 def test_a_mesh_of_several_processes_needs_a_store():
     with pytest.raises(ValueError, match="out must be given if mesh spans 2 processes"):
-        hosts.Crew(Spanning(), [], None)
+        hosts.Processes(Spanning(), [], None)
     with pytest.raises(ValueError, match="devices must belong to this process"):
-        hosts.Crew(None, [*jax.local_devices()[:1], Elsewhere()], None)
+        hosts.Processes(None, [*jax.local_devices()[:1], Elsewhere()], None)
     with pytest.raises(ValueError, match="got none of process 0"):
-        hosts.Crew(None, [Elsewhere()], None)
+        hosts.Processes(None, [Elsewhere()], None)
 
 
 @pytest.mark.parametrize(

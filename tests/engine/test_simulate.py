@@ -23,7 +23,7 @@ import jaxroute as jr
 from jaxroute import testing
 from jaxroute.core import draws
 from jaxroute.core.types import Metric, Spec
-from jaxroute.engine import simulate
+from jaxroute.engine import layout, programs
 from jaxroute.engine.grid import _INSTANCE_ROOT
 from jaxroute.engine.rollout import spec_for
 from jaxroute.problems import staged, stochastic
@@ -120,9 +120,10 @@ def test_threads_do_not_change_the_bits(monkeypatch):
     """A block is cut into as many equal parts as there are cores; a part has at least 32 runs."""
     found = {}
     for cores, threads in ((1, 1), (2, 2), (6, 4), (64, 8)):
-        monkeypatch.setattr(simulate, "_cores", lambda number=cores: number)
-        assert simulate._threads(jax.local_devices()[:1], 256) == threads
-        assert simulate._threads(jax.local_devices()[:1], 48) == 1
+        monkeypatch.setattr(layout, "cores", lambda number=cores: number)
+        monkeypatch.setattr(programs, "cores", lambda number=cores: number)
+        assert layout.threads(jax.local_devices()[:1], 256) == threads
+        assert layout.threads(jax.local_devices()[:1], 48) == 1
         found[cores] = play(BANDIT, stochastic.UCB1(), seeds=256)
     for cores in (2, 6, 64):
         assert engine_child.differences(found[1], found[cores]) == []
@@ -131,7 +132,7 @@ def test_threads_do_not_change_the_bits(monkeypatch):
 def test_a_block_that_does_not_fit_into_memory_is_halved(monkeypatch):
     options = {"seeds": 64, "horizon": 31, "record": ["luck", "rounds"]}
     expected = play(Clock(), Cycle(), block=16, **options)
-    compile_ = simulate.compile_lanes
+    compile_ = programs.compile_lanes
 
     def small_memory(lowered, platform):
         compiled = compile_(lowered, platform)
@@ -143,7 +144,7 @@ def test_a_block_that_does_not_fit_into_memory_is_halved(monkeypatch):
 
         return call
 
-    monkeypatch.setattr(simulate, "compile_lanes", small_memory)
+    monkeypatch.setattr(programs, "compile_lanes", small_memory)
     with pytest.warns(UserWarning, match="a block of 64 seeds does not fit into memory; halving it"):
         halved = play(Clock(), Cycle(), **options)
     assert engine_child.differences(expected, halved) == []
@@ -571,23 +572,23 @@ def test_a_policy_function_follows_a_swept_environment():
 
 
 def test_what_did_not_compile_is_tried_again_by_the_next_call(monkeypatch):
-    compile_ = simulate.compile_lanes
+    compile_ = programs.compile_lanes
 
     def failing(lowered, platform):
         raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: the compiler has no memory")
 
-    monkeypatch.setattr(simulate, "_programs", {})
+    programs.PROGRAMS.clear()
     env, policies = stochastic.bernoulli([0.3, 0.9]), {"ucb": stochastic.UCB1(), "greedy": stochastic.EpsilonGreedy()}
-    monkeypatch.setattr(simulate, "compile_lanes", failing)
+    monkeypatch.setattr(programs, "compile_lanes", failing)
     with pytest.raises(jax.errors.JaxRuntimeError, match="the compiler has no memory"):
         play(env, policies, seeds=16)
-    monkeypatch.setattr(simulate, "compile_lanes", compile_)
+    monkeypatch.setattr(programs, "compile_lanes", compile_)
     assert play(env, policies, seeds=16)["valid"].all()
 
 
 def test_programs_that_have_not_been_used_for_long_are_dropped(monkeypatch):
-    monkeypatch.setattr(simulate, "_programs", {})
-    monkeypatch.setattr(simulate, "_MOST_PROGRAMS", 2)
+    programs.PROGRAMS.clear()
+    monkeypatch.setattr(programs.PROGRAMS, "most", 2)
 
     everyone = [stochastic.UCB1(), stochastic.EpsilonGreedy(), stochastic.GaussianThompson()]
 
@@ -599,18 +600,18 @@ def test_programs_that_have_not_been_used_for_long_are_dropped(monkeypatch):
 
     assert traces(0, 1) == 2
     assert traces(0) == 0  # Now the first one was used last.
-    assert traces(2) == 1 and len(simulate._programs) == 2
+    assert traces(2) == 1 and len(programs.PROGRAMS) == 2
     assert traces(0, 2) == 0
     assert traces(1) == 1
-    assert traces(0, 1, 2) == 1 and len(simulate._programs) == 2  # All that a call needs, until it ends.
+    assert traces(0, 1, 2) == 1 and len(programs.PROGRAMS) == 2  # All that a call needs, until it ends.
 
 
 def test_one_trace_per_structure(monkeypatch):
     def nothing(lowered, platform):  # What is compiled does not matter here.
         return lambda *args: jax.tree.map(lambda out: np.zeros(out.shape, out.dtype), lowered.out_info)
 
-    monkeypatch.setattr(simulate, "compile_lanes", nothing)
-    monkeypatch.setattr(simulate, "_programs", {})
+    monkeypatch.setattr(programs, "compile_lanes", nothing)
+    programs.PROGRAMS.clear()
 
     def traces(env, policies, **options):
         before = jr.trace_count()

@@ -31,7 +31,7 @@ from toys import Clock, Cycle, Planner
 import jaxroute as jr
 from jaxroute import cli
 from jaxroute.core.types import Metric, Spec
-from jaxroute.engine import simulate
+from jaxroute.engine import layout, programs
 from jaxroute.problems import stochastic
 from jaxroute.store import locks, runs
 
@@ -294,9 +294,9 @@ def test_a_run_that_dies_in_the_middle_of_a_write_is_continued(moment, tmp_path,
 CHILD = """
     import os, sys
     import test_faults
-    from jaxroute.engine import simulate
+    from jaxroute.engine import layout, programs
 
-    run = simulate._Call.run
+    run = programs.Block.play
 
     def slowly(self, tile, seeds):
         import time
@@ -305,7 +305,7 @@ CHILD = """
         time.sleep(0.05)
         return found
 
-    simulate._Call.run = slowly
+    programs.Block.play = slowly
     test_faults.play(out=sys.argv[1])
 """
 
@@ -361,7 +361,7 @@ def test_an_interrupt_is_said_and_loses_nothing(tmp_path, monkeypatch, capsys, c
     file = tmp_path / "mine.py"
     file.write_text(EXPERIMENT)
     command = ["run", str(file), "--seeds", "70", "--out", str(tmp_path / "out")]
-    write = runs.Sink.write
+    write = runs.RunSink.write
 
     def interrupted(self, *args):
         write(self, *args)
@@ -370,7 +370,7 @@ def test_an_interrupt_is_said_and_loses_nothing(tmp_path, monkeypatch, capsys, c
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # A shell's background jobs ignore it.
     try:
         with monkeypatch.context() as patch:
-            patch.setattr(runs.Sink, "write", interrupted)
+            patch.setattr(runs.RunSink, "write", interrupted)
             assert cli.main(command) == 130
     finally:
         signal.signal(signal.SIGINT, before)
@@ -388,7 +388,7 @@ def test_out_of_memory_halves_the_block_and_keeps_the_store(tmp_path, monkeypatc
     """An accelerator that holds 16 runs: a block of 64 is halved twice, and the bits stay."""
     options = {"horizon": 37, "seeds": 64, "out": tmp_path, "block": 64}
     expected = play(**options | {"out": None})
-    compile_ = simulate.compile_lanes
+    compile_ = programs.compile_lanes
 
     def small(lowered, platform):
         compiled = compile_(lowered, platform)
@@ -400,9 +400,10 @@ def test_out_of_memory_halves_the_block_and_keeps_the_store(tmp_path, monkeypatc
 
         return call
 
-    monkeypatch.setattr(simulate, "compile_lanes", small)
-    monkeypatch.setattr(simulate, "_programs", {})
-    monkeypatch.setattr(simulate, "_cores", lambda: 1)
+    monkeypatch.setattr(programs, "compile_lanes", small)
+    programs.PROGRAMS.clear()
+    monkeypatch.setattr(layout, "cores", lambda: 1)
+    monkeypatch.setattr(programs, "cores", lambda: 1)
     with pytest.warns(UserWarning, match="does not fit into memory; halving it"):
         halved = play(**options)
     assert halved.attrs["layout"]["block"] == 64
@@ -418,8 +419,8 @@ def test_memory_that_does_not_even_hold_the_smallest_block_is_said(tmp_path, mon
         return call
 
     with monkeypatch.context() as patch:
-        patch.setattr(simulate, "compile_lanes", none)
-        patch.setattr(simulate, "_programs", {})
+        patch.setattr(programs, "compile_lanes", none)
+        programs.PROGRAMS.clear()
         with pytest.raises(MemoryError, match="a block of 16 seeds does not fit into memory, and is too small to be halved"):
             play(out=tmp_path)
     assert differences(undisturbed, play(out=tmp_path)) == []
@@ -427,7 +428,7 @@ def test_memory_that_does_not_even_hold_the_smallest_block_is_said(tmp_path, mon
 
 def test_an_interrupt_while_policies_are_compiled(monkeypatch):
     """Those that wait for their turn are not compiled; the next call in the same process compiles them."""
-    compile_, begun = simulate.compile_lanes, []
+    compile_, begun = programs.compile_lanes, []
 
     def slow(lowered, platform):
         begun.append(lowered)
@@ -437,12 +438,13 @@ def test_an_interrupt_while_policies_are_compiled(monkeypatch):
     def interrupted(futures):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(simulate, "compile_lanes", slow)
-    monkeypatch.setattr(simulate, "_programs", {})
+    monkeypatch.setattr(programs, "compile_lanes", slow)
+    programs.PROGRAMS.clear()
     policies = {"ucb": stochastic.UCB1(), "thompson": stochastic.GaussianThompson(), "greedy": stochastic.EpsilonGreedy()}
     with monkeypatch.context() as patch:
-        patch.setattr(simulate, "_cores", lambda: 1)
-        patch.setattr(simulate, "wait", interrupted)
+        patch.setattr(layout, "cores", lambda: 1)
+        patch.setattr(programs, "cores", lambda: 1)
+        patch.setattr(programs, "wait", interrupted)
         with pytest.raises(KeyboardInterrupt):
             jr.simulate(ENV, policies, horizon=20, seeds=16, progress=False)
     assert len(begun) < 3
@@ -456,18 +458,18 @@ def test_an_interrupt_while_policies_are_compiled(monkeypatch):
 
 def test_a_second_run_on_a_store_is_refused_and_the_first_goes_on(tmp_path, monkeypatch, undisturbed):
     started, go_on, found = threading.Event(), threading.Event(), []
-    write = runs.Sink.write
+    write = runs.RunSink.write
 
     def waits(self, *args):
         started.set()
         assert go_on.wait(60)
         write(self, *args)
 
-    monkeypatch.setattr(runs.Sink, "write", waits)
+    monkeypatch.setattr(runs.RunSink, "write", waits)
     first = threading.Thread(target=lambda: found.append(play(out=tmp_path)))
     first.start()
     assert started.wait(60)
-    monkeypatch.setattr(runs.Sink, "write", write)
+    monkeypatch.setattr(runs.RunSink, "write", write)
     with pytest.raises(jr.StoreInUseError, match=f"is being written to by process {os.getpid()} on .*choose another folder"):
         play(out=tmp_path)
     with pytest.raises(ValueError, match="unfinished|not complete"):

@@ -23,7 +23,7 @@ from toys import Clock, Cycle, Planner
 import jaxroute as jr
 from jaxroute import cli, experiments
 from jaxroute.analysis import metrics
-from jaxroute.engine import simulate, stopping
+from jaxroute.engine import layout, programs, simulate, stopping
 from jaxroute.problems import stochastic
 from jaxroute.store import moments
 
@@ -112,12 +112,12 @@ OF_GRID = {"record": ["reward", "luck", "pulls", "plans"], "seeds": 40}
 @pytest.fixture
 def small_tiles(monkeypatch):
     """Two settings of each axis at a time."""
-    choose = simulate._Layout.choose
+    choose = layout.Layout.choose
 
     def small(axes, *args):
         return dataclasses.replace(choose(axes, *args), tile=dict.fromkeys(axes, 2))
 
-    monkeypatch.setattr(simulate._Layout, "choose", small)
+    monkeypatch.setattr(layout.Layout, "choose", small)
 
 
 def test_policies_without_an_axis_stand_beside_all_of_its_settings(small_tiles):
@@ -135,13 +135,13 @@ def test_policies_without_an_axis_stand_beside_all_of_its_settings(small_tiles):
 def test_each_policy_is_played_once_per_block(monkeypatch, small_tiles):
     """Also one that stands beside many tiles of settings."""
     played = []
-    run = simulate._Call.run
+    run = programs.Block.play
 
     def counted(self, tile, seeds):
         played.append((self.name, tuple(tile.items()), int(seeds[0])))
         return run(self, tile, seeds)
 
-    monkeypatch.setattr(simulate._Call, "run", counted)
+    monkeypatch.setattr(programs.Block, "play", counted)
     play(jr.grid(Clock, slope=[0.5, 1.0, 2.0]), GRID, **OF_GRID)
     # Three blocks; two tiles of slopes, three of `first` and one of `late`.
     assert len(played) == len(set(played)) == 3 * 2 * (3 + 1 + 1)
@@ -335,7 +335,7 @@ def test_a_run_that_dies_while_it_writes_loses_one_block(tmp_path, undisturbed, 
 CHILD = """
     import os, signal, sys
     import test_moments
-    from jaxroute.store import moments as streamed
+    from jaxroute.store import moments
 
     write, done = moments.MomentSink.write, []
 
@@ -599,7 +599,7 @@ def test_a_goal_that_is_not_reached_is_said(keep):
 @pytest.mark.parametrize("stop", [pytest.param(1, marks=pytest.mark.slow), 13, pytest.param(47, marks=pytest.mark.slow)])
 def test_a_run_with_a_goal_continues_to_the_same_bits(tmp_path, monkeypatch, keep, stop):
     whole = play(keep=keep, **UNTIL)
-    run, calls = simulate._Call.run, []
+    run, calls = programs.Block.play, []
 
     def dying(self, *args):
         calls.append(args)
@@ -608,7 +608,7 @@ def test_a_run_with_a_goal_continues_to_the_same_bits(tmp_path, monkeypatch, kee
         return run(self, *args)
 
     with monkeypatch.context() as patch:
-        patch.setattr(simulate._Call, "run", dying)
+        patch.setattr(programs.Block, "play", dying)
         try:
             play(keep=keep, out=tmp_path, **UNTIL)
         except KeyboardInterrupt:

@@ -19,7 +19,7 @@ from helpers import CHILDREN_PATH
 from toys import Clock, Cycle, Planner, small_market
 
 import jaxroute as jr
-from jaxroute.engine import simulate
+from jaxroute.engine import layout, programs
 from jaxroute.problems import staged, stochastic
 from jaxroute.store import provenance, runs
 
@@ -125,10 +125,10 @@ def test_the_block_of_the_store_holds(tmp_path, undisturbed, count_blocks):
 CHILD = """
     import os, signal, sys, time
     import test_runs
-    from jaxroute.store import runs as results
+    from jaxroute.store import runs
 
     out, how = sys.argv[1:]
-    write, done = runs.Sink.write, []
+    write, done = runs.RunSink.write, []
 
     def watched(self, *args):
         if len(done) == 3:
@@ -143,7 +143,7 @@ CHILD = """
         write(self, *args)
         done.append(args)
 
-    runs.Sink.write = watched
+    runs.RunSink.write = watched
     test_runs.play(out=out)
 """
 
@@ -175,7 +175,7 @@ def test_a_run_that_was_killed_continues_to_the_same_bits(tmp_path, undisturbed,
 
 def test_an_interrupt_leaves_what_is_finished(tmp_path, undisturbed, monkeypatch):
     """Ctrl-C in the fourth block."""
-    run, blocks = simulate._Call.run, []
+    run, blocks = programs.Block.play, []
 
     def interrupted(self, *args):
         blocks.append(args)
@@ -183,10 +183,10 @@ def test_an_interrupt_leaves_what_is_finished(tmp_path, undisturbed, monkeypatch
             raise KeyboardInterrupt
         return run(self, *args)
 
-    monkeypatch.setattr(simulate._Call, "run", interrupted)
+    monkeypatch.setattr(programs.Block, "play", interrupted)
     with pytest.raises(KeyboardInterrupt):
         play(out=tmp_path)
-    monkeypatch.setattr(simulate._Call, "run", run)
+    monkeypatch.setattr(programs.Block, "play", run)
     with pytest.raises(ValueError, match="7 blocks are missing"):
         jr.load(tmp_path)
     assert differences(undisturbed, play(out=tmp_path)) == []
@@ -202,7 +202,7 @@ def test_a_run_that_was_killed_while_it_made_its_store_can_be_started_again(tmp_
     def kill(*args, **kwargs):
         raise Killed
 
-    owner = zarr.Group if moment == "create_array" else runs.Sink
+    owner = zarr.Group if moment == "create_array" else runs.RunSink
     original, calls = getattr(owner, moment), []
 
     def after_two(*args, **kwargs):
@@ -222,7 +222,7 @@ def test_a_run_that_was_killed_while_it_made_its_store_can_be_started_again(tmp_
 
 
 def test_grids_continue_too(tmp_path, monkeypatch):
-    monkeypatch.setattr(simulate, "_CPU_LANES", 16)
+    monkeypatch.setattr(layout, "_CPU_LANES", 16)
     env, policies = jr.grid(Clock, slope=[0.5, 1.0, 2.0]), {"grid": jr.grid(Cycle, first=[0, 2]), "single": Cycle(first=1)}
     options = {"record": ["reward", "luck", "pulls"], "seeds": 40}
     whole = play(env, policies, **options)
@@ -355,7 +355,7 @@ def test_functions_that_do_something_else_are_told_apart(case):
 
 def test_functions_are_described_alike_in_every_process():
     """Otherwise no other process could continue the store. Addresses in memory must not show."""
-    code = "import json, test_store as t; print(json.dumps(t.described()))"
+    code = "import json, test_runs as t; print(json.dumps(t.described()))"
     env = os.environ | {"PYTHONPATH": CHILDREN_PATH, "PYTHONHASHSEED": "7"}
     child = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=300)
     assert child.returncode == 0, child.stderr[-2000:]

@@ -11,7 +11,7 @@ import toys
 import zarr
 
 import jaxroute as jr
-from jaxroute.engine import simulate
+from jaxroute.engine import programs
 from jaxroute.problems import staged, stochastic
 
 BANDIT = stochastic.bernoulli([0.1, 0.7, 0.5, 0.65, 0.3])
@@ -53,8 +53,7 @@ def main():
     ]
     ucb = {"UCB1": stochastic.UCB1()}
     play("bandit", ucb, devices=devices[5:6], seeds=[1, 2, 3])
-    programs = [p.compiled.result() for p in simulate._programs.values() if p.compiled]
-    used = [jax.tree.leaves(program.output_shardings)[0].device_set for program in programs]
+    used = [jax.tree.leaves(one.output_shardings)[0].device_set for one in programs.PROGRAMS.compiled()]
     report["on device 5"] = {devices[5]} in used
     with tempfile.TemporaryDirectory() as out:
         whole = play("bandit", ucb, devices=devices[:1], block=16, out=out)

@@ -7,7 +7,7 @@ import sys
 import time
 import warnings
 
-from jaxroute.engine import hosts
+from jaxroute.engine import hosts, programs
 
 # A goal that is reached at the third of four looks.
 UNTIL = {"seeds": 2000, "until_stderr": {"regret": 0.1}}
@@ -25,13 +25,12 @@ def main(port, processes, index, out, how):
     import jax
     import numpy as np
 
-    from jaxroute.engine import simulate
     from jaxroute.store import moments, runs
 
     warnings.simplefilter("ignore")
     played, last = [], index == processes - 1
-    sink = runs.Sink if keep == "runs" else moments.MomentSink
-    run, write = simulate._Call.run, sink.write
+    sink = runs.RunSink if keep == "runs" else moments.MomentSink
+    run, write = programs.Block.play, sink.write
 
     def counted(self, tile, seeds):
         if "killed" in words and last and len(played) == 1:
@@ -46,7 +45,7 @@ def main(port, processes, index, out, how):
             raise OSError(28, "No space left on device")
         write(self, *args)
 
-    simulate._Call.run, sink.write = counted, full
+    programs.Block.play, sink.write = counted, full
     options = {"keep": keep, "seeds": 100, "block": 16} | ({"key": index} if "refused" in words else {})
     options |= UNTIL if "until" in words else {}
     try:

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import jaxroute as jr
-from jaxroute.engine import simulate
+from jaxroute.engine import inputs, layout
 from jaxroute.engine.rollout import leaf_dependence
 from jaxroute.problems import service, staged, stochastic
 
@@ -46,17 +46,17 @@ def test_what_a_sweep_changes():
 
 def test_axes_that_share_the_state_get_a_wide_tile():
     env, policy = grids()
-    assert simulate._shared_axes(env, {"p": policy}) == ("alpha", "V")
+    assert layout.shared_axes(env, {"p": policy}) == ("alpha", "V")
     width = jr.grid(stochastic.UCB1, width=list(np.linspace(0.5, 2.0, 6)))
-    plain = simulate._as_grid("env", stochastic.bernoulli([0.5, 0.4]))
-    assert simulate._shared_axes(plain, {"p": width}) == ()
+    plain = inputs.env_settings(stochastic.bernoulli([0.5, 0.4]))
+    assert layout.shared_axes(plain, {"p": width}) == ()
     budgets = jr.grid(staged.arena_market, budget=[1.0, 2.0, 3.0])
     gammas = jr.grid(staged.StageRoute, gamma=[0.1, 0.2])
-    assert simulate._shared_axes(budgets, {"p": gammas}) == ()
+    assert layout.shared_axes(budgets, {"p": gammas}) == ()
     axes = {"alpha": np.arange(20), "V": np.arange(5), "c": np.arange(3)}
-    layout = simulate._Layout.choose(axes, ("alpha", "V"), 1000, None, 1 << 30, jax.devices("cpu")[:1])
-    assert layout.tile == {"alpha": 16, "V": 8, "c": 1}
-    assert layout.block * 16 * 8 <= 16 * 1024 * max(1, simulate._cores())
+    chosen = layout.Layout.choose(axes, ("alpha", "V"), 1000, None, 1 << 30, jax.devices("cpu")[:1])
+    assert chosen.tile == {"alpha": 16, "V": 8, "c": 1}
+    assert chosen.block * 16 * 8 <= 16 * 1024 * max(1, layout.cores())
 
 
 def test_a_function_of_the_environment_is_looked_at_too():
@@ -64,9 +64,9 @@ def test_a_function_of_the_environment_is_looked_at_too():
     knows = lambda env: service.MessPlus(predictor=service.TrueChances(env.requests))  # noqa: E731
     learns = lambda env: service.MessPlus(V=1e-3)  # noqa: E731
     bigger = jr.grid(service.benchmark_service, benchmark="winogrande", alpha=list(np.linspace(0.6, 0.8, 6)))
-    assert simulate._shared_axes(bigger, {"p": simulate._as_grid("p", learns)}) == ("alpha",)
-    assert simulate._shared_axes(bigger, {"p": simulate._as_grid("p", knows)}) == ()  # Little is left but the queue.
-    assert simulate._shared_axes(env, {"p": simulate._as_grid("p", learns)}) == ()  # Three settings: not worth the look.
+    assert layout.shared_axes(bigger, {"p": inputs.policy_settings("p", learns)}) == ("alpha",)
+    assert layout.shared_axes(bigger, {"p": inputs.policy_settings("p", knows)}) == ()  # Little is left but the queue.
+    assert layout.shared_axes(env, {"p": inputs.policy_settings("p", learns)}) == ()  # Three settings: not worth the look.
 
 
 @pytest.mark.parametrize("head", [service.Logistic(), pytest.param(service.Mlp(width=4), marks=pytest.mark.slow)])
@@ -136,8 +136,8 @@ def test_a_sampler_with_many_settings():
 def test_tiles_stay_within_memory():
     axes = {name: np.arange(16) for name in ("V", "alpha", "margin")}
     for most in (16, 1000, 100_000):
-        layout = simulate._Layout.choose(axes, tuple(axes), 64, None, most, jax.devices("cpu")[:1])
-        assert layout.block * np.prod(list(layout.tile.values())) <= max(most, 16)
+        chosen = layout.Layout.choose(axes, tuple(axes), 64, None, most, jax.devices("cpu")[:1])
+        assert chosen.block * np.prod(list(chosen.tile.values())) <= max(most, 16)
 
 
 def test_state_that_no_round_writes_does_not_count():

@@ -12,7 +12,8 @@ from scipy import stats
 
 import jaxroute as jr
 from jaxroute.core import draws
-from jaxroute.engine.rollout import build_policy, spec_for
+from jaxroute.core.protocols import build_policy
+from jaxroute.engine.rollout import spec_for
 from jaxroute.estimators import links
 from jaxroute.estimators.glm import fit_glm
 from jaxroute.problems import cascade as ca

@@ -14,7 +14,7 @@ import jaxroute as jr
 from jaxroute import simulate
 from jaxroute.core import draws
 from jaxroute.data import C2MABV_TABLE_1, C2MABV_TABLE_3, RoutingTable
-from jaxroute.engine.simulate import trace_count
+from jaxroute.engine.programs import trace_count
 from jaxroute.problems import combinatorial as cb
 
 TASKS = ("awc", "suc", "aic")

@@ -1,0 +1,358 @@
+"""What a call of `simulate` asks for: every argument checked at the boundary, and made into one form."""
+
+import json
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import jax
+import numpy as np
+
+from jaxroute.core import checks, draws
+from jaxroute.core.protocols import (
+    ENVIRONMENT_METHODS,
+    POLICY_METHODS,
+    AnyEnvironment,
+    AnyPolicy,
+    PolicyOf,
+    Probe,
+    Sampler,
+    build_policy,
+    check_suits,
+    check_values,
+    has_plan,
+    is_environment,
+    is_policy,
+    missing_methods,
+    stage_length_of,
+)
+from jaxroute.core.types import Spec
+from jaxroute.engine import recording, stopping
+from jaxroute.engine.grid import FunctionGrid, Grid
+from jaxroute.engine.rollout import Record, spec_for
+from jaxroute.store.provenance import describe
+
+# What may be given as `env` and as a policy.
+EnvironmentLike: TypeAlias = AnyEnvironment | Grid | Sampler
+PolicyLike: TypeAlias = AnyPolicy | Grid | PolicyOf
+Policies: TypeAlias = PolicyLike | Sequence[PolicyLike] | Mapping[str, PolicyLike]
+
+# Who plays the rounds: a scan over runs on the last axis, one kernel, or the textbook's `vmap` of a scan.
+BACKENDS = ("scan", "pallas", "reference")
+# What stays of the runs: all of them, or their statistics.
+KEPT = ("runs", "moments")
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """A call of `simulate`, checked.
+
+    env: the settings of the environment; a single one is a grid without axes.
+    policies: the settings of each policy, by name.
+    examples: of each policy an environment and a policy as they are played, to read what they declare.
+    records: what is recorded of each policy.
+    axes: coordinates of all axes of settings.
+    times: `[records]` counted rounds after which something is recorded.
+    horizon: counted rounds.
+    record_every: rounds between two records.
+    seeds: `[R]` uint32.
+    key: root of all randomness.
+    block: seeds per compiled call, None for what the layout chooses.
+    backend: one of `BACKENDS`.
+    keep: one of `KEPT`.
+    goals: standard errors at which to stop, by metric; empty without.
+    description: more attributes of the result.
+    """
+
+    env: Grid
+    policies: dict[str, Grid]
+    examples: dict[str, tuple[AnyEnvironment, AnyPolicy]]
+    records: dict[str, Record]
+    axes: dict[str, np.ndarray]
+    times: np.ndarray
+    horizon: int
+    record_every: int
+    seeds: np.ndarray
+    key: int
+    block: int | None
+    backend: str
+    keep: str
+    goals: dict[str, float]
+    description: dict[str, Any]
+
+    @property
+    def spec(self) -> Spec:
+        """What the environment declares."""
+        return next(iter(self.examples.values()))[0].spec
+
+    def axes_of(self, policy: str) -> list[str]:
+        """Axes along which the runs of a policy differ, in order."""
+        return [axis for axis in self.axes if axis in self.env.axes or axis in self.policies[policy].axes]
+
+    def settings(self) -> dict[str, Any]:
+        """All that decides the numbers of the result, as plain JSON. What was added later is only said where it is not the usual."""
+        settings: dict[str, Any] = {
+            "problem": problem_of(next(iter(self.examples.values()))[0]),
+            "environment": describe(self.env),
+            "policies": {name: describe(policy) for name, policy in self.policies.items()},
+            "horizon": self.horizon,
+            "record_every": self.record_every,
+            "record": {name: describe(record) for name, record in self.records.items()},
+            "key": self.key,
+            "seeds": describe(self.seeds),
+        }
+        if self.backend != "scan":
+            settings["backend"] = self.backend
+        if self.keep != "runs":
+            settings["keep"] = self.keep
+        if self.goals:
+            settings["until_stderr"] = self.goals
+        return settings
+
+
+def read_inputs(
+    env: EnvironmentLike,
+    policies: Policies,
+    *,
+    horizon: int,
+    seeds: int | Sequence[int],
+    record_every: int | None,
+    record: Sequence[str] | None,
+    probes: Mapping[str, Probe] | None,
+    instances: int | None,
+    key: int,
+    block: int | None,
+    backend: str,
+    keep: str,
+    until_stderr: Mapping[str, float] | None,
+    description: Mapping[str, Any] | None,
+) -> Inputs:
+    """Checks the arguments of `simulate`, which says what they are.
+
+    Raises:
+      ValueError: an argument is out of range, a name is unknown, or environment and policy do not suit each other.
+    """
+    horizon = checks.count("horizon", horizon, maximum=2**31 - 1)
+    numbers = _seed_list(seeds)
+    if record_every is None:
+        record_every = max(1, horizon // 100)
+    record_every = min(checks.count("record_every", record_every), horizon)
+    if block is not None:
+        block = checks.count("block", block)
+    if isinstance(key, bool) or not isinstance(key, (int, np.integer)) or not 0 <= key < 2**32:
+        raise ValueError(f"key must be a whole number from 0 to 2**32 - 1, got {checks.show(key)}")
+    checks.one_of("backend", backend, BACKENDS)
+    checks.one_of("keep", keep, KEPT)
+    try:
+        json.dumps(dict(description or {}), allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"description must be a dict of plain JSON values, got {checks.show(description)}: {error}"
+        ) from None
+    named = _named(policies)
+    env_grid = env_settings(env, instances)
+    policy_grids = {name: policy_settings(f"policy {name!r}", policy) for name, policy in named.items()}
+    examples = {name: example(name, env_grid, policy) for name, policy in policy_grids.items()}
+    _check_players(env_grid, policy_grids, examples, horizon)
+    _warn_horizon(horizon, env_grid, policy_grids)
+    records = recording.make_records(examples, record, record_every, {} if probes is None else probes)
+    return Inputs(
+        env=env_grid,
+        policies=policy_grids,
+        examples=examples,
+        records=records,
+        axes=_setting_axes(env_grid, policy_grids, records),
+        times=np.unique(np.append(np.arange(record_every, horizon + 1, record_every), horizon)),
+        horizon=horizon,
+        record_every=record_every,
+        seeds=numbers,
+        key=int(key),
+        block=block,
+        backend=backend,
+        keep=keep,
+        goals=stopping.goals(until_stderr, recording.recorded_metrics(records)),
+        description=dict(description or {}),
+    )
+
+
+def problem_of(env: AnyEnvironment) -> str:
+    """Name of the problem an environment belongs to: its folder, or its module outside jaxroute."""
+    parts = type(env).__module__.split(".")
+    return parts[parts.index("problems") + 1] if "problems" in parts[:-1] else parts[-1]
+
+
+def env_settings(env: EnvironmentLike, instances: int | None = None) -> Grid:
+    """What was given as `env`, as a grid.
+
+    Raises:
+      ValueError: it is no environment, grid or sampler.
+    """
+    if instances is not None and (isinstance(env, Grid) or is_environment(env)):
+        raise ValueError(
+            "instances needs a sampler `key -> Environment` as env; for given environments use jaxroute.instances"
+        )
+    if isinstance(env, Grid):
+        return env
+    _refuse_class("env", env)
+    if is_environment(env):
+        return _single("env", env, ENVIRONMENT_METHODS)
+    if instances is None and callable(env) and not jax.tree_util.all_leaves([env]):
+        return Grid({}, [env], type(env).__name__)  # A sampler with leaves of its own.
+    if callable(env):
+        return FunctionGrid(env, None if instances is None else checks.count("instances", instances))
+    raise ValueError(f"env must have the methods init, observe and step, or be a grid or a function, got {checks.show(env)}")
+
+
+def policy_settings(what: str, policy: PolicyLike) -> Grid:
+    """What was given as a policy, as a grid.
+
+    Args:
+      what: how errors call it.
+      policy: as for `simulate`.
+
+    Raises:
+      ValueError: it is no policy, grid or function.
+    """
+    if isinstance(policy, Grid):
+        return policy
+    _refuse_class(what, policy)
+    if is_policy(policy):
+        return _single(what, policy, POLICY_METHODS)
+    if callable(policy):
+        return FunctionGrid(policy)
+    raise ValueError(
+        f"{what} must have the methods init, act and update, or be a grid or a function, got {checks.show(policy)}"
+    )
+
+
+def _refuse_class(what: str, value: Any) -> None:
+    if isinstance(value, type):
+        raise ValueError(f"{what} is the class {value.__name__}; pass an instance, for example {value.__name__}(...)")
+
+
+def _single(what: str, value: Any, methods: tuple[str, ...]) -> Grid:
+    """A grid of one setting."""
+    missing = missing_methods(value, methods)
+    if missing:
+        raise ValueError(f"{what}: {missing}")
+    if jax.tree_util.all_leaves([value]):
+        raise ValueError(f"{what} must be a pytree: decorate {type(value).__name__} with flax.struct.dataclass")
+    return Grid({}, [value], type(value).__name__)
+
+
+def example(name: str, env: Grid, policy: Grid) -> tuple[AnyEnvironment, AnyPolicy]:
+    """One concrete environment and policy, to read what they declare.
+
+    Raises:
+      ValueError: a function does not return what it should.
+    """
+    made = env.example if is_environment(env.example) else env.example(draws.key(0))
+    if not is_environment(made):
+        raise ValueError(f"env must return an environment when called with a key, got {checks.show(made)}")
+    try:
+        built = build_policy(policy.example, made)
+    except ValueError as error:
+        raise ValueError(f"policy {name!r}: {error}") from None
+    for what, value, methods in (("env", made, ENVIRONMENT_METHODS), (f"policy {name!r}", built, POLICY_METHODS)):
+        missing = missing_methods(value, methods)
+        if missing:
+            raise ValueError(f"{what}: {missing}")
+    return made, built
+
+
+def _named(policies: Policies) -> dict[str, PolicyLike]:
+    named: dict[str, Any]
+    if isinstance(policies, Mapping):
+        named = dict(policies)
+    elif isinstance(policies, (list, tuple)):
+        named = {_policy_name(p): p for p in policies}
+        if len(named) < len(policies):
+            raise ValueError("policies of the same class need names: pass a dict of name to policy")
+    else:
+        named = {_policy_name(policies): policies}
+    if not named:
+        raise ValueError("policies must hold at least one policy, got none")
+    for name in named:
+        if not isinstance(name, str):
+            raise ValueError(f"policies must be named by strings, got {checks.show(name)}")
+    return named
+
+
+def _policy_name(policy: Any) -> str:
+    if isinstance(policy, Grid):
+        return policy.name
+    return policy.__qualname__.split(".")[0] if hasattr(policy, "__qualname__") else type(policy).__name__
+
+
+def _seed_list(seeds: int | Sequence[int]) -> np.ndarray:
+    if isinstance(seeds, (int, np.integer)) and not isinstance(seeds, bool):
+        return np.arange(checks.count("seeds", seeds), dtype=np.uint32)
+    try:
+        values = np.asarray(list(seeds))  # type: ignore[arg-type]
+    except TypeError:
+        raise ValueError(f"seeds must be a number of seeds or a list of them, got {checks.show(seeds)}") from None
+    if not values.size or not np.issubdtype(values.dtype, np.integer) or values.ndim != 1:
+        raise ValueError(f"seeds must be a non-empty list of whole numbers, got {checks.show(seeds)}")
+    if values.min() < 0 or values.max() >= 2**32:
+        raise ValueError(f"seeds must be from 0 to 2**32 - 1, got {values.min()} to {values.max()}")
+    if len(np.unique(values)) < len(values):
+        raise ValueError("seeds must differ from each other: equal seeds are equal runs")
+    return values.astype(np.uint32)
+
+
+def _check_players(
+    env: Grid, policies: Mapping[str, Grid], examples: Mapping[str, tuple[AnyEnvironment, AnyPolicy]], horizon: int
+) -> None:
+    """Runs the optional checks of everything that the user passed in, and the conditions between env and policies."""
+    for what, grid in [("env", env), *((f"policy {n!r}", p) for n, p in policies.items())]:
+        for one in grid.objects:
+            try:
+                check_values(one)
+            except ValueError as error:
+                raise ValueError(f"{what}: {error}") from None
+    for name, (example_env, example_policy) in examples.items():
+        if not isinstance(example_env.spec, Spec):
+            raise ValueError(f"env.spec must be a Spec, got {checks.show(example_env.spec)}")
+        given = is_policy(policies[name].example)
+        for one in policies[name].objects if given else [example_policy]:
+            try:
+                if not given:
+                    check_values(one)
+                check_suits(one, spec_for(example_env, horizon))
+            except ValueError as error:
+                raise ValueError(f"policy {name!r}: {error}") from None
+        if has_plan(example_policy) and stage_length_of(example_env, example_policy) is None:
+            raise ValueError(f"policy {name!r} plans by stage, but neither it nor the environment has a stage_length")
+
+
+def _setting_axes(env: Grid, policies: Mapping[str, Grid], records: Mapping[str, Record]) -> dict[str, np.ndarray]:
+    axes = dict(env.axes)
+    for policy in policies.values():
+        for name, coordinates in policy.axes.items():
+            if name in env.axes:
+                raise ValueError(f"axis {name!r} is swept by env and by a policy; give one of them another name")
+            if name in axes and not np.array_equal(axes[name], coordinates):
+                raise ValueError(f"two policies sweep {name!r} over different values; give one axis another name")
+            axes[name] = coordinates
+    taken = set(recording.RESERVED)
+    for record in records.values():
+        taken |= {m.name for m in record.metrics}
+        taken |= {*record.zero_flows, *dict(record.probes)}
+    for name in axes:
+        if name in taken:
+            raise ValueError(f"a grid axis may not be called {name!r}: the result has a dimension or variable of that name")
+    return axes
+
+
+def _warn_horizon(horizon: int, env: Grid, policies: Mapping[str, Grid]) -> None:
+    """Budgets over a whole horizon refer to a leaf of that name: it should be the run's."""
+    for what, grid in (("env", env), *((f"policy {n!r}", p) for n, p in policies.items())):
+        leaves: list[Any] = [one.horizon for one in grid.objects if getattr(one, "horizon", None) is not None]
+        made_for = {int(np.asarray(leaf)) for leaf in leaves if np.ndim(leaf) == 0}
+        if made_for and made_for != {horizon}:
+            warnings.warn(
+                f"{what} was made for a horizon of {', '.join(map(str, sorted(made_for)))} rounds, the run has {horizon}: what it does "
+                "with the horizon (a total budget, say) refers to the former",
+                stacklevel=4,
+            )

@@ -1,0 +1,145 @@
+"""How a run is cut into compiled calls: blocks of seeds, and tiles of settings."""
+
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from jaxroute.core.protocols import is_environment
+from jaxroute.engine.grid import Grid
+from jaxroute.engine.memory import LANE_MULTIPLE
+from jaxroute.engine.rollout import leaf_dependence
+
+# Runs x settings of one compiled call on a CPU core: enough to fill the vector units, few enough to stay in cache.
+_CPU_LANES = 1024
+# Runs with large states (a history, a long queue) are fewer: about as many as fit into this many bytes, but not below a number.
+_CPU_CACHE = 8 << 20
+_FEWEST_CPU_LANES = 128
+_GPU_LANES = 1 << 17
+# Settings of a compiled call along an axis that leaves most of a run's state as it is, and how many more runs fit in cache then.
+_SHARED_TILE = 16
+_LIGHT_LANES = 16
+# With fewer settings than this the layout is not worth looking at the flow of data.
+_FEW_SETTINGS = 5
+# A CPU thread is worth its start from about this many runs on.
+_FEWEST_LANES = 32
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a run is cut into compiled calls.
+
+    block: seeds of a call.
+    tile: settings of a call along each axis.
+    """
+
+    block: int
+    tile: dict[str, int]
+
+    @staticmethod
+    def choose(
+        axes: Mapping[str, np.ndarray],
+        shared: Sequence[str],
+        num_seeds: int,
+        block: int | None,
+        most: int,
+        devices: Sequence[Any],
+        held: int = 0,
+    ) -> "Layout":
+        """Powers of two, so that other numbers of seeds and settings meet the same shapes.
+
+        Args:
+          axes: coordinates of the settings.
+          shared: axes of settings that leave most of a run's state as it is.
+          num_seeds: of the run.
+          block: seeds of a call, None to choose them.
+          most: runs that fit into memory.
+          devices: of one kind.
+          held: bytes of the state of a run.
+        """
+        multiple = LANE_MULTIPLE * len(devices)
+        on_cpu = devices[0].platform == "cpu"
+        per_core = min(_CPU_LANES, max(_FEWEST_CPU_LANES, 1 << (max(1, _CPU_CACHE // max(held, 1)).bit_length() - 1)))
+        lanes = per_core * max(len(devices), 1 << (cores().bit_length() - 1)) if on_cpu else _GPU_LANES * len(devices)
+        # A fixed tile: a grid with more settings meets the same shapes. The price is a last tile that is partly padding.
+        # Beside axes that share the state the others stand alone, or what is shared would be computed for each of their settings.
+        widest = (4 if on_cpu else 16) if len(axes) <= 2 else 2
+
+        def width(axis: str, most_settings: int) -> int:
+            return min(most_settings, 1 << (len(axes[axis]) - 1).bit_length())
+
+        tile = {a: width(a, _SHARED_TILE if a in shared else 1 if shared else widest) for a in axes}
+        while shared and math.prod(tile.values()) > max(1, most // multiple):
+            tile[max(tile, key=lambda a: tile[a])] //= 2
+        # A setting that shares most of its state is light.
+        light = min(_LIGHT_LANES, math.prod(tile[a] for a in shared))
+        cap = min(lanes * light, 1 << (most.bit_length() - 1))
+        if block is None:
+            block = min(cap // math.prod(tile.values()), 1 << (num_seeds.bit_length() - 1))
+        for axis in axes:
+            # With few seeds there is room for the others after all.
+            while (
+                shared
+                and axis not in shared
+                and tile[axis] < width(axis, widest)
+                and 2 * block * math.prod(tile.values()) <= cap
+            ):
+                tile[axis] *= 2
+        return Layout(max(1, -(-block // multiple)) * multiple, tile)
+
+    def padded(self, num_devices: int) -> int:
+        """Runs of a compiled call: the block, rounded up for this number of devices."""
+        multiple = LANE_MULTIPLE * num_devices
+        return -(-self.block // multiple) * multiple
+
+    def blocks(self, num_seeds: int) -> int:
+        """Number of blocks of this many seeds."""
+        return -(-num_seeds // self.block)
+
+    def tiles(self, axes: Mapping[str, np.ndarray]) -> Iterator[dict[str, int]]:
+        """Start of each tile along each axis."""
+        starts = [[(a, s) for s in range(0, len(axes[a]), self.tile[a])] for a in axes]
+        for combination in np.ndindex(*(len(s) for s in starts)):
+            yield dict(s[i] for s, i in zip(starts, combination, strict=True))
+
+
+def shared_axes(env: Grid, policies: Mapping[str, Grid]) -> tuple[str, ...]:
+    """Axes of settings that leave most of a run's state as it is: a predictor that is trained alike whatever the settings are.
+
+    In bytes, over all policies. Such settings belong into one compiled call, which computes the common part once.
+    """
+    total: dict[str, int] = {}
+    kept: dict[str, int] = {}
+    for policy in policies.values():
+        if not is_environment(env.example) or len(env.objects) * len(policy.objects) < _FEW_SETTINGS:
+            continue  # Of a sampler every run has an environment of its own.
+        for grid in (env, policy):
+            for place, axis in enumerate(grid.axes):
+                swept = [[g is grid and place in varies for varies in g.leaf_axes] for g in (env, policy)]
+                for size, changed in leaf_dependence(env.example, policy.example, [*swept[0], *swept[1]]):
+                    total[axis] = total.get(axis, 0) + size
+                    kept[axis] = kept.get(axis, 0) + size * (not changed)
+    return tuple(axis for axis in total if 2 * kept[axis] > total[axis])
+
+
+def cores() -> int:
+    """Processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def threads(devices: Sequence[Any], runs: int) -> int:
+    """Into how many equal parts a block is cut that are played at the same time: a CPU computes small operations on one core.
+
+    Args:
+      devices: that play it.
+      runs: of the block.
+    """
+    if devices[0].platform != "cpu" or len(devices) > 1:
+        return 1
+    number = 1
+    while number * 2 <= cores() and runs % (number * 2 * LANE_MULTIPLE) == 0 and runs // (number * 2) >= _FEWEST_LANES:
+        number *= 2
+    return number

@@ -1,0 +1,73 @@
+"""What a run takes: bytes of its state, shapes of what its functions return, and how many runs fit into memory."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxroute.core import draws
+from jaxroute.core.protocols import AnyEnvironment, AnyPolicy
+from jaxroute.engine.rollout import spec_for, state_bytes
+from jaxroute.store.provenance import memory_limit
+
+# Runs of one device come in multiples of this, so that a run's arithmetic does not depend on its neighbours' number.
+LANE_MULTIPLE = 16
+
+_shapes: dict[Any, Any] = {}
+
+
+def shapes_of(what: str, function: Callable[..., Any], env: AnyEnvironment, policy: AnyPolicy) -> Any:
+    """Shapes of `function(env, policy, key)`, from memory if it has been traced for an equal structure before.
+
+    Args:
+      what: name of the function, for the memory.
+      function: to be traced.
+      env: first argument.
+      policy: second argument.
+    """
+    leaves, structure = jax.tree.flatten((env, policy))
+    types = tuple((np.shape(leaf), str(jnp.result_type(leaf))) for leaf in leaves)
+    key = (what, structure, types, jax.config.read("jax_enable_x64"))
+    if key not in _shapes:
+        _shapes[key] = jax.eval_shape(function, env, policy, draws.key(0))
+    return _shapes[key]
+
+
+def bytes_of_run(env: AnyEnvironment, policy: AnyPolicy) -> int:
+    """Bytes of the states of one run."""
+
+    def start(env: AnyEnvironment, policy: AnyPolicy, key: jax.Array) -> tuple[Any, Any]:
+        return env.init(key), policy.init(key, spec_for(env, 1))
+
+    return sum(map(state_bytes, jax.tree.leaves(shapes_of("state", start, env, policy))))
+
+
+def runs_that_fit(
+    examples: Mapping[str, tuple[AnyEnvironment, AnyPolicy]],
+    numbers: Mapping[str, int],
+    num_records: int,
+    devices: list[Any],
+) -> int:
+    """Runs whose states and curves fit into a quarter of the devices' memory: a guess that a halved block can correct.
+
+    Args:
+      examples: environment and policy by name of the policy.
+      numbers: how many numbers a run of each policy writes at a record time.
+      num_records: record times.
+      devices: of one kind.
+
+    Raises:
+      ValueError: not even the fewest runs that are played together fit into memory.
+    """
+    worst, memory = 1, memory_limit(devices[0])
+    for name, (env, policy) in examples.items():
+        held = bytes_of_run(env, policy)
+        if held * LANE_MULTIPLE > memory:
+            raise ValueError(
+                f"policy {name!r} needs {held / 1e9:.3g} GB for the state of one run, and {LANE_MULTIPLE} runs are played together: more "
+                f"than the {memory / 1e9:.3g} GB of {devices[0].platform} memory; make the instance smaller"
+            )
+        worst = max(worst, 4 * num_records * numbers[name] + 8 * held)
+    return max(1, memory * len(devices) // 4 // worst)

@@ -1,0 +1,292 @@
+"""Compiled blocks: how the rounds of one policy become a program, and how a program plays a tile of settings and a block of seeds."""
+
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from jaxroute.core import draws
+from jaxroute.engine.batching.lanes import compile_lanes
+from jaxroute.engine.grid import Grid
+from jaxroute.engine.layout import Layout, cores, threads
+from jaxroute.engine.memory import LANE_MULTIPLE
+from jaxroute.engine.rollout import Record, rollout, run_streams
+
+# A player has the arguments of `rollout` and returns what it returns.
+Player = Callable[..., dict[str, Any]]
+
+
+@dataclass(eq=False)
+class Program:
+    """A block that was traced, and its compilation; or the reason why a kernel does not play it.
+
+    lowered: what is to be compiled.
+    compiled: of the program, once it was begun.
+    reason: why there is none.
+    """
+
+    lowered: Any = None
+    compiled: "Future[Any] | None" = None
+    reason: str = ""
+
+
+class ProgramCache:
+    """Programs of this process by what they depend on, the last used at the end.
+
+    Each takes some hundred memory mappings, of which a process of Linux may have 65,530; so `most` stay after a call.
+
+    traces: how often a rollout has been traced.
+    """
+
+    def __init__(self, most: int = 64):
+        self.most, self.traces = most, 0
+        self._programs: dict[Any, Program] = {}
+
+    def __len__(self) -> int:
+        return len(self._programs)
+
+    def compiled(self) -> list[Any]:
+        """The executables that are ready."""
+        return [p.compiled.result() for p in self._programs.values() if p.compiled and p.compiled.done()]
+
+    def get(self, key: Any, make: Callable[[], Program]) -> Program:
+        """The program of this key, made if there is none yet."""
+        program = self._programs.pop(key, None)
+        if program is None:
+            program = make()
+        self._programs[key] = program
+        return program
+
+    def trim(self) -> None:
+        """Drops the programs that have not been used for longest."""
+        for key in list(self._programs)[: -self.most]:
+            del self._programs[key]
+
+    def clear(self) -> None:
+        """Drops all programs."""
+        self._programs.clear()
+
+
+PROGRAMS = ProgramCache()
+
+
+def trace_count() -> int:
+    """Number of times a rollout has been traced in this process."""
+    return PROGRAMS.traces
+
+
+class Block:
+    """One policy's compiled block: its trace, its executable, and the playing of one tile of settings and block of seeds.
+
+    Args:
+      name: for messages.
+      env: settings of the environment.
+      policy: settings of the policy.
+      record: what is written.
+      horizon: counted rounds.
+      key: root of all randomness.
+      layout: seeds and settings of a call.
+      devices: that the seeds are spread over.
+      backend: "scan", "pallas" or "reference".
+    """
+
+    def __init__(
+        self,
+        name: str,
+        env: Grid,
+        policy: Grid,
+        record: Record,
+        horizon: int,
+        key: int,
+        layout: Layout,
+        devices: Sequence[Any],
+        backend: str,
+    ):
+        self.name, self.grids = name, (env, policy)
+        self.axes = [*env.axes, *policy.axes]
+        self.layout = layout
+        self.mesh = Mesh(np.asarray(devices), ("seed",))
+        self.threads = threads(devices, layout.padded(len(devices)))
+        self.root = np.asarray(jax.random.key_data(draws.key(key)))
+        self.static = (record, horizon, tuple(devices), jax.config.read("jax_enable_x64"))
+        self.backend, self.reason = backend, ""  # Why the scan plays in place of the kernel.
+
+    @property
+    def device(self) -> Any:
+        """The first device of this process."""
+        return self.mesh.devices.flat[0]
+
+    def _arguments(self, tile: Mapping[str, int], seeds: np.ndarray) -> tuple[Any, ...]:
+        positions: dict[str, np.ndarray] = {}
+        for grid in self.grids:
+            for name, coordinates in grid.axes.items():
+                span = tile[name] + np.arange(self.layout.tile[name])
+                positions[name] = np.minimum(span, len(coordinates) - 1)  # The last tile repeats its last setting.
+        index = [np.zeros(self.layout.tile[a], np.int32) for a in self.axes]
+        return tuple(tuple(g.tile(positions)) for g in self.grids), index, self.root, np.asarray(seeds, np.uint32)
+
+    def _function(self) -> Callable[..., Any]:
+        """The block as a function of leaves, indices of settings, root and seeds."""
+        env, policy = self.grids
+        record, horizon, *_ = self.static
+        player = _player(self.backend, self.device.platform)
+
+        def play(leaves: Any, index: Any, root: Any, seeds: Any) -> Any:
+            PROGRAMS.traces += 1
+            del index
+            streams = run_streams(root, seeds)
+            values = player(env.build(leaves[0]), policy.build(leaves[1]), streams, horizon, record)
+            return jax.tree.map(lambda v: jnp.moveaxis(v, -1, 0), values)
+
+        # One vmap per axis of settings, outermost first, around the scan: it finds by itself which parts of the state depend
+        # on a swept leaf. The unused `index` gives every vmap something to map.
+        function: Callable[..., Any] = play
+        for axis in reversed(range(len(self.axes))):
+            swept, place = (env, axis) if axis < len(env.axes) else (policy, axis - len(env.axes))
+            leaf_axes = tuple(
+                tuple(0 if grid is swept and place in varies else None for varies in grid.leaf_axes) for grid in self.grids
+            )
+            index_axes = [0 if i == axis else None for i in range(len(self.axes))]
+            function = jax.vmap(function, in_axes=(leaf_axes, index_axes, None, None))
+        if self.mesh.size == 1:
+            return function
+        everywhere, by_seed = PartitionSpec(), PartitionSpec("seed")
+        out = PartitionSpec(*[None] * len(self.axes), "seed")
+        specs = (everywhere, everywhere, everywhere, by_seed)
+        return jax.shard_map(function, mesh=self.mesh, in_specs=specs, out_specs=out, check_vma=False)
+
+    def lower(self, seeds: np.ndarray) -> Program:
+        """The traced block for this number of seeds, from the cache if an equal one has been traced before."""
+        arguments = self._arguments(dict.fromkeys(self.axes, 0), seeds)
+
+        def trace() -> Program:
+            try:
+                with jax.default_device(self.device):
+                    return Program(jax.jit(self._function()).lower(*arguments))
+            except Exception as error:
+                if self.backend != "pallas":
+                    raise
+                return Program(reason=_first_line(error))  # Whatever is wrong besides, the scan will say.
+
+        shapes = tuple((a.shape, str(a.dtype)) for a in jax.tree.leaves(arguments))
+        structure = (*(g.structure for g in self.grids), *(tuple(g.leaf_axes) for g in self.grids))
+        program = PROGRAMS.get((*structure, shapes, self.static, self.backend), trace)
+        return self._fall_back(program, seeds) if program.reason else program
+
+    def _fall_back(self, program: Program, seeds: np.ndarray) -> Program:
+        """The scan's block in place of the kernel's, which gives the reason."""
+        self.backend, self.reason = "scan", program.reason
+        warnings.warn(f"{self.name} does not fit into a kernel, and is played by the scan: {self.reason}", stacklevel=2)
+        return self.lower(seeds)
+
+    def _any_seeds(self) -> np.ndarray:
+        """As many seeds as one compiled call plays."""
+        return np.zeros(self.layout.padded(self.mesh.size) // self.threads)
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shape of each recorded quantity in one run, without time."""
+        info = self.lower(self._any_seeds()).lowered.out_info
+        lead = len(self.axes) + 1  # settings and runs; then records
+        return {name: tuple(out.shape[lead + 1 :]) for name, out in info.items()}
+
+    def compile_in(self, pool: ThreadPoolExecutor, seeds: np.ndarray | None = None) -> "Future[Any]":
+        """Begins to compile the block, for this number of seeds or the usual one, unless an equal one has been compiled, or is being."""
+        program = self.lower(self._any_seeds() if seeds is None else seeds)
+        begun = program.compiled
+        if begun is None or begun.cancelled() or (begun.done() and begun.exception()):
+            begun = program.compiled = pool.submit(compile_lanes, program.lowered, self.device.platform)
+        return begun
+
+    def _executable(self, seeds: np.ndarray) -> Callable[..., Any]:
+        """The compiled block for this number of seeds; the scan's, where the kernel does not compile."""
+        program = self.lower(seeds)
+        if program.compiled is None:  # Part of a block that did not fit into memory, or in place of a kernel.
+            with ThreadPoolExecutor(1) as pool:
+                self.compile_in(pool, seeds)
+        assert program.compiled is not None
+        try:
+            return program.compiled.result()
+        except jax.errors.JaxRuntimeError as error:
+            if self.backend != "pallas":
+                raise
+            program.reason = _first_line(error)
+            return self._executable(seeds)
+
+    def play(self, tile: Mapping[str, int], seeds: np.ndarray) -> tuple[dict[str, np.ndarray], float]:
+        """Plays the block; one that does not fit into memory is halved.
+
+        Args:
+          tile: first setting along each axis.
+          seeds: `[R]`.
+
+        Returns:
+          Increments `[settings..., R, records, ...]` by name, and the seconds spent compiling.
+
+        Raises:
+          MemoryError: not even the smallest block fits into memory.
+        """
+        start = time.perf_counter()
+        parts = np.split(seeds, self.threads)
+        executable = self._executable(parts[0])
+        compiling = time.perf_counter() - start
+        precision = jax.config.read("jax_enable_x64")  # A setting of this thread, not of those below.
+
+        def play(part: np.ndarray) -> dict[str, np.ndarray]:
+            with jax.enable_x64(precision), jax.default_device(self.device):
+                leaves, index, root, part = self._arguments(tile, part)
+                if self.mesh.size > 1:
+                    part = jax.device_put(part, NamedSharding(self.mesh, PartitionSpec("seed")))
+                return jax.device_get(executable(leaves, index, root, part))
+
+        try:
+            with ThreadPoolExecutor(self.threads) as pool:
+                return self._joined(list(pool.map(play, parts))), compiling
+        except jax.errors.JaxRuntimeError as error:
+            half = len(seeds) // 2
+            if "RESOURCE_EXHAUSTED" not in str(error):
+                raise
+            if half % (LANE_MULTIPLE * self.mesh.size * self.threads):
+                raise MemoryError(
+                    f"a block of {len(seeds)} seeds does not fit into memory, and is too small to be halved; what is finished is kept"
+                ) from error
+            warnings.warn(f"a block of {len(seeds)} seeds does not fit into memory; halving it", stacklevel=4)
+            (first, a), (second, b) = (
+                self.play(tile, part) for part in (np.asarray(seeds)[:half], np.asarray(seeds)[half:])
+            )
+            return self._joined([first, second]), compiling + a + b
+
+    def _joined(self, parts: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+        """The values of several parts of the seeds as those of all."""
+        if len(parts) == 1:
+            return parts[0]
+        return {name: np.concatenate([part[name] for part in parts], axis=len(self.axes)) for name in parts[0]}
+
+
+def compile_blocks(blocks: Sequence[Block]) -> None:
+    """Compiles the blocks of several policies at the same time; what does not compile says so when it is played."""
+    pool = ThreadPoolExecutor(cores())
+    try:
+        wait([block.compile_in(pool) for block in blocks])
+    finally:
+        pool.shutdown(cancel_futures=True)  # Interrupted, it does not compile all the others first.
+
+
+def _player(backend: str, platform: str) -> Player:
+    """Who plays the rounds."""
+    if backend == "scan":
+        return rollout
+    from jaxroute.engine.pallas import kernel  # Pallas takes a while to import.
+
+    return kernel.player(platform)
+
+
+def _first_line(error: Exception) -> str:
+    text = str(error).strip() or type(error).__name__
+    return text.splitlines()[0][:300]

@@ -1,0 +1,207 @@
+"""What is recorded of a run: which metrics, in which shapes, and how increments become curves."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxroute.core import checks
+from jaxroute.core.protocols import AnyEnvironment, AnyPolicy, Probe, gauges_of, metrics_of
+from jaxroute.core.types import Metric, Spec
+from jaxroute.engine.errors import explained
+from jaxroute.engine.memory import shapes_of
+from jaxroute.engine.rollout import Record, spec_for
+
+# Names of a result that are taken before any metric is.
+RESERVED = ("policy", "baseline", "seed", "time", "model", "valid", "runs", "invalid", "first_invalid")
+
+# Shapes of what a round gives by kind (`flows`, `info`, `env_gauges`, `policy_gauges`) and name.
+Shapes = dict[str, dict[str, tuple[int, ...]]]
+
+
+def make_records(
+    examples: Mapping[str, tuple[AnyEnvironment, AnyPolicy]],
+    names: Sequence[str] | None,
+    every: int,
+    probes: Mapping[str, Probe],
+) -> dict[str, Record]:
+    """What is recorded of each policy: metrics by name, entries of its Info, probes.
+
+    Args:
+      examples: environment and policy as they are played, by name of the policy.
+      names: what the user asks for; None for what environment and policies mark as default.
+      every: rounds between two records.
+      probes: functions by name.
+
+    Raises:
+      ValueError: a name is unknown or taken, a declared metric is not measured, or a policy cannot play the environment.
+    """
+    spec = next(iter(examples.values()))[0].spec
+    declared = {name: metrics_of(policy) for name, (_, policy) in examples.items()}
+    everything = {m.name: m for m in (*spec.metrics, *(m for metrics in declared.values() for m in metrics))}
+    measured = {name: _measured(name, env, policy) for name, (env, policy) in examples.items()}
+    _check_metrics(spec, declared, measured)
+    infos = {name: shapes["info"] for name, shapes in measured.items()}
+    if names is None:
+        chosen = [m.name for m in everything.values() if m.default]
+    elif not isinstance(names, Sequence):
+        raise ValueError(f"record must be a list of names, got {checks.show(names)}")
+    else:
+        chosen = [names] if isinstance(names, str) else list(names)
+        possible = [*sorted(everything), *sorted({f"info.{entry}" for shapes in infos.values() for entry in shapes})]
+        for name in chosen:
+            checks.one_of("record", name, possible)
+    _check_probes(probes, {*everything, *RESERVED, *spec.zero_flows})
+
+    def pick(metrics: Sequence[Metric], gauge: bool) -> tuple[Metric, ...]:
+        return tuple(m for m in metrics if m.name in chosen and (m.kind == "gauge") == gauge)
+
+    def entries(shapes: Mapping[str, tuple[int, ...]]) -> tuple[Metric, ...]:
+        wanted = [n for n in chosen if n.startswith("info.") and n.removeprefix("info.") in shapes]
+        ranks = {n: len(shapes[n.removeprefix("info.")]) for n in wanted}
+        return tuple(
+            Metric(n, n.removeprefix("info."), "", "average", tuple(f"{n}_{i}" for i in range(ranks[n]))) for n in wanted
+        )
+
+    return {
+        name: Record(
+            every=every,
+            flows=pick(spec.metrics, False),
+            info=pick(metrics, False) + entries(infos[name]),
+            env_gauges=pick(spec.metrics, True),
+            policy_gauges=pick(metrics, True),
+            zero_flows=spec.zero_flows,
+            probes=tuple(probes.items()),
+        )
+        for name, metrics in declared.items()
+    }
+
+
+def _check_probes(probes: Any, taken: set[str]) -> None:
+    if not isinstance(probes, Mapping):
+        raise ValueError(f"probes must be a dict of name to function, got {checks.show(probes)}")
+    for name, probe in probes.items():
+        if not callable(probe):
+            raise ValueError(f"probes[{name!r}] must be a function, got {checks.show(probe)}")
+        if name in taken:
+            raise ValueError(f"probes must not have the name of a metric, got {name!r}")
+
+
+def _measured(name: str, env: AnyEnvironment, policy: AnyPolicy) -> Shapes:
+    """What a round gives, from an abstract one: the first in which environment and policy meet."""
+
+    def play(env: AnyEnvironment, policy: AnyPolicy, key: jax.Array) -> dict[str, Mapping[str, Any]]:
+        t, env_state, policy_state = jnp.int32(0), env.init(key), policy.init(key, spec_for(env, 1))
+        obs = env.observe(key, env_state, t)
+        action, info = policy.act(key, policy_state, obs, t)
+        env_state, _, flows = env.step(key, env_state, action, t)
+        return {
+            "flows": flows,
+            "info": info if isinstance(info, dict) else {},
+            "env_gauges": gauges_of(env, env_state),
+            "policy_gauges": gauges_of(policy, policy_state),
+        }
+
+    with explained(name, env, policy):
+        shapes = shapes_of("measured", play, env, policy)
+    return {kind: {entry: value.shape for entry, value in entries.items()} for kind, entries in shapes.items()}
+
+
+def _check_metrics(spec: Spec, declared: Mapping[str, tuple[Metric, ...]], measured: Mapping[str, Shapes]) -> None:
+    """Every declared metric is measured, with the declared dimensions, and its name means one thing."""
+    of_env = {m.name for m in spec.metrics}
+    meanings = {m.name: m for m in spec.metrics}
+    for name, metrics in declared.items():
+        for metric in metrics:
+            if metric.name in of_env or meanings.setdefault(metric.name, metric) != metric:
+                raise ValueError(
+                    f"policy {name!r} declares the metric {metric.name!r}, which means something else elsewhere"
+                )
+        places = {False: ("flows", "flows of step"), True: ("env_gauges", "gauges")}
+        for metric in spec.metrics:
+            _check_metric(name, metric, *places[metric.kind == "gauge"], measured[name])
+        places = {False: ("info", "Info of act"), True: ("policy_gauges", "gauges")}
+        for metric in metrics:
+            _check_metric(name, metric, *places[metric.kind == "gauge"], measured[name])
+
+
+def _check_metric(name: str, metric: Metric, kind: str, place: str, measured: Shapes) -> None:
+    shapes = measured[kind]
+    if metric.name not in shapes:
+        raise ValueError(f"the metric {metric.name!r} is declared, but the {place} do not have it (policy {name!r})")
+    if len(shapes[metric.name]) != len(metric.dims):
+        raise ValueError(
+            f"the metric {metric.name!r} must have the dimensions {metric.dims}, got shape {shapes[metric.name]} in the {place}"
+        )
+
+
+def recorded_metrics(records: Mapping[str, Record]) -> list[str]:
+    """Names of the metrics that are recorded of any policy."""
+    return list(dict.fromkeys(m.name for record in records.values() for m in record.metrics))
+
+
+def numbers_per_record(record: Record, spec: Spec) -> int:
+    """How many numbers a run writes at a record time."""
+    sizes = (math.prod({"model": spec.num_models}.get(d, 1) for d in m.dims) for m in record.metrics)
+    return sum(sizes) + len(record.zero_flows)
+
+
+def variables(
+    records: Mapping[str, Record], shapes: Mapping[str, Mapping[str, tuple[int, ...]]]
+) -> dict[str, tuple[Metric, tuple[int, ...]]]:
+    """Metric and shape of every recorded quantity, over all policies.
+
+    Args:
+      records: by policy.
+      shapes: by policy and quantity, of one run without time.
+    """
+    merged: dict[str, tuple[Metric, tuple[int, ...]]] = {}
+    for name, record in records.items():
+        metrics = {m.name: m for m in record.metrics}
+        for key in [*metrics, *(k for k in shapes[name] if k not in metrics)]:
+            if not key.startswith("zero/"):
+                shape = shapes[name][key]
+                probe = Metric(key, key, "", "gauge", tuple(f"{key}_{i}" for i in range(len(shape))))
+                merged.setdefault(key, (metrics.get(key, probe), shape))
+    return merged
+
+
+def curves_of(
+    increments: Mapping[str, np.ndarray], record: Record, times: np.ndarray, runs: tuple[int, ...]
+) -> dict[str, np.ndarray]:
+    """Curves in float64 from the increments of the record intervals, and which runs are valid.
+
+    Args:
+      increments: arrays `[settings..., R, records, ...]` by name, as `rollout` returns them.
+      record: what was written.
+      times: `[records]`.
+      runs: `(settings..., R)`.
+
+    Returns:
+      Curves of the same shapes; for each flow that must be zero its sum; `valid`, bool `[settings..., R]`.
+    """
+    metrics = {m.name: m for m in (*record.flows, *record.info)}
+    curves: dict[str, np.ndarray] = {}
+    valid = np.ones(runs, bool)
+    for name, raw in increments.items():
+        metric = metrics.get(name)
+        if metric is None and not name.startswith("zero/"):
+            curves[name] = raw
+            continue
+        time_axis = len(runs)
+        total = np.cumsum(raw, axis=time_axis, dtype=np.float64)
+        last = np.take(total, -1, axis=time_axis)
+        extra = tuple(range(time_axis, last.ndim))
+        valid = valid & np.isfinite(last).all(axis=extra)
+        if metric is None:
+            count = last.sum(axis=extra)
+            curves[name.removeprefix("zero/")] = count
+            valid = valid & (count == 0)
+        elif metric.kind == "average":
+            curves[name] = total / times.reshape((-1,) + (1,) * len(metric.dims))
+        else:
+            curves[name] = total
+    return curves | {"valid": valid}

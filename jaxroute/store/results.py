@@ -1,0 +1,54 @@
+"""Results by what is kept of them: every run, or statistics over the runs. `load` reads one, `open_sink` is where a new one goes."""
+
+import os
+
+import xarray as xr
+
+from jaxroute.core import checks
+from jaxroute.store import moments, runs
+from jaxroute.store.description import FORMAT, STORE_NAME, Contents, own_attributes, store_path
+from jaxroute.store.sink import Sink
+
+
+def open_sink(
+    keep: str, path: str | os.PathLike[str] | None, contents: Contents, *, repair: bool = True, rank: int = 0
+) -> Sink:
+    """Where the blocks of a run go.
+
+    Args:
+      keep: "runs" or "moments".
+      path: folder of the store, None to keep the result in memory.
+      contents: what the result will hold.
+      repair: checks what an existing store holds, and takes out what is damaged; one process of a run does that.
+      rank: of this process.
+
+    Raises:
+      ValueError: the result does not fit into memory.
+      OSError: the store cannot be written.
+    """
+    if checks.one_of("keep", keep, ("runs", "moments")) == "moments":
+        return moments.MomentSink(path, contents, repair=repair, rank=rank)
+    return runs.RunSink(path, contents, repair=repair)
+
+
+def load(path: str | os.PathLike[str], *, partial: bool = False) -> xr.Dataset:
+    """Reads a stored result.
+
+    Args:
+      path: the folder given as `out`, or the store inside it.
+      partial: accept a store whose run has not finished; blocks that are missing are NaN.
+
+    Raises:
+      ValueError: there is no store, or it is unfinished.
+    """
+    store = store_path(path)
+    if not (store / "zarr.json").exists():
+        raise ValueError(f"path must be a folder with a stored result, got {str(path)!r}, which has no {STORE_NAME}")
+    attributes = own_attributes(path)
+    if attributes is None:
+        raise ValueError(f"path must hold a jaxroute result, got {str(path)!r}, which holds something else")
+    if attributes["settings"].get("format") != FORMAT:
+        raise ValueError(f"the result in {str(path)!r} is laid out as another version of jaxroute does it; run it again")
+    if attributes["settings"].get("keep", "runs") == "moments":
+        return moments.load(store, attributes, partial)
+    return runs.load(str(path), store, attributes, partial)

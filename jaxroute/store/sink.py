@@ -1,0 +1,163 @@
+"""Where finished blocks go: what all sinks have in common, and what each one does in its way."""
+
+import abc
+import dataclasses
+import functools
+import json
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import xarray as xr
+import zarr
+
+from jaxroute.store.description import DONE, Contents, attributes_in, copied_attributes, exists, fingerprint, store_path
+
+# A policy, the first setting of a tile along each axis, and the number of a block of seeds.
+Task: TypeAlias = tuple[str, dict[str, int], int]
+
+
+def writes(method: Callable) -> Callable:
+    """A method of a sink that writes: if the disk is full, or the folder has gone, its error says what is left."""
+
+    @functools.wraps(method)
+    def explained(self, *args, **options):
+        try:
+            return method(self, *args, **options)
+        except OSError as error:
+            raise OSError(
+                error.errno,
+                f"could not write to {str(self.store)!r}: {error.strerror or error}; finished blocks are kept, and the same command "
+                "continues from there",
+            ) from error
+
+    return explained
+
+
+class Sink(abc.ABC):
+    """Where finished blocks go, in memory or in a store: a group that is opened or made, blocks, and the provenance at the end.
+
+    contents: what the result will hold.
+    layout: how the run is cut into blocks.
+    wanted: blocks of seeds that the result will consist of.
+    attrs: settings and layout.
+    group: the Zarr group, None for a result in memory.
+    store: its path.
+    """
+
+    contents: Contents
+    layout: Any
+    wanted: int
+    attrs: dict[str, Any]
+    group: Any
+    store: Path
+
+    @abc.abstractmethod
+    def order(self, task: Task) -> tuple[Any, ...]:
+        """A sort key that brings tasks into the order in which this sink needs them."""
+
+    @abc.abstractmethod
+    def share(self, tasks: Sequence[Task], rank: int, size: int) -> list[Task]:
+        """The tasks of one process.
+
+        Args:
+          tasks: of all processes, in order.
+          rank: of the process.
+          size: number of processes.
+        """
+
+    @abc.abstractmethod
+    def is_done(self, policy: str, tile: Mapping[str, int], block: int) -> bool:
+        """Whether this block has been played."""
+
+    @abc.abstractmethod
+    def begun(self, block: int) -> bool:
+        """Whether this block of seeds, or one behind it, has been played by anybody."""
+
+    @abc.abstractmethod
+    def write(self, policy: str, tile: Mapping[str, int], block: int, values: Mapping[str, np.ndarray]) -> None:
+        """Takes the curves of a block.
+
+        Args:
+          policy: name.
+          tile: first setting along each axis that the policy has.
+          block: number of the block of seeds.
+          values: arrays `[tiled axes..., seeds, ...]` by name.
+        """
+
+    @abc.abstractmethod
+    def errors(self, metric: str, policies: Sequence[str], blocks: int) -> np.ndarray:
+        """Standard errors of a metric at the horizon over the seeds of the first blocks, of some policies and all settings."""
+
+    @abc.abstractmethod
+    def stop(self, blocks: int) -> int:
+        """The result will consist of these first blocks; returns their number of seeds."""
+
+    @abc.abstractmethod
+    def finish(self, late_s: float = 0.0) -> xr.Dataset:
+        """The whole result, without its provenance.
+
+        Args:
+          late_s: seconds that a shared file system may take to show what another machine has written.
+
+        Raises:
+          OSError: what is read is not what was written.
+        """
+
+    @writes
+    def _open(self, path, settings):
+        self.attrs = {"settings": fingerprint(settings), "layout": dataclasses.asdict(self.layout)}
+        if path is None:
+            return None
+        self.store = store = store_path(path)
+        store.parent.mkdir(parents=True, exist_ok=True)
+        if exists(store):
+            try:
+                whole = attributes_in(store) is not None
+            except ValueError:
+                whole = False
+            if whole:
+                return zarr.open_group(store, mode="a")
+            warnings.warn(f"{str(store / 'zarr.json')!r} was damaged and is made again", stacklevel=7)
+            (store / "zarr.json").unlink(missing_ok=True)
+            return zarr.create_group(store, attributes=copied_attributes(store))
+        (store / "zarr.json").unlink(missing_ok=True)
+        return zarr.create_group(store, attributes=json.loads(json.dumps(self.attrs)))
+
+    @abc.abstractmethod
+    def missing(self) -> str:
+        """Which of the wanted blocks have not been played, in words; empty if all have."""
+
+    def settle(self, late_s: float) -> None:
+        """Waits until the wanted blocks can be read, whoever has written them.
+
+        Args:
+          late_s: seconds that a shared file system may take to show what another machine has written.
+
+        Raises:
+          OSError: what is read is not what was written.
+        """
+        end = time.monotonic() + late_s
+        while lost := self.missing():
+            if time.monotonic() >= end:
+                raise OSError(
+                    f"what is in {str(self.store)!r} is not what was written: {lost}; the same command plays it again"
+                )
+            time.sleep(1.0)
+
+    @writes
+    def sign(self, attributes: Mapping[str, Any]) -> dict[str, Any]:
+        """Writes the provenance of a result whose blocks are all there; returns all attributes."""
+        attributes = dict(attributes)
+        if self.group is not None:
+            # A resumed run adds its seconds and decisions to those of the runs before it.
+            before = self.group.attrs.asdict()
+            for name in ("compile_s", "run_s", "decisions"):
+                attributes[name] += before.get(name, 0)
+            attributes = json.loads(json.dumps(attributes))
+            self.group.attrs.update(attributes)
+            self.group[DONE].attrs.update({"copy": self.group.attrs.asdict()})
+        return {**self.attrs, **attributes}
