@@ -1,0 +1,153 @@
+"""What a policy must do when it is played: compiled, in batches, in grids. Takes seconds, since it compiles."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxroute.engine.grid import Grid, canonical
+from jaxroute.core.protocols import build_policy, stage_length_of
+from jaxroute.engine.programs import trace_count
+from jaxroute.engine.simulate import simulate
+from jaxroute.testing.play import on_device, play
+
+
+def check_behaviour(policy: Any, env: Any, *, horizon: int = 40, seeds: int = 24) -> None:
+    """Checks, by playing, that a policy behaves on an environment as the engine expects. It keeps the protocol (`check_structure`).
+
+    In this order: the compiled run equals a plain Python loop over rounds, whose states hold no NaN; a seed is the same run alone, in a
+    batch and in blocks, and on one device or several; a longer horizon does not change the rounds before (give a policy whose
+    constants follow the run's horizon a horizon of its own); other luck later does not change decisions now; other values of the
+    leaves, and a whole grid of them, cost one trace each.
+
+    Args:
+      policy: the policy, or a function `env -> policy`.
+      env: an environment (not a grid).
+      horizon: rounds of the checks; several stages if the problem has stages.
+      seeds: number of runs.
+
+    Raises:
+      AssertionError: with a sentence that says what differs and where.
+    """
+    policy, env = on_device(policy), on_device(env)
+    built = build_policy(policy, env)
+    stage = stage_length_of(env, built)
+    horizon = max(horizon, 2 * stage + 3) if stage and 2 * stage + 3 <= 1024 else horizon
+    name = type(built).__name__
+    _check_matches_loop(name, policy, env, horizon=min(horizon, 16 + (stage or 0)))
+    _check_batch(name, policy, env, horizon, seeds)
+    _check_not_anticipating(name, built, env, horizon=min(horizon, 12))
+    if hasattr(policy, "act"):
+        _check_traces(name, policy, env, horizon, seeds)
+
+
+def check_valid(policy: Any, env: Any, *, horizon: int, seeds: int) -> None:
+    """Checks that no run is invalid: every value is finite, and the flows that must be zero are."""
+    data = simulate(env, {"policy": policy}, horizon=horizon, seeds=seeds, progress=False)
+    assert bool(data["valid"].all()), f"{int((~data['valid']).sum())} of {seeds} runs are invalid: see the variable 'valid'"
+
+
+def _assert_equal(a, b, message: str) -> None:
+    for (path, x), (_, y) in zip(*(jax.tree_util.tree_flatten_with_path(v)[0] for v in (a, b)), strict=True):
+        same = np.array_equal(np.asarray(x), np.asarray(y), equal_nan=jnp.issubdtype(jnp.asarray(x).dtype, jnp.inexact))
+        assert same, f"{message}: leaf {jax.tree_util.keystr(path) or '(root)'}"
+
+
+def _flow_names(env) -> list[str]:
+    return [m.name for m in env.spec.metrics if m.kind != "gauge" and not m.dims]
+
+
+def _simulate(policy, env, rounds: int, **options):
+    half = max(1, rounds // 2)
+    return simulate(env, {"policy": policy}, **{"horizon": 2 * half, "record_every": half, "progress": False, **options})
+
+
+def _check_matches_loop(name: str, policy, env, horizon: int) -> None:
+    names = _flow_names(env)
+    rounds: list[dict[str, Any]] = []
+    data = simulate(env, {"policy": policy}, horizon=horizon, seeds=[3], record_every=1, record=names, progress=False)
+    for jit, length in ((False, 2), (True, horizon)):
+        rounds = play(env, policy, horizon=horizon, rounds=length, seed=3, jit=jit)
+        for metric in env.spec.metrics:
+            if metric.name not in names:
+                continue
+            flow = np.cumsum([float(r["flows"][metric.name]) for r in rounds])
+            curve = data[metric.name].values[0, 0, :length]
+            expected = flow / np.arange(1, length + 1) if metric.kind == "average" else flow
+            wrong = np.flatnonzero(~(np.abs(curve - expected) <= 1e-4 * np.maximum(np.abs(expected), 1.0)))
+            assert not len(wrong), (
+                f"{name}: {metric.name!r} of the compiled run differs from the plain loop from round {wrong[0] + 1} on: "
+                f"{curve[wrong[0]]:g} against {expected[wrong[0]]:g}"
+            )
+    _check_numbers(name, rounds)
+
+
+def _check_numbers(name: str, rounds: list[dict[str, Any]]) -> None:
+    """No state of a policy holds NaN."""
+    for number, played in enumerate(rounds):
+        for path, leaf in jax.tree_util.tree_flatten_with_path(played["policy_state"])[0]:
+            if jnp.issubdtype(leaf.dtype, jnp.floating):
+                where = f"the state's leaf {jax.tree_util.keystr(path)}" if path else "its state"
+                assert not np.isnan(np.asarray(leaf)).any(), f"{name} has NaN in {where} after round {number}"
+
+
+def _assert_same_curves(policy: str, got, expected, message: str) -> None:
+    for name, curve in got.data_vars.items():
+        if "time" in curve.dims:
+            same = np.array_equal(curve.values, expected[name].values, equal_nan=True)
+            assert same, f"{policy}: {name!r} {message}"
+
+
+def _check_batch(name: str, policy, env, horizon: int, seeds: int) -> None:
+    whole = _simulate(policy, env, horizon, seeds=seeds, block=32 * len(jax.local_devices()))
+    blocks = _simulate(policy, env, horizon, seeds=seeds, block=16)
+    alone = _simulate(policy, env, horizon, seeds=[seeds // 2], block=16)
+    _assert_same_curves(
+        name, blocks, whole, f"of a seed played in blocks of 16 differs from the same seed in a batch of {seeds}"
+    )
+    _assert_same_curves(
+        name, alone, whole.sel(seed=[seeds // 2]), f"of a seed played alone differs from the same seed in a batch of {seeds}"
+    )
+    if len(jax.local_devices()) > 1:
+        one = _simulate(policy, env, horizon, seeds=seeds, devices=jax.local_devices()[:1])
+        _assert_same_curves(name, one, whole, "of a seed played on one device differs from the same seed on several")
+    half = max(1, horizon // 2)
+    short = _simulate(policy, env, horizon, seeds=seeds, block=16, horizon=half)
+    _assert_same_curves(name, short, whole.isel(time=[0]), f"of the first {half} rounds depends on how many rounds follow")
+
+
+def _check_not_anticipating(name: str, policy, env, horizon: int) -> None:
+    change = horizon // 2
+    usual = play(env, policy, horizon=horizon, seed=5, jit=True)
+    other = play(env, policy, horizon=horizon, seed=5, change_luck_from=change + env.spec.free_rounds, jit=True)
+    for number in range(change):
+        message = f"{name}: the decision of round {number} depends on luck of round {change} or later"
+        _assert_equal(usual[number]["action"], other[number]["action"], message)
+
+
+def _check_traces(name: str, policy, env, horizon: int, seeds: int) -> None:
+    values = canonical(policy)
+    if not any(np.issubdtype(leaf.dtype, np.floating) for leaf in jax.tree.leaves(values)):
+        return
+
+    def scaled(factor):
+        return jax.tree.map(lambda x: x * x.dtype.type(factor) if np.issubdtype(x.dtype, np.floating) else x, values)
+
+    def shifted(amount):
+        """Slightly smaller leaves, or larger ones where the policy's own check does not allow smaller."""
+        try:
+            getattr(scaled(1 - amount), "check", lambda: None)()
+        except ValueError:
+            return scaled(1 + amount)
+        return scaled(1 - amount)
+
+    def traced(one):
+        before = trace_count()
+        _simulate(one, env, horizon, seeds=seeds, block=16)
+        return trace_count() - before
+
+    count = traced(shifted(1e-3))
+    assert count == 0, f"other values of the leaves of {name} cost {count} more traces; are leaves used as static values?"
+    count = traced(Grid({"setting": [0, 1, 2, 3]}, [shifted(1e-3 * i) for i in range(4)], name))
+    assert count <= 1, f"a grid of four settings of {name} cost {count} traces"

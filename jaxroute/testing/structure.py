@@ -1,0 +1,375 @@
+"""What a policy and an environment must be, seen without compiling or playing: every method is traced with abstract values.
+
+A trace takes milliseconds, so that these checks can run for every policy in every run of the tests.
+"""
+
+import dataclasses
+import difflib
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
+
+from jaxroute.core import checks, draws
+from jaxroute.core.types import Metric, Spec
+from jaxroute.core.protocols import stage_length_of
+from jaxroute.engine.rollout import spec_for
+
+# Names of the protocols: those that must be there, and those that may.
+_POLICY = (("init", "act", "update"), ("plan", "gauges", "metrics", "check", "check_for", "stage_length"))
+_ENVIRONMENT = (("spec", "init", "observe", "step"), ("gauges", "check"))
+# A name that is so similar to one of the protocol is taken for a misspelling (`updat` and `update`: 0.91).
+_ALIKE = 0.8
+
+
+class Fault(AssertionError):
+    """What breaks the protocol, in one sentence."""
+
+
+def check_structure(policy: Any, env: Any) -> None:
+    """Checks, without compiling, that a policy and an environment keep the protocol. Takes milliseconds.
+
+    Of both: the methods are there, and optional ones are spelt right; static fields can be hashed; each method can be traced with
+    abstract leaves, states and observations, gives the same trace twice, keeps no traced value, and changes neither its object nor
+    its arguments. States: `init` makes leaves with strong types, and `plan`, `update` and `step` return the same containers, shapes and
+    types. `act` returns an action, which the environment takes, and a dict. What `metrics` and `spec.metrics` declare is
+    there with its dimensions. `spec` is a `Spec`, hashable and the same at every call.
+
+    The trace follows the rules of promotion that are set: under `jax.numpy_dtype_promotion("strict")` and
+    `jax.numpy_rank_promotion("raise")` it finds what is promoted by accident.
+
+    Args:
+      policy: the policy, or a function `env -> policy`.
+      env: an environment, or a sampler `key -> Environment`.
+
+    Raises:
+      AssertionError: with a sentence that names the policy or environment, the method and the leaf.
+    """
+    for one in (env, policy):
+        if hasattr(one, "check"):
+            _agrees(f"{_name(one)}.check refuses its leaves", one.check)
+    env_player = _Player("env", env, "step", _key())
+    _check_environment(env_player)
+    player = _Player("policy", policy, "act", env_player.value)
+    if hasattr(policy, "check_for"):
+        _agrees(
+            f"{player.name}.check_for refuses {env_player.name}", lambda: policy.check_for(spec_for(env_player.value, 1))
+        )
+    _check_policy(player, env_player)
+    _check_round(player, env_player)
+
+
+class _Trace(NamedTuple):
+    """What the trace of a function gave.
+
+    result: shapes and types, in the containers that the function returned.
+    types: of each leaf of the result, in order.
+    program: the operations, comparable.
+    """
+
+    result: Any
+    types: list[Any]
+    program: tuple
+
+
+class _Player:
+    """An environment or a policy with abstract leaves, whose methods are traced.
+
+    Args:
+      what: "env" or "policy", for messages.
+      made: the object, or a function that makes it.
+      method: a method that the object has and a function has not.
+      argument: abstract argument of the function.
+    """
+
+    def __init__(self, what: str, made: Any, method: str, argument: Any):
+        if not hasattr(made, method) and callable(made):
+            made = _traced(_name(made), made, argument).result
+        self.name = _name(made)
+        if isinstance(made, type):
+            raise Fault(f"{what} is the class {self.name}; pass an instance, for example {self.name}()")
+        if jax.tree_util.all_leaves([made]):
+            raise Fault(f"{what} must be a pytree: decorate {self.name} with flax.struct.dataclass")
+        for field in dataclasses.fields(made) if dataclasses.is_dataclass(made) else ():
+            if not field.metadata.get("pytree_node", True):
+                static = getattr(made, field.name)
+                try:
+                    hash(static)
+                except TypeError:
+                    raise Fault(
+                        f"the static field {self.name}.{field.name} must be hashable, got {checks.show(static)}"
+                    ) from None
+        self.value = jax.tree.map(_abstract, made)
+
+    def trace(self, method: str, *arguments: Any, static: tuple = ()) -> _Trace:
+        """The trace of `method(*arguments, *static)`, where the arguments are abstract."""
+
+        def call(value, arguments):
+            contents, leaves = _contents(value), jax.tree.flatten(arguments)
+            result = getattr(value, method)(*arguments, *static)
+            for name, held in _contents(value).items():
+                if contents.get(name, contents) is not held and not _caches(type(value), name):
+                    raise Fault(
+                        f"{self.name}.{method} changes {self.name}.{name}; what is remembered from round to round belongs into the state"
+                    )
+            after = jax.tree.flatten(arguments)
+            if leaves[1] != after[1] or any(a is not b for a, b in zip(leaves[0], after[0], strict=True)):
+                raise Fault(f"{self.name}.{method} changes one of its arguments in place")
+            return result
+
+        return _traced(f"{self.name}.{method}", call, self.value, arguments)
+
+
+def _check_environment(env: _Player) -> None:
+    _check_names(env, *_ENVIRONMENT)
+    spec = env.value.spec
+    if not isinstance(spec, Spec):
+        raise Fault(f"{env.name}.spec must be a Spec, got {checks.show(spec)}")
+    try:
+        same = hash(spec) == hash(env.value.spec) and spec == env.value.spec
+    except TypeError as error:
+        raise Fault(f"{env.name}.spec must be hashable: {error}") from None
+    if not same:
+        raise Fault(f"{env.name}.spec must be the same at every call")
+    _check_declared(f"{env.name}.spec.metrics", spec.metrics)
+
+
+def _check_policy(policy: _Player, env: _Player) -> None:
+    _check_names(policy, *_POLICY)
+    spec, declared = env.value.spec, getattr(policy.value, "metrics", ())
+    _check_declared(f"{policy.name}.metrics", declared)
+    for name in sorted({m.name for m in declared} & {m.name for m in spec.metrics}):
+        raise Fault(f"{policy.name}.metrics declares {name!r}, which {env.name}.spec.metrics declares too")
+    if hasattr(policy.value, "plan") and not stage_length_of(env.value, policy.value):
+        raise Fault(f"{policy.name} has plan, but neither it nor {env.name} has a stage_length")
+
+
+def _check_round(policy: _Player, env: _Player) -> None:
+    """The methods of a round in their order: what each returns is what the next one gets."""
+    key, t, spec = _key(), jax.ShapeDtypeStruct((), jnp.int32), env.value.spec
+    env_state = _strong(env.trace("init", key), f"{env.name}.init")
+    state = _strong(policy.trace("init", key, static=(spec_for(env.value, 1),)), f"{policy.name}.init")
+    obs = env.trace("observe", key, env_state, t).result
+    if hasattr(policy.value, "plan"):
+        _check_fixed(state, policy.trace("plan", key, state, obs, t), f"{policy.name}.plan")
+
+    acted = policy.trace("act", key, state, obs, t).result
+    if not isinstance(acted, tuple) or len(acted) != 2 or not isinstance(acted[1], dict):
+        raise Fault(f"{policy.name}.act must return (action, info) with info a dict, got {_kind(acted)}")
+    action, info = acted
+    try:
+        played = env.trace("step", key, env_state, action, t)
+    except Fault as error:
+        if "cannot be traced" not in str(error):
+            raise
+        raise Fault(f"{env.name} does not play the action of {policy.name}.act, {_kind(action)}: {error}") from error
+    answer = played.result
+    if not isinstance(answer, tuple) or len(answer) != 3 or not isinstance(answer[2], dict):
+        raise Fault(f"{env.name}.step must return (state, feedback, flows) with flows a dict, got {_kind(answer)}")
+    next_env_state, feedback, flows = answer
+    number = len(jax.tree.leaves(next_env_state))
+    _check_fixed(env_state, _Trace(next_env_state, played.types[:number], ()), f"{env.name}.step")
+    _check_fixed(state, policy.trace("update", key, state, obs, action, feedback, t), f"{policy.name}.update")
+
+    where = (f"the flows of {env.name}.step()", flows), (f"{env.name}.gauges()", _gauges(env, env_state))
+    _check_measured(spec.metrics, *where, f"{env.name}.spec.metrics", spec)
+    for name in spec.zero_flows:
+        if name not in flows:
+            raise Fault(f"the flows of {env.name}.step() lack {name!r}, which {env.name}.spec.zero_flows names")
+    where = (f"the Info of {policy.name}.act()", info), (f"{policy.name}.gauges()", _gauges(policy, state))
+    _check_measured(getattr(policy.value, "metrics", ()), *where, f"{policy.name}.metrics", spec)
+
+
+def _check_names(player: _Player, needed: tuple[str, ...], optional: tuple[str, ...]) -> None:
+    """The names of the protocol are there, and none is misspelt."""
+    owner = type(player.value)
+    for name in needed:
+        if not hasattr(player.value, name):
+            close = difflib.get_close_matches(name, [n for n in dir(owner) if not n.startswith("_")], n=1)
+            hint = f"; did you misspell it as {close[0]!r}?" if close else ""
+            raise Fault(f"{player.name} has no {'' if name == 'spec' else 'method '}{name}{hint}")
+        if name != "spec" and not callable(getattr(player.value, name)):
+            raise Fault(f"{player.name}.{name} must be a method")
+    protocol = (*needed, *optional)
+    fields = {f.name for f in dataclasses.fields(owner)} if dataclasses.is_dataclass(owner) else set()
+    above: set[str] = set()  # What this class or one that derives from it defines.
+    for cls in owner.__mro__[:-1]:
+        above |= set(vars(cls))
+        for name in vars(cls):
+            if name.startswith("_") or name in protocol or name in fields:
+                continue
+            close = difflib.get_close_matches(name, protocol, n=1, cutoff=_ALIKE)
+            if close and close[0] not in above:
+                raise Fault(f"{player.name} has {name!r}, which nothing calls; did you mean {close[0]!r}?")
+
+
+def _check_declared(where: str, metrics: Any) -> None:
+    for metric in metrics:
+        if not isinstance(metric, Metric):
+            raise Fault(f"{where} must hold Metric objects, got {checks.show(metric)}")
+    names = [m.name for m in metrics]
+    for name in names:
+        if names.count(name) > 1:
+            raise Fault(f"{where} declares {name!r} twice")
+
+
+def _check_measured(metrics, sums: tuple[str, dict], gauges: tuple[str, dict], declared: str, spec: Spec) -> None:
+    """Each metric is measured, and has the dimensions that it declares."""
+    for metric in metrics:
+        place, values = gauges if metric.kind == "gauge" else sums
+        if metric.name not in values:
+            verb = "lack" if place.startswith("the flows") else "lacks"
+            raise Fault(f"{place} {verb} {metric.name!r}, which {declared} declares")
+        shape = jnp.shape(values[metric.name])
+        if len(shape) != len(metric.dims):
+            raise Fault(
+                f"{metric.name!r} in {place} has the shape {shape}, but {declared} names the dimensions {metric.dims}"
+            )
+        for dim, size in zip(metric.dims, shape, strict=True):
+            if dim == "model" and size != spec.num_models:
+                raise Fault(f"{metric.name!r} in {place} has {size} models, the environment has {spec.num_models}")
+
+
+def _gauges(player: _Player, state: Any) -> dict[str, Any]:
+    if not hasattr(player.value, "gauges"):
+        return {}
+    values = player.trace("gauges", state).result
+    if not isinstance(values, dict):
+        raise Fault(f"{player.name}.gauges must return a dict, got {_kind(values)}")
+    return values
+
+
+def _key() -> jax.ShapeDtypeStruct:
+    return jax.eval_shape(draws.key, 0)
+
+
+def _leaves(tree: Any) -> list[str]:
+    return [jax.tree_util.keystr(path) or "(the whole state)" for path, _ in jax.tree_util.tree_flatten_with_path(tree)[0]]
+
+
+def _strong(made: _Trace, what: str) -> Any:
+    """The state, whose leaves must have strong types."""
+    for name, leaf in zip(_leaves(made.result), made.types, strict=True):
+        if getattr(leaf, "weak_type", False):
+            raise Fault(
+                f"{what} makes the state's leaf {name} weakly typed, so that its type depends on what it meets: give it one, for example "
+                f"jnp.zeros({leaf.shape}, jnp.{leaf.dtype})"
+            )
+    return made.result
+
+
+def _check_fixed(before: Any, made: _Trace, what: str) -> None:
+    """A state is like the one that `init` made: containers, shapes, types."""
+    old, new = _leaves(before), _leaves(made.result)
+    if jax.tree.structure(before) != jax.tree.structure(made.result):
+        lost, added = [n for n in old if n not in new], [n for n in new if n not in old]
+        how = f"drops the leaf {lost[0]}" if lost else f"adds the leaf {added[0]}" if added else "has other containers"
+        raise Fault(f"{what} returns a state of another structure than init made: it {how}")
+    for name, first, leaf in zip(old, jax.tree.leaves(before), made.types, strict=True):
+        if (first.shape, first.dtype) != (leaf.shape, leaf.dtype):
+            raise Fault(f"{what} changes the state's leaf {name} from {_kind(first)} to {_kind(leaf)}")
+    _strong(made, what)
+
+
+def _traced(what: str, function: Callable, *arguments: Any) -> _Trace:
+    """The trace of a pure function of abstract arguments; a `Fault` if it is not pure, keeps a traced value, or cannot be traced."""
+    try:
+        with jax.checking_leaks():
+            first = _trace(function, *arguments)
+        second = _trace(function, *arguments)
+    except Fault:
+        raise
+    except (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError) as error:
+        raise Fault(
+            f"{what} needs a value that is known only when it runs (a leaf, a state or an observation as a Python number, a condition or a "
+            f"shape; each value would be another program): {type(error).__name__}: {_first_line(error)}"
+        ) from error
+    except Exception as error:
+        if "Leaked" in str(error) or isinstance(error, jax.errors.UnexpectedTracerError):
+            raise Fault(
+                f"{what} keeps a traced value after it has returned; what is remembered belongs into the state"
+            ) from error
+        raise Fault(f"{what} cannot be traced: {type(error).__name__}: {_first_line(error)}") from error
+    if first.program != second.program:
+        raise Fault(
+            f"{what} is not pure: traced twice with the same arguments it gives two programs; it reads something that changes outside them"
+        )
+    return first
+
+
+def _trace(function: Callable, *arguments: Any) -> _Trace:
+    def once(*arguments):  # A function of its own, or jax would give the first trace again.
+        return function(*arguments)
+
+    closed, result = jax.make_jaxpr(once, return_shape=True)(*arguments)
+    return _Trace(result, list(closed.out_avals), _program(closed))
+
+
+def _program(value: Any) -> Any:
+    """A traced program, or a parameter of one of its operations, in a form that can be compared: without names and addresses."""
+    if isinstance(value, ClosedJaxpr):
+        return (_program(value.jaxpr), *map(_program, value.consts))
+    if isinstance(value, Jaxpr):
+        numbers = {var: i for i, var in enumerate((*value.constvars, *value.invars))}
+
+        def read(atom):
+            return (atom.aval, _program(atom.val)) if isinstance(atom, Literal) else numbers[atom]
+
+        operations = []
+        for equation in value.eqns:
+            read_from = tuple(map(read, equation.invars))
+            numbers |= {var: len(numbers) + i for i, var in enumerate(equation.outvars)}
+            parameters = tuple((name, _program(p)) for name, p in sorted(equation.params.items()))
+            operations.append((equation.primitive.name, read_from, tuple(v.aval for v in equation.outvars), parameters))
+        return tuple(v.aval for v in value.invars), tuple(operations), tuple(map(read, value.outvars))
+    if isinstance(value, (tuple, list)):
+        return tuple(map(_program, value))
+    if isinstance(value, (np.ndarray, np.generic, jax.Array)) and not jnp.issubdtype(value.dtype, jax.dtypes.extended):
+        array = np.asarray(value)
+        return array.dtype.name, array.shape, array.tobytes()
+    return value if isinstance(value, (bool, int, float, complex, str, type(None))) else type(value)
+
+
+def _contents(value: Any) -> dict[str, Any]:
+    """What an object and its classes hold by name."""
+    return {name: held for cls in reversed(type(value).__mro__[:-1]) for name, held in vars(cls).items()} | vars(value)
+
+
+def _caches(owner: type, name: str) -> bool:
+    return isinstance(getattr(owner, name, None), functools.cached_property)
+
+
+def _abstract(leaf: Any) -> jax.ShapeDtypeStruct:
+    """Shape and type of a leaf, as the engine passes it."""
+    if hasattr(leaf, "dtype") and hasattr(leaf, "shape"):
+        return jax.ShapeDtypeStruct(leaf.shape, jax.dtypes.canonicalize_dtype(leaf.dtype, allow_extended_dtype=True))
+    array = np.asarray(leaf)
+    return jax.ShapeDtypeStruct(array.shape, jax.dtypes.canonicalize_dtype(array.dtype))
+
+
+def _agrees(what: str, check: Callable[[], Any]) -> None:
+    try:
+        check()
+    except ValueError as error:
+        raise Fault(f"{what}: {error}") from error
+
+
+def _name(value: Any) -> str:
+    return getattr(value, "__qualname__", type(value).__name__)
+
+
+def _kind(value: Any) -> str:
+    """A value by its type and shape; a container by those of its entries."""
+    if hasattr(value, "dtype") and hasattr(value, "shape"):
+        return f"{value.dtype}[{','.join(map(str, value.shape))}]"
+    if isinstance(value, tuple) and not hasattr(value, "_fields"):
+        return f"({', '.join(map(_kind, value))})"
+    return "None" if value is None else type(value).__name__
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).strip().splitlines()), "")

@@ -1,0 +1,128 @@
+"""The engine without compiling and playing: what a simulation would record, from the abstract trace of one round.
+
+Everything before and after the compiled call is the engine's own: the arguments are checked, settings and records are made, the result has
+the names, dimensions, coordinates and attributes of a real one. Its numbers are made up.
+"""
+
+import contextlib
+import functools
+import importlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxroute.engine import programs, simulate
+from jaxroute.engine.grid import Grid
+from jaxroute.engine.rollout import Record, game, run_streams
+from jaxroute.experiments.cascade import replay, study
+from jaxroute.experiments.queueing import figures as queueing_figures
+from jaxroute.problems import service
+
+_traced: dict[Any, dict[str, Any]] = {}
+
+
+def trace_round(env: Grid, policy: Grid, record: Record, horizon: int) -> dict[str, Any]:
+    """Shapes of what one run records of one round, traced as the engine plays it: start, plan, round, reading.
+
+    Args:
+      env: settings of an environment, or a sampler.
+      policy: settings of a policy, or a function `env -> policy`.
+      record: what is recorded.
+      horizon: counted rounds of the run.
+
+    Returns:
+      Shapes by name, as `rollout` records them of one run.
+    """
+    leaves = tuple(
+        [jax.ShapeDtypeStruct(leaf.shape[len(varies) :], leaf.dtype) for leaf, varies in zip(grid.leaves, grid.leaf_axes)]
+        for grid in (env, policy)
+    )
+    types = tuple((leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(leaves))
+    key = (env.structure, policy.structure, types, record, horizon)
+    if key not in _traced:
+
+        def play(leaves, root, seeds, t):
+            one_env, one_policy = env.build(leaves[0]), policy.build(leaves[1])
+            rounds = game(one_env, one_policy, run_streams(root, seeds), horizon, record)
+            one, words = jax.tree.map(lambda x: x[..., 0], (rounds.own, rounds.words))
+            states = begun = rounds.start(one, words)
+            if rounds.stage_length:
+                states = rounds.plan(one, words, states, t)
+            states, sums = rounds.play(one, words, states, t)
+            assert jax.tree.map(jnp.shape, states) == jax.tree.map(jnp.shape, begun)
+            return {**sums, **rounds.read(one, words, states, t)}
+
+        words, seeds, t = (jax.ShapeDtypeStruct(s, d) for s, d in (((2,), "uint32"), ((1,), "uint32"), ((), "int32")))
+        _traced[key] = jax.eval_shape(play, leaves, words, seeds, t)
+    return _traced[key]
+
+
+def _shapes(block: programs.Block) -> dict[str, tuple[int, ...]]:
+    """In place of `Block.shapes`: from the trace of one round."""
+    env, policy = block.grids
+    record, horizon, *_ = block.static
+    return {name: out.shape for name, out in trace_round(env, policy, record, horizon).items()}
+
+
+def _numbers(block: programs.Block, tile: Mapping[str, int], seeds: np.ndarray) -> tuple[dict[str, np.ndarray], float]:
+    """In place of `Block.play`: numbers that differ from setting to setting; no run is invalid."""
+    del tile
+    record, horizon, *_ = block.static
+    sizes = tuple(block.layout.tile[axis] for axis in block.axes)
+    runs = (*sizes, len(seeds), -(-horizon // record.every))
+    setting = 1.0 + np.arange(np.prod(sizes, dtype=int)).reshape(sizes)
+    increments = {}
+    for name, shape in block.shapes().items():
+        each = np.zeros_like(setting) if name.startswith("zero/") else setting
+        each = each.reshape(sizes + (1,) * (len(runs) + len(shape) - len(sizes)))
+        increments[name] = np.broadcast_to(each, (*runs, *shape))
+    return increments, 0.0
+
+
+def _one_tile(asked: Any, processes: Any) -> dict[str, Any]:
+    """In place of the layout that memory allows: everything in one call."""
+    del processes
+    return {"block": len(asked.seeds), "tile": {axis: len(values) for axis, values in asked.axes.items()}}
+
+
+@contextlib.contextmanager
+def dry_engine() -> Iterator[None]:
+    """A context in which `simulate` traces every policy and plays none."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(programs.Block, "shapes", _shapes)
+        patch.setattr(programs.Block, "play", _numbers)
+        patch.setattr(simulate, "_cut", _one_tile)
+        patch.setattr(simulate, "compile_blocks", lambda blocks: None)
+        yield
+
+
+@contextlib.contextmanager
+def cheap_training() -> Iterator[None]:
+    """A context in which what experiments fit before they play is not fitted: nothing depends on it but numbers.
+
+    RouterDC is not trained, benchmarks of services are averages of fewer requests, the thresholds of the replay are tuned on fewer
+    queries, the evaluators of the offline study are zero, and the head of the prompts' features is the identity.
+    """
+    requests = importlib.import_module(service.CellRequests.__module__)
+    sampling = importlib.import_module(requests._sampled.__module__)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(service.RouterDC, "of", classmethod(_untrained_router))
+        patch.setattr(sampling, "_SAMPLE", 1 << 10)
+        patch.setattr(replay, "tuned_frugal", functools.partial(replay.tuned_frugal, number=512))
+        patch.setattr(study, "offline_pairs", _no_pairs)
+        patch.setattr(study, "fit_glm", lambda features, rewards, link: np.zeros(features.shape[-1], np.float32))
+        patch.setattr(queueing_figures, "fit_projection", lambda features, chance, **sizes: lambda pool: pool)
+        yield
+
+
+def _untrained_router(kind: type, env: Any) -> Any:
+    return kind(encoder=np.zeros((env.spec.num_features, 16)), experts=np.zeros((env.spec.num_models, 16)))
+
+
+def _no_pairs(env: Any, number: int, samples: int) -> tuple[np.ndarray, np.ndarray]:
+    del number
+    return np.zeros((samples, 1, env.spec.feature_dim)), np.zeros((samples, 1))

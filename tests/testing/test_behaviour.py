@@ -1,0 +1,62 @@
+"""Policies and environments that are played: compiled, in batches, in grids. Most rows compile for long and are left to the slow run."""
+
+import conformance_cases as cases
+import numpy as np
+import pytest
+
+import jaxroute as jr
+from jaxroute import testing
+from jaxroute.problems import queueing, staged, stochastic
+
+# What the default run plays: one policy without stages, one with them.
+QUICK = ("stochastic/UCB1", "staged/StageRoute")
+HORIZONS = {"stochastic": 40}
+
+
+@pytest.mark.filterwarnings("ignore:.*horizon")
+@pytest.mark.parametrize(
+    "name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in (*cases.POLICIES, *cases.OPTIONS)]
+)
+def test_policies_behave(name):
+    pair = (cases.POLICIES | cases.OPTIONS)[name]
+    testing.check_policy(pair.policy, pair.env(), horizon=HORIZONS.get(name.split("/")[0], 24))
+
+
+# A sampler, which draws an environment per run, and those whose tables are slow to compile are checked by structure alone.
+PLAYED = [
+    n for n in (*cases.ENVIRONMENTS, *cases.VARIANTS) if n not in ("queueing/RandomQueues", "staged/lower_bound_market")
+]
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*horizon")
+@pytest.mark.parametrize("name", PLAYED)
+def test_environments_behave(name):
+    pair = (cases.ENVIRONMENTS | cases.VARIANTS)[name]
+    testing.check_environment(pair.env(), pair.policy, horizon=20)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [n for n in cases.OPTIONS if n.startswith(("service/options", "combinatorial/groups"))])
+def test_environments_behave_with_options_of_their_policy(name):
+    pair = cases.OPTIONS[name]
+    testing.check_environment(pair.env(), pair.policy, horizon=20)
+
+
+@pytest.mark.parametrize(
+    ("env", "policy"),
+    [
+        (stochastic.gaussian([0.3, 0.1], scale=0.5), stochastic.UCB1()),
+        (cases.small_queue(), queueing.QUCB()),
+    ],
+)
+def test_quick_environments_behave(env, policy):
+    testing.check_environment(env, policy, horizon=20)
+
+
+def test_the_plain_loop_equals_the_compiled_run():
+    env = cases.small_market()
+    rounds = testing.play(env, staged.StageRoute(), horizon=20, seed=4)
+    data = jr.simulate(env, staged.StageRoute(), horizon=20, seeds=[4], record_every=1, progress=False)
+    regret = np.cumsum([float(r["flows"]["regret"]) for r in rounds])
+    np.testing.assert_allclose(data["regret"].values[0, 0], regret, atol=1e-5)
