@@ -11,7 +11,7 @@ import numpy as np
 from jax import lax
 
 from jaxroute.core import draws
-from jaxroute.core.types import Metric, Spec
+from jaxroute.core.types import Metric, Spec, planned_state
 from jaxroute.engine.batching.lanes import carry_dependence, lanes, which_depend
 
 # Rounds of one inner scan: a float32 partial sum stays short, and records are sums of partial sums.
@@ -46,6 +46,12 @@ def stage_length_of(env, policy) -> int | None:
 def spec_for(env, horizon: int) -> Spec:
     """What the environment declares, with the counted rounds of the run."""
     return dataclasses.replace(env.spec, horizon=horizon)
+
+
+def first_state(env, policy, key, spec: Spec):
+    """The policy's state before the first round; with stages a plan is sure to come first, for a stage begins at round 0."""
+    state = policy.init(key, spec)
+    return planned_state(state) if stage_length_of(env, policy) else state
 
 
 def chunk_length(record_every: int, stage_length: int | None) -> int:
@@ -98,7 +104,9 @@ def leaf_dependence(env, policy, swept: Sequence[bool]) -> list[tuple[int, bool]
 
     def start(leaves, words):
         env, policy = players(leaves)
-        return jax.tree.map(_strong, (env.init(draws_key(words)), policy.init(draws_key(words), spec_for(env, 1))))
+        return jax.tree.map(
+            _strong, (env.init(draws_key(words)), first_state(env, policy, draws_key(words), spec_for(env, 1)))
+        )
 
     def play(leaves, states, words, t):
         (env, policy), key = players(leaves), draws_key(words)
@@ -173,7 +181,7 @@ def game(env, policy, streams: Mapping[str, jax.Array], horizon: int, record: Re
 
     def start(own, words):
         env, policy = players(own)
-        states = env.init(draws_key(words["env_init"])), policy.init(draws_key(words["policy_init"]), known)
+        states = env.init(draws_key(words["env_init"])), first_state(env, policy, draws_key(words["policy_init"]), known)
         return jax.tree.map(_strong, states)
 
     def plan(own, words, states, t):

@@ -24,6 +24,7 @@ from jaxroute.engine.grid import FunctionGrid, Grid
 from jaxroute.engine.rollout import (
     Record,
     build_policy,
+    first_state,
     leaf_dependence,
     rollout,
     run_streams,
@@ -634,7 +635,7 @@ def run_bytes(env: Any, policy: Any) -> int:
 
 def _state_bytes(env, policy) -> int:
     def start(env, policy, key):
-        return env.init(key), policy.init(key, spec_for(env, 1))
+        return env.init(key), first_state(env, policy, key, spec_for(env, 1))
 
     return sum(map(state_bytes, jax.tree.leaves(_shapes_of("state", start, env, policy))))
 
@@ -874,7 +875,7 @@ def _measured(env, policy) -> dict[str, dict[str, tuple[int, ...]]]:
     """Shapes of what a round gives: `flows`, `info`, `env_gauges` and `policy_gauges`."""
 
     def play(env, policy, key):
-        t, env_state, policy_state = jnp.int32(0), env.init(key), policy.init(key, spec_for(env, 1))
+        t, env_state, policy_state = jnp.int32(0), env.init(key), first_state(env, policy, key, spec_for(env, 1))
         obs = env.observe(key, env_state, t)
         action, info = policy.act(key, policy_state, obs, t)
         env_state, _, flows = env.step(key, env_state, action, t)

@@ -15,7 +15,7 @@ import numpy as np
 from jaxroute.core import checks, draws
 from jaxroute.core.types import Metric, Spec
 from jaxroute.engine.grid import Grid, canonical
-from jaxroute.engine.rollout import build_policy, draws_key, run_streams, spec_for, stage_length_of
+from jaxroute.engine.rollout import build_policy, draws_key, first_state, run_streams, spec_for, stage_length_of
 from jaxroute.engine.simulate import simulate, trace_count
 
 __all__ = ["check_environment", "check_policy", "play"]
@@ -64,7 +64,7 @@ def check_environment(env: Any, policy: Any, *, horizon: int = 40, seeds: int = 
     _check_metrics(env, spec.metrics)
     built = build_policy(policy, env)
     key = draws.key(0)
-    state, policy_state = env.init(key), built.init(key, spec_for(env, 1))
+    state, policy_state = env.init(key), first_state(env, built, key, spec_for(env, 1))
     obs = env.observe(key, state, jnp.int32(0))
     _assert_equal(obs, env.observe(key, state, jnp.int32(0)), "observe gives another observation when called twice")
     if hasattr(built, "plan") and stage_length_of(env, built):
@@ -122,7 +122,7 @@ def play(
     stage = stage_length_of(env, policy)
     plan = verb(policy.plan) if stage else None
     env_state = env.init(draws_key(streams["env_init"]))
-    policy_state = policy.init(draws_key(streams["policy_init"]), spec_for(env, horizon))
+    policy_state = first_state(env, policy, draws_key(streams["policy_init"]), spec_for(env, horizon))
     played = []
     for number in range(env.spec.free_rounds + (horizon if rounds is None else rounds)):
         t = jnp.int32(number)
@@ -185,7 +185,7 @@ def _assert_equal(a, b, message: str) -> None:
 
 def _check_fixed_point(policy, env) -> None:
     key, t = draws.key(0), jnp.int32(0)
-    state, env_state = policy.init(key, spec_for(env, 1)), env.init(key)
+    state, env_state = first_state(env, policy, key, spec_for(env, 1)), env.init(key)
     obs = env.observe(key, env_state, t)
     planned = state
     if hasattr(policy, "plan") and stage_length_of(env, policy):

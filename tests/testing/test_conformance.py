@@ -345,7 +345,7 @@ def test_the_plain_loop_equals_the_compiled_run():
 
 def test_broken_environments_are_found():
     @struct.dataclass
-    class Undeclared(stochastic.Bandit):
+    class Undeclared(stochastic.BanditEnv):
         def step(self, key, state, action, t):
             state, feedback, flows = super().step(key, state, action, t)
             return state, feedback, {"reward": flows["reward"]}

@@ -176,9 +176,9 @@ def _scores(results: Results):
 def _intervals(results: Results):
     plot, figure, axes = panels(2)
     for ax, mode in zip(axes, ("stage", "continuous"), strict=True):
-        data = along(results, "conditional_regret", "interval", benchmark=mode)
+        data = along(results, "conditional_regret", "interval", optimum=mode)
         plot.final(data.expand_dims(time=[1], axis=-1).to_dataset(name="conditional_regret"), "conditional_regret", ax=ax)
-        ax.set_title(f"benchmark: {mode}")
+        ax.set_title(f"optimum: {mode}")
     return figure
 
 
@@ -223,7 +223,7 @@ def _arena(interval: int, slots: int, name: str = "result", record=(), **setting
         horizon=10_000,
         name=name,
         settings={"max_deployed": slots, "stage_length": interval, **settings},
-        coordinates={"interval": interval, "slots": slots, **{k: v for k, v in settings.items() if k == "benchmark"}},
+        coordinates={"interval": interval, "slots": slots, **{k: v for k, v in settings.items() if k == "optimum"}},
         record_every=250 if "deployed" not in record else interval,
         record=(*_DEFAULT, *record) if record else None,
     )
@@ -231,7 +231,7 @@ def _arena(interval: int, slots: int, name: str = "result", record=(), **setting
 
 def _interval_cases() -> tuple[Case, ...]:
     return tuple(
-        _arena(interval, 6, f"{mode}-{interval}", benchmark=mode, arrival_lag=int(mode == "continuous"))
+        _arena(interval, 6, f"{mode}-{interval}", optimum=mode, arrival_lag=int(mode == "continuous"))
         for mode in ("stage", "continuous")
         for interval in (250, 500, 1000)
     )
@@ -246,7 +246,7 @@ _STAGE_RULES = {
 
 
 def _discovery_env(rule: str):
-    def make(horizon: int) -> staged.Market:
+    def make(horizon: int) -> staged.MarketEnv:
         return staged.discovery_market(horizon=horizon, stages=min(horizon, _STAGE_RULES[rule](horizon)))
 
     return make
@@ -334,7 +334,7 @@ def _table_env(
     stage_length: int = 500,
     budget: float = 0.0002,
     cost_scale: float = 1.0,
-) -> staged.Market:
+) -> staged.MarketEnv:
     """The paper's RouterBench market on the rows of a file, its models in the paper's order of release where it names them."""
     if not data:
         raise ValueError("this experiment plays the user's own table: give its file with --data FILE")
@@ -539,20 +539,20 @@ EXPERIMENTS = (
         claims=(
             Claim(
                 "stage",
-                _INTERVAL_CLAIM + " (benchmark: pool at stage starts, the paper's definition)",
+                _INTERVAL_CLAIM + " (optimum: pool at stage starts, the paper's definition)",
                 f"{_PAPER}, sec. 6.1",
                 _longer_is_worse("stage-250", "stage-1000"),
             ),
             Claim(
                 "continuous",
-                _INTERVAL_CLAIM + " (benchmark: pool at every query, newcomers miss their window)",
+                _INTERVAL_CLAIM + " (optimum: pool at every query, newcomers miss their window)",
                 f"{_PAPER}, sec. 6.1",
                 _longer_is_worse("continuous-250", "continuous-1000"),
             ),
         ),
         figures={"interval-effect": _intervals},
         source=f"{_PAPER}, sec. 6.1; the second bookkeeping is ours",
-        notes="arrivals coincide with maintenance windows and the benchmark follows the windows, so with the paper's definition "
+        notes="arrivals coincide with maintenance windows and the optimum follows the windows, so with the paper's definition "
         "StageRoute's regret does not depend on the interval and Greedy's falls",
     ),
     Experiment(
