@@ -186,7 +186,7 @@ def test_a_loop_without_a_plan_is_refused_when_it_is_traced(make):
 
     state = policy.init(key, env.spec)
     with pytest.raises(
-        AttributeError, match=r"^this state has no plan yet: call plan\(key, state, obs, t\) before the first act$"
+        AttributeError, match=r"^this state has no plan yet: call plan\(key, state, obs, t\) before the first act"
     ):
         play(state)
     _, models = play(policy.plan(key, state, env.observe(key, env.init(key), jnp.int32(0)), jnp.int32(0)))

@@ -114,5 +114,5 @@ def test_one_model_leaves_nothing_to_choose():
 
 
 def test_ucb_tries_every_model_once_and_in_order():
-    chosen, _, _ = play(bandit("bernoulli"), CASES["ucb1"][0], double=True)
+    chosen, _, _ = play(bandit("bernoulli"), stochastic.UCB1(), double=True)
     np.testing.assert_array_equal(chosen[:, :5], [[0, 1, 2, 3, 4]] * 3)
