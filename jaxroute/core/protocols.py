@@ -23,7 +23,7 @@ from typing import Any, Protocol, TypeAlias, TypeGuard, TypeVar, cast
 import jax
 
 from jaxroute.core.checks import show
-from jaxroute.core.types import Metric, Spec
+from jaxroute.core.types import Metric, Spec, planned_state
 
 Flows: TypeAlias = Mapping[str, Any]
 Info: TypeAlias = Mapping[str, Any]
@@ -166,6 +166,12 @@ def stage_length_of(env: AnyEnvironment, policy: AnyPolicy) -> int | None:
     if not has_plan(policy):
         return None
     return env.spec.stage_length or getattr(policy, "stage_length", None)
+
+
+def first_state(env: AnyEnvironment, policy: AnyPolicy, key: jax.Array, spec: Spec) -> Any:
+    """The policy's state before the first round; with stages a plan is sure to come first, for a stage begins at round 0."""
+    state = policy.init(key, spec)
+    return planned_state(state) if stage_length_of(env, policy) else state
 
 
 def gauges_of(player: AnyEnvironment | AnyPolicy, state: Any) -> Mapping[str, Any]:

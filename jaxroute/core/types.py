@@ -1,7 +1,9 @@
-"""Static vocabulary of the engine: what an environment declares about itself, and what is measured."""
+"""Vocabulary of the engine: what an environment declares about itself, what is measured, and a state without a plan."""
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Generic, Literal, TypeVar, cast
+
+from flax import struct
 
 # A number or array that can be swept: a NumPy array or number on the host, a jax.Array or tracer on the device.
 Leaf = Any
@@ -50,3 +52,31 @@ class Spec:
     metrics: tuple[Metric, ...] = field(default=(), repr=False)
     zero_flows: tuple[str, ...] = ()
     horizon: int | None = None
+
+
+State = TypeVar("State")
+
+
+@struct.dataclass
+class Unplanned(Generic[State]):
+    """The state of a policy with stages before its first `plan`: what `init` of a policy returns whose `act` needs a plan.
+
+    It has nothing of the state itself, so that `act` and `update` fail where they are traced, if somebody who plays the policy in a
+    loop of his own forgets `plan`. `plan` takes it as it takes any state.
+
+    Attributes:
+      state: the state to plan from.
+    """
+
+    state: State
+
+    def __getattr__(self, name: str) -> Any:
+        # Only called for names that are not there. Those with two underscores are asked for by copy, pickle and JAX.
+        if name.startswith("__") and name.endswith("__"):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        raise AttributeError("this state has no plan yet: call plan(key, state, obs, t) before the first act")
+
+
+def planned_state(state: State | Unplanned[State]) -> State:
+    """The state to plan from, or to carry where a plan is sure to come before the first act: what `Unplanned` holds, if it is one."""
+    return cast(State, state.state if isinstance(state, Unplanned) else state)

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxroute.core import draws
-from jaxroute.core.protocols import AnyEnvironment, AnyPolicy
+from jaxroute.core.protocols import AnyEnvironment, AnyPolicy, first_state
 from jaxroute.engine.rollout import spec_for, state_bytes
 from jaxroute.store.provenance import memory_limit
 
@@ -39,7 +39,7 @@ def bytes_of_run(env: AnyEnvironment, policy: AnyPolicy) -> int:
     """Bytes of the states of one run."""
 
     def start(env: AnyEnvironment, policy: AnyPolicy, key: jax.Array) -> tuple[Any, Any]:
-        return env.init(key), policy.init(key, spec_for(env, 1))
+        return env.init(key), first_state(env, policy, key, spec_for(env, 1))
 
     return sum(map(state_bytes, jax.tree.leaves(shapes_of("state", start, env, policy))))
 

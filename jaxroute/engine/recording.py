@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxroute.core import checks
-from jaxroute.core.protocols import AnyEnvironment, AnyPolicy, Probe, gauges_of, metrics_of
+from jaxroute.core.protocols import AnyEnvironment, AnyPolicy, Probe, first_state, gauges_of, metrics_of
 from jaxroute.core.types import Metric, Spec
 from jaxroute.engine.errors import explained
 from jaxroute.engine.memory import shapes_of
@@ -94,7 +94,7 @@ def _measured(name: str, env: AnyEnvironment, policy: AnyPolicy) -> Shapes:
     """What a round gives, from an abstract one: the first in which environment and policy meet."""
 
     def play(env: AnyEnvironment, policy: AnyPolicy, key: jax.Array) -> dict[str, Mapping[str, Any]]:
-        t, env_state, policy_state = jnp.int32(0), env.init(key), policy.init(key, spec_for(env, 1))
+        t, env_state, policy_state = jnp.int32(0), env.init(key), first_state(env, policy, key, spec_for(env, 1))
         obs = env.observe(key, env_state, t)
         action, info = policy.act(key, policy_state, obs, t)
         env_state, _, flows = env.step(key, env_state, action, t)

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from jaxroute.core import draws
-from jaxroute.core.protocols import build_policy, is_environment, stage_length_of
+from jaxroute.core.protocols import build_policy, first_state, is_environment, stage_length_of
 from jaxroute.engine.rollout import Record, draws_key, spec_for
 
 
@@ -76,7 +76,7 @@ def play(env: Any, policy: Any, keys: Mapping[str, jax.Array], horizon: int, rec
         states, sums = interval(states, first, count)
         return states, {**sums, **read(states, first + count)}
 
-    states = env.init(keys["env_init"]), policy.init(keys["policy_init"], spec_for(env, horizon))
+    states = env.init(keys["env_init"]), first_state(env, policy, keys["policy_init"], spec_for(env, horizon))
     states, _ = interval(states, jnp.int32(0), free_rounds)
     number, short = divmod(horizon, record.every)
     firsts = free_rounds + record.every * jnp.arange(number, dtype=jnp.int32)

@@ -11,7 +11,7 @@ import numpy as np
 from jax import lax
 
 from jaxroute.core import draws
-from jaxroute.core.protocols import build_policy, is_environment, is_policy, stage_length_of
+from jaxroute.core.protocols import build_policy, first_state, is_environment, is_policy, stage_length_of
 from jaxroute.core.types import Metric, Spec
 from jaxroute.engine.batching.dependence import carry_dependence, which_depend
 from jaxroute.engine.batching.lanes import lanes
@@ -98,7 +98,9 @@ def leaf_dependence(env, policy, swept: Sequence[bool]) -> list[tuple[int, bool]
 
     def start(leaves, words):
         env, policy = players(leaves)
-        return jax.tree.map(_strong, (env.init(draws_key(words)), policy.init(draws_key(words), spec_for(env, 1))))
+        return jax.tree.map(
+            _strong, (env.init(draws_key(words)), first_state(env, policy, draws_key(words), spec_for(env, 1)))
+        )
 
     def play(leaves, states, words, t):
         (env, policy), key = players(leaves), draws_key(words)
@@ -173,7 +175,7 @@ def game(env, policy, streams: Mapping[str, jax.Array], horizon: int, record: Re
 
     def start(own, words):
         env, policy = players(own)
-        states = env.init(draws_key(words["env_init"])), policy.init(draws_key(words["policy_init"]), known)
+        states = env.init(draws_key(words["env_init"])), first_state(env, policy, draws_key(words["policy_init"]), known)
         return jax.tree.map(_strong, states)
 
     def plan(own, words, states, t):

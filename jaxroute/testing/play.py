@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxroute.core import draws
+from jaxroute.core.protocols import build_policy, first_state, stage_length_of
 from jaxroute.engine.grid import canonical
-from jaxroute.core.protocols import build_policy, stage_length_of
 from jaxroute.engine.rollout import draws_key, run_streams, spec_for
 
 
@@ -49,7 +49,7 @@ def play(
     stage = stage_length_of(env, policy)
     plan = verb(policy.plan) if stage else None
     env_state = env.init(draws_key(streams["env_init"]))
-    policy_state = policy.init(draws_key(streams["policy_init"]), spec_for(env, horizon))
+    policy_state = first_state(env, policy, draws_key(streams["policy_init"]), spec_for(env, horizon))
     played = []
     for number in range(env.spec.free_rounds + (horizon if rounds is None else rounds)):
         t = jnp.int32(number)

@@ -15,8 +15,8 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
 from jaxroute.core import checks, draws
-from jaxroute.core.types import Metric, Spec
 from jaxroute.core.protocols import stage_length_of
+from jaxroute.core.types import Metric, Spec, planned_state
 from jaxroute.engine.rollout import spec_for
 
 # Names of the protocols: those that must be there, and those that may.
@@ -153,6 +153,8 @@ def _check_round(policy: _Player, env: _Player) -> None:
     key, t, spec = _key(), jax.ShapeDtypeStruct((), jnp.int32), env.value.spec
     env_state = _strong(env.trace("init", key), f"{env.name}.init")
     state = _strong(policy.trace("init", key, static=(spec_for(env.value, 1),)), f"{policy.name}.init")
+    if stage_length_of(env.value, policy.value):
+        state = planned_state(state)
     obs = env.trace("observe", key, env_state, t).result
     if hasattr(policy.value, "plan"):
         _check_fixed(state, policy.trace("plan", key, state, obs, t), f"{policy.name}.plan")

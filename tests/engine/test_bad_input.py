@@ -46,7 +46,7 @@ class PlainPolicy:
     init, act, update = stochastic.UCB1.init, stochastic.UCB1.act, stochastic.UCB1.update
 
 
-class PlainBandit(stochastic.Bandit):
+class PlainBandit(stochastic.BanditEnv):
     """A subclass that was not decorated, which is no pytree either."""
 
 
@@ -117,7 +117,7 @@ SIMULATE = {
     "no devices": ({"devices": []}, "devices must be"),
     "devices by name": ({"devices": "cpu"}, "devices must be .*, got 'cpu'"),
     "a description that is no JSON": ({"description": {"made": np.float32(1)}}, "description"),
-    "environment class": ({"env": stochastic.Bandit}, "env is the class Bandit; pass an instance"),
+    "environment class": ({"env": stochastic.BanditEnv}, "env is the class BanditEnv; pass an instance"),
     "environment as a number": ({"env": 42}, "env must have the methods init, observe and step, .*got 42"),
     "a sampler of something else": ({"env": lambda key: 42}, "env.*42"),
     "policy class": ({"policies": stochastic.UCB1}, "policy 'UCB1' is the class UCB1; pass an instance"),
@@ -188,7 +188,7 @@ CONSTRUCT = {
     "nobody at the start": (lambda: market(arrival=[5, 2]), r"arrival must have a model in round 1, got \[5, 2\]"),
     "no slots": (lambda: market(max_deployed=0), "max_deployed must be at least 1, got 0"),
     "no stage": (lambda: market(stage_length=0), "stage_length must be at least 1, got 0"),
-    "unknown benchmark": (lambda: market(benchmark="stages"), "benchmark must be one of 'stage', 'continuous', got 'stages'; did you mean 'stage'"),
+    "unknown optimum": (lambda: market(optimum="stages"), "optimum must be one of 'stage', 'continuous', got 'stages'; did you mean 'stage'"),
     "too few names": (lambda: market(names=["a"]), r"names must have one name per model \(2\), got 1"),
     "NaN reward": (lambda: market(reward_mean=np.array([NAN, 0.5])), r"reward_mean must be finite, got nan at index \(0,\)"),
     "probability of reward above 1": (lambda: market(reward_mean=np.array([0.5, 1.5]), reward_law=staged.Bernoulli()), r"reward_mean must be in \[0, 1\], got 1.5 at index \(1,\)"),

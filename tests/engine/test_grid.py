@@ -53,7 +53,7 @@ def test_axes_are_in_the_order_of_the_arguments_and_settings_in_row_major_order(
 
 
 def test_the_constructor_runs_for_each_setting():
-    """What it derives is swept too, along the axes on which it depends: the benchmark depends on budget and capacity."""
+    """What it derives is swept too, along the axes on which it depends: the optimum depends on budget and capacity."""
     made = []
 
     def market(budget, capacity):
@@ -64,12 +64,12 @@ def test_the_constructor_runs_for_each_setting():
     assert len(made) == 6
     by_axes = {axes: len(leaf.shape) for leaf, axes in zip(grid.leaves, grid.leaf_axes, strict=True)}
     assert set(by_axes) == {(), (0,), (1,), (0, 1)}
-    benchmark = grid.objects[0].benchmark_value
+    optimum = grid.objects[0].optimum_value
     both = next(leaf for leaf, axes in zip(grid.leaves, grid.leaf_axes, strict=True) if axes == (0, 1))
-    assert both.shape == (3, 2, *benchmark.shape)
+    assert both.shape == (3, 2, *optimum.shape)
     for i, budget in enumerate([1.5, 1.6, 1.7]):
         for j, capacity in enumerate([0.6, 0.7]):
-            np.testing.assert_array_equal(both[i, j], small_market(budget=budget, capacity=capacity).benchmark_value)
+            np.testing.assert_array_equal(both[i, j], small_market(budget=budget, capacity=capacity).optimum_value)
 
 
 @pytest.mark.parametrize("values", [[1.0, 2.0], np.array([1.0, 2.0]), jnp.array([1.0, 2.0]), range(1, 3)], ids=lambda v: type(v).__name__)  # fmt: skip
@@ -212,7 +212,7 @@ class Sized:
 
 ERRORS = {
     "a static field": (lambda: jr.grid(small_market, max_deployed=[2, 3]), "small_market at max_deployed=3 differs from the first setting in a static field"),
-    "a law": (lambda: jr.instances([stochastic.bernoulli([0.1]), stochastic.gaussian([0.1])]), "Bandit at instance=1 differs from the first setting in a static field"),
+    "a law": (lambda: jr.instances([stochastic.bernoulli([0.1]), stochastic.gaussian([0.1])]), "BanditEnv at instance=1 differs from the first setting in a static field"),
     "a shape": (lambda: jr.grid(lambda size: Sized(np.ones(size)), size=[2, 3]), r"a leaf whose shape changes along the grid: \[\(2,\), \(3,\)\]"),
     "no values": (lambda: jr.grid(stochastic.UCB1, width=[]), "width must have at least one value, got an empty list"),
     "an empty array": (lambda: jr.grid(stochastic.UCB1, width=np.array([])), "width must have at least one value, got an empty ndarray"),

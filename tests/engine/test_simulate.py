@@ -494,7 +494,7 @@ def test_valid_runs_do_not_warn():
 
 def random_bandit(key):
     """A sampler: three models with uniform means."""
-    return stochastic.Bandit(mean=draws.uniform(key, (3,)), scale=jnp.float32(0.0))
+    return stochastic.BanditEnv(mean=draws.uniform(key, (3,)), scale=jnp.float32(0.0))
 
 
 def test_a_sampler_gives_each_run_its_own_instance():
@@ -534,7 +534,7 @@ class RandomBandits:
     top: float = 1.0
 
     def __call__(self, key):
-        return stochastic.Bandit(mean=self.top * draws.uniform(key, (3,)), scale=jnp.float32(0.0))
+        return stochastic.BanditEnv(mean=self.top * draws.uniform(key, (3,)), scale=jnp.float32(0.0))
 
 
 def test_the_leaves_of_a_sampler_can_be_swept_in_one_trace():

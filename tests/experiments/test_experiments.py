@@ -16,6 +16,7 @@ NEEDS_DATA = ("staged/table", "combinatorial/table", "service/table", "queueing/
 LARGE = (
     *(
         "staged/interval-effect",
+        "staged/open-choices",
         "staged/discovery-slope",
         "staged/lower-bound",
         "staged/figure-6",

@@ -243,7 +243,7 @@ def test_grids_continue_too(tmp_path, monkeypatch):
 CHANGES = {
     "a leaf of a policy": ({"policies": {"ucb": stochastic.UCB1(), "narrow": stochastic.UCB1(width=0.4)}}, r"narrow.*width is 0\.3 there and 0\.4 here"),
     "a leaf of the environment": ({"env": stochastic.bernoulli([0.2, 0.8, 0.5])}, r"mean\[1\] is 0\.69\d* there and 0\.80\d* here"),
-    "the law": ({"env": stochastic.Bandit(mean=ENV.mean, scale=ENV.scale, law=stochastic.env.gaussian_law)}, "law.*bernoulli_law.*there.*gaussian_law.*here"),
+    "the law": ({"env": stochastic.BanditEnv(mean=ENV.mean, scale=ENV.scale, law=stochastic.sources.gaussian_law)}, "law.*bernoulli_law.*there.*gaussian_law.*here"),
     "the horizon": ({"horizon": 50}, "horizon is 40 there and 50 here"),
     "the record interval": ({"record_every": 20}, "record_every is 10 there and 20 here"),
     "the number of seeds": ({"seeds": 60}, "seeds.*70.*there.*60.*here"),
@@ -316,7 +316,7 @@ def with_inner_function(env, policy, env_state, policy_state, t):
 
 def sampler(scale):
     def sample(key):
-        return stochastic.Bandit(mean=scale * jax.random.uniform(key, (3,)), scale=np.float32(0.0))
+        return stochastic.BanditEnv(mean=scale * jax.random.uniform(key, (3,)), scale=np.float32(0.0))
 
     return sample
 
@@ -328,7 +328,7 @@ class Sampler:
         self.scale = scale
 
     def sample(self, key):
-        return stochastic.Bandit(mean=self.scale * jax.random.uniform(key, (3,)), scale=np.float32(0.0))
+        return stochastic.BanditEnv(mean=self.scale * jax.random.uniform(key, (3,)), scale=np.float32(0.0))
 
     __call__ = sample
 

@@ -18,7 +18,9 @@ def _generator(*names) -> np.random.Generator:
 
 def own_axes(values: np.ndarray, axes: list[int]) -> list[int]:
     """Axes along which something differs."""
-    return [a for a in axes if not np.array_equal(values, np.broadcast_to(values.take([0], a), values.shape), equal_nan=True)]
+    return [
+        a for a in axes if not np.array_equal(values, np.broadcast_to(values.take([0], a), values.shape), equal_nan=True)
+    ]
 
 
 def filled(results: dict[str, xr.Dataset], filling: int) -> dict[str, xr.Dataset]:
@@ -40,7 +42,11 @@ def filled(results: dict[str, xr.Dataset], filling: int) -> dict[str, xr.Dataset
         for metric, array in data.data_vars.items():
             if "time" not in array.dims or array.dtype.kind != "f":
                 continue
-            arrays[metric] = (array.dims, _numbers(array, str(metric), place, case, filling, spread, spread_cases), array.attrs)
+            arrays[metric] = (
+                array.dims,
+                _numbers(array, str(metric), place, case, filling, spread, spread_cases),
+                array.attrs,
+            )
             if share:  # A metric with values up to 1.
                 top = np.nanmax(np.abs(arrays[metric][1]), initial=1e-9)
                 arrays[metric] = (array.dims, arrays[metric][1] / top, array.attrs)

@@ -10,7 +10,7 @@ from jaxroute.problems import stochastic
 _MEANS = tuple(np.linspace(0.9, 0.1, 10).tolist())
 
 
-def _env() -> stochastic.Bandit:
+def _env() -> stochastic.BanditEnv:
     return stochastic.bernoulli(_MEANS)
 
 

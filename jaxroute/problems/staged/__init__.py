@@ -1,39 +1,32 @@
-"""Staged deployment and routing (StageRoute): which models are live at each maintenance window, and which one serves a query."""
+"""Staged deployment and routing (StageRoute): which models are live at each maintenance window, and which one serves a query.
 
-from jaxroute.problems.staged.analysis import decompose, violation
-from jaxroute.problems.staged.baselines import (
-    Cheapest,
-    Greedy,
-    RandomDeploy,
-    RouteByLP,
-    RouteByRatio,
-    RouteToBest,
-    Static,
-    Uniform,
-)
-from jaxroute.problems.staged.benchmark import benchmark_total, max_support, pool_value, routing_values
-from jaxroute.problems.staged.deploy import (
-    IndexFiller,
-    IndexTie,
-    MinimumShare,
-    NewestTie,
-    NoFiller,
-    RandomFiller,
-    RandomTie,
-    Reduced,
-)
-from jaxroute.problems.staged.env import Market, market
-from jaxroute.problems.staged.laws import Bernoulli, Fixed, Gaussian, LawOutcomes, LogNormal, TableOutcomes, TokenCost
-from jaxroute.problems.staged.markets import (
+`stageroute` is the paper's Algorithm 1 and `parts` what it is put together from; `baselines` and `oracle` are the policies to compare it
+with. `env` is the market, `sources` its rewards and costs, `instances` the ready-made markets, `types` what passes between market and
+policy, and what is measured. `optimum` is the best feasible routing, against which regret is counted; `theory` splits the regret as the
+paper's proof does.
+"""
+
+from jaxroute.problems.staged.baselines import Cheapest, Greedy, RandomDeploy, Static, Uniform
+from jaxroute.problems.staged.env import MarketEnv
+from jaxroute.problems.staged.instances import (
     arena_market,
     discovery_market,
     lower_bound_market,
+    market,
     routerbench_market,
     table_market,
 )
+from jaxroute.problems.staged.optimum import max_support, optimum_total, pool_value, routing_values
 from jaxroute.problems.staged.oracle import Oracle
-from jaxroute.problems.staged.slots import FixedBudget, Lemma3, Mean, Pace, Prior, Pseudo, RoutingScope, RunScope, StageScope
+from jaxroute.problems.staged.parts.budgets import FixedBudget, Pace
+from jaxroute.problems.staged.parts.estimators import Lemma3, Mean, Prior, Pseudo
+from jaxroute.problems.staged.parts.fillers import IndexFiller, MinimumShare, NoFiller, RandomFiller, Reduced
+from jaxroute.problems.staged.parts.routing import RouteByLP, RouteByRatio, RouteToBest
+from jaxroute.problems.staged.parts.scopes import RoutingScope, RunScope, StageScope
+from jaxroute.problems.staged.parts.ties import IndexTie, NewestTie, RandomTie
+from jaxroute.problems.staged.sources import Bernoulli, Fixed, Gaussian, LawOutcomes, LogNormal, TableOutcomes, TokenCost
 from jaxroute.problems.staged.stageroute import StageRoute
+from jaxroute.problems.staged.theory import decompose, violation
 
 POLICIES = (StageRoute, Greedy, Oracle, Cheapest, RandomDeploy, Uniform, Static)
 ENVIRONMENTS = (arena_market, routerbench_market, table_market, discovery_market, lower_bound_market)
@@ -52,7 +45,7 @@ __all__ = [
     "LawOutcomes",
     "Lemma3",
     "LogNormal",
-    "Market",
+    "MarketEnv",
     "Mean",
     "MinimumShare",
     "NewestTie",
@@ -77,12 +70,12 @@ __all__ = [
     "TokenCost",
     "Uniform",
     "arena_market",
-    "benchmark_total",
     "decompose",
     "discovery_market",
     "lower_bound_market",
     "market",
     "max_support",
+    "optimum_total",
     "pool_value",
     "routerbench_market",
     "routing_values",

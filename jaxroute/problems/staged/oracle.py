@@ -1,54 +1,67 @@
-"""The policy that attains the benchmark: StageRoute's own code with the truth in place of the bounds."""
-
-from dataclasses import dataclass
+"""The policy that attains the optimum: StageRoute's own code with the truth in place of the bounds."""
 
 import jax
 import jax.numpy as jnp
 from flax import struct
 
-from jaxroute.problems.staged.env import Market
-from jaxroute.problems.staged.slots import SlotRouter
-from jaxroute.problems.staged.types import Statistics
+from jaxroute.core.types import Leaf, Metric, Unplanned
+from jaxroute.problems.staged.env import MarketEnv
+from jaxroute.problems.staged.stageroute import StageRoute
+from jaxroute.problems.staged.types import Action, Feedback, Observation, SlotState, StagedSpec, Statistics
 
 
-@dataclass(frozen=True)
-class _Known:
-    """Bounds of statistics that hold the truth: the values themselves."""
+@struct.dataclass
+class _WithoutRadius(StageRoute):
+    """StageRoute that takes the statistics for the truth: one use of each model, whose reward and cost are the true means."""
 
-    def bounds(self, statistics, policy):
-        del policy
+    def bounds(self, statistics: Statistics) -> tuple[jax.Array, jax.Array]:
         return statistics.reward_sum, statistics.cost_sum
 
 
 @struct.dataclass
-class Oracle(SlotRouter):
+class Oracle:
     """Deploys and routes optimally for the true means; its expected regret is zero.
 
     It runs the same code as StageRoute with the truth in place of the bounds, so its regret tests the whole path.
 
     Source: StageRoute, section 6, "Oracle".
 
-    reward_mean, cost_mean: `[N]` true means.
+    Attributes:
+      reward_mean: `[N]` true mean rewards.
+      cost_mean: `[N]` true mean costs.
+      policy: StageRoute without confidence radii (static).
     """
 
-    reward_mean: jax.Array | None = None
-    cost_mean: jax.Array | None = None
-    estimator: object = struct.field(pytree_node=False, default=_Known())
+    reward_mean: Leaf
+    cost_mean: Leaf
+    policy: StageRoute = struct.field(pytree_node=False, default=_WithoutRadius())
 
     @classmethod
-    def of(cls, env: Market) -> "Oracle":
+    def of(cls, env: MarketEnv) -> "Oracle":
         """The oracle of an environment."""
         return cls(reward_mean=env.outcomes.reward_mean, cost_mean=env.outcomes.cost_mean)
 
-    def init(self, key, spec):
-        state = super().init(key, spec)
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        return self.policy.metrics
+
+    def init(self, key: jax.Array, spec: StagedSpec) -> Unplanned[SlotState]:
+        state = self.policy.init(key, spec).state
         truth = Statistics(
             pulls=jnp.ones_like(state.book.pulls),
             reward_sum=jnp.asarray(self.reward_mean, jnp.float32),
             cost_sum=jnp.asarray(self.cost_mean, jnp.float32),
         )
-        return state.replace(book=truth)
+        return Unplanned(state.replace(book=truth))
 
-    def update(self, key, state, obs, action, feedback, t):
+    def plan(self, key: jax.Array, state: SlotState | Unplanned[SlotState], obs: Observation, t: jax.Array) -> SlotState:
+        return self.policy.plan(key, state, obs, t)
+
+    def act(self, key: jax.Array, state: SlotState, obs: Observation, t: jax.Array) -> tuple[Action, dict[str, jax.Array]]:
+        return self.policy.act(key, state, obs, t)
+
+    def update(
+        self, key: jax.Array, state: SlotState, obs: Observation, action: Action, feedback: Feedback, t: jax.Array
+    ) -> SlotState:
         del key, obs, action, feedback, t
         return state

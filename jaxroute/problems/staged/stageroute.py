@@ -1,25 +1,69 @@
 """StageRoute: staged deployment and routing under a budget and capacities."""
 
+import jax
+import jax.numpy as jnp
 from flax import struct
 
-from jaxroute.core import checks
-from jaxroute.core.types import Leaf
-from jaxroute.problems.staged.slots import SlotRouter
+from jaxroute.core import checks, draws, numerics
+from jaxroute.core.types import Leaf, Metric, Unplanned, planned_state
+from jaxroute.estimators.confidence import bernstein_radius
+from jaxroute.problems.staged.parts.budgets import BudgetRule, FixedBudget
+from jaxroute.problems.staged.parts.deployment import deploy
+from jaxroute.problems.staged.parts.estimators import Estimator, Mean
+from jaxroute.problems.staged.parts.fillers import Filler, Reduced
+from jaxroute.problems.staged.parts.routing import Routing, route_opt
+from jaxroute.problems.staged.parts.scopes import RunScope, Scope
+from jaxroute.problems.staged.parts.slots import empty_slots, loaded, written_back
+from jaxroute.problems.staged.parts.ties import IndexTie, Tie
+from jaxroute.problems.staged.types import Action, Feedback, Observation, SlotState, StagedSpec, Statistics
 
 
 @struct.dataclass
-class Optimist(SlotRouter):
-    """Base of the policies that learn by optimistic bounds.
+class StageRoute:
+    """At each stage deploys the best `M` models for optimistic rewards and costs; routes each query by the same linear program.
 
-    gamma: `[]` confidence parameter of the radius. radius_multiplier: `[]` factor in front of the radius.
-    cost_floor, cost_ceiling: `[]` known bounds of the cost per query, in the currency of the budget; a model that was never used
-    is taken to cost `cost_floor`.
+    Deployment maximises `U . d` over `L . d <= budget`, `sum d = 1`, `0 <= d <= capacity` with exactly `M` models used
+    (DeployOPT); routing solves the same program over the deployed models, for every query (RouteOPT), and samples a model.
+    `U` is the upper bound of the mean reward, `L` the lower bound of the mean cost.
+
+    Source: StageRoute (arXiv 2506.17254), Algorithm 1, eqs. (3) to (7). `init` is line 1, `plan` lines 4 to 6, `act` lines 9 and 10,
+    `update` lines 11 and 12; the loops of lines 3 and 8 are the engine's.
+
+    Differs from the paper: nothing where it is explicit. It leaves open the start values (see `Mean`), which models fill the slots
+    that the optimal routing does not use (see `Reduced`), ties (lower cost, then lower index), and what to do when the bounds of
+    the deployed models admit no routing within the budget (the cheapest routing).
+
+    Attributes:
+      gamma: `[]` confidence parameter of the radius.
+      radius_multiplier: `[]` factor in front of the radius.
+      cost_floor: `[]` least cost per query, known in advance, in the currency of the budget; a model that was never used is taken
+        to cost so much.
+      cost_ceiling: `[]` largest cost per query, known in advance.
+      estimator: means in the bounds, and where they start (static).
+      scope: which past data deployment and routing rest on (static).
+      filler: who gets the slots that the best routing does not need (static).
+      tie: order of equal models (static).
+      budget_mode: what a query may cost (static).
+      lp_steps: dual steps of RouteOPT (static; default by the number of slots).
     """
 
     gamma: Leaf = 0.2
     radius_multiplier: Leaf = 2.0
     cost_floor: Leaf = 0.1
     cost_ceiling: Leaf = 50.0
+    estimator: Estimator = struct.field(pytree_node=False, default=Mean(), kw_only=True)
+    scope: Scope = struct.field(pytree_node=False, default=RunScope(), kw_only=True)
+    filler: Filler = struct.field(pytree_node=False, default=Reduced(), kw_only=True)
+    tie: Tie = struct.field(pytree_node=False, default=IndexTie(), kw_only=True)
+    budget_mode: BudgetRule = struct.field(pytree_node=False, default=FixedBudget(), kw_only=True)
+    lp_steps: int | None = struct.field(pytree_node=False, default=None, kw_only=True)
+
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        return (
+            Metric("infeasible_share", "share of queries without feasible routing", "", "average"),
+            Metric("multiplier", "shadow price of the budget", "reward per cost", "average", default=False),
+        )
 
     def check(self) -> None:
         checks.positive("gamma", self.gamma, ())
@@ -29,18 +73,69 @@ class Optimist(SlotRouter):
         if floor > ceiling:
             raise ValueError(f"cost_floor must be at most cost_ceiling = {ceiling:g}, got {floor:g}")
 
+    def bounds(self, statistics: Statistics) -> tuple[jax.Array, jax.Array]:
+        """Upper bounds `U` of mean rewards and lower bounds `L` of mean costs, each `[...]` as the statistics."""
+        reward, cost = self.estimator.means(statistics, self.cost_floor)
+        count = statistics.pulls + 1.0
+        reward_radius = self.radius_multiplier * bernstein_radius(reward, count, self.gamma)
+        cost_radius = self.radius_multiplier * bernstein_radius(cost, count, self.gamma)
+        upper = jnp.clip(reward + reward_radius, 0.0, 1.0)  # eq. (4)
+        lower = jnp.clip(cost - cost_radius, self.cost_floor, self.cost_ceiling)  # eq. (5)
+        return self.estimator.start(statistics, upper, lower, self.cost_floor)
 
-@struct.dataclass
-class StageRoute(Optimist):
-    """At each stage deploys the best `M` models for optimistic rewards and costs; routes each query by the same programme.
+    def choose(
+        self, key: jax.Array, state: SlotState, value: jax.Array, cost: jax.Array, obs: Observation, t: jax.Array
+    ) -> jax.Array:
+        """The models `[N]` bool to deploy, for bounds `U` (`value`) and `L` (`cost`): by DeployOPT, eq. (3)."""
+        del t
+        return deploy(key, value, cost, obs, state.spec, self.filler, self.tie)[0]
 
-    Deployment maximises `U . d` over `L . d <= budget`, `sum d = 1`, `0 <= d <= capacity` with exactly `M` models used
-    (DeployOPT); routing solves the same programme over the deployed models, for every query (RouteOPT), and samples a model.
-    `U` is the upper bound of the mean reward, `L` the lower bound of the mean cost.
+    def route(self, value: jax.Array, cost: jax.Array, state: SlotState, budget: jax.Array, priority: jax.Array) -> Routing:
+        """The routing over the slots for bounds `U` (`value`) and `L` (`cost`): by RouteOPT, eq. (7)."""
+        return route_opt(value, cost, state, budget, priority, self.lp_steps)
 
-    Source: StageRoute (arXiv 2506.17254), Algorithm 1, eqs. (3) to (7).
+    def init(self, key: jax.Array, spec: StagedSpec) -> Unplanned[SlotState]:
+        del key
+        return Unplanned(empty_slots(spec))  # Algorithm 1, line 1: nothing is known, nothing is deployed
 
-    Differs from the paper: nothing where it is explicit. It leaves open the start values (see `Mean`), which models fill the slots
-    that the optimal routing does not use (see `Reduced`), ties (lower cost, then lower index), and what to do when the bounds of
-    the deployed models admit no routing within the budget (the cheapest routing).
-    """
+    def plan(self, key: jax.Array, state: SlotState | Unplanned[SlotState], obs: Observation, t: jax.Array) -> SlotState:
+        state = planned_state(state)
+        book = written_back(state, self.scope)
+        value, cost = self.bounds(book)  # Algorithm 1, line 4: models that are new have no pulls, and the start values
+        chosen = self.choose(key, state.replace(book=book), value, cost, obs, t)  # Algorithm 1, line 5: DeployOPT, eq. (3)
+        deployed = chosen & obs.available  # Algorithm 1, line 6 and eq. (6)
+        return loaded(state, book, deployed, obs.capacity, self.scope)
+
+    def act(self, key: jax.Array, state: SlotState, obs: Observation, t: jax.Array) -> tuple[Action, dict[str, jax.Array]]:
+        del t
+        value, cost = self.bounds(state.slots)
+        _, priority = self.tie.apply(key, value)
+        budget = self.budget_mode.budget(obs)
+        routing = self.route(value, cost, state, budget, priority)  # Algorithm 1, line 9: RouteOPT, eq. (7)
+        amount = routing.amount
+        slot = numerics.one_hot(numerics.inverse_cdf(amount, draws.uniform(key)), amount.shape[-1])
+        in_slots = state.in_slots()
+        action = Action(
+            model=numerics.pick(slot, state.slot_model),  # Algorithm 1, line 10: the sampled model
+            probabilities=jnp.sum(jnp.where(in_slots, amount[:, None], 0.0), axis=0),
+            deployed=jnp.any(in_slots, axis=0),
+        )
+        info = {
+            "infeasible_share": 1.0 - routing.feasible.astype(jnp.float32),
+            "multiplier": routing.multiplier,
+            "reward_ucb": value,
+            "cost_lcb": cost,
+        }
+        return action, info
+
+    def update(
+        self, key: jax.Array, state: SlotState, obs: Observation, action: Action, feedback: Feedback, t: jax.Array
+    ) -> SlotState:
+        del key, obs, t
+        slot = (state.slot_model == action.model) & state.slot_filled
+        slots = Statistics(  # Algorithm 1, lines 11 and 12
+            pulls=state.slots.pulls + slot.astype(jnp.int32),
+            reward_sum=state.slots.reward_sum + jnp.where(slot, feedback.reward, 0.0),
+            cost_sum=state.slots.cost_sum + jnp.where(slot, feedback.cost, 0.0),
+        )
+        return state.replace(slots=slots)

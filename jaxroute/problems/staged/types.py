@@ -4,9 +4,12 @@ Sizes: `N` models that ever arrive, `M` deployment slots, `I` rounds per stage.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import jax
+import jax.numpy as jnp
 from flax import struct
+from jax import lax
 
 from jaxroute.core.types import Metric, Spec
 
@@ -37,8 +40,10 @@ METRICS = (
 class StagedSpec(Spec):
     """What a policy may know in advance.
 
-    max_deployed: `M`. max_support: the largest support of an optimal routing, `ceil(1 / smallest capacity) + 1`; sets are
-    enumerated only if fewer slots exist.
+    Attributes:
+      max_deployed: `M`.
+      max_support: the largest support of an optimal routing, `ceil(1 / smallest capacity) + 1`; sets are enumerated only if fewer
+        slots exist.
     """
 
     max_deployed: int = 1
@@ -46,12 +51,34 @@ class StagedSpec(Spec):
 
 
 @struct.dataclass
+class MarketState:
+    """State of the market.
+
+    Attributes:
+      overspend: `[]` spend so far minus the budget of the queries so far.
+      worst_overspend: `[]` its largest value.
+      alive: `[]` bool, the total budget is not yet spent.
+      deployed: `[N]` bool, models that are live.
+      source: state of the outcomes.
+    """
+
+    overspend: jax.Array
+    worst_overspend: jax.Array
+    alive: jax.Array
+    deployed: jax.Array
+    source: Any
+
+
+@struct.dataclass
 class Observation:
     """What a router sees before a decision.
 
-    available: `[N]` bool, models that have arrived. capacity: `[N]` largest share of the traffic of each model.
-    budget: `[]` cost per query. overspend: `[]` spend so far minus `budget` times queries so far. rounds_left: `[]` int32,
-    queries to come, this one included.
+    Attributes:
+      available: `[N]` bool, models that have arrived.
+      capacity: `[N]` largest share of the traffic of each model.
+      budget: `[]` cost per query.
+      overspend: `[]` spend so far minus `budget` times queries so far.
+      rounds_left: `[]` int32, queries to come, this one included.
     """
 
     available: jax.Array
@@ -65,8 +92,10 @@ class Observation:
 class Action:
     """A routing decision.
 
-    model: `[]` int32, the model that serves the query. probabilities: `[N]` the distribution it was drawn from, zero outside the
-    deployed set. deployed: `[N]` bool, the deployed set; fixed within a stage.
+    Attributes:
+      model: `[]` int32, the model that serves the query.
+      probabilities: `[N]` the distribution it was drawn from, zero outside the deployed set.
+      deployed: `[N]` bool, the deployed set; fixed within a stage.
     """
 
     model: jax.Array
@@ -76,7 +105,12 @@ class Action:
 
 @struct.dataclass
 class Feedback:
-    """What the router sees afterwards: reward `[]` and cost `[]` of the chosen model."""
+    """What the router sees afterwards.
+
+    Attributes:
+      reward: `[]` reward of the chosen model.
+      cost: `[]` cost of the chosen model.
+    """
 
     reward: jax.Array
     cost: jax.Array
@@ -86,9 +120,38 @@ class Feedback:
 class Statistics:
     """Sufficient statistics of some models.
 
-    pulls: `[...]` int32. reward_sum, cost_sum: `[...]` float32, sums over the pulls.
+    Attributes:
+      pulls: `[...]` int32, times each was used.
+      reward_sum: `[...]` float32, sum of its rewards.
+      cost_sum: `[...]` float32, sum of its costs.
     """
 
     pulls: jax.Array
     reward_sum: jax.Array
     cost_sum: jax.Array
+
+
+@struct.dataclass
+class SlotState:
+    """State of every staged policy: what is known of all models, and of the deployed ones beside it.
+
+    Attributes:
+      book: statistics `[N]` of all models, up to the start of the stage.
+      slots: statistics `[M]` of the deployed ones.
+      slot_model: `[M]` int32, model in each slot, in ascending order.
+      slot_filled: `[M]` bool, the slot is in use.
+      slot_capacity: `[M]` largest share of the traffic of each.
+      spec: sizes (static).
+    """
+
+    book: Statistics
+    slots: Statistics
+    slot_model: jax.Array
+    slot_filled: jax.Array
+    slot_capacity: jax.Array
+    spec: StagedSpec = struct.field(pytree_node=False)
+
+    def in_slots(self) -> jax.Array:
+        """`[M, N]` bool: model `n` is in slot `m`."""
+        here = self.slot_model[:, None] == lax.iota(jnp.int32, self.spec.num_models)[None, :]
+        return here & self.slot_filled[:, None]

@@ -1,8 +1,15 @@
-"""The plain K-armed bandit: the quickstart, and the yardstick against other simulators."""
+"""The plain K-armed bandit: the quickstart, and the yardstick against other simulators.
 
-from jaxroute.problems.stochastic.env import Bandit, bernoulli, gaussian
-from jaxroute.problems.stochastic.oracle import Oracle, lai_robbins
+`env` is the bandit, `sources` its laws of rewards, `instances` the ready-made ones, `types` the state of the policies and what is
+measured. `policies` holds UCB1, Thompson sampling and epsilon-greedy, `oracle` the policy that knows the best model, `theory` the
+Lai-Robbins line.
+"""
+
+from jaxroute.problems.stochastic.env import BanditEnv
+from jaxroute.problems.stochastic.instances import bernoulli, gaussian
+from jaxroute.problems.stochastic.oracle import Oracle
 from jaxroute.problems.stochastic.policies import UCB1, BetaThompson, EpsilonGreedy, GaussianThompson
+from jaxroute.problems.stochastic.theory import lai_robbins
 
 POLICIES = (UCB1, GaussianThompson, BetaThompson, EpsilonGreedy, Oracle)
 ENVIRONMENTS = (bernoulli, gaussian)
@@ -11,7 +18,7 @@ __all__ = [
     "ENVIRONMENTS",
     "POLICIES",
     "UCB1",
-    "Bandit",
+    "BanditEnv",
     "BetaThompson",
     "EpsilonGreedy",
     "GaussianThompson",

@@ -1,63 +1,39 @@
-"""What is known of the truth: the best fixed model, and the least regret that any consistent policy can have."""
+"""The policy that knows the best model."""
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from flax import struct
 
 from jaxroute.core import numerics
-from jaxroute.problems.stochastic.env import Bandit, bernoulli_law
+from jaxroute.core.types import Spec
+from jaxroute.problems.stochastic.env import BanditEnv
 
 
 @struct.dataclass
 class Oracle:
     """Always uses the model with the largest true mean; its regret is zero.
 
-    best: `[]` int32, index of that model.
+    Attributes:
+      best: `[]` int32, index of that model.
     """
 
     best: jax.Array
 
     @classmethod
-    def of(cls, env: Bandit) -> "Oracle":
+    def of(cls, env: BanditEnv) -> "Oracle":
         """The oracle of an environment."""
         return cls(best=numerics.argmax(jnp.asarray(env.mean)))
 
-    def init(self, key, spec):
+    def init(self, key: jax.Array, spec: Spec) -> tuple[()]:
         del key, spec
         return ()
 
-    def act(self, key, state, obs, t):
+    def act(self, key: jax.Array, state: tuple[()], obs: tuple[()], t: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:
         del key, state, obs, t
         return self.best, {}
 
-    def update(self, key, state, obs, action, feedback, t):
+    def update(
+        self, key: jax.Array, state: tuple[()], obs: tuple[()], action: jax.Array, feedback: jax.Array, t: jax.Array
+    ) -> tuple[()]:
         del key, obs, action, feedback, t
         return state
-
-
-def lai_robbins(env: Bandit, t) -> np.ndarray:
-    """The Lai-Robbins line: `sum over suboptimal k of (best - mean_k) / KL(mean_k, best) * log t`.
-
-    The regret of every consistent policy grows at least like this line (as `t` goes to infinity; at a finite `t` a policy may be
-    below it).
-
-    Source: Lai and Robbins (1985), Theorem 2.
-
-    Args:
-      env: a bandit with the Bernoulli or the Gaussian law.
-      t: rounds, array of any shape, at least 1.
-
-    Returns:
-      The line at `t`, float64, in units of reward.
-    """
-    mean = np.asarray(env.mean, np.float64)
-    best = mean.max()
-    worse = mean[mean < best]
-    if env.law is bernoulli_law:
-        with np.errstate(divide="ignore", invalid="ignore"):
-            kl = np.where(worse > 0, worse * np.log(worse / best), 0.0)
-            kl += np.where(worse < 1, (1 - worse) * np.log((1 - worse) / (1 - best)), 0.0)
-    else:
-        kl = (best - worse) ** 2 / (2 * float(env.scale) ** 2)
-    return np.sum((best - worse) / kl) * np.log(np.asarray(t, np.float64))

@@ -1,20 +1,21 @@
 """Policies of the stochastic bandit: UCB1, Thompson sampling, epsilon-greedy."""
 
+import jax
 import jax.numpy as jnp
 from flax import struct
 from jax import lax
 
 from jaxroute.core import checks, draws, numerics
-from jaxroute.core.types import Leaf
+from jaxroute.core.types import Leaf, Spec
 from jaxroute.problems.stochastic.types import ArmStatistics
 
 
-def _no_statistics(spec) -> ArmStatistics:
+def _no_statistics(spec: Spec) -> ArmStatistics:
     size = (spec.num_models,)
     return ArmStatistics(pulls=jnp.zeros(size, jnp.int32), reward_sum=jnp.zeros(size, jnp.float32))
 
 
-def _add(state: ArmStatistics, action, reward) -> ArmStatistics:
+def _add(state: ArmStatistics, action: jax.Array, reward: jax.Array) -> ArmStatistics:
     chosen = numerics.one_hot(action, state.pulls.shape[-1])
     return state.replace(
         pulls=state.pulls + chosen.astype(jnp.int32),
@@ -30,7 +31,11 @@ class UCB1:
 
     Source: Auer, Cesa-Bianchi and Fischer (2002), Fig. 1, which has `width = sqrt(2)`, for rewards in [0, 1].
 
-    width: `[]` multiplier of the radius, in units of reward.
+    Differs from the paper: its logarithm is that of the plays so far; `t + 2` with rounds from 0 is two more, so that it is above 0 from
+    the first round on.
+
+    Attributes:
+      width: `[]` multiplier of the radius, in units of reward.
     """
 
     width: Leaf = 2.0**0.5
@@ -38,18 +43,22 @@ class UCB1:
     def check(self) -> None:
         checks.non_negative("width", self.width, ())
 
-    def init(self, key, spec):
+    def init(self, key: jax.Array, spec: Spec) -> ArmStatistics:
         del key
         return _no_statistics(spec)
 
-    def act(self, key, state, obs, t):
+    def act(
+        self, key: jax.Array, state: ArmStatistics, obs: tuple[()], t: jax.Array
+    ) -> tuple[jax.Array, dict[str, jax.Array]]:
         del key, obs
         share = 1.0 / jnp.maximum(state.pulls, 1).astype(jnp.float32)  # one division in place of two
         radius = self.width * jnp.sqrt(jnp.log(t + 2.0) * share)
         bound = jnp.where(state.pulls > 0, state.reward_sum * share + radius, jnp.inf)
         return numerics.argmax(bound), {"bound": bound}
 
-    def update(self, key, state, obs, action, feedback, t):
+    def update(
+        self, key: jax.Array, state: ArmStatistics, obs: tuple[()], action: jax.Array, feedback: jax.Array, t: jax.Array
+    ) -> ArmStatistics:
         del key, obs, t
         return _add(state, action, feedback)
 
@@ -63,7 +72,10 @@ class GaussianThompson:
 
     Source: Agrawal and Goyal (2013), Algorithm 1 (which has `scale = 1` and `prior_weight = 1`).
 
-    scale: `[]` standard deviation of one reward. prior_mean: `[]`. prior_weight: `[]` observations that the prior is worth.
+    Attributes:
+      scale: `[]` standard deviation of one reward.
+      prior_mean: `[]` mean of the prior, in units of reward.
+      prior_weight: `[]` observations that the prior is worth.
     """
 
     scale: Leaf = 1.0
@@ -75,18 +87,22 @@ class GaussianThompson:
         checks.numbers("prior_mean", self.prior_mean, ())
         checks.positive("prior_weight", self.prior_weight, ())
 
-    def init(self, key, spec):
+    def init(self, key: jax.Array, spec: Spec) -> ArmStatistics:
         del key
         return _no_statistics(spec)
 
-    def act(self, key, state, obs, t):
+    def act(
+        self, key: jax.Array, state: ArmStatistics, obs: tuple[()], t: jax.Array
+    ) -> tuple[jax.Array, dict[str, jax.Array]]:
         del obs, t
         weight = self.prior_weight + state.pulls.astype(jnp.float32)
         mean = (self.prior_weight * self.prior_mean + state.reward_sum) / weight
         sample = mean + self.scale * lax.rsqrt(weight) * draws.normal(key, state.pulls.shape)
         return numerics.argmax(sample), {"sample": sample}
 
-    def update(self, key, state, obs, action, feedback, t):
+    def update(
+        self, key: jax.Array, state: ArmStatistics, obs: tuple[()], action: jax.Array, feedback: jax.Array, t: jax.Array
+    ) -> ArmStatistics:
         del key, obs, t
         return _add(state, action, feedback)
 
@@ -101,7 +117,9 @@ class BetaThompson:
 
     Source: Thompson (1933); Kaufmann, Korda and Munos (2012). A reward in (0, 1) counts as that share of a success.
 
-    successes: `[]` prior successes, at least 1. failures: `[]` prior failures, at least 1.
+    Attributes:
+      successes: `[]` prior successes, at least 1.
+      failures: `[]` prior failures, at least 1.
     """
 
     successes: Leaf = 1.0
@@ -114,18 +132,22 @@ class BetaThompson:
             if float(value) < 1.0:
                 raise ValueError(f"{name} must be at least 1, got {float(value):g}")
 
-    def init(self, key, spec):
+    def init(self, key: jax.Array, spec: Spec) -> ArmStatistics:
         del key
         return _no_statistics(spec)
 
-    def act(self, key, state, obs, t):
+    def act(
+        self, key: jax.Array, state: ArmStatistics, obs: tuple[()], t: jax.Array
+    ) -> tuple[jax.Array, dict[str, jax.Array]]:
         del obs, t
         wins = self.successes + state.reward_sum
         losses = self.failures + (state.pulls.astype(jnp.float32) - state.reward_sum)
         sample = draws.beta(key, wins, losses)
         return numerics.argmax(sample), {"sample": sample}
 
-    def update(self, key, state, obs, action, feedback, t):
+    def update(
+        self, key: jax.Array, state: ArmStatistics, obs: tuple[()], action: jax.Array, feedback: jax.Array, t: jax.Array
+    ) -> ArmStatistics:
         del key, obs, t
         return _add(state, action, jnp.clip(feedback, 0.0, 1.0))
 
@@ -138,7 +160,8 @@ class EpsilonGreedy:
 
     Source: Sutton and Barto (2018), section 2.4.
 
-    epsilon: `[]` exploration probability.
+    Attributes:
+      epsilon: `[]` exploration probability.
     """
 
     epsilon: Leaf = 0.1
@@ -146,11 +169,13 @@ class EpsilonGreedy:
     def check(self) -> None:
         checks.probability("epsilon", self.epsilon, ())
 
-    def init(self, key, spec):
+    def init(self, key: jax.Array, spec: Spec) -> ArmStatistics:
         del key
         return _no_statistics(spec)
 
-    def act(self, key, state, obs, t):
+    def act(
+        self, key: jax.Array, state: ArmStatistics, obs: tuple[()], t: jax.Array
+    ) -> tuple[jax.Array, dict[str, jax.Array]]:
         del obs, t
         k_coin, k_model = draws.split(key)
         pulls = jnp.maximum(state.pulls, 1).astype(jnp.float32)
@@ -159,6 +184,8 @@ class EpsilonGreedy:
         anyone = draws.randint(k_model, state.pulls.shape[-1])
         return jnp.where(explore, anyone, best), {"explored": explore.astype(jnp.float32)}
 
-    def update(self, key, state, obs, action, feedback, t):
+    def update(
+        self, key: jax.Array, state: ArmStatistics, obs: tuple[()], action: jax.Array, feedback: jax.Array, t: jax.Array
+    ) -> ArmStatistics:
         del key, obs, t
         return _add(state, action, feedback)

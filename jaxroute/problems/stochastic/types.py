@@ -16,7 +16,9 @@ METRICS = (
 class ArmStatistics:
     """Sufficient statistics of every model.
 
-    pulls: `[K]` int32, times each model was used. reward_sum: `[K]` float32, total reward of each.
+    Attributes:
+      pulls: `[K]` int32, times each model was used.
+      reward_sum: `[K]` float32, total reward of each.
     """
 
     pulls: jax.Array

@@ -349,14 +349,14 @@ def test_random_instances():
     """A sampler gives every run an instance of its own."""
 
     def sampler(key):
-        return stochastic.Bandit(mean=draws.uniform(key, (3,)), scale=jnp.float32(0.0))
+        return stochastic.BanditEnv(mean=draws.uniform(key, (3,)), scale=jnp.float32(0.0))
 
     ours, theirs = both_backends(sampler, stochastic.UCB1(), horizon=40, seeds=[3, 5, 8])
     assert_equal_play(ours, theirs)
 
 
 @struct.dataclass
-class Lookup(stochastic.Bandit):
+class Lookup(stochastic.BanditEnv):
     """A bandit whose rewards come from a long table, by a row that every run draws for itself."""
 
     table: Leaf = None
@@ -390,7 +390,7 @@ class Factorising(stochastic.EpsilonGreedy):
 def test_what_does_not_fit_is_played_by_the_scan_with_a_warning():
     options = {"horizon": 30, "seeds": 5, "progress": False}
     policies = {"odd": Factorising()}
-    with pytest.warns(UserWarning, match=r"policy 'odd' on Bandit does not fit into a kernel.*cholesky"):
+    with pytest.warns(UserWarning, match=r"policy 'odd' on BanditEnv does not fit into a kernel.*cholesky"):
         ours = jr.simulate(small_bandit(), policies, backend="pallas", **options)
     theirs = jr.simulate(small_bandit(), policies, **options)
     assert list(ours.attrs["fell_back"]) == ["odd"] and "cholesky" in ours.attrs["fell_back"]["odd"]

@@ -1,18 +1,114 @@
 """Markets of the paper's experiments and theory, and markets made from tables."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 from jaxroute.core import checks, draws
 from jaxroute.core.types import Leaf
 from jaxroute.data import STAGEROUTE_TABLE_1, STAGEROUTE_TABLE_2, RoutingTable, divide_by_max, min_max
-from jaxroute.problems.staged.env import Market, market
-from jaxroute.problems.staged.laws import Bernoulli, Fixed, Gaussian, LawOutcomes, LogNormal, TableOutcomes
+from jaxroute.problems.staged.env import MarketEnv
+from jaxroute.problems.staged.optimum import max_support, optimum_steps, pool_value
+from jaxroute.problems.staged.sources import Bernoulli, Fixed, Gaussian, Law, LawOutcomes, LogNormal, Outcomes, TableOutcomes
 
 NORMALISATIONS = {"min-max": min_max, "max": divide_by_max}
+
+
+def market(
+    outcomes: Outcomes,
+    *,
+    capacity: Leaf,
+    arrival: Leaf | None = None,
+    budget: float,
+    max_deployed: int,
+    stage_length: int,
+    horizon: int,
+    deploy_fee: Leaf = 0.0,
+    optimum: str = "stage",
+    stop_at_budget: bool = False,
+    names: Sequence[str] = (),
+    require_feasible: bool = True,
+) -> MarketEnv:
+    """A market with its optimum: what the best feasible routing earns.
+
+    Args:
+      outcomes: `LawOutcomes` or `TableOutcomes` of `N` models.
+      capacity: largest share of the traffic of each model, in (0, 1]; one number or `[N]`.
+      arrival: `[N]` first round of each model, 1-based (default: all at the start).
+      budget: cost per query that may be spent on average.
+      max_deployed: `M`, models that may be live at once.
+      stage_length: `I`, queries between two maintenance windows.
+      horizon: queries that the total budget is meant for.
+      deploy_fee: charged to the spend when a model enters the deployment; one number or `[N]`.
+      optimum: "stage" counts a model from the maintenance window at which it can first be deployed (the paper's definition),
+        "continuous" from its arrival.
+      stop_at_budget: serve nothing once `budget * horizon` is spent.
+      names: of the models.
+      require_feasible: refuse a market in which no deployment can carry all queries within the budget.
+
+    Raises:
+      ValueError: an argument is out of range, or no routing is feasible in some stage.
+    """
+    if not (hasattr(outcomes, "draw") and hasattr(outcomes, "reward_mean")):
+        raise ValueError(f"outcomes must be LawOutcomes or TableOutcomes, got {checks.show(outcomes)}")
+    outcomes.check()
+    size = np.shape(outcomes.reward_mean)
+    if len(size) != 1:
+        raise ValueError(f"outcomes must hold the means of N models in one dimension, got shape {size}")
+    max_deployed = checks.count("max_deployed", max_deployed)
+    stage_length = checks.count("stage_length", stage_length)
+    horizon = checks.count("horizon", horizon)
+    capacity = np.broadcast_to(checks.share("capacity", capacity, size if np.ndim(capacity) else ()), size)
+    deploy_fee = np.broadcast_to(checks.non_negative("deploy_fee", deploy_fee, size if np.ndim(deploy_fee) else ()), size)
+    budget = float(checks.positive("budget", budget, ()))
+    arrival = np.ones(size, np.int64) if arrival is None else np.asarray(arrival)
+    if arrival.shape != size or not np.issubdtype(arrival.dtype, np.integer) or arrival.min() < 1:
+        raise ValueError(f"arrival must be {size[0]} whole rounds of at least 1, got {checks.show(arrival.tolist())}")
+    checks.one_of("optimum", optimum, ("stage", "continuous"))
+    if names and len(names) != size[0]:
+        raise ValueError(f"names must have one name per model ({size[0]}), got {len(names)}")
+    mean, cost = (np.asarray(x, np.float64) for x in (outcomes.reward_mean, outcomes.cost_mean))
+    if require_feasible:
+        _require_feasible(cost, capacity, arrival, budget, max_deployed)
+    start, value = optimum_steps(mean, cost, capacity, arrival, budget, max_deployed, stage_length, optimum == "continuous")
+    return MarketEnv(
+        outcomes=outcomes,
+        capacity=capacity.astype(np.float32),
+        arrival=arrival.astype(np.int32),
+        budget=np.float32(budget),
+        deploy_fee=deploy_fee.astype(np.float32),
+        horizon=np.int32(horizon),
+        optimum_start=start,
+        optimum_value=value.astype(np.float32),
+        max_deployed=max_deployed,
+        stage_length=stage_length,
+        support=max_support(capacity),
+        stop_at_budget=bool(stop_at_budget),
+        names=tuple(names),
+    )
+
+
+def _require_feasible(cost: np.ndarray, capacity: np.ndarray, arrival: np.ndarray, budget: float, max_deployed: int) -> None:
+    """Refuses a market whose first pool cannot carry the traffic within budget; later pools only grow."""
+    pool = np.flatnonzero(arrival <= 1)
+    if not len(pool):
+        raise ValueError(f"arrival must have a model in round 1, got {checks.show(np.asarray(arrival).tolist())}")
+    room = np.sort(capacity[pool])[::-1][:max_deployed].sum()
+    if room < 1.0 - 1e-9:
+        raise ValueError(
+            f"capacity must let some {max_deployed} models of the first stage carry all queries (sum at least 1), "
+            f"got at most {room:g}"
+        )
+    # The cheapest routing is the best one for the reward `top - cost`, at a budget that never binds.
+    top = cost[pool].max()
+    value = pool_value(top - cost, cost, capacity, top, pool, max_deployed)
+    if top - value > budget * (1 + 1e-9):
+        raise ValueError(
+            f"budget must be at least {top - value:g}, the cheapest way to serve all queries of the first stage, got {budget:g}"
+        )
 
 
 def arena_market(
@@ -27,10 +123,10 @@ def arena_market(
     arrival_interval: int = 1000,
     arrival_lag: int = 0,
     normalisation: str = "min-max",
-    reward_law: Any = Gaussian(),
-    cost_law: Any = Gaussian(relative=True),
+    reward_law: Law = Gaussian(),
+    cost_law: Law = Gaussian(relative=True),
     **options: Any,
-) -> Market:
+) -> MarketEnv:
     """The paper's synthetic market: 15 models with Chatbot-Arena scores and list prices (USD per million output tokens).
 
     Six models are there from the start, one more arrives every `arrival_interval` queries. Yi-Lightning, the cheapest of the first
@@ -40,9 +136,19 @@ def arena_market(
     the scores (`"min-max"`, or `"max"` to divide by the largest).
 
     Args:
-      reward_noise: standard deviation of a reward. cost_noise: standard deviation of a cost relative to its mean.
+      max_deployed: `M`, models that may be live at once.
+      stage_length: `I`, queries between two maintenance windows.
+      horizon: queries that the total budget is meant for.
+      budget: cost per query.
+      capacity: largest share of the traffic of a model.
+      reward_noise: standard deviation of a reward.
+      cost_noise: standard deviation of a cost relative to its mean.
+      arrival_interval: queries between two arrivals.
       arrival_lag: rounds by which a newcomer misses the maintenance window of its arrival.
-      options: further arguments of `market` (`deploy_fee`, `benchmark`, `stop_at_budget`).
+      normalisation: of the scores.
+      reward_law: law of a reward.
+      cost_law: law of a cost.
+      options: further arguments of `market` (`deploy_fee`, `optimum`, `stop_at_budget`).
     """
     table = STAGEROUTE_TABLE_1
     checks.one_of("normalisation", normalisation, NORMALISATIONS)
@@ -86,7 +192,7 @@ def routerbench_market(
     capacity: float = 0.4,
     cost_scale: float = 1.0,
     **options: Any,
-) -> Market:
+) -> MarketEnv:
     """A stand-in for the paper's RouterBench run, with the published means of Table 2.
 
     Scores are Bernoulli, costs log-normal with coefficient of variation 1, independent. Queries are independent and only one model
@@ -96,8 +202,14 @@ def routerbench_market(
     Source: StageRoute, section 6.2, Table 2. Not given there and ours: `max_deployed`, `stage_length`, the capacities.
 
     Args:
+      max_deployed: `M`, models that may be live at once.
+      stage_length: `I`, queries between two maintenance windows.
+      horizon: queries that the total budget is meant for.
+      budget: cost per query.
+      capacity: largest share of the traffic of a model.
       cost_scale: multiplies costs and budget. The confidence radius is not scale-free, so this changes the policies (give them
         `cost_floor` and `cost_ceiling` in the same unit).
+      options: further arguments of `market`.
     """
     table = STAGEROUTE_TABLE_2
     scale = float(checks.positive("cost_scale", cost_scale, ()))
@@ -136,11 +248,17 @@ def table_market(
     cost_scale: float = 1.0,
     permute: bool = False,
     **options: Any,
-) -> Market:
+) -> MarketEnv:
     """A market that plays the queries of a table of scores and costs.
 
     Args:
       table: scores and costs of every model on every query.
+      max_deployed: `M`, models that may be live at once.
+      stage_length: `I`, queries between two maintenance windows.
+      horizon: queries that the total budget is meant for.
+      budget: cost per query.
+      capacity: largest share of the traffic of each model; one number or `[N]`.
+      arrival: `[N]` first round of each model, 1-based (default: all at the start).
       permute: each query once in random order before any is repeated, instead of drawing with replacement.
       cost_scale: multiplies costs and budget.
       options: further arguments of `market`.
@@ -170,13 +288,17 @@ def table_market(
 
 def discovery_market(
     *, horizon: int, stages: int, max_deployed: int = 3, num_models: int = 30, noise: float = 0.1
-) -> Market:
+) -> MarketEnv:
     """Many models from the start and few slots: the instance that makes the discovery term of the regret visible.
 
     Unit costs and no binding constraint; means `0.3 + 0.3 ((7 m) mod N) / N`, model 20 has 0.9. Ours, for Theorem 1 of StageRoute.
 
     Args:
+      horizon: `T`, queries.
       stages: `K`; a stage has `horizon // stages` queries.
+      max_deployed: `M`, models that may be live at once.
+      num_models: `N`, at least 21.
+      noise: standard deviation of a reward.
     """
     stages = checks.count("stages", stages)
     size = checks.count("num_models", num_models, 21)
@@ -199,7 +321,7 @@ def discovery_market(
     )
 
 
-def lower_bound_market(*, horizon: int, max_deployed: int = 2, constant: float = 1.0) -> Callable[[Any], Market]:
+def lower_bound_market(*, horizon: int, max_deployed: int = 2, constant: float = 1.0) -> Callable[[jax.Array], MarketEnv]:
     """A sampler of the paper's hard instances: every batch brings `M` new models, of which a random one is better by `eps`.
 
     With `eps = (c M / (8 T))^(1/3)` there are `1 / (4 eps)` batches, rounded; a batch is a stage, the strong model of batch `j` has
@@ -209,10 +331,12 @@ def lower_bound_market(*, horizon: int, max_deployed: int = 2, constant: float =
     number so that the means still end at 3/4.
 
     Args:
-      horizon: `T`. max_deployed: `M >= 2`. constant: the universal constant `c` of the theorem, unspecified there.
+      horizon: `T`, queries.
+      max_deployed: `M`, at least 2.
+      constant: the universal constant `c` of the theorem, unspecified there.
 
     Returns:
-      A function `key -> Market`; the market has `M` models per batch.
+      A sampler `key -> MarketEnv`; the market has `M` models per batch.
     """
     horizon = checks.count("horizon", horizon)
     slots = checks.count("max_deployed", max_deployed, 2)
@@ -224,7 +348,7 @@ def lower_bound_market(*, horizon: int, max_deployed: int = 2, constant: float =
     length = -(-horizon // batches)
     batch = np.repeat(np.arange(1, batches + 1), slots)
     weak = 0.5 + (batch - 1) * eps
-    # The benchmark does not depend on which model of a batch is strong: let it be the first.
+    # The optimum does not depend on which model of a batch is strong: let it be the first.
     strong_first = weak + eps * (np.arange(len(batch)) % slots == 0)
     template = market(
         LawOutcomes(
@@ -243,7 +367,7 @@ def lower_bound_market(*, horizon: int, max_deployed: int = 2, constant: float =
         horizon=horizon,
     )
 
-    def sample(key) -> Market:
+    def sample(key: jax.Array) -> MarketEnv:
         """One instance: the strong model of every batch is uniform over its `M` models."""
         strong = draws.randint(key, slots, (batches,))
         is_strong = jnp.arange(slots)[None, :] == strong[:, None]

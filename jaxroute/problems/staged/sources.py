@@ -6,7 +6,7 @@ that of independent models, draws are few, and two policies that differ in a few
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -18,15 +18,60 @@ from jaxroute.core import checks, draws
 from jaxroute.core.types import Leaf
 
 
+class Law(Protocol):
+    """A random number with a given mean.
+
+    Attributes:
+      num_shocks: standard normal numbers that one draw needs.
+    """
+
+    num_shocks: ClassVar[int]
+
+    def __call__(self, shock: jax.Array, mean: Leaf, scale: Leaf) -> jax.Array:
+        """Values `[N]` for shocks `[num_shocks]`, means `[N]` and a scale `[]`."""
+        ...
+
+
+class Outcomes(Protocol):
+    """Rewards and costs of all models, round by round."""
+
+    @property
+    def reward_mean(self) -> Leaf:
+        """`[N]` expected reward of each model."""
+        ...
+
+    @property
+    def cost_mean(self) -> Leaf:
+        """`[N]` expected cost of each model."""
+        ...
+
+    def check(self) -> None:
+        """Raises `ValueError` on values out of range."""
+        ...
+
+    def init(self, key: jax.Array) -> Any:
+        """State of the source before the first round."""
+        ...
+
+    def draw(self, key: jax.Array, state: Any, t: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Rewards `[N]` and costs `[N]` of round `t`."""
+        ...
+
+
 @dataclass(frozen=True)
 class Gaussian:
-    """`mean + scale * z`; values may leave [0, 1]. `relative` multiplies the noise by the mean, `clip` bounds the value."""
+    """`mean + scale * z`; values may leave [0, 1].
+
+    Attributes:
+      relative: multiply the noise by the mean.
+      clip: bounds of the value, None for none.
+    """
 
     relative: bool = False
     clip: tuple[float, float] | None = None
-    num_shocks = 1
+    num_shocks: ClassVar[int] = 1
 
-    def __call__(self, shock, mean, scale):
+    def __call__(self, shock: jax.Array, mean: Leaf, scale: Leaf) -> jax.Array:
         value = mean * (1.0 + scale * shock[0]) if self.relative else mean + scale * shock[0]
         return value if self.clip is None else jnp.clip(value, *self.clip)
 
@@ -35,9 +80,9 @@ class Gaussian:
 class Bernoulli:
     """1 with probability `mean`, else 0."""
 
-    num_shocks = 1
+    num_shocks: ClassVar[int] = 1
 
-    def __call__(self, shock, mean, scale):
+    def __call__(self, shock: jax.Array, mean: Leaf, scale: Leaf) -> jax.Array:
         del scale
         return (ndtr(shock[0]) < mean).astype(jnp.float32)
 
@@ -46,9 +91,9 @@ class Bernoulli:
 class LogNormal:
     """Log-normal with the given mean and coefficient of variation `scale`."""
 
-    num_shocks = 1
+    num_shocks: ClassVar[int] = 1
 
-    def __call__(self, shock, mean, scale):
+    def __call__(self, shock: jax.Array, mean: Leaf, scale: Leaf) -> jax.Array:
         variance = jnp.log1p(scale**2)
         return mean * jnp.exp(jnp.sqrt(variance) * shock[0] - variance / 2)
 
@@ -57,9 +102,9 @@ class LogNormal:
 class Fixed:
     """The mean itself."""
 
-    num_shocks = 0
+    num_shocks: ClassVar[int] = 0
 
-    def __call__(self, shock, mean, scale):
+    def __call__(self, shock: jax.Array, mean: Leaf, scale: Leaf) -> jax.Array:
         del shock, scale
         return mean
 
@@ -70,15 +115,23 @@ class TokenCost:
 
     The output is capped, and the cost is scaled so that its mean is the table's. Lengths are shared by all models.
 
+    An alternative to the noise of `arena_market` (`cost_law=TokenCost()`), for a user who knows the lengths of the queries; no
+    experiment uses it.
+
     Source: the cost model of StageRoute, section 3; the length laws are ours, for Table 1 gives one price per model.
+
+    Attributes:
+      mean_input: tokens of a query.
+      mean_output: tokens of an answer, before the cap.
+      cap_output: most tokens of an answer.
     """
 
     mean_input: float = 300.0
     mean_output: float = 500.0
     cap_output: float = 4096.0
-    num_shocks = 2
+    num_shocks: ClassVar[int] = 2
 
-    def __call__(self, shock, mean, scale):
+    def __call__(self, shock: jax.Array, mean: Leaf, scale: Leaf) -> jax.Array:
         variance = jnp.log1p(scale**2)
         sigma = jnp.sqrt(variance)
         tokens_in = self.mean_input * jnp.exp(sigma * shock[0] - variance / 2)
@@ -93,16 +146,21 @@ class TokenCost:
 class LawOutcomes:
     """Rewards and costs drawn from parametric laws around fixed means.
 
-    reward_mean, cost_mean: `[N]`. reward_noise, cost_noise: `[]` scale parameters of the laws.
-    reward_law, cost_law: laws of this module (static).
+    Attributes:
+      reward_mean: `[N]` expected rewards.
+      cost_mean: `[N]` expected costs.
+      reward_noise: `[]` scale of the law of the rewards.
+      cost_noise: `[]` scale of the law of the costs.
+      reward_law: law of this module (static).
+      cost_law: law of this module (static).
     """
 
     reward_mean: Leaf
     cost_mean: Leaf
     reward_noise: Leaf
     cost_noise: Leaf
-    reward_law: Any = struct.field(pytree_node=False, default=Gaussian())
-    cost_law: Any = struct.field(pytree_node=False, default=Gaussian(relative=True))
+    reward_law: Law = struct.field(pytree_node=False, default=Gaussian())
+    cost_law: Law = struct.field(pytree_node=False, default=Gaussian(relative=True))
 
     def check(self) -> None:
         size = np.shape(self.reward_mean)
@@ -113,11 +171,11 @@ class LawOutcomes:
         checks.non_negative("reward_noise", self.reward_noise, ())
         checks.non_negative("cost_noise", self.cost_noise, ())
 
-    def init(self, key):
+    def init(self, key: jax.Array) -> tuple[()]:
         del key
         return ()
 
-    def draw(self, key, state, t):
+    def draw(self, key: jax.Array, state: tuple[()], t: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Rewards `[N]` and costs `[N]` of round `t`."""
         del state, t
         split = self.reward_law.num_shocks
@@ -130,8 +188,12 @@ class LawOutcomes:
 class TableOutcomes:
     """Rewards and costs of a table's queries: one row per round.
 
-    scores, costs: `[Q, N]` reward and cost of every model on every query. reward_mean, cost_mean: `[N]` column means.
-    permute: play the rows in a random order, each once before any is repeated, instead of drawing with replacement (static).
+    Attributes:
+      scores: `[Q, N]` reward of every model on every query.
+      costs: `[Q, N]` cost of every model on every query.
+      reward_mean: `[N]` mean of each column of `scores`.
+      cost_mean: `[N]` mean of each column of `costs`.
+      permute: play the rows in a random order, each once before any is repeated, instead of drawing with replacement (static).
     """
 
     scores: Leaf
@@ -144,12 +206,12 @@ class TableOutcomes:
         checks.probability("scores", self.scores)
         checks.non_negative("costs", self.costs, np.shape(self.scores))
 
-    def init(self, key):
+    def init(self, key: jax.Array) -> jax.Array | tuple[()]:
         if not self.permute:
             return ()
         return jax.random.permutation(key, self.scores.shape[0]).astype(jnp.int32)
 
-    def draw(self, key, state, t):
+    def draw(self, key: jax.Array, state: Any, t: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Rewards `[N]` and costs `[N]` of round `t`."""
         rows = self.scores.shape[0]
         row = state[t % rows] if self.permute else draws.randint(key, rows)

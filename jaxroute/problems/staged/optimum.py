@@ -1,14 +1,17 @@
-"""The benchmark of the staged problem, exactly and in float64 on the host: what the best feasible routing earns."""
+"""What the best feasible routing earns, exactly and in float64 on the host: regret is measured against it."""
 
 import functools
 import itertools
 import math
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 import numpy as np
+from numpy.typing import ArrayLike
+
+from jaxroute.problems.staged.env import MarketEnv
 
 
-def max_support(capacity) -> int:
+def max_support(capacity: ArrayLike) -> int:
     """Most models that an optimal routing can need: `ceil(1 / smallest capacity) + 1`.
 
     A vertex of the routing polytope has at most two coordinates strictly between their bounds, and no more at their capacity
@@ -17,7 +20,9 @@ def max_support(capacity) -> int:
     return math.ceil(1.0 / float(np.min(capacity)) - 1e-6) + 1
 
 
-def routing_values(reward, cost, capacity, budget, sets) -> np.ndarray:
+def routing_values(
+    reward: ArrayLike, cost: ArrayLike, capacity: ArrayLike, budget: float, sets: ArrayLike | Sequence[Sequence[int]]
+) -> np.ndarray:
     """`V(budget, S)` for several sets of models: the best expected reward per query, 0 where the set is infeasible.
 
     By duality the value is the least of `lam * budget + max over p of (reward - lam * cost) . p` over `lam = 0` and the
@@ -26,7 +31,9 @@ def routing_values(reward, cost, capacity, budget, sets) -> np.ndarray:
     Source: StageRoute, eq. (1), for a fixed set.
 
     Args:
-      reward, cost, capacity: `[N]` true means and capacities.
+      reward: `[N]` true mean rewards.
+      cost: `[N]` true mean costs.
+      capacity: `[N]` largest shares of the traffic.
       budget: cost per query.
       sets: `[S, n]` indices of the models of each set.
 
@@ -38,7 +45,7 @@ def routing_values(reward, cost, capacity, budget, sets) -> np.ndarray:
     crossing = np.where(du * dc > 0, du / np.where(dc == 0, 1.0, dc), 0.0).reshape(len(u), -1)
     lam = np.concatenate([np.zeros((len(u), 1)), crossing], axis=1)
 
-    def best(score):
+    def best(score: np.ndarray) -> np.ndarray:
         order = np.argsort(-score, axis=-1, kind="stable")
         room = np.take_along_axis(np.broadcast_to(a[:, None, :], score.shape), order, -1)
         before = np.cumsum(room, axis=-1) - room
@@ -50,10 +57,20 @@ def routing_values(reward, cost, capacity, budget, sets) -> np.ndarray:
     return np.where(feasible, value, 0.0)
 
 
-def pool_value(reward, cost, capacity, budget, pool, max_deployed: int) -> float:
+def pool_value(
+    reward: ArrayLike, cost: ArrayLike, capacity: ArrayLike, budget: float, pool: Iterable[int], max_deployed: int
+) -> float:
     """`V(budget, pool)`: the best reward per query of at most `max_deployed` models of `pool` (indices); 0 if infeasible.
 
     Source: StageRoute, eq. (1).
+
+    Args:
+      reward: `[N]` true mean rewards.
+      cost: `[N]` true mean costs.
+      capacity: `[N]` largest shares of the traffic.
+      budget: cost per query.
+      pool: indices of the models to choose from.
+      max_deployed: `M`.
     """
     pool = tuple(int(m) for m in pool)
     if not pool:
@@ -66,14 +83,29 @@ def pool_value(reward, cost, capacity, budget, pool, max_deployed: int) -> float
     return float(max(routing_values(reward, cost, capacity, budget, block).max() for block in blocks))
 
 
-def benchmark_steps(reward, cost, capacity, arrival, budget, max_deployed, stage_length, continuous=False):
-    """The benchmark as a step function of the round.
+def optimum_steps(
+    reward: ArrayLike,
+    cost: ArrayLike,
+    capacity: ArrayLike,
+    arrival: ArrayLike,
+    budget: float,
+    max_deployed: int,
+    stage_length: int,
+    continuous: bool = False,
+) -> tuple[np.ndarray, np.ndarray]:
+    """The best expected reward per query as a step function of the round.
 
     A model counts from the first stage start at or after its arrival, or with `continuous` from its arrival.
 
     Args:
-      reward, cost, capacity: `[N]`. arrival: `[N]` first round of each model, 1-based. budget: cost per query.
-      max_deployed: `M`. stage_length: `I`.
+      reward: `[N]` true mean rewards.
+      cost: `[N]` true mean costs.
+      capacity: `[N]` largest shares of the traffic.
+      arrival: `[N]` first round of each model, 1-based.
+      budget: cost per query.
+      max_deployed: `M`.
+      stage_length: `I`.
+      continuous: count models between stage starts too.
 
     Returns:
       `(starts, values)`: `[N + 1]` int32 rounds (0-based) at which the value changes, padded with the largest int32, and
@@ -89,9 +121,9 @@ def benchmark_steps(reward, cost, capacity, arrival, budget, max_deployed, stage
     return np.append(starts, [never] * pad).astype(np.int32), np.append(values, [0.0] * pad)
 
 
-def benchmark_total(env: Any, horizon: int) -> float:
-    """`OPT*` of a market: its benchmark summed over the rounds `0 .. horizon - 1`, in units of reward."""
-    starts = np.asarray(env.benchmark_start, np.int64)
+def optimum_total(env: MarketEnv, horizon: int) -> float:
+    """`OPT*` of a market: the best expected reward summed over the rounds `0 .. horizon - 1`, in units of reward."""
+    starts = np.asarray(env.optimum_start, np.int64)
     ends = np.append(starts[1:], np.iinfo(np.int32).max)
     lengths = np.clip(np.minimum(ends, horizon) - np.minimum(starts, horizon), 0, None)
-    return float(np.sum(lengths * np.asarray(env.benchmark_value, np.float64)))
+    return float(np.sum(lengths * np.asarray(env.optimum_value, np.float64)))

@@ -1,21 +1,23 @@
-"""What a staged result says on the host: the parts of the regret, and the violation of the budget."""
+"""What the paper's proof looks at, measured on a result: the parts of the regret, and the violation of the budget."""
 
 import functools
 
 import numpy as np
 import xarray as xr
 
-from jaxroute.problems.staged.benchmark import pool_value
-from jaxroute.problems.staged.env import Market
+from jaxroute.problems.staged.env import MarketEnv
+from jaxroute.problems.staged.optimum import pool_value
 
 
-def decompose(data: xr.Dataset, env: Market) -> xr.Dataset:
+def decompose(data: xr.Dataset, env: MarketEnv) -> xr.Dataset:
     """Splits the regret of each run into what the deployments cost and what the routing cost.
 
     With `V(D)` the best expected reward per query of a deployed set, `deployment_regret` sums `V(pool) - V(D_k)` over the rounds and
     `routing_regret` sums `V(D_k)` minus the expected reward of the chosen models; they add up to `regret`. `V` is 0 for a set that is
     infeasible under the true costs, which makes the split meaningless in stages that deploy one: `feasible_deployment_regret` and
     `feasible_routing_regret` leave those stages out, and `infeasible_stages` counts them.
+
+    For a person who asks where a policy's regret comes from; no experiment shows it.
 
     Source: StageRoute, Lemma 4. The version over feasible stages is ours.
 
@@ -52,9 +54,9 @@ def decompose(data: xr.Dataset, env: Market) -> xr.Dataset:
     sets, which = np.unique(flat, axis=0, return_inverse=True)
     values = np.array([value(tuple(np.flatnonzero(s).tolist())) for s in sets])[which.reshape(deployed.shape[:-1])]
     rounds = np.diff(ends, prepend=0)
-    starts = np.asarray(env.benchmark_start, np.int64)
+    starts = np.asarray(env.optimum_start, np.int64)
     segment = np.searchsorted(starts, np.append(0, ends[:-1]), side="right") - 1
-    best = np.asarray(env.benchmark_value, np.float64)[segment]
+    best = np.asarray(env.optimum_value, np.float64)[segment]
     feasible = values > 0.0
     parts = {
         "deployment_regret": ("regret of the deployments", rounds * (best - values)),

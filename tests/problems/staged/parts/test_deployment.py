@@ -14,7 +14,7 @@ from scipy.optimize import linprog
 from jaxroute.core import draws
 from jaxroute.data import STAGEROUTE_TABLE_1, min_max
 from jaxroute.problems import staged
-from jaxroute.problems.staged import deploy as module
+from jaxroute.problems.staged.parts import deployment as module
 from jaxroute.problems.staged.types import Observation, StagedSpec
 from jaxroute.solvers.budgeted_fill import budgeted_fill
 
@@ -42,7 +42,7 @@ def deploy(
 ):  # fmt: skip
     """Deployed sets `[n, N]` and flags `[n]` of a batch of instances.
 
-    Few models are padded to eight with unavailable ones, and batches to 80, so that few programmes are compiled.
+    Few models are padded to eight with unavailable ones, and batches to 80, so that few programs are compiled.
     """
     count, size = np.shape(u)
     width, batch = max(size, 8), -(-count // 80) * 80
@@ -83,7 +83,7 @@ def members(deployed):
     return set(np.flatnonzero(deployed).tolist())
 
 
-# Worked examples of the notes, section 4.2: Table 1 at its true means and costs.
+# Worked examples: Table 1 at its true means and costs.
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -159,7 +159,7 @@ def branch_and_bound(size, slots, count, share):
 
 @pytest.mark.parametrize(("size", "slots", "count"), CASES)
 def test_against_branch_and_bound(size, slots, count):
-    """Same feasibility and value as the mixed-integer programme, and a set as good as its own when each model must serve."""
+    """Same feasibility and value as the mixed-integer program, and a set as good as its own when each model must serve."""
     problem, answers = branch_and_bound(size, slots, count, 0.0)
     tiny = branch_and_bound(size, slots, count, 1e-4)[1]
     u, c, capacity, available, budget = problem
@@ -210,7 +210,7 @@ def test_single_precision_is_as_good(size, slots, count):
 
 @pytest.mark.parametrize(("size", "slots", "count"), [(6, 3, 80), (8, 3, 80), (8, 4, 80)])
 def test_minimum_share_against_branch_and_bound(size, slots, count):
-    """A finite share for every deployed model, by enumeration of all sets, is the mixed-integer programme itself."""
+    """A finite share for every deployed model, by enumeration of all sets, is the mixed-integer program itself."""
     problem, answers = branch_and_bound(size, slots, count, 1e-4)
     u, c, capacity, available, budget = problem
     deployed, _ = deploy(*problem, slots, filler=staged.MinimumShare(1e-4))

@@ -1,0 +1,46 @@
+"""Budget rules: what is spent under a fixed, a paced and a hard budget."""
+
+import functools
+
+import numpy as np
+import pytest
+from staged_cases import EVERYTHING, end
+
+from jaxroute import simulate
+from jaxroute.problems import staged
+
+
+@functools.cache
+def overspending(mode):
+    """A policy that spends too much, at gamma = 14: without a hard budget, with one, and pacing itself."""
+    env = staged.arena_market(max_deployed=6, stage_length=250, horizon=6000, stop_at_budget=mode == "stop")
+    policy = staged.StageRoute(gamma=14.0, budget_mode=staged.Pace() if mode == "pace" else staged.FixedBudget())
+    data = simulate(env, policy, horizon=6000, seeds=24, record_every=250, record=EVERYTHING, progress=False)
+    return data.isel(policy=0)
+
+
+@pytest.mark.slow
+def test_hard_budget_is_read_off_any_run():
+    """Queries and reward before the total budget is spent are the same in a run that stops there (mode "stop")."""
+    free, stopped = overspending("free"), overspending("stop")
+    served = end(free, "served")
+    assert (served < 6000).mean() > 0.9
+    np.testing.assert_array_equal(free["served"].values, stopped["served"].values)
+    np.testing.assert_allclose(free["served_reward"].values, stopped["served_reward"].values, atol=1e-2)
+    np.testing.assert_allclose(end(stopped, "reward") * 6000, end(free, "served_reward"), atol=1e-2)
+    np.testing.assert_array_equal(stopped["pulls"].values.sum(-1), stopped["served"].values)
+    # The query that reaches the budget is still served, and none after it.
+    spend = end(stopped, "cost") * 6000
+    assert (spend >= 2.0 * 6000 - 0.1).all()
+    assert (spend < 2.0 * 6000 + 60).all()
+    assert (end(free, "cost_ratio") > 1.0).mean() > 0.9
+    np.testing.assert_allclose(end(stopped, "cost_ratio"), 1.0, atol=0.01)
+
+
+@pytest.mark.slow
+def test_pace_keeps_the_budget():
+    """Spending at the rate that is left meets the total budget where the plain program overspends."""
+    assert end(overspending("free"), "cost_ratio").mean() > 1.03
+    paced = end(overspending("pace"), "cost_ratio")
+    assert paced.max() < 1.005
+    assert paced.min() > 0.93

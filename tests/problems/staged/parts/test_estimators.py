@@ -1,0 +1,71 @@
+"""Confidence bounds by hand, their start values, and all estimators against the reference."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import x64
+from reference import staged as plain
+
+from jaxroute.problems import staged
+from jaxroute.problems.staged.types import Statistics
+
+
+def statistics(pulls, reward_sum, cost_sum, dtype=jnp.float32):
+    return Statistics(jnp.asarray(pulls, jnp.int32), jnp.asarray(reward_sum, dtype), jnp.asarray(cost_sum, dtype))
+
+
+# Confidence bounds.
+
+
+@pytest.mark.parametrize(
+    ("reward", "cost", "pulls", "upper", "lower"),
+    [
+        # sqrt(.2 * .5 / 10) + .2 / 10 = .12, twice; sqrt(.2 * .82 / 10) + .02 = .148062, twice.
+        (0.5, 0.82, 9, 0.74, 0.523875),
+        (0.846561, 0.82, 99, 0.932856, 0.735006),
+        (0.1, 10.0, 24, 0.172569, 9.418315),
+    ],
+)
+def test_bounds_by_hand(reward, cost, pulls, upper, lower):
+    policy = staged.StageRoute(gamma=0.2)
+    u, c = policy.bounds(statistics([pulls], [reward * pulls], [cost * pulls]))
+    assert float(u[0]) == pytest.approx(upper, abs=1e-6)
+    assert float(c[0]) == pytest.approx(lower, abs=2e-6)
+
+
+def test_start_values():
+    policy = staged.StageRoute(gamma=0.2, cost_floor=0.3)
+    nothing = statistics([0], [0.0], [0.0])
+    # Lemma 3: mean 0 and radius gamma: U = 2 gamma. One virtual observation: 1 + 2 (sqrt(gamma) + gamma), clipped.
+    for estimator, upper, lower in (
+        (staged.Mean(), 1.0, 0.3),
+        (staged.Lemma3(), 0.4, 0.3),
+        (staged.Pseudo(), 1.0, 0.3),
+        (staged.Prior(reward=0.01, cost=5.0), 0.01 + 2 * (0.002**0.5 + 0.2), 5.0 - 2 * (1.0 + 0.2)),
+    ):
+        u, c = policy.replace(estimator=estimator).bounds(nothing)
+        assert float(u[0]) == pytest.approx(upper, abs=1e-6), estimator
+        assert float(c[0]) == pytest.approx(lower, abs=1e-6), estimator
+    small = staged.StageRoute(gamma=0.7, estimator=staged.Lemma3())
+    assert float(small.bounds(nothing)[0][0]) == 1.0  # min(1, 2 gamma).
+
+
+@pytest.mark.parametrize("name", ["mean", "lemma3", "pseudo"])
+def test_estimators_against_the_reference(name):
+    """Over pulls from 0 to 10^4, means below 0 and above 1, costs at both ends of the clip, and other constants."""
+    estimator = {"mean": staged.Mean(), "lemma3": staged.Lemma3(), "pseudo": staged.Pseudo()}[name]
+    rng = np.random.default_rng(4)
+    pulls = np.concatenate([np.zeros(20, int), rng.integers(1, 40, 150), rng.integers(40, 10_000, 150)])
+    reward_sum = pulls * rng.uniform(-0.3, 1.2, pulls.size)
+    cost_sum = pulls * 10.0 ** rng.uniform(-2, 2, pulls.size)
+    with x64():
+        for gamma, factor in ((0.2, 2.0), (14.0, 2.0), (0.05, 1.0)):
+            policy = staged.StageRoute(gamma, factor, cost_floor=0.1, cost_ceiling=50.0, estimator=estimator)
+            u, c = policy.bounds(statistics(pulls, reward_sum, cost_sum, jnp.float64))
+            expected = plain.bounds(pulls, reward_sum, cost_sum, gamma, 0.1, 50.0, factor, name)
+            np.testing.assert_allclose(u, expected[0], atol=1e-12)
+            np.testing.assert_allclose(c, expected[1], atol=1e-12)
+            assert np.isfinite(u).all()
+    u, c = policy.bounds(statistics(pulls, reward_sum, cost_sum))
+    np.testing.assert_allclose(u, expected[0], atol=2e-6)
+    np.testing.assert_allclose(c, expected[1], rtol=2e-6)

@@ -1,0 +1,112 @@
+"""Greedy, and the comparators that are not in the paper."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import assert_mean_close
+from staged_cases import near
+
+from jaxroute import simulate
+from jaxroute.core import draws
+from jaxroute.core.types import planned_state
+from jaxroute.problems import staged
+
+
+def test_greedy_at_the_true_values():
+    """The six largest mu / c of Table 1: by hand 9 (2.19), 2 (1.13), 10 (1.03), 5 (.97), 8 (.74), 6 (.434), then 3 (.414)."""
+    env = jax.tree.map(jnp.asarray, staged.arena_market(max_deployed=6))
+    key = draws.key(0)
+    obs = env.observe(key, env.init(key), jnp.int32(9999))
+    policy = staged.Greedy()
+    mu, cost = (jnp.asarray(x, jnp.float32) for x in (env.outcomes.reward_mean, env.outcomes.cost_mean))
+    state = planned_state(policy.init(key, env.spec))
+    chosen = policy.choose(key, state, mu, cost, obs, 0)
+    np.testing.assert_array_equal(np.flatnonzero(chosen), [2, 5, 6, 8, 9, 10])
+
+
+@pytest.mark.parametrize("policy", [staged.Cheapest, staged.RandomDeploy, staged.Uniform, staged.Static])
+def test_comparators_that_are_ours_say_so(policy):
+    assert "Not in the paper" in policy.__doc__
+
+
+# Longer statistics.
+
+# Measured with NumPy loops: policy, then mean and standard error for M = 3, 6, 10 (interval 500).
+VARIANTS = {
+    "StageRoute": (staged.StageRoute(), (32, 4), (0, 3), (-1, 3)),
+    "no filler": (staged.StageRoute(filler=staged.NoFiller()), (32, 5), (107, 4), (107, 4)),
+    "random filler": (staged.StageRoute(filler=staged.RandomFiller()), (32, 5), (73, 8), (20, 6)),
+    "index filler": (staged.StageRoute(filler=staged.IndexFiller()), None, (132, 4), (19, 4)),
+    "lemma3": (staged.StageRoute(estimator=staged.Lemma3()), (685, 11), (611, 4), (610, 4)),
+    "pseudo": (staged.StageRoute(estimator=staged.Pseudo()), (38, 3), (6, 3), (6, 3)),
+    "routing scope": (staged.StageRoute(scope=staged.RoutingScope()), (42, 4), (51, 3), (96, 4)),
+    "stage scope": (staged.StageRoute(scope=staged.StageScope()), (3549, 5), (572, 20), (152, 20)),
+    "Greedy": (staged.Greedy(), (1517, 15), (332, 21), (15, 4)),
+    "Greedy argmax": (staged.Greedy(routing=staged.RouteToBest()), (1646, 2), (1928, 22), (1928, 22)),
+    "Greedy ratio": (staged.Greedy(routing=staged.RouteByRatio()), (3151, 22), (3423, 22), (3423, 22)),
+    "Cheapest": (staged.Cheapest(), (2850, 22), (1064, 5), (39, 4)),
+    "RandomDeploy": (staged.RandomDeploy(), (2337, 111), (1162, 122), (244, 42)),
+    "Uniform": (staged.Uniform(), (2436, 100), (2640, 65), (2667, 18)),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", VARIANTS)
+def test_comparators_against_numpy_loops(name):
+    policy, *expected = VARIANTS[name]
+    for slots, figures in zip((3, 6, 10), expected, strict=True):
+        if figures is None:
+            continue
+        env = staged.arena_market(max_deployed=slots, stage_length=500)
+        data = simulate(env, policy, horizon=10_000, seeds=48, record=["regret"], progress=False)
+        assert data["valid"].all()
+        near(data["regret"].isel(policy=0, time=-1).values, *figures)
+
+
+def run_sets(policy, seeds=12, slots=3, **options):
+    """Deployed sets per stage `[seed, stage, N]` and probabilities' flows of a run over Table 1."""
+    market = staged.arena_market(max_deployed=slots, stage_length=500, horizon=3000, **options)
+    record = ["deployed", "pulls", "capacity_excess", "conditional_regret"]
+    return simulate(market, policy, horizon=3000, seeds=seeds, record_every=500, record=record, progress=False)
+
+
+def test_static_keeps_its_first_set():
+    data = run_sets(staged.Static(), slots=5)
+    expected = np.arange(15) < 5
+    assert (data["deployed"].values[0] == expected).all()
+
+
+def test_cheapest_takes_the_lowest_cost_bounds():
+    """With much noise removed, the cheapest three of Table 1 are found: .14, .28, .28 once those have arrived."""
+    market = staged.arena_market(max_deployed=3, stage_length=500, horizon=10_000, cost_noise=0.0)
+    data = simulate(
+        market, staged.Cheapest(gamma=1e-4), horizon=10_000, seeds=6, record_every=500, record=["deployed"], progress=False
+    )
+    final = data["deployed"].isel(policy=0, time=-1).values
+    assert (final == np.isin(np.arange(15), [2, 8, 9])).all()
+
+
+def test_random_deployments_are_uniform():
+    data = run_sets(staged.RandomDeploy(), seeds=200)
+    deployed = data["deployed"].values[0]
+    assert (deployed.sum(-1) == 3).all()
+    first = deployed[:, 0]  # Six models are there, each live with probability 1/2.
+    assert not first[:, 6:].any()
+    for m in range(6):
+        assert_mean_close(first[:, m], 0.5, what=f"model {m}")
+    assert len({tuple(row) for row in first}) == 20  # All C(6, 3) sets occur.
+    assert np.mean((deployed[:, 0] == deployed[:, 1]).all(-1)) < 0.2
+
+
+def test_uniform_ignores_capacities():
+    data = run_sets(staged.Uniform(), seeds=50, slots=2)
+    pulls = data["pulls"].isel(policy=0, time=0).values
+    live = data["deployed"].isel(policy=0, time=0).values > 0.5
+    assert_mean_close(
+        np.where(live, pulls, np.nan)[:, :6].max(1, initial=0, where=live[:, :6]) / 500, 0.5 + 0.4 / 500**0.5, 8
+    )
+    assert (pulls[~live] == 0).all()
+    excess = data["capacity_excess"].isel(policy=0, time=0).values
+    # Two models at 1/2 each: .1 above the capacity .4 of each, except Yi-Lightning (2).
+    np.testing.assert_allclose(excess, 500 * 0.1 * (2 - live[:, 2]), rtol=1e-3)

@@ -1,0 +1,242 @@
+"""StageRoute: the first rounds by hand, limits, and the paper's experiments against the specification's measurements."""
+
+from collections import Counter
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from reference import staged as plain
+from staged_cases import arena, end, four_models, jitted, luck, near, per_round, play, staged_feedback, two_models
+
+from jaxroute import grid, simulate
+from jaxroute.core import draws
+from jaxroute.problems import staged
+from jaxroute.problems.staged.types import Statistics
+
+# The paper's runs.
+
+
+ARENAS = [*((m, i, p) for m, i in ((3, 500), (6, 250)) for p in ("StageRoute", "Greedy", "Oracle")), (10, 500, "StageRoute")]
+
+
+@pytest.mark.parametrize(
+    ("slots", "stage", "policy"), [ARENAS[0], *(pytest.param(*arena, marks=pytest.mark.slow) for arena in ARENAS[1:])]
+)
+def test_every_slot_is_used(slots, stage, policy):
+    deployed = arena(slots, stage, policy)["deployed"].values
+    pool = 6 + np.minimum(np.arange(deployed.shape[1]) * stage // 1000, 9)
+    np.testing.assert_array_equal(deployed.sum(-1), np.broadcast_to(np.minimum(slots, pool), deployed.shape[:2]))
+    if slots >= 6:
+        np.testing.assert_array_equal(deployed[:, 0, :6], 1)
+
+
+# Measured with NumPy loops: regret, conditional regret, cost ratio, infeasible share.
+MEASURED = {
+    (6, 250, "StageRoute"): ((2.3, 1.4), (3.3, 0.3), (0.915, 0.002), 0.0),
+    (6, 250, "Greedy"): ((341, 7), (345, 7), (0.561, 0.004), 0.0),
+    (3, 500, "StageRoute"): ((36, 1.6), (37.7, 0.5), (0.976, 0.004), 0.248),
+    (3, 500, "Greedy"): ((1534, 6), (1540, 6), (0.496, 0.002), 0.0),
+    (10, 500, "StageRoute"): ((-1.1, 3.6), (3.0, 0.5), (0.918, 0.004), 0.0),
+}
+
+
+@pytest.mark.parametrize(("slots", "stage", "policy"), MEASURED)
+def test_regret_of_numpy_loops(slots, stage, policy):
+    regret, conditional, ratio, infeasible = MEASURED[slots, stage, policy]
+    data = arena(slots, stage, policy)
+    near(end(data, "regret"), *regret)
+    near(end(data, "conditional_regret"), *conditional)
+    near(end(data, "cost_ratio"), *ratio)
+    assert end(data, "infeasible_share").mean() == pytest.approx(infeasible, abs=0.01)
+
+
+def test_order_of_the_figures():
+    """StageRoute beats Greedy everywhere, most with three slots (Figures 2 and 4)."""
+    gaps = {}
+    for slots, stage in ((3, 500), (6, 250)):
+        ours, theirs = (end(arena(slots, stage, p), "conditional_regret") for p in ("StageRoute", "Greedy"))
+        gaps[slots] = theirs - ours
+        assert (gaps[slots] > 0).mean() > 0.95
+    assert np.median(gaps[3]) > 3 * np.median(gaps[6])
+
+
+def sets_by_stage(policy):
+    """The most frequent deployed set of every stage, and its share of the runs."""
+    deployed = arena(3, 500, policy)["deployed"].values > 0.5
+    modes = []
+    for stage in range(deployed.shape[1]):
+        counts = Counter(tuple(np.flatnonzero(row).tolist()) for row in deployed[:, stage])
+        modes.append((set(counts.most_common(1)[0][0]), counts.most_common(1)[0][1] / len(deployed)))
+    return modes
+
+
+def any_of(base, *others):
+    return [{*base, m} for m in others]
+
+
+STAGEROUTE_SETS = [
+    *([{0, 1, 2}], [{3, 4, 5}], [{1, 5, 6}], any_of((5, 6), 1, 3), [{5, 6, 7}], any_of((5, 6), 1, 3)),
+    *([{5, 6, 8}], any_of((5, 6), 1, 3), [{5, 6, 9}], [{5, 6, 9}], [{6, 9, 10}], [{6, 9, 10}], [{6, 10, 11}], [{6, 9, 10}]),
+    *([{6, 10, 12}], [{6, 9, 10}], [{6, 10, 13}], [{6, 9, 10}], [{6, 10, 14}], [{6, 9, 10}]),
+]
+
+
+GREEDY_SETS = [
+    *([{0, 1, 2}], [{3, 4, 5}], [{2, 5, 6}], any_of((2, 5), 3, 6), [{2, 5, 7}], any_of((2, 5), 3, 6), [{2, 5, 8}]),
+    *([{2, 5, 8}], [{2, 5, 9}], [{2, 5, 9}], [{2, 9, 10}], [{2, 9, 10}], [{2, 9, 11}], [{2, 9, 10}], [{2, 9, 12}]),
+    *([{2, 9, 10}], [{2, 9, 13}], [{2, 9, 10}], [{2, 9, 14}], [{2, 9, 10}]),
+]
+
+
+ORACLE_SETS = [*[[{1, 3, 5}]] * 2, *[[{3, 5, 6}]] * 6, *[[{5, 6, 9}]] * 2, *[[{6, 9, 10}]] * 10]
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"), [("StageRoute", STAGEROUTE_SETS), ("Greedy", GREEDY_SETS), ("Oracle", ORACLE_SETS)]
+)
+def test_deployed_sets_of_figure_5(policy, expected):
+    modes = sets_by_stage(policy)
+    assert len(modes) == len(expected) == 20
+    for stage, ((found, share), allowed) in enumerate(zip(modes, expected, strict=True), start=1):
+        assert found in allowed, f"stage {stage}: {found} in {share:.0%} of the runs"
+        if len(allowed) == 1 and policy != "Greedy":
+            assert share > 0.8, f"stage {stage}: {found} in only {share:.0%} of the runs"
+
+
+def test_same_seed_alone_or_in_a_batch():
+    env = staged.arena_market(max_deployed=6, stage_length=250)
+    names = ["pulls", "deployed", "regret"]
+    alone = simulate(env, staged.StageRoute(), horizon=10_000, seeds=[17], record_every=250, record=names, progress=False)
+    batch = arena(6, 250, "StageRoute").sel(seed=[17])
+    for name in names:
+        np.testing.assert_array_equal(alone[name].isel(policy=0).values, batch[name].values)
+
+
+def test_units_of_cost_change_the_bounds_and_not_the_program():
+    """The radius is not scale-free: with costs (and floor and ceiling) times 1,000 the lower bounds are not 1,000 times as large.
+
+    (That the program itself does not care is a test of the solver.)
+    """
+    policy = staged.StageRoute(gamma=0.2, cost_floor=1e-6, cost_ceiling=1.0)
+    scaled = staged.StageRoute(gamma=0.2, cost_floor=1e-3, cost_ceiling=1e3)
+    pulls = jnp.asarray([10, 1000])
+    reward_sum, cost_sum = pulls * 0.5, pulls * 0.01
+    _, low = policy.bounds(Statistics(pulls, reward_sum, cost_sum))
+    _, high = scaled.bounds(Statistics(pulls, reward_sum, 1e3 * cost_sum))
+    # .01 - 2 (sqrt(.2 * .01 / 11) + .2 / 11) < 0, so the floor; 10 - 2 (sqrt(.2 * 10 / 11) + .2 / 11) = 9.1108.
+    assert float(low[0]) == pytest.approx(1e-6)
+    assert float(high[0]) == pytest.approx(9.1108, abs=1e-3)
+    assert float(high[1]) > 1.05e3 * float(low[1])
+    assert "not scale-free" in staged.routerbench_market.__doc__
+
+
+@pytest.mark.slow
+def test_sweep_of_gamma():
+    """Measured with NumPy loops: more optimism costs more regret, and spends more."""
+    policy = grid(staged.StageRoute, gamma=[0.02, 0.2, 1.0, 5.0, 14.0])
+    env = staged.arena_market(max_deployed=6, stage_length=500)
+    data = simulate(env, policy, horizon=10_000, seeds=64, record=["regret", "cost_ratio"], progress=False)
+    data = data.isel(policy=0, time=-1)
+    figures = ((-4, 3, 0.86), (0, 3, 0.92), (17, 3, 0.97), (54, 4, 1.05), (102, 4, 1.20))
+    for i, (mean, error, ratio) in enumerate(figures):
+        near(data["regret"].isel(gamma=i).values, mean, error)
+        assert data["cost_ratio"].isel(gamma=i).values.mean() == pytest.approx(ratio, abs=0.02)
+
+
+@pytest.mark.slow
+def test_other_normalisation():
+    """Measured with NumPy loops: scores divided by the largest: StageRoute 30.0 (.8), Greedy 173.5 (.6) at M = 6, interval 250."""
+    env = staged.arena_market(max_deployed=6, stage_length=250, normalisation="max")
+    data = simulate(
+        env, {"s": staged.StageRoute(), "g": staged.Greedy()}, horizon=10_000, seeds=64, record=["regret"], progress=False
+    )
+    near(data["regret"].sel(policy="s").isel(time=-1).values, 30.0, 0.8)
+    near(data["regret"].sel(policy="g").isel(time=-1).values, 173.5, 0.6)
+
+
+def test_a_market_can_be_played_without_the_engine():
+    """A market holds NumPy arrays as the constructor leaves them, and a policy accepts what it shows of them."""
+    env, policy, key, t = two_models(), staged.StageRoute(), draws.key(0), jnp.int32(0)
+    env_state, state = env.init(key), policy.init(key, env.spec)
+    obs = env.observe(key, env_state, t)
+    state = policy.plan(key, state, obs, t)
+    action, _ = policy.act(key, state, obs, t)
+    env_state, feedback, flows = env.step(key, env_state, action, t)
+    state = policy.update(key, state, obs, action, feedback, t)
+    assert state.slots.pulls.sum() == 1
+    assert flows["illegal"] == 0
+
+
+@pytest.mark.parametrize("make", [lambda env: staged.StageRoute(), lambda env: staged.Uniform(), staged.Oracle.of])
+def test_a_loop_without_a_plan_is_refused_when_it_is_traced(make):
+    """In a scan of one's own a forgotten `plan` is an error, not a run in which model 0 serves for ever."""
+    env, key = jax.tree.map(jnp.asarray, two_models()), draws.key(0)
+    policy = make(env)
+
+    def one(states, t):
+        env_state, state = states
+        obs = env.observe(key, env_state, t)
+        action, _ = policy.act(key, state, obs, t)
+        env_state, feedback, _ = env.step(key, env_state, action, t)
+        return (env_state, policy.update(key, state, obs, action, feedback, t)), action.model
+
+    def play(state):
+        return jax.eval_shape(lambda states: jax.lax.scan(one, states, jnp.arange(3)), (env.init(key), state))
+
+    state = policy.init(key, env.spec)
+    with pytest.raises(
+        AttributeError, match=r"^this state has no plan yet: call plan\(key, state, obs, t\) before the first act"
+    ):
+        play(state)
+    _, models = play(policy.plan(key, state, env.observe(key, env.init(key), jnp.int32(0)), jnp.int32(0)))
+    assert models.shape == (3,)
+
+
+def test_two_rounds_by_hand():
+    """Two models, two slots. Both are unseen: U = 1, L = .1, and p = (.7, .3) in index order.
+
+    Model 1 is drawn, reward .5, cost .9. With N = 1: U = .5 + 2 (sqrt(.2 * .5 / 2) + .1) = 1.147 -> 1, and
+    L = .9 - 2 (sqrt(.2 * .9 / 2) + .1) = .1. Again model 1, reward .1, cost 1.3: means .3 and 1.1, N = 2:
+    U = .3 + 2 (sqrt(.02) + .0666667) = .716176, L = 1.1 - 2 (sqrt(.0733333) + .0666667) = .425066.
+    """
+    env = jax.tree.map(jnp.asarray, two_models()).replace(support=2)
+    policy = staged.StageRoute()
+    plan, act, update = jitted(policy)
+    key, t = draws.key(0), jnp.int32(0)
+    obs = env.observe(key, env.init(key), t)
+    state = plan(key, policy.init(key, env.spec), obs, t)
+    np.testing.assert_array_equal(state.slot_model, [0, 1])
+    action, info = act(key, state, obs, t)
+    np.testing.assert_allclose(action.probabilities, [0.7, 0.3], atol=1e-6)
+    np.testing.assert_allclose(info["reward_ucb"], [1, 1])
+    np.testing.assert_allclose(info["cost_lcb"], [0.1, 0.1])
+    action = action.replace(model=jnp.int32(1))
+    for reward, cost, upper, lower in ((0.5, 0.9, 1.0, 0.1), (0.1, 1.3, 0.716176, 0.425066)):
+        state = update(key, state, obs, action, staged_feedback(reward, cost), t)
+        _, info = act(key, state, obs, t)
+        np.testing.assert_allclose(info["reward_ucb"], [1.0, upper], atol=1e-5)
+        np.testing.assert_allclose(info["cost_lcb"], [0.1, lower], atol=1e-5)
+    np.testing.assert_array_equal(state.slots.pulls, [0, 2])
+    np.testing.assert_array_equal(state.book.pulls, [0, 0])
+    # At the next stage the book holds what the slots knew.
+    later = plan(key, state, obs, jnp.int32(10))
+    np.testing.assert_allclose(later.book.reward_sum, [0, 0.6], atol=1e-6)
+    np.testing.assert_allclose(later.book.cost_sum, [0, 2.2], atol=1e-6)
+
+
+def test_without_constraints_it_is_plain_optimism():
+    """Capacity 1 and a budget that never binds: every query goes to the largest bound, ties to the cheaper and the first."""
+    horizon, policy = 400, staged.StageRoute()
+    data = play(four_models(budget=1e4, max_deployed=4), policy, horizon, [3], double=True)
+    chosen = per_round(data, "pulls", 3).argmax(1)
+    reward_shock, cost_shock, _ = luck(3, horizon)
+    pulls, rewards, costs = np.zeros(4, int), np.zeros(4), np.zeros(4)
+    for t in range(horizon):
+        u, c = plain.bounds(pulls, rewards, costs, 0.2, 0.1, 50.0)
+        best = min(range(4), key=lambda m: (-u[m], c[m], m))
+        assert chosen[t] == best, t
+        pulls[best] += 1
+        rewards[best] += [0.2, 0.8, 0.5, 0.4][best] + np.float32(0.1) * reward_shock[t]
+        costs[best] += [0.5, 3.0, 1.0, 0.7][best] * (1 + np.float32(0.1) * cost_shock[t])
+    assert (pulls > 0).all()

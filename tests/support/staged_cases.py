@@ -1,0 +1,129 @@
+"""What several tests of the staged problem share: runs of the paper's market, and the draws of a run for float64 loops."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from helpers import in_double, x64
+
+from jaxroute import simulate
+from jaxroute.problems import staged
+
+SEEDS = 64
+
+
+EVERYTHING = [
+    *("regret", "conditional_regret", "realised_regret", "reward", "mean_reward", "expected_reward", "cost", "mean_cost"),
+    *(
+        "expected_cost",
+        "cost_ratio",
+        "served",
+        "served_reward",
+        "capacity_excess",
+        "deployments",
+        "fee",
+        "pulls",
+        "overspend",
+    ),
+    *("worst_overspend", "deployed", "infeasible_share"),
+]
+
+
+@functools.cache
+def arena(slots, stage, policy):
+    """64 runs of the paper's synthetic market (10,000 rounds), recorded at the end of every stage, for one policy."""
+    policies = {"StageRoute": staged.StageRoute(), "Greedy": staged.Greedy(), "Oracle": staged.Oracle.of}
+    env = staged.arena_market(max_deployed=slots, stage_length=stage)
+    data = simulate(
+        env, policies[policy], horizon=10_000, seeds=SEEDS, record_every=stage, record=EVERYTHING, progress=False
+    )
+    assert data["valid"].all()
+    return data.isel(policy=0)
+
+
+def end(data, name):
+    return data[name].isel(time=-1).values
+
+
+def near(samples, mean, error, num_sigma=5.0):
+    """The samples' mean agrees with a figure of NumPy loops, given as mean and standard error."""
+    own = np.std(samples, ddof=1) / np.sqrt(len(samples))
+    gap = abs(np.mean(samples) - mean)
+    assert own > 0
+    assert gap < num_sigma * np.hypot(own, error), f"{np.mean(samples):.2f} ({own:.2f}), not {mean} ({error})"
+
+
+# The first rounds by hand.
+
+
+def jitted(policy):
+    """plan, act and update of a policy, compiled once."""
+    return (jax.jit(getattr(policy, verb)) for verb in ("plan", "act", "update"))
+
+
+def two_models():
+    outcomes = staged.LawOutcomes(np.array([0.5, 0.5]), np.array([1.0, 1.0]), np.float32(0), np.float32(0))
+    return staged.market(outcomes, capacity=0.7, budget=2.0, max_deployed=2, stage_length=10, horizon=20)
+
+
+def staged_feedback(reward, cost):
+    from jaxroute.problems.staged.types import Feedback
+
+    return Feedback(reward=jnp.float32(reward), cost=jnp.float32(cost))
+
+
+# Whole runs on the same draws.
+
+RECORD = ["pulls", "deployed", "conditional_regret", "regret", "realised_regret", "cost", "served", "fee"]
+
+
+@functools.partial(jax.jit, static_argnums=2)
+def _luck(env, act, horizon):
+    def one(t):
+        shocks = jax.random.normal(jax.random.fold_in(env, t), (2,), jnp.float32)
+        return shocks[0], shocks[1], jax.random.uniform(jax.random.fold_in(act, t), (), jnp.float32)
+
+    return jax.vmap(one)(jnp.arange(horizon))
+
+
+@functools.cache
+def luck(seed, horizon):
+    """Reward shocks, cost shocks and routing uniforms `[T]` of a run, from the addresses that the engine documents."""
+    # Run key = fold_in(root, seed); its children 2 and 5 are the environment's rounds and the policy's acts.
+    run = jax.random.fold_in(jax.random.key(0, impl="threefry2x32"), seed)
+    env, act = (jax.random.fold_in(run, child) for child in (2, 5))
+    return tuple(np.asarray(x, np.float64) for x in _luck(env, act, horizon))
+
+
+def per_round(data, name, seed):
+    """The rounds' own values of a recorded flow: averages and totals are undone."""
+    variable = data[name].isel(policy=0).sel(seed=seed)
+    values = variable.values
+    if variable.attrs["kind"] == "gauge":
+        return values
+    if variable.attrs["kind"] == "average":
+        values = values * data["time"].values
+    return np.diff(values, axis=0, prepend=np.zeros_like(values[:1]))
+
+
+def play(market, policy, horizon, seeds, double):
+    """Runs with a record of every round."""
+    record = [*RECORD, "infeasible_share", "multiplier"]
+    if not double:
+        return simulate(market, policy, horizon=horizon, seeds=seeds, record_every=1, record=record, progress=False)
+    with x64():
+        market = in_double(market)
+        policy = in_double(policy(market) if not hasattr(policy, "act") else policy)
+        return simulate(market, policy, horizon=horizon, seeds=seeds, record_every=1, record=record, progress=False)
+
+
+# Limits and other comparators.
+
+
+def four_models(**options):
+    outcomes = staged.LawOutcomes(
+        np.array([0.2, 0.8, 0.5, 0.4]), np.array([0.5, 3.0, 1.0, 0.7]), np.float32(0.1), np.float32(0.1)
+    )
+    given = {"capacity": 1.0, "budget": 1.0, "max_deployed": 4, "stage_length": 50, "horizon": 400}
+    return staged.market(outcomes, **given | options)
