@@ -305,26 +305,26 @@ def test_a_good_policy_passes():
 
 
 @struct.dataclass
-class Undeclared(stochastic.Bandit):
+class Undeclared(stochastic.BanditEnv):
     def step(self, key, state, action, t):
         state, feedback, flows = super().step(key, state, action, t)
         return state, feedback, {"reward": flows["reward"]}
 
 
 @struct.dataclass
-class NewState(stochastic.Bandit):
+class NewState(stochastic.BanditEnv):
     def step(self, key, state, action, t):
         _, feedback, flows = super().step(key, state, action, t)
         return t, feedback, flows
 
 
 @struct.dataclass
-class NoSpec(stochastic.Bandit):
+class NoSpec(stochastic.BanditEnv):
     spec = None
 
 
 @struct.dataclass
-class OtherLuck(stochastic.Bandit):
+class OtherLuck(stochastic.BanditEnv):
     """Draws with NumPy: the luck is that of the trace."""
 
     def step(self, key, state, action, t):
