@@ -1,4 +1,4 @@
-"""Features that tell prompts apart by which models suit them: a small network trained on pairs of alike and unlike prompts."""
+"""Features that tell prompts apart by which models suit them: a network trained on pairs of alike and unlike prompts."""
 
 import functools
 from typing import Any, NamedTuple, cast
@@ -22,8 +22,8 @@ CONTRASTIVE_PRESETS: dict[str, dict[str, Any]] = {
 }
 """Arguments of `fit_projection` for each data set. Source: ACQB (Bae et al.), appendix B.2.
 
-Differs from the paper: the numbers of prompts and epochs for RouterBench, which it does not give, are SPROUT's. "30 prompts per epoch"
-for EmbedLLM is read as a random batch of 30.
+Differs from the paper: the numbers of prompts and epochs for RouterBench, which it does not give, are SPROUT's. "30 prompts
+per epoch" for EmbedLLM is read as a random batch of 30.
 """
 
 # A centred utility vector below this share of its entries has only rounding errors left.
@@ -48,13 +48,13 @@ class Pairs(NamedTuple):
 
 
 def balanced_rows(utility: ArrayLike, per_model: int, seed: int = 0) -> np.ndarray:
-    """Rows of a balanced set: at most `per_model` prompts, at random, of those on which each model is best; int64, ascending.
+    """Rows of a balanced set, int64, ascending: at most `per_model` random prompts of those on which each model is best.
 
     Source: ACQB (Bae et al.), appendix B.2, "model-balanced sampling".
 
     Args:
       utility: `[n, N]`; of equally good models the first counts as best.
-      per_model: prompts of each group; groups with fewer are taken whole.
+      per_model: prompts of each group; of groups with fewer, all.
       seed: of the choice.
     """
     values = _utility(utility)
@@ -68,8 +68,9 @@ def balanced_rows(utility: ArrayLike, per_model: int, seed: int = 0) -> np.ndarr
 def utility_cosine(utility: ArrayLike) -> np.ndarray:
     """Cosines `[n, n]` between utility vectors `[n, N]` less their means over the models; 0 where a vector is constant.
 
-    Unchanged by an increasing affine map of any row, so that utilities and departure chances give the same. Computed in float64,
-    rounded to 9 decimals and returned in float32: what differs by rounding errors only becomes equal, as ties and thresholds require.
+    Unchanged by an increasing affine map of any row, so that utilities and departure chances give the same. Computed in
+    float64, rounded to 9 decimals and returned in float32: what differs by rounding errors only becomes equal, as ties and
+    thresholds require.
 
     Source: ACQB (Bae et al.), Algorithm 3, lines 2 and 3.
     """
@@ -112,8 +113,8 @@ def utility_pairs(
 ) -> Pairs:
     """For each prompt the one whose utilities are most like those of the prompt, and those whose utilities are least.
 
-    The positive has the largest cosine above `positive_above`, the negatives have the smallest ones below `negative_below`; of
-    equals the lowest row. Prompts in between are left out.
+    The positive has the largest cosine above `positive_above`, the negatives have the smallest ones below `negative_below`;
+    of equals the lowest row. Prompts in between are left out.
 
     Source: ACQB (Bae et al.), Algorithm 3, lines 2 to 7.
 
@@ -152,9 +153,9 @@ class ProjectionHead(nn.Module):
 
     Source: ACQB (Bae et al.), appendix B.2: "two-layer MLP" with 384 outputs.
 
-    Differs from the paper: it gives neither hidden width nor activation, and does not say that the rows are normalised. Unit rows
-    keep the contexts in the unit ball, as its theory asks, and make `z_i . z_j` a cosine, without which a temperature of 0.07 is
-    unstable.
+    Differs from the paper: it gives neither hidden width nor activation, and does not say that the rows are normalised. Unit
+    rows keep the contexts in the unit ball, as its theory asks, and make `z_i . z_j` a cosine, without which a temperature
+    of 0.07 is unstable.
 
     Attributes:
       width: hidden units.
@@ -233,7 +234,7 @@ def train_projection(
         x, pairs = of_each, of_all
         if batch is not None and batch < size:
             rows = jnp.argsort(draws.uniform(draws.fold_in(k_batches, epoch), (size,)))[:batch]
-            rows = jnp.sort(rows)  # so that ties go to the lowest row of the whole set
+            rows = jnp.sort(rows)  # so that ties go to the lowest row of all
             x = of_each[rows]
             pairs = cosine_pairs(cosines[rows][:, rows], positive_above, negative_below, num_negatives)
 
@@ -269,10 +270,11 @@ def fit_projection(
 
     One gradient step of `info_nce` per epoch on a balanced choice of the prompts.
 
-    Source: ACQB (Bae et al.), Algorithm 3 and appendix B.2; its settings are in `CONTRASTIVE_PRESETS`, the defaults are SPROUT's.
+    Source: ACQB (Bae et al.), Algorithm 3 and appendix B.2; its settings are in `CONTRASTIVE_PRESETS`, the defaults are
+    SPROUT's.
 
-    Differs from the paper: learning rate and optimiser are not given; `optax.adam(1e-3)` by default, `optax.sgd(rate)` is the
-    algorithm as written. For what else is open see `ProjectionHead`.
+    Differs from the paper: learning rate and optimiser are not given; `optax.adam(1e-3)` by default, `optax.sgd(rate)` is
+    the algorithm as written. For what else is open see `ProjectionHead`.
 
     Args:
       features: `[n, d]` of the offline prompts.
@@ -313,8 +315,8 @@ def fit_projection(
     cosine = utility_cosine(values[rows])
     if not np.any(cosine_pairs(cosine, positive_above, negative_below, num_negatives).valid):
         raise ValueError(
-            f"utility must give at least one of the {rows.size} chosen prompts a positive (cosine above {positive_above:g}) and a "
-            f"negative (cosine below {negative_below:g}); choose more prompts or other thresholds"
+            f"utility must give at least one of the {rows.size} chosen prompts a positive (cosine above {positive_above:g}) "
+            f"and a negative (cosine below {negative_below:g}); choose more prompts or other thresholds"
         )
     return train_projection(
         draws.fold_in(draws.key(0), seed),

@@ -1,7 +1,7 @@
 """Normal posteriors of linear utilities: samples of `N(mean, scale^2 V^-1)` and rank-one updates of what they need.
 
-Small matrices are factorised afresh, written out; for large ones a square root of `V^-1` is kept up to date, at the cost of a
-matrix-vector product per update and per sample.
+Small matrices are factorised afresh, written out; for large ones a square root of `V^-1` is kept up to date, at the cost of
+a matrix-vector product per update and per sample.
 """
 
 from typing import Any, Protocol
@@ -221,7 +221,7 @@ class ByCholesky:
 
 @struct.dataclass
 class ByRoot:
-    """Keeps a square root of `V^-1` `[N, d, d]`, for large dimensions: a product of matrix and vector per sample and per update."""
+    """Keeps a square root of `V^-1` `[N, d, d]`, for large dimensions: a matrix-vector product per sample and per update."""
 
     def init(self, num: int, dim: int, ridge: Leaf) -> jax.Array:
         return jnp.broadcast_to(jnp.eye(dim, dtype=jnp.float32) / jnp.sqrt(ridge), (num, dim, dim))

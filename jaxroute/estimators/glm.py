@@ -1,12 +1,13 @@
 """Penalised generalised linear models: `E[r] = G(theta . phi)`, from pairs that come one by one.
 
-The estimate solves `sum (r - G(theta . phi)) phi = ridge theta`; where it is longer than it may be, it is shortened. Each model has
-`init(dim, ridge)` and `add(state, phi, reward, seen, ridge, link, bound) -> state` (see `GLM`), and its state has `theta` `[d]`.
+The estimate solves `sum (r - G(theta . phi)) phi = ridge theta`; where it is longer than it may be, it is shortened. Each
+model has `init(dim, ridge)` and `add(state, phi, reward, seen, ridge, link, bound) -> state` (see `GLM`), and its state has
+`theta` `[d]`.
 
 Source: Filippi et al. (2010); Belloni, Chen and Wei (2026), eqs. (19) and (20), section 5.1.
 
-Differs from the paper: an estimate outside the ball is shortened, not projected in the norm of the design matrix (`project_exactly` does
-that on the host): in no simulation of ours did it matter.
+Differs from the paper: an estimate outside the ball is shortened, not projected in the norm of the design matrix
+(`project_exactly` does that on the host): in no simulation of ours did it matter.
 """
 
 import functools
@@ -102,7 +103,7 @@ class OnlineState:
 
 @struct.dataclass
 class OnlineGLM:
-    """One Newton step per pair: each pair is linearised at the estimate of its time, once and for all. Exact for the identity link."""
+    """One Newton step per pair, which is linearised at the estimate of its time, for good. Exact for the identity link."""
 
     learns = True
 
@@ -322,7 +323,7 @@ def _fitted(features: jax.Array, rewards: jax.Array, ridge: jax.Array, link: Lin
 def project_exactly(
     theta: ArrayLike, features: ArrayLike, rewards: ArrayLike, link: Link, ridge: float, bound: float
 ) -> np.ndarray:
-    """The vector in the ball whose score equation is least violated, in the norm of the inverse design matrix: eq. (19) itself.
+    """The vector in the ball whose score equation is least violated in the norm of the inverse design matrix: eq. (19).
 
     On the host in float64, for small problems.
 

@@ -5,7 +5,7 @@ import pytest
 from helpers import assert_mean_close
 
 from jaxroute.data import DATASETS, SPROUT_PRICES, STAGEROUTE_TABLE_2, STANDIN_MODELS, RoutingTable, standin
-from jaxroute.problems.queueing.utility import departure_chance, describe_chances
+from jaxroute.problems.queueing.sources.utility import departure_chance, describe_chances
 
 
 def described(seed, size=1, **arguments):

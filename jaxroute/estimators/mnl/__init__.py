@@ -1,14 +1,15 @@
 """Regularised maximum likelihood of the multinomial-logit model, with one parameter vector per item or one for all.
 
-In each round a set of items is shown and one of them, or none, is accepted: item `j` with chance `exp(v_j) / (1 + sum_k exp(v_k))`.
-With a parameter for each item `v_j = x' theta_j`, else `v_j = x_j' theta`.
+In each round a set of items is shown and one of them, or none, is accepted: item `j` with chance
+`exp(v_j) / (1 + sum_k exp(v_k))`. With a parameter for each item `v_j = x' theta_j`, else `v_j = x_j' theta`.
 
-`likelihood` defines the loss in a dozen lines. What was observed is kept as rows (`rows`: `Rows`, `PairRows`) or as counts of a table of
-queries (`counts`: `Counts`, `PairCounts`), which give the loss' derivatives; `newest` is what the last observation alone adds to them.
+`likelihood` defines the loss in a dozen lines. What was observed is kept as rows (`rows`: `Rows`, `PairRows`) or as counts
+of a table of queries (`counts`: `Counts`, `PairCounts`), which give the loss' derivatives; `newest` is what the last
+observation alone adds to them.
 
-After a new observation the fit starts at the previous solution, so that a few steps are enough. All solvers have a fixed number of
-operations: `Newton` for small dimensions, `Majorise` for large ones, `Online` (one step on the new observation alone) as an
-approximation.
+After a new observation the fit starts at the previous solution, so that a few steps are enough. All solvers have a fixed
+number of operations: `Newton` for small dimensions, `Majorise` for large ones, `Online` (one step on the new observation
+alone) as an approximation.
 
 Source: ACQB, eqs. (1) and (4).
 """

@@ -104,7 +104,7 @@ class PairCounts:
         return PairCounts(tried, _one_more(won, (second, first, query), valid & (accepted == 1)))
 
     def sums(self, table: jax.Array, chosen: jax.Array) -> Derivatives:
-        """The gradient, eq. (4) without the ridge; see `Counts.sums`. In `p_j` the sum over the items shown has one other item.
+        """The gradient, eq. (4) without the ridge; see `Counts.sums`. In `p_j` there is one other item.
 
         Args:
           table: `[d, P]`.

@@ -20,12 +20,13 @@ def _inverse_ridge(num: int, dim: int, ridge: Leaf) -> jax.Array:
 
 @struct.dataclass
 class Majorise:
-    """Steps `theta_j <- theta_j - B_j^-1 gradient` with `B_j = ridge I + b sum x x'`, a bound of the curvature; for large dimensions.
+    """Steps `theta_j <- theta_j - B_j^-1 gradient` with `B_j = ridge I + b sum x x'`; for large dimensions.
 
-    Every step lowers the loss. `B_j^-1` is kept by rank-one updates. `b = 1/4` if one item is shown, else `1/2`.
+    `B_j` is a bound of the curvature, so that every step lowers the loss. `B_j^-1` is kept by rank-one updates. `b = 1/4` if
+    one item is shown, else `1/2`.
 
-    A fixed number of steps follows the maximum-likelihood estimate at some distance: with five steps, 64 features, a ridge of .1 and a
-    pool of prompts the logits of the worst model were off by .04 (root mean square).
+    A fixed number of steps follows the maximum-likelihood estimate at some distance: with five steps, 64 features, a ridge
+    of .1 and a pool of prompts the logits of the worst model were off by .04 (root mean square).
 
     Source: Boehning (1992); Boehning and Lindsay (1988).
 

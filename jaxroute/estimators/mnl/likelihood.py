@@ -12,7 +12,8 @@ def negative_log_likelihood(
 ) -> jax.Array:
     """The regularised negative log-likelihood, for tests and for reading; the solvers take its derivatives from packed sums.
 
-    `ridge / 2 |theta|^2 - sum_i sum_{j in S_i and 0} y_ij log p_j(x_i, S_i)`, `p_j = exp(v_j) / (1 + sum_{k in S_i} exp(v_k))`, `p_0` of none.
+    `ridge / 2 |theta|^2 - sum_i sum_{j in S_i and 0} y_ij log p_j(x_i, S_i)`,
+    `p_j = exp(v_j) / (1 + sum_{k in S_i} exp(v_k))`, `p_0` of none.
 
     Source: ACQB, eq. (1), and with a parameter per item the display above eq. (4); its derivative in `theta_j` is
     `ridge theta_j - sum_i 1{j in S_i} (y_ij - p_j(x_i, S_i)) x_i`, which eq. (4) sets to zero.

@@ -13,7 +13,8 @@ class New:
     """What the last observation adds to the derivatives in the parameters of some items, at the last fit.
 
     Attributes:
-      x: `[A, d]`, its features, zero for an item that was not shown; with one parameter for all items `[K, d]`, of those shown.
+      x: `[A, d]`, its features, zero for an item that was not shown; with one parameter for all items `[K, d]`, of those
+        shown.
       gradient: `[A, d]`, `(p_j - y_j) x`.
       weight: `[A]` or `[K]` as `x`, chance times its complement, `p_j (1 - p_j)`.
       curvature: `[A, d, d]`, the diagonal blocks of the second derivatives.

@@ -31,18 +31,19 @@ class NewtonState:
 
 @struct.dataclass
 class Newton:
-    """A step on the new observation with the stored curvature, Newton steps, then steps with the last curvature; for small dimensions.
+    """A step on the new observation with the stored curvature, then Newton steps; for small dimensions.
 
-    The first step needs no pass over the data: the gradient of the old ones is zero where the last fit ended. A step that may move a
-    logit by more than 1.79 is shortened to the length at which every step lowers the loss, whatever the features and the ridge.
+    The first step needs no pass over the data: the gradient of the old ones is zero where the last fit ended. A step that
+    may move a logit by more than 1.79 is shortened to the length at which every step lowers the loss, whatever the features
+    and the ridge.
 
     Source: Sun and Tran-Dinh (2019), "Generalized self-concordant functions", for the length of steps.
 
     Attributes:
       passes: Newton steps, each a pass over the data (static).
-      polish: steps that compute the gradient alone (static).
-      search: a Newton step that raises the loss all the same, by rounding, is cut to a quarter; with several passes for a ridge far
-        below 1 (static).
+      polish: further steps, with the last curvature, that compute the gradient alone (static).
+      search: a Newton step that raises the loss all the same, by rounding, is cut to a quarter; with several passes for a
+        ridge far below 1 (static).
     """
 
     passes: int = struct.field(pytree_node=False, default=2)

@@ -1,4 +1,4 @@
-"""Observations as rows of a table that fills up round by round, and the sums over them that the derivatives of the loss are."""
+"""Observations as rows of a table that fills up round by round, and the derivatives of the loss as sums over them."""
 
 from typing import Any
 
@@ -84,8 +84,8 @@ class Rows:
             gradient: `(p_a - y_a) x`,
             hessian: `p_a (1 - p_a) x x'` with itself, `-p_a p_b x x'` with another chosen item `b`.
 
-        All are sums of products of a number per row with features: they are written out entry by entry, and added up in one pass over
-        chunks of rows.
+        All are sums of products of a number per row with features: they are written out entry by entry, and added up in one
+        pass over chunks of rows.
 
         Args:
           theta: `[N, d]`; the rows `chosen` are where derivatives are taken.
@@ -136,7 +136,7 @@ class Rows:
         )
 
 
-# Chances `p` `[K, C]` of the items shown, which was accepted `[K, C]`, utilities `[K, C]`, and the normaliser `[C]`, `-log p_0`.
+# Of the items shown `[K, C]`: chances `p`, which was accepted, utilities; and the normaliser `[C]`, `-log p_0`.
 _Choice = tuple[jax.Array, jax.Array, jax.Array, jax.Array]
 
 
@@ -145,9 +145,9 @@ def _of_one_shown(
 ) -> _Choice:
     """Rows that show one item each: only utilities of chosen items are computed.
 
-    Rows of other items have the utility of the first chosen one: they are left out of every sum later, where `mine` is False. With one
-    chosen item this saves a selection. With several, the first one's utility is the start of the sum that selects, and is taken
-    off again where another item was shown.
+    Rows of other items have the utility of the first chosen one: they are left out of every sum later, where `mine` is
+    False. With one chosen item this saves a selection. With several, the first one's utility is the start of the sum that
+    selects, and is taken off again where another item was shown.
     """
     each = [numerics.combine(parameter, x) for parameter in parameters]
     logit = sum((jnp.where(m, v, 0.0) for m, v in zip(mine[1:], each[1:], strict=True)), each[0])

@@ -11,7 +11,7 @@ from jaxroute.estimators.mnl.newest import New
 
 @struct.dataclass
 class Sums:
-    """Derivatives of the loss in the parameters of some items, the others held fixed; sums over the observations, without the ridge.
+    """Derivatives of the loss in the parameters of some items: sums over the observations, without the ridge.
 
     Attributes:
       loss: `[]`, minus the log-likelihood of the rows in which one of these items was shown.

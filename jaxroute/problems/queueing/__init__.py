@@ -1,8 +1,9 @@
 """Queueing with retrials (ACQB): which waiting query to serve next, with which models, when a dissatisfied user tries again.
 
-`acqb` holds the paper's policy, put together from `parts`: how waiting queries are kept and which is served, what is remembered, when
-to explore. `env` is the queue, `sources` where queries and answers come from, `instances` ready-made queues, `optimum` the optimal policy's
-queue that regret is measured against, `baselines` and `oracle` the other policies, `theory` the paper's bounds, `types` what passes between them.
+`acqb` holds the paper's policy, put together from `parts`: how waiting queries are kept and which is served, what is
+remembered, when to explore. `env` is the queue, `sources` where queries and answers come from, `instances` ready-made
+queues, `optimum` the optimal policy's queue that regret is measured against, `baselines` and `oracle` the other policies,
+`theory` the paper's bounds, `types` what passes between them.
 """
 
 from jaxroute.estimators.confidence import mnl_radius

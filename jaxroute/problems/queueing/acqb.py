@@ -1,4 +1,4 @@
-"""ACQB: explores now and then on arrivals, and otherwise serves the query and the assortment that look best under posterior samples."""
+"""ACQB: explores on arrivals now and then, else serves the query and the assortment that look best in posterior samples."""
 
 from typing import Any, NamedTuple
 
@@ -78,28 +78,29 @@ class Parts(NamedTuple):
 
 @struct.dataclass
 class ACQB:
-    """Anytime contextual queueing bandit: Thompson sampling of the query and the assortment, with exploration forced on arrivals.
+    """Anytime contextual queueing bandit: Thompson sampling of query and assortment, with exploration forced on arrivals.
 
-    A query that has just come is explored now and then with the next assortment in turn. In other rounds `M` parameters are sampled
-    from `N(theta_j, radius_j^2 V_j^-1)` for each model; a utility is the largest over the samples, and the query and assortment with
-    the largest departure rate are served. The estimate is the regularised maximum-likelihood one. It is followed from round to round by
-    a fixed number of steps: Newton steps up to 8 features, which keep its digits; with more features, and with the prompts of a pool,
-    first-order steps, which stay behind it a little (see `Majorise`).
+    A query that has just come is explored now and then with the next assortment in turn. In other rounds `M` parameters are
+    sampled from `N(theta_j, radius_j^2 V_j^-1)` for each model; a utility is the largest over the samples, and the query and
+    assortment with the largest departure rate are served. The estimate is the regularised maximum-likelihood one. It is
+    followed from round to round by a fixed number of steps: Newton steps up to 8 features, which keep its digits; with more
+    features, and with the prompts of a pool, first-order steps, which stay behind it a little (see `Majorise`).
 
     Whether features belong to queries (one parameter per model) or to pairs (one for all) is the environment's choice.
 
     Source: ACQB, Algorithm 1 (pair features) and Algorithm 2, whose lines are given in the code.
 
-    Differs from the paper: kappa, lambda_0 and c1 are not given there. With a kappa that the theory asks for the policy is hardly
-    better than a random one; the default is a scale that was tuned. `log 0` in the radius is 0. Eq. (4) lacks a factor `x_i`.
-    Ties go to the query that came first, in a pool to the lowest prompt, then to the lower models.
+    Differs from the paper: kappa, lambda_0 and c1 are not given there. With a kappa that the theory asks for the policy is
+    hardly better than a random one; the default is a scale that was tuned. `log 0` in the radius is 0. Eq. (4) lacks a
+    factor `x_i`. Ties go to the query that came first, in a pool to the lowest prompt, then to the lower models.
 
     Attributes:
       curvature: `[]`, the paper's kappa.
       ridge: `[]`, its lambda_0.
       c1: `[]`, its constant of exploration, 0 for none: a query is explored with chance `min(1, c1 / sqrt(t))`.
       trigger: another rule of exploration in place of that, for example `PhaseThenCoin`.
-      second_answer: `[]` chance that a Thompson round shows `K` answers and not one, None if always `K`; explored rounds show `K`.
+      second_answer: `[]` chance that a Thompson round shows `K` answers and not one, None if always `K`; explored rounds
+        show `K`.
       features: `[d', P]` in place of the features of a pool's prompts (ACQB-CL), None for those.
       num_samples: `M`, None for the paper's (static).
       solver: `Newton`, `Majorise` or `Online`, None to choose by dimension (static).
@@ -203,7 +204,7 @@ class ACQB:
         k_coin, k_sample, k_size = draws.split(key, 3)
         spec, parts = state.spec, self.parts(state.spec)
 
-        # Lines 3 and 4 (Algorithm 1, lines 2 and 3): with A(t - 1) = 1 and E(t - 1) = 1 the query that has just come, and C[c + 1].
+        # Lines 3 and 4 (Algorithm 1, lines 2 and 3): if A(t - 1) = E(t - 1) = 1, the query that has just come, and C[c + 1].
         trigger = Decaying(self.c1) if self.trigger is None else self.trigger
         explore = obs.arrived & trigger.fires(t, draws.uniform(k_coin))
         in_turn = mask_of(state.next_offer, spec.num_models)
@@ -246,7 +247,7 @@ class ACQB:
     def update(
         self, key: jax.Array, state: LearnerState, obs: Observation, action: Action, feedback: Feedback, t: jax.Array
     ) -> LearnerState:
-        """Lines 12 to 20 of Algorithm 2, lines 9 to 11 of Algorithm 1, and the counter `c`; nothing is learned from an empty queue."""
+        """Lines 12 to 20 of Algorithm 2, 9 to 11 of Algorithm 1, and the counter `c`; an empty queue teaches nothing."""
         del key
         spec, parts = state.spec, self.parts(state.spec)
         busy = (obs.queue_length > 0) & (t < spec.rounds)
@@ -257,7 +258,7 @@ class ACQB:
         lesson = parts.memory.lesson(state.theta, phi, items, accepted_place(items, feedback.chosen))
         data = numerics.materialised(parts.memory.write(state.data, t, action.query, lesson, busy))
 
-        # Line 15 (Algorithm 1, line 10): eq. (4) of the models shown, or eq. (1). The radius of line 15 follows from `pulls`.
+        # Line 15 (Algorithm 1, line 10): eq. (4) of the models shown, or eq. (1). Its radius, eq. (3), follows from `pulls`.
         likelihood = parts.memory.derivatives(data, lesson.refit, parts.queries.features(obs), t)
         ridge = jnp.asarray(self.ridge, jnp.float32)
         theta, fit = parts.solver.fit(state.fit, likelihood, state.theta, lesson.refit, ridge, lesson.new)

@@ -1,4 +1,4 @@
-"""Baselines: random service, two bandits that look neither at contexts nor at the order of the queue, and ACQB's forerunner."""
+"""Baselines: random service, two bandits that look neither at contexts nor at the queue's order, and ACQB's forerunner."""
 
 import abc
 from typing import Any
@@ -59,7 +59,7 @@ class QueueBanditState:
 
 @struct.dataclass
 class _QueueBandit(abc.ABC):
-    """Serves the oldest query with one model: a random one with chance `min(1, scale N log(t)^2 / t)`, else the one of largest index.
+    """Serves the oldest query, with chance `min(1, scale N log(t)^2 / t)` by a random model, else by that of largest index.
 
     Attributes:
       scale: `[]`, 3 in the paper.
@@ -116,7 +116,9 @@ class _QueueBandit(abc.ABC):
 
 @struct.dataclass
 class QUCB(_QueueBandit):
-    """Q-UCB: the index is `mean + sqrt(log(t)^2 / (2 pulls))`, infinite for a model that was never used; ties go to the lower model.
+    """Q-UCB: the index is `mean + sqrt(log(t)^2 / (2 pulls))`, infinite for a model that was never used.
+
+    Ties go to the lower model.
 
     In the horizons of ACQB's experiments the chance of exploring is near 1: it is almost a random policy.
 

@@ -32,24 +32,24 @@ class QueueState:
 
 @struct.dataclass
 class QueueEnv:
-    """One queue, `N` models: in each round a waiting query is served with the answers of `K` models, and leaves if one is accepted.
+    """One queue, `N` models: a waiting query is served with the answers of `K` models, and leaves if one is accepted.
 
-    A round: the operator sees who waits, serves a query with an assortment, the user accepts an answer or tries again, and then a new
-    query may come, to be served from the next round on. A query that is tried again keeps its place. With nobody waiting nothing
-    happens but arrivals.
+    A round: the operator sees who waits, serves a query with an assortment, the user accepts an answer or tries again, and
+    then a new query may come, to be served from the next round on. A query that is tried again keeps its place. With nobody
+    waiting nothing happens but arrivals.
 
-    All policies meet the same arrivals, contexts and one uniform number per round that decides the user's choice (`choose`). Beside
-    the policy's queue the environment plays that of the optimal policy, which serves the query and the assortment with the largest
-    true departure rate; `queue_regret` is the difference.
+    All policies meet the same arrivals, contexts and one uniform number per round that decides the user's choice (`choose`).
+    Beside the policy's queue the environment plays that of the optimal policy, which serves the query and the assortment
+    with the largest true departure rate; `queue_regret` is the difference.
 
     Source: ACQB, section 2 and appendix D.1.
 
-    A round's key has three children, in this order: whether a query comes, its context (or its prompt), and the user's choice.
-    `recorded_queue` and `pool_queue(recorded=...)` take them from arrays instead.
+    A round's key has three children, in this order: whether a query comes, its context (or its prompt), and the user's
+    choice. `recorded_queue` and `pool_queue(recorded=...)` take them from arrays instead.
 
-    Differs from the paper: on an empty queue the paper serves a dummy query. Its recursion `Q(t + 1) = [Q(t) + A(t) - D(t)]^+` would
-    then lose the query that comes in the round in which the dummy leaves. Here nothing is served on an empty queue,
-    `Q(t + 1) = Q(t) + A(t) - D(t)`, and no regret is counted.
+    Differs from the paper: on an empty queue the paper serves a dummy query. Its recursion
+    `Q(t + 1) = [Q(t) + A(t) - D(t)]^+` would then lose the query that comes in the round in which the dummy leaves. Here
+    nothing is served on an empty queue, `Q(t + 1) = Q(t) + A(t) - D(t)`, and no regret is counted.
 
     Attributes:
       contexts: where queries come from.

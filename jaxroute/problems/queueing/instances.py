@@ -52,9 +52,9 @@ class RandomQueues:
     Attributes:
       arrival_rate: `[]`, lambda.
       slack: `[]`, epsilon.
-      spread: `[]`; with pair features vectors are divided by `sqrt(d)`, so that their norms are at most one (assumption 1), otherwise
-        not, as in the paper's figures. Departure rates are then at most `sigmoid(1)` with one answer, and mostly near one half: take an
-        `arrival_rate` of .4 or so.
+      spread: `[]`; with pair features vectors are divided by `sqrt(d)`, so that their norms are at most one (assumption 1),
+        otherwise not, as in the paper's figures. Departure rates are then at most `sigmoid(1)` with one answer, and mostly
+        near one half: take an `arrival_rate` of .4 or so.
       num_models: `N` (static).
       num_offered: `K` (static).
       dim: `d` (static).
@@ -89,7 +89,8 @@ class RandomQueues:
             needed, most = rate + slack, weight / (1.0 + weight)
             if needed >= most:
                 raise ValueError(
-                    f"arrival_rate + slack must be below {most:.3f} with pair features, whose utilities are at most spread^2, got {needed:g}"
+                    f"arrival_rate + slack must be below {most:.3f} with pair features, whose utilities are at most "
+                    f"spread^2, got {needed:g}"
                 )
         self.of(np.zeros((self.dim,) if self.pair_features else (self.num_models, self.dim), np.float32)).check()
 
@@ -198,7 +199,7 @@ def pool_queue(
     names: Sequence[str] = (),
     recorded: tuple[Any, Any, Any] | None = None,
 ) -> QueueEnv:
-    """A queue of prompts from a pool with known chances that a model's answer is accepted.
+    """A queue of prompts from a pool, with given chances that a model's answer is accepted.
 
     Args:
       features: `[P, d]`.

@@ -1,7 +1,7 @@
 """The queue of the optimal policy, played beside every policy's with the same luck: what `queue_regret` is measured against.
 
-The optimal policy serves the query and the assortment with the largest true departure rate. Of each waiting query it needs the rate of the
-best assortment alone, and with the uniform number of a round that rate decides whether the query leaves.
+The optimal policy serves the query and the assortment with the largest true departure rate. Of each waiting query it needs
+the rate of the best assortment alone, and with the uniform number of a round that rate decides whether the query leaves.
 """
 
 from typing import Any

@@ -21,7 +21,7 @@ class OracleState:
     """Nothing is learned.
 
     Attributes:
-      spec: what is known in advance (static).
+      spec: sizes (static).
     """
 
     spec: QueueSpec = struct.field(pytree_node=False)
@@ -108,8 +108,8 @@ class Optimal:
 class SwitchAt:
     """Follows one policy before round `at` (from 0) and another from there on; the first then learns nothing more.
 
-    With a learner first and `Optimal` second these are the policy-switching queues: `at = i` gives `Q(i, t)`, and a sweep of `at`
-    all of them in one compiled call.
+    With a learner first and `Optimal` second these are the policy-switching queues: `at = i` gives `Q(i, t)`, and a sweep of
+    `at` all of them in one compiled call.
 
     Source: ACQB, section 4.1 and appendix D.1.
 

@@ -50,8 +50,8 @@ class Theory:
 
     Source: ACQB, theorems 5 and 6, appendices D, E and G.
 
-    Differs from the paper: some displays print `eps - 2 eta` without the square that eq. (7) has; the square is used. The warm-up
-    `M(u)` falls in `u` only beyond its pole at `eps = 2 eta(u)`, so that `tau` is looked for beyond it.
+    Differs from the paper: some displays print `eps - 2 eta` without the square that eq. (7) has; the square is used. The
+    warm-up `M(u)` falls in `u` only beyond its pole at `eps = 2 eta(u)`, so that `tau` is looked for beyond it.
 
     Attributes:
       dim: `d`.
@@ -154,13 +154,16 @@ class Theory:
         return 1.0 / (self.ridge + self.spread * explored / 4.0) + tails / self.ridge
 
     def least_eigenvalue(self, count: float) -> tuple[float, float]:
-        """What the design matrix' least eigenvalue exceeds after `count` rounds, and with which chance at least. Source: lemma 25."""
+        """What the design matrix' least eigenvalue exceeds after `count` rounds, and with which chance. Source: lemma 25."""
         explored = self.arrival_rate * min(count, self.c1 * math.sqrt(count))
         chance = 1.0 - math.exp(-explored / 8.0) - self.dim * math.exp(-self.spread * explored / 16.0)
         return self.ridge + self.spread * explored / 4.0, max(0.0, chance)
 
     def elliptic_bound(self, t: float) -> float:
-        """Largest sum of the served features' norms in the inverse design matrix, if norms and `1 / ridge` are at most 1. Source: lemma 34."""
+        """Largest sum of the served features' norms in the inverse design matrix, for norms and `1 / ridge` at most 1.
+
+        Source: lemma 34.
+        """
         grown = math.log1p(t * self.num_offered / (self.dim * self.ridge))
         return math.sqrt(2.0 * self.dim * t * grown)
 
@@ -191,7 +194,7 @@ class Theory:
         return min(1.0, math.sqrt(square))
 
     def queue_regret(self, t: int, burn_in: float | None = None) -> float:
-        """`(sum_i E_i)(sum_i P_i) / (t - 1)`: the bound behind theorem 5, by Chebyshev's sum inequality. Source: appendix D.7."""
+        """`(sum_i E_i)(sum_i P_i) / (t - 1)`, by Chebyshev's sum inequality: behind theorem 5. Source: appendix D.7."""
         checks.count("t", t, minimum=2)
         omega = self.burn_in(t) if burn_in is None else burn_in
         gaps = sum(self.gap(i, t) for i in range(1, t))

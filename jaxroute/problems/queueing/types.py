@@ -26,8 +26,8 @@ METRICS = (
     Metric("peak", "longest queue so far", "queries", "gauge", default=False),
     Metric("offered_share", "answers shown by each model", "answers per round", "average", ("model",), default=False),
 )
-# What must not happen: a lost query, one that no assortment serves well enough, an action outside the rules, a round after the horizon
-# that the queue was made for.
+# What must not happen: a lost query, one that no assortment serves well enough, an action outside the rules, a round after
+# the horizon that the queue was made for.
 ZERO_FLOWS = ("dropped", "unslack", "illegal", "beyond")
 
 
@@ -61,8 +61,8 @@ class Observation:
     Attributes:
       features: `[d, B]`, with pair features `[N, d, B]`.
       waiting: `[B]`, whether a query waits at each place, or how many (int32) with each prompt of a pool.
-      arrival: `[B]` int32, round in which the query there came; it decides ties. None if places are in order of arrival, and with a
-        pool.
+      arrival: `[B]` int32, round in which the query there came; it decides ties. None if places are in order of arrival, and
+        with a pool.
       in_use: `[]` int32, places from here on are empty, the same number in all runs.
       queue_length: `[]` int32.
       arrived: `[]` bool, the round before brought a query.
@@ -101,7 +101,8 @@ class Feedback:
 
     Attributes:
       chosen: `[N]` bool, whose answer the user accepted; all False if the user tries again (or nobody waited).
-      features: `[d]`, with pair features `[N, d]`, of the query that was served: the place may have been taken by another one.
+      features: `[d]`, with pair features `[N, d]`, of the query that was served: the place may have been taken by another
+        one.
     """
 
     chosen: jax.Array

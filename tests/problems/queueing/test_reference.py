@@ -1,12 +1,9 @@
 """The queueing problem (CQB-MNL, ACQB) against the plain float64 loops of `reference/queueing.py`, round by round on shared draws.
 
-Section numbers are those of `spec/acqb.md`. The simulator runs in double precision here (`conftest.in_double`), so that decisions
-can be compared exactly; its draws keep their float32 bits, and are handed to the reference as float64 numbers.
+Section numbers are those of `spec/acqb.md`.
 """
 
 import functools
-import itertools
-import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,176 +12,29 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import assert_means_agree, in_double, x64
+from mnl_cases import SEARCH, ManySteps
+from queueing_reference_cases import (
+    EXACT,
+    KEY,
+    RIDGE01,
+    assert_same_run,
+    instance,
+    learner_luck,
+    luck_of,
+    play,
+    pool,
+    run_pool,
+)
 from reference import queueing as ref
-from scipy.special import expit
 
 import jaxroute as jr
 from jaxroute.core import draws
-from jaxroute.engine.programs import trace_count
 from jaxroute.engine.rollout import draws_key, run_streams
-from jaxroute.estimators import gaussian, mnl
-from jaxroute.estimators.confidence import mnl_radius
+from jaxroute.engine.programs import trace_count
+from jaxroute.estimators import mnl
 from jaxroute.problems import queueing as rq
-from jaxroute.problems.queueing.acqb import next_combination
-from jaxroute.problems.queueing.backlog import best_place, place_of_rank
-from jaxroute.problems.queueing.choice import choose, departure_rate
-from jaxroute.solvers import assortment
 
 slow = pytest.mark.slow
-FLOWS = {
-    "routing_regret": "routing_gap",
-    "joint_regret": "joint_gap",
-    "departures": "departure",
-    "retrials": "retrial",
-    "idle": "idle",
-    "explored": "explored",
-    "sojourn": "sojourn",
-}
-KEY = draws.key(7)
-RIDGE01 = np.float32(0.1)  # The number that both sides take for a ridge of 0.1.
-
-# --- Shared draws ------------------------------------------------------------------------------------------------------------
-
-
-# Compiling takes most of the time here: less care saves a quarter of it.
-@functools.partial(jax.jit, static_argnames="horizon", compiler_options={"xla_backend_optimization_level": 0})
-def _play(env, policy, key, horizon):
-    def one(carry, t):
-        env_state, policy_state = carry
-        k_round = draws.fold_in(key, t)
-        obs = env.observe(k_round, env_state, t)
-        action, info = policy.act(k_round, policy_state, obs, t)
-        env_state, feedback, flows = env.step(k_round, env_state, action, t)
-        policy_state = policy.update(k_round, policy_state, obs, action, feedback, t)
-        place = action.query if obs.arrival is None else obs.arrival[jnp.minimum(action.query, obs.arrival.shape[0] - 1)]
-        seen = {"query": place, "offered": action.offered, "chosen": feedback.chosen, "queue": obs.queue_length}
-        seen |= {"flows": flows, "gauges": env.gauges(env_state)}
-        if hasattr(policy_state, "theta"):
-            seen |= {"theta": policy_state.theta, "radius": info["radius"]}
-        return (env_state, policy_state), seen
-
-    start = env.init(key), policy.init(key, env.spec)
-    (_, policy_state), seen = jax.lax.scan(one, start, jnp.arange(horizon, dtype=jnp.int32))
-    return seen | {"state": policy_state}
-
-
-def play(env, policy, double=True):
-    """What happened in each round, and the policy's last state. In round t the policy's key is child t of `KEY`."""
-    if not double:
-        return jax.tree.map(np.asarray, _play(env, policy, KEY, env.spec.rounds))
-    with x64():
-        return jax.tree.map(np.asarray, _play(in_double(env), in_double(policy), KEY, env.spec.rounds))
-
-
-@functools.partial(jax.jit, static_argnames=("horizon", "children", "size"))
-def _uniforms_and_normals(key, horizon, children, size):
-    def at(t):
-        keys = draws.split(draws.fold_in(key, t), children)
-        return [jnp.stack([draws.uniform(k, (size,)) for k in keys]), jnp.stack([draws.normal(k, (size,)) for k in keys])]
-
-    return jax.vmap(at)(jnp.arange(horizon))
-
-
-def luck_of(key, horizon, children=3, size=64):
-    """Uniforms and normals `[T, children, size]` that a policy may draw from the children of its key in each round, as float64.
-
-    A draw of fewer elements holds the first ones of a draw of more, so that one compiled function serves all shapes.
-    """
-    return [np.asarray(x, float) for x in _uniforms_and_normals(key, horizon, children, size)]
-
-
-def learner_luck(horizon, parameters, d, M, key=KEY):
-    """(coin `[T]`, normals `[T, parameters, d, M]`, size `[T]`) that `ACQB.act` draws."""
-    number = parameters * d * M
-    uniform, normal = luck_of(key, horizon, size=64 * -(-number // 64))
-    return uniform[:, 0, 0], normal[:, 1, :number].reshape(horizon, parameters, d, M), uniform[:, 2, 0]
-
-
-@dataclass(frozen=True)
-class Luck:
-    """An instance: theta `[N, d]` or `[d]`, contexts `[T, d]` or `[T, N, d]`, arrivals `[T]`, uniforms `[T]`."""
-
-    theta: np.ndarray
-    contexts: np.ndarray
-    A: np.ndarray
-    U: np.ndarray
-
-    @property
-    def utility(self):
-        of = ref.shared_utilities if self.theta.ndim == 1 else ref.disjoint_utilities
-        return of(self.theta, self.contexts)
-
-    def env(self, K, limit=None, mixed=False):
-        with x64():
-            return rq.recorded_queue(self.theta, self.A, self.contexts, self.U, num_offered=K, limit=limit, mixed=mixed)
-
-
-def instance(seed, T, N, d, K, pair=False, arrival_rate=0.7):
-    rng = np.random.default_rng(seed)
-    if pair:
-        theta, contexts = rng.uniform(-1, 1, d), rng.uniform(-1, 1, (T, N, d))
-    else:
-        theta, contexts = ref.draw_instance(rng, T, N, d, K, arrival_rate, 0.03)
-    return Luck(theta, contexts, rng.random(T) < arrival_rate, rng.random(T))
-
-
-def assert_same_run(seen, luck, K, want, prompt=None, utility=None):
-    """Equal decisions, choices, queues, flows and gauges in every round, and no flow that must be zero."""
-    utility = luck.utility if utility is None else utility
-    optimal = ref.simulate(luck.A, luck.U, utility, K, ref.Optimal(utility, K), prompt)
-    busy = ~want["idle"]
-
-    def equal(ours, theirs, what, rounds=slice(None)):
-        different = np.flatnonzero((ours != theirs)[rounds].reshape(len(ours[rounds]), -1).any(axis=1))
-        assert not different.size, f"{what} differs in {different.size} rounds, the first is {different[0]}"
-
-    equal(seen["queue"], want["queue"], "queue length")
-    queries = want["query"] if prompt is None else prompt[want["query"]]
-    equal(seen["query"], queries, "query", busy)
-    equal(seen["offered"], want["offered"], "assortment", busy)
-    chosen = np.where(seen["chosen"].any(1), seen["chosen"].argmax(1), -1)
-    equal(chosen, want["chosen"], "choice")
-    for ours, theirs in FLOWS.items():
-        expected = want[theirs].astype(float)
-        np.testing.assert_allclose(seen["flows"][ours], expected, atol=1e-12 if "regret" in ours else 0, err_msg=ours)
-    for name in ("dropped", "unslack", "illegal"):
-        assert not seen["flows"][name].any(), name
-    equal(seen["flows"]["mean_queue"], want["queue"], "mean_queue")
-    equal(seen["flows"]["mean_queue_regret"], want["queue"] - optimal["queue"], "mean_queue_regret")
-    equal(seen["flows"]["arrivals"], luck.A, "arrivals")
-    np.testing.assert_array_equal(seen["flows"]["offered_share"], want["offered"])
-    # Gauges are read after the round.
-    equal(seen["gauges"]["queue_length"], want["queue_after"], "queue_length")
-    equal(seen["gauges"]["peak"], np.maximum.accumulate(want["queue_after"]), "peak")
-    equal(seen["gauges"]["queue_regret"], want["queue_after"] - optimal["queue_after"], "queue regret")
-    assert (want["joint_gap"] >= want["routing_gap"] - 1e-15).all()
-
-
-def no_news(A, d):
-    return mnl.New(jnp.zeros((A, d)), jnp.zeros((A, d)), jnp.zeros((A,)), jnp.zeros((A, d, d)))
-
-
-@dataclass(frozen=True)
-class ManySteps(mnl.Majorise):
-    """`Majorise`, one step at a time in a loop: as many steps written out take minutes to compile."""
-
-    steps: int = 200
-
-    def fit(self, inverse, sums, theta, chosen, ridge, new):
-        one, nothing = mnl.Majorise(steps=1), jax.tree.map(jnp.zeros_like, new)
-        theta, inverse = one.fit(inverse, sums, theta, chosen, ridge, new)
-
-        def step(_, theta):
-            return one.fit(inverse, sums, theta, chosen, ridge, nothing)[0]
-
-        return jax.lax.fori_loop(1, self.steps, step, theta), inverse
-
-
-# --- ACQB --------------------------------------------------------------------------------------------------------------------
-
-
-EXACT = mnl.Newton(passes=6)
-SEARCH = mnl.Newton(passes=8, search=True)
 
 
 @dataclass(frozen=True)
@@ -206,6 +56,8 @@ class Case:
 
 
 FEW = {"num_samples": 3}  # Fewer samples than the paper's 9 and 14 compile faster.
+
+
 CASES = {
     "K1": Case(1),
     "K2": Case(2, N=4, d=2),
@@ -242,16 +94,28 @@ CASES = {
     "CQB-eps, K2": Case(2, d=2, phase=True),
     "CQB-eps, K1, pairs": Case(1, pair=True, arrival_rate=0.5, phase=True),
 }
+
+
 GREEDY, USUAL = (0.0, 1.0, 1.0), (0.3, 1.0, 1.0)
+
+
 QUICK = {
     "K1": [GREEDY, USUAL, (0.3, 5.0, 4.0)],
     "K2": [GREEDY, USUAL, (0.3, 1.0, 0.0)],
     "K3": [GREEDY],
     "K2, pairs": [USUAL],
 }
+
+
 SLOW = {name: [GREEDY, USUAL, (0.0, 5.0, 4.0), (0.3, 5.0, 0.0)] for name in CASES if "search" not in name}
+
+
 SLOW |= {name: [(0.0, RIDGE01, 1.0), (0.3, RIDGE01, 1.0), (0.3, RIDGE01, 4.0)] for name in CASES if "search" in name}
+
+
 RUNS = [(name, setting, ()) for name, settings in QUICK.items() for setting in settings]
+
+
 RUNS += [(n, s, slow) for n, settings in SLOW.items() for s in settings if s not in QUICK.get(n, ())]
 
 
@@ -308,42 +172,6 @@ def test_acqb_equals_the_reference_round_by_round(name, setting):
     explored = want["explored"].sum()
     assert explored == 0 if setting[2] == 0 and not case.phase else explored > 10
     assert 0 < want["idle"].sum() < case.T / 2 and want["retrial"].sum() > 10
-
-
-CONTAINERS = {
-    "ACQB, K1": (1, lambda env: rq.ACQB(solver=mnl.Newton(passes=6))),
-    "Optimal": (1, rq.Optimal.of),
-    "Optimal, fifo": (2, lambda env: rq.Optimal.of(env, fifo=True)),
-    "Q-UCB": (1, lambda env: rq.QUCB()),
-    "Q-ThS": (1, lambda env: rq.QThS()),
-    "ACQB, K2": (2, lambda env: rq.ACQB()),
-    "ACQB, fifo": (1, lambda env: rq.ACQB(fifo=True)),
-    "CQB-eps": (2, rq.CQBEpsilon.of),
-}
-
-
-@slow
-@pytest.mark.parametrize("name", CONTAINERS)
-def test_containers_agree_path_by_path(name):
-    """4.5: a slot per round and a compact buffer, with the same decisions."""
-    K, build = CONTAINERS[name]
-    luck = instance(0, 300, 3, 3, K)
-    runs = []
-    for limit in (None, 60):  # Slots by round, a buffer of two chunks.
-        env = luck.env(K, limit)
-        runs.append(play(env, build(env)))
-    for other in runs[1:]:
-        busy = other["queue"] > 0
-        for what in ("query", "offered", "chosen", "queue"):
-            np.testing.assert_array_equal(other[what][busy], runs[0][what][busy], err_msg=what)
-        for what, values in runs[0]["flows"].items():
-            np.testing.assert_allclose(other["flows"][what], values, atol=1e-6, err_msg=what)
-        for what, values in runs[0]["gauges"].items():
-            np.testing.assert_array_equal(other["gauges"][what], values, err_msg=what)
-    assert not any(run["flows"]["dropped"].any() for run in runs)
-
-
-# --- Baselines ---------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -429,45 +257,9 @@ def test_queue_bandits(name, N):
     assert 100 < want["explored"].sum() < T - 100 - want["idle"].sum()  # The index decides often enough.
 
 
-# --- Pools of prompts --------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Pool:
-    """features `[P, d]`, log odds `[P, N]`, prompts `[T]`, arrivals `[T]`, uniforms `[T]`."""
-
-    features: np.ndarray
-    log_odds: np.ndarray
-    prompt: np.ndarray
-    A: np.ndarray
-    U: np.ndarray
-
-    @property
-    def utility(self):
-        return self.log_odds[self.prompt]
-
-    def env(self, K):
-        env = rq.pool_queue(
-            self.features, expit(self.log_odds), arrival_rate=0.7, num_offered=K, recorded=(self.A, self.prompt, self.U)
-        )
-        # The constructor rounds to float32; the reference and the double run shall see the same numbers.
-        top = np.exp(np.sort(self.log_odds, axis=1)[:, -K:]).sum(axis=1)
-        numbers = {"features": self.features.T, "log_odds": self.log_odds.T, "best_rate": top / (1 + top)}
-        return env.replace(contexts=env.contexts.replace(uniforms=self.U, **{k: np.array(v) for k, v in numbers.items()}))
-
-
-def pool(seed, T, P, N, d, arrival_rate=0.7):
-    rng = np.random.default_rng(seed)
-    features, odds = rng.uniform(-1, 1, (P, d)), rng.normal(size=(P, N))
-    return Pool(features, odds, rng.integers(P, size=T), rng.random(T) < arrival_rate, rng.random(T))
-
-
-def run_pool(given, K, policy):
-    """`ref.run_pool(clear_oldest_copy=True)` on log odds."""
-    return ref.simulate(given.A, given.U, given.utility, K, policy, given.prompt)
-
-
 CONVERGED = {"solver": ManySteps(), "sampler": rq.ByCholesky()}
+
+
 POOLS = {
     "K1, counts": (1, rq.ACQB(**CONVERGED), {}, ()),
     "K2, counts": (2, rq.ACQB(**CONVERGED, num_samples=3), {}, slow),
@@ -525,20 +317,6 @@ def test_optimal_on_a_pool(name, P):
     assert_same_run(play(env, rq.Optimal.of(env, fifo)), given, K, want, given.prompt, given.utility)
 
 
-def test_places_of_long_tables():
-    """The best place and the place of a rank do not depend on how long a table is."""
-    rng = np.random.default_rng(0)
-    for size in (128, 200, 1000):
-        find = jax.jit(lambda s, w, r: (*best_place(lambda v: v, s, w, None, s.size), place_of_rank(w, r, s.size)))
-        for _ in range(20):
-            score, count = rng.integers(0, 50, size).astype(np.float32), rng.integers(0, 3, size)
-            rank = rng.integers(count.sum())
-            place, best, ranked = find(score, count, rank)
-            waiting = np.flatnonzero(count)
-            assert (place, best) == (waiting[score[waiting].argmax()], score[waiting].max())
-            assert ranked == np.repeat(np.arange(size), count)[rank]
-
-
 @pytest.mark.parametrize("K", [1, pytest.param(2, marks=slow)])
 def test_root_of_the_design_matrix_after_a_run(K):
     given = pool(50, 300, 40, 3, 10)
@@ -550,9 +328,6 @@ def test_root_of_the_design_matrix_after_a_run(K):
         V = np.eye(10) + x.T @ x
         np.testing.assert_allclose(np.linalg.inv(root[j] @ root[j].T), V, rtol=1e-4, atol=1e-4)
     assert np.isfinite(seen["theta"]).all()
-
-
-# --- Policy-switching queues (2.4) -------------------------------------------------------------------------------------------
 
 
 @slow
@@ -595,625 +370,6 @@ def test_policy_switching_queues(K):
     np.testing.assert_array_equal(psi.sum(axis=0), ours[-1] - ours[0])  # The learner's queue less the optimal one.
     np.testing.assert_array_equal(psi.sum(axis=0)[1:], data["queue_regret"].values[-1])
     assert not data["queue_regret"].values[0].any()
-
-
-# --- Estimates (4.2) ---------------------------------------------------------------------------------------------------------
-
-
-def observations(rng, H, N, K, d, missing=0.0):
-    """(X `[H, d]`, F `[H, N, d]`, items `[H, K]` rising then -1, accepted place `[H]`, offered `[H, N]`, chosen arm `[H]`)."""
-    items, accepted = np.full((H, K), -1), np.full(H, K)
-    offered, chosen = np.zeros((H, N), bool), np.full(H, -1)
-    for h in range(H):
-        k = K if rng.random() >= missing else int(rng.integers(0, K))
-        items[h, :k] = np.sort(rng.choice(N, k, replace=False))
-        offered[h, items[h, :k]] = True
-        place = int(rng.integers(0, k + 1))
-        if place < k:
-            accepted[h], chosen[h] = place, items[h, place]
-    return rng.uniform(-1, 1, (H, d)), rng.uniform(-1, 1, (H, N, d)), items, accepted, offered, chosen
-
-
-def rows_of(X, items, accepted, N):
-    H, K = items.shape
-    rows = mnl.Rows.empty(H, N, K, X.shape[1])
-    wide = rows.accepted.shape[0] - H
-    return mnl.Rows(
-        features=jnp.asarray(np.pad(X.T, ((0, 0), (0, wide)))),
-        items=jnp.asarray(np.pad(items.T, ((0, 0), (0, wide)), constant_values=-1), rows.items.dtype),
-        accepted=jnp.asarray(np.pad(accepted, (0, wide), constant_values=K), rows.accepted.dtype),
-    )
-
-
-def pair_rows_of(F, items, accepted):
-    H, K = items.shape
-    wide = mnl.PairRows.empty(H, K, F.shape[2]).accepted.shape[0] - H
-    shown = items >= 0
-    x = np.where(shown[..., None], F[np.arange(H)[:, None], items], 0.0)
-    return mnl.PairRows(
-        features=jnp.asarray(np.pad(np.moveaxis(x, 0, -1), ((0, 0), (0, 0), (0, wide)))),
-        shown=jnp.asarray(np.pad(shown.T, ((0, 0), (0, wide)))),
-        accepted=jnp.asarray(np.pad(accepted, (0, wide), constant_values=K), jnp.int8),
-    )
-
-
-def differences(loss, w, step=1e-6):
-    """Central differences of `loss(w)`, `w` `[...]`."""
-    gradient = np.zeros(w.size)
-    for i in range(w.size):
-        shift = np.zeros(w.size)
-        shift[i] = step
-        shift = shift.reshape(w.shape)
-        gradient[i] = (loss(w + shift) - loss(w - shift)) / (2 * step)
-    return gradient
-
-
-@pytest.mark.parametrize("K", [1, pytest.param(2, marks=slow), 3])
-def test_derivatives_of_own_parameters(K, double_precision):
-    rng, N, d, H = np.random.default_rng(K), 4, 2, 150
-    X, _, items, accepted, offered, chosen = observations(rng, H, N, K, d, missing=0.2)
-    rows, theta = rows_of(X, items, accepted, N), rng.normal(size=(N, d))
-    sums = jax.jit(lambda theta, arms: rows.sums(theta, arms, H, loss=True))
-    for arms in (np.arange(N), np.arange(K), np.array([3, *[-1] * (K - 1)])):
-        real = arms[arms >= 0]
-        found = sums(theta, jnp.asarray(arms, jnp.int32))
-        loss, gradient, hessian = ref.disjoint_loss(theta, X, offered, chosen, 0.0, real)
-        ours = np.asarray(found.gradient)
-        np.testing.assert_allclose(ours[: len(real)].ravel(), gradient, atol=1e-11)
-        assert not ours[len(real) :].any()
-        inside = len(real) * d
-        np.testing.assert_allclose(found.hessian[:inside, :inside], hessian, atol=1e-11)
-        assert not np.asarray(found.hessian)[inside:].any()
-        if len(arms) == N:
-            assert found.loss == pytest.approx(loss, abs=1e-10)
-
-        def value(w, arms=arms, real=real):
-            return float(sums(np.where(np.isin(np.arange(N), real)[:, None], w, theta), jnp.asarray(arms, jnp.int32)).loss)
-
-        slope = differences(value, theta).reshape(N, d)
-        np.testing.assert_allclose(slope[real], ours[: len(real)], atol=1e-6)
-
-
-@pytest.mark.parametrize("K", [1, pytest.param(2, marks=slow), 3])
-def test_derivatives_of_one_parameter(K, double_precision):
-    rng, N, d, H = np.random.default_rng(K), 4, 3, 150
-    _, F, items, accepted, offered, chosen = observations(rng, H, N, K, d, missing=0.2)
-    rows, theta = pair_rows_of(F, items, accepted), rng.normal(size=d)
-    sums = jax.jit(lambda theta: rows.sums(theta[None], jnp.zeros((1,), jnp.int32), H, loss=True))
-    found = sums(theta)
-    loss, gradient, hessian = ref.shared_loss(theta, F, offered, chosen, 0.0)
-    assert found.loss == pytest.approx(loss, abs=1e-10)
-    np.testing.assert_allclose(found.gradient[0], gradient, atol=1e-11)
-    np.testing.assert_allclose(found.hessian, hessian, atol=1e-11)
-    np.testing.assert_allclose(differences(lambda w: float(sums(w).loss), theta), gradient, atol=1e-6)
-    slopes = [differences(lambda w, i=i: float(sums(w).gradient[0, i]), theta) for i in range(d)]
-    np.testing.assert_allclose(slopes, hessian, atol=1e-6)
-
-
-@pytest.mark.parametrize("K", [1, 2])
-def test_counts_are_rows(K, double_precision):
-    rng, N, d, P, H = np.random.default_rng(0), 4, 4, 6, 250
-    table, query = rng.normal(size=(P, d)), rng.integers(P, size=H)
-    _, _, items, accepted, offered, chosen = observations(rng, H, N, K, d, missing=0.3)
-    counts = (mnl.Counts if K == 1 else mnl.PairCounts).empty(N, P, 100)
-
-    def add(counts, h):
-        counts = counts.add(jnp.asarray(query)[h], jnp.asarray(items)[h], jnp.asarray(accepted)[h], True)
-        return counts.add(jnp.asarray(query)[h], jnp.asarray(items)[h], 0, False), None  # Left out.
-
-    counts, _ = jax.jit(lambda counts: jax.lax.scan(add, counts, jnp.arange(H)))(counts)
-    assert counts.tried.sum() == offered.sum() and counts.accepted.sum() == (chosen >= 0).sum()
-    theta = rng.normal(size=(N, d))
-    gradient = jax.jit(lambda arms: counts.sums(jnp.asarray(table.T), arms)(jnp.asarray(theta), hessian=False).gradient)
-    for S in ref.combos(N, K):
-        expected = ref.disjoint_loss(theta, table[query], offered, chosen, 0.0, S)[1]
-        np.testing.assert_allclose(gradient(jnp.asarray(S, jnp.int32)).ravel(), expected, atol=1e-11)
-
-
-@pytest.mark.parametrize("K", [pytest.param(1, marks=slow), pytest.param(2, marks=slow), 3])
-def test_the_new_observation(K, double_precision):
-    """`new_row` and `new_pair` are what one row adds to the sums."""
-    rng, N, d, H = np.random.default_rng(K), 4, 2, 60
-    X, F, items, accepted, _, _ = observations(rng, H, N, K, d, missing=0.3)
-    theta, w = rng.normal(size=(N, d)), rng.normal(size=d)
-
-    def of_row(row, arms):
-        new = mnl.new_row(theta @ row.features[:, 0], row.features[:, 0], row.items[:, 0], row.accepted[0], arms)
-        one = row.sums(jnp.asarray(theta), arms, 1)
-        number = jnp.arange(len(arms))
-        blocks = one.hessian.reshape(len(arms), d, len(arms), d)[number, :, number]
-        outer = jnp.einsum("a,ai,aj->aij", new.weight, new.x, new.x)
-        return (new.gradient, new.curvature, outer), (one.gradient, blocks, blocks)
-
-    def of_pair(pair):
-        new = mnl.new_pair(jnp.asarray(w), pair.features[..., 0], pair.shown[:, 0], pair.accepted[0])
-        one = pair.sums(jnp.asarray(w)[None], jnp.zeros((1,), jnp.int32), 1)
-        return (new.gradient, new.curvature[0]), (one.gradient, one.hessian)
-
-    rows = mnl.Rows(X[:, :, None], items[:, :, None], accepted[:, None])
-    x = np.where((items >= 0)[..., None], F[np.arange(H)[:, None], items], 0.0)
-    pairs = mnl.PairRows(x[..., None], (items >= 0)[..., None], accepted[:, None])
-    everything = jnp.broadcast_to(jnp.arange(N), (H, N))
-    last = jnp.broadcast_to(jnp.array([N - 1, 0][:K]), (H, min(K, 2)))
-    for ours, theirs in jax.jit(
-        lambda: [jax.vmap(of_row)(rows, everything), jax.vmap(of_row)(rows, last), jax.vmap(of_pair)(pairs)]
-    )():
-        for a, b in zip(ours, theirs, strict=True):
-            np.testing.assert_allclose(a, b, atol=1e-14)
-
-
-X1, ACCEPTED1 = np.array([[1.0], [1.0], [-1.0]]), np.array([1, 0, 0])
-X2, ACCEPTED2 = np.array([[1, 0], [0, 1], [0.6, -0.8], [0.6, 0.8]]), np.array([1, 0, 1, 0])
-
-
-def logistic(X, taken):
-    """Rows of one item that is always shown."""
-    return rows_of(np.asarray(X, float), np.zeros((len(X), 1), int), np.where(taken, 0, 1), 1)
-
-
-def test_estimates_by_hand(double_precision):
-    """4.2, examples (i) and (ii) with the iterates of both solvers from zero."""
-    arm = jnp.zeros((1,), jnp.int32)
-    for X, taken, expected in ((X1, ACCEPTED1, [0.2865477]), (X2, ACCEPTED2, [0.3551224, -0.8433650])):
-        rows, d = logistic(X, taken), X.shape[1]
-        unknown = mnl.NewtonState(jnp.zeros((1, d, d)), jnp.zeros(()))  # No features so far: no step is shortened.
-
-        def sums(theta, rows=rows, X=X, **wanted):
-            return rows.sums(theta, arm, len(X), **wanted)
-
-        def fit(solver, start, d=d, sums=sums):
-            return jax.jit(lambda: solver.fit(start, sums, jnp.zeros((1, d)), arm, 1.0, no_news(1, d)))()
-
-        for passes in (1, 2, 3) if d == 2 else (4,):
-            theta, _ = fit(mnl.Newton(passes=passes), unknown)
-            np.testing.assert_allclose(theta[0], ref.newton_iterates(X, taken, 1.0, passes)[-1], atol=1e-12)
-        np.testing.assert_allclose(theta[0], expected, atol=5e-8)
-        loss = jax.jit(lambda theta, sums=sums: sums(theta, loss=True).loss + 0.5 * (theta**2).sum())
-        if d == 2:  # With the steps of the first-order method.
-            best, _ = fit(mnl.Newton(passes=6), unknown)
-            assert float(loss(best)) == pytest.approx(2.1412593, abs=5e-8)
-            inverse = jnp.asarray(np.linalg.inv(np.eye(d) + 0.25 * X.T @ X)[None])
-            for steps in (1, 2, 3):
-                theta, after = fit(mnl.Majorise(steps=steps), inverse)
-                np.testing.assert_allclose(theta[0], ref.majorise_iterates(X, taken, 1.0, steps)[-1], atol=1e-12)
-            np.testing.assert_array_equal(after, inverse)
-            np.testing.assert_allclose(theta[0], [0.3551093, -0.8433251], atol=5e-8)
-
-
-def double(state):
-    return jax.tree.map(lambda x: x.astype(float), state)
-
-
-def follow(solver, X, items, accepted, N, ridge, joint=False, F=None):
-    """Estimates after the observations, added one by one as in a run: `[N, d]`, with pair features `F` `[H, N, d]` `[1, d]`."""
-    H, K = items.shape
-    d = X.shape[1] if F is None else F.shape[2]
-    num = N if F is None else 1
-    theta, fit = jnp.zeros((num, d)), double(solver.init(num, d, ridge))
-    empty = mnl.Rows.empty(H, N, K, d) if F is None else mnl.PairRows.empty(H, K, d)
-    data = empty.replace(features=empty.features.astype(float))
-
-    def add(carry, h):
-        theta, fit, data = carry
-        shown = items[h]
-        if F is None:
-            block = jnp.arange(N, dtype=jnp.int32) if joint else shown
-            new = mnl.new_row(theta @ X[h], X[h], shown, accepted[h], block)
-            data = data.write(h, X[h], shown, accepted[h], True)
-        else:
-            block, x = jnp.zeros((1,), jnp.int32), F[h][shown]
-            new = mnl.new_pair(theta[0], x, shown >= 0, accepted[h])
-            data = data.write(h, jnp.where((shown >= 0)[:, None], x, 0.0), shown >= 0, accepted[h], True)
-
-        def sums(theta, **wanted):
-            return data.sums(theta, block, h + 1, **wanted)
-
-        theta, fit = solver.fit(fit, sums, theta, block, ridge, new)
-        return (theta, fit, data), theta
-
-    return jax.lax.scan(add, (theta, fit, data), jnp.arange(H, dtype=jnp.int32))[1]
-
-
-def test_block_and_joint_estimates_by_hand(double_precision):
-    """4.2, example (iii)."""
-    X, items, accepted = (
-        jnp.array([[1.0], [0.5], [-1.0]]),
-        jnp.array([[0, 1], [1, 2], [0, 2]], jnp.int32),
-        jnp.array([0, 1, 2]),
-    )
-    solvers = mnl.Newton(passes=5), ManySteps(150)
-    fits = {
-        joint: jax.jit(lambda joint=joint: [follow(s, X, items, accepted, 3, 1.0, joint)[-1] for s in solvers])()
-        for joint in (True, False)
-    }
-    for joint, expected in ((True, (0.7009860, -0.3266978, 0.5661644)), (False, (0.6993909, -0.3484076, 0.5656008))):
-        for theta in fits[joint]:
-            np.testing.assert_allclose(theta[:, 0], expected, atol=1e-7)
-    rows = rows_of(np.asarray(X), np.asarray(items), np.asarray(accepted), 3)
-    loss = jax.jit(lambda theta: rows.sums(theta, jnp.arange(3), 3, loss=True).loss + 0.5 * (theta**2).sum())
-    assert float(loss(fits[True][0])) == pytest.approx(2.6738826, abs=6e-8)
-
-
-@pytest.mark.parametrize(
-    "name", ["K2, pairs", *[pytest.param(n, marks=slow) for n in ("K1", "K2", "K2, joint", "K3", "K1, pairs", "K3, pairs")]]
-)
-def test_majorise_lowers_the_loss_with_every_step(name, double_precision):
-    """From arbitrary points, with the bound that a run has gathered, of the items shown last (or all)."""
-    K, N, d, H, steps = int(name[1]), 4, 3, 60, 40
-    pairs = "pairs" in name
-    rng = np.random.default_rng(K)
-    X, F, items, accepted, _, _ = observations(rng, H, N, K, d)
-    F = 2 * F
-    rows = pair_rows_of(F, items, accepted) if pairs else rows_of(X, items, accepted, N)
-    num = 1 if pairs else N
-    arms = jnp.zeros((1,), jnp.int32) if pairs else jnp.arange(N) if "joint" in name else jnp.asarray(items[-1])
-    solver = mnl.Majorise(steps=1)
-
-    @jax.jit
-    def losses(start, ridge):
-        def gather(inverse, h):
-            """The bound with one more observation; with no gradient the estimate stays."""
-            if pairs:
-                block, new = arms, mnl.new_pair(jnp.zeros(d), jnp.asarray(F)[h][jnp.asarray(items)[h]], jnp.ones(K, bool), K)
-            else:
-                shown = jnp.asarray(items)[h]
-                block = arms if "joint" in name else shown
-                new = mnl.new_row(jnp.zeros(N), jnp.asarray(X)[h], shown, K, block)
-            empty = mnl.Sums(jnp.zeros(()), jnp.zeros((len(block), d)), None)
-            theta, inverse = solver.fit(inverse, lambda *_, **__: empty, jnp.zeros((num, d)), block, ridge, new)
-            return inverse, jnp.abs(theta).max()
-
-        inverse, moved = jax.lax.scan(gather, double(solver.init(num, d, ridge)), jnp.arange(H))
-
-        def sums(theta, **wanted):
-            return rows.sums(theta, arms, H, **wanted)
-
-        def step(theta, _):
-            after, _ = solver.fit(inverse, sums, theta, arms, ridge, no_news(1 if pairs else len(arms), d))
-            return after, sums(theta, loss=True, hessian=False).loss + 0.5 * ridge * (theta**2).sum()
-
-        return jax.lax.scan(step, start, length=steps)[1], moved, inverse
-
-    for ridge, start in itertools.product((0.1, 1.0), rng.normal(size=(5, num, d)) * 4):
-        path, moved, inverse = losses(start, ridge)
-        assert not np.any(moved)
-        for j in range(num):
-            x = F[np.arange(H)[:, None], items].reshape(-1, d) if pairs else X[(items == j).any(axis=1)]
-            bound = ridge * np.eye(d) + (0.25 if K == 1 else 0.5) * x.T @ x
-            np.testing.assert_allclose(inverse[j], np.linalg.inv(bound), atol=1e-12)
-        assert (np.diff(path) <= 1e-12 * path[0]).all() and path[-1] < path[0]
-
-
-FITS = {
-    # problems, rows, K, N, ridge, solver, slow or not
-    "K1": (500, 30, 1, 2, 1.0, mnl.Newton(), ()),
-    "K1, ridge 0.1": (300, 30, 1, 2, 0.1, SEARCH, ()),
-    "K2, pairs": (200, 30, 2, 3, 1.0, mnl.Newton(), ()),
-    "K1, ridge 5": (200, 60, 1, 3, 5.0, mnl.Newton(), slow),
-    "K1, many rows, ridge 0.1": (300, 150, 1, 3, 0.1, SEARCH, slow),
-    "K1, first-order": (200, 60, 1, 3, 1.0, ManySteps(60), slow),
-    "K2, joint": (200, 60, 2, 3, 1.0, mnl.Newton(passes=3), slow),
-    "K2, joint, ridge 0.1": (200, 60, 2, 3, 0.1, SEARCH, slow),
-    "K3, joint": (200, 60, 3, 4, 1.0, mnl.Newton(passes=3), slow),
-    "K2, pairs, ridge 0.1": (300, 60, 2, 3, 0.1, SEARCH, slow),
-    "K2, pairs, first-order": (200, 60, 2, 3, 1.0, ManySteps(300), slow),
-}
-
-
-@pytest.mark.parametrize("name", [pytest.param(n, marks=f[-1]) for n, f in FITS.items()])
-def test_fits_row_by_row_equal_a_plain_optimiser(name, double_precision):
-    """1,000 fits, with the slow ones 2,800, each after observations that came one by one."""
-    problems, H, K, N, ridge, solver, _ = FITS[name]
-    d = 2
-    rng = np.random.default_rng(0)
-    given = [observations(rng, H, N, K, d) for _ in range(problems)]
-    X, F, items, accepted = (np.stack([g[i] for g in given]) for i in range(4))
-    F = 2 * F if "pairs" in name else None
-    run = jax.jit(jax.vmap(lambda X, i, a, F: follow(solver, X, i, a, N, ridge, "joint" in name, F)[-1]))
-    ours = np.asarray(run(X, jnp.asarray(items, jnp.int32), accepted, F))
-    worst = 0.0
-    for p, (x, f, _, _, offered, chosen) in enumerate(given):
-        theirs = (
-            ref.fit_disjoint(x, offered, chosen, ridge) if F is None else ref.fit_shared(2 * f, offered, chosen, ridge)[None]
-        )
-        worst = max(worst, np.abs(ours[p] - theirs).max())
-    assert worst < 1e-6, worst
-
-
-@slow
-def test_online_estimates_are_close_but_approximate(double_precision):
-    rng, N, d, H, problems = np.random.default_rng(1), 3, 2, 120, 60
-    theta = rng.uniform(-1, 1, (problems, N, d))
-    given = [observations(rng, H, N, 1, d) for _ in range(problems)]
-    X, _, items, _ = (np.stack([g[i] for g in given]) for i in range(4))
-    odds = np.take_along_axis(np.einsum("phd,pnd->phn", X, theta), items, axis=2)[..., 0]
-    accepted = np.where(rng.random(odds.shape) < expit(odds), 0, 1)
-    run = {s: jax.jit(jax.vmap(lambda X, i, a, s=s: follow(s, X, i, a, N, 1.0)[-1])) for s in (mnl.Newton(), mnl.Online())}
-    exact, online = (np.asarray(f(X, jnp.asarray(items, jnp.int32), accepted)) for f in run.values())
-    off = np.abs(exact - online)
-    assert 1e-3 < off.mean() < 0.1
-    # It learns about as well: errors against the truth.
-    errors = [np.sqrt(((estimate - theta) ** 2).mean()) for estimate in (exact, online)]
-    assert errors[1] < 1.25 * errors[0] and errors[0] < 0.6 * np.sqrt((theta**2).mean()) * 1.5
-
-
-# --- Normal posteriors (4.3) -------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("d", [5, 17, *[pytest.param(d, marks=slow) for d in (1, 2, 3, 8, 16, 30)]])
-def test_written_out_factorisations(d, double_precision):
-    rng = np.random.default_rng(d)
-    V = np.einsum("bij,bkj->bik", *[rng.normal(size=(4, d, d + 2))] * 2) + 0.1 * np.eye(d)
-    b = rng.normal(size=(4, d))
-    L = np.linalg.cholesky(V)
-    np.testing.assert_allclose(gaussian.cholesky(jnp.asarray(V)), L, rtol=1e-10, atol=1e-12)
-    for ours, matrix in ((gaussian.solve_lower, L), (gaussian.solve_upper, np.swapaxes(L, 1, 2))):
-        np.testing.assert_allclose(
-            ours(jnp.asarray(L), jnp.asarray(b)), np.linalg.solve(matrix, b[..., None])[..., 0], rtol=1e-7
-        )
-    np.testing.assert_allclose(
-        gaussian.solve(jnp.asarray(V), jnp.asarray(b)), np.linalg.solve(V, b[..., None])[..., 0], rtol=1e-7
-    )
-    theirs = ref.thompson_sample(np.zeros(d), 1.0, V[0], b[0][:, None])[:, 0]
-    np.testing.assert_allclose(gaussian.sample_by_cholesky(jnp.asarray(V[0]), jnp.asarray(b[0])), theirs, rtol=1e-7)
-
-
-@pytest.mark.parametrize("d", [5, *[pytest.param(d, marks=slow) for d in (64, 80)]])
-def test_rank_one_updates_do_not_drift(d, double_precision):
-    rng = np.random.default_rng(d)
-    x, weight = rng.normal(size=(500, d)) / math.sqrt(d), rng.uniform(0, 2, 500)
-
-    def add(carry, row):
-        inverse, root = carry
-        return (gaussian.sherman_morrison(inverse, row[0], row[1]), gaussian.grown_root(root, row[0])), None
-
-    start = jnp.eye(d) / 0.5, jnp.eye(d) / jnp.sqrt(0.5)
-    (inverse, root), _ = jax.jit(lambda: jax.lax.scan(add, start, (jnp.asarray(x), jnp.asarray(weight))))()
-    weighted, plain = (0.5 * np.eye(d) + x.T @ (w[:, None] * x) for w in (weight, np.ones(500)))
-    np.testing.assert_allclose(inverse, np.linalg.inv(weighted), atol=1e-11)
-    np.testing.assert_allclose(root @ root.T, np.linalg.inv(plain), atol=1e-11)
-    # And in float32, as in a run.
-    with x64(False):
-        start32 = jnp.eye(d) / 0.5, jnp.eye(d) / jnp.sqrt(0.5)
-        rows = jnp.asarray(x, jnp.float32), jnp.asarray(weight, jnp.float32)
-        (inverse, root), _ = jax.jit(lambda: jax.lax.scan(add, start32, rows))()
-    np.testing.assert_allclose(np.asarray(inverse, float) @ weighted, np.eye(d), atol=1e-4)
-    np.testing.assert_allclose(np.asarray(root @ root.T, float) @ plain, np.eye(d), atol=1e-4)
-
-
-def test_three_samplers_have_the_same_covariance(double_precision):
-    """And that of the reference's two samplers, all within 4 standard errors."""
-    rng, d, P, n, ridge = np.random.default_rng(0), 3, 6, 60_000, 0.7
-    features, counts = rng.normal(size=(d, P)), rng.integers(0, 5, P)
-    V = ridge * np.eye(d) + (features * counts) @ features.T
-    inverse = np.linalg.inv(V)
-    root = np.eye(d) / math.sqrt(ridge)
-    for x in np.repeat(features.T, counts, axis=0):
-        root = np.asarray(gaussian.grown_root(jnp.asarray(root), jnp.asarray(x)))
-    z, g = rng.standard_normal((n, d)), rng.standard_normal((n, P))
-    samples = {
-        "cholesky": jax.vmap(lambda z: gaussian.sample_by_cholesky(jnp.asarray(V), z))(z),
-        "root": jax.vmap(lambda z: gaussian.sample_by_root(jnp.asarray(root), z))(z),
-        "perturbation": jax.vmap(
-            lambda z, g: gaussian.sample_by_perturbation(
-                jnp.asarray(inverse), z, ridge, jnp.asarray(features), jnp.asarray(counts), g
-            )
-        )(z, g),
-    }
-    theirs = ref.perturbed_sample(np.zeros(d), 1.0, V, ridge, counts, features.T, z[0], g[0])
-    np.testing.assert_allclose(samples["perturbation"][0], theirs, atol=1e-12)
-    for name, sample in samples.items():
-        sample = np.asarray(sample)
-        assert (np.abs(sample.mean(0)) < 4 * np.sqrt(np.diag(inverse) / n)).all(), name
-        products = sample[:, :, None] * sample[:, None, :]
-        error = products.std(axis=0, ddof=1) / math.sqrt(n)
-        assert (np.abs(products.mean(0) - inverse) < 4 * error).all(), name
-    batch = rq.ByCholesky().sample(jnp.asarray(V)[None], jnp.asarray(z[:5].T)[None])
-    np.testing.assert_allclose(batch[0].T, samples["cholesky"][:5], atol=1e-12)
-    batch = rq.ByRoot().sample(jnp.asarray(root)[None], jnp.asarray(z[:5].T)[None])
-    np.testing.assert_allclose(batch[0].T, samples["root"][:5], atol=1e-12)
-    for sampler, spread in ((rq.ByCholesky(), V), (rq.ByRoot(), root)):
-        np.testing.assert_allclose(sampler.min_eigenvalue(jnp.asarray(spread)[None]), np.linalg.eigvalsh(V)[:1], rtol=1e-10)
-
-
-# --- Scheduling and assortments (4.1) ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "K, query, models, rate", [(1, 1, (0,), 0.8175745), (2, 1, (0, 1), 0.8481826), (3, 0, (0, 2, 3), 0.8733458)]
-)
-def test_best_pair_by_hand(K, query, models, rate):
-    u = jnp.array([[0.3, -0.2, 1.2, 0.8], [1.5, 0.1, -0.4, 0], [0.7, 0.7, 0.6, 0.65]])
-    found, mask = jax.jit(assortment.best_pair, static_argnums=1)(u, K)
-    assert int(found) == query and tuple(np.flatnonzero(mask)) == models
-    weight = assortment.log_weight_of_best([u[query, j] for j in range(4)], K)
-    assert float(departure_rate(weight)) == pytest.approx(rate, abs=2e-7)
-
-
-@pytest.mark.parametrize("K", [pytest.param(1, marks=slow), 2, pytest.param(3, marks=slow), 4])
-def test_best_pair_equals_brute_force(K, double_precision):
-    """1,500 instances for each K, half of them integers with many ties; also with some queries away."""
-    rng, B, N, n = np.random.default_rng(K), 4, 5, 1500
-    u = rng.normal(size=(n, B, N)) * 2
-    u[::2] = rng.integers(-1, 3, size=u[::2].shape)
-    waiting = rng.random((n, B)) < 0.7
-    waiting[::3] = True
-    query, mask = jax.jit(jax.vmap(lambda u, w: assortment.best_pair(u, K, w)))(u, waiting)
-    ties = 0
-    for i in range(n):
-        here = np.flatnonzero(waiting[i])
-        if not here.size:
-            assert query[i] == B
-            continue
-        row, models = ref.schedule(u[i, here], K)
-        assert query[i] == here[row] and tuple(np.flatnonzero(mask[i])) == models, i
-        scores = [ref.best_assortment(v, K)[0] for v in u[i, here]]
-        ties += scores.count(max(scores)) > 1
-    assert ties > 50
-    alone, _ = jax.jit(jax.vmap(lambda u: assortment.best_pair(u, K)))(u[::3])
-    np.testing.assert_array_equal(alone, query[::3])
-
-
-def test_weights_do_not_overflow():
-    """In float32 e^88 is the largest power, and a large kappa goes beyond."""
-    u = jnp.array([[300.0, 299.9, -300.0], [300.5, -1.0, 0.0]])
-    for K, best, models in ((1, 1, [True, False, False]), (2, 0, [True, True, False])):  # 300 + ln(1 + e^-.1) = 300.644.
-        query, mask = jax.jit(assortment.best_pair, static_argnums=1)(u, K)
-        assert int(query) == best and mask.tolist() == models
-    assert float(assortment.log_weight_of_best(list(u[0]), 2)) == pytest.approx(300.644, abs=1e-3)
-
-
-def test_round_robin_is_lexicographic():
-    following = jax.jit(next_combination)
-    for N, K in ((1, 1), (3, 1), (5, 2), (6, 3), (4, 4)):
-        items = jnp.arange(K, dtype=jnp.int32)
-        for S in [*ref.combos(N, K), tuple(range(K))]:
-            assert tuple(int(j) for j in items) == S
-            items = following(items, N)
-
-
-# --- The choice (2.3, 4.4) ---------------------------------------------------------------------------------------------------
-
-
-def test_coupled_choice_by_hand(double_precision):
-    utility, both = jnp.array([0.2, -0.5]), jnp.array([True, True])
-    for u, expected in (
-        (0.0, [1, 0]),
-        (0.30, [1, 0]),
-        (0.431906, [1, 0]),
-        (0.431907, [0, 1]),
-        (0.50, [0, 1]),
-        (0.70, [0, 0]),
-    ):
-        chosen, rate = jax.jit(choose)(utility, both, u)
-        assert chosen.tolist() == [bool(x) for x in expected]
-        assert float(rate) == pytest.approx(0.6463849, abs=5e-8)
-    # Only what is offered can be chosen, in the order of the models.
-    chosen, rate = jax.jit(choose)(jnp.array([9.0, 0.2, 9.0, -0.5]), jnp.array([False, True, False, True]), 0.5)
-    assert chosen.tolist() == [False, False, False, True] and float(rate) == pytest.approx(0.6463849, abs=5e-8)
-
-
-def test_choices_equal_the_reference_and_are_coupled(double_precision):
-    """A larger rate departs whenever a smaller one does; with utilities beyond the range of exp as well."""
-    rng, N, n = np.random.default_rng(0), 5, 4000
-    v = rng.normal(size=(n, 2, N)) * rng.choice([1.0, 3.0, 400.0], size=(n, 1, 1))
-    offered = rng.random((n, 2, N)) < 0.5
-    offered[..., 0] |= ~offered.any(-1)
-    u = rng.random(n)
-    chosen, rate = jax.jit(jax.vmap(jax.vmap(choose, (0, 0, None))))(v, offered, u)
-    chosen, rate = np.asarray(chosen), np.asarray(rate)
-    for i in range(n):
-        for side in range(2):
-            S = np.flatnonzero(offered[i, side])
-            place = ref.coupled_choice(v[i, side], S, u[i])
-            assert np.flatnonzero(chosen[i, side]).tolist() == S[place : place + 1].tolist()
-            assert rate[i, side] == pytest.approx(ref.departure_rate(v[i, side], S), abs=1e-14)
-    left = chosen.any(-1)
-    np.testing.assert_array_equal(left, u[:, None] <= rate)
-    first, second = np.argsort(rate, axis=1).T
-    rows = np.arange(n)
-    assert (left[rows, first] <= left[rows, second]).all() and (left[:, 0] != left[:, 1]).any()
-
-
-def test_choice_frequencies():
-    utility, offered, n = jnp.array([0.2, 1.0, -0.5, 0.7]), jnp.array([True, False, True, True]), 200_000
-    uniforms = draws.uniform(draws.key(3), (n,))
-    chosen = np.asarray(jax.jit(jax.vmap(lambda u: choose(utility, offered, u)[0]))(uniforms))
-    p = np.zeros(4)
-    p[[0, 2, 3]] = ref.choice_probabilities(np.asarray(utility), (0, 2, 3))
-    assert (np.abs(chosen.mean(0) - p) <= 4 * np.sqrt(p * (1 - p) / n)).all() and (chosen.sum(1) <= 1).all()
-    assert 1 - p.sum() == pytest.approx((~chosen.any(1)).mean(), abs=4 * math.sqrt(0.25 / n))
-
-
-# --- Theory (3.1, 7) ---------------------------------------------------------------------------------------------------------
-
-
-def test_constants():
-    assert [rq.num_samples(K) for K in range(1, 6)] == [1, 9, 14, 17, 19]
-    assert all(rq.num_samples(K) == ref.num_samples(K) for K in range(1, 60))
-    for c1 in (0.0, 0.5, 1.0, 3.0):
-        assert [rq.explore_chance(t, c1) for t in range(40)] == [ref.eta(t, c1) for t in range(40)]
-    for args in ((1000, 0.7, 1.0), (5000, 0.7, 1.0), (1000, 0.7, 2.0), (5000, 0.9, 10.0)):
-        assert rq.expected_explorations(*args) == pytest.approx(ref.expected_explorations(*args), rel=1e-12)
-    for c1 in (0.5, 1.0, 1.3, 3.0, 10.0):
-        assert float(rq.PhaseThenCoin.for_data(1000, c1).phase) == ref.real_data_tau(c1)
-    given = rq.PhaseThenCoin.for_horizon(1000)
-    assert (float(given.phase), float(given.coin)) == (100, pytest.approx(1000**-0.5))
-
-
-def test_radius(double_precision):
-    counts = np.array([0, 1, 2, 10, 100, 1000])
-    for d, K, kappa, lam0 in ((5, 1, 1.0, 1.0), (5, 2, 0.5, 1.0), (384, 1, 0.1, 0.5), (3, 3, 0.0, 5.0)):
-        ours = mnl_radius(counts, d, K, np.float64(kappa), np.float64(lam0))
-        np.testing.assert_allclose(ours, ref.alpha_disjoint(counts, d, K, kappa, lam0), rtol=2e-7)
-    worked = [
-        mnl_radius(l, d, K, k, r)
-        for l, d, K, k, r in ((0, 5, 1, 1, 1), (10, 5, 1, 1, 1), (100, 5, 2, 0.5, 1), (1000, 384, 1, 0.1, 0.5))
-    ]
-    np.testing.assert_allclose(worked, [1, 2.91725, 2.02046, 1.42050], atol=6e-6)
-
-
-@pytest.mark.parametrize("c1", [0.5, 1.0, 3.0])
-def test_triggers_fire_as_the_reference_does(c1):
-    t = np.repeat(np.arange(400), 3)
-    chance = np.array([ref.eta(s, c1) for s in t])
-    coin = (chance * np.tile([1 - 1e-5, 1 + 1e-5, 0.72], 400)).astype(np.float32)  # On both sides of eta.
-    for ours, theirs in (
-        (rq.Decaying(c1), ref.decaying(c1)),
-        (rq.PhaseThenCoin.for_horizon(400), ref.phase_then_coin(40, 400)),
-    ):
-        fires = jax.vmap(lambda t, u: ours.fires(t, u))(jnp.asarray(t), jnp.asarray(coin))  # noqa: B023
-        np.testing.assert_array_equal(fires, [theirs(s, float(u)) for s, u in zip(t, coin)])
-
-
-@pytest.mark.parametrize("K", [1, 2])
-@pytest.mark.parametrize("kappa, ridge, c1", [(5.09, 1.0, 1.0), (0.3, 0.5, 2.0), (0.0, 3.0, 0.5)])
-def test_bounds(K, kappa, ridge, c1):
-    shared = {"c0": 1.3, "c1": c1, "c2": 0.7}
-    ours = rq.Theory(dim=5, num_offered=K, arrival_rate=0.7, slack=0.03, curvature=kappa, ridge=ridge, spread=0.25, **shared)
-    p = ref.Theory(d=5, K=K, lam=0.7, eps=0.03, kappa=kappa, lam0=ridge, sigma2=0.25, **shared)
-
-    def close(a, b):
-        assert a == pytest.approx(b, rel=1e-9)
-
-    for count in (0, 1, 10, 1000, 10**6):
-        close(ours.radius(count), ref.alpha_shared(count, 5, K, kappa, ridge))
-        for t in (2, 100, 10**6):
-            close(ours.sample_radius(count, t), ref.beta_radius(count, t, p))
-        close(ours.least_eigenvalue(count)[0], ref.min_eig_bound(count, p)[0])
-        close(ours.least_eigenvalue(count)[1], max(0.0, ref.min_eig_bound(count, p)[1]))
-        if count:
-            close(ours.inverse_eigenvalue(count), ref.nu(count, p))
-            close(ours.elliptic_bound(count), ref.elliptic_bound(count, 5, K, ridge))
-    pole = (2 * c1 / 0.03) ** 2
-    for t in (10, 10**4, 10**8):
-        close(ours.reach(t), ref.gap_scale(t, p))
-        close(ours.routing_regret(t), ref.routing_regret_bound(t, p))
-        for u in (2 * pole, 100 * pole):
-            close(ours.warm_up(t, u), ref.explorations_needed(u, t, p))
-        assert ours.bad_rounds(t) == pytest.approx(
-            ref.bad_rounds(t, p), rel=1e-9, abs=1
-        )  # The reference's is a whole number.
-        assert ours.burn_in(t) == pytest.approx(ref.omega(t, p), rel=1e-9, abs=4 / 0.03)
-        assert ours.holds(t) == ref.condition_20(t, p)
-        for i in (1, t // 3, t - 1):
-            close(ours.gap(i, t), ref.gap_bound(i, t, p))
-            for omega in (0.0, t / 4, None):
-                close(ours.survival(i, t, omega), ref.survival_bound(i, t, ref.omega(t, p) if omega is None else omega, p))
-    close(ours.queue_regret(300, 20.0), ref.queue_regret_bound(300, p, 20.0))
-    close(ours.queue_regret(50), ref.queue_regret_bound(50, p))
-    far = next(10.0**e for e in range(4, 200) if ref.condition_20(10.0**e, p))
-    assert ours.holds(far) and not ours.holds(far / 1e3)
-
-
-def test_survival_of_an_extra_query():
-    for queue, rounds, slack in itertools.product((0, 3, 20), (0, 1, 10, 1000, 10**5), (0.01, 0.03, 0.3)):
-        assert rq.extra_query_survives(queue, rounds, slack) == pytest.approx(
-            ref.extra_job_bound(queue, rounds, slack), rel=1e-12
-        )
-
-
-# --- Runs with their own randomness ------------------------------------------------------------------------------------------
 
 
 @slow

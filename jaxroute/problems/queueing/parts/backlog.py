@@ -62,7 +62,7 @@ class Backlog(Protocol):
         ...
 
     def serve(self, state: Any, action: Action) -> tuple[Any, Any, Action]:
-        """The row of the query that is served, the state, and the action; later writes of the state come after all that reads it."""
+        """The row of the query that is served, state and action; later writes of the state come after all that reads it."""
         ...
 
     def waited(self, state: Any, place: jax.Array, t: jax.Array) -> jax.Array:
@@ -89,7 +89,7 @@ class Backlog(Protocol):
 
 
 def _served(state: "SlotState | CompactState", action: Action) -> tuple[Any, Any, Action]:
-    """`Backlog.serve` of tables that later are written in place: only if everything that reads them, the decision too, comes before."""
+    """`Backlog.serve` of tables: they are written in place only if all that reads them, the decision too, comes before."""
     row = jax.tree.map(lambda x: numerics.take(x, action.query), state.rows)
     row, rows, action = numerics.materialised((row, state.rows, action))
     return row, state.replace(rows=rows), action
@@ -200,9 +200,10 @@ class CompactState:
 
 @struct.dataclass
 class Compact:
-    """A buffer for a limited number of waiting queries, for long horizons. A query that finds it full is lost and counted (`dropped`).
+    """A buffer for a limited number of waiting queries, for long horizons.
 
-    Queries stand in the first places; the last one moves to where one has left.
+    A query that finds it full is lost and counted (`dropped`). Queries stand in the first places; the last one moves to
+    where one has left.
 
     Attributes:
       rounds: horizon (static).

@@ -1,7 +1,7 @@
-"""What a learner remembers of its rounds, and which parameters it has: a kind for each way to describe queries and to count them.
+"""What a learner remembers, and which parameters it has: a kind for each way to describe queries and to count them.
 
-`SharedRows` is Algorithm 1 of ACQB, one parameter for all models; the others are Algorithm 2, one for each. All have the methods of
-`Memory`. Each is made from the sizes of an environment, and is not part of the state: the data are.
+`SharedRows` is Algorithm 1 of ACQB, one parameter for all models; the others are Algorithm 2, one for each. All have the
+methods of `Memory`. Each is made from the sizes of an environment, and is not part of the state: the data are.
 """
 
 from dataclasses import dataclass
@@ -188,7 +188,7 @@ class ModelRows:
 
 @dataclass(frozen=True)
 class PromptCounts:
-    """One parameter per model, from counts of the prompts of a pool, of one or two answers: Algorithm 2, whatever the horizon.
+    """One parameter per model, from counts of the prompts of a pool, for one or two answers: Algorithm 2.
 
     Attributes:
       spec: sizes.

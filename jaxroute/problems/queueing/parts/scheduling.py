@@ -1,4 +1,4 @@
-"""Which waiting query is served: the place of the best score, of a rank, or of the oldest query, in a queue or in a pool of prompts."""
+"""Which waiting query is served: the place of the best score, of a rank, or of the oldest query, in a queue or a pool."""
 
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -29,7 +29,7 @@ def _fold(leaves: Any, in_use: Leaf, start: Any, step: Callable) -> Any:
 def best_place(
     score: Callable[[Any], jax.Array], leaves: Any, waiting: jax.Array, arrival: jax.Array | None, in_use: Leaf
 ) -> tuple[jax.Array, jax.Array]:
-    """The place of the largest score among those where a query waits; ties go to the earlier arrival, then to the lower place.
+    """The place of the largest score where a query waits; ties go to the earlier arrival, then to the lower place.
 
     Args:
       score: function of the leaves of a chunk, returns `[C]`.

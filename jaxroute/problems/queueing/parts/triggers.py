@@ -13,7 +13,7 @@ from jaxroute.core.types import Leaf
 
 
 class Trigger(Protocol):
-    """When to explore; anything with these methods can be given as `ACQB(trigger=...)`, for example coins that were recorded."""
+    """When to explore; anything with these methods can be given as `ACQB(trigger=...)`, for example recorded coins."""
 
     def check(self) -> None: ...
 
@@ -29,7 +29,7 @@ class Trigger(Protocol):
 
 @struct.dataclass
 class Decaying:
-    """Explores the query that has just come with chance `min(1, c1 / sqrt(t))` in round `t = 1, 2, ...`: the paper's `eta(t - 1)`.
+    """Explores a query that has just come with chance `min(1, c1 / sqrt(t))` in round `t = 1, 2, ...`: `eta(t - 1)`.
 
     Source: ACQB, section 3; Algorithm 1, line 12.
 

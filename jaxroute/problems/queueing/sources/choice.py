@@ -40,8 +40,8 @@ def best_rate(utility: jax.Array, size: int) -> jax.Array:
 def choose(utility: jax.Array, offered: jax.Array, uniform: Leaf) -> tuple[jax.Array, jax.Array]:
     """Which offered model the user accepts, and how likely it was that one is accepted.
 
-    The chances are laid end to end in the order of the models, and the first whose end is at least `uniform` is chosen: of two
-    assortments the one with the larger departure rate loses the query whenever the other one does.
+    The chances are laid end to end in the order of the models, and the first whose end is at least `uniform` is chosen: of
+    two assortments the one with the larger departure rate loses the query whenever the other one does.
 
     Source: ACQB, appendix D.1.
 

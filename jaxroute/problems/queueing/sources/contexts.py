@@ -1,7 +1,7 @@
-"""Where queries come from: random instances, recorded arrivals, or a pool of prompts with known chances.
+"""Where queries come from: random instances, recorded arrivals, or a pool of prompts with given chances.
 
-What the environment stores of a query is a row. A source with parameters draws features, and a row is a `Query`; a source with a pool of
-prompts keeps the features itself, and a row is the number of a prompt. Both have the methods of `Source`.
+What the environment stores of a query is a row. A source with parameters draws features, and a row is a `Query`; a source
+with a pool of prompts keeps the features itself, and a row is the number of a prompt. Both have the methods of `Source`.
 """
 
 import functools
@@ -123,13 +123,13 @@ class _Linear:
 
 @struct.dataclass
 class RandomContexts(_Linear):
-    """Contexts uniform on `[-scale, scale]^d`, conditioned on some assortment's departure rate being at least `arrival_rate + slack`.
+    """Contexts uniform on `[-scale, scale]^d`, given that some departure rate is at least `arrival_rate + slack`.
 
     Source: ACQB, section 6.1 and assumption 4.
 
-    Differs from the paper: a context is the first of a number of candidates that fulfils the condition. If a query comes in a round
-    without one it is the last candidate, and `unslack` is counted, which makes the run invalid: parameters that serve hardly any context
-    well are left out.
+    Differs from the paper: a context is the first of a number of candidates that fulfils the condition. If a query comes in
+    a round without one it is the last candidate, and `unslack` is counted, which makes the run invalid: parameters that
+    serve hardly any context well are left out.
 
     Attributes:
       theta: `[N, d]`, with pair features `[d]`.
@@ -303,9 +303,8 @@ class RecordedPrompts(PoolContexts):
         prompts = checks.non_negative("prompts", self.prompts, rounds)
         size = np.shape(self.best_rate)[-1]
         if (prompts != np.floor(prompts)).any() or (prompts >= size).any():
-            raise ValueError(
-                f"prompts must be whole numbers below {size}, got {checks.show(prompts[np.argmax(prompts % 1 + prompts // size)])}"
-            )
+            wrong = prompts[np.argmax(prompts % 1 + prompts // size)]
+            raise ValueError(f"prompts must be whole numbers below {size}, got {checks.show(wrong)}")
 
     def draw(self, key: jax.Array, t: jax.Array, spec: QueueSpec) -> Round:
         del key, spec

@@ -34,16 +34,18 @@ def departure_chance(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The chance that each model's answer satisfies the user of each prompt.
 
-    The utility `raw_j = score_j - cost_weight cost_j` is stretched to [0, 1] over the models of each prompt, then to [low, high]:
+    The utility `raw_j = score_j - cost_weight cost_j` is stretched to [0, 1] over the models of each prompt, then to [low,
+    high]:
 
         u_j = low + (high - low) (raw_j - min_k raw_k) / (max_k raw_k - min_k raw_k).
 
-    So every prompt has a model of chance `high` and one of chance `low`; scores and costs only say which, and what lies between.
+    So every prompt has a model of chance `high` and one of chance `low`; scores and costs only say which, and what lies
+    between.
 
     Source: ACQB (Bae et al.), appendix B.4. The weight of the costs is not given there.
 
-    Differs from the paper: a prompt whose raw utilities are all equal (to 1e-12), for which the formula is 0 / 0, gets `high` for
-    every model, and is reported.
+    Differs from the paper: a prompt whose raw utilities are all equal (to 1e-12), for which the formula is 0 / 0, gets
+    `high` for every model, and is reported.
 
     Args:
       scores: `[P, N]` in [0, 1].
@@ -53,7 +55,8 @@ def departure_chance(
       high: largest chance, above `low` and below 1.
 
     Returns:
-      `[P, N]` float64 chances, and `[P]` bool, the prompts on which all models are equally good: count them, or leave them out.
+      `[P, N]` float64 chances, and `[P]` bool, the prompts on which all models are equally good: count them, or leave them
+      out.
     """
     performance = checks.probability("scores", scores)
     if performance.ndim != 2 or 0 in performance.shape:
@@ -78,8 +81,8 @@ def departure_chance(
 def describe_chances(chance: ArrayLike, *, size: int = 1) -> dict[str, Any]:
     """What simple routers achieve on a pool of prompts, to judge a load before a run: mean departure chances per round.
 
-    An assortment `S` satisfies with chance `Z / (1 + Z)`, `Z = sum_{j in S} u_j / (1 - u_j)`. A load above "random" overflows the
-    random router, one above "best_fixed" every router that does not look at the prompts.
+    An assortment `S` satisfies with chance `Z / (1 + Z)`, `Z = sum_{j in S} u_j / (1 - u_j)`. A load above "random"
+    overflows the random router, one above "best_fixed" every router that does not look at the prompts.
 
     Source: ACQB (Bae et al.), appendix B.4 and section 2.
 
@@ -89,9 +92,9 @@ def describe_chances(chance: ArrayLike, *, size: int = 1) -> dict[str, Any]:
 
     Returns:
       "random": a uniformly random assortment. "best_fixed": the assortment that is best for all prompts together;
-      "best_fixed_models": its models. "oracle": the best assortment of each prompt. "exact": False if there are more than 10,000
-      assortments: then "random" is the mean over 2,000 of them, always the same draws, and the fixed one is built greedily, model by
-      model, so that a better one may exist.
+      "best_fixed_models": its models. "oracle": the best assortment of each prompt. "exact": False if there are more than
+      10,000 assortments: then "random" is the mean over 2,000 of them, always the same draws, and the fixed one is built
+      greedily, model by model, so that a better one may exist.
     """
     given = checks.probability("chance", chance)
     if given.ndim != 2 or 0 in given.shape:

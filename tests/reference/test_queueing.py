@@ -8,9 +8,10 @@ import math
 
 import numpy as np
 import pytest
-from reference import queueing as ref
 from scipy.optimize import minimize
 from scipy.special import expit, logsumexp
+
+from reference import queueing as ref
 
 FAST = {"kappa": 0.3, "lam0": 1.0, "c1": 1.0}
 

@@ -5,8 +5,8 @@ import itertools
 import numpy as np
 import pytest
 
-from jaxroute.problems.queueing import utility
-from jaxroute.problems.queueing.utility import departure_chance, describe_chances, divide_costs
+from jaxroute.problems.queueing.sources import utility
+from jaxroute.problems.queueing.sources.utility import departure_chance, describe_chances, divide_costs
 
 
 def test_worked_example():

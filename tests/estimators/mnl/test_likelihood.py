@@ -1,0 +1,129 @@
+"""`negative_log_likelihood` is the definition: the reference has the same loss, all observations its derivatives, and solvers its minimum."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import x64
+from mnl_cases import ManySteps, follow, observations, pair_rows_of, rows_of
+from reference import queueing as ref
+
+from jaxroute.estimators import mnl
+from jaxroute.estimators.mnl import negative_log_likelihood
+
+N, D, H = 4, 2, 40
+
+
+def given(K, missing=0.2, seed=0):
+    """(features of rows, features of pairs, items, accepted place, offered, accepted item) of some rounds."""
+    return observations(np.random.default_rng(seed + K), H, N, K, D, missing)
+
+
+@pytest.mark.parametrize("K", [1, 2, 3])
+def test_the_reference_has_the_same_loss(K, double_precision):
+    X, F, _, _, offered, chosen = given(K)
+    rng = np.random.default_rng(9)
+    theta, w = rng.normal(size=(N, D)), rng.normal(size=D)
+    for ridge in (0.0, 0.7):
+        each = jax.value_and_grad(negative_log_likelihood)(jnp.asarray(theta), X, offered, chosen, ridge)
+        theirs = ref.disjoint_loss(theta, X, offered, chosen, ridge, range(N))
+        shared = jax.value_and_grad(negative_log_likelihood)(jnp.asarray(w), F, offered, chosen, ridge)
+        others = ref.shared_loss(w, F, offered, chosen, ridge)
+        for ours, plain in ((each, theirs), (shared, others)):
+            assert float(ours[0]) == pytest.approx(plain[0], abs=1e-11)
+            np.testing.assert_allclose(np.ravel(ours[1]), plain[1], atol=1e-11)
+
+
+def test_losses_by_hand(double_precision):
+    """The worked examples (ii) and (iii) of section 4.2 of `spec/acqb.md`."""
+    x, taken = jnp.array([[1, 0], [0, 1], [0.6, -0.8], [0.6, 0.8]]), jnp.array([0, -1, 0, -1])
+    theta = jnp.array([[0.3551224, -0.8433650]])
+    assert float(negative_log_likelihood(theta, x, jnp.ones((4, 1), bool), taken, 1.0)) == pytest.approx(2.1412593, abs=5e-8)
+    x, taken = jnp.array([[1.0], [0.5], [-1.0]]), jnp.array([0, 2, -1])
+    offered = jnp.array([[True, True, False], [False, True, True], [True, False, True]])
+    theta = jnp.array([[0.7009860], [-0.3266978], [0.5661644]])
+    assert float(negative_log_likelihood(theta, x, offered, taken, 1.0)) == pytest.approx(2.6738826, abs=6e-8)
+
+
+@pytest.mark.parametrize("K", [1, 2, 3])
+def test_rows_have_its_derivatives(K, double_precision):
+    X, F, items, accepted, offered, chosen = given(K)
+    rng = np.random.default_rng(3)
+    theta, w = jnp.asarray(rng.normal(size=(N, D))), jnp.asarray(rng.normal(size=D))
+    everyone = jnp.arange(N)
+    for data, start, shape, features in (
+        (rows_of(X, items, accepted, N), theta, (N, D), X),
+        (pair_rows_of(F, items, accepted), w, (1, D), F),
+    ):
+
+        def loss(at, features=features):
+            return negative_log_likelihood(at, features, offered, chosen, 0.0)
+
+        found = data.sums(start.reshape(shape), everyone[: shape[0]], H, loss=True)
+        assert float(found.loss) == pytest.approx(float(loss(start)), abs=1e-10)
+        np.testing.assert_allclose(found.gradient.ravel(), np.ravel(jax.grad(loss)(start)), atol=1e-11)
+        hessian = jax.hessian(loss)(start).reshape(start.size, start.size)
+        np.testing.assert_allclose(found.hessian, hessian, atol=1e-11)
+
+
+@pytest.mark.parametrize("K", [1, 2])
+def test_counts_have_its_gradient(K, double_precision):
+    rng, P = np.random.default_rng(4), 6
+    table, query = rng.normal(size=(P, D)), rng.integers(P, size=H)
+    _, _, items, accepted, offered, chosen = given(K)
+    counts = (mnl.Counts if K == 1 else mnl.PairCounts).empty(N, P, H)
+    for h in range(H):
+        counts = counts.add(jnp.int32(query[h]), jnp.asarray(items[h]), jnp.int32(accepted[h]), True)
+    theta = jnp.asarray(rng.normal(size=(N, D)))
+    gradient = jax.grad(negative_log_likelihood)(theta, table[query], offered, chosen, 0.0)
+    for S in ref.combos(N, K):
+        ours = counts.sums(jnp.asarray(table.T), jnp.asarray(S, jnp.int32))(theta).gradient
+        np.testing.assert_allclose(ours, gradient[jnp.asarray(S)], atol=1e-11)
+
+
+SOLVERS = {
+    "Newton": mnl.Newton(passes=5),
+    "Newton, two passes and polish": mnl.Newton(passes=2, polish=2),
+    "Newton, search": mnl.Newton(passes=8, search=True),
+    "Majorise, many steps": ManySteps(400),
+}
+
+
+@pytest.mark.parametrize("pairs", [False, True])
+@pytest.mark.parametrize("name", SOLVERS)
+def test_solvers_end_at_its_minimum(name, pairs, double_precision):
+    """After observations one by one its gradient is zero in the parameters that were estimated last: eq. (4), or that of eq. (1)."""
+    K, ridge = 2, 1.0
+    X, F, items, accepted, offered, chosen = given(K, missing=0.0)
+    fits = jax.jit(
+        lambda: follow(
+            SOLVERS[name],
+            jnp.asarray(X),
+            jnp.asarray(items, jnp.int32),
+            jnp.asarray(accepted),
+            N,
+            ridge,
+            F=jnp.asarray(F) if pairs else None,
+        )
+    )
+    theta = fits()[-1]
+    if pairs:
+        gradient = jax.grad(negative_log_likelihood)(theta[0], F, offered, chosen, ridge)
+        assert np.abs(gradient).max() < 1e-7
+        return
+    gradient = np.asarray(jax.grad(negative_log_likelihood)(theta, X, offered, chosen, ridge))
+    assert np.abs(gradient[items[-1]]).max() < 1e-7
+    assert np.abs(gradient).max() < 1.0  # Those of the others are near zero: theirs were estimated a few rounds before.
+
+
+def test_on_line_estimates_are_near_its_minimum():
+    """An approximation: its loss is higher than the minimum by a little of what the minimum is below the start."""
+    X, _, items, accepted, offered, chosen = given(1, missing=0.0)
+    with x64():
+        run = jax.jit(
+            lambda solver: follow(solver, jnp.asarray(X), jnp.asarray(items, jnp.int32), jnp.asarray(accepted), N, 1.0)[-1],
+            static_argnums=0,
+        )
+        best, online = (run(solver) for solver in (mnl.Newton(passes=5), mnl.Online()))
+        at = [float(negative_log_likelihood(theta, X, offered, chosen, 1.0)) for theta in (best, online, jnp.zeros((N, D)))]
+    assert at[0] < at[1] < at[0] + 0.2 * (at[2] - at[0])

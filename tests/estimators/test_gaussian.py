@@ -1,0 +1,91 @@
+"""Normal posteriors: factorisations, rank-one updates, samplers."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import x64
+from reference import queueing as ref
+
+from jaxroute.estimators import gaussian
+from jaxroute.problems import queueing as rq
+
+slow = pytest.mark.slow
+
+
+@pytest.mark.parametrize("d", [5, 17, *[pytest.param(d, marks=slow) for d in (1, 2, 3, 8, 16, 30)]])
+def test_written_out_factorisations(d, double_precision):
+    rng = np.random.default_rng(d)
+    V = np.einsum("bij,bkj->bik", *[rng.normal(size=(4, d, d + 2))] * 2) + 0.1 * np.eye(d)
+    b = rng.normal(size=(4, d))
+    L = np.linalg.cholesky(V)
+    np.testing.assert_allclose(gaussian.cholesky(jnp.asarray(V)), L, rtol=1e-10, atol=1e-12)
+    for ours, matrix in ((gaussian.solve_lower, L), (gaussian.solve_upper, np.swapaxes(L, 1, 2))):
+        np.testing.assert_allclose(
+            ours(jnp.asarray(L), jnp.asarray(b)), np.linalg.solve(matrix, b[..., None])[..., 0], rtol=1e-7
+        )
+    np.testing.assert_allclose(
+        gaussian.solve(jnp.asarray(V), jnp.asarray(b)), np.linalg.solve(V, b[..., None])[..., 0], rtol=1e-7
+    )
+    theirs = ref.thompson_sample(np.zeros(d), 1.0, V[0], b[0][:, None])[:, 0]
+    np.testing.assert_allclose(gaussian.sample_by_cholesky(jnp.asarray(V[0]), jnp.asarray(b[0])), theirs, rtol=1e-7)
+
+
+@pytest.mark.parametrize("d", [5, *[pytest.param(d, marks=slow) for d in (64, 80)]])
+def test_rank_one_updates_do_not_drift(d, double_precision):
+    rng = np.random.default_rng(d)
+    x, weight = rng.normal(size=(500, d)) / math.sqrt(d), rng.uniform(0, 2, 500)
+
+    def add(carry, row):
+        inverse, root = carry
+        return (gaussian.sherman_morrison(inverse, row[0], row[1]), gaussian.grown_root(root, row[0])), None
+
+    start = jnp.eye(d) / 0.5, jnp.eye(d) / jnp.sqrt(0.5)
+    (inverse, root), _ = jax.jit(lambda: jax.lax.scan(add, start, (jnp.asarray(x), jnp.asarray(weight))))()
+    weighted, plain = (0.5 * np.eye(d) + x.T @ (w[:, None] * x) for w in (weight, np.ones(500)))
+    np.testing.assert_allclose(inverse, np.linalg.inv(weighted), atol=1e-11)
+    np.testing.assert_allclose(root @ root.T, np.linalg.inv(plain), atol=1e-11)
+    # And in float32, as in a run.
+    with x64(False):
+        start32 = jnp.eye(d) / 0.5, jnp.eye(d) / jnp.sqrt(0.5)
+        rows = jnp.asarray(x, jnp.float32), jnp.asarray(weight, jnp.float32)
+        (inverse, root), _ = jax.jit(lambda: jax.lax.scan(add, start32, rows))()
+    np.testing.assert_allclose(np.asarray(inverse, float) @ weighted, np.eye(d), atol=1e-4)
+    np.testing.assert_allclose(np.asarray(root @ root.T, float) @ plain, np.eye(d), atol=1e-4)
+
+
+def test_three_samplers_have_the_same_covariance(double_precision):
+    """And that of the reference's two samplers, all within 4 standard errors."""
+    rng, d, P, n, ridge = np.random.default_rng(0), 3, 6, 60_000, 0.7
+    features, counts = rng.normal(size=(d, P)), rng.integers(0, 5, P)
+    V = ridge * np.eye(d) + (features * counts) @ features.T
+    inverse = np.linalg.inv(V)
+    root = np.eye(d) / math.sqrt(ridge)
+    for x in np.repeat(features.T, counts, axis=0):
+        root = np.asarray(gaussian.grown_root(jnp.asarray(root), jnp.asarray(x)))
+    z, g = rng.standard_normal((n, d)), rng.standard_normal((n, P))
+    samples = {
+        "cholesky": jax.vmap(lambda z: gaussian.sample_by_cholesky(jnp.asarray(V), z))(z),
+        "root": jax.vmap(lambda z: gaussian.sample_by_root(jnp.asarray(root), z))(z),
+        "perturbation": jax.vmap(
+            lambda z, g: gaussian.sample_by_perturbation(
+                jnp.asarray(inverse), z, ridge, jnp.asarray(features), jnp.asarray(counts), g
+            )
+        )(z, g),
+    }
+    theirs = ref.perturbed_sample(np.zeros(d), 1.0, V, ridge, counts, features.T, z[0], g[0])
+    np.testing.assert_allclose(samples["perturbation"][0], theirs, atol=1e-12)
+    for name, sample in samples.items():
+        sample = np.asarray(sample)
+        assert (np.abs(sample.mean(0)) < 4 * np.sqrt(np.diag(inverse) / n)).all(), name
+        products = sample[:, :, None] * sample[:, None, :]
+        error = products.std(axis=0, ddof=1) / math.sqrt(n)
+        assert (np.abs(products.mean(0) - inverse) < 4 * error).all(), name
+    batch = rq.ByCholesky().sample(jnp.asarray(V)[None], jnp.asarray(z[:5].T)[None])
+    np.testing.assert_allclose(batch[0].T, samples["cholesky"][:5], atol=1e-12)
+    batch = rq.ByRoot().sample(jnp.asarray(root)[None], jnp.asarray(z[:5].T)[None])
+    np.testing.assert_allclose(batch[0].T, samples["root"][:5], atol=1e-12)
+    for sampler, spread in ((rq.ByCholesky(), V), (rq.ByRoot(), root)):
+        np.testing.assert_allclose(sampler.min_eigenvalue(jnp.asarray(spread)[None]), np.linalg.eigvalsh(V)[:1], rtol=1e-10)

@@ -1,0 +1,32 @@
+"""What a learner remembers fits the instance."""
+
+import jax.numpy as jnp
+import numpy as np
+from queueing_cases import pool
+
+import jaxroute as jr
+from jaxroute.core import draws
+from jaxroute.estimators.mnl import Majorise, Newton
+from jaxroute.problems import queueing as qu
+
+
+def test_what_is_remembered_fits_the_instance():
+    """Container and estimator follow the sizes: 384 features and 112 models are 2 MB and some matrices, not a table of rows."""
+    rng = np.random.default_rng(0)
+    features, chance = rng.normal(size=(1000, 384)) / 20, rng.uniform(0.1, 0.9, (1000, 112))
+    env = qu.pool_queue(features, chance, arrival_rate=0.8, horizon=5000)
+    policy = qu.ACQB()
+    parts = policy.parts(env.spec)
+    assert isinstance(parts.solver, Majorise) and isinstance(parts.sampler, qu.ByRoot)
+    size = jr.run_bytes(env, policy)
+    matrices = 2 * 112 * 384**2 * 4
+    assert matrices < size < 1.02 * matrices
+    parts = policy.parts(qu.RandomQueues(num_offered=2).of(np.zeros((5, 5))).spec)
+    assert isinstance(parts.solver, Newton) and isinstance(parts.sampler, qu.ByCholesky) and parts.num_samples == 9
+    assert isinstance(qu.RandomQueues(horizon=20_000).of(np.zeros((5, 5))).backlog, qu.Compact)
+
+
+def test_counts_hold_a_long_run():
+    policy = qu.ACQB()
+    for horizon, kind in ((1000, jnp.int16), (40_000, jnp.int32)):
+        assert policy.init(draws.key(0), pool(horizon=horizon).spec).data.tried.dtype == kind

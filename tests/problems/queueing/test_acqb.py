@@ -1,0 +1,124 @@
+"""ACQB as a user meets it: exploration, sizes of assortments, solvers, and what is refused."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from queueing_cases import play, pool, small
+
+import jaxroute as jr
+from jaxroute import testing
+from jaxroute.core import draws
+from jaxroute.estimators.mnl import Newton, Online
+from jaxroute.problems import queueing as qu
+
+
+def test_exploration_is_as_often_as_the_sum_of_eta():
+    data = play(
+        small(horizon=200),
+        qu.ACQB(solver=Online()),
+        horizon=200,
+        seeds=512,
+        record=("explored",),
+    )
+    count = data["explored"].isel(policy=0, time=-1).where(data["valid"].isel(policy=0), drop=True)
+    expected = qu.expected_explorations(200, 0.6, 1.0)
+    assert abs(float(count.mean()) - expected) < 4 * float(count.std(ddof=1)) / math.sqrt(count.size)
+    assert qu.expected_explorations(1000, 0.7, 1.0) == pytest.approx(42.56, abs=0.005)
+    assert qu.expected_explorations(5000, 0.7, 1.0) == pytest.approx(97.28, abs=0.005)
+
+
+@pytest.mark.slow
+def test_grid_of_kappa_c1_ridge_and_arrival_rate_in_one_trace():
+    env = jr.grid(qu.RandomQueues, arrival_rate=[0.4, 0.5], slack=0.0, horizon=40, num_models=3, dim=2)
+    policy = jr.grid(qu.ACQB, curvature=[0.1, 1.0], c1=[0.0, 2.0], ridge=[1.0, 5.0], solver=Newton(passes=1))
+    before = jr.trace_count()
+    data = play(env, {"ACQB": policy}, horizon=40, seeds=16)
+    assert jr.trace_count() == before + 1
+    where = {"arrival_rate": 0.5, "curvature": 1.0, "c1": 2.0, "ridge": 5.0}
+    alone = play(
+        qu.RandomQueues(arrival_rate=0.5, slack=0.0, horizon=40, num_models=3, dim=2),
+        {"ACQB": qu.ACQB(curvature=1.0, c1=2.0, ridge=5.0, solver=Newton(passes=1))},
+        horizon=40,
+        seeds=16,
+    )
+    np.testing.assert_array_equal(data["queue_length"].sel(where), alone["queue_length"])
+    np.testing.assert_allclose(data["routing_regret"].sel(where), alone["routing_regret"], atol=1e-5)
+    assert (data["explored"].sel(c1=0.0) == 0).all()
+
+
+@pytest.mark.slow
+def test_all_models_explored_in_turn():
+    """Every arrival is explored, with the next pair in lexicographic order."""
+    policy = qu.ACQB(trigger=qu.PhaseThenCoin(phase=1000.0, coin=0.0), solver=Online())
+    rounds = testing.play(small(num_offered=2), policy, horizon=30, jit=True)
+    shown = [
+        np.flatnonzero(r["action"].offered).tolist() for r in rounds if r["action"].explored and r["obs"].queue_length > 0
+    ]
+    assert len(shown) > 9
+    assert shown == [[[0, 1], [0, 2], [1, 2]][i % 3] for i in range(len(shown))]
+
+
+@pytest.mark.slow
+def test_one_answer_is_shown_where_sizes_are_mixed():
+    env = small(num_offered=2, mixed=True)
+    data = play(
+        env,
+        {p: qu.ACQB(second_answer=float(p), solver=Online(), trigger=qu.Decaying(0.0)) for p in ("0", "1")},
+        record=("offered_share", "idle"),
+    )
+    shown = data["offered_share"].isel(time=-1).sum("model") * 120 / (120 - data["idle"].isel(time=-1))
+    np.testing.assert_allclose(shown.sel(policy="0"), 1.0, rtol=1e-5)
+    np.testing.assert_allclose(shown.sel(policy="1"), 2.0, rtol=1e-5)
+    assert data["valid"].all()
+
+
+def test_cuda_code_is_made_without_a_gpu():
+    env, policy = small(horizon=40), qu.ACQB()
+    state, env_state = policy.init(draws.key(0), env.spec), env.init(draws.key(0))
+
+    def one(key, state, env_state, t):
+        obs = env.observe(key, env_state, t)
+        action, _ = policy.act(key, state, obs, t)
+        env_state, feedback, flows = env.step(key, env_state, action, t)
+        return policy.update(key, state, obs, action, feedback, t), env_state, flows
+
+    lowered = jax.jit(one).trace(draws.key(0), state, env_state, jnp.int32(3)).lower(lowering_platforms=("cuda",))
+    assert "func" in lowered.as_text()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("spread", [1.0, 10.0])
+def test_newton_steps_hold_for_long_features_and_small_ridges(spread):
+    """Full steps would diverge from a ridge of about a twentieth of the squared length on."""
+    env = qu.RandomQueues(spread=spread, num_models=3, dim=3, horizon=200)
+    policies = {"two": qu.ACQB(), "many": qu.ACQB(solver=Newton(passes=6, search=True)), "small ridge": qu.ACQB(ridge=0.05)}
+    data = play(env, policies, horizon=200, seeds=64)
+    data = data.sel(seed=data["valid"].all("policy"))
+    end = data["routing_regret"].isel(time=-1).mean("seed")
+    assert abs(float(end.sel(policy="two") - end.sel(policy="many"))) < 0.05 * float(end.sel(policy="many"))
+    assert float(end.sel(policy="small ridge")) < 1.3 * float(end.sel(policy="many"))
+
+
+WRONG = {
+    "negative kappa": (lambda: play(small(), qu.ACQB(curvature=-1.0)), "curvature must be at least 0, got -1"),
+    "no ridge": (lambda: play(small(), qu.ACQB(ridge=0.0)), "ridge must be above 0, got 0"),
+    "a trigger of something else": (lambda: play(small(), qu.ACQB(trigger=0.5)), r"trigger must be Decaying\(...\) or PhaseThenCoin\(...\), got 0.5"),
+    "a solver of something else": (lambda: play(small(), qu.ACQB(solver=3)), r"solver must be Newton\(...\), .*, got 3"),
+    "Newton on a pool": (lambda: play(pool(), qu.ACQB(solver=Newton())), r"solver must be Majorise\(...\) or Online\(\) for a pool"),
+    "features without a pool": (lambda: play(small(), qu.ACQB(features=np.ones((2, 5)))), "features must be None where there is no pool"),
+    "features of another pool": (lambda: play(pool(), qu.ACQB(features=np.ones((2, 5)))), r"features must be \[d, 12\], one column per prompt, got shape \(2, 5\)"),
+    "one answer at a time where it cannot be": (lambda: play(small(num_offered=2), qu.ACQB(second_answer=0.2)), "second_answer must be None .* mixed=False"),
+    "a class in place of a solver": (lambda: play(small(), qu.ACQB(solver=Newton)), "solver must be Newton"),
+    "two rules of exploration": (lambda: play(small(), qu.ACQB(c1=2.0, trigger=qu.Decaying(1.0))), "c1 must be left out where a trigger is given"),
+    "negative exploration": (lambda: play(small(), qu.ACQB(c1=-1.0)), "c1 must be at least 0, got -1"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_input_is_refused(name):
+    make, message = WRONG[name]
+    with pytest.raises(ValueError, match=message):
+        make()
