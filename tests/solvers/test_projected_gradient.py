@@ -1,6 +1,7 @@
 """Projected gradient ascent against the exact linear program, and its derivatives."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
