@@ -1,4 +1,5 @@
-"""Optimisation problems shared by several papers, exact and without branches; batched by `jax.vmap`, each a library function.
+"""Optimisation problems shared by several papers, exact and without branches; batched by `jax.vmap`, each a library
+function.
 
 - `budgeted_fill`: linear program with a box, a sum and a budget (fractional knapsack); returns a `FillSolution`.
 - `linear_selection`: the same for sets of models, with groups; returns a `Selection`.

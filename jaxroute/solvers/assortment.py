@@ -1,7 +1,8 @@
 """Which assortment of `K` models, and for which of many queries, under a multinomial-logit choice with equal revenues.
 
-The departure rate of an assortment rises with the sum of `exp(utility)`, so that the best assortment of a query holds its `K` largest
-utilities, and the best query is the one whose largest utilities weigh most: exact, without a search over assortments.
+The departure rate of an assortment rises with the sum of `exp(utility)`, so that the best assortment of a query holds its
+`K` largest utilities, and the best query is the one whose largest utilities weigh most: exact, without a search over
+assortments.
 
 Source: ACQB, section 3 (line 7 of Algorithm 1).
 """
@@ -48,7 +49,8 @@ def best_pair(utility: jax.Array, size: int, waiting: jax.Array | None = None) -
     """The query and the `size` models with the largest departure rate.
 
     Args:
-      utility: `[B, N]` of each query and model. size: `K`, at most `N` (static).
+      utility: `[B, N]` of each query and model.
+      size: `K`, at most `N` (static).
       waiting: `[B]` bool, which queries there are (default all).
 
     Returns:

@@ -61,12 +61,13 @@ def budgeted_fill(
 ) -> FillSolution:
     """Maximises `value . x` over `{0 <= x <= capacity, sum(x) = total, cost . x <= budget}`, exactly.
 
-    For a multiplier `lam` the Lagrangian is maximised by filling in order of `value - lam * cost`. Two fills bracket the budget:
-    the best one (`lam = 0`, ties to the cheaper) and the cheapest (ties to the better). A step takes the slope between the two in
-    the cost-value plane as the next multiplier and replaces the end on its side of the budget. Each step that changes something
-    reaches a new vertex of the frontier, so the optimum is found in finitely many; the answer mixes the last two fills so that
-    the budget is met with equality. Comparisons use differences of raw values and costs: equal costs cancel exactly.
-    What ranks ahead of each model is then ranked once more, for rounded differences need not be transitive.
+    For a multiplier `lam` the Lagrangian is maximised by filling in order of `value - lam * cost`. Two fills bracket the
+    budget: the best one (`lam = 0`, ties to the cheaper) and the cheapest (ties to the better). A step takes the slope
+    between the two in the cost-value plane as the next multiplier and replaces the end on its side of the budget. Each step
+    that changes something reaches a new vertex of the frontier, so the optimum is found in finitely many; the answer mixes
+    the last two fills so that the budget is met with equality. Comparisons use differences of raw values and costs: equal
+    costs cancel exactly. What ranks ahead of each model is then ranked once more, for rounded differences need not be
+    transitive.
 
     Source: StageRoute (arXiv 2506.17254), eq. (7). The dual method and the number of steps are ours.
 
@@ -82,7 +83,8 @@ def budgeted_fill(
       steps: number of dual steps (static; default by size).
 
     Returns:
-      A `FillSolution`. Without enough capacity for `total` the amounts are the capacities scaled to `total`, flagged infeasible.
+      A `FillSolution`. Without enough capacity for `total` the amounts are the capacities scaled to `total`, flagged
+      infeasible.
     """
     size = value.shape[-1]
     steps = default_steps(size) if steps is None else steps

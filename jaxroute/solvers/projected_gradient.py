@@ -42,8 +42,8 @@ def projected_gradient(
 ) -> Ascent:
     """Maximises a function over `{0 <= z <= upper, sum z = total (or <=), cost . z <= budget}` by its gradient.
 
-    Every step is differentiable, so that the result is, end to end, in whatever `gradient`, `cost`, `budget` and `total` depend on.
-    Where every coordinate of the result is at a bound, that derivative is zero.
+    Every step is differentiable, so that the result is, end to end, in whatever `gradient`, `cost`, `budget` and `total`
+    depend on. Where every coordinate of the result is at a bound, that derivative is zero.
 
     Source: projected gradient with the exact projection of `project`.
 

@@ -48,7 +48,8 @@ _RowSolver = Callable[[jax.Array, jax.Array, jax.Array], tuple[jax.Array, jax.Ar
 
 
 def _level(u: jax.Array, upper: jax.Array, total: jax.Array, at_most: bool) -> jax.Array:
-    """The `nu` with `sum clip(u - nu, 0, upper) = total`, exactly: linear interpolation between two of the `2 K` breakpoints.
+    """The `nu` with `sum clip(u - nu, 0, upper) = total`, exactly: linear interpolation between two of the `2 K`
+    breakpoints.
 
     With `at_most`, zero where the sum is below `total` already.
     """
@@ -125,8 +126,8 @@ def _rows(
 ) -> tuple[jax.Array, _RowSolver]:
     """Free coordinates `[K]`, and a solver of the active rows on them.
 
-    The rows are the sum (all ones) and the budget (`cost`). Costs are centred on the free coordinates, so that neither the rows'
-    2 x 2 matrix nor the multipliers cancel.
+    The rows are the sum (all ones) and the budget (`cost`). Costs are centred on the free coordinates, so that neither the
+    rows' 2 x 2 matrix nor the multipliers cancel.
     """
     free = ((z > 0.0) & (z < upper)).astype(z.dtype)
     sum_on = (jnp.asarray(True) if not at_most else nu > 0.0) & (jnp.sum(free) > 0.0)
@@ -138,7 +139,8 @@ def _rows(
     budget_on = (multiplier > 0.0) & (spread > 10.0 * np.finfo(z.dtype).eps * jnp.max(cost) ** 2)
 
     def solve(change: jax.Array, sum_side: jax.Array, budget_side: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-        """The least change of `change` `[K]` on the free coordinates that adds `sum_side` to the sum and `budget_side` to the cost.
+        """The least change of `change` `[K]` on the free coordinates that adds `sum_side` to the sum and `budget_side` to
+        the cost.
 
         Returns it with the multipliers of the two rows.
         """
@@ -214,9 +216,9 @@ def project(
 ) -> Projection:
     """The nearest point of `{0 <= z <= upper, sum z = total, cost . z <= budget}`, with exact derivatives in all arguments.
 
-    `z = clip(y - nu - lam * cost, 0, upper)`: the multiplier `nu` of the sum is found exactly between the breakpoints of a piecewise
-    linear function, `lam` of the budget by Newton's method on another one, inside a bracket. The derivative (forward and
-    reverse) is that of the active equations, not of the iterations.
+    `z = clip(y - nu - lam * cost, 0, upper)`: the multiplier `nu` of the sum is found exactly between the breakpoints of a
+    piecewise linear function, `lam` of the budget by Newton's method on another one, inside a bracket. The derivative
+    (forward and reverse) is that of the active equations, not of the iterations.
 
     Source: the optimality conditions; the derivative as in Amos and Kolter (2017). The method is ours.
 
@@ -279,9 +281,11 @@ def smoothed_lp(
 ) -> Projection:
     """The differentiable linear program: maximises `weight . z - temperature / 2 * |z|^2` over the set of `project`.
 
-    One projection, of `weight / temperature`. For a small temperature it is the solution of the linear program of least norm.
+    One projection, of `weight / temperature`. For a small temperature it is the solution of the linear program of least
+    norm.
 
-    Its derivative in the weights is zero where the solution is a vertex of the set, which a small temperature makes frequent.
+    Its derivative in the weights is zero where the solution is a vertex of the set, which a small temperature makes
+    frequent.
 
     Source: quadratic smoothing of a linear program, Mangasarian and Meyer (1979).
 

@@ -1,7 +1,7 @@
 """Reservation values of Weitzman's Pandora's box: the score at which opening a box is worth exactly its cost.
 
-The index of a box with score `M` and mean cost `c` is the root `s` of `E[(M - s)^+] = c`. The left side falls, is convex, and reaches
-every positive value, so that there is exactly one root. A mean cost above `E[M]` makes it negative.
+The index of a box with score `M` and mean cost `c` is the root `s` of `E[(M - s)^+] = c`. The left side falls, is convex,
+and reaches every positive value, so that there is exactly one root. A mean cost above `E[M]` makes it negative.
 
 Source: Weitzman (1979); Belloni, Chen and Wei (2026), eq. (2).
 """

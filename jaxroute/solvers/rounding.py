@@ -31,9 +31,9 @@ def _at(values: jax.Array, place: jax.Array) -> jax.Array:
 def pairwise(z: jax.Array, uniforms: jax.Array, *, whole_sum: bool) -> jax.Array:
     """Pairwise (dependent) rounding: two fractional coordinates at a time, until at most one is left.
 
-    The two lowest-indexed fractional coordinates meet; one of them becomes 0 or 1 and the other carries on what is left. Marginals are
-    `z`; the size is the floor or the ceiling of the sum of `z`; any coordinates are jointly 1 (or 0) at most as often as
-    independent ones.
+    The two lowest-indexed fractional coordinates meet; one of them becomes 0 or 1 and the other carries on what is left.
+    Marginals are `z`; the size is the floor or the ceiling of the sum of `z`; any coordinates are jointly 1 (or 0) at most
+    as often as independent ones.
 
     Source: Gandhi, Khuller, Parthasarathy and Srinivasan (2006); C2MAB-V, Algorithm 3.
 
@@ -106,10 +106,11 @@ def decompose(z: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 def swap(z: jax.Array, uniforms: jax.Array, surplus_uniforms: jax.Array) -> jax.Array:
-    """Swap rounding: merges the sets of `decompose` one after another, trading elements by coins that are as biased as their weights.
+    """Swap rounding: merges the sets of `decompose` one after another, trading elements by coins that are as biased as their
+    weights.
 
-    In a merge of `b1` (the larger) with `b2`, the surplus element of `b1` is put aside, the r-th lowest elements that only one of
-    the two has are traded against each other, and the surplus element is kept with the weight of `b1`.
+    In a merge of `b1` (the larger) with `b2`, the surplus element of `b1` is put aside, the r-th lowest elements that only
+    one of the two has are traded against each other, and the surplus element is kept with the weight of `b1`.
 
     Source: Chekuri, Vondrak and Zenklusen (2010); C2MAB-V, Algorithm 2.
 

@@ -28,8 +28,8 @@ Groups = Sequence[int] | None
 class Selection(NamedTuple):
     """A relaxed selection.
 
-    It has no residual: the solvers of this file compare all candidates, or take the fixed number of steps that `budgeted_fill`
-    needs; what is approximate says so, and its guarantee.
+    It has no residual: the solvers of this file compare all candidates, or take the fixed number of steps that
+    `budgeted_fill` needs; what is approximate says so, and its guarantee.
 
     Attributes:
       z: `[K]` in [0, 1].
@@ -55,8 +55,8 @@ def linear_selection(
 ) -> Selection:
     """Maximises `weight . z` over `{0 <= z <= allowed, sum z = size (or <=), cost . z <= budget}`, exactly.
 
-    Source: C2MAB-V, eqs. (4) and (5) and the inner step of (3). A `budgeted_fill` with one unit of room per model; "at most" is
-    a slack item without value and cost.
+    Source: C2MAB-V, eqs. (4) and (5) and the inner step of (3). A `budgeted_fill` with one unit of room per model; "at most"
+    is a slack item without value and cost.
 
     Args:
       weight: `[K]`, of any sign.
@@ -263,11 +263,12 @@ def exact_any_win(
     groups: Groups = None,
     sizes: tuple[int, int] | None = None,
 ) -> Selection:
-    """Maximises `1 - prod(1 - w_k z_k)` over `{0 <= z <= allowed, sum z <= size, cost . z <= budget}`, by comparing vertices.
+    """Maximises `1 - prod(1 - w_k z_k)` over `{0 <= z <= allowed, sum z <= size, cost . z <= budget}`, by comparing
+    vertices.
 
-    The logarithm of the chance that all fail is concave in each `z_k`, so that some vertex of the polytope is optimal: a set of
-    models with `z = 1` and either one fraction that uses up the budget, or two fractions (of one group) that sum to one and use it
-    up. All sets meet all such fractions: 45 fractions and up to 130 sets for 9 models and 4 places.
+    The logarithm of the chance that all fail is concave in each `z_k`, so that some vertex of the polytope is optimal: a set
+    of models with `z = 1` and either one fraction that uses up the budget, or two fractions (of one group) that sum to one
+    and use it up. All sets meet all such fractions: 45 fractions and up to 130 sets for 9 models and 4 places.
 
     Source: C2MAB-V, eq. (3); the enumeration is ours.
 
@@ -388,7 +389,8 @@ def continuous_greedy_any_win(
 ) -> Selection:
     """Any-win selection by continuous greedy: `steps` linear programs in the direction of the gradient, averaged.
 
-    At least `1 - 1/e` of the optimum. Source: Calinescu, Chekuri, Pal and Vondrak (2011); C2MAB-V, section 4, "common greedy".
+    At least `1 - 1/e` of the optimum. Source: Calinescu, Chekuri, Pal and Vondrak (2011); C2MAB-V, section 4, "common
+    greedy".
 
     Args:
       w: `[K]` chances in [0, 1].
@@ -449,7 +451,8 @@ def polish_any_win(
 ) -> Selection:
     """Unit Frank-Wolfe steps from a selection: each reaches a vertex that is no worse, for the objective is convex.
 
-    The logarithm of the chance that all fail is concave in `z`, so that moving to the best vertex of its linearisation helps.
+    The logarithm of the chance that all fail is concave in `z`, so that moving to the best vertex of its linearisation
+    helps.
 
     Args:
       start: the first selection.

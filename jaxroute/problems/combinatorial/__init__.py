@@ -1,8 +1,9 @@
 """Selection of a set of models under a budget (C2MAB-V): any win, sum up, all in.
 
-`c2mabv` holds the paper's Algorithm 1, `parts` what it is put together from; `env` the cloud of models, `sources` where its outcomes
-and costs come from, `instances` ready-made clouds; `baselines` and `oracle` the other policies; `optimum` the best set and the best
-relaxed selection that regret is measured against, `theory` the paper's bounds; `types` what passes between environment and policies.
+`c2mabv` holds the paper's Algorithm 1, `parts` what it is put together from; `env` the cloud of models, `sources` where its
+outcomes and costs come from, `instances` ready-made clouds; `baselines` and `oracle` the other policies; `optimum` the best
+set and the best relaxed selection that regret is measured against, `theory` the paper's bounds; `types` what passes between
+environment and policies.
 """
 
 from jaxroute.problems.combinatorial.baselines import (
@@ -34,7 +35,7 @@ from jaxroute.problems.combinatorial.parts.relaxation import (
     Vertices,
 )
 from jaxroute.problems.combinatorial.parts.rewards import AllIn, AnyWin, SumUp
-from jaxroute.problems.combinatorial.parts.rounding import Pairwise, Swap, Whole
+from jaxroute.problems.combinatorial.parts.rounding import Indicator, Pairwise, Swap
 from jaxroute.problems.combinatorial.parts.starts import Optimistic, RoundRobin
 from jaxroute.problems.combinatorial.sources import (
     BernoulliOutcomes,
@@ -92,6 +93,7 @@ __all__ = [
     "GradedOutcomes",
     "HoldAction",
     "HoldRelaxed",
+    "Indicator",
     "LawOutcomes",
     "Linear",
     "NormalPosterior",
@@ -113,7 +115,6 @@ __all__ = [
     "TokenCosts",
     "UnionRadius",
     "Vertices",
-    "Whole",
     "best_relaxed",
     "best_set",
     "bound_regret",

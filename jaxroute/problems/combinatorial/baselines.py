@@ -23,7 +23,7 @@ from jaxroute.problems.combinatorial.parts.relaxation import (
     info_of,
     solve_by_group,
 )
-from jaxroute.problems.combinatorial.parts.rounding import Rounding, Whole, round_by_group, top_models
+from jaxroute.problems.combinatorial.parts.rounding import Indicator, Rounding, round_by_group, top_models
 from jaxroute.problems.combinatorial.parts.statistics import Statistics
 from jaxroute.problems.combinatorial.types import Action, CombinatorialSpec, Feedback, Info, Observation
 from jaxroute.solvers.selection import Selection
@@ -37,7 +37,7 @@ class Direct(C2MABV):
     """
 
     solver: Solver | None = struct.field(default_factory=BestSet, kw_only=True)
-    rounding: Rounding | None = struct.field(default_factory=Whole, kw_only=True)
+    rounding: Rounding | None = struct.field(default_factory=Indicator, kw_only=True)
 
 
 @struct.dataclass
@@ -173,7 +173,8 @@ class Thompson(Learner):
 class ConstrainedThompson(Relaxer):
     """Posterior draws of rewards and costs, then the relaxed problem and its rounding as in C2MAB-V. Not in the paper.
 
-    A cost is drawn from a normal around its mean with variance `1 / (4 n)`, cut at zero; a model that was never seen costs nothing.
+    A cost is drawn from a normal around its mean with variance `1 / (4 n)`, cut at zero; a model that was never seen costs
+    nothing.
 
     Attributes:
       posterior: `BetaPosterior` or `NormalPosterior`.
@@ -265,8 +266,8 @@ class OfflineState:
 class OfflineFixed:
     """The best set of an offline sample, kept for ever.
 
-    Source: C2MAB-V, Fig. 13. Differs from the paper: nothing is said of the sample; ours are Bernoulli outcomes of every model on
-    `sample_size` questions, and known mean costs.
+    Source: C2MAB-V, Fig. 13. Differs from the paper: nothing is said of the sample; ours are Bernoulli outcomes of every
+    model on `sample_size` questions, and known mean costs.
 
     Attributes:
       offline_mean: `[K]` success chances when the sample was taken; they may differ from those online.

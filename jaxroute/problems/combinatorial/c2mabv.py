@@ -48,15 +48,15 @@ class C2MABV:
 
     Source: C2MAB-V, Algorithm 1 with Algorithms 2 and 3, eqs. (3) to (6).
 
-    Differs from the paper: nothing where it is explicit. It leaves open the start (a model that was never seen has reward bound 1
-    and cost bound 0), ties (bounds that are still 1 tie for hundreds of rounds: see `noise`), the order of a cascade (cheap first),
-    what to select when no set is within the budget by the cost bounds (the cheapest), and `delta` of the experiments (1/T). A model
-    that is held but not available is left out, which makes the set too small for an exact size.
+    Differs from the paper: nothing where it is explicit. It leaves open the start (a model that was never seen has reward
+    bound 1 and cost bound 0), ties (bounds that are still 1 tie for hundreds of rounds: see `noise`), the order of a cascade
+    (cheap first), what to select when no set is within the budget by the cost bounds (the cheapest), and `delta` of the
+    experiments (1/T). A model that is held but not available is left out, which makes the set too small for an exact size.
 
     Attributes:
       reward_width: `[]` multiplier of the rewards' radius, the paper's alpha_mu.
-      cost_width: `[]` multiplier of the costs' radius, the paper's alpha_c. Settings (a) to (d) of the two are (.3, .05), (1, .05),
-        (.3, .01) and (1, .01).
+      cost_width: `[]` multiplier of the costs' radius, the paper's alpha_c. Settings (a) to (d) of the two are (.3, .05),
+        (1, .05), (.3, .01) and (1, .01).
       delta: `[]` confidence level, 1/T in the theorems (default for T = 10,000).
       batch: `[]` rounds of feedback that a decision waits for (appendix E.3).
       allowed: `[K]` bool, models that may be selected (all by default); two of them make the two-tier variant of Fig. 12.
@@ -70,7 +70,8 @@ class C2MABV:
       solver: an object of `parts.relaxation` (default: exact where that is cheap).
       rounding: `Pairwise` or `Swap` (default the paper's for the reward).
       cap: `[]` largest chance that the solver sees.
-      noise: `[]` size of random tie-breaks. With `cap=1` and `noise=0` bounds are taken as they are, and ties go to the lower index.
+      noise: `[]` size of random tie-breaks. With `cap=1` and `noise=0` bounds are taken as they are, and ties go to the
+        lower index.
     """
 
     reward_width: Leaf = 0.3

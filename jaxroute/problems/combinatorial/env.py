@@ -36,10 +36,11 @@ class CloudState:
 
 @struct.dataclass
 class CloudEnv:
-    """A pool of `K` models of which a set of `N` is selected per round; build one with `cloud` or another function of `instances`.
+    """A pool of `K` models of which a set of `N` is selected per round; build one with `cloud` or another function of
+    `instances`.
 
-    Outcomes and costs of all models are realised in every round. With `AnyWin` the selected models are asked in the order of the
-    action until the first success, and only those asked are seen and paid; otherwise all selected models are.
+    Outcomes and costs of all models are realised in every round. With `AnyWin` the selected models are asked in the order of
+    the action until the first success, and only those asked are seen and paid; otherwise all selected models are.
 
     Source: C2MAB-V, section 3, with the rewards of eqs. (3) to (5) and the violation of eq. (1).
 
@@ -214,7 +215,8 @@ class CloudEnv:
 
 
 def relaxed_objective(price: float) -> Callable[[CloudEnv, CloudState, Action, jax.Array], jax.Array]:
-    """What `jaxroute.tune` differentiates: the relaxed reward of a round minus `price` times the relaxed cost above the budget.
+    """What `jaxroute.tune` differentiates: the relaxed reward of a round minus `price` times the relaxed cost above the
+    budget.
 
     Both are taken at the selection before rounding, with the true means.
 

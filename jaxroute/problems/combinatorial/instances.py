@@ -137,8 +137,8 @@ def cloud(
       budget: cost per round that may be spent on average; with groups it may be one number for each group.
       size: `N`, models per set: at most (any win) or exactly; with groups one number for each group.
       price: `[K]` prices that are known, for the order of a cascade (default: the mean costs of the first segment).
-      groups: group of each model, from 0: a set takes `size[g]` models from group `g` (appendix C.1, a partition matroid), for
-        example one tutor for each subject. Default one group.
+      groups: group of each model, from 0: a set takes `size[g]` models from group `g` (appendix C.1, a partition matroid),
+        for example one tutor for each subject. Default one group.
       availability: chance that a model can be selected in a round; one number or `[K]` (default: always).
       arrival: chance that the feedback of a round arrives (default: always).
       sizes: smallest and largest `size` of a grid over sizes (default only `size`).
@@ -250,8 +250,8 @@ def sciq_cloud(
 ) -> CloudEnv:
     """The paper's nine models with their list prices, as a stand-in for its SciQ runs.
 
-    Costs are the prices over the dearest one. The paper prints no success rates; ours follow its graded scale (0.5 for a correct
-    answer in the right format), so that GPT-4's accuracy is the printed 73.2 %.
+    Costs are the prices over the dearest one. The paper prints no success rates; ours follow its graded scale (0.5 for a
+    correct answer in the right format), so that GPT-4's accuracy is the printed 73.2 %.
 
     Source: C2MAB-V, section 6 and appendix E, Table 3; sets of 4, budgets .45, .5 and .3.
 
@@ -324,7 +324,8 @@ def copies_of(env: CloudEnv, model: int | str, copies: int | None = None) -> Clo
 
     With `Everything` as the policy this is the paper's "Always ChatGPT-4": `N` copies, asked one after another for any win.
 
-    Differs from the paper: it does not say how often the one model is asked; only `N` independent calls agree with its figures.
+    Differs from the paper: it does not say how often the one model is asked; only `N` independent calls agree with its
+    figures.
 
     Args:
       env: a cloud without groups that draws from laws.

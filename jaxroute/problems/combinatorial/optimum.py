@@ -44,10 +44,11 @@ def best_set(
 ) -> tuple[np.ndarray, float]:
     """The best set within the budget, and its reward.
 
-    The set has exactly `size` models, or at most that many if the reward allows it; if no set is within the budget, it is the
-    cheapest. With fewer than `size` allowed models all of them count as the only set of exact size.
+    The set has exactly `size` models, or at most that many if the reward allows it; if no set is within the budget, it is
+    the cheapest. With fewer than `size` allowed models all of them count as the only set of exact size.
 
-    Source: C2MAB-V, section 3, the optimal action; that it must respect the budget is our reading (otherwise regret is linear).
+    Source: C2MAB-V, section 3, the optimal action; that it must respect the budget is our reading (otherwise regret is
+    linear).
 
     Args:
       reward: `AnyWin`, `SumUp` or `AllIn`.

@@ -211,7 +211,7 @@ class ScaledCosts:
 
 @struct.dataclass
 class TokenCosts:
-    """Cost proportional to tokens: the input of a random query type, the same for all models, plus each model's own output.
+    """Cost proportional to tokens: the input of a random query type, the same for all models, plus the output of each model.
 
     Output lengths are log-normal with mean `output_mean` and coefficient of variation `output_spread`, clipped to
     `[output_least, output_most]`; costs are scaled so that their mean is the table's.

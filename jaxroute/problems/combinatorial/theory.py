@@ -25,7 +25,8 @@ def least_observed(success: Leaf, order: Leaf, size: int) -> float:
 
 
 def bound_regret(num_models: int, size: int, horizon: int, least_observed: float, best: float, power: int = 1) -> float:
-    """Theorem 1's bound of the regret after `horizon` rounds: `(2 / o) sqrt(2 N K T log(2 pi^2 K T^power / 3)) + (K + 1) r*`.
+    """Theorem 1's bound of the regret after `horizon` rounds:
+    `(2 / o) sqrt(2 N K T log(2 pi^2 K T^power / 3)) + (K + 1) r*`.
 
     Args:
       num_models: `K`.

@@ -1,7 +1,7 @@
 """Values that pass between environment and policies of the combinatorial problem, and what is measured.
 
-Sizes: `K` models, sets of at most (or exactly) `N`, `M` groups. With a budget for each group, what is spent above the budget is the
-sum over the groups.
+Sizes: `K` models, sets of at most (or exactly) `N`, `M` groups. With a budget for each group, what is spent above the budget
+is the sum over the groups.
 """
 
 from dataclasses import dataclass, field

@@ -1,11 +1,12 @@
 """How a policy finds a relaxed selection: solvers, as small objects.
 
-A solver's `solve(spec, w, cost, obs, allowed)` returns a `Selection` for the reward of the spec: `w` `[K]` are chances in (0, 1),
-`cost` `[K]` is non-negative, `allowed` `[K]` bool. Solvers meet groups only with a common budget (otherwise there is one problem for
-each group, see `solve_by_group`).
+A solver's `solve(spec, w, cost, obs, allowed)` returns a `Selection` for the reward of the spec: `w` `[K]` are chances in
+(0, 1), `cost` `[K]` is non-negative, `allowed` `[K]` bool. Solvers meet groups only with a common budget (otherwise there is
+one problem for each group, see `solve_by_group`).
 
-The multiplier of a `Selection` is the gain of the reward's additive weight (see `rewards`) per unit of the budget: of the reward
-itself for `SumUp`, of its logarithm for `AllIn`, and of minus the logarithm of the chance that none wins for `AnyWin`.
+The multiplier of a `Selection` is the gain of the reward's additive weight (see `rewards`) per unit of the budget: of the
+reward itself for `SumUp`, of its logarithm for `AllIn`, and of minus the logarithm of the chance that none wins for
+`AnyWin`.
 """
 
 import dataclasses
@@ -202,7 +203,8 @@ class Smoothed:
 
 @struct.dataclass
 class ProjectedGradient:
-    """Projected gradient ascent on the relaxed reward (its logarithm for `AllIn`, that of the chance of no win for `AnyWin`).
+    """Projected gradient ascent on the relaxed reward (its logarithm for `AllIn`, that of the chance of no win for
+    `AnyWin`).
 
     It has no multiplier: the one that it returns is zero.
 
@@ -247,8 +249,8 @@ class ProjectedGradient:
 def _scaled(weight: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Weights over the largest, and the largest.
 
-    The derivative of `jnp.max` looks for the place of the maximum again, and finds none if the compiler rounds the second copy
-    otherwise; here it is that of the place found once.
+    The derivative of `jnp.max` looks for the place of the maximum again, and finds none if the compiler rounds the second
+    copy otherwise; here it is that of the place found once.
     """
     size = jnp.abs(weight)
     first = numerics.one_hot(jnp.argmax(size), size.shape[-1])

@@ -1,6 +1,7 @@
 """From scores or a relaxed selection to a set of models, and to the action that asks them.
 
-A rounding's `round(key, z, spec)` returns a random set `[K]` bool with marginals `z`; it sees one group at a time (`round_by_group`).
+A rounding's `round(key, z, spec)` returns a random set `[K]` bool with marginals `z`; it sees one group at a time
+(`round_by_group`).
 """
 
 import dataclasses
@@ -43,7 +44,7 @@ class Swap:
 
 
 @struct.dataclass
-class Whole:
+class Indicator:
     """The selection itself, where it is a set already, as that of `BestSet`."""
 
     def round(self, key: jax.Array, z: jax.Array, spec: CombinatorialSpec) -> jax.Array:

@@ -38,7 +38,8 @@ class Optimistic:
 
 @struct.dataclass
 class RoundRobin:
-    """As long as some model was never seen, the least seen models are selected: `K / N` rounds if all that is selected is seen.
+    """As long as some model was never seen, the least seen models are selected: `K / N` rounds if all that is selected is
+    seen.
 
     Source: the first rounds of C2MAB-V's proofs, which assume that every model was seen.
     """
