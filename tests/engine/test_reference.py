@@ -1,0 +1,84 @@
+"""The engine plays what a plain `vmap` of a scan over rounds plays."""
+
+import jax
+import numpy as np
+import pytest
+from toys import Clock, Cycle, Planner, small_market
+
+import jaxroute as jr
+from jaxroute.problems import cascade, combinatorial, problems, queueing, service, staged, stochastic
+
+# One policy of every problem, with an environment of a few models.
+PAIRS = {
+    "stochastic": (lambda: stochastic.bernoulli([0.2, 0.6, 0.5]), stochastic.GaussianThompson()),
+    "staged": (small_market, staged.StageRoute()),
+    "combinatorial": (lambda: combinatorial.sciq_cloud(reward="suc"), combinatorial.CUCB()),
+    "service": (lambda: service.benchmark_service("winogrande", signal=0.15), service.MessPlus()),
+    "queueing": (lambda: queueing.RandomQueues(), queueing.QUCB()),
+    "cascade": (cascade.uniform_cascade, cascade.OnlineGradient()),
+}
+
+
+def assert_same_runs(env, policies, **options):
+    """Integers are equal, other numbers to the rounding of float32."""
+    options = {"horizon": 40, "seeds": 16, "record_every": 15, "progress": False, **options}
+    ours, theirs = (jr.simulate(env, policies, backend=backend, **options) for backend in ("scan", "reference"))
+    assert theirs.attrs["backend"] == "reference" and not theirs.attrs["fell_back"]
+    assert set(ours) == set(theirs)
+    assert bool(theirs["valid"].all())
+    for name in ours:
+        one, other = ours[name].values, theirs[name].values
+        assert (one.shape, one.dtype) == (other.shape, other.dtype)
+        if one.dtype.kind == "f" and not np.array_equal(other, np.round(other)):
+            np.testing.assert_allclose(one, other, rtol=2e-5, atol=2e-5, err_msg=name)
+        else:
+            np.testing.assert_array_equal(one, other, err_msg=name)
+    return theirs
+
+
+def test_every_problem_has_its_row():
+    assert set(PAIRS) == set(problems())
+
+
+@pytest.mark.parametrize("problem", PAIRS)
+def test_a_policy_of_every_problem(problem):
+    make, policy = PAIRS[problem]
+    assert_same_runs(make(), policy)
+
+
+@pytest.mark.parametrize("every", [1, 7, 12, 40])
+def test_stages_and_rounds_that_are_not_counted(every):
+    """Stages of several lengths against records of several lengths, and a last interval that is shorter."""
+    env = Clock(stage_length=6, free_rounds=9)
+    data = assert_same_runs(env, {"Planner": Planner(), "Cycle": Cycle()}, record_every=every)
+    assert data["misplanned"].sel(policy="Planner").values.max() == 0
+
+
+def test_info_gauges_and_probes():
+    def probe(env, policy, env_state, policy_state, t):
+        return {"pulls": policy_state.pulls, "time": t}
+
+    env = stochastic.bernoulli([0.2, 0.6, 0.5])
+    data = assert_same_runs(
+        env, stochastic.EpsilonGreedy(), record=["regret", "pulls", "info.explored"], probes={"p": probe}
+    )
+    np.testing.assert_array_equal(data["p.pulls"].isel(policy=0).sum(axis=-1), data["p.time"].isel(policy=0))
+
+
+def test_settings_samplers_and_functions_of_the_environment():
+    widths = jr.grid(stochastic.UCB1, width=[0.5, 1.0, 2.0])
+    sampler = lambda key: stochastic.Bandit(mean=jax.random.uniform(key, (3,)), scale=None)  # noqa: E731
+    assert_same_runs(sampler, {"UCB1": widths, "Oracle": stochastic.Oracle.of})
+    assert_same_runs(sampler, {"UCB1": widths, "Oracle": stochastic.Oracle.of}, instances=2)
+
+
+def test_a_policy_that_does_not_run_says_so():
+    class Broken(stochastic.UCB1):
+        """Fails when it is traced."""
+
+        def act(self, key, state, obs, t):
+            raise ZeroDivisionError("act of Broken")
+
+    jax.tree_util.register_pytree_node(Broken, lambda policy: ((policy.width,), None), lambda _, leaves: Broken(*leaves))
+    with pytest.raises(ZeroDivisionError, match="act of Broken"):
+        jr.simulate(stochastic.bernoulli([0.5, 0.4]), Broken(), horizon=4, seeds=2, progress=False, backend="reference")
