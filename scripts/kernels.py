@@ -31,7 +31,8 @@ from jaxroute.core import draws
 from jaxroute.core.protocols import build_policy
 from jaxroute.engine.batching.lanes import lanes
 from jaxroute.engine.grid import canonical
-from jaxroute.engine.rollout import Record, game, rollout, run_streams
+from jaxroute.engine.rollout import rollout
+from jaxroute.engine.rounds import Record, one_run, run_streams
 from jaxroute.problems import cascade, combinatorial, default_policies, problems, queueing, service, staged, stochastic
 
 RESULTS = Path(__file__).resolve().parent / "bench_results" / "kernels.json"
@@ -230,7 +231,7 @@ def programs(env, policy, runs: int = RUNS) -> tuple[int, dict[str, tuple[Callab
 
     def the_game(leaves, streams):
         env, made = jax.tree.unflatten(treedef, leaves)
-        return game(env, policy if builds else made, streams, every, record)
+        return one_run(env, policy if builds else made, streams, every, record)
 
     def rounds(leaves, seeds):
         env, made = jax.tree.unflatten(treedef, leaves)

@@ -24,7 +24,7 @@ from jaxroute.core import draws
 from jaxroute.core.types import Metric, Spec
 from jaxroute.engine import reference
 from jaxroute.engine.grid import canonical
-from jaxroute.engine.rollout import Record, run_streams
+from jaxroute.engine.rounds import Record, run_streams
 from jaxroute.problems import staged, stochastic
 
 MEANS = tuple(np.round(np.linspace(0.9, 0.0, 10), 6).tolist())

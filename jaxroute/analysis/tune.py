@@ -21,7 +21,8 @@ import optax
 from jaxroute.core import checks, draws
 from jaxroute.core.types import Metric
 from jaxroute.engine.batching.compiling import compile_lanes
-from jaxroute.engine.rollout import Record, rollout, run_streams
+from jaxroute.engine.rollout import rollout
+from jaxroute.engine.rounds import Record, run_streams
 
 
 def replace(policy: Any, leaves: Mapping[str, Any]) -> Any:

@@ -18,7 +18,8 @@ from jaxroute.core.protocols import build_policy, has_plan, is_environment, is_p
 from jaxroute.core.types import Metric
 from jaxroute.engine.batching.compiling import compile_lanes
 from jaxroute.engine.grid import Grid
-from jaxroute.engine.rollout import Record, rollout, run_streams
+from jaxroute.engine.rollout import rollout
+from jaxroute.engine.rounds import Record, run_streams
 
 # Runs that are played together, as in any block of the engine.
 _RUNS = 16

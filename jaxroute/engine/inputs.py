@@ -30,7 +30,7 @@ from jaxroute.core.protocols import (
 from jaxroute.core.types import Spec
 from jaxroute.engine import recording, stopping
 from jaxroute.engine.grid import FunctionGrid, Grid
-from jaxroute.engine.rollout import Record, spec_for
+from jaxroute.engine.rounds import Record, spec_for
 from jaxroute.store.provenance import describe
 
 # What may be given as `env` and as a policy.

@@ -8,10 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxroute.core.protocols import is_environment
-from jaxroute.engine.grid import Grid
 from jaxroute.engine.memory import LANE_MULTIPLE
-from jaxroute.engine.rollout import leaf_dependence
 
 # Runs x settings of one compiled call on a CPU core: enough to fill the vector units, few enough to stay in cache.
 _CPU_LANES = 1024
@@ -22,8 +19,6 @@ _GPU_LANES = 1 << 17
 # Settings of a compiled call along an axis that leaves most of a run's state as it is, and how many more runs fit in cache then.
 _SHARED_TILE = 16
 _LIGHT_LANES = 16
-# With fewer settings than this the layout is not worth looking at the flow of data.
-_FEW_SETTINGS = 5
 # A CPU thread is worth its start from about this many runs on.
 _FEWEST_LANES = 32
 
@@ -104,25 +99,6 @@ class Layout:
         starts = [[(a, s) for s in range(0, len(axes[a]), self.tile[a])] for a in axes]
         for combination in np.ndindex(*(len(s) for s in starts)):
             yield dict(s[i] for s, i in zip(starts, combination, strict=True))
-
-
-def shared_axes(env: Grid, policies: Mapping[str, Grid]) -> tuple[str, ...]:
-    """Axes of settings that leave most of a run's state as it is: a predictor that is trained alike whatever the settings are.
-
-    In bytes, over all policies. Such settings belong into one compiled call, which computes the common part once.
-    """
-    total: dict[str, int] = {}
-    kept: dict[str, int] = {}
-    for policy in policies.values():
-        if not is_environment(env.example) or len(env.objects) * len(policy.objects) < _FEW_SETTINGS:
-            continue  # Of a sampler every run has an environment of its own.
-        for grid in (env, policy):
-            for place, axis in enumerate(grid.axes):
-                swept = [[g is grid and place in varies for varies in g.leaf_axes] for g in (env, policy)]
-                for size, changed in leaf_dependence(env.example, policy.example, [*swept[0], *swept[1]]):
-                    total[axis] = total.get(axis, 0) + size
-                    kept[axis] = kept.get(axis, 0) + size * (not changed)
-    return tuple(axis for axis in total if 2 * kept[axis] > total[axis])
 
 
 def cores() -> int:

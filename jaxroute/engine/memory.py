@@ -9,7 +9,7 @@ import numpy as np
 
 from jaxroute.core import draws
 from jaxroute.core.protocols import AnyEnvironment, AnyPolicy, first_state
-from jaxroute.engine.rollout import spec_for, state_bytes
+from jaxroute.engine.rounds import spec_for, state_bytes
 from jaxroute.store.provenance import memory_limit
 
 # Runs of one device come in multiples of this, so that a run's arithmetic does not depend on its neighbours' number.

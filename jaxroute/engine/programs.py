@@ -19,7 +19,8 @@ from jaxroute.engine.batching.compiling import compile_lanes
 from jaxroute.engine.grid import Grid
 from jaxroute.engine.layout import Layout, cores, threads
 from jaxroute.engine.memory import LANE_MULTIPLE
-from jaxroute.engine.rollout import Record, rollout, run_streams
+from jaxroute.engine.rollout import rollout
+from jaxroute.engine.rounds import Record, run_streams
 
 # A player has the arguments of `rollout` and returns what it returns.
 Player = Callable[..., dict[str, Any]]

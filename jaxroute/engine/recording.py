@@ -13,7 +13,7 @@ from jaxroute.core.protocols import AnyEnvironment, AnyPolicy, Probe, first_stat
 from jaxroute.core.types import Metric, Spec
 from jaxroute.engine.errors import explained
 from jaxroute.engine.memory import shapes_of
-from jaxroute.engine.rollout import Record, spec_for
+from jaxroute.engine.rounds import Record, spec_for
 
 # Names of a result that are taken before any metric is.
 RESERVED = ("policy", "baseline", "seed", "time", "model", "valid", "runs", "invalid", "first_invalid")

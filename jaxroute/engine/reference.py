@@ -9,7 +9,7 @@ from jax import lax
 
 from jaxroute.core import draws
 from jaxroute.core.protocols import build_policy, first_state, is_environment, stage_length_of
-from jaxroute.engine.rollout import Record, draws_key, spec_for
+from jaxroute.engine.rounds import Record, draws_key, recorded_flows, recorded_gauges, spec_for
 
 
 def rollout(env: Any, policy: Any, streams: Mapping[str, jax.Array], horizon: int, record: Record) -> dict[str, Any]:
@@ -45,10 +45,7 @@ def play(env: Any, policy: Any, keys: Mapping[str, jax.Array], horizon: int, rec
         action, info = policy.act(key["act"], policy_state, obs, t)
         env_state, feedback, flows = env.step(key["env"], env_state, action, t)
         policy_state = policy.update(key["update"], policy_state, obs, action, feedback, t)
-        values = {m.name: flows[m.name] for m in record.flows}
-        values |= {m.name: info[m.name.removeprefix("info.")] for m in record.info}
-        values |= {f"zero/{name}": jnp.abs(flows[name]) for name in record.zero_flows}
-        return (env_state, policy_state), {name: jnp.float32(value) for name, value in values.items()}
+        return (env_state, policy_state), recorded_flows(record, flows, info)
 
     def interval(states, first, count):
         """Plays `count` rounds from round `first` on: the states after them, and the sums of what was recorded."""
@@ -64,13 +61,7 @@ def play(env: Any, policy: Any, keys: Mapping[str, jax.Array], horizon: int, rec
 
     def read(states, t):
         """Gauges and probes after the rounds before `t`."""
-        env_state, policy_state = states
-        values = {m.name: env.gauges(env_state)[m.name] for m in record.env_gauges}
-        values |= {m.name: policy.gauges(policy_state)[m.name] for m in record.policy_gauges}
-        for name, probe in record.probes:
-            value = probe(env, policy, env_state, policy_state, t)
-            values |= {f"{name}.{k}": v for k, v in value.items()} if isinstance(value, dict) else {name: value}
-        return values
+        return recorded_gauges(record, env, policy, *states, t)
 
     def recorded(states, first, count):
         states, sums = interval(states, first, count)

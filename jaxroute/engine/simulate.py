@@ -17,8 +17,9 @@ from jaxroute.core.protocols import Probe
 from jaxroute.engine import diagnose, hosts, inputs, memory, recording, stopping
 from jaxroute.engine.errors import explained
 from jaxroute.engine.inputs import EnvironmentLike, Inputs, Policies, PolicyLike, read_inputs
-from jaxroute.engine.layout import Layout, shared_axes
+from jaxroute.engine.layout import Layout
 from jaxroute.engine.programs import PROGRAMS, Block, compile_blocks
+from jaxroute.engine.sharing import shared_axes
 from jaxroute.store import locks, provenance
 from jaxroute.store.description import Contents, fingerprint, store_path, stored_layout
 from jaxroute.store.results import open_sink

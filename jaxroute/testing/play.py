@@ -9,7 +9,7 @@ import numpy as np
 from jaxroute.core import draws
 from jaxroute.core.protocols import build_policy, first_state, stage_length_of
 from jaxroute.engine.grid import canonical
-from jaxroute.engine.rollout import draws_key, run_streams, spec_for
+from jaxroute.engine.rounds import draws_key, run_streams, spec_for
 
 
 def play(

@@ -17,7 +17,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 from jaxroute.core import checks, draws
 from jaxroute.core.protocols import stage_length_of
 from jaxroute.core.types import Metric, Spec, planned_state
-from jaxroute.engine.rollout import spec_for
+from jaxroute.engine.rounds import spec_for
 
 # Names of the protocols: those that must be there, and those that may.
 _POLICY = (("init", "act", "update"), ("plan", "gauges", "metrics", "check", "check_for", "stage_length"))

@@ -25,7 +25,7 @@ from jaxroute.core import draws
 from jaxroute.core.types import Metric, Spec
 from jaxroute.engine import layout, memory, programs
 from jaxroute.engine.grid import _INSTANCE_ROOT
-from jaxroute.engine.rollout import spec_for
+from jaxroute.engine.rounds import spec_for
 from jaxroute.problems import staged, stochastic
 
 BANDIT = engine_child.BANDIT

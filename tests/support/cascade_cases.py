@@ -13,7 +13,7 @@ from helpers import in_double, x64
 import jaxroute as jr
 from jaxroute.core import draws
 from jaxroute.core.protocols import build_policy
-from jaxroute.engine.rollout import spec_for
+from jaxroute.engine.rounds import spec_for
 from jaxroute.estimators import links
 from jaxroute.problems import cascade as ca
 from jaxroute.problems.cascade.parts import loss as index_loss

@@ -17,7 +17,8 @@ import pytest
 
 from jaxroute.engine import programs, simulate
 from jaxroute.engine.grid import Grid
-from jaxroute.engine.rollout import Record, game, run_streams
+from jaxroute.engine.rollout import game
+from jaxroute.engine.rounds import Record, run_streams
 from jaxroute.experiments.cascade import replay, study
 from jaxroute.experiments.queueing import figures as queueing_figures
 from jaxroute.problems import service

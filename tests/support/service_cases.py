@@ -13,7 +13,7 @@ from jaxroute import simulate
 from jaxroute.core import draws
 from jaxroute.data import RoutingTable
 from jaxroute.engine.grid import canonical
-from jaxroute.engine.rollout import draws_key, run_streams
+from jaxroute.engine.rounds import draws_key, run_streams
 from jaxroute.problems import service as sv
 from jaxroute.problems.service.parts.virtual_queue import VirtualQueue
 

@@ -2,7 +2,7 @@
 
 A scan over rounds launches some kernels per round on a GPU, which takes longer than what they compute. Here one kernel plays all rounds: a
 thread holds a run's whole state in registers, draws its random numbers from the counter-based streams, and writes to memory at record
-times only. The kernel is not written by hand: `elements.Replay` makes it from the same functions of one run that the scan plays.
+times only. The kernel is not written by hand: `scalarise.Replay` makes it from the same functions of one run that the scan plays.
 
 Where a policy plans by stage, a kernel plays a stage, and XLA plans between them: plans are large programmes that run seldom.
 """
@@ -21,7 +21,7 @@ from jax.experimental.pallas import triton as plgpu
 
 from jaxroute.engine.batching.lanes import lanes
 from jaxroute.engine.pallas.scalarise import Replay, Table, Unsupported, is_key, key_words
-from jaxroute.engine.rollout import Game, Record, game
+from jaxroute.engine.rounds import Record, Run, one_run
 
 # Numbers of a run's state, and of one array that all runs share, that are held in registers (or what the compiler makes of them).
 _MOST_STATE = 2048
@@ -70,9 +70,9 @@ def kernel_rollout(
     width = block_width(size)
     padded = -(-size // width) * width
     streams = {k: jnp.pad(v, ((0, 0), (0, padded - size)), mode="edge") for k, v in streams.items()}
-    the = game(env, policy, streams, horizon, record)
-    states = lanes(the.start, padded)(the.own, the.words)
-    values = _played(the, states, horizon, record, width, interpret)
+    run = one_run(env, policy, streams, horizon, record)
+    states = lanes(run.start, padded)(run.instance, run.words)
+    values = _played(run, states, horizon, record, width, interpret)
     return {name: value[..., :size] for name, value in values.items()}
 
 
@@ -180,10 +180,10 @@ class _Packing:
 
 
 class _Traced:
-    """A function `(own, words, states, t)` of one run as a jaxpr, with the shape of its results."""
+    """A function `(instance, words, states, t)` of one run as a jaxpr, with the shape of its results."""
 
-    def __init__(self, function: Callable, the: Game, states):
-        example = (_one(the.own), _one(the.words), _one(states), jax.ShapeDtypeStruct((), jnp.int32))
+    def __init__(self, function: Callable, run: Run, states):
+        example = (_one(run.instance), _one(run.words), _one(states), jax.ShapeDtypeStruct((), jnp.int32))
         self.closed, self.out = jax.make_jaxpr(function, return_shape=True)(*example)
 
 
@@ -217,9 +217,9 @@ class _Schedule:
     what it has of each.
     """
 
-    def __init__(self, the: Game, horizon: int, every: int):
-        self.free, self.every, self.total = the.free_rounds, every, the.free_rounds + horizon
-        self.span = min(the.stage_length or self.total, self.total)
+    def __init__(self, run: Run, horizon: int, every: int):
+        self.free, self.every, self.total = run.free_rounds, every, run.free_rounds + horizon
+        self.span = min(run.stage_length or self.total, self.total)
         self.spans = -(-self.total // self.span)
         stops = np.asarray(([self.free] if self.free else []) + [*range(self.free + every, self.total, every), self.total])
         spans = (stops - 1) // self.span
@@ -243,9 +243,9 @@ class _Schedule:
         return jnp.where(interval < 0, np.int32(0), jnp.minimum(later, np.int32(self.total)))
 
 
-def _played(the: Game, states, horizon: int, record: Record, width: int, interpret: bool) -> dict[str, Any]:
+def _played(run: Run, states, horizon: int, record: Record, width: int, interpret: bool) -> dict[str, Any]:
     """Records `[records, ..., R]` by name of all rounds that follow the given states."""
-    play, read = (_Traced(f, the, states) for f in (the.play, the.read))
+    play, read = (_Traced(f, run, states) for f in (run.play, run.read))
     flows, gauges = play.out[1], read.out
     if any(is_key(g) for g in jax.tree.leaves(gauges)):
         raise Unsupported("a gauge or probe that is a random key")
@@ -257,16 +257,16 @@ def _played(the: Game, states, horizon: int, record: Record, width: int, interpr
     known = constants.entries(play), constants.entries(read)
     shared = [_packed(c).reshape(-1) for c in constants.inputs]
 
-    sums = [jnp.zeros((*flows[name].shape, the.size), jnp.float32) for name in sorted(flows)]
-    fixed = [_words(leaf) for leaf in jax.tree.leaves((the.own, the.words))]
+    sums = [jnp.zeros((*flows[name].shape, run.size), jnp.float32) for name in sorted(flows)]
+    fixed = [_words(leaf) for leaf in jax.tree.leaves((run.instance, run.words))]
     leaves, structure = jax.tree.flatten(states)
     moving = _Packing([jax.ShapeDtypeStruct(x.shape[:-1], x.dtype) for x in map(_words, leaves)])
     given = _Packing([jax.ShapeDtypeStruct(x.shape[:-1], x.dtype) for x in (*fixed, *map(_words, leaves), *sums)])
     if sum(given.rows.values()) > _MOST_STATE:
         raise Unsupported(f"a state of {sum(given.rows.values()):,} numbers per run")
-    when, num_states = _Schedule(the, horizon, record.every), len(leaves)
+    when, num_states = _Schedule(run, horizon, record.every), len(leaves)
     ends = moving if when.spans > 1 else _Packing([])  # The last states matter where another span follows.
-    chunk = np.int32(the.chunk)
+    chunk = np.int32(run.chunk)
 
     def kernel(*refs):
         shared_refs, (span, *refs) = refs[: len(shared)], refs[len(shared) :]
@@ -338,14 +338,14 @@ def _played(the: Game, states, horizon: int, record: Record, width: int, interpr
         lengths = [(when.slots, rows) for rows in recorded.rows.values()] + [(1, rows) for rows in ends.rows.values()]
         outs = pl.pallas_call(
             kernel,
-            grid=(the.size // width,),
+            grid=(run.size // width,),
             in_specs=[
                 *(pl.BlockSpec(s.shape, lambda block: (0,)) for s in (*shared, span)),
                 *(pl.BlockSpec((rows, width), lambda block: (0, block)) for rows in given.rows.values()),
             ],
             out_specs=[pl.BlockSpec((*length, width), lambda block: (0, 0, block)) for length in lengths],
             out_shape=[
-                jax.ShapeDtypeStruct((*length, the.size), holder)
+                jax.ShapeDtypeStruct((*length, run.size), holder)
                 for length, holder in zip(lengths, (*recorded.rows, *ends.rows), strict=True)
             ],
             compiler_params=plgpu.CompilerParams(num_warps=width // _WARP, num_stages=1),
@@ -360,7 +360,7 @@ def _played(the: Game, states, horizon: int, record: Record, width: int, interpr
 
     def stage(carry, begin):
         states, sums = carry
-        states = lanes(lambda *args: the.plan(*args, begin), the.size)(the.own, the.words, states)
+        states = lanes(lambda *args: run.plan(*args, begin), run.size)(run.instance, run.words, states)
         stop = jnp.minimum(begin + np.int32(when.span), np.int32(when.total))
         values, states = call(jnp.stack([begin, stop]), states, sums)
         # The sums of an interval that goes on in the next stage.
@@ -369,7 +369,7 @@ def _played(the: Game, states, horizon: int, record: Record, width: int, interpr
         rest = [values[name][slot] for name in sorted(flows)]
         return (states, [jnp.where(done, jnp.zeros_like(r), r) for r in rest]), values
 
-    if the.stage_length:
+    if run.stage_length:
         begins = np.int32(when.span) * jnp.arange(when.spans, dtype=jnp.int32)
         _, values = lax.scan(stage, (states, sums), begins)
     else:

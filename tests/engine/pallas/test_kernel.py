@@ -21,7 +21,7 @@ from jaxroute.core.types import Leaf
 from jaxroute.engine.grid import canonical
 from jaxroute.engine.pallas import kernel, scalarise
 from jaxroute.engine.pallas.scalarise import Replay, Unsupported, is_key
-from jaxroute.engine.rollout import Record, run_streams
+from jaxroute.engine.rounds import Record, run_streams
 from jaxroute.problems import cascade, combinatorial, service, staged, stochastic
 
 HALVES = np.linspace(-3, 3, 13 * R, dtype=np.float32).reshape(13, R).round(1)

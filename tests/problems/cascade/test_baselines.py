@@ -10,7 +10,7 @@ from cascade_cases import LEARNERS, RULES, as_numpy, assert_near, f32, first_stu
 
 from jaxroute.core import draws
 from jaxroute.core.protocols import build_policy
-from jaxroute.engine.rollout import spec_for
+from jaxroute.engine.rounds import spec_for
 from jaxroute.problems import cascade as ca
 from jaxroute.problems.cascade.types import Observation, Outputs
 

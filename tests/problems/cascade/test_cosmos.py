@@ -28,7 +28,7 @@ from helpers import assert_mean_close, in_double, x64
 
 import jaxroute as jr
 from jaxroute.core import draws
-from jaxroute.engine.rollout import spec_for
+from jaxroute.engine.rounds import spec_for
 from jaxroute.problems import cascade as ca
 from jaxroute.problems.cascade.types import Observation
 

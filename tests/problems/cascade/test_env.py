@@ -11,7 +11,7 @@ from cascade_cases import FEW, HISTORIES, LAWS, NUMBER, as_numpy, assert_near, d
 
 from jaxroute.core import draws
 from jaxroute.core.protocols import build_policy
-from jaxroute.engine.rollout import spec_for
+from jaxroute.engine.rounds import spec_for
 from jaxroute.problems import cascade as ca
 from jaxroute.problems import default_policies
 from jaxroute.problems.cascade.types import Outputs, SearchResult

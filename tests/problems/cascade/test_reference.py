@@ -23,7 +23,7 @@ from reference import cascade as ref
 
 import jaxroute as jr
 from jaxroute.core import draws
-from jaxroute.engine.rollout import spec_for
+from jaxroute.engine.rounds import spec_for
 from jaxroute.estimators import gaussian, glm, links
 from jaxroute.problems import cascade as ca
 from jaxroute.problems.cascade.parts import loss as index_loss

@@ -5,7 +5,7 @@ import pytest
 from cascade_cases import custom, rows, run, table, with_constants
 
 import jaxroute as jr
-from jaxroute.engine.rollout import spec_for
+from jaxroute.engine.rounds import spec_for
 from jaxroute.problems import cascade as ca
 
 NAN = float("nan")

@@ -30,7 +30,7 @@ from reference import queueing as ref
 import jaxroute as jr
 from jaxroute.core import draws
 from jaxroute.engine.programs import trace_count
-from jaxroute.engine.rollout import draws_key, run_streams
+from jaxroute.engine.rounds import draws_key, run_streams
 from jaxroute.estimators import mnl
 from jaxroute.problems import queueing as rq
 

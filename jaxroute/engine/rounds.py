@@ -1,0 +1,239 @@
+"""What a round is: one environment against one policy, as functions of one run, whoever plays it."""
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from jaxroute.core import draws
+from jaxroute.core.protocols import (
+    AnyEnvironment,
+    AnyPolicy,
+    PolicyOf,
+    Sampler,
+    build_policy,
+    first_state,
+    is_environment,
+    is_policy,
+    stage_length_of,
+)
+from jaxroute.core.types import Metric, PyTree, Spec
+from jaxroute.engine.batching.lanes import lanes
+
+# Rounds of one inner scan: a float32 partial sum stays short, and records are sums of partial sums.
+_LONGEST_CHUNK = 4096
+
+# States of environment and policy.
+States = tuple[PyTree, PyTree]
+# Environment and policy, where they differ from run to run: by `env` and `policy`.
+Players = dict[str, Any]
+
+
+class Record(NamedTuple):
+    """What is written at each record time (static).
+
+    every: rounds between two records.
+    flows: metrics of the environment's flows.
+    info: metrics of the policy's Info.
+    env_gauges: metrics of the environment's state.
+    policy_gauges: metrics of the policy's state.
+    zero_flows: flows whose absolute sum is recorded, to be checked on the host.
+    probes: pairs of name and function `(env, policy, env_state, policy_state, t) -> array or dict`.
+    """
+
+    every: int
+    flows: tuple[Metric, ...] = ()
+    info: tuple[Metric, ...] = ()
+    env_gauges: tuple[Metric, ...] = ()
+    policy_gauges: tuple[Metric, ...] = ()
+    zero_flows: tuple[str, ...] = ()
+    probes: tuple[tuple[str, Callable[..., Any]], ...] = ()
+
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        """All metrics that are recorded."""
+        return (*self.flows, *self.info, *self.env_gauges, *self.policy_gauges)
+
+
+def spec_for(env: AnyEnvironment, horizon: int) -> Spec:
+    """What the environment declares, with the counted rounds of the run."""
+    return dataclasses.replace(env.spec, horizon=horizon)
+
+
+def chunk_length(record_every: int, stage_length: int | None) -> int:
+    """Rounds of the inner scan: divides the record interval, the stage length, and stays short where it can."""
+    length = math.gcd(record_every, stage_length) if stage_length else record_every
+    if length > _LONGEST_CHUNK:
+        divisors = [d for d in range(256, _LONGEST_CHUNK + 1) if length % d == 0]
+        length = divisors[-1] if divisors else length
+    return length
+
+
+def run_streams(root: Any, seeds: Any) -> dict[str, jax.Array]:
+    """Words of the addressed key streams of each run, uint32 `[2, R]` per stream.
+
+    Run key = fold_in(root, seed); its children are the instance, the environment's init and rounds, and the policy's init, plan,
+    act and update. Round `t` of a stream is `fold_in(stream, t)`.
+
+    Args:
+      root: words `[2]` of the root key.
+      seeds: `[R]` uint32.
+    """
+    names = ("instance", "env_init", "env", "policy_init", "plan", "act", "update")
+
+    def streams(seed: jax.Array) -> dict[str, jax.Array]:
+        run_key = draws.fold_in(draws_key(root), seed)
+        return {name: jax.random.key_data(draws.fold_in(run_key, i)) for i, name in enumerate(names)}
+
+    return lanes(streams, seeds.shape[-1])(seeds)
+
+
+def draws_key(words: Any) -> jax.Array:
+    """Typed key of two words `[2]`."""
+    return jax.random.wrap_key_data(words, impl=draws.KEY_IMPL)
+
+
+def state_bytes(leaf: Any) -> int:
+    """Bytes of a leaf of a state; keys, which the host cannot size, count as nothing."""
+    return 0 if jnp.issubdtype(leaf.dtype, jax.dtypes.extended) else leaf.size * leaf.dtype.itemsize
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """One environment against one policy, as functions of one run.
+
+    instance: what differs from run to run besides the states, for random instances: trees `[..., R]`.
+    words: key words of the streams `[2, R]`, without that of the instance.
+    size: `R`.
+    free_rounds: rounds at the start that are not counted.
+    stage_length: rounds per stage, None without stages.
+    chunk: rounds of the inner loop.
+    start: `(instance, words) -> states`.
+    plan: `(instance, words, states, t) -> states`, at the start of a stage.
+    play: `(instance, words, states, t) -> (states, flows)`, a round.
+    read: `(instance, words, states, t) -> gauges and probes`.
+    """
+
+    instance: Players
+    words: dict[str, jax.Array]
+    size: int
+    free_rounds: int
+    stage_length: int | None
+    chunk: int
+    start: Callable[..., States]
+    plan: Callable[..., States]
+    play: Callable[..., tuple[States, dict[str, jax.Array]]]
+    read: Callable[..., dict[str, Any]]
+
+
+def one_run(
+    env: AnyEnvironment | Sampler,
+    policy: AnyPolicy | PolicyOf,
+    streams: Mapping[str, jax.Array],
+    horizon: int,
+    record: Record,
+) -> Run:
+    """The rounds of `R` runs.
+
+    Args:
+      env: environment, or a sampler `key -> Environment` for one random instance per run.
+      policy: policy, or a function `env -> policy`.
+      streams: from `run_streams`.
+      horizon: counted rounds (static).
+      record: what to write (static).
+    """
+    size = streams["env"].shape[-1]
+    instance: Players = {}
+    if is_environment(env):
+        policy = build_policy(policy, env)
+        example: dict[str, Any] = {"env": env, "policy": policy}
+    else:
+        sampler, build = env, policy
+
+        def draw_instance(words: jax.Array) -> Players:
+            drawn = sampler(draws_key(words))
+            return {"env": drawn} | ({} if is_policy(build) else {"policy": build(drawn)})
+
+        instance = lanes(draw_instance, size)(streams["instance"])
+        example = {"policy": policy} | jax.eval_shape(draw_instance, jax.ShapeDtypeStruct((2,), jnp.uint32))
+    env_spec, stage_length = example["env"].spec, stage_length_of(example["env"], example["policy"])
+    spec = spec_for(example["env"], horizon)
+
+    def players(instance: Players) -> tuple[Any, Any]:
+        return instance.get("env", env), instance.get("policy", policy)
+
+    def at(stream: jax.Array, t: jax.Array) -> jax.Array:
+        return draws.fold_in(draws_key(stream), t)
+
+    def start(instance: Players, words: dict[str, jax.Array]) -> States:
+        env, policy = players(instance)
+        states = env.init(draws_key(words["env_init"])), first_state(env, policy, draws_key(words["policy_init"]), spec)
+        return jax.tree.map(strong, states)
+
+    def plan(instance: Players, words: dict[str, jax.Array], states: States, t: jax.Array) -> States:
+        (env, policy), (env_state, policy_state) = players(instance), states
+        obs = env.observe(at(words["env"], t), env_state, t)
+        return env_state, policy.plan(at(words["plan"], t), policy_state, obs, t)
+
+    def play(
+        instance: Players, words: dict[str, jax.Array], states: States, t: jax.Array
+    ) -> tuple[States, dict[str, jax.Array]]:
+        (env, policy), (env_state, policy_state) = players(instance), states
+        env_key = at(words["env"], t)
+        obs = env.observe(env_key, env_state, t)
+        action, info = policy.act(at(words["act"], t), policy_state, obs, t)
+        env_state, feedback, flows = env.step(env_key, env_state, action, t)
+        policy_state = policy.update(at(words["update"], t), policy_state, obs, action, feedback, t)
+        return (env_state, policy_state), recorded_flows(record, flows, info)
+
+    def read(instance: Players, words: dict[str, jax.Array], states: States, t: jax.Array) -> dict[str, Any]:
+        del words
+        return recorded_gauges(record, *players(instance), *states, t)
+
+    return Run(
+        instance=instance,
+        words={k: v for k, v in streams.items() if k != "instance"},
+        size=size,
+        free_rounds=env_spec.free_rounds,
+        stage_length=stage_length,
+        chunk=chunk_length(math.gcd(record.every, env_spec.free_rounds), stage_length),
+        start=start,
+        plan=plan,
+        play=play,
+        read=read,
+    )
+
+
+def recorded_flows(record: Record, flows: Mapping[str, Any], info: Mapping[str, Any]) -> dict[str, jax.Array]:
+    """What of a round is summed, float32 by name; `zero/<name>` for the absolute value of a flow that must be zero."""
+    sums = {m.name: flows[m.name] for m in record.flows}
+    sums |= {m.name: info[m.name.removeprefix("info.")] for m in record.info}
+    sums |= {f"zero/{name}": jnp.abs(flows[name]) for name in record.zero_flows}
+    return {k: jnp.asarray(v).astype(jnp.float32) for k, v in sums.items()}
+
+
+def recorded_gauges(
+    record: Record, env: Any, policy: Any, env_state: PyTree, policy_state: PyTree, t: jax.Array
+) -> dict[str, Any]:
+    """Gauges and probes after the rounds before `t`, by name."""
+    values: dict[str, Any] = {}
+    if record.env_gauges:
+        gauges = env.gauges(env_state)
+        values |= {m.name: gauges[m.name] for m in record.env_gauges}
+    if record.policy_gauges:
+        gauges = policy.gauges(policy_state)
+        values |= {m.name: gauges[m.name] for m in record.policy_gauges}
+    for name, probe in record.probes:
+        value = probe(env, policy, env_state, policy_state, t)
+        values |= {f"{name}.{k}": v for k, v in value.items()} if isinstance(value, dict) else {name: value}
+    return values
+
+
+def strong(leaf: Any) -> jax.Array:
+    """An array whose type does not depend on what it is combined with."""
+    array = jnp.asarray(leaf)
+    return lax.convert_element_type(array, array.dtype) if not jnp.issubdtype(array.dtype, jax.dtypes.prng_key) else array

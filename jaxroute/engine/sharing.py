@@ -1,0 +1,92 @@
+"""Which settings share most of a run's state, found in the flow of data: what a sweep does not change is computed once."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jaxroute.core.protocols import (
+    AnyEnvironment,
+    AnyPolicy,
+    PolicyOf,
+    first_state,
+    has_plan,
+    is_environment,
+    is_policy,
+    stage_length_of,
+)
+from jaxroute.engine.batching.dependence import carry_dependence, which_depend
+from jaxroute.engine.grid import Grid
+from jaxroute.engine.rounds import States, draws_key, spec_for, state_bytes, strong
+
+# With fewer settings than this it is not worth looking at the flow of data.
+_FEW_SETTINGS = 5
+
+
+def shared_axes(env: Grid, policies: Mapping[str, Grid]) -> tuple[str, ...]:
+    """Axes of settings that leave most of a run's state as it is: a predictor that is trained alike whatever the settings are.
+
+    In bytes, over all policies. Such settings belong into one compiled call, which computes the common part once.
+    """
+    total: dict[str, int] = {}
+    kept: dict[str, int] = {}
+    for policy in policies.values():
+        if not is_environment(env.example) or len(env.objects) * len(policy.objects) < _FEW_SETTINGS:
+            continue  # Of a sampler every run has an environment of its own.
+        for grid in (env, policy):
+            for place, axis in enumerate(grid.axes):
+                swept = [[g is grid and place in varies for varies in g.leaf_axes] for g in (env, policy)]
+                for size, changed in leaf_dependence(env.example, policy.example, [*swept[0], *swept[1]]):
+                    total[axis] = total.get(axis, 0) + size
+                    kept[axis] = kept.get(axis, 0) + size * (not changed)
+    return tuple(axis for axis in total if 2 * kept[axis] > total[axis])
+
+
+def leaf_dependence(env: AnyEnvironment, policy: AnyPolicy | PolicyOf, swept: Sequence[bool]) -> list[tuple[int, bool]]:
+    """Which parts of a run's state a sweep of some leaves changes.
+
+    Args:
+      env: environment.
+      policy: policy, or a function `env -> policy`.
+      swept: for each leaf of `(env, policy)`, whether it is swept.
+
+    Returns:
+      For each leaf of the states its size in bytes, 0 if no round writes it, and whether it depends on a swept leaf.
+
+    Raises:
+      ValueError: `swept` has not one entry per leaf.
+    """
+    leaves, structure = jax.tree.flatten((env, policy if is_policy(policy) else ()))
+    shapes = [jax.ShapeDtypeStruct(np.shape(x), jax.dtypes.canonicalize_dtype(np.asarray(x).dtype)) for x in leaves]
+    word, time = jax.ShapeDtypeStruct((2,), jnp.uint32), jax.ShapeDtypeStruct((), jnp.int32)
+    if len(swept) != len(shapes):
+        raise ValueError(f"swept must have one entry per leaf ({len(shapes)}), got {len(swept)}")
+
+    def players(leaves: list[Any]) -> tuple[Any, Any]:
+        env, given = jax.tree.unflatten(structure, leaves)
+        return env, given if is_policy(policy) else policy(env)
+
+    def start(leaves: list[Any], words: jax.Array) -> States:
+        (env, policy), key = players(leaves), draws_key(words)
+        return jax.tree.map(strong, (env.init(key), first_state(env, policy, key, spec_for(env, 1))))
+
+    def play(leaves: list[Any], states: States, words: jax.Array, t: jax.Array) -> States:
+        (env, policy), key = players(leaves), draws_key(words)
+        env_state, policy_state = states
+        obs = env.observe(key, env_state, t)
+        if has_plan(policy) and stage_length_of(env, policy):
+            policy_state = policy.plan(key, policy_state, obs, t)
+        action, _ = policy.act(key, policy_state, obs, t)
+        env_state, feedback, _ = env.step(key, env_state, action, t)
+        return jax.tree.map(strong, (env_state, policy.update(key, policy_state, obs, action, feedback, t)))
+
+    states = jax.eval_shape(start, shapes, word)
+    sizes = [state_bytes(leaf) for leaf in jax.tree.leaves(states)]
+    begin, go_on = jax.make_jaxpr(start)(shapes, word), jax.make_jaxpr(play)(shapes, states, word, time)
+    given = go_on.jaxpr.invars[len(shapes) : len(shapes) + len(sizes)]
+    sizes = [0 if now is then else size for size, now, then in zip(sizes, go_on.jaxpr.outvars, given, strict=True)]
+    first = which_depend(begin, [*swept, False])
+    changed = carry_dependence(first, lambda now: which_depend(go_on, [*swept, *now, False, False]))
+    return list(zip(sizes, changed, strict=True))
