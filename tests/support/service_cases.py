@@ -5,7 +5,6 @@ import functools
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 from helpers import shared_data
 from reference import service as ref
 
@@ -140,8 +139,8 @@ def run(policy=None, env=None):
 PRICES = np.array([[0.6, 0.6], [10.0, 30.0]])  # USD per million tokens in and out, of Mixtral and GPT-4 Turbo.
 
 
-@pytest.fixture(scope="module")
-def recorded():
+@functools.cache
+def recorded_table():
     """Costs in 1e-3 USD: four characters a token; answers of unknown length are one token."""
     with np.load(shared_data("routellm_mmlu_gsm8k.npz")) as file:
         tokens_in = file["prompt_chars"][:, None] / 4.0

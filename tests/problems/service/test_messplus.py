@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from service_cases import LOGISTIC, decision, end, learner, observed, played, run, typed
+from service_cases import LOGISTIC, decision, end, learner, observed, played, recorded_table, run, typed
 
 import jaxroute as jr
 from jaxroute import simulate
@@ -178,7 +178,8 @@ def test_bad_input_of_messplus(make, message):
 
 
 @pytest.mark.slow
-def test_the_target_is_reached_below_the_cost_of_the_large_model(recorded):
+def test_the_target_is_reached_below_the_cost_of_the_large_model():
+    recorded = recorded_table()
     env = sv.table_service(recorded, alpha=0.75)
     policies = {
         "MESS+": jr.grid(sv.MessPlus, V=[0.1, 1.0], optimiser=sv.SGD(0.3, 0.9, 1e-4)),

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from helpers import assert_mean_close
 from reference import service as ref
-from service_cases import assert_columns_close, cells, probit, small_table, table, typed
+from service_cases import assert_columns_close, cells, probit, recorded_table, small_table, table, typed
 
 import jaxroute as jr
 from jaxroute.core import draws
@@ -157,7 +157,8 @@ def test_a_table_is_played_row_by_row():
 
 
 @pytest.mark.slow
-def test_a_pass_uses_every_request_once(recorded):
+def test_a_pass_uses_every_request_once():
+    recorded = recorded_table()
     env = sv.table_service(recorded, alpha=0.75)
     data = jr.simulate(env, sv.Single(0), horizon=recorded.num_queries, seeds=16, progress=False).isel(time=-1, policy=0)
     np.testing.assert_allclose(data["satisfaction"], recorded.mean_scores()[0], rtol=1e-6)
