@@ -121,6 +121,7 @@ class _AnyWinSets(NamedTuple):
 
     Attributes:
       members: `[sets, K]` bool, in order of size (static).
+      rows: `[sets, K]`, the same as numbers.
       full: first set that leaves only one place at the largest size: two fractions may join from here on (static).
       labels: `[K]` group of each model (static).
       pairs: `[P, 2]` the models of each pair (static).
@@ -129,6 +130,7 @@ class _AnyWinSets(NamedTuple):
     """
 
     members: np.ndarray
+    rows: jax.Array
     full: int
     labels: np.ndarray
     pairs: np.ndarray
@@ -157,11 +159,12 @@ def _any_win_sets(
     sets = subsets(count, min(high, count) - 1)
     full = int(np.argmax(sets.sum(1) >= min(low, count) - 1))  # Smaller sets leave the size slack: one fraction at most.
     labels = np.zeros(count, np.int32) if groups is None else np.asarray(groups, np.int32)
-    pairs = [(i, j) for i, j in itertools.combinations(range(count), 2) if labels[i] == labels[j]]
-    table = jnp.asarray(sets, dtype)
+    both = [pair for pair in itertools.combinations(range(count), 2) if labels[pair[0]] == labels[pair[1]]]
+    pairs = np.asarray(both, int).reshape(-1, 2)
+    rows = jnp.asarray(sets, dtype)
 
     def over_sets(values: jax.Array) -> jax.Array:
-        return jnp.dot(table, values, precision=lax.Precision.HIGHEST)
+        return jnp.dot(rows, values, precision=lax.Precision.HIGHEST)
 
     left, lose = budget - over_sets(cost), jnp.exp(over_sets(jnp.log1p(-w)))
     filled = np.stack([(sets & (labels == g)).sum(1) for g in range(labels.max() + 1)])  # [M, sets]
@@ -169,18 +172,21 @@ def _any_win_sets(
     fits = (left >= 0.0) & jnp.all(places >= 0.0, axis=0)
     lose = jnp.where(fits & (places >= 1.0), lose, _BARRED)  # [M, sets]: there is room for one more of the group
 
-    def pick_each(values: jax.Array, side: int) -> jax.Array:
-        return jnp.stack([values[pair[side]] for pair in pairs])
-
     paid = cost > 0.0
     singles = (w, jnp.where(paid, 1.0 / jnp.where(paid, cost, 1.0), 0.0), 1.0 - paid.astype(dtype))
     doubles = None
-    if pairs:
-        gap = pick_each(cost, 0) - pick_each(cost, 1)
+    if len(pairs):
+        first, second = pairs[:, 0], pairs[:, 1]
+        gap = _pick_each(cost, first) - _pick_each(cost, second)
         inverse = 1.0 / jnp.where(gap == 0.0, np.finfo(dtype).tiny, gap)
-        doubles = (pick_each(w, 0), pick_each(w, 1), pick_each(cost, 1), inverse)
+        doubles = (_pick_each(w, first), _pick_each(w, second), _pick_each(cost, second), inverse)
     left, lose, singles, doubles = numerics.materialised((left, lose, singles, doubles))
-    return _AnyWinSets(sets, full, labels, np.asarray(pairs, int).reshape(-1, 2), left, lose), singles, doubles
+    return _AnyWinSets(sets, rows, full, labels, pairs, left, lose), singles, doubles
+
+
+def _pick_each(values: jax.Array, places: np.ndarray) -> jax.Array:
+    """`values[places]`, by static slices: a gather would not be vectorised over runs."""
+    return jnp.stack([values[place] for place in places.tolist()])
 
 
 def _join_one(model: _Candidates, left: jax.Array, lose: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -233,8 +239,7 @@ def _best_join(
 ) -> tuple[jax.Array, jax.Array]:
     """The best selection `[K]` that a set, the one of mask `chosen` `[sets]`, can be part of, and its multiplier `[]`."""
     count, dtype, pairs = table.members.shape[1], table.left.dtype, table.pairs
-    rows = jnp.asarray(table.members, dtype).T
-    inside = jnp.dot(rows, chosen.astype(dtype), precision=lax.Precision.HIGHEST) > 0.5
+    inside = jnp.dot(table.rows.T, chosen.astype(dtype), precision=lax.Precision.HIGHEST) > 0.5
     here, here_lose = numerics.pick(chosen, table.left), numerics.pick(chosen, table.lose)  # [] and [M]
     loss, part, price = _join_one(singles, here, jnp.where(inside, _BARRED, numerics.of_group(table.labels, here_lose)))
     first = numerics.one_hot(numerics.argmin(loss), count)
@@ -243,7 +248,7 @@ def _best_join(
     if doubles is None:
         return z, price
     group_lose = numerics.of_group(table.labels[pairs[:, 0]], here_lose)
-    both_inside = jnp.stack([inside[i] for i, _ in pairs]) | jnp.stack([inside[j] for _, j in pairs])
+    both_inside = _pick_each(inside, pairs[:, 0]) | _pick_each(inside, pairs[:, 1])
     pair_loss, part, pair_price = _join_two(doubles, here, jnp.where(both_inside, _BARRED, group_lose))
     second = numerics.one_hot(numerics.argmin(pair_loss), len(pairs))
     part = numerics.pick(second, part)
@@ -285,7 +290,7 @@ def exact_any_win(
         w = jnp.where(allowed, w, 0.0)
     w = jnp.minimum(w, 1.0 - np.finfo(w.dtype).epsneg)
     table, singles, doubles = _any_win_sets(w, cost, budget, size, groups, sizes)
-    sets, full, labels, pairs, left, lose = table
+    sets, _, full, labels, pairs, left, lose = table
     best = _least_loss(_join_one, singles, labels, sets.T, left, lose)
     if doubles is not None:
         joined = (sets[full:, pairs[:, 0]] | sets[full:, pairs[:, 1]]).T
