@@ -27,6 +27,7 @@ from jaxroute.engine.rollout import spec_for
 from jaxroute.estimators import gaussian, glm, links
 from jaxroute.problems import cascade as ca
 from jaxroute.problems.cascade.parts import loss as index_loss
+from jaxroute.problems.cascade.parts import search
 from jaxroute.problems.cascade.types import CascadeSpec
 from jaxroute.solvers import reservation
 
@@ -800,8 +801,8 @@ def test_searches_equal_the_literal_loop():
     @jax.jit
     @jax.vmap
     def found(priority, threshold, score, final):
-        opened = ca.search.opened_in_order(priority, threshold, score)
-        return opened, ca.search.best_opened(opened, final)
+        opened = search.opened_in_order(priority, threshold, score)
+        return opened, search.best_opened(opened, final)
 
     opened, deployed = (
         np.asarray(x) for x in found(*(jnp.asarray(x, jnp.float32) for x in (priority, threshold, score, final)))
