@@ -20,11 +20,9 @@ from jaxroute.problems.cascade.parts.exploration import Coins, Exploration, Once
 from jaxroute.problems.cascade.parts.location import LocationFamily
 from jaxroute.problems.cascade.parts.loss import IndexEstimator
 from jaxroute.problems.cascade.parts.radii import Bootstrap, Practical, Radius, Sampled
-from jaxroute.problems.cascade.parts.search import IndexSearch, Scoring
+from jaxroute.problems.cascade.parts.search import Decision, IndexSearch, Scoring
 from jaxroute.problems.cascade.parts.streaming import GradientDescent, Streaming
 from jaxroute.problems.cascade.types import CascadeSpec, Feedback, Observation
-
-Decision = tuple[IndexSearch, dict[str, jax.Array]]
 
 
 def _no_bonus() -> Practical:
@@ -102,7 +100,7 @@ class SearchState:
     """What a fixed search knows.
 
     Attributes:
-      evaluation: what is known of the evaluator, None with a known one.
+      evaluation: what is known of the evaluator, None where scores are seen.
       spec: what was known in advance (static).
     """
 

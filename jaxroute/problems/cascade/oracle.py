@@ -11,10 +11,8 @@ from jaxroute.core import checks, numerics
 from jaxroute.core.types import Leaf
 from jaxroute.problems.cascade.env import CascadeEnv, as_cascade
 from jaxroute.problems.cascade.optimum import single_values
-from jaxroute.problems.cascade.parts.search import IndexSearch, Scoring
+from jaxroute.problems.cascade.parts.search import Decision, IndexSearch, Scoring
 from jaxroute.problems.cascade.types import CascadeSpec, Feedback, Observation
-
-Decision = tuple[IndexSearch, dict[str, jax.Array]]
 
 
 @struct.dataclass

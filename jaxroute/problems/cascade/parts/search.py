@@ -18,7 +18,7 @@ from jaxroute.problems.cascade.types import Outputs, SearchResult
 
 
 def opened_in_order(priority: jax.Array, threshold: jax.Array, score: jax.Array) -> jax.Array:
-    """Boxes opened by falling priority, each later one only while the best score found is below its threshold; `[K]` bool.
+    """Boxes opened by falling priority, each later one only while the best score so far is below its threshold; `[K]` bool.
 
     Weitzman's rule has the index as priority and threshold. Thresholds may rise along the order. Equal priorities: lower number first.
 
@@ -106,7 +106,7 @@ def quadratic(matrix: jax.Array, columns: jax.Array) -> jax.Array:
 
 @struct.dataclass
 class IndexSearch:
-    """Opens boxes by falling priority while the best score found is below the next threshold, and deploys the best.
+    """Opens boxes by falling priority while the best score so far is below the next threshold, and deploys the best.
 
     Attributes:
       priority: `[K]`.
@@ -137,9 +137,13 @@ class IndexSearch:
         return SearchResult(opened=opened, deployed=best_opened(opened, final), score=score)
 
 
+# What `act` returns: the search of the period, and Info.
+Decision = tuple[IndexSearch, dict[str, jax.Array]]
+
+
 @struct.dataclass
 class LoopSearch:
-    """A user's own search that plans anew after each output.
+    """A search that plans anew after each output, by a user's functions.
 
     Outputs are zero where not opened.
 

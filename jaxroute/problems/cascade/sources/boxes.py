@@ -278,7 +278,7 @@ class PassFailBoxes:
 class RecordedBoxes:
     """Outcomes of real queries, sorted by group; contexts are unit vectors of groups.
 
-    A request is a row of its group. Boxes draw rows of their own, as the theory wants, or share one (`joint`): then outputs are
+    A request is a row of its group. Boxes draw rows independently of each other, as the theory wants, or share one (`joint`): then outputs are
     dependent, and no rule that looks at indices alone is optimal.
 
     Attributes:
