@@ -1,4 +1,6 @@
-"""Baselines: relatives of COSMOS that differ in a part, one call per request, cascades with fixed thresholds, all boxes at once."""
+"""Baselines: relatives of COSMOS that differ in a part, one call per request, cascades with fixed thresholds, all boxes at
+once.
+"""
 
 import abc
 from typing import Any
@@ -20,11 +22,9 @@ from jaxroute.problems.cascade.parts.exploration import Coins, Exploration, Once
 from jaxroute.problems.cascade.parts.location import LocationFamily
 from jaxroute.problems.cascade.parts.loss import IndexEstimator
 from jaxroute.problems.cascade.parts.radii import Bootstrap, Practical, Radius, Sampled
-from jaxroute.problems.cascade.parts.search import IndexSearch, Scoring
+from jaxroute.problems.cascade.parts.search import Decision, IndexSearch, Scoring
 from jaxroute.problems.cascade.parts.streaming import GradientDescent, Streaming
 from jaxroute.problems.cascade.types import CascadeSpec, Feedback, Observation
-
-Decision = tuple[IndexSearch, dict[str, jax.Array]]
 
 
 def _no_bonus() -> Practical:
@@ -33,7 +33,9 @@ def _no_bonus() -> Practical:
 
 @struct.dataclass
 class Greedy(COSMOS):
-    """COSMOS without bonuses: Weitzman's search on the estimates themselves. Some runs never correct an index that starts too low."""
+    """COSMOS without bonuses: Weitzman's search on the estimates themselves. Some runs never correct an index that starts
+    too low.
+    """
 
     radius: Radius = struct.field(default_factory=_no_bonus)
 
@@ -102,7 +104,7 @@ class SearchState:
     """What a fixed search knows.
 
     Attributes:
-      evaluation: what is known of the evaluator, None with a known one.
+      evaluation: what is known of the evaluator, None where scores are seen.
       spec: what was known in advance (static).
     """
 
@@ -112,7 +114,8 @@ class SearchState:
 
 @struct.dataclass
 class FixedSearch(abc.ABC):
-    """A search that depends on nothing that was seen before but, where scores are not seen, the evaluator that is learned on the way.
+    """A search that depends on nothing that was seen before but, where scores are not seen, the evaluator that is learned on
+    the way.
 
     Attributes:
       evaluator: as in `COSMOS`.
@@ -179,7 +182,8 @@ class Frugal(FixedSearch):
     Source: FrugalGPT (Chen, Zaharia and Zou, 2023), as a rule on scores.
 
     Attributes:
-      threshold: `[]`, or `[K]` for the level that must be missed before each box is opened (of the first one it does not matter).
+      threshold: `[]`, or `[K]` for the level that must be missed before each box is opened (of the first one it does not
+        matter).
       order: `[K]`, place of each box in the cascade, 0 first; None for the order of their numbers.
     """
 
@@ -251,7 +255,8 @@ class LinUCBState:
 
 @struct.dataclass
 class LinUCB:
-    """One call per request, of the model with the largest upper bound on score less cost: what a router does that never cascades.
+    """One call per request, of the model with the largest upper bound on score less cost: what a router does that never
+    cascades.
 
     With an unknown evaluator it learns from rewards, and so nothing in the free first period.
 

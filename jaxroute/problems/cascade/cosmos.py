@@ -1,6 +1,7 @@
 """COSMOS (Belloni, Chen and Wei, 2026): Weitzman's search on optimistic estimates of reservation indices and scores.
 
-Lines are those of Algorithm 2, with an unknown evaluator, counted from its initialisation, which is line 1; Algorithm 1 has the same.
+Lines are those of Algorithm 2, with an unknown evaluator, counted from its initialisation, which is line 1; Algorithm 1 has
+the same.
 """
 
 import jax
@@ -16,7 +17,7 @@ from jaxroute.problems.cascade.parts.designs import first_inverse, grown_inverse
 from jaxroute.problems.cascade.parts.exploration import Exploration, WarmUp
 from jaxroute.problems.cascade.parts.loss import Evaluator, IndexEstimator, Sample, Sizes
 from jaxroute.problems.cascade.parts.radii import Now, Practical, Radius
-from jaxroute.problems.cascade.parts.search import IndexSearch, Scoring
+from jaxroute.problems.cascade.parts.search import Decision, IndexSearch, Scoring
 from jaxroute.problems.cascade.parts.window import Window
 from jaxroute.problems.cascade.types import CascadeSpec, Feedback, Observation
 
@@ -35,7 +36,8 @@ class CosmosState:
       design: `[m, m, K]`, inverses of the design matrices `V_at`, eq. (13).
       evaluation: what is known of the evaluator, eqs. (19) and (20); None with a known evaluator.
       opened: `[d, d, K]`, sum of `phi phi'` over the outputs seen of each box; None with a known evaluator.
-      potential: `[K]`, sum of squared norms of the requests of seen samples in the inverse design matrices before them, eq. (16).
+      potential: `[K]`, sum of squared norms of the requests of seen samples in the inverse design matrices before them, eq.
+        (16).
       score_potential: `[]`, likewise of deployed outputs.
       radius: state of the radius.
       exploration: state of the exploration.
@@ -64,21 +66,23 @@ _GAUGES = (
 
 @struct.dataclass
 class COSMOS:
-    """Online contextual Pandora's box: estimates the indices of all boxes, adds a bonus to each, and searches by Weitzman's rule.
+    """Online contextual Pandora's box: estimates the indices of all boxes, adds a bonus to each, and searches by Weitzman's
+    rule.
 
-    Before a request every box has an estimated index, made optimistic by a radius times the norm of the request in the box's inverse
-    design matrix. Boxes are opened by falling index until the best score found reaches the next index. Where scores are not seen, an
-    output counts with an optimistic estimate of its score, learned from the rewards of deployed outputs.
+    Before a request every box has an estimated index, made optimistic by a radius times the norm of the request in the box's
+    inverse design matrix. Boxes are opened by falling index until the best score so far reaches the next index. Where scores
+    are not seen, an output counts with an optimistic estimate of its score, learned from the rewards of deployed outputs.
 
     A grid over constants of a part is a grid over a function that makes the policy:
     `jr.grid(lambda index: COSMOS(radius=Practical(index=index)), index=[.03, .1, .3])`.
 
     Source: Belloni, Chen and Wei (2026), Algorithm 1 (known evaluator) and Algorithm 2 (unknown).
 
-    Differs from the paper: constants of the radii are tuned (`Practical`) because those of the proofs open every box. Indices are
-    fitted exactly on the latest samples only, with a small ridge (`Window`; `Window.exact` keeps all), and the evaluator by one Newton
-    step per pair, each linearised once, in place of eq. (19) (`OnlineGLM`; `ExactGLM` keeps all); what is too long is shortened, not
-    projected. A score of 1 ends a search whatever the indices; where the estimate's link has rounded to 1, none does.
+    Differs from the paper: constants of the radii are tuned (`Practical`) because those of the proofs open every box.
+    Indices are fitted exactly on the latest samples only, with a small ridge (`Window`; `Window.exact` keeps all), and the
+    evaluator by one Newton step per pair, each linearised once, in place of eq. (19) (`OnlineGLM`; `ExactGLM` keeps all);
+    what is too long is shortened, not projected. A score of 1 ends a search whatever the indices; where the estimate's link
+    has rounded to 1, none does.
 
     Attributes:
       fit: index estimator, `Window`, `Streaming`, `MomentEquations`, ....
@@ -124,7 +128,7 @@ class COSMOS:
         ev.check_for(self.evaluator, spec)
 
     def init(self, key: jax.Array, spec: CascadeSpec) -> CosmosState:
-        # Line 1. The environment opens all boxes in period 0, which is free; `update` learns from it.
+        # Algorithm 2, line 1. The environment opens all boxes in period 0, which is free; `update` learns from it.
         number, dim, features = spec.num_models, spec.context_dim, spec.feature_dim
         learns = self._learns_scores(spec)
         sizes = Sizes(number, dim, features if learns else 0)
@@ -142,13 +146,11 @@ class COSMOS:
             spec=spec,
         )
 
-    def act(
-        self, key: jax.Array, state: CosmosState, obs: Observation, t: jax.Array
-    ) -> tuple[IndexSearch, dict[str, jax.Array]]:
+    def act(self, key: jax.Array, state: CosmosState, obs: Observation, t: jax.Array) -> Decision:
         k_index, k_score, k_forced = draws.split(key, 3)
-        spec, psi = state.spec, obs.context  # Line 3.
+        spec, psi = state.spec, obs.context  # Algorithm 2, line 3.
         now = self._now(state, psi, t)
-        # Line 4: optimistic indices `L(rho . psi + B |psi|)`, eqs. (15) and (27).
+        # Algorithm 2, line 4: optimistic indices `L(rho . psi + B |psi|)`, eqs. (15) and (27).
         middle, index_of = self.fit.predict(state.fit, state.rho, psi, spec.index_link)
         bonus = self.radius.bonus(k_index, state.radius, now)
         u = numerics.kept(middle + bonus)
@@ -161,7 +163,8 @@ class COSMOS:
         else:
             threshold = jnp.where(index >= _SATURATED, jnp.inf, index)
         forced = self.exploration.forced(k_forced, state.exploration, t, self._horizon(spec))
-        # Lines 5 to 13: boxes by falling `u`, which is the order of the indices, until `M_t` reaches the next index; the best is deployed.
+        # Algorithm 2, lines 5 to 13: boxes by falling `u`, which is the order of the indices, until `M_t` reaches the next index;
+        # then the best is deployed.
         scoring = self._scoring(k_score, state, now)
         action = IndexSearch(
             priority=u,
@@ -190,7 +193,8 @@ class COSMOS:
         score = feedback.score
         score_potential = state.score_potential
         if evaluation is not None:
-            # The reward of line 13: `theta_hat` and `Phi` of the next period, eqs. (19) and (20), and scores by them, eq. (22).
+            # The reward of Algorithm 2, line 13: `theta_hat` and `Phi` of the next period, eqs. (19) and (20), and scores by
+            # them, eq. (22).
             assert feedback.features is not None
             score_potential = score_potential + ev.square_norm(evaluation, feedback)
             evaluation = ev.learned(evaluation, self.evaluator, spec, feedback, self.eta0, self.evaluator_bound)
@@ -261,7 +265,9 @@ class COSMOS:
         )
 
     def _scoring(self, key: jax.Array, state: CosmosState, now: Now) -> Scoring | None:
-        """Line 9: how an output is scored, eq. (21); None where scores are seen, as in Algorithm 1 with a known evaluator."""
+        """Algorithm 2, line 9: how an output is scored, eq. (21); None where scores are seen, as in Algorithm 1 with a known
+        evaluator.
+        """
         if not self._learns_scores(state.spec):
             return ev.mean_scoring(state.evaluation, state.spec)
         assert state.evaluation is not None

@@ -55,15 +55,16 @@ class Period:
 
 @struct.dataclass
 class CascadeEnv:
-    """`K` models, each a box: for every request some are opened one after another, at a cost that is seen afterwards, and one is deployed.
+    """`K` models, each a box: for every request some are opened one after another, at a cost that is seen afterwards, and
+    one is deployed.
 
-    A period: the request's features are seen, the policy's search opens boxes one by one and stops, one of the opened outputs is
-    deployed, and a noisy reward of that one is seen. Nothing is learned about unopened boxes, nor about the reward of outputs that
-    were not deployed. In a first period, which does not count, all boxes are opened.
+    A period: the request's features are seen, the policy's search opens boxes one by one and stops, one of the opened
+    outputs is deployed, and a noisy reward of that one is seen. Nothing is learned about unopened boxes, nor about the
+    reward of outputs that were not deployed. In a first period, which does not count, all boxes are opened.
 
-    Regret is measured in three ways, all with the same mean: `regret` puts the excess `(M - index)^+` in the place of each cost, so that
-    it is never negative and zero for the oracle; `realised_regret` and `mean_cost_regret` compare with the oracle's search on the same
-    outputs, by costs and by mean costs.
+    Regret is measured in three ways, all with the same mean: `regret` puts the excess `(M - index)^+` in the place of each
+    cost, so that it is never negative and zero for the oracle; `realised_regret` and `mean_cost_regret` compare with the
+    oracle's search on the same outputs, by costs and by mean costs.
 
     Source: Belloni, Chen and Wei (2026), sections 2 and 3, eqs. (2) and (3).
 
@@ -77,7 +78,8 @@ class CascadeEnv:
       index_link: of the index (static).
       shows_all: unopened outputs are shown after the period (static).
       names: of the models (static).
-      context_bound: longest features of a request, for radii and bounds; filled in by the functions that make cascades (static).
+      context_bound: longest features of a request, for radii and bounds; filled in by the functions that make cascades
+        (static).
       feature_bound: longest features of an output, likewise (static).
     """
 

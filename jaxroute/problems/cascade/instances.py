@@ -220,7 +220,9 @@ def group_cascade(
 
 
 def safe_and_risky(gap: float, *, evaluator: OutputFeatures | int | None = None) -> CascadeEnv:
-    """Two boxes without contexts: a narrow one with index .5 and a wide one with index `.5 - gap`. The hard case for `gap = s / sqrt(T)`."""
+    """Two boxes without contexts: a narrow one with index .5 and a wide one with index `.5 - gap`. The hard case for `gap =
+    s / sqrt(T)`.
+    """
     boxes = UniformBoxes(base_cost=_float32([0.05, 0.05]), quantile=_float32([0.0, 0.5]))
     gap = float(checks.numbers("gap", gap, ()))
     return _built(UniformContexts(1), boxes, [[0.5], [0.5 - gap]], evaluator)
@@ -337,8 +339,8 @@ def replay_cascade(
       costs: `[N, K]`, in any unit; times `cost_weight` they should be of the order of the scores.
       groups: `[N]` number of each query's group, from 0.
       cost_weight: what a unit of cost counts.
-      joint: all models answer the same query, as they really did; otherwise each box draws a query of the group for itself, which the
-        theory asks for. With `joint` the indices are not optimal.
+      joint: all models answer the same query, as they really did; otherwise each box draws a query of the group for itself,
+        which the theory asks for. With `joint` the indices are not optimal.
       features: `[N, K, d]` of outputs, where the evaluator is to be learned.
       score_link: "logistic", "probit" or "identity".
       names: of the models.

@@ -1,4 +1,5 @@
-"""The optimum that regret is measured against, `U*` of eq. (3), and values of simpler rules: single calls, the best single threshold.
+"""The optimum that regret is measured against, `U*` of eq. (3), and values of simpler rules: single calls, the best single
+threshold.
 
 On the host in float64, up to the float32 of the environment's laws.
 """
@@ -77,10 +78,11 @@ def oracle_value(env: CascadeEnv, psi: Leaf, points: int = 4000) -> float:
 
 
 def tuned_threshold(env: CascadeEnv, number: int = _DRAWS, seed: int = 0) -> tuple[float, float]:
-    """The best single threshold of the cascade from the cheapest model to the dearest, and its mean utility, on other draws than those of a run.
+    """The best single threshold of the cascade from the cheapest model to the dearest, and its mean utility, on other draws
+    than those of a run.
 
-    Thresholds from .30 to .90 in steps of .01. Ties: the smallest. The draws are the requests of the first `number` periods, which
-    matters where requests change over time.
+    Thresholds from .30 to .90 in steps of .01. Ties: the smallest. The draws are the requests of the first `number` periods,
+    which matters where requests change over time.
     """
     env, number = as_cascade(env), checks.count("number", number)
     order = np.argsort(cost_order(env), kind="stable")

@@ -11,10 +11,8 @@ from jaxroute.core import checks, numerics
 from jaxroute.core.types import Leaf
 from jaxroute.problems.cascade.env import CascadeEnv, as_cascade
 from jaxroute.problems.cascade.optimum import single_values
-from jaxroute.problems.cascade.parts.search import IndexSearch, Scoring
+from jaxroute.problems.cascade.parts.search import Decision, IndexSearch, Scoring
 from jaxroute.problems.cascade.types import CascadeSpec, Feedback, Observation
-
-Decision = tuple[IndexSearch, dict[str, jax.Array]]
 
 
 @struct.dataclass
@@ -22,7 +20,8 @@ class TrueSearch(abc.ABC):
     """A search by the true scores that learns nothing.
 
     Attributes:
-      env: the environment. With an unknown evaluator scores come from its true coefficients, with recorded features from a fit to all.
+      env: the environment. With an unknown evaluator scores come from its true coefficients, with recorded features from a
+        fit to all.
     """
 
     env: CascadeEnv
@@ -78,7 +77,9 @@ class Oracle(TrueSearch):
 
 @struct.dataclass
 class StaticIndex(TrueSearch):
-    """Weitzman's rule with the indices of the mean request (in the main cascade the intercepts): the same way for every request."""
+    """Weitzman's rule with the indices of the mean request (in the main cascade the intercepts): the same way for every
+    request.
+    """
 
     def act(self, key: jax.Array, state: tuple[()], obs: Observation, t: jax.Array) -> Decision:
         del key, state, obs, t

@@ -1,7 +1,7 @@
 """The paper's bounds and rules, for comparison: none of the constants is sharp. And probes of what its proofs speak about.
 
-A probe measures what only somebody who knows both the truth and a policy's state can see: `simulate(..., probes={"error": index_error})`,
-for policies of the `COSMOS` family.
+A probe measures what only somebody who knows both the truth and a policy's state can see: `simulate(..., probes={"error":
+index_error})`, for policies of the `COSMOS` family.
 
 Source: Belloni, Chen and Wei (2026), sections 4, 5, 8 to 12.
 """
@@ -45,7 +45,8 @@ def ridge_rule(num_models: int, dim: int, feature_dim: int, *, corrected: bool =
       num_models: `K`.
       dim: `m`.
       feature_dim: `d`.
-      corrected: `r = d / (sqrt(d) + K sqrt(m))`, which keeps a factor that the derivation drops; in simulations neither matters.
+      corrected: `r = d / (sqrt(d) + K sqrt(m))`, which keeps a factor that the derivation drops; in simulations neither
+        matters.
     """
     for name, value in (("num_models", num_models), ("dim", dim), ("feature_dim", feature_dim)):
         checks.count(name, value)
@@ -55,7 +56,8 @@ def ridge_rule(num_models: int, dim: int, feature_dim: int, *, corrected: bool =
 
 
 def potential_bound(number: Leaf, dim: int, longest: float, ridge: float) -> np.ndarray:
-    """Most that `sum |psi_s|^2` in the inverse design matrix of the samples before can be: `(1 + C^2 / eta) m log(1 + n C^2 / (eta m))`.
+    """Most that `sum |psi_s|^2` in the inverse design matrix of the samples before can be: `(1 + C^2 / eta) m log(1 + n C^2
+    / (eta m))`.
 
     Source: Belloni, Chen and Wei (2026), section 12.
 
@@ -87,7 +89,8 @@ def regret_bound(
     evaluator_bound: float = 4.0,
     growth: float | None = None,
 ) -> float:
-    """The bound on the regret after `horizon` periods, with all its constants: far above the trivial bound at any simulated horizon.
+    """The bound on the regret after `horizon` periods, with all its constants: far above the trivial bound at any simulated
+    horizon.
 
     Source: eq. (58) with a known evaluator, otherwise eq. (86).
 

@@ -27,8 +27,8 @@ METRICS = (
 )
 # Where outputs depend on each other these two do not have the regret's mean: they are recorded only if asked for.
 JOINT_METRICS = tuple(replace(m, default=False) if m.name in ("regret", "mean_cost_regret") else m for m in METRICS)
-# What must not happen: no box opened or not exactly one deployed; regret outside what the decomposition allows; scores that are no
-# scores, from 0 to 1, or negative costs, for which neither the optimal search nor the bounds hold.
+# What must not happen: no box opened or not exactly one deployed; regret outside what the decomposition allows; scores
+# outside 0 to 1 or negative costs, for which neither the optimal search nor the bounds hold.
 ZERO_FLOWS = ("empty", "violations", "outside")
 
 

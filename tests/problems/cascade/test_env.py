@@ -268,7 +268,9 @@ def test_the_optimal_search_has_no_regret_whatever_the_law(name):
 
 
 def test_violations_of_the_decomposition_are_counted():
-    """Theorem 3.3 needs a search that follows its indices: one that opens everything breaks it where two boxes are above theirs."""
+    """Theorem 3.3 needs a search that follows its indices: one that opens everything breaks it where two boxes are above
+    theirs.
+    """
     for bounded in (True, False):
         flows = as_numpy(searched_periods(ca.uniform_cascade(), functools.partial(everything, bounded=bounded)))
         assert flows["optimistic"].all() and flows["regret"].min() > -2e-6 and (flows["regret"] > 1e-3).mean() > 0.1

@@ -1,7 +1,7 @@
 """The cascade problem (COSMOS) against the plain float64 loops of `reference/cascade.py`, round by round on shared draws.
 
-The simulator runs in double precision here (`double`), so that decisions can be compared exactly and numbers to many digits; its uniform
-draws keep their float32 bits, and are handed to the reference as float64 numbers.
+The simulator runs in double precision here (`double`), so that decisions can be compared exactly and numbers to many digits;
+its uniform draws keep their float32 bits, and are handed to the reference as float64 numbers.
 """
 
 import contextlib
@@ -27,6 +27,7 @@ from jaxroute.engine.rounds import spec_for
 from jaxroute.estimators import gaussian, glm, links
 from jaxroute.problems import cascade as ca
 from jaxroute.problems.cascade.parts import loss as index_loss
+from jaxroute.problems.cascade.parts import search
 from jaxroute.problems.cascade.types import CascadeSpec
 from jaxroute.solvers import reservation
 
@@ -64,9 +65,9 @@ def wide_normal(key, shape=()):
 def double():
     """The code under test in double precision, also where it names float32; uniform draws keep their float32 bits.
 
-    What is made of them by a logarithm or an inverse error function is made in double precision: a float32 logarithm has another last
-    digit in another compiled program. (With jax 0.12 that was 38 of 2,460 weights of a bootstrap, by 6e-8 each, and one of 120
-    bonuses was 1.2e-9 off.)
+    What is made of them by a logarithm or an inverse error function is made in double precision: a float32 logarithm has
+    another last digit in another compiled program. (With jax 0.12 that was 38 of 2,460 weights of a bootstrap, by 6e-8 each,
+    and one of 120 bonuses was 1.2e-9 off.)
     """
     with x64(), pytest.MonkeyPatch.context() as patch:
         patch.setattr(draws, "exponential", wide_exponential)
@@ -339,8 +340,8 @@ def many_steps(T):
 
 
 LOC, UNKNOWN = {}, {"d": 4}
-# Rounding by 2.2e-16 in each of at most 200 rounds, magnified by the condition number of a streaming estimator's curvature, at most
-# 1 + T |psi|^2 / start = 1 + 200 * 3 / .1 = 6,001: 2.7e-10.
+# Rounding by 2.2e-16 in each of at most 200 rounds, magnified by the condition number of a streaming estimator's curvature, about
+# 1 + T |psi|^2 / start = 1 + 200 * 3 / .1 = 6,001 at most: 2.7e-10.
 ROUNDING = 1e-9
 # Where few samples leave the ridge of 1e-4 to decide, differences of the loss of 1e-16 leave 1e-6 of the estimate open.
 FLAT = 1e-6
@@ -667,7 +668,9 @@ def test_loss_moment_and_curvature(name):
 
 
 def moment_steps(box, rho, theta, link, G, damping=0.01, ridge=1e-4, floor=0.1):
-    """rho after five damped Gauss-Newton steps on the summed moments, as `MomentEquations` takes them: 4.3.6 leaves the damping open."""
+    """rho after five damped Gauss-Newton steps on the summed moments, as `MomentEquations` takes them: 4.3.6 leaves the
+    damping open.
+    """
     psi, _, c, _ = (np.array(part) for part in zip(*box["window"], strict=True))
     M = np.array([sample[1] if G is None else G.value(theta @ sample[3]) for sample in box["window"]])
     linear = box["g0"] - (box["C0"] @ theta if G is not None else 0)
@@ -800,8 +803,8 @@ def test_searches_equal_the_literal_loop():
     @jax.jit
     @jax.vmap
     def found(priority, threshold, score, final):
-        opened = ca.search.opened_in_order(priority, threshold, score)
-        return opened, ca.search.best_opened(opened, final)
+        opened = search.opened_in_order(priority, threshold, score)
+        return opened, search.best_opened(opened, final)
 
     opened, deployed = (
         np.asarray(x) for x in found(*(jnp.asarray(x, jnp.float32) for x in (priority, threshold, score, final)))
@@ -943,7 +946,9 @@ def test_the_reference_reproduces_the_numbers_of_the_notes():
 
 @dataclass(frozen=True)
 class Study:
-    """The simulator in float32 against the reference on other draws; numbers of independent simulations with their standard errors."""
+    """The simulator in float32 against the reference on other draws; numbers of independent simulations with their standard
+    errors.
+    """
 
     world: dict
     ours: Any

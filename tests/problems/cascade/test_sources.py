@@ -227,7 +227,9 @@ def test_index_with_a_cost_weight_of_other_laws(make, weight):
 @pytest.mark.parametrize("longest", [1.0, 3.0, 10.0])
 @pytest.mark.parametrize("dim", [1, 2, 5, 16])
 def test_any_length_may_be_the_longest(dim, longest):
-    """Also where the chance of it rounds to 1, or its quantile to infinity (F law with d = 5, 3 degrees of freedom, length 3)."""
+    """Also where the chance of it rounds to 1, or its quantile to infinity (F law with d = 5, 3 degrees of freedom, length
+    3).
+    """
     for noise in (ca.RadialNoise.normal(dim, longest), ca.RadialNoise.student(dim, longest=longest)):
         noise.check()
         assert noise.bound(dim) == pytest.approx(longest, rel=1e-3)

@@ -1,4 +1,5 @@
-"""What a policy knows about an evaluator that must be learned from rewards: its estimate, and how sure it is of an output's score.
+"""What a policy knows about an evaluator that must be learned from rewards: its estimate, and how sure it is of an output's
+score.
 
 Source: Belloni, Chen and Wei (2026), section 5.1, eqs. (19) to (21).
 """

@@ -35,7 +35,8 @@ class LocationState:
 
 @struct.dataclass
 class LocationFamily:
-    """Scores are taken to be a linear mean plus noise of one law: the index is solved on the latest residuals. Wrong where it is not so.
+    """Scores are taken to be a linear mean plus noise of one law: the index is solved on the latest residuals. Wrong where
+    it is not so.
 
     Source: in the spirit of Liu et al. (2025), who learn distributions; the details are ours.
 

@@ -1,13 +1,14 @@
 """Index estimation: the samples, the loss whose minimum is the estimate, and what every estimator can do.
 
-An index is `L(rho . psi)`, eq. (5); the loss of a sample is `int_0^u (c - (M - L(v))^+) dv` at `u = rho . psi`, eq. (8), and with an
-evaluator that is learned eq. (22). Its derivative is the moment `c - (M - L(u))^+`, eqs. (7) and (9). For the identity link the loss is
-quadratic left of the score and rises with slope `c` right of it. All boxes are fitted side by side; arrays have them last.
+An index is `L(rho . psi)`, eq. (5); the loss of a sample is `int_0^u (c - (M - L(v))^+) dv` at `u = rho . psi`, eq. (8), and
+with an evaluator that is learned eq. (22). Its derivative is the moment `c - (M - L(u))^+`, eqs. (7) and (9). For the
+identity link the loss is quadratic left of the score and rises with slope `c` right of it. All boxes are fitted side by
+side; arrays have them last.
 
 Source: Belloni, Chen and Wei (2026), section 4.1, eqs. (7) to (10), and section 5.2, eqs. (22) and (23).
 
-Differs from the paper: a ridge of 1e-4 breaks ties; an estimate outside the ball is shortened, not projected. Samples that have left the
-window, or all in `Streaming`, are linearised at the estimate of their time.
+Differs from the paper: a ridge of 1e-4 breaks ties; an estimate outside the ball is shortened, not projected. Samples that
+have left the window, or all in `Streaming`, are linearised at the estimate of their time.
 """
 
 from collections.abc import Callable

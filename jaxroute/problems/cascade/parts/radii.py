@@ -113,7 +113,8 @@ class Practical(Stateless):
 
     Source: Belloni, Chen and Wei (2026), eqs. (14), (26) and (61).
 
-    Differs from the paper: it leaves the constants open. With those of its proofs (`Theoretical`) the policy opens every box.
+    Differs from the paper: it leaves the constants open. With those of its proofs (`Theoretical`) the policy opens every
+    box.
 
     All 0 for a greedy policy.
 
@@ -249,7 +250,8 @@ class BootstrapState:
 class Bootstrap:
     """Spread of copies of the estimate, each of which weighs every sample by an exponential number drawn for it.
 
-    Without a warm-up of at least ten rounds, or a `floor`, one or two samples have next to no spread, and the policy stops learning.
+    Without a warm-up of at least ten rounds, or a `floor`, one or two samples have next to no spread, and the policy stops
+    learning.
 
     Source: the idea is mentioned in Belloni, Chen and Wei (2026) after eq. (15); the details are ours.
 

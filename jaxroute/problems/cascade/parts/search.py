@@ -1,7 +1,7 @@
 """Searches: which boxes to open one after another, when to stop, and which opened output to deploy.
 
-An action is a search: a decision rule with a pure `run(outputs)`, which the environment calls. A box that is not opened cannot
-influence it: tests fill unopened boxes with NaN.
+An action is a search: a decision rule with a pure `run(outputs)`, which the environment calls. A box that is not opened
+cannot influence it: tests fill unopened boxes with NaN.
 """
 
 from collections.abc import Callable, Iterable
@@ -18,9 +18,10 @@ from jaxroute.problems.cascade.types import Outputs, SearchResult
 
 
 def opened_in_order(priority: jax.Array, threshold: jax.Array, score: jax.Array) -> jax.Array:
-    """Boxes opened by falling priority, each later one only while the best score found is below its threshold; `[K]` bool.
+    """Boxes opened by falling priority, each later one only while the best score so far is below its threshold; `[K]` bool.
 
-    Weitzman's rule has the index as priority and threshold. Thresholds may rise along the order. Equal priorities: lower number first.
+    Weitzman's rule has the index as priority and threshold. Thresholds may rise along the order. Equal priorities: lower
+    number first.
 
     Source: Weitzman (1979); Belloni, Chen and Wei (2026), Algorithm 1, lines 5 to 12.
 
@@ -106,14 +107,15 @@ def quadratic(matrix: jax.Array, columns: jax.Array) -> jax.Array:
 
 @struct.dataclass
 class IndexSearch:
-    """Opens boxes by falling priority while the best score found is below the next threshold, and deploys the best.
+    """Opens boxes by falling priority while the best score so far is below the next threshold, and deploys the best.
 
     Attributes:
       priority: `[K]`.
       threshold: `[K]`.
       scoring: how outputs are scored, None if their scores are seen.
       index: `[K]` optimistic indices that are compared with the true ones, None if the rule is not about indices.
-      bounded: `[]` bool, the search and the deployment follow indices and scores alone, so that theorem 3.3 bounds the regret.
+      bounded: `[]` bool, the search and the deployment follow indices and scores alone, so that theorem 3.3 bounds the
+        regret.
       forced: `[]` bool, all boxes are opened to learn.
     """
 
@@ -137,9 +139,13 @@ class IndexSearch:
         return SearchResult(opened=opened, deployed=best_opened(opened, final), score=score)
 
 
+# What `act` returns: the search of the period, and Info.
+Decision = tuple[IndexSearch, dict[str, jax.Array]]
+
+
 @struct.dataclass
 class LoopSearch:
-    """A user's own search that plans anew after each output.
+    """A search that plans anew after each output, by a user's functions.
 
     Outputs are zero where not opened.
 

@@ -73,8 +73,8 @@ class NewtonStream(LinearIndex, abc.ABC):
 class Streaming(NewtonStream):
     """One Newton step per sample on the loss: constant memory, and the fastest.
 
-    Scores are those of the evaluator of their time and are never renewed: where the evaluator is learned, above all with the identity
-    link, whose first estimate scores every output 0, `Window` is better. Without the `floor` estimates freeze.
+    Scores are those of the evaluator of their time and are never renewed: where the evaluator is learned, above all with the
+    identity link, whose first estimate scores every output 0, `Window` is better. Without the `floor` estimates freeze.
     """
 
     def _curvature(self, link: Link, u: jax.Array, score: jax.Array) -> jax.Array:

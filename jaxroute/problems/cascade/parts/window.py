@@ -61,8 +61,9 @@ class WindowState:
 class SampleWindow(LinearIndex, abc.ABC):
     """The latest samples exactly, earlier ones linearised; the derived classes give the steps towards the estimate.
 
-    With an unknown evaluator all old outputs are scored again by the latest one, those that have left the window to first order. What
-    has left is summed in float32: with costs that do not vary the rounding passes the statistical error after some 100,000 samples.
+    With an unknown evaluator all old outputs are scored again by the latest one, those that have left the window to first
+    order. What has left is summed in float32: with costs that do not vary the rounding passes the statistical error after
+    some 100,000 samples.
 
     Attributes:
       floor: `[]` least curvature of a sample in the matrix of a step.
@@ -119,7 +120,7 @@ class SampleWindow(LinearIndex, abc.ABC):
             due = (sample.t <= _EARLY) | (sample.t % self.every == 0)
             return fit, lax.cond(due, lambda: self._fitted(fit, rho, evaluator, link), lambda: rho)
         new = self._fitted(fit, rho, evaluator, link)
-        # Scores of old outputs move with the evaluator, and with them every estimate; otherwise only those with a new sample.
+        # Scores of old outputs move with the evaluator, and with them all estimates; otherwise those with a new sample alone.
         return fit, new if evaluator is not None else jnp.where(sample.seen, new, rho)
 
     def _pushed(
@@ -152,7 +153,8 @@ class SampleWindow(LinearIndex, abc.ABC):
             counts = score > link.value(u)
             anchor = score - slope * s
             cross = cross + psi[:, None] * (jnp.where(counts, slope, 0.0) * phi)[None]
-        # The frozen loss has slope h u + psi (cost - active (anchor - L(u)) - h u) at the present estimate; psi = 0 where nothing leaves.
+        # The frozen loss has slope h u + psi (cost - active (anchor - L(u)) - h u) at the present estimate; psi = 0 where nothing
+        # leaves.
         constant = cost - jnp.where(counts, anchor - link.value(u), 0.0) - h * u
         h, constant, place = numerics.kept((h, constant, place))
         at = place[:, None]
@@ -172,7 +174,9 @@ class SampleWindow(LinearIndex, abc.ABC):
         )
 
     def _samples(self, fit: WindowState, evaluator: Evaluator | None) -> tuple[jax.Array, jax.Array, jax.Array]:
-        """Present scores of the samples and which slots are in use, `[W, K]`, and the gradient `[m, K]` of what has left, at 0."""
+        """Present scores of the samples and which slots are in use, `[W, K]`, and the gradient `[m, K]` of what has left, at
+        0.
+        """
         used = jnp.arange(self.size)[:, None] < fit.number
         if evaluator is None:
             assert fit.score is not None
@@ -226,7 +230,9 @@ class SampleWindow(LinearIndex, abc.ABC):
 
 @struct.dataclass
 class Window(SampleWindow):
-    """The estimator of eqs. (10) and (23) by damped Newton steps. As long as nothing has left the window it is the exact estimator."""
+    """The estimator of eqs. (10) and (23) by damped Newton steps. As long as nothing has left the window it is the exact
+    estimator.
+    """
 
     def _step(
         self,
@@ -271,10 +277,11 @@ class Window(SampleWindow):
 
 @struct.dataclass
 class MomentEquations(SampleWindow):
-    """The generalised method of moments: Gauss-Newton steps on the moments themselves, weighted by the features' second moments.
+    """The generalised method of moments: Gauss-Newton steps on the moments themselves, weighted by the features' second
+    moments.
 
-    With as many moments as parameters it finds the same estimate, if it finds one: the problem is not convex, and where no parameter
-    meets the moments it ends elsewhere. The paper discusses it and prefers the loss.
+    With as many moments as parameters it finds the same estimate, if it finds one: the problem is not convex, and where no
+    parameter meets the moments it ends elsewhere. The paper discusses it and prefers the loss.
 
     Source: Belloni, Chen and Wei (2026), section 4.1.
 

@@ -1,9 +1,10 @@
 """What the boxes hold: laws of scores and costs given the request, made so that the reservation index is known exactly.
 
-A law is built around a *base index* `[K]`, the index at cost weight 1, that the environment computes from the request. The mean cost is
-then defined as `E[(M - index)^+]`, so that the base index solves eq. (2) of the paper.
+A law is built around a *base index* `[K]`, the index at cost weight 1, that the environment computes from the request. The
+mean cost is then defined as `E[(M - index)^+]`, so that the base index solves eq. (2) of the paper.
 
-Source: none of them is in Belloni, Chen and Wei (2026), which has no experiment; they fulfil or break its assumptions as they say.
+Source: none of them is in Belloni, Chen and Wei (2026), which has no experiment; they fulfil or break its assumptions as
+they say.
 """
 
 from typing import Protocol
@@ -24,11 +25,13 @@ Play = tuple[jax.Array, jax.Array, jax.Array | None]
 
 
 class Boxes(Protocol):
-    """A law of scores and costs; its methods work elementwise over boxes, for a request `psi` `[m]` and its base index `[K]`.
+    """A law of scores and costs; its methods work elementwise over boxes, for a request `psi` `[m]` and its base index
+    `[K]`.
 
-    Optional: `excess(psi, base, level)`, `E[(M - level)^+]`, and `above(psi, base, level)`, `P(M > level)`, which recorded boxes do not
-    have; `check_index(psi, base)`, which raises `ValueError` on an index that no such box can have; `check_for(dim)`, which raises
-    `ValueError` where requests have too few features; `joint`, True if the outputs of a period depend on each other.
+    Optional: `excess(psi, base, level)`, `E[(M - level)^+]`, and `above(psi, base, level)`, `P(M > level)`, which recorded
+    boxes do not have; `check_index(psi, base)`, which raises `ValueError` on an index that no such box can have;
+    `check_for(dim)`, which raises `ValueError` where requests have too few features; `joint`, True if the outputs of a
+    period depend on each other.
 
     Attributes:
       num_boxes: `K`.
@@ -76,10 +79,12 @@ def _times(cost: jax.Array, spread: Leaf, noise: jax.Array) -> jax.Array:
 
 @struct.dataclass
 class UniformBoxes:
-    """Scores are uniform on an interval around the index: `M = index + width (U - quantile)`, with `width = 2 cost / (1 - quantile)^2`.
+    """Scores are uniform on an interval around the index: `M = index + width (U - quantile)`, with `width = 2 cost / (1 -
+    quantile)^2`.
 
-    Costs are `mean (1 + spread l)` with `l = (2 U - 1) / 2 + L / 2`, `L` uniform on [-1, 1]: they go with quality, as lengths do.
-    Cheap boxes with a large quantile are wide and rarely above their index, dear ones with a small quantile reliable.
+    Costs are `mean (1 + spread l)` with `l = (2 U - 1) / 2 + L / 2`, `L` uniform on [-1, 1]: they go with quality, as
+    lengths do. Cheap boxes with a large quantile are wide and rarely above their index, dear ones with a small quantile
+    reliable.
 
     Attributes:
       base_cost: `[K]` mean cost at `x = 0`.
@@ -146,7 +151,8 @@ class UniformBoxes:
 
 @struct.dataclass
 class SpikeBoxes(UniformBoxes):
-    """`UniformBoxes` that score `top` with a small chance, whatever the request: the mass that assumption 4.1 wants at every level.
+    """`UniformBoxes` that score `top` with a small chance, whatever the request: the mass that assumption 4.1 wants at every
+    level.
 
     Attributes:
       jackpot: `[]` that chance.
@@ -278,8 +284,8 @@ class PassFailBoxes:
 class RecordedBoxes:
     """Outcomes of real queries, sorted by group; contexts are unit vectors of groups.
 
-    A request is a row of its group. Boxes draw rows of their own, as the theory wants, or share one (`joint`): then outputs are
-    dependent, and no rule that looks at indices alone is optimal.
+    A request is a row of its group. Boxes draw rows independently of each other, as the theory wants, or share one
+    (`joint`): then outputs are dependent, and no rule that looks at indices alone is optimal.
 
     Attributes:
       score: `[N, K]`.

@@ -154,7 +154,8 @@ class RecordedContexts(IndependentContexts):
 
 @struct.dataclass
 class TwoTimesContexts(IndependentContexts):
-    """Contexts of one kind up to a period and of another from it on, or in turns: contexts need not be identically distributed.
+    """Contexts of one kind up to a period and of another from it on, or in turns: contexts need not be identically
+    distributed.
 
     Source: Belloni, Chen and Wei (2026), remark 4.6.
 

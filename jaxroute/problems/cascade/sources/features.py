@@ -1,4 +1,6 @@
-"""What an output looks like when its score is not seen: features `phi` with `G(theta . phi) = score` exactly, and noisy rewards."""
+"""What an output looks like when its score is not seen: features `phi` with `G(theta . phi) = score` exactly, and noisy
+rewards.
+"""
 
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -22,7 +24,8 @@ _REWARD_SPREAD = 0.2
 class OutputFeatures(Protocol):
     """A law of the features of outputs: the true evaluator, eq. (17) of the paper.
 
-    Optional: `check_for(boxes, dim)`, which raises `ValueError` if the law does not suit boxes, or requests with `dim` features.
+    Optional: `check_for(boxes, dim)`, which raises `ValueError` if the law does not suit boxes, or requests with `dim`
+    features.
 
     Attributes:
       dim: `d`.
@@ -97,7 +100,8 @@ class CubeNoise:
 
 @struct.dataclass
 class RadialNoise:
-    """Features beside the score: a direction at random times a length by its quantile table. Build it with `normal` or `student`.
+    """Features beside the score: a direction at random times a length by its quantile table. Build it with `normal` or
+    `student`.
 
     Source: Belloni, Chen and Wei (2026), lemmas 10.3 to 10.7: laws that fulfil assumption 5.2.
 
@@ -116,7 +120,9 @@ class RadialNoise:
 
     @classmethod
     def student(cls, dim: int, freedom: float = 3.0, longest: float = 3.0) -> "RadialNoise":
-        """Student vectors with so many degrees of freedom, conditioned likewise: the squared length over `d` follows an F law."""
+        """Student vectors with so many degrees of freedom, conditioned likewise: the squared length over `d` follows an F
+        law.
+        """
         from scipy import stats
 
         law = stats.f(checks.count("dim", dim), float(checks.positive("freedom", freedom, ())))

@@ -25,7 +25,9 @@ def test_no_run_of_256_freezes():
 
 
 def test_estimates_come_back_from_where_they_are_above_all_scores():
-    """256 estimates that are far too high, where no sample is active: without a floor the shortest step is too long, and none is made."""
+    """256 estimates that are far too high, where no sample is active: without a floor the shortest step is too long, and
+    none is made.
+    """
     rng = np.random.default_rng(0)
     number, n, more = 256, 80, 8
     psi = np.column_stack([np.ones(n + more), rng.uniform(-1, 1, (n + more, 1))])
