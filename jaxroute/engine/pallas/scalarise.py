@@ -784,6 +784,8 @@ class Replay:
 
     def _scattered(self, eqn, x, indices, updates):
         params, numbers = eqn.params, eqn.params["dimension_numbers"]
+        if eqn.primitive.name == "scatter" and params["update_jaxpr"] is not None:
+            raise Unsupported("scatter that applies a function")
         combine = {
             "scatter": lambda old, new: new,
             "scatter_add": lambda old, new: self.op("add", old, new),

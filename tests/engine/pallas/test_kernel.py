@@ -65,6 +65,7 @@ REFUSED = {
     "convolution": "conv_general_dilated",
     "window": "reduce_window_max",
     "searchsorted": "le_to",
+    "apply a function": "scatter that applies a function",
     "cholesky": "cholesky",
     "solve": "lu",
     "triangular": "triangular_solve",
