@@ -20,8 +20,8 @@ from scipy.special import expit
 
 import jaxroute as jr
 from jaxroute.core import draws
-from jaxroute.engine.rollout import draws_key, run_streams
 from jaxroute.engine.programs import trace_count
+from jaxroute.engine.rollout import draws_key, run_streams
 from jaxroute.estimators import gaussian, mnl
 from jaxroute.estimators.confidence import mnl_radius
 from jaxroute.problems import queueing as rq
