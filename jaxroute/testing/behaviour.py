@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxroute.engine.grid import Grid, canonical
 from jaxroute.core.protocols import build_policy, stage_length_of
+from jaxroute.engine.grid import Grid, canonical
 from jaxroute.engine.programs import trace_count
 from jaxroute.engine.simulate import simulate
 from jaxroute.testing.play import on_device, play

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxroute.core import draws
-from jaxroute.engine.grid import canonical
 from jaxroute.core.protocols import build_policy, stage_length_of
+from jaxroute.engine.grid import canonical
 from jaxroute.engine.rollout import draws_key, run_streams, spec_for
 
 

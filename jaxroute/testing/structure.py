@@ -15,8 +15,8 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
 from jaxroute.core import checks, draws
-from jaxroute.core.types import Metric, Spec
 from jaxroute.core.protocols import stage_length_of
+from jaxroute.core.types import Metric, Spec
 from jaxroute.engine.rollout import spec_for
 
 # Names of the protocols: those that must be there, and those that may.

@@ -13,6 +13,10 @@ _POWERS = (-0.5, 0.0, 0.25, 0.5, 2 / 3, 1.0, 1.5)
 _SPREADS = (0.0, 0.03, 0.3, 1.0, 3.0)
 _SLOPES = (-3, -1, -0.1, 0.0, 0.1, 1, 3)
 _NOISE = 0.003
+# How much settings that follow a trend depart from it.
+_DEPARTURES = (0.0, 0.0, 0.02)
+# Metrics that are zero in half of the fillings.
+_ZERO = ("violation",)
 
 
 def _generator(*names) -> np.random.Generator:
@@ -39,7 +43,7 @@ def filled(results: dict[str, xr.Dataset], filling: int) -> dict[str, xr.Dataset
     """
     style = _generator("style", filling)
     spread, spread_cases = style.choice(_SPREADS), style.choice(_SPREADS)
-    scale, share = np.exp(3.0 * style.normal()), style.random() < 0.3
+    scale, share = np.exp(5.0 * style.normal()), style.random() < 0.3
     power = style.choice(_POWERS) if style.random() < 0.5 else None
     made = {}
     for place, (case, data) in enumerate(results.items()):
@@ -55,9 +59,12 @@ def filled(results: dict[str, xr.Dataset], filling: int) -> dict[str, xr.Dataset
             if share:  # A metric with values up to 1.
                 top = np.nanmax(np.abs(arrays[metric][1]), initial=1e-9)
                 arrays[metric] = (array.dims, arrays[metric][1] / top, array.attrs)
+            elif filling > 1 and metric in _ZERO and _generator("zero", filling, metric).random() < 0.5:
+                arrays[metric] = (array.dims, 0.0 * arrays[metric][1], array.attrs)
             elif filling > 1:
                 arrays[metric] = (array.dims, arrays[metric][1] * scale, array.attrs)
         made[case] = data.assign(arrays)
+        made[case].attrs["run_s"] = float(np.exp(4.0 * _generator("run_s", filling, case).normal()))
     return made
 
 
@@ -82,7 +89,9 @@ def _numbers(
         for axis in own_axes(values[number], [i - 1 for i in settings]):
             size = values.shape[axis + 1]
             steps = np.linspace(0, 1, size)
-            effect = order * steps if order else rng.choice(_SLOPES) * steps + 0.02 * rng.normal(size=size)
+            effect = (
+                order * steps if order else rng.choice(_SLOPES) * steps + rng.choice(_DEPARTURES) * rng.normal(size=size)
+            )
             curve = curve * np.exp(effect).reshape([-1 if i == axis else 1 for i in range(len(dims) - 1)])
         for axis in range(dims.index("time"), len(dims) - 1):
             weight = rng.dirichlet(np.ones(values.shape[axis + 1]))
