@@ -4,9 +4,13 @@ Everything before and after the compiled call is the engine's own: the arguments
 the names, dimensions, coordinates and attributes of a real one. Its numbers are made up.
 """
 
+import atexit
 import contextlib
 import functools
 import importlib
+import os
+import shutil
+import tempfile
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -14,14 +18,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import xarray as xr
 
+from jaxroute.data import RoutingTable
 from jaxroute.engine import programs, simulate
 from jaxroute.engine.grid import Grid
-from jaxroute.engine.rollout import game
-from jaxroute.engine.rounds import Record, run_streams
+from jaxroute.engine.rounds import Record, one_run, run_streams
+from jaxroute.experiments import EXPERIMENTS
 from jaxroute.experiments.cascade import replay, study
 from jaxroute.experiments.queueing import figures as queueing_figures
 from jaxroute.problems import service
+
+# Experiments that play a user's own table.
+NEEDS_TABLE = ("staged/table", "combinatorial/table", "service/table", "queueing/table")
 
 _traced: dict[Any, dict[str, Any]] = {}
 
@@ -48,8 +57,8 @@ def trace_round(env: Grid, policy: Grid, record: Record, horizon: int) -> dict[s
 
         def play(leaves, root, seeds, t):
             one_env, one_policy = env.build(leaves[0]), policy.build(leaves[1])
-            rounds = game(one_env, one_policy, run_streams(root, seeds), horizon, record)
-            one, words = jax.tree.map(lambda x: x[..., 0], (rounds.own, rounds.words))
+            rounds = one_run(one_env, one_policy, run_streams(root, seeds), horizon, record)
+            one, words = jax.tree.map(lambda x: x[..., 0], (rounds.instance, rounds.words))
             states = begun = rounds.start(one, words)
             if rounds.stage_length:
                 states = rounds.plan(one, words, states, t)
@@ -127,3 +136,44 @@ def _untrained_router(kind: type, env: Any) -> Any:
 def _no_pairs(env: Any, number: int, samples: int) -> tuple[np.ndarray, np.ndarray]:
     del number
     return np.zeros((samples, 1, env.spec.feature_dim)), np.zeros((samples, 1))
+
+
+@functools.cache
+def table_file() -> str:
+    """A small table of scores, costs and features, in place of a user's own."""
+    rng = np.random.default_rng(0)
+    scores = (rng.random((90, 5)) < [0.3, 0.5, 0.6, 0.7, 0.8]).astype(float)
+    costs = np.tile([1e-4, 2e-4, 4e-4, 8e-4, 16e-4], (90, 1))
+    folder = tempfile.mkdtemp(prefix="jaxroute-table-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    path = os.path.join(folder, "table.npz")
+    RoutingTable(scores, costs, tuple("abcde"), features=rng.normal(size=(90, 4))).save(path)
+    return path
+
+
+@functools.cache
+def dry_results(name: str, seeds: int = 8) -> dict[str, xr.Dataset]:
+    """Results of an experiment by case, at its full horizon: every policy is traced, none is played, the numbers are made up.
+
+    Args:
+      name: of the experiment; one that needs a user's table gets a small one.
+      seeds: of every case.
+    """
+    experiment = EXPERIMENTS[name]
+    changes = {"data": table_file()} if name in NEEDS_TABLE else {}
+    results = {}
+    with cheap_training(), dry_engine():
+        for case in experiment.cases:
+            env = case.build(case.horizon, changes)
+            results[case.name] = simulate.simulate(
+                env,
+                case.players(env, changes),
+                horizon=case.horizon,
+                seeds=seeds,
+                record_every=case.record_every,
+                record=case.record,
+                probes=case.probes,
+                progress=False,
+                description={"experiment": name, "coordinates": dict(case.coordinates)},
+            )
+    return results

@@ -1,14 +1,22 @@
 """Made-up numbers for the results of experiments: curves of policies in many orders, sizes and growths."""
 
 import zlib
+from collections.abc import Iterable
 
 import numpy as np
 import xarray as xr
 
-# Powers of time with which a curve grows, and how far apart policies, cases and settings are.
-_POWERS = (0.0, 0.25, 0.5, 2 / 3, 1.0, 1.5, -0.5)
-_SPREADS = (0.03, 0.3, 1.0, 3.0)
+from jaxroute.experiments.measure import Number
+
+# Powers of time with which a curve grows, how far apart policies and cases are, and how much a setting changes.
+_POWERS = (-0.5, 0.0, 0.25, 0.5, 2 / 3, 1.0, 1.5)
+_SPREADS = (0.0, 0.03, 0.3, 1.0, 3.0)
+_SLOPES = (-3, -1, -0.1, 0.0, 0.1, 1, 3)
 _NOISE = 0.003
+# How much settings that follow a trend depart from it.
+_DEPARTURES = (0.0, 0.0, 0.02)
+# Metrics that are zero in half of the fillings.
+_ZERO = ("violation",)
 
 
 def _generator(*names) -> np.random.Generator:
@@ -35,7 +43,8 @@ def filled(results: dict[str, xr.Dataset], filling: int) -> dict[str, xr.Dataset
     """
     style = _generator("style", filling)
     spread, spread_cases = style.choice(_SPREADS), style.choice(_SPREADS)
-    scale, share = np.exp(3.0 * style.normal()), style.random() < 0.3
+    scale, share = np.exp(5.0 * style.normal()), style.random() < 0.3
+    power = style.choice(_POWERS) if style.random() < 0.5 else None
     made = {}
     for place, (case, data) in enumerate(results.items()):
         arrays = {}
@@ -44,23 +53,28 @@ def filled(results: dict[str, xr.Dataset], filling: int) -> dict[str, xr.Dataset
                 continue
             arrays[metric] = (
                 array.dims,
-                _numbers(array, str(metric), place, case, filling, spread, spread_cases),
+                _numbers(array, str(metric), place, case, filling, spread, spread_cases, power),
                 array.attrs,
             )
             if share:  # A metric with values up to 1.
                 top = np.nanmax(np.abs(arrays[metric][1]), initial=1e-9)
                 arrays[metric] = (array.dims, arrays[metric][1] / top, array.attrs)
+            elif filling > 1 and metric in _ZERO and _generator("zero", filling, metric).random() < 0.5:
+                arrays[metric] = (array.dims, 0.0 * arrays[metric][1], array.attrs)
             elif filling > 1:
                 arrays[metric] = (array.dims, arrays[metric][1] * scale, array.attrs)
         made[case] = data.assign(arrays)
+        made[case].attrs["run_s"] = float(np.exp(4.0 * _generator("run_s", filling, case).normal()))
     return made
 
 
-def _numbers(array: xr.DataArray, metric: str, place: int, case: str, filling: int, spread, spread_cases) -> np.ndarray:
+def _numbers(
+    array: xr.DataArray, metric: str, place: int, case: str, filling: int, spread, spread_cases, common
+) -> np.ndarray:
     dims, values = list(array.dims), array.values
     settings = [i for i, d in enumerate(dims) if d not in ("policy", "seed", "time") and i < dims.index("seed")]
     time = np.asarray(array["time"].values, float)
-    relative = (time / time[-1]).reshape([-1 if d == "time" else 1 for d in dims[1:]])
+    relative = (time / (time[-1] if filling % 2 else 1000.0)).reshape([-1 if d == "time" else 1 for d in dims[1:]])
     out = np.empty(values.shape)
     order = {0: 1, 1: -1}.get(filling, 0)
     for number, policy in enumerate(array["policy"].values):
@@ -70,12 +84,14 @@ def _numbers(array: xr.DataArray, metric: str, place: int, case: str, filling: i
         else:
             case_rng = _generator(filling, metric, policy, case)
             level = np.exp(spread * rng.normal() + spread_cases * case_rng.normal())
-            power = rng.choice(_POWERS)
+            power = rng.choice(_POWERS) if common is None else common
         curve = level * relative**power
         for axis in own_axes(values[number], [i - 1 for i in settings]):
             size = values.shape[axis + 1]
             steps = np.linspace(0, 1, size)
-            effect = order * steps if order else rng.choice((-3, -1, -0.1, 0.1, 1, 3)) * steps + 0.02 * rng.normal(size=size)
+            effect = (
+                order * steps if order else rng.choice(_SLOPES) * steps + rng.choice(_DEPARTURES) * rng.normal(size=size)
+            )
             curve = curve * np.exp(effect).reshape([-1 if i == axis else 1 for i in range(len(dims) - 1)])
         for axis in range(dims.index("time"), len(dims) - 1):
             weight = rng.dirichlet(np.ones(values.shape[axis + 1]))
@@ -85,3 +101,21 @@ def _numbers(array: xr.DataArray, metric: str, place: int, case: str, filling: i
         noise = _NOISE * (common + 0.3 * rng.normal(size=seeds))
         out[number] = curve * (1.0 + noise)
     return np.where(np.isnan(values), np.nan, out)
+
+
+def agreeing(results: dict[str, xr.Dataset], numbers: Iterable[Number]) -> dict[str, xr.Dataset]:
+    """Results in which every policy has these numbers at the time that they belong to; other values are those of filling 0.
+
+    Args:
+      results: by case.
+      numbers: of a claim that compares with what others measured.
+    """
+    made = filled(results, 0)
+    for number in numbers:
+        data = made[number.case]
+        time = data["time"].values[-1] if number.time is None else number.time
+        place = {"policy": number.policy, "time": time, **dict(number.where)}
+        array = data[number.metric]
+        spread = 1.0 + 1e-3 * np.linspace(-1, 1, data.sizes["seed"])
+        array.loc[place] = number.value * xr.DataArray(spread, dims="seed")
+    return made
