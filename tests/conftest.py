@@ -1,7 +1,11 @@
 """Fixtures of all tests, and what they leave behind."""
 
+import contextlib
+import ctypes
+import gc
 import itertools
 import os
+import resource
 from pathlib import Path
 
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
@@ -13,17 +17,36 @@ from helpers import x64
 
 from jaxroute.engine import programs
 
+# A worker holds about so many bytes at most; what it cannot get rid of comes on top.
+_MOST_BYTES = 1 << 30
+_limit = _MOST_BYTES
 _ended = itertools.count(1)
 
 
 @pytest.fixture(autouse=True)
-def few_mappings():
-    """Drops what has been compiled before the process runs out of memory mappings, which ends it: Linux allows it 65,530."""
+def little_memory():
+    """Drops what has been compiled where a process holds more than it should: a laptop runs two workers beside other things.
+
+    Also before it runs out of memory mappings, which ends it: Linux allows 65,530.
+    """
     yield
-    maps = Path("/proc/self/maps")
-    if next(_ended) % 20 == 0 and maps.exists() and len(maps.read_bytes().splitlines()) > 30_000:
+    global _limit
+    status = Path("/proc/self/statm")
+    if not status.exists() or next(_ended) % 5:
+        return
+    mappings = len(Path("/proc/self/maps").read_bytes().splitlines())
+    if _resident(status) > _limit or mappings > 30_000:
         programs.PROGRAMS.clear()
         jax.clear_caches()
+        gc.collect()
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL("libc.so.6").malloc_trim(0)
+        _limit = max(_MOST_BYTES, _resident(status) + _MOST_BYTES // 4)
+
+
+def _resident(status):
+    """Bytes of this process in memory."""
+    return int(status.read_text().split()[1]) * resource.getpagesize()
 
 
 @pytest.fixture

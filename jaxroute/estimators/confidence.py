@@ -43,7 +43,7 @@ def hoeffding_radius(count: ArrayLike, log_term: Leaf) -> jax.Array:
     return jnp.where(count > 0, jnp.sqrt(log_term / (2.0 * jnp.maximum(count, 1.0))), jnp.inf)
 
 
-def union_log_term(num_means: int, t: ArrayLike, delta: Leaf) -> jax.Array:
+def union_log_term(num_means: int | jax.Array, t: ArrayLike, delta: Leaf) -> jax.Array:
     """`log(2 pi^2 K t^3 / (3 delta))`: with it Hoeffding radii of `K` means hold in all rounds, with chance `1 - delta / 2`.
 
     Source: C2MAB-V, Lemma 1.
