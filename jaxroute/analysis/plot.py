@@ -752,7 +752,7 @@ def power_laws(series: Mapping[str, xr.DataArray], *, ax: Any = None, title: str
       The axes.
     """
     ax = _axes(ax)
-    array = None
+    array, axis = None, ""
     for position, (name, array) in enumerate(series.items()):
         (axis,) = (str(d) for d in array.dims if d != "seed")
         x = array[axis].values

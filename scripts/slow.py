@@ -1,0 +1,61 @@
+"""The slow tests, in parts of at most about forty minutes on two cores.
+
+    python scripts/slow.py --list
+    python scripts/slow.py --part 3
+    python scripts/slow.py            # all parts, one after the other
+    python scripts/slow.py --part 3 -- -x --durations=10
+
+A part is a list of files or folders of tests; a new one belongs to the part `rest` until somebody moves it.
+"""
+
+import argparse
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+
+PARTS = {
+    "engine": ["tests/core", "tests/engine", "tests/store", "tests/analysis", "tests/estimators", "tests/solvers"],
+    "conformance": ["tests/testing"],
+    "staged": ["tests/problems/staged", "tests/problems/stochastic", "tests/data"],
+    "combinatorial and service": ["tests/problems/combinatorial", "tests/problems/service", "tests/reference"],
+    "queueing": ["tests/problems/queueing"],
+    "cascade": ["tests/problems/cascade"],
+    "experiments": ["tests/experiments", "tests/notebooks", "tests/scripts", "tests/test_cli.py"],
+}
+
+
+def leftovers() -> list[str]:
+    """Files of tests that belong to no part."""
+    listed = [ROOT / place for places in PARTS.values() for place in places]
+    files = sorted((ROOT / "tests").rglob("test_*.py"))
+    return [str(f.relative_to(ROOT)) for f in files if not any(f == p or p in f.parents for p in listed)]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="The slow tests, part by part.")
+    parser.add_argument("--list", action="store_true", help="the parts, and what belongs to them")
+    parser.add_argument("--part", type=int, action="append", help="number of a part, from 1; may be given several times")
+    parser.add_argument("more", nargs="*", help="more arguments for pytest, after --")
+    options = parser.parse_args()
+    parts = {**PARTS, "rest": leftovers()}
+    for number in options.part or ():
+        if not 1 <= number <= len(parts):
+            parser.error(f"--part must be from 1 to {len(parts)}, got {number}")
+    status = 0
+    for number, (name, places) in enumerate(parts.items(), 1):
+        if options.list:
+            print(f"{number} {name}: {', '.join(places) or 'nothing'}")
+        elif places and (not options.part or number in options.part):
+            start = time.monotonic()
+            command = [sys.executable, "-m", "pytest", "-m", "slow and not gpu", *options.more, *places]
+            code = subprocess.run(command, cwd=ROOT).returncode
+            print(f"part {number} ({name}): {'passed' if code == 0 else f'status {code}'}, {(time.monotonic() - start) / 60:.1f} minutes")
+            status = status or (code if code != 5 else 0)  # 5: no slow test in this part.
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())
