@@ -52,7 +52,9 @@ def main() -> int:
             start = time.monotonic()
             command = [sys.executable, "-m", "pytest", "-m", "slow and not gpu", *options.more, *places]
             code = subprocess.run(command, cwd=ROOT).returncode
-            print(f"part {number} ({name}): {'passed' if code == 0 else f'status {code}'}, {(time.monotonic() - start) / 60:.1f} minutes")
+            print(
+                f"part {number} ({name}): {'passed' if code == 0 else f'status {code}'}, {(time.monotonic() - start) / 60:.1f} minutes"
+            )
             status = status or (code if code != 5 else 0)  # 5: no slow test in this part.
     return status
 

@@ -1,7 +1,7 @@
 """Checks of user input at the boundary: each error names the argument, its value and what is allowed."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -38,7 +38,9 @@ def numbers(name: str, value: Any, shape: tuple[int, ...] | None = None) -> np.n
     return array
 
 
-def _bounded(name, value, shape, allowed, ok) -> np.ndarray:
+def _bounded(
+    name: str, value: Any, shape: tuple[int, ...] | None, allowed: str, ok: Callable[[np.ndarray], Any]
+) -> np.ndarray:
     array = numbers(name, value, shape)
     if not ok(array).all():
         where = tuple(int(i) for i in np.argwhere(~ok(array))[0])
@@ -47,27 +49,27 @@ def _bounded(name, value, shape, allowed, ok) -> np.ndarray:
     return array
 
 
-def positive(name: str, value: Any, shape=None) -> np.ndarray:
+def positive(name: str, value: Any, shape: tuple[int, ...] | None = None) -> np.ndarray:
     """Finite numbers above zero."""
     return _bounded(name, value, shape, "above 0", lambda a: a > 0)
 
 
-def non_negative(name: str, value: Any, shape=None) -> np.ndarray:
+def non_negative(name: str, value: Any, shape: tuple[int, ...] | None = None) -> np.ndarray:
     """Finite numbers of at least zero."""
     return _bounded(name, value, shape, "at least 0", lambda a: a >= 0)
 
 
-def probability(name: str, value: Any, shape=None) -> np.ndarray:
+def probability(name: str, value: Any, shape: tuple[int, ...] | None = None) -> np.ndarray:
     """Finite numbers in [0, 1]."""
     return _bounded(name, value, shape, "in [0, 1]", lambda a: (a >= 0) & (a <= 1))
 
 
-def share(name: str, value: Any, shape=None) -> np.ndarray:
+def share(name: str, value: Any, shape: tuple[int, ...] | None = None) -> np.ndarray:
     """Finite numbers in (0, 1]."""
     return _bounded(name, value, shape, "in (0, 1]", lambda a: (a > 0) & (a <= 1))
 
 
-def booleans(name: str, value: Any, shape=None) -> np.ndarray:
+def booleans(name: str, value: Any, shape: tuple[int, ...] | None = None) -> np.ndarray:
     """Each True or False (or 1 or 0); returned as booleans."""
     return _bounded(name, value, shape, "True or False", lambda a: (a == 0) | (a == 1)) > 0
 

@@ -15,7 +15,7 @@ from flax import struct
 
 from jaxroute.core import draws
 from jaxroute.core.protocols import build_policy, has_plan, is_environment, is_policy
-from jaxroute.core.types import Metric
+from jaxroute.core.types import Metric, PyTree, Spec
 from jaxroute.engine.batching.compiling import compile_lanes
 from jaxroute.engine.grid import Grid
 from jaxroute.engine.rollout import rollout
@@ -42,16 +42,16 @@ class _WatchedEnvironment:
     record: Record = struct.field(pytree_node=False)
 
     @property
-    def spec(self):
+    def spec(self) -> Spec:
         return self.env.spec
 
-    def init(self, key):
+    def init(self, key: jax.Array) -> PyTree:
         return self.env.init(key), jnp.full((len(_names(self.record)),), -1, jnp.int32)
 
-    def observe(self, key, state, t):
+    def observe(self, key: jax.Array, state: PyTree, t: jax.Array) -> PyTree:
         return self.env.observe(key, state[0], t)
 
-    def step(self, key, state, action, t):
+    def step(self, key: jax.Array, state: PyTree, action: PyTree, t: jax.Array) -> tuple[PyTree, PyTree, Mapping[str, Any]]:
         inner, first = state
         decision, bad_info = action
         inner, feedback, flows = self.env.step(key, inner, decision, t)
@@ -61,7 +61,7 @@ class _WatchedEnvironment:
         seen = jnp.stack([jnp.asarray(b) for b in bad]) & (first < 0) & (t >= self.spec.free_rounds)
         return (inner, jnp.where(seen, t, first)), feedback, flows
 
-    def gauges(self, state):
+    def gauges(self, state: PyTree) -> dict[str, jax.Array]:
         return {_FIRST.name: state[1]}
 
 
@@ -76,14 +76,14 @@ class _WatchedPolicy:
     horizon: int = struct.field(pytree_node=False)
     record: Record = struct.field(pytree_node=False)
 
-    def init(self, key, spec):
+    def init(self, key: jax.Array, spec: Spec) -> PyTree:
         return self.policy.init(key, dataclasses.replace(spec, horizon=self.horizon))
 
-    def act(self, key, state, obs, t):
+    def act(self, key: jax.Array, state: PyTree, obs: PyTree, t: jax.Array) -> tuple[PyTree, dict[str, Any]]:
         action, info = self.policy.act(key, state, obs, t)
         return (action, {m.name: _not_finite(info[m.name.removeprefix("info.")]) for m in self.record.info}), {}
 
-    def update(self, key, state, obs, action, feedback, t):
+    def update(self, key: jax.Array, state: PyTree, obs: PyTree, action: PyTree, feedback: PyTree, t: jax.Array) -> PyTree:
         return self.policy.update(key, state, obs, action[0], feedback, t)
 
 
@@ -91,21 +91,21 @@ class _WatchedPlanner(_WatchedPolicy):
     """The same of a policy with plans."""
 
     @property
-    def stage_length(self):
+    def stage_length(self) -> int | None:
         return getattr(self.policy, "stage_length", None)
 
-    def plan(self, key, state, obs, t):
+    def plan(self, key: jax.Array, state: PyTree, obs: PyTree, t: jax.Array) -> PyTree:
         return self.policy.plan(key, state, obs, t)
 
 
-def _not_finite(value):
+def _not_finite(value: Any) -> jax.Array:
     return ~jnp.isfinite(jnp.asarray(value, jnp.float32)).all()
 
 
 def _watched(env: Any, policy: Any, record: Record, horizon: int) -> tuple[Any, Any]:
     """Environment and policy, or the functions that make them, with somebody watching."""
 
-    def watch(policy):
+    def watch(policy: Any) -> Any:
         return (_WatchedPlanner if has_plan(policy) else _WatchedPolicy)(policy, horizon, record)
 
     watched_policy = watch(policy) if is_policy(policy) else lambda seen: watch(build_policy(policy, seen.env))
@@ -124,15 +124,15 @@ def _replay(
     rounds: int,
     horizon: int,
     key: int,
-    device,
-):
+    device: Any,
+) -> np.ndarray:
     """First bad round `[watched]` of one run, -1 where there is none, within its first `rounds` of `horizon`."""
     leaves = []
     for grid in (env, policy):
         tiles = grid.tile({name: np.asarray([setting[name]]) for name in grid.axes})
         leaves.append([leaf.reshape(leaf.shape[len(varies) :]) for leaf, varies in zip(tiles, grid.leaf_axes, strict=True)])
 
-    def play(leaves, root, seeds):
+    def play(leaves: Any, root: Any, seeds: Any) -> dict[str, Any]:
         players = _watched(env.build(leaves[0]), policy.build(leaves[1]), record, horizon)
         return rollout(*players, run_streams(root, seeds), rounds, Record(every=rounds, env_gauges=(_FIRST,)))
 

@@ -1,7 +1,7 @@
 """Errors of an environment and a policy that do not understand each other, in words."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Generator
 from types import TracebackType
 from typing import Any
 
@@ -15,7 +15,7 @@ class CannotPlayError(ValueError):
 
 
 @contextlib.contextmanager
-def explained(name: str, env: AnyEnvironment, policy: AnyPolicy) -> Iterator[None]:
+def explained(name: str, env: AnyEnvironment, policy: AnyPolicy) -> Generator[None, None, None]:
     """A context in which rounds are traced: what fails there says who failed, with whom.
 
     Args:

@@ -28,7 +28,7 @@ class Grid:
     structure: what is static about the settings, hashable.
     """
 
-    def __init__(self, axes: Mapping[str, Sequence], objects: Sequence[Any], name: str):
+    def __init__(self, axes: Mapping[str, Sequence[Any]], objects: Sequence[Any], name: str):
         self.axes = {key: _coordinates(values) for key, values in axes.items()}
         self.shape = tuple(len(values) for values in self.axes.values())
         self.objects = list(objects)
@@ -66,7 +66,7 @@ class Grid:
             tiles.append(leaf)
         return tiles
 
-    def build(self, leaves) -> Any:
+    def build(self, leaves: Sequence[Any]) -> Any:
         """The environment or policy of one setting, from its leaves."""
         return jax.tree.unflatten(self.structure, leaves)
 
@@ -86,7 +86,7 @@ class FunctionGrid(Grid):
     A sampler with `number` instances has the axis `instance`; its leaf is the instance's number.
     """
 
-    def __init__(self, function: Callable, number: int | None = None):
+    def __init__(self, function: Callable[..., Any], number: int | None = None):
         self.function = function
         self.name = getattr(function, "__qualname__", type(function).__name__)
         self.axes = {} if number is None else {"instance": np.arange(number)}
@@ -96,7 +96,7 @@ class FunctionGrid(Grid):
         self.structure = function
         self.objects = [function]
 
-    def build(self, leaves) -> Any:
+    def build(self, leaves: Sequence[Any]) -> Any:
         if not leaves:
             return self.function
         return self.function(draws.fold_in(draws.key(_INSTANCE_ROOT), leaves[0]))
@@ -106,7 +106,7 @@ class FunctionGrid(Grid):
         return self.function if not self.axes else self.function(draws.key(_INSTANCE_ROOT))
 
 
-def grid(constructor: Callable, /, **settings) -> Grid:
+def grid(constructor: Callable[..., Any], /, **settings: Any) -> Grid:
     """Calls `constructor` for every combination of the swept settings and stacks the results.
 
     A value that is a list, a range or a 1-d array is swept; anything else, a tuple for example, is passed on as it is. The
@@ -154,7 +154,7 @@ def _is_swept(value: Any) -> bool:
 def canonical(tree: Any) -> Any:
     """Leaves as arrays of the types that the device uses: float32 (float64 under x64), int32, bool."""
 
-    def leaf(x):
+    def leaf(x: Any) -> np.ndarray:
         array = np.asarray(x)
         return np.asarray(array, jax.dtypes.canonicalize_dtype(array.dtype))
 
@@ -167,7 +167,7 @@ def _varies(array: np.ndarray, axis: int) -> bool:
     return not np.array_equal(np.broadcast_to(first, array.shape), array, equal_nan=equal_nan)
 
 
-def _coordinates(values: Sequence) -> np.ndarray:
+def _coordinates(values: Sequence[Any]) -> np.ndarray:
     """Coordinates of an axis: numbers as they are, anything else by its name."""
     values = list(values)
     if all(isinstance(v, (bool, int, float, np.number, str, jnp.number)) for v in values):

@@ -128,14 +128,14 @@ class Processes:
     def __enter__(self) -> "Processes":
         return self
 
-    def __exit__(self, kind, error, trace) -> None:
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         if self._client is not None and error is not None:
             text = f"{kind.__name__}: {error}" if str(error) else kind.__name__
             with contextlib.suppress(jax.errors.JaxRuntimeError):
                 self._client.key_value_set(f"{self._place}/failed/{self.rank}", text)
         self._held.close()
 
-    def hold(self, make: Callable[[], contextlib.AbstractContextManager]) -> None:
+    def hold(self, make: Callable[[], contextlib.AbstractContextManager[Any]]) -> None:
         """The first process enters a context for all, until this context is left."""
         if self.rank == 0:
             self._held.enter_context(make())

@@ -2,7 +2,7 @@
 
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -77,7 +77,7 @@ class ProgramCache:
         self._programs.clear()
 
     @contextmanager
-    def fresh(self) -> Iterator[None]:
+    def fresh(self) -> Generator[None, None, None]:
         """A context that begins without programs, and at whose end those before are back."""
         before, self._programs = self._programs, {}
         try:

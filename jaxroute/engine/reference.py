@@ -35,7 +35,7 @@ def play(env: Any, policy: Any, keys: Mapping[str, jax.Array], horizon: int, rec
     policy = build_policy(policy, env)
     stage_length, free_rounds = stage_length_of(env, policy), env.spec.free_rounds
 
-    def one_round(states, t):
+    def one_round(states: Any, t: Any) -> tuple[Any, dict[str, jax.Array]]:
         env_state, policy_state = states
         key = {name: draws.fold_in(stream, t) for name, stream in keys.items()}
         obs = env.observe(key["env"], env_state, t)
@@ -47,10 +47,10 @@ def play(env: Any, policy: Any, keys: Mapping[str, jax.Array], horizon: int, rec
         policy_state = policy.update(key["update"], policy_state, obs, action, feedback, t)
         return (env_state, policy_state), recorded_flows(record, flows, info)
 
-    def interval(states, first, count):
+    def interval(states: Any, first: Any, count: int) -> Any:
         """Plays `count` rounds from round `first` on: the states after them, and the sums of what was recorded."""
 
-        def add(carry, t):
+        def add(carry: Any, t: Any) -> tuple[Any, None]:
             states, sums = carry
             states, values = one_round(states, t)
             return (states, jax.tree.map(jnp.add, sums, values)), None
@@ -59,11 +59,12 @@ def play(env: Any, policy: Any, keys: Mapping[str, jax.Array], horizon: int, rec
         zeros = jax.tree.map(lambda value: jnp.zeros(value.shape, value.dtype), shapes)
         return lax.scan(add, (states, zeros), first + jnp.arange(count, dtype=jnp.int32))[0]
 
-    def read(states, t):
+    def read(states: Any, t: Any) -> dict[str, Any]:
         """Gauges and probes after the rounds before `t`."""
-        return recorded_gauges(record, env, policy, *states, t)
+        env_state, policy_state = states
+        return recorded_gauges(record, env, policy, env_state, policy_state, t)
 
-    def recorded(states, first, count):
+    def recorded(states: Any, first: Any, count: int) -> tuple[Any, dict[str, Any]]:
         states, sums = interval(states, first, count)
         return states, {**sums, **read(states, first + count)}
 

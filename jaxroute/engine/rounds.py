@@ -152,7 +152,8 @@ def one_run(
         policy = build_policy(policy, env)
         example: dict[str, Any] = {"env": env, "policy": policy}
     else:
-        sampler, build = env, policy
+        sampler: Any = env
+        build: Any = policy
 
         def draw_instance(words: jax.Array) -> Players:
             drawn = sampler(draws_key(words))

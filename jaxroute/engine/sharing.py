@@ -58,6 +58,7 @@ def leaf_dependence(env: AnyEnvironment, policy: AnyPolicy | PolicyOf, swept: Se
     Raises:
       ValueError: `swept` has not one entry per leaf.
     """
+    build: Any = policy
     leaves, structure = jax.tree.flatten((env, policy if is_policy(policy) else ()))
     shapes = [jax.ShapeDtypeStruct(np.shape(x), jax.dtypes.canonicalize_dtype(np.asarray(x).dtype)) for x in leaves]
     word, time = jax.ShapeDtypeStruct((2,), jnp.uint32), jax.ShapeDtypeStruct((), jnp.int32)
@@ -66,7 +67,7 @@ def leaf_dependence(env: AnyEnvironment, policy: AnyPolicy | PolicyOf, swept: Se
 
     def players(leaves: list[Any]) -> tuple[Any, Any]:
         env, given = jax.tree.unflatten(structure, leaves)
-        return env, given if is_policy(policy) else policy(env)
+        return env, given if is_policy(build) else build(env)
 
     def start(leaves: list[Any], words: jax.Array) -> States:
         (env, policy), key = players(leaves), draws_key(words)

@@ -3,7 +3,7 @@
 import os
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -182,7 +182,7 @@ class _Effort:
     decisions: int = 0
 
     @contextmanager
-    def compiling(self) -> Iterator[None]:
+    def compiling(self) -> Generator[None, None, None]:
         """A context whose seconds are spent tracing and compiling."""
         start = time.perf_counter()
         yield
