@@ -140,7 +140,7 @@ def argmin(score: Array, allowed: Array | None = None) -> jax.Array:
 def sum_ahead(
     values: Array,
     keys: Sequence[Array],
-    ahead: Callable[[list[Any], list[Any]], Any],
+    ahead: Callable[[Sequence[Any], Sequence[Any]], Any],
     *,
     together: np.ndarray | None = None,
     start: Array | None = None,
@@ -178,7 +178,7 @@ def amount_ahead(values: Array, *keys: Array, together: np.ndarray | None = None
     ranked = [k.astype(jnp.int32) if k.dtype == jnp.bool_ else k for k in keys]
     ranked = [lax.optimization_barrier(k) if jnp.issubdtype(k.dtype, jnp.floating) else primitives.kept(k) for k in ranked]
 
-    def ahead(others: list[Any], these: list[Any]) -> Any:
+    def ahead(others: Sequence[Any], these: Sequence[Any]) -> Any:
         result = others[-1] < these[-1]
         for other, key in zip(others[-2::-1], these[-2::-1], strict=True):
             result = (other > key) | ((other == key) & result)
