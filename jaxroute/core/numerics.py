@@ -22,6 +22,9 @@ from jaxroute.core.primitives import on_a_gpu as on_a_gpu
 from jaxroute.core.primitives import repeat as repeat
 from jaxroute.core.primitives import sums as sums
 
+Array = jax.Array | np.ndarray
+Index = jax.Array | np.ndarray | int
+
 # So many terms of a sum are written out.
 _MOST_TERMS = 64
 # Long axes are worked on in chunks of this many elements.
@@ -37,17 +40,17 @@ def materialised(value: Any) -> Any:
     return lax.optimization_barrier(value)
 
 
-def one_hot(index, size: int) -> jax.Array:
+def one_hot(index: Index, size: int) -> jax.Array:
     """Mask `[size]` that is True at `index`; all False if `index` is out of range."""
     return lax.iota(jnp.int32, size) == index
 
 
-def pick(mask, values) -> jax.Array:
+def pick(mask: Array, values: Array) -> jax.Array:
     """The element of `values` (`[K]` or `[..., K]`) where the one-hot `mask` (`[K]`) is True; zero if it has no True."""
     return jnp.sum(jnp.where(mask, values, jnp.zeros_like(values)), axis=-1)
 
 
-def take(values, index) -> jax.Array:
+def take(values: Array, index: Index) -> jax.Array:
     """`values[..., index]` of `values` `[..., K]`; an index out of range is moved to the nearest end.
 
     For a few elements `pick` is faster; from about a hundred on, and for an index that differs between runs, this one.
@@ -55,19 +58,19 @@ def take(values, index) -> jax.Array:
     return lax.dynamic_index_in_dim(values, index, axis=values.ndim - 1, keepdims=False)
 
 
-def put(table, index: Sequence, value) -> jax.Array:
+def put(table: Array, index: Sequence[Index], value: Any) -> jax.Array:
     """`table` with `table[index] = value`, where `index` names a place along each of the first axes.
 
     In place, if the table is not used any more: for large tables of which few elements change. An index out of range is moved to the
     nearest end. `value`: of the shape of what is left of the table.
     """
-    rest = table.ndim - len(index)
+    free = table.ndim - len(index)  # axes that are written in full
     value = jnp.reshape(value, (*([1] * len(index)), *table.shape[len(index) :])).astype(table.dtype)
     zero = jnp.int32(0)
-    return lax.dynamic_update_slice(table, value, (*(jnp.asarray(i, jnp.int32) for i in index), *[zero] * rest))
+    return lax.dynamic_update_slice(table, value, (*(jnp.asarray(i, jnp.int32) for i in index), *[zero] * free))
 
 
-def at(table, index: Sequence) -> jax.Array:
+def at(table: Array, index: Sequence[Index]) -> jax.Array:
     """`table[index]`, where `index` names a place along each of the first axes; see `put`."""
     sizes = (*([1] * len(index)), *table.shape[len(index) :])
     starts = (*(jnp.asarray(i, jnp.int32) for i in index), *[jnp.int32(0)] * (table.ndim - len(index)))
@@ -79,14 +82,19 @@ def padded(size: int) -> int:
     return size if size <= _CHUNK else -(-size // _CHUNK) * _CHUNK
 
 
-def fold(leaves: Any, in_use, start: Any, step: Callable) -> Any:
+def fold(leaves: Any, in_use: Index, start: Any, step: Callable[[Any, Any, jax.Array], Any]) -> Any:
     """`step(carry, chunk of the leaves, first index)` over all chunks of the last axis up to index `in_use`.
 
     For tables that fill up as the rounds go on: what is not in use yet costs nothing.
 
     Args:
-      leaves: pytree of arrays `[..., B]`, with `B` from `padded`. in_use: `[]` int32, the same in all runs; what comes later may be
-        looked at, or not. start: first carry.
+      leaves: pytree of arrays `[..., B]`, with `B` from `padded`.
+      in_use: `[]` int32, the same in all runs; what comes later may be looked at, or not.
+      start: first carry.
+      step: function of the carry, a chunk of the leaves `[..., 32]`, and the index of its first element.
+
+    Returns:
+      The last carry.
     """
     size = jax.tree.leaves(leaves)[0].shape[-1]
     if size <= _CHUNK:
@@ -99,16 +107,16 @@ def fold(leaves: Any, in_use, start: Any, step: Callable) -> Any:
     }
     structure = jax.tree.structure(start)
 
-    def pack(carry):
+    def pack(carry: Any) -> list[jax.Array]:
         """Numbers of one kind as one array: a loop copies and updates each array of its carry by itself."""
         values = jax.tree.leaves(carry)
         return [jnp.stack([values[i] for i in places]) for places in alike.values()]
 
-    def unpack(packed):
+    def unpack(packed: list[jax.Array]) -> Any:
         values = {i: x[n] for x, places in zip(packed, alike.values(), strict=True) for n, i in enumerate(places)}
         return jax.tree.unflatten(structure, [values[i] for i in range(len(values))])
 
-    def body(number, packed):
+    def body(number: jax.Array, packed: list[jax.Array]) -> list[jax.Array]:
         first = number * _CHUNK
         part = jax.tree.map(lambda x: lax.dynamic_slice_in_dim(x, first, _CHUNK, axis=x.ndim - 1), leaves)
         return primitives.kept(pack(step(unpack(packed), primitives.kept(part), first)))
@@ -116,7 +124,7 @@ def fold(leaves: Any, in_use, start: Any, step: Callable) -> Any:
     return unpack(lax.fori_loop(0, (jnp.minimum(in_use, size) + _CHUNK - 1) // _CHUNK, body, pack(start)))
 
 
-def argmax(score, allowed=None) -> jax.Array:
+def argmax(score: Array, allowed: Array | None = None) -> jax.Array:
     """Index of the largest element of `score` `[K]` among the allowed ones; ties go to the lowest index.
 
     With nothing allowed, or NaN in the score, the result is `K`: out of range, and `one_hot` of it is empty.
@@ -124,19 +132,28 @@ def argmax(score, allowed=None) -> jax.Array:
     return primitives.first_best(score, allowed)
 
 
-def argmin(score, allowed=None) -> jax.Array:
+def argmin(score: Array, allowed: Array | None = None) -> jax.Array:
     """Index of the smallest element, ties to the lowest index; see `argmax`."""
     return argmax(-score, allowed)
 
 
-def sum_ahead(values, keys, ahead: Callable, *, together=None, start=None) -> jax.Array:
+def sum_ahead(
+    values: Array,
+    keys: Sequence[Array],
+    ahead: Callable[[Sequence[Any], Sequence[Any]], Any],
+    *,
+    together: np.ndarray | None = None,
+    start: Array | None = None,
+) -> jax.Array:
     """Sum of `values` `[K]` over the elements that are ahead of each element; `[K]`.
 
     The sum is written out, one term per element: a reduction over one axis of a `[K, K]` comparison is not vectorised over runs, and
     takes two to three times as long.
 
     Args:
-      keys: arrays `[K]`. ahead: function `(keys of the other, own keys) -> bool`, elementwise: whether the other is ahead.
+      values: `[K]`.
+      keys: arrays `[K]`.
+      ahead: function `(keys of another element, keys of this one) -> bool`, elementwise: whether the other one is ahead.
       together: `[K, K]` bool, which elements count for which at all (static; default all for all).
       start: `[K]` what the sums begin with (default zero).
     """
@@ -148,31 +165,34 @@ def sum_ahead(values, keys, ahead: Callable, *, together=None, start=None) -> ja
     return primitives.kept(total)  # or it would be computed again in every place that uses it
 
 
-def amount_ahead(values, *keys, together=None) -> jax.Array:
+def amount_ahead(values: Array, *keys: Array, together: np.ndarray | None = None) -> jax.Array:
     """Sum of `values` `[K]` over the elements that rank ahead of each element, in the order of lexicographic keys; `[K]`.
 
     Larger keys come first; remaining ties are broken by the lower index, so that the order is total.
 
-    keys: arrays `[K]` (or booleans), most significant first; pass `-x` to prefer small `x`. together: as for `sum_ahead`.
+    Args:
+      values: `[K]`.
+      keys: arrays `[K]` (or booleans), most significant first; pass `-x` to prefer small `x`.
+      together: as for `sum_ahead`.
     """
-    keys = [k.astype(jnp.int32) if k.dtype == jnp.bool_ else k for k in keys]
-    keys = [lax.optimization_barrier(k) if jnp.issubdtype(k.dtype, jnp.floating) else primitives.kept(k) for k in keys]
+    ranked = [k.astype(jnp.int32) if k.dtype == jnp.bool_ else k for k in keys]
+    ranked = [lax.optimization_barrier(k) if jnp.issubdtype(k.dtype, jnp.floating) else primitives.kept(k) for k in ranked]
 
-    def ahead(others, own):
-        result = others[-1] < own[-1]
-        for other, key in zip(others[-2::-1], own[-2::-1], strict=True):
+    def ahead(others: Sequence[Any], these: Sequence[Any]) -> Any:
+        result = others[-1] < these[-1]
+        for other, key in zip(others[-2::-1], these[-2::-1], strict=True):
             result = (other > key) | ((other == key) & result)
         return result
 
-    return sum_ahead(values, [*keys, lax.iota(jnp.int32, values.shape[-1])], ahead, together=together)
+    return sum_ahead(values, [*ranked, lax.iota(jnp.int32, values.shape[-1])], ahead, together=together)
 
 
-def rank(*keys, together=None) -> jax.Array:
+def rank(*keys: Array, together: np.ndarray | None = None) -> jax.Array:
     """Position of each element in the order of lexicographic keys (see `amount_ahead`), int32 `[K]`: 0 is first."""
     return amount_ahead(jnp.ones(keys[0].shape[-1:], jnp.int32), *keys, together=together)
 
 
-def prefix_sums(values) -> jax.Array:
+def prefix_sums(values: Array) -> jax.Array:
     """Inclusive prefix sums of `[K]`, written out: for short axes cheaper than a scan, and order-stable."""
     return amount_ahead(values) + values
 
@@ -182,12 +202,12 @@ def members(groups: Sequence[int] | np.ndarray) -> np.ndarray:
     return np.asarray(groups)[None, :] == np.arange(max(groups) + 1)[:, None]
 
 
-def of_group(groups: Sequence[int] | np.ndarray, values) -> jax.Array:
+def of_group(groups: Sequence[int] | np.ndarray, values: Array) -> jax.Array:
     """The value of each element's group: `[K]` from `[M]`."""
     return jnp.sum(jnp.where(members(groups), values[:, None], jnp.zeros_like(values)[:, None]), axis=0)
 
 
-def combine(x, rows) -> jax.Array:
+def combine(x: Array, rows: Array) -> jax.Array:
     """`sum_i x[i] rows[i]` of `x` `[d]` and `rows` `[d, ...]`: the product of a matrix that every run has for itself with a vector.
 
     Up to 64 terms are written out: a reduction over an axis that is not the last is not vectorised over runs, and takes 2 to 10 times
@@ -206,7 +226,7 @@ def combine(x, rows) -> jax.Array:
     return total
 
 
-def project(x, table) -> jax.Array:
+def project(x: Array, table: Array) -> jax.Array:
     """`x @ table` of `x` `[d]` and a `table` `[d, P]` that all runs share: over the runs a product of matrices.
 
     In full float32 precision, also where an accelerator would round its operands.
@@ -214,18 +234,18 @@ def project(x, table) -> jax.Array:
     return jnp.dot(x, table, precision=lax.Precision.HIGHEST)
 
 
-def partial_sums(values) -> list[jax.Array]:
+def partial_sums(values: Array) -> list[jax.Array]:
     """`values[0]`, `values[0] + values[1]`, ... of `values` `[K]`, each an array of its own: for what uses them at once."""
     terms = lax.split(primitives.kept(values), (1,) * values.shape[0])
     return list(itertools.accumulate(lax.squeeze(term, (0,)) for term in terms))
 
 
-def how_many(flags: Sequence) -> jax.Array:
+def how_many(flags: Sequence[jax.Array]) -> jax.Array:
     """Number of flags that hold, int32 `[]`."""
     return functools.reduce(operator.add, (flag.astype(jnp.int32) for flag in flags))
 
 
-def inverse_cdf(probabilities, u) -> jax.Array:
+def inverse_cdf(probabilities: Array, u: Any) -> jax.Array:
     """Index drawn from `probabilities` `[K]` with one uniform `u` in [0, 1); never an element of probability zero.
 
     The probabilities need not sum exactly to one. With all of them zero the result is 0.

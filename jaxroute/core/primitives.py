@@ -15,6 +15,8 @@ from jax import lax
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
+Array = jax.Array | np.ndarray
+
 GPUS = ("cuda", "rocm")
 # So many steps of a loop are written out one after the other.
 _MOST_STEPS = 8
@@ -30,7 +32,7 @@ def kept(value: Any) -> Any:
     return jax.tree.unflatten(treedef, kept_p.bind(*map(jnp.asarray, leaves))) if leaves else value
 
 
-def first_best(score, allowed=None) -> jax.Array:
+def first_best(score: Array, allowed: Array | None = None) -> jax.Array:
     """Index of the largest `score` `[..., K]`, where `allowed`, the lowest on ties; `K` if nothing is allowed, or with NaN. int32 `[...]`.
 
     On a GPU one reduction of pairs, into which the score's own arithmetic is fused; elsewhere comparisons with the maximum, for
@@ -40,15 +42,15 @@ def first_best(score, allowed=None) -> jax.Array:
     return first_best_p.bind(*given, axis=score.ndim - 1)
 
 
-def on_a_gpu(on_gpu: Callable, elsewhere: Callable) -> Any:
+def on_a_gpu(on_gpu: Callable[[], Any], elsewhere: Callable[[], Any]) -> Any:
     """`on_gpu()` where a GPU runs the program, else `elsewhere()`: two ways to the same result."""
     return lax.platform_dependent(**dict.fromkeys(GPUS, on_gpu), default=elsewhere)
 
 
-def repeat(count: int, body: Callable, start: Any) -> Any:
+def repeat(count: int, body: Callable[[Any, Any], Any], start: Any) -> Any:
     """`lax.fori_loop(0, count, body, start)` with a static count, on a GPU written out, so that steps are fused with their neighbours."""
 
-    def loop(carry, **options):
+    def loop(carry: Any, **options: Any) -> Any:
         return lax.fori_loop(0, count, body, carry, **options)
 
     written_out = partial(loop, unroll=max(1, min(count, _MOST_STEPS)))
@@ -58,16 +60,16 @@ def repeat(count: int, body: Callable, start: Any) -> Any:
 def sums(values: Sequence[jax.Array]) -> jax.Array:
     """Sums of several arrays `[..., C]` over their last axis: `[n, ...]`; on a GPU by one reduction."""
 
-    def one_by_one(values):
+    def one_by_one(values: Sequence[jax.Array]) -> jax.Array:
         return jnp.stack([jnp.sum(x, axis=-1) for x in values])
 
-    def together(values):
+    def together(values: Sequence[jax.Array]) -> jax.Array:
         return jnp.sum(jnp.stack(values), axis=-1)
 
     return lax.platform_dependent(list(values), **dict.fromkeys(GPUS, together), default=one_by_one)
 
 
-def by_comparison(score, allowed=None, *, axis: int):
+def by_comparison(score: Array, allowed: Array | None = None, *, axis: int) -> jax.Array:
     """`first_best` along an axis, by comparison with the maximum."""
     if allowed is not None:
         score = jnp.where(allowed, score, -jnp.inf)
@@ -81,7 +83,7 @@ def by_comparison(score, allowed=None, *, axis: int):
     return jnp.min(jnp.where(is_best, place, size), axis=axis)
 
 
-def _by_pairs(score, allowed=None, *, axis: int):
+def _by_pairs(score: Array, allowed: Array | None = None, *, axis: int) -> jax.Array:
     """`first_best` along an axis, by one reduction of pairs of score and place."""
     size = score.shape[axis]
     lowest = -np.inf if jnp.issubdtype(score.dtype, jnp.floating) else jnp.iinfo(score.dtype).min
@@ -90,7 +92,7 @@ def _by_pairs(score, allowed=None, *, axis: int):
         score, counts = jnp.where(allowed, score, -jnp.inf), counts & allowed
     place = jnp.where(counts, lax.broadcasted_iota(jnp.int32, score.shape, axis), size)
 
-    def better(a, b):
+    def better(a: tuple[Any, Any], b: tuple[Any, Any]) -> tuple[jax.Array, jax.Array]:
         (x, i), (y, j) = a, b
         first = (x != x) | (x > y) | ((x == y) & (i <= j))  # NaN, which has no place, wins.
         return jnp.where(first, x, y), jnp.where(first, i, j)
@@ -111,18 +113,18 @@ first_best_p.def_impl(by_comparison)
 
 
 @first_best_p.def_abstract_eval
-def _(score, *allowed, axis):
+def _(score: Any, *allowed: Any, axis: int) -> Any:
     del allowed
     return score.update(shape=(*score.shape[:axis], *score.shape[axis + 1 :]), dtype=jnp.dtype("int32"), weak_type=False)
 
 
-def _batch_first_best(args, dims, *, axis):
+def _batch_first_best(args: Sequence[Any], dims: Sequence[int | None], *, axis: int) -> tuple[Any, int]:
     size = next(x.shape[d] for x, d in zip(args, dims, strict=True) if d is not None)
     moved = [batching.bdim_at_front(x, d, size) for x, d in zip(args, dims, strict=True)]
     return first_best_p.bind(*moved, axis=axis + 1), 0
 
 
-def _jvp_first_best(args, tangents, *, axis):
+def _jvp_first_best(args: Sequence[Any], tangents: Sequence[Any], *, axis: int) -> tuple[Any, Any]:
     del tangents
     out = first_best_p.bind(*args, axis=axis)
     return out, ad.Zero(jax.typeof(out).to_tangent_aval())

@@ -10,12 +10,13 @@ The function is traced once without the run axis, and the resulting jaxpr is rep
 in step functions. A primitive without a rule goes through `jax.vmap` with the run axis last, so every function works.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
 
 from jaxroute.engine.batching import indexing
 from jaxroute.engine.batching.dependence import (
@@ -30,111 +31,27 @@ from jaxroute.engine.batching.indexing import Tables
 from jaxroute.engine.batching.values import Value, enter, leave, spread
 
 # Operands of equal shape, or scalars; the run axis is one more trailing axis.
-_ELEMENTWISE = frozenset(
-    [
-        "abs",
-        "acos",
-        "acosh",
-        "add",
-        "add_any",
-        "and",
-        "asin",
-        "asinh",
-        "atan",
-        "atan2",
-        "atanh",
-        "bessel_i0e",
-        "bessel_i1e",
-        "bitcast_convert_type",
-        "cbrt",
-        "ceil",
-        "clamp",
-        "clz",
-        "convert_element_type",
-        "copy",
-        "cos",
-        "cosh",
-        "digamma",
-        "div",
-        "eq",
-        "erf",
-        "erf_inv",
-        "erfc",
-        "exp",
-        "exp2",
-        "expm1",
-        "floor",
-        "ge",
-        "gt",
-        "igamma",
-        "integer_pow",
-        "is_finite",
-        "le",
-        "lgamma",
-        "log",
-        "log1p",
-        "logistic",
-        "lt",
-        "max",
-        "min",
-        "mul",
-        "ne",
-        "neg",
-        "nextafter",
-        "not",
-        "or",
-        "population_count",
-        "pow",
-        "reduce_precision",
-        "rem",
-        "round",
-        "rsqrt",
-        "select_n",
-        "shift_left",
-        "shift_right_arithmetic",
-        "shift_right_logical",
-        "sign",
-        "sin",
-        "sinh",
-        "sqrt",
-        "square",
-        "stop_gradient",
-        "sub",
-        "tan",
-        "tanh",
-        "threefry_2x32",
-        "xor",
-    ]
-)
+# fmt: off
+_ELEMENTWISE = frozenset([
+    "abs", "acos", "acosh", "add", "add_any", "and", "asin", "asinh", "atan", "atan2", "atanh", "bessel_i0e",
+    "bessel_i1e", "bitcast_convert_type", "cbrt", "ceil", "clamp", "clz", "convert_element_type", "copy", "cos", "cosh",
+    "digamma", "div", "eq", "erf", "erf_inv", "erfc", "exp", "exp2", "expm1", "floor", "ge", "gt", "igamma",
+    "integer_pow", "is_finite", "le", "lgamma", "log", "log1p", "logistic", "lt", "max", "min", "mul", "ne", "neg",
+    "nextafter", "not", "or", "population_count", "pow", "reduce_precision", "rem", "round", "rsqrt", "select_n",
+    "shift_left", "shift_right_arithmetic", "shift_right_logical", "sign", "sin", "sinh", "sqrt", "square",
+    "stop_gradient", "sub", "tan", "tanh", "threefry_2x32", "xor",
+])
 # The parameters name axes counted from the front, which the trailing run axis leaves in place.
-_FRONT_AXES = frozenset(
-    [
-        "argmax",
-        "argmin",
-        "cumlogsumexp",
-        "cummax",
-        "cummin",
-        "cumprod",
-        "cumsum",
-        "first_best",
-        "reduce_and",
-        "reduce_max",
-        "reduce_min",
-        "reduce_or",
-        "reduce_prod",
-        "reduce_sum",
-        "reduce_xor",
-        "rev",
-        "split",
-        "squeeze",
-        "stack",
-    ]
-)
+_FRONT_AXES = frozenset([
+    "argmax", "argmin", "cumlogsumexp", "cummax", "cummin", "cumprod", "cumsum", "first_best", "reduce_and", "reduce_max",
+    "reduce_min", "reduce_or", "reduce_prod", "reduce_sum", "reduce_xor", "rev", "split", "squeeze", "stack",
+])
+# fmt: on
 # Runs that take a rare branch are computed so many at a time.
 _GATHERED = 32
 
 
-def lanes(fn: Callable, size: int) -> Callable:
+def lanes(fn: Callable[..., Any], size: int) -> Callable[..., Any]:
     """Maps `fn(*mapped)` over the last axis of every array leaf of its arguments and results.
 
     Closed-over values are not mapped. Typed key arrays are mapped over their last (only) batch axis.
@@ -147,7 +64,7 @@ def lanes(fn: Callable, size: int) -> Callable:
       A function of the same pytrees with one trailing axis of length `R`.
     """
 
-    def mapped_fn(*args):
+    def mapped_fn(*args: Any) -> Any:
         leaves, treedef = jax.tree.flatten(args)
         shapes = [jax.ShapeDtypeStruct(leaf.shape[:-1], leaf.dtype) for leaf in leaves]
         closed, out_shape = jax.make_jaxpr(lambda *a: fn(*jax.tree.unflatten(treedef, a)), return_shape=True)(*shapes)
@@ -159,12 +76,12 @@ def lanes(fn: Callable, size: int) -> Callable:
     return mapped_fn
 
 
-def _replay(jaxpr, consts, args: list[Value], size: int, tables: Tables | None = None) -> list[Value]:
+def _replay(jaxpr: Jaxpr, consts: Sequence[Any], args: list[Value], size: int, tables: Tables | None = None) -> list[Value]:
     """Evaluates a jaxpr on values with a trailing run axis; `tables` are those of the jaxpr that calls it, if one does."""
     tables = Tables() if tables is None else tables
     env: dict[Any, Value] = {}
 
-    def read(var) -> Value:
+    def read(var: Any) -> Value:
         return Value(jnp.asarray(var.val, var.aval.dtype), False) if hasattr(var, "val") else env[var]
 
     env.update(zip(jaxpr.constvars, [Value(c, False) for c in consts], strict=True))
@@ -176,14 +93,14 @@ def _replay(jaxpr, consts, args: list[Value], size: int, tables: Tables | None =
     return [read(v) for v in jaxpr.outvars]
 
 
-def _bind(eqn, arrays):
+def _bind(eqn: JaxprEqn, arrays: Sequence[Any]) -> list[Any]:
     bound = eqn.primitive.get_bind_params(eqn.params)  # a pair in jax 0.9, the parameters alone since 0.10
     subfuns, params = bound if isinstance(bound, tuple) else ((), bound)
     outs = eqn.primitive.bind(*subfuns, *arrays, **params)
     return list(outs) if eqn.primitive.multiple_results else [outs]
 
 
-def _apply(eqn, values: list[Value], size: int, tables: Tables) -> list[Value]:
+def _apply(eqn: JaxprEqn, values: list[Value], size: int, tables: Tables) -> list[Value]:
     name, params = eqn.primitive.name, eqn.params
     if name in CALLS:
         inner = params[CALLS[name]]
@@ -212,7 +129,7 @@ def _apply(eqn, values: list[Value], size: int, tables: Tables) -> list[Value]:
     return _fallback(eqn, values, size) if rule is None else [Value(out, True) for out in rule]
 
 
-def _rule(name, eqn, values, size):
+def _rule(name: str, eqn: JaxprEqn, values: list[Value], size: int) -> list[Any] | None:
     """Result arrays `[..., R]` of one primitive, or None where there is no rule."""
     params, shape = eqn.params, getattr(eqn.outvars[0].aval, "shape", ())
     rank = len(shape)
@@ -252,7 +169,7 @@ def _rule(name, eqn, values, size):
     return None
 
 
-def _fallback(eqn, values, size):
+def _fallback(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value]:
     """One primitive by `jax.vmap`, with the run axis last on both sides."""
     arrays = [leave(v) if v.mapped else v.array for v in values]
     axes = [(jnp.ndim(a) - 1) if v.mapped else None for a, v in zip(arrays, values, strict=True)]
@@ -260,7 +177,7 @@ def _fallback(eqn, values, size):
     return [enter(out) for out in outs]
 
 
-def _scan(eqn, values, size):
+def _scan(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value]:
     params = eqn.params
     inner, (num_consts, num_carry) = params["jaxpr"], scan_sizes(params)
     consts, carry, xs = (
@@ -276,7 +193,7 @@ def _scan(eqn, values, size):
     carry = [spread(v, size) if m else v for v, m in zip(carry, mapped, strict=True)]
     ys_mapped: list[bool] = []
 
-    def body(c, x):
+    def body(c: list[Any], x: list[Any]) -> tuple[list[Any], list[Any]]:
         args = consts + [Value(a, m) for a, m in zip(c, mapped, strict=True)]
         args += [Value(a, v.mapped) for a, v in zip(x, xs, strict=True)]
         outs = _replay(inner.jaxpr, inner.consts, args, size)
@@ -296,7 +213,7 @@ def _scan(eqn, values, size):
     return outs + [Value(a, m) for a, m in zip(ys, ys_mapped, strict=True)]
 
 
-def _cond(eqn, values, size):
+def _cond(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value] | None:
     index, *operands = values
     if index.mapped:
         return _rarely(eqn, values, size)
@@ -304,8 +221,8 @@ def _cond(eqn, values, size):
     masks = [which_depend(b, [v.mapped for v in operands]) for b in eqn.params["branches"]]
     mapped = [any(mask[i] for mask in masks) for i in range(num_outs)]
 
-    def branch(inner):
-        def call(*arrays):
+    def branch(inner: ClosedJaxpr) -> Callable[..., list[Any]]:
+        def call(*arrays: Any) -> list[Any]:
             args = [Value(a, v.mapped) for a, v in zip(arrays, operands, strict=True)]
             outs = _replay(inner.jaxpr, inner.consts, args, size)
             return [(spread(v, size) if m else v).array for v, m in zip(outs, mapped, strict=True)]
@@ -322,7 +239,7 @@ def _cond(eqn, values, size):
     return [Value(a, m) for a, m in zip(outs, mapped, strict=True)]
 
 
-def _rarely(eqn, values, size):
+def _rarely(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value] | None:
     """A branch that some runs take: on a CPU all runs take the first one, and the second is computed for those that need it.
 
     `lax.cond(rare, costly, cheap, x)` then costs little where `rare` is (the costly branch is the second one in the jaxpr); where all
@@ -336,15 +253,15 @@ def _rarely(eqn, values, size):
         return None
     given = [(v.array, v.mapped) for v in operands]
 
-    def play(inner, arrays, width):
+    def play(inner: ClosedJaxpr, arrays: Sequence[Any], width: int) -> list[Any]:
         args = [Value(a, mapped) for a, (_, mapped) in zip(arrays, given, strict=True)]
         return [spread(v, width).array for v in _replay(inner.jaxpr, inner.consts, args, width)]
 
-    def select(index, *arrays):
+    def select(index: Any, *arrays: Any) -> list[Any]:
         first, second = (play(inner, arrays, size) for inner in branches)
         return [jnp.where(index == 1, b, a) for a, b in zip(first, second, strict=True)]
 
-    def gather(index, *arrays):
+    def gather(index: Any, *arrays: Any) -> list[Any]:
         takes = index == 1
         place = jnp.cumsum(takes.astype(jnp.int32)) - 1
         number = place[-1] + 1
@@ -352,7 +269,7 @@ def _rarely(eqn, values, size):
         beyond = jnp.full(size + _GATHERED, size, jnp.int32)
         runs = beyond.at[jnp.where(takes, place, size + _GATHERED)].set(jnp.arange(size, dtype=jnp.int32), mode="drop")
 
-        def some(carry):
+        def some(carry: tuple[Any, list[Any]]) -> tuple[Any, list[Any]]:
             start, outs = carry
             chosen = lax.dynamic_slice(runs, (start,), (_GATHERED,))
             part = [
@@ -367,14 +284,14 @@ def _rarely(eqn, values, size):
         return lax.while_loop(lambda carry: carry[0] < number, some, (jnp.int32(0), first))[1]
 
     @jax.custom_jvp
-    def choose(index, *arrays):
+    def choose(index: Any, *arrays: Any) -> Any:
         return lax.platform_dependent(index, *arrays, cpu=gather, default=select)
 
     choose.defjvp(lambda primals, tangents: jax.jvp(select, primals, tangents))
     return [Value(a, True) for a in choose(index.array, *(a for a, _ in given))]
 
 
-def _while(eqn, values, size):
+def _while(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value] | None:
     params = eqn.params
     num_cond, num_body = params["cond_nconsts"], params["body_nconsts"]
     cond_consts, body_consts = values[:num_cond], values[num_cond : num_cond + num_body]
@@ -386,11 +303,11 @@ def _while(eqn, values, size):
     if which_depend(params["cond_jaxpr"], [v.mapped for v in cond_consts] + mapped)[0]:
         return None  # Runs stop at different times: vmap masks them.
 
-    def cond(c):
+    def cond(c: list[Any]) -> Any:
         args = cond_consts + [Value(a, m) for a, m in zip(c, mapped, strict=True)]
         return _replay(params["cond_jaxpr"].jaxpr, params["cond_jaxpr"].consts, args, size)[0].array
 
-    def body(c):
+    def body(c: list[Any]) -> list[Any]:
         args = body_consts + [Value(a, m) for a, m in zip(c, mapped, strict=True)]
         outs = _replay(params["body_jaxpr"].jaxpr, params["body_jaxpr"].consts, args, size)
         return [(spread(v, size) if m else v).array for v, m in zip(outs, mapped, strict=True)]
