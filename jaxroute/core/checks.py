@@ -94,3 +94,18 @@ def one_of(name: str, value: Any, allowed: Iterable[str]) -> str:
     shown = allowed if len(allowed) <= _MOST_NAMES else difflib.get_close_matches(str(value), allowed, n=5, cutoff=0.0)
     others = f" or {len(allowed) - len(shown)} other names" if len(shown) < len(allowed) else ""
     raise ValueError(f"{name} must be one of {', '.join(map(repr, shown))}{others}, got {value!r}{hint}")
+
+
+def part(name: str, value: Any, method: str, example: str) -> None:
+    """An object that another one is put together from: it has a method, and its own `check`, if it has one, passes.
+
+    Args:
+      name: of the field that holds it.
+      value: the object.
+      method: what it must have.
+      example: how such an object is made.
+    """
+    if isinstance(value, type) or not hasattr(value, method):
+        raise ValueError(f"{name} must be an object such as {example}, got {show(value)}")
+    if hasattr(value, "check"):
+        value.check()

@@ -16,6 +16,7 @@ import xarray as xr
 
 from jaxroute.analysis import metrics
 from jaxroute.core import checks
+from jaxroute.core.protocols import is_environment
 from jaxroute.engine import hosts
 from jaxroute.engine.grid import Grid
 from jaxroute.engine.simulate import simulate
@@ -64,7 +65,7 @@ class Case:
     def build(self, horizon: int, changes: Mapping[str, Any]) -> Any:
         """The environment for a horizon, with changed settings."""
         made = self.environment
-        if isinstance(made, Grid) or hasattr(made, "step") or not _takes_settings(made, self.settings):
+        if isinstance(made, Grid) or is_environment(made) or not _takes_settings(made, self.settings):
             if changes:
                 raise ValueError("environment settings can be changed only if the case names a constructor and its settings")
             return made

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxroute.core.protocols import build_policy, stage_length_of
+from jaxroute.core.protocols import build_policy, is_policy, stage_length_of
 from jaxroute.engine.grid import Grid, canonical
 from jaxroute.engine.programs import trace_count
 from jaxroute.engine.simulate import simulate
@@ -38,7 +38,7 @@ def check_behaviour(policy: Any, env: Any, *, horizon: int = 40, seeds: int = 24
     _check_matches_loop(name, policy, env, horizon=min(horizon, 16 + (stage or 0)))
     _check_batch(name, policy, env, horizon, seeds)
     _check_not_anticipating(name, built, env, horizon=min(horizon, 12))
-    if hasattr(policy, "act"):
+    if is_policy(policy):
         _check_traces(name, policy, env, horizon, seeds)
 
 

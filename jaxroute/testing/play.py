@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxroute.core import draws
-from jaxroute.core.protocols import build_policy, first_state, stage_length_of
+from jaxroute.core.protocols import build_policy, first_state, is_environment, stage_length_of
 from jaxroute.engine.grid import canonical
 from jaxroute.engine.rounds import draws_key, run_streams, spec_for
 
@@ -41,7 +41,7 @@ def play(
     usual, changed = (run_streams(jax.random.key_data(draws.key(k)), np.asarray([seed], np.uint32)) for k in (key, key + 1))
     streams = {k: np.asarray(v)[:, 0] for k, v in usual.items()}
     other = np.asarray(changed["env"])[:, 0]
-    if not hasattr(env, "step"):
+    if not is_environment(env):
         env = env(draws_key(streams["instance"]))
     env, policy = on_device(env), build_policy(on_device(policy), on_device(env))
     verb = jax.jit if jit else lambda function: function

@@ -112,11 +112,8 @@ class COSMOS:
             "radius": ("bonus", "Practical(...), Theoretical(...), ..."),
             "exploration": ("forced", "WarmUp(...), Coins(...), ..."),
         }
-        for name, (needs, examples) in parts.items():
-            part = getattr(self, name)
-            if isinstance(part, type) or not hasattr(part, needs) or not hasattr(part, "check"):
-                raise ValueError(f"{name} must be {examples}, got {checks.show(part)}")
-            part.check()
+        for name, (needs, example) in parts.items():
+            checks.part(name, getattr(self, name), needs, example)
         ev.check(self.evaluator)
         for name in ("eta1", "eta0", "evaluator_bound"):
             checks.positive(name, getattr(self, name), ())

@@ -118,10 +118,7 @@ class CascadeEnv:
         if self.evaluator is not None:
             parts["evaluator"] = ("draw", "ScoredFeatures(...)")
         for name, (needs, example) in parts.items():
-            part = getattr(self, name)
-            if isinstance(part, type) or not hasattr(part, needs) or not hasattr(part, "check"):
-                raise ValueError(f"{name} must be an object like {example}, got {checks.show(part)}")
-            part.check()
+            checks.part(name, getattr(self, name), needs, example)
         number, dim = self.boxes.num_boxes, self.contexts.dim
         checks.numbers("index", self.index, (number, dim))
         checks.positive("cost_weight", self.cost_weight, ())

@@ -18,7 +18,6 @@ from jaxroute.problems.combinatorial.parts.relaxation import (
     RELAXATION_METRICS,
     BestSet,
     Solver,
-    check_part,
     conditioned,
     info_of,
     solve_by_group,
@@ -90,8 +89,10 @@ class Relaxer(Learner):
 
     def check(self) -> None:
         super().check()
-        check_part("solver", self.solver, "solve", "BestOf()")
-        check_part("rounding", self.rounding, "round", "Swap()")
+        if self.solver is not None:
+            checks.part("solver", self.solver, "solve", "BestOf()")
+        if self.rounding is not None:
+            checks.part("rounding", self.rounding, "round", "Swap()")
         checks.share("cap", self.cap, ())
         checks.probability("noise", self.noise, ())
 
@@ -122,7 +123,8 @@ class CUCB(Learner):
     def check(self) -> None:
         super().check()
         checks.probability("noise", self.noise, ())
-        check_part("radius", self.radius, "radius", "PlainRadius()")
+        if self.radius is not None:
+            checks.part("radius", self.radius, "radius", "PlainRadius()")
 
     def act(self, key: jax.Array, state: Statistics, obs: Observation, t: jax.Array) -> tuple[Action, Info]:
         k_tie, k_order = draws.split(key)

@@ -16,7 +16,6 @@ from jaxroute.problems.combinatorial.parts.cascade_order import ByPrice, Order, 
 from jaxroute.problems.combinatorial.parts.relaxation import (
     RELAXATION_METRICS,
     Solver,
-    check_part,
     conditioned,
     info_of,
     solve_by_group,
@@ -99,8 +98,10 @@ class C2MABV:
 
     def check(self) -> None:
         check_order(self.order)
-        check_part("solver", self.solver, "solve", "BestOf()")
-        check_part("rounding", self.rounding, "round", "Swap()")
+        if self.solver is not None:
+            checks.part("solver", self.solver, "solve", "BestOf()")
+        if self.rounding is not None:
+            checks.part("rounding", self.rounding, "round", "Swap()")
         checks.share("cap", self.cap, ())
         checks.probability("noise", self.noise, ())
         checks.positive("reward_width", self.reward_width, ())

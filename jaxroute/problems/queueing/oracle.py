@@ -9,6 +9,7 @@ import numpy as np
 from flax import struct
 
 from jaxroute.core import checks, numerics
+from jaxroute.core.protocols import check_suits, check_values, gauges_of, is_policy, metrics_of
 from jaxroute.core.types import Leaf, Metric
 from jaxroute.problems.queueing.env import QueueEnv
 from jaxroute.problems.queueing.parts.scheduling import QueueQueries, best_place, optimistic
@@ -125,20 +126,18 @@ class SwitchAt:
 
     @property
     def metrics(self) -> tuple[Metric, ...]:
-        return tuple(getattr(self.first, "metrics", ()))
+        return metrics_of(self.first)
 
     def check(self) -> None:
         checks.non_negative("at", self.at, ())
         for policy in (self.first, self.second):
-            if not hasattr(policy, "act"):
+            if not is_policy(policy):
                 raise ValueError(f"first and second must be policies, got {type(policy).__name__}")
-            if hasattr(policy, "check"):
-                policy.check()
+            check_values(policy)
 
     def check_for(self, spec: QueueSpec) -> None:
         for policy in (self.first, self.second):
-            if hasattr(policy, "check_for"):
-                policy.check_for(spec)
+            check_suits(policy, spec)
 
     @classmethod
     def to_optimal(cls, first: Any, at: Leaf) -> Callable[[QueueEnv], "SwitchAt"]:
@@ -176,4 +175,4 @@ class SwitchAt:
         return first, self.second.update(key, state[1], obs, action, feedback, t)
 
     def gauges(self, state: tuple[Any, Any]) -> dict[str, jax.Array]:
-        return self.first.gauges(state[0]) if hasattr(self.first, "gauges") else {}
+        return dict(gauges_of(self.first, state[0]))

@@ -335,13 +335,3 @@ def info_of(found: Selection) -> Info:
         "infeasible_share": 1.0 - found.feasible.astype(jnp.float32),
         "relaxed": found.z,
     }
-
-
-def check_part(name: str, part: object, method: str, example: str) -> None:
-    """Checks a part of a policy, None for the default: that it is an object with the method, and its numbers."""
-    if part is None:
-        return
-    if isinstance(part, type) or not hasattr(part, method):
-        raise ValueError(f"{name} must be an object such as {example}, got {checks.show(part)}")
-    if hasattr(part, "check"):
-        part.check()
