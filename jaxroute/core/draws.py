@@ -12,6 +12,7 @@ Source: Salmon et al. (2011), "Parallel random numbers: as easy as 1, 2, 3", Thr
 
 import functools
 import math
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -21,6 +22,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import batching, mlir
 
 from jaxroute.core import primitives
+from jaxroute.core.types import Leaf
 
 KEY_IMPL = "threefry2x32"
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
@@ -34,7 +36,7 @@ def key(seed: int) -> jax.Array:
     return jax.random.key(seed, impl=KEY_IMPL)
 
 
-def threefry_2x32(k0, k1, x0, x1):
+def threefry_2x32(k0: Leaf, k1: Leaf, x0: Leaf, x1: Leaf) -> tuple[jax.Array, ...]:
     """Threefry-2x32-20: the block `(x0, x1)` encrypted under the key `(k0, k1)`; all uint32, shapes broadcast.
 
     One operation of a traced function, which is written out when that is compiled: tracing takes a third to two thirds of the time.
@@ -44,7 +46,7 @@ def threefry_2x32(k0, k1, x0, x1):
     return tuple(threefry_2x32_p.bind(*(w if np.shape(w) in ((), shape) else jnp.broadcast_to(w, shape) for w in words)))
 
 
-def encrypted(k0, k1, x0, x1):
+def encrypted(k0: Leaf, k1: Leaf, x0: Leaf, x1: Leaf) -> tuple[Any, Any]:
     """`threefry_2x32` written out, in 119 operations on uint32."""
     schedule = (k0, k1, k0 ^ k1 ^ _PARITY)
     x0, x1 = x0 + schedule[0], x1 + schedule[1]
@@ -58,12 +60,12 @@ def encrypted(k0, k1, x0, x1):
     return x0, x1
 
 
-def _words(key):
+def _words(key: jax.Array) -> tuple[jax.Array, jax.Array]:
     data = jax.random.key_data(key)
     return data[0], data[1]
 
 
-def fold_in(key, data) -> jax.Array:
+def fold_in(key: jax.Array, data: Leaf) -> jax.Array:
     """The child of `key` (typed, `[]`) at the integer address `data` (`[]`, taken modulo 2**32)."""
     address = np.uint32(data % 2**32) if isinstance(data, int) else jnp.asarray(data).astype(jnp.uint32)
     x0, x1 = threefry_2x32(*_words(key), np.uint32(0), address)
@@ -71,17 +73,17 @@ def fold_in(key, data) -> jax.Array:
     return jax.random.wrap_key_data(jnp.stack([x0, x1]), impl=KEY_IMPL)
 
 
-def split(key, num: int = 2) -> tuple[jax.Array, ...]:
+def split(key: jax.Array, num: int = 2) -> tuple[jax.Array, ...]:
     """`num` children of `key`, as a tuple; a child that is not used costs nothing."""
     return tuple(fold_in(key, i) for i in range(num))
 
 
-def bits(key, shape: tuple[int, ...] = ()) -> jax.Array:
+def bits(key: jax.Array, shape: tuple[int, ...] = ()) -> jax.Array:
     """Random words, uint32 of the given shape."""
     return primitives.kept(_bits(key, _places(shape)))
 
 
-def _places(shape, first: int = 0):
+def _places(shape: tuple[int, ...], first: int = 0) -> Any:
     """Flat indices of the elements of a draw, the first of which is number `first` of its key."""
     if first + math.prod(shape) >= 2**32:
         raise ValueError(f"shape {shape} has 2**32 or more elements; a key has 2**32 addresses")
@@ -89,60 +91,60 @@ def _places(shape, first: int = 0):
     return number + np.uint32(first) if first else number
 
 
-def _bits(key, places):
+def _bits(key: jax.Array, places: Leaf) -> jax.Array:
     x0, x1 = threefry_2x32(*_words(key), np.uint32(0), places)
     return x0 ^ x1
 
 
-def _unit(key, places):
+def _unit(key: jax.Array, places: Leaf) -> jax.Array:
     """Uniform on [0, 1) from the upper 23 bits, without barrier."""
     mantissa = (_bits(key, places) >> np.uint32(9)) | np.uint32(0x3F800000)
     return lax.bitcast_convert_type(mantissa, jnp.float32) - np.float32(1)
 
 
-def _open_unit(key, places):
+def _open_unit(key: jax.Array, places: Leaf) -> jax.Array:
     tiny = np.finfo(np.float32).tiny
     return jnp.maximum(tiny, _unit(key, places) * np.float32(1 - tiny) + tiny)
 
 
-def _normal(key, places):
+def _normal(key: jax.Array, places: Leaf) -> jax.Array:
     low = np.nextafter(np.float32(-1), np.float32(0), dtype=np.float32)
     centred = primitives.kept(jnp.maximum(low, _unit(key, places) * (np.float32(1) - low) + low))
     return primitives.kept(np.float32(np.sqrt(2)) * lax.erf_inv(centred))
 
 
-def uniform(key, shape: tuple[int, ...] = ()) -> jax.Array:
+def uniform(key: jax.Array, shape: tuple[int, ...] = ()) -> jax.Array:
     """Uniform draws on [0, 1), float32."""
     return primitives.kept(_unit(key, _places(shape)))
 
 
-def uniform_at(key, places) -> jax.Array:
+def uniform_at(key: jax.Array, places: Leaf) -> jax.Array:
     """The elements of a `uniform` draw of any shape at these flat indices (an array of integers), in the shape of the indices."""
     return primitives.kept(_unit(key, jnp.asarray(places).astype(jnp.uint32)))
 
 
-def normal(key, shape: tuple[int, ...] = ()) -> jax.Array:
+def normal(key: jax.Array, shape: tuple[int, ...] = ()) -> jax.Array:
     """Standard normal draws, float32, by the inverse error function."""
     return _normal(key, _places(shape))
 
 
-def bernoulli(key, probability=0.5, shape: tuple[int, ...] | None = None) -> jax.Array:
+def bernoulli(key: jax.Array, probability: Leaf = 0.5, shape: tuple[int, ...] | None = None) -> jax.Array:
     """Booleans that are True with the given probability; `shape` defaults to that of `probability`."""
     shape = jnp.shape(probability) if shape is None else shape
     return uniform(key, shape) < probability
 
 
-def gumbel(key, shape: tuple[int, ...] = ()) -> jax.Array:
+def gumbel(key: jax.Array, shape: tuple[int, ...] = ()) -> jax.Array:
     """Standard Gumbel draws, float32."""
     return primitives.kept(-jnp.log(-jnp.log(primitives.kept(_open_unit(key, _places(shape))))))
 
 
-def exponential(key, shape: tuple[int, ...] = ()) -> jax.Array:
+def exponential(key: jax.Array, shape: tuple[int, ...] = ()) -> jax.Array:
     """Exponential draws of mean 1, float32."""
     return primitives.kept(-jnp.log1p(-uniform(key, shape)))
 
 
-def randint(key, maxval: int, shape: tuple[int, ...] = ()) -> jax.Array:
+def randint(key: jax.Array, maxval: int, shape: tuple[int, ...] = ()) -> jax.Array:
     """Integers in `[0, maxval)`, int32, by scaling a uniform; bias below `maxval / 2**23`.
 
     Unlike the other draws its bits differ from `jax.random.randint`, which uses two words per integer.
@@ -150,13 +152,13 @@ def randint(key, maxval: int, shape: tuple[int, ...] = ()) -> jax.Array:
     return jnp.minimum((uniform(key, shape) * maxval).astype(jnp.int32), maxval - 1)
 
 
-def categorical(key, logits) -> jax.Array:
+def categorical(key: jax.Array, logits: Leaf) -> jax.Array:
     """Index drawn from unnormalised log-probabilities `[K]`, by the Gumbel maximum; int32 `[]`."""
     score = logits + gumbel(key, jnp.shape(logits))
     return jnp.argmax(score, axis=-1).astype(jnp.int32)
 
 
-def gamma(key, shape_parameter, tries: int = 6) -> jax.Array:
+def gamma(key: jax.Array, shape_parameter: Leaf, tries: int = 6) -> jax.Array:
     """Gamma draws with unit scale for shape parameters of at least 1, float32, in a fixed number of operations.
 
     Marsaglia and Tsang's rejection method with `tries` candidates, of which the first accepted is taken. At least 95 % of
@@ -195,7 +197,7 @@ def gamma(key, shape_parameter, tries: int = 6) -> jax.Array:
     return primitives.kept(jnp.where(drawn > 0, d * drawn, shape_parameter))
 
 
-def beta(key, a, b) -> jax.Array:
+def beta(key: jax.Array, a: Leaf, b: Leaf) -> jax.Array:
     """Beta draws for parameters of at least 1, as the share of one of two `gamma` draws; shape and float32 as `a`."""
     k_a, k_b = split(key)
     x, y = gamma(k_a, a), gamma(k_b, b)
@@ -210,12 +212,12 @@ mlir.register_lowering(threefry_2x32_p, mlir.lower_fun(_one_function, multiple_r
 
 
 @threefry_2x32_p.def_abstract_eval
-def _(*words):
+def _(*words: Any) -> list[Any]:
     block = max(words, key=lambda w: len(w.shape)).update(dtype=jnp.dtype("uint32"), weak_type=False)
     return [block, block]
 
 
-def _batch_threefry_2x32(words, dims):
+def _batch_threefry_2x32(words: Any, dims: Any) -> tuple[Any, tuple[int, int]]:
     size = next(w.shape[d] for w, d in zip(words, dims, strict=True) if d is not None)
     moved = [w if d is None else batching.bdim_at_front(w, d, size) for w, d in zip(words, dims, strict=True)]
     rank = max(jnp.ndim(w) - (d is not None) for w, d in zip(words, dims, strict=True))

@@ -135,7 +135,7 @@ def _rule(name: str, eqn: JaxprEqn, values: list[Value], size: int) -> list[Any]
     rank = len(shape)
     arrays = [v.array for v in values]
     if name in _ELEMENTWISE:
-        if name == "bitcast_convert_type" and eqn.invars[0].aval.shape != shape:
+        if name == "bitcast_convert_type" and getattr(eqn.invars[0].aval, "shape", ()) != shape:
             return None
         full = (*shape, size)
         wide = [

@@ -11,7 +11,7 @@ from jaxroute.core import checks, draws
 from jaxroute.core.types import Leaf, Metric
 from jaxroute.problems.combinatorial.c2mabv import C2MABV
 from jaxroute.problems.combinatorial.env import CloudEnv
-from jaxroute.problems.combinatorial.parts.cascade_order import ByPrice, Order, action_of, check_order
+from jaxroute.problems.combinatorial.parts.cascade_order import ByPrice, Order, action_of
 from jaxroute.problems.combinatorial.parts.posteriors import BetaPosterior, CountInPart, Grading, Posterior
 from jaxroute.problems.combinatorial.parts.radii import PlainRadius, Radius
 from jaxroute.problems.combinatorial.parts.relaxation import (
@@ -50,7 +50,7 @@ class Learner(abc.ABC):
     order: Order = struct.field(default_factory=ByPrice, kw_only=True)
 
     def check(self) -> None:
-        check_order(self.order)
+        checks.part("order", self.order, "order", "ByPrice()")
 
     def init(self, key: jax.Array, spec: CombinatorialSpec) -> Statistics:
         del key
@@ -296,7 +296,7 @@ class OfflineFixed:
         return cls(mean, env.outcomes.cost_mean[0], env.budget, env.size, sample_size=sample_size)
 
     def check(self) -> None:
-        check_order(self.order)
+        checks.part("order", self.order, "order", "ByPrice()")
         checks.probability("offline_mean", self.offline_mean)
         checks.non_negative("cost_mean", self.cost_mean, np.shape(self.offline_mean))
         checks.positive("budget", self.budget)

@@ -12,7 +12,7 @@ from jaxroute.core.types import Leaf, Metric
 from jaxroute.estimators.confidence import hoeffding_radius, union_log_term
 from jaxroute.estimators.running import RunningMean
 from jaxroute.problems.combinatorial.parts.batches import Hold, HoldAction
-from jaxroute.problems.combinatorial.parts.cascade_order import ByPrice, Order, action_of, check_order
+from jaxroute.problems.combinatorial.parts.cascade_order import ByPrice, Order, action_of
 from jaxroute.problems.combinatorial.parts.relaxation import (
     RELAXATION_METRICS,
     Solver,
@@ -97,7 +97,7 @@ class C2MABV:
         return (*RELAXATION_METRICS, optimism)
 
     def check(self) -> None:
-        check_order(self.order)
+        checks.part("order", self.order, "order", "ByPrice()")
         if self.solver is not None:
             checks.part("solver", self.solver, "solve", "BestOf()")
         if self.rounding is not None:

@@ -6,10 +6,10 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from jaxroute.core import draws
+from jaxroute.core import checks, draws
 from jaxroute.core.types import Leaf
 from jaxroute.problems.combinatorial.env import CloudEnv
-from jaxroute.problems.combinatorial.parts.cascade_order import ByPrice, Order, action_of, check_order
+from jaxroute.problems.combinatorial.parts.cascade_order import ByPrice, Order, action_of
 from jaxroute.problems.combinatorial.parts.rounding import Rounding, round_by_group
 from jaxroute.problems.combinatorial.types import Action, CombinatorialSpec, Feedback, Info, Observation
 
@@ -47,7 +47,7 @@ class _Oracle(abc.ABC):
         """The oracle of an environment."""
 
     def check(self) -> None:
-        check_order(self.order)
+        checks.part("order", self.order, "order", "ByPrice()")
 
     def init(self, key: jax.Array, spec: CombinatorialSpec) -> OracleState:
         del key

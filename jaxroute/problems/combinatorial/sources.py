@@ -276,11 +276,7 @@ class LawOutcomes:
 
     def check(self) -> None:
         self.successes.check()
-        if isinstance(self.costs, type) or not hasattr(self.costs, "draw"):
-            raise ValueError(f"costs must be an object such as ScaledCosts(), got {checks.show(self.costs)}")
-        check = getattr(self.costs, "check", None)
-        if check is not None:
-            check()
+        checks.part("costs", self.costs, "draw", "ScaledCosts()")
         shape = np.shape(self.outcome_mean)
         if len(shape) != 2:
             raise ValueError(f"success must have shape [segments, models], got {shape}")

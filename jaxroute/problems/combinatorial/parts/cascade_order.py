@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from jaxroute.core import checks, draws
+from jaxroute.core import draws
 from jaxroute.problems.combinatorial.types import Action, Observation
 
 
@@ -61,12 +61,6 @@ class ByChance:
     def order(self, key: jax.Array, obs: Observation, value: jax.Array, cost: jax.Array) -> jax.Array:
         del obs, value
         return draws.uniform(key, cost.shape)
-
-
-def check_order(order: Order) -> None:
-    """`ValueError` if that is no order, for example its name."""
-    if not hasattr(order, "order"):
-        raise ValueError(f"order must be an object such as ByPrice(), got {checks.show(order)}")
 
 
 def action_of(
