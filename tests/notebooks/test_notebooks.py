@@ -8,7 +8,7 @@ import pytest
 
 FOLDER = Path(__file__).resolve().parents[2] / "notebooks"
 NAMES = ("quickstart", "staged", "combinatorial", "service", "queueing", "cascade")
-MAX_BYTES = 600_000
+MAX_BYTES = 200_000
 SECONDS_PER_CELL = 300
 
 
