@@ -1065,7 +1065,7 @@ def smpybandits_epsilon_greedy(setting: BanditSetting, seed: int):
 def _route_highs(reward_ucb, cost_lcb, capacity, budget) -> tuple[np.ndarray, float, bool]:
     """RouteOPT (eq. 7): `max reward_ucb . p`, `cost_lcb . p <= budget`, `sum p = 1`, `0 <= p <= capacity`.
 
-    Returns probabilities `[n]`, the multiplier of the budget row and whether the programme is feasible; if
+    Returns probabilities `[n]`, the multiplier of the budget row and whether the program is feasible; if
     not, the cheapest distribution is returned.
     """
     from scipy.optimize import linprog
@@ -1371,7 +1371,7 @@ class Comparator:
 def _status(tool: str, problem: str) -> tuple[bool, str]:
     """Whether a tool can be used for a problem, and its version or what is wrong."""
     try:
-        if problem == "staged":  # HiGHS solves the loop's programmes and gives all tools the benchmark.
+        if problem == "staged":  # HiGHS solves the loop's programs and gives all tools the benchmark.
             importlib.import_module("scipy.optimize")
             return True, f"NumPy {np.__version__}, SciPy {importlib.metadata.version('scipy')}"
         if problem.startswith("queueing"):

@@ -13,7 +13,7 @@ os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"  # Tests leave nothing in t
 
 import jax
 import pytest
-from helpers import x64
+from helpers import ROOT, x64
 
 from jaxroute.engine import programs
 
@@ -21,6 +21,26 @@ from jaxroute.engine import programs
 _MOST_BYTES = 1 << 30
 _limit = _MOST_BYTES
 _ended = itertools.count(1)
+# Files and folders of the fast tier: what takes no compiler.
+FAST = (
+    "analysis/test_metrics.py",
+    "core/test_types.py",
+    "data/",
+    "engine/test_bad_input.py",
+    "store/test_statistics.py",
+    "test_layers.py",
+    "test_names.py",
+    "testing/test_planted_faults.py",
+    "testing/test_structure.py",
+)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    for item in items:
+        place = item.path.relative_to(ROOT / "tests").as_posix()
+        if place.startswith(FAST) and not item.get_closest_marker("slow"):
+            item.add_marker("fast")
 
 
 @pytest.fixture(autouse=True)

@@ -450,7 +450,7 @@ def partition_linear_program(w, c, groups, limits, budget, exact_size):
     return np.clip(answer.x, 0, 1) if answer.success else None
 
 
-# --- Integer programme -------------------------------------------------------------------------------------------
+# --- Integer program -------------------------------------------------------------------------------------------
 
 
 def integer_optimum(reward, w, c, size, budget, available=None, cardinality=True):

@@ -7,7 +7,6 @@ the names, dimensions, coordinates and attributes of a real one. Its numbers are
 import atexit
 import contextlib
 import functools
-import importlib
 import os
 import shutil
 import tempfile
@@ -28,6 +27,7 @@ from jaxroute.experiments import EXPERIMENTS
 from jaxroute.experiments.cascade import replay, study
 from jaxroute.experiments.queueing import figures as queueing_figures
 from jaxroute.problems import service
+from jaxroute.problems.service.sources import source
 
 # Experiments that play a user's own table.
 NEEDS_TABLE = ("staged/table", "combinatorial/table", "service/table", "queueing/table")
@@ -117,11 +117,9 @@ def cheap_training() -> Iterator[None]:
     RouterDC is not trained, benchmarks of services are averages of fewer requests, the thresholds of the replay are tuned on fewer
     queries, the evaluators of the offline study are zero, and the head of the prompts' features is the identity.
     """
-    requests = importlib.import_module(service.CellRequests.__module__)
-    sampling = importlib.import_module(requests._sampled.__module__)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(service.RouterDC, "of", classmethod(_untrained_router))
-        patch.setattr(sampling, "_SAMPLE", 1 << 10)
+        patch.setattr(source, "_SAMPLE", 1 << 10)
         patch.setattr(replay, "tuned_frugal", functools.partial(replay.tuned_frugal, number=512))
         patch.setattr(study, "offline_pairs", _no_pairs)
         patch.setattr(study, "fit_glm", lambda features, rewards, link: np.zeros(features.shape[-1], np.float32))

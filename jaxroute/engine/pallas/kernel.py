@@ -4,7 +4,7 @@ A scan over rounds launches some kernels per round on a GPU, which takes longer 
 thread holds a run's whole state in registers, draws its random numbers from the counter-based streams, and writes to memory at record
 times only. The kernel is not written by hand: `scalarise.Replay` makes it from the same functions of one run that the scan plays.
 
-Where a policy plans by stage, a kernel plays a stage, and XLA plans between them: plans are large programmes that run seldom.
+Where a policy plans by stage, a kernel plays a stage, and XLA plans between them: plans are large programs that run seldom.
 """
 
 import functools

@@ -235,7 +235,7 @@ PAIRS = {
     "Frugal": (cascade.uniform_cascade, cascade.Frugal()),
 }
 FAST = ("UCB1", "GaussianThompson", "StageRoute")
-# A shadow price is not unique where a vertex of the programme meets the budget: rounding decides between slopes.
+# A shadow price is not unique where a vertex of the program meets the budget: rounding decides between slopes.
 LOOSE = ("multiplier",)
 
 
