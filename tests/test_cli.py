@@ -183,6 +183,7 @@ def test_compiled_programs_are_kept_where_the_user_says(tmp_path, monkeypatch):
         jax.config.update("jax_enable_compilation_cache", False)
         assert cli._keep_compiled() is None
         jax.config.update("jax_enable_compilation_cache", True)
+        jax.config.update("jax_compilation_cache_dir", None)
         assert cli._keep_compiled() == str(tmp_path / "jaxroute" / "compiled")
         jax.config.update("jax_compilation_cache_dir", str(tmp_path / "mine"))
         assert cli._keep_compiled() == str(tmp_path / "mine")

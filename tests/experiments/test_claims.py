@@ -32,7 +32,10 @@ ONE_SIDED = {
     "service/table-3": {"small": "differences below a given number"},
     "cascade/S0": {"linear": "a slope of 1 in one case only", "optimism": "several orders at once"},
     "cascade/S1": {"mixture": "several orders at once"},
-    "cascade/S3": {"flat": "a ratio that stays from case to case"},
+    "cascade/S3": {
+        "flat": "a ratio that stays from case to case",
+        "table": "regret near given numbers in several cases at once",
+    },
     "cascade/S4": {"u-shape": "a minimum inside the axis of bonuses", "cliff": "a step on the axis of bonuses"},
     "cascade/S5": {"m": "growth between two powers from case to case", "K": "growth between two powers from case to case"},
     "cascade/S7": {"optimism": "several orders at once"},

@@ -205,6 +205,8 @@ def _never_grows(results: Results) -> tuple[str, bool]:
     zero = data["design.context"].isel(time=-1) == 0.0
     least = data["design.least"].isel(time=-1)
     stuck, others = least.values[zero.values], least.values[~zero.values]
+    if not len(stuck) or not len(others):
+        return f"{len(stuck)} runs with x = 0, {len(others)} others: some of both are needed", False
     text = f"{len(stuck)} runs with x = 0: between {stuck.min():g} and {stuck.max():g}; {len(others)} others: at least {others.min():.3g}"
     return text, bool((stuck == 1.0).all() and (others > 1.0).all())
 
