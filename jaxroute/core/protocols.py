@@ -16,6 +16,7 @@ Rules that all problems need:
 - `Info` is a dict of arrays that a person may want to see. It is free when nobody records it.
 """
 
+import dataclasses
 import difflib
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeAlias, TypeGuard, TypeVar, cast
@@ -127,7 +128,11 @@ Probe: TypeAlias = Callable[..., Any]
 
 ENVIRONMENT_METHODS = ("init", "observe", "step")
 POLICY_METHODS = ("init", "act", "update")
-OPTIONAL_METHODS = ("plan", "gauges", "check", "check_for")
+# What they may have besides.
+ENVIRONMENT_OPTIONS = ("spec", "gauges", "check")
+POLICY_OPTIONS = ("plan", "gauges", "metrics", "check", "check_for", "stage_length")
+# A name that is so similar to one of the protocol is taken for a misspelling (`updat` and `update`: 0.91).
+_ALIKE = 0.8
 
 
 def is_environment(value: Any) -> TypeGuard[AnyEnvironment]:
@@ -150,10 +155,35 @@ def missing_methods(value: Any, methods: tuple[str, ...]) -> str:
     missing = [name for name in methods if not callable(getattr(value, name, None))]
     if not missing:
         return ""
-    names = [name for name in dir(value) if not name.startswith("__") and name not in (*methods, *OPTIONAL_METHODS)]
+    names = [name for name in dir(value) if not name.startswith("__") and name not in (*methods, *POLICY_OPTIONS)]
     close = {name: difflib.get_close_matches(name, names, n=1) for name in missing}
     hints = [f"{name} (is {close[name][0]} meant?)" if close[name] else name for name in missing]
     return f"{type(value).__name__} must have the methods {', '.join(methods)}; it has no {' and no '.join(hints)}"
+
+
+def misspelt(value: Any, names: tuple[str, ...]) -> list[tuple[str, str]]:
+    """What an environment or a policy defines under a name that is almost one of the protocol, and which nobody calls.
+
+    Args:
+      value: environment or policy.
+      names: of the protocol, required or not.
+
+    Returns:
+      Pairs of the name and the one that may be meant.
+    """
+    owner = type(value)
+    fields = {f.name for f in dataclasses.fields(owner)} if dataclasses.is_dataclass(owner) else set[str]()
+    above: set[str] = set()  # What this class or one that derives from it defines.
+    pairs: list[tuple[str, str]] = []
+    for cls in owner.__mro__[:-1]:
+        above |= set(vars(cls))
+        for name in vars(cls):
+            if name.startswith("_") or name in names or name in fields:
+                continue
+            close = difflib.get_close_matches(name, names, n=1, cutoff=_ALIKE)
+            if close and close[0] not in above:
+                pairs.append((name, close[0]))
+    return pairs
 
 
 def has_plan(policy: Any) -> TypeGuard[Planner[Any, Any, Any, Any]]:

@@ -12,7 +12,9 @@ import numpy as np
 from jaxroute.core import checks, draws
 from jaxroute.core.protocols import (
     ENVIRONMENT_METHODS,
+    ENVIRONMENT_OPTIONS,
     POLICY_METHODS,
+    POLICY_OPTIONS,
     AnyEnvironment,
     AnyPolicy,
     PolicyOf,
@@ -25,6 +27,7 @@ from jaxroute.core.protocols import (
     is_environment,
     is_policy,
     missing_methods,
+    misspelt,
     stage_length_of,
 )
 from jaxroute.core.types import Spec
@@ -254,10 +257,16 @@ def example(name: str, env: Grid, policy: Grid) -> tuple[AnyEnvironment, AnyPoli
         built = build_policy(policy.example, made)
     except ValueError as error:
         raise ValueError(f"policy {name!r}: {error}") from None
-    for what, value, methods in (("env", made, ENVIRONMENT_METHODS), (f"policy {name!r}", built, POLICY_METHODS)):
+    protocols = (
+        ("env", made, ENVIRONMENT_METHODS, ENVIRONMENT_OPTIONS),
+        (f"policy {name!r}", built, POLICY_METHODS, POLICY_OPTIONS),
+    )
+    for what, value, methods, options in protocols:
         missing = missing_methods(value, methods)
         if missing:
             raise ValueError(f"{what}: {missing}")
+        for wrong, meant in misspelt(value, (*methods, *options)):
+            warnings.warn(f"{what} has {wrong!r}, which nothing calls; is {meant!r} meant?", stacklevel=4)
     return made, built
 
 

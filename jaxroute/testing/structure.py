@@ -15,15 +15,17 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
 from jaxroute.core import checks, draws
-from jaxroute.core.protocols import has_plan, stage_length_of
+from jaxroute.core.protocols import (
+    ENVIRONMENT_METHODS,
+    ENVIRONMENT_OPTIONS,
+    POLICY_METHODS,
+    POLICY_OPTIONS,
+    has_plan,
+    misspelt,
+    stage_length_of,
+)
 from jaxroute.core.types import Metric, Spec, planned_state
 from jaxroute.engine.rounds import spec_for
-
-# Names of the protocols: those that must be there, and those that may.
-_POLICY = (("init", "act", "update"), ("plan", "gauges", "metrics", "check", "check_for", "stage_length"))
-_ENVIRONMENT = (("spec", "init", "observe", "step"), ("gauges", "check"))
-# A name that is so similar to one of the protocol is taken for a misspelling (`updat` and `update`: 0.91).
-_ALIKE = 0.8
 
 
 class Fault(AssertionError):
@@ -125,7 +127,7 @@ class _Player:
 
 
 def _check_environment(env: _Player) -> None:
-    _check_names(env, *_ENVIRONMENT)
+    _check_names(env, ("spec", *ENVIRONMENT_METHODS), ENVIRONMENT_OPTIONS)
     spec = env.value.spec
     if not isinstance(spec, Spec):
         raise Fault(f"{env.name}.spec must be a Spec, got {checks.show(spec)}")
@@ -139,7 +141,7 @@ def _check_environment(env: _Player) -> None:
 
 
 def _check_policy(policy: _Player, env: _Player) -> None:
-    _check_names(policy, *_POLICY)
+    _check_names(policy, POLICY_METHODS, POLICY_OPTIONS)
     spec, declared = env.value.spec, getattr(policy.value, "metrics", ())
     _check_declared(f"{policy.name}.metrics", declared)
     for name in sorted({m.name for m in declared} & {m.name for m in spec.metrics}):
@@ -196,17 +198,8 @@ def _check_names(player: _Player, needed: tuple[str, ...], optional: tuple[str, 
             raise Fault(f"{player.name} has no {'' if name == 'spec' else 'method '}{name}{hint}")
         if name != "spec" and not callable(getattr(player.value, name)):
             raise Fault(f"{player.name}.{name} must be a method")
-    protocol = (*needed, *optional)
-    fields = {f.name for f in dataclasses.fields(owner)} if dataclasses.is_dataclass(owner) else set()
-    above: set[str] = set()  # What this class or one that derives from it defines.
-    for cls in owner.__mro__[:-1]:
-        above |= set(vars(cls))
-        for name in vars(cls):
-            if name.startswith("_") or name in protocol or name in fields:
-                continue
-            close = difflib.get_close_matches(name, protocol, n=1, cutoff=_ALIKE)
-            if close and close[0] not in above:
-                raise Fault(f"{player.name} has {name!r}, which nothing calls; did you mean {close[0]!r}?")
+    for name, meant in misspelt(player.value, (*needed, *optional)):
+        raise Fault(f"{player.name} has {name!r}, which nothing calls; did you mean {meant!r}?")
 
 
 def _check_declared(where: str, metrics: Any) -> None:

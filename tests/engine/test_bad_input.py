@@ -11,7 +11,7 @@ import jaxroute as jr
 from jaxroute.core.types import Metric
 from jaxroute.data import RoutingTable
 from jaxroute.engine import programs
-from jaxroute.problems import staged, stochastic
+from jaxroute.problems import combinatorial, staged, stochastic
 
 
 def play(out, env=BANDIT, policies=stochastic.UCB1(), **options):
@@ -266,3 +266,49 @@ def test_the_right_input_is_not_refused(tmp_path):
     assert play(tmp_path / "out", probes={"x": lambda *a: a[-1]}, record=["regret"], key=2**31, block=3)["valid"].all()
     assert market().budget == np.float32(3.0)
     assert table().scores.shape == (2, 2)
+
+
+# Policies that break the protocol, each told at the boundary.
+
+
+@struct.dataclass
+class Misspelt:
+    """Has `updat` in place of `update`."""
+
+    init, act, updat = stochastic.UCB1.init, stochastic.UCB1.act, stochastic.UCB1.update
+
+
+@struct.dataclass
+class MisspeltOption(stochastic.UCB1):
+    """Its gauges are never read."""
+
+    def guages(self, state):
+        return {}
+
+
+def test_a_misspelt_method_is_named():
+    with pytest.raises(
+        ValueError,
+        match=r"policy 'Misspelt': Misspelt must have the methods init, act, update; it has no update \(is updat meant\?\)",
+    ):
+        jr.simulate(BANDIT, Misspelt(), horizon=5, seeds=2, progress=False)
+    with pytest.warns(UserWarning, match="policy 'MisspeltOption' has 'guages', which nothing calls; is 'gauges' meant?"):
+        jr.simulate(BANDIT, MisspeltOption(), horizon=5, seeds=2, progress=False)
+
+
+def test_a_policy_of_another_problem_is_named():
+    """Whichever method of either fails on what the other gives it."""
+    for env, policy, what in (
+        (
+            small_market(),
+            stochastic.UCB1(),
+            "policy 'UCB1' .* cannot play MarketEnv of jaxroute.problems.staged.env, in MarketEnv.step",
+        ),
+        (
+            BANDIT,
+            combinatorial.C2MABV(),
+            "policy 'C2MABV' .* cannot play BanditEnv of jaxroute.problems.stochastic.env, in C2MABV.init",
+        ),
+    ):
+        with pytest.raises(jr.CannotPlayError, match=what):
+            jr.simulate(env, policy, horizon=5, seeds=2, progress=False)
