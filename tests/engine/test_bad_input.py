@@ -307,7 +307,7 @@ def test_a_policy_of_another_problem_is_named():
         (
             BANDIT,
             combinatorial.C2MABV(),
-            "policy 'C2MABV' .* cannot play BanditEnv of jaxroute.problems.stochastic.env, in C2MABV.init",
+            "policy 'C2MABV' .* cannot play BanditEnv of jaxroute.problems.stochastic.env, in C2MABV.act",
         ),
     ):
         with pytest.raises(jr.CannotPlayError, match=what):
