@@ -24,7 +24,7 @@ class TheorySteps:
     smoothness: Leaf
 
     def __call__(self, steps_done: jax.Array) -> jax.Array:
-        return jnp.minimum(2.0 / (self.mu * (steps_done + 2.0)), 1.0 / self.smoothness)
+        return jnp.minimum(2.0 / (self.mu * (jnp.asarray(steps_done, float) + 2.0)), 1.0 / self.smoothness)
 
     def check(self) -> None:
         checks.positive("mu", self.mu, ())

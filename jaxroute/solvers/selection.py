@@ -168,7 +168,7 @@ def _any_win_sets(
 
     left, lose = budget - over_sets(cost), jnp.exp(over_sets(jnp.log1p(-w)))
     filled = np.stack([(sets & (labels == g)).sum(1) for g in range(labels.max() + 1)])  # [M, sets]
-    places = jnp.atleast_1d(jnp.asarray(size, dtype))[:, None] - filled
+    places = jnp.atleast_1d(jnp.asarray(size, dtype))[:, None] - filled.astype(dtype)
     fits = (left >= 0.0) & jnp.all(places >= 0.0, axis=0)
     lose = jnp.where(fits & (places >= 1.0), lose, _BARRED)  # [M, sets]: there is room for one more of the group
 

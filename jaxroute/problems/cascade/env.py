@@ -145,7 +145,7 @@ class CascadeEnv:
         """Index `[K]` at cost weight 1 of a request `psi` `[m]`."""
         base = self.index_link.value(numerics.combine(psi, jnp.swapaxes(jnp.asarray(self.index, jnp.float32), 0, 1)))
         if self.bend is not None:
-            base = base + jnp.asarray(self.bend) * jnp.cos(3.0 * psi[1] + jnp.arange(base.shape[0]))
+            base = base + jnp.asarray(self.bend) * jnp.cos(3.0 * psi[1] + jnp.arange(base.shape[0], dtype=psi.dtype))
         return base
 
     def true_index(self, psi: jax.Array) -> jax.Array:

@@ -76,7 +76,7 @@ class StageRoute:
     def bounds(self, statistics: Statistics) -> tuple[jax.Array, jax.Array]:
         """Upper bounds `U` of mean rewards and lower bounds `L` of mean costs, each `[...]` as the statistics."""
         reward, cost = self.estimator.means(statistics, self.cost_floor)
-        count = statistics.pulls + 1.0
+        count = jnp.asarray(statistics.pulls, reward.dtype) + 1.0
         reward_radius = self.radius_multiplier * bernstein_radius(reward, count, self.gamma)
         cost_radius = self.radius_multiplier * bernstein_radius(cost, count, self.gamma)
         upper = jnp.clip(reward + reward_radius, 0.0, 1.0)  # eq. (4)

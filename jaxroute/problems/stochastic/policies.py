@@ -52,7 +52,8 @@ class UCB1:
     ) -> tuple[jax.Array, dict[str, jax.Array]]:
         del key, obs
         share = 1.0 / jnp.maximum(state.pulls, 1).astype(jnp.float32)  # one division in place of two
-        radius = self.width * jnp.sqrt(jnp.log(t + 2.0) * share)
+        log_t = jnp.log(jnp.asarray(t, float) + 2.0).astype(share.dtype)
+        radius = self.width * jnp.sqrt(log_t * share)
         bound = jnp.where(state.pulls > 0, state.reward_sum * share + radius, jnp.inf)
         return numerics.argmax(bound), {"bound": bound}
 

@@ -105,11 +105,13 @@ class ThenCommit(AlwaysLearns):
 
     def forced(self, key: jax.Array, state: PyTree, t: jax.Array, horizon: jax.Array) -> jax.Array:
         del key, state
-        return t <= self._rounds(horizon)
+        rounds = self._rounds(horizon)
+        return jnp.asarray(t, rounds.dtype) <= rounds
 
     def learns(self, forced: jax.Array, t: jax.Array, horizon: jax.Array) -> jax.Array:
         del forced
-        return t <= self._rounds(horizon)
+        rounds = self._rounds(horizon)
+        return jnp.asarray(t, rounds.dtype) <= rounds
 
 
 @struct.dataclass

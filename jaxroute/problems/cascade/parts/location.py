@@ -82,7 +82,7 @@ class LocationFamily:
             target=target,
             residual=jnp.where(place, residual, fit.residual),
             number=number,
-            cost=fit.cost + jnp.where(seen, (sample.cost - fit.cost) / jnp.maximum(number, 1), 0.0),
+            cost=fit.cost + jnp.where(seen, (sample.cost - fit.cost) / jnp.maximum(number, 1).astype(fit.cost.dtype), 0.0),
         ), rho
 
     def predict(

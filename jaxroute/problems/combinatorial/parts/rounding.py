@@ -93,6 +93,6 @@ def top_models(score: jax.Array, obs: Observation, spec: CombinatorialSpec, allo
     """
     allowed = obs.available if allowed is None else allowed
     if spec.groups is None:
-        return allowed & (numerics.rank(allowed, score) < obs.size)
+        return allowed & (numerics.rank(allowed, score).astype(jnp.result_type(obs.size)) < obs.size)
     place = numerics.rank(allowed, score, together=np.equal.outer(spec.groups, spec.groups))
     return allowed & (place < numerics.of_group(spec.groups, obs.size))

@@ -78,4 +78,4 @@ class PhaseThenCoin:
         return cls(phase=np.float32(max(0, math.ceil(c1**2 - 1))), coin=np.float32(horizon**-0.5))
 
     def fires(self, t: jax.Array, coin: jax.Array) -> jax.Array:
-        return (t < self.phase) | (coin <= self.coin)
+        return (jnp.asarray(t, jnp.result_type(self.phase)) < self.phase) | (coin <= self.coin)
