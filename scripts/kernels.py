@@ -229,7 +229,7 @@ def programs(env, policy, runs: int = RUNS) -> tuple[int, dict[str, tuple[Callab
     record = Record(every=every, flows=flows, zero_flows=spec.zero_flows)
     root = np.asarray(jax.random.key_data(draws.key(0)))
 
-    def the_game(leaves, streams):
+    def run_of(leaves, streams):
         env, made = jax.tree.unflatten(treedef, leaves)
         return one_run(env, policy if builds else made, streams, every, record)
 
@@ -239,12 +239,13 @@ def programs(env, policy, runs: int = RUNS) -> tuple[int, dict[str, tuple[Callab
 
     def begin(leaves, seeds):
         streams = run_streams(root, seeds)
-        the = the_game(leaves, streams)
-        return streams, the.own, the.words, lanes(the.start, the.size)(the.own, the.words)
+        run = run_of(leaves, streams)
+        return streams, run.instance, run.words, lanes(run.start, run.size)(run.instance, run.words)
 
-    def plan(leaves, streams, own, words, states, t):
-        the = the_game(leaves, streams)
-        return lanes(lambda own, words, states: the.plan(own, words, states, t), the.size)(own, words, states)
+    def plan(leaves, streams, instance, words, states, t):
+        run = run_of(leaves, streams)
+        mapped = lanes(lambda instance, words, states: run.plan(instance, words, states, t), run.size)
+        return mapped(instance, words, states)
 
     shapes = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves]
     seeds = jax.ShapeDtypeStruct((runs,), jnp.uint32)

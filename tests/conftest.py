@@ -43,9 +43,35 @@ FAST = (
 )
 
 
+# Beginnings of tests that compile for ten seconds or more to see what their neighbours see in less: for the slow tier.
+LONG = (
+    "engine/batching/test_dependence.py::test_more_settings_need_no_further_trace",
+    "engine/batching/test_dependence.py::test_numbers_of_the_predictor_and_of_the_environment_sweep_in_one_trace",
+    "engine/batching/test_lanes.py::test_training_a_network_in_every_run[adam",
+    "engine/pallas/test_kernel.py::test_a_grid_is_a_map_over_the_kernel",
+    "engine/pallas/test_kernel.py::test_the_kernel_plays_what_the_scan_plays[StageRoute",
+    "problems/queueing/parts/test_scheduling.py::test_places_of_long_tables",
+    "problems/queueing/test_reference.py::test_acqb_equals_the_reference_round_by_round[K1: kappa 0,",
+    "problems/queueing/test_reference.py::test_acqb_equals_the_reference_round_by_round[K2: kappa 0",
+    "problems/queueing/test_reference.py::test_acqb_equals_the_reference_round_by_round[K3: kappa 0,",
+    "problems/queueing/test_reference.py::test_root_of_the_design_matrix_after_a_run",
+    "problems/service/test_reference.py::test_equals_the_reference_round_by_round[Mlp, two steps",
+    "problems/service/test_reference.py::test_equals_the_reference_round_by_round[cells",
+    "problems/service/test_reference.py::test_equals_the_reference_round_by_round[probit, running mean",
+    "problems/service/test_reference.py::test_equals_the_reference_round_by_round[theory steps",
+    "problems/staged/parts/test_deployment.py::test_against_branch_and_bound[6-2",
+    "problems/staged/parts/test_deployment.py::test_against_branch_and_bound[8-4",
+    "problems/staged/parts/test_deployment.py::test_start_up_tie[float64",
+    "testing/test_behaviour.py::test_policies_behave[staged/StageRoute",
+    "testing/test_behaviour.py::test_quick_environments_behave[env1",
+)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
     for item in items:
+        if item.nodeid.removeprefix("tests/").startswith(LONG):
+            item.add_marker("slow")
         place = item.path.relative_to(ROOT / "tests").as_posix()
         if place.startswith(FAST) and not item.get_closest_marker("slow"):
             item.add_marker("fast")

@@ -52,7 +52,7 @@ def _contexts(contexts: Contexts | None, dim: int) -> Contexts:
     if contexts is None:
         return UniformContexts(dim)
     if isinstance(contexts, type) or not hasattr(contexts, "draw"):
-        raise ValueError(f"contexts must be an object like UniformContexts(...), got {checks.show(contexts)}")
+        raise ValueError(f"contexts must be an object such as UniformContexts(...), got {checks.show(contexts)}")
     contexts.check()
     if contexts.dim != dim:
         raise ValueError(f"contexts must have {dim} features, as the indices, got {contexts.dim}")

@@ -408,7 +408,7 @@ def test_a_state_that_is_too_large_is_refused_by_its_size():
 
 
 def test_an_unknown_backend_is_refused():
-    with pytest.raises(ValueError, match="backend must be one of 'scan', 'pallas', got 'cuda'"):
+    with pytest.raises(ValueError, match="backend must be one of 'scan', 'pallas', 'reference', got 'cuda'"):
         jr.simulate(small_bandit(), stochastic.UCB1(), horizon=3, seeds=3, backend="cuda")
 
 
