@@ -306,9 +306,10 @@ def _trace(function: Callable, *arguments: Any) -> _Trace:
 
 def _program(value: Any) -> Any:
     """A traced program, or a parameter of one of its operations, in a form that can be compared: without names and addresses."""
-    if isinstance(value, ClosedJaxpr):
+    if isinstance(value, ClosedJaxpr) and value.jaxpr is not value:
         return (_program(value.jaxpr), *map(_program, value.consts))
-    if isinstance(value, Jaxpr):
+    if isinstance(value, Jaxpr):  # Since jax 0.12 also one with its constants.
+        constants = tuple(map(_program, getattr(value, "consts", ())))
         numbers = {var: i for i, var in enumerate((*value.constvars, *value.invars))}
 
         def read(atom):
@@ -320,7 +321,7 @@ def _program(value: Any) -> Any:
             numbers |= {var: len(numbers) + i for i, var in enumerate(equation.outvars)}
             parameters = tuple((name, _program(p)) for name, p in sorted(equation.params.items()))
             operations.append((equation.primitive.name, read_from, tuple(v.aval for v in equation.outvars), parameters))
-        return tuple(v.aval for v in value.invars), tuple(operations), tuple(map(read, value.outvars))
+        return constants, tuple(v.aval for v in value.invars), tuple(operations), tuple(map(read, value.outvars))
     if isinstance(value, (tuple, list)):
         return tuple(map(_program, value))
     if isinstance(value, (np.ndarray, np.generic, jax.Array)) and not jnp.issubdtype(value.dtype, jax.dtypes.extended):
