@@ -324,7 +324,7 @@ def _program(value: Any) -> Any:
         return constants, tuple(v.aval for v in value.invars), tuple(operations), tuple(map(read, value.outvars))
     if isinstance(value, (tuple, list)):
         return tuple(map(_program, value))
-    if isinstance(value, (np.ndarray, np.generic, jax.Array)) and not jnp.issubdtype(value.dtype, jax.dtypes.extended):
+    if hasattr(value, "__array__") and not jnp.issubdtype(value.dtype, jax.dtypes.extended):  # Also jax's own of literals.
         array = np.asarray(value)
         return array.dtype.name, array.shape, array.tobytes()
     return value if isinstance(value, (bool, int, float, complex, str, type(None))) else type(value)
