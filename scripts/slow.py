@@ -1,4 +1,4 @@
-"""The slow tests, in parts of at most about forty minutes on two cores.
+"""The slow tests, in parts. They are meant to take at most forty minutes each on two cores; split one that takes longer.
 
     python scripts/slow.py --list
     python scripts/slow.py --part 3

@@ -18,7 +18,8 @@ from helpers import ROOT, x64
 from jaxroute.engine import programs
 
 # What is compiled is kept in this folder of the checkout, for the other workers and the next time; `pytest --cache-clear` does not
-# clear it, deleting the folder does. It takes a quarter of the time from a first run, and two thirds from the next.
+# clear it, deleting the folder does. Measured on the tests of projections, rounding and bandits: 100 CPU s without,
+# 75 in a first run, 27 in the next.
 COMPILED = ROOT / ".pytest_cache" / "compiled"
 jax.config.update("jax_enable_compilation_cache", True)
 jax.config.update("jax_compilation_cache_dir", str(COMPILED))
