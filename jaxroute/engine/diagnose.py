@@ -1,10 +1,10 @@
-"""Where a run went wrong: the round of its first value that is not finite, or of its first flow that must be zero and is not.
+"""Where a run went wrong: the round of its first flow that is not finite, or must be zero and is not, or of its first NaN anywhere.
 
-Runs are addressed by seed, so that one of them can be played again alone, with somebody watching every round.
+Runs are addressed by seed, so that one of them can be played again alone, with every round watched.
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import jax
@@ -14,28 +14,49 @@ import xarray as xr
 from flax import struct
 
 from jaxroute.core import draws
-from jaxroute.core.protocols import build_policy, has_plan, is_environment, is_policy
-from jaxroute.core.types import Metric, PyTree, Spec
+from jaxroute.core.protocols import AnyEnvironment, AnyPolicy, build_policy, has_plan, is_environment, is_policy
+from jaxroute.core.types import Metric, PyTree, Spec, planned_state
 from jaxroute.engine.batching.compiling import compile_lanes
 from jaxroute.engine.grid import Grid
+from jaxroute.engine.recording import shapes_of_round
 from jaxroute.engine.rollout import rollout
-from jaxroute.engine.rounds import Record, run_streams
+from jaxroute.engine.rounds import Record, any_nan, run_streams
 
 # Runs that are played together, as in any block of the engine.
 _RUNS = 16
-_FIRST = Metric("first", "first bad round", "rounds", "gauge", ("watched",))
+_FIRST_OF_ENV = Metric("first bad round of the environment", "", "rounds", "gauge")
+_FIRST_OF_POLICY = Metric("first bad round of the policy", "", "rounds", "gauge")
+
+# The first round with a bad value, by name of what is watched; -1 where there is none.
+_Firsts = dict[str, Any]
 
 
-def _names(record: Record) -> list[str]:
-    """What is watched, in order: flows, entries of Info, flows that must be zero."""
-    return [m.name for m in (*record.flows, *record.info)] + list(record.zero_flows)
+def _none(names: Iterable[str]) -> _Firsts:
+    return {name: jnp.int32(-1) for name in names}
+
+
+def _mark(firsts: _Firsts, bad: Mapping[str, Any], t: jax.Array, free_rounds: int) -> _Firsts:
+    """The first bad rounds after round `t`; `bad` tells of each name whether it is bad in this round."""
+    counted = t >= free_rounds
+    return {name: jnp.where(bad[name] & counted & (first < 0), t, first) for name, first in firsts.items()}
+
+
+def _nan_leaves(what: str, tree: PyTree) -> dict[str, jax.Array]:
+    """Whether each floating leaf of a tree has a NaN, by its path."""
+    leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
+    return {f"{what}{jax.tree_util.keystr(path)}": any_nan(leaf) for path, leaf in leaves if _is_float(leaf)}
+
+
+def _is_float(leaf: Any) -> bool:
+    return bool(jnp.issubdtype(jnp.asarray(leaf).dtype, jnp.floating))
 
 
 @struct.dataclass
 class _WatchedEnvironment:
     """An environment that remembers the first round with a bad value of each watched quantity.
 
-    record: what is watched (static).
+    env: the environment.
+    record: whose flows are watched (static).
     """
 
     env: Any
@@ -46,45 +67,57 @@ class _WatchedEnvironment:
         return self.env.spec
 
     def init(self, key: jax.Array) -> PyTree:
-        return self.env.init(key), jnp.full((len(_names(self.record)),), -1, jnp.int32)
+        state = self.env.init(key)
+        flows = [*(m.name for m in self.record.flows), *self.record.zero_flows]
+        return state, _none([*flows, "feedback", *_nan_leaves("state", state)])
 
     def observe(self, key: jax.Array, state: PyTree, t: jax.Array) -> PyTree:
         return self.env.observe(key, state[0], t)
 
     def step(self, key: jax.Array, state: PyTree, action: PyTree, t: jax.Array) -> tuple[PyTree, PyTree, Mapping[str, Any]]:
-        inner, first = state
-        decision, bad_info = action
+        (inner, firsts), (decision, _) = state, action
         inner, feedback, flows = self.env.step(key, inner, decision, t)
-        bad = [_not_finite(flows[m.name]) for m in self.record.flows]
-        bad += [bad_info[m.name] for m in self.record.info]
-        bad += [jnp.any(jnp.asarray(flows[name]) != 0) for name in self.record.zero_flows]
-        seen = jnp.stack([jnp.asarray(b) for b in bad]) & (first < 0) & (t >= self.spec.free_rounds)
-        return (inner, jnp.where(seen, t, first)), feedback, flows
+        bad = {m.name: ~jnp.isfinite(jnp.asarray(flows[m.name], jnp.float32)).all() for m in self.record.flows}
+        bad |= {name: jnp.any(jnp.asarray(flows[name]) != 0) for name in self.record.zero_flows}
+        bad |= {"feedback": any_nan(feedback), **_nan_leaves("state", inner)}
+        return (inner, _mark(firsts, bad, t, self.spec.free_rounds)), feedback, flows
 
-    def gauges(self, state: PyTree) -> dict[str, jax.Array]:
-        return {_FIRST.name: state[1]}
+    def gauges(self, state: PyTree) -> dict[str, Any]:
+        return {_FIRST_OF_ENV.name: state[1]}
 
 
 @struct.dataclass
 class _WatchedPolicy:
-    """A policy whose Info is checked in every round; the environment learns of it with the action.
+    """A policy that remembers the first round in which its Info or its state had a NaN.
 
-    horizon: counted rounds of the whole run (static). record: what is watched (static).
+    policy: the policy.
+    horizon: counted rounds of the whole run (static).
+    free_rounds: of the environment (static).
+    entries: of its Info (static).
     """
 
     policy: Any
     horizon: int = struct.field(pytree_node=False)
-    record: Record = struct.field(pytree_node=False)
+    free_rounds: int = struct.field(pytree_node=False)
+    entries: tuple[str, ...] = struct.field(pytree_node=False)
 
     def init(self, key: jax.Array, spec: Spec) -> PyTree:
-        return self.policy.init(key, dataclasses.replace(spec, horizon=self.horizon))
+        state = planned_state(self.policy.init(key, dataclasses.replace(spec, horizon=self.horizon)))
+        return state, _none([*(f"info.{name}" for name in self.entries), *_nan_leaves("state of the policy", state)])
 
     def act(self, key: jax.Array, state: PyTree, obs: PyTree, t: jax.Array) -> tuple[PyTree, dict[str, Any]]:
-        action, info = self.policy.act(key, state, obs, t)
-        return (action, {m.name: _not_finite(info[m.name.removeprefix("info.")]) for m in self.record.info}), {}
+        action, info = self.policy.act(key, state[0], obs, t)
+        bad = {f"info.{name}": any_nan(info[name]) for name in self.entries}
+        return (action, bad), {}  # Info is not known to `update`: what is wrong with it travels in the action.
 
     def update(self, key: jax.Array, state: PyTree, obs: PyTree, action: PyTree, feedback: PyTree, t: jax.Array) -> PyTree:
-        return self.policy.update(key, state, obs, action[0], feedback, t)
+        (inner, firsts), (decision, bad_info) = state, action
+        inner = self.policy.update(key, inner, obs, decision, feedback, t)
+        bad = {**bad_info, **_nan_leaves("state of the policy", inner)}
+        return inner, _mark(firsts, bad, t, self.free_rounds)
+
+    def gauges(self, state: PyTree) -> dict[str, Any]:
+        return {_FIRST_OF_POLICY.name: state[1]}
 
 
 class _WatchedPlanner(_WatchedPolicy):
@@ -95,18 +128,16 @@ class _WatchedPlanner(_WatchedPolicy):
         return getattr(self.policy, "stage_length", None)
 
     def plan(self, key: jax.Array, state: PyTree, obs: PyTree, t: jax.Array) -> PyTree:
-        return self.policy.plan(key, state, obs, t)
+        return self.policy.plan(key, state[0], obs, t), state[1]
 
 
-def _not_finite(value: Any) -> jax.Array:
-    return ~jnp.isfinite(jnp.asarray(value, jnp.float32)).all()
-
-
-def _watched(env: Any, policy: Any, record: Record, horizon: int) -> tuple[Any, Any]:
-    """Environment and policy, or the functions that make them, with somebody watching."""
+def _watched(
+    env: Any, policy: Any, record: Record, horizon: int, free_rounds: int, entries: tuple[str, ...]
+) -> tuple[Any, Any]:
+    """Environment and policy, or the functions that make them, with every round watched."""
 
     def watch(policy: Any) -> Any:
-        return (_WatchedPlanner if has_plan(policy) else _WatchedPolicy)(policy, horizon, record)
+        return (_WatchedPlanner if has_plan(policy) else _WatchedPolicy)(policy, horizon, free_rounds, entries)
 
     watched_policy = watch(policy) if is_policy(policy) else lambda seen: watch(build_policy(policy, seen.env))
     watched_env = (
@@ -121,26 +152,31 @@ def _replay(
     setting: Mapping[str, int],
     seed: int,
     record: Record,
+    example: tuple[AnyEnvironment, AnyPolicy],
     rounds: int,
     horizon: int,
     key: int,
     device: Any,
-) -> np.ndarray:
-    """First bad round `[watched]` of one run, -1 where there is none, within its first `rounds` of `horizon`."""
+) -> dict[str, int]:
+    """First bad round of one run by name of what is watched, -1 where there is none, within its first `rounds` of `horizon`."""
+    free_rounds = example[0].spec.free_rounds
+    entries = tuple(shapes_of_round("", *example)["info"])
     leaves = []
     for grid in (env, policy):
         tiles = grid.tile({name: np.asarray([setting[name]]) for name in grid.axes})
         leaves.append([leaf.reshape(leaf.shape[len(varies) :]) for leaf, varies in zip(tiles, grid.leaf_axes, strict=True)])
 
     def play(leaves: Any, root: Any, seeds: Any) -> dict[str, Any]:
-        players = _watched(env.build(leaves[0]), policy.build(leaves[1]), record, horizon)
-        return rollout(*players, run_streams(root, seeds), rounds, Record(every=rounds, env_gauges=(_FIRST,)))
+        players = _watched(env.build(leaves[0]), policy.build(leaves[1]), record, horizon, free_rounds, entries)
+        firsts = Record(every=rounds, env_gauges=(_FIRST_OF_ENV,), policy_gauges=(_FIRST_OF_POLICY,))
+        played = rollout(*players, run_streams(root, seeds), rounds, firsts)
+        return played[_FIRST_OF_ENV.name] | played[_FIRST_OF_POLICY.name]
 
     root = np.asarray(jax.random.key_data(draws.key(key)))
     arguments = (leaves, root, np.full(_RUNS, seed, np.uint32))
     with jax.default_device(device):
         played = compile_lanes(jax.jit(play).lower(*arguments), device.platform)(*arguments)
-    return np.asarray(played[_FIRST.name])[0, :, 0]
+    return {name: int(first[0, 0]) for name, first in played.items()}
 
 
 _Bad = tuple[dict[str, int], int, int | None]
@@ -155,7 +191,7 @@ def _first_of_runs(data: xr.Dataset, policy: str, record: Record) -> _Bad | None
     place = dict(zip(map(str, data["valid"].dims[1:-1]), setting, strict=True))
     run = data.sel(policy=policy).isel({**place, "seed": seed})
     finite = np.ones(run.sizes["time"], bool)
-    for metric in (*record.flows, *record.info):
+    for metric in record.flows:
         curve = np.isfinite(run[metric.name].values)
         finite &= curve.reshape(len(curve), -1).all(axis=1)
     counted = any(run[zero].item() != 0 for zero in record.zero_flows)
@@ -178,6 +214,7 @@ def first_bad_rounds(
     env: Grid,
     policies: Mapping[str, Grid],
     records: Mapping[str, Record],
+    examples: Mapping[str, tuple[AnyEnvironment, AnyPolicy]],
     horizon: int,
     key: int,
     device: Any,
@@ -185,7 +222,14 @@ def first_bad_rounds(
     """Plays the first invalid run of each policy once more, up to its first bad value.
 
     Args:
-      data: a result. env, policies, records, horizon, key: what it was made with. device: where to play.
+      data: a result.
+      env: what it was made with, as in `Inputs`, like the following.
+      policies: by name.
+      records: by name.
+      examples: by name.
+      horizon: counted rounds.
+      key: root of all randomness.
+      device: where to play.
 
     Returns:
       For each policy with an invalid run its name (`policy`), the run (`setting`, `seed`), the names of the quantities that went wrong
@@ -193,30 +237,24 @@ def first_bad_rounds(
     """
     found = []
     for name, policy in policies.items():
-        record, free = records[name], _free_rounds(env)
+        record, free = records[name], examples[name][0].spec.free_rounds
         bad = _first_of_statistics(data, name) if "invalid" in data else _first_of_runs(data, name, record)
         if bad is None:
             continue
         setting, seed, rounds = bad
         own = {a: i for a, i in setting.items() if a in env.axes or a in policy.axes}
-        first = _replay(env, policy, own, seed, record, rounds or horizon, horizon, key, device)
-        start = first[first >= 0].min(initial=2**31 - 1)
-        watched = _names(record)
+        firsts = _replay(env, policy, own, seed, record, examples[name], rounds or horizon, horizon, key, device)
+        start = min((first for first in firsts.values() if first >= 0), default=None)
         found.append(
             {
                 "policy": name,
                 "setting": {a: data[a].values[i].item() for a, i in own.items()},
                 "seed": seed,
-                "round": int(start) - free + 1 if (first >= 0).any() else None,
-                "values": [watched[i] for i in np.flatnonzero(first == start)],
+                "round": None if start is None else start - free + 1,
+                "values": [name for name, first in firsts.items() if first == start],
             }
         )
     return found
-
-
-def _free_rounds(env: Grid) -> int:
-    example = env.example if is_environment(env.example) else env.example(draws.key(0))
-    return example.spec.free_rounds
 
 
 def text(found: Mapping[str, Any]) -> str:

@@ -13,7 +13,7 @@ from jaxroute.core.protocols import AnyEnvironment, AnyPolicy, Probe, first_stat
 from jaxroute.core.types import Metric, Spec
 from jaxroute.engine.errors import explained
 from jaxroute.engine.memory import shapes_of
-from jaxroute.engine.rounds import Record, spec_for
+from jaxroute.engine.rounds import NAN_ROUNDS, NAN_STATES, Record, spec_for
 
 # Names of a result that are taken before any metric is.
 RESERVED = ("policy", "baseline", "seed", "time", "model", "valid", "runs", "invalid", "first_invalid")
@@ -42,7 +42,7 @@ def make_records(
     spec = next(iter(examples.values()))[0].spec
     declared = {name: metrics_of(policy) for name, (_, policy) in examples.items()}
     everything = {m.name: m for m in (*spec.metrics, *(m for metrics in declared.values() for m in metrics))}
-    measured = {name: _measured(name, env, policy) for name, (env, policy) in examples.items()}
+    measured = {name: shapes_of_round(name, env, policy) for name, (env, policy) in examples.items()}
     _check_metrics(spec, declared, measured)
     infos = {name: shapes["info"] for name, shapes in measured.items()}
     if names is None:
@@ -90,8 +90,14 @@ def _check_probes(probes: Any, taken: set[str]) -> None:
             raise ValueError(f"probes must not have the name of a metric, got {name!r}")
 
 
-def _measured(name: str, env: AnyEnvironment, policy: AnyPolicy) -> Shapes:
-    """What a round gives, from an abstract one: the first in which environment and policy meet."""
+def shapes_of_round(name: str, env: AnyEnvironment, policy: AnyPolicy) -> Shapes:
+    """What a round gives, from an abstract one: the first in which environment and policy meet.
+
+    Args:
+      name: of the policy, for errors.
+      env: as it is played.
+      policy: as it is played.
+    """
 
     def play(env: AnyEnvironment, policy: AnyPolicy, key: jax.Array) -> dict[str, Mapping[str, Any]]:
         t, env_state, policy_state = jnp.int32(0), env.init(key), first_state(env, policy, key, spec_for(env, 1))
@@ -162,7 +168,7 @@ def variables(
     for name, record in records.items():
         metrics = {m.name: m for m in record.metrics}
         for key in [*metrics, *(k for k in shapes[name] if k not in metrics)]:
-            if not key.startswith("zero/"):
+            if not key.startswith("zero/") and key not in (NAN_ROUNDS, NAN_STATES):
                 shape = shapes[name][key]
                 probe = Metric(key, key, "", "gauge", tuple(f"{key}_{i}" for i in range(len(shape))))
                 merged.setdefault(key, (metrics.get(key, probe), shape))
@@ -174,6 +180,9 @@ def curves_of(
 ) -> dict[str, np.ndarray]:
     """Curves in float64 from the increments of the record intervals, and which runs are valid.
 
+    A run is valid if the environment's flows are finite, those that must be zero are, and neither a state nor feedback nor Info ever was
+    NaN. What is only recorded, Info and gauges, may be infinite.
+
     Args:
       increments: arrays `[settings..., R, records, ...]` by name, as `rollout` returns them.
       record: what was written.
@@ -184,9 +193,13 @@ def curves_of(
       Curves of the same shapes; for each flow that must be zero its sum; `valid`, bool `[settings..., R]`.
     """
     metrics = {m.name: m for m in (*record.flows, *record.info)}
+    must_be_finite = {m.name for m in record.flows}
     curves: dict[str, np.ndarray] = {}
     valid = np.ones(runs, bool)
     for name, raw in increments.items():
+        if name in (NAN_ROUNDS, NAN_STATES):
+            valid = valid & ~raw.astype(bool).any(axis=len(runs))
+            continue
         metric = metrics.get(name)
         if metric is None and not name.startswith("zero/"):
             curves[name] = raw
@@ -195,7 +208,8 @@ def curves_of(
         total = np.cumsum(raw, axis=time_axis, dtype=np.float64)
         last = np.take(total, -1, axis=time_axis)
         extra = tuple(range(time_axis, last.ndim))
-        valid = valid & np.isfinite(last).all(axis=extra)
+        if metric is None or name in must_be_finite:
+            valid = valid & np.isfinite(last).all(axis=extra)
         if metric is None:
             count = last.sum(axis=extra)
             curves[name.removeprefix("zero/")] = count

@@ -45,7 +45,7 @@ def play(env: Any, policy: Any, keys: Mapping[str, jax.Array], horizon: int, rec
         action, info = policy.act(key["act"], policy_state, obs, t)
         env_state, feedback, flows = env.step(key["env"], env_state, action, t)
         policy_state = policy.update(key["update"], policy_state, obs, action, feedback, t)
-        return (env_state, policy_state), recorded_flows(record, flows, info)
+        return (env_state, policy_state), recorded_flows(record, flows, info, feedback)
 
     def interval(states: Any, first: Any, count: int) -> Any:
         """Plays `count` rounds from round `first` on: the states after them, and the sums of what was recorded."""

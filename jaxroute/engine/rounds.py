@@ -1,6 +1,7 @@
 """What a round is: one environment against one policy, as functions of one run, whoever plays it."""
 
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -26,6 +27,9 @@ from jaxroute.engine.batching.lanes import lanes
 
 # Rounds of one inner scan: a float32 partial sum stays short, and records are sums of partial sums.
 _LONGEST_CHUNK = 4096
+
+# Names of what tells whether a run computes NaN: rounds in which feedback or Info have one, and whether the states have one.
+NAN_ROUNDS, NAN_STATES = "nan/rounds", "nan/states"
 
 # States of environment and policy.
 States = tuple[PyTree, PyTree]
@@ -189,7 +193,7 @@ def one_run(
         action, info = policy.act(at(words["act"], t), policy_state, obs, t)
         env_state, feedback, flows = env.step(env_key, env_state, action, t)
         policy_state = policy.update(at(words["update"], t), policy_state, obs, action, feedback, t)
-        return (env_state, policy_state), recorded_flows(record, flows, info)
+        return (env_state, policy_state), recorded_flows(record, flows, info, feedback)
 
     def read(instance: Players, words: dict[str, jax.Array], states: States, t: jax.Array) -> dict[str, Any]:
         del words
@@ -209,9 +213,14 @@ def one_run(
     )
 
 
-def recorded_flows(record: Record, flows: Mapping[str, Any], info: Mapping[str, Any]) -> dict[str, jax.Array]:
-    """What of a round is summed, float32 by name; `zero/<name>` for the absolute value of a flow that must be zero."""
-    sums = {m.name: flows[m.name] for m in record.flows}
+def recorded_flows(
+    record: Record, flows: Mapping[str, Any], info: Mapping[str, Any], feedback: PyTree
+) -> dict[str, jax.Array]:
+    """What of a round is summed, float32 by name.
+
+    `zero/<name>` is the absolute value of a flow that must be zero, `NAN_ROUNDS` 1 where feedback or Info have a NaN.
+    """
+    sums = {NAN_ROUNDS: any_nan((feedback, info))} | {m.name: flows[m.name] for m in record.flows}
     sums |= {m.name: info[m.name.removeprefix("info.")] for m in record.info}
     sums |= {f"zero/{name}": jnp.abs(flows[name]) for name in record.zero_flows}
     return {k: jnp.asarray(v).astype(jnp.float32) for k, v in sums.items()}
@@ -220,8 +229,8 @@ def recorded_flows(record: Record, flows: Mapping[str, Any], info: Mapping[str, 
 def recorded_gauges(
     record: Record, env: Any, policy: Any, env_state: PyTree, policy_state: PyTree, t: jax.Array
 ) -> dict[str, Any]:
-    """Gauges and probes after the rounds before `t`, by name."""
-    values: dict[str, Any] = {}
+    """Gauges and probes after the rounds before `t`, by name; `NAN_STATES`: whether a state has a NaN."""
+    values: dict[str, Any] = {NAN_STATES: any_nan((env_state, policy_state))}
     if record.env_gauges:
         gauges = env.gauges(env_state)
         values |= {m.name: gauges[m.name] for m in record.env_gauges}
@@ -232,6 +241,13 @@ def recorded_gauges(
         value = probe(env, policy, env_state, policy_state, t)
         values |= {f"{name}.{k}": v for k, v in value.items()} if isinstance(value, dict) else {name: value}
     return values
+
+
+def any_nan(tree: PyTree) -> jax.Array:
+    """Whether a floating leaf of the tree has a NaN somewhere, bool."""
+    leaves = [jnp.asarray(leaf) for leaf in jax.tree.leaves(tree)]
+    found = [jnp.isnan(leaf).any() for leaf in leaves if jnp.issubdtype(leaf.dtype, jnp.floating) and leaf.size]
+    return functools.reduce(jnp.logical_or, found, jnp.bool_(False))
 
 
 def strong(leaf: Any) -> jax.Array:

@@ -345,7 +345,7 @@ def _report(
         **measured,
     }
     invalid = diagnose.first_bad_rounds(
-        data, asked.env, asked.policies, asked.records, asked.horizon, asked.key, processes.devices[0]
+        data, asked.env, asked.policies, asked.records, asked.examples, asked.horizon, asked.key, processes.devices[0]
     )
     if invalid:
         about["invalid"] = invalid

@@ -588,14 +588,17 @@ def test_a_policy_that_computes_nan_is_named_with_setting_seed_and_round(tmp_pat
     options = {"horizon": 200, "seeds": 40, "record_every": 50, "record": record, "progress": False}
     fails = np.asarray([np.flatnonzero(luck_of(seed, 200) < 0.0005)[:1].sum() for seed in range(40)])
     seed = int(np.flatnonzero(fails)[0])
-    expected = f"first bad value of policy 'root', danger 0.0005, seed {seed}: {record[0]} in round {fails[seed] + 1}"
+    values = ["feedback", "info.gift", *(["reward"] if record == ["reward"] else [])]
+    expected = (
+        f"first bad value of policy 'root', danger 0.0005, seed {seed}: {', '.join(values)} in round {fails[seed] + 1}"
+    )
     with pytest.warns(UserWarning, match=f"{(fails > 0).sum()} of 160 runs are invalid.*{expected}") as said:
         data = jr.simulate(Gift(), policies, out=tmp_path, **options)
     assert len([w for w in said if w.category is UserWarning]) == 1
     np.testing.assert_array_equal(data["valid"].sel(policy="root", danger=0.0005), fails == 0)
     assert data["valid"].sel(policy="safe").all() and data["valid"].sel(danger=0.0).all()
     assert data.attrs["invalid"] == [
-        {"policy": "root", "setting": {"danger": 0.0005}, "seed": seed, "round": int(fails[seed]) + 1, "values": record}
+        {"policy": "root", "setting": {"danger": 0.0005}, "seed": seed, "round": int(fails[seed]) + 1, "values": values}
     ]
     assert jr.load(tmp_path).attrs["invalid"] == data.attrs["invalid"]
     alone = jr.simulate(Gift(), {"safe": Root()}, **options)

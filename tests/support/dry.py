@@ -87,7 +87,7 @@ def _numbers(block: programs.Block, tile: Mapping[str, int], seeds: np.ndarray) 
     setting = 1.0 + np.arange(np.prod(sizes, dtype=int)).reshape(sizes)
     increments = {}
     for name, shape in block.shapes().items():
-        each = np.zeros_like(setting) if name.startswith("zero/") else setting
+        each = np.zeros_like(setting) if name.startswith(("zero/", "nan/")) else setting
         each = each.reshape(sizes + (1,) * (len(runs) + len(shape) - len(sizes)))
         increments[name] = np.broadcast_to(each, (*runs, *shape))
     return increments, 0.0
