@@ -18,7 +18,7 @@ class FillSolution(NamedTuple):
     Attributes:
       amount: `[K]` optimal amounts; the cheapest fill if the program is infeasible.
       multiplier: `[]` shadow price of the budget, value per unit of cost; the last slope reached if infeasible.
-      feasible: `[]` bool, whether the constraints admit a point.
+      feasible: `[]` bool, whether the constraints admit a point; False if an argument is NaN.
       residual: `[]` value that one more dual step would still gain, 0 at the optimum.
       converged: `[]` bool, whether `residual` is zero to rounding.
     """
@@ -158,7 +158,7 @@ def budgeted_fill(
     return FillSolution(
         amount=amount,
         multiplier=jnp.where(slack, 0.0, slope),
-        feasible=jnp.all(enough) & (slack | affordable),
+        feasible=jnp.all(enough) & (slack | affordable) & ~jnp.isnan(value).any(),
         residual=residual,
         converged=residual <= 64 * np.finfo(value.dtype).eps * scale,
     )

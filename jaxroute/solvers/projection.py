@@ -21,7 +21,8 @@ class Projection(NamedTuple):
       z: `[K]` the nearest point.
       sum_multiplier: `[]` of the sum.
       budget_multiplier: `[]` of the budget, non-negative.
-      feasible: `[]` bool, whether the set has a point; if not, `z` is the cheapest point with the right sum, nearly.
+      feasible: `[]` bool, whether the set has a point; if not, `z` is the cheapest point with the right sum, nearly. False if an
+        argument is NaN.
       residual: `[]` by how much the optimality conditions are missed: of the coordinates, the sum and the budget, the worst.
       converged: `[]` bool, whether `residual` is zero to rounding; False if infeasible, or if an argument is NaN.
     """
@@ -239,14 +240,9 @@ def project(
     y, cost, budget, total, upper = (jnp.asarray(a).astype(dtype) for a in (y, cost, budget, total, upper))
     found = _project(y, cost, budget, total, upper, at_most)
     residual, converged = _certificate(found, y, cost, budget, total, upper, at_most)
-    return Projection(
-        found.z,
-        found.sum_multiplier,
-        found.budget_multiplier,
-        found.feasible,
-        residual,
-        converged & found.feasible,
-    )
+    numbers = jnp.concatenate([y, cost, upper, budget[None], total[None]])
+    feasible = found.feasible & ~jnp.isnan(numbers).any()
+    return Projection(found.z, found.sum_multiplier, found.budget_multiplier, feasible, residual, converged & feasible)
 
 
 def _certificate(

@@ -481,3 +481,12 @@ def test_derivatives_against_finite_differences():
             for one, other, theory in zip(found, numeric, envelope, strict=True):
                 np.testing.assert_allclose(one, other, atol=1e-6)
                 np.testing.assert_allclose(one, theory, atol=1e-8)
+
+
+@pytest.mark.parametrize("name", ["value", "cost", "capacity", "budget"])
+def test_nan_is_infeasible(name):
+    given = {"value": [0.5, 0.2], "cost": [1.0, 2.0], "capacity": [1.0, 1.0], "budget": 2.0}
+    given = {k: jnp.asarray(v, jnp.float32) for k, v in given.items()}
+    assert bool(budgeted_fill(**given).feasible)
+    given[name] = given[name].at[(0,) * given[name].ndim].set(jnp.nan)
+    assert not bool(budgeted_fill(**given).feasible)

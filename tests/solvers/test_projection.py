@@ -148,3 +148,13 @@ def test_certificate(at_most):
     if not at_most:
         assert not project(jnp.array([0.0, 0.0, 5.0]), jnp.array([0.1, 0.2, 0.9]), 0.2, 2.0).converged
     assert not project(jnp.array([jnp.nan, 0.5]), jnp.ones(2), 1.0, 1.0, at_most=at_most).converged
+
+
+@pytest.mark.parametrize("name", ["y", "cost", "budget", "total"])
+def test_nan_is_infeasible(name):
+    given = {"y": [0.5, 0.2], "cost": [1.0, 2.0], "budget": 2.0, "total": 1.0}
+    given = {k: jnp.asarray(v, jnp.float32) for k, v in given.items()}
+    assert bool(project(**given).feasible)
+    given[name] = given[name].at[(0,) * given[name].ndim].set(jnp.nan)
+    found = project(**given)
+    assert not bool(found.feasible) and not bool(found.converged)
