@@ -11,6 +11,7 @@ from jaxroute import simulate
 from jaxroute.problems import staged
 
 SEEDS = 64
+KNOWN_COSTS = (0.1, 50.0)
 
 
 EVERYTHING = [
@@ -64,7 +65,9 @@ def jitted(policy):
 
 def two_models():
     outcomes = staged.LawOutcomes(np.array([0.5, 0.5]), np.array([1.0, 1.0]), np.float32(0), np.float32(0))
-    return staged.market(outcomes, capacity=0.7, budget=2.0, max_deployed=2, stage_length=10, horizon=20)
+    return staged.market(
+        outcomes, capacity=0.7, budget=2.0, max_deployed=2, stage_length=10, horizon=20, known_costs=KNOWN_COSTS
+    )
 
 
 def staged_feedback(reward, cost):
@@ -126,4 +129,4 @@ def four_models(**options):
         np.array([0.2, 0.8, 0.5, 0.4]), np.array([0.5, 3.0, 1.0, 0.7]), np.float32(0.1), np.float32(0.1)
     )
     given = {"capacity": 1.0, "budget": 1.0, "max_deployed": 4, "stage_length": 50, "horizon": 400}
-    return staged.market(outcomes, **given | options)
+    return staged.market(outcomes, **{"known_costs": KNOWN_COSTS} | given | options)

@@ -135,7 +135,7 @@ def small_market(**options):
         cost_noise=np.float32(0.1),
     )
     settings = {"capacity": 0.6, "budget": 1.6, "max_deployed": 3, "stage_length": 10, "horizon": 100} | options
-    return staged.market(outcomes, arrival=[1, 1, 1, 11, 31], **settings)
+    return staged.market(outcomes, arrival=[1, 1, 1, 11, 31], known_costs=(0.1, 50.0), **settings)
 
 
 def play_by_hand(env, policy, seed, horizon, key=0, verbs=lambda verb: verb):

@@ -352,12 +352,15 @@ def _lower_bound_figure(results: Results):
     return figure
 
 
-def _routerbench(name: str, scale: float, floor: float, ceiling: float, pace: bool = False) -> Case:
+def _routerbench(name: str, scale: float, pace: bool = False) -> Case:
     mode = staged.Pace() if pace else staged.FixedBudget()
-    bounds = {"cost_floor": floor * scale, "cost_ceiling": ceiling * scale, "budget_mode": mode}
     return Case(
         staged.routerbench_market,
-        {"StageRoute": staged.StageRoute(**bounds), "Greedy": staged.Greedy(**bounds), "Oracle": staged.Oracle.of},
+        {
+            "StageRoute": staged.StageRoute(budget_mode=mode),
+            "Greedy": staged.Greedy(budget_mode=mode),
+            "Oracle": staged.Oracle.of,
+        },
         horizon=36_497,
         name=name,
         settings={"cost_scale": scale},
@@ -397,10 +400,9 @@ def _table_env(
 
 
 def _table_case(name: str, scale: float) -> Case:
-    bounds: dict[str, Any] = {"cost_floor": 1e-5 * scale, "cost_ceiling": 0.05 * scale}
     return Case(
         _table_env,
-        {"StageRoute": staged.StageRoute(**bounds), "Greedy": staged.Greedy(**bounds), "Oracle": staged.Oracle.of},
+        {"StageRoute": staged.StageRoute(), "Greedy": staged.Greedy(), "Oracle": staged.Oracle.of},
         horizon=36_497,
         name=name,
         settings={"data": None, "cost_scale": scale},
@@ -525,9 +527,9 @@ EXPERIMENTS = (
         name="staged/figure-6",
         title="Cumulative score on RouterBench's published means, with the spend beside it",
         cases=(
-            _routerbench("dollars", 1.0, 1e-5, 0.05),
-            _routerbench("scaled", 1e4, 1e-5, 0.05),
-            _routerbench("scaled-pace", 1e4, 1e-5, 0.05, pace=True),
+            _routerbench("dollars", 1.0),
+            _routerbench("scaled", 1e4),
+            _routerbench("scaled-pace", 1e4, pace=True),
         ),
         seeds=256,
         claims=(

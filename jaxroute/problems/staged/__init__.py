@@ -7,7 +7,7 @@ paper's proof does.
 """
 
 from jaxroute.problems.staged.baselines import Cheapest, Greedy, RandomDeploy, Static, Uniform
-from jaxroute.problems.staged.env import MarketEnv
+from jaxroute.problems.staged.env import MarketEnv, optimum_total
 from jaxroute.problems.staged.instances import (
     arena_market,
     discovery_market,
@@ -16,7 +16,7 @@ from jaxroute.problems.staged.instances import (
     routerbench_market,
     table_market,
 )
-from jaxroute.problems.staged.optimum import max_support, optimum_total, pool_value, routing_values
+from jaxroute.problems.staged.optimum import max_support, pool_value, routing_values
 from jaxroute.problems.staged.oracle import Oracle
 from jaxroute.problems.staged.parts.budgets import FixedBudget, Pace
 from jaxroute.problems.staged.parts.estimators import Lemma3, Mean, Prior, Pseudo

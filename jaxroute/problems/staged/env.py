@@ -7,6 +7,7 @@ from flax import struct
 
 from jaxroute.core import checks, numerics
 from jaxroute.core.types import Leaf
+from jaxroute.problems.staged.optimum import pool_value
 from jaxroute.problems.staged.sources import Outcomes
 from jaxroute.problems.staged.types import METRICS, Action, Feedback, MarketState, Observation, StagedSpec
 
@@ -27,6 +28,8 @@ class MarketEnv:
       budget: `[]` per query.
       deploy_fee: `[N]` charged to the spend when a model enters the deployment.
       horizon: `[]` int32, number of queries that the total budget is meant for.
+      cost_floor: `[]` least cost of a query, which policies know in advance.
+      cost_ceiling: `[]` largest cost of a query, which policies know in advance.
       optimum_start: `[N + 1]` int32 rounds (0-based) at which the best expected reward changes.
       optimum_value: `[N + 1]` the best expected reward per query from there on.
       max_deployed: `M`, slots (static).
@@ -42,6 +45,8 @@ class MarketEnv:
     budget: Leaf
     deploy_fee: Leaf
     horizon: Leaf
+    cost_floor: Leaf
+    cost_ceiling: Leaf
     optimum_start: Leaf
     optimum_value: Leaf
     max_deployed: int = struct.field(pytree_node=False, default=1)
@@ -70,6 +75,23 @@ class MarketEnv:
         checks.non_negative("deploy_fee", self.deploy_fee, size)
         if np.shape(self.arrival) != size or np.min(self.arrival) < 1:
             raise ValueError(f"arrival must be {size[0]} rounds of at least 1, got {checks.show(self.arrival)}")
+        self._check_optimum()
+
+    def _check_optimum(self) -> None:
+        """Refuses a market that was changed after its optimum was computed: regret would be counted against another market's."""
+        mean, cost, capacity = (
+            np.asarray(x, np.float64) for x in (self.outcomes.reward_mean, self.outcomes.cost_mean, self.capacity)
+        )
+        never = np.iinfo(np.int32).max
+        given = float(np.asarray(self.optimum_value)[np.asarray(self.optimum_start) < never][-1])
+        room = 1.0 + 1e-6  # Budget and capacity are rounded to float32.
+        best = pool_value(mean, cost, capacity * room, float(self.budget) * room, range(len(mean)), self.max_deployed)
+        if abs(best - given) > 1e-4 * max(1.0, abs(best)):
+            raise ValueError(
+                f"optimum_value is {given:g} with all models, but the best feasible routing with the present means, costs, capacity, "
+                f"budget and max_deployed earns {best:g}: make the market anew with the function that made it (`jaxroute.grid` "
+                "for several settings) in place of replacing a field"
+            )
 
     def init(self, key: jax.Array) -> MarketState:
         zero = jnp.zeros((), jnp.float32)
@@ -89,6 +111,8 @@ class MarketEnv:
             budget=self.budget,
             overspend=state.overspend,
             rounds_left=jnp.maximum(self.horizon - t, 1),
+            cost_floor=self.cost_floor,
+            cost_ceiling=self.cost_ceiling,
         )
 
     def step(
@@ -148,3 +172,11 @@ class MarketEnv:
             "worst_overspend": state.worst_overspend,
             "deployed": state.deployed.astype(jnp.float32),
         }
+
+
+def optimum_total(env: MarketEnv, horizon: int) -> float:
+    """`OPT*` of a market: the best expected reward summed over the rounds `0 .. horizon - 1`, in units of reward."""
+    starts = np.asarray(env.optimum_start, np.int64)
+    ends = np.append(starts[1:], np.iinfo(np.int32).max)
+    lengths = np.clip(np.minimum(ends, horizon) - np.minimum(starts, horizon), 0, None)
+    return float(np.sum(lengths * np.asarray(env.optimum_value, np.float64)))

@@ -26,6 +26,7 @@ def market(
     max_deployed: int,
     stage_length: int,
     horizon: int,
+    known_costs: tuple[float, float] | None = None,
     deploy_fee: Leaf = 0.0,
     optimum: str = "stage",
     stop_at_budget: bool = False,
@@ -42,6 +43,8 @@ def market(
       max_deployed: `M`, models that may be live at once.
       stage_length: `I`, queries between two maintenance windows.
       horizon: queries that the total budget is meant for.
+      known_costs: `c_1` and `c_2`, between which the cost of a query is known to lie: what policies may use. By default the least
+        positive and the largest cost of a table; with laws, half the least positive mean and twice the largest.
       deploy_fee: charged to the spend when a model enters the deployment; one number or `[N]`.
       optimum: "stage" counts a model from the maintenance window at which it can first be deployed (the paper's definition),
         "continuous" from its arrival.
@@ -73,6 +76,10 @@ def market(
     mean, cost = (np.asarray(x, np.float64) for x in (outcomes.reward_mean, outcomes.cost_mean))
     if require_feasible:
         _require_feasible(cost, capacity, arrival, budget, max_deployed)
+    floor, ceiling = _known_costs(outcomes) if known_costs is None else known_costs
+    floor, ceiling = checks.positive("known_costs[0]", floor, ()), checks.positive("known_costs[1]", ceiling, ())
+    if floor > ceiling:
+        raise ValueError(f"known_costs must be the least and the largest cost, got {floor:g} and {ceiling:g}")
     start, value = optimum_steps(mean, cost, capacity, arrival, budget, max_deployed, stage_length, optimum == "continuous")
     return MarketEnv(
         outcomes=outcomes,
@@ -81,6 +88,8 @@ def market(
         budget=np.float32(budget),
         deploy_fee=deploy_fee.astype(np.float32),
         horizon=np.int32(horizon),
+        cost_floor=np.float32(floor),
+        cost_ceiling=np.float32(ceiling),
         optimum_start=start,
         optimum_value=value.astype(np.float32),
         max_deployed=max_deployed,
@@ -89,6 +98,17 @@ def market(
         stop_at_budget=bool(stop_at_budget),
         names=tuple(names),
     )
+
+
+def _known_costs(outcomes: Outcomes) -> tuple[float, float]:
+    """Bounds of a query's cost: those of a table, and such that leave room around the means of laws."""
+    table = isinstance(outcomes, TableOutcomes)
+    costs = np.asarray(outcomes.costs if table else outcomes.cost_mean, np.float64)
+    room = 1.0 if table else 2.0
+    positive = costs[costs > 0]
+    if not positive.size:
+        return 1.0, 1.0  # Everything is free.
+    return float(positive.min()) / room, float(positive.max()) * room
 
 
 def _require_feasible(cost: np.ndarray, capacity: np.ndarray, arrival: np.ndarray, budget: float, max_deployed: int) -> None:
@@ -174,7 +194,7 @@ def arena_market(
         stage_length=stage_length,
         horizon=horizon,
         names=table.names,
-        **options,
+        **{"known_costs": (0.1, 50.0), **options},
     )
 
 
@@ -199,7 +219,8 @@ def routerbench_market(
     is seen per query, so the correlation between models cannot change the law of a run. Five models are there from the start, one
     more arrives after each 5,000 queries; WizardLM-13B may take all traffic.
 
-    Source: StageRoute, section 6.2, Table 2. Not given there and ours: `max_deployed`, `stage_length`, the capacities.
+    Source: StageRoute, section 6.2, Table 2. Not given there and ours: `max_deployed`, `stage_length`, the capacities, and that costs are
+    known to lie between 1e-5 and .05.
 
     Args:
       max_deployed: `M`, models that may be live at once.
@@ -207,8 +228,8 @@ def routerbench_market(
       horizon: queries that the total budget is meant for.
       budget: cost per query.
       capacity: largest share of the traffic of a model.
-      cost_scale: multiplies costs and budget. The confidence radius is not scale-free, so this changes the policies (give them
-        `cost_floor` and `cost_ceiling` in the same unit).
+      cost_scale: multiplies costs, their known bounds and the budget. The confidence radius is not scale-free, so this changes the
+        policies.
       options: further arguments of `market`.
     """
     table = STAGEROUTE_TABLE_2
@@ -232,7 +253,7 @@ def routerbench_market(
         stage_length=stage_length,
         horizon=horizon,
         names=table.names,
-        **options,
+        **{"known_costs": (1e-5 * scale, 0.05 * scale), **options},
     )
 
 
@@ -318,6 +339,7 @@ def discovery_market(
         max_deployed=max_deployed,
         stage_length=max(1, checks.count("horizon", horizon) // stages),
         horizon=horizon,
+        known_costs=(0.1, 50.0),
     )
 
 
@@ -365,6 +387,7 @@ def lower_bound_market(*, horizon: int, max_deployed: int = 2, constant: float =
         max_deployed=slots,
         stage_length=length,
         horizon=horizon,
+        known_costs=(0.1, 50.0),
     )
 
     def sample(key: jax.Array) -> MarketEnv:

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from jaxroute.problems.staged.env import MarketEnv
+# Sets of models that are compared at most: some seconds.
+_MOST_SETS = 2_000_000
 
 
 def max_support(capacity: ArrayLike) -> int:
@@ -71,6 +72,9 @@ def pool_value(
       budget: cost per query.
       pool: indices of the models to choose from.
       max_deployed: `M`.
+
+    Raises:
+      ValueError: there are too many sets of `max_deployed` models to compare.
     """
     pool = tuple(int(m) for m in pool)
     if not pool:
@@ -78,6 +82,13 @@ def pool_value(
     size = min(max_deployed, len(pool))
     if size == len(pool) or size >= max_support(np.asarray(capacity)[list(pool)]):
         return float(routing_values(reward, cost, capacity, budget, [pool])[0])
+    number = math.comb(len(pool), size)
+    if number > _MOST_SETS:
+        raise ValueError(
+            f"max_deployed={max_deployed} of {len(pool)} models are {number:,} sets to compare, at most {_MOST_SETS:,} are: with "
+            f"capacities of at least {1 / (size - 1):.3g} (now down to {np.min(np.asarray(capacity)[list(pool)]):g}) or more slots "
+            "there is nothing to enumerate"
+        )
     sets = np.asarray(list(itertools.combinations(pool, size)))
     blocks = np.array_split(sets, max(1, len(sets) // 4096))
     return float(max(routing_values(reward, cost, capacity, budget, block).max() for block in blocks))
@@ -119,11 +130,3 @@ def optimum_steps(
     pad = len(first) + 1 - len(starts)
     never = np.iinfo(np.int32).max
     return np.append(starts, [never] * pad).astype(np.int32), np.append(values, [0.0] * pad)
-
-
-def optimum_total(env: MarketEnv, horizon: int) -> float:
-    """`OPT*` of a market: the best expected reward summed over the rounds `0 .. horizon - 1`, in units of reward."""
-    starts = np.asarray(env.optimum_start, np.int64)
-    ends = np.append(starts[1:], np.iinfo(np.int32).max)
-    lengths = np.clip(np.minimum(ends, horizon) - np.minimum(starts, horizon), 0, None)
-    return float(np.sum(lengths * np.asarray(env.optimum_value, np.float64)))

@@ -14,7 +14,8 @@ from jaxroute.problems.staged.types import Action, Feedback, Observation, SlotSt
 class _WithoutRadius(StageRoute):
     """StageRoute that takes the statistics for the truth: one use of each model, whose reward and cost are the true means."""
 
-    def bounds(self, statistics: Statistics) -> tuple[jax.Array, jax.Array]:
+    def bounds(self, statistics: Statistics, known_costs: tuple[Leaf, Leaf]) -> tuple[jax.Array, jax.Array]:
+        del known_costs
         return statistics.reward_sum, statistics.cost_sum
 
 

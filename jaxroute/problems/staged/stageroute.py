@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import struct
 
 from jaxroute.core import checks, draws, numerics
@@ -37,8 +38,8 @@ class StageRoute:
       gamma: `[]` confidence parameter of the radius.
       radius_multiplier: `[]` factor in front of the radius.
       cost_floor: `[]` least cost per query, known in advance, in the currency of the budget; a model that was never used is taken
-        to cost so much.
-      cost_ceiling: `[]` largest cost per query, known in advance.
+        to cost so much. None for what the market says.
+      cost_ceiling: `[]` largest cost per query, known in advance; None for what the market says.
       estimator: means in the bounds, and where they start (static).
       scope: which past data deployment and routing rest on (static).
       filler: who gets the slots that the best routing does not need (static).
@@ -49,8 +50,8 @@ class StageRoute:
 
     gamma: Leaf = 0.2
     radius_multiplier: Leaf = 2.0
-    cost_floor: Leaf = 0.1
-    cost_ceiling: Leaf = 50.0
+    cost_floor: Leaf | None = None
+    cost_ceiling: Leaf | None = None
     estimator: Estimator = struct.field(pytree_node=False, default=Mean(), kw_only=True)
     scope: Scope = struct.field(pytree_node=False, default=RunScope(), kw_only=True)
     filler: Filler = struct.field(pytree_node=False, default=Reduced(), kw_only=True)
@@ -68,20 +69,31 @@ class StageRoute:
     def check(self) -> None:
         checks.positive("gamma", self.gamma, ())
         checks.positive("radius_multiplier", self.radius_multiplier, ())
-        floor = checks.positive("cost_floor", self.cost_floor, ())
-        ceiling = checks.positive("cost_ceiling", self.cost_ceiling, ())
+        floor = 0.0 if self.cost_floor is None else checks.positive("cost_floor", self.cost_floor, ())
+        ceiling = np.inf if self.cost_ceiling is None else checks.positive("cost_ceiling", self.cost_ceiling, ())
         if floor > ceiling:
             raise ValueError(f"cost_floor must be at most cost_ceiling = {ceiling:g}, got {floor:g}")
 
-    def bounds(self, statistics: Statistics) -> tuple[jax.Array, jax.Array]:
-        """Upper bounds `U` of mean rewards and lower bounds `L` of mean costs, each `[...]` as the statistics."""
-        reward, cost = self.estimator.means(statistics, self.cost_floor)
+    def known_costs(self, obs: Observation) -> tuple[Leaf, Leaf]:
+        """What is known in advance of a query's cost: `c_1` and `c_2`, by the policy's own constants or by the market."""
+        floor = obs.cost_floor if self.cost_floor is None else self.cost_floor
+        return floor, obs.cost_ceiling if self.cost_ceiling is None else self.cost_ceiling
+
+    def bounds(self, statistics: Statistics, known_costs: tuple[Leaf, Leaf]) -> tuple[jax.Array, jax.Array]:
+        """Upper bounds `U` of mean rewards and lower bounds `L` of mean costs, each `[...]` as the statistics.
+
+        Args:
+          statistics: pulls and sums.
+          known_costs: `c_1` and `c_2`, between which costs lie.
+        """
+        floor, ceiling = known_costs
+        reward, cost = self.estimator.means(statistics, floor)
         count = jnp.asarray(statistics.pulls, reward.dtype) + 1.0
         reward_radius = self.radius_multiplier * bernstein_radius(reward, count, self.gamma)
         cost_radius = self.radius_multiplier * bernstein_radius(cost, count, self.gamma)
         upper = jnp.clip(reward + reward_radius, 0.0, 1.0)  # eq. (4)
-        lower = jnp.clip(cost - cost_radius, self.cost_floor, self.cost_ceiling)  # eq. (5)
-        return self.estimator.start(statistics, upper, lower, self.cost_floor)
+        lower = jnp.clip(cost - cost_radius, floor, ceiling)  # eq. (5)
+        return self.estimator.start(statistics, upper, lower, floor)
 
     def choose(
         self, key: jax.Array, state: SlotState, value: jax.Array, cost: jax.Array, obs: Observation, t: jax.Array
@@ -101,14 +113,15 @@ class StageRoute:
     def plan(self, key: jax.Array, state: SlotState | Unplanned[SlotState], obs: Observation, t: jax.Array) -> SlotState:
         state = planned_state(state)
         book = written_back(state, self.scope)
-        value, cost = self.bounds(book)  # Algorithm 1, line 4: models that are new have no pulls, and the start values
+        # Algorithm 1, line 4: models that are new have no pulls, and the start values.
+        value, cost = self.bounds(book, self.known_costs(obs))
         chosen = self.choose(key, state.replace(book=book), value, cost, obs, t)  # Algorithm 1, line 5: DeployOPT, eq. (3)
         deployed = chosen & obs.available  # Algorithm 1, line 6 and eq. (6)
         return loaded(state, book, deployed, obs.capacity, self.scope)
 
     def act(self, key: jax.Array, state: SlotState, obs: Observation, t: jax.Array) -> tuple[Action, dict[str, jax.Array]]:
         del t
-        value, cost = self.bounds(state.slots)
+        value, cost = self.bounds(state.slots, self.known_costs(obs))
         _, priority = self.tie.apply(key, value)
         budget = self.budget_mode.budget(obs)
         routing = self.route(value, cost, state, budget, priority)  # Algorithm 1, line 9: RouteOPT, eq. (7)

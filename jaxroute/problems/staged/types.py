@@ -79,6 +79,8 @@ class Observation:
       budget: `[]` cost per query.
       overspend: `[]` spend so far minus `budget` times queries so far.
       rounds_left: `[]` int32, queries to come, this one included.
+      cost_floor: `[]` `c_1`, least cost of a query, known in advance.
+      cost_ceiling: `[]` `c_2`, largest cost of a query, known in advance.
     """
 
     available: jax.Array
@@ -86,6 +88,8 @@ class Observation:
     budget: jax.Array
     overspend: jax.Array
     rounds_left: jax.Array
+    cost_floor: jax.Array
+    cost_ceiling: jax.Array
 
 
 @struct.dataclass

@@ -102,7 +102,15 @@ def test_nothing_happens_after_a_hard_budget_is_spent():
         np.array([0.2, 0.8, 0.5, 0.9]), np.array([0.5, 3.0, 1.0, 3.5]), np.float32(0.3), np.float32(0.1)
     )
     env = staged.market(
-        outcomes, capacity=0.9, budget=1.0, max_deployed=3, stage_length=10, horizon=200, deploy_fee=2.0, stop_at_budget=True
+        outcomes,
+        capacity=0.9,
+        budget=1.0,
+        max_deployed=3,
+        stage_length=10,
+        horizon=200,
+        deploy_fee=2.0,
+        stop_at_budget=True,
+        known_costs=(0.1, 50.0),
     )
     names = ["fee", "cost", "cost_ratio", "served", "pulls", "deployments"]
     data = simulate(env, staged.Uniform(), horizon=200, seeds=32, record_every=10, record=names, progress=False).isel(
@@ -128,6 +136,7 @@ def awkward(reward=(0.2, 0.5, 0.4, 0.9), cost=(0.2, 1.0, 0.5, 4.0), noise=0.1, *
         "stage_length": 20,
         "horizon": 200,
         "require_feasible": False,
+        "known_costs": (0.1, 50.0),
     }
     market = staged.market(outcomes, **given | options)
     return market.replace(support=3)  # One structure for all, so that they are one grid.

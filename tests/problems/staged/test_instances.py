@@ -1,10 +1,13 @@
 """Markets of the paper that have statistics of their own: newcomers that miss their window, RouterBench."""
 
+import numpy as np
 import pytest
 from helpers import assert_mean_close
 from staged_cases import near
 
+from jaxroute import data as jd
 from jaxroute import simulate
+from jaxroute.core import draws
 from jaxroute.problems import staged
 
 # The interval effect, measured with NumPy loops.
@@ -63,3 +66,35 @@ def test_routerbench_stand_in():
     near(data["served_reward"].sel(policy="s").values, 2459, 76)
     near(data["served"].sel(policy="g").values, 8982, 680)
     near(data["served_reward"].sel(policy="g").values, 5002, 362)
+
+
+def test_policies_know_the_costs_of_the_market():
+    """Least and largest cost of a table; half and twice the means of laws; what is given; and a policy's own constants."""
+    outcomes = staged.LawOutcomes(np.array([0.2, 0.8]), np.array([0.5, 3.0]), np.float32(0.1), np.float32(0.1))
+    options = {"capacity": 1.0, "budget": 1.0, "max_deployed": 2, "stage_length": 5, "horizon": 20}
+    costs = np.array([[0.0, 3.0], [0.25, 7.0]], np.float32)
+    table = jd.RoutingTable(np.full((2, 2), 0.5), costs, ("a", "b"))
+    for market, floor, ceiling in (
+        (staged.market(outcomes, **options), 0.25, 6.0),
+        (staged.market(outcomes, known_costs=(0.125, 9.0), **options), 0.125, 9.0),
+        (staged.table_market(table, **{**options, "cost_scale": 2.0}), 0.5, 14.0),
+        (staged.arena_market(), 0.1, 50.0),
+    ):
+        obs = market.observe(draws.key(0), market.init(draws.key(0)), 0)
+        assert staged.StageRoute().known_costs(obs) == pytest.approx((floor, ceiling))
+        assert staged.StageRoute(cost_floor=0.01).known_costs(obs) == pytest.approx((0.01, ceiling))
+    with pytest.raises(ValueError, match="known_costs must be the least and the largest cost, got 3 and 1"):
+        staged.market(outcomes, known_costs=(3.0, 1.0), **options)
+
+
+def test_policies_without_constants_of_their_own_can_keep_a_budget_in_dollars():
+    """With a least cost of .1 where the budget is 2e-4, no query would have a feasible routing."""
+    data = simulate(
+        staged.routerbench_market(horizon=2000),
+        staged.StageRoute(),
+        horizon=2000,
+        seeds=16,
+        record=["infeasible_share"],
+        progress=False,
+    )
+    assert float(data["infeasible_share"].isel(time=-1).mean()) < 0.2

@@ -74,3 +74,19 @@ def test_random_optima_against_highs():
         assert found == pytest.approx(value if feasible else 0.0, abs=1e-7)
         compared += feasible
     assert 10 < compared < 55
+
+
+@pytest.mark.parametrize(
+    "change", [{"budget": np.float32(1.0)}, {"capacity": np.full(15, 0.2, np.float32)}, {"max_deployed": 2}]
+)
+def test_a_market_that_was_changed_after_its_optimum_is_refused(change):
+    market = staged.arena_market()
+    market.check()
+    with pytest.raises(ValueError, match="optimum_value is 0.766.*make the market anew"):
+        market.replace(**change).check()
+
+
+def test_too_many_sets_are_refused():
+    outcomes = staged.LawOutcomes(np.linspace(0.1, 0.9, 30), np.ones(30), np.float32(0), np.float32(0))
+    with pytest.raises(ValueError, match="max_deployed=10 of 30 models are 30,045,015 sets"):
+        staged.market(outcomes, capacity=0.1, budget=2.0, max_deployed=10, stage_length=10, horizon=100)

@@ -30,7 +30,7 @@ def deployer(num_models, slots, support, filler, tie, dtype):
 
     def one(key, u, c, capacity, available, budget):
         zero = jnp.zeros((), u.dtype)
-        obs = Observation(available, capacity, budget, zero, jnp.int32(1))
+        obs = Observation(available, capacity, budget, zero, jnp.int32(1), jnp.float32(0.1), jnp.float32(50.0))
         return module.deploy(key, u, c, obs, spec, filler, tie)
 
     return jax.jit(jax.vmap(one))
@@ -332,7 +332,15 @@ def test_sets_are_enumerated_only_below_the_support_bound(monkeypatch):
         raise AssertionError("enumerated")
 
     monkeypatch.setattr(module, "_best_set", refuse)
-    obs = Observation(jnp.ones(6, bool), jnp.full(6, 0.4), jnp.float32(2.0), jnp.float32(0.0), jnp.int32(1))
+    obs = Observation(
+        jnp.ones(6, bool),
+        jnp.full(6, 0.4),
+        jnp.float32(2.0),
+        jnp.float32(0.0),
+        jnp.int32(1),
+        jnp.float32(0.1),
+        jnp.float32(50.0),
+    )
     u, c = jnp.linspace(0.1, 0.9, 6), jnp.linspace(0.1, 5.0, 6)
     for slots in (4, 5):
         spec = StagedSpec(num_models=6, max_deployed=slots, max_support=4)

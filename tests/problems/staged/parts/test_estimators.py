@@ -9,6 +9,8 @@ from reference import staged as plain
 from jaxroute.problems import staged
 from jaxroute.problems.staged.types import Statistics
 
+KNOWN_COSTS = (0.1, 50.0)
+
 
 def statistics(pulls, reward_sum, cost_sum, dtype=jnp.float32):
     return Statistics(jnp.asarray(pulls, jnp.int32), jnp.asarray(reward_sum, dtype), jnp.asarray(cost_sum, dtype))
@@ -28,13 +30,13 @@ def statistics(pulls, reward_sum, cost_sum, dtype=jnp.float32):
 )
 def test_bounds_by_hand(reward, cost, pulls, upper, lower):
     policy = staged.StageRoute(gamma=0.2)
-    u, c = policy.bounds(statistics([pulls], [reward * pulls], [cost * pulls]))
+    u, c = policy.bounds(statistics([pulls], [reward * pulls], [cost * pulls]), KNOWN_COSTS)
     assert float(u[0]) == pytest.approx(upper, abs=1e-6)
     assert float(c[0]) == pytest.approx(lower, abs=2e-6)
 
 
 def test_start_values():
-    policy = staged.StageRoute(gamma=0.2, cost_floor=0.3)
+    policy = staged.StageRoute(gamma=0.2)
     nothing = statistics([0], [0.0], [0.0])
     # Lemma 3: mean 0 and radius gamma: U = 2 gamma. One virtual observation: 1 + 2 (sqrt(gamma) + gamma), clipped.
     for estimator, upper, lower in (
@@ -43,11 +45,11 @@ def test_start_values():
         (staged.Pseudo(), 1.0, 0.3),
         (staged.Prior(reward=0.01, cost=5.0), 0.01 + 2 * (0.002**0.5 + 0.2), 5.0 - 2 * (1.0 + 0.2)),
     ):
-        u, c = policy.replace(estimator=estimator).bounds(nothing)
+        u, c = policy.replace(estimator=estimator).bounds(nothing, (0.3, 50.0))
         assert float(u[0]) == pytest.approx(upper, abs=1e-6), estimator
         assert float(c[0]) == pytest.approx(lower, abs=1e-6), estimator
     small = staged.StageRoute(gamma=0.7, estimator=staged.Lemma3())
-    assert float(small.bounds(nothing)[0][0]) == 1.0  # min(1, 2 gamma).
+    assert float(small.bounds(nothing, KNOWN_COSTS)[0][0]) == 1.0  # min(1, 2 gamma).
 
 
 @pytest.mark.parametrize("name", ["mean", "lemma3", "pseudo"])
@@ -60,12 +62,12 @@ def test_estimators_against_the_reference(name):
     cost_sum = pulls * 10.0 ** rng.uniform(-2, 2, pulls.size)
     with x64():
         for gamma, factor in ((0.2, 2.0), (14.0, 2.0), (0.05, 1.0)):
-            policy = staged.StageRoute(gamma, factor, cost_floor=0.1, cost_ceiling=50.0, estimator=estimator)
-            u, c = policy.bounds(statistics(pulls, reward_sum, cost_sum, jnp.float64))
+            policy = staged.StageRoute(gamma, factor, estimator=estimator)
+            u, c = policy.bounds(statistics(pulls, reward_sum, cost_sum, jnp.float64), KNOWN_COSTS)
             expected = plain.bounds(pulls, reward_sum, cost_sum, gamma, 0.1, 50.0, factor, name)
             np.testing.assert_allclose(u, expected[0], atol=1e-12)
             np.testing.assert_allclose(c, expected[1], atol=1e-12)
             assert np.isfinite(u).all()
-    u, c = policy.bounds(statistics(pulls, reward_sum, cost_sum))
+    u, c = policy.bounds(statistics(pulls, reward_sum, cost_sum), KNOWN_COSTS)
     np.testing.assert_allclose(u, expected[0], atol=2e-6)
     np.testing.assert_allclose(c, expected[1], rtol=2e-6)
