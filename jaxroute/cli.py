@@ -239,11 +239,11 @@ def _run_here(options, mesh: Any = None) -> int:
         until_stderr=goals,
     )
     if hosts.is_first():
-        print(_report(experiment, summary, out, time.perf_counter() - start))
+        print(_report(experiment, summary, changes, out, time.perf_counter() - start))
     return 0
 
 
-def _report(experiment, summary: dict[str, Any], out: Path, elapsed: float) -> str:
+def _report(experiment, summary: dict[str, Any], changes: dict[str, Any], out: Path, elapsed: float) -> str:
     """What the terminal shows after a run: metrics, claims, and where the files are."""
     from jaxroute.analysis import metrics
     from jaxroute.store import results
@@ -253,7 +253,13 @@ def _report(experiment, summary: dict[str, Any], out: Path, elapsed: float) -> s
     for case in cases:
         data = results.load(out if len(cases) == 1 else out / case.name)
         lines += ["", *([f"{case.name}:"] if len(cases) > 1 else []), metrics.table(data)]
-    if summary["claims"]:
+    departures = experiment.departures(summary["horizon"], changes)
+    if summary["claims"] and departures:
+        lines += [
+            "",
+            textwrap.fill(f"The claims are not judged: the run differs from what they are about ({departures}).", 110),
+        ]
+    elif summary["claims"]:
         lines += ["", "Claims", *_claims(summary["claims"])]
     if experiment.notes:
         lines += ["", textwrap.fill("Note: " + experiment.notes, 110)]

@@ -60,7 +60,7 @@ def test_a_users_file_runs_resumes_and_reports(mine, tmp_path, capsys):
     out = tmp_path / "out"
     assert run("run", mine, "--seeds", 20, "--out", out, "--set", "Greedy.epsilon=0.2") == 0
     shown = capsys.readouterr().out
-    assert "mine/width" in shown and "some width is best" in shown and "holds" in shown
+    assert "mine/width" in shown and "not judged" in shown and "Greedy.epsilon = 0.2" in shown
     summary = json.loads((out / "summary.json").read_text())
     keys = [
         "experiment",

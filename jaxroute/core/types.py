@@ -1,6 +1,8 @@
 """Vocabulary of the engine: what an environment declares about itself, what is measured, and a state without a plan."""
 
-from dataclasses import dataclass, field
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Literal, TypeVar, cast
 
 from flax import struct
@@ -30,6 +32,11 @@ class Metric:
     kind: Literal["total", "average", "gauge"]
     dims: tuple[str, ...] = ()
     default: bool = True
+
+
+def priced(metrics: Iterable[Metric], currency: str) -> tuple[Metric, ...]:
+    """The metrics with a currency ("USD", "J") in place of the word "cost" in their units; "cost" where it is not known."""
+    return tuple(replace(m, unit=re.sub(r"\bcost\b", currency, m.unit)) for m in metrics)
 
 
 @dataclass(frozen=True)

@@ -85,6 +85,11 @@ class RoutingTable:
         for name, value in checked.items():
             object.__setattr__(self, name, value)
 
+    @property
+    def currency(self) -> str:
+        """In which costs are counted: `cost_unit` without what it is counted per."""
+        return self.cost_unit.split(" per ")[0]
+
     @classmethod
     def from_arrays(
         cls,

@@ -81,6 +81,11 @@ class Case:
         except TypeError as error:
             raise ValueError(f"environment: {error}") from None
 
+    def with_horizon(self, horizon: int) -> "Case":
+        """The case with another horizon, also in its coordinates."""
+        where = {k: horizon if k == "horizon" else v for k, v in self.coordinates.items()}
+        return dataclasses.replace(self, horizon=horizon, coordinates=where)
+
     def players(self, env: Any, changes: Mapping[str, Any]) -> Any:
         """The policies for an environment that was built with changed settings."""
         policies: Any = self.policies
@@ -127,7 +132,13 @@ class Experiment:
         if horizon is None or horizon == self.horizon:
             return self.cases
         share = checks.count("horizon", horizon) / self.horizon
-        return tuple(dataclasses.replace(c, horizon=max(1, math.ceil(c.horizon * share))) for c in self.cases)
+        return tuple(c.with_horizon(max(1, math.ceil(c.horizon * share))) for c in self.cases)
+
+    def departures(self, horizon: int, changes: Mapping[str, Mapping[str, Any]]) -> str:
+        """In what a run differs from what the claims are about, in words; empty if it does not."""
+        found = [f"{horizon:,} rounds in place of {self.horizon:,}"] if horizon != self.horizon else []
+        found += [f"{who}.{leaf} = {value}" for who, values in changes.items() for leaf, value in values.items()]
+        return ", ".join(found)
 
 
 def run(
@@ -159,7 +170,8 @@ def run(
     """
     out = Path(out)
     seeds = checks.count("seeds", experiment.seeds if seeds is None else seeds)
-    changes = {who: dict(values) for who, values in (changes or {}).items()}
+    asked = changes or {}
+    changes = {who: dict(values) for who, values in asked.items()}
     cases = experiment.scaled(horizon)
     env_changes = changes.pop("environment", {})
     built = []
@@ -186,7 +198,8 @@ def run(
         )
     if not hosts.is_first():
         return {}
-    summary = summarise(experiment, data, seeds, max(c.horizon for c in cases))
+    longest = max(c.horizon for c in cases)
+    summary = summarise(experiment, data, seeds, longest, experiment.departures(longest, asked))
     draw(experiment, data, out)
     temporary = out / "summary.json.part"
     temporary.write_text(json.dumps(summary, indent=2, allow_nan=False) + "\n")
@@ -233,17 +246,28 @@ def _from_what_is_kept(make: Callable[[Results], Any], data: Results) -> tuple[A
         return None, "single runs are needed, and only their statistics were kept; run with keep='runs'"
 
 
-def summarise(experiment: Experiment, data: Results, seeds: int, horizon: int) -> dict[str, Any]:
+def summarise(experiment: Experiment, data: Results, seeds: int, horizon: int, departures: str = "") -> dict[str, Any]:
     """What a run measured, as plain JSON: totals at the horizon, per-round means, and the claims.
 
-    A claim that needs single runs where only their statistics were kept neither holds nor fails: its `holds` is None.
+    A claim neither holds nor fails (its `holds` is None) where the run differs from what it is about, and where it needs single runs of
+    which only statistics were kept.
+
+    Args:
+      experiment: what was run.
+      data: results by case.
+      seeds: that were asked for.
+      horizon: counted rounds of the longest case.
+      departures: in what the run differs from the experiment, from `Experiment.departures`.
     """
     attributes = [d.attrs for d in data.values()]
     run_s = sum(a["run_s"] for a in attributes)
     claims = []
     for claim in experiment.claims:
-        found, reason = _from_what_is_kept(claim.measure, data)
-        measured, holds = (f"not evaluated: {reason}", None) if reason else (found[0], bool(found[1]))
+        if departures:
+            measured, holds = f"not judged: {departures}", None
+        else:
+            found, reason = _from_what_is_kept(claim.measure, data)
+            measured, holds = (f"not evaluated: {reason}", None) if reason else (found[0], bool(found[1]))
         claims.append({"id": claim.id, "text": claim.text, "source": claim.source, "measured": measured, "holds": holds})
     first = attributes[0]
     return {

@@ -599,7 +599,7 @@ def _frontier(results: Results):
             )
         plot.log_axis(ax, "y")
         ax.set_xlabel("satisfaction")
-        ax.set_ylabel("J per request")
+        ax.set_ylabel(data["cost"].attrs["unit"])
         ax.set_title(f"Winogrande, signal {data.attrs['coordinates']['signal']:g}", loc="left", fontsize=8)
     axes[0].legend(fontsize=6)
     return figure

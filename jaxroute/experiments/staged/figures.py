@@ -559,16 +559,6 @@ EXPERIMENTS = (
         title="The market of figure 6 on the rows of your own table (--data FILE), with the spend beside the score",
         cases=(_table_case("dollars", 1.0), _table_case("scaled", 1e4)),
         seeds=256,
-        claims=(
-            Claim("dollars", "StageRoute scores above Greedy", f"{_PAPER}, Fig. 6", _routerbench_claim("dollars")),
-            Claim("scaled", "the same with costs in units of 1e-4 USD", f"{_PAPER}, Fig. 6", _routerbench_claim("scaled")),
-            Claim(
-                "hard-budget",
-                "the same under a hard budget: nothing is served once it is spent",
-                f"{_PAPER}, sec. 6.1",
-                _hard_budget("dollars"),
-            ),
-        ),
         figures={"table": _scores},
         smoke_horizon=4000,
         source=f"{_PAPER}, sec. 6.2; any table of scores and costs",

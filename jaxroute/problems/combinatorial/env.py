@@ -9,7 +9,7 @@ import numpy as np
 from flax import struct
 
 from jaxroute.core import checks, draws, numerics
-from jaxroute.core.types import Leaf
+from jaxroute.core.types import Leaf, priced
 from jaxroute.problems.combinatorial.sources import Source
 from jaxroute.problems.combinatorial.types import METRICS, Action, CombinatorialSpec, Feedback, Observation, Reward
 from jaxroute.solvers.selection import group_sums
@@ -62,6 +62,7 @@ class CloudEnv:
       sees_all_costs: the costs of all selected models are seen, also of those that were not asked (static).
       any_size: sets of another size are allowed (static).
       names: of the models (static).
+      currency: in which costs are counted (static).
     """
 
     outcomes: Source
@@ -80,13 +81,14 @@ class CloudEnv:
     sees_all_costs: bool = struct.field(pytree_node=False, default=False)
     any_size: bool = struct.field(pytree_node=False, default=False)
     names: tuple[str, ...] = struct.field(pytree_node=False, default=())
+    currency: str = struct.field(pytree_node=False, default="cost")
 
     @property
     def spec(self) -> CombinatorialSpec:
         return CombinatorialSpec(
             num_models=self.price.shape[-1],
             model_names=self.names,
-            metrics=METRICS,
+            metrics=priced(METRICS, self.currency),
             zero_flows=("illegal",),
             reward=self.reward,
             min_size=self.sizes[0],

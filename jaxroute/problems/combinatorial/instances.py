@@ -128,6 +128,7 @@ def cloud(
     sees_all_costs: bool = False,
     any_size: bool = False,
     names: Sequence[str] = (),
+    currency: str = "cost",
 ) -> CloudEnv:
     """A cloud of models with its optima.
 
@@ -145,6 +146,7 @@ def cloud(
       sees_all_costs: the costs of all selected models are seen, also of those not asked.
       any_size: sets of another size than `size` are allowed.
       names: of the models.
+      currency: in which costs are counted.
 
     Raises:
       ValueError: an argument is out of range.
@@ -189,6 +191,7 @@ def cloud(
         sees_all_costs=bool(sees_all_costs),
         any_size=bool(any_size),
         names=tuple(names),
+        currency=str(currency),
     )
 
 
@@ -316,7 +319,8 @@ def table_cloud(
         cost_mean=table.mean_costs()[None].astype(np.float32),
         threshold=float(checks.share("threshold", threshold, ())),
     )
-    return cloud(outcomes, reward=reward, budget=budget, size=size, **{"names": table.models, **options})
+    options = {"names": table.models, "currency": table.currency, **options}
+    return cloud(outcomes, reward=reward, budget=budget, size=size, **options)
 
 
 def copies_of(env: CloudEnv, model: int | str, copies: int | None = None) -> CloudEnv:
@@ -342,5 +346,5 @@ def copies_of(env: CloudEnv, model: int | str, copies: int | None = None) -> Clo
     size = int(env.size) if copies is None else checks.count("copies", copies)
     outcomes = env.outcomes.copies(model, size)
     arrival = None if env.arrival is None else float(env.arrival)
-    options: dict[str, Any] = {"sees_all_costs": env.sees_all_costs, "arrival": arrival}
+    options: dict[str, Any] = {"sees_all_costs": env.sees_all_costs, "arrival": arrival, "currency": env.currency}
     return cloud(outcomes, reward=env.reward, budget=float(env.budget), size=size, **options)

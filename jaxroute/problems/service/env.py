@@ -6,7 +6,7 @@ import numpy as np
 from flax import struct
 
 from jaxroute.core import checks, draws, numerics
-from jaxroute.core.types import Leaf
+from jaxroute.core.types import Leaf, priced
 from jaxroute.problems.service.parts.virtual_queue import VirtualQueue
 from jaxroute.problems.service.sources import RequestSource
 from jaxroute.problems.service.types import METRICS, Action, Feedback, Observation, Price, ServiceSpec, ServiceState
@@ -35,15 +35,16 @@ class ServiceEnv:
     alpha: `[]` share that is to be satisfied.
     arrival: `[]` chance that the user gives feedback, None if always.
     accuracy: `[M]` share that each model satisfies.
-    mean_cost: `[M]`, J.
+    mean_cost: `[M]`, in the currency.
     best: cost and price of the best stationary policy that knows the chances given the features (`best_informed`).
     clairvoyant: of one that sees who satisfies.
-    blind_cost: `[]`, of the best mixture that does not look at requests, J per request.
+    blind_cost: `[]`, of the best mixture that does not look at requests, per request.
     blind_choice: `[M]`, that mixture.
     knows_cost: costs are seen before a decision (static).
     reveals_labels: so is who satisfies, for clairvoyant policies (static).
     serve_best: an explored request is answered by the largest model that satisfies (static).
     names: of the models (static).
+    currency: in which costs are counted (static).
     """
 
     requests: RequestSource
@@ -59,13 +60,14 @@ class ServiceEnv:
     reveals_labels: bool = struct.field(pytree_node=False, default=False)
     serve_best: bool = struct.field(pytree_node=False, default=False)
     names: tuple[str, ...] = struct.field(pytree_node=False, default=())
+    currency: str = struct.field(pytree_node=False, default="J")
 
     @property
     def spec(self) -> ServiceSpec:
         return ServiceSpec(
             num_models=np.shape(self.accuracy)[-1],
             model_names=self.names,
-            metrics=METRICS,
+            metrics=priced(METRICS, self.currency),
             zero_flows=("illegal",),
             num_features=self.requests.num_features,
             knows_cost=self.knows_cost,

@@ -32,6 +32,7 @@ def service(
     reveals_labels: bool = False,
     serve_best: bool = False,
     names: Sequence[str] = (),
+    currency: str = "J",
 ) -> ServiceEnv:
     """A service, with what the best policies cost.
 
@@ -45,6 +46,7 @@ def service(
       reveals_labels: the policy sees who satisfies, which only a clairvoyant one may.
       serve_best: an explored request is answered by the largest model that satisfies, in place of the largest one.
       names: of the models.
+      currency: in which costs are counted.
 
     Raises:
       ValueError: an argument is out of range.
@@ -76,6 +78,7 @@ def service(
         reveals_labels=bool(reveals_labels),
         serve_best=bool(serve_best),
         names=tuple(names),
+        currency=str(currency),
     )
 
 
@@ -233,7 +236,7 @@ def table_service(table: RoutingTable, *, alpha: float, threshold: float = 0.5, 
         cost_table=table.costs.astype(np.float32),
         vectors=ones if table.features is None else np.concatenate([table.features, ones], axis=1),
     )
-    return service(requests, alpha=alpha, **{"names": table.models, **options})
+    return service(requests, alpha=alpha, **{"names": table.models, "currency": table.currency, **options})
 
 
 def paper_policy(benchmark: str = "winogrande", **changes: Any) -> MessPlus:

@@ -16,12 +16,12 @@ from jaxroute.problems.service.parts.virtual_queue import VirtualQueue
 Params = Any
 
 METRICS = (
-    Metric("cost", "mean operating cost", "J per request", "average"),
-    Metric("served_cost", "mean cost of the models whose answer was returned", "J per request", "average", default=False),
-    Metric("explore_cost", "mean cost of exploring", "J per request", "average", default=False),
-    Metric("explore_overhead", "mean cost of unused answers", "J per request", "average", default=False),
-    Metric("decision_cost", "mean cost of deciding", "J per request", "average", default=False),
-    Metric("gap", "mean cost above the best stationary policy", "J per request", "average", default=False),
+    Metric("cost", "mean operating cost", "cost per request", "average"),
+    Metric("served_cost", "mean cost of the models whose answer was returned", "cost per request", "average", default=False),
+    Metric("explore_cost", "mean cost of exploring", "cost per request", "average", default=False),
+    Metric("explore_overhead", "mean cost of unused answers", "cost per request", "average", default=False),
+    Metric("decision_cost", "mean cost of deciding", "cost per request", "average", default=False),
+    Metric("gap", "mean cost above the best stationary policy", "cost per request", "average", default=False),
     Metric("satisfaction", "share of satisfied requests", "", "average"),
     Metric("satisfaction_mean", "mean chance that the served model satisfies", "", "average", default=False),
     Metric("mean_satisfaction", "mean over requests of the share satisfied so far", "", "average", default=False),

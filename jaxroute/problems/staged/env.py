@@ -6,7 +6,7 @@ import numpy as np
 from flax import struct
 
 from jaxroute.core import checks, numerics
-from jaxroute.core.types import Leaf
+from jaxroute.core.types import Leaf, priced
 from jaxroute.problems.staged.optimum import pool_value
 from jaxroute.problems.staged.sources import Outcomes
 from jaxroute.problems.staged.types import METRICS, Action, Feedback, MarketState, Observation, StagedSpec
@@ -37,6 +37,7 @@ class MarketEnv:
       support: bound on the models of an optimal routing (static).
       stop_at_budget: nothing is served once the total budget is spent (static).
       names: of the models (static).
+      currency: in which costs are counted (static).
     """
 
     outcomes: Outcomes
@@ -54,6 +55,7 @@ class MarketEnv:
     support: int = struct.field(pytree_node=False, default=2)
     stop_at_budget: bool = struct.field(pytree_node=False, default=False)
     names: tuple[str, ...] = struct.field(pytree_node=False, default=())
+    currency: str = struct.field(pytree_node=False, default="cost")
 
     @property
     def spec(self) -> StagedSpec:
@@ -61,7 +63,7 @@ class MarketEnv:
             num_models=self.capacity.shape[-1],
             model_names=self.names,
             stage_length=self.stage_length,
-            metrics=METRICS,
+            metrics=priced(METRICS, self.currency),
             zero_flows=("illegal",),
             max_deployed=self.max_deployed,
             max_support=self.support,

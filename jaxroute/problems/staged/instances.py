@@ -31,6 +31,7 @@ def market(
     optimum: str = "stage",
     stop_at_budget: bool = False,
     names: Sequence[str] = (),
+    currency: str = "cost",
     require_feasible: bool = True,
 ) -> MarketEnv:
     """A market with its optimum: what the best feasible routing earns.
@@ -50,6 +51,7 @@ def market(
         "continuous" from its arrival.
       stop_at_budget: serve nothing once `budget * horizon` is spent.
       names: of the models.
+      currency: in which costs are counted.
       require_feasible: refuse a market in which no deployment can carry all queries within the budget.
 
     Raises:
@@ -97,7 +99,13 @@ def market(
         support=max_support(capacity),
         stop_at_budget=bool(stop_at_budget),
         names=tuple(names),
+        currency=str(currency),
     )
+
+
+def _scaled(currency: str, scale: float) -> str:
+    """Name of the unit in which costs are counted that were multiplied."""
+    return currency if scale == 1.0 else f"{1 / scale:.3g} {currency}"
 
 
 def _known_costs(outcomes: Outcomes) -> tuple[float, float]:
@@ -253,7 +261,7 @@ def routerbench_market(
         stage_length=stage_length,
         horizon=horizon,
         names=table.names,
-        **{"known_costs": (1e-5 * scale, 0.05 * scale), **options},
+        **{"known_costs": (1e-5 * scale, 0.05 * scale), "currency": _scaled("USD", scale), **options},
     )
 
 
@@ -303,7 +311,7 @@ def table_market(
         stage_length=stage_length,
         horizon=horizon,
         names=table.models,
-        **options,
+        **{"currency": _scaled(table.currency, scale), **options},
     )
 
 
