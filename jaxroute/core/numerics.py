@@ -197,6 +197,26 @@ def prefix_sums(values: Array) -> jax.Array:
     return amount_ahead(values) + values
 
 
+def add_up(total: Array, rest: Array, value: Array) -> tuple[jax.Array, jax.Array]:
+    """A sum of many values that does not drift: what rounding takes from it is kept, and added the next time.
+
+    A float32 sum of a million equal numbers is off by up to a percent without.
+
+    Source: Kahan (1965), compensated summation.
+
+    Args:
+      total: sum so far, any shape.
+      rest: what rounding has left out of it, of the same shape; zero at first.
+      value: to be added, of the same shape.
+
+    Returns:
+      The new `(total, rest)`.
+    """
+    given = jnp.asarray(value + rest)
+    new = total + given
+    return new, given - (new - total)
+
+
 def members(groups: Sequence[int] | np.ndarray) -> np.ndarray:
     """Which of `K` elements are in which of `M` groups, from the group of each: bool `[M, K]`, static."""
     return np.asarray(groups)[None, :] == np.arange(max(groups) + 1)[:, None]

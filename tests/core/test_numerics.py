@@ -238,3 +238,22 @@ def test_combine_is_a_matrix_product_with_its_derivatives(size):
     plain = jax.grad(lambda x, r: jnp.sum(jnp.sin(x @ r)), (0, 1))(x, rows)
     for a, b in zip(ours, plain, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("value", [0.1, 0.7])
+def test_a_compensated_sum_of_a_million_equal_numbers_does_not_drift(value):
+    """Compiled: no rewriting of sums takes the compensation away. A plain sum is off by about a percent."""
+    value = jnp.float32(value)
+
+    @jax.jit
+    def sums(value):
+        def one(carry, _):
+            plain, total, rest = carry
+            return (plain + value, *numerics.add_up(total, rest, value)), None
+
+        zero = jnp.zeros_like(value)
+        return jax.lax.scan(one, (zero, zero, zero), None, length=1_000_000)[0]
+
+    plain, total, _ = (float(x) / 1e6 / float(value) - 1.0 for x in sums(value))
+    assert abs(plain) > 5e-3
+    assert abs(total) < 1e-6

@@ -48,7 +48,7 @@ class Oracle:
 
     def init(self, key: jax.Array, spec: StagedSpec) -> Unplanned[SlotState]:
         state = self.policy.init(key, spec).state
-        truth = Statistics(
+        truth = Statistics.of(
             pulls=jnp.ones_like(state.book.pulls),
             reward_sum=jnp.asarray(self.reward_mean, jnp.float32),
             cost_sum=jnp.asarray(self.cost_mean, jnp.float32),

@@ -146,9 +146,5 @@ class StageRoute:
     ) -> SlotState:
         del key, obs, t
         slot = (state.slot_model == action.model) & state.slot_filled
-        slots = Statistics(  # Algorithm 1, lines 11 and 12
-            pulls=state.slots.pulls + slot.astype(jnp.int32),
-            reward_sum=state.slots.reward_sum + jnp.where(slot, feedback.reward, 0.0),
-            cost_sum=state.slots.cost_sum + jnp.where(slot, feedback.cost, 0.0),
-        )
+        slots = state.slots.add(slot, feedback.reward, feedback.cost)  # Algorithm 1, lines 11 and 12
         return state.replace(slots=slots)

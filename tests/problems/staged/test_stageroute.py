@@ -121,8 +121,8 @@ def test_units_of_cost_change_the_bounds_and_not_the_program():
     policy = staged.StageRoute(gamma=0.2)
     pulls = jnp.asarray([10, 1000])
     reward_sum, cost_sum = pulls * 0.5, pulls * 0.01
-    _, low = policy.bounds(Statistics(pulls, reward_sum, cost_sum), (1e-6, 1.0))
-    _, high = policy.bounds(Statistics(pulls, reward_sum, 1e3 * cost_sum), (1e-3, 1e3))
+    _, low = policy.bounds(Statistics.of(pulls, reward_sum, cost_sum), (1e-6, 1.0))
+    _, high = policy.bounds(Statistics.of(pulls, reward_sum, 1e3 * cost_sum), (1e-3, 1e3))
     # .01 - 2 (sqrt(.2 * .01 / 11) + .2 / 11) < 0, so the floor; 10 - 2 (sqrt(.2 * 10 / 11) + .2 / 11) = 9.1108.
     assert float(low[0]) == pytest.approx(1e-6)
     assert float(high[0]) == pytest.approx(9.1108, abs=1e-3)

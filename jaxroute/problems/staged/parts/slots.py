@@ -18,7 +18,7 @@ def empty_slots(spec: StagedSpec) -> SlotState:
 
     def nothing(size: int) -> Statistics:
         zeros = jnp.zeros((size,), jnp.float32)
-        return Statistics(pulls=jnp.zeros((size,), jnp.int32), reward_sum=zeros, cost_sum=zeros)
+        return Statistics.of(pulls=jnp.zeros((size,), jnp.int32), reward_sum=zeros, cost_sum=zeros)
 
     slots = min(spec.max_deployed, spec.num_models)
     return SlotState(

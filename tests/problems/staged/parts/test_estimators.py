@@ -13,7 +13,7 @@ KNOWN_COSTS = (0.1, 50.0)
 
 
 def statistics(pulls, reward_sum, cost_sum, dtype=jnp.float32):
-    return Statistics(jnp.asarray(pulls, jnp.int32), jnp.asarray(reward_sum, dtype), jnp.asarray(cost_sum, dtype))
+    return Statistics.of(jnp.asarray(pulls, jnp.int32), jnp.asarray(reward_sum, dtype), jnp.asarray(cost_sum, dtype))
 
 
 # Confidence bounds.
