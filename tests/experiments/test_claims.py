@@ -11,7 +11,7 @@ from dry import dry_results
 from fillings import agreeing, filled
 
 from jaxroute.experiments import EXPERIMENTS
-from jaxroute.experiments.measure import Number
+from jaxroute.experiments.claims import Number
 
 # Made-up results that are tried for each claim.
 _MOST = 80

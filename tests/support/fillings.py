@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import numpy as np
 import xarray as xr
 
-from jaxroute.experiments.measure import Number
+from jaxroute.experiments.claims import Number
 
 # Powers of time with which a curve grows, how far apart policies and cases are, and how much a setting changes.
 _POWERS = (-0.5, 0.0, 0.25, 0.5, 2 / 3, 1.0, 1.5)
