@@ -172,11 +172,3 @@ def along(results: Results, metric: str, axis: str, **fixed: Any) -> xr.DataArra
 def with_coordinates(results: Results, **fixed: Any) -> Results:
     """The cases with the given coordinates."""
     return {n: d for n, d in results.items() if all(d.attrs["coordinates"].get(k) == v for k, v in fixed.items())}
-
-
-def panels(number: int, columns: int = 3):
-    """The plotting module, a figure and its axes."""
-    from jaxroute.analysis import plot
-
-    figure, axes = plot.panels(number, columns=columns)
-    return plot, figure, axes
