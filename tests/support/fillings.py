@@ -103,6 +103,16 @@ def _numbers(
     return np.where(np.isnan(values), np.nan, out)
 
 
+def zeros(results: dict[str, xr.Dataset]) -> dict[str, xr.Dataset]:
+    """Results in which every curve is zero."""
+    made = {}
+    for case, data in results.items():
+        curves = {n: a for n, a in data.data_vars.items() if "time" in a.dims and a.dtype.kind == "f"}
+        made[case] = data.assign({name: (a.dims, 0.0 * a.values, a.attrs) for name, a in curves.items()})
+        made[case].attrs["run_s"] = 1.0
+    return made
+
+
 def agreeing(results: dict[str, xr.Dataset], numbers: Iterable[Number]) -> dict[str, xr.Dataset]:
     """Results in which every policy has these numbers at the time that they belong to; other values are those of filling 0.
 
