@@ -1,8 +1,8 @@
-"""What experiments measure of their results: values at the horizon with standard errors, and how they compare."""
+"""What experiments measure of their results: values at the horizon with standard errors, slopes, and how these are shown."""
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import xarray as xr
@@ -10,11 +10,43 @@ import xarray as xr
 from jaxroute.analysis import metrics
 from jaxroute.experiments.base import Results
 
-Measured = tuple[float, float]
+Name = TypeVar("Name")
 # Points of a curve to which a slope is fitted.
 _SLOPE_POINTS = 13
-# Runs behind a number whose standard error is not known.
-_FEW_RUNS = 24
+
+
+class Measured(NamedTuple):
+    """A number with its standard error.
+
+    mean: the number.
+    error: its standard error.
+    """
+
+    mean: float
+    error: float
+
+    def below(self, other: "Measured | float", by: float) -> bool:
+        """Whether it is less than another number by so many joint standard errors (if negative, more by at most so many)."""
+        mean, error = _with_error(other)
+        return bool(self.mean + by * math.hypot(self.error, error) < mean)
+
+    def above(self, other: "Measured | float", by: float) -> bool:
+        """Whether it is more than another number by so many joint standard errors (if negative, less by at most so many)."""
+        mean, error = _with_error(other)
+        return bool(self.mean - by * math.hypot(self.error, error) > mean)
+
+    def near(self, other: "Measured | float", by: float, slack: float = 0.0) -> bool:
+        """Whether it is within so many joint standard errors of another number, and a slack."""
+        mean, error = _with_error(other)
+        return bool(abs(self.mean - mean) < slack + by * math.hypot(self.error, error))
+
+    def times(self, factor: float) -> "Measured":
+        """Both times a factor."""
+        return Measured(self.mean * factor, self.error * factor)
+
+
+def _with_error(value: Measured | float) -> tuple[float, float]:
+    return value if isinstance(value, Measured) else (value, 0.0)
 
 
 def runs_of(data: xr.Dataset, metric: str, policy: str, time: Any = None, **where: Any) -> xr.DataArray:
@@ -40,17 +72,42 @@ def end(data: xr.Dataset, metric: str, policy: str, time: Any = None, **where: A
         one = one.isel(time=-1) if time is None else one.sel(time=time)
         own = metrics.own_axes_of(one, metric)
         one = one.isel({axis: 0 for axis in metrics.setting_axes(one) if axis not in own or one.sizes[axis] == 1})
-        return float(metrics.mean(one, metric)), float(metrics.stderr(one, metric))
-    runs = runs_of(data, metric, policy, time, **where)
-    return float(runs.mean()), float(runs.std("seed", ddof=1) / np.sqrt(runs.count("seed")))
+        return Measured(float(metrics.mean(one, metric)), float(metrics.stderr(one, metric)))
+    return mean_of(runs_of(data, metric, policy, time, **where))
 
 
-def late_slope(data: xr.Dataset, metric: str, policy: str, start: float, **where: Any) -> Measured:
+def mean_of(runs: xr.DataArray) -> Measured:
+    """Mean over seeds with its standard error; a run that is NaN does not count."""
+    return Measured(float(runs.mean()), float(runs.std("seed", ddof=1) / np.sqrt(runs.count("seed"))))
+
+
+def ends(data: xr.Dataset, metric: str, policies: Iterable[str], **where: Any) -> dict[str, Measured]:
+    """Means of several policies at the horizon, for one setting."""
+    return {str(policy): end(data, metric, policy, **where) for policy in policies}
+
+
+def ends_along(
+    data: xr.Dataset, metric: str, policy: str, axis: str, values: Iterable[Any] | None = None, **where: Any
+) -> dict[Any, Measured]:
+    """Means of a policy at the horizon by the values of a setting (default: all)."""
+    values = data[axis].values if values is None else values
+    return {value: end(data, metric, policy, **{axis: value}, **where) for value in values}
+
+
+def paired_gap(data: xr.Dataset, metric: str, policy: str, minus: str, place: int = -1) -> Measured:
+    """Mean of a policy's metric minus that of another, seed by seed, at the horizon (or another place among the times)."""
+    difference = metrics.paired(data, metric, minus).sel(policy=policy).isel(time=place)
+    return Measured(float(difference["mean"]), float(difference["stderr"]))
+
+
+def late_slope(data: xr.Dataset, metric: str, policy: str, start: float, every_time: bool = False, **where: Any) -> Measured:
     """Log-log slope of a policy's mean curve from a round on, with its standard error; NaN where the mean is not positive.
 
-    It is fitted at recorded times that are spaced evenly in the logarithm.
+    It is fitted at recorded times that are spaced evenly in the logarithm, or at every one.
     """
     times = data["time"].values
+    if every_time:
+        return power(_curves_of(data, metric, policy, **where).isel(time=times >= start), "time")
     wanted = np.geomspace(max(start, times[0]), times[-1], _SLOPE_POINTS)
     chosen = np.unique(np.abs(times[:, None] - wanted).argmin(axis=0))
     return power(_curves_of(data, metric, policy, **where).isel(time=chosen), "time")
@@ -58,60 +115,35 @@ def late_slope(data: xr.Dataset, metric: str, policy: str, start: float, **where
 
 def power(runs: xr.DataArray, axis: str) -> Measured:
     """Log-log slope of the mean over seeds along an axis, with its standard error; NaN where a mean is not positive."""
+    fit = power_law(runs, axis)
+    return Measured(math.nan, math.nan) if fit is None else Measured(fit.slope, fit.stderr)
+
+
+def power_law(runs: xr.DataArray, axis: str) -> metrics.Slope | None:
+    """The power law of the mean over seeds along an axis.
+
+    None where it has none: with fewer than two points or seeds, or where a mean (or a mean without one seed) is not positive.
+    """
     values = runs.dropna("seed").transpose(axis, "seed").values
     if values.shape[0] < 2 or values.shape[1] < 2 or not (values.sum(axis=1) > values.max(axis=1).clip(0)).all():
-        return math.nan, math.nan
-    fit = metrics.slope(runs[axis].values, values)
-    return fit.slope, fit.stderr
-
-
-class Number(NamedTuple):
-    """What somebody else measured.
-
-    policy: name. horizon: of the run. value, error: mean and its standard error; None where it is not known, for that of 24 runs like
-    those it is compared with. time: round (default: the horizon). where: setting, as pairs of axis and value. metric, case: names.
-    """
-
-    policy: str
-    horizon: int
-    value: float
-    error: float | None
-    time: int | None = None
-    where: tuple[tuple[str, Any], ...] = ()
-    metric: str = "regret"
-    case: str = "result"
-
-
-def agrees(numbers: Sequence[Number], num_sigma: float = 4.0) -> Callable[[Results], tuple[str, bool]]:
-    """Whether means are within so many joint standard errors of the given ones, at the horizon for which these were measured."""
-
-    def measure(results: Results) -> tuple[str, bool]:
-        parts, worst = [], 0.0
-        for number in numbers:
-            data = results[number.case]
-            if int(data["time"][-1]) != number.horizon:
-                return f"the numbers are for {number.horizon:,} rounds, not {int(data['time'][-1]):,}", False
-            where = dict(number.where)
-            own = end(data, number.metric, number.policy, number.time, **where)
-            error = number.error
-            if error is None:
-                runs = runs_of(data, number.metric, number.policy, number.time, **where)
-                error = float(runs.std(ddof=1)) / math.sqrt(_FEW_RUNS)
-            worst = max(worst, abs(own[0] - number.value) / max(math.hypot(own[1], error), 1e-12))
-            label = [number.case] if len(results) > 1 else []
-            label += [number.policy, *(f"{axis} {metrics.show_value(value)}" for axis, value in where.items())]
-            label += [f"at {number.time:,}"] if number.time else []
-            label += [number.metric] if number.metric != "regret" else []
-            parts.append(f"{' '.join(label)}: {show(own)} against {number.value:g} ({error:.2g})")
-        return f"largest gap {worst:.1f} joint standard errors; " + "; ".join(parts), worst <= num_sigma
-
-    return measure
+        return None
+    return metrics.slope(runs[axis].values, values)
 
 
 def quotient(a: Measured, b: Measured) -> Measured:
     """`a / b` of two independent means with standard errors."""
-    value = a[0] / b[0] if b[0] else np.inf
-    return value, abs(value) * float(np.hypot(a[1] / a[0], b[1] / b[0])) if np.isfinite(value) else 0.0
+    value = a.mean / b.mean if b.mean else np.inf
+    return Measured(value, math.hypot(a.error / b.mean, value * b.error / b.mean) if np.isfinite(value) else 0.0)
+
+
+def lowest(values: Mapping[Name, Measured]) -> Name:
+    """The name of the smallest number."""
+    return min(values, key=lambda name: values[name].mean)
+
+
+def highest(values: Mapping[Name, Measured]) -> Name:
+    """The name of the largest number."""
+    return max(values, key=lambda name: values[name].mean)
 
 
 def show(value: Measured) -> str:
@@ -119,19 +151,24 @@ def show(value: Measured) -> str:
     return metrics.rounded(*value)
 
 
+def show_slope(slope: Measured) -> str:
+    """A slope with its standard error, or why there is none."""
+    return "none, for a mean is not positive" if math.isnan(slope.mean) else show(slope)
+
+
+def listed(values: Mapping[Any, Measured], label: str = "{}", between: str = ", ") -> str:
+    """Numbers by name in one line; `label` is the format of a name, for example "b = {:g}:"."""
+    return between.join(f"{label.format(name)} {show(value)}" for name, value in values.items())
+
+
 def along(results: Results, metric: str, axis: str, **fixed: Any) -> xr.DataArray:
     """The metric at the horizon of the cases with the given coordinates, along one of their coordinates."""
     chosen = {
-        d.attrs["coordinates"][axis]: d[metric].isel(time=-1, drop=True)
-        for d in results.values()
-        if all(d.attrs["coordinates"].get(k) == v for k, v in fixed.items())
+        d.attrs["coordinates"][axis]: d[metric].isel(time=-1, drop=True) for d in with_coordinates(results, **fixed).values()
     }
     return xr.concat([chosen[v] for v in sorted(chosen)], xr.IndexVariable(axis, sorted(chosen)))
 
 
-def panels(number: int, columns: int = 3):
-    """The plotting module, a figure and its axes."""
-    from jaxroute.analysis import plot
-
-    figure, axes = plot.panels(number, columns=columns)
-    return plot, figure, axes
+def with_coordinates(results: Results, **fixed: Any) -> Results:
+    """The cases with the given coordinates."""
+    return {n: d for n, d in results.items() if all(d.attrs["coordinates"].get(k) == v for k, v in fixed.items())}

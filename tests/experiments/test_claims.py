@@ -8,10 +8,10 @@ import warnings
 
 import pytest
 from dry import dry_results
-from fillings import agreeing, filled
+from fillings import agreeing, filled, zeros
 
 from jaxroute.experiments import EXPERIMENTS
-from jaxroute.experiments.measure import Number
+from jaxroute.experiments.claims import Number
 
 # Made-up results that are tried for each claim.
 _MOST = 80
@@ -66,6 +66,9 @@ def test_every_case_is_traced_and_every_claim_can_hold_and_fail(name):
         warnings.simplefilter("ignore")
         results = dry_results(name)
     assert set(results) == {case.name for case in experiment.cases}
+    for claim in experiment.claims:
+        text, _ = claim.measure(zeros(results))
+        assert text, f"of curves of zeros the claim {claim.id!r} says nothing"
     verdicts = {claim.id: set() for claim in experiment.claims}
     one_sided = set(verdicts) if name in NOT_SEARCHED else set(ONE_SIDED.get(name, {}))
     assert one_sided <= set(verdicts)

@@ -189,7 +189,8 @@ def test_tuned_threshold_of_the_replay_is_that_of_the_cascade():
 
 def test_numbers_of_others(tmp_path):
     """The largest gap in joint standard errors; another horizon, or a number that is off, does not agree."""
-    from jaxroute.experiments.measure import Number, agrees, late_slope
+    from jaxroute.experiments.claims import Number, agrees
+    from jaxroute.experiments.measure import late_slope
     from jaxroute.problems import stochastic
 
     data = jr.simulate(stochastic.bernoulli([0.6, 0.4]), {"Random": _uniform()}, horizon=200, seeds=64, progress=False)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import numpy as np
 import xarray as xr
 
-from jaxroute.experiments.measure import Number
+from jaxroute.experiments.claims import Number
 
 # Powers of time with which a curve grows, how far apart policies and cases are, and how much a setting changes.
 _POWERS = (-0.5, 0.0, 0.25, 0.5, 2 / 3, 1.0, 1.5)
@@ -101,6 +101,16 @@ def _numbers(
         noise = _NOISE * (common + 0.3 * rng.normal(size=seeds))
         out[number] = curve * (1.0 + noise)
     return np.where(np.isnan(values), np.nan, out)
+
+
+def zeros(results: dict[str, xr.Dataset]) -> dict[str, xr.Dataset]:
+    """Results in which every curve is zero."""
+    made = {}
+    for case, data in results.items():
+        curves = {n: a for n, a in data.data_vars.items() if "time" in a.dims and a.dtype.kind == "f"}
+        made[case] = data.assign({name: (a.dims, 0.0 * a.values, a.attrs) for name, a in curves.items()})
+        made[case].attrs["run_s"] = 1.0
+    return made
 
 
 def agreeing(results: dict[str, xr.Dataset], numbers: Iterable[Number]) -> dict[str, xr.Dataset]:

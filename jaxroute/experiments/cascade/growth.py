@@ -1,24 +1,22 @@
 """Experiments of COSMOS, continued: how regret grows with the horizon, the bonus, the sizes, and with rare requests."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
 from jaxroute import grid
-from jaxroute.analysis import metrics
+from jaxroute.analysis import metrics, plot
 from jaxroute.experiments.base import Case, Claim, Experiment, Results
-from jaxroute.experiments.cascade.common import OURS, PAPER, RECORD, STREAMING, TABLE, learner
-from jaxroute.experiments.measure import Number, agrees, end, late_slope, panels, power, runs_of, show
+from jaxroute.experiments.cascade.common import OURS, PAPER, RECORD, STREAMING, TABLE, horizon_of, learner, uniform_case
+from jaxroute.experiments.claims import Measure, Number, Verdict, agrees, all_hold
+from jaxroute.experiments.measure import ends, ends_along, late_slope, listed, lowest, mean_of, power, runs_of, show
+from jaxroute.experiments.pictures import one_case, panel_per_case
 from jaxroute.problems import cascade as ca
 
 _ONE, _ALL = "one call", "query all"
-
-
-def _horizon(results: Results, case: str) -> int:
-    return int(results[case]["time"][-1])
 
 
 # S2: long horizons.
@@ -35,45 +33,36 @@ _LONG = {  # Regret after 1e5 rounds with its standard error, and the log-log sl
 
 def _long_case(num_models: int, dim: int) -> Case:
     more = {"greedy": learner(0.0), "epsilon-greedy": ca.EpsilonGreedy(fit=ca.Streaming())} if num_models == 3 else {}
-    return Case(
-        ca.uniform_cascade,
-        {"COSMOS": learner(), _ONE: ca.ContextSingle.of, **more},
-        100_000,
-        f"K{num_models}-m{dim}",
-        {"num_models": num_models, "dim": dim},
-        {"K": num_models, "m": dim},
-        record_every=1000,
-        record=RECORD,
-    )
+    policies, settings = {"COSMOS": learner(), _ONE: ca.ContextSingle.of, **more}, {"num_models": num_models, "dim": dim}
+    name, coordinates = f"K{num_models}-m{dim}", {"K": num_models, "m": dim}
+    return uniform_case(policies, 100_000, name, settings, coordinates=coordinates, every=1000)
 
 
-def _last_decade(results: Results) -> tuple[str, bool]:
+@all_hold("log-log slope of the last decade, ")
+def _last_decade(results: Results) -> Iterator[Verdict]:
     """Slopes next to those of the independent simulation."""
-    parts, holds = [], True
     for (case, policy), (*_, expected) in _LONG.items():
-        slope = late_slope(results[case], "regret", policy, 0.1 * _horizon(results, case))
-        parts.append(f"{case} {policy} {show(slope)} against {expected:g}")
-        holds &= abs(slope[0] - expected) < 0.04 + 2.0 * slope[1]
-    return "log-log slope of the last decade, " + "; ".join(parts), bool(holds)
+        slope = late_slope(results[case], "regret", policy, 0.1 * horizon_of(results, case))
+        yield f"{case} {policy} {show(slope)} against {expected:g}", slope.near(expected, by=2.0, slack=0.04)
 
 
-def _no_faster_than_root(results: Results) -> tuple[str, bool]:
-    slopes = {n: late_slope(d, "regret", "COSMOS", 0.1 * float(d["time"][-1])) for n, d in results.items()}
-    text = ", ".join(f"{n} {show(s)}" for n, s in slopes.items())
-    return f"log-log slope of the last decade, {text}", all(s[0] + 2.0 * s[1] <= 0.55 for s in slopes.values())
+def _no_faster_than_root(results: Results) -> Verdict:
+    slopes = {n: late_slope(d, "regret", "COSMOS", 0.1 * horizon_of(results, n)) for n, d in results.items()}
+    holds = all(s.mean + 2.0 * s.error <= 0.55 for s in slopes.values())
+    return f"log-log slope of the last decade, {listed(slopes)}", holds
 
 
-def _overtakes(results: Results) -> tuple[str, bool]:
-    ends = {n: [end(d, "regret", p) for p in ("COSMOS", _ONE)] for n, d in results.items()}
-    text = "; ".join(f"{n}: COSMOS {show(a)}, {_ONE} {show(b)}" for n, (a, b) in ends.items())
-    return text, all(a[0] < 0.5 * b[0] for a, b in ends.values())
+@all_hold()
+def _overtakes(results: Results) -> Iterator[Verdict]:
+    for name, data in results.items():
+        regret = ends(data, "regret", ("COSMOS", _ONE))
+        yield f"{name}: {listed(regret)}", regret["COSMOS"].mean < 0.5 * regret[_ONE].mean
 
 
-def _long_panels(results: Results):
-    plot, figure, axes = panels(3)
-    for ax, (name, data) in zip(axes, results.items(), strict=True):
-        plot.curves(data, "regret", log=True, ax=ax, title=name.replace("-", ", ").replace("K", "K = ").replace("m", "m = "))
-    return figure
+@panel_per_case
+def _long_panels(data: xr.Dataset, ax: Any, case: str) -> None:
+    title = case.replace("-", ", ").replace("K", "K = ").replace("m", "m = ")
+    plot.curves(data, "regret", log=True, ax=ax, title=title)
 
 
 # S3: the square root of the horizon.
@@ -103,19 +92,17 @@ def _by_horizon(results: Results, policy: str, s: float) -> xr.DataArray:
     return xr.concat(runs, xr.IndexVariable("horizon", [int(e["time"]) for e in ends]))
 
 
-def _flat(results: Results) -> tuple[str, bool]:
-    parts, holds = [], True
+@all_hold("R(T) / sqrt(T), ")
+def _flat(results: Results) -> Iterator[Verdict]:
     for s in _STEPS:
         runs = _by_horizon(results, "COSMOS", s)
-        fit = power(runs, "horizon")
-        roots = runs.mean("seed") / np.sqrt(runs["horizon"])
-        parts.append(f"s = {s:g}: {', '.join(f'{v:.3f}' for v in roots.values)}, slope {show(fit)}")
-        holds &= s > 1.0 or abs(fit[0] - 0.5) < 0.05 + 2.0 * fit[1]
-    return "R(T) / sqrt(T), " + "; ".join(parts), bool(holds)
+        slope = power(runs, "horizon")
+        roots = ", ".join(f"{v:.3f}" for v in (runs.mean("seed") / np.sqrt(runs["horizon"])).values)
+        yield f"s = {s:g}: {roots}, slope {show(slope)}", s > 1.0 or slope.near(0.5, by=2.0, slack=0.05)
 
 
-def _roots_agree(results: Results) -> tuple[str, bool]:
-    if [_horizon(results, n) for n in results] != list(_HORIZONS):
+def _roots_agree(results: Results) -> Verdict:
+    if [horizon_of(results, n) for n in results] != list(_HORIZONS):
         return f"the numbers are for horizons {', '.join(f'{t:,}' for t in _HORIZONS)}", False
     gaps = []
     for s, values in _ROOTS.items():
@@ -124,18 +111,16 @@ def _roots_agree(results: Results) -> tuple[str, bool]:
     return f"largest difference {100 * max(gaps):.0f} % of the value", max(gaps) < 0.2
 
 
-def _greedy_on_hard(results: Results) -> tuple[str, bool]:
-    parts, holds = [], True
+@all_hold("regret at the longest horizon, greedy and COSMOS, ")
+def _greedy_on_hard(results: Results) -> Iterator[Verdict]:
+    longest = list(results.values())[-1]
     for s in _STEPS:
-        ends = {p: _by_horizon(results, p, s).isel(horizon=-1) for p in ("COSMOS", "greedy")}
-        means = {p: (float(metrics.mean(v)), float(metrics.stderr(v))) for p, v in ends.items()}
-        parts.append(f"s = {s:g}: {show(means['greedy'])} against {show(means['COSMOS'])}")
-        holds &= means["greedy"][0] < 0.1 * means["COSMOS"][0]
-    return f"regret at the longest horizon, greedy and COSMOS, {'; '.join(parts)}", bool(holds)
+        greedy, cosmos = ends(longest, "regret", ("greedy", "COSMOS"), s=s).values()
+        yield f"s = {s:g}: {show(greedy)} against {show(cosmos)}", greedy.mean < 0.1 * cosmos.mean
 
 
 def _root_panels(results: Results):
-    plot, figure, axes = panels(2)
+    figure, axes = plot.panels(2)
     for policy, line in (("COSMOS", "-"), ("greedy", "--")):
         for s, marker, colour in zip(_STEPS, "os^", ("#0072B2", "#D55E00", "#009E73"), strict=True):
             runs = _by_horizon(results, policy, s)
@@ -163,15 +148,14 @@ _S4 = tuple(
 )
 
 
-def _u_shape(results: Results) -> tuple[str, bool]:
-    data = results["result"]
-    ends = {b: end(data, "regret", "COSMOS", index=b) for b in _GRID}
-    best = min(ends, key=lambda b: ends[b][0])
-    text = ", ".join(f"{b:g}: {show(v)}" for b, v in ends.items())
-    return f"{text}; best {best:g}", 0.03 < best < 0.2 and ends[0.0][0] > 10.0 * ends[best][0] < 10.0 * ends[0.3][0] / 2.0
+def _u_shape(results: Results) -> Verdict:
+    regret = ends_along(results["result"], "regret", "COSMOS", "index", _GRID)
+    best = lowest(regret)
+    none, some, much = (regret[b].mean for b in (0.0, best, 0.3))
+    return f"{listed(regret, '{:g}:')}; best {best:g}", 0.03 < best < 0.2 and none > 10.0 * some < 10.0 * much / 2.0
 
 
-def _cliff(results: Results) -> tuple[str, bool]:
+def _cliff(results: Results) -> Verdict:
     data, parts, wide = results["result"], [], {}
     for b in _GRID:
         runs = runs_of(data, "regret", "COSMOS", index=b)
@@ -183,7 +167,7 @@ def _cliff(results: Results) -> tuple[str, bool]:
 
 
 def _bonus_panels(results: Results):
-    plot, figure, axes = panels(2)
+    figure, axes = plot.panels(2)
     data = results["result"].rename(index="b")
     plot.spread(data, "regret", ax=axes[0], log=True, title="quantiles of the runs")
     plot.curves(data, "regret", ax=axes[1], log=True, band=None, title="mean")
@@ -202,18 +186,9 @@ _S5 = (
 
 
 def _size_case(name: str, **settings: Any) -> Case:
-    known = "evaluator" not in settings
     both = {"COSMOS": ca.COSMOS(fit=STREAMING), "COSMOS, window": ca.COSMOS()}
-    return Case(
-        ca.uniform_cascade,
-        {"COSMOS": learner()} if known else both,
-        10_000,
-        name,
-        settings,
-        {name[0]: int(name[1:])},
-        record_every=1000,
-        record=RECORD,
-    )
+    policies = both if "evaluator" in settings else {"COSMOS": learner()}
+    return uniform_case(policies, 10_000, name, settings, coordinates={name[0]: int(name[1:])}, every=1000)
 
 
 def _size_cases() -> tuple[Case, ...]:
@@ -236,26 +211,24 @@ def _by_size(results: Results, axis: str, policy: str = "COSMOS") -> xr.DataArra
     return xr.concat(runs, xr.IndexVariable(axis, list(sizes)))
 
 
-def _power_of(axis: str, low: float, high: float, policy: str = "COSMOS"):
-    def measure(results: Results) -> tuple[str, bool]:
-        runs = _by_size(results, axis, policy)
-        fit = power(runs, axis)
-        ends = ", ".join(
-            f"{int(v)}: {show((float(metrics.mean(r)), float(metrics.stderr(r))))}" for v, r in zip(runs[axis], runs)
-        )
-        return f"{axis} {ends}; power {show(fit)}", low <= fit[0] <= high
+def _power_of(axis: str, low: float, high: float) -> Measure:
+    def measure(results: Results) -> Verdict:
+        runs = _by_size(results, axis)
+        slope = power(runs, axis)
+        regret = {int(size): mean_of(one) for size, one in zip(runs[axis], runs)}
+        return f"{axis} {listed(regret, '{}:')}; power {show(slope)}", low <= slope.mean <= high
 
     return measure
 
 
 def _size_panels(results: Results):
-    plot, figure, axes = panels(3)
+    figure, axes = plot.panels(3)
     plot.power_laws({"COSMOS": _by_size(results, "m")}, ax=axes[0], title="index features m (K = 3)")
     plot.power_laws({"COSMOS": _by_size(results, "K")}, ax=axes[1], title="models K (m = 5)")
     both = {p: _by_size(results, "d", p) for p in ("COSMOS", "COSMOS, window")}
     plot.power_laws(both, ax=axes[2], title="output features d (K = m = 3)")
     for ax in axes:
-        ax.set_ylabel(f"regret at round {_horizon(results, 'm3'):,}")
+        ax.set_ylabel(f"regret at round {horizon_of(results, 'm3'):,}")
         ax.set_xlabel(f"{ax.get_xlabel()}\nmean ± 2 s.e. of {results['m3'].sizes['seed']} seeds")
     return figure
 
@@ -290,33 +263,21 @@ def _rare_case(name: str, horizon: int) -> Case:
     return Case(ca.group_cascade, policies, horizon, name, {"num_models": 3}, record_every=horizon // 40, record=RECORD)
 
 
-def _warm_slopes(results: Results) -> tuple[str, bool]:
-    data = results["long"]
+def _warm_slopes(results: Results) -> Verdict:
     policies = ("COSMOS", "COSMOS, b = .06", "greedy", *(f"greedy, warm {w}" for w in _WARM))
-    slopes = {p: late_slope(data, "regret", p, 0.25 * _horizon(results, "long")) for p in policies}
-    text = ", ".join(f"{p} {show(s)}" for p, s in slopes.items())
-    holds = slopes["greedy, warm 10"][0] > 0.85 and slopes["greedy, warm 30"][0] > 0.5 and slopes["COSMOS"][0] < 0.5
-    return f"log-log slope of the last three quarters, {text}", holds
+    start = 0.25 * horizon_of(results, "long")
+    slopes = {p: late_slope(results["long"], "regret", p, start) for p in policies}
+    linear = slopes["greedy, warm 10"].mean > 0.85 and slopes["greedy, warm 30"].mean > 0.5
+    return f"log-log slope of the last three quarters, {listed(slopes)}", linear and slopes["COSMOS"].mean < 0.5
 
 
-def _optimism_pays(results: Results) -> tuple[str, bool]:
+def _optimism_pays(results: Results) -> Verdict:
     data = results["long"]
-    ends = {p: end(data, "regret", p) for p in ("COSMOS, b = .06", "COSMOS", "greedy", "greedy, warm 10")}
-    high = {p: float(runs_of(data, "regret", p).quantile(0.95)) for p in ends}
-    text = ", ".join(f"{p} {show(v)} (95 % of runs below {high[p]:.0f})" for p, v in ends.items())
-    return text, ends["COSMOS"][0] < 0.5 * ends["greedy, warm 10"][0] and high["COSMOS"] < 0.2 * high["greedy, warm 10"]
-
-
-def _rare_curves(results: Results):
-    from jaxroute.analysis import plot
-
-    return plot.curves(results["long"], "regret", log=True, band=None)
-
-
-def _rare_spread(results: Results):
-    from jaxroute.analysis import plot
-
-    return plot.spread(results["long"], "regret", log=True)
+    regret = ends(data, "regret", ("COSMOS, b = .06", "COSMOS", "greedy", "greedy, warm 10"))
+    high = {p: float(runs_of(data, "regret", p).quantile(0.95)) for p in regret}
+    text = ", ".join(f"{p} {show(v)} (95 % of runs below {high[p]:.0f})" for p, v in regret.items())
+    less = regret["COSMOS"].mean < 0.5 * regret["greedy, warm 10"].mean
+    return text, less and high["COSMOS"] < 0.2 * high["greedy, warm 10"]
 
 
 GROWTH = (
@@ -378,16 +339,7 @@ GROWTH = (
     Experiment(
         "cascade/S4",
         "How large a bonus: regret by b",
-        (
-            Case(
-                ca.uniform_cascade,
-                {"COSMOS": grid(learner, index=list(_GRID))},
-                10_000,
-                settings={"num_models": 3, "dim": 3},
-                record_every=250,
-                record=RECORD,
-            ),
-        ),
+        (uniform_case({"COSMOS": grid(learner, index=list(_GRID))}, 10_000, every=250),),
         512,
         (
             Claim("u-shape", "regret is least at a bonus in between, and far larger at both ends", OURS, _u_shape),
@@ -425,7 +377,10 @@ GROWTH = (
             Claim("warm", "after a short warm-up greedy stays linear, COSMOS does not", OURS, _warm_slopes),
             Claim("pays", "COSMOS has less than half of greedy's regret after ten rounds of all", OURS, _optimism_pays),
         ),
-        {"S6": _rare_curves, "S6-runs": _rare_spread},
+        {
+            "S6": one_case(plot.curves, "regret", "long", log=True, band=None),
+            "S6-runs": one_case(plot.spread, "regret", "long", log=True),
+        },
         source=OURS,
         smoke_horizon=400,
     ),

@@ -12,16 +12,17 @@ import numpy as np
 from flax import struct
 
 from jaxroute import grid
-from jaxroute.analysis import metrics
+from jaxroute.analysis import plot
 from jaxroute.core import numerics
 from jaxroute.core.types import Metric
 from jaxroute.experiments.base import Case, Claim, Experiment, Results
-from jaxroute.experiments.cascade.common import OURS, PAPER, RECORD, TABLE, WINDOW, learner
+from jaxroute.experiments.cascade.common import OURS, PAPER, RECORD, TABLE, WINDOW, horizon_of, learner, uniform_case
 from jaxroute.experiments.cascade.growth import GROWTH
 from jaxroute.experiments.cascade.replay import REPLAY
 from jaxroute.experiments.cascade.study import STUDY
 from jaxroute.experiments.cascade.theory import THEORY
-from jaxroute.experiments.measure import Number, agrees, end, late_slope, panels, runs_of, show
+from jaxroute.experiments.claims import Number, Verdict, agrees
+from jaxroute.experiments.measure import end, ends, ends_along, late_slope, listed, lowest, paired_gap, runs_of, show
 from jaxroute.problems import cascade as ca
 
 # S0: the paper's example.
@@ -40,40 +41,34 @@ _S0 = (
 )  # fmt: skip
 
 
-def _oracle_earns(results: Results) -> tuple[str, bool]:
+def _oracle_earns(results: Results) -> Verdict:
     value = end(results["result"], "utility", "Oracle")
-    return f"{show(value)} per request against .54", abs(value[0] - 0.54) < 4.0 * value[1]
+    return f"{show(value)} per request against .54", value.near(0.54, by=4.0)
 
 
-def _single_calls_lose(results: Results) -> tuple[str, bool]:
-    data, parts, holds = results["result"], [], True
-    expected = 0.04 * int(data["time"][-1])
-    for policy in ("ContextSingle", "BestSingle"):
-        value = end(data, "regret", policy)
-        parts.append(f"{policy} {show(value)}")
-        holds &= abs(value[0] - expected) < 4.0 * value[1]
-    return f"{', '.join(parts)} against {expected:g}", bool(holds)
+def _single_calls_lose(results: Results) -> Verdict:
+    expected = 0.04 * horizon_of(results)
+    regret = ends(results["result"], "regret", ("ContextSingle", "BestSingle"))
+    return f"{listed(regret)} against {expected:g}", all(v.near(expected, by=4.0) for v in regret.values())
 
 
-def _small_bonus_is_linear(results: Results) -> tuple[str, bool]:
+def _small_bonus_is_linear(results: Results) -> Verdict:
+    start = 0.25 * horizon_of(results)
+    slopes = {b: late_slope(results["result"], "regret", "COSMOS", start, index=b) for b in _BONUSES}
+    text = f"log-log slope of the last three quarters, {listed(slopes, 'b = {:g}:')}"
+    return text, abs(slopes[0.1].mean - 1.0) < 0.05 and slopes[1.0].below(0.5, by=2.0)
+
+
+def _best_bonus(results: Results) -> Verdict:
     data = results["result"]
-    start = 0.25 * float(data["time"][-1])
-    slopes = {b: late_slope(data, "regret", "COSMOS", start, index=b) for b in _BONUSES}
-    text = ", ".join(f"b = {b:g}: {show(s)}" for b, s in slopes.items())
-    few, many = slopes[0.1], slopes[1.0]
-    return f"log-log slope of the last three quarters, {text}", abs(few[0] - 1.0) < 0.05 and many[0] + 2.0 * many[1] < 0.5
-
-
-def _best_bonus(results: Results) -> tuple[str, bool]:
-    data = results["result"]
-    ends = {b: end(data, "regret", "COSMOS", index=b) for b in _BONUSES}
-    stuck = float((runs_of(data, "regret", "COSMOS", index=0.1) > 0.02 * float(data["time"][-1])).mean())
-    text = ", ".join(f"b = {b:g}: {show(v)}" for b, v in ends.items())
-    return f"{text}; {100 * stuck:.0f} % of runs stuck with .1", ends[0.1][0] > 20.0 * ends[1.0][0]
+    regret = ends_along(data, "regret", "COSMOS", "index", _BONUSES)
+    stuck = float((runs_of(data, "regret", "COSMOS", index=0.1) > 0.02 * horizon_of(results)).mean())
+    text = f"{listed(regret, 'b = {:g}:')}; {100 * stuck:.0f} % of runs stuck with .1"
+    return text, regret[0.1].mean > 20.0 * regret[1.0].mean
 
 
 def _two_boxes_panels(results: Results):
-    plot, figure, axes = panels(2)
+    figure, axes = plot.panels(2)
     data = results["result"].rename(index="b")
     times = data["time"].values
     single = {"one call: .04 per request": (times, 0.04 * times)}
@@ -199,8 +194,7 @@ def _share_late(results: Results, metric: str, policy: str) -> np.ndarray:
 
 
 def _search_panels(results: Results):
-    plot, figure, axes = panels(2)
-    del plot
+    figure, axes = plot.panels(2)
     for ax, metric, label in zip(
         axes, ("first", "stops"), ("model that is called first (0 is the cheapest)", "calls before the search stops")
     ):
@@ -210,18 +204,14 @@ def _search_panels(results: Results):
             ax.bar(start + np.arange(len(share)) + 0.27 * (place - 1), share, width=0.25, label=policy)
             ax.set_xticks(start + np.arange(len(share)))
         ax.set_xlabel(
-            f"{label}\nmean of {results['search'].sizes['seed']} seeds, second half of {_horizon(results, 'search'):,}"
+            f"{label}\nmean of {results['search'].sizes['seed']} seeds, second half of {horizon_of(results, 'search'):,}"
         )
         ax.set_ylabel("share of requests")
     axes[0].legend(fontsize=8, frameon=False)
     return figure
 
 
-def _horizon(results: Results, case: str = "result") -> int:
-    return int(results[case]["time"][-1])
-
-
-def _like_the_oracle(results: Results) -> tuple[str, bool]:
+def _like_the_oracle(results: Results) -> Verdict:
     gaps = {}
     for metric in ("first", "stops"):
         shares = {p: _share_late(results, metric, p) for p in ("Oracle", "COSMOS")}
@@ -234,43 +224,41 @@ def _like_the_oracle(results: Results) -> tuple[str, bool]:
     )
 
 
-def _far_below(results: Results) -> tuple[str, bool]:
+def _far_below(results: Results) -> Verdict:
     data = results["result"]
-    own = end(data, "regret", "COSMOS")
-    others = {p: end(data, "regret", p) for p in (*_rules(0.0), "LinUCB") if p != "oracle"}
-    least = min(others, key=lambda p: others[p][0])
-    return f"COSMOS {show(own)}, the least of them {least} with {show(others[least])}", own[0] < 0.5 * others[least][0]
+    cosmos = end(data, "regret", "COSMOS")
+    others = ends(data, "regret", [p for p in (*_rules(0.0), "LinUCB") if p != "oracle"])
+    least = lowest(others)
+    text = f"COSMOS {show(cosmos)}, the least of them {least} with {show(others[least])}"
+    return text, cosmos.mean < 0.5 * others[least].mean
 
 
-def _concave(results: Results) -> tuple[str, bool]:
+def _concave(results: Results) -> Verdict:
+    slope = late_slope(results["result"], "regret", "COSMOS", 0.25 * horizon_of(results))
+    return f"log-log slope of the last three quarters {show(slope)}", slope.below(0.5, by=2.0)
+
+
+def _mixture(results: Results) -> Verdict:
     data = results["result"]
-    slope = late_slope(data, "regret", "COSMOS", 0.25 * _horizon(results))
-    return f"log-log slope of the last three quarters {show(slope)}", slope[0] + 2.0 * slope[1] < 0.5
-
-
-def _mixture(results: Results) -> tuple[str, bool]:
-    data = results["result"]
-    own, runs = end(data, "regret", "COSMOS")[0], runs_of(data, "regret", "greedy")
-    good, bad = float((runs < own).mean()), float((runs > 10.0 * own).mean())
-    slope = late_slope(data, "regret", "greedy", 0.25 * _horizon(results))
+    cosmos, runs = end(data, "regret", "COSMOS").mean, runs_of(data, "regret", "greedy")
+    good, bad = float((runs < cosmos).mean()), float((runs > 10.0 * cosmos).mean())
+    slope = late_slope(data, "regret", "greedy", 0.25 * horizon_of(results))
     low, middle, high = (float(runs.quantile(q)) for q in (0.05, 0.5, 0.95))
-    text = f"5, 50 and 95 % of runs below {low:.1f}, {middle:.1f} and {high:.0f}; less than COSMOS' mean in {100 * good:.0f} % of runs, ten "
-    return f"{text}times as much in {100 * bad:.0f} %; log-log slope of the mean {show(slope)}", min(
-        good, bad
-    ) > 0.05 and slope[0] > 0.85
+    text = (
+        f"5, 50 and 95 % of runs below {low:.1f}, {middle:.1f} and {high:.0f}; less than COSMOS' mean in {100 * good:.0f} % of runs, "
+        f"ten times as much in {100 * bad:.0f} %; log-log slope of the mean {show(slope)}"
+    )
+    return text, min(good, bad) > 0.05 and slope.mean > 0.85
 
 
-def _free_exploration(results: Results) -> tuple[str, bool]:
-    pair = metrics.paired(results["result"], "regret", "COSMOS").sel(policy="greedy, warm 10").isel(time=-1)
-    value = float(pair["mean"]), float(pair["stderr"])
-    return f"greedy after ten rounds of all, minus COSMOS: {show(value)}", value[0] + 3.0 * value[1] < 0.0
+def _free_exploration(results: Results) -> Verdict:
+    gap = paired_gap(results["result"], "regret", "greedy, warm 10", minus="COSMOS")
+    return f"greedy after ten rounds of all, minus COSMOS: {show(gap)}", gap.below(0.0, by=3.0)
 
 
-def _crowded(results: Results) -> tuple[str, bool]:
-    data = results["result"]
-    own, single, everything = (end(data, "regret", p) for p in ("COSMOS", _SINGLE, _ALL))
-    text = f"COSMOS {show(own)}, {_SINGLE} {show(single)}, {_ALL} {show(everything)}"
-    return text, single[0] < own[0] < 0.5 * everything[0]
+def _crowded(results: Results) -> Verdict:
+    regret = ends(results["result"], "regret", ("COSMOS", _SINGLE, _ALL))
+    return listed(regret), regret[_SINGLE].mean < regret["COSMOS"].mean < 0.5 * regret[_ALL].mean
 
 
 def _policies_of(results: Results, learners: bool) -> list[str]:
@@ -280,20 +268,14 @@ def _policies_of(results: Results, learners: bool) -> list[str]:
 
 
 def _rule_curves(results: Results):
-    from jaxroute.analysis import plot
-
     return plot.curves(results["result"], "regret", policies=_policies_of(results, learners=False))
 
 
 def _learner_curves(results: Results):
-    from jaxroute.analysis import plot
-
     return plot.curves(results["result"], "regret", policies=_policies_of(results, learners=True), log=True)
 
 
 def _learner_spread(results: Results):
-    from jaxroute.analysis import plot
-
     return plot.spread(results["result"], "regret", policies=_policies_of(results, learners=True), log=True)
 
 
@@ -304,14 +286,7 @@ _S1_NOTE = (
 
 
 def _curves(name: str, size: tuple[int, int], policies: dict[str, Any], claims: Sequence[Claim], seeds: int, **more: Any):
-    case = Case(
-        ca.uniform_cascade,
-        policies,
-        2000,
-        settings={"num_models": size[0], "dim": size[1]},
-        record_every=50,
-        record=RECORD,
-    )
+    case = uniform_case(policies, 2000, settings={"num_models": size[0], "dim": size[1]}, every=50)
     return Experiment(
         f"cascade/{name}",
         f"Regret of COSMOS and of everything else: {size[0]} models, {size[1]} index features",
@@ -331,18 +306,14 @@ def _curves(name: str, size: tuple[int, int], policies: dict[str, Any], claims: 
 
 
 _S1_CASES = (
-    Case(
-        ca.uniform_cascade,
+    uniform_case(
         {"COSMOS": learner(fit=ca.Window.exact(2000)), "greedy": learner(0.0, fit=ca.Window.exact(2000))},
         2000,
         "exact",
-        {"num_models": 3, "dim": 3},
-        record_every=500,
-        record=RECORD,
         seeds=32,
+        every=500,
     ),
-    Case(
-        ca.uniform_cascade,
+    uniform_case(
         {
             "Oracle": _counted_oracle,
             "COSMOS": Counted(learner()),
@@ -350,10 +321,9 @@ _S1_CASES = (
         },
         2000,
         "search",
-        {"num_models": 3, "dim": 3},
-        record_every=100,
         record=("regret", "queries", "first", "stops"),
         seeds=256,
+        every=100,
     ),
 )
 

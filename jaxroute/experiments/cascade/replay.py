@@ -1,7 +1,7 @@
 """COSMOS on recorded scores and costs of real queries, on a plane of cost and quality."""
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,12 +11,13 @@ import numpy as np
 import xarray as xr
 from scipy.cluster.vq import kmeans2
 
-from jaxroute.analysis import metrics
+from jaxroute.analysis import metrics, plot
 from jaxroute.core import checks, draws
 from jaxroute.data import RoutingTable, load_columns, load_table, standin
 from jaxroute.experiments.base import Case, Claim, Experiment, Results
 from jaxroute.experiments.cascade.common import OURS, PAPER, STREAMING, WINDOW, learner, learns_scores
-from jaxroute.experiments.measure import end, panels, show
+from jaxroute.experiments.claims import Measure, Verdict, all_hold
+from jaxroute.experiments.measure import Measured, end, ends, highest, listed, mean_of, show
 from jaxroute.problems import cascade as ca
 
 # What a mean call of the dearest model counts, in units of the score.
@@ -254,59 +255,54 @@ def _rows(results: Results, kind: str) -> dict[float, xr.Dataset]:
     return {c["cost_weight"]: d for c, d in where if c["rows"] == kind}
 
 
-def _late(data: xr.Dataset, metric: str, policy: str) -> tuple[float, float]:
+def _late(data: xr.Dataset, metric: str, policy: str) -> Measured:
     """Mean per request in the second half, with its standard error."""
     total = metrics.cumulative(data[[metric, "valid"]].sel(policy=policy), metric)
     times = data["time"].values
     half = int(np.argmin(np.abs(times - times[-1] / 2)))
     if half == len(times) - 1:
         return end(data, metric, policy)
-    runs = ((total.isel(time=-1) - total.isel(time=half)) / float(times[-1] - times[half])).dropna("seed")
-    return float(runs.mean()), float(runs.std(ddof=1) / np.sqrt(runs.size))
+    return mean_of((total.isel(time=-1) - total.isel(time=half)) / float(times[-1] - times[half]))
 
 
-def _best_bonus(data: xr.Dataset) -> str:
-    return max((f"COSMOS, {b}" for b in _BONUSES), key=lambda p: _late(data, "utility", p)[0])
-
-
-def _oracle_is_best(results: Results) -> tuple[str, bool]:
-    parts, holds = [], True
+@all_hold("utility by cost weight, ")
+def _oracle_is_best(results: Results) -> Iterator[Verdict]:
     for weight, data in _rows(results, "independent").items():
         pairs = metrics.paired(data, "utility", "oracle").isel(time=-1)
-        gap = (pairs["mean"] - 3.0 * pairs["stderr"]).max()
+        gap = float((pairs["mean"] - 3.0 * pairs["stderr"]).max())
         best = str(pairs["policy"].values[int(np.argmax(pairs["mean"].values))])
-        parts.append(f"{weight:g}: {show(end(data, 'utility', 'oracle'))}, next {best} {show(end(data, 'utility', best))}")
-        holds &= float(gap) <= 0.0
-    return "utility by cost weight, " + "; ".join(parts), bool(holds)
+        oracle, other = ends(data, "utility", ("oracle", best)).values()
+        yield f"{weight:g}: {show(oracle)}, next {best} {show(other)}", gap <= 0.0
 
 
-def _against(rivals: Sequence[str], kind: str, slack: float):
+def _against(rivals: Sequence[str], kind: str, slack: float) -> Measure:
     """Whether COSMOS with the best of its bonuses earns as much as each rival, up to a slack, at every cost weight, late in a run."""
 
-    def measure(results: Results) -> tuple[str, bool]:
-        parts, holds = [], True
+    @all_hold("utility in the second half by cost weight, ")
+    def measure(results: Results) -> Iterator[Verdict]:
         for weight, data in _rows(results, kind).items():
-            best = _best_bonus(data)
-            own, others = _late(data, "utility", best), {p: _late(data, "utility", p) for p in rivals}
-            parts.append(f"{weight:g}: {best} {show(own)}, {', '.join(f'{p} {show(v)}' for p, v in others.items())}")
-            holds &= all(own[0] + slack > v[0] - 2.0 * np.hypot(own[1], v[1]) for v in others.values())
-        return "utility in the second half by cost weight, " + "; ".join(parts), bool(holds)
+            bonuses = {f"COSMOS, {b}": _late(data, "utility", f"COSMOS, {b}") for b in _BONUSES}
+            others = {p: _late(data, "utility", p) for p in rivals}
+            best = highest(bonuses)
+            with_slack = Measured(bonuses[best].mean + slack, bonuses[best].error)
+            text = f"{weight:g}: {best} {show(bonuses[best])}, {listed(others)}"
+            yield text, all(with_slack.above(v, by=-2.0) for v in others.values())
 
     return measure
 
 
 def _plane(results: Results):
     kinds = [k for k in ("independent", "joint") if _rows(results, k)]
-    plot, figure, axes = panels(2 * len(kinds), columns=2)
+    figure, axes = plot.panels(2 * len(kinds), columns=2)
     for row, kind in zip(axes.reshape(-1, 2), kinds, strict=True):
         data = _rows(results, kind)
         for place, policy in enumerate(next(iter(data.values()))["policy"].values):
-            points = [(_late(d, "cost", policy)[0], _late(d, "reward", policy)[0]) for d in data.values()]
+            points = [(_late(d, "cost", policy).mean, _late(d, "reward", policy).mean) for d in data.values()]
             style = {"marker": "osD^vP*X"[place % 8], "color": f"C{place}", "markersize": 4, "linewidth": 1}
             row[0].plot(*zip(*points, strict=True), label=policy, **style)
             row[1].plot(
                 list(data),
-                [_late(d, "utility", policy)[0] - _late(d, "utility", "oracle")[0] for d in data.values()],
+                [_late(d, "utility", policy).mean - _late(d, "utility", "oracle").mean for d in data.values()],
                 **style,
             )
         row[0].set_xlabel("mean cost per request")

@@ -1,6 +1,6 @@
 """Experiments of COSMOS, continued: evaluators that are learned, other laws, other estimators and radii, and the price of quality."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -9,25 +9,42 @@ import numpy as np
 import xarray as xr
 
 from jaxroute import grid
-from jaxroute.analysis import metrics
+from jaxroute.analysis import metrics, plot
 from jaxroute.core import draws
 from jaxroute.estimators.glm import fit_glm
 from jaxroute.experiments.base import Case, Claim, Experiment, Results
-from jaxroute.experiments.cascade.common import OURS, PAPER, RECORD, STREAMING, TABLE, WINDOW, learner, learns_scores
-from jaxroute.experiments.measure import Number, agrees, end, late_slope, panels, runs_of, show
+from jaxroute.experiments.cascade.common import (
+    LEARNED,
+    OURS,
+    PAPER,
+    RECORD,
+    SEEN,
+    STREAMING,
+    TABLE,
+    WINDOW,
+    horizon_of,
+    learner,
+    learns_scores,
+    uniform_case,
+)
+from jaxroute.experiments.claims import Number, Verdict, agrees, all_hold
+from jaxroute.experiments.measure import (
+    Measured,
+    end,
+    ends,
+    ends_along,
+    late_slope,
+    listed,
+    lowest,
+    mean_of,
+    paired_gap,
+    quotient,
+    runs_of,
+    show,
+)
+from jaxroute.experiments.pictures import one_case, panel_per_case
 from jaxroute.problems import cascade as ca
 from jaxroute.problems.cascade.sources.features import reward_of
-
-_REF: dict[str, Any] = {"num_models": 3, "dim": 3}
-
-
-def _horizon(data: xr.Dataset) -> float:
-    return float(data["time"][-1])
-
-
-def _high(data: xr.Dataset, policy: str, q: float = 0.95, **where: Any) -> float:
-    return float(runs_of(data, "regret", policy, **where).quantile(q))
-
 
 # S7: an evaluator that is learned from rewards.
 
@@ -60,121 +77,68 @@ def _greedy_scores(fit: Any = WINDOW) -> ca.COSMOS:
 def _learned_cases() -> tuple[Case, ...]:
     exact = {"fit": ca.Window.exact(600), "evaluator": ca.ExactGLM(600)}
     streaming = {"COSMOS": learns_scores(fit=STREAMING), "greedy": _greedy_scores(STREAMING)}
+    long = {
+        "COSMOS": learns_scores(),
+        "greedy": _greedy_scores(),
+        **{f"{p}, streaming": v for p, v in streaming.items()},
+        "query all": ca.QueryAll(),
+    }
+    slow = {"COSMOS": ca.COSMOS(**exact), "greedy": ca.COSMOS(radius=ca.Practical(0.0, 0.0, 0.0), **exact)}
+    sweep = {"COSMOS": grid(learns_scores, optimism=list(_OPTIMISM), plug_in=list(_PLUG_IN))}
     return (
-        Case(
-            ca.uniform_cascade,
-            {
-                "COSMOS": learns_scores(),
-                "greedy": _greedy_scores(),
-                **{f"{p}, streaming": v for p, v in streaming.items()},
-                "query all": ca.QueryAll(),
-            },
-            20_000,
-            "long",
-            _REF | {"evaluator": 5},
-            record_every=500,
-            record=RECORD,
-        ),
-        Case(
-            ca.uniform_cascade,
-            streaming,
-            4000,
-            "streaming",
-            _REF | {"evaluator": 5},
-            record_every=1000,
-            record=RECORD,
-        ),
-        Case(
-            ca.uniform_cascade,
-            streaming,
-            20_000,
-            "large",
-            {"num_models": 5, "dim": 5, "evaluator": 8},
-            record_every=1000,
-            record=RECORD,
-        ),
-        Case(
-            ca.uniform_cascade,
-            {
-                "COSMOS": ca.COSMOS(**exact),
-                "greedy": ca.COSMOS(radius=ca.Practical(0.0, 0.0, 0.0), **exact),
-            },
-            600,
-            "exact",
-            _REF | {"evaluator": 5},
-            record_every=150,
-            record=RECORD,
-            seeds=64,
-        ),
-        Case(
-            ca.uniform_cascade,
-            {"COSMOS": grid(learns_scores, optimism=list(_OPTIMISM), plug_in=list(_PLUG_IN))},
-            4000,
-            "sweep",
-            _REF | {"evaluator": 5},
-            record_every=1000,
-            record=RECORD,
-            seeds=256,
-        ),
+        uniform_case(long, 20_000, "long", LEARNED, every=500),
+        uniform_case(streaming, 4000, "streaming", LEARNED, every=1000),
+        uniform_case(streaming, 20_000, "large", {"num_models": 5, "dim": 5, "evaluator": 8}, every=1000),
+        uniform_case(slow, 600, "exact", LEARNED, seeds=64, every=150),
+        uniform_case(sweep, 4000, "sweep", LEARNED, seeds=256, every=1000),
     )
 
 
-def _learned_slopes(results: Results) -> tuple[str, bool]:
-    parts, holds = [], True
+@all_hold("log-log slope of the last decade, ")
+def _learned_slopes(results: Results) -> Iterator[Verdict]:
     for case, policies in (("long", ("COSMOS", "greedy", "COSMOS, streaming")), ("large", ("COSMOS", "greedy"))):
-        data = results[case]
         for policy in policies:
-            slope = late_slope(data, "regret", policy, 0.1 * _horizon(data))
-            parts.append(f"{case} {policy} {show(slope)}")
-            holds &= policy == "greedy" or slope[0] + 2.0 * slope[1] <= 0.55
-    return "log-log slope of the last decade, " + "; ".join(parts), bool(holds)
+            slope = late_slope(results[case], "regret", policy, 0.1 * horizon_of(results, case))
+            yield f"{case} {policy} {show(slope)}", policy == "greedy" or slope.mean + 2.0 * slope.error <= 0.55
 
 
-def _not_separable(results: Results) -> tuple[str, bool]:
-    pair = metrics.paired(results["exact"], "regret", "COSMOS").sel(policy="greedy").isel(time=-1)
-    value = float(pair["mean"]), float(pair["stderr"])
-    return f"greedy minus COSMOS {show(value)}", abs(value[0]) < 3.0 * value[1]
+def _not_separable(results: Results) -> Verdict:
+    gap = paired_gap(results["exact"], "regret", "greedy", minus="COSMOS")
+    return f"greedy minus COSMOS {show(gap)}", gap.near(0.0, by=3.0)
 
 
-def _greedy_tails(results: Results) -> tuple[str, bool]:
-    parts, holds = [], True
+@all_hold("COSMOS and greedy, ")
+def _greedy_tails(results: Results) -> Iterator[Verdict]:
     for case in ("long", "large"):
-        data = results[case]
-        middle = {p: float(runs_of(data, "regret", p).median()) for p in ("COSMOS", "greedy")}
-        high = {p: _high(data, p, 0.99) for p in middle}
-        own, greedy = (end(data, "regret", p) for p in ("COSMOS", "greedy"))
-        parts.append(
-            f"{case}: means {show(own)} and {show(greedy)}, medians {middle['COSMOS']:.1f} and {middle['greedy']:.1f}, "
-            f"99 % of runs below {high['COSMOS']:.0f} and {high['greedy']:.0f}"
+        runs = [runs_of(results[case], "regret", p) for p in ("COSMOS", "greedy")]
+        cosmos, greedy = map(mean_of, runs)
+        middle, high = ([float(r.quantile(q)) for r in runs] for q in (0.5, 0.99))
+        text = (
+            f"{case}: means {show(cosmos)} and {show(greedy)}, medians {middle[0]:.1f} and {middle[1]:.1f}, "
+            f"99 % of runs below {high[0]:.0f} and {high[1]:.0f}"
         )
-        holds &= greedy[0] > own[0] and high["greedy"] > 3.0 * high["COSMOS"]
-    return "COSMOS and greedy, " + "; ".join(parts), bool(holds)
+        yield text, greedy.mean > cosmos.mean and high[1] > 3.0 * high[0]
 
 
-def _optimism_helps(results: Results) -> tuple[str, bool]:
-    data = results["sweep"]
-    ends = {c: end(data, "regret", "COSMOS", optimism=c, plug_in=0.03) for c in _OPTIMISM}
-    calls = {c: end(data, "queries", "COSMOS", optimism=c, plug_in=0.03)[0] for c in _OPTIMISM}
-    text = ", ".join(f"c_r = {c:g}: {show(v)} with {calls[c]:.2f} calls" for c, v in ends.items())
-    best = min(ends, key=lambda c: ends[c][0])
-    return text, 0.0 < best < 1.0 and ends[0.0][0] > 1.3 * ends[best][0] and calls[0.0] > calls[1.0]
-
-
-def _learned_curves(results: Results):
-    from jaxroute.analysis import plot
-
-    return plot.curves(results["long"], "regret", log=True, band=None)
+def _optimism_helps(results: Results) -> Verdict:
+    regret, calls = (
+        ends_along(results["sweep"], m, "COSMOS", "optimism", _OPTIMISM, plug_in=0.03) for m in ("regret", "queries")
+    )
+    text = ", ".join(f"c_r = {c:g}: {show(v)} with {calls[c].mean:.2f} calls" for c, v in regret.items())
+    best = lowest(regret)
+    costs_more = regret[0.0].mean > 1.3 * regret[best].mean
+    return text, 0.0 < best < 1.0 and costs_more and calls[0.0].mean > calls[1.0].mean
 
 
 def _learned_spread(results: Results):
-    plot, figure, axes = panels(2)
+    figure, axes = plot.panels(2)
     plot.spread(results["long"], "regret", log=True, ax=axes[0], title="K = m = 3, d = 5")
     plot.spread(results["large"], "regret", log=True, ax=axes[1], title="K = m = 5, d = 8")
     return figure
 
 
 def _learned_bonuses(results: Results):
-    plot, figure, axes = panels(2)
+    figure, axes = plot.panels(2)
     sweep = results["sweep"].rename(optimism="c_r", plug_in="c_p")
     plot.spread(sweep.sel(c_p=0.03), "regret", ax=axes[0], title="bonus of the evaluator, c_p = .03")
     plot.spread(sweep.sel(c_r=0.3), "regret", ax=axes[1], title="bonus for plugging it in, c_r = .3")
@@ -219,42 +183,42 @@ def _offline_policies(env: ca.CascadeEnv) -> dict[str, Any]:
     }
 
 
-def _offline_end(data: xr.Dataset, number: int) -> tuple[float, float]:
+def _offline_end(data: xr.Dataset, number: int) -> Measured:
     """Mean over samples and seeds; its error is that between samples."""
     by_sample = metrics.mean(data[["regret", "valid"]].sel(policy="offline", pairs=number).isel(time=-1), "regret")
-    return float(by_sample.mean()), float(by_sample.std(ddof=1) / np.sqrt(by_sample.size))
+    return Measured(float(by_sample.mean()), float(by_sample.std(ddof=1) / np.sqrt(by_sample.size)))
 
 
-def _crossing(results: Results) -> tuple[str, bool]:
+def _crossing(results: Results) -> Verdict:
     data = results["result"]
-    ends = {n: _offline_end(data, n) for n in _OFFLINE}
+    offline = {n: _offline_end(data, n) for n in _OFFLINE}
     online, true = (end(data, "regret", p) for p in ("online", "true evaluator"))
-    text = ", ".join(f"{n:,}: {show(v)}" for n, v in ends.items())
-    text = f"offline by pairs {text}; online {show(online)}, true evaluator {show(true)}"
-    return text, ends[300][0] > online[0] > ends[30_000][0] and abs(ends[300_000][0] / true[0] - 1.0) < 0.1
+    text = f"offline by pairs {listed(offline, '{:,}:')}; online {show(online)}, true evaluator {show(true)}"
+    crosses = offline[300].mean > online.mean > offline[30_000].mean
+    return text, crosses and abs(quotient(offline[300_000], true).mean - 1.0) < 0.1
 
 
-def _offline_slopes(results: Results) -> tuple[str, bool]:
-    data = results["result"]
-    start = 0.1 * _horizon(data)
+def _offline_slopes(results: Results) -> Verdict:
+    data, start = results["result"], 0.1 * horizon_of(results)
     few, many = (
-        [late_slope(data, "regret", "offline", start, pairs=n, sample=s)[0] for s in range(_SAMPLES)] for n in (300, 300_000)
+        [late_slope(data, "regret", "offline", start, pairs=n, sample=s).mean for s in range(_SAMPLES)]
+        for n in (300, 300_000)
     )
     text = f"log-log slope of the last decade with 300 pairs {min(few):.2f} to {max(few):.2f}, with 300,000 {min(many):.2f} to {max(many):.2f}"
     return text, float(np.mean(few)) > 0.4 > float(np.mean(many))
 
 
 def _offline_panels(results: Results):
-    plot, figure, axes = panels(2)
+    figure, axes = plot.panels(2)
     data = results["result"]
     by_sample = metrics.mean(data[["regret", "valid"]].sel(policy="offline").isel(time=-1), "regret")
     for sample in by_sample["sample"].values:
         axes[0].plot(_OFFLINE, by_sample.sel(sample=sample), "o-", color="#0072B2", alpha=0.4, markersize=3, linewidth=0.8)
     axes[0].plot(_OFFLINE, by_sample.mean("sample"), "o-", color="#0072B2", label="offline, and its samples")
     for policy, colour, line in (("online", "#D55E00", "--"), ("true evaluator", "#009E73", ":")):
-        value = end(data, "regret", policy)[0]
+        value = end(data, "regret", policy).mean
         axes[0].axhline(value, color=colour, linestyle=line, label=policy)
-    axes[0].set_xlabel(f"pairs of the offline sample\nmean of {data.sizes['seed']} seeds at round {int(_horizon(data)):,}")
+    axes[0].set_xlabel(f"pairs of the offline sample\nmean of {data.sizes['seed']} seeds at round {horizon_of(results):,}")
     axes[0].set_ylabel("regret")
     for which in ("x", "y"):
         plot.log_axis(axes[0], which)
@@ -290,43 +254,38 @@ def _law_case(name: str) -> Case:
         {"COSMOS": grid(learner, index=[0.0, 0.1, 0.2]), **learns_laws},
         10_000,
         name,
-        _REF | settings,
+        SEEN | settings,
         {"law": name},
         record_every=250,
         record=RECORD,
     )
 
 
-def _every_law(results: Results) -> tuple[str, bool]:
-    parts, holds = [], True
+@all_hold("COSMOS against greedy, ")
+def _every_law(results: Results) -> Iterator[Verdict]:
     for name, data in results.items():
-        greedy, own = (end(data, "regret", "COSMOS", index=b) for b in (0.0, 0.1))
-        parts.append(f"{name}: {show(own)} against {show(greedy)}")
-        holds &= own[0] < 0.1 * greedy[0]
-    return "COSMOS against greedy, " + "; ".join(parts), bool(holds)
+        greedy, cosmos = (end(data, "regret", "COSMOS", index=b) for b in (0.0, 0.1))
+        yield f"{name}: {show(cosmos)} against {show(greedy)}", cosmos.mean < 0.1 * greedy.mean
 
 
-def _law_slopes(results: Results) -> tuple[str, bool]:
-    slopes = {n: late_slope(d, "regret", "COSMOS", 0.1 * _horizon(d), index=0.1) for n, d in results.items()}
-    text = ", ".join(f"{n} {show(s)}" for n, s in slopes.items())
-    bent, straight = slopes["MISSPEC"][0], [slopes[n][0] for n in ("LOC", "HET", "SPIKE", "TANH")]
-    return f"log-log slope of the last decade with b = .1, {text}", bent > max(straight) + 0.1 and max(straight) < 0.5
+def _law_slopes(results: Results) -> Verdict:
+    slopes = {n: late_slope(d, "regret", "COSMOS", 0.1 * horizon_of(results, n), index=0.1) for n, d in results.items()}
+    bent, straight = slopes["MISSPEC"].mean, max(slopes[n].mean for n in ("LOC", "HET", "SPIKE", "TANH"))
+    return f"log-log slope of the last decade with b = .1, {listed(slopes)}", bent > straight + 0.1 and straight < 0.5
 
 
-def _wrong_family(results: Results) -> tuple[str, bool]:
-    parts = {}
-    for name in ("LOC", "PASSFAIL"):
-        data = results[name]
-        parts[name] = end(data, "regret", "location family", index=0.1), end(data, "regret", "COSMOS", index=0.1)
-    text = "; ".join(f"{n}: {show(a)}, COSMOS {show(b)}" for n, (a, b) in parts.items())
-    return text, parts["PASSFAIL"][0][0] > 5.0 * parts["PASSFAIL"][1][0] and parts["LOC"][0][0] < 2.0 * parts["LOC"][1][0]
+def _wrong_family(results: Results) -> Verdict:
+    parts, factor = [], {}
+    for law in ("LOC", "PASSFAIL"):
+        family, cosmos = (end(results[law], "regret", p, index=0.1) for p in ("location family", "COSMOS"))
+        parts.append(f"{law}: {show(family)}, COSMOS {show(cosmos)}")
+        factor[law] = quotient(family, cosmos).mean
+    return "; ".join(parts), factor["PASSFAIL"] > 5.0 and factor["LOC"] < 2.0
 
 
-def _law_panels(results: Results):
-    plot, figure, axes = panels(len(results))
-    for ax, (name, data) in zip(axes, results.items(), strict=True):
-        plot.curves(data.rename(index="b"), "regret", log=True, ax=ax, title=name, band="quantile")
-    return figure
+@panel_per_case
+def _law_panels(data: xr.Dataset, ax: Any, case: str) -> None:
+    plot.curves(data.rename(index="b"), "regret", log=True, ax=ax, title=case, band="quantile")
 
 
 # S10: how good the estimators are.
@@ -358,26 +317,11 @@ def _fit_cases() -> tuple[Case, ...]:
         "window 64, online evaluator": ca.COSMOS(fit=_FITS["window 64"]),
         "streaming, online evaluator": ca.COSMOS(fit=STREAMING),
     }
+    seen = {name: grid(learner, index=[0.03, 0.1], fit=fit) for name, fit in _FITS.items()}
+    probes = {"estimate": _estimate, "index_error": ca.index_error}
     return (
-        Case(
-            ca.uniform_cascade,
-            {name: grid(learner, index=[0.03, 0.1], fit=fit) for name, fit in _FITS.items()},
-            2000,
-            "known",
-            _REF,
-            record_every=500,
-            record=RECORD,
-            probes={"estimate": _estimate, "index_error": ca.index_error},
-        ),
-        Case(
-            ca.uniform_cascade,
-            learned,
-            1000,
-            "learned",
-            _REF | {"evaluator": 5},
-            record_every=250,
-            record=RECORD,
-        ),
+        uniform_case(seen, 2000, "known", probes=probes, every=500),
+        uniform_case(learned, 1000, "learned", LEARNED, every=250),
     )
 
 
@@ -386,25 +330,25 @@ def _differences(data: xr.Dataset, policy: str, **where: Any) -> xr.DataArray:
     return runs_of(data, "regret", policy, **where) - runs_of(data, "regret", "exact", **where)
 
 
-def _fidelity(results: Results) -> tuple[str, bool]:
-    data, parts = results["known"], []
-    gaps = {}
+def _fidelity(results: Results) -> Verdict:
+    data = results["known"]
+    estimates = data["estimate"].sel(index=0.1).isel(time=-1)
+    parts, gaps = [], {}
     for name in _FIDELITY:
         gaps[name] = float(np.abs(_differences(data, name, index=0.1)).mean())
-        estimates = data["estimate"].sel(index=0.1).isel(time=-1)
         off = np.abs(estimates.sel(policy=name) - estimates.sel(policy="exact"))
         off = float(off.max([d for d in off.dims if d != "seed"]).mean())
         parts.append(f"{name} {gaps[name]:.2g} (estimates {off:.1g})")
     exact = end(data, "regret", "exact", index=0.1)
     text = f"exact {show(exact)}; mean absolute difference to it, b = .1: {', '.join(parts)}"
-    ordered = gaps["window 64"] < gaps["window 32"] < gaps["window 8"] < gaps["streaming"]
-    return text, ordered and gaps["window 32"] < 0.05 * exact[0] and gaps["streaming"] < 0.15 * exact[0]
+    in_order = gaps["window 64"] < gaps["window 32"] < gaps["window 8"] < gaps["streaming"]
+    return text, in_order and gaps["window 32"] < 0.05 * exact.mean and gaps["streaming"] < 0.15 * exact.mean
 
 
-def _fidelity_table(results: Results) -> tuple[str, bool]:
+def _fidelity_table(results: Results) -> Verdict:
     """Within a factor of 2.5, and mean regret of the exact estimator within four joint standard errors."""
     data, learned = results["known"], results["learned"]
-    if _horizon(data) != 2000 or _horizon(learned) != 1000:
+    if horizon_of(results, "known") != 2000 or horizon_of(results, "learned") != 1000:
         return "the numbers are for 2,000 and 1,000 rounds", False
     factors = {}
     for name, values in _FIDELITY.items():
@@ -418,26 +362,24 @@ def _fidelity_table(results: Results) -> tuple[str, bool]:
     return f"differences over the table's: {', '.join(f'{n} {f:.2f}' for n, f in factors.items())}; {text}", close and near
 
 
-def _constant_is_wrong(results: Results) -> tuple[str, bool]:
+def _constant_is_wrong(results: Results) -> Verdict:
     data = results["known"]
     wrong, exact = (end(data, "regret", p, index=0.1) for p in ("constant", "exact"))
     errors = data["index_error"].sel(index=0.1).isel(time=-1)
     far, near = (float(errors.sel(policy=p).mean()) for p in ("constant", "exact"))
     text = f"constant {show(wrong)}, exact {show(exact)}; mean distance from the true index {far:.2f} and {near:.2f}"
-    return text, wrong[0] > 2.0 * exact[0]
+    return text, wrong.mean > 2.0 * exact.mean
 
 
-def _frozen_scores(results: Results) -> tuple[str, bool]:
+def _frozen_scores(results: Results) -> Verdict:
     data = results["learned"]
-    names = ("exact", *_FIDELITY_LEARNED)
-    text = ", ".join(f"{p} {show(end(data, 'regret', p))}" for p in names)
-    gap = _differences(data, "streaming, online evaluator")
-    value = float(gap.mean()), float(gap.std(ddof=1) / np.sqrt(gap.size))
-    return f"{text}; streaming minus exact {show(value)}", value[0] > 2.0 * value[1]
+    regret = ends(data, "regret", ("exact", *_FIDELITY_LEARNED))
+    gap = mean_of(_differences(data, "streaming, online evaluator"))
+    return f"{listed(regret)}; streaming minus exact {show(gap)}", gap.above(0.0, by=2.0)
 
 
 def _fit_panels(results: Results):
-    plot, figure, axes = panels(3)
+    figure, axes = plot.panels(3)
     known, learned = results["known"], results["learned"]
     for place, b in enumerate((0.1, 0.03)):
         names = [n for n in _FITS if n != "exact"]
@@ -461,6 +403,7 @@ def _fit_panels(results: Results):
 
 _ONE = "one call"
 _WEIGHTS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
+_PLANE = ("regret", "reward", "cost", "utility", "queries")
 _LEVELS = (0.40, 0.45, 0.50, 0.55, 0.60, 0.65)
 _ORACLE = ((0.6456, 0.0784), (0.6444, 0.0715), (0.6416, 0.0639), (0.6343, 0.0540), (0.6170, 0.0421), (0.5691, 0.0260), (0.5236, 0.0172))  # fmt: skip
 _THRESHOLDS = ((0.5540, 0.0258), (0.5814, 0.0360), (0.6080, 0.0509), (0.6282, 0.0693), (0.6397, 0.0879), (0.6445, 0.1040))
@@ -496,20 +439,19 @@ def _above_the_line(results: Results, policy: str) -> np.ndarray:
     return (np.interp(level_cost, cost[order], reward[order]) - level_reward)[inside]
 
 
-def _dominates(results: Results) -> tuple[str, bool]:
+def _dominates(results: Results) -> Verdict:
     gaps = {p: _above_the_line(results, p) for p in ("oracle", "COSMOS", _ONE)}
     text = "; ".join(f"{p} {', '.join(f'{g:+.3f}' for g in v)}" for p, v in gaps.items())
     holds = gaps["oracle"].size and (gaps["oracle"] > 0).all() and gaps["COSMOS"].size and (gaps["COSMOS"] > 0).all()
     return f"reward above a fixed threshold of equal cost: {text}", bool(holds)
 
 
-def _cascades_pay(results: Results) -> tuple[str, bool]:
-    data, parts, holds = results["weights"], [], True
+@all_hold(f"utility of COSMOS, {_ONE} and oracle by cost weight, ")
+def _cascades_pay(results: Results) -> Iterator[Verdict]:
     for weight in _WEIGHTS:
-        own, single, oracle = (end(data, "utility", p, cost_weight=weight) for p in ("COSMOS", _ONE, "oracle"))
-        parts.append(f"{weight:g}: {own[0]:.4f}, {single[0]:.4f}, {oracle[0]:.4f}")
-        holds &= own[0] > single[0] or weight > 1.0
-    return f"utility of COSMOS, {_ONE} and oracle by cost weight, {'; '.join(parts)}", bool(holds)
+        utility = ends(results["weights"], "utility", ("COSMOS", _ONE, "oracle"), cost_weight=weight)
+        text = f"{weight:g}: {', '.join(f'{v.mean:.4f}' for v in utility.values())}"
+        yield text, utility["COSMOS"].mean > utility[_ONE].mean or weight > 1.0
 
 
 def _late_points(data: xr.Dataset, policy: str) -> tuple[np.ndarray, np.ndarray]:
@@ -527,7 +469,7 @@ def _late_points(data: xr.Dataset, policy: str) -> tuple[np.ndarray, np.ndarray]
 
 
 def _frontier(results: Results):
-    plot, figure, axes = panels(2)
+    figure, axes = plot.panels(2)
     data = results["weights"]
     lines = {"oracle": "o-k", "COSMOS": "s-C1", _ONE: "^-.C2", "query all": "v:C3"}
     for policy, line in list(lines.items())[:3]:
@@ -538,14 +480,14 @@ def _frontier(results: Results):
                 axes[0].annotate(f"{weight:g}", (x, y), textcoords="offset points", xytext=(4, -9), fontsize=7)
     cost, reward = points_of(results["thresholds"], "frugal")
     axes[0].plot(cost, reward, "D:C0", label="frugal, thresholds .40 to .65", markersize=4)
-    seeds, rounds = data.sizes["seed"], int(_horizon(data))
+    seeds, rounds = data.sizes["seed"], horizon_of(results, "weights")
     axes[0].set_xlabel(
         f"mean cost per request\nmean of {seeds} seeds, second half of {rounds:,} rounds; numbers: cost weight"
     )
     axes[0].set_ylabel("mean score of what is deployed")
     for policy in ("COSMOS", _ONE, "query all"):
-        loss = [end(data, "regret", policy, cost_weight=w)[0] for w in _WEIGHTS]
-        axes[1].plot(_WEIGHTS, loss, lines[policy], label=policy, markersize=4)
+        loss = ends_along(data, "regret", policy, "cost_weight", _WEIGHTS).values()
+        axes[1].plot(_WEIGHTS, [v.mean for v in loss], lines[policy], label=policy, markersize=4)
     axes[1].set_xlabel("cost weight")
     axes[1].set_ylabel(f"regret at round {rounds:,}")
     for which in ("x", "y"):
@@ -578,26 +520,13 @@ def _bootstraps() -> dict[str, Any]:
     }
 
 
-def _bootstrap_collapses(results: Results) -> tuple[str, bool]:
+def _bootstrap_collapses(results: Results) -> Verdict:
     data = results["result"]
-    ends = {p: end(data, "regret", p) for p in _bootstraps()}
-    slope = late_slope(data, "regret", "bootstrap", 0.1 * _horizon(data))
-    text = f"{', '.join(f'{p} {show(v)}' for p, v in ends.items())}; slope without a warm-up {show(slope)}"
-    return text, slope[0] > 0.8 and ends["bootstrap"][0] > 10.0 * max(
-        ends[f"bootstrap, {w}"][0] for w in ("warm 10", "warm 30", "floor .06")
-    )
-
-
-def _bootstrap_curves(results: Results):
-    from jaxroute.analysis import plot
-
-    return plot.curves(results["result"], "regret", log=True, band=None)
-
-
-def _bootstrap_spread(results: Results):
-    from jaxroute.analysis import plot
-
-    return plot.spread(results["result"], "regret", log=True)
+    regret = ends(data, "regret", _bootstraps())
+    slope = late_slope(data, "regret", "bootstrap", 0.1 * horizon_of(results))
+    helped = max(regret[f"bootstrap, {w}"].mean for w in ("warm 10", "warm 30", "floor .06"))
+    text = f"{listed(regret)}; slope without a warm-up {show(slope)}"
+    return text, slope.mean > 0.8 and regret["bootstrap"].mean > 10.0 * helped
 
 
 S7 = Experiment(
@@ -612,7 +541,11 @@ S7 = Experiment(
         Claim("optimism", "optimism on the scores helps by itself: it stops earlier", OURS, _optimism_helps),
         Claim("table", TABLE, OURS, agrees(_S7)),
     ),
-    {"S7": _learned_curves, "S7-runs": _learned_spread, "S7-bonuses": _learned_bonuses},
+    {
+        "S7": one_case(plot.curves, "regret", "long", log=True, band=None),
+        "S7-runs": _learned_spread,
+        "S7-bonuses": _learned_bonuses,
+    },
     source=OURS,
     notes="noise of the evaluator's estimate explores for free: differences show after some thousand rounds",
     smoke_horizon=2000,
@@ -620,16 +553,7 @@ S7 = Experiment(
 S8 = Experiment(
     "cascade/S8",
     "An evaluator that was fitted offline: how much data it takes",
-    (
-        Case(
-            ca.uniform_cascade,
-            _offline_policies,
-            10_000,
-            settings=_REF | {"evaluator": 5},
-            record_every=250,
-            record=RECORD,
-        ),
-    ),
+    (uniform_case(_offline_policies, 10_000, settings=LEARNED, every=250),),
     256,
     (
         Claim(
@@ -686,17 +610,9 @@ S12 = Experiment(
             "weights",
             {"weights": _WEIGHTS},
             record_every=500,
-            record=("regret", "reward", "cost", "utility", "queries"),
+            record=_PLANE,
         ),
-        Case(
-            ca.uniform_cascade,
-            {"frugal": grid(ca.Frugal, threshold=list(_LEVELS))},
-            10_000,
-            "thresholds",
-            _REF,
-            record_every=500,
-            record=("regret", "reward", "cost", "utility", "queries"),
-        ),
+        uniform_case({"frugal": grid(ca.Frugal, threshold=list(_LEVELS))}, 10_000, "thresholds", record=_PLANE, every=500),
     ),
     256,
     (
@@ -716,22 +632,16 @@ S12 = Experiment(
 S15 = Experiment(
     "cascade/S15",
     "Bonuses from a bootstrap, and Thompson sampling",
-    (
-        Case(
-            ca.uniform_cascade,
-            lambda env: _bootstraps(),
-            10_000,
-            settings=_REF,
-            record_every=250,
-            record=RECORD,
-        ),
-    ),
+    (uniform_case(lambda env: _bootstraps(), 10_000, every=250),),
     256,
     (
         Claim("collapse", "without a warm-up or a floor the bootstrap stops learning", OURS, _bootstrap_collapses),
         Claim("table", TABLE, OURS, agrees(_S15)),
     ),
-    {"S15": _bootstrap_curves, "S15-runs": _bootstrap_spread},
+    {
+        "S15": one_case(plot.curves, "regret", log=True, band=None),
+        "S15-runs": one_case(plot.spread, "regret", log=True),
+    },
     source=f"{PAPER} mentions the idea after eq. (15); the details are ours",
     smoke_horizon=300,
 )

@@ -1,55 +1,60 @@
 """What the theory of COSMOS says, measured: its radius and bound, the ridges, and the growth of the design matrix."""
 
-import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from jaxroute import grid
-from jaxroute.analysis import metrics
+from jaxroute.analysis import plot
 from jaxroute.experiments.base import Case, Claim, Experiment, Results
-from jaxroute.experiments.cascade.common import OURS, PAPER, RECORD, STREAMING, TABLE, learner, learns_scores
-from jaxroute.experiments.measure import Number, agrees, end, panels, show
+from jaxroute.experiments.cascade.common import (
+    LEARNED,
+    OURS,
+    PAPER,
+    RECORD,
+    SEEN,
+    STREAMING,
+    TABLE,
+    horizon_of,
+    learner,
+    learns_scores,
+    uniform_case,
+)
+from jaxroute.experiments.claims import Number, Verdict, agrees, all_hold
+from jaxroute.experiments.measure import Measured, end, ends, ends_along, listed, mean_of, power, quotient, show, show_slope
 from jaxroute.problems import cascade as ca
-
-_REF: dict[str, Any] = {"num_models": 3, "dim": 3}
-
-
-def _horizon(results: Results, case: str = "result") -> int:
-    return int(results[case]["time"][-1])
-
 
 # S11: the radius of the proofs.
 
 
 def _bound(horizon: int) -> float:
-    return ca.regret_bound(ca.uniform_cascade(**_REF).spec, horizon)
+    return ca.regret_bound(ca.uniform_cascade(**SEEN).spec, horizon)
 
 
-def _opens_everything(results: Results) -> tuple[str, bool]:
+def _opens_everything(results: Results) -> Verdict:
     data = results["result"]
     same = all((data[m].sel(policy="theory") == data[m].sel(policy="query all")).all() for m in RECORD)
     queries = end(data, "queries", "theory")
     return f"{show(queries)} calls per request; the same in every run and metric: {'yes' if same else 'no'}", bool(same)
 
 
-def _vacuous(results: Results) -> tuple[str, bool]:
-    horizon = _horizon(results)
+def _vacuous(results: Results) -> Verdict:
+    horizon = horizon_of(results)
     bound, trivial = _bound(horizon), 7.0 * horizon
-    own, worst = (end(results["result"], "regret", p) for p in ("COSMOS", "theory"))
-    text = f"bound {bound:.2g}, trivial bound {trivial:,.0f}; measured: theory {show(worst)}, COSMOS {show(own)}"
-    return text, bound > trivial > worst[0] > own[0]
+    regret = ends(results["result"], "regret", ("theory", "COSMOS"))
+    text = f"bound {bound:.2g}, trivial bound {trivial:,.0f}; measured: {listed(regret)}"
+    return text, bound > trivial > regret["theory"].mean > regret["COSMOS"].mean
 
 
-def _covered(results: Results) -> tuple[str, bool]:
-    data = results["result"]
-    shares = {p: end(data, "optimistic", p)[0] for p in ("theory", "COSMOS", "b = .03")}
-    text = ", ".join(f"{p} {100 * s:.2f} %" for p, s in shares.items())
-    return f"rounds in which all indices are at least the true ones: {text}", shares["theory"] == 1.0
+def _covered(results: Results) -> Verdict:
+    shares = ends(results["result"], "optimistic", ("theory", "COSMOS", "b = .03"))
+    text = ", ".join(f"{p} {100 * s.mean:.2f} %" for p, s in shares.items())
+    return f"rounds in which all indices are at least the true ones: {text}", shares["theory"].mean == 1.0
 
 
 def _radius_panels(results: Results):
-    plot, figure, axes = panels(2)
+    figure, axes = plot.panels(2)
     data = results["result"]
     times = data["time"].values
     bounds = np.array([_bound(int(t)) for t in times])
@@ -84,57 +89,36 @@ def _learned_ridge(eta0: float, eta1: float = 1.0) -> ca.COSMOS:
 
 
 def _ridge_cases() -> tuple[Case, ...]:
-    return (
-        Case(
-            ca.uniform_cascade,
-            {"COSMOS": grid(_known_ridge, eta1=list(_ETA1)), "rule": _known_ridge(_RULE.eta1)},
-            10_000,
-            "known",
-            _REF,
-            record_every=1000,
-            record=RECORD,
-        ),
-        Case(
-            ca.uniform_cascade,
-            {"COSMOS": grid(_learned_ridge, eta0=list(_ETA0)), "rule": _learned_ridge(_RULE.eta0, _RULE.eta1)},
-            10_000,
-            "learned",
-            _REF | {"evaluator": 5},
-            record_every=1000,
-            record=RECORD,
-        ),
-    )
+    seen = {"COSMOS": grid(_known_ridge, eta1=list(_ETA1)), "rule": _known_ridge(_RULE.eta1)}
+    learned = {"COSMOS": grid(_learned_ridge, eta0=list(_ETA0)), "rule": _learned_ridge(_RULE.eta0, _RULE.eta1)}
+    return uniform_case(seen, 10_000, "known", every=1000), uniform_case(learned, 10_000, "learned", LEARNED, every=1000)
 
 
-def _ridge_matters_little(results: Results) -> tuple[str, bool]:
-    known, learned = results["known"], results["learned"]
-    first = {eta: end(known, "regret", "COSMOS", eta1=eta) for eta in _ETA1}
-    second = {eta: end(learned, "regret", "COSMOS", eta0=eta) for eta in _ETA0}
-    text = f"eta_1: {', '.join(f'{k:g}: {show(v)}' for k, v in first.items())}; eta_0: {', '.join(f'{k:g}: {show(v)}' for k, v in second.items())}"
-    small = [first[eta][0] for eta in _ETA1 if eta <= 2.0]
-    near = max(small) < 1.05 * min(small) and abs(second[0.1][0] / second[1.0][0] - 1.0) < 0.15
-    return text, near and first[10.0][0] > max(small) and second[10.0][0] > second[1.0][0]
+def _ridge_matters_little(results: Results) -> Verdict:
+    first = ends_along(results["known"], "regret", "COSMOS", "eta1", _ETA1)
+    second = ends_along(results["learned"], "regret", "COSMOS", "eta0", _ETA0)
+    small = [first[eta].mean for eta in _ETA1 if eta <= 2.0]
+    near = max(small) < 1.05 * min(small) and abs(quotient(second[0.1], second[1.0]).mean - 1.0) < 0.15
+    more = first[10.0].mean > max(small) and second[10.0].mean > second[1.0].mean
+    return f"eta_1: {listed(first, '{:g}:')}; eta_0: {listed(second, '{:g}:')}", near and more
 
 
-def _rule_is_no_better(results: Results) -> tuple[str, bool]:
-    parts, holds = [], True
+@all_hold(f"eta_1 = {_RULE.eta1:.3f}, eta_0 = {_RULE.eta0:.3f}, against 1 and 1, ")
+def _rule_is_no_better(results: Results) -> Iterator[Verdict]:
     for case, axis in (("known", "eta1"), ("learned", "eta0")):
-        data = results[case]
-        rule, plain = end(data, "regret", "rule"), end(data, "regret", "COSMOS", **{axis: 1.0})
-        parts.append(f"{case}: {show(rule)} against {show(plain)}")
-        holds &= abs(rule[0] / plain[0] - 1.0) < 0.1
-    return f"eta_1 = {_RULE.eta1:.3f}, eta_0 = {_RULE.eta0:.3f}, against 1 and 1, {'; '.join(parts)}", bool(holds)
+        rule, plain = end(results[case], "regret", "rule"), end(results[case], "regret", "COSMOS", **{axis: 1.0})
+        yield f"{case}: {show(rule)} against {show(plain)}", abs(quotient(rule, plain).mean - 1.0) < 0.1
 
 
 def _ridge_panels(results: Results):
-    plot, figure, axes = panels(2)
+    figure, axes = plot.panels(2)
     for ax, (name, axis, scores) in zip(axes, (("known", "eta1", "seen"), ("learned", "eta0", "learned")), strict=True):
         data = results[name]
         title = f"scores {scores}; dashed: mean by the rule, {axis} = {getattr(_RULE, axis):.2f}"
         plot.spread(data.sel(policy=["COSMOS"]), "regret", ax=ax, x=axis)
         ax.set_title(title, loc="left", fontsize=9)
         ax.get_legend().remove()
-        ax.axhline(end(data, "regret", "rule")[0], color="#D55E00", linestyle="--", linewidth=1)
+        ax.axhline(end(data, "regret", "rule").mean, color="#D55E00", linestyle="--", linewidth=1)
     return figure
 
 
@@ -150,15 +134,13 @@ def _growth(env, policy, env_state, state, t) -> dict[str, Any]:
 def _growth_cases() -> tuple[Case, ...]:
     probes = {"design": _growth}
     return (
-        Case(
-            ca.uniform_cascade,
+        uniform_case(
             {"COSMOS": learns_scores(fit=STREAMING), "greedy": learns_scores(0.0, 0.0, 0.0, fit=STREAMING)},
             4000,
             "random",
-            _REF | {"evaluator": 5},
-            record_every=100,
-            record=RECORD,
+            LEARNED,
             probes=probes,
+            every=100,
         ),
         Case(
             ca.frozen_cascade(),
@@ -172,35 +154,27 @@ def _growth_cases() -> tuple[Case, ...]:
     )
 
 
-def _growth_table(results: Results) -> tuple[str, bool]:
+def _growth_table(results: Results) -> Verdict:
     """497 (3) at 4,000 rounds for COSMOS; .103 per round for greedy."""
     data = results["random"]
-    times = data["time"].values.astype(float)
-    least = {p: data["design.least"].sel(policy=p) for p in ("COSMOS", "greedy")}
-    last = {
-        p: (float(v.isel(time=-1).mean()), float(v.isel(time=-1).std(ddof=1)) / math.sqrt(v.sizes["seed"]))
-        for p, v in least.items()
-    }
-    text = ", ".join(f"{p} {show(v)}, {v[0] / times[-1]:.3f} per round" for p, v in last.items())
-    if times[-1] != 4000:
+    horizon = float(data["time"][-1])
+    last = {p: mean_of(data["design.least"].sel(policy=p).isel(time=-1)) for p in ("COSMOS", "greedy")}
+    text = ", ".join(f"{p} {show(v)}, {v.mean / horizon:.3f} per round" for p, v in last.items())
+    if horizon != 4000:
         return f"{text}; the numbers are for 4,000 rounds", False
-    near = abs(last["COSMOS"][0] - 497.0) < 4.0 * math.hypot(last["COSMOS"][1], 3.0)
-    return text, near and abs(last["greedy"][0] / times[-1] - 0.103) < 0.005
+    near = last["COSMOS"].near(Measured(497.0, 3.0), by=4.0)
+    return text, near and abs(last["greedy"].mean / horizon - 0.103) < 0.005
 
 
-def _grows_linearly(results: Results) -> tuple[str, bool]:
-    data = results["random"]
-    times = data["time"].values
-    late = times >= 0.1 * times[-1]
-    slopes = {}
-    for policy in ("COSMOS", "greedy"):
-        curve = data["design.least"].sel(policy=policy).transpose("time", "seed").values
-        slopes[policy] = metrics.slope(times[late], curve[late])
-    text = ", ".join(f"{p} {show((s.slope, s.stderr))}" for p, s in slopes.items())
-    return f"log-log slope over the last nine tenths, {text}", all(abs(s.slope - 1.0) < 0.1 for s in slopes.values())
+def _grows_linearly(results: Results) -> Verdict:
+    least = results["random"]["design.least"]
+    late = least.isel(time=least["time"].values >= 0.1 * float(least["time"][-1]))
+    slopes = {p: power(late.sel(policy=p), "time") for p in ("COSMOS", "greedy")}
+    text = ", ".join(f"{p} {show_slope(slope)}" for p, slope in slopes.items())
+    return f"log-log slope over the last nine tenths, {text}", all(abs(slope.mean - 1.0) < 0.1 for slope in slopes.values())
 
 
-def _never_grows(results: Results) -> tuple[str, bool]:
+def _never_grows(results: Results) -> Verdict:
     data = results["frozen"].isel(policy=0)
     zero = data["design.context"].isel(time=-1) == 0.0
     least = data["design.least"].isel(time=-1)
@@ -212,7 +186,7 @@ def _never_grows(results: Results) -> tuple[str, bool]:
 
 
 def _growth_panels(results: Results):
-    plot, figure, axes = panels(2)
+    figure, axes = plot.panels(2)
     data = results["random"]
     for policy in ("COSMOS", "greedy"):
         least = data["design.least"].sel(policy=policy)
@@ -246,8 +220,7 @@ THEORY = (
         "cascade/S11",
         "The radius of the proofs opens every box",
         (
-            Case(
-                ca.uniform_cascade,
+            uniform_case(
                 {
                     "theory": ca.COSMOS(fit=ca.Streaming(), radius=ca.Theoretical()),
                     "query all": ca.QueryAll(),
@@ -255,9 +228,8 @@ THEORY = (
                     "b = .03": learner(0.03),
                 },
                 10_000,
-                settings=_REF,
-                record_every=250,
                 record=(*RECORD, "optimistic"),
+                every=250,
             ),
         ),
         256,

@@ -1,16 +1,18 @@
 """Experiments of C2MAB-V: its figures and its table of run times, and what its theory says."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
 from jaxroute import grid
-from jaxroute.analysis import metrics
+from jaxroute.analysis import metrics, plot
 from jaxroute.data import C2MABV_TABLE_3, load_table
 from jaxroute.experiments.base import Case, Claim, Experiment, Results
-from jaxroute.experiments.measure import along, end, panels, quotient, show
+from jaxroute.experiments.claims import Measure, Verdict, all_hold, grows_as
+from jaxroute.experiments.measure import Measured, along, end, ends, ends_along, highest, listed, lowest, quotient, show
+from jaxroute.experiments.pictures import panel_per_case
 from jaxroute.problems import combinatorial as cb
 
 _PAPER = "C2MAB-V (Dai et al.)"
@@ -66,49 +68,52 @@ def _ratio(data: xr.Dataset) -> xr.Dataset:
     return data.assign(ratio_of_means=metrics.ratio_of_means(data, "reward", "violation"))
 
 
-def _times_better(rival: str, least: float, costs: str):
+def _per_violation(data: xr.Dataset, policy: str) -> Measured:
+    """Reward per violation of a policy at the horizon."""
+    return end(_ratio(data), "ratio_of_means", policy)
+
+
+def _times_better(rival: str, least: float, costs: str) -> Measure:
     """Whether the reward per violation of setting (c) is at least `least` times a rival's."""
 
-    def measure(results: Results) -> tuple[str, bool]:
-        own = end(_ratio(results[costs]), "ratio_of_means", "C2MAB-V (c)")
-        name = costs if rival in results[costs]["policy"].values else f"{costs}-{rival.removeprefix('Always ')}"
-        factor = quotient(own, end(_ratio(results[name]), "ratio_of_means", rival))
-        return f"{show(factor)} times, {costs} costs", factor[0] >= least
+    def measure(results: Results) -> Verdict:
+        case = costs if rival in results[costs]["policy"].values else f"{costs}-{rival.removeprefix('Always ')}"
+        factor = quotient(_per_violation(results[costs], "C2MAB-V (c)"), _per_violation(results[case], rival))
+        return f"{show(factor)} times, {costs} costs", factor.mean >= least
 
     return measure
 
 
-def _above_all(costs: str):
-    def measure(results: Results) -> tuple[str, bool]:
-        data = _ratio(results[costs])
-        own = {p: end(data, "ratio_of_means", p) for p in _C2MABV}
-        rivals = {p: end(data, "ratio_of_means", p) for p in _RIVALS}
-        large = f"{costs}-{_LARGE}"
-        rivals[f"Always {_LARGE}"] = end(_ratio(results[large]), "ratio_of_means", f"Always {_LARGE}")
-        least, most = min(own, key=lambda p: own[p][0]), max(rivals, key=lambda p: rivals[p][0])
-        return f"{least} {show(own[least])}, {most} {show(rivals[most])}", own[least][0] > rivals[most][0]
+def _above_all(costs: str) -> Measure:
+    def measure(results: Results) -> Verdict:
+        settings, rivals = (ends(_ratio(results[costs]), "ratio_of_means", policies) for policies in (_C2MABV, _RIVALS))
+        rivals[f"Always {_LARGE}"] = _per_violation(results[f"{costs}-{_LARGE}"], f"Always {_LARGE}")
+        low, high = lowest(settings), highest(rivals)
+        text = f"{low} {show(settings[low])}, {high} {show(rivals[high])}"
+        return text, settings[low].mean > rivals[high].mean
 
     return measure
 
 
-def _settles(results: Results) -> tuple[str, bool]:
+def _settles(results: Results) -> Verdict:
     """Rounds from which on the ratio stays within 10 % of its last value."""
-    data = _ratio(results["fixed"])
-
-    def settled(policy: str) -> int:
+    data, settled = _ratio(results["fixed"]), []
+    for policy in ("C2MAB-V (c)", "EpsilonGreedy"):
         curve = metrics.mean(data["ratio_of_means"].sel(policy=policy)).values
+        if not np.isfinite(curve[-1]) or curve[-1] == 0.0:
+            return f"{policy} settles nowhere: its last ratio is {curve[-1]:g}", False
         off = np.flatnonzero(~(np.abs(curve / curve[-1] - 1.0) <= 0.1))
-        return int(data["time"].values[off[-1] + 1]) if len(off) else int(data["time"].values[0])
+        settled.append(int(data["time"].values[off[-1] + 1 if len(off) else 0]))
+    first, rival = settled
+    return f"C2MAB-V (c) from round {first:,} on, EpsilonGreedy from {rival:,} on", first <= 1000 < rival
 
-    own, rival = settled("C2MAB-V (c)"), settled("EpsilonGreedy")
-    return f"C2MAB-V (c) from round {own:,} on, EpsilonGreedy from {rival:,} on", own <= 1000 < rival
 
-
-def _small_reward(bound: float):
-    def measure(results: Results) -> tuple[str, bool]:
-        data = results["fixed-ChatGLM2-6B-32K"]
-        value = end(data, "reward", "Always ChatGLM2-6B-32K")[0]
-        excess = end(data, "violation", "Always ChatGLM2-6B-32K")[0]
+def _small_reward(bound: float) -> Measure:
+    def measure(results: Results) -> Verdict:
+        value, excess = (
+            end(results["fixed-ChatGLM2-6B-32K"], metric, "Always ChatGLM2-6B-32K").mean
+            for metric in ("reward", "violation")
+        )
         return f"reward {value:.3g}, violation {excess:.3g}", value < bound and excess == 0.0
 
     return measure
@@ -152,7 +157,7 @@ def _figure_4(letter: str, task: str, bound: float) -> Experiment:
 
 
 def _ratio_curves(results: Results):
-    plot, figure, axes = panels(len(_COSTS))
+    figure, axes = plot.panels(len(_COSTS))
     for ax, costs in zip(axes, _COSTS, strict=True):
         data = _ratio(results[costs])
         large = _ratio(results[f"{costs}-{_LARGE}"])["ratio_of_means"]
@@ -163,20 +168,14 @@ def _ratio_curves(results: Results):
 
 
 def _task_curves(metric: str):
-    def draw(results: Results):
-        plot, figure, axes = panels(len(results))
-        for ax, (name, data) in zip(axes, results.items(), strict=True):
-            plot.curves(data, metric, ax=ax, title=_TASKS.get(name, name))
-        return figure
-
-    return draw
+    return panel_per_case(lambda data, ax, case: plot.curves(data, metric, ax=ax, title=_TASKS.get(case, case)))
 
 
 def _final_panels(names: Sequence[str], x: str | None = None):
     """A panel per case and metric at the horizon; a row per case if there are several metrics."""
 
     def draw(results: Results):
-        plot, figure, axes = panels(len(results) * len(names), columns=len(names) if len(names) > 1 else 3)
+        figure, axes = plot.panels(len(results) * len(names), columns=len(names) if len(names) > 1 else 3)
         places = [(data, metric, case) for case, data in results.items() for metric in names]
         for ax, (data, metric, case) in zip(axes, places, strict=True):
             plot.final(_ratio(data), metric, x=x, ax=ax, title=_TASKS.get(case, None if case == "result" else case))
@@ -185,83 +184,75 @@ def _final_panels(names: Sequence[str], x: str | None = None):
     return draw
 
 
-def _compare(metric: str, places: Sequence[tuple[str, str, str]], sign: int):
+def _compare(metric: str, places: Sequence[tuple[str, str, str]], sign: int) -> Measure:
     """Whether a policy's metric is above (sign 1) or below (-1) another's in all of `(case, policy, other policy)`."""
 
-    def measure(results: Results) -> tuple[str, bool]:
-        parts, holds = [], True
+    @all_hold()
+    def measure(results: Results) -> Iterator[Verdict]:
         for case, first, second in places:
             a, b = (end(_ratio(results[case]), metric, p) for p in (first, second))
-            parts.append(f"{_TASKS.get(case, metric)}: {first} {show(a)}, {second} {show(b)}")
-            holds &= sign * (a[0] - b[0]) > 2.0 * float(np.hypot(a[1], b[1]))
-        return "; ".join(parts), holds
+            text = f"{_TASKS.get(case, metric)}: {first} {show(a)}, {second} {show(b)}"
+            yield text, a.above(b, by=2.0) if sign > 0 else a.below(b, by=2.0)
 
     return measure
 
 
-def _in_tasks(metric: str, pairs: Sequence[tuple[str, str]], sign: int):
+def _in_tasks(metric: str, pairs: Sequence[tuple[str, str]], sign: int) -> Measure:
     return _compare(metric, [(task, *pair) for task in _TASKS for pair in pairs], sign)
 
 
-def _falls(results: Results) -> tuple[str, bool]:
+def _falls(results: Results) -> Verdict:
     data = results["aic"]["reward"].sel(policy="C2MAB-V (c)").mean("seed")
     early, late = float(data.isel(time=0)), float(data.isel(time=-1))
     return f"mean reward {early:.2e} after {int(data['time'][0])} rounds, {late:.2e} at the end", late < early
 
 
-def _highest_cucb(results: Results) -> tuple[str, bool]:
-    parts, holds = [], True
+@all_hold(between=", ")
+def _highest_cucb(results: Results) -> Iterator[Verdict]:
     for task, name in _TASKS.items():
-        means = results[task]["reward"].isel(time=-1).mean("seed")
-        best = str(means["policy"].values[int(means.argmax("policy"))])
-        parts.append(f"{name}: {best}")
-        holds &= best == "CUCB"
-    return ", ".join(parts), holds
+        best = results[task]["reward"].isel(time=-1).mean("seed").idxmax("policy").item()
+        yield f"{name}: {best}", best == "CUCB"
 
 
-def _four_times(results: Results) -> tuple[str, bool]:
+@all_hold(between=", ")
+def _four_times(results: Results) -> Iterator[Verdict]:
     """CUCB's violation over the largest one of the four settings."""
-    factors = {}
     for task, name in _TASKS.items():
-        own = max((end(results[task], "violation", p) for p in _C2MABV), key=lambda v: v[0])
-        factors[name] = quotient(end(results[task], "violation", "CUCB"), own)
-    return ", ".join(f"{n}: {show(f)}" for n, f in factors.items()), all(f[0] >= 4.0 for f in factors.values())
+        settings = ends(results[task], "violation", _C2MABV)
+        factor = quotient(end(results[task], "violation", "CUCB"), settings[highest(settings)])
+        yield f"{name}: {show(factor)}", factor.mean >= 4.0
 
 
-def _at_every_budget(rival: str, least: float):
-    def measure(results: Results) -> tuple[str, bool]:
-        parts, holds = [], True
+def _at_every_budget(rival: str, least: float) -> Measure:
+    @all_hold()
+    def measure(results: Results) -> Iterator[Verdict]:
         for task, name in _TASKS.items():
             data = _ratio(results[task])
-            factors = [
-                quotient(*(end(data, "ratio_of_means", p, budget=b) for p in ("C2MAB-V (d)", rival)))[0]
-                for b in data["budget"].values
-            ]
-            parts.append(f"{name} {', '.join(f'{f:.2f}' for f in factors)}")
-            holds &= min(factors) >= least
-        return "; ".join(parts), holds
+            first, second = (ends_along(data, "ratio_of_means", p, "budget") for p in ("C2MAB-V (d)", rival))
+            factors = [quotient(first[budget], second[budget]).mean for budget in first]
+            yield f"{name} {', '.join(f'{f:.2f}' for f in factors)}", min(factors) >= least
 
     return measure
 
 
-def _at_every_size(rival: str):
-    def measure(results: Results) -> tuple[str, bool]:
+def _at_every_size(rival: str) -> Measure:
+    @all_hold(between=", ")
+    def measure(results: Results) -> Iterator[Verdict]:
         data = _ratio(results["result"])
-        pairs = [
-            tuple(end(data, "ratio_of_means", p, size=n)[0] for p in ("C2MAB-V (c)", rival)) for n in data["size"].values
-        ]
-        return ", ".join(f"{a:.1f} against {b:.1f}" for a, b in pairs), all(a > b for a, b in pairs)
+        first, second = (ends_along(data, "ratio_of_means", p, "size") for p in ("C2MAB-V (c)", rival))
+        for size in first:
+            a, b = first[size].mean, second[size].mean
+            yield f"{a:.1f} against {b:.1f}", a > b
 
     return measure
 
 
-def _batches(results: Results) -> tuple[str, bool]:
-    data = _ratio(results["result"])
-    ends = {int(b): end(data, "ratio_of_means", "C2MAB-V (c)", batch=b) for b in data["batch"].values}
-    return ", ".join(f"B = {b}: {show(v)}" for b, v in ends.items()), ends[200][0] + 2.0 * ends[200][1] < ends[1][0]
+def _batches(results: Results) -> Verdict:
+    values = ends_along(_ratio(results["result"]), "ratio_of_means", "C2MAB-V (c)", "batch")
+    return listed(values, "B = {:g}:"), values[200].below(values[1].mean, by=2.0)
 
 
-def _batches_alike(results: Results) -> tuple[str, bool]:
+def _batches_alike(results: Results) -> Verdict:
     """Seed by seed, for reward and violation."""
     data = results["result"].sel(policy="C2MAB-V (c)").isel(time=-1)
     most = {}
@@ -273,16 +264,16 @@ def _batches_alike(results: Results) -> tuple[str, bool]:
     return f"largest difference to B = 1: {most[worst]:.1f} standard errors ({worst})", most[worst] < 3.0
 
 
-def _less_than_direct(results: Results) -> tuple[str, bool]:
-    data = results["result"]
-    direct, own = end(data, "violation", "Direct"), [end(data, "violation", p) for p in _C2MABV]
-    return f"Direct {show(direct)}, C2MAB-V {', '.join(map(show, own))}", direct[0] < 0.1 * min(o[0] for o in own)
+def _less_than_direct(results: Results) -> Verdict:
+    direct, *others = ends(results["result"], "violation", ("Direct", *_C2MABV)).values()
+    text = f"Direct {show(direct)}, C2MAB-V {', '.join(map(show, others))}"
+    return text, direct.mean < 0.1 * min(o.mean for o in others)
 
 
-def _more_than_direct(results: Results) -> tuple[str, bool]:
-    data = results["result"]
-    direct, own = end(data, "reward", "Direct"), [end(data, "reward", p) for p in _C2MABV]
-    return f"Direct {show(direct)}, C2MAB-V {', '.join(map(show, own))}", min(o[0] for o in own) > direct[0]
+def _more_than_direct(results: Results) -> Verdict:
+    direct, *others = ends(results["result"], "reward", ("Direct", *_C2MABV)).values()
+    text = f"Direct {show(direct)}, C2MAB-V {', '.join(map(show, others))}"
+    return text, min(o.mean for o in others) > direct.mean
 
 
 _WIDTHS = {
@@ -418,7 +409,7 @@ def _seconds(results: Results, case: str) -> float:
 
 def _timing_claims() -> tuple[Claim, ...]:
     def against_paper(task: str, paper: float):
-        def measure(results: Results) -> tuple[str, bool]:
+        def measure(results: Results) -> Verdict:
             batch, alone = _seconds(results, f"{task}-C2MAB-V"), results[f"{task}-one-seed"].attrs["run_s"]
             whole = results[f"{task}-C2MAB-V"].attrs["run_s"]
             text = f"{alone:.1f} s for one seed, {whole:.1f} s for a batch of 256 ({batch:.3f} s each, {paper / max(batch, 1e-9):,.0f} times as fast)"
@@ -427,7 +418,7 @@ def _timing_claims() -> tuple[Claim, ...]:
         return measure
 
     def slower(task: str, paper: float):
-        def measure(results: Results) -> tuple[str, bool]:
+        def measure(results: Results) -> Verdict:
             batch, direct = _seconds(results, f"{task}-C2MAB-V"), _seconds(results, f"{task}-Direct")
             text = f"{direct:.1f} s per 10,000 rounds (paper {paper:,.0f} s), {direct / max(batch, 1e-9):.0f} times C2MAB-V"
             return text, direct >= 6.0 * batch > 0.0
@@ -461,23 +452,14 @@ def _slope_cases() -> tuple[Case, ...]:
     )  # fmt: skip
 
 
-def _slope_claim(metric: str, policy: str, low: float, high: float):
-    def measure(results: Results) -> tuple[str, bool]:
-        values = along(results, metric, "horizon").sel(policy=policy)
-        fit = metrics.slope(values["horizon"].values, values.transpose("horizon", "seed").values)
-        return f"slope {fit.slope:.3f} (95 %: {fit.low:.3f} to {fit.high:.3f})", low <= fit.slope <= high
-
-    return measure
-
-
-def _below_bound(metric: str, policy: str, bound: Callable[[int], float]):
+def _below_bound(metric: str, policy: str, bound: Callable[[int], float]) -> Measure:
     """Whether the mean of a policy is below what a theorem says, at every horizon."""
 
-    def measure(results: Results) -> tuple[str, bool]:
+    def measure(results: Results) -> Verdict:
         shares = []
         for data in results.values():
             horizon = int(data["time"].values[-1])
-            shares.append(end(data, metric, policy)[0] / bound(horizon))
+            shares.append(end(data, metric, policy).mean / bound(horizon))
         return f"{min(shares):.3f} to {max(shares):.3f} of the bound", max(shares) <= 1.0
 
     return measure
@@ -495,7 +477,7 @@ def _violation_bound(horizon: int) -> float:
 
 
 def _slope_figure(results: Results):
-    plot, figure, axes = panels(2)
+    figure, axes = plot.panels(2)
     for ax, metric in zip(axes, ("lp_regret", "violation_eq1"), strict=True):
         plot.power_laws(
             {p: along(results, metric, "horizon").sel(policy=p) for p in ("C2MAB-V (1, .01)", "C2MAB-V (.3, .01)")}, ax=ax
@@ -736,13 +718,13 @@ EXPERIMENTS = (
                 "regret",
                 "regret to the relaxed optimum grows as sqrt(T) (slope 0.43 to 0.63)",
                 f"{_PAPER}, Theorem 1",
-                _slope_claim("lp_regret", "C2MAB-V (1, .01)", 0.43, 0.63),
+                grows_as("lp_regret", "C2MAB-V (1, .01)", 0.43, 0.63),
             ),
             Claim(
                 "violation",
                 "the violation falls as 1 / sqrt(T) (slope -0.63 to -0.43)",
                 f"{_PAPER}, Theorem 2",
-                _slope_claim("violation_eq1", "C2MAB-V (1, .01)", -0.63, -0.43),
+                grows_as("violation_eq1", "C2MAB-V (1, .01)", -0.63, -0.43),
             ),
             Claim(
                 "regret-bound",

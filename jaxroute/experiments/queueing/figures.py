@@ -1,20 +1,33 @@
 """Experiments of ACQB: its figures, how its constants matter, what its theory says, and your own table."""
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
 from jaxroute import grid
-from jaxroute.analysis import metrics
+from jaxroute.analysis import metrics, plot
 from jaxroute.core import checks
 from jaxroute.data import RoutingTable, load_embeddings, load_table, standin
 from jaxroute.estimators.contrastive import CONTRASTIVE_PRESETS, fit_projection
 from jaxroute.estimators.mnl import Newton
 from jaxroute.experiments.base import Case, Claim, Experiment, Results
-from jaxroute.experiments.measure import end, panels, show
+from jaxroute.experiments.claims import Verdict, all_hold
+from jaxroute.experiments.measure import (
+    Measured,
+    end,
+    ends,
+    ends_along,
+    late_slope,
+    listed,
+    mean_of,
+    paired_gap,
+    show,
+    show_slope,
+    with_coordinates,
+)
 from jaxroute.experiments.queueing.theory import THEORY
 from jaxroute.problems import queueing as qu
 
@@ -59,7 +72,7 @@ def _title(data: xr.Dataset) -> str:
 
 def _queue_and_regret(results: Results):
     """A column per case: queue length, and cumulative regret of routing; bands of one standard deviation, as in the paper."""
-    plot, figure, axes = panels(2 * len(results), columns=len(results))
+    figure, axes = plot.panels(2 * len(results), columns=len(results))
     rows = axes.reshape(2, -1)
     for column, data in enumerate(results.values()):
         plot.curves(data, "queue_length", band="deviation", ax=rows[0, column], title=_title(data))
@@ -67,77 +80,59 @@ def _queue_and_regret(results: Results):
     return figure
 
 
-def _difference(data: xr.Dataset, metric: str, fraction: float = 1.0) -> tuple[float, float]:
+def _cqb_minus_acqb(data: xr.Dataset, metric: str, share: float = 1.0) -> Measured:
     """Mean and standard error of CQB-eps minus ACQB, seed by seed, at a share of the horizon."""
     times = data["time"].values
-    place = int(np.argmin(np.abs(times - fraction * times[-1])))
-    both = metrics.paired(data, metric, "ACQB").sel(policy="CQB-eps").isel(time=place)
-    return float(both["mean"]), float(both["stderr"])
+    place = int(np.argmin(np.abs(times - share * times[-1])))
+    return paired_gap(data, metric, "CQB-eps", minus="ACQB", place=place)
 
 
-def _paired_regret(results: Results) -> tuple[str, bool]:
-    parts, holds = [], True
+@all_hold("CQB-eps minus ACQB, ")
+def _paired_regret(results: Results) -> Iterator[Verdict]:
     for name, data in results.items():
-        middle, error = _difference(data, "routing_regret")
-        parts.append(f"{name}: {show((middle, error))}")
-        holds &= middle > 2.0 * error
-    return "CQB-eps minus ACQB, " + "; ".join(parts), bool(holds)
+        gap = _cqb_minus_acqb(data, "routing_regret")
+        yield f"{name}: {show(gap)}", gap.above(0.0, by=2.0)
 
 
-def _least_regret(results: Results) -> tuple[str, bool]:
-    parts, holds = [], True
+@all_hold()
+def _least_regret(results: Results) -> Iterator[Verdict]:
     for name, data in results.items():
-        values = {str(p): end(data, "routing_regret", p) for p in data["policy"].values if p != "Optimal"}
-        parts.append(f"{name}: " + ", ".join(f"{p} {show(v)}" for p, v in values.items()))
+        values = ends(data, "routing_regret", [p for p in data["policy"].values if p != "Optimal"])
         others = [v for p, v in values.items() if p not in _LEARNERS]
-        holds &= all(values["ACQB"][0] + 3.0 * float(np.hypot(values["ACQB"][1], v[1])) < v[0] for v in others)
-    return "; ".join(parts), bool(holds)
+        yield f"{name}: {listed(values)}", all(values["ACQB"].below(v, by=3.0) for v in others)
 
 
-def _quarter_queue(results: Results) -> tuple[str, bool]:
-    parts, holds = [], True
+@all_hold("CQB-eps minus ACQB at a quarter of the horizon, ")
+def _quarter_queue(results: Results) -> Iterator[Verdict]:
     for name, data in results.items():
-        middle, error = _difference(data, "queue_length", 0.25)
-        parts.append(f"{name}: {show((middle, error))}")
-        if data.attrs["coordinates"]["K"] == 1:
-            holds &= middle > 2.0 * error
-    return "CQB-eps minus ACQB at a quarter of the horizon, " + "; ".join(parts), bool(holds)
+        gap = _cqb_minus_acqb(data, "queue_length", 0.25)
+        yield f"{name}: {show(gap)}", gap.above(0.0, by=2.0) or data.attrs["coordinates"]["K"] != 1
 
 
-def _final_queue(results: Results) -> tuple[str, bool]:
-    parts, holds = [], True
+@all_hold()
+def _final_queue(results: Results) -> Iterator[Verdict]:
     for name, data in results.items():
-        values = {str(p): end(data, "queue_length", p) for p in data["policy"].values}
-        parts.append(f"{name}: " + ", ".join(f"{p} {show(v)}" for p, v in values.items()))
+        values = ends(data, "queue_length", data["policy"].values)
         others = metrics.paired(data, "queue_length", "ACQB").drop_sel(policy="Optimal").isel(time=-1)
-        holds &= bool((others["mean"] > -3.0 * others["stderr"]).all())
-    return "; ".join(parts), bool(holds)
+        yield f"{name}: {listed(values)}", bool((others["mean"] > -3.0 * others["stderr"]).all())
 
 
-def _hump(results: Results) -> tuple[str, bool]:
-    parts, holds = [], True
-    for name, data in results.items():
-        if data.attrs["coordinates"]["K"] != 1:
-            continue
+@all_hold("queue above the optimal policy's, ")
+def _hump(results: Results) -> Iterator[Verdict]:
+    for name, data in with_coordinates(results, K=1).items():
         curve = metrics.mean(data, "queue_regret").sel(policy="ACQB")
         top = int(curve.argmax("time"))
         last = end(data, "queue_regret", "ACQB")
-        parts.append(f"{name}: {float(curve[top]):.1f} at round {int(data['time'][top])}, {show(last)} at the end")
-        holds &= float(curve[top]) > last[0] + 3.0 * last[1] and top < len(curve) - 1
-    return "queue above the optimal policy's, " + "; ".join(parts), bool(holds)
+        text = f"{name}: {float(curve[top]):.1f} at round {int(data['time'][top])}, {show(last)} at the end"
+        yield text, last.below(float(curve[top]), by=3.0) and top < len(curve) - 1
 
 
-def _linear(results: Results) -> tuple[str, bool]:
-    parts, holds = [], True
-    for name, data in results.items():
-        if data.attrs["coordinates"]["K"] != 1:
-            continue
+@all_hold("log-log slope of the regret: ", between=", ")
+def _linear(results: Results) -> Iterator[Verdict]:
+    for name, data in with_coordinates(results, K=1).items():
         for policy in ("Random", "Q-UCB", "Q-ThS"):
-            slope = metrics.curve_slope(data.sel(policy=[policy]), "routing_regret", 0.1 * float(data["time"][-1]))
-            value, error = float(slope["slope"][0]), float(slope["stderr"][0])
-            parts.append(f"{name} {policy} {show((value, error))}")
-            holds &= abs(value - 1.0) < 0.05
-    return "log-log slope of the regret: " + ", ".join(parts), bool(holds)
+            slope = late_slope(data, "routing_regret", policy, 0.1 * float(data["time"][-1]), every_time=True)
+            yield f"{name} {policy} {show_slope(slope)}", abs(slope.mean - 1.0) < 0.05
 
 
 def _synthetic_claims(paired: bool = True) -> tuple[Claim, ...]:
@@ -281,45 +276,39 @@ def _data_case(
     )
 
 
-def _stable(results: Results) -> tuple[str, bool]:
+def _growth(data: xr.Dataset, policy: str) -> Measured:
+    """How much a queue has grown since half time."""
+    runs = metrics.pick(data[["queue_length", "valid"]].sel(policy=policy), "queue_length")
+    return mean_of(runs.isel(time=-1) - runs.isel(time=len(data["time"]) // 2 - 1))
+
+
+def _stable(results: Results) -> Verdict:
     """Whether ACQB's queue is bounded where Random's is not: growth over the second half of the run."""
-    parts, holds, unstable = [], True, False
+    parts, bounded, unstable = [], True, False
     for name, data in results.items():
-        half = len(data["time"]) // 2 - 1
-        growth = {}
-        for policy in ("ACQB", "Random"):
-            runs = metrics.pick(data[["queue_length", "valid"]].sel(policy=policy), "queue_length")
-            more = runs.isel(time=-1) - runs.isel(time=half)
-            growth[policy] = (float(more.mean()), float(more.std("seed", ddof=1) / np.sqrt(more.count("seed"))))
+        growth = {p: _growth(data, p) for p in ("ACQB", "Random")}
         parts.append(
             f"{name}: ACQB {show(end(data, 'queue_length', 'ACQB'))} ({show(growth['ACQB'])} more than at half time), "
             f"Random {show(end(data, 'queue_length', 'Random'))} ({show(growth['Random'])} more)"
         )
-        unstable |= growth["Random"][0] > _GROWS
-        holds &= growth["ACQB"][0] < max(_GROWS, 0.2 * growth["Random"][0])
-    return "; ".join(parts), bool(holds and unstable)
+        unstable |= growth["Random"].mean > _GROWS
+        bounded &= growth["ACQB"].mean < max(_GROWS, 0.2 * growth["Random"].mean)
+    return "; ".join(parts), bounded and unstable
 
 
-def _contrastive_helps(results: Results) -> tuple[str, bool]:
-    parts, holds = [], True
+def _contrastive_helps(results: Results) -> Verdict:
+    with_head = {name: data for name, data in results.items() if "ACQB-CL" in data["policy"].values}
+    gaps = {name: paired_gap(data, "routing_regret", "ACQB-CL", minus="ACQB") for name, data in with_head.items()}
+    shown = [f"{name}: {show(gap)} on {show(end(results[name], 'routing_regret', 'ACQB'))}" for name, gap in gaps.items()]
+    return f"ACQB-CL minus ACQB, {'; '.join(shown)}", bool(gaps) and all(gap.below(0.0, by=2.0) for gap in gaps.values())
+
+
+@all_hold("log-log slope of the regret, ")
+def _sublinear(results: Results) -> Iterator[Verdict]:
     for name, data in results.items():
-        if "ACQB-CL" not in data["policy"].values:
-            continue
-        both = metrics.paired(data, "routing_regret", "ACQB").sel(policy="ACQB-CL").isel(time=-1)
-        value = float(both["mean"]), float(both["stderr"])
-        parts.append(f"{name}: {show(value)} on {show(end(data, 'routing_regret', 'ACQB'))}")
-        holds &= value[0] < -2.0 * value[1]
-    return "ACQB-CL minus ACQB, " + "; ".join(parts), bool(parts) and bool(holds)
-
-
-def _sublinear(results: Results) -> tuple[str, bool]:
-    parts, holds = [], True
-    for name, data in results.items():
-        slopes = metrics.curve_slope(data.sel(policy=["ACQB", "Random"]), "routing_regret", 0.2 * float(data["time"][-1]))
-        values = [(float(s), float(e)) for s, e in zip(slopes["slope"], slopes["stderr"], strict=True)]
-        parts.append(f"{name}: ACQB {show(values[0])}, Random {show(values[1])}")
-        holds &= values[0][0] + 2.0 * values[0][1] < 0.95
-    return "log-log slope of the regret, " + "; ".join(parts), bool(holds)
+        start = 0.2 * float(data["time"][-1])
+        acqb, random = (late_slope(data, "routing_regret", p, start, every_time=True) for p in ("ACQB", "Random"))
+        yield f"{name}: ACQB {show_slope(acqb)}, Random {show_slope(random)}", acqb.below(0.95, by=2.0)
 
 
 def _data_experiment(number: int, models: str, title: str, seeds: int, **options: Any) -> Experiment:
@@ -365,7 +354,7 @@ def _sensitivity_env(arrival_rate: Any = (0.6, 0.7), num_offered: int = 1, horiz
 
 
 def _sensitivity_panels(results: Results):
-    plot, figure, axes = panels(2, columns=2)
+    figure, axes = plot.panels(2, columns=2)
     data = next(iter(results.values())).sel(ridge=1.0)
     for place, rate in enumerate(data["arrival_rate"].values):
         part = data.sel(arrival_rate=rate)
@@ -375,23 +364,19 @@ def _sensitivity_panels(results: Results):
     return figure
 
 
-def _along(data: xr.Dataset, axis: str, **where: Any) -> str:
-    values = data[axis].values
-    return ", ".join(f"{v:g}: {show(end(data, 'routing_regret', 'ACQB', **{axis: v}, **where))}" for v in values)
+def _by_constant(results: Results, axis: str, **where: Any) -> dict[float, Measured]:
+    """Regret by the values of a constant."""
+    return ends_along(results["result"], "routing_regret", "ACQB", axis, arrival_rate=0.7, ridge=1.0, **where)
 
 
-def _large_curvature(results: Results) -> tuple[str, bool]:
-    data = next(iter(results.values()))
-    fixed = {"c1": 1.0, "ridge": 1.0, "arrival_rate": 0.7}
-    small, large = (end(data, "routing_regret", "ACQB", curvature=k, **fixed) for k in (0.3, 5.0))
-    return f"regret by kappa, {_along(data, 'curvature', **fixed)}", bool(large[0] > 2.0 * small[0])
+def _large_curvature(results: Results) -> Verdict:
+    regret = _by_constant(results, "curvature", c1=1.0)
+    return f"regret by kappa, {listed(regret, '{:g}:')}", regret[5.0].mean > 2.0 * regret[0.3].mean
 
 
-def _exploring_costs(results: Results) -> tuple[str, bool]:
-    data = next(iter(results.values()))
-    fixed = {"curvature": 0.3, "ridge": 1.0, "arrival_rate": 0.7}
-    none, much = (end(data, "routing_regret", "ACQB", c1=c, **fixed) for c in (0.0, 4.0))
-    return f"regret by c1, {_along(data, 'c1', **fixed)}", bool(much[0] > none[0])
+def _exploring_costs(results: Results) -> Verdict:
+    regret = _by_constant(results, "c1", curvature=0.3)
+    return f"regret by c1, {listed(regret, '{:g}:')}", regret[4.0].mean > regret[0.0].mean
 
 
 EXPERIMENTS: tuple[Experiment, ...] = (

@@ -3,6 +3,7 @@
 import functools
 import itertools
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import jax.numpy as jnp
@@ -10,9 +11,10 @@ import numpy as np
 import xarray as xr
 
 from jaxroute import grid
-from jaxroute.analysis import metrics
+from jaxroute.analysis import metrics, plot
 from jaxroute.experiments.base import Case, Claim, Experiment, Results
-from jaxroute.experiments.measure import end, panels, show
+from jaxroute.experiments.claims import Verdict, all_hold
+from jaxroute.experiments.measure import Measured, end, ends_along, highest, late_slope, listed, mean_of, show, show_slope
 from jaxroute.problems import queueing as qu
 
 _PAPER = "ACQB"
@@ -129,59 +131,59 @@ def _cases() -> tuple[Case, ...]:
     )
 
 
-def _regret_slope(results: Results) -> tuple[str, bool]:
-    data, parts, values = results["regret"].sel(policy=["ACQB", "Random"]), [], {}
-    for metric in ("joint_regret", "routing_regret"):
-        slopes = metrics.curve_slope(data, metric, 0.1 * float(data["time"][-1]))
-        values[metric] = [(float(s), float(e)) for s, e in zip(slopes["slope"], slopes["stderr"], strict=True)]
-        parts.append(f"{metric.replace('_', ' ')}: ACQB {show(values[metric][0])}, Random {show(values[metric][1])}")
-    holds = all(v[0][0] + 2.0 * v[0][1] < 0.55 for v in values.values()) and abs(values["routing_regret"][1][0] - 1.0) < 0.02
-    return "log-log slope over the last nine tenths, " + "; ".join(parts), bool(holds)
+def _regret_slope(results: Results) -> Verdict:
+    start = 0.1 * float(results["regret"]["time"][-1])
+    (joint, random_joint), (routing, random_routing) = (
+        [late_slope(results["regret"], metric, policy, start, every_time=True) for policy in ("ACQB", "Random")]
+        for metric in ("joint_regret", "routing_regret")
+    )
+    text = (
+        f"log-log slope over the last nine tenths, joint regret: ACQB {show_slope(joint)}, Random {show_slope(random_joint)}; "
+        f"routing regret: ACQB {show_slope(routing)}, Random {show_slope(random_routing)}"
+    )
+    root = joint.below(0.55, by=2.0) and routing.below(0.55, by=2.0)
+    return text, root and abs(random_routing.mean - 1.0) < 0.02
 
 
-def windows(data: xr.Dataset, policy: str = "ACQB") -> list[tuple[int, float, float]]:
-    """Mean queue above the optimal one in the last half of the run, the half before that, and so on: first round, mean, standard error.
+def windows(data: xr.Dataset, policy: str = "ACQB") -> dict[int, Measured]:
+    """Mean queue above the optimal one in the last half of the run, the half before that, and so on, by first round.
 
     In the order of time.
     """
     runs = metrics.cumulative(data[["mean_queue_regret", "valid"]].sel(policy=policy), "mean_queue_regret")
-    times, found, last = runs["time"].values, [], runs.sizes["time"] - 1
+    times, found, last = runs["time"].values, {}, runs.sizes["time"] - 1
     while last > 0:
         first = int(np.argmin(np.abs(times - times[last] / 2)))
         if first == last:
             break
-        mean = (runs.isel(time=last) - runs.isel(time=first)) / float(times[last] - times[first])
-        error = float(mean.std("seed", ddof=1)) / math.sqrt(int(mean.count("seed")))
-        found.append((int(times[first]), float(mean.mean()), error))
+        rounds = float(times[last] - times[first])
+        found[int(times[first])] = mean_of((runs.isel(time=last) - runs.isel(time=first)) / rounds)
         last = first
-    return found[::-1]
+    return dict(reversed(found.items()))
 
 
-def _decay(results: Results) -> tuple[str, bool]:
+def _decay(results: Results) -> Verdict:
     found = windows(results["long"])
-    text = ", ".join(f"from {t}: {show((m, e))}" for t, m, e in found)
-    after = found[int(np.argmax([m for _, m, _ in found])) :]
-    falls = len(after) > 2 and all(b[1] < a[1] + 2.0 * math.hypot(a[2], b[2]) for a, b in itertools.pairwise(after))
+    text, times = listed(found, "from {}:"), list(found)
+    after = {t: found[t] for t in times[times.index(highest(found)) :]}
+    falls = len(after) > 2 and all(b.below(a, by=-2.0) for a, b in itertools.pairwise(after.values()))
     # From the hump to the first window that cannot be told from zero.
-    clear = list(itertools.takewhile(lambda w: w[1] > 2.0 * w[2], after))
+    clear = dict(itertools.takewhile(lambda window: window[1].above(0.0, by=2.0), after.items()))
     if len(clear) < 2:
-        return f"{text}; gone right after the hump", bool(falls)
-    slope = float(np.polyfit(np.log([t for t, _, _ in clear]), np.log([m for _, m, _ in clear]), 1)[0])
-    return f"{text}; log-log slope after the hump {slope:.2f}", bool(falls and slope <= -0.25)
+        return f"{text}; gone right after the hump", falls
+    slope = float(np.polyfit(np.log(list(clear)), np.log([value.mean for value in clear.values()]), 1)[0])
+    return f"{text}; log-log slope after the hump {slope:.2f}", falls and slope <= -0.25
 
 
-def _explorations(results: Results) -> tuple[str, bool]:
-    data, parts, holds = results["exploring"], [], True
-    horizon = int(data["time"][-1])
-    for c1 in data["c1"].values:
-        value, error = end(data, "explored", "ACQB", c1=c1)
-        expected = qu.expected_explorations(horizon, _ARRIVAL_RATE, float(c1))
-        parts.append(f"c1 = {c1:g}: {show((value, error))} against {expected:.2f}")
-        holds &= abs(value - expected) < 4.0 * error
-    return "; ".join(parts), bool(holds)
+@all_hold()
+def _explorations(results: Results) -> Iterator[Verdict]:
+    data = results["exploring"]
+    for c1, explored in ends_along(data, "explored", "ACQB", "c1").items():
+        expected = qu.expected_explorations(int(data["time"][-1]), _ARRIVAL_RATE, float(c1))
+        yield f"c1 = {c1:g}: {show(explored)} against {expected:.2f}", explored.near(expected, by=4.0)
 
 
-def _coverage(results: Results) -> tuple[str, bool]:
+def _coverage(results: Results) -> Verdict:
     data = results["shared"]
     distance = data["estimate.distance"].isel(policy=0)
     left = (~(distance <= 1.0)).any("time")  # Also where it is not a number.
@@ -192,16 +194,14 @@ def _coverage(results: Results) -> tuple[str, bool]:
     )
 
 
-def _least_eigenvalue(results: Results) -> tuple[str, bool]:
-    data, parts, holds = results["shared"], [], True
+@all_hold()
+def _least_eigenvalue(results: Results) -> Iterator[Verdict]:
+    data = results["shared"]
     for time in data["time"].values[[4, 9, 19] if len(data["time"]) > 19 else [-1]]:
         bound, chance = _SHARED_THEORY.least_eigenvalue(float(time))
         above = float((data["estimate.least"].isel(policy=0).sel(time=time) >= bound).mean())
-        parts.append(
-            f"round {time}: above {bound:.2f} in {100 * above:.1f} % (the lemma says at least {100 * chance:.1f} %)"
-        )
-        holds &= above >= max(chance, 0.99)
-    return "; ".join(parts), bool(holds)
+        text = f"round {time}: above {bound:.2f} in {100 * above:.1f} % (the lemma says at least {100 * chance:.1f} %)"
+        yield text, above >= max(chance, 0.99)
 
 
 def _effects(results: Results) -> xr.DataArray:
@@ -210,7 +210,7 @@ def _effects(results: Results) -> xr.DataArray:
     return data.diff("at", label="lower")
 
 
-def _switch_signs(results: Results) -> tuple[str, bool]:
+def _switch_signs(results: Results) -> Verdict:
     queue = results["switching"]["queue_length"]
     effect = _effects(results).transpose("at", "time", "seed").values
     rounds = effect.shape[0]
@@ -228,23 +228,24 @@ def _switch_signs(results: Results) -> tuple[str, bool]:
     )
 
 
-def _little(results: Results) -> tuple[str, bool]:
+def _little(results: Results) -> Verdict:
     data = results["regret"]
     queue = end(data, "mean_queue", "ACQB")
-    sojourn, departures, arrivals = (end(data, name, "ACQB")[0] for name in ("sojourn", "departures", "arrivals"))
-    horizon = float(data["time"][-1])
-    other = arrivals / horizon * sojourn / departures
-    return f"mean queue {show(queue)} against arrival rate x mean sojourn {other:.3f}", abs(queue[0] - other) < 0.1 * queue[
-        0
-    ]
+    sojourn, departures, arrivals = (end(data, name, "ACQB").mean for name in ("sojourn", "departures", "arrivals"))
+    if not departures:
+        return "no query departs", False
+    other = arrivals / float(data["time"][-1]) * sojourn / departures
+    text = f"mean queue {show(queue)} against arrival rate x mean sojourn {other:.3f}"
+    return text, abs(queue.mean - other) < 0.1 * queue.mean
 
 
 def _theory_panels(results: Results):
-    plot, figure, axes = panels(4, columns=2)
+    figure, axes = plot.panels(4, columns=2)
     first, second, third, fourth = axes.reshape(-1)
     plot.curves(results["regret"].sel(policy=["ACQB", "Random"]), "routing_regret", log=True, ax=first, title="regret")
-    found = [w for w in windows(results["long"]) if w[1] > 0]
-    second.errorbar([t for t, _, _ in found], [m for _, m, _ in found], [2 * e for _, _, e in found], marker="o", capsize=2)
+    found = {first: value for first, value in windows(results["long"]).items() if value.mean > 0}
+    errors = [2 * value.error for value in found.values()]
+    second.errorbar(list(found), [value.mean for value in found.values()], errors, marker="o", capsize=2)
     plot.log_axis(second, "x")
     second.set_xlabel("first round of a window of doubling length")
     second.set_ylabel("mean queue above the optimal one")

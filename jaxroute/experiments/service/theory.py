@@ -3,7 +3,7 @@
 import functools
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -12,9 +12,10 @@ import numpy as np
 import xarray as xr
 
 from jaxroute import grid
-from jaxroute.analysis import metrics
+from jaxroute.analysis import plot
 from jaxroute.experiments.base import Case, Claim, Experiment, Results
-from jaxroute.experiments.measure import along, end, panels, show
+from jaxroute.experiments.claims import Verdict, all_hold, slope_within
+from jaxroute.experiments.measure import Measured, along, end, ends_along, show
 from jaxroute.problems import service as sv
 
 _PAPER = "MESS+"
@@ -74,59 +75,40 @@ def _with_signals(benchmark: str):
     return grid(sv.benchmark_service, benchmark=benchmark, signal=_SIGNALS)
 
 
+def _demo_case(name: str, policies: Mapping[str, Any], horizon: int, *, every: int, **options: Any) -> Case:
+    """A case of the demo instance, recorded `every` so many requests."""
+    options = {"settings": {"alpha": _DEMO_ALPHA}, "record": _GAP, **options}
+    return Case(sv.typed_service, policies, horizon, name, record_every=every, **options)
+
+
 def _theory_cases() -> tuple[Case, ...]:
-    demo = {"alpha": _DEMO_ALPHA}
     still: dict[str, Any] = {"predictor": _KNOWS, "c": 0.0, "explores_first": False}
-    margin = sv.safety_margin(_MARGIN["V"], 1450.0, _MARGIN["slack"], int(_MARGIN["horizon"]))
+    margin_V, margin_horizon = _MARGIN["V"], int(_MARGIN["horizon"])
+    margin = sv.safety_margin(margin_V, 1450.0, _MARGIN["slack"], margin_horizon)
+    with_and_without = {
+        "MESS+ with a margin": sv.MessPlus(V=margin_V, margin=margin, **still),
+        "MESS+": sv.MessPlus(V=margin_V, **still),
+    }
     learned = sv.MessPlus(V=1e-2, c=0.1)
     return (
-        Case(
-            sv.typed_service,
-            {"MESS+": grid(sv.MessPlus, V=_V_LAW, **still)},
-            _TIMES[-1],
-            "law",
-            demo,
-            record_every=750,
-            record=_GAP,
-        ),
-        Case(
-            sv.typed_service,
-            {"MESS+": grid(sv.MessPlus, V=[1e-5, 1e-4, 1e-3, 1e-2], **still)},
-            12_000,
-            "gap",
-            demo,
-            record_every=12_000,
-            record=_GAP,
-        ),
+        _demo_case("law", {"MESS+": grid(sv.MessPlus, V=_V_LAW, **still)}, _TIMES[-1], every=750),
+        _demo_case("gap", {"MESS+": grid(sv.MessPlus, V=[1e-5, 1e-4, 1e-3, 1e-2], **still)}, 12_000, every=12_000),
         *(
-            Case(
-                sv.typed_service,
+            _demo_case(
+                f"root-{horizon}",
                 {"MESS+": sv.MessPlus(V=1e-4 * math.sqrt(horizon), **still)},
                 horizon,
-                f"root-{horizon}",
-                demo,
-                {"horizon": horizon},
-                record_every=horizon,
-                record=_GAP,
+                every=horizon,
+                coordinates={"horizon": horizon},
             )
             for horizon in _TIMES[2:]
         ),
-        Case(
-            sv.typed_service,
-            {"MESS+": grid(sv.MessPlus, c=[0.05, 0.1, 0.2], predictor=_KNOWS)},
-            48_000,
-            "exploring",
-            demo,
-            record_every=750,
-            record=_GAP,
-        ),
-        Case(
-            sv.typed_service,
+        _demo_case("exploring", {"MESS+": grid(sv.MessPlus, c=[0.05, 0.1, 0.2], predictor=_KNOWS)}, 48_000, every=750),
+        _demo_case(
+            "learning",
             {"MESS+": sv.theory_policy(_MU, 1.0, c=1e9)},
             1600,
-            "learning",
-            demo,
-            record_every=50,
+            every=50,
             record=("training_loss",),
             probes={"exact_loss": _exact_loss},
         ),
@@ -139,25 +121,12 @@ def _theory_cases() -> tuple[Case, ...]:
             record_every=20_000,
             record=_GAP,
         ),
-        Case(
-            sv.typed_service,
-            {
-                "MESS+ with a margin": sv.MessPlus(V=_MARGIN["V"], margin=margin, **still),
-                "MESS+": sv.MessPlus(V=_MARGIN["V"], **still),
-            },
-            int(_MARGIN["horizon"]),
-            "margin",
-            {"alpha": _MARGIN["alpha"]},
-            record_every=int(_MARGIN["horizon"]),
-            record=_GAP,
-        ),
-        Case(
-            sv.typed_service,
+        _demo_case("margin", with_and_without, margin_horizon, every=margin_horizon, settings={"alpha": _MARGIN["alpha"]}),
+        _demo_case(
+            "learned",
             {"MESS+": learned, "MESS+ (c = .01)": learned.replace(c=0.01)},
             96_000,
-            "learned",
-            demo,
-            record_every=750,
+            every=750,
             record=(*_GAP, "training_steps", "training_loss"),
             seeds=256,
         ),
@@ -170,19 +139,7 @@ def _at_times(data: xr.Dataset, metric: str, times: Sequence[int], **where: Any)
     return data[metric].sel(policy="MESS+", time=have, **where).transpose("time", "seed")
 
 
-def _fit(x, values: xr.DataArray) -> tuple[str, metrics.Slope | None]:
-    """Slope of a power law in words, or why there is none."""
-    if len(x) < 2 or not (values.mean("seed").values > 0).all():
-        return "no slope: too few times, or a mean that is not positive", None
-    fit = metrics.slope(x, values.values)
-    return f"slope {fit.slope:.3f} (95 %: {fit.low:.3f} to {fit.high:.3f})", fit
-
-
-def _within(fit: metrics.Slope | None, low: float, high: float) -> bool:
-    return fit is not None and low <= fit.slope <= high
-
-
-def _queue_bounds(results: Results) -> tuple[str, bool]:
+def _queue_bounds(results: Results) -> Verdict:
     """Theorem 1 and Corollary 1 on the demo instance, for every V and several slacks."""
     contexts, worst, worst_mean, worst_violation = _DEMO.requests.contexts(), 0.0, 0.0, 0.0
     data = results["law"]
@@ -204,106 +161,97 @@ def _queue_bounds(results: Results) -> tuple[str, bool]:
     return text, max(worst, worst_mean, worst_violation) <= 1.0
 
 
-def _violation_in_time(results: Results) -> tuple[str, bool]:
+def _violation_in_time(results: Results) -> Verdict:
     values = _at_times(results["law"], "violation", _TIMES[2:], V=1e-2)
-    text, fit = _fit(values["time"].values, values)
+    text, holds = slope_within(values, "time", -1.1, -0.9)
     means = ", ".join(f"{float(m):.4f}" for m in values.mean("seed"))
-    return f"{text}; violation {means} at {values['time'].values.tolist()}", _within(fit, -1.1, -0.9)
+    return f"{text}; violation {means} at {values['time'].values.tolist()}", holds
 
 
-def _violation_in_V(results: Results) -> tuple[str, bool]:
-    last = results["law"]["violation"].sel(policy="MESS+").isel(time=-1, drop=True).transpose("V", "seed")
-    text, fit = _fit(last["V"].values, last)
+def _violation_in_V(results: Results) -> Verdict:
+    last = results["law"]["violation"].sel(policy="MESS+").isel(time=-1, drop=True)
+    text, holds = slope_within(last, "V", 0.9, 1.1)
     constant = float((last.mean("seed") * results["law"]["time"].values[-1] / last["V"]).mean())
-    return f"{text}; violation x T / V = {constant:.0f} J (price of satisfaction 4000 J)", _within(fit, 0.9, 1.1)
+    return f"{text}; violation x T / V = {constant:.0f} J (price of satisfaction 4000 J)", holds
 
 
-def _queue_level(results: Results) -> tuple[str, bool]:
+@all_hold(between=", ")
+def _queue_level(results: Results) -> Iterator[Verdict]:
     """Mean queue over the second half of the run against V x price."""
-    data, parts, holds = results["law"], [], True
+    data = results["law"]
     late = data["virtual_queue"].sel(policy="MESS+", time=data["time"] > data["time"][-1] / 2).mean(("time", "seed"))
     for V in data["V"].values:
         level, expected = float(late.sel(V=V)), float(V) * float(_DEMO.best.price)
-        parts.append(f"V {V:g}: {level:.2f} (V x price {expected:.1f})")
-        holds &= abs(level - expected) < 0.1 * expected + 3.0
-    return ", ".join(parts), holds
+        yield f"V {V:g}: {level:.2f} (V x price {expected:.1f})", abs(level - expected) < 0.1 * expected + 3.0
 
 
-def _gap_in_V(results: Results) -> tuple[str, bool]:
+def _gap_in_V(results: Results) -> Verdict:
     """Gap plus price times violation: what is left once the debt is counted, against the bound 1 / (2 V)."""
-    data, parts, holds = results["gap"], [], True
-    values = []
-    for V in data["V"].values:
-        gap, debt = end(data, "gap", "MESS+", V=V), end(data, "violation", "MESS+", V=V)
-        value = gap[0] + float(_DEMO.best.price) * debt[0]
-        error = math.hypot(gap[1], float(_DEMO.best.price) * debt[1])
-        values.append(value)
-        parts.append(f"V {V:g}: {show((value, error))} J (bound {0.5 / V:g})")
-        holds &= value - 3 * error <= 0.5 / V
-    return ", ".join(parts), holds and values[0] > values[1] > values[2] > values[3]
+    gaps, debts = (ends_along(results["gap"], metric, "MESS+", "V") for metric in ("gap", "violation"))
+    price, values = float(_DEMO.best.price), {}
+    for V, gap in gaps.items():
+        debt = debts[V].times(price)
+        values[V] = Measured(gap.mean + debt.mean, math.hypot(gap.error, debt.error))
+    text = ", ".join(f"V {V:g}: {show(value)} J (bound {0.5 / V:g})" for V, value in values.items())
+    bounded = all(value.mean - 3 * value.error <= 0.5 / V for V, value in values.items())
+    return text, bounded and all(a.mean > b.mean for a, b in itertools.pairwise(values.values()))
 
 
-def _root_slope(results: Results) -> tuple[str, bool]:
+def _root_slope(results: Results) -> Verdict:
     roots = {n: d for n, d in results.items() if n.startswith("root-")}
-    values = along(roots, "violation", "horizon").sel(policy="MESS+").transpose("horizon", "seed")
-    text, fit = _fit(values["horizon"].values, values)
+    values = along(roots, "violation", "horizon").sel(policy="MESS+")
+    text, holds = slope_within(values, "horizon", -0.6, -0.4)
     gaps = along(roots, "gap", "horizon").sel(policy="MESS+").mean("seed").values
     shown = ", ".join(f"{g:.1f}" for g in gaps)
-    return f"{text}; gap {shown} J at {values['horizon'].values.tolist()}", _within(fit, -0.6, -0.4) and abs(gaps[-1]) < abs(
-        gaps[0]
-    )
+    return f"{text}; gap {shown} J at {values['horizon'].values.tolist()}", holds and abs(gaps[-1]) < abs(gaps[0])
 
 
-def _overhead_in_time(results: Results) -> tuple[str, bool]:
-    values = _at_times(results["exploring"], "explore_overhead", _TIMES, c=0.1)
-    text, fit = _fit(values["time"].values, values)
-    return text, _within(fit, -0.3, -0.2)
+def _overhead_in_time(results: Results) -> Verdict:
+    return slope_within(_at_times(results["exploring"], "explore_overhead", _TIMES, c=0.1), "time", -0.3, -0.2)
 
 
-def _overhead_in_c(results: Results) -> tuple[str, bool]:
-    last = results["exploring"]["explore_overhead"].sel(policy="MESS+").isel(time=-1, drop=True).transpose("c", "seed")
-    text, fit = _fit(last["c"].values, last)
-    return text, _within(fit, 0.95, 1.05)
+def _overhead_in_c(results: Results) -> Verdict:
+    last = results["exploring"]["explore_overhead"].sel(policy="MESS+").isel(time=-1, drop=True)
+    return slope_within(last, "c", 0.95, 1.05)
 
 
-def _count_law(results: Results) -> tuple[str, bool]:
+def _count_law(results: Results) -> Verdict:
     explored = _at_times(results["exploring"], "explored", _TIMES[2:], c=0.1)
     count = (explored * explored["time"]).round().clip(min=1.0)
-    (text, fit), (inverse_text, inverse) = (_fit(explored["time"].values, x) for x in (count, 1.0 / count))
-    return f"E[K] {text}; E[1/K] {inverse_text}", _within(fit, 0.72, 0.78) and _within(inverse, -0.79, -0.71)
+    text, holds = slope_within(count, "time", 0.72, 0.78)
+    inverse_text, inverse_holds = slope_within(1.0 / count, "time", -0.79, -0.71)
+    return f"E[K] {text}; E[1/K] {inverse_text}", holds and inverse_holds
 
 
-def _loss_law(results: Results) -> tuple[str, bool]:
+def _loss_law(results: Results) -> Verdict:
     data = results["learning"]
-    excess = (data["exact_loss"] - _least_loss()).sel(policy="MESS+").transpose("time", "seed")
-    text, fit = _fit(data["time"].values, excess)
-    means = excess.mean("seed").values
-    return f"{text}; {means[0]:.4f} after {int(data['time'][0])} steps, {means[-1]:.5f} at the end", _within(
-        fit, -1.25, -0.75
-    )
+    excess = (data["exact_loss"] - _least_loss()).sel(policy="MESS+")
+    text, holds = slope_within(excess, "time", -1.25, -0.75)
+    means = excess.transpose("time", "seed").mean("seed").values
+    return f"{text}; {means[0]:.4f} after {int(data['time'][0])} steps, {means[-1]:.5f} at the end", holds
 
 
-def _knowledge(results: Results) -> tuple[str, bool]:
+def _knowledge(results: Results) -> Verdict:
     data, parts = results["signal"], []
     clairvoyant, informed = [], []
     for signal in data["signal"].values:
         env = sv.benchmark_service("winogrande", signal=float(signal))
-        cost, debt = end(data, "cost", "MESS+", signal=signal), end(data, "violation", "MESS+", signal=signal)
-        clairvoyant.append(cost[0] - float(env.clairvoyant.cost))
-        informed.append(cost[0] + float(env.best.price) * debt[0] - float(env.best.cost))
+        cost, debt = (end(data, metric, "MESS+", signal=signal).mean for metric in ("cost", "violation"))
+        clairvoyant.append(cost - float(env.clairvoyant.cost))
+        informed.append(cost + float(env.best.price) * debt - float(env.best.cost))
         parts.append(f"{signal:g}: {clairvoyant[-1]:.1f} and {informed[-1]:.1f}")
     falls = all(b < a for a, b in itertools.pairwise(clairvoyant))
     close = max(map(abs, informed)) < 0.1 * clairvoyant[0]
     return f"gap to the clairvoyant and to the informed, J, by signal {', '.join(parts)}", falls and close
 
 
-def _margin_holds(results: Results) -> tuple[str, bool]:
+def _margin_holds(results: Results) -> Verdict:
     violation = results["margin"]["violation"].isel(time=-1)
     with_margin, without = (float((violation.sel(policy=p) <= 1e-6).mean()) for p in ("MESS+ with a margin", "MESS+"))
     return f"met in {100 * with_margin:.1f} % of the runs, without margin in {100 * without:.1f} %", with_margin >= 0.99
 
 
-def _pathwise(results: Results) -> tuple[str, bool]:
+def _pathwise(results: Results) -> Verdict:
     """`Q >= sum of (alpha - s)` in every run at every recorded time."""
     least, number = np.inf, 0
     for data in results.values():
@@ -314,14 +262,14 @@ def _pathwise(results: Results) -> tuple[str, bool]:
     return f"least (Q - sum) / sqrt(t) {least:.2g} over {number:,} records", least > -0.01
 
 
-def _learned_in_time(results: Results) -> tuple[str, bool]:
+def _learned_in_time(results: Results) -> Verdict:
     values = _at_times(results["learned"], "violation", [3000 * 2**j for j in range(6)])
-    text, fit = _fit(values["time"].values, values)
+    text, holds = slope_within(values, "time", -1.1, -0.75)
     means = ", ".join(f"{float(m):.4f}" for m in values.mean("seed"))
-    return f"{text}; violation {means}", _within(fit, -1.1, -0.75)
+    return f"{text}; violation {means}", holds
 
 
-def _few_steps_miss(results: Results) -> tuple[str, bool]:
+def _few_steps_miss(results: Results) -> Verdict:
     data = results["learned"]
     one = data.sel(policy="MESS+ (c = .01)", time=data["time"].values[data["time"].values >= 750][0])
     missed, steps = float((one["violation"] > 1e-6).mean()), float(one["training_steps"].mean())
@@ -332,7 +280,7 @@ def _few_steps_miss(results: Results) -> tuple[str, bool]:
 
 
 def _theory_figure(results: Results):
-    plot, figure, axes = panels(6)
+    figure, axes = plot.panels(6)
     data = results["law"].sel(policy="MESS+")
     late = [t for t in _TIMES[2:] if t in data["time"].values]
     laws = {f"V = {V:g}": data["violation"].sel(V=V, time=late).rename(time="requests") for V in data["V"].values[:2]}

@@ -2,17 +2,19 @@
 
 import itertools
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
 from jaxroute import grid
-from jaxroute.analysis import metrics
+from jaxroute.analysis import metrics, plot
 from jaxroute.data import STAGEROUTE_TABLE_1, STAGEROUTE_TABLE_2, load_routerbench, load_table
 from jaxroute.experiments.base import Case, Claim, Experiment, Results
-from jaxroute.experiments.measure import along, end, panels, show
+from jaxroute.experiments.claims import Measure, Verdict, all_hold, grows_as
+from jaxroute.experiments.measure import Measured, along, end, listed, paired_gap, show
+from jaxroute.experiments.pictures import panel_per_case
 from jaxroute.problems import staged
 
 _POLICIES = {"StageRoute": staged.StageRoute(), "Greedy": staged.Greedy(), "Oracle": staged.Oracle.of}
@@ -20,57 +22,51 @@ _PAPER = "StageRoute (arXiv 2506.17254)"
 _DEFAULT = ("regret", "conditional_regret", "reward", "cost", "cost_ratio", "infeasible_share")
 
 
-def _gap(data: xr.Dataset, metric: str = "conditional_regret") -> tuple[float, float]:
-    """Greedy minus StageRoute at the horizon, paired by seed: mean and standard error."""
-    difference = metrics.paired(data, metric, "StageRoute").sel(policy="Greedy").isel(time=-1)
-    return float(difference["mean"]), float(difference["stderr"])
+def _advantage(data: xr.Dataset, metric: str = "conditional_regret") -> Measured:
+    """Greedy minus StageRoute at the horizon, paired by seed."""
+    return paired_gap(data, metric, "Greedy", minus="StageRoute")
 
 
-def _less_regret(name: str):
-    def measure(results: Results) -> tuple[str, bool]:
-        mean, error = _gap(results[name])
-        own = end(results[name], "conditional_regret", "StageRoute")
-        return f"Greedy - StageRoute = {show((mean, error))}; StageRoute {show(own)}", mean > 4 * error
+def _less_regret(name: str) -> Measure:
+    def measure(results: Results) -> Verdict:
+        advantage, route = _advantage(results[name]), end(results[name], "conditional_regret", "StageRoute")
+        return f"Greedy - StageRoute = {show(advantage)}; StageRoute {show(route)}", advantage.above(0.0, by=4.0)
 
     return measure
 
 
-def _near_oracle(name: str):
-    def measure(results: Results) -> tuple[str, bool]:
-        route, oracle = (end(results[name], "reward", p)[0] for p in ("StageRoute", "Oracle"))
-        return f"{100 * route / oracle:.2f} % of the oracle's reward", route > 0.99 * oracle
+def _near_oracle(results: Results) -> Verdict:
+    route, oracle = (end(results["result"], "reward", p).mean for p in ("StageRoute", "Oracle"))
+    if not oracle:
+        return "the oracle's reward is zero", False
+    return f"{100 * route / oracle:.2f} % of the oracle's reward", route > 0.99 * oracle
 
-    return measure
 
-
-def _longer_is_worse(short: str, long: str):
-    def measure(results: Results) -> tuple[str, bool]:
-        parts, holds = [], True
+def _longer_is_worse(short: str, long: str) -> Measure:
+    @all_hold()
+    def measure(results: Results) -> Iterator[Verdict]:
         for policy in ("StageRoute", "Greedy"):
-            (a, ea), (b, eb) = (end(results[name], "conditional_regret", policy) for name in (short, long))
-            parts.append(f"{policy} {show((a, ea))} -> {show((b, eb))}")
-            holds &= b - a > 4 * np.hypot(ea, eb)
-        return "; ".join(parts), bool(holds)
+            a, b = (end(results[name], "conditional_regret", policy) for name in (short, long))
+            yield f"{policy} {show(a)} -> {show(b)}", a.below(b, by=4.0)
 
     return measure
 
 
-def _wider_gap(few: str, many: str):
-    def measure(results: Results) -> tuple[str, bool]:
-        a, b = _gap(results[few]), _gap(results[many])
-        return f"Greedy - StageRoute: {show(a)} ({few}), {show(b)} ({many})", a[0] - b[0] > 4 * np.hypot(a[1], b[1])
+def _wider_gap(few: str, many: str) -> Measure:
+    def measure(results: Results) -> Verdict:
+        a, b = _advantage(results[few]), _advantage(results[many])
+        return f"Greedy - StageRoute: {show(a)} ({few}), {show(b)} ({many})", a.above(b, by=4.0)
 
     return measure
 
 
-def _both_strong(name: str):
-    def measure(results: Results) -> tuple[str, bool]:
-        data = results[name]
-        oracle = end(data, "reward", "Oracle")[0]
-        shares = {p: end(data, "reward", p)[0] / oracle for p in ("StageRoute", "Greedy")}
-        return ", ".join(f"{p} {100 * s:.2f} % of the oracle" for p, s in shares.items()), min(shares.values()) > 0.95
-
-    return measure
+def _both_strong(results: Results) -> Verdict:
+    data = results["slots-10"]
+    oracle = end(data, "reward", "Oracle").mean
+    if not oracle:
+        return "the oracle's reward is zero", False
+    shares = {p: end(data, "reward", p).mean / oracle for p in ("StageRoute", "Greedy")}
+    return ", ".join(f"{p} {100 * s:.2f} % of the oracle" for p, s in shares.items()), min(shares.values()) > 0.95
 
 
 # What the paper leaves open: StageRoute and Greedy with each choice that was not taken.
@@ -89,14 +85,12 @@ _OPEN_CHOICES = {
 }
 
 
-def _more_regret(policies: Sequence[str], than: str):
+def _more_regret(policies: Sequence[str], than: str) -> Measure:
     """Whether each of some policies has more regret than another, paired by seed."""
 
-    def measure(results: Results) -> tuple[str, bool]:
-        paired = metrics.paired(results["result"], "conditional_regret", than).isel(time=-1)
-        gaps = {p: (float(paired["mean"].sel(policy=p)), float(paired["stderr"].sel(policy=p))) for p in policies}
-        text = ", ".join(f"{p} {show(gap)}" for p, gap in gaps.items())
-        return f"above {than}: {text}", all(mean > 4 * error for mean, error in gaps.values())
+    def measure(results: Results) -> Verdict:
+        gaps = {p: paired_gap(results["result"], "conditional_regret", p, minus=than) for p in policies}
+        return f"above {than}: {listed(gaps)}", all(g.above(0.0, by=4.0) for g in gaps.values())
 
     return measure
 
@@ -112,7 +106,7 @@ def modal_sets(data: xr.Dataset, policy: str) -> list[tuple[tuple[int, ...], flo
     return sets
 
 
-def _alternates(results: Results) -> tuple[str, bool]:
+def _alternates(results: Results) -> Verdict:
     costs = np.asarray(STAGEROUTE_TABLE_1.costs)
     sets = [s for s, _ in modal_sets(results["result"], "StageRoute")]
     dear = [bool((costs[list(s)] > 2.0).any()) for s in sets]
@@ -123,7 +117,7 @@ def _alternates(results: Results) -> tuple[str, bool]:
     return text + f", {switches} switches between with and without dear models", changes >= len(sets) // 2 and mixed > 0
 
 
-def _newcomers(results: Results) -> tuple[str, bool]:
+def _newcomers(results: Results) -> Verdict:
     data = results["result"]
     sets = [set(s) for s, _ in modal_sets(data, "StageRoute")]
     arrival = 2 * np.maximum(np.arange(15) - 5, 0)
@@ -135,37 +129,30 @@ def _newcomers(results: Results) -> tuple[str, bool]:
 def _spend(data: xr.Dataset) -> str:
     shown = []
     for policy in data["policy"].values:
-        reward, ratio = end(data, "reward", policy)[0], end(data, "cost_ratio", policy)[0]
+        reward, ratio = end(data, "reward", policy).mean, end(data, "cost_ratio", policy).mean
         shown.append(f"{policy} {reward * int(data['time'][-1]):.0f} at {ratio:.2f} x budget")
     return "; ".join(shown)
 
 
-def _routerbench_claim(name: str):
-    def measure(results: Results) -> tuple[str, bool]:
-        mean, error = _gap(results[name], "reward")
-        return _spend(results[name]), -mean > 4 * error
+def _routerbench_claim(name: str) -> Measure:
+    def measure(results: Results) -> Verdict:
+        return _spend(results[name]), _advantage(results[name], "reward").below(0.0, by=4.0)
 
     return measure
 
 
-def _hard_budget(name: str):
-    def measure(results: Results) -> tuple[str, bool]:
-        data = results[name]
-        paired = metrics.paired(data, "served_reward", "StageRoute").sel(policy="Greedy").isel(time=-1)
-        shown = [
-            f"{p} {end(data, 'served_reward', p)[0]:.0f} in {end(data, 'served', p)[0]:.0f} queries"
-            for p in data["policy"].values
-        ]
-        return "; ".join(shown), -float(paired["mean"]) > 4 * float(paired["stderr"])
-
-    return measure
+def _hard_budget(results: Results) -> Verdict:
+    data = results["dollars"]
+    served = {p: [end(data, m, p).mean for m in ("served_reward", "served")] for p in data["policy"].values}
+    text = "; ".join(f"{p} {reward:.0f} in {queries:.0f} queries" for p, (reward, queries) in served.items())
+    return text, _advantage(data, "served_reward").below(0.0, by=4.0)
 
 
 # Figures.
 
 
 def _performance(results: Results):
-    plot, figure, (left, right) = panels(2)
+    figure, (left, right) = plot.panels(2)
     data = results["result"]
     window = 250 if int(data["time"][-1]) >= 2500 else int(data["time"][0])
     moving = data.assign(mean_reward=metrics.window_mean(data, "mean_reward", window))
@@ -175,10 +162,10 @@ def _performance(results: Results):
     return figure
 
 
-def _regret(names: Mapping[str, str]):
+def _regret(titles: Mapping[str, str]):
     def draw(results: Results):
-        plot, figure, axes = panels(len(names))
-        for ax, (name, title) in zip(np.ravel(axes), names.items(), strict=True):
+        figure, axes = plot.panels(len(titles))
+        for ax, (name, title) in zip(axes, titles.items(), strict=True):
             plot.curves(results[name], "regret", ax=ax, title=title)
         return figure
 
@@ -186,7 +173,7 @@ def _regret(names: Mapping[str, str]):
 
 
 def _choices(results: Results):
-    plot, figure, axes = panels(3)
+    figure, axes = plot.panels(3)
     groups = {
         "free slots and ties": ("StageRoute", "NoFiller", "RandomFiller", "IndexFiller", "RandomTie"),
         "start values and past data": ("StageRoute", "Lemma3", "RoutingScope", "StageScope"),
@@ -198,23 +185,21 @@ def _choices(results: Results):
 
 
 def _deployment(results: Results):
-    plot, figure, axes = panels(3)
+    figure, axes = plot.panels(3)
     for ax, policy in zip(axes, ("StageRoute", "Greedy", "Oracle"), strict=True):
         plot.deployment(results["result"], policy=policy, ax=ax)
     return figure
 
 
-def _scores(results: Results):
-    plot, figure, axes = panels(len(results))
-    for ax, (name, data) in zip(np.ravel(axes), results.items(), strict=True):
-        total = data.assign(score=metrics.cumulative(data, "reward"))
-        ratios = ", ".join(f"{p} {end(data, 'cost_ratio', p)[0]:.2f}" for p in data["policy"].values)
-        plot.curves(total, "score", ax=ax, title=f"{name}; spend / budget: {ratios}")
-    return figure
+@panel_per_case
+def _scores(data: xr.Dataset, ax: Any, case: str) -> None:
+    total = data.assign(score=metrics.cumulative(data, "reward"))
+    ratios = ", ".join(f"{p} {end(data, 'cost_ratio', p).mean:.2f}" for p in data["policy"].values)
+    plot.curves(total, "score", ax=ax, title=f"{case}; spend / budget: {ratios}")
 
 
 def _intervals(results: Results):
-    plot, figure, axes = panels(2)
+    figure, axes = plot.panels(2)
     for ax, mode in zip(axes, ("stage", "continuous"), strict=True):
         data = along(results, "conditional_regret", "interval", optimum=mode)
         plot.final(data.expand_dims(time=[1], axis=-1).to_dataset(name="conditional_regret"), "conditional_regret", ax=ax)
@@ -222,32 +207,14 @@ def _intervals(results: Results):
     return figure
 
 
-def _fit(results: Results, metric: str, policy: str = "StageRoute", **fixed: Any) -> metrics.Slope:
-    data = along(results, metric, "horizon", **fixed).sel(policy=policy)
-    return metrics.slope(data["horizon"].values, data.transpose("horizon", "seed").values)
+def _discovery_figure(results: Results):
+    figure, (ax,) = plot.panels(1)
+    rules = {f"K = {r}": along(results, "regret", "horizon", stages=r).sel(policy="StageRoute") for r in _STAGE_RULES}
+    plot.power_laws(rules, ax=ax)
+    return figure
 
 
-def _slope_claim(metric: str, low: float, high: float, **fixed: Any):
-    def measure(results: Results) -> tuple[str, bool]:
-        fit = _fit(results, metric, **fixed)
-        return f"slope {fit.slope:.3f} (95 %: {fit.low:.3f} to {fit.high:.3f})", low <= fit.slope <= high
-
-    return measure
-
-
-def _slopes(metric: str, series: Mapping[str, Mapping[str, Any]]):
-    def draw(results: Results):
-        plot, figure, (ax,) = panels(1)
-        plot.power_laws(
-            {name: along(results, metric, "horizon", **fixed).sel(policy="StageRoute") for name, fixed in series.items()},
-            ax=ax,
-        )
-        return figure
-
-    return draw
-
-
-def _above_bound(results: Results) -> tuple[str, bool]:
+def _above_bound(results: Results) -> Verdict:
     ratios = []
     for data in results.values():
         where = data.attrs["coordinates"]
@@ -330,17 +297,8 @@ def _lower_bound_cases() -> tuple[Case, ...]:
     )
 
 
-def _gamma_slope(slots: int, gamma: float):
-    def measure(results: Results) -> tuple[str, bool]:
-        data = along(results, "regret", "horizon", slots=slots).sel(policy="StageRoute", gamma=gamma)
-        fit = metrics.slope(data["horizon"].values, data.transpose("horizon", "seed").values)
-        return f"slope {fit.slope:.3f} (95 %: {fit.low:.3f} to {fit.high:.3f})", 0.60 <= fit.slope <= 0.75
-
-    return measure
-
-
 def _lower_bound_figure(results: Results):
-    plot, figure, (ax,) = panels(1)
+    figure, (ax,) = plot.panels(1)
     series = {
         f"M = {slots}, gamma = {gamma}": along(results, "regret", "horizon", slots=slots).sel(
             policy="StageRoute", gamma=gamma
@@ -424,7 +382,7 @@ EXPERIMENTS = (
                 "near-oracle",
                 "StageRoute closely matches the optimal oracle",
                 f"{_PAPER}, Fig. 2(a)",
-                _near_oracle("result"),
+                _near_oracle,
             ),
             Claim(
                 "below-greedy",
@@ -489,7 +447,7 @@ EXPERIMENTS = (
                 "both-strong",
                 "with 10 slots both StageRoute and Greedy perform strongly",
                 f"{_PAPER}, Fig. 4",
-                _both_strong("slots-10"),
+                _both_strong,
             ),
             Claim(
                 "competitive", "StageRoute stays competitive with 10 slots", f"{_PAPER}, Fig. 4", _less_regret("slots-10")
@@ -545,7 +503,7 @@ EXPERIMENTS = (
                 "hard-budget",
                 "the same under a hard budget: nothing is served once it is spent",
                 f"{_PAPER}, sec. 6.1",
-                _hard_budget("dollars"),
+                _hard_budget,
             ),
         ),
         figures={"figure-6": _scores},
@@ -639,22 +597,22 @@ EXPERIMENTS = (
                 "third",
                 "K = T^(1/3) stages give regret of order T^(2/3) (slope 0.62 to 0.70)",
                 f"{_PAPER}, Theorem 1",
-                _slope_claim("regret", 0.62, 0.70, stages="T^(1/3)"),
+                grows_as("regret", "StageRoute", 0.62, 0.70, {"stages": "T^(1/3)"}),
             ),
             Claim(
                 "half",
                 "the discovery term N T / (M K) rules: K = T^(1/2) gives slope 0.5 (0.45 to 0.55)",
                 f"{_PAPER}, Lemma 7",
-                _slope_claim("regret", 0.45, 0.55, stages="T^(1/2)"),
+                grows_as("regret", "StageRoute", 0.45, 0.55, {"stages": "T^(1/2)"}),
             ),
             Claim(
                 "fixed",
                 "with K fixed the regret is linear (slope above 0.95)",
                 f"{_PAPER}, Lemma 7",
-                _slope_claim("regret", 0.95, 1.05, stages="10"),
+                grows_as("regret", "StageRoute", 0.95, 1.05, {"stages": "10"}),
             ),
         ),
-        figures={"discovery-slope": _slopes("regret", {f"K = {r}": {"stages": r} for r in _STAGE_RULES})},
+        figures={"discovery-slope": _discovery_figure},
         smoke_horizon=4000,
         source=f"{_PAPER}, Theorem 1; the instance is ours",
         notes="regret falls in K throughout: statistics persist over stages, so the sqrt(M K T) term of the bound is not seen",
@@ -676,7 +634,7 @@ EXPERIMENTS = (
                     f"slope-M{m}-gamma{g}",
                     f"regret grows as T^(2/3) with M = {m}, gamma = {g} (slope 0.60 to 0.75)",
                     f"{_PAPER}, Theorem 2",
-                    _gamma_slope(m, g),
+                    grows_as("regret", "StageRoute", 0.60, 0.75, {"slots": m}, gamma=g),
                 )
                 for m in (2, 4)
                 for g in (0.2, 1.0)

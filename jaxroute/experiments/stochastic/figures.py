@@ -2,9 +2,10 @@
 
 import numpy as np
 
-from jaxroute.analysis import metrics
+from jaxroute.analysis import plot
 from jaxroute.experiments.base import Case, Claim, Experiment, Results
-from jaxroute.experiments.measure import end
+from jaxroute.experiments.claims import Verdict
+from jaxroute.experiments.measure import end, late_slope, paired_gap
 from jaxroute.problems import stochastic
 
 _MEANS = tuple(np.linspace(0.9, 0.1, 10).tolist())
@@ -14,7 +15,7 @@ def _env() -> stochastic.BanditEnv:
     return stochastic.bernoulli(_MEANS)
 
 
-def _auer_bound(results: Results) -> tuple[str, bool]:
+def _auer_bound(results: Results) -> Verdict:
     horizon = int(results["result"]["time"][-1])
     gaps = max(_MEANS) - np.asarray(_MEANS)
     bound = float(np.sum(8 * np.log(horizon) / gaps[gaps > 0]) + (1 + np.pi**2 / 3) * gaps.sum())
@@ -22,23 +23,20 @@ def _auer_bound(results: Results) -> tuple[str, bool]:
     return f"{mean:.1f} ({error:.1f}) <= {bound:.0f}", mean + 3 * error <= bound
 
 
-def _thompson_below_ucb(results: Results) -> tuple[str, bool]:
-    difference = metrics.paired(results["result"], "regret", "UCB1").sel(policy="BetaThompson").isel(time=-1)
-    mean, error = float(difference["mean"]), float(difference["stderr"])
-    return f"BetaThompson - UCB1 = {mean:.1f} ({error:.1f})", mean + 3 * error < 0
+def _thompson_below_ucb(results: Results) -> Verdict:
+    gap = paired_gap(results["result"], "regret", "BetaThompson", minus="UCB1")
+    return f"BetaThompson - UCB1 = {gap.mean:.1f} ({gap.error:.1f})", gap.below(0.0, by=3.0)
 
 
-def _greedy_is_linear(results: Results) -> tuple[str, bool]:
+def _greedy_is_linear(results: Results) -> Verdict:
     data = results["result"]
-    half = int(data["time"][-1]) // 2
-    slope = metrics.curve_slope(data.sel(policy=["EpsilonGreedy"]), "regret", start=half)
-    value = float(np.asarray(slope.sel(policy="EpsilonGreedy")["slope"])) if hasattr(slope, "sel") else float(slope.slope)
-    return f"log-log slope {value:.2f} over the second half", value > 0.8
+    slope = late_slope(data, "regret", "EpsilonGreedy", int(data["time"][-1]) // 2, every_time=True).mean
+    if np.isnan(slope):
+        return "no log-log slope: the regret is not positive", False
+    return f"log-log slope {slope:.2f} over the second half", slope > 0.8
 
 
 def _figure(results: Results):
-    from jaxroute.analysis import plot
-
     data = results["result"]
     line = {"Lai-Robbins": (data["time"].values, stochastic.lai_robbins(_env(), data["time"].values))}
     return plot.curves(data, "regret", reference=line, policies=[p for p in data["policy"].values if p != "Oracle"])
