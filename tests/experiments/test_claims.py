@@ -7,7 +7,7 @@ import functools
 import warnings
 
 import pytest
-from dry import dry_results
+from dry import cheap_training, dry_results
 from fillings import agreeing, even, made_up, ordered
 from outcomes import EVEN, OUTCOMES
 
@@ -22,7 +22,8 @@ def numbers_of(claim):
 
 def outcome(claim, results):
     """What a claim says of results, and whether it holds."""
-    text, holds = claim.measure(results)
+    with cheap_training():
+        text, holds = claim.measure(results)
     assert isinstance(text, str) and text
     return text, bool(holds)
 

@@ -29,6 +29,7 @@ from jaxroute.experiments import EXPERIMENTS
 from jaxroute.experiments.cascade import replay, study
 from jaxroute.experiments.queueing import figures as queueing_figures
 from jaxroute.problems import cascade, service
+from jaxroute.problems.combinatorial import instances
 from jaxroute.problems.service.sources import source
 
 # Experiments that play a user's own table.
@@ -160,12 +161,14 @@ def cheap_training() -> Iterator[None]:
     """A context in which what experiments fit before they play is not fitted: nothing depends on it but numbers.
 
     RouterDC is not trained, benchmarks of services are averages of fewer requests, the thresholds of the replay are not tuned, the
-    evaluators of the offline study are zero, and the head of the prompts' features is the identity.
+    best sets of models are not searched, the evaluators of the offline study are zero, and the head of the prompts' features is the
+    identity.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(service.RouterDC, "of", classmethod(_untrained_router))
         patch.setattr(source, "_SAMPLE", 1 << 10)
         patch.setattr(replay, "tuned_frugal", lambda env: cascade.Frugal(threshold=0.5, order=cascade.cost_order(env)))
+        patch.setattr(instances, "best_set", _any_set)
         patch.setattr(study, "offline_pairs", _no_pairs)
         patch.setattr(study, "fit_glm", lambda features, rewards, link: np.zeros(features.shape[-1], np.float32))
         patch.setattr(queueing_figures, "fit_projection", lambda features, chance, **sizes: lambda pool: pool)
@@ -174,6 +177,11 @@ def cheap_training() -> Iterator[None]:
 
 def _untrained_router(kind: type, env: Any) -> Any:
     return kind(encoder=np.zeros((env.spec.num_features, 16)), experts=np.zeros((env.spec.num_models, 16)))
+
+
+def _any_set(reward: Any, mean: np.ndarray, cost: np.ndarray, budget: Any, size: Any, *more: Any, groups: Any) -> Any:
+    del reward, cost, budget, more, groups
+    return np.arange(len(mean)) < np.sum(size), 1.0
 
 
 def _no_pairs(env: Any, number: int, samples: int) -> tuple[np.ndarray, np.ndarray]:
