@@ -10,7 +10,7 @@ import functools
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -19,24 +19,33 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from jaxroute.core.protocols import build_policy, is_environment, metrics_of
+from jaxroute.core.types import Metric
 from jaxroute.data import RoutingTable
-from jaxroute.engine import programs, simulate
+from jaxroute.engine import programs, recording, simulate
 from jaxroute.engine.grid import Grid
-from jaxroute.engine.rounds import Record, one_run, run_streams
+from jaxroute.engine.rounds import Record, draws_key, one_run, run_streams
 from jaxroute.experiments import EXPERIMENTS
 from jaxroute.experiments.cascade import replay, study
 from jaxroute.experiments.queueing import figures as queueing_figures
-from jaxroute.problems import service
+from jaxroute.problems import cascade, service
+from jaxroute.problems.combinatorial import instances
 from jaxroute.problems.service.sources import source
 
 # Experiments that play a user's own table.
 NEEDS_TABLE = ("staged/table", "combinatorial/table", "service/table", "queueing/table")
 
-_traced: dict[Any, dict[str, Any]] = {}
+# Settings that make an experiment quicker to trace and change nothing that its claims look at: fewer features of prompts.
+SMALLER = {f"queueing/{name}": {"dim": 16} for name in ("figure-3", "figure-6", "figure-7")}
+
+# Shapes by structure of what was traced, and whether it is a metric.
+_traced: dict[Any, dict[str, tuple[Any, bool]]] = {}
 
 
 def trace_round(env: Grid, policy: Grid, record: Record, horizon: int) -> dict[str, Any]:
     """Shapes of what one run records of one round, traced as the engine plays it: start, plan, round, reading.
+
+    Everything that environment and policy declare is read, whether it is recorded or not.
 
     Args:
       env: settings of an environment, or a sampler.
@@ -52,12 +61,15 @@ def trace_round(env: Grid, policy: Grid, record: Record, horizon: int) -> dict[s
         for grid in (env, policy)
     )
     types = tuple((leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(leaves))
-    key = (env.structure, policy.structure, types, record, horizon)
+    key = (env.structure, policy.structure, types, record.probes, horizon)
     if key not in _traced:
+        declared: dict[str, Metric] = {}
 
         def play(leaves, root, seeds, t):
             one_env, one_policy = env.build(leaves[0]), policy.build(leaves[1])
-            rounds = one_run(one_env, one_policy, run_streams(root, seeds), horizon, record)
+            everything = _everything_declared(one_env, one_policy, record)
+            declared.update({m.name: m for m in everything.metrics})
+            rounds = one_run(one_env, one_policy, run_streams(root, seeds), horizon, everything)
             one, words = jax.tree.map(lambda x: x[..., 0], (rounds.instance, rounds.words))
             states = begun = rounds.start(one, words)
             if rounds.stage_length:
@@ -67,8 +79,41 @@ def trace_round(env: Grid, policy: Grid, record: Record, horizon: int) -> dict[s
             return {**sums, **rounds.read(one, words, states, t)}
 
         words, seeds, t = (jax.ShapeDtypeStruct(s, d) for s, d in (((2,), "uint32"), ((1,), "uint32"), ((), "int32")))
-        _traced[key] = jax.eval_shape(play, leaves, words, seeds, t)
-    return _traced[key]
+        shapes = jax.eval_shape(play, leaves, words, seeds, t)
+        for name, metric in declared.items():
+            assert len(shapes[name].shape) == len(metric.dims), f"{name} has the shape {shapes[name].shape}"
+        _traced[key] = {name: (shape, name in declared) for name, shape in shapes.items()}
+    recorded = {metric.name for metric in record.metrics}
+    return {name: shape for name, (shape, metric) in _traced[key].items() if not metric or name in recorded}
+
+
+def _everything_declared(env: Any, policy: Any, record: Record) -> Record:
+    """The record with all metrics that an environment (or what a sampler draws) and a policy declare."""
+
+    def players(words: jax.Array) -> tuple[Any, Any]:
+        drawn = env(draws_key(words))
+        return drawn, build_policy(policy, drawn)
+
+    if is_environment(env):
+        policy = build_policy(policy, env)
+    else:
+        env, policy = jax.eval_shape(players, jax.ShapeDtypeStruct((2,), "uint32"))
+    of_env, of_policy = _by_kind(env.spec.metrics), _by_kind(metrics_of(policy))
+    return record._replace(flows=of_env[0], env_gauges=of_env[1], info=of_policy[0], policy_gauges=of_policy[1])
+
+
+def _by_kind(metrics: Sequence[Metric]) -> tuple[tuple[Metric, ...], tuple[Metric, ...]]:
+    """Metrics that are summed, and those that are read."""
+    gauges = tuple(m for m in metrics if m.kind == "gauge")
+    return tuple(m for m in metrics if m.kind != "gauge"), gauges
+
+
+def _declared(name: str, env: Any, policy: Any) -> dict[str, dict[str, tuple[int, ...]]]:
+    """In place of the engine's own trace of a round, which sees what it gives: what is declared, as `trace_round` checks later."""
+    del name
+    kinds = ("flows", "env_gauges", "info", "policy_gauges")
+    metrics = (*_by_kind(env.spec.metrics), *_by_kind(metrics_of(policy)))
+    return {kind: {m.name: (1,) * len(m.dims) for m in some} for kind, some in zip(kinds, metrics, strict=True)}
 
 
 def _shapes(block: programs.Block) -> dict[str, tuple[int, ...]]:
@@ -103,6 +148,7 @@ def _one_tile(asked: Any, processes: Any) -> dict[str, Any]:
 def dry_engine() -> Iterator[None]:
     """A context in which `simulate` traces every policy and plays none."""
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(recording, "_measured", _declared)
         patch.setattr(programs.Block, "shapes", _shapes)
         patch.setattr(programs.Block, "play", _numbers)
         patch.setattr(simulate, "_cut", _one_tile)
@@ -114,13 +160,15 @@ def dry_engine() -> Iterator[None]:
 def cheap_training() -> Iterator[None]:
     """A context in which what experiments fit before they play is not fitted: nothing depends on it but numbers.
 
-    RouterDC is not trained, benchmarks of services are averages of fewer requests, the thresholds of the replay are tuned on fewer
-    queries, the evaluators of the offline study are zero, and the head of the prompts' features is the identity.
+    RouterDC is not trained, benchmarks of services are averages of fewer requests, the thresholds of the replay are not tuned, the
+    best sets of models are not searched, the evaluators of the offline study are zero, and the head of the prompts' features is the
+    identity.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(service.RouterDC, "of", classmethod(_untrained_router))
         patch.setattr(source, "_SAMPLE", 1 << 10)
-        patch.setattr(replay, "tuned_frugal", functools.partial(replay.tuned_frugal, number=512))
+        patch.setattr(replay, "tuned_frugal", lambda env: cascade.Frugal(threshold=0.5, order=cascade.cost_order(env)))
+        patch.setattr(instances, "best_set", _any_set)
         patch.setattr(study, "offline_pairs", _no_pairs)
         patch.setattr(study, "fit_glm", lambda features, rewards, link: np.zeros(features.shape[-1], np.float32))
         patch.setattr(queueing_figures, "fit_projection", lambda features, chance, **sizes: lambda pool: pool)
@@ -129,6 +177,11 @@ def cheap_training() -> Iterator[None]:
 
 def _untrained_router(kind: type, env: Any) -> Any:
     return kind(encoder=np.zeros((env.spec.num_features, 16)), experts=np.zeros((env.spec.num_models, 16)))
+
+
+def _any_set(reward: Any, mean: np.ndarray, cost: np.ndarray, budget: Any, size: Any, *more: Any, groups: Any) -> Any:
+    del reward, cost, budget, more, groups
+    return np.arange(len(mean)) < np.sum(size), 1.0
 
 
 def _no_pairs(env: Any, number: int, samples: int) -> tuple[np.ndarray, np.ndarray]:
@@ -158,7 +211,7 @@ def dry_results(name: str, seeds: int = 8) -> dict[str, xr.Dataset]:
       seeds: of every case.
     """
     experiment = EXPERIMENTS[name]
-    changes = {"data": table_file()} if name in NEEDS_TABLE else {}
+    changes = {"data": table_file()} if name in NEEDS_TABLE else SMALLER.get(name, {})
     results = {}
     with cheap_training(), dry_engine():
         for case in experiment.cases:

@@ -1,131 +1,176 @@
-"""Made-up numbers for the results of experiments: curves of policies in many orders, sizes and growths."""
+"""Made-up numbers for the results of experiments, in a few words: levels, growths and orders of policies, cases and settings."""
 
-import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
 
 import numpy as np
 import xarray as xr
 
-from jaxroute.experiments.claims import Number
-
-# Powers of time with which a curve grows, how far apart policies and cases are, and how much a setting changes.
-_POWERS = (-0.5, 0.0, 0.25, 0.5, 2 / 3, 1.0, 1.5)
-_SPREADS = (0.0, 0.03, 0.3, 1.0, 3.0)
-_SLOPES = (-3, -1, -0.1, 0.0, 0.1, 1, 3)
+# How far the runs of a metric lie apart, in units of its value.
 _NOISE = 0.003
-# How much settings that follow a trend depart from it.
-_DEPARTURES = (0.0, 0.0, 0.02)
-# Metrics that are zero in half of the fillings.
-_ZERO = ("violation",)
 
 
-def _generator(*names) -> np.random.Generator:
-    """Random numbers that belong to these names."""
-    return np.random.default_rng([zlib.crc32(str(name).encode()) for name in names])
+@dataclass(frozen=True)
+class Put:
+    """Made-up values of one metric; of other places and metrics they stay what they were. Made by `put`.
+
+    metric: name; "run_s" for the seconds of a case.
+    level: the value at the end of every axis, or a function of a case's result that gives it.
+    policy: name, or a pattern of names as in a shell.
+    case: name, or a pattern.
+    where: pairs of an axis and the only place on it.
+    runs: factors of the runs, repeated as often as needed; None for equal means with a little noise.
+    along: pairs of an axis, or a coordinate of the cases, and the power of it with which values grow, or factors, repeated as needed.
+    """
+
+    metric: str
+    level: float | Callable[[xr.Dataset], Any]
+    policy: str
+    case: str
+    where: tuple[tuple[str, Any], ...]
+    runs: tuple[float, ...] | None
+    along: tuple[tuple[str, float | tuple[float, ...]], ...]
+
+    def values(self, data: xr.Dataset, part: xr.DataArray, ends: dict[str, float]) -> xr.DataArray:
+        """The values of one policy of a case, at the places of `part`."""
+        values = self.level(data) if callable(self.level) else self.level
+        for axis, change in self.along:
+            points = part[axis] if axis in part.dims else xr.DataArray(float(data.attrs["coordinates"][axis]))
+            if isinstance(change, tuple):
+                values = values * points.copy(data=np.resize(np.asarray(change, float), points.shape))
+            else:
+                values = values * (points / ends.get(axis, points.max())) ** change
+        return values * xr.DataArray(_runs(part.sizes["seed"], self.runs), dims="seed") + 0.0 * part
 
 
-def own_axes(values: np.ndarray, axes: list[int]) -> list[int]:
-    """Axes along which something differs."""
-    return [
-        a for a in axes if not np.array_equal(values, np.broadcast_to(values.take([0], a), values.shape), equal_nan=True)
-    ]
+def put(
+    metric: str,
+    level: float | Callable[[xr.Dataset], Any] = 1.0,
+    *,
+    policy: str = "*",
+    case: str = "*",
+    where: dict[str, Any] | None = None,
+    runs: Sequence[float] | None = None,
+    **along: float | tuple[float, ...],
+) -> Put:
+    """A `Put`, with axes as keywords: `put("regret", 5, policy="COSMOS", time=0.5)` grows with the square root of time, up to 5."""
+    return Put(
+        metric,
+        level,
+        policy,
+        case,
+        tuple((where or {}).items()),
+        None if runs is None else tuple(runs),
+        tuple(along.items()),
+    )
 
 
-def filled(results: dict[str, xr.Dataset], filling: int) -> dict[str, xr.Dataset]:
-    """Results of the cases of an experiment with other numbers.
+def _runs(number: int, factors: Sequence[float] | None = None) -> np.ndarray:
+    """Factors of the runs, which have the mean 1 unless they are given."""
+    return 1.0 + _NOISE * np.linspace(-1, 1, number) if factors is None else np.resize(np.asarray(factors, float), number)
 
-    Each policy's curve of a metric is a level times a power of time, with a little noise from seed to seed. Levels are products of an effect of
-    the policy, of the case, and of each setting; of the metric they depend too. What a policy does not have stays NaN.
+
+def even(results: dict[str, xr.Dataset]) -> dict[str, xr.Dataset]:
+    """Results in which everything is 1, in every run about so. What a policy does not have stays NaN.
 
     Args:
-      results: by case, of `dry_engine`: numbers that differ along the axes on which a policy depends.
-      filling: number of the filling; 0 and 1 order policies, cases and settings one way and the other.
+      results: by case, of `dry_engine`.
     """
-    style = _generator("style", filling)
-    spread, spread_cases = style.choice(_SPREADS), style.choice(_SPREADS)
-    scale, share = np.exp(5.0 * style.normal()), style.random() < 0.3
-    power = style.choice(_POWERS) if style.random() < 0.5 else None
     made = {}
-    for place, (case, data) in enumerate(results.items()):
+    for case, data in results.items():
         arrays = {}
-        for metric, array in data.data_vars.items():
-            if "time" not in array.dims or array.dtype.kind != "f":
-                continue
-            arrays[metric] = (
-                array.dims,
-                _numbers(array, str(metric), place, case, filling, spread, spread_cases, power),
-                array.attrs,
-            )
-            if share:  # A metric with values up to 1.
-                top = np.nanmax(np.abs(arrays[metric][1]), initial=1e-9)
-                arrays[metric] = (array.dims, arrays[metric][1] / top, array.attrs)
-            elif filling > 1 and metric in _ZERO and _generator("zero", filling, metric).random() < 0.5:
-                arrays[metric] = (array.dims, 0.0 * arrays[metric][1], array.attrs)
-            elif filling > 1:
-                arrays[metric] = (array.dims, arrays[metric][1] * scale, array.attrs)
+        for metric, array in _curves(data).items():
+            values = _runs(array.sizes["seed"]).reshape([-1 if d == "seed" else 1 for d in array.dims])
+            arrays[metric] = (array.dims, np.where(np.isnan(array.values), np.nan, values), array.attrs)
         made[case] = data.assign(arrays)
-        made[case].attrs["run_s"] = float(np.exp(4.0 * _generator("run_s", filling, case).normal()))
+        made[case].attrs["run_s"] = 1.0
     return made
 
 
-def _numbers(
-    array: xr.DataArray, metric: str, place: int, case: str, filling: int, spread, spread_cases, common
-) -> np.ndarray:
-    dims, values = list(array.dims), array.values
-    settings = [i for i, d in enumerate(dims) if d not in ("policy", "seed", "time") and i < dims.index("seed")]
-    time = np.asarray(array["time"].values, float)
-    relative = (time / (time[-1] if filling % 2 else 1000.0)).reshape([-1 if d == "time" else 1 for d in dims[1:]])
-    out = np.empty(values.shape)
-    order = {0: 1, 1: -1}.get(filling, 0)
-    for number, policy in enumerate(array["policy"].values):
-        rng = _generator(filling, metric, policy)
-        if order:
-            level, power = np.exp(0.5 * order * (number + 0.3 * place)), 0.5 + 0.25 * order
-        else:
-            case_rng = _generator(filling, metric, policy, case)
-            level = np.exp(spread * rng.normal() + spread_cases * case_rng.normal())
-            power = rng.choice(_POWERS) if common is None else common
-        curve = level * relative**power
-        for axis in own_axes(values[number], [i - 1 for i in settings]):
-            size = values.shape[axis + 1]
-            steps = np.linspace(0, 1, size)
-            effect = (
-                order * steps if order else rng.choice(_SLOPES) * steps + rng.choice(_DEPARTURES) * rng.normal(size=size)
-            )
-            curve = curve * np.exp(effect).reshape([-1 if i == axis else 1 for i in range(len(dims) - 1)])
-        for axis in range(dims.index("time"), len(dims) - 1):
-            weight = rng.dirichlet(np.ones(values.shape[axis + 1]))
-            curve = curve * weight.reshape([-1 if i == axis else 1 for i in range(len(dims) - 1)])
-        seeds = [values.shape[dims.index("seed")] if d == "seed" else 1 for d in dims[1:]]
-        common = _generator(filling, metric).normal(size=seeds)
-        noise = _NOISE * (common + 0.3 * rng.normal(size=seeds))
-        out[number] = curve * (1.0 + noise)
-    return np.where(np.isnan(values), np.nan, out)
+def made_up(results: dict[str, xr.Dataset], puts: Iterable[Put] = ()) -> dict[str, xr.Dataset]:
+    """Results with other values where something is put, the last where several are.
+
+    Args:
+      results: by case, from `even`.
+      puts: each must match something.
+    """
+    puts, matched = tuple(puts), set()
+    coordinates = [pair for data in results.values() for pair in data.attrs["coordinates"].items()]
+    ends = {axis: max(v for a, v in coordinates if a == axis) for axis, _ in coordinates}
+    made = {}
+    for case, data in results.items():
+        here = [one for one in puts if fnmatchcase(case, one.case) and one.metric in (*_curves(data), "run_s")]
+        made[case] = data.assign({m: data[m].copy() for m in {one.metric for one in here} - {"run_s"}})
+        for one in here:
+            if one.metric == "run_s":
+                made[case].attrs["run_s"] = one.level
+                matched.add(one)
+                continue
+            for policy in data["policy"].values:
+                if fnmatchcase(policy, one.policy):
+                    place = {"policy": policy, **dict(one.where)}
+                    array = made[case][one.metric]
+                    array.loc[place] = one.values(data, array.loc[place], ends)
+                    matched.add(one)
+    assert matched == set(puts), f"nothing to put there: {set(puts) - matched}"
+    return made
+
+
+def agreeing(numbers: Iterable[Any]) -> tuple[Put, ...]:
+    """What makes results agree with the numbers (`Number`) of a claim that compares with what others measured."""
+    last_first = sorted(numbers, key=lambda number: number.time is not None)
+    return tuple(
+        put(n.metric, n.value, policy=n.policy, case=n.case, where=dict(n.where) | ({"time": n.time} if n.time else {}))
+        for n in last_first
+    )
+
+
+def ordered(results: dict[str, xr.Dataset], sign: int) -> dict[str, xr.Dataset]:
+    """Results in which policies, cases and the settings of a policy are in order: later ones have more (1) or less (-1).
+
+    What is more also grows faster with time, and along the entries of a vector.
+    """
+    made = {}
+    for place, (case, data) in enumerate(results.items()):
+        arrays = {}
+        for metric, array in _curves(data).items():
+            values, dims = array.values.astype(float), list(array.dims)
+            new = np.empty_like(values)
+            for number in range(len(values)):
+                factors = np.full(values.shape[1:], np.exp(0.5 * sign * (number + 0.3 * place)))
+                for axis, name in enumerate(dims[1:]):
+                    size = values.shape[axis + 1]
+                    shape = [-1 if i == axis else 1 for i in range(len(dims) - 1)]
+                    if name == "time":
+                        time = np.asarray(array["time"].values, float)
+                        factors = factors * ((time / time[-1]) ** (0.5 + 0.25 * sign)).reshape(shape)
+                    elif name == "seed":
+                        factors = factors * _runs(size).reshape(shape)
+                    elif dims.index(name) > dims.index("seed") or _differs(values[number], axis):
+                        factors = factors * np.exp(sign * np.linspace(0, 1, size)).reshape(shape)
+                new[number] = factors
+            arrays[metric] = (array.dims, np.where(np.isnan(values), np.nan, new), array.attrs)
+        made[case] = data.assign(arrays)
+        made[case].attrs["run_s"] = 1.0
+    return made
 
 
 def zeros(results: dict[str, xr.Dataset]) -> dict[str, xr.Dataset]:
     """Results in which every curve is zero."""
     made = {}
     for case, data in results.items():
-        curves = {n: a for n, a in data.data_vars.items() if "time" in a.dims and a.dtype.kind == "f"}
-        made[case] = data.assign({name: (a.dims, 0.0 * a.values, a.attrs) for name, a in curves.items()})
+        made[case] = data.assign({name: (a.dims, 0.0 * a.values, a.attrs) for name, a in _curves(data).items()})
         made[case].attrs["run_s"] = 1.0
     return made
 
 
-def agreeing(results: dict[str, xr.Dataset], numbers: Iterable[Number]) -> dict[str, xr.Dataset]:
-    """Results in which every policy has these numbers at the time that they belong to; other values are those of filling 0.
+def _curves(data: xr.Dataset) -> dict[str, xr.DataArray]:
+    """What a result holds of every policy, run and time."""
+    return {str(n): a for n, a in data.data_vars.items() if "time" in a.dims and a.dtype.kind == "f"}
 
-    Args:
-      results: by case.
-      numbers: of a claim that compares with what others measured.
-    """
-    made = filled(results, 0)
-    for number in numbers:
-        data = made[number.case]
-        time = data["time"].values[-1] if number.time is None else number.time
-        place = {"policy": number.policy, "time": time, **dict(number.where)}
-        array = data[number.metric]
-        spread = 1.0 + 1e-3 * np.linspace(-1, 1, data.sizes["seed"])
-        array.loc[place] = number.value * xr.DataArray(spread, dims="seed")
-    return made
+
+def _differs(values: np.ndarray, axis: int) -> bool:
+    """Whether something differs along an axis."""
+    return not np.array_equal(values, np.broadcast_to(values.take([0], axis), values.shape), equal_nan=True)

@@ -1,0 +1,383 @@
+"""Made-up results by hand: for each claim that general ones do not decide, some that confirm it and some that refute it.
+
+A claim has a pair of lists of `put`, on results in which everything is 1: what confirms it, and what refutes it.
+"""
+
+import xarray as xr
+from fillings import Put, put
+
+from jaxroute.data import MESSPLUS_BENCHMARKS, MESSPLUS_MODELS, MESSPLUS_TABLE_2
+from jaxroute.problems import queueing, service
+
+Outcomes = dict[str, tuple[tuple[Put, ...], tuple[Put, ...]]]
+# Everything is 1, and no curve grows.
+EVEN: tuple[Put, ...] = ()
+
+
+def _growth(metric: str, power: float, **more) -> tuple[tuple[Put, ...], tuple[Put, ...]]:
+    """A curve that grows with this power of time, and one that does not grow."""
+    return (put(metric, time=power, **more),), EVEN
+
+
+def _more(metric: str, factor: float, policy: str, **more) -> tuple[tuple[Put, ...], tuple[Put, ...]]:
+    """A policy with so many times as much as the others, and one with as much."""
+    return (put(metric, factor, policy=policy, **more),), EVEN
+
+
+def _against(result: tuple[tuple[Put, ...], tuple[Put, ...]]) -> tuple[tuple[Put, ...], tuple[Put, ...]]:
+    """The outcomes the other way round."""
+    return result[::-1]
+
+
+# Staged.
+
+
+def _lower_bound() -> Outcomes:
+    slopes = {f"slope-M{m}-gamma{g}": ((put("regret", horizon=2 / 3),), EVEN) for m in (2, 4) for g in (0.2, 1.0)}
+    return {"above": _more("regret", 1e6, "*"), **slopes}
+
+
+_STAGED = {
+    "staged/figure-4a": {"advantage": _more("conditional_regret", 3, "Greedy", case="slots-3")},
+    "staged/figure-4b": {"advantage": _more("conditional_regret", 3, "Greedy", case="slots-6")},
+    # All models are live, then none, and so on.
+    "staged/figure-5": {"alternates": ((put("deployed", time=(1, 0)),), EVEN), "newcomers": (EVEN, (put("deployed", 0),))},
+    "staged/discovery-slope": {
+        "third": ((put("regret", horizon=2 / 3),), EVEN),
+        "half": ((put("regret", horizon=1 / 2),), EVEN),
+        "fixed": ((put("regret", horizon=1.0),), EVEN),
+    },
+    "staged/lower-bound": _lower_bound(),
+}
+
+# Combinatorial.
+
+
+def _reward_per_violation() -> Outcomes:
+    """Figure 4: all settings of C2MAB-V violate less than everything else."""
+    better = (put("violation", 0.1, policy="C2MAB-V*"),), EVEN
+    rivals = ("EpsilonGreedy", "Thompson", "CUCB", "Always ChatGPT-4", "above")
+    small = "Always ChatGLM2-6B-32K"
+    return {
+        **{f"{rival}-{costs}": better for rival in rivals for costs in ("fixed", "scaled")},
+        "settles": _growth("reward", 1.0, policy="EpsilonGreedy"),
+        "small": ((put("reward", 1e-5, policy=small), put("violation", 0, policy=small)), EVEN),
+    }
+
+
+def _run_times() -> Outcomes:
+    outcomes = {}
+    for task in ("awc", "suc", "aic"):
+        outcomes[f"time-{task}"] = (
+            (put("run_s", 1e-3, case=f"{task}-C2MAB-V"),),
+            (put("run_s", 1e6, case=f"{task}-C2MAB-V"),),
+        )
+        outcomes[f"direct-{task}"] = (
+            (put("run_s", 1e3, case=f"{task}-Direct"),),
+            (put("run_s", 1e-6, case=f"{task}-Direct"),),
+        )
+    return outcomes
+
+
+_COMBINATORIAL = {
+    **{f"combinatorial/figure-4{letter}": _reward_per_violation() for letter in "abc"},
+    "combinatorial/figure-6": {"cucb": _more("reward", 2, "CUCB"), "falls": _growth("reward", -0.5)},
+    "combinatorial/figure-7": {"cucb": _more("violation", 5, "CUCB")},
+    **{
+        f"combinatorial/figure-{number}": {rival: _more("violation", 0.1, "C2MAB-V*") for rival in ("cucb", "epsilon")}
+        for number in (8, 10)
+    },
+    "combinatorial/figure-11": {"violation": _more("violation", 0.01, "Direct")},
+    "combinatorial/figure-13": {"ratio_of_means-scaled": _more("violation", 0.1, "C2MAB-V*")},
+    "combinatorial/figure-14": {
+        "large": ((put("reward", batch=(2, 2, 2, 2, 1)),), EVEN),
+        # Runs differ from batch to batch, and not on average.
+        "small": (
+            tuple(put(m, runs=(0.99, 1.01), where={"batch": b}) for m in ("reward", "violation") for b in (10, 50, 100)),
+            (put("reward", batch=(1, 2, 2, 2, 2)),),
+        ),
+    },
+    "combinatorial/table-4": _run_times(),
+    "combinatorial/slopes": {
+        "regret": ((put("lp_regret", horizon=0.5),), EVEN),
+        "violation": ((put("violation_eq1", horizon=-0.5),), EVEN),
+        "regret-bound": _against(_more("lp_regret", 1e9, "*")),
+        "violation-bound": _more("violation_eq1", 1e-6, "*"),
+    },
+}
+
+# Service.
+
+
+def _joules(megajoules: dict[str, float]):
+    """Cost per request on a benchmark, from that of a pass over it."""
+
+    def level(data: xr.Dataset) -> float:
+        benchmark = data.attrs["coordinates"]["benchmark"]
+        return 1e6 * megajoules[benchmark] / MESSPLUS_BENCHMARKS[benchmark].num_requests
+
+    return level
+
+
+def _as_in_the_paper(method: str, policy: str) -> tuple[tuple[Put, ...], tuple[Put, ...]]:
+    table = MESSPLUS_TABLE_2[method]
+    cost = _joules({b: table[b].cost_mj for b in MESSPLUS_BENCHMARKS})
+
+    def satisfaction(data: xr.Dataset) -> float:
+        return table[data.attrs["coordinates"]["benchmark"]].satisfaction / 100
+
+    return (put("cost", cost, policy=policy), put("satisfaction", satisfaction, policy=policy)), EVEN
+
+
+def _explored(data: xr.Dataset) -> xr.DataArray:
+    """Share of the requests that are explored, by c."""
+    horizon = int(data["time"][-1])
+    return xr.DataArray([service.expected_explorations(c, horizon) / horizon for c in data["c"].values], dims="c")
+
+
+_REPLAY = dict(zip(MESSPLUS_BENCHMARKS, (0.58, 1.10, 0.75, 2.13, 0.40, 0.22, 0.55, 0.34), strict=True))
+_PASSES: Outcomes = {"approaches": ((put("violation", 0.01),), EVEN), "cheaper": _more("cost", 0.5, "MESS+")}
+_EXPLORATION: Outcomes = {
+    "counts": ((put("explored", _explored),), EVEN),
+    "tenfold": ((put("explore_cost", c=0.5),), EVEN),
+}
+_NO_VIOLATION = put("violation", 0)
+# Least cost of a request on Winogrande, in J, for a policy that knows the chances, by how much features tell of them (0 to 2).
+_INFORMED = (156.4, 133.9, 100.1, 81.4, 68.4, 63.8)
+
+_SERVICE = {
+    "service/figure-2": {**_PASSES, "first": ((put("first_compliance", 850, runs=(0.5, 1.5)),), EVEN)},
+    "service/figure-C2": _PASSES,
+    "service/figure-C3": _PASSES,
+    "service/figure-3": _EXPLORATION,
+    "service/figure-C1": _EXPLORATION,
+    "service/table-2": {
+        **{name.split("-")[-1]: _as_in_the_paper(name, name) for name in MESSPLUS_MODELS},
+        "guessing": _as_in_the_paper("Educated guessing", "EducatedGuessing"),
+        "routellm": _as_in_the_paper("RouteLLM", "RouteLLM"),
+        "routerdc": _as_in_the_paper("RouterDC", "RouterDC"),
+        "messplus": _as_in_the_paper("MESS+", "MESS+"),
+        "replay": ((put("cost", _joules(_REPLAY), policy="MESS+"),), EVEN),
+        "twice": _more("cost", 0.1, "MESS+"),
+        "single": (EVEN, (put("cost", 1e9, policy=MESSPLUS_MODELS[1]),)),
+    },
+    "service/table-3": {"small": ((put("decision_cost", 0.0465 / 1.0465),), (put("decision_cost", 0.5),))},
+    "service/theory": {
+        "theorem-1": ((_NO_VIOLATION,), (put("virtual_queue", 1e9),)),
+        "violation-T": _growth("violation", -1.0),
+        "violation-V": ((put("violation", case="law", V=1.0),), EVEN),
+        "queue-level": ((put("virtual_queue", 4000 * 0.08, case="law", V=1.0),), EVEN),
+        "gap": ((put("gap", case="gap", V=-0.1), _NO_VIOLATION), EVEN),
+        "overhead-T": _growth("explore_overhead", -0.25),
+        "overhead-c": ((put("explore_overhead", case="exploring", c=1.0),), EVEN),
+        "count": ((put("explored", 0.1, time=-0.25),), EVEN),
+        # So large that the minimum of the loss does not matter.
+        "loss": ((put("exact_loss", 100, time=-1.0),), EVEN),
+        "root": ((put("violation", case="root-*", horizon=-0.5), put("gap", case="root-*", horizon=-0.5)), EVEN),
+        "knowledge": ((put("cost", case="signal", signal=_INFORMED), _NO_VIOLATION), EVEN),
+        "margin": ((_NO_VIOLATION,), EVEN),
+        "pathwise": ((_NO_VIOLATION,), EVEN),
+        "learned": _growth("violation", -1.0),
+        "few-steps": (EVEN, (_NO_VIOLATION,)),
+    },
+}
+
+# Queueing.
+
+_QUEUES: Outcomes = {
+    "returns": _growth("queue_regret", -0.5),
+    "linear": _growth("routing_regret", 1.0),
+}
+_LOADED: Outcomes = {
+    "stable": _growth("queue_length", 1.0, level=1000, policy="Random"),
+    "sublinear": _against(_growth("routing_regret", 1.0)),
+}
+
+
+def _explorations(data: xr.Dataset) -> xr.DataArray:
+    """Number of explored rounds by c1."""
+    rate, horizon = float(queueing.RandomQueues().arrival_rate), int(data["time"][-1])
+    numbers = [queueing.expected_explorations(horizon, rate, float(c1)) for c1 in data["c1"].values]
+    return xr.DataArray(numbers, dims="c1")
+
+
+_QUEUEING = {
+    **{f"queueing/figure-{number}": _QUEUES for number in (2, 4, 5)},
+    **{f"queueing/{name}": _LOADED for name in ("figure-3", "figure-6", "figure-7", "table")},
+    "queueing/kappa-sensitivity": {
+        "theory-kappa": ((put("routing_regret", curvature=1.0),), EVEN),
+        "exploring": ((put("routing_regret", c1=1.0),), EVEN),
+    },
+    "queueing/theory": {
+        "theorem-6": _growth("routing_regret", 1.0, policy="Random"),
+        "theorem-5": _growth("mean_queue_regret", -0.5),
+        "explorations": ((put("explored", _explorations, case="exploring"),), EVEN),
+        "coverage": ((put("estimate.distance", 0.5),), (put("estimate.distance", 2.0),)),
+        "eigenvalue": ((put("estimate.least", 1e6),), (put("estimate.least", 0),)),
+        # A decision changes nothing, or a hundredth of a query.
+        "switching": (EVEN, (put("queue_length", policy="switch", at=1.0),)),
+        "little": ((put("arrivals", 5000, case="regret"),), EVEN),
+    },
+}
+
+# Cascade.
+
+_ALMOST_ALL = (1,) * 7
+_FIRST_HALF = (put("first", time=1.0), put("stops", time=1.0))
+
+
+def _powers(*powers: tuple[str, str, float]) -> tuple[Put, ...]:
+    return tuple(put("regret", case=case, policy=policy, time=power) for case, policy, power in powers)
+
+
+def _differences() -> tuple[Put, ...]:
+    """Regret that differs from that with the exact estimator as in the table of S10."""
+    known = {"window 64": 0.059, "window 32": 0.14, "window 8": 0.243, "streaming": 0.644}
+    learned = {"window 64": 0.89, "window 64, online evaluator": 1.6, "streaming, online evaluator": 4.4}
+    return (
+        put("regret", 9.71, case="known", policy="exact"),
+        put("regret", 15.7, case="learned", policy="exact"),
+        *(put("regret", 9.71 + gap, case="known", policy=policy) for policy, gap in known.items()),
+        *(put("regret", 15.7 + gap, case="learned", policy=policy) for policy, gap in learned.items()),
+    )
+
+
+_CASCADE = {
+    "cascade/S0": {
+        "oracle": ((put("utility", 0.54, policy="Oracle"),), EVEN),
+        "single": ((put("regret", 80, policy="*Single"),), EVEN),
+        "linear": _growth("regret", 1.0, policy="COSMOS", where={"index": 0.1}),
+        "optimism": _more("regret", 30, "COSMOS", where={"index": 0.1}),
+    },
+    "cascade/S1": {
+        "below": _more("regret", 0.1, "COSMOS"),
+        "concave": _against(_growth("regret", 1.0)),
+        "mixture": ((put("regret", policy="greedy", runs=(0.1, 100), time=1.0),), EVEN),
+        "free": _more("regret", 0.5, "greedy, warm 10"),
+        "late": (_FIRST_HALF, (*_FIRST_HALF, put("first", 10, policy="COSMOS", where={"model": 0}, time=1.0))),
+    },
+    **{
+        f"cascade/S1-{size}": {"crowded": ((put("regret", 2, policy="COSMOS"), put("regret", 10, policy="query all")), EVEN)}
+        for size in ("K5", "K10")
+    },
+    "cascade/S2": {
+        "slopes": (
+            _powers(
+                ("K3-m3", "COSMOS", 0.22),
+                ("K3-m3", "greedy", 0.98),
+                ("K3-m3", "epsilon-greedy", 0.66),
+                ("K5-m5", "COSMOS", 0.27),
+                ("K10-m5", "COSMOS", 0.28),
+            ),
+            EVEN,
+        ),
+        "root": _against(_growth("regret", 1.0)),
+        "overtakes": _more("regret", 0.1, "COSMOS"),
+    },
+    "cascade/S3": {
+        "flat": ((put("regret", horizon=0.5),), EVEN),
+        # Regret over the root of 100,000 rounds for s = .5, 1 and 2; the last is less for shorter horizons.
+        "table": (
+            (
+                put("regret", 316.2, horizon=0.5, s=(0.091, 0.084, 0)),
+                put("regret", 316.2 * 0.083, horizon=0.63, where={"s": 2.0}),
+            ),
+            EVEN,
+        ),
+        "greedy": _more("regret", 0.05, "greedy"),
+    },
+    "cascade/S4": {
+        "u-shape": ((put("regret", index=(20, 10, 5, 1, 2, 3, 4)),), EVEN),
+        "cliff": ((put("regret", where={"index": 0.03}, runs=(*_ALMOST_ALL, 100)),), EVEN),
+    },
+    "cascade/S5": {
+        "m": ((put("regret", m=1.3, case="m*"),), EVEN),
+        # The case of three models is that of m = 5.
+        "K": ((put("regret", (10 / 3) ** 1.2, K=1.2, case="K*"),), EVEN),
+        "d": ((put("regret", d=0.5, case="d*"),), EVEN),
+    },
+    "cascade/S6": {
+        "warm": _growth("regret", 1.0, policy="greedy*"),
+        "pays": _more("regret", 10, "greedy, warm 10"),
+    },
+    "cascade/S7": {
+        "slope": _against(_growth("regret", 1.0)),
+        "tails": ((put("regret", policy="greedy", runs=(*_ALMOST_ALL, 100)),), EVEN),
+        "early": ((put("regret", policy="greedy", runs=(0.99, 1.01)),), (put("regret", 2, policy="greedy"),)),
+        "optimism": (
+            (put("regret", case="sweep", optimism=(3, 2, 1, 2, 2)), put("queries", case="sweep", optimism=(5, 4, 3, 2, 1))),
+            EVEN,
+        ),
+    },
+    "cascade/S8": {
+        "crossing": ((put("regret", policy="offline", pairs=(4, 2, 0.5, 1)),), EVEN),
+        "slope": _growth("regret", 1.0, policy="offline", where={"pairs": 300}),
+    },
+    "cascade/S9": {
+        "laws": _more("regret", 100, "COSMOS", where={"index": 0.0}),
+        "misfit": _growth("regret", 0.5, case="MISSPEC"),
+        "family": _more("regret", 10, "location family", case="PASSFAIL"),
+    },
+    "cascade/S10": {
+        "order": (
+            tuple(
+                put("regret", 1 + gap, case="known", policy=policy)
+                for policy, gap in {"window 64": 0.01, "window 32": 0.02, "window 8": 0.05, "streaming": 0.1}.items()
+            ),
+            EVEN,
+        ),
+        "constant": _more("regret", 3, "constant"),
+        "frozen": _more("regret", 2, "streaming, online evaluator"),
+        "table": (_differences(), EVEN),
+    },
+    "cascade/S11": {
+        "same": (EVEN, (put("regret", 2, policy="theory"),)),
+        "coverage": ((put("optimistic", runs=(1,)),), (put("optimistic", 0.9),)),
+    },
+    "cascade/S12": {
+        "dominates": (
+            (
+                put("cost", case="weights", cost_weight=(7, 6, 5, 4, 3, 2, 1)),
+                put("reward", 2, case="weights"),
+                put("cost", 3.5, case="thresholds"),
+            ),
+            EVEN,
+        ),
+        "single": _more("utility", 2, "COSMOS"),
+    },
+    "cascade/S13": {
+        "flat": (
+            (put("regret", case="known", eta1=(1, 1, 1, 1, 3)), put("regret", case="learned", eta0=(1, 1, 3))),
+            EVEN,
+        ),
+        "rule": _against(_more("regret", 2, "rule")),
+    },
+    "cascade/S14": {
+        "linear": _growth("design.least", 1.0),
+        # Half of the runs have a context of zero.
+        "frozen": (
+            (put("design.context", case="frozen", runs=(0, 1)), put("design.least", case="frozen", runs=(1, 2))),
+            (put("design.context", case="frozen", runs=(0, 1)), put("design.least", case="frozen", runs=(1,))),
+        ),
+        "table": ((put("design.least", 497, policy="COSMOS"), put("design.least", 412, policy="greedy")), EVEN),
+    },
+    "cascade/S15": {"collapse": _growth("regret", 1.0, level=100, policy="bootstrap")},
+    "cascade/replay": {
+        "oracle": _against(_more("utility", 2, "query all")),
+        "single": _against(_more("utility", 2, "best single")),
+        "frugal": _against(_more("utility", 2, "frugal*")),
+        "joint": _against(_more("utility", 2, "best single")),
+    },
+}
+
+OUTCOMES: dict[str, Outcomes] = {
+    "stochastic/regret": {
+        "ucb1-bound": _against(_more("regret", 1e6, "UCB1")),
+        "greedy-linear": _growth("regret", 1.0, policy="EpsilonGreedy"),
+    },
+    **_STAGED,
+    **_COMBINATORIAL,
+    **_SERVICE,
+    **_QUEUEING,
+    **_CASCADE,
+}
