@@ -197,7 +197,7 @@ def prefix_sums(values: Array) -> jax.Array:
     return amount_ahead(values) + values
 
 
-def add_up(total: Array, rest: Array, value: Array) -> tuple[jax.Array, jax.Array]:
+def add_up(total: jax.Array, rest: jax.Array, value: jax.Array) -> tuple[jax.Array, jax.Array]:
     """A sum of many values that does not drift: what rounding takes from it is kept, and added the next time.
 
     A float32 sum of a million equal numbers is off by up to a percent without.
@@ -212,7 +212,7 @@ def add_up(total: Array, rest: Array, value: Array) -> tuple[jax.Array, jax.Arra
     Returns:
       The new `(total, rest)`.
     """
-    given = jnp.asarray(value + rest)
+    given = value + rest
     new = total + given
     return new, given - (new - total)
 

@@ -148,7 +148,7 @@ def _one_tile(asked: Any, processes: Any) -> dict[str, Any]:
 def dry_engine() -> Iterator[None]:
     """A context in which `simulate` traces every policy and plays none."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(recording, "_measured", _declared)
+        patch.setattr(recording, "shapes_of_round", _declared)
         patch.setattr(programs.Block, "shapes", _shapes)
         patch.setattr(programs.Block, "play", _numbers)
         patch.setattr(simulate, "_cut", _one_tile)
