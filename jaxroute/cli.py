@@ -3,6 +3,7 @@
 import argparse
 import importlib.util
 import json
+import math
 import os
 import runpy
 import shutil
@@ -13,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from jaxroute import __version__
 from jaxroute.engine import hosts
 
 
@@ -35,9 +37,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="jaxroute", description="Batch simulation of online routing of language models.")
+    parser.add_argument("--version", action="version", version=f"jaxroute {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     one = commands.add_parser("list", help="problems, policies, experiments and data sets")
+    one.add_argument("problem", nargs="?", help="a problem: only what belongs to it")
+    one.add_argument("--json", action="store_true", help="for programs")
     one.set_defaults(function=_list)
 
     one = commands.add_parser("run", help="run an experiment", description="Runs an experiment; a killed run is continued.")
@@ -66,6 +71,7 @@ def _parser() -> argparse.ArgumentParser:
         help="stop when the standard error at the horizon is below this for every policy; --seeds is then the most",
     )
     one.add_argument("--smoke", action="store_true", help="a size that takes seconds")
+    one.add_argument("--no-figures", action="store_true", help="draw nothing; `jaxroute plot` does so later")
     several = one.add_argument_group("several processes, each started with the same command and the same --out")
     several.add_argument(
         "--distributed", action="store_true", help="share the seeds; SLURM, Open MPI, Kubernetes and TPU are detected"
@@ -77,6 +83,7 @@ def _parser() -> argparse.ArgumentParser:
 
     one = commands.add_parser("plot", help="draw the figures of a finished run again")
     one.add_argument("folder", type=Path, help="the folder of a run")
+    one.add_argument("experiment", nargs="?", help="the Python file that the run was made from, if it was your own")
     one.set_defaults(function=_plot)
 
     # Its options are those of scripts/bench.py.
@@ -89,36 +96,77 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _count(text: str) -> int:
+    plain = text.replace("_", "").replace(",", "")
     try:
-        value = int(text.replace("_", "").replace(",", ""))
+        value = int(plain)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"must be a whole number, got {text!r}") from None
+        value = _whole(plain, text)
     if value < 1:
         raise argparse.ArgumentTypeError(f"must be at least 1, got {value}")
     return value
 
 
+def _whole(plain: str, text: str) -> int:
+    """A whole number such as 1e3."""
+    try:
+        value = float(plain)
+    except ValueError:
+        value = math.nan
+    if not value.is_integer():
+        raise argparse.ArgumentTypeError(f"must be a whole number, got {text!r}")
+    return int(value)
+
+
 def _list(options) -> int:
-    del options
+    from jaxroute.core import checks
     from jaxroute.data import DATASETS
     from jaxroute.experiments import EXPERIMENTS
     from jaxroute.problems import problems
 
+    chosen = problems()
+    if options.problem is not None:
+        name = checks.one_of("problem", options.problem, chosen)
+        chosen = {name: chosen[name]}
+    played = {name: e for name, e in EXPERIMENTS.items() if name.split("/")[0] in chosen}
+    if options.json:
+        print(json.dumps(_everything(chosen, played, DATASETS if options.problem is None else ()), indent=2))
+        return 0
     print("Problems")
-    for name, problem in problems().items():
+    for name, problem in chosen.items():
         print(f"\n  {name}: {_first_line(problem)}")
         print(_wrapped("environments", ", ".join(e.__name__ for e in problem.ENVIRONMENTS)))
         print(_wrapped("policies", ", ".join(p.__name__ for p in problem.POLICIES)))
     print("\nExperiments\n")
-    width = max(map(len, EXPERIMENTS))
-    for name, experiment in EXPERIMENTS.items():
+    width = max(map(len, played))
+    for name, experiment in played.items():
         size = f"{experiment.seeds:,} seeds x {experiment.horizon:,} rounds"
         print(f"  {name:<{width}}  {experiment.title} ({size})")
+    if options.problem is not None:
+        return 0
     print("\nData sets\n")
     width = max(len(d.name) for d in DATASETS)
     for data in DATASETS:
         print(f"  {data.name:<{width}}  {data.kind}: {data.description}")
     return 0
+
+
+def _everything(problems, experiments, datasets) -> dict[str, Any]:
+    """What `list` shows, as plain JSON."""
+    return {
+        "problems": {
+            name: {
+                "title": _first_line(problem),
+                "environments": [e.__name__ for e in problem.ENVIRONMENTS],
+                "policies": [p.__name__ for p in problem.POLICIES],
+            }
+            for name, problem in problems.items()
+        },
+        "experiments": {
+            name: {"title": e.title, "seeds": e.seeds, "horizon": e.horizon, "source": e.source}
+            for name, e in experiments.items()
+        },
+        "data_sets": {d.name: {"kind": d.kind, "description": d.description} for d in datasets},
+    }
 
 
 def _first_line(module) -> str:
@@ -214,8 +262,10 @@ def _run_here(options, mesh: Any = None) -> int:
 
     _keep_compiled()
     experiment = _experiment(options.experiment)
-    if experiment.figures and importlib.util.find_spec("matplotlib") is None:
-        raise ImportError('the figures need matplotlib: pip install "jaxroute[plot]"')
+    figures = bool(experiment.figures) and not options.no_figures
+    if figures and importlib.util.find_spec("matplotlib") is None:
+        figures = False
+        print('jaxroute: no figures are drawn: they need matplotlib, pip install "jaxroute[plot]"', file=sys.stderr)
     seeds = options.seeds or (experiment.smoke_seeds if options.smoke else None)
     horizon = options.horizon or (min(experiment.smoke_horizon, experiment.horizon) if options.smoke else None)
     name = Path(experiment.name).stem if options.experiment.endswith(".py") else experiment.name
@@ -237,6 +287,7 @@ def _run_here(options, mesh: Any = None) -> int:
         mesh=mesh,
         keep=options.keep,
         until_stderr=goals,
+        figures=figures,
     )
     if hosts.is_first():
         print(_report(experiment, summary, changes, out, time.perf_counter() - start))
@@ -265,7 +316,8 @@ def _report(experiment, summary: dict[str, Any], changes: dict[str, Any], out: P
         lines += ["", textwrap.fill("Note: " + experiment.notes, 110)]
     speed = f", {summary['decisions_per_s'] / 1e6:.2f} M decisions/s" if summary["decisions_per_s"] else ""
     seconds = f"{summary['compile_s']:.1f} s compiling, {summary['run_s']:.1f} s running, {elapsed:.1f} s in all"
-    lines += ["", f"{summary['device']}: {seconds}{speed}", f"{out}{os.sep}: store, figures, summary.json"]
+    written = ["store", *(f"{name}.png" for name in experiment.figures if (out / f"{name}.png").exists()), "summary.json"]
+    lines += ["", f"{summary['device']}: {seconds}{speed}", f"{out}{os.sep}: {', '.join(written)}"]
     return "\n".join(lines)
 
 
@@ -281,14 +333,21 @@ def _claims(claims: Sequence[dict[str, Any]]) -> list[str]:
 
 def _plot(options) -> int:
     from jaxroute import experiments
-    from jaxroute.core import checks
 
     summary = options.folder / "summary.json"
     if not summary.is_file():
         raise ValueError(f"folder must hold the summary.json of a finished run, got {str(options.folder)!r}")
     name = json.loads(summary.read_text())["experiment"]
-    checks.one_of("experiment", name, experiments.EXPERIMENTS)
-    for file in experiments.redraw(experiments.EXPERIMENTS[name], options.folder):
+    if options.experiment is None and name not in experiments.EXPERIMENTS:
+        raise ValueError(
+            f"{name!r} is an experiment of your own: name its file too, `jaxroute plot {options.folder} FILE.py`"
+        )
+    experiment = _experiment(options.experiment or name)
+    if experiment.name != name:
+        raise ValueError(f"experiment must be that of the run, {name!r}, got {experiment.name!r}")
+    if not experiment.figures:
+        raise ValueError(f"{name!r} has no figures")
+    for file in experiments.redraw(experiment, options.folder):
         print(file)
     return 0
 

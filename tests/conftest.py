@@ -44,13 +44,20 @@ FAST = (
 )
 
 
-# Beginnings of tests that compile for ten seconds or more to see what their neighbours see in less: for the slow tier.
+# Beginnings of tests that compile for five seconds or more to see what quicker neighbours see: for the slow tier.
 LONG = (
     "engine/batching/test_dependence.py::test_more_settings_need_no_further_trace",
     "engine/batching/test_dependence.py::test_numbers_of_the_predictor_and_of_the_environment_sweep_in_one_trace",
     "engine/batching/test_lanes.py::test_training_a_network_in_every_run[adam",
+    "engine/test_reference.py::test_a_policy_of_every_problem[c",
+    "engine/test_reference.py::test_a_policy_of_every_problem[service",
+    "engine/test_simulate.py::test_stageroute_equals_a_loop_over_its_compiled_verbs",
+    "experiments/test_experiments.py::test_experiment_runs_at_smoke_size[stochastic/regret",
     "engine/pallas/test_kernel.py::test_a_grid_is_a_map_over_the_kernel",
     "engine/pallas/test_kernel.py::test_the_kernel_plays_what_the_scan_plays[StageRoute",
+    "problems/cascade/test_reference.py::test_policies_equal_the_reference_round_by_round[bootstrap, floor",
+    "problems/combinatorial/test_parts_relaxation.py::test_every_solver_plays_its_tasks[suc-solver0",
+    "problems/combinatorial/test_reference.py::test_equals_the_reference_round_by_round[suc (c)",
     "problems/queueing/parts/test_scheduling.py::test_places_of_long_tables",
     "problems/queueing/test_reference.py::test_acqb_equals_the_reference_round_by_round[K1: kappa 0,",
     "problems/queueing/test_reference.py::test_acqb_equals_the_reference_round_by_round[K2: kappa 0",
@@ -60,6 +67,10 @@ LONG = (
     "problems/service/test_reference.py::test_equals_the_reference_round_by_round[cells",
     "problems/service/test_reference.py::test_equals_the_reference_round_by_round[probit, running mean",
     "problems/service/test_reference.py::test_equals_the_reference_round_by_round[theory steps",
+    "problems/staged/test_reference.py::test_single_precision_is_the_same_run[M=6",
+    "problems/staged/test_stageroute.py::test_regret_of_numpy_loops[10-500-StageRoute",
+    "problems/staged/test_stageroute.py::test_same_seed_alone_or_in_a_batch",
+    "problems/staged/parts/test_deployment.py::test_against_the_plain_procedure[8-4",
     "problems/staged/parts/test_deployment.py::test_against_branch_and_bound[6-2",
     "problems/staged/parts/test_deployment.py::test_against_branch_and_bound[8-4",
     "problems/staged/parts/test_deployment.py::test_start_up_tie[float64",

@@ -1,5 +1,6 @@
 """The command line: what a user types, sees and gets, and the errors for what is wrong."""
 
+import importlib.util
 import json
 import subprocess
 import sys
@@ -139,7 +140,15 @@ WRONG = {
     "unknown setting": (["run", "staged/figure-2", "--smoke", "--set", "environment.bugdet=1"], "environment"),
     "no data": (["run", "staged/table", "--smoke"], "--data FILE"),
     "missing data": (["run", "staged/table", "--smoke", "--data", "nowhere.csv"], "nowhere.csv"),
-    "data for an experiment without": (["run", "stochastic/regret", "--data", "x.csv"], "environment"),
+    "data for an experiment without": (["run", "stochastic/regret", "--data", "x.csv"], "takes no --data"),
+    "data for a market of the paper": (["run", "staged/figure-2", "--data", "x.csv"], "takes no --data"),
+    "setting of a fixed environment": (
+        ["run", "stochastic/regret", "--set", "environment.mean=1"],
+        "environment.mean cannot be set: the environment of this experiment is fixed",
+    ),
+    "policy in lower case": (["run", "stochastic/regret", "--set", "ucb1.width=1"], "did you mean 'UCB1'"),
+    "unknown problem": (["list", "stage"], "problem must be one of"),
+    "fraction of a seed": (["run", "stochastic/regret", "--seeds", "1.5"], "must be a whole number, got '1.5'"),
     "plot of nothing": (["plot", "nowhere"], "summary.json"),
 }
 
@@ -158,6 +167,48 @@ def test_wrong_input_is_refused_by_name_and_leaves_nothing(name, tmp_path, capsy
     assert message in error
     assert "Traceback" not in error
     assert not any(tmp_path.iterdir()), f"left behind: {list(tmp_path.iterdir())}"
+
+
+def test_version_and_lists_for_people_and_programs(capsys):
+    with pytest.raises(SystemExit) as stop:
+        run("--version")
+    assert stop.value.code == 0 and jr.__version__ in capsys.readouterr().out
+    assert run("list", "staged") == 0
+    shown = capsys.readouterr().out
+    assert "staged/figure-2" in shown and "queueing" not in shown and "Data sets" not in shown
+    assert run("list", "--json") == 0
+    everything = json.loads(capsys.readouterr().out)
+    assert set(everything["experiments"]) == set(EXPERIMENTS)
+    assert "StageRoute" in everything["problems"]["staged"]["policies"]
+
+
+def test_seeds_may_be_written_with_an_exponent():
+    assert [cli._count(text) for text in ("1e3", "1_000", "1,000", "1000")] == [1000] * 4
+
+
+FIGURE = """
+from jaxroute.analysis import plot
+experiment = Experiment(**{**vars(experiment), "figures": {"curves": lambda results: plot.curves(results["result"], "regret").figure}})
+"""
+
+
+def test_figures_of_a_users_experiment_can_be_drawn_later(mine, tmp_path, capsys):
+    mine.write_text(mine.read_text() + FIGURE)
+    out = tmp_path / "out"
+    assert run("run", mine, "--seeds", 4, "--out", out, "--no-figures") == 0
+    assert "store, summary.json" in capsys.readouterr().out and not (out / "curves.png").exists()
+    assert run("plot", out) == 2
+    assert "'mine/width' is an experiment of your own: name its file too" in capsys.readouterr().err
+    assert run("plot", out, mine) == 0
+    assert str(out / "curves.png") in capsys.readouterr().out and (out / "curves.png").exists()
+
+
+def test_without_matplotlib_it_runs_and_says_what_is_left_out(tmp_path, capsys, monkeypatch):
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == "matplotlib" else find(name))
+    assert run("run", "stochastic/regret", "--seeds", 4, "--horizon", 50, "--out", tmp_path / "out") == 0
+    assert "no figures are drawn: they need matplotlib" in capsys.readouterr().err
+    assert not list(tmp_path.rglob("*.png"))
 
 
 def test_a_file_without_experiment_is_refused(tmp_path, capsys):

@@ -89,7 +89,8 @@ def one_of(name: str, value: Any, allowed: Iterable[str]) -> str:
     allowed = list(allowed)
     if value in allowed:
         return value
-    close = difflib.get_close_matches(str(value), allowed, n=1)
+    lower = {str(name).lower(): name for name in allowed}  # Whoever writes ucb1 means UCB1.
+    close = [lower[name] for name in difflib.get_close_matches(str(value).lower(), lower, n=1)]
     hint = f"; did you mean {close[0]!r}?" if close else ""
     shown = allowed if len(allowed) <= _MOST_NAMES else difflib.get_close_matches(str(value), allowed, n=5, cutoff=0.0)
     others = f" or {len(allowed) - len(shown)} other names" if len(shown) < len(allowed) else ""

@@ -65,9 +65,14 @@ class Case:
     def build(self, horizon: int, changes: Mapping[str, Any]) -> Any:
         """The environment for a horizon, with changed settings."""
         made = self.environment
-        if isinstance(made, Grid) or is_environment(made) or not _takes_settings(made, self.settings):
+        fixed = isinstance(made, Grid) or is_environment(made) or not _takes_settings(made, self.settings)
+        if "data" in changes and (fixed or "data" not in inspect.signature(made).parameters):
+            raise ValueError("this experiment takes no --data: it plays no table")
+        if fixed:
             if changes:
-                raise ValueError("environment settings can be changed only if the case names a constructor and its settings")
+                raise ValueError(
+                    f"environment.{next(iter(changes))} cannot be set: the environment of this experiment is fixed"
+                )
             return made
         settings = {**self.settings, **changes}
         if "horizon" in inspect.signature(made).parameters:
@@ -153,6 +158,7 @@ def run(
     mesh: jax.sharding.Mesh | None = None,
     keep: str = "runs",
     until_stderr: Mapping[str, float] | None = None,
+    figures: bool = True,
 ) -> dict[str, Any]:
     """Runs an experiment and writes its stores, figures and `summary.json` into a folder; a killed run is continued.
 
@@ -163,6 +169,7 @@ def run(
       changes: new values by policy name and leaf, or `"environment"` and setting.
       key: root of all randomness.
       mesh: devices of several processes, as for `simulate`; the first writes summary and figures.
+      figures: draw them.
       keep, until_stderr: as for `simulate`. Of "moments", claims and figures that need single runs are left out, and said to be.
 
     Returns:
@@ -200,7 +207,8 @@ def run(
         return {}
     longest = max(c.horizon for c in cases)
     summary = summarise(experiment, data, seeds, longest, experiment.departures(longest, asked))
-    draw(experiment, data, out)
+    if figures:
+        draw(experiment, data, out)
     temporary = out / "summary.json.part"
     temporary.write_text(json.dumps(summary, indent=2, allow_nan=False) + "\n")
     temporary.replace(out / "summary.json")

@@ -9,7 +9,6 @@ import jaxroute as jr
 from jaxroute import experiments
 from jaxroute.experiments import EXPERIMENTS
 from jaxroute.experiments.cascade import replay as cascade_replay
-from jaxroute.problems import cascade
 
 NEEDS_DATA = ("staged/table", "combinatorial/table", "service/table", "queueing/table")
 # One compile per case and policy: the large ones are left to the slow run.
@@ -179,12 +178,6 @@ def test_clusters_are_found_and_are_the_same_again():
     assert len({(a, b) for a, b in zip(true, found, strict=True)}) == 5
     np.testing.assert_array_equal(found, cascade_replay.clusters(features, 5))
     assert len(set(cascade_replay.clusters(np.zeros((9, 2)), 3))) == 1
-
-
-def test_tuned_threshold_of_the_replay_is_that_of_the_cascade():
-    env = cascade.uniform_cascade()
-    policy = cascade_replay.tuned_frugal(env)
-    assert policy.threshold == pytest.approx(0.53, abs=0.03)
 
 
 def test_numbers_of_others(tmp_path):

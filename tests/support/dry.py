@@ -26,7 +26,7 @@ from jaxroute.engine import programs, recording, simulate
 from jaxroute.engine.grid import Grid
 from jaxroute.engine.rounds import Record, draws_key, one_run, run_streams
 from jaxroute.experiments import EXPERIMENTS
-from jaxroute.experiments.cascade import replay, study
+from jaxroute.experiments.cascade import study
 from jaxroute.experiments.queueing import figures as queueing_figures
 from jaxroute.problems import cascade, service
 from jaxroute.problems.combinatorial import instances
@@ -167,7 +167,7 @@ def cheap_training() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(service.RouterDC, "of", classmethod(_untrained_router))
         patch.setattr(source, "_SAMPLE", 1 << 10)
-        patch.setattr(replay, "tuned_frugal", lambda env: cascade.Frugal(threshold=0.5, order=cascade.cost_order(env)))
+        patch.setattr(cascade.Frugal, "tuned", classmethod(lambda cls, env: cls.of(env, 0.5)))
         patch.setattr(instances, "best_set", _any_set)
         patch.setattr(study, "offline_pairs", _no_pairs)
         patch.setattr(study, "fit_glm", lambda features, rewards, link: np.zeros(features.shape[-1], np.float32))

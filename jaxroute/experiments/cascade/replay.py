@@ -5,14 +5,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 from scipy.cluster.vq import kmeans2
 
 from jaxroute.analysis import metrics, plot
-from jaxroute.core import checks, draws
+from jaxroute.core import checks
 from jaxroute.data import RoutingTable, load_columns, load_table, standin
 from jaxroute.experiments.base import Case, Claim, Experiment, Results
 from jaxroute.experiments.cascade.common import OURS, PAPER, STREAMING, WINDOW, learner, learns_scores
@@ -25,7 +23,6 @@ _WEIGHTS = (0.02, 0.075, 0.2, 0.5)
 _BONUSES = {"b = .1": 0.1, "b = .3": 0.3, "b = 1": 1.0}
 _FRUGAL, _ONE = "frugal (tuned)", "one call"
 _STAND_IN_COST = 0.075  # Mean cost of the dearest model of the stand-in.
-_THRESHOLDS = np.arange(1, 100) / 100
 _RESTARTS = 10
 
 
@@ -178,37 +175,6 @@ def replay(
     )
 
 
-def tuned_frugal(env: ca.CascadeEnv, number: int = 20_000) -> ca.Frugal:
-    """The cascade from the cheapest model to the dearest with the threshold that is best on draws of its own.
-
-    Where scores are not seen it has the evaluator of all recorded outputs: FrugalGPT trains one beforehand.
-    """
-    order, key = ca.cost_order(env), draws.key(1_000_000)
-    theta = None if env.evaluator is None else jnp.asarray(env.evaluator.theta)
-
-    def played(period):
-        k_period, k_start = draws.split(draws.fold_in(key, period))
-        drawn = env.draw(k_period, env.init(k_start), period)
-        if theta is None or drawn.features is None:
-            return drawn.score, drawn.score, drawn.cost
-        seen = env.spec.score_link.value(drawn.features @ theta)
-        return seen, drawn.score, drawn.cost
-
-    drawn = jax.jit(lambda n: jax.lax.map(played, n, batch_size=4096))(jnp.arange(number))
-    seen, score, cost = (np.asarray(x, np.float64)[:, np.argsort(order)].T for x in drawn)
-    values = []
-    for threshold in _THRESHOLDS:
-        running, best, earned, utility = np.ones(number, bool), np.full(number, -np.inf), np.zeros(number), np.zeros(number)
-        for k in range(len(seen)):
-            running &= best < threshold
-            better = running & (seen[k] > best)
-            utility -= np.where(running, cost[k], 0.0)
-            best, earned = np.where(better, seen[k], best), np.where(better, score[k], earned)
-        values.append(float((utility + earned).mean()))
-    evaluator = ca.OnlineGLM() if theta is None else ca.FrozenGLM(np.asarray(theta))
-    return ca.Frugal(threshold=float(_THRESHOLDS[int(np.argmax(values))]), order=order, evaluator=evaluator)
-
-
 def _policies(env: ca.CascadeEnv) -> dict[str, Any]:
     learned = env.evaluator is not None
     return {
@@ -216,7 +182,7 @@ def _policies(env: ca.CascadeEnv) -> dict[str, Any]:
         "greedy, warm 30": ca.COSMOS(
             fit=WINDOW if learned else STREAMING, radius=ca.Practical(0.0, 0.0, 0.0), exploration=ca.WarmUp(30)
         ),
-        _FRUGAL: tuned_frugal(env),
+        _FRUGAL: ca.Frugal.tuned(env),
         "query all": ca.QueryAll(),
         "best single": ca.BestSingle.of,
         _ONE: ca.ContextSingle.of,

@@ -16,6 +16,7 @@ from jaxroute.data import (
     MESSPLUS_FIGURE_2,
     MESSPLUS_MODELS,
     MESSPLUS_TABLE_2,
+    MESSPLUS_TABLE_2_DIFFERS,
     MESSPLUS_TABLE_3,
     MESSPLUS_TABLES_6_7,
     load_table,
@@ -23,6 +24,7 @@ from jaxroute.data import (
 from jaxroute.experiments.base import Case, Claim, Experiment, Results
 from jaxroute.experiments.claims import Measure, Verdict, all_hold
 from jaxroute.experiments.measure import Measured, end, ends, ends_along, highest, listed, lowest, quotient, show
+from jaxroute.experiments.service.decomposition import DECOMPOSITION
 from jaxroute.experiments.service.theory import THEORY, informed
 from jaxroute.problems import service as sv
 
@@ -345,9 +347,12 @@ def _against_paper(method: str, policy: str) -> Measure:
     def measure(results: Results) -> Iterator[Verdict]:
         for name, data in results.items():
             paper = MESSPLUS_TABLE_2[method][name]
+            # Where the paper's Tables 6 and 7 print another cost for the same cell, Table 2's is the misprint.
+            mj, why = MESSPLUS_TABLE_2_DIFFERS.get((method, name), (paper.cost_mj, ""))
+            printed = f"{mj} MJ {paper.satisfaction} %" + (f", {paper.cost_mj} MJ in Table 2: {why}" if why else "")
             cost, satisfied = _mj(data, policy), 100 * end(data, "satisfaction", policy).mean
-            text = f"{name} {show(cost)} MJ {satisfied:.2f} % (paper {paper.cost_mj} MJ {paper.satisfaction} %)"
-            near = abs(cost.mean - paper.cost_mj) < 0.15 * paper.cost_mj
+            text = f"{name} {show(cost)} MJ {satisfied:.2f} % (paper {printed})"
+            near = abs(cost.mean - mj) < 0.15 * mj
             yield text, near and abs(satisfied - paper.satisfaction) < 1.5
 
     return measure
@@ -358,7 +363,10 @@ def _cheapest_adaptive(results: Results) -> Iterator[Verdict]:
     for name, data in results.items():
         cost, others = _mj(data, "MESS+"), {p: _mj(data, p) for p in _ADAPTIVE}
         best = lowest(others)
-        yield f"{name} {show(cost)} MJ, {best} {show(others[best])}", cost.mean < others[best].mean
+        points = {p: -100 * end(data, "violation", p).mean for p in ("MESS+", best)}
+        above = ", ".join(f"{p} {point:+.1f}" for p, point in points.items())
+        text = f"{name} {show(cost)} MJ, {best} {show(others[best])} (points above alpha: {above})"
+        yield text, cost.mean < others[best].mean
 
 
 def _mean_mj(results: Results, policy: str) -> Measured:
@@ -435,11 +443,14 @@ _WHERE_2 = f"{_PAPER}, Table 2"
 
 @all_hold("MJ (replay): ", between=", ")
 def _regression(results: Results) -> Iterator[Verdict]:
-    """Against a replay of the recorded outcomes with features that tell nothing, 64 seeds; within .05 MJ and both errors."""
-    replay = dict(zip(MESSPLUS_BENCHMARKS, (0.58, 1.10, 0.75, 2.13, 0.40, 0.22, 0.55, 0.34), strict=True))
+    """Against a replay of the recorded outcomes with features that tell nothing; within .05 MJ and three joint errors.
+
+    The replay had 4 to 6 seeds and a head of width 128; its standard error is taken to be that of 4 runs like those judged.
+    """
+    replay = dict(zip(MESSPLUS_BENCHMARKS, (0.60, 1.11, 0.75, 2.06, 0.30, 0.18, 0.54, 0.30), strict=True))
     for name, data in results.items():
         cost = _mj(data, "MESS+")
-        error = cost.error * math.sqrt(1.0 + data.sizes["seed"] / 64)
+        error = cost.error * math.sqrt(1.0 + data.sizes["seed"] / 4)
         yield f"{name} {show(cost)} ({replay[name]})", abs(cost.mean - replay[name]) <= 0.05 + 3.0 * error
 
 
@@ -712,7 +723,7 @@ EXPERIMENTS = (
             Claim("routellm", "RouteLLM: cost and satisfaction", _WHERE_2, _against_paper("RouteLLM", "RouteLLM")),
             Claim("routerdc", "RouterDC: cost and satisfaction", _WHERE_2, _against_paper("RouterDC", "RouterDC")),
             Claim("messplus", "MESS+: cost and satisfaction", _WHERE_2, _against_paper("MESS+", "MESS+")),
-            Claim("replay", "MESS+ costs what a replay of recorded outcomes does", "ours", _regression),
+            Claim("replay", "MESS+ costs what a replay of the recorded outcomes does", "ours, 4 to 6 seeds", _regression),
             Claim(
                 "cheapest",
                 "MESS+ is the cheapest adaptive method on every benchmark",
@@ -744,6 +755,7 @@ EXPERIMENTS = (
         notes=_STAND_IN,
         smoke_horizon=200,
     ),
+    DECOMPOSITION,
     Experiment(
         "service/table-3",
         "What the predictor itself takes, next to the models",

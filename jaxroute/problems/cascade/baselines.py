@@ -12,7 +12,7 @@ from flax import struct
 
 from jaxroute.core import checks, draws, numerics
 from jaxroute.core.types import Leaf
-from jaxroute.estimators.glm import GLM, OnlineGLM
+from jaxroute.estimators.glm import GLM, FrozenGLM, OnlineGLM
 from jaxroute.problems.cascade.cosmos import COSMOS
 from jaxroute.problems.cascade.env import CascadeEnv
 from jaxroute.problems.cascade.optimum import cost_order, tuned_threshold
@@ -175,9 +175,10 @@ class QueryAll(FixedSearch):
 
 @struct.dataclass
 class Frugal(FixedSearch):
-    """A cascade from the cheapest box to the dearest that stops as soon as the best score reaches a threshold.
+    """A cascade that opens boxes in a fixed order and stops as soon as the best score reaches a threshold.
 
-    `Frugal.tuned` finds the threshold on other draws than those of a run.
+    `Frugal.of` has the boxes from the cheapest to the dearest, `Frugal.tuned` also the best threshold on other draws than those of a
+    run. Without an order the boxes come as they are numbered, whatever they cost.
 
     Source: FrugalGPT (Chen, Zaharia and Zou, 2023), as a rule on scores.
 
@@ -210,9 +211,20 @@ class Frugal(FixedSearch):
                 raise ValueError(f"{name} must have one entry per model ({spec.num_models}), got {np.shape(value)[-1]}")
 
     @classmethod
-    def tuned(cls, env: CascadeEnv, **options: Any) -> "Frugal":
-        """From the cheapest model to the dearest, with the best single threshold (`tuned_threshold`)."""
-        return cls(threshold=tuned_threshold(env)[0], order=cost_order(env), **options)
+    def of(cls, env: CascadeEnv, threshold: Leaf = 0.53, **options: Any) -> "Frugal":
+        """From the cheapest model of an environment to the dearest."""
+        return cls(threshold=threshold, order=cost_order(env), **options)
+
+    @classmethod
+    def tuned(cls, env: CascadeEnv, number: int = 20_000, **options: Any) -> "Frugal":
+        """From the cheapest model to the dearest, with the best single threshold (`tuned_threshold`, on `number` draws).
+
+        Where scores are not seen it plays with the evaluator that the threshold was set for, as FrugalGPT does, which trains one
+        beforehand.
+        """
+        if env.evaluator is not None:
+            options = {"evaluator": FrozenGLM(np.asarray(env.evaluator.theta)), **options}
+        return cls.of(env, tuned_threshold(env, number)[0], **options)
 
     def _rule(self, key: jax.Array, number: int) -> tuple[jax.Array, jax.Array]:
         del key

@@ -265,13 +265,13 @@ def _optimism(
     regret: jax.Array,
     free: jax.Array,
 ) -> dict[str, jax.Array]:
-    """Whether indices and scores were optimistic, and whether the regret was what theorem 3.3 then allows, path by path."""
+    """Whether indices and scores were optimistic, up to rounding, and whether the regret was what theorem 3.3 then allows, path by path."""
     score, index = period.score, period.index
     wrong = regret < -_ROUNDING
     all_indices = all_scores = jnp.zeros((), bool)
     if getattr(action, "index", None) is not None:
-        all_indices = jnp.all(action.index >= index)
-        all_scores = jnp.all(result.score >= score)
+        all_indices = jnp.all(action.index >= index - _ROUNDING)
+        all_scores = jnp.all(result.score >= score - _ROUNDING)
         allowed = numerics.pick(deployed, result.score - score) + jnp.sum(jnp.where(opened, action.index - index, 0.0))
         ruled = all_indices & all_scores & (action.bounded is None or action.bounded)
         wrong |= ruled & (regret > allowed + _ROUNDING)

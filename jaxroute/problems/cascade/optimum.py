@@ -17,7 +17,7 @@ from jaxroute.core.types import Leaf
 from jaxroute.problems.cascade.env import CascadeEnv, as_cascade
 
 # Thresholds that are tried, and draws on which they are compared.
-_THRESHOLDS = np.arange(30, 91) / 100
+_THRESHOLDS = np.arange(1, 100) / 100
 # Requests that averages are taken over.
 _REQUESTS = 20_000
 _DRAWS = 200_000
@@ -81,27 +81,33 @@ def tuned_threshold(env: CascadeEnv, number: int = _DRAWS, seed: int = 0) -> tup
     """The best single threshold of the cascade from the cheapest model to the dearest, and its mean utility, on other draws
     than those of a run.
 
-    Thresholds from .30 to .90 in steps of .01. Ties: the smallest. The draws are the requests of the first `number` periods,
-    which matters where requests change over time.
+    The threshold is set on what a policy sees: scores, or where they are not seen those of an evaluator with the true coefficients, as
+    somebody has who trained it beforehand. Thresholds from .01 to .99 in steps of .01. Ties: the smallest. The draws are the requests of
+    the first `number` periods, which matters where requests change over time.
     """
     env, number = as_cascade(env), checks.count("number", number)
     order = np.argsort(cost_order(env), kind="stable")
     key = draws.key(checks.count("seed", seed, minimum=0))
+    theta = None if env.evaluator is None else jnp.asarray(env.evaluator.theta)
 
     @jax.jit
-    def played(period: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def played(period: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
         one = draws.fold_in(key, period)
         drawn = env.draw(one, env.init(draws.fold_in(one, 0)), jnp.int32(period))
-        return drawn.score, drawn.cost
+        if theta is None or drawn.features is None:
+            return drawn.score, drawn.score, drawn.cost
+        return env.spec.score_link.value(drawn.features @ theta), drawn.score, drawn.cost
 
-    score, cost = (np.asarray(x, np.float64)[:, order] for x in jax.lax.map(played, jnp.arange(number), batch_size=4096))
+    drawn = jax.lax.map(played, jnp.arange(number), batch_size=4096)
+    seen, score, cost = (np.asarray(x, np.float64)[:, order] for x in drawn)
     values = []
     for threshold in _THRESHOLDS:
-        running, best, utility = np.ones(number, bool), np.full(number, -np.inf), np.zeros(number)
-        for k in range(score.shape[1]):
+        running, best, earned, utility = np.ones(number, bool), np.full(number, -np.inf), np.zeros(number), np.zeros(number)
+        for k in range(seen.shape[1]):
             running &= best < threshold
+            better = running & (seen[:, k] > best)
             utility -= np.where(running, cost[:, k], 0.0)
-            best = np.where(running, np.maximum(best, score[:, k]), best)
-        values.append(float(np.mean(utility + best)))
+            best, earned = np.where(better, seen[:, k], best), np.where(better, score[:, k], earned)
+        values.append(float(np.mean(utility + earned)))
     place = int(np.argmax(values))
     return float(_THRESHOLDS[place]), values[place]

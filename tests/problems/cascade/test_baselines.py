@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from cascade_cases import LEARNERS, RULES, as_numpy, assert_near, f32, first_study, history, study
 
+import jaxroute as jr
 from jaxroute.core import draws
 from jaxroute.core.protocols import build_policy
 from jaxroute.engine.rounds import spec_for
@@ -131,3 +132,31 @@ def test_regrets_of_the_learners_of_the_first_study():
     assert data["valid"].all()
     for name, (value, error) in expected.items():
         assert_near(data["regret"].sel(policy=name).isel(time=-1), value, error, name)
+
+
+def test_frugal_of_an_environment_goes_from_the_cheapest_to_the_dearest():
+    """The dear model comes first in the columns; the rule is the same as with the cheap one first."""
+    score = np.random.default_rng(0).random((200, 2)).astype(np.float32)
+    cost = np.tile(np.float32([[0.3, 0.05]]), (200, 1))
+    env = ca.replay_cascade(score, cost, np.zeros(200, int), joint=True)
+    turned = ca.replay_cascade(score[:, ::-1], cost[:, ::-1], np.zeros(200, int), joint=True)
+    np.testing.assert_array_equal(ca.Frugal.of(env, 0.5).order, [1, 0])
+    found = [
+        jr.simulate(one, ca.Frugal.of(one, 0.5), horizon=400, seeds=8, record=["cost", "reward"], progress=False)
+        for one in (env, turned)
+    ]
+    for name in ("cost", "reward"):
+        np.testing.assert_allclose(found[0][name].values, found[1][name].values, rtol=1e-6)
+    assert float(found[0]["cost"].isel(time=-1).mean()) < 0.3
+
+
+def test_a_threshold_is_tuned_on_what_is_seen():
+    """With an evaluator that tells little, the threshold is not that of the true scores, and the policy plays with the evaluator."""
+    seen = ca.Frugal.tuned(ca.uniform_cascade(), 4000)
+    unseen = ca.Frugal.tuned(ca.uniform_cascade(evaluator=5), 4000)
+    assert isinstance(unseen.evaluator, ca.FrozenGLM) and not isinstance(seen.evaluator, ca.FrozenGLM)
+    env = ca.uniform_cascade(evaluator=5)
+    value = ca.tuned_threshold(env, 4000)[1]
+    options = {"horizon": 4000, "seeds": 16, "record": ["utility"], "progress": False}
+    data = jr.simulate(env, {"tuned": unseen}, **options)["utility"].isel(policy=0, time=-1)
+    assert float(data.mean()) == pytest.approx(value, abs=5 * 0.3 / np.sqrt(4000))

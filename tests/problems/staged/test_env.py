@@ -38,9 +38,9 @@ def test_arrivals():
 
 @pytest.mark.parametrize("policy", ["StageRoute", "Greedy", "Oracle"])
 def test_measures_fit_together(policy):
-    data = arena(3, 500, policy)
+    data = arena(6, 250, policy)
     time = data["time"].values
-    env = staged.arena_market(max_deployed=3, stage_length=500)
+    env = staged.arena_market(max_deployed=6, stage_length=250)
     best = np.array([staged.optimum_total(env, t) for t in time])
     for regret, reward in (
         ("regret", "mean_reward"),
