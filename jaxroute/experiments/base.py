@@ -64,7 +64,7 @@ class Case:
 
     def build(self, horizon: int, changes: Mapping[str, Any]) -> Any:
         """The environment for a horizon, with changed settings."""
-        made = self.environment
+        made: Any = self.environment
         fixed = isinstance(made, Grid) or is_environment(made) or not _takes_settings(made, self.settings)
         if "data" in changes and (fixed or "data" not in inspect.signature(made).parameters):
             raise ValueError("this experiment takes no --data: it plays no table")
