@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import jax
 import xarray as xr
@@ -64,7 +64,7 @@ class Case:
 
     def build(self, horizon: int, changes: Mapping[str, Any]) -> Any:
         """The environment for a horizon, with changed settings."""
-        made: Any = self.environment
+        made = cast(Any, self.environment)
         fixed = isinstance(made, Grid) or is_environment(made) or not _takes_settings(made, self.settings)
         if "data" in changes and (fixed or "data" not in inspect.signature(made).parameters):
             raise ValueError("this experiment takes no --data: it plays no table")
