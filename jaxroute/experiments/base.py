@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import jax
 import xarray as xr
@@ -64,23 +64,23 @@ class Case:
 
     def build(self, horizon: int, changes: Mapping[str, Any]) -> Any:
         """The environment for a horizon, with changed settings."""
-        made = cast(Any, self.environment)
-        fixed = isinstance(made, Grid) or is_environment(made) or not _takes_settings(made, self.settings)
-        if "data" in changes and (fixed or "data" not in inspect.signature(made).parameters):
-            raise ValueError("this experiment takes no --data: it plays no table")
-        if fixed:
-            if changes:
-                raise ValueError(
-                    f"environment.{next(iter(changes))} cannot be set: the environment of this experiment is fixed"
-                )
+        made = self.environment
+        no_table = "this experiment takes no --data: it plays no table"
+        if isinstance(made, Grid) or is_environment(made) or not _takes_settings(made, self.settings):
+            fixed = "cannot be set: the environment of this experiment is fixed"
+            for name in changes:
+                raise ValueError(no_table if name == "data" else f"environment.{name} {fixed}")
             return made
+        parameters = inspect.signature(made).parameters
+        if "data" in changes and "data" not in parameters:
+            raise ValueError(no_table)
         settings = {**self.settings, **changes}
-        if "horizon" in inspect.signature(made).parameters:
+        if "horizon" in parameters:
             settings["horizon"] = horizon
-        takes_more = any(p.kind is p.VAR_KEYWORD for p in inspect.signature(made).parameters.values())
+        takes_more = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
         for key in changes:
             if not takes_more:
-                checks.one_of("environment setting", key, inspect.signature(made).parameters)
+                checks.one_of("environment setting", key, parameters)
         try:
             return made(**settings)
         except TypeError as error:
