@@ -210,7 +210,7 @@ def _falls(results: Results) -> Verdict:
 @all_hold(between=", ")
 def _highest_cucb(results: Results) -> Iterator[Verdict]:
     for task, name in _TASKS.items():
-        best = results[task]["reward"].isel(time=-1).mean("seed").idxmax("policy").item()
+        best = highest(ends(results[task], "reward", map(str, results[task]["policy"].values)))
         yield f"{name}: {best}", best == "CUCB"
 
 
