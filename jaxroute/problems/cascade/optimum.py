@@ -45,10 +45,10 @@ def mean_costs(env: CascadeEnv) -> jax.Array:
     return _average(env, lambda psi: env.boxes.mean_cost(psi, env.base_index(psi)))
 
 
-def cost_order(env: CascadeEnv) -> np.ndarray:
-    """Place `[K]` of each model from the cheapest (0) to the dearest; equals by their number."""
-    cost = np.round(np.asarray(mean_costs(env), np.float64), 6)
-    return np.argsort(np.argsort(cost, kind="stable"), kind="stable").astype(np.float32)
+def cost_order(env: CascadeEnv) -> jax.Array:
+    """Place `[K]` of each model from the cheapest (0) to the dearest; equals, to six digits, by their number. May be traced."""
+    cost = jnp.round(mean_costs(env), 6)
+    return jnp.argsort(jnp.argsort(cost, stable=True), stable=True).astype(jnp.float32)
 
 
 def oracle_value(env: CascadeEnv, psi: Leaf, points: int = 4000) -> float:
