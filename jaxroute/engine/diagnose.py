@@ -42,13 +42,9 @@ def _mark(firsts: _Firsts, bad: Mapping[str, Any], t: jax.Array, free_rounds: in
 
 
 def _nan_leaves(what: str, tree: PyTree) -> dict[str, jax.Array]:
-    """Whether each floating leaf of a tree has a NaN, by its path."""
+    """Whether each leaf of a tree has a NaN, by its path."""
     leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
-    return {f"{what}{jax.tree_util.keystr(path)}": any_nan(leaf) for path, leaf in leaves if _is_float(leaf)}
-
-
-def _is_float(leaf: Any) -> bool:
-    return bool(jnp.issubdtype(jnp.asarray(leaf).dtype, jnp.floating))
+    return {f"{what}{jax.tree_util.keystr(path)}": any_nan(leaf) for path, leaf in leaves}
 
 
 @struct.dataclass

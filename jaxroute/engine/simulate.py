@@ -372,7 +372,7 @@ def _warn_invalid(data: xr.Dataset) -> None:
     if invalid:
         firsts = "".join(f"; first bad value of {text}" for text in map(diagnose.text, data.attrs["invalid"]))
         warnings.warn(
-            f"{invalid} of {runs} runs are invalid (a flow that must be zero is not, or a value is not finite): "
+            f"{invalid} of {runs} runs are invalid (something is NaN, or a flow is not finite, or must be zero and is not): "
             f"see the variable {where} and the counters beside it{firsts}",
             stacklevel=4,
         )

@@ -19,7 +19,7 @@ _FEW_RUNS = 24
 
 
 def all_hold(before: str = "", between: str = "; ") -> Callable[[Callable[[Results], Iterator[Verdict]]], Measure]:
-    """Makes one verdict of those that a function yields: their texts in one line, and whether all of them hold.
+    """Makes one verdict of those that a function yields: their texts in one line, and whether all of them hold, at least one.
 
         @all_hold("regret of COSMOS, ")
         def _small(results: Results) -> Iterator[Verdict]:
@@ -36,6 +36,8 @@ def all_hold(before: str = "", between: str = "; ") -> Callable[[Callable[[Resul
         @functools.wraps(verdicts)
         def measure(results: Results) -> Verdict:
             found = list(verdicts(results))
+            if not found:
+                return "nothing to judge", False
             return before + between.join(text for text, _ in found), all(bool(holds) for _, holds in found)
 
         return measure

@@ -143,6 +143,10 @@ def test_all_must_hold():
     assert _below_five.__name__ == "_below_five"
 
 
+def test_nothing_to_judge_does_not_hold():
+    assert all_hold("regret ")(lambda results: iter(()))({}) == ("nothing to judge", False)
+
+
 def test_pictures_of_cases():
     seen = []
     picture = one_case(lambda data, metric, **options: seen.append((data, metric, options)), "regret", "long", log=True)

@@ -75,6 +75,9 @@ class MarketEnv:
         checks.share("capacity", self.capacity, size)
         checks.positive("budget", self.budget, ())
         checks.non_negative("deploy_fee", self.deploy_fee, size)
+        floor = checks.positive("cost_floor", self.cost_floor, ())
+        if floor > checks.positive("cost_ceiling", self.cost_ceiling, ()):
+            raise ValueError(f"cost_floor must be at most cost_ceiling = {float(self.cost_ceiling):g}, got {floor:g}")
         if np.shape(self.arrival) != size or np.min(self.arrival) < 1:
             raise ValueError(f"arrival must be {size[0]} rounds of at least 1, got {checks.show(self.arrival)}")
         self._check_optimum()

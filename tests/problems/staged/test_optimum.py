@@ -86,6 +86,13 @@ def test_a_market_that_was_changed_after_its_optimum_is_refused(change):
         market.replace(**change).check()
 
 
+def test_known_costs_out_of_range_are_refused():
+    with pytest.raises(ValueError, match="cost_floor must be above 0, got -1"):
+        staged.arena_market().replace(cost_floor=np.float32(-1)).check()
+    with pytest.raises(ValueError, match="cost_floor must be at most cost_ceiling = 50, got 60"):
+        staged.arena_market().replace(cost_floor=np.float32(60)).check()
+
+
 def test_too_many_sets_are_refused():
     outcomes = staged.LawOutcomes(np.linspace(0.1, 0.9, 30), np.ones(30), np.float32(0), np.float32(0))
     with pytest.raises(ValueError, match="max_deployed=10 of 30 models are 30,045,015 sets"):
