@@ -217,8 +217,9 @@ def difference(
     number = metrics.count(data, metric)
     seeds = metrics.show_seeds([number.sel(policy=name).values.max() for name in [minus, *drawn]])
     ax.set_xlabel(f"{_clock(array)}\nmean of paired differences ± 2 s.e. of {seeds}")
-    label = {**array.attrs, "label": f"{array.attrs.get('label', metric)} minus that of {minus}"}
-    ax.set_ylabel(style.axis_title(label, metric, _HIGH))
+    label = style.wrapped(str(array.attrs.get("label", metric)), _HIGH)
+    unit = f" ({array.attrs['unit']})" if array.attrs.get("unit") else ""
+    ax.set_ylabel(f"{label}\nminus that of {minus}{unit}")
     style.legend(ax, title, own)
     return ax
 
@@ -601,7 +602,7 @@ def heat(
         sides of it; otherwise the map has one hue).
       limits: smallest and largest value of the map, for panels to be compared (default: those of the data).
       ax: axes to draw on (default: a new figure).
-      title: above the figure, before the best value (default: the policy).
+      title: above the figure (default: the policy).
 
     Returns:
       The axes; the colour bar's are `ax.figure.axes[-1]`.
@@ -644,9 +645,6 @@ def heat(
     borders = [style.edges(at, log_spaced(array[a].values)) for at, a in zip(places, (x, y))]
     mesh = ax.pcolormesh(*borders, np.ma.masked_invalid(shown), rasterized=True, **_colours(shown, centre, limits))
     ax.set_facecolor("#DDDDDD")  # Cells without a value.
-    ax.set_xlabel(x)
-    ax.set_ylabel(y)
-    ax.tick_params(length=2.5)
     note = ""
     mark = _direction(metric, array.attrs) if best == "auto" else best
     if mark is not None:
@@ -664,13 +662,16 @@ def heat(
                 markeredgewidth=width,
                 clip_on=False,
             )
-        note = f"; ring: {'lowest' if mark == 'min' else 'highest'}, {text}"
+        note = f"\nring: {'lowest' if mark == 'min' else 'highest'}, {text}"
+    ax.set_xlabel(f"{x}{note}")
+    ax.set_ylabel(y)
+    ax.tick_params(length=2.5)
     bar = ax.figure.colorbar(mesh, ax=ax, pad=0.02)
     seeds = metrics.show_seeds(metrics.count(data, metric).values)
     bar.set_label(f"{style.axis_title(array.attrs, metric, _HIGH)}\nmean of {seeds}{when}")
     bar.outline.set_visible(False)
     style.numbers(bar.ax.yaxis)
-    style.title(ax, title or policy, note)
+    style.title(ax, title or policy)
     return ax
 
 

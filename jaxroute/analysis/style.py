@@ -239,13 +239,11 @@ def new_sheet(number: int, columns: int, size: tuple[float, float]) -> tuple[Any
 # Titles and legends.
 
 
-def title(ax: Any, text: str | None, note: str = "") -> None:
-    """A title at the left, on as many lines as it needs; with a note after it in plain letters."""
-    text = f"{text or ''}{note}".removeprefix("; ")
+def title(ax: Any, text: str | None) -> None:
+    """A title at the left, on as many lines as it needs."""
     if text:
         width = ax.get_position().width * ax.figure.get_figwidth()
-        weight = "normal" if note else "bold"
-        ax.set_title(wrapped(text, int(width * (15.5 if note else 14.0))), loc="left", fontsize=8, fontweight=weight)
+        ax.set_title(wrapped(text, int(14 * width)), loc="left", fontsize=8, fontweight="bold")
 
 
 def wrapped(text: str, width: int) -> str:

@@ -266,7 +266,7 @@ def test_difference(tmp_path):
     data = fake()
     ax = plot.difference(data, minus="Oracle", log=True)
     text = written(ax, tmp_path)
-    assert "cumulative regret minus that of\nOracle" in text
+    assert "cumulative regret\nminus that of Oracle (reward)" in text
     assert "mean of paired differences ± 2 s.e. of 50 seeds" in text
     zero, first, second = ax.lines
     assert (zero.get_label(), list(zero.get_ydata())) == ("Oracle", [0.0, 0.0])
@@ -431,7 +431,7 @@ def test_heat(tmp_path):
     ax = plot.heat(data, policy="Greedy", x="gamma", y="budget")
     text = written(ax, tmp_path)
     assert "cumulative regret (reward)\nmean of 50 seeds at round 10,000" in text
-    assert "Greedy; ring: lowest, 1 (0)" in text
+    assert "gamma\nring: lowest, 1 (0)" in text and "Greedy" in text
     assert (ax.get_xscale(), ax.get_yscale()) == ("log", "linear")
     (ring,) = {(float(line.get_xdata()[0]), float(line.get_ydata()[0])) for line in ax.lines}
     assert ring == pytest.approx((0.1, 3))
