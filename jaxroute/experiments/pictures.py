@@ -106,7 +106,7 @@ def _across(results: Results, places: str, titles: Any) -> Iterator[tuple[str, x
 def title_of(name: str, data: xr.Dataset, titles: Any = None, alone: bool = False) -> str:
     """The title of a case: as given by name or made from its result, or its coordinates, or its name; none if it stands alone."""
     if callable(titles):
-        return titles(data)
+        return str(titles(data))
     if titles and name in titles:
         return titles[name]
     if alone:
