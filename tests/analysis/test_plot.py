@@ -226,7 +226,7 @@ def test_a_level_is_named_in_the_legend_of_the_panels():
     assert [t.get_text() for t in figure.legends[0].get_texts()] == [*POLICIES, "target", "arrival"]
     assert left.lines[-1].get_color() == right.lines[-2].get_color()
     with pytest.raises(ValueError, match="along must be one of 'x', 'y', got 'z'"):
-        plot.level(left, "target", 1.0, along="z")
+        plot.level(left, "target", 1.0, along="z")  # type: ignore[arg-type]
 
 
 def test_own_lines_join_the_legend():
