@@ -315,7 +315,11 @@ def build(
 def percent(scores: np.ndarray) -> str:
     """A hint for scores that are no fractions, empty where that is not what is wrong."""
     known = scores[np.isfinite(scores)]
-    return "; are they percent? divide them by 100" if known.size and known.min() >= 0 and known.mean() > 1 and known.max() <= 100 else ""
+    return (
+        "; are they percent? divide them by 100"
+        if known.size and known.min() >= 0 and known.mean() > 1 and known.max() <= 100
+        else ""
+    )
 
 
 def _frozen(array: np.ndarray) -> np.ndarray:

@@ -91,11 +91,16 @@ def test_queries_without_a_number_are_dropped(bad, suffix, tmp_path):
     if suffix == ".parquet":  # Columns of parquet have one type.
         frame[SECOND] = frame[SECOND].map(lambda value: None if value is None else str(value))
     path = write(frame, tmp_path / f"bench{suffix}")
-    with pytest.warns(UserWarning, match=rf"dropped 1 of 3 queries .*\(first: .*bench{suffix}, .*'{SECOND}' is (empty|'failed')"):
+    with pytest.warns(
+        UserWarning, match=rf"dropped 1 of 3 queries .*\(first: .*bench{suffix}, .*'{SECOND}' is (empty|'failed')"
+    ):
         table = load_routerbench(path)
     assert_same(table, EXPECTED.subset(rows=[0, 2]))
     assert (table.rows.tolist(), table.num_rows) == ([0, 2], 3)
-    with pytest.raises(ValueError, match=rf"(line 3|row 1 \(from 0\)), column '{SECOND}' is (empty|'failed', which is no number); .* missing='drop'"):
+    with pytest.raises(
+        ValueError,
+        match=rf"(line 3|row 1 \(from 0\)), column '{SECOND}' is (empty|'failed', which is no number); .* missing='drop'",
+    ):
         load_table(path)
 
 
@@ -124,7 +129,9 @@ def test_files_of_another_form_are_explained(tmp_path):
     pytest.importorskip("pyarrow")
     frame = routerbench_frame()
     path = write(frame.drop(columns=[f"{FIRST}|total_cost", f"{SECOND}|total_cost"]), tmp_path / "a.csv")
-    with pytest.raises(ValueError, match=r"no column <model>\|total_cost, .*; add them, or give the cost .* It has sample_id, prompt"):
+    with pytest.raises(
+        ValueError, match=r"no column <model>\|total_cost, .*; add them, or give the cost .* It has sample_id, prompt"
+    ):
         load_routerbench(path)
     with pytest.raises(ValueError, match=f"costs but no score column for {FIRST}; it has sample_id"):
         load_routerbench(write(frame.drop(columns=[FIRST]), tmp_path / "b.csv"))
