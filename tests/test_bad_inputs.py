@@ -13,10 +13,21 @@ import warnings
 
 import numpy as np
 import pytest
+import xarray as xr
 
 import jaxroute as jr
 from jaxroute import cli, metrics
-from jaxroute.data import RoutingTable, load_columns, load_embedllm, load_table
+from jaxroute.data import (
+    RoutingTable,
+    compare_with_table_2,
+    costs_by_size,
+    divide_by_max,
+    load_columns,
+    load_embeddings,
+    load_embedllm,
+    load_table,
+    min_max,
+)
 from jaxroute.problems import stochastic
 
 pytestmark = pytest.mark.fast
@@ -54,16 +65,16 @@ OBJECTS = archive(scores=np.asarray(SCORES), costs=np.asarray(COSTS), models=np.
 FILES = {
     "no file": ("t.csv", ..., "No such file or directory"),
     "a folder": ("t.csv", None, "path must be a file, got the folder"),
-    "a folder without suffix": ("t", None, r"a folder; expected a name that ends in \.npz, \.csv"),
+    "a folder without suffix": ("t", None, "path must be a file, got the folder"),
     "unknown kind": ("t.feather", b"ARROW1", r"of an unknown kind; expected a name that ends in \.npz, \.csv, \.csv\.gz, \.tsv.*\.jsonl"),
     "empty csv": ("t.csv", "", "is empty"),
     "names without rows": ("t.csv", WIDE.splitlines()[0], "has a line of names, but no rows"),
     "empty jsonl": ("t.jsonl", "\n", "is empty"),
     "empty gz": ("t.csv.gz", zipped(""), "is empty"),
     "truncated gz": ("t.csv.gz", zipped(WIDE * 50)[:-12], "is a damaged gzip file"),
-    "truncated npz": ("t.npz", NPZ[: len(NPZ) // 2], "is not an npz file, or cut off"),
-    "text named npz": ("t.npz", WIDE, "is not an npz file, or cut off"),
-    "empty npz": ("t.npz", b"", "is not an npz file, or cut off"),
+    "truncated npz": ("t.npz", NPZ[: len(NPZ) // 2], "is not an npy or npz file of plain arrays, or cut off"),
+    "text named npz": ("t.npz", WIDE, "is not an npy or npz file of plain arrays, or cut off"),
+    "empty npz": ("t.npz", b"", "is not an npy or npz file of plain arrays, or cut off"),
     "npy named npz": ("t.npz", b"\x93NUMPY\x01\x00v\x00{'descr': '<f8', 'fortran_order': False, 'shape': (1,), }".ljust(128) + b"\n" + b"\0" * 8, "holds one array without a name"),
     "npz with names as objects": ("t.npz", OBJECTS, "the array 'models' holds Python objects, which are not read; save names with dtype=str"),
     "npz with scores in percent": ("t.npz", archive(scores=np.array([[50.0, 70.0]]), costs=np.array([[1.0, 2.0]]), models=np.array(["a", "b"])), r"scores is 50.0 at row 0, model 'a'; .*\[0, 1\]; are they percent\? divide them by 100"),
@@ -219,7 +230,11 @@ def test_files_of_data_sets_are_known_by_their_columns(tmp_path):
 
 
 # Arguments: what is called, the kind of error, and what is said.
-RESULT = stochastic.bernoulli([0.5, 0.6])
+BANDIT = stochastic.bernoulli([0.5, 0.6])
+RESULT = xr.Dataset(
+    {"regret": (("policy", "seed", "time"), np.arange(8.0).reshape(2, 2, 2), {"kind": "total", "label": "regret"})},
+    coords={"policy": ["a", "b"], "seed": [0, 1], "time": [1, 2]},
+)
 ARGUMENTS = {
     "costs as a number": (lambda path: load_table(path, costs=3), "costs must map models to costs per query, got 3"),
     "costs of nobody": (lambda path: load_table(path, costs={"c": 1.0}), r"costs names c, which .*t.csv lacks; the file has prompt_id, a"),
@@ -232,6 +247,26 @@ ARGUMENTS = {
     "a misspelt argument of a grid": (lambda _: jr.grid(stochastic.UCB1, widht=[1.0, 2.0]), "UCB1.. got an unexpected keyword argument 'widht'; did you mean 'width'"),
     "an array that is one value": (lambda _: jr.grid(stochastic.bernoulli, mean=np.array([0.1, 0.9])), r"grid: bernoulli at mean=0.1: mean must have shape \[K\].*each value of mean is a setting; give an array that is one value as a tuple"),
     "a setting that is refused": (lambda _: jr.grid(stochastic.gaussian, mean=(0.1, 0.9), scale=[1.0, -1.0]), "grid: gaussian at scale=-1.0: scale must be at least 0, got -1"),
+    "no path": (lambda _: load_table(None), "path must be the name of a file, got None"),
+    "a number for a path": (lambda _: load_embeddings(3), "path must be the name of a file, got 3"),
+    "an empty path": (lambda _: load_table(""), "path must be the name of a file, got ''"),
+    "a folder of embeddings": (lambda path: load_embeddings(path.parent), "path must be a file, got the folder"),
+    "a csv of embeddings": (load_embeddings, "t.csv is not an npy or npz file of plain arrays, or cut off$"),
+    "a table in a folder": (lambda path: RoutingTable.load(path.parent), "path must be a file, got the folder"),
+    "nowhere to save to": (lambda path: load_table(path).save(None), "path must be the name of a file, got None"),
+    "no names of models": (lambda _: RoutingTable([[0.5]], [[1.0]], None), "models must be names, got None"),
+    "rows of different lengths": (lambda _: RoutingTable([[0.5], [0.5, 0.6]], [[1.0]], ("a",)), "scores must be an array of numbers: rows of different lengths"),
+    "a model by number": (lambda path: load_table(path).subset(models=0), "models must be names, got 0"),
+    "sizes of nobody": (lambda _: costs_by_size(None), "models must be names, got None"),
+    "no scores to scale": (lambda _: min_max([]), r"scores is \[\]; min_max needs at least two different finite values"),
+    "scores to scale in words": (lambda _: divide_by_max(["high"]), r"scores must be a number or an array of numbers, got \['high'\]"),
+    "a comparison with nothing": (lambda _: compare_with_table_2(None), "table must be a RoutingTable, got None"),
+    "a tuple to sweep": (lambda _: jr.grid(stochastic.UCB1, width=(1.0, 2.0)), "needs at least one argument with several values, got .*; only a list, a range or a 1-d array is swept"),
+    "a grid of numbers": (lambda _: jr.grid(lambda a: a, a=[1, 2]), "must give environments or policies, got 1"),
+    "a grid of classes": (lambda _: jr.grid(lambda a: stochastic.UCB1, a=[1, 2]), "must give environments or policies, got <class"),
+    "instances of a number": (lambda _: jr.instances(5), "environments must be a list of them, got 5"),
+    "instances of one environment": (lambda _: jr.instances(BANDIT), "environments must be a list of them, got BanditEnv"),
+    "a summary of differences": (lambda _: metrics.table(metrics.paired(RESULT, "regret", "a")), "data must be the result of a simulation, with single runs along 'seed', got a Dataset of mean, stderr, z"),
     "a table of nothing": (lambda _: metrics.table(None), "data must be the xarray.Dataset of a simulation, got None"),
     "a summary of a list": (lambda _: metrics.summary([1]), r"data must be the xarray.Dataset of a simulation, got \[1\]"),
     "the end of nothing": (lambda _: metrics.final(None, "regret"), "data must be the xarray.Dataset of a simulation, got None"),
@@ -265,7 +300,7 @@ COMMANDS = {
     "an empty --out": (["run", "stochastic/regret", "--out", ""], "argument --out: must be a path, got an empty text"),
     "a file for --out": (["run", "stochastic/regret", "--out", "t.csv"], "out must be a folder that can be written to, got 't.csv': File exists"),
     "an empty --data": (["run", "staged/table", "--data", ""], "argument --data: must be a path, got an empty text"),
-    "a folder for --data": (["run", "staged/table", "--data", "folder"], "path is 'folder', a folder; expected a name that ends in .npz, .csv"),
+    "a folder for --data": (["run", "staged/table", "--data", "folder"], "path must be a file, got the folder 'folder'"),
     "a damaged --data": (["run", "combinatorial/table", "--data", "cut.csv"], "cut.csv, line 3: 4 fields, but the first line names 5 columns"),
     "--data without file": (["run", "service/table", "--data", "nowhere.csv"], "nowhere.csv: No such file or directory"),
     "--data that is empty": (["run", "service/table", "--data", "empty.csv"], "empty.csv is empty"),

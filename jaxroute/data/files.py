@@ -81,16 +81,26 @@ def open_columns(path: str | os.PathLike, *other_suffixes: str) -> ColumnFile:
       ValueError: the suffix is unknown, or the file is empty, damaged or of another kind.
       OSError: there is no such file, or it may not be read.
     """
-    name = Path(path).name.lower()
+    name = given(path).name.lower()
     for suffixes, open_file in _READERS:
         if name.endswith(suffixes):
-            if Path(path).is_dir():
-                raise ValueError(f"path must be a file, got the folder {str(path)!r}")
             with named(path):
                 return open_file(path)
     accepted = ", ".join((*other_suffixes, *(suffix for suffixes, _ in _READERS for suffix in suffixes)))
-    what = "a folder" if Path(path).is_dir() else "of an unknown kind"
-    raise ValueError(f"path is {str(path)!r}, {what}; expected a name that ends in {accepted}")
+    raise ValueError(f"path is {str(path)!r}, of an unknown kind; expected a name that ends in {accepted}")
+
+
+def given(path: Any) -> Path:
+    """The path of a file that was given.
+
+    Raises:
+      ValueError: it is no path, or that of a folder.
+    """
+    if not isinstance(path, (str, os.PathLike)) or not os.fspath(path):
+        raise ValueError(f"path must be the name of a file, got {show(path)}")
+    if Path(path).is_dir():
+        raise ValueError(f"path must be a file, got the folder {str(path)!r}")
+    return Path(path)
 
 
 @contextlib.contextmanager
@@ -357,14 +367,25 @@ def open_arrays(path: str | os.PathLike) -> Generator[ArrayFile, None, None]:
     Raises:
       ValueError: it is no npz file, or damaged.
     """
-    try:
-        content = np.load(path, allow_pickle=False)
-    except (ValueError, EOFError, zipfile.BadZipFile) as error:
-        reason = "" if "pickle" in str(error) else f" ({error})"  # What numpy takes anything unknown for.
-        raise ValueError(f"{path} is not an npz file, or cut off{reason}") from None
+    content = load_arrays(path)
     if not isinstance(content, np.lib.npyio.NpzFile):
         raise ValueError(
             f"{path} holds one array without a name: save it with numpy.savez(path, scores=..., costs=..., models=...)"
         )
     with content:
         yield ArrayFile(path, content)
+
+
+def load_arrays(path: str | os.PathLike) -> Any:
+    """The array of an npy file, or the open content of an npz file.
+
+    Raises:
+      ValueError: it is neither, or damaged.
+    """
+    try:
+        return np.load(given(path), allow_pickle=False)
+    except (ValueError, EOFError, zipfile.BadZipFile) as error:
+        if "path must be" in str(error):
+            raise
+        reason = "" if "pickle" in str(error) else f" ({error})"  # What numpy takes anything unknown for.
+        raise ValueError(f"{path} is not an npy or npz file of plain arrays, or cut off{reason}") from None

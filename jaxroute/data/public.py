@@ -7,7 +7,6 @@ pandas pickles as plain records (see `load_routerbench`).
 import os
 import re
 import warnings
-import zipfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +23,8 @@ from .files import (
     arrow_values,
     as_numbers,
     fault,
+    given,
+    load_arrays,
     named,
     open_arrays,
     open_columns,
@@ -98,6 +99,8 @@ def compare_with_table_2(table: RoutingTable) -> dict[str, dict[str, float]]:
     Raises:
       ValueError: the table has none of Table 2's models.
     """
+    if not isinstance(table, RoutingTable):
+        raise ValueError(f"table must be a RoutingTable, got {checks.show(table)}")
     scores, costs = table.mean_scores(), table.mean_costs()
     report = {}
     for name, paper_score, paper_cost in zip(
@@ -157,14 +160,14 @@ def load_table(
       UnsafePickleError: as in `load_routerbench`.
       ImportError: parquet needs pyarrow: `pip install "jaxroute[data]"`.
     """
-    if Path(path).is_dir() and any(Path(path).glob("*.parquet")):
+    if costs is not None and not isinstance(costs, Mapping):
+        raise ValueError(f"costs must map models to costs per query, got {checks.show(costs)}")
+    if isinstance(path, (str, os.PathLike)) and os.fspath(path) and any(Path(path).glob("*.parquet")):
         return _load_sprout(path, None, costs, missing)
-    if Path(path).name.lower().endswith(".npz"):
+    if given(path).name.lower().endswith(".npz"):
         with named(path), open_arrays(path) as file:
             return _from_arrays(file, costs, cost_unit, missing)
     file = open_columns(path, ".npz")
-    if costs is not None and not isinstance(costs, Mapping):
-        raise ValueError(f"costs must map models to costs per query, got {checks.show(costs)}")
     if Path(path).name.lower().endswith(".parquet") and _sprout_models(path):
         return _load_sprout(path, None, costs, missing)
     with named(path):
@@ -195,6 +198,7 @@ def load_columns(path: str | os.PathLike, numbers: Sequence[str], labels: Sequen
       ValueError: the file lacks a column.
       ImportError: parquet needs pyarrow: `pip install "jaxroute[data]"`.
     """
+    numbers, labels = ((names,) if isinstance(names, str) else tuple(names) for names in (numbers, labels))
     data = open_columns(path).read((*numbers, *labels))
     found = {name: as_numbers(data[name]) for name in numbers}
     for name in labels:
@@ -354,6 +358,8 @@ def costs_by_size(models: Iterable[str], default: float = _TYPICAL_SIZE) -> dict
     Returns:
       Cost of each model, in the order given.
     """
+    if not isinstance(models, Iterable):
+        raise ValueError(f"models must be names, got {checks.show(models)}")
     models = [models] if isinstance(models, str) else [str(model) for model in models]
     default = float(checks.positive("default", default, ()))
     costs = {}
@@ -380,17 +386,15 @@ def load_embeddings(path: str | os.PathLike, num_queries: int | None = None) -> 
     Raises:
       ValueError: not such a file, not a matrix of finite numbers, or not `num_queries` rows. Pickled arrays are refused.
     """
-    try:
-        content = np.load(path, allow_pickle=False)
-        if isinstance(content, np.lib.npyio.NpzFile):
-            with content:
-                names = content.files
-                name = "embeddings" if "embeddings" in names else names[0] if len(names) == 1 else None
-                array = None if name is None else content[name]
-        else:
-            names, array = [], content
-    except (ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise ValueError(f"{path} is not an npy or npz file of plain arrays: {error}") from error
+    content = load_arrays(path)
+    if isinstance(content, np.lib.npyio.NpzFile):
+        with content:
+            file = ArrayFile(path, content)
+            names = file.names
+            name = "embeddings" if "embeddings" in names else names[0] if len(names) == 1 else None
+            array = None if name is None else file[name]
+    else:
+        names, array = [], content
     if array is None:
         raise ValueError(f"{path} has no array embeddings, and not exactly one array; it has {some(names)}")
     if array.dtype.kind not in "fiu" or array.ndim != 2 or 0 in array.shape:

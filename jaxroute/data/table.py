@@ -9,7 +9,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .files import named, open_arrays, some
+from .files import given, named, open_arrays, some
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -165,7 +165,7 @@ class RoutingTable:
           ValueError: a model that the table does not have, or nothing left.
           IndexError: `rows` points outside the table.
         """
-        names = self.models if models is None else (models,) if isinstance(models, str) else tuple(models)
+        names = self.models if models is None else _names("models", models)
         unknown = [name for name in names if name not in self.models]
         if unknown:
             raise ValueError(f"models has {unknown[0]!r}, which the table lacks; it has {', '.join(self.models)}")
@@ -225,6 +225,7 @@ class RoutingTable:
 
     def save(self, path: str | os.PathLike) -> None:
         """Writes the table to `path` as a compressed npz of plain arrays, named like the fields."""
+        given(path)
         arrays = {
             "scores": self.scores,
             "costs": self.costs,
@@ -333,11 +334,14 @@ def _floats(argument: str, values: ArrayLike) -> np.ndarray:
         with np.errstate(over="ignore"):  # Becomes inf, which is refused by name.
             return _frozen(np.array(values, dtype=np.float32))
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{argument} must be an array of numbers: {error}") from error
+        reason = "rows of different lengths" if "inhomogeneous" in str(error) else error
+        raise ValueError(f"{argument} must be an array of numbers: {reason}") from error
 
 
 def _names(argument: str, names: str | Iterable[object]) -> tuple[str, ...]:
     """`names` as a tuple of different strings."""
+    if not isinstance(names, Iterable):
+        raise ValueError(f"{argument} must be names, got {names!r}")
     names = (names,) if isinstance(names, str) else tuple(str(name) for name in names)
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:

@@ -6,7 +6,7 @@ import inspect
 import itertools
 import json
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -138,7 +138,10 @@ def grid(constructor: Callable[..., Any], /, **settings: Any) -> Grid:
     swept = {k: list(v) for k, v in settings.items() if _is_swept(v)}
     fixed = {k: v for k, v in settings.items() if k not in swept}
     if not swept:
-        raise ValueError(f"grid({name}, ...) needs at least one argument with several values, got {show(settings)}")
+        raise ValueError(
+            f"grid({name}, ...) needs at least one argument with several values, got {show(settings)}; only a list, a range or a 1-d array is "
+            "swept"
+        )
     for key, values in swept.items():
         if not values:
             raise ValueError(f"{key} must have at least one value, got an empty {type(settings[key]).__name__}")
@@ -152,8 +155,16 @@ def grid(constructor: Callable[..., Any], /, **settings: Any) -> Grid:
         except (TypeError, ValueError) as error:
             where = ", ".join(f"{key}={show(value)}" for key, value in setting.items())
             kind = TypeError if isinstance(error, TypeError) else ValueError
-            raise kind(f"grid: {name} at {where}: {error}{_hint(settings, swept)}") from error
-    return Grid(swept, objects, name)
+            raise kind(f"grid: {name} at {where}: {error}{_hint(error, settings, swept)}") from error
+    made = Grid(swept, objects, name)
+    _need_players(name, objects)
+    return made
+
+
+def _need_players(what: str, objects: Sequence[Any]) -> None:
+    for one in objects:
+        if isinstance(one, type) or not (callable(one) or hasattr(one, "init")):
+            raise ValueError(f"{what} must give environments or policies, got {show(one)}")
 
 
 def _check_arguments(constructor: Callable[..., Any], name: str, settings: Mapping[str, Any]) -> None:
@@ -181,19 +192,22 @@ def _warn_equal(swept: Mapping[str, Sequence[Any]]) -> None:
                 warnings.warn(f"grid: {key} has {again!r} more than once; equal settings are equal runs", stacklevel=3)
 
 
-def _hint(settings: Mapping[str, Any], swept: Mapping[str, Any]) -> str:
+def _hint(error: Exception, settings: Mapping[str, Any], swept: Mapping[str, Any]) -> str:
     """Where an error may come from an array that was meant as one value."""
     arrays = [key for key in swept if hasattr(settings[key], "shape")]
-    return (
-        f" (each value of {' and '.join(arrays)} is a setting; give an array that is one value as a tuple)" if arrays else ""
-    )
+    if not arrays or not (isinstance(error, TypeError) or "shape" in str(error)):
+        return ""
+    return f" (each value of {' and '.join(arrays)} is a setting; give an array that is one value as a tuple)"
 
 
 def instances(environments: Sequence[Any]) -> Grid:
     """Several environments of one structure as one, along the axis `instance`."""
+    if not isinstance(environments, Iterable):
+        raise ValueError(f"environments must be a list of them, got {show(environments)}")
     environments = list(environments)
     if not environments:
         raise ValueError("instances needs at least one environment, got an empty list")
+    _need_players("instances", environments)
     return Grid({"instance": range(len(environments))}, environments, type(environments[0]).__name__)
 
 
