@@ -32,7 +32,7 @@ def faults(figure: Any) -> list[str]:
 
     Found are: text outside the canvas or across the frame of its axes; texts that overlap; text below 7 points; a figure wider than 18
     inches; axes narrower or lower than a third of their panel; axes without data, lines without a finite number or outside the view,
-    axes in which nothing varies; a legend over lines; a name in a legend that nothing has, and names in no legend; one name in several
+    axes in which nothing varies; titles of panels in different letters; a legend over lines; a name in a legend that nothing has, and names in no legend; one name in several
     colours, several names of one look; an axis of numbers without a label, or with fewer than two numbers.
 
     Args:
@@ -44,6 +44,9 @@ def faults(figure: Any) -> list[str]:
     found = [*_cut(figure, texts), *_overlapping(texts), *_small(texts), *_named(figure, axes)]
     if figure.get_figwidth() > _WIDEST:
         found.append(f"too wide: {figure.get_figwidth():.0f} inches, where letters of 8 points are not legible on a page")
+    letters = {(t.artist.get_fontsize(), t.artist.get_fontweight(), t.artist.get_ha()) for t in texts if t.kind == "title"}
+    if len(letters) > 1:
+        found.append(f"titles differ: panels have titles in {len(letters)} sorts of letters or places")
     for ax in axes:
         if not _is_bar(ax):
             found += [*_squeezed(figure, ax), *_without_data(ax), *_without_numbers(ax), *_covered(ax), *_across(ax)]
