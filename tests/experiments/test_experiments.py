@@ -49,6 +49,8 @@ def smoke(name: str, out, **changes):
         assert isinstance(text, str) and text and isinstance(bool(holds), bool)
     for figure in experiment.figures:
         assert (out / f"{figure}.png").stat().st_size > 5000
+    found = faults_by_figure(name, data)
+    assert {figure: texts for figure, texts in found.items() if figure not in FAULTY.get(name, ())} == {}
     return summary
 
 
