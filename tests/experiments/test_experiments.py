@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 import xarray as xr
+from drawn import FAULTY, faults_by_figure
 
 import jaxroute as jr
 from jaxroute import experiments
