@@ -292,6 +292,16 @@ COMMANDS = {
     "a text for an experiment": (["run", "t.csv"], "a file of your own must end in .py"),
     "a file that is no Python": (["run", "broken.py"], "broken.py, line 2: invalid syntax"),
     "a file that fails": (["run", "failing.py"], "failing.py, line 3: ZeroDivisionError: division by zero"),
+    "an experiment without cases": (["run", "empty.py"], "empty.py: cases must be a tuple of at least one Case, got ()"),
+    "one case in place of several": (["run", "case.py"], "case.py: cases must be a tuple of at least one Case, got Case("),
+    "a misspelt argument of an experiment": (["run", "titel.py"], "titel.py, line 4: TypeError: Experiment.__init__() got an unexpected keyword argument 'titel'"),
+    "policies as a list": (["run", "list.py"], "list.py: case 'result': policies must be a dict of name to policy, or a function, got [UCB1("),
+    "an environment as a number": (["run", "five.py"], "five.py: case 'result': environment must be an environment, a grid or a function, got 5"),
+    "a horizon as text": (["run", "text.py"], "text.py: case 'result': horizon must be a whole number at least 1, got '10'"),
+    "two cases of a name": (["run", "twice.py"], "twice.py: cases must have different names of files without folders, got 'result', 'result'"),
+    "a case outside the folder": (["run", "outside.py"], "outside.py: cases must have different names of files without folders, got '../outside'"),
+    "a file that leaves": (["run", "leaves.py"], "leaves.py, line 1: SystemExit: 3"),
+    "a binary file": (["run", "binary.py"], "binary.py, line 1: "),
     "too many seeds": (["run", "stochastic/regret", "--seeds", "1e12"], "argument --seeds: must be at most 4,294,967,296, got 1,000,000,000,000"),
     "too long a horizon": (["run", "stochastic/regret", "--horizon", "10**12"], "argument --horizon: must be a whole number, got '10**12'"),
     "a horizon beyond 32 bits": (["run", "stochastic/regret", "--horizon", "1e12"], "argument --horizon: must be at most 2,147,483,647"),
@@ -305,6 +315,9 @@ COMMANDS = {
     "--data without file": (["run", "service/table", "--data", "nowhere.csv"], "nowhere.csv: No such file or directory"),
     "--data that is empty": (["run", "service/table", "--data", "empty.csv"], "empty.csv is empty"),
     "--data without costs": (["run", "service/table", "--data", "plain.csv"], "--set environment.costs="),
+    "a setting that does not suit the data": (["run", "staged/table", "--smoke", "--data", "t.csv"], "got 0.0002; --set environment.budget=VALUE changes it"),
+    "a size above the number of models": (["run", "combinatorial/table", "--data", "t.csv"], "size must be from 1 to 2, got 3; --set environment.size=VALUE changes it"),
+    "no features": (["run", "queueing/table", "--data", "t.csv"], "t.csv has no features: give embeddings"),
     "--data twice": (["run", "service/table", "--data", "t.csv", "--set", "environment.data=u.csv"], "--data and --set environment.data mean the same: give one of them"),
     "--set twice": (["run", "stochastic/regret", "--set", "UCB1.width=1", "--set", "UCB1.width=2"], "--set UCB1.width must be given once, got 1 and 2"),
     "--set without a leaf": (["run", "stochastic/regret", "--set", "UCB1=2"], "--set must have the form POLICY.LEAF=VALUE, got 'UCB1=2'"),
@@ -322,6 +335,14 @@ COMMANDS = {
 }  # fmt: skip
 
 
+CASE = "Case(environment=stochastic.bernoulli([0.5]), policies={'u': stochastic.UCB1()}, horizon=10)"
+EXPERIMENT = f"""from jaxroute.experiments import Case, Experiment
+from jaxroute.problems import stochastic
+
+experiment = Experiment(name="mine", title="mine", cases=({CASE},))
+"""
+
+
 @pytest.fixture
 def here(tmp_path, monkeypatch):
     """A working directory with some files."""
@@ -332,6 +353,16 @@ def here(tmp_path, monkeypatch):
         "plain.csv": "query,a,b\n1,0,1\n",
         "broken.py": "x = 1\nexperiment = = 2\n",
         "failing.py": "x = 1\n\nexperiment = x / 0\n",
+        "empty.py": EXPERIMENT.replace(f"({CASE},)", "()"),
+        "case.py": EXPERIMENT.replace(f"({CASE},)", CASE),
+        "titel.py": EXPERIMENT.replace("title", "titel"),
+        "list.py": EXPERIMENT.replace("{'u': stochastic.UCB1()}", "[stochastic.UCB1()]"),
+        "five.py": EXPERIMENT.replace("stochastic.bernoulli([0.5])", "5"),
+        "text.py": EXPERIMENT.replace("horizon=10", "horizon='10'"),
+        "twice.py": EXPERIMENT.replace(CASE, f"{CASE}, {CASE}"),
+        "outside.py": EXPERIMENT.replace("horizon=10", "horizon=10, name='../outside'"),
+        "leaves.py": "raise SystemExit(3)\n",
+        "binary.py": b"\0",
     }.items():
         make(tmp_path, name, content)
     for name, summary in {"folder": None, "other": '{"x": 1}', "broken": "{"}.items():
