@@ -330,8 +330,9 @@ def _from_embedllm(
         unsized = [model for model in models if not _SIZE.search(model.lower())]
         also = f"; {len(unsized)} whose names have none count as {_TYPICAL_SIZE:g}: {some(unsized, 6)}" if unsized else ""
         warnings.warn(f"{file.path} has no costs: the models' sizes in 1e9 parameters take their place{also}", stacklevel=4)
-    roles = dict(zip(("query", "model", "score"), _EMBEDLLM, strict=True))
-    roles |= {"group": "category"} if "category" in file.names else {}
+    roles: dict[str, str] = dict(zip(("query", "model", "score"), _EMBEDLLM, strict=True))
+    if "category" in file.names:
+        roles["group"] = "category"
     return _from_long(file, roles, costs, cost_unit, missing, repeated=True)
 
 
@@ -495,7 +496,6 @@ def _from_arrays(
             grouped = {"groups": file[index], "group_names": file[names].tolist()}
             break
     unit = str(file["cost_unit"]) if "cost_unit" in file and costs is None else cost_unit or _USD
-    kept = {name: file[name] for name in ("rows", "num_rows") if name in file}
     return build(
         scores,
         cost_matrix,
@@ -504,7 +504,8 @@ def _from_arrays(
         features=first("features", "feat", required=False),
         **(grouped or _grouped(first("eval_name", required=False))),
         cost_unit=unit,
-        **kept,
+        rows=file.get("rows"),
+        num_rows=file.get("num_rows"),
     )
 
 
@@ -715,7 +716,7 @@ def _values(file: ColumnFile, data: Columns, columns: Sequence[str], name: str, 
     wrong = np.isinf(values) | (values < 0) | ((values > 1) if name == "scores" else False)
     wrong |= np.isnan(values) if missing == "error" else False
     if wrong.any():
-        row, column = np.argwhere(wrong)[0].tolist()
+        row, column = map(int, np.argwhere(wrong)[0])
         cell, where = data[columns[column]][row], f"{file.place(row)}, column {columns[column]!r}"
         if np.isnan(values[row, column]):
             raise ValueError(f"{where} {fault(cell)}; mend it, or leave such queries out with missing='drop'")
