@@ -324,16 +324,19 @@ _EMBEDLLM = ("prompt_id", "model_name", "label")
 def _from_embedllm(
     file: ColumnFile, costs: Mapping[str, float] | None, cost_unit: str | None, missing: Missing
 ) -> RoutingTable:
-    if costs is None:
-        models = sorted({str(model) for model in file.read(["model_name"])["model_name"]})
-        costs, cost_unit = costs_by_size(models), cost_unit or "1e9 parameters per query"
-        unsized = [model for model in models if not _SIZE.search(model.lower())]
-        also = f"; {len(unsized)} whose names have none count as {_TYPICAL_SIZE:g}: {some(unsized, 6)}" if unsized else ""
-        warnings.warn(f"{file.path} has no costs: the models' sizes in 1e9 parameters take their place{also}", stacklevel=4)
     roles: dict[str, str] = dict(zip(("query", "model", "score"), _EMBEDLLM, strict=True))
     if "category" in file.names:
         roles["group"] = "category"
-    return _from_long(file, roles, costs, cost_unit, missing, repeated=True)
+    if costs is not None:
+        return _from_long(file, roles, costs, cost_unit, missing, repeated=True)
+
+    def sizes(models: list[str]) -> dict[str, float]:
+        unsized = [model for model in sorted(models) if not _SIZE.search(model.lower())]
+        also = f"; {len(unsized)} whose names have none count as {_TYPICAL_SIZE:g}: {some(unsized, 6)}" if unsized else ""
+        warnings.warn(f"{file.path} has no costs: the models' sizes in 1e9 parameters take their place{also}", stacklevel=5)
+        return costs_by_size(sorted(models))
+
+    return _from_long(file, roles, sizes, cost_unit or "1e9 parameters per query", missing, repeated=True)
 
 
 # "7b", "1.5B", "350m", "8x7b"; also "7b1" for 7.1 and "13bv2". Not "4bit", "8k" or the "11b" of "11bx2".
@@ -545,7 +548,7 @@ def _is_long(names: Sequence[str], roles: Mapping[str, str]) -> bool:
 def _from_long(
     file: ColumnFile,
     roles: Mapping[str, str],
-    costs: Mapping[str, float] | None,
+    costs: Mapping[str, float] | Callable[[list[str]], Mapping[str, float]] | None,
     cost_unit: str | None,
     missing: Missing,
     repeated: bool = False,
@@ -555,7 +558,7 @@ def _from_long(
     Args:
       file: the open file.
       roles: names of its columns by what they are.
-      costs: as for `load_table`.
+      costs: as for `load_table`, or what makes them of the models' names.
       cost_unit: as for `load_table`.
       missing: as for `load_table`.
       repeated: a pair of query and model may come several times, and has its largest score.
@@ -590,9 +593,10 @@ def _from_long(
     if costs is None:
         cost_matrix = pivot("cost", "costs")
     else:
-        _check_priced(file.path, costs, models)
-        scores = scores[:, [models.index(model) for model in costs]]
-        models, cost_matrix = list(costs), _same_every_query(costs, len(queries))
+        given_costs = costs(models) if callable(costs) else costs
+        _check_priced(file.path, given_costs, models)
+        scores = scores[:, [models.index(model) for model in given_costs]]
+        models, cost_matrix = list(given_costs), _same_every_query(given_costs, len(queries))
 
     def gap(query: int, model: int) -> str:
         return f"{file.path}, query {checks.show(queries[query])} and model {models[model]!r}"
