@@ -513,6 +513,7 @@ def _from_arrays(
 
 
 _USD = "USD per query"
+_DROP = "delete such queries (in Python missing='drop' leaves them out)"
 _GIVE_COSTS = "give the cost per query of each model: costs={'MODEL': 0.01, ...}, on the command line --set environment.costs='{\"MODEL\": 0.01, ...}'"
 
 # What columns of a file with a row per query and model may be called, the best name first.
@@ -603,8 +604,10 @@ def _from_long(
 
     gaps = np.argwhere(np.isnan(scores) | np.isnan(cost_matrix))
     if missing == "error" and len(gaps):
+        log = "; a log of what one router chose does not tell what the others would have" if len(row) == len(queries) else ""
         raise ValueError(
-            f"{gap(*gaps[0])} have no row, and {len(gaps) - 1} other pairs have none; add them, or drop such queries with missing='drop'"
+            f"{gap(*gaps[0])} have no row, and {len(gaps) - 1} other pairs have none; every model must have answered every query: add them, or "
+            f"{_DROP}{log}"
         )
     firsts = np.unique(row, return_index=True)[1]
     labels = data[roles["group"]][firsts] if "group" in roles else None
@@ -723,7 +726,7 @@ def _values(file: ColumnFile, data: Columns, columns: Sequence[str], name: str, 
         row, column = map(int, np.argwhere(wrong)[0])
         cell, where = data[columns[column]][row], f"{file.place(row)}, column {columns[column]!r}"
         if np.isnan(values[row, column]):
-            raise ValueError(f"{where} {fault(cell)}; mend it, or leave such queries out with missing='drop'")
+            raise ValueError(f"{where} {fault(cell)}; mend it, or {_DROP}")
         rule = f"must lie in [0, 1]{percent(values)}" if name == "scores" else "must be finite and at least 0"
         raise ValueError(f"{where} is {checks.show(cell)}; {name} {rule}")
     return values
