@@ -2,13 +2,28 @@
 
 import itertools
 from collections.abc import Iterator, Sequence
+from typing import Any
+
+import xarray as xr
 
 from jaxroute import grid
 from jaxroute.analysis import plot
 from jaxroute.experiments.base import Case, Claim, Experiment, Results
 from jaxroute.experiments.claims import Measure, Verdict, all_hold, grows_as
-from jaxroute.experiments.measure import along, end, ends, listed, paired_gap, show
-from jaxroute.experiments.staged.figures import INTERVAL, PAPER, arena, longer_is_worse
+from jaxroute.experiments.measure import (
+    Measured,
+    along,
+    end,
+    ends,
+    ends_along,
+    listed,
+    lowest,
+    paired_gap,
+    show,
+    with_coordinates,
+)
+from jaxroute.experiments.pictures import panel, side_by_side
+from jaxroute.experiments.staged.figures import INTERVAL, PAPER, arena, longer_is_worse, symlog
 from jaxroute.problems import staged
 
 _INTERVALS = (250, 500, 1000)
@@ -42,10 +57,10 @@ _STAGES = {
     "T^(1/2)": lambda horizon: round(horizon**0.5),
 }
 _HORIZONS = tuple(n**3 for n in (10, 16, 24, 32, 44))
-_GAMMAS = (0.2, 1.0)
+_GAMMAS, _SLOTS = (0.2, 1.0), (2, 4)
 
 
-def _more_regret(policies: Sequence[str], than: str) -> Measure:
+def _more_regret(policies: Sequence[str], than: str = "StageRoute") -> Measure:
     """Whether each of some policies has more regret than another, paired by seed."""
 
     def measure(results: Results) -> Verdict:
@@ -58,17 +73,18 @@ def _more_regret(policies: Sequence[str], than: str) -> Measure:
     return measure
 
 
-@all_hold()
+def _by_stages(results: Results, horizon: int) -> dict[int, Measured]:
+    """StageRoute's regret by the number of stages, at a horizon."""
+    cases = with_coordinates(results, horizon=horizon).values()
+    return {_STAGES[d.attrs["coordinates"]["stages"]](horizon): end(d, "regret", "StageRoute") for d in cases}
+
+
+@all_hold(before="less with more stages by 4 s.e.; ")
 def _more_stages_help(results: Results) -> Iterator[Verdict]:
-    """At every horizon, the rules with more stages have less regret."""
     for horizon in sorted({data.attrs["coordinates"]["horizon"] for data in results.values()}):
-        regret = {}
-        for data in results.values():
-            if data.attrs["coordinates"]["horizon"] == horizon:
-                regret[_STAGES[data.attrs["coordinates"]["stages"]](horizon)] = end(data, "regret", "StageRoute")
-        pairs = itertools.pairwise(sorted(regret))
-        text = f"T = {horizon:,}: {listed({k: regret[k] for k in sorted(regret)}, 'K = {}:')}"
-        yield f"{text} (less by 4 s.e.)", all(regret[many].below(regret[few], by=4.0) for few, many in pairs)
+        regret = _by_stages(results, horizon)
+        falls = (regret[many].below(regret[few], by=4.0) for few, many in itertools.pairwise(sorted(regret)))
+        yield f"T = {horizon:,}: {listed(regret, 'K = {}:')}", all(falls)
 
 
 def _above_bound(results: Results) -> Verdict:
@@ -76,92 +92,122 @@ def _above_bound(results: Results) -> Verdict:
     ratios = {}
     for data in results.values():
         slots, horizon = (data.attrs["coordinates"][name] for name in ("slots", "horizon"))
-        for gamma in _GAMMAS:
-            found = end(data, "regret", "StageRoute", gamma=gamma).times(1 / staged.lower_bound(slots, horizon))
-            ratios[f"M = {slots}, T = {horizon:,}, gamma = {gamma}"] = found
-    least = min(ratios, key=lambda name: ratios[name].mean)
-    text = f"{show(ratios[least])} times the bound or more (above 1 by 2 s.e.), least with {least}"
-    return text, all(r.above(1.0, by=2.0) for r in ratios.values())
+        for gamma, regret in ends_along(data, "regret", "StageRoute", "gamma").items():
+            ratios[f"M = {slots}, T = {horizon:,}, gamma = {gamma:g}"] = regret.times(1 / staged.lower_bound(slots, horizon))
+    least = lowest(ratios)
+    text = f"{show(ratios[least])} times the bound or more, least with {least} (above 1 by 2 s.e.)"
+    return text, all(ratio.above(1.0, by=2.0) for ratio in ratios.values())
 
 
-def _discovery(rule: str):
-    def make(horizon: int) -> staged.MarketEnv:
+def _discovery(rule: str, horizon: int) -> Case:
+    def market(horizon: int) -> staged.MarketEnv:
         return staged.discovery_market(horizon=horizon, stages=min(horizon, _STAGES[rule](horizon)))
 
-    return make
+    name, where = f"{rule.replace('^', '').replace('/', '-')}-{horizon}", {"stages": rule, "horizon": horizon}
+    return Case(market, {"StageRoute": staged.StageRoute()}, horizon, name, coordinates=where, record_every=horizon)
 
 
-def _hard_instances(slots: int):
-    def make(horizon: int):
+def _hard_instances(slots: int, horizon: int) -> Case:
+    def sampler(horizon: int) -> Any:
         return staged.lower_bound_market(horizon=max(horizon, 8 * slots), max_deployed=slots)
 
-    return make
+    policies, where = {"StageRoute": grid(staged.StageRoute, gamma=list(_GAMMAS))}, {"slots": slots, "horizon": horizon}
+    return Case(sampler, policies, horizon, f"M{slots}-{horizon}", coordinates=where, record_every=horizon)
 
 
 # Figures.
 
 
 def _intervals(results: Results):
-    figure, axes = plot.panels(2)
-    for ax, mode in zip(axes, _MODES, strict=True):
-        data = along(results, "conditional_regret", "interval", optimum=mode)
-        plot.final(data.to_dataset(name="conditional_regret"), "conditional_regret", ax=ax, title=_MODES[mode])
+    figure, axes = plot.panels(4, columns=2)
+    for column, (mode, words) in enumerate(_MODES.items()):
+        cases = [results[f"{mode}-{interval}"] for interval in _INTERVALS]
+        data = xr.concat(cases, xr.IndexVariable("interval", list(_INTERVALS)))
+        symlog(data, "conditional_regret", plot.final, ax=axes[column], title=words)
+        plot.final(data, "cost_ratio", ax=axes[2 + column])
+        plot.level(axes[2 + column], "budget", 1.0)
     return figure
 
 
-def _choices(results: Results):
-    figure, axes = plot.panels(3)
-    for ax, (title, policies) in zip(axes, _GROUPS.items(), strict=True):
-        plot.curves(results["result"], "regret", ax=ax, policies=list(policies), title=title)
-    return figure
+_choices = side_by_side(
+    *(panel("conditional_regret", policies=list(policies), title=title) for title, policies in _GROUPS.items()),
+    *(
+        panel("cost_ratio", policies=list(policies), reference={"budget": 1.0}, title="spend")
+        for policies in _GROUPS.values()
+    ),
+)
 
 
 def _discovery_figure(results: Results):
-    figure, (ax,) = plot.panels(1)
-    rules = {f"K = {r}": along(results, "regret", "horizon", stages=r).sel(policy="StageRoute") for r in _STAGES}
-    plot.power_laws(rules, ax=ax)
+    figure, (left, right) = plot.panels(2)
+    rules = {f"K = {rule}": along(results, "regret", "horizon", stages=rule).sel(policy="StageRoute") for rule in _STAGES}
+    plot.power_laws(rules, ax=left, title="against the horizon")
+    by_stages = {f"T = {horizon:,}": list(_by_stages(results, horizon).items()) for horizon in _HORIZONS}
+    seeds = next(iter(results.values())).sizes["seed"]
+    plot.points(
+        by_stages,
+        x=f"stages K\nmean ± 2 s.e. of {seeds} seeds",
+        y="cumulative regret (reward)",
+        ax=right,
+        title="against the stages",
+    )
+    for which in ("x", "y"):
+        plot.log_axis(right, which)
     return figure
 
 
 def _lower_bound_figure(results: Results):
-    figure, (ax,) = plot.panels(1)
-    series = {
-        f"M = {slots}, gamma = {gamma}": along(results, "regret", "horizon", slots=slots).sel(
-            policy="StageRoute", gamma=gamma
-        )
-        for slots in (2, 4)
-        for gamma in _GAMMAS
-    }
-    plot.power_laws(series, ax=ax)
+    figure, axes = plot.panels(len(_SLOTS))
+    for ax, slots in zip(axes, _SLOTS, strict=True):
+        regret = along(results, "regret", "horizon", slots=slots).sel(policy="StageRoute")
+        bound = [staged.lower_bound(slots, horizon) for horizon in regret["horizon"].values]
+        ax.plot(regret["horizon"], bound, label="lower bound of Theorem 2", **plot.look(ax, "bound"))
+        plot.power_laws({f"gamma = {gamma}": regret.sel(gamma=gamma) for gamma in _GAMMAS}, ax=ax, title=f"M = {slots}")
     return figure
 
 
-def _study(name: str, title: str, cases: tuple[Case, ...], claims, draw, source: str, **options) -> Experiment:
-    """A study with claims `(id, text, what of the paper, measure)`."""
+# Experiments: a study is its cases, its claims (id -> text, part of the paper, measure) and its panels.
+
+
+def _study(
+    name: str, title: str, cases: Any, claims: Any, draw: Any, source: str, seeds: int = 200, **options: Any
+) -> Experiment:
     return Experiment(
         name=f"staged/{name}",
         title=title,
-        cases=cases,
-        claims=tuple(Claim(i, text, f"{PAPER}, {where}", measure) for i, text, where, measure in claims),
+        cases=tuple(cases),
+        seeds=seeds,
+        claims=tuple(Claim(key, text, f"{PAPER}, {where}", measure) for key, (text, where, measure) in claims.items()),
         figures={name: draw},
         source=f"{PAPER}, {source}",
         **options,
     )
 
 
+def _slope(rule: str, low: float, high: float) -> Measure:
+    return grows_as("regret", "StageRoute", low, high, {"stages": rule})
+
+
+_OURS = "sec. 4 and 6.1; the choice is ours"
+_UNFILLED, _FORGETFUL, _BY_RATIO = (
+    ("NoFiller", "RandomFiller", "IndexFiller"),
+    ("RoutingScope", "StageScope"),
+    ("GreedyByRatio", "GreedyToBest"),
+)
+
 EXPERIMENTS = (
     _study(
         "interval-effect",
         "Does a longer interval between maintenance windows hurt? Two ways to keep the books",
-        tuple(
+        [
             arena(interval, 6, f"{mode}-{interval}", optimum=mode, arrival_lag=int(mode == "continuous"))
             for mode in _MODES
             for interval in _INTERVALS
-        ),
-        [
-            (mode, f"{INTERVAL} (optimum: {words})", "sec. 6.1", longer_is_worse(f"{mode}-250", f"{mode}-1000"))
-            for mode, words in _MODES.items()
         ],
+        {
+            mode: (f"{INTERVAL} (optimum: {words})", "sec. 6.1", longer_is_worse(f"{mode}-250", f"{mode}-1000"))
+            for mode, words in _MODES.items()
+        },
         _intervals,
         "sec. 6.1; the second bookkeeping is ours",
         seeds=512,
@@ -171,42 +217,25 @@ EXPERIMENTS = (
     _study(
         "open-choices",
         "What the paper leaves open: fillers, ties, start values, past data, and Greedy's routing",
-        (
+        [
             Case(
                 staged.arena_market,
                 _OPEN_CHOICES,
                 10_000,
                 settings={"max_deployed": 6, "stage_length": 500},
                 record_every=500,
-            ),
-        ),
-        [
-            (name, text, f"{where}; the choice is ours", _more_regret(policies, than))
-            for name, text, where, policies, than in (
-                (
-                    "fillers",
-                    "free slots left empty, filled at random or by index cost regret",
-                    "eq. (3)",
-                    ("NoFiller", "RandomFiller", "IndexFiller"),
-                    "StageRoute",
-                ),
-                ("start", "a start at mean 0 is hardly optimistic and costs regret", "Lemma 3", ("Lemma3",), "StageRoute"),
-                (
-                    "scope",
-                    "to forget the stages before costs regret",
-                    "Lemma 3",
-                    ("RoutingScope", "StageScope"),
-                    "StageRoute",
-                ),
-                (
-                    "routing",
-                    "Greedy has more regret if it routes by ratio than by the linear program",
-                    "sec. 6.1",
-                    ("GreedyByRatio", "GreedyToBest"),
-                    "Greedy",
-                ),
             )
         ],
+        {
+            "fillers": ("free slots left empty, filled at random or by index cost regret", _OURS, _more_regret(_UNFILLED)),
+            "start": ("a start at mean 0 is hardly optimistic and costs regret", _OURS, _more_regret(("Lemma3",))),
+            "scope": ("to forget the stages before costs regret", _OURS, _more_regret(_FORGETFUL)),
+            "routing": (
+                "Greedy has more regret if it routes by ratio than by the linear program",
+                _OURS,
+                _more_regret(_BY_RATIO, "Greedy"),
+            ),
+        },
         _choices,
         "sec. 4 and 6.1; the variants are ours",
         seeds=512,
@@ -214,90 +243,52 @@ EXPERIMENTS = (
     _study(
         "discovery-slope",
         "How regret grows with the horizon, and falls with the stages, when 30 models wait for 3 slots",
-        tuple(
-            Case(
-                _discovery(rule),
-                {"StageRoute": staged.StageRoute()},
-                horizon,
-                f"{rule.replace('^', '').replace('/', '-')}-{horizon}",
-                coordinates={"stages": rule, "horizon": horizon},
-                record_every=horizon,
-            )
-            for rule in _STAGES
-            for horizon in _HORIZONS
-        ),
-        [
-            *(
-                (name, text, where, grows_as("regret", "StageRoute", low, high, {"stages": rule}))
-                for name, rule, text, where, low, high in (
-                    (
-                        "third",
-                        "T^(1/3)",
-                        "K = T^(1/3) stages give regret of order T^(2/3) (slope 0.62 to 0.70)",
-                        "Theorem 1",
-                        0.62,
-                        0.70,
-                    ),
-                    (
-                        "half",
-                        "T^(1/2)",
-                        "the discovery term N T / (M K) rules: K = T^(1/2) gives slope 0.5 (0.45 to 0.55)",
-                        "Lemma 7",
-                        0.45,
-                        0.55,
-                    ),
-                    ("fixed", "10", "with K fixed the regret is linear (slope above 0.95)", "Lemma 7", 0.95, 1.05),
-                )
-            ),
-            (
-                "stages",
-                "regret falls with the number of stages K at every horizon: the term sqrt(M K T) of the bound, which grows, is not seen",
+        [_discovery(rule, horizon) for rule in _STAGES for horizon in _HORIZONS],
+        {
+            "third": (
+                "K = T^(1/3) stages give regret of order T^(2/3) (slope 0.62 to 0.70)",
                 "Theorem 1",
+                _slope("T^(1/3)", 0.62, 0.70),
+            ),
+            "half": (
+                "N T / (M K) rules: K = T^(1/2) gives slope 0.5 (0.45 to 0.55)",
+                "Lemma 7",
+                _slope("T^(1/2)", 0.45, 0.55),
+            ),
+            "fixed": ("with K fixed the regret is linear (slope 0.95 to 1.05)", "Lemma 7", _slope("10", 0.95, 1.05)),
+            "stages": (
+                "more stages mean less regret: the bound's sqrt(M K T) is not seen",
+                "Theorem 1; ours",
                 _more_stages_help,
             ),
-        ],
+        },
         _discovery_figure,
         "Theorem 1; the instance is ours",
-        seeds=200,
         smoke_horizon=4000,
         notes="statistics persist over stages, so that nothing is learned anew",
     ),
     _study(
         "lower-bound",
         "Regret on the paper's hard instances, next to its lower bound",
-        tuple(
-            Case(
-                _hard_instances(slots),
-                {"StageRoute": grid(staged.StageRoute, gamma=list(_GAMMAS))},
-                horizon,
-                f"M{slots}-{horizon}",
-                coordinates={"slots": slots, "horizon": horizon},
-                record_every=horizon,
-            )
-            for slots in (2, 4)
-            for horizon in (2000, 8000, 32_000, 128_000)
-        ),
-        [
-            (
-                "above",
+        [_hard_instances(slots, horizon) for slots in _SLOTS for horizon in (2000, 8000, 32_000, 128_000)],
+        {
+            "above": (
                 "every policy's regret is at least C M^(1/3) T^(2/3), C = c^(1/3) / 16 (here c = 1)",
                 "Theorem 2",
                 _above_bound,
             ),
-            *(
-                (
-                    f"slope-M{slots}-gamma{gamma}",
+            **{
+                f"slope-M{slots}-gamma{gamma}": (
                     f"regret grows as T^(2/3) with M = {slots}, gamma = {gamma} (slope 0.60 to 0.75)",
                     "Theorem 2",
                     grows_as("regret", "StageRoute", 0.60, 0.75, {"slots": slots}, gamma=gamma),
                 )
-                for slots in (2, 4)
+                for slots in _SLOTS
                 for gamma in _GAMMAS
-            ),
-        ],
+            },
+        },
         _lower_bound_figure,
         "Theorem 2 and appendix C",
-        seeds=200,
         smoke_horizon=8000,
     ),
 )
