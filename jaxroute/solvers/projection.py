@@ -280,8 +280,12 @@ def smoothed_lp(
     One projection, of `weight / temperature`. For a small temperature it is the solution of the linear program of least
     norm.
 
-    Its derivative in the weights is zero where the solution is a vertex of the set, which a small temperature makes frequent:
-    with uniform weights and costs of 9 models, 4 to be selected, for 44 % of the instances at .01, 22 % at .1 and 0 % at 1.
+    Its derivative in the weights is zero where the solution is a vertex of the set, which a small temperature makes frequent. Of
+    instances with 9 models, 4 to be selected, uniform costs and weights scaled to at most one, at a temperature of
+
+        temperature              .01      .03      .1      .3      1
+        derivative zero in       61 %     53 %     30 %    5 %     .3 %
+        objective lost           1.5e-5   1.2e-4   .13 %   .96 %   8.5 %
 
     Source: quadratic smoothing of a linear program, Mangasarian and Meyer (1979).
 

@@ -12,7 +12,9 @@ from jaxroute.data import C2MABV_CHATGLM2, C2MABV_FIGURE_4, C2MABV_FIGURE_8, C2M
 from jaxroute.experiments.base import Case, Claim, Experiment, Results
 from jaxroute.experiments.claims import Measure, Verdict
 from jaxroute.experiments.measure import Measured, end, mean_of, quotient, show, with_coordinates
+from jaxroute.experiments.pictures import Picture, panel, panels_of
 from jaxroute.problems import combinatorial as cb
+from jaxroute.problems.combinatorial.instances import BUDGETS
 
 PAPER = "C2MAB-V (Dai et al.)"
 TASKS = {"awc": "any win", "suc": "sum up", "aic": "all in"}
@@ -193,38 +195,42 @@ def _slow_direct(task: str) -> Measure:
 # Figures.
 
 
-def _ratio_curves(results: Results):
-    figure, axes = plot.panels(len(LAWS))
-    for ax, costs in zip(axes, LAWS, strict=True):
-        data = with_ratio(results[costs])
-        large = with_ratio(results[f"{costs}-{_LARGE}"])[RATIO]
-        shown = metrics.mean(large).isel(policy=0)
-        reference = {f"Always {_LARGE}": (shown["time"].values, shown.values)}
-        plot.curves(data, RATIO, log="y", reference=reference, ax=ax, title=f"{costs} costs")
-    return figure
+def _with_always(results: Results) -> Results:
+    """The cases of figure 4 by law of costs, with the policy that always asks the large model."""
+    return {law: with_ratio(xr.concat([results[law], results[f"{law}-{_LARGE}"]], "policy")) for law in LAWS}
 
 
-def _task_curves(metric: str):
-    def draw(results: Results):
-        figure, axes = plot.panels(len(results))
-        for ax, (case, data) in zip(axes, results.items(), strict=True):
-            plot.curves(data, metric, ax=ax, title=TASKS.get(case, case))
-        return figure
-
-    return draw
+_ratios = panels_of(rows=(panel(RATIO, log="y"),), columns="case", titles={law: f"{law} costs" for law in LAWS})
 
 
-def final_panels(names: Sequence[str], x: str | None = None):
-    """A panel per case and metric at the horizon; a row per case if there are several metrics."""
+def _budget_of(data: xr.Dataset) -> dict[str, float]:
+    return {"budget": BUDGETS[data.attrs["coordinates"]["task"]]}
 
-    def draw(results: Results):
-        figure, axes = plot.panels(len(results) * len(names), columns=len(names) if len(names) > 1 else 3)
-        places = [(data, metric, case) for case, data in results.items() for metric in names]
-        for ax, (data, metric, case) in zip(axes, places, strict=True):
-            plot.final(with_ratio(data), metric, x=x, ax=ax, title=TASKS.get(case, None if case == "result" else case))
-        return figure
 
-    return draw
+def dots(data: xr.Dataset, metric: str, **options: Any) -> Any:
+    """Means at the horizon from zero on; a policy whose mean is infinite (reward per violation, without violation) is named."""
+    ax = plot.final(data, metric, **options)
+    if metrics.setting_axes(data[metric]):
+        return ax
+    if np.isfinite(ax.get_xlim()).all() and ax.get_xlim()[0] > 0:
+        ax.set_xlim(left=0.0)
+    values = metrics.mean(data.isel(time=-1), metric)
+    without = [str(p) for p in data["policy"].values if np.isinf(float(values.sel(policy=p)))]
+    if without:
+        ax.set_xlabel(f"{ax.get_xlabel()}\ninfinite: {', '.join(without)}")
+    return ax
+
+
+def at_horizon(*names: str, **options: Any) -> Picture:
+    """A row of panels for each metric, a column for each case."""
+    kinds = [panel(name, dots, change=with_ratio, **options) for name in names]
+    return panels_of(rows=kinds, columns="case", titles=_title)
+
+
+def _title(data: xr.Dataset) -> str:
+    """Task, and law of costs if there are several."""
+    where = data.attrs["coordinates"]
+    return ", ".join([TASKS[where["task"]], *([f"{where['costs']} costs"] if "costs" in where else [])])
 
 
 # Experiments: a figure is its cases, its claims (id -> text and measure) and its panels.
@@ -257,7 +263,12 @@ def _figure_4(letter: str, task: str) -> Experiment:
     claims["settles"] = "settles within 1,000 rounds, epsilon-greedy does not", _settles
     claims["small"] = f"always ChatGLM2 earns less than {bound:g} and never violates", _small(bound)
     return _figure(
-        f"4{letter}", f"Reward per violation over time: {TASKS[task]}", cases, claims, _ratio_curves, notes=STAND_IN
+        f"4{letter}",
+        f"Reward per violation over time: {TASKS[task]}",
+        cases,
+        claims,
+        lambda results: _ratios(_with_always(results)),
+        notes=STAND_IN,
     )
 
 
@@ -289,7 +300,7 @@ EXPERIMENTS = (
             "epsilon": ("C2MAB-V outperforms or matches epsilon-greedy", more("reward", SETTINGS, "EpsilonGreedy", by=-2.0)),
             "falls": ("all in: C2MAB-V's reward falls with time", _falls),
         },
-        _task_curves("reward"),
+        panels_of(rows=("reward", panel("cost", reference=_budget_of)), columns="case", titles=TASKS),
         notes=STAND_IN,
     ),
     _figure(
@@ -300,7 +311,7 @@ EXPERIMENTS = (
             "cucb": ("CUCB violates at least four times as much as C2MAB-V", more("violation", "CUCB", SETTINGS, 4.0)),
             "epsilon": ("C2MAB-V violates less than epsilon-greedy", more("violation", "EpsilonGreedy", SETTINGS)),
         },
-        _task_curves("violation"),
+        panels_of(rows=(panel("violation", log="y"),), columns="case", titles=TASKS),
         notes=STAND_IN,
     ),
     _figure(
@@ -314,7 +325,7 @@ EXPERIMENTS = (
             )
             for rival, least in C2MABV_FIGURE_8.items()
         },
-        final_panels([RATIO], x="budget"),
+        at_horizon(RATIO, x="budget"),
         seeds=64,
         smoke_horizon=200,
         notes="the paper lists no budgets; ours are " + ", ".join(f"{TASKS[t]} {b}" for t, b in _BUDGETS.items()),
@@ -331,7 +342,7 @@ EXPERIMENTS = (
             )
             for number in (1, 2)
         },
-        final_panels(["reward", "violation"]),
+        at_horizon("reward", "violation"),
         seeds=128,
         smoke_horizon=200,
     ),
@@ -343,7 +354,7 @@ EXPERIMENTS = (
             rival: (f"above {rival} for every size", more(RATIO, _ONLINE, rival, over="size"))
             for rival in ("CUCB", "EpsilonGreedy")
         },
-        final_panels([RATIO], x="size"),
+        at_horizon(RATIO, x="size"),
         seeds=64,
         smoke_horizon=200,
     ),
@@ -359,7 +370,7 @@ EXPERIMENTS = (
             "reward": ("(a) C2MAB-V earns more in all four settings", more("reward", SETTINGS, "Direct")),
             "ratio": ("C2MAB-V (c) has the highest reward per violation (section 6)", more(RATIO, _ONLINE, "Direct")),
         },
-        final_panels(["reward", "violation", RATIO]),
+        at_horizon("reward", "violation", RATIO),
     ),
     _figure(
         "12",
@@ -369,7 +380,7 @@ EXPERIMENTS = (
             "reward": ("(a) the multi-tier strategy earns more", more("reward", "multi-tier", "two-tier")),
             "violation": ("(b) and violates less", more("violation", "two-tier", "multi-tier")),
         },
-        final_panels(["reward", "violation"]),
+        at_horizon("reward", "violation"),
         notes="the paper does not name the pair; ours is Llama 2-7B and ChatGPT-4",
     ),
     _figure(
@@ -388,7 +399,7 @@ EXPERIMENTS = (
                 ("c", RATIO, "reward per violation", (_ONLINE, _OFFLINE)),
             )
         },
-        final_panels(["reward", "violation", RATIO]),
+        at_horizon("reward", "violation", RATIO),
         notes="the paper does not say how the offline sample differs; ours is shifted so that another set is best. With fixed costs "
         "that set never violates the budget, so that its ratio is infinite",
     ),
@@ -400,7 +411,7 @@ EXPERIMENTS = (
             "large": ("the largest batch of 200 has lower rewards and higher violations", _large_batch),
             "small": ("otherwise no significant difference", _small_batches),
         },
-        final_panels(["reward", "violation", RATIO], x="batch"),
+        at_horizon("reward", "violation", RATIO, x="batch"),
         seeds=64,
         notes="the first set is held for a whole batch, which a long run makes up for",
     ),

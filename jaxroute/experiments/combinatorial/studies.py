@@ -14,12 +14,14 @@ from jaxroute.experiments.claims import Measure, Verdict, grows_as
 from jaxroute.experiments.combinatorial.figures import (
     LAWS,
     PAPER,
+    RATIO,
     RECORD,
     RIVALS,
     SETTINGS,
     STAND_IN,
     TASKS,
-    final_panels,
+    at_horizon,
+    dots,
     sciq,
 )
 from jaxroute.experiments.measure import along, end, show
@@ -145,8 +147,20 @@ _BOUNDS = {
 
 def _slope_figure(results: Results):
     figure, axes = plot.panels(2)
-    for ax, metric in zip(axes, _BOUNDS, strict=True):
-        plot.power_laws({p: along(results, metric, "horizon").sel(policy=p) for p in (_WIDE, _NARROW)}, ax=ax)
+    for ax, (metric, bound) in zip(axes, _BOUNDS.items(), strict=True):
+        series = {p: along(results, metric, "horizon").sel(policy=p) for p in (_WIDE, _NARROW)}
+        horizons = series[_WIDE]["horizon"].values
+        ax.plot(horizons, [bound(int(t)) for t in horizons], label="bound of the theorem", **plot.look(ax, "bound"))
+        plot.power_laws(series, ax=ax)
+    return figure
+
+
+def _variants_figure(results: Results):
+    """Two panels for each variant, side by side."""
+    figure, axes = plot.panels(2 * len(results), columns=4)
+    for pair, (name, data) in zip(axes.reshape(-1, 2), results.items(), strict=True):
+        for ax, metric in zip(pair, ("realised_reward", "violation"), strict=True):
+            dots(data, metric, ax=ax, title=name)
     return figure
 
 
@@ -168,7 +182,7 @@ EXPERIMENTS = (
         "Every policy on every task: reward, violation and their ratio",
         [sciq(t, _everyone, f"{t}-{law}", law) for t in TASKS for law in LAWS],
         208,
-        final_panels(["reward", "violation"]),
+        at_horizon("reward", "violation", RATIO),
         "section 6",
         notes=STAND_IN,
     ),
@@ -180,7 +194,7 @@ EXPERIMENTS = (
             *(_variant(name, _TWO, settings, cloud) for name, (cloud, settings) in _CLOUDS.items()),
         ],
         64,
-        final_panels(["realised_reward", "violation"]),
+        _variants_figure,
         "sections 3 and 6, appendix C.1 and E.3",
         notes=STAND_IN,
     ),
@@ -189,7 +203,7 @@ EXPERIMENTS = (
         "The three tasks on the rows of your own table (--data FILE)",
         [_table_case(task) for task in TASKS],
         64,
-        final_panels(["reward", "violation"]),
+        at_horizon("reward", "violation"),
         "section 6, with logged outcomes",
         notes="each row is played once before any is repeated; models of a row are not independent, see realised_reward",
     ),

@@ -23,7 +23,7 @@ from jaxroute.experiments.measure import (
     with_coordinates,
 )
 from jaxroute.experiments.pictures import panel, side_by_side
-from jaxroute.experiments.staged.figures import INTERVAL, PAPER, arena, longer_is_worse, symlog
+from jaxroute.experiments.staged.figures import INTERVAL, PAPER, alike, arena, longer_is_worse, symlog
 from jaxroute.problems import staged
 
 _INTERVALS = (250, 500, 1000)
@@ -118,6 +118,7 @@ def _hard_instances(slots: int, horizon: int) -> Case:
 # Figures.
 
 
+@alike
 def _intervals(results: Results):
     figure, axes = plot.panels(4, columns=2)
     for column, (mode, words) in enumerate(_MODES.items()):

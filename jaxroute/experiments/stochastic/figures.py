@@ -30,8 +30,13 @@ def _greedy_is_linear(results: Results) -> Verdict:
 
 def _figure(results: Results):
     data = results["result"]
-    line = {"Lai-Robbins": (data["time"].values, stochastic.lai_robbins(_ENV, data["time"].values))}
-    return plot.curves(data, "regret", reference=line, policies=[p for p in data["policy"].values if p != "Oracle"])
+    times = data["time"].values
+    lines = {
+        "Lai and Robbins (1985)": stochastic.lai_robbins(_ENV, times),
+        "bound of UCB1": stochastic.auer_bound(_ENV, times),
+    }
+    shown = [p for p in data["policy"].values if p != "Oracle"]
+    return plot.curves(data, "regret", log=True, reference={n: (times, y) for n, y in lines.items()}, policies=shown)
 
 
 EXPERIMENTS = (
