@@ -10,6 +10,7 @@ _SMALLEST = 7.0  # Points of the smallest legible text.
 _SHARE = 1 / 3  # Of its panel that axes must have in each direction.
 _HIDDEN = 0.03  # Of a line's length that a legend may cover.
 _SLACK = 1.5  # Pixels by which boxes of texts may touch: they are a little larger than the letters.
+_WIDEST = 18.0  # Inches of a figure in which letters of 8 points can still be read on a page or a screen.
 
 
 class _Text(NamedTuple):
@@ -27,10 +28,10 @@ class _Text(NamedTuple):
 def faults(figure: Any) -> list[str]:
     """Faults of a matplotlib figure, one sentence each; an empty list if none is found.
 
-    Found are: text outside the canvas; texts that overlap; text below 7 points; axes narrower or lower than a third of their panel;
-    axes without data, lines without a finite number or outside the view, axes in which nothing varies; a legend over lines; a name in
-    a legend that nothing has, and names in no legend; one name in several colours, several names of one look; an axis with fewer than
-    two numbers.
+    Found are: text outside the canvas or across the frame of its axes; texts that overlap; text below 7 points; a figure wider than 18
+    inches; axes narrower or lower than a third of their panel; axes without data, lines without a finite number or outside the view,
+    axes in which nothing varies; a legend over lines; a name in a legend that nothing has, and names in no legend; one name in several
+    colours, several names of one look; an axis of numbers without a label, or with fewer than two numbers.
 
     Args:
       figure: it is laid out, but not changed otherwise.
@@ -39,9 +40,11 @@ def faults(figure: Any) -> list[str]:
     axes = [ax for ax in figure.axes if ax.get_visible()]
     texts = [text for text in _texts(figure, axes) if text.letters.strip()]
     found = [*_cut(figure, texts), *_overlapping(texts), *_small(texts), *_named(figure, axes)]
+    if figure.get_figwidth() > _WIDEST:
+        found.append(f"too wide: {figure.get_figwidth():.0f} inches, where letters of 8 points are not legible on a page")
     for ax in axes:
         if not _is_bar(ax):
-            found += [*_squeezed(figure, ax), *_without_data(ax), *_without_numbers(ax), *_covered(ax)]
+            found += [*_squeezed(figure, ax), *_without_data(ax), *_without_numbers(ax), *_covered(ax), *_across(ax)]
     return list(dict.fromkeys(found))
 
 
@@ -191,9 +194,24 @@ def _without_numbers(ax: Any) -> Iterator[str]:
     from matplotlib.ticker import FixedFormatter, NullFormatter
 
     for name, axis in (("horizontal", ax.xaxis), ("vertical", ax.yaxis)):
-        chosen = isinstance(axis.get_major_formatter(), (FixedFormatter, NullFormatter))
-        if ax.axison and axis.get_visible() and not chosen and len(_tick_labels(axis)) < 2:
+        if not (ax.axison and axis.get_visible()) or isinstance(axis.get_major_formatter(), (FixedFormatter, NullFormatter)):
+            continue
+        number = len(_tick_labels(axis))
+        if number < 2:
             yield f"without numbers: the {name} axis of {_where(ax)} has fewer than two"
+        if number and not axis.get_label_text():
+            yield f"without label: the {name} axis of {_where(ax)}"
+
+
+def _across(ax: Any) -> Iterator[str]:
+    frame = ax.get_window_extent()
+    for artist in ax.texts:
+        for text in _text("text", artist):
+            box = text.box
+            inside = min(box.x1, frame.x1) - max(box.x0, frame.x0), min(box.y1, frame.y1) - max(box.y0, frame.y0)
+            whole = box.x1 - box.x0, box.y1 - box.y0
+            if all(i > _SLACK for i in inside) and any(i < w - _SLACK for i, w in zip(inside, whole, strict=True)):
+                yield f"across the frame: {text} of {_where(ax)}"
 
 
 # Legends.

@@ -574,3 +574,12 @@ def test_matplotlib_is_imported_when_something_is_drawn(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
     with pytest.raises(ImportError, match=r'pip install "jaxroute\[plot\]"'):
         plot.curves(fake())
+
+
+def test_policies_above_a_limit_are_named_below(tmp_path):
+    data = fake()
+    data["spend"] = data["reward"] * 0.0 + xr.DataArray([3.0, 0.5, 0.5], {"policy": list(POLICIES)}, "policy")
+    data["spend"].attrs = {"label": "spend / budget", "unit": "", "kind": "average", "most": 1.0, "beyond": "over budget"}
+    assert "over budget: StageRoute" in written(plot.curves(data), tmp_path)
+    assert "over budget: StageRoute" in written(plot.difference(data, minus="Oracle"), tmp_path)
+    assert "over budget" not in written(plot.curves(data, policies=["Greedy"]), tmp_path)

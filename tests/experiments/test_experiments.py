@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+import xarray as xr
 
 import jaxroute as jr
 from jaxroute import experiments
@@ -248,6 +249,35 @@ def test_claims_are_not_judged_where_the_run_differs_from_what_they_are_about(tm
     ):
         summary = experiments.run(experiment, tmp_path / name, seeds=4, progress=False, **changes)
         assert [(c["measured"], c["holds"]) for c in summary["claims"]] == [said]
+
+
+def test_a_claim_that_holds_says_who_is_over_budget():
+    from jaxroute.experiments import Claim, Experiment
+    from jaxroute.experiments.base import summarise
+
+    def case(spend):
+        """Two policies, three seeds."""
+        dims, about = ("policy", "seed", "time"), {"label": "spend / budget", "unit": "", "kind": "average"}
+        values = np.array([[[spend - 0.1], [spend], [spend + 0.1]], [[0.9], [0.9], [0.9]]])
+        coords = {"policy": ["StageRoute", "Greedy"], "seed": [0, 1, 2], "time": [10]}
+        more = {"settings": {"problem": "staged"}, "run_s": 1.0, "compile_s": 0.0, "decisions": 1, "coordinates": {}}
+        more |= {"device": "1 x cpu", "versions": {}, "commit": None}
+        valid = (dims[:-1], np.ones((2, 3), bool), {"kind": "flag"})
+        spent = (dims, values, about | {"most": 1.0, "beyond": "over budget"})
+        return xr.Dataset({"cost_ratio": spent, "valid": valid}, coords, more)
+
+    claims = tuple(
+        Claim(name, text, "x", lambda results, holds=holds: ("measured", holds))
+        for name, text, holds in (
+            ("first", "StageRoute scores above Greedy", True),
+            ("second", "Greedy is second", True),
+            ("third", "StageRoute is cheapest", False),
+        )
+    )
+    results = {"a": case(3.97), "b": case(1.5), "c": case(0.5)}
+    measured = [c["measured"] for c in summarise(Experiment("x/y", "t", (), claims=claims), results, 3, 10)["claims"]]
+    but = "; but StageRoute: over budget, cost_ratio 3.970 (0.058), at most 1 (the worst of 2)"
+    assert measured == [f"measured{but}", "measured", "measured"]
 
 
 def test_a_claim_that_does_not_hold_is_reported(tmp_path):
