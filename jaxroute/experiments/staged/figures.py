@@ -37,14 +37,12 @@ def arena(interval: int, slots: int, name: str = "result", record: tuple[str, ..
     )
 
 
-# What is claimed. Where a policy spends more than its budget, every verdict says so first.
+# What is claimed. Every verdict says what was spent.
 
 
 def _at_spend(data: xr.Dataset) -> str:
-    """What the two learners spend, and whether StageRoute spends more than it may."""
     spend = ends(data, "cost_ratio", _LEARNERS)
-    above = "ABOVE the budget, " if spend["StageRoute"].above(1.0, by=2.0) else ""
-    return f"{above}at {show(spend['StageRoute'])} x the budget (Greedy {show(spend['Greedy'])} x): "
+    return f"at {show(spend['StageRoute'])} x the budget (Greedy {show(spend['Greedy'])} x): "
 
 
 def _lead(data: xr.Dataset, metric: str) -> Measured:
