@@ -20,12 +20,18 @@ from .messplus import (
     Overhead,
 )
 from .papers import (
+    C2MABV_CHATGLM2,
+    C2MABV_FIGURE_4,
+    C2MABV_FIGURE_8,
+    C2MABV_SETTINGS,
     C2MABV_TABLE_1,
     C2MABV_TABLE_3,
+    C2MABV_TABLE_4,
     STAGEROUTE_TABLE_1,
     STAGEROUTE_TABLE_2,
     ModelTable,
     PriceTable,
+    RunTimes,
     divide_by_max,
     min_max,
 )
@@ -147,8 +153,13 @@ DATASETS = (
 )
 
 __all__ = [
+    "C2MABV_CHATGLM2",
+    "C2MABV_FIGURE_4",
+    "C2MABV_FIGURE_8",
+    "C2MABV_SETTINGS",
     "C2MABV_TABLE_1",
     "C2MABV_TABLE_3",
+    "C2MABV_TABLE_4",
     "DATASETS",
     "MESSPLUS_BENCHMARKS",
     "MESSPLUS_DROPOUT",
@@ -171,6 +182,7 @@ __all__ = [
     "Overhead",
     "PriceTable",
     "RoutingTable",
+    "RunTimes",
     "UnsafePickleError",
     "compare_with_table_2",
     "costs_by_size",

@@ -179,7 +179,7 @@ def _untrained_router(kind: type, env: Any) -> Any:
     return kind(encoder=np.zeros((env.spec.num_features, 16)), experts=np.zeros((env.spec.num_models, 16)))
 
 
-def _any_set(reward: Any, mean: np.ndarray, cost: np.ndarray, budget: Any, size: Any, *more: Any, groups: Any) -> Any:
+def _any_set(reward: Any, mean: np.ndarray, cost: np.ndarray, budget: Any, size: Any, *more: Any, groups: Any = None) -> Any:
     del reward, cost, budget, more, groups
     return np.arange(len(mean)) < np.sum(size), 1.0
 
