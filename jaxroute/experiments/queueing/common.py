@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from jaxroute.analysis import metrics, plot
+from jaxroute.analysis import metrics
 from jaxroute.experiments.base import Results
 from jaxroute.experiments.claims import Measure, Verdict, all_hold
 from jaxroute.experiments.measure import Measured, mean_of, show
@@ -65,25 +65,3 @@ def less(policy: str, than: str, metric: str = "routing_regret", by: float = 2.0
             yield f"{name} {show(value)}", value.below(0.0, by=by)
 
     return measure
-
-
-def runs_on_one_axis(data: xr.Dataset) -> xr.Dataset:
-    """A result whose runs with every head are runs of one axis `seed`; a policy without heads has those of the first."""
-    if "head" not in data.dims:
-        return data
-    first = data["head"] == data["head"][0]
-    counts = data["valid"] & (first | data["policy"].str.startswith("ACQB-CL"))
-    flat = data.assign(valid=counts).stack(run=("head", "seed")).drop_vars(("run", "head", "seed")).rename(run="seed")
-    return flat.transpose("policy", "seed", ...)
-
-
-def queue_and_regret(results: Results):
-    """A column per case: queue length, its excess over the optimal policy's, and cumulative regret of routing."""
-    figure, axes = plot.panels(2 * len(results), columns=len(results))
-    rows = axes.reshape(2, -1)
-    for column, data in enumerate(results.values()):
-        title = ", ".join(f"{k} = {v:g}" for k, v in data.attrs["coordinates"].items())
-        data = runs_on_one_axis(data)
-        plot.curves(data, "queue_length", band="deviation", ax=rows[0, column], title=title)
-        plot.curves(data, "routing_regret", band="deviation", ax=rows[1, column])
-    return figure

@@ -4,13 +4,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from jaxroute import grid
-from jaxroute.analysis import plot
+from jaxroute.analysis import metrics, plot
 from jaxroute.estimators.mnl import Newton
 from jaxroute.experiments.base import Case, Claim, Experiment, Results
 from jaxroute.experiments.claims import Verdict
 from jaxroute.experiments.measure import listed, mean_of, runs_of, show
-from jaxroute.experiments.queueing.common import PAPER, RECORD, queue_and_regret
-from jaxroute.experiments.queueing.prompts import LOADS, NOTES, claims, data_case, learners
+from jaxroute.experiments.pictures import panel, panels_of
+from jaxroute.experiments.queueing.common import PAPER, RECORD, over_heads
+from jaxroute.experiments.queueing.prompts import LOADS, NOTES, TRAININGS, claims, data_case, learners, pictures
 from jaxroute.problems import queueing as qu
 
 # How kappa, c1 and lambda_0 matter.
@@ -52,13 +53,12 @@ def _exploring_costs(results: Results) -> Verdict:
     return text, all(cost.above(0.0, by=3.0) for cost in costs.values())
 
 
-def _constants_panels(results: Results):
-    figure, axes = plot.panels(2, columns=2)
-    data = next(iter(results.values())).sel(ridge=1.0)
-    for ax, rate in zip(axes, data["arrival_rate"].values, strict=True):
-        part = data.sel(arrival_rate=rate)
-        plot.heat(part, "routing_regret", x="curvature", y="c1", policy="ACQB", ax=ax, title=f"arrival rate {rate:g}")
-    return figure
+_CONSTANTS = panels_of(
+    rows=(
+        panel("routing_regret", plot.heat, policy="ACQB", x="curvature", y="c1", change=lambda data: data.sel(ridge=1.0)),
+    ),
+    columns="arrival_rate",
+)
 
 
 # Queues of prompts whose claims are about whatever is played.
@@ -74,9 +74,33 @@ class _OfAnyTable(Experiment):
         return super().departures(horizon, {**changes, "environment": others})
 
 
-def _gaps(results: Results):
-    """Regret less that of ACQB by load: means with their errors, and each head as a dot."""
-    figure, axes = plot.panels(1)
+def _draw_heads(data: Results, metric: str, ax: Any, label: str) -> None:
+    """What the others have more than ACQB at the horizon, by load: means with their errors, and each head as a dot."""
+    series: dict[str, list[tuple[Any, Any]]] = {}
+    for one in data.values():
+        last = metrics.pick(one, metric).isel(time=-1)
+        for place, policy in enumerate(("CQB-eps", *TRAININGS)):
+            x = one.attrs["coordinates"]["load"] + 0.012 * (place - 1)
+            more = last.sel(policy=policy) - last.sel(policy="ACQB")
+            series.setdefault(policy, []).append((x, over_heads(more)))
+            if policy in TRAININGS:
+                ax.plot(
+                    [x + 0.004] * more.sizes["head"],
+                    more.mean("seed"),
+                    ".",
+                    color=plot.look(ax, policy)["color"],
+                    markersize=4,
+                )
+    ax.axhline(0.0, color="#444444", linewidth=0.8)
+    about = "load; dots: each head\nmean ± 2 s.e. of heads and seeds"
+    plot.points(series, x=about, y=f"{label} minus that of ACQB", ax=ax, join=False)
+    ax.set_xticks([one.attrs["coordinates"]["load"] for one in data.values()])
+
+
+def _heads(results: Results):
+    figure, axes = plot.panels(2, columns=2)
+    _draw_heads(results, "routing_regret", axes[0], "routing regret (departures)")
+    _draw_heads(results, "queue_length", axes[1], "queue length (queries)")
     return figure
 
 
@@ -90,7 +114,7 @@ STUDIES = (
             Claim("theory-kappa", "a kappa that the theory asks for more than doubles the regret", "ours", _large_curvature),
             Claim("exploring", "at this horizon forced exploration only costs", "ours", _exploring_costs),
         ),
-        {"kappa-sensitivity": _constants_panels},
+        {"kappa-sensitivity": _CONSTANTS},
         source="ours: the paper gives none of these constants",
         notes="all 90 settings meet the same luck, in one compiled call; those with another lambda_0 (.1, 5) are in the table",
         smoke_horizon=40,
@@ -101,7 +125,7 @@ STUDIES = (
         tuple(data_case("sprout", 1, load, policies=learners) for load in LOADS[1]),
         16,
         claims(only=("beats-cqb", "contrastive", "longer")),
-        {"contrastive": _gaps},
+        {"contrastive": _heads},
         source=f"{PAPER}, section 6.2, on the stand-in for SPROUT-o3mini or a table of the user's (--data FILE)",
         notes=NOTES,
         smoke_horizon=60,
@@ -112,7 +136,7 @@ STUDIES = (
         tuple(data_case("routerbench", 1, load) for load in LOADS[1]),
         32,
         claims(),
-        {"table": queue_and_regret},
+        pictures("table", {1: LOADS[1]}),
         source=f"{PAPER}, section 6.2, with a table of the user's",
         notes="at most 1,000 and two thirds of the rows are the pool, the heads of ACQB-CL learn from the others; where the file has no "
         "costs, give the cost per query of each model with --set environment.costs='{\"model\": 0.1, ...}'; " + NOTES,
