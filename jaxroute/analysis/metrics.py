@@ -37,11 +37,17 @@ def has_runs(data: xr.Dataset | xr.DataArray) -> bool:
 
 def metric_names(data: xr.Dataset) -> list[str]:
     """Metrics of a result that are curves of one number: no vectors, flags or counters of forbidden events."""
+    _need_result(data)
     names = [name for name, variable in data.data_vars.items() if variable.attrs.get("kind") in _KINDS]
     if "time" in data.dims:
         names = [name for name in names if "time" in data[name].dims]
     names = [str(name) for name in names if not vector_dims(data[name])]
     return names if has_runs(data) else [name.removesuffix(".mean") for name in names]
+
+
+def _need_result(data: Any) -> None:
+    if not isinstance(data, xr.Dataset):
+        raise ValueError(f"data must be the xarray.Dataset of a simulation, got {checks.show(data)}")
 
 
 def _known_metrics(data: xr.Dataset) -> list[str]:
@@ -107,6 +113,11 @@ def pick(data: xr.Dataset | xr.DataArray, metric: str | None = None) -> xr.DataA
         array = data
     elif isinstance(data, xr.Dataset):
         known = [str(n) for n, v in data.data_vars.items() if n != "valid" and ("seed" in v.dims or "seed" in v.coords)]
+        if not known:
+            names = ", ".join(map(str, data.data_vars)) or "nothing"
+            raise ValueError(
+                f"data must be the result of a simulation, with single runs along 'seed', got a Dataset of {names}"
+            )
         array = data[checks.one_of("metric", metric, known)]
     else:
         raise ValueError(f"data must be an xarray.Dataset or DataArray, got {type(data).__name__}")
@@ -342,6 +353,7 @@ def _listed(times: np.ndarray) -> str:
 
 
 def _chosen(data: xr.Dataset, metrics: str | Sequence[str] | None) -> list[str]:
+    _need_result(data)
     if metrics is None:
         return metric_names(data)
     if has_runs(data):

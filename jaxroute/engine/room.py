@@ -54,7 +54,7 @@ def roomier(env: Grid, example: AnyEnvironment) -> Iterator[Grid]:
         if isinstance(env, FunctionGrid):
             env = FunctionGrid(_RoomierFunction(env.function), len(env.axes["instance"]) if env.axes else None)
         else:
-            env = Grid(env.axes, [more(one) for one in env.objects], env.name)
+            env = Grid(dict[str, Any](env.axes), [more(one) for one in env.objects], env.name)
         yield env
 
 
