@@ -1,8 +1,7 @@
-"""Queues of prompts: by what settings heads are trained, how runs with several heads are drawn, and whose claims are about any table."""
+"""Queues of prompts: by what settings heads are trained, and whose claims are about any table."""
 
 import numpy as np
 import pytest
-import xarray as xr
 
 from jaxroute.estimators.contrastive import CONTRASTIVE_PRESETS
 from jaxroute.experiments import EXPERIMENTS
@@ -33,22 +32,6 @@ def test_the_papers_training_is_the_default(models, monkeypatch):
         features = [np.asarray(policy.features) for policy in policies[name].objects]
         assert [round(float((one - features[0]).mean())) for one in features] == [0, 1, 2, 3]
         assert {(p.c1, p.curvature, p.ridge) for p in (*policies[name].objects, policies["ACQB"])} == {(2.0, 0.05, 0.1)}
-
-
-def test_runs_of_all_heads_on_one_axis():
-    """A policy with heads has all their runs, another those of the first head alone."""
-    values = np.arange(2 * 3 * 4 * 5, dtype=float).reshape(2, 3, 4, 5)
-    dims = ("policy", "head", "seed", "time")
-    data = xr.Dataset(
-        {"queue_length": (dims, values), "valid": (dims[:3], np.ones((2, 3, 4), bool))},
-        {"policy": ["ACQB", "ACQB-CL"], "head": range(3), "seed": range(4), "time": range(5)},
-    )
-    flat = prompts.runs_on_one_axis(data)
-    assert flat["queue_length"].dims == ("policy", "seed", "time")
-    assert flat["valid"].sum("seed").values.tolist() == [4, 12]
-    np.testing.assert_array_equal(flat["queue_length"].sel(policy="ACQB-CL").values, values[1].reshape(12, 5))
-    np.testing.assert_array_equal(flat["queue_length"].sel(policy="ACQB").values[flat["valid"].values[0]], values[0, 0])
-    assert prompts.runs_on_one_axis(data.isel(head=0, drop=True)).sizes["seed"] == 4
 
 
 def test_claims_about_any_table_are_judged_of_a_users_own():

@@ -1,6 +1,5 @@
 """What the experiments of ACQB share: what is recorded, who plays, means over heads and seeds, and claims that one policy has less."""
 
-import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -37,7 +36,7 @@ def over_heads(runs: xr.DataArray, measure: Callable[[xr.DataArray], Measured] =
         return measure(runs)
     runs = runs.dropna("seed")
     of_seeds, of_heads = measure(runs.mean("head")), measure(runs.mean("seed").rename(head="seed"))
-    return Measured(of_seeds.mean, math.hypot(of_seeds.error, of_heads.error))
+    return Measured(of_seeds.mean, (of_seeds.error**2 + of_heads.error**2) ** 0.5)
 
 
 def gap(data: xr.Dataset, metric: str, policy: str, minus: str, share: float = 1.0) -> Measured:

@@ -49,7 +49,7 @@ def _tables(
         return standin(models, preset="semantic-noise", dim=dim)
     table = load_table(data, costs=None if costs is None else dict(costs))
     if embeddings is not None:
-        table = table.with_features(load_embeddings(embeddings, table.num_queries))
+        table = table.with_features(load_embeddings(embeddings))
     if table.features is None:
         raise ValueError(f"{data} has no features: give embeddings, a file of them (--set environment.embeddings=FILE)")
     order = np.random.default_rng(0).permutation(table.num_queries)
@@ -195,52 +195,46 @@ _CLAIMS = (
 
 # Pictures.
 
-_WITH_CONTEXTS = ("CQB-eps", "ACQB", *TRAININGS)
-
-
-def runs_on_one_axis(data: xr.Dataset) -> xr.Dataset:
-    """A result whose runs with every head are runs of one axis `seed`; a policy without heads has those of the first."""
-    if "head" not in data.dims:
-        return data
-    first = data["head"] == data["head"][0]
-    counts = data["valid"] & (first | data["policy"].str.startswith("ACQB-CL"))
-    flat = data.assign(valid=counts).stack(run=("head", "seed")).drop_vars(("run", "head", "seed")).rename(run="seed")
-    return flat.transpose("policy", "seed", ...)
-
 
 @style.styled
-def draw_gaps(data: xr.Dataset, metric: str, ax: Any, title: str | None) -> None:
-    """What the others have more than ACQB over time, seed by seed, with two standard errors of heads and seeds."""
-    runs = metrics.pick(data, metric)
+def _draw_means(data: xr.Dataset, metric: str, ax: Any, title: str | None, minus: str | None = None) -> None:
+    """Curves of the policies that learn from contexts, or what they have more than one of them, with the errors of heads and seeds."""
+    runs, about = metrics.pick(data, metric), data[metric].attrs
+    runs = runs if minus is None else runs - runs.sel(policy=minus)
+    times, paired = runs["time"].values, "" if minus is None else f"\nminus that of {minus}"
+    for policy in ("CQB-eps", *TRAININGS, "ACQB"):
+        middle, error = over_heads(runs.sel(policy=policy), _curve)
+        look = plot.look(ax, policy)
+        ax.plot(times, middle, label=policy, markevery=style.marked(times, False, 0), **look)
+        ax.fill_between(
+            times, middle - 2 * error, middle + 2 * error, color=look["color"], alpha=0.18, linewidth=0, zorder=2
+        )
+    style.numbers(ax.xaxis)
     style.grid(ax)
-    ax.axhline(0.0, label="ACQB", **plot.look(ax, "ACQB") | {"marker": "none"})
-    for policy in (p for p in _WITH_CONTEXTS if p != "ACQB"):
-        middle, error = over_heads(runs.sel(policy=policy) - runs.sel(policy="ACQB"), _curve)
-        look = plot.look(ax, policy) | {"marker": "none"}
-        ax.plot(data["time"], middle, label=policy, **look)
-        ax.fill_between(data["time"], middle - 2 * error, middle + 2 * error, color=look["color"], alpha=0.18, linewidth=0)
-    ax.set_xlabel("round\nmean of paired differences ± 2 s.e. of heads and seeds")
-    ax.set_ylabel(f"{data[metric].attrs['label']}\nminus that of ACQB ({data[metric].attrs['unit']})")
-    plot.share_legend(ax.figure)
+    ax.set_xlim(0, 1.02 * times[-1])
+    ax.set_xlabel(f"round\nmean ± 2 s.e. of {runs.sizes['seed']} seeds and {runs.sizes.get('head', 1)} heads")
+    ax.set_ylabel(f"{style.wrapped(about.get('label', metric), 34)}{paired} ({about.get('unit', '')})")
+    style.legend(ax, title, own=False)
 
 
 def _curve(runs: xr.DataArray) -> Any:
     """Means over seeds and their standard errors, `[time]`."""
-    return runs.mean("seed"), runs.std("seed", ddof=1) / runs.count("seed") ** 0.5
+    return Measured(runs.mean("seed"), runs.std("seed", ddof=1) / runs.count("seed") ** 0.5)  # type: ignore[arg-type]
+
+
+_ROWS = (
+    panel("queue_length", band="deviation", policies=lambda data: [p for p in data["policy"].values if p not in TRAININGS]),
+    panel("queue_length", _draw_means),
+    panel("routing_regret", _draw_means),
+    panel("routing_regret", _draw_means, minus="ACQB"),
+)
 
 
 def pictures(name: str, loads: Mapping[int, Sequence[float]]) -> dict[str, Any]:
-    """For each number of answers a column per load: all queues, then of those that learn from contexts queue and regret."""
-    one_axis = {"change": runs_on_one_axis}
-    rows = (
-        panel("queue_length", band="deviation", **one_axis),
-        panel("queue_length", policies=_WITH_CONTEXTS, **one_axis),
-        panel("routing_regret", policies=_WITH_CONTEXTS, **one_axis),
-        panel("routing_regret", draw_gaps),
-    )
+    """For each number of answers a column per load: all queues but those of ACQB-CL, then queue and regret of what learns from contexts."""
     return {
         name if len(loads) == 1 else f"{name}-K{k}": panels_of(
-            rows=rows, columns="case", cases=[case_name(k, load) for load in of_k]
+            rows=_ROWS, columns="case", cases=[case_name(k, load) for load in of_k]
         )
         for k, of_k in loads.items()
     }
