@@ -28,10 +28,7 @@ NOTES = (
     "first-order steps a round, its logits off by .04 (root mean square) in the worst model"
 )
 # How the head of ACQB-CL is trained: by the paper's preset for the data, or by that with other numbers, which are ours.
-TRAININGS: dict[str, dict[str, Any]] = {
-    "ACQB-CL": {},
-    "ACQB-CL, longer": {"per_model": 60, "epochs": 100, "batch": None},
-}
+TRAININGS: dict[str, Any] = {"ACQB-CL": {}, "ACQB-CL, longer": {"per_model": 60, "epochs": 100, "batch": None}}
 # Seeds of the training: of the choice of prompts and of the first parameters.
 _HEADS = (0, 1, 2, 3)
 
@@ -230,14 +227,17 @@ _ROWS = (
 )
 
 
-def pictures(name: str, loads: Mapping[int, Sequence[float]]) -> dict[str, Any]:
-    """For each number of answers a column per load: all queues but those of ACQB-CL, then queue and regret of what learns from contexts."""
-    return {
-        name if len(loads) == 1 else f"{name}-K{k}": panels_of(
-            rows=_ROWS, columns="case", cases=[case_name(k, load) for load in of_k]
-        )
-        for k, of_k in loads.items()
-    }
+def pictures(name: str, loads: Mapping[int, Sequence[float]], baselines: bool = True) -> dict[str, Any]:
+    """For each number of answers a column per load: all queues but those of ACQB-CL, then queue and regret of what learns from contexts.
+
+    Args:
+      name: of the picture.
+      loads: by number of answers.
+      baselines: whether the other queues were played.
+    """
+    rows = _ROWS[0 if baselines else 1 :]
+    cases = {f"-K{k}" * (len(loads) > 1): [case_name(k, load) for load in of_k] for k, of_k in loads.items()}
+    return {name + which: panels_of(rows=rows, columns="case", cases=some) for which, some in cases.items()}
 
 
 # Of each figure: the data set, its name, models, seeds, rounds and features.

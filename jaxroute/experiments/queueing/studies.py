@@ -4,14 +4,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from jaxroute import grid
-from jaxroute.analysis import metrics, plot
+from jaxroute.analysis import plot
 from jaxroute.estimators.mnl import Newton
 from jaxroute.experiments.base import Case, Claim, Experiment, Results
 from jaxroute.experiments.claims import Verdict
 from jaxroute.experiments.measure import listed, mean_of, runs_of, show
 from jaxroute.experiments.pictures import panel, panels_of
-from jaxroute.experiments.queueing.common import PAPER, RECORD, over_heads
-from jaxroute.experiments.queueing.prompts import LOADS, NOTES, TRAININGS, claims, data_case, learners, pictures
+from jaxroute.experiments.queueing.common import PAPER, RECORD
+from jaxroute.experiments.queueing.prompts import LOADS, NOTES, claims, data_case, learners, pictures
 from jaxroute.problems import queueing as qu
 
 # How kappa, c1 and lambda_0 matter.
@@ -20,9 +20,8 @@ from jaxroute.problems import queueing as qu
 def _constants(env: Any) -> dict[str, Any]:
     del env
     solver = Newton(passes=6, search=True)
-    return {
-        "ACQB": grid(qu.ACQB, curvature=[0.0, 0.05, 0.3, 1.0, 5.0], c1=[0.0, 1.0, 4.0], ridge=[0.1, 1.0, 5.0], solver=solver)
-    }
+    kappas, c1s, ridges = [0.0, 0.05, 0.3, 1.0, 5.0], [0.0, 1.0, 4.0], [0.1, 1.0, 5.0]
+    return {"ACQB": grid(qu.ACQB, curvature=kappas, c1=c1s, ridge=ridges, solver=solver)}
 
 
 def _two_loads(arrival_rate: Any = (0.6, 0.7), num_offered: int = 1, horizon: int = 1000) -> Any:
@@ -41,10 +40,8 @@ def _by(results: Results, axis: str) -> str:
 
 def _large_curvature(results: Results) -> Verdict:
     more = mean_of(_runs(results, curvature=5.0) - 2.0 * _runs(results))
-    return (
-        f"regret by kappa, {_by(results, 'curvature')}; that of 5 minus twice that of .3, to be above 0 by 3 s.e.: {show(more)}",
-        more.above(0.0, by=3.0),
-    )
+    text = f"regret by kappa, {_by(results, 'curvature')}; that of 5 minus twice that of .3, to be above 0 by 3 s.e.: {show(more)}"
+    return text, more.above(0.0, by=3.0)
 
 
 def _exploring_costs(results: Results) -> Verdict:
@@ -53,12 +50,7 @@ def _exploring_costs(results: Results) -> Verdict:
     return text, all(cost.above(0.0, by=3.0) for cost in costs.values())
 
 
-_CONSTANTS = panels_of(
-    rows=(
-        panel("routing_regret", plot.heat, policy="ACQB", x="curvature", y="c1", change=lambda data: data.sel(ridge=1.0)),
-    ),
-    columns="arrival_rate",
-)
+_HEAT = panel("routing_regret", plot.heat, policy="ACQB", x="curvature", y="c1", change=lambda data: data.sel(ridge=1.0))
 
 
 # Queues of prompts whose claims are about whatever is played.
@@ -74,36 +66,6 @@ class _OfAnyTable(Experiment):
         return super().departures(horizon, {**changes, "environment": others})
 
 
-def _draw_heads(data: Results, metric: str, ax: Any, label: str) -> None:
-    """What the others have more than ACQB at the horizon, by load: means with their errors, and each head as a dot."""
-    series: dict[str, list[tuple[Any, Any]]] = {}
-    for one in data.values():
-        last = metrics.pick(one, metric).isel(time=-1)
-        for place, policy in enumerate(("CQB-eps", *TRAININGS)):
-            x = one.attrs["coordinates"]["load"] + 0.012 * (place - 1)
-            more = last.sel(policy=policy) - last.sel(policy="ACQB")
-            series.setdefault(policy, []).append((x, over_heads(more)))
-            if policy in TRAININGS:
-                ax.plot(
-                    [x + 0.004] * more.sizes["head"],
-                    more.mean("seed"),
-                    ".",
-                    color=plot.look(ax, policy)["color"],
-                    markersize=4,
-                )
-    ax.axhline(0.0, color="#444444", linewidth=0.8)
-    about = "load; dots: each head\nmean ± 2 s.e. of heads and seeds"
-    plot.points(series, x=about, y=f"{label} minus that of ACQB", ax=ax, join=False)
-    ax.set_xticks([one.attrs["coordinates"]["load"] for one in data.values()])
-
-
-def _heads(results: Results):
-    figure, axes = plot.panels(2, columns=2)
-    _draw_heads(results, "routing_regret", axes[0], "routing regret (departures)")
-    _draw_heads(results, "queue_length", axes[1], "queue length (queries)")
-    return figure
-
-
 STUDIES = (
     Experiment(
         "queueing/kappa-sensitivity",
@@ -114,7 +76,7 @@ STUDIES = (
             Claim("theory-kappa", "a kappa that the theory asks for more than doubles the regret", "ours", _large_curvature),
             Claim("exploring", "at this horizon forced exploration only costs", "ours", _exploring_costs),
         ),
-        {"kappa-sensitivity": _CONSTANTS},
+        {"kappa-sensitivity": panels_of(rows=[_HEAT], columns="arrival_rate")},
         source="ours: the paper gives none of these constants",
         notes="all 90 settings meet the same luck, in one compiled call; those with another lambda_0 (.1, 5) are in the table",
         smoke_horizon=40,
@@ -125,7 +87,7 @@ STUDIES = (
         tuple(data_case("sprout", 1, load, policies=learners) for load in LOADS[1]),
         16,
         claims(only=("beats-cqb", "contrastive", "longer")),
-        {"contrastive": _heads},
+        pictures("contrastive", {1: LOADS[1]}, baselines=False),
         source=f"{PAPER}, section 6.2, on the stand-in for SPROUT-o3mini or a table of the user's (--data FILE)",
         notes=NOTES,
         smoke_horizon=60,
