@@ -321,13 +321,15 @@ def _lines(middle: xr.DataArray, used: Mapping[str, Sequence[str]]) -> Iterator[
 def _draw_lines(
     ax: Any, lines: Iterable[_Line], middle: xr.DataArray, borders: tuple[xr.DataArray, xr.DataArray] | None, log: Any
 ):
-    times, cast = middle["time"].values, style.cast_of(ax)
+    times, cast, lines = middle["time"].values, style.cast_of(ax), list(lines)
     for shift, line in enumerate(lines):
         look = cast.shade(line.policy, line.label, line.position, line.number)
         ax.plot(times, line.of(middle), label=line.label, markevery=style.marked(times, log in (True, "x"), shift), **look)
         if borders is not None:
             low, high = (line.of(border) for border in borders)
-            ax.fill_between(times, low, high, color=look["color"], alpha=0.18, linewidth=0, zorder=2)
+            # Many bands on top of each other would be one grey: only that of the strongest line stays as it is.
+            alpha = 0.18 if len(lines) < 4 or (style.role_of(line.policy) == "subject" and line.number == 1) else 0.09
+            ax.fill_between(times, low, high, color=look["color"], alpha=alpha, linewidth=0, zorder=2)
 
 
 def _time_axes(ax: Any, array: xr.DataArray, log: bool | str) -> None:
