@@ -125,7 +125,7 @@ DATASETS = (
     Dataset(
         "embedllm",
         "public file",
-        "35,673 questions x 112 models with correctness; costs are the caller's (csv).",
+        "35,673 questions x 112 models with correctness; costs are the caller's, or the models' sizes (csv).",
         "Hugging Face RZ412/EmbedLLM; arXiv 2410.02223",
         load_embedllm,
     ),
@@ -139,7 +139,7 @@ DATASETS = (
     Dataset(
         "table",
         "public file",
-        "Any table of per-query scores and costs (npz, csv, parquet or pickle).",
+        "Any table of scores and costs, a row per query, or per query and model (npz, csv, tsv, jsonl, parquet or pickle).",
         "the caller",
         load_table,
     ),

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 import xarray as xr
+from drawn import FAULTY, faults_by_figure
 
 import jaxroute as jr
 from jaxroute import experiments
@@ -49,6 +50,8 @@ def smoke(name: str, out, **changes):
         assert isinstance(text, str) and text and isinstance(bool(holds), bool)
     for figure in experiment.figures:
         assert (out / f"{figure}.png").stat().st_size > 5000
+    found = faults_by_figure(name, data)
+    assert {figure: texts for figure, texts in found.items() if figure not in FAULTY.get(name, ())} == {}
     return summary
 
 
@@ -109,7 +112,8 @@ def test_queueing_on_a_file(tmp_path):
     np.savez(tmp_path / "table.npz", correct=scores, models=np.array(["s", "m", "l"]), feat=rng.normal(size=(90, 4)))
     changes = {"environment": {"data": str(tmp_path / "table.npz"), "costs": {"s": 1.0, "m": 2.0, "l": 9.0}}}
     summary = smoke("queueing/table", tmp_path / "out", changes=changes)
-    assert [entry["coordinates"]["load"] for entry in summary["policies"]["ACQB-CL"]] == [0.7, 0.8, 0.9]
+    assert [entry["coordinates"]["load"] for entry in summary["policies"]["ACQB"]][::4] == [0.7, 0.8, 0.9]
+    assert [entry["coordinates"]["head"] for entry in summary["policies"]["ACQB-CL, longer"]] == [0, 1, 2, 3] * 3
 
 
 @pytest.mark.slow
@@ -213,6 +217,7 @@ def test_names_and_metrics_are_those_of_the_documentation(tmp_path):
     expected |= {f"service/table-{n}" for n in (2, 3, 6, 7)} | {"service/frontier", "service/ablations"}
     expected |= {f"queueing/figure-{n}" for n in range(2, 8)} | {
         "queueing/kappa-sensitivity",
+        "queueing/contrastive",
         "queueing/theory",
         "queueing/table",
     }

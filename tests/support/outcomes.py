@@ -216,9 +216,15 @@ _QUEUES: Outcomes = {
     "returns": _growth("queue_regret", -0.5),
     "linear": _growth("routing_regret", 1.0),
 }
+_CONTRASTIVE: Outcomes = {
+    "contrastive": _more("routing_regret", 0.5, "ACQB-CL"),
+    "longer": _more("routing_regret", 0.5, "ACQB-CL, longer"),
+}
 _LOADED: Outcomes = {
     "stable": _growth("queue_length", 1.0, level=1000, policy="Random"),
+    "shorter": _more("queue_length", 0.5, "ACQB*"),
     "sublinear": _against(_growth("routing_regret", 1.0)),
+    **_CONTRASTIVE,
 }
 
 
@@ -232,6 +238,7 @@ def _explorations(data: xr.Dataset) -> xr.DataArray:
 _QUEUEING = {
     **{f"queueing/figure-{number}": _QUEUES for number in (2, 4, 5)},
     **{f"queueing/{name}": _LOADED for name in ("figure-3", "figure-6", "figure-7", "table")},
+    "queueing/contrastive": _CONTRASTIVE,
     "queueing/kappa-sensitivity": {
         "theory-kappa": ((put("routing_regret", curvature=1.0),), EVEN),
         "exploring": ((put("routing_regret", c1=1.0),), EVEN),
