@@ -16,7 +16,7 @@ import pytest
 import xarray as xr
 
 import jaxroute as jr
-from jaxroute import cli, metrics
+from jaxroute import cli, metrics, plot
 from jaxroute.data import (
     RoutingTable,
     compare_with_table_2,
@@ -283,6 +283,26 @@ ARGUMENTS = {
     "a summary of a list": (lambda _: metrics.summary([1]), r"data must be the xarray.Dataset of a simulation, got \[1\]"),
     "the end of nothing": (lambda _: metrics.final(None, "regret"), "data must be the xarray.Dataset of a simulation, got None"),
     "a mean of a number": (lambda _: metrics.mean(3.0, "regret"), "data must be an xarray.Dataset or DataArray, got float"),
+}  # fmt: skip
+
+
+def play(env=BANDIT, policies=stochastic.UCB1(), **options):
+    return jr.simulate(env, policies, **({"horizon": 10, "seeds": 2, "progress": False} | options))
+
+
+ARGUMENTS |= {
+    "a function for progress": (lambda _: play(progress=print), "progress must be True or False, got <built-in function print>"),
+    "a probe of one argument": (lambda _: play(probes={"x": lambda state: state}), r"probes\['x'\] must take \(env, policy, env_state, policy_state, t\), got one that takes \(state\)"),
+    "a sampler without key": (lambda _: play(env=lambda: BANDIT), r"env, a function, must take \(key\), got one that takes \(\)"),
+    "a constructor for an environment": (lambda _: play(env=stochastic.bernoulli), r"env is the function bernoulli, which was called with a key, as a sampler is, and failed: mean must be .*; for one environment call it: env=bernoulli\(...\)"),
+    "a policy made of nothing": (lambda _: play(policies={"x": lambda: stochastic.UCB1()}), r"policy 'x', a function, must take \(env\), got one that takes \(\)"),
+    "seeds beyond memory": (lambda _: play(seeds=10**12), r"seeds must be at most [0-9,]+ on this machine \(16 bytes for each\), got 1,000,000,000,000"),
+    "a horizon beyond 32 bits": (lambda _: play(horizon=10**12), "horizon must be from 1 to 2147483647, got 1000000000000"),
+    "an empty folder": (lambda _: play(out=""), "the folder of a result must be a path, got ''"),
+    "a number for a folder": (lambda _: play(out=3), "the folder of a result must be a path, got 3"),
+    "a result of nothing": (lambda _: jr.load(None), "the folder of a result must be a path, got None"),
+    "a figure of nothing": (lambda path: plot.save(None, path.with_name("x.png")), "figure must be a matplotlib Figure or Axes"),
+    "curves of differences": (lambda _: plot.curves(metrics.paired(RESULT, "regret", "a")), "data must be the result of a simulation, with single runs along 'seed', got a Dataset of mean, stderr, z"),
 }  # fmt: skip
 
 

@@ -793,7 +793,9 @@ def save(figure: Any, path: str | os.PathLike) -> Path:
         ".svg": {"Creator": None, "Date": None},
     }
     kind = checks.one_of("path", path.suffix.lower(), unnamed)
-    figure = figure if hasattr(figure, "savefig") else figure.figure
+    figure = figure if hasattr(figure, "savefig") else getattr(figure, "figure", None)
+    if figure is None:
+        raise ValueError("figure must be a matplotlib Figure or Axes, such as what the functions of this module return")
     path.parent.mkdir(parents=True, exist_ok=True)
     with plt.rc_context({"svg.hashsalt": "jaxroute"}):
         figure.savefig(path, dpi=160, metadata=unnamed[kind])

@@ -285,6 +285,22 @@ def test_a_claim_that_holds_says_who_is_over_budget():
     assert measured == [f"measured{but}", "measured", "measured"]
 
 
+def test_a_figure_that_cannot_be_drawn_costs_nothing_else(tmp_path):
+    from jaxroute.analysis import plot
+    from jaxroute.experiments import Case, Experiment
+    from jaxroute.problems import stochastic
+
+    case = Case(stochastic.bernoulli([0.5, 0.5]), {"UCB1": stochastic.UCB1()}, horizon=20)  # No regret.
+    figures = {
+        "log": lambda results: plot.curves(results["result"], log=True).figure,
+        "plain": lambda results: plot.curves(results["result"]).figure,
+    }
+    with pytest.warns(UserWarning, match="the figure 'log' is left out: log must be False or 'x' where a curve is nowhere"):
+        experiments.run(Experiment("x/y", "t", (case,), figures=figures), tmp_path, seeds=4, progress=False)
+    assert {path.name for path in tmp_path.iterdir()} >= {"summary.json", "plain.png"}
+    assert not (tmp_path / "log.png").exists()
+
+
 def test_a_claim_that_does_not_hold_is_reported(tmp_path):
     from jaxroute.experiments import Case, Claim, Experiment
     from jaxroute.problems import stochastic
