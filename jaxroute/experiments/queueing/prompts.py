@@ -94,7 +94,8 @@ def _projected(training: str, cost_weight: float, models: str, *about: Any) -> l
     """Features `[d', P]` of the pool after each of the heads, which were trained on the other prompts."""
     pool, offline = _tables(models, *about)
     chance, _ = qu.departure_chance(offline.scores, qu.divide_costs(offline.costs), cost_weight=cost_weight)
-    features, size = np.asarray(offline.features), np.shape(offline.features)[1]
+    features = np.asarray(offline.features)
+    size = features.shape[1]
     preset: dict[str, Any] = {**CONTRASTIVE_PRESETS[models], **TRAININGS[training]}
     heads = (fit_projection(features, chance, width=2 * size, out=size, seed=seed, **preset) for seed in _HEADS)
     return [np.ascontiguousarray(np.asarray(head(np.asarray(pool.features))).T) for head in heads]
