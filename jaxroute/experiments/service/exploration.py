@@ -1,0 +1,129 @@
+"""Figures 3 and C.1 of MESS+: how much to explore."""
+
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from jaxroute import grid
+from jaxroute.analysis import plot
+from jaxroute.data import MESSPLUS_BENCHMARKS
+from jaxroute.experiments.base import Claim, Experiment, Results
+from jaxroute.experiments.claims import Verdict, all_hold
+from jaxroute.experiments.measure import Measured, ends_along, listed, quotient, show
+from jaxroute.experiments.pictures import panel, panels_of
+from jaxroute.experiments.service import common
+from jaxroute.problems import service as sv
+
+C = [0.01, 0.1, 1.0]
+_RECORD = ("cost", "satisfaction", "violation", "explored", "explore_cost", "training_loss", "training_steps")
+
+
+def _policies(env: sv.ServiceEnv, settings: dict[str, Any]) -> dict[str, Any]:
+    return {"MESS+": grid(sv.paper_policy, benchmark=settings["benchmark"], c=C)}
+
+
+def averaged(results: Results, *names: str, **where: Any) -> xr.Dataset:
+    """Metrics averaged over the benchmarks, seed by seed, as far as the shortest pass goes."""
+    parts = [data[[*names, "valid"]].sel(**where).drop_attrs(deep=False) for data in results.values()]
+    together = xr.concat(parts, "benchmark", join="inner", combine_attrs="override")
+    mean = together[list(names)].mean("benchmark", keep_attrs=True)
+    return mean.assign(valid=together["valid"].all("benchmark"))
+
+
+def with_paper_loss(data: xr.Dataset) -> xr.Dataset:
+    """With the loss that the paper's figures show, the sum of the losses over `t c`: it falls even if nothing is learned."""
+    loss = data["training_loss"] * data["explored"] / data["c"]
+    return data.assign(
+        paper_loss=loss.assign_attrs(kind="gauge", label="sum of losses / (t c), as in the paper", unit="nats")
+    )
+
+
+def base_rate_loss(benchmark: str) -> float:
+    """Loss of one who predicts each model's accuracy for every request, and no more, in nats."""
+    p = MESSPLUS_BENCHMARKS[benchmark].accuracy
+    return float(-np.mean(p * np.log(p) + (1 - p) * np.log(1 - p)))
+
+
+def _explore_mj(results: Results) -> dict[float, Measured]:
+    """MJ spent on explored requests in a pass, mean of the benchmarks, by c."""
+    return {c: common.average_mj(results, results, "MESS+", "explore_cost", c=c) for c in C}
+
+
+@all_hold()
+def _counts(results: Results):
+    """Explored requests against `1 + sum of p_t`, in standard errors."""
+    for name, data in results.items():
+        horizon, parts, worst = int(data["time"][-1]), [], 0.0
+        for c, share in ends_along(data, "explored", "MESS+", "c", C).items():
+            explored, expected = share.times(horizon), sv.expected_explorations(c, horizon)
+            worst = max(worst, abs(explored.mean - expected) / max(explored.error, 1e-9))
+            parts.append(f"c {c:g} {show(explored)} ({expected:.1f})")
+        yield f"{name}: {', '.join(parts)}, {worst:.1f} errors off", worst < 5.0
+
+
+def _ten_times(results: Results) -> Verdict:
+    cost = _explore_mj(results)
+    ratio = quotient(cost[1.0], cost[0.01])
+    return f"{listed(cost, 'c {:g}:')} MJ per pass; c = 1 costs {show(ratio)} times c = .01", ratio.near(
+        10.0, by=2.0, slack=5.0
+    )
+
+
+def _loss_falls(results: Results) -> Verdict:
+    mean = averaged(results, "training_loss")
+    losses, changes = ends_along(mean, "training_loss", "MESS+", "c", C), common.steps(mean, "training_loss", "MESS+", "c")
+    base = np.mean([base_rate_loss(name) for name in results])
+    text = f"mean loss of explored requests, {listed(losses, 'c {:g}:')} nats; of one who knows the base rates {base:.3f}"
+    return text, all(change.below(0.0, by=2.0) for change in changes)
+
+
+_CLAIMS = (
+    Claim("counts", "requests are explored as often as p_t says (within 5 errors)", f"{common.PAPER}, Lemma A.3", _counts),
+    Claim("tenfold", "c = 1 costs about ten (5 to 15) times c = .01 in exploration", f"{common.PAPER}, C.3", _ten_times),
+    Claim("lower", "a larger c gives a lower loss, by two errors", f"{common.PAPER}, Fig. 3", _loss_falls),
+)
+
+
+def _figure(name: str, title: str, claims: tuple[Claim, ...], picture: Any) -> Experiment:
+    return Experiment(
+        f"service/{name}",
+        f"How much to explore{title}",
+        common.passes(_policies, every=25, record=_RECORD),
+        512,
+        claims,
+        {name: picture},
+        source=f"{common.PAPER}, {name.replace('figure-', 'Fig. ').replace('C1', 'C.1')}",
+        notes=common.STAND_IN,
+        smoke_horizon=200,
+    )
+
+
+def _picture(results: Results) -> Any:
+    """Loss of explored requests, the loss as the paper plots it, and what exploring costs; means of the benchmarks."""
+    figure, axes = plot.panels(3)
+    data = with_paper_loss(averaged(results, "training_loss", "explored"))
+    base = {"who knows the base rates": np.mean([base_rate_loss(name) for name in results])}
+    plot.curves(data, "training_loss", reference=base, ax=axes[0], title="mean loss of explored requests so far")
+    plot.curves(data, "paper_loss", ax=axes[1], log="y", title="as in the paper: sum of losses / (t c)")
+    label = f"c\nmean ± 2 s.e. of {data.sizes['seed']:,} runs"
+    cost = {"MESS+": [(c, cost) for c, cost in _explore_mj(results).items()]}
+    plot.points(cost, x=label, y="MJ per pass spent on exploring", ax=axes[2], title="cost of exploring")
+    plot.log_axis(axes[2], "x")
+    plot.log_axis(axes[2], "y")
+    return figure
+
+
+_BY_BENCHMARK = panels_of(
+    rows="case",
+    columns=(
+        panel("explored", log="y", title="share explored"),
+        panel("training_loss", title="mean loss of explored requests so far"),
+        panel("explore_cost", log="y", title="cost of exploring"),
+    ),
+    titles=lambda data: MESSPLUS_BENCHMARKS[common.benchmark_of(data)].title,
+)
+EXPERIMENTS = (
+    _figure("figure-3", ": loss and cost, mean of eight benchmarks", _CLAIMS, _picture),
+    _figure("figure-C1", ", by benchmark", _CLAIMS[:2], _BY_BENCHMARK),
+)
