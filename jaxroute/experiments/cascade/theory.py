@@ -117,7 +117,6 @@ def _ridge_panels(results: Results):
         title = f"scores {scores}; dashed: mean by the rule, {axis} = {getattr(_RULE, axis):.2f}"
         plot.spread(data.sel(policy=["COSMOS"]), "regret", ax=ax, x=axis)
         ax.set_title(title, loc="left", fontsize=9)
-        ax.get_legend().remove()
         ax.axhline(end(data, "regret", "rule").mean, color="#D55E00", linestyle="--", linewidth=1)
     return figure
 
