@@ -1,8 +1,7 @@
 """Figures, tables and theory of MESS+, and studies that go beyond the paper."""
 
-from jaxroute.experiments.service import curves, exploration, study, tables
-from jaxroute.experiments.service.theory import THEORY
+from jaxroute.experiments.service import curves, exploration, study, tables, theory
 
-EXPERIMENTS = (*curves.EXPERIMENTS, *exploration.EXPERIMENTS, *tables.EXPERIMENTS, THEORY, *study.EXPERIMENTS)
+EXPERIMENTS = tuple(one for part in (curves, exploration, tables, theory, study) for one in part.EXPERIMENTS)
 
 __all__ = ["EXPERIMENTS"]

@@ -13,11 +13,11 @@ import xarray as xr
 from jaxroute import grid
 from jaxroute.analysis import metrics
 from jaxroute.data import MESSPLUS_BENCHMARKS
-from jaxroute.experiments.base import Case, Results
+from jaxroute.experiments.base import Case, Claim, Experiment, Results
+from jaxroute.experiments.claims import Measure
 from jaxroute.experiments.measure import Measured, mean_of, runs_of
 from jaxroute.problems import service as sv
 
-PAPER = "MESS+"
 RECORD = ("cost", "satisfaction", "violation", "virtual_queue", "complied", "first_compliance", "explored")
 STAND_IN = (
     "who satisfies and what it costs follow recorded outcomes of the eight benchmarks; the features tell nothing, for text tells little "
@@ -25,6 +25,30 @@ STAND_IN = (
 )
 TRAINED = "RouterDC is trained eight times and each router replayed in 64 runs: its error is that over the trainings"
 _ROUTER = "-RouterDC"
+
+
+def claim(name: str, source: str, measure: Measure, text: str = "") -> Claim:
+    """A claim; its text is the first line of the docstring of what measures it, unless it is given."""
+    text = text or (measure.__doc__ or "").strip().splitlines()[0].rstrip(".")
+    return Claim(name, text, source if source == "ours" else f"MESS+, {source}", measure)
+
+
+def experiment(
+    name: str,
+    title: str,
+    cases: Sequence[Case],
+    seeds: int,
+    claims: Sequence[Claim],
+    figures: Mapping[str, Any],
+    source: str = "",
+    notes: str = STAND_IN,
+    smoke_horizon: int = 200,
+) -> Experiment:
+    """An experiment of this folder: `name` without that of the problem, `source` without that of the paper (default: ours)."""
+    source, sizes = f"MESS+, {source}" if source else "ours", {"smoke_horizon": smoke_horizon}
+    return Experiment(
+        f"service/{name}", title, tuple(cases), seeds, tuple(claims), figures, source=source, notes=notes, **sizes
+    )
 
 
 def passes(
@@ -49,9 +73,10 @@ def passes(
     cases = []
     for name in benchmarks:
         data = MESSPLUS_BENCHMARKS[name]
-        where = {"benchmark": name, "alpha": list(data.alphas) if all_alphas else data.alpha, **settings}
+        made = {"benchmark": name, "alpha": list(data.alphas) if all_alphas else data.alpha, **settings}
+        where = {key: value for key, value in made.items() if not isinstance(value, list)}
         options: dict[str, Any] = {"record_every": every or data.num_requests, "record": record}
-        cases.append(Case(_environment, policies, data.num_requests, name, where, where, **options))
+        cases.append(Case(_environment, policies, data.num_requests, name, made, where, **options))
     return tuple(cases)
 
 

@@ -8,11 +8,12 @@ import xarray as xr
 from jaxroute import grid
 from jaxroute.analysis import plot
 from jaxroute.data import MESSPLUS_BENCHMARKS
-from jaxroute.experiments.base import Claim, Experiment, Results
+from jaxroute.experiments.base import Results
 from jaxroute.experiments.claims import Verdict, all_hold
 from jaxroute.experiments.measure import Measured, ends_along, listed, quotient, show
 from jaxroute.experiments.pictures import panel, panels_of
 from jaxroute.experiments.service import common
+from jaxroute.experiments.service.common import claim, experiment
 from jaxroute.problems import service as sv
 
 C = [0.01, 0.1, 1.0]
@@ -52,7 +53,7 @@ def _explore_mj(results: Results) -> dict[float, Measured]:
 
 @all_hold()
 def _counts(results: Results):
-    """Explored requests against `1 + sum of p_t`, in standard errors."""
+    """Requests are explored as often as p_t says (within 5 errors)."""
     for name, data in results.items():
         horizon, parts, worst = int(data["time"][-1]), [], 0.0
         for c, share in ends_along(data, "explored", "MESS+", "c", C).items():
@@ -63,6 +64,7 @@ def _counts(results: Results):
 
 
 def _ten_times(results: Results) -> Verdict:
+    """c = 1 costs about ten (5 to 15) times c = .01 in exploration."""
     cost = _explore_mj(results)
     ratio = quotient(cost[1.0], cost[0.01])
     return f"{listed(cost, 'c {:g}:')} MJ per pass; c = 1 costs {show(ratio)} times c = .01", ratio.near(
@@ -71,32 +73,12 @@ def _ten_times(results: Results) -> Verdict:
 
 
 def _loss_falls(results: Results) -> Verdict:
+    """A larger c gives a lower loss, by two errors."""
     mean = averaged(results, "training_loss")
     losses, changes = ends_along(mean, "training_loss", "MESS+", "c", C), common.steps(mean, "training_loss", "MESS+", "c")
     base = np.mean([base_rate_loss(name) for name in results])
     text = f"mean loss of explored requests, {listed(losses, 'c {:g}:')} nats; of one who knows the base rates {base:.3f}"
     return text, all(change.below(0.0, by=2.0) for change in changes)
-
-
-_CLAIMS = (
-    Claim("counts", "requests are explored as often as p_t says (within 5 errors)", f"{common.PAPER}, Lemma A.3", _counts),
-    Claim("tenfold", "c = 1 costs about ten (5 to 15) times c = .01 in exploration", f"{common.PAPER}, C.3", _ten_times),
-    Claim("lower", "a larger c gives a lower loss, by two errors", f"{common.PAPER}, Fig. 3", _loss_falls),
-)
-
-
-def _figure(name: str, title: str, claims: tuple[Claim, ...], picture: Any) -> Experiment:
-    return Experiment(
-        f"service/{name}",
-        f"How much to explore{title}",
-        common.passes(_policies, every=25, record=_RECORD),
-        512,
-        claims,
-        {name: picture},
-        source=f"{common.PAPER}, {name.replace('figure-', 'Fig. ').replace('C1', 'C.1')}",
-        notes=common.STAND_IN,
-        smoke_horizon=200,
-    )
 
 
 def _picture(results: Results) -> Any:
@@ -123,7 +105,22 @@ _BY_BENCHMARK = panels_of(
     ),
     titles=lambda data: MESSPLUS_BENCHMARKS[common.benchmark_of(data)].title,
 )
+_CLAIMS = (
+    claim("counts", "Lemma A.3", _counts),
+    claim("tenfold", "C.3", _ten_times),
+    claim("lower", "Fig. 3", _loss_falls),
+)
+_CASES = common.passes(_policies, every=25, record=_RECORD)
+_TITLE = "How much to explore"
 EXPERIMENTS = (
-    _figure("figure-3", ": loss and cost, mean of eight benchmarks", _CLAIMS, _picture),
-    _figure("figure-C1", ", by benchmark", _CLAIMS[:2], _BY_BENCHMARK),
+    experiment(
+        "figure-3",
+        f"{_TITLE}: loss and cost, mean of eight benchmarks",
+        _CASES,
+        512,
+        _CLAIMS,
+        {"figure-3": _picture},
+        "Fig. 3",
+    ),
+    experiment("figure-C1", f"{_TITLE}, by benchmark", _CASES, 512, _CLAIMS[:2], {"figure-C1": _BY_BENCHMARK}, "Fig. C.1"),
 )

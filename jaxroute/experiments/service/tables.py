@@ -16,11 +16,11 @@ from jaxroute.data import (
     MESSPLUS_TABLES_6_7,
 )
 from jaxroute.data.messplus import MESSPLUS_REPLAY
-from jaxroute.experiments.base import Claim, Experiment, Results
+from jaxroute.experiments.base import Experiment, Results
 from jaxroute.experiments.claims import Measure, Verdict, all_hold
 from jaxroute.experiments.measure import Measured, listed, lowest, quotient, show
 from jaxroute.experiments.service import common
-from jaxroute.experiments.service.common import PAPER, mj, points_short, reached
+from jaxroute.experiments.service.common import claim, experiment, mj, points_short, reached
 from jaxroute.problems import service as sv
 
 _ADAPTIVE = ("EducatedGuessing", "RouteLLM", "RouterDC")
@@ -63,7 +63,10 @@ def _against_paper(method: str, policy: str) -> Measure:
 
 @all_hold("MJ (replay): ", between=", ")
 def _as_replayed(results: Results) -> Iterator[Verdict]:
-    """The standard error of the replay, of 4 to 6 runs, is taken to be that of 4 runs like those judged."""
+    """MESS+ costs what a replay of the recorded outcomes does, within .05 MJ and 3 errors.
+
+    The standard error of the replay, of 4 to 6 runs, is taken to be that of 4 runs like those judged.
+    """
     for name in common.benchmarks_of(results):
         cost, replay = mj(results, name, "MESS+"), MESSPLUS_REPLAY[0.1][name]
         error = cost.error * np.sqrt(results[name].sizes["seed"] / 4)
@@ -95,6 +98,7 @@ def _times_cheaper(rivals: Sequence[str], factor: float, together: bool) -> Meas
 
 
 def _closest(results: Results) -> Verdict:
+    """Usually (on more than half of the benchmarks) closest to alpha."""
     names, parts, count = common.benchmarks_of(results), [], 0
     for name in names:
         off = {p: points_short(results, name, p) for p in (*_ADAPTIVE, "MESS+")}
@@ -107,7 +111,7 @@ def _closest(results: Results) -> Verdict:
 
 
 def _single_is_cheaper(results: Results) -> Verdict:
-    """The model of middle size, where it meets alpha, and the best blind mixture at the share that MESS+ reached."""
+    """The model of middle size alone meets seven of eight targets, at less cost than the paper's MESS+."""
     parts, fits, ours, papers, mixtures = [], 0, 0, 0, 0
     names = common.benchmarks_of(results)
     for name in names:
@@ -134,6 +138,7 @@ def _single_is_cheaper(results: Results) -> Verdict:
 
 
 def _overhead(results: Results) -> Verdict:
+    """Below 10 % on every benchmark, 4.65 % (within 1) on average."""
     shares = {}
     for name in results:
         deciding, total = (reached(results, name, metric, "MESS+") for metric in ("decision_cost", "cost"))
@@ -168,60 +173,15 @@ def _moves(V: Sequence[float], metric: str, sign: int, model: int | None = None)
 
 
 def _sweep_table(number: int, V: Sequence[float]) -> Experiment:
-    where = f"{PAPER}, Table {number} and C.1"
-    texts = {
-        "cost": (f"mean cost rises from V = {V[0]:g} to {V[-1]:g}", _moves(V, "cost", 1)),
-        "satisfaction": ("mean satisfaction rises", _moves(V, "satisfaction", 1)),
-        "middle": ("the 8B model serves less", _moves(V, "served_share", -1, 1)),
-        "large": ("the 70B model serves more", _moves(V, "served_share", 1, 2)),
-    }
-    return Experiment(
-        f"service/table-{number}",
-        f"MESS+ on eight benchmarks with V = {V[-1]:g}, next to {V[0]:g}",
-        common.passes(_with_V(V), record=_RECORD),
-        1024,
-        tuple(Claim(name, f"{text}, by two errors", where, measure) for name, (text, measure) in texts.items()),
-        source=where,
-        notes=common.STAND_IN,
-        smoke_horizon=200,
+    where, down = f"Table {number} and C.1", f"from V = {V[0]:g} to {V[-1]:g}, by two errors"
+    claims = (
+        claim("cost", where, _moves(V, "cost", 1), f"mean cost rises {down}"),
+        claim("satisfaction", where, _moves(V, "satisfaction", 1), f"mean satisfaction rises {down}"),
+        claim("middle", where, _moves(V, "served_share", -1, 1), f"the 8B model serves less {down}"),
+        claim("large", where, _moves(V, "served_share", 1, 2), f"the 70B model serves more {down}"),
     )
-
-
-_WHERE_2 = f"{PAPER}, Table 2"
-_CLAIMS_2 = (
-    *(
-        Claim(name, f"{method}: cost within 15 %, satisfaction within 1.5 points", _WHERE_2, _against_paper(method, policy))
-        for name, (method, policy) in _METHODS.items()
-    ),
-    Claim(
-        "replay", "MESS+ costs what a replay of the recorded outcomes does, within .05 MJ and 3 errors", "ours", _as_replayed
-    ),
-    Claim(
-        "cheapest",
-        "MESS+ is the cheapest adaptive method on every benchmark, by two errors (whatever share it satisfies)",
-        f"{PAPER}, section 4.2",
-        _times_cheaper(_ADAPTIVE, 1.0, together=False),
-    ),
-    Claim(
-        "twice",
-        "at least about twice (1.8 times) as cheap as RouteLLM and RouterDC, mean of the benchmarks, by two errors",
-        f"{PAPER}, abstract",
-        _times_cheaper(("RouteLLM", "RouterDC"), 1.8, together=True),
-    ),
-    Claim(
-        "guess-20",
-        "educated guessing costs at least about 20 % more, mean of the benchmarks, by two errors",
-        f"{PAPER}, section 4.2",
-        _times_cheaper(("EducatedGuessing",), 1.2, together=True),
-    ),
-    Claim("closest", "usually (on more than half) closest to alpha", f"{PAPER}, section 4.2", _closest),
-    Claim(
-        "single",
-        "the model of middle size alone meets seven of eight targets, at less cost than the paper's MESS+",
-        "ours",
-        _single_is_cheaper,
-    ),
-)
+    title = f"MESS+ on eight benchmarks with V = {V[-1]:g}, next to {V[0]:g}"
+    return experiment(f"table-{number}", title, common.passes(_with_V(V), record=_RECORD), 1024, claims, {}, where)
 
 
 def _planes(results: Results) -> Any:
@@ -244,37 +204,55 @@ def _planes(results: Results) -> Any:
     return figure
 
 
+_CLOSE = "cost within 15 %, satisfaction within 1.5 points, by two errors"
+_CLAIMS_2 = (
+    *(claim(name, "Table 2", _against_paper(*who), f"{who[0]}: {_CLOSE}") for name, who in _METHODS.items()),
+    claim("replay", "ours", _as_replayed),
+    claim(
+        "cheapest",
+        "section 4.2",
+        _times_cheaper(_ADAPTIVE, 1.0, together=False),
+        "MESS+ is the cheapest adaptive method on every benchmark, by two errors (whatever share it satisfies)",
+    ),
+    claim(
+        "twice",
+        "abstract",
+        _times_cheaper(("RouteLLM", "RouterDC"), 1.8, together=True),
+        "RouteLLM and RouterDC cost about twice as much (1.8 times by two errors), mean of the benchmarks",
+    ),
+    claim(
+        "guess-20",
+        "section 4.2",
+        _times_cheaper(("EducatedGuessing",), 1.2, together=True),
+        "educated guessing costs 20 % more, by two errors, mean of the benchmarks",
+    ),
+    claim("closest", "section 4.2", _closest),
+    claim("single", "ours", _single_is_cheaper),
+)
+_PREDICTORS = (
+    case
+    for name in MESSPLUS_BENCHMARKS
+    for policies in [{"MESS+": sv.paper_policy(name, energy=MESSPLUS_TABLE_3[name].predictor)}]
+    for case in common.passes(policies, [name], record=("cost", "decision_cost", "satisfaction"))
+)
+_NO_J = "the predictor's J per request are the paper's; it does not say how it averaged those of the models"
+_CASES_2 = (*common.passes(_everyone, record=_RECORD, reveals_labels=True), *common.router_passes())
+_TITLE_2, _TITLE_3 = (
+    "Every method on eight benchmarks: MJ per pass and satisfaction",
+    "What the predictor takes, next to the models",
+)
 EXPERIMENTS = (
-    Experiment(
-        "service/table-2",
-        "Every method on eight benchmarks: MJ per pass and satisfaction",
-        (*common.passes(_everyone, record=_RECORD, reveals_labels=True), *common.router_passes()),
+    experiment(
+        "table-2",
+        _TITLE_2,
+        _CASES_2,
         1024,
         _CLAIMS_2,
         {"table-2": _planes},
-        source=_WHERE_2,
-        notes=f"{common.STAND_IN}; {common.TRAINED}",
-        smoke_horizon=200,
+        "Table 2",
+        f"{common.STAND_IN}; {common.TRAINED}",
     ),
-    Experiment(
-        "service/table-3",
-        "What the predictor itself takes, next to the models",
-        tuple(
-            case
-            for name, row in MESSPLUS_TABLE_3.items()
-            if name in MESSPLUS_BENCHMARKS
-            for case in common.passes(
-                {"MESS+": sv.paper_policy(name, energy=row.predictor)},
-                [name],
-                record=("cost", "decision_cost", "satisfaction"),
-            )
-        ),
-        256,
-        (Claim("small", "below 10 % on every benchmark, 4.65 % (within 1) on average", f"{PAPER}, Table 3", _overhead),),
-        source=f"{PAPER}, Table 3",
-        notes="the predictor's J per request are the paper's; it does not say how it averaged those of the models",
-        smoke_horizon=200,
-    ),
+    experiment("table-3", _TITLE_3, tuple(_PREDICTORS), 256, (claim("small", "Table 3", _overhead),), {}, "Table 3", _NO_J),
     _sweep_table(6, (1e-3, 1e-4)),
     _sweep_table(7, (1e-3, 1e-5)),
 )
