@@ -152,6 +152,7 @@ def _page(results: Results, benchmark: str) -> Any:
         plot.curves(one, "complied", policies=["MESS+"], ax=bottom)
         if benchmark == "winogrande":
             plot.level(bottom, "the paper's first request, largest V", MESSPLUS_FIGURE_2[alpha], along="x")
+        middle.set_ylim(bottom=0.0)
         for ax in (top, middle):
             ax.set_xlabel(f"{runs}, RouterDC of 8 trainings")
         bottom.set_xlabel(runs)

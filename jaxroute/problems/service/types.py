@@ -29,7 +29,7 @@ METRICS = (
     Metric("virtual_queue", "virtual queue", "requests", "gauge"),
     Metric("mean_queue", "mean over requests of the virtual queue", "requests", "average", default=False),
     Metric("complied", "share of runs that have met the target", "", "gauge"),
-    Metric("first_compliance", "first request at which the target is met, where it is", "requests", "gauge", default=False),
+    Metric("first_compliance", "first request at which the target is met, where it is", "requests", "gauge"),
     Metric("last_violation", "last request at which the target is missed", "requests", "gauge", default=False),
     Metric("explored", "share of explored requests", "", "average"),
     Metric("served_share", "share of requests that each model answered", "", "average", ("model",)),
