@@ -24,7 +24,7 @@ def _policies(env: Any, settings: dict[str, Any]) -> dict[str, Any]:
     return {"MESS+": grid(sv.paper_policy, benchmark=benchmark, V=V), **common.rivals(benchmark)}
 
 
-def _panels(results: Results) -> Iterator[tuple[str, xr.Dataset, dict[str, float]]]:
+def _panels(results: Results) -> Iterator[tuple[str, xr.Dataset, dict[str, Any]]]:
     """Benchmark and target in words, the results of the benchmark, and where those of the target are."""
     for name in common.benchmarks_of(results):
         for alpha in results[name]["alpha"].values:

@@ -144,10 +144,9 @@ def _overhead(results: Results) -> Verdict:
         deciding, total = (reached(results, name, metric, "MESS+") for metric in ("decision_cost", "cost"))
         shares[name] = quotient(deciding.times(100.0), Measured(total.mean - deciding.mean, total.error))
     text = ", ".join(f"{n} {show(s)} % (paper {MESSPLUS_TABLE_3[n].overhead:g})" for n, s in shares.items())
-    mean, paper = np.mean([s.mean for s in shares.values()]), MESSPLUS_TABLE_3["average"].overhead
-    return f"{text}; mean {mean:.2f} % (paper {paper})", max(s.mean for s in shares.values()) < 10.0 and abs(
-        mean - paper
-    ) < 1.0
+    mean, paper = float(np.mean([s.mean for s in shares.values()])), MESSPLUS_TABLE_3["average"].overhead
+    holds = max(s.mean for s in shares.values()) < 10.0 and abs(mean - paper) < 1.0
+    return f"{text}; mean {mean:.2f} % (paper {paper})", holds
 
 
 def _with_V(V: Sequence[float]) -> Any:

@@ -3,9 +3,10 @@
 import functools
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, ParamSpec
+from typing import Any, TypeVar, cast
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import ndtri
 
@@ -20,19 +21,19 @@ from jaxroute.problems.service.parts.costs import LastCost
 from jaxroute.problems.service.sources import CellRequests, ProbitRequests, RequestSource, TableRequests, TypeRequests
 from jaxroute.problems.service.types import Price
 
-Settings = ParamSpec("Settings")
+Make = TypeVar("Make", bound=Callable[..., ServiceEnv])
 
 
-def _constructor(make: Callable[Settings, ServiceEnv]) -> Callable[Settings, ServiceEnv]:
+def _constructor(make: Make) -> Make:
     """Says so where the function itself is given as an environment: it would be called with a key, as a sampler is."""
 
     @functools.wraps(make)
-    def made(*args: Settings.args, **kwargs: Settings.kwargs) -> ServiceEnv:
-        if len(args) == 1 and isinstance(args[0], jax.Array) and jax.dtypes.issubdtype(args[0].dtype, jax.dtypes.prng_key):
+    def made(*args: Any, **kwargs: Any) -> ServiceEnv:
+        if args and isinstance(args[0], jax.Array) and jnp.issubdtype(args[0].dtype, jax.dtypes.prng_key):
             raise ValueError(f"{make.__name__} makes an environment and is none: give {make.__name__}(...)")
         return make(*args, **kwargs)
 
-    return made
+    return cast(Make, made)
 
 
 def _price(optimum: Optimum) -> Price:
