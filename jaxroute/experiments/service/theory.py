@@ -195,7 +195,7 @@ _LAWS = {
     ),
     "overhead-T": Law(
         "overhead of exploring falls as T^(-1/4)", "Theorem 2", _in_time("exploring", "explore_overhead", c=0.1), -0.3, -0.2,
-        ("overhead of exploring", "c = 0.1"),
+        ("overhead of exploring", "MESS+, c = 0.1"),
     ),
     "overhead-c": Law(
         "and grows in proportion to c", "Theorem 2", _at_end("exploring", "explore_overhead", "c"), 0.95, 1.05
@@ -204,7 +204,7 @@ _LAWS = {
     "inverse-count": Law("E[1/K] falls as T^(-3/4)", "Lemma A.3", _inverse_count, -0.79, -0.71),
     "loss": Law(
         "expected loss falls to its minimum as 1 / k", "Lemma A.1", _excess_loss, -1.25, -0.75,
-        ("steps of Lemma A.1", "logistic head"),
+        ("loss of Lemma A.1 by steps", "MESS+"),
     ),
     "root": Law(
         "with V = v0 sqrt(T) violation falls as T^(-1/2)", "section 3.2", _at_roots("violation"), -0.6, -0.4,
