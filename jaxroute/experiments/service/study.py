@@ -358,7 +358,9 @@ _PLANES = panels_of(
     cases=("largest-answers", "best-answers"),
     titles={"largest-answers": "the largest model answers explored requests", "best-answers": "one that satisfies does"},
 )
-_FEEDBACK = side_by_side(*(panel(metric, plot.final, case="sparse-feedback") for metric in ("cost", "violation", "explored")))
+_FEEDBACK = side_by_side(
+    *(panel(metric, plot.final, case="sparse-feedback") for metric in ("cost", "violation", "explored"))
+)
 _NOTES = {
     "parts": "the features tell nothing here, so that the best of what can be learned are the base rates",
     "signal": "stand-in features: that of a model is signal x (2 s - 1) plus normal noise; area under the curve .5, .58, .70, .80, .92; "

@@ -84,7 +84,7 @@ class ACQB:
     sampled from `N(theta_j, radius_j^2 V_j^-1)` for each model; a utility is the largest over the samples, and the query and
     assortment with the largest departure rate are served. The estimate is the regularised maximum-likelihood one. It is
     followed from round to round by a fixed number of steps: Newton steps up to 8 features, which keep its digits; with more
-    features, and with the prompts of a pool, first-order steps, which stay behind it a little (see `Majorise`).
+    features, and with the prompts of a pool, first-order steps.
 
     Whether features belong to queries (one parameter per model) or to pairs (one for all) is the environment's choice.
 
@@ -92,7 +92,10 @@ class ACQB:
 
     Differs from the paper: kappa, lambda_0 and c1 are not given there. With a kappa that the theory asks for the policy is
     hardly better than a random one; the default is a scale that was tuned. `log 0` in the radius is 0. Eq. (4) lacks a
-    factor `x_i`. Ties go to the query that came first, in a pool to the lowest prompt, then to the lower models.
+    factor `x_i`. Ties go to the query that came first, in a pool to the lowest prompt, then to the lower models. First-order
+    steps (`Majorise`, five a round) stay behind the solution of eqs. (1) and (4): on the stand-in for RouterBench (64 features,
+    lambda_0 = .1, one answer) logits of prompts were off by up to .12, by .04 (root mean square) in the worst model, and in
+    the setting of figure 7 by .05 and .012. Thirty steps changed the regret of 1,000 rounds by 2.2 (2.7) in 151.
 
     Attributes:
       curvature: `[]`, the paper's kappa.
