@@ -214,7 +214,11 @@ def test_names_and_metrics_are_those_of_the_documentation(tmp_path):
     expected |= {"combinatorial/table-4", "combinatorial/slopes", "combinatorial/policies", "combinatorial/table"}
     expected |= {"combinatorial/variants"}
     expected |= {f"service/{n}" for n in ("figure-2", "figure-3", "figure-C1", "figure-C2", "figure-C3", "theory", "table")}
-    expected |= {f"service/table-{n}" for n in (2, 3, 6, 7)} | {"service/frontier", "service/ablations"}
+    expected |= {f"service/table-{n}" for n in (2, 3, 6, 7, "2-parts")} | {
+        "service/frontier",
+        "service/ablations",
+        "service/signal",
+    }
     expected |= {f"queueing/figure-{n}" for n in range(2, 8)} | {
         "queueing/kappa-sensitivity",
         "queueing/contrastive",
