@@ -37,8 +37,23 @@ from jaxroute.problems.cascade.instances import (
     two_boxes,
     uniform_cascade,
 )
-from jaxroute.problems.cascade.optimum import cost_order, oracle_value, single_values, tuned_threshold
-from jaxroute.problems.cascade.oracle import BestSingle, ContextSingle, Oracle, StaticIndex
+from jaxroute.problems.cascade.optimum import (
+    best_list,
+    best_threshold,
+    cost_order,
+    joint_plan,
+    oracle_value,
+    single_values,
+    tuned_threshold,
+)
+from jaxroute.problems.cascade.oracle import (
+    BestSingle,
+    ContextSingle,
+    JointOracle,
+    Oracle,
+    StaticIndex,
+    TrueIndexSearch,
+)
 from jaxroute.problems.cascade.parts.exploration import Coins, OncePerBlock, ThenCommit, WarmUp
 from jaxroute.problems.cascade.parts.location import LocationFamily
 from jaxroute.problems.cascade.parts.radii import Bootstrap, Practical, Sampled, Theoretical
@@ -84,6 +99,7 @@ POLICIES = (
     Frugal,
     RandomCascade,
     Oracle,
+    TrueIndexSearch,
     ContextSingle,
     StaticIndex,
     BestSingle,
@@ -124,6 +140,7 @@ __all__ = [
     "Greedy",
     "GroupContexts",
     "IndexSearch",
+    "JointOracle",
     "LinUCB",
     "LocationFamily",
     "LoopSearch",
@@ -148,11 +165,14 @@ __all__ = [
     "ThenCommit",
     "Theoretical",
     "ThompsonSampling",
+    "TrueIndexSearch",
     "TwoTimesContexts",
     "UniformBoxes",
     "UniformContexts",
     "WarmUp",
     "Window",
+    "best_list",
+    "best_threshold",
     "cost_order",
     "custom_cascade",
     "design_growth",
@@ -160,6 +180,7 @@ __all__ = [
     "frozen_cascade",
     "group_cascade",
     "index_error",
+    "joint_plan",
     "oracle_value",
     "pass_fail_cascade",
     "potential_bound",

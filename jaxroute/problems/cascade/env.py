@@ -15,8 +15,6 @@ from jaxroute.problems.cascade.sources.boxes import Boxes, check_feature
 from jaxroute.problems.cascade.sources.contexts import Contexts
 from jaxroute.problems.cascade.sources.features import OutputFeatures, reward_of
 from jaxroute.problems.cascade.types import (
-    JOINT_METRICS,
-    METRICS,
     ZERO_FLOWS,
     CascadeSpec,
     Feedback,
@@ -24,6 +22,7 @@ from jaxroute.problems.cascade.types import (
     Outputs,
     Search,
     SearchResult,
+    metrics_in,
 )
 
 # Regret that float32 cannot tell from zero.
@@ -78,6 +77,7 @@ class CascadeEnv:
       index_link: of the index (static).
       shows_all: unopened outputs are shown after the period (static).
       names: of the models (static).
+      cost_unit: what a unit of cost is, for tables and axes (static).
       context_bound: longest features of a request, for radii and bounds; filled in by the functions that make cascades
         (static).
       feature_bound: longest features of an output, likewise (static).
@@ -92,6 +92,7 @@ class CascadeEnv:
     index_link: Link = struct.field(pytree_node=False, default=IDENTITY)
     shows_all: bool = struct.field(pytree_node=False, default=False)
     names: tuple[str, ...] = struct.field(pytree_node=False, default=())
+    cost_unit: str = struct.field(pytree_node=False, default="")
     context_bound: float = struct.field(pytree_node=False, default=1.0)
     feature_bound: float = struct.field(pytree_node=False, default=1.0)
 
@@ -102,7 +103,7 @@ class CascadeEnv:
             num_models=np.shape(self.index)[-2],
             model_names=self.names,
             free_rounds=1,
-            metrics=JOINT_METRICS if getattr(self.boxes, "joint", False) else METRICS,
+            metrics=metrics_in(self.cost_unit, joint=getattr(self.boxes, "joint", False)),
             zero_flows=ZERO_FLOWS,
             context_dim=np.shape(self.index)[-1],
             feature_dim=0 if evaluator is None else evaluator.dim,
