@@ -24,7 +24,7 @@ from jaxroute.problems.cascade.baselines import (
     ThompsonSampling,
 )
 from jaxroute.problems.cascade.cosmos import COSMOS
-from jaxroute.problems.cascade.env import CascadeEnv
+from jaxroute.problems.cascade.env import CascadeEnv, reward_pairs
 from jaxroute.problems.cascade.instances import (
     custom_cascade,
     frozen_cascade,
@@ -38,6 +38,7 @@ from jaxroute.problems.cascade.instances import (
     uniform_cascade,
 )
 from jaxroute.problems.cascade.optimum import (
+    TooManyHistoriesError,
     best_list,
     best_threshold,
     cost_order,
@@ -75,6 +76,7 @@ from jaxroute.problems.cascade.sources.features import (
     RecordedFeatures,
     ScoredFeatures,
 )
+from jaxroute.problems.cascade.sources.rows import RecordedRows, query_groups, recorded_rows
 from jaxroute.problems.cascade.theory import (
     design_growth,
     evaluator_error,
@@ -157,6 +159,7 @@ __all__ = [
     "RecordedBoxes",
     "RecordedContexts",
     "RecordedFeatures",
+    "RecordedRows",
     "Sampled",
     "ScoredFeatures",
     "SpikeBoxes",
@@ -165,6 +168,7 @@ __all__ = [
     "ThenCommit",
     "Theoretical",
     "ThompsonSampling",
+    "TooManyHistoriesError",
     "TrueIndexSearch",
     "TwoTimesContexts",
     "UniformBoxes",
@@ -184,9 +188,12 @@ __all__ = [
     "oracle_value",
     "pass_fail_cascade",
     "potential_bound",
+    "query_groups",
+    "recorded_rows",
     "regret_bound",
     "replay_cascade",
     "residual",
+    "reward_pairs",
     "ridge_rule",
     "safe_and_risky",
     "single_values",

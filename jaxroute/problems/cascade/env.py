@@ -218,6 +218,34 @@ def as_cascade(env: Any) -> CascadeEnv:
     return env
 
 
+def reward_pairs(env: CascadeEnv, number: int, samples: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    """What an evaluator may be fitted to before a run: features and rewards of one output per request, of a model picked at random.
+
+    Args:
+      env: an environment whose scores are not seen.
+      number: pairs of a sample.
+      samples: independent samples.
+
+    Returns:
+      Features `[samples, number, d]` and rewards `[samples, number]`.
+    """
+    if as_cascade(env).evaluator is None:
+        raise ValueError("reward_pairs needs an environment with an evaluator, got one whose scores are seen")
+    size = checks.count("number", number) * checks.count("samples", samples)
+    key = draws.key(1_000_000)
+
+    def one(period: jax.Array) -> tuple[jax.Array, jax.Array]:
+        k_period, k_start, k_box = draws.split(draws.fold_in(key, period), 3)
+        drawn = env.draw(k_period, env.init(k_start), period)
+        box = (draws.uniform(k_box) * drawn.score.shape[0]).astype(jnp.int32)
+        assert drawn.features is not None
+        return drawn.features[box], reward_of(env.spec.score_link, drawn.score[box], drawn.coin)
+
+    drawn = jax.jit(lambda n: jax.lax.map(one, n, batch_size=8192))(jnp.arange(size))
+    features, rewards = (np.asarray(x) for x in drawn)
+    return features.reshape(samples, number, -1), rewards.reshape(samples, number)
+
+
 def _utility(score: jax.Array, cost: jax.Array, opened: jax.Array, deployed: jax.Array) -> jax.Array:
     return numerics.pick(deployed, score) - jnp.sum(jnp.where(opened, cost, 0.0))
 

@@ -242,6 +242,10 @@ def _best_thresholds(best: np.ndarray, stop: np.ndarray) -> np.ndarray:
     return thresholds
 
 
+class TooManyHistoriesError(ValueError):
+    """An exact optimum would have to tell more histories apart than fit into memory."""
+
+
 class JointPlan(NamedTuple):
     """The best policy on rows that all models share, by what was seen before.
 
@@ -275,7 +279,8 @@ def joint_plan(env: CascadeEnv) -> JointPlan:
     knows the rows that it is judged on: it is a bound, in sample, and where what is seen hardly repeats it recognises single queries.
 
     Raises:
-      ValueError: the environment has no such rows, or more than two million histories.
+      ValueError: the environment has no such rows.
+      TooManyHistoriesError: it has more than two million histories.
     """
     boxes: Any = as_cascade(env).boxes
     if not isinstance(boxes, RecordedBoxes) or not boxes.joint:
@@ -290,7 +295,7 @@ def joint_plan(env: CascadeEnv) -> JointPlan:
     sizes = np.array([1 + len(levels) for levels, _ in found])
     histories = len(boxes.count) * float(np.prod(sizes, dtype=float))
     if histories > _MOST_HISTORIES:
-        raise ValueError(
+        raise TooManyHistoriesError(
             f"env must have at most {_MOST_HISTORIES:,} histories for an exact optimum, got {histories:,.0f}: "
             "take fewer models, or scores with fewer values"
         )
