@@ -10,7 +10,9 @@ import shutil
 import sys
 import textwrap
 import time
-from collections.abc import Sequence
+import traceback
+import warnings
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,18 +27,45 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if rest and options.function is not _bench:
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
     options.rest = rest
+    before, warnings.formatwarning = warnings.formatwarning, _warning
     try:
-        return options.function(options)
+        status = options.function(options)
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:  # Whoever read the output has gone, as `head` does.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
     except (ValueError, ImportError, OSError, MemoryError, hosts.HostsError) as error:
-        print(f"jaxroute: {error}", file=sys.stderr)
+        print(f"jaxroute: {_reason(error)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("jaxroute: stopped; the same command continues from the last finished block", file=sys.stderr)
         return 130
+    finally:
+        warnings.formatwarning = before
+
+
+def _reason(error: BaseException) -> str:
+    """What went wrong, on one line."""
+    text = str(error)
+    if isinstance(error, OSError) and error.strerror:
+        text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return " ".join(text.split()) or type(error).__name__
+
+
+def _warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> str:
+    return f"jaxroute: {'' if issubclass(category, UserWarning) else category.__name__ + ': '}{' '.join(str(message).split())}\n"
+
+
+class _Parser(argparse.ArgumentParser):
+    """Errors on one line."""
+
+    def error(self, message: str) -> Any:
+        self.exit(2, f"{self.prog}: {message} (`{self.prog} --help` shows what is understood)\n")
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="jaxroute", description="Batch simulation of online routing of language models.")
+    parser = _Parser(prog="jaxroute", description="Batch simulation of online routing of language models.")
     parser.add_argument("--version", action="version", version=f"jaxroute {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
@@ -47,9 +76,9 @@ def _parser() -> argparse.ArgumentParser:
 
     one = commands.add_parser("run", help="run an experiment", description="Runs an experiment; a killed run is continued.")
     one.add_argument("experiment", help="a name from `jaxroute list`, or a Python file that defines `experiment`")
-    one.add_argument("--seeds", type=_count, help="number of seeds (default: the experiment's)")
-    one.add_argument("--horizon", type=_count, help="rounds of the longest case; the others keep their ratio")
-    one.add_argument("--out", type=Path, help="folder for store, figures and summary.json (default: results/EXPERIMENT)")
+    one.add_argument("--seeds", type=_at_most(2**32), help="number of seeds (default: the experiment's)")
+    one.add_argument("--horizon", type=_at_most(2**31 - 1), help="rounds of the longest case; the others keep their ratio")
+    one.add_argument("--out", type=_path, help="folder for store, figures and summary.json (default: results/EXPERIMENT)")
     one.add_argument(
         "--set",
         dest="changes",
@@ -58,7 +87,7 @@ def _parser() -> argparse.ArgumentParser:
         default=[],
         help="change a policy's leaf, or environment.SETTING",
     )
-    one.add_argument("--data", type=Path, metavar="FILE", help="file for an experiment on the user's own table")
+    one.add_argument("--data", type=_path, metavar="FILE", help="file for an experiment on the user's own table")
     one.add_argument("--key", type=int, default=0, help="root of all randomness (default 0)")
     one.add_argument(
         "--keep", choices=("runs", "moments"), default="runs", help="every run (default), or statistics over the seeds only"
@@ -82,7 +111,7 @@ def _parser() -> argparse.ArgumentParser:
     one.set_defaults(function=_run)
 
     one = commands.add_parser("plot", help="draw the figures of a finished run again")
-    one.add_argument("folder", type=Path, help="the folder of a run")
+    one.add_argument("folder", type=_path, help="the folder of a run")
     one.add_argument("experiment", nargs="?", help="the Python file that the run was made from, if it was your own")
     one.set_defaults(function=_plot)
 
@@ -104,6 +133,24 @@ def _count(text: str) -> int:
     if value < 1:
         raise argparse.ArgumentTypeError(f"must be at least 1, got {value}")
     return value
+
+
+def _at_most(maximum: int) -> Callable[[str], int]:
+    """Reads numbers of things, no more than the engine counts."""
+
+    def read(text: str) -> int:
+        value = _count(text)
+        if value > maximum:
+            raise argparse.ArgumentTypeError(f"must be at most {maximum:,}, got {value:,}")
+        return value
+
+    return read
+
+
+def _path(text: str) -> Path:
+    if not text.strip():
+        raise argparse.ArgumentTypeError("must be a path, got an empty text")
+    return Path(text)
 
 
 def _whole(plain: str, text: str) -> int:
@@ -133,20 +180,20 @@ def _list(options) -> int:
         return 0
     print("Problems")
     for name, problem in chosen.items():
-        print(f"\n  {name}: {_first_line(problem)}")
-        print(_wrapped("environments", ", ".join(e.__name__ for e in problem.ENVIRONMENTS)))
-        print(_wrapped("policies", ", ".join(p.__name__ for p in problem.POLICIES)))
+        print("\n" + _wrapped(f"  {name}: ", _first_line(problem)))
+        print(_wrapped("    environments: ", ", ".join(e.__name__ for e in problem.ENVIRONMENTS)))
+        print(_wrapped("    policies: ", ", ".join(p.__name__ for p in problem.POLICIES)))
     print("\nExperiments\n")
     width = max(map(len, played))
     for name, experiment in played.items():
         size = f"{experiment.seeds:,} seeds x {experiment.horizon:,} rounds"
-        print(f"  {name:<{width}}  {experiment.title} ({size})")
+        print(_wrapped(f"  {name:<{width}}  ", f"{experiment.title} ({size})", width + 4))
     if options.problem is not None:
         return 0
     print("\nData sets\n")
     width = max(len(d.name) for d in DATASETS)
     for data in DATASETS:
-        print(f"  {data.name:<{width}}  {data.kind}: {data.description}")
+        print(_wrapped(f"  {data.name:<{width}}  ", f"{data.kind}: {data.description}", width + 4))
     return 0
 
 
@@ -173,8 +220,13 @@ def _first_line(module) -> str:
     return (module.__doc__ or "").strip().splitlines()[0]
 
 
-def _wrapped(label: str, text: str) -> str:
-    return textwrap.fill(text, 110, initial_indent=f"    {label}: ", subsequent_indent=" " * 8)
+def _width() -> int:
+    """Columns of a line of text on this terminal."""
+    return max(60, min(shutil.get_terminal_size((110, 40)).columns, 130))
+
+
+def _wrapped(label: str, text: str, indent: int = 8) -> str:
+    return textwrap.fill(text, _width(), initial_indent=label, subsequent_indent=" " * indent)
 
 
 def _experiment(name: str) -> Any:
@@ -185,8 +237,7 @@ def _experiment(name: str) -> Any:
     if name.endswith(".py"):
         if not Path(name).is_file():
             raise ValueError(f"experiment must be a name or an existing file, got {name!r}")
-        sys.path.insert(0, str(Path(name).resolve().parent))
-        found = runpy.run_path(name).get("experiment")
+        found = _executed(name).get("experiment")
         if not isinstance(found, Experiment):
             raise ValueError(
                 f"{name} must define `experiment = jaxroute.experiments.Experiment(...)`, got {checks.show(found)}"
@@ -195,7 +246,25 @@ def _experiment(name: str) -> Any:
     try:
         return EXPERIMENTS[checks.one_of("experiment", name, EXPERIMENTS)]
     except ValueError as error:
-        raise ValueError(f"{error} (`jaxroute list` shows all)") from None
+        hint = "a file of your own must end in .py" if Path(name).exists() else "`jaxroute list` shows all"
+        raise ValueError(f"{error} ({hint})") from None
+
+
+def _executed(file: str) -> dict[str, Any]:
+    """What a user's Python file defines.
+
+    Raises:
+      ValueError: the file cannot be executed; the message says why and in which line.
+    """
+    sys.path.insert(0, str(Path(file).resolve().parent))
+    try:
+        return runpy.run_path(file)
+    except SyntaxError as error:
+        raise ValueError(f"{error.filename}, line {error.lineno}: {error.msg}") from error
+    except Exception as error:
+        lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == file]
+        where = f"{file}, line {lines[-1]}" if lines else file
+        raise ValueError(f"{where}: {type(error).__name__}: {error}") from error
 
 
 def _keep_compiled() -> str | None:
@@ -219,12 +288,20 @@ def _changes(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
         who, dot, leaf = target.rpartition(".")
         if not (equals and dot and who and leaf and value):
             raise ValueError(f"--set must have the form POLICY.LEAF=VALUE, got {text!r}")
-        try:
-            parsed: Any = json.loads(value)
-        except ValueError:
-            parsed = value
-        changes.setdefault(who, {})[leaf] = parsed
+        if leaf in changes.setdefault(who, {}):
+            raise ValueError(f"--set {target} must be given once, got {json.dumps(changes[who][leaf])} and {value}")
+        changes[who][leaf] = _value(value)
     return changes
+
+
+def _value(text: str) -> Any:
+    """What a user wrote, as JSON or as a number; else the text."""
+    for read in (json.loads, float):
+        try:
+            return read(text)
+        except ValueError:
+            continue
+    return text
 
 
 def _goals(texts: Sequence[str]) -> dict[str, float] | None:
@@ -232,6 +309,8 @@ def _goals(texts: Sequence[str]) -> dict[str, float] | None:
     goals = {}
     for text in texts:
         name, equals, value = text.partition("=")
+        if name in goals:
+            raise ValueError(f"--until-stderr {name} must be given once, got {goals[name]} and {value}")
         try:
             goals[name] = float(value)
         except ValueError:
@@ -272,7 +351,9 @@ def _run_here(options, mesh: Any = None) -> int:
     out = options.out or Path("results") / (name.replace("/", "-") + ("-smoke" if options.smoke else ""))
     changes = _changes(options.changes)
     if options.data is not None:
-        changes.setdefault("environment", {})["data"] = str(options.data)
+        if "data" in changes.setdefault("environment", {}):
+            raise ValueError("--data and --set environment.data mean the same: give one of them")
+        changes["environment"]["data"] = str(options.data)
     goals = _goals(options.until_stderr)
     if hosts.is_first():
         print(f"{experiment.name}: {experiment.title}")
@@ -288,6 +369,7 @@ def _run_here(options, mesh: Any = None) -> int:
         keep=options.keep,
         until_stderr=goals,
         figures=figures,
+        progress=sys.stderr.isatty(),
     )
     if hosts.is_first():
         print(_report(experiment, summary, changes, out, time.perf_counter() - start))
@@ -308,12 +390,12 @@ def _report(experiment, summary: dict[str, Any], changes: dict[str, Any], out: P
     if summary["claims"] and departures:
         lines += [
             "",
-            textwrap.fill(f"The claims are not judged: the run differs from what they are about ({departures}).", 110),
+            _wrapped("", f"The claims are not judged: the run differs from what they are about ({departures}).", 0),
         ]
     elif summary["claims"]:
         lines += ["", "Claims", *_claims(summary["claims"])]
     if experiment.notes:
-        lines += ["", textwrap.fill("Note: " + experiment.notes, 110)]
+        lines += ["", _wrapped("Note: ", experiment.notes, 0)]
     speed = f", {summary['decisions_per_s'] / 1e6:.2f} M decisions/s" if summary["decisions_per_s"] else ""
     seconds = f"{summary['compile_s']:.1f} s compiling, {summary['run_s']:.1f} s running, {elapsed:.1f} s in all"
     written = ["store", *(f"{name}.png" for name in experiment.figures if (out / f"{name}.png").exists()), "summary.json"]
@@ -322,11 +404,14 @@ def _report(experiment, summary: dict[str, Any], changes: dict[str, Any], out: P
 
 
 def _claims(claims: Sequence[dict[str, Any]]) -> list[str]:
-    width = max(60, min(shutil.get_terminal_size((110, 40)).columns, 130)) - 10
+    width = _width() - 10
     lines = []
     for claim in claims:
-        verdict = {True: "holds", False: "fails", None: "unknown"}[claim["holds"]]
-        lines.append(f"  {verdict:<9}{textwrap.shorten(claim['text'] + ' [' + claim['source'] + ']', 400)}")
+        verdict, colour = {True: ("holds", 32), False: ("fails", 31), None: ("unknown", 33)}[claim["holds"]]
+        verdict = f"{verdict:<9}"
+        if sys.stdout.isatty() and "NO_COLOR" not in os.environ:
+            verdict = f"\033[{colour}m{verdict}\033[0m"
+        lines.append(f"  {verdict}{textwrap.shorten(claim['text'] + ' [' + claim['source'] + ']', 400)}")
         lines += textwrap.wrap(f"measured: {claim['measured']}", width, initial_indent=" " * 11, subsequent_indent=" " * 21)
     return lines
 
@@ -337,7 +422,10 @@ def _plot(options) -> int:
     summary = options.folder / "summary.json"
     if not summary.is_file():
         raise ValueError(f"folder must hold the summary.json of a finished run, got {str(options.folder)!r}")
-    name = json.loads(summary.read_text())["experiment"]
+    try:
+        name = json.loads(summary.read_text())["experiment"]
+    except (ValueError, KeyError, TypeError):
+        raise ValueError(f"{summary} must be that of a run, but names no experiment: run it again") from None
     if options.experiment is None and name not in experiments.EXPERIMENTS:
         raise ValueError(
             f"{name!r} is an experiment of your own: name its file too, `jaxroute plot {options.folder} FILE.py`"

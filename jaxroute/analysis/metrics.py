@@ -37,11 +37,17 @@ def has_runs(data: xr.Dataset | xr.DataArray) -> bool:
 
 def metric_names(data: xr.Dataset) -> list[str]:
     """Metrics of a result that are curves of one number: no vectors, flags or counters of forbidden events."""
+    _need_result(data)
     names = [name for name, variable in data.data_vars.items() if variable.attrs.get("kind") in _KINDS]
     if "time" in data.dims:
         names = [name for name in names if "time" in data[name].dims]
     names = [str(name) for name in names if not vector_dims(data[name])]
     return names if has_runs(data) else [name.removesuffix(".mean") for name in names]
+
+
+def _need_result(data: Any) -> None:
+    if not isinstance(data, xr.Dataset):
+        raise ValueError(f"data must be the xarray.Dataset of a simulation, got {checks.show(data)}")
 
 
 def _known_metrics(data: xr.Dataset) -> list[str]:
@@ -107,6 +113,11 @@ def pick(data: xr.Dataset | xr.DataArray, metric: str | None = None) -> xr.DataA
         array = data
     elif isinstance(data, xr.Dataset):
         known = [str(n) for n, v in data.data_vars.items() if n != "valid" and ("seed" in v.dims or "seed" in v.coords)]
+        if not known:
+            names = ", ".join(map(str, data.data_vars)) or "nothing"
+            raise ValueError(
+                f"data must be the result of a simulation, with single runs along 'seed', got a Dataset of {names}"
+            )
         array = data[checks.one_of("metric", metric, known)]
     else:
         raise ValueError(f"data must be an xarray.Dataset or DataArray, got {type(data).__name__}")
@@ -144,6 +155,56 @@ def own_axes_of(data: xr.Dataset, metric: str) -> list[str]:
     if has_runs(data):
         return own_axes([pick(data, metric)])
     return own_axes([_statistic(data, metric, s) for s in ("count", "mean", "variance", "minimum", "maximum")])
+
+
+class Beyond(NamedTuple):
+    """A policy that does not keep what it is asked to keep.
+
+    policy: its name. where: setting, as coordinates by axis. metric: what is above the limit. value, error: its mean at the horizon
+    with the standard error. most: the limit. words: what the policy is, "over budget" for example.
+    """
+
+    policy: str
+    where: dict[str, Any]
+    metric: str
+    value: float
+    error: float
+    most: float
+    words: str
+
+    def __str__(self) -> str:
+        where = "".join(f", {axis} {show_value(value)}" for axis, value in self.where.items())
+        return f"{self.policy}{where}: {self.words}, {self.metric} {rounded(self.value, self.error)}, at most {self.most:g}"
+
+
+def beyond(data: xr.Dataset, time: int | None = None) -> list[Beyond]:
+    """The policies that do not keep what they are asked to keep: whose mean of a metric is above its limit by three standard errors.
+
+    Which metrics have a limit is said by the environment and the policies (`Metric.most`): spend over budget, a share of rounds without
+    feasible routing, a shortfall of satisfaction.
+
+    Args:
+      data: a result.
+      time: a recorded time (default: the horizon).
+    """
+    found = []
+    for name in metric_names(data):
+        about = like(data, name).attrs
+        if "most" not in about:
+            continue
+        values = final(data, name, time)[name]
+        values = values if "policy" in values.dims else values.expand_dims("policy")
+        axes = [a for a in setting_axes(like(data, name)) if a in own_axes_of(data, name)]
+        for policy in values["policy"].values:
+            one = values.sel(policy=policy)
+            for place in np.ndindex(*(one.sizes[a] for a in axes)):
+                cell = one.isel(dict(zip(axes, place)) | {a: 0 for a in one.dims if a not in (*axes, "statistic")})
+                value, error = (float(cell.sel(statistic=s)) for s in ("mean", "stderr"))
+                margin = 3.0 * error if math.isfinite(error) else 0.0
+                if value - margin > about["most"] + 1e-6 * max(abs(about["most"]), abs(value)):
+                    where = {a: one[a].values[i] for a, i in zip(axes, place)}
+                    found.append(Beyond(str(policy), where, name, value, error, about["most"], about["beyond"]))
+    return found
 
 
 # Over seeds.
@@ -292,6 +353,7 @@ def _listed(times: np.ndarray) -> str:
 
 
 def _chosen(data: xr.Dataset, metrics: str | Sequence[str] | None) -> list[str]:
+    _need_result(data)
     if metrics is None:
         return metric_names(data)
     if has_runs(data):
@@ -381,7 +443,20 @@ def table(
     lines = [*lines[:2], rule, *lines[2:], rule, _footnote(data, names, time)]
     if cut > 0:
         lines.append(f"{cut} more rows are not shown; select settings, or raise max_rows")
+    lines += _listed_beyond(beyond(data, time), max_rows)
     return "\n".join(lines)
+
+
+def _listed_beyond(found: Sequence[Beyond], most: int) -> list[str]:
+    """Lines about policies that do not keep their limits, one for each policy and metric: that farthest above, and how many more."""
+    groups: dict[tuple[str, str], list[Beyond]] = {}
+    for one in found:
+        groups.setdefault((one.policy, one.metric), []).append(one)
+    lines = []
+    for group in list(groups.values())[:most]:
+        worst = max(group, key=lambda one: one.value)
+        lines.append(f"{worst}" + (f" (so {len(group)} settings; this is the worst)" if len(group) > 1 else ""))
+    return lines
 
 
 def _own_axes_of(one: xr.Dataset, axes: Sequence[str]) -> list[str]:

@@ -2,79 +2,44 @@
 
 Every function draws on the given axes or on a new figure, returns the axes (`ax.figure` is the figure), and never shows or
 closes anything. A figure says by itself what is drawn: label and unit on the axis, the number of seeds, the meaning of the
-band. A policy keeps its colour, dash and marker whichever policies are drawn: they follow its place in the result. Bands and
-bars are two standard errors unless said otherwise.
+band. A policy keeps its colour, dash and marker in all panels and whichever policies are drawn: they follow its name (see `style`).
+Bands and bars are two standard errors unless said otherwise.
 """
 
-import functools
 import math
 import os
-import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import xarray as xr
 
-from jaxroute.analysis import metrics
+from jaxroute.analysis import metrics, style
+from jaxroute.analysis.style import log_spaced
 from jaxroute.core import checks
 
-# Okabe and Ito's colours, which differ for colour-blind readers too, without yellow (too pale for lines); then grey.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#7F7F7F")
-_DASHES = ("-", (0, (5, 1.6)), (0, (5, 1.3, 1.2, 1.3)), (0, (1.4, 1.2)), (0, (8, 1.6)), (0, (5, 1.2, 1.2, 1.2, 1.2, 1.2)))
-_MARKERS = ("o", "s", "^", "D", "v", "P", "X")
-_STYLE: dict[Any, Any] = {
-    "font.size": 9,
-    "axes.titlesize": 9,
-    "axes.labelsize": 9,
-    "xtick.labelsize": 8,
-    "ytick.labelsize": 8,
-    "legend.fontsize": 8,
-    "legend.title_fontsize": 8,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": "#444444",
-    "axes.linewidth": 0.8,
-    "xtick.color": "#444444",
-    "ytick.color": "#444444",
-    "xtick.labelcolor": "black",
-    "ytick.labelcolor": "black",
-    "axes.axisbelow": True,
-    "lines.linewidth": 1.6,
-    "lines.markersize": 4.5,
-}
-_SIZE = (4.4, 3.0)
+__all__ = [
+    "curves",
+    "deployment",
+    "difference",
+    "final",
+    "heat",
+    "leaders",
+    "level",
+    "log_axis",
+    "log_spaced",
+    "look",
+    "panels",
+    "points",
+    "power_laws",
+    "save",
+    "share_legend",
+    "spread",
+]
+
 _MAX_SETTINGS = 8
-
-
-def _styled(function: Callable) -> Callable:
-    """Draws in the house style, whatever the user's own defaults, and leaves those as they were."""
-
-    @functools.wraps(function)
-    def draw(*args, **kwargs):
-        parameters = _pyplot().rcParams
-        # Not `rc_context`, which would also undo what importing a notebook's backend sets.
-        before = {name: parameters[name] for name in _STYLE}
-        parameters.update(_STYLE)
-        try:
-            return function(*args, **kwargs)
-        finally:
-            parameters.update(before)
-
-    return draw
-
-
-def _pyplot():
-    try:
-        import matplotlib.pyplot as plt
-    except ImportError:
-        raise ImportError('plots need matplotlib: pip install "jaxroute[plot]"') from None
-    return plt
-
-
-def _axes(ax, size: tuple[float, float] = _SIZE):
-    return _pyplot().subplots(figsize=size, layout="constrained")[1] if ax is None else ax
+_WIDE, _HIGH = 46, 34  # Letters of a label along the two axes of a panel.
 
 
 # What is drawn.
@@ -106,15 +71,6 @@ def _names(array: xr.DataArray) -> list[str]:
     return [str(p) for p in array["policy"].values]
 
 
-def _label(array: xr.DataArray, metric: str) -> str:
-    """Label and unit, on lines of their own if one would be too long."""
-    text = metrics.axis_label(array.attrs, metric)
-    if len(text) <= 40:
-        return text
-    parts = [str(array.attrs.get("label", metric)), *([f"({array.attrs['unit']})"] if array.attrs.get("unit") else [])]
-    return "\n".join(textwrap.fill(part, 40, break_long_words=False) for part in parts)
-
-
 def _at_end(data: xr.Dataset, array: xr.DataArray) -> tuple[xr.Dataset, xr.DataArray, str]:
     """The result and the shape of a metric at the last recorded time, and that time in words."""
     if "time" in array.dims:
@@ -123,139 +79,16 @@ def _at_end(data: xr.Dataset, array: xr.DataArray) -> tuple[xr.Dataset, xr.DataA
     return data, array, when
 
 
-def _style_of(position: int) -> dict[str, Any]:
-    return {
-        "color": _COLOURS[position % len(_COLOURS)],
-        "linestyle": _DASHES[position % len(_DASHES)],
-        "marker": _MARKERS[position % len(_MARKERS)],
-        "markeredgecolor": "white",
-        "markeredgewidth": 0.6,
-    }
+# Curves.
 
 
-def _shade(colour: str, position: int, number: int) -> tuple[float, ...]:
-    """The colour at one of `number` steps from light to dark, itself in the middle (black: at the end)."""
-    place = 2 * position / (number - 1) - 1 if number > 1 else 0.0
-    if colour == "#000000" and number > 1:
-        place = (place - 1) / 2
-    end, part = (1.0, -0.62 * place) if place < 0 else (0.0, 0.6 * place)
-    return tuple((1 - part) * int(colour[i : i + 2], 16) / 255 + part * end for i in (1, 3, 5))
-
-
-# Axes and legends.
-
-
-def _numbers(axis, span: tuple[float, float] | None = None) -> None:
-    """Plain numbers on an axis, with commas from 10,000 on; powers of ten only where plain numbers would be long."""
-    from matplotlib.ticker import FuncFormatter, LogFormatterMathtext, LogLocator, NullFormatter, ScalarFormatter
-
-    if axis.get_scale() == "log":
-        low, high = span or axis.get_view_interval()
-        axis.set_major_locator(LogLocator(subs=(1.0,) if high > 300 * low else (1.0, 2.0, 5.0)))
-        powers = LogFormatterMathtext()
-        powers.set_axis(axis)
-        axis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,g}" if 1e-4 <= v < 1e6 else powers(v)))
-        axis.set_minor_formatter(NullFormatter())
-        return
-
-    class Commas(ScalarFormatter):
-        def format_ticks(self, values):
-            texts = super().format_ticks(values)
-            if self.get_offset() or not any(abs(v) >= 10_000 for v in values) or any(v != round(v) for v in values):
-                return texts
-            return [f"{int(v):,}".replace("-", "\N{MINUS SIGN}") for v in values]
-
-    axis.set_major_formatter(Commas())
-
-
-def _grid(ax) -> None:
-    ax.grid(visible=True, color="#E4E4E4", linewidth=0.7)
-    ax.set_axisbelow(True)
-    ax.spines[["top", "right"]].set_visible(False)
-
-
-def _legend(ax, title: str | None, own: bool) -> None:
-    """Above the axes, where it hides nothing; beside them if that would take more than three rows."""
-    labels = ax.get_legend_handles_labels()[1]
-    if not labels:
-        return
-    width = (1.1 if own else 1.0) * ax.get_position().width * ax.figure.get_figwidth()
-    columns = max(1, min(len(labels), int(width / (0.55 + 0.06 * max(map(len, labels))))))
-    columns = -(-len(labels) // -(-len(labels) // columns))  # Rows of about the same length.
-    options: dict[str, Any] = {
-        "title": title,
-        "alignment": "left",
-        "frameon": False,
-        "labelspacing": 0.35,
-        "borderaxespad": 0.2,
-    }
-    if len(labels) > 3 * columns:
-        if own:
-            ax.figure.set_size_inches(
-                _SIZE[0] + 0.5 + 0.068 * max(map(len, labels)), max(_SIZE[1], 0.8 + 0.165 * len(labels))
-            )
-        ax.legend(loc="upper left", bbox_to_anchor=(1.01, 1.0), handlelength=2.6, **options)
-    else:
-        if own:
-            ax.figure.set_size_inches(_SIZE[0], _SIZE[1] + 0.17 * -(-len(labels) // columns))
-        ax.legend(
-            loc="lower left", bbox_to_anchor=(-0.01, 1.0), ncols=columns, handlelength=2.4, columnspacing=1.4, **options
-        )
-    ax.get_legend().get_title().set_fontweight("bold")
-
-
-def log_spaced(values: Any) -> bool:
-    """Whether numbers are closer to a geometric than to an arithmetic progression, and span a factor of four or more."""
-    values = np.asarray(values)
-    if values.dtype.kind not in "iuf" or values.size < 3 or values.min() <= 0 or values.max() < 4 * values.min():
-        return False
-    linear, logarithmic = (np.diff(np.sort(v)) for v in (values, np.log(values)))
-    return bool(logarithmic.std() / logarithmic.mean() < 0.5 * linear.std() / linear.mean())
-
-
-def _positions(values: np.ndarray) -> tuple[np.ndarray, bool]:
-    """Where settings stand on an axis: numbers at their value, names at 0, 1, ...; and whether they are numbers."""
-    if values.dtype.kind in "iuf":
-        return values.astype(np.float64), True
-    return np.arange(len(values), dtype=np.float64), False
-
-
-def _edges(places: np.ndarray, log: bool) -> np.ndarray:
-    """Borders of the cells around sorted places."""
-    places = np.log(places) if log else places
-    if places.size == 1:
-        borders = places[0] + np.array([-0.5, 0.5])
-    else:
-        middles = (places[1:] + places[:-1]) / 2
-        borders = np.concatenate([[2 * places[0] - middles[0]], middles, [2 * places[-1] - middles[-1]]])
-    return np.exp(borders) if log else borders
-
-
-def _settings_axis(ax, which: str, values: np.ndarray) -> None:
-    """Scale of an axis of settings; ticks at the settings themselves if they are few, as nothing was measured between."""
-    from matplotlib.ticker import NullLocator
-
-    axis, log = getattr(ax, f"{which}axis"), log_spaced(values)
-    if log:
-        getattr(ax, f"set_{which}scale")("log")
-    places, numeric = _positions(values)
-    if numeric and len(values) > 8:
-        _numbers(axis, (values.min(), values.max()))
-        return
-    axis.set_minor_locator(NullLocator())
-    axis.set_ticks(places, [metrics.show_value(v) for v in values])
-
-
-# Figures.
-
-
-@_styled
+@style.styled
 def curves(
     data: xr.Dataset,
     metric: str = "regret",
     *,
     band: Literal["stderr", "deviation", "quantile"] | None = "stderr",
-    reference: Mapping[str, tuple[Any, Any]] | None = None,
+    reference: Mapping[str, tuple[Any, Any] | float] | None = None,
     log: bool | Literal["x", "y"] = False,
     ax: Any = None,
     policies: Sequence[str] | None = None,
@@ -267,12 +100,12 @@ def curves(
       data: a result.
       metric: name of the metric.
       band: around each line: "stderr" for two standard errors, "deviation" for one standard deviation of the runs, "quantile" for
-        their 5 to 95 % range, or None.
-      reference: name to `(times, values)`, drawn dashed and grey.
+        their 5 to 95 % range, or None. Where no run is below zero, the axis does not show what a band has there.
+      reference: name to `(times, values)`, or to one number (a budget, a target), drawn dotted and grey.
       log: True for two logarithmic axes, "x" or "y" for one.
       ax: axes to draw on (default: a new figure).
       policies: names of those to draw (default: all that have the metric).
-      title: above the legend (default: none).
+      title: above the figure (default: none).
 
     Returns:
       The axes.
@@ -281,12 +114,154 @@ def curves(
       ValueError: a name is unknown, or there are too many settings for lines.
     """
     data, array = _scalar(data, metric)
-    if "time" not in array.dims:
-        raise ValueError("data must have the dimension 'time' for a curve; draw a single time with plot.final")
+    _need_time(array)
     if band is not None:
         checks.one_of("band", band, ("stderr", "deviation", "quantile"))
     if log not in (True, False, "x", "y"):
         raise ValueError(f"log must be True, False, 'x' or 'y', got {log!r}")
+    _few_settings(array)
+    drawn = _chosen(array, policies)
+    own = ax is None
+    ax = style.new_axes(ax)
+    style.cast_of(ax, _names(array))
+    middle, number = metrics.mean(data, metric), metrics.count(data, metric)
+    if band == "quantile":
+        low, high = (metrics.quantiles(data, metric, q=(q,)).isel(quantile=0) for q in (0.05, 0.95))
+    else:
+        error = metrics.deviation(data, metric) if band == "deviation" else 2 * metrics.stderr(data, metric)
+        low, high = middle - error, middle + error
+    used = {name: metrics.own_axes_of(data.sel(policy=name), metric) for name in drawn}
+    lines = list(_lines(middle, used))
+    if log in (True, "y"):
+        for line in lines:
+            if not (line.of(middle) > 0).any():
+                raise ValueError(
+                    f"log must be False or 'x' where a curve is nowhere positive, got {log!r} for {line.label!r}"
+                )
+    borders = None if band is None else (low, high)
+    _draw_lines(ax, lines, middle, borders, log)
+    for name, values in (reference or {}).items():
+        style.cast_of(ax).enrol([name], role="reference")
+        look = style.cast_of(ax).style(name)
+        if not isinstance(values, Sequence):
+            ax.axhline(float(values), label=name, **look)
+        elif len(values) == 2 and np.shape(values[0]) == np.shape(values[1]):
+            ax.plot(*values, label=name, **look)
+        else:
+            wrong = checks.show(values)
+            raise ValueError(f"reference[{name!r}] must be (times, values) of equal length, or a number, got {wrong}")
+    _time_axes(ax, array, log)
+    below = band is not None and not log and any((line.of(low) < 0).any() for line in lines)
+    if below and metrics.has_runs(data) and _smallest(data, metric, drawn) >= 0:
+        ax.set_ylim(bottom=0.0)
+    meaning = {
+        "stderr": "mean ± 2 s.e. of",
+        "deviation": "mean ± 1 s.d. of",
+        "quantile": "mean and 5–95 % range of",
+        None: "mean of",
+    }[band]
+    counts = [line.of(number) for line in lines]
+    seeds = metrics.show_seeds(np.concatenate([np.ravel(c) for c in counts]) if counts else [])
+    ax.set_xlabel(f"{_clock(array)}\n{meaning} {seeds}")
+    ax.set_ylabel(style.axis_title(array.attrs, metric, _HIGH))
+    style.legend(ax, title, own)
+    return ax
+
+
+@style.styled
+def difference(
+    data: xr.Dataset,
+    metric: str = "regret",
+    *,
+    minus: str,
+    log: bool = False,
+    ax: Any = None,
+    policies: Sequence[str] | None = None,
+    title: str | None = None,
+):
+    """How far the curves of other policies are from that of one of them, seed by seed, with two standard errors.
+
+    Policies meet the same luck in the same seed, so that curves which coincide to the eye are told apart. The zero line is the
+    policy that is subtracted.
+
+    Args:
+      data: a result.
+      metric: name of the metric.
+      minus: the policy that is subtracted.
+      log: logarithmic time.
+      ax: axes to draw on (default: a new figure).
+      policies: names of those to draw (default: all others that have the metric).
+      title: above the figure (default: none).
+
+    Returns:
+      The axes.
+
+    Raises:
+      ValueError: a name is unknown, or there are too many settings for lines.
+    """
+    data, array = _scalar(data, metric)
+    _need_time(array)
+    checks.one_of("minus", minus, _names(array))
+    _few_settings(array)
+    drawn = [p for p in _chosen(array, policies) if p != minus]
+    found = metrics.paired(data, metric, minus)
+    own = ax is None
+    ax = style.new_axes(ax)
+    cast = style.cast_of(ax, _names(array))
+    of_both = {name: metrics.own_axes_of(data.sel(policy=[name, minus]), metric) for name in drawn}
+    lines = list(_lines(found["mean"], of_both))
+    borders = found["mean"] - 2 * found["stderr"], found["mean"] + 2 * found["stderr"]
+    ax.axhline(0.0, label=minus, **{k: v for k, v in cast.style(minus).items() if k in ("color", "linestyle", "linewidth")})
+    _draw_lines(ax, lines, found["mean"], borders, "x" if log else False)
+    _time_axes(ax, array, "x" if log else False)
+    number = metrics.count(data, metric)
+    seeds = metrics.show_seeds([number.sel(policy=name).values.max() for name in [minus, *drawn]])
+    ax.set_xlabel(f"{_clock(array)}\nmean of paired differences ± 2 s.e. of {seeds}")
+    label = style.wrapped(str(array.attrs.get("label", metric)), _HIGH)
+    unit = f" ({array.attrs['unit']})" if array.attrs.get("unit") else ""
+    ax.set_ylabel(f"{label}\nminus that of {minus}{unit}")
+    style.legend(ax, title, own)
+    return ax
+
+
+def leaders(
+    data: xr.Dataset, metric: str = "regret", *, number: int = 4, best: Literal["auto", "min", "max"] = "auto"
+) -> list[str]:
+    """Names of the policies with the best means at the last recorded time, for a panel in which the others fill no axis.
+
+    A system that its problem is named for is always among them.
+
+    Args:
+      data: a result; a policy with settings counts with its best.
+      metric: name of the metric.
+      number: of names, more where there are several such systems.
+      best: whether less or more is better; "auto" knows regret, cost, violation, queues, rewards and the like.
+
+    Raises:
+      ValueError: "auto" does not know the metric.
+    """
+    data, array, _ = _at_end(*_scalar(data, metric))
+    mark = _direction(metric, array.attrs) if best == "auto" else checks.one_of("best", best, ("min", "max"))
+    if mark is None:
+        raise ValueError(f"best must be 'min' or 'max' for {metric!r}, got 'auto'")
+    sign = 1.0 if mark == "min" else -1.0
+    value = {name: float((sign * metrics.mean(data, metric).sel(policy=name)).min()) for name in _names(array)}
+    in_order = sorted((n for n in value if math.isfinite(value[n])), key=lambda n: value[n])
+    first = in_order[:number] + [n for n in in_order[number:] if style.role_of(n) == "subject"]
+    return [name for name in value if name in first]
+
+
+def _smallest(data: xr.Dataset, metric: str, policies: Sequence[str]) -> float:
+    """The smallest value of any valid run."""
+    return float(metrics.pick(data, metric).sel(policy=list(policies)).min())
+
+
+def _need_time(array: xr.DataArray) -> None:
+    if "time" not in array.dims:
+        raise ValueError("data must have the dimension 'time' for a curve; draw a single time with plot.final")
+
+
+def _few_settings(array: xr.DataArray) -> None:
     axes = metrics.setting_axes(array)
     settings = math.prod(array.sizes[a] for a in axes)
     if settings > _MAX_SETTINGS:
@@ -295,68 +270,76 @@ def curves(
             f"({', '.join(f'{a}: {array.sizes[a]}' for a in axes)}): select some with data.sel({axes[0]}=...), "
             "or draw the horizon with plot.final or plot.heat"
         )
+
+
+def _chosen(array: xr.DataArray, policies: str | Sequence[str] | None) -> list[str]:
     names = _names(array)
-    drawn = [checks.one_of("policies", p, names) for p in ([policies] if isinstance(policies, str) else policies or names)]
-    own = ax is None
-    ax = _axes(ax)
-    times = array["time"].values
-    middle, number = metrics.mean(data, metric), metrics.count(data, metric)
-    if band == "quantile":
-        low, high = (metrics.quantiles(data, metric, q=(q,)).isel(quantile=0) for q in (0.05, 0.95))
-    else:
-        error = metrics.deviation(data, metric) if band == "deviation" else 2 * metrics.stderr(data, metric)
-        low, high = middle - error, middle + error
-    log_y, counts = log in (True, "y"), []
-    for name in drawn:
-        p = names.index(name)
-        one = middle.isel(policy=p)
-        if not np.isfinite(one.values).any():
-            continue  # This policy does not have the metric.
-        used = metrics.own_axes_of(data.isel(policy=p), metric)
-        places = [dict(zip(axes, i)) for i in np.ndindex(*(array.sizes[a] if a in used else 1 for a in axes))]
-        shown = [a for a in used if array.sizes[a] > 1]
-        for s, place in enumerate(places):
-            style = _style_of(p)
-            style["color"] = _shade(style["color"], s, len(places))
-            label = ", ".join([name, *(f"{a}={metrics.show_value(one[a].values[place[a]])}" for a in shown)])
-            y = one.isel(place).values
-            if log_y and not (y > 0).any():
-                raise ValueError(f"log must be False or 'x' where a curve is nowhere positive, got {log!r} for {label!r}")
-            every = max(1, len(times) // 8)
-            ax.plot(times, y, label=label, markevery=((p + s) * every // 4 % every, every), zorder=3, **style)
-            if band is not None:
-                borders = (b.isel(policy=p).isel(place).values for b in (low, high))
-                ax.fill_between(times, *borders, color=style["color"], alpha=0.18, linewidth=0, zorder=2)
-            counts.append(number.isel(policy=p).isel(place).values)
-    for i, (name, line) in enumerate((reference or {}).items()):
-        if len(line) != 2 or np.shape(line[0]) != np.shape(line[1]):
-            raise ValueError(f"reference[{name!r}] must be (times, values) of equal length, got {checks.show(line)}")
-        ax.plot(*line, color="#555555", linestyle=(0, (3 + 2 * i, 2)), linewidth=1.1, label=name, zorder=2.5)
+    return [checks.one_of("policies", p, names) for p in ([policies] if isinstance(policies, str) else policies or names)]
+
+
+def _clock(array: xr.DataArray) -> str:
+    return str(array["time"].attrs.get("label", "round"))
+
+
+class _Line(NamedTuple):
+    """A line of a figure: whose it is, its name in the legend, where it is in the result, and its number among those of its policy."""
+
+    policy: str
+    label: str
+    place: dict[str, int]
+    position: int
+    number: int
+
+    def of(self, array: xr.DataArray) -> np.ndarray:
+        """Its values, `[time]`."""
+        return array.sel(policy=self.policy).isel(self.place).values
+
+
+def _lines(middle: xr.DataArray, used: Mapping[str, Sequence[str]]) -> Iterator[_Line]:
+    """A line for each policy that has the metric, and for each of its settings; `used` are the axes that a policy depends on."""
+    axes = metrics.setting_axes(middle)
+    for name, own_axes in used.items():
+        if not np.isfinite(middle.sel(policy=name).values).any():
+            continue
+        places = [dict(zip(axes, i)) for i in np.ndindex(*(middle.sizes[a] if a in own_axes else 1 for a in axes))]
+        shown = [a for a in own_axes if middle.sizes[a] > 1]
+        for position, place in enumerate(places):
+            label = ", ".join([name, *(f"{a}={metrics.show_value(middle[a].values[place[a]])}" for a in shown)])
+            yield _Line(name, label, place, position, len(places))
+
+
+def _draw_lines(
+    ax: Any, lines: Iterable[_Line], middle: xr.DataArray, borders: tuple[xr.DataArray, xr.DataArray] | None, log: Any
+):
+    times, cast = middle["time"].values, style.cast_of(ax)
+    for shift, line in enumerate(lines):
+        look = cast.shade(line.policy, line.label, line.position, line.number)
+        ax.plot(times, line.of(middle), label=line.label, markevery=style.marked(times, log in (True, "x"), shift), **look)
+        if borders is not None:
+            low, high = (line.of(border) for border in borders)
+            ax.fill_between(times, low, high, color=look["color"], alpha=0.18, linewidth=0, zorder=2)
+
+
+def _time_axes(ax: Any, array: xr.DataArray, log: bool | str) -> None:
     if log in (True, "x"):
         ax.set_xscale("log")
     else:
-        ax.set_xlim(0, 1.02 * times[-1])
-    if log_y:
+        ax.set_xlim(0, 1.02 * array["time"].values[-1])
+    if log in (True, "y"):
         ax.set_yscale("log")
-    _numbers(ax.xaxis)
-    _numbers(ax.yaxis)
-    meaning = {
-        "stderr": "mean ± 2 s.e. of",
-        "deviation": "mean ± 1 s.d. of",
-        "quantile": "mean and 5–95 % range of",
-        None: "mean of",
-    }[band]
-    seeds = metrics.show_seeds(np.concatenate([np.ravel(c) for c in counts]) if counts else [])
-    ax.set_xlabel(f"round\n{meaning} {seeds}")
-    ax.set_ylabel(_label(array, metric))
-    _grid(ax)
-    _legend(ax, title, own)
-    return ax
+    style.numbers(ax.xaxis)
+    style.numbers(ax.yaxis)
+    style.grid(ax)
 
 
-@_styled
+# At the horizon.
+
+
+@style.styled
 def final(data: xr.Dataset, metric: str = "regret", *, x: str | None = None, ax: Any = None, title: str | None = None):
     """The metric at the last recorded time: a dot per policy, or lines against one swept setting.
+
+    Settings that are a logarithmic grid and 0 stand on a logarithmic axis, 0 before the others behind a dotted line.
 
     Args:
       data: a result without setting axes, or with one; select the others.
@@ -382,54 +365,121 @@ def final(data: xr.Dataset, metric: str = "regret", *, x: str | None = None, ax:
             "or draw two with plot.heat"
         )
     middle, error = metrics.mean(data, metric), metrics.stderr(data, metric)
-    label = _label(array, metric)
     note = f"mean ± 2 s.e. of {metrics.show_seeds(metrics.count(data, metric).values)}{when}"
     names = _names(array)
     known = [i for i in range(len(names)) if np.isfinite(middle.isel(policy=i).values).any()]
     own = ax is None
     if not axes:
-        ax = _axes(ax, (_SIZE[0], 1.0 + 0.3 * max(len(known), 2)))
+        ax = style.new_axes(ax, (style.SIZE[0], 1.0 + 0.3 * max(len(known), 2)))
+        cast = style.cast_of(ax, names)
         for row, i in enumerate(known):
             value, bar = float(middle[i]), float(error[i])
-            style = _style_of(i)
-            ax.errorbar(value, row, xerr=2 * bar if bar > 0 else None, capsize=2.5, markersize=6, **style)
+            ax.errorbar(value, row, xerr=2 * bar if bar > 0 else None, capsize=2.5, markersize=6, **cast.style(names[i]))
             text = metrics.rounded(value, bar)
             ax.annotate(
                 text, (1.02, row), xycoords=("axes fraction", "data"), va="center", fontsize=8, annotation_clip=False
             )
-        ax.set_yticks(range(len(known)), [names[i] for i in known])
-        ax.set_ylim(len(known) - 0.4, -0.6)
-        ax.tick_params(axis="y", length=0)
-        ax.spines["left"].set_visible(False)
-        _numbers(ax.xaxis)
+        _rows(ax, [names[i] for i in known])
+        style.numbers(ax.xaxis)
         ax.margins(x=0.08)
-        _grid(ax)
-        ax.set_xlabel(f"{label}\n{note}")
-        _title(ax, title)
+        style.grid(ax)
+        ax.set_xlabel(f"{style.axis_title(array.attrs, metric, _WIDE)}\n{note}")
+        style.title(ax, title)
         return ax
     (axis,) = axes
-    ax = _axes(ax)
+    ax = style.new_axes(ax)
+    cast = style.cast_of(ax, names)
     values = array[axis].values
-    places, numeric = _positions(values)
+    places = style.places_of(values)
     order = np.argsort(places)
     for i in known:
         y, bar = middle.isel(policy=i).values, error.isel(policy=i).values
-        style = _style_of(i)
-        if not numeric:
-            style["linestyle"] = "none"  # Nothing lies between two names.
+        look = cast.style(names[i])
+        if style.scale_of(values) == "names":
+            look["linestyle"] = "none"  # Nothing lies between two names.
         bars = np.where(np.isfinite(bar), 2 * bar, 0.0)[order]
-        ax.errorbar(places[order], y[order], yerr=bars, capsize=2, elinewidth=1.2, label=names[i], **style)
+        ax.errorbar(places[order], y[order], yerr=bars, capsize=2, elinewidth=1.2, label=names[i], **look)
     ax.margins(x=0.03)
-    _settings_axis(ax, "x", values)
-    _numbers(ax.yaxis)
+    style.settings_axis(ax, "x", values)
+    style.numbers(ax.yaxis)
     ax.set_xlabel(f"{axis}\n{note}")
-    ax.set_ylabel(label)
-    _grid(ax)
-    _legend(ax, title, own)
+    ax.set_ylabel(style.axis_title(array.attrs, metric, _HIGH))
+    style.grid(ax)
+    style.legend(ax, title, own)
     return ax
 
 
-@_styled
+def _rows(ax: Any, names: Sequence[str]) -> None:
+    """A row for each name, the first at the top."""
+    ax.set_yticks(range(len(names)), names)
+    ax.set_ylim(len(names) - 0.4, -0.6)
+    ax.tick_params(axis="y", length=0)
+    ax.spines["left"].set_visible(False)
+
+
+@style.styled
+def points(
+    series: Mapping[str, Sequence[tuple[Any, Any]]],
+    *,
+    x: str,
+    y: str,
+    ax: Any = None,
+    join: bool = True,
+    title: str | None = None,
+):
+    """Measured points of several policies in a plane, with two standard errors in both directions: a cost against a score, say.
+
+    Args:
+      series: name to its points `(x, y)`, each a number or a pair of mean and standard error.
+      x, y: labels of the axes, with units, and of how many seeds the means are.
+      ax: axes to draw on (default: a new figure).
+      join: lines between the points of a name.
+      title: above the figure (default: none).
+
+    Returns:
+      The axes.
+    """
+    own = ax is None
+    ax = style.new_axes(ax)
+    cast = style.cast_of(ax, series)
+    for name, places in series.items():
+        at = np.array([[np.resize([*np.ravel(value), 0.0], 2) for value in place] for place in places], float)
+        if not at.size:
+            continue
+        look = cast.style(name)
+        if not join or len(places) == 1:
+            look["linestyle"] = "none"
+        bars = {"xerr": 2 * at[:, 0, 1], "yerr": 2 * at[:, 1, 1]}
+        bars = {which: np.nan_to_num(bar) for which, bar in bars.items() if np.nan_to_num(bar).any()}
+        ax.errorbar(at[:, 0, 0], at[:, 1, 0], **bars, elinewidth=1.0, markersize=5, label=name, **look)
+    style.numbers(ax.xaxis)
+    style.numbers(ax.yaxis)
+    ax.margins(0.06)
+    ax.set_xlabel("\n".join(style.wrapped(line, _WIDE) for line in x.splitlines()))
+    ax.set_ylabel(style.wrapped(y, _HIGH))
+    style.grid(ax)
+    style.legend(ax, title, own)
+    return ax
+
+
+def level(ax: Any, name: str, value: float, *, along: Literal["x", "y"] = "y") -> None:
+    """A line at a value with its name in the legend, for a budget, a target or a bound, in axes that were drawn before.
+
+    Args:
+      ax: the axes.
+      name: of the line, the same in all panels that show it.
+      value: where it stands.
+      along: the axis whose value it is; "y" for a horizontal line.
+    """
+    checks.one_of("along", along, ("x", "y"))
+    cast = style.cast_of(ax)
+    cast.enrol([name], role="reference")
+    (ax.axhline if along == "y" else ax.axvline)(value, label=name, **cast.style(name))
+    if style.sheet_of(ax.figure).shared and ax.get_legend() is None:
+        style.share_legend(ax.figure)
+
+
+@style.styled
 def spread(
     data: xr.Dataset,
     metric: str = "regret",
@@ -470,9 +520,8 @@ def spread(
             f"data must have at most one setting axis, got {', '.join(axes)}: select with data.sel({others[0]}=...)"
         )
     names = _names(array)
-    drawn = [checks.one_of("policies", p, names) for p in ([policies] if isinstance(policies, str) else policies or names)]
     number = metrics.count(data, metric)
-    drawn = [p for p in drawn if number.isel(policy=names.index(p)).values.any()]
+    drawn = [p for p in _chosen(array, policies) if number.isel(policy=names.index(p)).values.any()]
     data = data.isel(policy=[names.index(p) for p in drawn])
     levels = metrics.quantiles(data, metric, q=(0.05, 0.25, 0.5, 0.75, 0.95)).values  # [quantile, policy, setting]
     values = np.concatenate([levels, metrics.mean(data, metric).values[None]]).reshape(6, len(drawn), -1)
@@ -483,11 +532,12 @@ def spread(
         floor = 0.7 * float(values[values > 0].min())
     values = np.maximum(values, floor)
     own, settings = ax is None, array[axes[0]].values if axes else np.zeros(1)
-    ax = _axes(ax, _SIZE if axes else (_SIZE[0], 1.0 + 0.3 * max(len(drawn), 2)))
+    ax = style.new_axes(ax, style.SIZE if axes else (style.SIZE[0], 1.0 + 0.3 * max(len(drawn), 2)))
+    cast = style.cast_of(ax, names)
     for row, name in enumerate(drawn):
         # Side by side at each setting; without settings, a line of its own.
         places = np.arange(len(settings)) + 0.14 * (row - (len(drawn) - 1) / 2) if axes else np.array([float(row)])
-        one, colour = values[:, row], _style_of(names.index(name))["color"]
+        one, colour = values[:, row], cast.style(name)["color"]
         middle: dict[str, Any] = {
             "color": colour,
             "markeredgecolor": "white",
@@ -497,42 +547,33 @@ def spread(
         for low, high, width in ((one[0], one[4], 1.0), (one[1], one[3], 3.2)):
             (ax.vlines if axes else ax.hlines)(places, low, high, color=colour, linewidth=width)
         mean: dict[str, Any] = {"color": "black", "markersize": 9, "markeredgewidth": 1.2, "zorder": 1.5}
-        for value, marker, style in ((one[5], "_" if axes else "|", mean), (one[2], "o", middle)):
-            ax.plot(*((places, value) if axes else (value, places)), marker, **style)
+        for value, marker, look in ((one[5], "_" if axes else "|", mean), (one[2], "o", middle)):
+            ax.plot(*((places, value) if axes else (value, places)), marker, **look)
     which = "y" if axes else "x"
     if log:
         getattr(ax, f"set_{which}scale")("log")
-    _numbers(getattr(ax, f"{which}axis"))
+    style.numbers(getattr(ax, f"{which}axis"))
     seeds = metrics.show_seeds(metrics.count(data, metric).values)
     note = f"5, 25, 50, 75, 95 % and mean (tick)\nof {seeds}{when}"
-    label = _label(array, metric)
-    _grid(ax)
+    style.grid(ax)
     if axes:
         ax.set_xticks(range(len(settings)), [metrics.show_value(v) for v in settings])
         ax.set_xlabel(f"{x or axes[0]}\n{note}")
-        ax.set_ylabel(label)
+        ax.set_ylabel(style.axis_title(array.attrs, metric, _HIGH))
         ax.margins(x=0.06)
-        _legend(ax, title, own)
+        style.legend(ax, title, own)
     else:
-        ax.set_yticks(range(len(drawn)), drawn)
-        ax.set_ylim(len(drawn) - 0.4, -0.6)
-        ax.tick_params(axis="y", length=0)
-        ax.spines["left"].set_visible(False)
-        ax.set_xlabel(f"{label}\n{note}")
-        _title(ax, title)
+        _rows(ax, drawn)
+        ax.set_xlabel(f"{style.axis_title(array.attrs, metric, _WIDE)}\n{note}")
+        style.title(ax, title)
     return ax
-
-
-def _title(ax, text: str | None, note: str = "") -> None:
-    if text or note:
-        ax.set_title(f"{text}{note}" if text else note, loc="left", fontsize=8, fontweight="bold" if not note else "normal")
 
 
 def _refuse_axis(x: str) -> None:
     raise ValueError(f"x must be None when the data has no setting axis, got {x!r}")
 
 
-@_styled
+@style.styled
 def heat(
     data: xr.Dataset,
     metric: str = "regret",
@@ -541,10 +582,14 @@ def heat(
     x: str,
     y: str,
     best: Literal["auto", "min", "max"] | None = "auto",
+    centre: float | None = None,
+    limits: tuple[float, float] | None = None,
     ax: Any = None,
     title: str | None = None,
 ):
     """Mean at the last recorded time over a grid of two settings, with the best cell marked.
+
+    Quantities with two signs have a diverging map: white at zero, blue below and red above.
 
     Args:
       data: a result with the setting axes `x` and `y`; select the others.
@@ -553,8 +598,11 @@ def heat(
       x, y: names of the setting axes.
       best: which cell to mark; "auto" marks the smallest regret, cost, violation, loss, queue or latency and the largest
         reward, score or accuracy, and nothing for other metrics.
+      centre: value that is white in a diverging map, for example 1 of a ratio to the budget (default: 0 if there are values on both
+        sides of it; otherwise the map has one hue).
+      limits: smallest and largest value of the map, for panels to be compared (default: those of the data).
       ax: axes to draw on (default: a new figure).
-      title: above the figure, before the best value (default: the policy).
+      title: above the figure (default: the policy).
 
     Returns:
       The axes; the colour bar's are `ax.figure.axes[-1]`.
@@ -583,23 +631,20 @@ def heat(
     if not np.isfinite(middle).any():
         raise ValueError(f"policy must have the metric {metric!r}, got {policy!r}, which is NaN everywhere")
     error = metrics.stderr(data, metric).transpose(y, x).values
-    ax = _axes(ax, (_SIZE[0] + 0.2, _SIZE[1] + 0.1))
+    ax = style.new_axes(ax, (style.SIZE[0] + 0.2, style.SIZE[1] + 0.1))
     grid, places = [], []
     for axis in (x, y):
         values = array[axis].values
-        at, _ = _positions(values)
+        at = style.places_of(values)
         order = np.argsort(at)
         grid.append(order)
         places.append(at[order])
-        _settings_axis(ax, "x" if axis == x else "y", values[order])
+        style.settings_axis(ax, "x" if axis == x else "y", values[order])
     (order_x, order_y), (at_x, at_y) = grid, places
     shown = middle[np.ix_(order_y, order_x)]
-    edges = [_edges(at, log_spaced(array[a].values)) for at, a in zip(places, (x, y))]
-    mesh = ax.pcolormesh(*edges, np.ma.masked_invalid(shown), cmap="viridis", rasterized=True)
+    borders = [style.edges(at, log_spaced(array[a].values)) for at, a in zip(places, (x, y))]
+    mesh = ax.pcolormesh(*borders, np.ma.masked_invalid(shown), rasterized=True, **_colours(shown, centre, limits))
     ax.set_facecolor("#DDDDDD")  # Cells without a value.
-    ax.set_xlabel(x)
-    ax.set_ylabel(y)
-    ax.tick_params(length=2.5)
     note = ""
     mark = _direction(metric, array.attrs) if best == "auto" else best
     if mark is not None:
@@ -615,15 +660,29 @@ def heat(
                 markerfacecolor="none",
                 markeredgecolor=colour,
                 markeredgewidth=width,
+                clip_on=False,
             )
-        note = f"; ring: {'lowest' if mark == 'min' else 'highest'}, {text}"
+        note = f"\nring: {'lowest' if mark == 'min' else 'highest'}, {text}"
+    ax.set_xlabel(f"{x}{note}")
+    ax.set_ylabel(y)
+    ax.tick_params(length=2.5)
     bar = ax.figure.colorbar(mesh, ax=ax, pad=0.02)
     seeds = metrics.show_seeds(metrics.count(data, metric).values)
-    bar.set_label(f"{_label(array, metric)}\nmean of {seeds}{when}")
+    bar.set_label(f"{style.axis_title(array.attrs, metric, _HIGH)}\nmean of {seeds}{when}")
     bar.outline.set_visible(False)
-    _numbers(bar.ax.yaxis)
-    _title(ax, title or policy, note)
+    style.numbers(bar.ax.yaxis)
+    style.title(ax, title or policy)
     return ax
+
+
+def _colours(values: np.ndarray, centre: float | None, limits: tuple[float, float] | None) -> dict[str, Any]:
+    """The map of a heat map and its limits, as arguments of `pcolormesh`."""
+    low, high = limits or (float(np.nanmin(values)), float(np.nanmax(values)))
+    if centre is None and not low < 0 < high:
+        return {"cmap": "viridis", "vmin": low, "vmax": high}
+    middle = centre or 0.0
+    reach = max(abs(low - middle), abs(high - middle)) or 1.0
+    return {"cmap": "RdBu_r", "vmin": middle - reach, "vmax": middle + reach}
 
 
 def _direction(metric: str, attributes: Mapping[str, Any]) -> str | None:
@@ -636,7 +695,7 @@ def _direction(metric: str, attributes: Mapping[str, Any]) -> str | None:
     return "max" if any(w in words for w in ("reward", "score", "accuracy", "quality", "utility")) else None
 
 
-@_styled
+@style.styled
 def deployment(data: xr.Dataset, *, policy: str, variable: str = "deployed", ax: Any = None, title: str | None = None):
     """Which model is live when: the share of seeds in which it is, at each recorded time.
 
@@ -673,7 +732,7 @@ def deployment(data: xr.Dataset, *, policy: str, variable: str = "deployed", ax:
     )
     # A gauge is read at the end of its interval, so a cell ends at its time.
     first = max(0.0, times[0] - (times[1] - times[0])) if len(times) > 1 else 0.0
-    ax = _axes(ax, (_SIZE[0] + 0.6, min(1.3 + 0.2 * number, 9.0)))
+    ax = style.new_axes(ax, (style.SIZE[0] + 0.6, min(1.3 + 0.2 * number, 9.0)))
     edges = np.concatenate([[first], times])
     mesh = ax.pcolormesh(edges, np.arange(number + 1) - 0.5, share, cmap="Blues", vmin=0, vmax=1, rasterized=True)
     ax.hlines(np.arange(1, number) - 0.5, edges[0], edges[-1], color="white", linewidth=0.8)
@@ -682,16 +741,27 @@ def deployment(data: xr.Dataset, *, policy: str, variable: str = "deployed", ax:
     ax.set_ylim(number - 0.5, -0.5)
     ax.tick_params(axis="y", length=0)
     ax.spines["left"].set_visible(False)
-    _numbers(ax.xaxis)
-    ax.set_xlabel("round")
+    style.numbers(ax.xaxis)
+    ax.set_xlabel(_clock(array))
     ax.tick_params(axis="x", length=2.5)
-    bar = ax.figure.colorbar(mesh, ax=ax, pad=0.02, ticks=[0, 0.25, 0.5, 0.75, 1])
+    _share_bar(ax, mesh, f"live, share of {metrics.show_seeds(metrics.count(data, variable).values)}")
+    style.title(ax, title or policy)
+    return ax
+
+
+def _share_bar(ax: Any, mesh: Any, label: str) -> None:
+    """The colour bar of a share; panels of a sheet have one in common."""
+    sheet = style.sheet_of(ax.figure)
+    old, panels_with = sheet.bars.get(label, (None, []))
+    if old is not None:
+        old.remove()
+    panels_with = [*panels_with, ax] if sheet.shared else [ax]
+    bar = ax.figure.colorbar(mesh, ax=panels_with, pad=0.02, ticks=[0, 0.25, 0.5, 0.75, 1])
+    sheet.bars[label] = (bar, panels_with)
     bar.ax.set_yticklabels(["0 %", "25 %", "50 %", "75 %", "100 %"])
-    bar.set_label(f"live, share of {metrics.show_seeds(metrics.count(data, variable).values)}")
+    bar.set_label(label)
     bar.outline.set_linewidth(0.6)
     bar.outline.set_edgecolor("#BBBBBB")
-    _title(ax, title or policy)
-    return ax
 
 
 def save(figure: Any, path: str | os.PathLike) -> Path:
@@ -704,7 +774,7 @@ def save(figure: Any, path: str | os.PathLike) -> Path:
     Returns:
       The path.
     """
-    plt = _pyplot()
+    plt = style.pyplot()
     path = Path(path)
     unnamed = {
         ".png": {"Software": None},
@@ -719,27 +789,56 @@ def save(figure: Any, path: str | os.PathLike) -> Path:
     return path
 
 
-def log_axis(ax: Any, which: Literal["x", "y"]) -> None:
-    """Makes one axis of a figure of one's own logarithmic, with the same plain numbers as elsewhere; call it after drawing."""
+def log_axis(ax: Any, which: Literal["x", "y"], *, linear: float | None = None) -> None:
+    """Makes one axis of a figure of one's own logarithmic, with the same plain numbers as elsewhere; call it after drawing.
+
+    Args:
+      ax: the axes.
+      which: the axis.
+      linear: for values with two signs: logarithmic on both sides beyond this distance from zero, even between.
+    """
     checks.one_of("which", which, ("x", "y"))
-    getattr(ax, f"set_{which}scale")("log")
-    _numbers(getattr(ax, f"{which}axis"))
+    scale = getattr(ax, f"set_{which}scale")
+    scale("log") if linear is None else scale("symlog", linthresh=linear)
+    style.numbers(getattr(ax, f"{which}axis"))
+    if linear is not None:
+        (ax.axhline if which == "y" else ax.axvline)(0.0, color="#444444", linewidth=0.8, zorder=2.4)
 
 
-@_styled
-def panels(number: int, *, columns: int = 3):
-    """A figure with `number` axes side by side (rows of `columns`): returns `(figure, axes)`, the axes as a flat array."""
-    number = checks.count("number", number)
-    columns = min(number, columns)
-    rows = -(-number // columns)
-    size = (_SIZE[0] * columns, _SIZE[1] * rows)
-    figure, axes = _pyplot().subplots(rows, columns, figsize=size, layout="constrained", squeeze=False)
-    for ax in axes.flat[number:]:
-        ax.set_visible(False)
-    return figure, axes.ravel()[:number]
+@style.styled
+def panels(number: int, *, columns: int = 3, size: tuple[float, float] = style.SIZE):
+    """A figure with `number` panels in rows of `columns`, with one legend below them.
+
+    What `curves`, `difference`, `final`, `spread` and `points` draw in it is named in that legend, and a name looks the same in all
+    panels. After drawing lines of one's own with labels, `share_legend(figure)` names them too. The figure grows by its legend.
+
+    Args:
+      number: of panels.
+      columns: in a row.
+      size: of a panel, in inches.
+
+    Returns:
+      `(figure, axes)`, the axes as a flat array.
+    """
+    return style.new_sheet(checks.count("number", number), columns, size)
 
 
-@_styled
+@style.styled
+def share_legend(figure: Any) -> None:
+    """Names all labelled lines of a figure's panels once, below them; panels that have a legend keep theirs.
+
+    Args:
+      figure: one of `panels`.
+    """
+    style.share_legend(figure)
+
+
+def look(ax: Any, name: str) -> dict[str, Any]:
+    """How a policy is drawn in a figure, for lines of one's own: colour, dash, marker, width and height, as arguments of `ax.plot`."""
+    return style.cast_of(ax).style(name)
+
+
+@style.styled
 def power_laws(series: Mapping[str, xr.DataArray], *, ax: Any = None, title: str | None = None):
     """Means against a numeric setting on logarithmic axes, with the fitted power law of each series in the legend.
 
@@ -751,35 +850,30 @@ def power_laws(series: Mapping[str, xr.DataArray], *, ax: Any = None, title: str
     Returns:
       The axes.
     """
-    ax = _axes(ax)
+    own = ax is None
+    ax = style.new_axes(ax)
+    cast = style.cast_of(ax, series)
     array, axis = None, ""
-    for position, (name, array) in enumerate(series.items()):
+    for name, array in series.items():
         (axis,) = (str(d) for d in array.dims if d != "seed")
         x = array[axis].values
         values = array.transpose(axis, "seed").values
         mean, error = values.mean(axis=1), values.std(axis=1, ddof=1) / math.sqrt(values.shape[1])
-        colour = _COLOURS[position % len(_COLOURS)]
-        style = {"color": colour, "marker": _MARKERS[position % len(_MARKERS)], "linestyle": "none", "capsize": 2}
+        line = cast.style(name)
         label = name
         if (mean > 0).all() and len(x) > 1 and values.shape[1] > 1:
             fit = metrics.slope(x, values)
             label = f"{name}: slope {fit.slope:.2f} ({fit.low:.2f} to {fit.high:.2f})"
-            ax.plot(
-                x,
-                np.exp(fit.intercept) * x**fit.slope,
-                color=colour,
-                linestyle=_DASHES[position % len(_DASHES)],
-                linewidth=1,
-            )
-        ax.errorbar(x, mean, yerr=2 * error, label=label, **style)
+            ax.plot(x, np.exp(fit.intercept) * x**fit.slope, color=line["color"], linestyle=line["linestyle"], linewidth=1)
+        ax.errorbar(x, mean, yerr=2 * error, label=label, **line | {"linestyle": "none", "capsize": 2})
     if array is None:
         raise ValueError("series must hold at least one series, got none")
     ax.set_xscale("log")
     ax.set_yscale("log")
-    _numbers(ax.xaxis)
-    _numbers(ax.yaxis)
-    ax.set_xlabel(axis)
-    ax.set_ylabel(f"{_label(array, str(array.name))}, mean of {array.sizes['seed']} seeds")
-    _grid(ax)
-    _legend(ax, title, ax.figure.axes == [ax])
+    style.numbers(ax.xaxis)
+    style.numbers(ax.yaxis)
+    ax.set_xlabel(f"{axis}\nmean ± 2 s.e. of {array.sizes['seed']} seeds; slopes: 95 % interval")
+    ax.set_ylabel(style.axis_title(array.attrs, str(array.name), _HIGH))
+    style.grid(ax)
+    style.legend(ax, title, own, shared=False)
     return ax

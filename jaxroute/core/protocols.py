@@ -43,7 +43,7 @@ Action = TypeVar("Action")
 class Environment(Protocol[State, GivenObs, TakenAction, GivenFeedback]):
     """What happens: arrivals, outcomes, costs, and the truth against which policies are measured.
 
-    Optional methods: those of `Gauged` and `Checked`.
+    Optional methods: those of `Gauged`, `Checked` and `Roomy`.
     """
 
     @property
@@ -110,6 +110,17 @@ class Checked(Protocol):
         ...
 
 
+class Roomy(Protocol):
+    """An environment whose state has room for so much, of a queue for example."""
+
+    def roomier(self) -> Any:
+        """The same environment with twice the room; None if it has as much as a run can need.
+
+        A run that has lost nothing for want of room (`Spec.room_flow`) is a run of the same luck in both.
+        """
+        ...
+
+
 class Suited(Protocol):
     """A policy that does not suit every environment."""
 
@@ -129,7 +140,7 @@ Probe: TypeAlias = Callable[..., Any]
 ENVIRONMENT_METHODS = ("init", "observe", "step")
 POLICY_METHODS = ("init", "act", "update")
 # What they may have besides.
-ENVIRONMENT_OPTIONS = ("spec", "gauges", "check")
+ENVIRONMENT_OPTIONS = ("spec", "gauges", "check", "roomier")
 POLICY_OPTIONS = ("plan", "gauges", "metrics", "check", "check_for", "stage_length")
 # A name that is so similar to one of the protocol is taken for a misspelling (`updat` and `update`: 0.91).
 _ALIKE = 0.8
@@ -207,6 +218,11 @@ def first_state(env: AnyEnvironment, policy: AnyPolicy, key: jax.Array, spec: Sp
 def gauges_of(player: AnyEnvironment | AnyPolicy, state: Any) -> Mapping[str, Any]:
     """Gauges of an environment or a policy; none if it has no `gauges`."""
     return cast(Gauged, player).gauges(state) if hasattr(player, "gauges") else {}
+
+
+def roomier_of(env: AnyEnvironment) -> AnyEnvironment | None:
+    """The environment with twice the room for what its state holds; None if there is no more to have."""
+    return cast(Roomy, env).roomier() if hasattr(env, "roomier") else None
 
 
 def metrics_of(policy: AnyPolicy) -> tuple[Metric, ...]:

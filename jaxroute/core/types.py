@@ -12,6 +12,9 @@ Leaf = Any
 # A tree of arrays whose structure depends on what is put together.
 PyTree = Any
 
+# Metadata of a field that came later: a description of settings says it only where it is not the default, so that it fits those of before.
+UNSAID_BY_DEFAULT = {"unsaid_by_default": True}
+
 
 @dataclass(frozen=True)
 class Metric:
@@ -24,6 +27,8 @@ class Metric:
       "gauge" as the state's value at the record time.
     dims: names of the dimensions of a vector (for example `("model",)`).
     default: recorded unless `record` says otherwise.
+    most: largest mean of a policy that keeps what it is asked to keep (1 for spend over budget), None without such a limit.
+    beyond: what a policy above `most` is, in words ("over budget"); tables and pictures say it.
     """
 
     name: str
@@ -32,6 +37,14 @@ class Metric:
     kind: Literal["total", "average", "gauge"]
     dims: tuple[str, ...] = ()
     default: bool = True
+    most: float | None = field(default=None, metadata=UNSAID_BY_DEFAULT)
+    beyond: str = field(default="", metadata=UNSAID_BY_DEFAULT)
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """What a result says of it."""
+        limit = {} if self.most is None else {"most": self.most, "beyond": self.beyond}
+        return {"label": self.label, "unit": self.unit, "kind": self.kind, **limit}
 
 
 def priced(metrics: Iterable[Metric], currency: str) -> tuple[Metric, ...]:
@@ -49,6 +62,8 @@ class Spec:
     free_rounds: rounds at the start that are played but not counted.
     metrics: the environment's flows and gauges.
     zero_flows: flows that must be zero in every round; a non-zero sum marks the run as invalid.
+    room_flow: the one of `zero_flows` that counts what found no room in the state of an environment with the method `roomier`; a run that
+      has lost something is played again by the roomier environment.
     horizon: counted rounds of the run; the engine fills it in, for policies whose constants depend on it.
     """
 
@@ -58,6 +73,7 @@ class Spec:
     free_rounds: int = 0
     metrics: tuple[Metric, ...] = field(default=(), repr=False)
     zero_flows: tuple[str, ...] = ()
+    room_flow: str | None = None
     horizon: int | None = None
 
 

@@ -29,9 +29,9 @@ from .papers import (
     divide_by_max,
     min_max,
 )
+from .pickles import UnsafePickleError
 from .public import (
     SPROUT_PRICES,
-    UnsafePickleError,
     compare_with_table_2,
     costs_by_size,
     load_columns,

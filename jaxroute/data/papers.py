@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from jaxroute.core import checks
+
 
 @dataclass(frozen=True, eq=False)
 class ModelTable:
@@ -78,8 +80,8 @@ def min_max(scores: np.ndarray) -> np.ndarray:
     Raises:
       ValueError: all scores are equal.
     """
-    scores = np.asarray(scores, dtype=np.float64)
-    low, high = scores.min(), scores.max()
+    scores = checks.numbers("scores", scores)
+    low, high = scores.min(initial=np.inf), scores.max(initial=-np.inf)
     if not low < high:
         raise ValueError(f"scores is {scores.tolist()}; min_max needs at least two different finite values")
     return (scores - low) / (high - low)
@@ -99,8 +101,8 @@ def divide_by_max(scores: np.ndarray) -> np.ndarray:
     Raises:
       ValueError: a score is negative or none is positive.
     """
-    scores = np.asarray(scores, dtype=np.float64)
-    if not (scores.min() >= 0 and scores.max() > 0):
+    scores = checks.numbers("scores", scores)
+    if not (scores.min(initial=np.inf) >= 0 and scores.max(initial=0.0) > 0):
         raise ValueError(f"scores is {scores.tolist()}; divide_by_max needs values >= 0 and a positive largest one")
     return scores / scores.max()
 

@@ -4,13 +4,11 @@ Nothing is downloaded. A file is read without running any code that it may conta
 pandas pickles as plain records (see `load_routerbench`).
 """
 
-import contextlib
-import importlib
 import os
-import pickle
 import re
-import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,11 +16,25 @@ import numpy as np
 
 from jaxroute.core import checks
 
+from .files import (
+    ArrayFile,
+    ColumnFile,
+    Columns,
+    arrow_values,
+    as_numbers,
+    fault,
+    given,
+    load_arrays,
+    named,
+    open_arrays,
+    open_columns,
+    optional,
+    some,
+)
 from .papers import STAGEROUTE_TABLE_2
-from .table import RoutingTable
+from .table import RoutingTable, build, percent
 
-Columns = dict[str, np.ndarray]
-Reader = Callable[[list[str]], Columns]
+Missing = Literal["error", "drop"]
 
 SPROUT_PRICES: dict[str, tuple[float, float]] = {
     "aws-claude-3-5-sonnet-v1": (3.0, 15.0),
@@ -40,10 +52,6 @@ SPROUT_PRICES: dict[str, tuple[float, float]] = {
     "wxai-llama-3-405b-instruct": (3.5, 3.5),
 }
 """USD per 1M input and output tokens of SPROUT's models. Source: somerstep/CARROT, carrot/constants.py."""
-
-
-class UnsafePickleError(ValueError):
-    """A pickle names something that a data frame does not need; it was refused before anything ran."""
 
 
 def load_routerbench(path: str | os.PathLike) -> RoutingTable:
@@ -70,7 +78,7 @@ def load_routerbench(path: str | os.PathLike) -> RoutingTable:
     Raises:
       UnsafePickleError: a pickle refers to anything but a data frame's parts.
       ValueError: the file is not of this form, or its values are impossible (see `RoutingTable`).
-      ImportError: csv needs pandas and parquet needs pyarrow: `pip install "jaxroute[data]"`.
+      ImportError: parquet needs pyarrow: `pip install "jaxroute[data]"`.
     """
     return load_table(path, missing="drop")
 
@@ -91,6 +99,8 @@ def compare_with_table_2(table: RoutingTable) -> dict[str, dict[str, float]]:
     Raises:
       ValueError: the table has none of Table 2's models.
     """
+    if not isinstance(table, RoutingTable):
+        raise ValueError(f"table must be a RoutingTable, got {checks.show(table)}")
     scores, costs = table.mean_scores(), table.mean_costs()
     report = {}
     for name, paper_score, paper_cost in zip(
@@ -113,44 +123,71 @@ def load_table(
     path: str | os.PathLike,
     *,
     costs: Mapping[str, float] | None = None,
-    cost_unit: str = "USD per query",
-    missing: Literal["error", "drop"] = "error",
+    cost_unit: str | None = None,
+    missing: Missing | None = None,
 ) -> RoutingTable:
-    """Any per-query table of scores and costs.
+    """Any per-query table of scores and costs; its arrays or columns tell which layout it has.
 
-    Two layouts are understood. An npz holds `scores` (or `score`, `perf`, `correct`) `[Q, N]`, `costs` (or
-    `cost`) `[Q, N]`, `models` `[N]`, and optionally `features` (or `feat`) `[Q, d]` and groups: `groups` into
-    `group_names`, `eval_name_idx` into `eval_names`, `task_idx` into `tasks`, or the labels `eval_name`. A
-    csv, csv.gz, parquet or pickle file holds one row per query with the columns `<model>` and
-    `<model>|total_cost`, and optionally `eval_name` (the RouterBench and PORT schema); other columns are not
-    read.
+    An npz holds `scores` (or `score`, `perf`, `correct`) `[Q, N]`, `costs` (or `cost`) `[Q, N]`, `models` `[N]`, and optionally `features`
+    (or `feat`) `[Q, d]` and groups: `groups` into `group_names`, `eval_name_idx` into `eval_names`, `task_idx` into `tasks`, or the labels
+    `eval_name`.
+
+    A csv, tsv, jsonl, parquet or pickle file (text also compressed, as `.csv.gz`) has one of these layouts:
+
+    - a row per query: `<model>` and `<model>|total_cost` (RouterBench, PORT), `<model>` (or `<model>_score`, `<model>_correct`) and
+      `<model>_cost`, or `<model>` (or `score_<model>`, `correct_<model>`) and `cost_<model>`; optionally the label `eval_name`;
+    - a row per query and model: the query (`prompt_id`, `query_id`, `sample_id`, ..., or `prompt`), `model` (or `model_name`, `llm`), `score` (or
+      `label`, `correct`, ...), `cost` (or `total_cost`, ...), optionally a label (`eval_name`, `category`, ...). Queries are in the order of
+      their numbers, or else of their first rows;
+    - that of SPROUT (also a folder of parquet files), EmbedLLM or MESS+, see `load_sprout`, `load_embedllm` and `load_messplus`.
+
+    Other columns are not read. A warning says so where one of them looks like a score, where the same query comes twice, and where a csv
+    file has other separators than commas.
 
     Args:
-      path: the file; its suffix says which layout.
+      path: the file; its suffix says which kind.
       costs: for a file without costs, the cost per query of each model, in `cost_unit`. It also selects: only
         the models it names are kept, in its order.
-      cost_unit: what a cost counts, unless the file says so itself.
-      missing: `"error"` or `"drop"`, see `RoutingTable.from_arrays`.
+      cost_unit: what a cost counts, unless the file says so itself; None for "USD per query".
+      missing: `"error"` or `"drop"`, see `RoutingTable.from_arrays`; None drops from files of SPROUT, EmbedLLM and MESS+, as their loaders
+        do, and from no others.
 
     Returns:
       The table.
 
     Raises:
-      ValueError: the message names what the file lacks or which value is impossible.
+      ValueError: the message names the file, and what it lacks or which value is impossible.
       UnsafePickleError: as in `load_routerbench`.
-      ImportError: csv needs pandas and parquet needs pyarrow: `pip install "jaxroute[data]"`.
+      ImportError: parquet needs pyarrow: `pip install "jaxroute[data]"`.
     """
-    if Path(path).name.lower().endswith(".npz"):
-        return _load_npz(path, costs, cost_unit, missing)
-    names, read = _open_columns(path, ".npz")
-    return _from_wide(path, names, read, costs, cost_unit, missing)
+    if costs is not None and not isinstance(costs, Mapping):
+        raise ValueError(f"costs must map models to costs per query, got {checks.show(costs)}")
+    if isinstance(path, (str, os.PathLike)) and os.fspath(path) and any(Path(path).glob("*.parquet")):
+        return _load_sprout(path, None, costs, missing)
+    if given(path).name.lower().endswith(".npz"):
+        with named(path), open_arrays(path) as file:
+            return _from_arrays(file, costs, cost_unit, missing)
+    file = open_columns(path, ".npz")
+    if Path(path).name.lower().endswith(".parquet") and _sprout_models(path):
+        return _load_sprout(path, None, costs, missing)
+    with named(path):
+        if any(name.startswith(_ENERGY) for name in file.names):
+            if costs is not None:
+                raise ValueError(f"costs must be None for {path}, which has energies ({_ENERGY}<model>)")
+            return _from_messplus(file, None, missing or "drop")
+        roles = _roles(file.names)
+        if set(_EMBEDLLM) <= set(file.names) and "cost" not in roles:
+            return _from_embedllm(file, costs, cost_unit, missing or "drop")
+        if _is_long(file.names, roles):
+            return _from_long(file, roles, costs, cost_unit, missing or "error")
+        return _from_wide(file, costs, cost_unit, missing or "error", roles)
 
 
 def load_columns(path: str | os.PathLike, numbers: Sequence[str], labels: Sequence[str] = ()) -> Columns:
     """Some columns of a file of any schema, for tables that `load_table` does not know.
 
     Args:
-      path: a csv, csv.gz, parquet or pickle file (see `load_routerbench` for the latter).
+      path: a csv, tsv, jsonl, parquet or pickle file (see `load_routerbench` for the latter).
       numbers: names of columns that are read as float64, NaN for what is not a number.
       labels: names of columns that are read as text.
 
@@ -159,15 +196,11 @@ def load_columns(path: str | os.PathLike, numbers: Sequence[str], labels: Sequen
 
     Raises:
       ValueError: the file lacks a column.
-      ImportError: csv needs pandas and parquet needs pyarrow: `pip install "jaxroute[data]"`.
+      ImportError: parquet needs pyarrow: `pip install "jaxroute[data]"`.
     """
-    names, read = _open_columns(path)
-    wanted = list(dict.fromkeys((*numbers, *labels)))
-    lacking = [name for name in wanted if name not in names]
-    if lacking:
-        raise ValueError(f"{path} lacks the column {', '.join(lacking)}; it has {_some(names)}")
-    data = read(wanted)
-    found = {name: _numbers(data[name]) for name in numbers}
+    numbers, labels = ((names,) if isinstance(names, str) else tuple(names) for names in (numbers, labels))
+    data = open_columns(path).read((*numbers, *labels))
+    found = {name: as_numbers(data[name]) for name in numbers}
     for name in labels:
         group = _grouped(data[name])
         found[name] = np.asarray(group["group_names"])[group["groups"]]
@@ -194,43 +227,73 @@ def load_sprout(path: str | os.PathLike, prices: Mapping[str, tuple[float, float
       ValueError: no parquet file or no model column is there, or `prices` lacks a model.
       ImportError: `pip install "jaxroute[data]"` provides pyarrow.
     """
-    parquet = _optional("pyarrow.parquet")
-    compute = _optional("pyarrow.compute")
+    return _load_sprout(path, prices, None, "drop")
+
+
+def _load_sprout(
+    path: str | os.PathLike, prices: Any, costs: Mapping[str, float] | None, missing: Missing | None
+) -> RoutingTable:
+    if costs is not None:
+        raise ValueError(
+            f"costs must be None for {path}: SPROUT's are made of its token counts; change prices in load_sprout"
+        )
+    parquet = optional("pyarrow.parquet")
+    compute = optional("pyarrow.compute")
     prices = SPROUT_PRICES if prices is None else prices
     files = sorted(Path(path).glob("*.parquet")) if Path(path).is_dir() else [Path(path)]
     if not files:
         raise ValueError(f"path is {str(path)!r}, a folder without *.parquet files")
 
-    fields = ("score", "num_input_tokens", "num_output_tokens")
-    schema = parquet.read_schema(files[0])
-    models = [
-        column.name
-        for column in schema
-        if hasattr(column.type, "get_field_index") and all(column.type.get_field_index(field) >= 0 for field in fields)
-    ]
+    models = _sprout_models(files[0])
+    names = parquet.read_schema(files[0]).names
     if not models:
-        raise ValueError(f"{files[0]} has no struct column with {', '.join(fields)}; it has {_some(schema.names)}")
+        raise ValueError(f"{files[0]} has no struct column with {', '.join(_SPROUT_FIELDS)}; it has {some(names)}")
     unpriced = [model for model in models if model not in prices]
     if unpriced:
-        raise ValueError(f"prices lacks {', '.join(unpriced)}; give (USD per 1M input tokens, USD per 1M output tokens)")
+        raise ValueError(
+            f"prices lacks {', '.join(unpriced)}; give (USD per 1M input tokens, USD per 1M output tokens) in load_sprout(path, prices)"
+        )
 
-    wanted = [f"{model}.{field}" for model in models for field in fields]
-    wanted += ["dataset"] if "dataset" in schema.names else []
-    parts = [parquet.ParquetFile(file).read(columns=wanted) for file in files]
+    wanted = [f"{model}.{field}" for model in models for field in _SPROUT_FIELDS]
+    wanted += ["dataset"] if "dataset" in names else []
+    with named(path):
+        parts = [parquet.ParquetFile(file).read(columns=wanted) for file in files]
 
     def numbers(model: str, field: str) -> np.ndarray:
-        return np.concatenate([_numbers(compute.struct_field(part[model], field).to_numpy()) for part in parts])
+        return np.concatenate([as_numbers(compute.struct_field(part[model], field).to_numpy()) for part in parts])
 
     scores = np.stack([numbers(model, "score") for model in models], axis=1)
-    tokens = np.stack([[numbers(model, field) for field in fields[1:]] for model in models])  # [N, 2, Q]
+    tokens = np.stack([[numbers(model, field) for field in _SPROUT_FIELDS[1:]] for model in models])  # [N, 2, Q]
     price = np.array([prices[model] for model in models], dtype=np.float64)  # [N, 2]
-    costs = np.einsum("nkq,nk->qn", tokens, price) / 1e6
-    labels = np.concatenate([_arrow_values(part["dataset"]) for part in parts]) if "dataset" in schema.names else None
-    return RoutingTable.from_arrays(scores, costs, models, **_grouped(labels), missing="drop")
+    costs_of = np.einsum("nkq,nk->qn", tokens, price) / 1e6
+    labels = np.concatenate([arrow_values(part["dataset"]) for part in parts]) if "dataset" in names else None
+
+    def gap(row: int, column: int) -> str:
+        return f"{path}, row {row} (from 0), model {models[column]!r}"
+
+    with named(path):
+        return build(scores, costs_of, models, missing or "drop", gap, **_grouped(labels))
 
 
-def load_embedllm(path: str | os.PathLike, costs: Mapping[str, float], *, cost_unit: str = "USD per query") -> RoutingTable:
-    """The correctness labels of an EmbedLLM file, with costs that the caller supplies.
+_SPROUT_FIELDS = ("score", "num_input_tokens", "num_output_tokens")
+
+
+def _sprout_models(path: str | os.PathLike) -> list[str]:
+    """Names of the columns of a parquet file that are structs with scores and tokens."""
+    with named(path):
+        schema = optional("pyarrow.parquet").read_schema(path)
+    fields = [column.type for column in schema]
+    return [
+        name
+        for name, type_ in zip(schema.names, fields, strict=True)
+        if hasattr(type_, "get_field_index") and all(type_.get_field_index(field) >= 0 for field in _SPROUT_FIELDS)
+    ]
+
+
+def load_embedllm(
+    path: str | os.PathLike, costs: Mapping[str, float] | None = None, *, cost_unit: str | None = None
+) -> RoutingTable:
+    """The correctness labels of an EmbedLLM file, with the models' sizes as costs, or what the caller gives.
 
     The file is long (one row per model and question) and is turned into one row per question. A pair that
     occurs twice counts as correct if it ever was, as the authors do; questions that some model has not
@@ -240,48 +303,47 @@ def load_embedllm(path: str | os.PathLike, costs: Mapping[str, float], *, cost_u
 
     Args:
       path: `train.csv`, `val.csv` or `test.csv`.
-      costs: cost per query of each model, in `cost_unit`, because the file has none (papers use the model's
-        size, see `costs_by_size`). Only the models it names are kept, in its order.
-      cost_unit: what a cost counts.
+      costs: cost per query of each model, in `cost_unit`, because the file has none. Only the models it names are kept, in its order.
+        None takes the models' sizes, as papers do (`costs_by_size`), of all models in alphabetical order; a warning says which models have
+        none in their names.
+      cost_unit: what a cost counts; None for "USD per query" of given costs, and "1e9 parameters per query" of sizes.
 
     Returns:
       A table with one row per question, by `prompt_id`, and `category` as groups.
 
     Raises:
       ValueError: a column is missing, or `costs` names a model that the file lacks.
-      ImportError: `pip install "jaxroute[data]"` provides pandas.
     """
-    names, read = _open_csv(path)
-    columns = ["prompt_id", "model_name", "label"]
-    lacking = [column for column in columns if column not in names]
-    if lacking:
-        raise ValueError(f"{path} lacks the column {', '.join(lacking)}; it has {_some(names)}")
-    columns += ["category"] if "category" in names else []
-    data = read(columns)
+    with named(path):
+        return _from_embedllm(open_columns(path), costs, cost_unit, "drop")
 
-    prompts, first, row = np.unique(data["prompt_id"], return_index=True, return_inverse=True)
-    models, column = np.unique(data["model_name"].astype(str), return_inverse=True)
-    scores = np.full((len(prompts), len(models)), np.nan)
-    np.fmax.at(scores, (row, column), _numbers(data["label"]))  # fmax ignores the NaN it starts from.
 
-    models = models.tolist()
-    _check_priced(path, costs, models)
-    labels = data["category"][first] if "category" in data else None
-    return RoutingTable.from_arrays(
-        scores[:, [models.index(model) for model in costs]],
-        _same_every_query(costs, len(prompts)),
-        list(costs),
-        **_grouped(labels),
-        cost_unit=cost_unit,
-        missing="drop",
-    )
+_EMBEDLLM = ("prompt_id", "model_name", "label")
+
+
+def _from_embedllm(
+    file: ColumnFile, costs: Mapping[str, float] | None, cost_unit: str | None, missing: Missing
+) -> RoutingTable:
+    if costs is None:
+        models = sorted({str(model) for model in file.read(["model_name"])["model_name"]})
+        costs, cost_unit = costs_by_size(models), cost_unit or "1e9 parameters per query"
+        unsized = [model for model in models if not _SIZE.search(model.lower())]
+        also = f"; {len(unsized)} whose names have none count as {_TYPICAL_SIZE:g}: {some(unsized, 6)}" if unsized else ""
+        warnings.warn(f"{file.path} has no costs: the models' sizes in 1e9 parameters take their place{also}", stacklevel=4)
+    roles = dict(zip(("query", "model", "score"), _EMBEDLLM, strict=True))
+    roles |= {"group": "category"} if "category" in file.names else {}
+    return _from_long(file, roles, costs, cost_unit, missing, repeated=True)
 
 
 # "7b", "1.5B", "350m", "8x7b"; also "7b1" for 7.1 and "13bv2". Not "4bit", "8k" or the "11b" of "11bx2".
 _SIZE = re.compile(r"(?<![\d.])(?:(\d+)x)?(\d+(?:\.\d+)?)([bm])(\d)?(?=v\d|[^a-z0-9]|$)")
 
 
-def costs_by_size(models: Iterable[str], default: float = 7.0) -> dict[str, float]:
+# 1e9 parameters, where a name does not say.
+_TYPICAL_SIZE = 7.0
+
+
+def costs_by_size(models: Iterable[str], default: float = _TYPICAL_SIZE) -> dict[str, float]:
     """Costs in 1e9 parameters, read from the models' names; for `load_embedllm`, whose files have no costs.
 
     The first size in a name counts: 13 for "vicuna-13b-v1.5", 56 for "Mixtral-8x7B", 0.35 for "opt-350m", 7.1 for
@@ -296,6 +358,8 @@ def costs_by_size(models: Iterable[str], default: float = 7.0) -> dict[str, floa
     Returns:
       Cost of each model, in the order given.
     """
+    if not isinstance(models, Iterable):
+        raise ValueError(f"models must be names, got {checks.show(models)}")
     models = [models] if isinstance(models, str) else [str(model) for model in models]
     default = float(checks.positive("default", default, ()))
     costs = {}
@@ -322,19 +386,17 @@ def load_embeddings(path: str | os.PathLike, num_queries: int | None = None) -> 
     Raises:
       ValueError: not such a file, not a matrix of finite numbers, or not `num_queries` rows. Pickled arrays are refused.
     """
-    try:
-        content = np.load(path, allow_pickle=False)
-        if isinstance(content, np.lib.npyio.NpzFile):
-            with content:
-                names = content.files
-                name = "embeddings" if "embeddings" in names else names[0] if len(names) == 1 else None
-                array = None if name is None else content[name]
-        else:
-            names, array = [], content
-    except (ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise ValueError(f"{path} is not an npy or npz file of plain arrays: {error}") from error
+    content = load_arrays(path)
+    if isinstance(content, np.lib.npyio.NpzFile):
+        with content:
+            file = ArrayFile(path, content)
+            names = file.names
+            name = "embeddings" if "embeddings" in names else names[0] if len(names) == 1 else None
+            array = None if name is None else file[name]
+    else:
+        names, array = [], content
     if array is None:
-        raise ValueError(f"{path} has no array embeddings, and not exactly one array; it has {_some(names)}")
+        raise ValueError(f"{path} has no array embeddings, and not exactly one array; it has {some(names)}")
     if array.dtype.kind not in "fiu" or array.ndim != 2 or 0 in array.shape:
         raise ValueError(f"{path} has shape {array.shape} and dtype {array.dtype}; expected [Q, d] numbers")
     if num_queries is not None and len(array) != checks.count("num_queries", num_queries):
@@ -367,124 +429,319 @@ def load_messplus(path: str | os.PathLike, benchmark: str | None = None) -> Rout
     Raises:
       ValueError: a column or the benchmark is missing, or a value is impossible (see `RoutingTable`).
       UnsafePickleError: as in `load_routerbench`.
-      ImportError: csv needs pandas and parquet needs pyarrow: `pip install "jaxroute[data]"`.
+      ImportError: parquet needs pyarrow: `pip install "jaxroute[data]"`.
     """
-    names, read = _open_columns(path)
-    energy, group = "energy_consumption_", "benchmark_name"
-    models = [name.removeprefix(energy) for name in names if name.startswith(energy)]
-    labelled = [name.removeprefix("label_") for name in names if name.startswith("label_")]
-    if not models:
-        raise ValueError(f"{path} has no column {energy}<model>; it has {_some(names)}")
-    score = "label_" if labelled else "acc_"  # Never both: they differ where the label is a normalised accuracy.
-    wanted = [f"{prefix}{model}" for model in dict.fromkeys((*models, *labelled)) for prefix in (score, energy)]
-    wanted += [group] if group in names or benchmark is not None else []
-    lacking = [name for name in wanted if name not in names]
-    if lacking:
-        raise ValueError(f"{path} lacks the column {', '.join(lacking)}; it has {_some(names)}")
+    with named(path):
+        return _from_messplus(open_columns(path), benchmark, "drop")
 
-    data = read(wanted)
+
+_ENERGY = "energy_consumption_"
+
+
+def _from_messplus(file: ColumnFile, benchmark: str | None, missing: Missing) -> RoutingTable:
+    group = "benchmark_name"
+    models = [name.removeprefix(_ENERGY) for name in file.names if name.startswith(_ENERGY)]
+    labelled = [name.removeprefix("label_") for name in file.names if name.startswith("label_")]
+    if not models:
+        raise ValueError(f"{file.path} has no column {_ENERGY}<model>; it has {some(file.names)}")
+    score = "label_" if labelled else "acc_"  # Never both: they differ where the label is a normalised accuracy.
+    wanted = [f"{prefix}{model}" for model in dict.fromkeys((*models, *labelled)) for prefix in (score, _ENERGY)]
+    data = file.read(wanted + ([group] if group in file.names or benchmark is not None else []))
+    columns = [f"{score}{model}" for model in models], [f"{_ENERGY}{model}" for model in models]
+    scores, costs = _values(file, data, columns[0], "scores", missing), _values(file, data, columns[1], "costs", missing)
+    table = build(
+        scores, costs, models, missing, _gap_in(file, data, *columns), cost_unit="J per request", **_grouped(data.get(group))
+    )
     if benchmark is not None:
-        rows = data[group].astype(str) == benchmark
-        if not rows.any():
-            raise ValueError(f"{path} has no benchmark {benchmark!r}; it has {_some(_grouped(data[group])['group_names'])}")
-        data = {name: values[rows] for name, values in data.items()}
-    return RoutingTable.from_arrays(
-        np.stack([_numbers(data[f"{score}{model}"]) for model in models], axis=1),
-        np.stack([_numbers(data[f"{energy}{model}"]) for model in models], axis=1),
-        models,
-        **_grouped(data.get(group)),
-        cost_unit="J per request",
-        missing="drop",
-    ).order_by_cost()
+        if benchmark not in table.group_names:
+            raise ValueError(f"{file.path} has no benchmark {benchmark!r}; it has {some(table.group_names)}")
+        table = table.subset(rows=table.groups == table.group_names.index(benchmark))
+        table = replace(table, groups=np.zeros_like(table.groups), group_names=(benchmark,))
+    return table.order_by_cost()
 
 
 # Layouts.
 
 
-def _load_npz(
-    path: str | os.PathLike, costs: Mapping[str, float] | None, cost_unit: str, missing: Literal["error", "drop"]
+def _from_arrays(
+    file: ArrayFile, costs: Mapping[str, float] | None, cost_unit: str | None, missing: Missing | None
 ) -> RoutingTable:
-    with np.load(path, allow_pickle=False) as file:
+    def first(*names: str, required: bool = True) -> Any:
+        found = next((name for name in names if name in file), None)
+        if found is None and required:
+            raise ValueError(f"{file.path} has no array {' or '.join(names)}; it has {some(file.names)}")
+        return None if found is None else file[found]
 
-        def first(*names: str, required: bool = True) -> Any:
-            found = next((name for name in names if name in file), None)
-            if found is None and required:
-                raise ValueError(f"{path} has no array {' or '.join(names)}; it has {_some(file.files)}")
-            return None if found is None else file[found]
+    models = np.atleast_1d(first("models")).astype(str).tolist()
+    scores = first("scores", "score", "perf", "correct")
+    if costs is not None:
+        _check_priced(file.path, costs, models)
+        if scores.ndim != 2 or scores.shape[1] != len(models):
+            raise ValueError(f"scores has shape {scores.shape}; expected [Q, {len(models)}], a column for each of models")
+        scores = scores[:, [models.index(model) for model in costs]]
+        models, cost_matrix = list(costs), _same_every_query(costs, len(scores))
+    elif "costs" in file or "cost" in file:
+        cost_matrix = first("costs", "cost")
+    else:
+        raise ValueError(f"{file.path} has no array costs or cost; {_GIVE_COSTS}")
 
-        models = first("models").tolist()
-        scores = first("scores", "score", "perf", "correct")
-        if costs is not None:
-            _check_priced(path, costs, models)
-            scores = scores[:, [models.index(model) for model in costs]]
-            models, cost_matrix = list(costs), _same_every_query(costs, len(scores))
-        elif "costs" in file or "cost" in file:
-            cost_matrix = first("costs", "cost")
-        else:
-            raise ValueError(f"{path} has no array costs or cost; pass costs, the cost per query of each model")
+    grouped = {}
+    for index, names in (
+        ("groups", "group_names"),
+        ("eval_name_idx", "eval_names"),
+        ("task_idx", "tasks"),
+    ):
+        if index in file and names in file:
+            grouped = {"groups": file[index], "group_names": file[names].tolist()}
+            break
+    unit = str(file["cost_unit"]) if "cost_unit" in file and costs is None else cost_unit or _USD
+    kept = {name: file[name] for name in ("rows", "num_rows") if name in file}
+    return build(
+        scores,
+        cost_matrix,
+        models,
+        missing or "error",
+        features=first("features", "feat", required=False),
+        **(grouped or _grouped(first("eval_name", required=False))),
+        cost_unit=unit,
+        **kept,
+    )
 
-        grouped = {}
-        for index, names in (
-            ("groups", "group_names"),
-            ("eval_name_idx", "eval_names"),
-            ("task_idx", "tasks"),
-        ):
-            if index in file and names in file:
-                grouped = {"groups": file[index], "group_names": file[names].tolist()}
-                break
-        return RoutingTable.from_arrays(
-            scores,
-            cost_matrix,
-            models,
-            features=first("features", "feat", required=False),
-            **(grouped or _grouped(first("eval_name", required=False))),
-            cost_unit=str(file["cost_unit"]) if "cost_unit" in file and costs is None else cost_unit,
-            missing=missing,
+
+_USD = "USD per query"
+_GIVE_COSTS = "give the cost per query of each model: costs={'MODEL': 0.01, ...}, on the command line --set environment.costs='{\"MODEL\": 0.01, ...}'"
+
+# What columns of a file with a row per query and model may be called, the best name first.
+_ROLES = {
+    "query": (
+        *("prompt_id", "query_id", "sample_id", "question_id", "request_id", "doc_id", "example_id", "id", "index"),
+        *("prompt", "query", "question"),
+    ),
+    "model": ("model", "model_name", "llm", "model_id"),
+    "score": ("score", "label", "correct", "is_correct", "accuracy", "acc", "quality", "performance", "perf"),
+    "cost": ("cost", "total_cost", "cost_usd", "usd"),
+    "group": ("eval_name", "category", "benchmark", "benchmark_name", "dataset", "task"),
+}
+# How the columns of a file with a row per query are called: costs, and scores to go with them.
+_WIDE = (
+    ("{}|total_cost", ("{}",)),
+    ("{}_cost", ("{}", "{}_score", "{}_correct")),
+    ("cost_{}", ("{}", "score_{}", "correct_{}")),
+)
+
+
+def _roles(names: Sequence[str]) -> dict[str, str]:
+    """Names of columns by what they are in a file with a row per query and model, as far as they are there."""
+    exact = {name.lower(): name for name in reversed(names)}
+    found = {role: next((exact[name] for name in known if name in exact), None) for role, known in _ROLES.items()}
+    return {role: name for role, name in found.items() if name is not None}
+
+
+def _is_long(names: Sequence[str], roles: Mapping[str, str]) -> bool:
+    return {"query", "model", "score"} <= set(roles) and not any(name.endswith("|total_cost") for name in names)
+
+
+def _from_long(
+    file: ColumnFile,
+    roles: Mapping[str, str],
+    costs: Mapping[str, float] | None,
+    cost_unit: str | None,
+    missing: Missing,
+    repeated: bool = False,
+) -> RoutingTable:
+    """A table from a row per query and model.
+
+    Args:
+      file: the open file.
+      roles: names of its columns by what they are.
+      costs: as for `load_table`.
+      cost_unit: as for `load_table`.
+      missing: as for `load_table`.
+      repeated: a pair of query and model may come several times, and has its largest score.
+    """
+    if costs is None and "cost" not in roles:
+        raise ValueError(f"{file.path} has no column {' or '.join(_ROLES['cost'])}; {_GIVE_COSTS}")
+    data = file.read(roles[role] for role in _ROLES if role in roles and (role != "cost" or costs is None))
+    for role in ("query", "model"):
+        absent = np.flatnonzero([cell is None or cell != cell for cell in data[roles[role]]])
+        if absent.size:
+            raise ValueError(f"{file.place(absent[0])}, column {roles[role]!r} is empty")
+    row, queries = _numbered(data[roles["query"]], by_number=True)
+    column, models = _numbered([str(model) for model in data[roles["model"]]])
+
+    pairs = row * len(models) + column
+    if not repeated and len(np.unique(pairs)) < len(pairs):
+        order = np.argsort(pairs, kind="stable")
+        second = order[1:][np.diff(pairs[order]) == 0].min()
+        first = int(np.flatnonzero(pairs == pairs[second])[0])
+        raise ValueError(
+            f"{file.place(second)} has the query {checks.show(queries[row[second]])} and the model {models[column[second]]!r}, as "
+            f"{file.place(first).removeprefix(f'{file.path}, ')} has: keep one of them"
         )
+
+    def pivot(role: str, name: str) -> np.ndarray:
+        matrix = np.full((len(queries), len(models)), np.nan)
+        # fmax ignores the NaN it starts from. A cell of a row is wrong in itself; what is absent is a gap of the table.
+        np.fmax.at(matrix, (row, column), _values(file, data, [roles[role]], name, missing)[:, 0])
+        return matrix
+
+    scores = pivot("score", "scores")
+    if costs is None:
+        cost_matrix = pivot("cost", "costs")
+    else:
+        _check_priced(file.path, costs, models)
+        scores = scores[:, [models.index(model) for model in costs]]
+        models, cost_matrix = list(costs), _same_every_query(costs, len(queries))
+
+    def gap(query: int, model: int) -> str:
+        return f"{file.path}, query {checks.show(queries[query])} and model {models[model]!r}"
+
+    gaps = np.argwhere(np.isnan(scores) | np.isnan(cost_matrix))
+    if missing == "error" and len(gaps):
+        raise ValueError(
+            f"{gap(*gaps[0])} have no row, and {len(gaps) - 1} other pairs have none; add them, or drop such queries with missing='drop'"
+        )
+    firsts = np.unique(row, return_index=True)[1]
+    labels = data[roles["group"]][firsts] if "group" in roles else None
+    return build(scores, cost_matrix, models, missing, gap, cost_unit=cost_unit or _USD, **_grouped(labels))
+
+
+def _numbered(values: Iterable[Any], by_number: bool = False) -> tuple[np.ndarray, list[Any]]:
+    """`[R]` numbers of values, and the different values: in the order of their first places, or by size if they all are whole numbers."""
+    numbers: dict[Any, int] = {}
+    places = np.array([numbers.setdefault(value, len(numbers)) for value in values], dtype=np.int64)
+    different = list(numbers)
+    if by_number:
+        try:
+            order = np.argsort([int(value) for value in different], kind="stable")
+        except (TypeError, ValueError):
+            return places, different
+        rank = np.empty_like(order)
+        rank[order] = np.arange(len(order))
+        return rank[places], [different[i] for i in order]
+    return places, different
 
 
 def _from_wide(
-    path: str | os.PathLike,
-    names: Sequence[str],
-    read: Reader,
+    file: ColumnFile,
     costs: Mapping[str, float] | None,
-    cost_unit: str,
-    missing: Literal["error", "drop"],
+    cost_unit: str | None,
+    missing: Missing,
+    roles: Mapping[str, str],
 ) -> RoutingTable:
-    """A table from the columns `<model>` and `<model>|total_cost`."""
-    suffix = "|total_cost"
+    """A table from a row per query."""
     if costs is not None:
-        _check_priced(path, costs, names)
-        models, cost_columns = list(costs), []
+        _check_priced(file.path, costs, file.names)
+        models, score_columns, cost_columns = list(costs), list(costs), []
     else:
-        cost_columns = [name for name in names if name.endswith(suffix)]
-        models = [name.removesuffix(suffix) for name in cost_columns]
-    if not models:
-        raise ValueError(
-            f"{path} has no column <model>{suffix}; pass costs, the cost per query of each model, or give "
-            f"the file such columns. It has {_some(names)}"
-        )
-    unscored = [model for model in models if model not in names]
-    if unscored:
-        raise ValueError(f"{path} has costs but no score column for {', '.join(unscored)}; it has {_some(names)}")
-
-    labels = ["eval_name"] if "eval_name" in names else []
-    data = read([*models, *cost_columns, *labels])
-    scores = np.stack([_numbers(data[model]) for model in models], axis=1)
+        models, score_columns, cost_columns = _wide_columns(file, roles)
+        _warn_unpriced(file, {*score_columns, *cost_columns})
+    _warn_repeated(file, roles)
+    labels = ["eval_name"] if "eval_name" in file.names else []
+    data = file.read([*score_columns, *cost_columns, *labels])
+    scores = _values(file, data, score_columns, "scores", missing)
     if costs is None:
-        cost_matrix = np.stack([_numbers(data[column]) for column in cost_columns], axis=1)
+        cost_matrix = _values(file, data, cost_columns, "costs", missing)
     else:
         cost_matrix = _same_every_query(costs, len(scores))
-    return RoutingTable.from_arrays(
-        scores, cost_matrix, models, **_grouped(data.get("eval_name")), cost_unit=cost_unit, missing=missing
+    gap = _gap_in(file, data, score_columns, cost_columns)
+    return build(scores, cost_matrix, models, missing, gap, cost_unit=cost_unit or _USD, **_grouped(data.get("eval_name")))
+
+
+def _wide_columns(file: ColumnFile, roles: Mapping[str, str]) -> tuple[list[str], list[str], list[str]]:
+    """Models, their columns of scores, and those of costs."""
+    for cost, scores in _WIDE:
+        head, tail = cost.split("{}")
+        columns = [name for name in file.names if name.startswith(head) and name.endswith(tail) and name != head + tail]
+        models = [name.removeprefix(head).removesuffix(tail) for name in columns]
+        if models:
+            options = [[score.replace("{}", model) for score in scores] for model in models]
+            found = [next((name for name in names if name in file.names), None) for names in options]
+            unscored = [model for model, name in zip(models, found, strict=True) if name is None]
+            if unscored:
+                raise ValueError(
+                    f"{file.path} has costs but no score column for {some(unscored)}; it has {some(file.names)}"
+                )
+            return models, [str(name) for name in found], columns
+    shape = ", ".join(cost.replace("{}", "<model>") for cost, _ in _WIDE)
+    lacking = [role for role in ("query", "model", "score") if role not in roles]
+    long = (
+        ""
+        if "model" not in roles
+        else (
+            f" For a table with a row per query and model it lacks a column for the {' and the '.join(lacking)} "
+            f"({'; '.join(some(_ROLES[role], 4) for role in lacking)})."
+        )
     )
+    raise ValueError(f"{file.path} has no column {shape}; add them, or {_GIVE_COSTS}. It has {some(file.names)}.{long}")
+
+
+# Columns that are no models although they may hold numbers.
+_NO_MODELS = {"oracle_model_to_route_to", *(name for role in ("query", "group") for name in _ROLES[role])}
+
+
+def _warn_unpriced(file: ColumnFile, used: set[str]) -> None:
+    """Says which columns look like scores of models without costs."""
+    others = [
+        n for n in file.names if n not in used and "|" not in n and n.lower() not in _NO_MODELS and file.names.count(n) == 1
+    ]
+    for name, cells in file.read(others).items() if others else ():
+        values = as_numbers(cells)
+        if np.isfinite(values).all() and values.min() >= 0 and values.max() <= 1:
+            warnings.warn(
+                f"{file.path}: the column {name!r} could be a score, but has no cost: it is left out", stacklevel=5
+            )
+
+
+def _warn_repeated(file: ColumnFile, roles: Mapping[str, str]) -> None:
+    """Says how many rows are of a query that an earlier row has."""
+    if "query" not in roles:
+        return
+    places, _ = _numbered(str(cell) for cell in file.read([roles["query"]])[roles["query"]])
+    first = np.unique(places, return_index=True)[1]
+    again = np.setdiff1d(np.arange(len(places)), first)
+    if again.size:
+        where = file.place(again[0]).removeprefix(f"{file.path}, ")
+        warnings.warn(
+            f"{file.path}: {again.size} of {len(places)} rows repeat the {roles['query']} of an earlier one (first: {where}); each counts as a "
+            "query of its own",
+            stacklevel=5,
+        )
+
+
+def _values(file: ColumnFile, data: Columns, columns: Sequence[str], name: str, missing: Missing) -> np.ndarray:
+    """`[Q, N]` scores or costs; what is impossible is refused by its place, and gaps too unless they are dropped."""
+    values = np.stack([as_numbers(data[column]) for column in columns], axis=1)
+    wrong = np.isinf(values) | (values < 0) | ((values > 1) if name == "scores" else False)
+    wrong |= np.isnan(values) if missing == "error" else False
+    if wrong.any():
+        row, column = np.argwhere(wrong)[0].tolist()
+        cell, where = data[columns[column]][row], f"{file.place(row)}, column {columns[column]!r}"
+        if np.isnan(values[row, column]):
+            raise ValueError(f"{where} {fault(cell)}; mend it, or leave such queries out with missing='drop'")
+        rule = f"must lie in [0, 1]{percent(values)}" if name == "scores" else "must be finite and at least 0"
+        raise ValueError(f"{where} is {checks.show(cell)}; {name} {rule}")
+    return values
+
+
+def _gap_in(file: ColumnFile, data: Columns, scores: Sequence[str], costs: Sequence[str]) -> Callable[[int, int], str]:
+    """Says where and why a score or a cost is missing."""
+
+    def gap(row: int, column: int) -> str:
+        names = [columns[column] for columns in (scores, costs) if columns]
+        name = next((name for name in names if np.isnan(as_numbers(data[name][row : row + 1]))[0]), names[0])
+        return f"{file.place(row)}, column {name!r} {fault(data[name][row])}"
+
+    return gap
 
 
 def _check_priced(path: str | os.PathLike, costs: Mapping[str, float], available: Sequence[str]) -> None:
     unknown = [model for model in costs if model not in available]
     if unknown or not costs:
         problem = f"names {', '.join(unknown)}, which {path} lacks" if unknown else "is empty"
-        raise ValueError(f"costs {problem}; the file has {_some(available)}")
+        raise ValueError(f"costs {problem}; the file has {some(available)}")
+    for model, cost in costs.items():
+        checks.non_negative(f"costs[{model!r}]", cost, ())
 
 
 def _same_every_query(costs: Mapping[str, float], num_queries: int) -> np.ndarray:
@@ -502,229 +759,3 @@ def _grouped(labels: Iterable | None) -> dict:
 
     names, groups = np.unique([text(label) for label in labels], return_inverse=True)
     return {"groups": groups, "group_names": names.tolist()}
-
-
-def _numbers(values: np.ndarray) -> np.ndarray:
-    """`values` as float64, with NaN for whatever is not a number."""
-
-    def number(value: Any) -> float:
-        try:
-            return float(value)
-        except (TypeError, ValueError):
-            return np.nan
-
-    try:
-        return np.asarray(values).astype(np.float64)
-    except (TypeError, ValueError):
-        return np.array([number(value) for value in values], dtype=np.float64)
-
-
-def _some(names: Iterable[str], limit: int = 12) -> str:
-    """The names for an error message, cut short when there are many."""
-    names = [str(name) for name in names]
-    more = f" and {len(names) - limit} more" if len(names) > limit else ""
-    return ", ".join(names[:limit]) + more if names else "nothing"
-
-
-def _optional(module: str) -> Any:
-    """Imports an optional dependency."""
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        package = module.partition(".")[0]
-        raise ImportError(f'this file needs {package}: pip install "jaxroute[data]"') from error
-
-
-# Files of columns. Each function returns the column names and a reader of some of them.
-
-
-def _open_columns(path: str | os.PathLike, *other_suffixes: str) -> tuple[list[str], Reader]:
-    """Opens a file by its suffix; `other_suffixes` are what the caller reads itself, for the error message."""
-    name = Path(path).name.lower()
-    for suffixes, open_columns in _READERS:
-        if name.endswith(suffixes):
-            return open_columns(path)
-    accepted = ", ".join((*other_suffixes, *(suffix for suffixes, _ in _READERS for suffix in suffixes)))
-    raise ValueError(f"path is {str(path)!r}, of an unknown kind; expected a name that ends in {accepted}")
-
-
-def _open_csv(path: str | os.PathLike) -> tuple[list[str], Reader]:
-    pandas = _optional("pandas")
-
-    def read(wanted: list[str]) -> Columns:
-        # Low-memory mode guesses a type per chunk and warns where the guesses differ.
-        frame = pandas.read_csv(path, usecols=wanted, low_memory=False)
-        return {name: frame[name].to_numpy() for name in wanted}
-
-    return pandas.read_csv(path, nrows=0).columns.tolist(), read
-
-
-def _open_parquet(path: str | os.PathLike) -> tuple[list[str], Reader]:
-    parquet = _optional("pyarrow.parquet")
-
-    def read(wanted: list[str]) -> Columns:
-        # Not read_table, to which a dot in a name (as in Wizard-V1.2) can mean a field of a struct.
-        table = parquet.ParquetFile(path).read(columns=wanted)
-        return {name: _arrow_values(table[name]) for name in wanted}
-
-    return parquet.read_schema(path).names, read
-
-
-def _arrow_values(column: Any) -> np.ndarray:
-    """An Arrow column as an array, missing values as NaN or None."""
-    values = getattr(column.type, "value_type", None)
-    # A dictionary (category) column must become plain first: its to_numpy gives a missing value a label.
-    return (column if values is None else column.cast(values)).to_numpy()
-
-
-def _open_pickle(path: str | os.PathLike) -> tuple[list[str], Reader]:
-    """Columns of a pickled data frame (pandas 1.5 to 3, pickle protocol 4 or 5), without unpickling it."""
-    with open(path, "rb") as file, _explain_damage(path):
-        frame = _RecordUnpickler(file).load()
-    with _explain_damage(path):
-        blocks, (columns, _) = frame.state["_mgr"].args  # BlockManager(blocks, (columns, rows))
-        names = [str(name) for name in _decode(columns)]
-        places = {}
-        for block in blocks:
-            values, where, *_ = block.args  # _unpickle_block(values, placement, ndim)
-            where = range(len(names))[where] if isinstance(where, slice) else _decode(where).tolist()
-            places |= {names[column]: (values, i) for i, column in enumerate(where)}
-
-    def read(wanted: list[str]) -> Columns:
-        decoded = {}  # A block holds many columns; each block is decoded once.
-
-        def column(name: str) -> np.ndarray:
-            values, i = places[name]
-            if values not in decoded:
-                decoded[values] = _decode(values)
-            block = decoded[values]
-            return block[i] if block.ndim == 2 else block
-
-        with _explain_damage(path):
-            return {name: column(name) for name in wanted}
-
-    return names, read
-
-
-@contextlib.contextmanager
-def _explain_damage(path: str | os.PathLike) -> Iterator[None]:
-    """Turns whatever a damaged or unknown pickle causes into a ValueError that says what to do."""
-    try:
-        yield
-    except UnsafePickleError as error:
-        raise UnsafePickleError(f"{path}: {error}") from None
-    except Exception as error:  # A damaged stream can fail in any operation.
-        raise ValueError(f"{path} is not a pickled data frame that can be read ({error!r}); use csv or parquet") from error
-
-
-_READERS = (
-    ((".csv", ".csv.gz"), _open_csv),
-    ((".parquet",), _open_parquet),
-    ((".pkl", ".pickle"), _open_pickle),
-)
-
-
-# Pickles of data frames.
-#
-# A pickle is a program that calls whatever it names. Here a name becomes a record type that only remembers
-# what it was called with, so the program runs without effect, whatever it says; NumPy's own types are
-# replaced as well, because a forged dtype can make them read memory they should not.
-
-_FRAME_PARTS = {  # Modules within a package moved between versions, so names are listed by package.
-    "builtins": {"bytearray", "slice"},
-    "numpy": {"_frombuffer", "_reconstruct", "dtype", "ndarray", "scalar"},
-    "pandas": {
-        *("DataFrame", "BlockManager", "_unpickle_block", "new_block"),
-        *("Index", "RangeIndex", "Int64Index", "_new_Index"),
-        *("ArrowStringArray", "StringArray", "StringDtype", "NA", "__pyx_unpickle_NDArrayBacked"),
-        *("Categorical", "CategoricalDtype"),
-    },
-    "pyarrow": {"_restore_array", "py_buffer", "type_for_alias"},
-}
-
-
-class _Record:
-    """What a pickle said about one object: the arguments it is made from and the state it is given."""
-
-    __slots__ = ("args", "state")
-
-    def __new__(cls, *args: Any) -> "_Record":
-        record = super().__new__(cls)
-        record.args, record.state = args, None
-        return record
-
-    def __setstate__(self, state: Any) -> None:
-        self.state = state
-
-
-class _RecordUnpickler(pickle.Unpickler):
-    """Reads a pickle into `_Record`s, each of a type named like what it stands for."""
-
-    def find_class(self, module: str, name: str) -> type:
-        if name not in _FRAME_PARTS.get(module.partition(".")[0], ()):
-            raise UnsafePickleError(f"refused {module}.{name}, which is not a known part of a data frame; nothing was run")
-        if module == "builtins":
-            return {"bytearray": bytearray, "slice": slice}[name]
-        return type(name, (_Record,), {"__slots__": ()})
-
-
-def _decode(record: _Record) -> np.ndarray:
-    """The array that a record stands for: numbers as they are, strings and mixtures as objects."""
-    kind = type(record).__name__
-    if kind == "_frombuffer":
-        data, dtype, shape, order = record.args
-        return np.frombuffer(data, _decode_dtype(dtype)).reshape(shape, order=order)
-    if kind == "_reconstruct":  # An ndarray; its content is in the state.
-        _, shape, dtype, fortran, data = record.state
-        dtype = _decode_dtype(dtype)
-        if dtype.kind == "O":
-            flat = np.empty(len(data), dtype=object)
-            flat[:] = [_decode_object(value) for value in data]
-        else:
-            flat = np.frombuffer(data, dtype)
-        return flat.reshape(shape, order="F" if fortran else "C")
-    if kind == "_new_Index":
-        return _decode(record.args[1]["data"])
-    if kind == "ArrowStringArray":
-        return _decode_strings(*record.state["_pa_array"].args[0])
-    if kind == "__pyx_unpickle_NDArrayBacked":
-        dtype, values, *_ = record.state
-        if type(dtype).__name__ == "CategoricalDtype":
-            missing = np.asarray([None], object)
-            categories = np.concatenate([_decode(dtype.state["categories"]).astype(object), missing])
-            return categories[_decode(values)]  # Code -1 is a missing value and meets the None at the end.
-        return _decode(values)
-    raise ValueError(f"a column is stored as {kind}")
-
-
-def _decode_dtype(record: _Record) -> np.dtype:
-    """A dtype of numbers or objects; built anew from its letter and size, not from the pickled state."""
-    name, byte_order = record.args[0], record.state[1]
-    if not re.fullmatch(r"b1|[iu][1248]|f[248]|O8", name):
-        raise ValueError(f"a column has dtype {name!r}")
-    return np.dtype(name).newbyteorder(byte_order)
-
-
-def _decode_object(value: Any) -> Any:
-    """An entry of an object array: a Python value or NumPy scalar as itself, anything else (NA) as None."""
-    if type(value).__name__ == "scalar" and isinstance(value, _Record):
-        dtype, data = value.args
-        return np.frombuffer(data, _decode_dtype(dtype))[0].item()
-    return None if isinstance(value, (_Record, type)) else value  # NA is a name, hence a record type.
-
-
-def _decode_strings(
-    kind: _Record, length: int, num_missing: int, start: int, buffers: Sequence[_Record | None], *_: Any
-) -> np.ndarray:
-    """`[length]` strings of an Arrow array, from its validity bits, offsets and characters."""
-    del num_missing  # The validity bits say it too.
-    # Arrow leaves out the buffer of an array without missing values or without characters.
-    valid, offsets, characters = (b"" if buffer is None else bytes(buffer.args[0]) for buffer in buffers)
-    offset_dtype = {"large_string": "<i8", "string": "<i4"}[kind.args[0]]
-    ends = np.frombuffer(offsets, offset_dtype)[start : start + length + 1].tolist()
-    bits = np.unpackbits(np.frombuffer(valid, np.uint8), bitorder="little")[start : start + length]
-    present = bits.astype(bool) if valid else np.ones(length, bool)
-    texts = np.empty(length, dtype=object)
-    for i in range(length):
-        texts[i] = characters[ends[i] : ends[i + 1]].decode() if present[i] else None
-    return texts

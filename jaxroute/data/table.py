@@ -2,12 +2,14 @@
 
 import os
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
+
+from .files import given, named, open_arrays, some
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -23,6 +25,9 @@ class RoutingTable:
     groups: `[Q]` int32 index into `group_names`, for example the benchmark a query comes from, or None.
     group_names: the names of the groups; empty without `groups`.
     cost_unit: what a cost counts.
+    rows: `[Q]` int64, which row of the file (or of the arrays) each query is: not 0, 1, ... where some were dropped or chosen. A file with a
+      row per query and model counts its different queries.
+    num_rows: how many rows there were.
 
     Raises:
       ValueError: an argument has the wrong shape or an impossible value; the message says which and where.
@@ -35,6 +40,8 @@ class RoutingTable:
     groups: np.ndarray | None = None
     group_names: tuple[str, ...] = ()
     cost_unit: str = "USD per query"
+    rows: Any = None
+    num_rows: Any = None
 
     def __post_init__(self) -> None:
         models = _names("models", self.models)
@@ -50,7 +57,7 @@ class RoutingTable:
 
         _refuse("scores", scores, ~np.isfinite(scores), "must be finite", models)
         _refuse("costs", costs, ~np.isfinite(costs), "must be finite", models)
-        _refuse("scores", scores, (scores < 0) | (scores > 1), "must lie in [0, 1]", models)
+        _refuse("scores", scores, (scores < 0) | (scores > 1), f"must lie in [0, 1]{percent(scores)}", models)
         _refuse("costs", costs, costs < 0, "must be at least 0", models)
 
         features = self.features
@@ -73,6 +80,11 @@ class RoutingTable:
             _refuse("groups", groups, outside, f"must index group_names, 0 to {len(group_names) - 1}")
             groups = _frozen(groups.astype(np.int32))
 
+        rows = np.arange(num_queries) if self.rows is None else np.array(self.rows)
+        num_rows = num_queries if self.num_rows is None else int(self.num_rows)
+        if rows.shape != (num_queries,) or rows.dtype.kind not in "iu" or rows.min() < 0 or rows.max() >= num_rows:
+            raise ValueError(f"rows must be [{num_queries}] integers from 0 to num_rows - 1 = {num_rows - 1}, got {rows}")
+
         checked = {
             "scores": scores,
             "costs": costs,
@@ -81,6 +93,8 @@ class RoutingTable:
             "groups": groups,
             "group_names": group_names,
             "cost_unit": str(self.cost_unit),
+            "rows": _frozen(rows.astype(np.int64)),
+            "num_rows": num_rows,
         }
         for name, value in checked.items():
             object.__setattr__(self, name, value)
@@ -114,7 +128,7 @@ class RoutingTable:
           group_names: as in `RoutingTable`.
           cost_unit: as in `RoutingTable`.
           missing: `"error"` refuses NaN; `"drop"` leaves out every query that misses a score or a cost of any
-            model, and warns with their number.
+            model, and warns with their number; `rows` of the table says which are left.
 
         Returns:
           The table, with `Q` at most the number of rows given.
@@ -122,27 +136,8 @@ class RoutingTable:
         Raises:
           ValueError: `missing` is neither choice, no complete query is left, or as in `RoutingTable`.
         """
-        if missing not in ("error", "drop"):
-            raise ValueError(f'missing is {missing!r}; expected "error" or "drop"')
-        scores, costs = _floats("scores", scores), _floats("costs", costs)
-        incomplete, lost = np.zeros(0, bool), None
-        if missing == "drop" and scores.ndim == 2 and scores.shape == costs.shape:
-            gaps = np.isnan(scores) | np.isnan(costs)
-            if gaps.any():
-                incomplete = gaps.any(axis=1)
-                row, column = np.argwhere(gaps)[0]
-                lost = (
-                    f"{incomplete.sum()} of {len(scores)} queries that miss a score or a cost "
-                    f"(first: row {row}, column {column})"
-                )
-                scores, costs = np.where(gaps, 0.0, scores), np.where(gaps, 0.0, costs)
-        table = cls(scores, costs, tuple(models), features, groups, tuple(group_names), cost_unit)
-        if lost is None:
-            return table
-        if incomplete.all():
-            raise ValueError(f'missing="drop" would leave an empty table: it drops {lost}')
-        warnings.warn(f"dropped {lost}", UserWarning, stacklevel=2)
-        return table.subset(rows=np.logical_not(incomplete))
+        about = {"features": features, "groups": groups, "group_names": tuple(group_names), "cost_unit": cost_unit}
+        return build(scores, costs, models, missing, **about)
 
     @property
     def num_queries(self) -> int:
@@ -170,7 +165,7 @@ class RoutingTable:
           ValueError: a model that the table does not have, or nothing left.
           IndexError: `rows` points outside the table.
         """
-        names = self.models if models is None else (models,) if isinstance(models, str) else tuple(models)
+        names = self.models if models is None else _names("models", models)
         unknown = [name for name in names if name not in self.models]
         if unknown:
             raise ValueError(f"models has {unknown[0]!r}, which the table lacks; it has {', '.join(self.models)}")
@@ -192,17 +187,28 @@ class RoutingTable:
             None if self.groups is None else self.groups[index],
             self.group_names,
             self.cost_unit,
+            self.rows[index],
+            self.num_rows,
         )
 
     def with_features(self, features: np.ndarray | None) -> "RoutingTable":
         """The same table with other features.
 
         Args:
-          features: `[Q, d]`, for example from `load_embeddings`, in the order of the table's queries; None for no features.
+          features: `[Q, d]`, for example from `load_embeddings`, in the order of the table's queries, or `[num_rows, d]`, one row for
+            each that the table's file has, of which those of the table's queries are taken; None for no features.
 
         Raises:
           ValueError: not one row per query, or a value that is not finite.
         """
+        if features is not None and self.num_rows != self.num_queries:
+            found = len(features) if np.ndim(features) else 0
+            if found == self.num_rows:
+                features = np.asarray(features)[self.rows]
+            elif found != self.num_queries:
+                raise ValueError(
+                    f"features has {found} rows; expected {self.num_queries}, one per query, or {self.num_rows}, one per row of the file"
+                )
         return replace(self, features=features)
 
     def mean_scores(self) -> np.ndarray:
@@ -219,6 +225,7 @@ class RoutingTable:
 
     def save(self, path: str | os.PathLike) -> None:
         """Writes the table to `path` as a compressed npz of plain arrays, named like the fields."""
+        given(path)
         arrays = {
             "scores": self.scores,
             "costs": self.costs,
@@ -229,6 +236,8 @@ class RoutingTable:
             arrays["features"] = self.features
         if self.groups is not None:
             arrays |= {"groups": self.groups, "group_names": self.group_names}
+        if self.num_rows != self.num_queries or not np.array_equal(self.rows, np.arange(self.num_rows)):
+            arrays |= {"rows": self.rows, "num_rows": self.num_rows}
         with open(path, "wb") as file:  # An open file keeps its name; a path would get ".npz" appended.
             np.savez_compressed(file, **arrays)
 
@@ -239,10 +248,11 @@ class RoutingTable:
         Raises:
           ValueError: an array is missing, or as in `RoutingTable`.
         """
-        with np.load(path, allow_pickle=False) as file:
+        with named(path), open_arrays(path) as file:
             missing = [name for name in ("scores", "costs", "models", "cost_unit") if name not in file]
             if missing:
-                raise ValueError(f"{path} lacks {', '.join(missing)}; it has {', '.join(file.files)}")
+                raise ValueError(f"{path} lacks {', '.join(missing)}; it has {some(file.names)}")
+
             return cls(
                 file["scores"],
                 file["costs"],
@@ -251,6 +261,8 @@ class RoutingTable:
                 file.get("groups"),
                 tuple(file["group_names"].tolist()) if "group_names" in file else (),
                 str(file["cost_unit"]),
+                file.get("rows"),
+                file.get("num_rows"),
             )
 
     def __repr__(self) -> str:
@@ -260,6 +272,55 @@ class RoutingTable:
         if self.groups is not None:
             parts.append(f"{len(self.group_names)} groups")
         return f"RoutingTable({', '.join(parts)})"
+
+
+def build(
+    scores: ArrayLike,
+    costs: ArrayLike,
+    models: Sequence[str],
+    missing: Literal["error", "drop"],
+    gap: Callable[[int, int], str] | None = None,
+    **about: Any,
+) -> RoutingTable:
+    """What `RoutingTable.from_arrays` returns.
+
+    Args:
+      scores: as there.
+      costs: as there.
+      models: as there.
+      missing: as there.
+      gap: names the place of a missing score or cost by row and column; None for their numbers.
+      about: the other fields of the table.
+    """
+    if missing not in ("error", "drop"):
+        raise ValueError(f'missing is {missing!r}; expected "error" or "drop"')
+    scores, costs = _floats("scores", scores), _floats("costs", costs)
+    incomplete, lost = np.zeros(0, bool), None
+    if missing == "drop" and scores.ndim == 2 and scores.shape == costs.shape:
+        gaps = np.isnan(scores) | np.isnan(costs)
+        if gaps.any():
+            incomplete = gaps.any(axis=1)
+            row, column = np.argwhere(gaps)[0].tolist()
+            where = f"row {row}, column {column}" if gap is None else gap(row, column)
+            lost = f"{incomplete.sum()} of {len(scores)} queries that miss a score or a cost (first: {where})"
+            scores, costs = np.where(gaps, 0.0, scores), np.where(gaps, 0.0, costs)
+    table = RoutingTable(scores, costs, tuple(models), **about)
+    if lost is None:
+        return table
+    if incomplete.all():
+        raise ValueError(f'missing="drop" would leave an empty table: it drops {lost}')
+    warnings.warn(f"dropped {lost}", UserWarning, stacklevel=3)
+    return table.subset(rows=np.logical_not(incomplete))
+
+
+def percent(scores: np.ndarray) -> str:
+    """A hint for scores that are no fractions, empty where that is not what is wrong."""
+    known = scores[np.isfinite(scores)]
+    return (
+        "; are they percent? divide them by 100"
+        if known.size and known.min() >= 0 and known.mean() > 1 and known.max() <= 100
+        else ""
+    )
 
 
 def _frozen(array: np.ndarray) -> np.ndarray:
@@ -273,11 +334,14 @@ def _floats(argument: str, values: ArrayLike) -> np.ndarray:
         with np.errstate(over="ignore"):  # Becomes inf, which is refused by name.
             return _frozen(np.array(values, dtype=np.float32))
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{argument} must be an array of numbers: {error}") from error
+        reason = "rows of different lengths" if "inhomogeneous" in str(error) else error
+        raise ValueError(f"{argument} must be an array of numbers: {reason}") from error
 
 
 def _names(argument: str, names: str | Iterable[object]) -> tuple[str, ...]:
     """`names` as a tuple of different strings."""
+    if not isinstance(names, Iterable):
+        raise ValueError(f"{argument} must be names, got {names!r}")
     names = (names,) if isinstance(names, str) else tuple(str(name) for name in names)
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:

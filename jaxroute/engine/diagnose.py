@@ -4,6 +4,7 @@ Runs are addressed by seed, so that one of them can be played again alone, with 
 """
 
 import dataclasses
+import itertools
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -20,6 +21,7 @@ from jaxroute.engine.batching.compiling import compile_lanes
 from jaxroute.engine.grid import Grid
 from jaxroute.engine.recording import shapes_of_round
 from jaxroute.engine.rollout import rollout
+from jaxroute.engine.room import roomier
 from jaxroute.engine.rounds import Record, any_nan, run_streams
 
 # Runs that are played together, as in any block of the engine.
@@ -239,15 +241,23 @@ def first_bad_rounds(
             continue
         setting, seed, rounds = bad
         own = {a: i for a, i in setting.items() if a in env.axes or a in policy.axes}
-        firsts = _replay(env, policy, own, seed, record, examples[name], rounds or horizon, horizon, key, device)
-        start = min((first for first in firsts.values() if first >= 0), default=None)
+        start, values = None, list[str]()
+        for played in itertools.chain(
+            [env], roomier(env, examples[name][0])
+        ):  # The run may have been played with more room.
+            firsts = _replay(played, policy, own, seed, record, examples[name], rounds or horizon, horizon, key, device)
+            first = min((first for first in firsts.values() if first >= 0), default=None)
+            if first is not None:
+                start, values = first, [watched for watched, when in firsts.items() if when == first]
+            if first is None or values != [examples[name][0].spec.room_flow]:
+                break
         found.append(
             {
                 "policy": name,
                 "setting": {a: data[a].values[i].item() for a, i in own.items()},
                 "seed": seed,
                 "round": None if start is None else start - free + 1,
-                "values": [name for name, first in firsts.items() if first == start],
+                "values": values,
             }
         )
     return found

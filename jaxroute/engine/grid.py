@@ -1,9 +1,12 @@
 """Grids: many settings of an environment or a policy as one object whose swept leaves, and only those, are stacked."""
 
+import difflib
 import hashlib
+import inspect
 import itertools
 import json
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -109,15 +112,24 @@ class FunctionGrid(Grid):
 def grid(constructor: Callable[..., Any], /, **settings: Any) -> Grid:
     """Calls `constructor` for every combination of the swept settings and stacks the results.
 
-    A value that is a list, a range or a 1-d array is swept; anything else, a tuple for example, is passed on as it is. The
+    A value that is a list, a range or a 1-d array (of NumPy or JAX) is swept; anything else, a tuple or a matrix for example, is passed on
+    as it is. An array that is one value is given as a tuple, or by `functools.partial(constructor, breaks=np.array([300, 600]))`. The
     constructor runs on the host for each setting, so that what it derives (benchmarks, normalised tables) stays true.
+
+    Numbers are swept; static fields (sizes, choices of behaviour) are not, because each is a program of its own: give such settings as
+    separate policies, or run them one by one.
 
     Args:
       constructor: class or function that returns an environment or a policy.
       settings: keyword arguments of the constructor.
 
     Returns:
-      A `Grid` with one axis per swept argument, named after it.
+      A `Grid` with one axis per swept argument, named after it. Equal values on an axis are equal runs, and a warning says so.
+
+    Raises:
+      ValueError: nothing is swept, an axis is empty, the constructor refuses a setting, which is then named, or settings differ in a static
+        field or a shape.
+      TypeError: the constructor does not take these arguments.
     """
     if not callable(constructor):
         raise ValueError(f"constructor must be a class or function, got {show(constructor)}")
@@ -126,24 +138,76 @@ def grid(constructor: Callable[..., Any], /, **settings: Any) -> Grid:
     swept = {k: list(v) for k, v in settings.items() if _is_swept(v)}
     fixed = {k: v for k, v in settings.items() if k not in swept}
     if not swept:
-        raise ValueError(f"grid({name}, ...) needs at least one argument with several values, got {show(settings)}")
+        raise ValueError(
+            f"grid({name}, ...) needs at least one argument with several values, got {show(settings)}; only a list, a range or a 1-d array is "
+            "swept"
+        )
     for key, values in swept.items():
         if not values:
             raise ValueError(f"{key} must have at least one value, got an empty {type(settings[key]).__name__}")
+    _check_arguments(constructor, name, settings)
+    _warn_equal(swept)
     objects = []
     for values in itertools.product(*swept.values()):
+        setting = dict(zip(swept, values, strict=True))
         try:
-            objects.append(constructor(**fixed, **dict(zip(swept, values, strict=True))))
-        except TypeError as error:
-            raise TypeError(f"grid: {name}: {error}") from None
-    return Grid(swept, objects, name)
+            objects.append(constructor(**fixed, **setting))
+        except (TypeError, ValueError) as error:
+            where = ", ".join(f"{key}={show(value)}" for key, value in setting.items())
+            kind = TypeError if isinstance(error, TypeError) else ValueError
+            raise kind(f"grid: {name} at {where}: {error}{_hint(error, settings, swept)}") from error
+    made = Grid(swept, objects, name)
+    _need_players(name, objects)
+    return made
+
+
+def _need_players(what: str, objects: Sequence[Any]) -> None:
+    for one in objects:
+        if isinstance(one, type) or not (callable(one) or hasattr(one, "init")):
+            raise ValueError(f"{what} must give environments or policies, got {show(one)}")
+
+
+def _check_arguments(constructor: Callable[..., Any], name: str, settings: Mapping[str, Any]) -> None:
+    """`TypeError` for arguments that the constructor does not have."""
+    try:
+        parameters = inspect.signature(constructor).parameters
+    except (TypeError, ValueError):  # Written in C.
+        return
+    if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+        return
+    for key in settings:
+        if key not in parameters:
+            close = difflib.get_close_matches(key, parameters, n=1)
+            hint = f"; did you mean {close[0]!r}?" if close else f"; it has {', '.join(parameters) or 'none'}"
+            raise TypeError(f"grid: {name}() got an unexpected keyword argument {key!r}{hint}")
+
+
+def _warn_equal(swept: Mapping[str, Sequence[Any]]) -> None:
+    for key, values in swept.items():
+        coordinates = _coordinates(values)
+        if coordinates.dtype.kind in "biufU" and not any(np.ndim(v) or callable(v) for v in values):
+            different, counts = np.unique(coordinates, return_counts=True)
+            if len(different) < len(coordinates):
+                again = different[counts > 1][0].item()
+                warnings.warn(f"grid: {key} has {again!r} more than once; equal settings are equal runs", stacklevel=3)
+
+
+def _hint(error: Exception, settings: Mapping[str, Any], swept: Mapping[str, Any]) -> str:
+    """Where an error may come from an array that was meant as one value."""
+    arrays = [key for key in swept if hasattr(settings[key], "shape")]
+    if not arrays or not (isinstance(error, TypeError) or "shape" in str(error)):
+        return ""
+    return f" (each value of {' and '.join(arrays)} is a setting; give an array that is one value as a tuple)"
 
 
 def instances(environments: Sequence[Any]) -> Grid:
     """Several environments of one structure as one, along the axis `instance`."""
+    if not isinstance(environments, Iterable):
+        raise ValueError(f"environments must be a list of them, got {show(environments)}")
     environments = list(environments)
     if not environments:
         raise ValueError("instances needs at least one environment, got an empty list")
+    _need_players("instances", environments)
     return Grid({"instance": range(len(environments))}, environments, type(environments[0]).__name__)
 
 

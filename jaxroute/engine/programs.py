@@ -1,5 +1,6 @@
 """Compiled blocks: how the rounds of one policy become a program, and how a program plays a tile of settings and a block of seeds."""
 
+import copy
 import time
 import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -173,6 +174,12 @@ class Block:
         out = PartitionSpec(*[None] * len(self.axes), "seed")
         specs = (everywhere, everywhere, everywhere, by_seed)
         return jax.shard_map(function, mesh=self.mesh, in_specs=specs, out_specs=out, check_vma=False)
+
+    def with_environment(self, env: Grid) -> "Block":
+        """The same block on other settings of the environment, which differ in nothing but what is static."""
+        other = copy.copy(self)
+        other.grids = (env, self.grids[1])
+        return other
 
     def lower(self, seeds: np.ndarray) -> Program:
         """The traced block for this number of seeds, from the cache if an equal one has been traced before."""

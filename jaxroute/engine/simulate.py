@@ -14,7 +14,7 @@ import xarray as xr
 
 from jaxroute.core import checks
 from jaxroute.core.protocols import Probe
-from jaxroute.engine import diagnose, hosts, inputs, memory, recording, stopping
+from jaxroute.engine import diagnose, hosts, inputs, memory, recording, room, stopping
 from jaxroute.engine.errors import explained
 from jaxroute.engine.inputs import EnvironmentLike, Inputs, Policies, PolicyLike, read_inputs
 from jaxroute.engine.layout import Layout
@@ -175,11 +175,13 @@ class _Effort:
     compile_s: seconds of tracing and compiling.
     run_s: seconds of playing.
     decisions: that were played.
+    played_again: runs that were short of room, as often as they were.
     """
 
     compile_s: float = 0.0
     run_s: float = 0.0
     decisions: int = 0
+    played_again: int = 0
 
     @contextmanager
     def compiling(self) -> Generator[None, None, None]:
@@ -318,14 +320,25 @@ def _curves(
     """Plays one task; its curves, without what is padding."""
     name, tile, number = task
     chosen = asked.seeds[number * layout.block : (number + 1) * layout.block]
-    start = time.perf_counter()
-    increments, compiling = block.play(tile, np.resize(chosen, layout.padded(num_devices)))
-    effort.run_s += time.perf_counter() - start - compiling
-    effort.compile_s += compiling
     runs = (*(min(layout.tile[a], len(asked.axes[a]) - begin) for a, begin in tile.items()), len(chosen))
-    effort.decisions += asked.horizon * int(np.prod(runs))
     inside = tuple(slice(count) for count in runs)
-    increments = {key: values[inside] for key, values in increments.items()}
+
+    def played(block: Block) -> dict[str, np.ndarray]:
+        start = time.perf_counter()
+        increments, compiling = block.play(tile, np.resize(chosen, layout.padded(num_devices)))
+        effort.run_s += time.perf_counter() - start - compiling
+        effort.compile_s += compiling
+        return {key: values[inside] for key, values in increments.items()}
+
+    effort.decisions += asked.horizon * int(np.prod(runs))
+    increments = played(block)
+    for env in room.roomier(asked.env, asked.examples[name][0]):
+        short = room.short_of_room(increments, asked.spec.room_flow, len(runs))
+        larger = block.with_environment(env)
+        if not short.any() or larger.shapes() != block.shapes():  # A probe may show the room itself.
+            break
+        increments = room.replaced(increments, short, played(larger))
+        effort.played_again += int(short.sum())
     return recording.curves_of(increments, asked.records[name], asked.times, runs)
 
 

@@ -295,17 +295,17 @@ def summarise(experiment: Experiment, data: Results, seeds: int, horizon: int, d
 
 
 def _policies(data: Results) -> dict[str, Any]:
-    """Metrics by policy; a list with one entry per setting where the experiment has several."""
+    """Metrics by policy; where the experiment has several cases or settings a list, with an entry for each that names its case."""
     if len(data) == 1:
         return metrics.summary(next(iter(data.values())))
     merged: dict[str, list[Any]] = {}
-    for one in data.values():
+    for name, one in data.items():
         where = dict(one.attrs["coordinates"])
         for policy, values in metrics.summary(one).items():
             for entry in values if isinstance(values, list) else [values]:
                 inner = entry.get("coordinates", {})
                 rest = {k: v for k, v in entry.items() if k != "coordinates"}
-                merged.setdefault(policy, []).append({"coordinates": {**where, **inner}, **rest})
+                merged.setdefault(policy, []).append({"case": name, "coordinates": {**where, **inner}, **rest})
     return merged
 
 

@@ -299,7 +299,7 @@ class MomentSink(Sink):
     def __init__(self, path: str | os.PathLike[str] | None, contents: Contents, *, repair: bool = True, rank: int = 0):
         self.contents, layout = contents, contents.layout
         about = {
-            name: {"label": m.label, "unit": m.unit, "kind": m.kind, "dims": list(m.dims), "shape": list(shape)}
+            name: {**m.attributes, "dims": list(m.dims), "shape": list(shape)}
             for name, (m, shape) in contents.variables.items()
         }
         self.frame = Frame(
@@ -588,7 +588,7 @@ def _labelled(name: str, about: Mapping[str, Any], dims: tuple[str, ...], statis
     """Variables of a metric's statistics."""
     variables = {}
     for statistic, values in statistics.items():
-        label = {"label": about["label"], "unit": about["unit"], "kind": about["kind"]}
+        label = {key: value for key, value in about.items() if key not in ("dims", "shape")}
         if statistic != "mean":
             unit = {"count": "seeds", "variance": f"({about['unit']})^2" if about["unit"] else ""}.get(
                 statistic, about["unit"]

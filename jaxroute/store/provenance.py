@@ -21,7 +21,7 @@ from jaxroute.store.description import versions
 def describe(value: Any) -> Any:
     """What determines a run, as plain JSON: classes, static choices and numbers (long arrays by their hash)."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {f.name: describe(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        fields = {f.name: describe(getattr(value, f.name)) for f in dataclasses.fields(value) if _is_said(f, value)}
         return {"type": type(value).__qualname__, **fields}
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return {"type": type(value).__qualname__, **{k: describe(getattr(value, k)) for k in value._fields}}
@@ -44,6 +44,10 @@ def describe(value: Any) -> Any:
     if callable(value):
         return _describe_function(value)
     return repr(value)
+
+
+def _is_said(field: "dataclasses.Field[Any]", value: Any) -> bool:
+    return not field.metadata.get("unsaid_by_default") or getattr(value, field.name) != field.default
 
 
 def _describe_function(function: Any) -> Any:

@@ -21,7 +21,6 @@ import numpy as np
 import xarray as xr
 import zarr
 
-from jaxroute.core.types import Metric
 from jaxroute.store import integrity, provenance
 from jaxroute.store.description import DONE, Contents
 from jaxroute.store.sink import Sink, Task, writes
@@ -139,7 +138,7 @@ class RunSink(Sink):
         for metric, shape in variables.values():
             sizes |= dict(zip(metric.dims, shape, strict=True))
             dims = (*lead, "time", *metric.dims)
-            self._array(metric.name, dims, lead | sizes, chunk | sizes, np.float64, np.nan, _attributes(metric))
+            self._array(metric.name, dims, lead | sizes, chunk | sizes, np.float64, np.nan, metric.attributes)
         if "model" in sizes and len(model_names) == sizes["model"]:
             self.coords["model"] = np.asarray(model_names)
         for name in contents.zero_flows:
@@ -341,7 +340,3 @@ class RunSink(Sink):
             if not broken or time.monotonic() >= end:
                 return values, broken
             time.sleep(1.0)
-
-
-def _attributes(metric: Metric) -> dict[str, str]:
-    return {"label": metric.label, "unit": metric.unit, "kind": metric.kind}

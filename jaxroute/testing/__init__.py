@@ -6,6 +6,8 @@
 Two tiers: `check_structure` traces every method and compiles nothing (milliseconds); `check_behaviour` plays (seconds).
 `check_policy` and `check_environment` do both. `play` is one run as a plain loop, for a debugger.
 
+`jaxroute.testing.figures.faults` looks for what is wrong with a figure.
+
 Each check raises `AssertionError` with a sentence that says what is wrong and where; nothing is returned.
 """
 

@@ -11,7 +11,7 @@ matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402
 
-from jaxroute.analysis import metrics, plot  # noqa: E402
+from jaxroute.analysis import metrics, plot, style  # noqa: E402
 
 POLICIES = ("StageRoute", "Greedy", "Oracle")
 
@@ -80,8 +80,7 @@ def test_policies_differ_in_more_than_colour_and_keep_their_style():
     styles = [(line.get_color(), str(line._unscaled_dash_pattern), line.get_marker()) for line in lines]
     assert len(set(styles)) == 10
     assert len({s[1:] for s in styles}) == 10
-    assert styles[0][0] == pytest.approx(matplotlib.colors.to_rgb("#0072B2"))
-    assert styles[6][0] == (0, 0, 0)
+    assert len({s[0] for s in styles}) == 8, "there are eight colours of rivals"
     chosen = plot.curves(many, policies=["H", "C"]).lines
     assert [(line.get_color(), line.get_marker()) for line in chosen] == [(styles[i][0], styles[i][2]) for i in (7, 2)]
 
@@ -167,6 +166,133 @@ def test_curves_refuse_a_logarithm_of_what_is_never_positive():
         plot.curves(data, log="y")
 
 
+def test_the_systems_of_the_problems_are_the_strongest_lines():
+    many = fake(policies=("Greedy", "StageRoute", "Random", "Oracle", "StageRoute, b = 0.1", "mine"))
+    greedy, subject, weak, oracle, variant, mine = plot.curves(many).lines
+    widths = [line.get_linewidth() for line in (subject, variant, greedy, weak)]
+    assert widths == sorted(widths, reverse=True) and len(set(widths)) == 4
+    heights = [line.get_zorder() for line in (oracle, subject, variant, greedy, weak)]
+    assert heights == sorted(heights, reverse=True) and len(set(heights)) == 5
+    assert (subject.get_color(), subject.get_linestyle()) == ("#D55E00", "-")
+    assert (oracle.get_color(), oracle.get_linestyle()) == ("#000000", "--")
+    assert greedy.get_color() != mine.get_color()
+    assert greedy.get_color() == plot.curves(fake(policies=("other", "Greedy"))).lines[1].get_color(), "in every figure"
+
+
+@pytest.mark.parametrize(
+    ("name", "role"),
+    [
+        ("ACQB", "subject"),
+        ("ACQB-CL", "variant"),
+        ("MESS+ with a margin", "variant"),
+        ("COSMOSES", "rival"),
+        ("RandomTie", "rival"),
+        ("RandomSet", "weak"),
+        ("always gpt", "weak"),
+        ("OracleBlind", "oracle"),
+        ("best single", "oracle"),
+        ("CUCB, union", "rival"),
+    ],
+)
+def test_roles_follow_names(name, role):
+    assert style.role_of(name) == role
+
+
+def test_panels_share_looks_and_one_legend(tmp_path):
+    figure, (left, right, last) = plot.panels(3)
+    plot.curves(fake(policies=("ACQB", "Q-UCB", "CQB-eps")), ax=left, title="first", reference={"bound": 1000.0})
+    plot.curves(fake(policies=("CQB-eps", "Random", "ACQB")), ax=right, reference={"bound": 2000.0})
+    plot.final(fake({"gamma": [1, 2]}, policies=("new", "ACQB")), ax=last)
+    colours = {}
+    for ax in (left, right, last):
+        assert ax.get_legend() is None
+        for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
+            colours.setdefault(label, set()).add(str(getattr(handle, "lines", [handle])[0].get_color()))
+    assert all(len(found) == 1 for found in colours.values()), colours
+    (legend,) = figure.legends
+    assert [t.get_text() for t in legend.get_texts()] == ["ACQB", "Q-UCB", "CQB-eps", "new", "Random", "bound"]
+    assert left.get_title(loc="left") == "first"
+    plot.save(figure, tmp_path / "a.png")
+    assert legend.get_window_extent().y1 < min(a.get_tightbbox().y0 for a in figure.axes), "below the panels"
+    assert all(ax.get_position().height > 0.5 for ax in (left, right, last))
+
+
+def test_a_level_is_named_in_the_legend_of_the_panels():
+    figure, (left, right) = plot.panels(2)
+    for ax in (left, right):
+        plot.curves(fake(), ax=ax)
+        plot.level(ax, "target", 900.0)
+    plot.level(right, "arrival", 4000.0, along="x")
+    assert [t.get_text() for t in figure.legends[0].get_texts()] == [*POLICIES, "target", "arrival"]
+    assert left.lines[-1].get_color() == right.lines[-2].get_color()
+    with pytest.raises(ValueError, match="along must be one of 'x', 'y', got 'z'"):
+        plot.level(left, "target", 1.0, along="z")  # type: ignore[arg-type]
+
+
+def test_own_lines_join_the_legend():
+    figure, (ax,) = plot.panels(1)
+    ax.plot([1, 2], [1, 2], label="Greedy", **plot.look(ax, "Greedy"))
+    plot.share_legend(figure)
+    plot.share_legend(figure)
+    assert [[t.get_text() for t in legend.get_texts()] for legend in figure.legends] == [["Greedy"]]
+
+
+def test_long_titles_and_labels_are_broken_into_lines():
+    data = fake()
+    data["regret"].attrs["label"] = "regret against the best routing that is feasible at any time"
+    ax = plot.curves(data, ax=plot.panels(2)[1][0], title="every model that was ever seen, with as many words as this has")
+    assert max(map(len, ax.get_title(loc="left").splitlines())) <= 50 < len(ax.get_title(loc="left"))
+    assert max(map(len, ax.get_ylabel().splitlines())) <= 34
+
+
+def test_a_band_ends_where_no_run_is():
+    data = fake()
+    data["regret"][:] = 0.0
+    data["regret"][..., 0, :] = 50.0
+    assert plot.curves(data, band="deviation").get_ylim()[0] == 0.0
+    data["regret"][..., 1, :] = -1.0
+    assert plot.curves(data, band="deviation").get_ylim()[0] < -1.0
+
+
+def test_markers_are_even_on_a_logarithmic_axis():
+    times = np.arange(1, 2001)
+    gaps = np.diff(np.log(times[style.marked(times, True, 0)]))
+    assert gaps.max() < 1.5 * np.median(gaps)
+    assert style.marked(times, False, 1) != style.marked(times, False, 0)
+    assert style.marked(times[:3], True, 2) == [0, 1, 2]
+
+
+def test_difference(tmp_path):
+    data = fake()
+    ax = plot.difference(data, minus="Oracle", log=True)
+    text = written(ax, tmp_path)
+    assert "cumulative regret\nminus that of Oracle (reward)" in text
+    assert "mean of paired differences ± 2 s.e. of 50 seeds" in text
+    zero, first, second = ax.lines
+    assert (zero.get_label(), list(zero.get_ydata())) == ("Oracle", [0.0, 0.0])
+    paired = metrics.paired(data, "regret", "Oracle")
+    np.testing.assert_allclose(first.get_ydata(), paired["mean"].sel(policy="StageRoute"))
+    band = ax.collections[0].get_paths()[0].vertices[:, 1]
+    assert band.max() == pytest.approx(float((paired["mean"] + 2 * paired["stderr"]).sel(policy="StageRoute").max()))
+    assert second.get_label() == "Greedy"
+    assert [line.get_label() for line in plot.difference(data, minus="Greedy", policies="Oracle").lines] == [
+        "Greedy",
+        "Oracle",
+    ]
+    with pytest.raises(ValueError, match="minus must be one of .* did you mean 'Greedy'"):
+        plot.difference(data, minus="greedy")
+
+
+def test_leaders():
+    data = fake(policies=("a", "ACQB", "c", "d", "e", "f"))
+    assert plot.leaders(data, number=2) == ["a", "ACQB"]
+    assert plot.leaders(data, "reward", number=1) == ["a", "ACQB"], "the best, and the system of the problem"
+    assert plot.leaders(data, best="max", number=2) == ["ACQB", "e", "f"]
+    data["speed"] = data["regret"].assign_attrs(label="speed")
+    with pytest.raises(ValueError, match="best must be 'min' or 'max' for 'speed', got 'auto'"):
+        plot.leaders(data, "speed")
+
+
 # At the horizon.
 
 
@@ -209,6 +335,42 @@ def test_final_errors():
         plot.final(two, x="gama")
     with pytest.raises(ValueError, match="x must be None when the data has no setting axis, got 'gamma'"):
         plot.final(fake(), x="gamma")
+
+
+def test_zero_stands_before_a_logarithmic_axis(tmp_path):
+    values = [0.3, 0.0, 0.05, 1.0, 5.0]
+    assert style.scale_of(values) == "log and 0"
+    ax = plot.final(fake({"kappa": values}), x="kappa")
+    assert [t.get_text() for t in ax.get_xticklabels()] == ["0.3", "0", "0.05", "1", "5"]
+    places = dict(zip([t.get_text() for t in ax.get_xticklabels()], ax.get_xticks(), strict=True))
+    assert places["5"] - places["0.05"] == pytest.approx(2.0)
+    assert places["0"] < places["0.05"] - 0.3
+    (line,) = [line for line in ax.lines if line.get_linestyle() == ":" or len(line.get_xdata()) == 2]
+    assert places["0"] < line.get_xdata()[0] < places["0.05"]
+    written(ax, tmp_path)
+    ring = plot.heat(fake({"kappa": values, "c": [1, 2]}), policy="Greedy", x="kappa", y="c")
+    assert not ring.lines[-1].get_clip_on()
+    assert ring.lines[-1].get_xdata()[0] == pytest.approx(places["0.3"])
+
+
+def test_points(tmp_path):
+    series = {"MESS+": [((1.0, 0.1), (0.7, 0.01)), ((2.0, 0.1), (0.8, 0.02))], "OracleBlind": [(1.5, 0.9)], "none": []}
+    ax = plot.points(series, x="cost (J)\nmean ± 2 s.e. of 64 seeds", y="satisfaction")
+    assert "mean ± 2 s.e. of 64 seeds" in written(ax, tmp_path)
+    line, _, bars = ax.containers[0]
+    assert line.get_xydata().tolist() == [[1.0, 0.7], [2.0, 0.8]]
+    ends = [bar.get_segments()[0] for bar in bars]
+    np.testing.assert_allclose(ends, [[[0.8, 0.7], [1.2, 0.7]], [[1.0, 0.68], [1.0, 0.72]]])
+    assert not ax.containers[1][2], "without an error no bar"
+    assert plot.points(series, x="", y="", join=False).containers[0][0].get_linestyle() == "None"
+
+
+def test_a_logarithmic_axis_with_two_signs():
+    ax = plot.curves(fake())
+    plot.log_axis(ax, "y", linear=10.0)
+    assert ax.get_yscale() == "symlog"
+    plot.log_axis(ax, "x")
+    assert ax.get_xscale() == "log"
 
 
 @pytest.mark.parametrize(
@@ -269,7 +431,7 @@ def test_heat(tmp_path):
     ax = plot.heat(data, policy="Greedy", x="gamma", y="budget")
     text = written(ax, tmp_path)
     assert "cumulative regret (reward)\nmean of 50 seeds at round 10,000" in text
-    assert "Greedy; ring: lowest, 1 (0)" in text
+    assert "gamma\nring: lowest, 1 (0)" in text and "Greedy" in text
     assert (ax.get_xscale(), ax.get_yscale()) == ("log", "linear")
     (ring,) = {(float(line.get_xdata()[0]), float(line.get_ydata()[0])) for line in ax.lines}
     assert ring == pytest.approx((0.1, 3))
@@ -283,6 +445,18 @@ def test_heat_marks_the_best_by_the_kind_of_metric(tmp_path):
     unmarked = plot.heat(data, "reward", policy="Oracle", x="pool", y="gamma", best=None, title="Figure 8")
     assert not unmarked.lines
     assert unmarked.get_title(loc="left") == "Figure 8"
+
+
+def test_heat_of_two_signs_is_white_at_zero():
+    data = fake({"gamma": [0.1, 0.2], "budget": [1, 2]})
+    plain = plot.heat(data, policy="Greedy", x="gamma", y="budget").collections[0]
+    assert plain.get_cmap().name == "viridis"
+    data["regret"] -= float(metrics.mean(data, "regret").sel(policy="Greedy").isel(time=-1).mean())
+    mesh = plot.heat(data, policy="Greedy", x="gamma", y="budget").collections[0]
+    assert mesh.get_cmap().name == "RdBu_r"
+    assert mesh.norm.vmin == -mesh.norm.vmax
+    ratio = plot.heat(data, policy="Greedy", x="gamma", y="budget", centre=1.0, limits=(0.5, 3.0)).collections[0]
+    assert (ratio.norm.vmin, ratio.norm.vmax) == (-1.0, 3.0)
 
 
 def test_heat_leaves_missing_cells_empty(tmp_path):
@@ -328,6 +502,16 @@ def test_deployment(tmp_path):
     np.testing.assert_allclose(cells[:, -1], [0, 0, 0, 1])
     assert ax.get_xlim() == (0, 10_000)
     assert ax.yaxis_inverted()
+
+
+def test_panels_of_deployments_share_a_colour_bar(tmp_path):
+    data = fake(models=4)
+    figure, axes = plot.panels(3)
+    for ax, policy in zip(axes, POLICIES, strict=True):
+        plot.deployment(data, policy=policy, ax=ax)
+    assert len(figure.axes) == 4
+    plot.save(figure, tmp_path / "a.png")
+    assert len({round(ax.get_position().width, 3) for ax in axes}) == 1
 
 
 def test_deployment_of_unnamed_models():

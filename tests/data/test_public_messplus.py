@@ -89,7 +89,7 @@ def test_values_that_are_missing_or_impossible(tmp_path):
     with pytest.warns(UserWarning, match="dropped 1 of 4 queries"):
         assert load_messplus(path).groups.tolist() == [1, 1, 0]
     write(path, FILE | {"label_small": [0, 1, 2, 0]})
-    with pytest.raises(ValueError, match=r"scores is 2.0 at row 2, model 'small'; .*\[0, 1\]"):
+    with pytest.raises(ValueError, match=r"requests.csv, line 5, column 'label_small' is '2'; scores must lie in \[0, 1\]$"):
         load_messplus(path)
-    with pytest.raises(ValueError, match=r"unknown kind; expected a name that ends in .csv, .csv.gz, .parquet"):
+    with pytest.raises(ValueError, match=r"unknown kind; expected a name that ends in .csv, .csv.gz, .tsv"):
         load_messplus(tmp_path / "requests.npz")

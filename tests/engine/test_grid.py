@@ -167,7 +167,9 @@ def test_policies_may_share_an_axis():
 
 
 def test_settings_that_are_equal_are_allowed():
-    data = play(jr.grid(Clock, slope=[1.0, 1.0]), Cycle(), record=["reward"])
+    with pytest.warns(UserWarning, match="grid: slope has 1.0 more than once; equal settings are equal runs"):
+        clocks = jr.grid(Clock, slope=[1.0, 1.0])
+    data = play(clocks, Cycle(), record=["reward"])
     assert data["reward"].sizes["slope"] == 2
     assert (data["reward"].isel(slope=0) == data["reward"].isel(slope=1)).all()
 

@@ -83,6 +83,7 @@ class QueueEnv:
             model_names=self.names,
             metrics=METRICS,
             zero_flows=ZERO_FLOWS,
+            room_flow="dropped",
             num_offered=self.num_offered,
             dim=self.dim,
             capacity=self.backlog.places,
@@ -107,6 +108,11 @@ class QueueEnv:
         checks.count("num_offered", self.num_offered, maximum=self.num_models)
         self.backlog.check()
         self.contexts.check()
+
+    def roomier(self) -> "QueueEnv | None":
+        """The same queue with twice the places for waiting queries; None if it has one for every round."""
+        backlog = self.backlog.roomier()
+        return None if backlog is None else self.replace(backlog=backlog)
 
     def init(self, key: jax.Array) -> QueueState:
         example = jax.eval_shape(lambda key: self.contexts.draw(key, jnp.int32(0), self.spec).row, key)

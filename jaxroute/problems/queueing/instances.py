@@ -31,6 +31,8 @@ _PLACES = 1024
 def backlog_for(horizon: int, limit: int | None = None) -> ByArrival | Compact:
     """How to keep queries: a slot per round, for long horizons a compact buffer of 1,024 places.
 
+    A run that needs more places than a buffer has is played again by `simulate`, with twice as many.
+
     Args:
       horizon: rounds.
       limit: places of a compact buffer, None to choose by the horizon.
@@ -59,7 +61,7 @@ class RandomQueues:
       num_offered: `K` (static).
       dim: `d` (static).
       horizon: `T` (static).
-      limit: most waiting queries, None for a slot per round, see `backlog_for` (static).
+      limit: places for waiting queries to begin with, None to choose by the horizon, see `backlog_for` (static).
       pair_features: one parameter for all models (static).
       mixed: assortments may be smaller (static).
       candidates: contexts tried per round (static).

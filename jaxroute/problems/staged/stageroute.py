@@ -62,7 +62,14 @@ class StageRoute:
     @property
     def metrics(self) -> tuple[Metric, ...]:
         return (
-            Metric("infeasible_share", "share of queries without feasible routing", "", "average"),
+            Metric(
+                "infeasible_share",
+                "share of queries without feasible routing",
+                "",
+                "average",
+                most=0.5,
+                beyond="mostly infeasible",
+            ),
             Metric("multiplier", "shadow price of the budget", "reward per cost", "average", default=False),
         )
 

@@ -3,6 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import lax
 from queueing_cases import play, small
 
 from jaxroute.core import draws
@@ -35,11 +36,19 @@ def test_joint_regret_is_at_least_that_of_routing(runs):
     assert float((runs["joint_regret"] - runs["routing_regret"]).sel(policy="Random").isel(time=-1).mean()) > 1.0
 
 
-def test_a_full_buffer_is_counted_and_flagged():
-    with pytest.warns(UserWarning, match="runs are invalid"):
-        data = play(small(limit=4, arrival_rate=0.9), qu.Random(), horizon=60)
-    lost = data["dropped"].isel(policy=0)
-    assert (lost > 0).all() and not data["valid"].any()
+def test_what_finds_a_full_buffer_is_counted_and_the_run_is_played_with_more_places():
+    env = small(limit=4, arrival_rate=0.9)
+    data = play(env, qu.Random(), horizon=60)
+    assert data["valid"].all() and (data["queue_length"].max("time") > 4).all()
+
+    def round_of(carry, t):
+        state, key = carry, draws.fold_in(draws.key(0), t)
+        action, _ = qu.Random().act(key, qu.Random().init(key, env.spec), env.observe(key, state, t), t)
+        state, _, flows = env.step(key, state, action, t)
+        return state, flows["dropped"]
+
+    _, dropped = lax.scan(round_of, env.init(draws.key(0)), jnp.arange(60))
+    assert float(dropped.sum()) > 0
 
 
 @pytest.mark.slow

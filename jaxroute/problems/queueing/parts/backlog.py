@@ -49,6 +49,10 @@ class Backlog(Protocol):
 
     def check(self) -> None: ...
 
+    def roomier(self) -> "Backlog | None":
+        """The same with twice the places; None if nothing can be lost."""
+        ...
+
     def init(self, row: Any) -> Any:
         """Empty, for queries like `row`."""
         ...
@@ -129,6 +133,9 @@ class ByArrival:
     def check(self) -> None:
         checks.count("rounds", self.rounds)
 
+    def roomier(self) -> None:
+        return None
+
     @property
     def places(self) -> int:
         return numerics.padded(self.rounds)
@@ -202,8 +209,8 @@ class CompactState:
 class Compact:
     """A buffer for a limited number of waiting queries, for long horizons.
 
-    A query that finds it full is lost and counted (`dropped`). Queries stand in the first places; the last one moves to
-    where one has left.
+    A query that finds it full is lost and counted (`dropped`); `simulate` then plays the run again with twice the places, so that what
+    it returns has lost nothing. Queries stand in the first places; the last one moves to where one has left.
 
     Attributes:
       rounds: horizon (static).
@@ -218,6 +225,9 @@ class Compact:
     def check(self) -> None:
         checks.count("rounds", self.rounds)
         checks.count("limit", self.limit)
+
+    def roomier(self) -> "Compact | None":
+        return None if self.limit >= self.rounds else self.replace(limit=min(2 * self.limit, self.rounds))
 
     @property
     def places(self) -> int:
@@ -313,6 +323,9 @@ class PoolCounts:
     def check(self) -> None:
         checks.count("rounds", self.rounds)
         checks.count("prompts", self.prompts)
+
+    def roomier(self) -> None:
+        return None
 
     @property
     def places(self) -> int:

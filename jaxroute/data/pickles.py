@@ -1,0 +1,159 @@
+"""Pickles of data frames, read without running what they contain.
+
+A pickle is a program that calls whatever it names. Here a name becomes a record type that only remembers what it was called with, so the
+program runs without effect, whatever it says; NumPy's own types are replaced as well, because a forged dtype can make them read memory
+they should not.
+"""
+
+import contextlib
+import os
+import pickle
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+
+class UnsafePickleError(ValueError):
+    """A pickle names something that a data frame does not need; it was refused before anything ran."""
+
+
+def open_frame(path: str | os.PathLike) -> tuple[list[str], Callable[[list[str]], dict[str, np.ndarray]]]:
+    """Columns of a pickled data frame (pandas 1.5 to 3, pickle protocol 4 or 5), without unpickling it."""
+    with open(path, "rb") as file, _explain_damage(path):
+        frame = _RecordUnpickler(file).load()
+    with _explain_damage(path):
+        blocks, (columns, _) = frame.state["_mgr"].args  # BlockManager(blocks, (columns, rows))
+        names = [str(name) for name in _decode(columns)]
+        places = {}
+        for block in blocks:
+            values, where, *_ = block.args  # _unpickle_block(values, placement, ndim)
+            where = range(len(names))[where] if isinstance(where, slice) else _decode(where).tolist()
+            places |= {names[column]: (values, i) for i, column in enumerate(where)}
+
+    def read(wanted: list[str]) -> dict[str, np.ndarray]:
+        decoded = {}  # A block holds many columns; each block is decoded once.
+
+        def column(name: str) -> np.ndarray:
+            values, i = places[name]
+            if values not in decoded:
+                decoded[values] = _decode(values)
+            block = decoded[values]
+            return block[i] if block.ndim == 2 else block
+
+        with _explain_damage(path):
+            return {name: column(name) for name in wanted}
+
+    return names, read
+
+
+@contextlib.contextmanager
+def _explain_damage(path: str | os.PathLike) -> Iterator[None]:
+    """Turns whatever a damaged or unknown pickle causes into a ValueError that says what to do."""
+    try:
+        yield
+    except UnsafePickleError as error:
+        raise UnsafePickleError(f"{path}: {error}") from None
+    except Exception as error:  # A damaged stream can fail in any operation.
+        raise ValueError(f"{path} is not a pickled data frame that can be read ({error!r}); use csv or parquet") from error
+
+
+_FRAME_PARTS = {  # Modules within a package moved between versions, so names are listed by package.
+    "builtins": {"bytearray", "slice"},
+    "numpy": {"_frombuffer", "_reconstruct", "dtype", "ndarray", "scalar"},
+    "pandas": {
+        *("DataFrame", "BlockManager", "_unpickle_block", "new_block"),
+        *("Index", "RangeIndex", "Int64Index", "_new_Index"),
+        *("ArrowStringArray", "StringArray", "StringDtype", "NA", "__pyx_unpickle_NDArrayBacked"),
+        *("Categorical", "CategoricalDtype"),
+    },
+    "pyarrow": {"_restore_array", "py_buffer", "type_for_alias"},
+}
+
+
+class _Record:
+    """What a pickle said about one object: the arguments it is made from and the state it is given."""
+
+    __slots__ = ("args", "state")
+
+    def __new__(cls, *args: Any) -> "_Record":
+        record = super().__new__(cls)
+        record.args, record.state = args, None
+        return record
+
+    def __setstate__(self, state: Any) -> None:
+        self.state = state
+
+
+class _RecordUnpickler(pickle.Unpickler):
+    """Reads a pickle into `_Record`s, each of a type named like what it stands for."""
+
+    def find_class(self, module: str, name: str) -> type:
+        if name not in _FRAME_PARTS.get(module.partition(".")[0], ()):
+            raise UnsafePickleError(f"refused {module}.{name}, which is not a known part of a data frame; nothing was run")
+        if module == "builtins":
+            return {"bytearray": bytearray, "slice": slice}[name]
+        return type(name, (_Record,), {"__slots__": ()})
+
+
+def _decode(record: _Record) -> np.ndarray:
+    """The array that a record stands for: numbers as they are, strings and mixtures as objects."""
+    kind = type(record).__name__
+    if kind == "_frombuffer":
+        data, dtype, shape, order = record.args
+        return np.frombuffer(data, _decode_dtype(dtype)).reshape(shape, order=order)
+    if kind == "_reconstruct":  # An ndarray; its content is in the state.
+        _, shape, dtype, fortran, data = record.state
+        dtype = _decode_dtype(dtype)
+        if dtype.kind == "O":
+            flat = np.empty(len(data), dtype=object)
+            flat[:] = [_decode_object(value) for value in data]
+        else:
+            flat = np.frombuffer(data, dtype)
+        return flat.reshape(shape, order="F" if fortran else "C")
+    if kind == "_new_Index":
+        return _decode(record.args[1]["data"])
+    if kind == "ArrowStringArray":
+        return _decode_strings(*record.state["_pa_array"].args[0])
+    if kind == "__pyx_unpickle_NDArrayBacked":
+        dtype, values, *_ = record.state
+        if type(dtype).__name__ == "CategoricalDtype":
+            missing = np.asarray([None], object)
+            categories = np.concatenate([_decode(dtype.state["categories"]).astype(object), missing])
+            return categories[_decode(values)]  # Code -1 is a missing value and meets the None at the end.
+        return _decode(values)
+    raise ValueError(f"a column is stored as {kind}")
+
+
+def _decode_dtype(record: _Record) -> np.dtype:
+    """A dtype of numbers or objects; built anew from its letter and size, not from the pickled state."""
+    name, byte_order = record.args[0], record.state[1]
+    if not re.fullmatch(r"b1|[iu][1248]|f[248]|O8", name):
+        raise ValueError(f"a column has dtype {name!r}")
+    return np.dtype(name).newbyteorder(byte_order)
+
+
+def _decode_object(value: Any) -> Any:
+    """An entry of an object array: a Python value or NumPy scalar as itself, anything else (NA) as None."""
+    if type(value).__name__ == "scalar" and isinstance(value, _Record):
+        dtype, data = value.args
+        return np.frombuffer(data, _decode_dtype(dtype))[0].item()
+    return None if isinstance(value, (_Record, type)) else value  # NA is a name, hence a record type.
+
+
+def _decode_strings(
+    kind: _Record, length: int, num_missing: int, start: int, buffers: Sequence[_Record | None], *_: Any
+) -> np.ndarray:
+    """`[length]` strings of an Arrow array, from its validity bits, offsets and characters."""
+    del num_missing  # The validity bits say it too.
+    # Arrow leaves out the buffer of an array without missing values or without characters.
+    valid, offsets, characters = (b"" if buffer is None else bytes(buffer.args[0]) for buffer in buffers)
+    offset_dtype = {"large_string": "<i8", "string": "<i4"}[kind.args[0]]
+    ends = np.frombuffer(offsets, offset_dtype)[start : start + length + 1].tolist()
+    bits = np.unpackbits(np.frombuffer(valid, np.uint8), bitorder="little")[start : start + length]
+    present = bits.astype(bool) if valid else np.ones(length, bool)
+    texts = np.empty(length, dtype=object)
+    for i in range(length):
+        texts[i] = characters[ends[i] : ends[i + 1]].decode() if present[i] else None
+    return texts

@@ -1,0 +1,279 @@
+"""What a machine can see to be wrong with a figure: texts that are cut or overlap, squeezed axes, missing data, ambiguous legends."""
+
+import itertools
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+_SMALLEST = 7.0  # Points of the smallest legible text.
+_SHARE = 1 / 3  # Of its panel that axes must have in each direction.
+_HIDDEN = 0.03  # Of a line's length that a legend may cover.
+_SLACK = 1.5  # Pixels by which boxes of texts may touch: they are a little larger than the letters.
+_WIDEST = 18.0  # Inches of a figure in which letters of 8 points can still be read on a page or a screen.
+
+
+class _Text(NamedTuple):
+    """A text that is drawn: what it is, its letters, its box in pixels, and the artist."""
+
+    kind: str
+    letters: str
+    box: Any
+    artist: Any
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.letters!r}"
+
+
+def faults(figure: Any) -> list[str]:
+    """Faults of a matplotlib figure, one sentence each; an empty list if none is found.
+
+    Found are: text outside the canvas or across the frame of its axes; texts that overlap; text below 7 points; a figure wider than 18
+    inches; axes narrower or lower than a third of their panel; axes without data, lines without a finite number or outside the view,
+    axes in which nothing varies; a legend over lines; a name in a legend that nothing has, and names in no legend; one name in several
+    colours, several names of one look; an axis of numbers without a label, or with fewer than two numbers.
+
+    Args:
+      figure: it is laid out, but not changed otherwise.
+    """
+    figure.draw_without_rendering()
+    axes = [ax for ax in figure.axes if ax.get_visible()]
+    texts = [text for text in _texts(figure, axes) if text.letters.strip()]
+    found = [*_cut(figure, texts), *_overlapping(texts), *_small(texts), *_named(figure, axes)]
+    if figure.get_figwidth() > _WIDEST:
+        found.append(f"too wide: {figure.get_figwidth():.0f} inches, where letters of 8 points are not legible on a page")
+    for ax in axes:
+        if not _is_bar(ax):
+            found += [*_squeezed(figure, ax), *_without_data(ax), *_without_numbers(ax), *_covered(ax), *_across(ax)]
+    return list(dict.fromkeys(found))
+
+
+def _is_bar(ax: Any) -> bool:
+    return ax.get_label() == "<colorbar>"
+
+
+def _where(ax: Any) -> str:
+    """Which axes: their title, or labels, or place."""
+    for text in (*(ax.get_title(loc=side) for side in ("left", "center", "right")), ax.get_ylabel(), ax.get_xlabel()):
+        if text:
+            return f"the axes {text.splitlines()[0]!r}"
+    return f"axes number {ax.figure.axes.index(ax) + 1}"
+
+
+# Texts.
+
+
+def _texts(figure: Any, axes: list[Any]) -> Iterator[_Text]:
+    for artist in figure.texts:
+        yield from _text("text", artist)
+    if getattr(figure, "_suptitle", None) is not None and figure._suptitle not in figure.texts:
+        yield from _text("title", figure._suptitle)
+    for legend in figure.legends:
+        yield from _of_legend(legend)
+    for ax in axes:
+        for artist in (ax.title, ax._left_title, ax._right_title):
+            yield from _text("title", artist)
+        for artist in ax.texts:
+            yield from _text("text", artist)
+        if ax.get_legend() is not None:
+            yield from _of_legend(ax.get_legend())
+        for axis in (ax.xaxis, ax.yaxis):
+            if ax.axison and axis.get_visible():
+                yield from _text("label", axis.label)
+                yield from _text("offset", axis.get_offset_text())
+                for label in _tick_labels(axis):
+                    yield from _text("tick label", label)
+
+
+def _text(kind: str, artist: Any) -> Iterator[_Text]:
+    from matplotlib.text import Text
+
+    if artist.get_visible() and artist.get_text():
+        artist.get_window_extent()  # Places an annotation.
+        yield _Text(kind, artist.get_text(), Text.get_window_extent(artist), artist)  # Its letters, without its arrow.
+
+
+def _of_legend(legend: Any) -> Iterator[_Text]:
+    for artist in (legend.get_title(), *legend.get_texts()):
+        yield from _text("legend", artist)
+
+
+def _tick_labels(axis: Any) -> list[Any]:
+    low, high = sorted(axis.get_view_interval())
+    slack = 1e-9 * (high - low)
+    drawn = [(tick, at) for which in (False, True) for tick, at in _ticks(axis, which)]
+    return [
+        t.label1 for t, at in drawn if low - slack <= at <= high + slack and t.label1.get_visible() and t.label1.get_text()
+    ]
+
+
+def _ticks(axis: Any, minor: bool) -> Iterator[tuple[Any, float]]:
+    places = axis.get_ticklocs(minor=minor)
+    ticks = axis.get_minor_ticks(len(places)) if minor else axis.get_major_ticks(len(places))
+    return zip(ticks, places, strict=False)
+
+
+def _cut(figure: Any, texts: list[_Text]) -> Iterator[str]:
+    canvas = figure.bbox
+    for text in texts:
+        box = text.box
+        if box.x0 < canvas.x0 - 1 or box.y0 < canvas.y0 - 1 or box.x1 > canvas.x1 + 1 or box.y1 > canvas.y1 + 1:
+            yield f"outside the canvas: {text}"
+
+
+def _overlapping(texts: list[_Text]) -> Iterator[str]:
+    for one, other in itertools.combinations(texts, 2):
+        if _overlap(one, other):
+            yield f"texts overlap: {one} and {other}"
+
+
+def _overlap(one: _Text, other: _Text) -> bool:
+    wide = min(one.box.x1, other.box.x1) - max(one.box.x0, other.box.x0)
+    high = min(one.box.y1, other.box.y1) - max(one.box.y0, other.box.y0)
+    if wide <= _SLACK or high <= _SLACK:
+        return False
+    angle = one.artist.get_rotation()
+    if angle == other.artist.get_rotation() and angle % 90:
+        # Boxes of slanted texts overlap though the texts do not: what counts is the distance of their lines.
+        (x, y), (u, v) = ((t.box.x1, t.box.y1) for t in (one, other))
+        apart = abs((u - x) * np.sin(np.deg2rad(angle)) - (v - y) * np.cos(np.deg2rad(angle)))
+        return bool(apart < one.artist.get_fontsize() * one.artist.get_figure().dpi / 72)
+    return True
+
+
+def _small(texts: list[_Text]) -> Iterator[str]:
+    for text in texts:
+        if text.artist.get_fontsize() < _SMALLEST:
+            yield f"smaller than {_SMALLEST:g} points: {text}"
+
+
+# Axes and their data.
+
+
+def _squeezed(figure: Any, ax: Any) -> Iterator[str]:
+    place = ax.get_subplotspec()
+    if place is None:
+        return
+    rows, columns = place.get_gridspec().get_geometry()
+    panel = (figure.bbox.width * len(place.colspan) / columns, figure.bbox.height * len(place.rowspan) / rows)
+    box = ax.get_window_extent()
+    for what, have, whole in (("wide", box.width, panel[0]), ("high", box.height, panel[1])):
+        if have < _SHARE * whole:
+            yield f"squeezed: {_where(ax)} is {have / whole:.0%} of its panel {what}"
+
+
+def _spans(ax: Any, line: Any) -> bool:
+    """Whether a line goes from side to side at one value, as a bound does."""
+    return line.get_transform() != ax.transData
+
+
+def _without_data(ax: Any) -> Iterator[str]:
+    lines = [line for line in ax.lines if line.get_visible() and not _spans(ax, line)]
+    others = [c for c in (*ax.collections, *ax.patches, *ax.images) if c.get_visible()]
+    if not lines and not others:
+        yield f"empty: {_where(ax)} has no data"
+        return
+    varies = bool(others)
+    for line in lines:
+        points = np.asarray(line.get_xydata(), float)
+        finite = points[np.isfinite(points).all(axis=1)]
+        name = f"the line {line.get_label()!r} of {_where(ax)}"
+        if not finite.size:
+            yield f"no data: {name} has no finite number"
+            continue
+        (left, right), (low, high) = sorted(ax.get_xlim()), sorted(ax.get_ylim())
+        x, y = finite.T
+        if x.max() < left or x.min() > right or y.max() < low or y.min() > high:
+            yield f"out of view: {name}"
+        varies |= len(finite) == 1 or bool(np.ptp(y) > 0)
+    if not varies:
+        yield f"constant: nothing varies in {_where(ax)}"
+
+
+def _without_numbers(ax: Any) -> Iterator[str]:
+    from matplotlib.ticker import FixedFormatter, NullFormatter
+
+    for name, axis in (("horizontal", ax.xaxis), ("vertical", ax.yaxis)):
+        if not (ax.axison and axis.get_visible()) or isinstance(axis.get_major_formatter(), (FixedFormatter, NullFormatter)):
+            continue
+        number = len(_tick_labels(axis))
+        if number < 2:
+            yield f"without numbers: the {name} axis of {_where(ax)} has fewer than two"
+        if number and not axis.get_label_text():
+            yield f"without label: the {name} axis of {_where(ax)}"
+
+
+def _across(ax: Any) -> Iterator[str]:
+    frame = ax.get_window_extent()
+    for artist in ax.texts:
+        for text in _text("text", artist):
+            box = text.box
+            inside = min(box.x1, frame.x1) - max(box.x0, frame.x0), min(box.y1, frame.y1) - max(box.y0, frame.y0)
+            whole = box.x1 - box.x0, box.y1 - box.y0
+            if all(i > _SLACK for i in inside) and any(i < w - _SLACK for i, w in zip(inside, whole, strict=True)):
+                yield f"across the frame: {text} of {_where(ax)}"
+
+
+# Legends.
+
+
+def _covered(ax: Any) -> Iterator[str]:
+    legend = ax.get_legend()
+    if legend is None:
+        return
+    box = legend.get_window_extent()
+    for line in ax.lines:
+        path = _drawn_points(ax, line)
+        inside = (path[:, 0] > box.x0) & (path[:, 0] < box.x1) & (path[:, 1] > box.y0) & (path[:, 1] < box.y1)
+        if len(path) and inside.mean() > _HIDDEN:
+            yield f"legend over data: {inside.mean():.0%} of the line {line.get_label()!r} of {_where(ax)}"
+
+
+def _drawn_points(ax: Any, line: Any) -> np.ndarray:
+    """Points along a line in pixels, those in view; only its vertices if they are not joined."""
+    points = line.get_transform().transform(np.asarray(line.get_xydata(), float))
+    points = points[np.isfinite(points).all(axis=1)]
+    if len(points) > 1 and line.get_linestyle() not in ("None", "none", " ", ""):
+        places = np.linspace(0, len(points) - 1, max(200, len(points)))
+        points = np.stack([np.interp(places, np.arange(len(points)), points[:, i]) for i in (0, 1)], axis=1)
+    view = ax.bbox
+    inside = (points[:, 0] >= view.x0) & (points[:, 0] <= view.x1) & (points[:, 1] >= view.y0) & (points[:, 1] <= view.y1)
+    return points[inside]
+
+
+def _named(figure: Any, axes: list[Any]) -> Iterator[str]:
+    """Names in legends against names of what is drawn, and the looks that go with them."""
+    looks: dict[str, set[Any]] = {}
+    by_axes = {}
+    for ax in axes:
+        for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
+            look = _look(handle)
+            looks.setdefault(label, set()).add(look)
+            by_axes.setdefault(ax, {})[label] = look
+    of_figure = {t.get_text() for legend in figure.legends for t in legend.get_texts()}
+    of_axes = {ax: {t.get_text() for t in ax.get_legend().get_texts()} for ax in axes if ax.get_legend() is not None}
+    everywhere = of_figure.union(*of_axes.values())
+    for label in sorted(everywhere - set(looks)):
+        yield f"legend without data: nothing is called {label!r}"
+    for label, found in looks.items():
+        if len({look[0] for look in found}) > 1:
+            yield f"several colours: {label!r} has {len({look[0] for look in found})}"
+    for ax, labels in by_axes.items():
+        unnamed = [label for label in labels if label not in everywhere]
+        if unnamed and len(labels) > 1:
+            yield f"in no legend: {', '.join(unnamed)} of {_where(ax)}"
+        for one, other in itertools.combinations(labels, 2):
+            if labels[one] == labels[other]:
+                yield f"one look: {one!r} and {other!r} of {_where(ax)}"
+
+
+def _look(handle: Any) -> tuple[Any, ...]:
+    """Colour, dashes and marker of what a legend names."""
+    from matplotlib import colors
+
+    line = handle[0] if isinstance(handle, tuple) else handle
+    if hasattr(line, "get_linestyle") and hasattr(line, "get_marker"):
+        dashes = str(getattr(line, "_unscaled_dash_pattern", line.get_linestyle()))
+        return colors.to_hex(line.get_color()), dashes if line.get_linestyle() != "None" else "None", line.get_marker()
+    colour = line.get_facecolor() if hasattr(line, "get_facecolor") else line.get_color()
+    return (str(np.round(np.ravel(np.asarray(colors.to_rgba_array(colour)))[:3], 3)), "", "")

@@ -1,0 +1,387 @@
+"""What is said to whoever gives something wrong: a file, an argument, a command. Each row is one input, and the sentence that answers it.
+
+An answer names the file or the argument, its value, what is allowed and, where that is not plain, what to do. Nothing here is compiled.
+"""
+
+import gzip
+import io
+import json
+import os
+import re
+import sys
+import warnings
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import jaxroute as jr
+from jaxroute import cli, metrics
+from jaxroute.data import (
+    RoutingTable,
+    compare_with_table_2,
+    costs_by_size,
+    divide_by_max,
+    load_columns,
+    load_embeddings,
+    load_embedllm,
+    load_table,
+    min_max,
+)
+from jaxroute.problems import stochastic
+
+pytestmark = pytest.mark.fast
+
+WIDE = "prompt_id,a,a|total_cost,b,b|total_cost\n1,0.5,0.01,1,0.02\n2,0,0.01,0.25,0.03\n"
+SCORES, COSTS = [[0.5, 1.0], [0.0, 0.25]], [[0.01, 0.02], [0.01, 0.03]]
+LONG = "prompt_id,model,correct,cost\n1,a,0.5,0.01\n1,b,1,0.02\n2,b,0.25,0.03\n2,a,0,0.01\n"
+LINES = [
+    json.dumps({"query": q, "llm": m, "score": s, "usd": c}) for q, m, s, c in (("x", "a", 0.5, 0.01), ("x", "b", 1, 0.02))
+]
+
+
+def archive(**arrays):
+    """An npz file."""
+    file = io.BytesIO()
+    np.savez(file, **arrays)
+    return file.getvalue()
+
+
+def parquet():
+    pyarrow, writer = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    file = io.BytesIO()
+    writer.write_table(pyarrow.table({"a": [0.5], "a|total_cost": [0.01]}), file)
+    return file.getvalue()
+
+
+def zipped(text):
+    return gzip.compress(text.encode())
+
+
+NPZ = archive(scores=np.asarray(SCORES), costs=np.asarray(COSTS), models=np.array(["a", "b"]))
+OBJECTS = archive(scores=np.asarray(SCORES), costs=np.asarray(COSTS), models=np.array(["a", "b"], object))
+
+# Name of the file, its content (None for a folder), and what is said after its name.
+FILES = {
+    "no file": ("t.csv", ..., "No such file or directory"),
+    "a folder": ("t.csv", None, "path must be a file, got the folder"),
+    "a folder without suffix": ("t", None, "path must be a file, got the folder"),
+    "unknown kind": ("t.feather", b"ARROW1", r"of an unknown kind; expected a name that ends in \.npz, \.csv, \.csv\.gz, \.tsv.*\.jsonl"),
+    "empty csv": ("t.csv", "", "is empty"),
+    "names without rows": ("t.csv", WIDE.splitlines()[0], "has a line of names, but no rows"),
+    "empty jsonl": ("t.jsonl", "\n", "is empty"),
+    "empty gz": ("t.csv.gz", zipped(""), "is empty"),
+    "truncated gz": ("t.csv.gz", zipped(WIDE * 50)[:-12], "is a damaged gzip file"),
+    "truncated npz": ("t.npz", NPZ[: len(NPZ) // 2], "is not an npy or npz file of plain arrays, or cut off"),
+    "text named npz": ("t.npz", WIDE, "is not an npy or npz file of plain arrays, or cut off"),
+    "empty npz": ("t.npz", b"", "is not an npy or npz file of plain arrays, or cut off"),
+    "npy named npz": ("t.npz", b"\x93NUMPY\x01\x00v\x00{'descr': '<f8', 'fortran_order': False, 'shape': (1,), }".ljust(128) + b"\n" + b"\0" * 8, "holds one array without a name"),
+    "npz with names as objects": ("t.npz", OBJECTS, "the array 'models' holds Python objects, which are not read; save names with dtype=str"),
+    "npz with scores in percent": ("t.npz", archive(scores=np.array([[50.0, 70.0]]), costs=np.array([[1.0, 2.0]]), models=np.array(["a", "b"])), r"scores is 50.0 at row 0, model 'a'; .*\[0, 1\]; are they percent\? divide them by 100"),
+    "npz with costs per model": ("t.npz", archive(scores=np.asarray(SCORES), costs=np.array([1.0, 2.0]), models=np.array(["a", "b"])), r"costs has shape \(2,\); expected \(2, 2\)"),
+    "csv named parquet": ("t.parquet", WIDE, "[Pp]arquet"),
+    "truncated parquet": ("t.parquet", lambda: parquet()[:-20], "[Pp]arquet"),
+    "parquet named csv": ("t.csv", parquet, "is a parquet file and no text, in spite of its name"),
+    "npz named csv": ("t.csv", NPZ, r"is a zip archive \(npz or xlsx\) and no text"),
+    "pickle that calls": ("t.pkl", b"\x80\x04cos\nsystem\n\x8c\x04true\x85R.", "refused os.system, .* nothing was run"),
+    "Latin-1": ("t.csv", WIDE.replace("a,", "mod\u00e8le,").encode("latin-1"), r"is not in UTF-8 \(byte 0xe8\), but probably in Latin-1 or Windows-1252: .*iconv"),
+    "UTF-16 without a mark": ("t.csv", WIDE.encode("utf-16-le"), "UTF-16 without a byte order mark: save it in UTF-8"),
+    "a word in a cell": ("t.csv", WIDE.replace("0.25", "bad"), "line 3, column 'b' is 'bad', which is no number"),
+    "an empty cell": ("t.csv", WIDE.replace("0.25", ""), "line 3, column 'b' is empty; mend it, or leave such queries out with missing='drop'"),
+    "a decimal comma": ("t.csv", WIDE.replace("0.25", '"0,25"'), "'0,25', which is no number: write a point in place of the decimal comma"),
+    "thousands": ("t.csv", WIDE.replace("0.03", '"1,234.5"'), "column 'b.total_cost' is '1,234.5', which is no number: leave out the commas"),
+    "a currency": ("t.csv", WIDE.replace("0.03", "$0.03"), "column 'b.total_cost' is '\\$0.03', which is no number: leave out the currency"),
+    "yes": ("t.csv", WIDE.replace("0.25", "yes"), "'yes', which is no number: write 1 or 0"),
+    "a percent sign": ("t.csv", WIDE.replace("0.25", "25%"), "'25%', which is no number: write a fraction, 0.5 for 50 %"),
+    "scores in percent": ("t.csv", WIDE.replace("0.5", "50").replace("0.25", "25"), r"line 2, column 'a' is '50'; scores must lie in \[0, 1\]; are they percent\? divide them by 100"),
+    "a negative cost": ("t.csv", WIDE.replace("0.03", "-1"), "line 3, column 'b.total_cost' is '-1'; costs must be finite and at least 0"),
+    "an infinite cost": ("t.csv", WIDE.replace("0.03", "inf"), "is 'inf'; costs must be finite and at least 0"),
+    "surplus fields": ("t.csv", WIDE + "3,1,0.01,1,0.02,surplus\n", "line 4: 6 fields, but the first line names 5 columns; put text that contains ',' into quotation marks"),
+    "a row cut off": ("t.csv", WIDE + "3,1,0.0", "line 4: 3 fields, but the first line names 5 columns"),
+    "an open quotation mark": ("t.csv", WIDE + '3,"1,0.01,1,0.02\n', "line 4: .*is a quotation mark not closed, or the file cut off"),
+    "a repeated column": ("t.csv", WIDE.replace("prompt_id", "a"), "has 2 columns 'a': rename or remove all but one"),
+    "costs without scores": ("t.csv", WIDE.replace(",b,", ",c,"), "has costs but no score column for b; it has prompt_id, a"),
+    "no costs": ("t.csv", "prompt,a,b\nx,1,0\n", r"has no column <model>.total_cost, <model>_cost, cost_<model>; add them, or give the cost per query of each model: costs={'MODEL': 0.01, ...}, on the command line --set environment.costs="),
+    "a row per query and model without scores": ("t.csv", "id,model,answer,cost\n1,a,yes,1\n", r"a row per query and model it lacks a column for the score \(score, label, correct"),
+    "the same pair twice": ("t.csv", LONG + "1,a,1,0.5\n", "line 6 has the query '1' and the model 'a', as line 2 has: keep one of them"),
+    "a pair that is not there": ("t.csv", LONG.rsplit("2,a", 1)[0], "query '2' and model 'a' have no row, and 0 other pairs have none; add them, or drop such queries with missing='drop'"),
+    "a row without model": ("t.csv", LONG + "3,,1,0.5\n", "line 6, column 'model' is empty"),
+    "a row per query and model without costs": ("t.csv", "query_id,llm,score\n1,a,1\n", "has no column cost or total_cost or .*; give the cost per query of each model"),
+    "no JSON": ("t.jsonl", LINES[0] + "\n{broken\n", "line 2 is not JSON"),
+    "a list in jsonl": ("t.jsonl", "[1, 2]\n", r"line 1 must be an object \{...\}, got \[1, 2\]"),
+    "a word in jsonl": ("t.jsonl", LINES[0] + "\n" + LINES[1].replace('"score": 1', '"score": "good"'), "line 2, column 'score' is 'good', which is no number"),
+    "text in place of structures": ("t.jsonl", json.dumps({"query": "x", "llm": "a", "score": [1], "usd": 1}), r"line 1, column 'score' is \[1\], which is no number"),
+}  # fmt: skip
+
+
+def make(folder, name, content):
+    path = folder / name
+    content = content() if callable(content) else content
+    if content is None:
+        path.mkdir()
+    elif content is not ...:
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def said_about(path, load=load_table, **options):
+    """The error, which is one line with the name of the file."""
+    with warnings.catch_warnings(), pytest.raises((ValueError, OSError)) as error:
+        warnings.simplefilter("error")
+        load(path, **options)
+    text = str(error.value)
+    assert path.name in text
+    assert "\n" not in text
+    return text
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_wrong_file_is_named_with_the_place_and_the_remedy(name, tmp_path):
+    file, content, message = FILES[name]
+    path = make(tmp_path, file, content)
+    text = said_about(path)
+    assert re.search(message, text), text
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="the superuser may read everything")
+def test_a_file_that_may_not_be_read(tmp_path):
+    path = make(tmp_path, "t.csv", WIDE)
+    path.chmod(0)
+    assert "Permission denied" in said_about(path)
+
+
+# Files that are read, with what is said about what is unusual in them; None where nothing is.
+READ = {
+    "semicolons": ("t.csv", WIDE.replace(",", ";"), "is read with semicolons between its columns"),
+    "tabs": ("t.csv", WIDE.replace(",", "\t"), "is read with tabs between its columns"),
+    "tsv": ("t.tsv", WIDE.replace(",", "\t"), None),
+    "a byte order mark": ("t.csv", ("\ufeff" + WIDE).encode(), None),
+    "UTF-16": ("t.csv", WIDE.encode("utf-16"), None),
+    "gz without saying so": ("t.csv", zipped(WIDE), None),
+    "CSV for csv": ("T.CSV", WIDE, None),
+    "blank lines and spaces": ("t.csv", WIDE.replace("\n", "\n\n").replace(",", ", "), None),
+    "Windows lines": ("t.csv", WIDE.replace("\n", "\r\n"), None),
+    "cost_<model>": ("t.csv", WIDE.replace("a|total_cost", "cost_a").replace("b|total_cost", "cost_b"), None),
+    "<model>_cost and <model>_correct": ("t.csv", WIDE.replace("|total", "").replace(",a,", ",a_correct,").replace(",b,", ",b_correct,"), None),
+    "a row per query and model": ("t.csv", LONG, None),
+    "the same in semicolons": ("t.csv", LONG.replace(",", ";"), "semicolons"),
+    "the same in jsonl": ("t.jsonl", "\n".join(json.dumps(dict(zip(LONG.split("\n")[0].split(","), row.split(","), strict=True))) for row in LONG.split("\n")[1:-1]), None),
+    "true and false": ("t.csv", WIDE.replace("1,0.02", "True,0.02").replace("2,0,", "2,false,"), None),
+    "the same query twice": ("t.csv", WIDE.replace("\n2,", "\n1,"), r"1 of 2 rows repeat the prompt_id of an earlier one \(first: line 3\); each counts as a query of its own"),
+    "a score without cost": ("t.csv", WIDE.replace("\n", ",0.5\n").replace("cost,0.5", "cost,c"), "the column 'c' could be a score, but has no cost: it is left out"),
+    "a number beside": ("t.csv", WIDE.replace("\n", ",17\n").replace("cost,17", "cost,tokens"), None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", READ)
+def test_a_file_that_is_only_unusual_is_read_and_said_to_be(name, tmp_path):
+    file, content, message = READ[name]
+    path = make(tmp_path, file, content)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        table = load_table(path)
+    np.testing.assert_array_equal(table.scores, np.float32(SCORES))
+    np.testing.assert_array_equal(table.costs, np.float32(COSTS))
+    assert table.models == ("a", "b")
+    assert [str(w.message).count(file) for w in said] == [1] * (message is not None), [str(w.message) for w in said]
+    assert message is None or re.search(message, str(said[0].message))
+
+
+def test_queries_that_are_dropped_are_counted_and_the_first_gap_is_named(tmp_path):
+    path = make(tmp_path, "t.csv", WIDE + "3,1,n/a,1,0.02\n")
+    with pytest.warns(
+        UserWarning,
+        match=r"dropped 1 of 3 queries .*\(first: .*t.csv, line 4, column 'a.total_cost' is 'n/a', which is no number",
+    ):
+        table = load_table(path, missing="drop")
+    assert (table.rows.tolist(), table.num_rows) == ([0, 1], 3)
+    embeddings = np.arange(6.0).reshape(3, 2)
+    np.testing.assert_array_equal(table.with_features(embeddings).features, embeddings[:2])
+    np.testing.assert_array_equal(table.subset(rows=[1]).with_features(embeddings).features, embeddings[[1]])
+    with pytest.raises(ValueError, match="features has 4 rows; expected 2, one per query, or 3, one per row of the file"):
+        table.with_features(np.ones((4, 2)))
+    assert "drops 1 of 1 queries" in said_about(make(tmp_path, "u.csv", "a,a|total_cost\nx,1\n"), missing="drop")
+
+
+def test_files_of_data_sets_are_known_by_their_columns(tmp_path):
+    embedllm = "prompt_id,model_id,category_id,label,prompt,model_name,category\n7,0,0,1,p,x-13b,law\n3,0,0,0,q,x-13b,art\n"
+    path = make(tmp_path, "train.csv", embedllm + "3,1,0,1,q,phi,art\n7,1,0,0,p,phi,law\n")
+    with pytest.warns(
+        UserWarning,
+        match=r"train.csv has no costs: the models' sizes in 1e9 parameters take their place; 1 whose names have none count as 7: phi",
+    ):
+        table = load_table(path)
+    assert (table.models, table.costs[0].tolist(), table.currency) == (("phi", "x-13b"), [7.0, 13.0], "1e9 parameters")
+    assert (table.scores.tolist(), table.group_names) == ([[1, 0], [0, 1]], ("art", "law"))  # By prompt_id.
+    assert load_embedllm(path, {"phi": 1.0}).cost_unit == "USD per query"
+    mess = make(tmp_path, "mess.csv", "label_s,energy_consumption_s,label_l,energy_consumption_l\n1,5,1,50\n0,6,1,60\n")
+    assert load_table(mess).cost_unit == "J per request"
+    assert "costs must be None for" in said_about(mess, costs={"s": 1.0})
+    pyarrow, writer = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    cell = {"score": 1.0, "num_input_tokens": 1_000_000, "num_output_tokens": 0}
+    name = "openai-gpt-4o"
+    writer.write_table(
+        pyarrow.table({"dataset": ["m"] * 3, name: [cell, None, {**cell, "score": 0.5}]}), tmp_path / "s.parquet"
+    )
+    with pytest.warns(UserWarning, match=r"dropped 1 of 3 .*s.parquet, row 1 \(from 0\), model 'openai-gpt-4o'"):
+        table = load_table(tmp_path / "s.parquet")
+    assert (table.models, table.costs.tolist(), table.rows.tolist()) == ((name,), [[2.5], [2.5]], [0, 2])
+    assert "missing='drop'" not in said_about(tmp_path / "s.parquet", costs={name: 1.0})
+
+
+# Arguments: what is called, the kind of error, and what is said.
+BANDIT = stochastic.bernoulli([0.5, 0.6])
+RESULT = xr.Dataset(
+    {"regret": (("policy", "seed", "time"), np.arange(8.0).reshape(2, 2, 2), {"kind": "total", "label": "regret"})},
+    coords={"policy": ["a", "b"], "seed": [0, 1], "time": [1, 2]},
+)
+ARGUMENTS = {
+    "costs as a number": (lambda path: load_table(path, costs=3), "costs must map models to costs per query, got 3"),
+    "costs of nobody": (lambda path: load_table(path, costs={"c": 1.0}), r"costs names c, which .*t.csv lacks; the file has prompt_id, a"),
+    "a negative cost": (lambda path: load_table(path, costs={"a": -1.0}), r"costs\['a'\] must be at least 0, got -1"),
+    "a cost as text": (lambda path: load_table(path, costs={"a": "much"}), r"costs\['a'\] must be a number .*, got 'much'"),
+    "unknown treatment of gaps": (lambda path: load_table(path, missing="ignore"), "missing is 'ignore'; expected"),
+    "a column that is not there": (lambda path: load_columns(path, ["latency"]), "t.csv lacks the column latency; it has prompt_id, a"),
+    "scores in percent": (lambda _: RoutingTable([[50.0, 70.0]], [[1.0, 1.0]], ("a", "b")), r"scores is 50.0 at row 0, model 'a'; scores must lie in \[0, 1\]; are they percent\? divide them by 100"),
+    "a grid of nothing": (lambda _: jr.grid(stochastic.UCB1, width=[]), "width must have at least one value, got an empty list"),
+    "a misspelt argument of a grid": (lambda _: jr.grid(stochastic.UCB1, widht=[1.0, 2.0]), "UCB1.. got an unexpected keyword argument 'widht'; did you mean 'width'"),
+    "an array that is one value": (lambda _: jr.grid(stochastic.bernoulli, mean=np.array([0.1, 0.9])), r"grid: bernoulli at mean=0.1: mean must have shape \[K\].*each value of mean is a setting; give an array that is one value as a tuple"),
+    "a setting that is refused": (lambda _: jr.grid(stochastic.gaussian, mean=(0.1, 0.9), scale=[1.0, -1.0]), "grid: gaussian at scale=-1.0: scale must be at least 0, got -1"),
+    "no path": (lambda _: load_table(None), "path must be the name of a file, got None"),
+    "a number for a path": (lambda _: load_embeddings(3), "path must be the name of a file, got 3"),
+    "an empty path": (lambda _: load_table(""), "path must be the name of a file, got ''"),
+    "a folder of embeddings": (lambda path: load_embeddings(path.parent), "path must be a file, got the folder"),
+    "a csv of embeddings": (load_embeddings, "t.csv is not an npy or npz file of plain arrays, or cut off$"),
+    "a table in a folder": (lambda path: RoutingTable.load(path.parent), "path must be a file, got the folder"),
+    "nowhere to save to": (lambda path: load_table(path).save(None), "path must be the name of a file, got None"),
+    "no names of models": (lambda _: RoutingTable([[0.5]], [[1.0]], None), "models must be names, got None"),
+    "rows of different lengths": (lambda _: RoutingTable([[0.5], [0.5, 0.6]], [[1.0]], ("a",)), "scores must be an array of numbers: rows of different lengths"),
+    "a model by number": (lambda path: load_table(path).subset(models=0), "models must be names, got 0"),
+    "sizes of nobody": (lambda _: costs_by_size(None), "models must be names, got None"),
+    "no scores to scale": (lambda _: min_max([]), r"scores is \[\]; min_max needs at least two different finite values"),
+    "scores to scale in words": (lambda _: divide_by_max(["high"]), r"scores must be a number or an array of numbers, got \['high'\]"),
+    "a comparison with nothing": (lambda _: compare_with_table_2(None), "table must be a RoutingTable, got None"),
+    "a tuple to sweep": (lambda _: jr.grid(stochastic.UCB1, width=(1.0, 2.0)), "needs at least one argument with several values, got .*; only a list, a range or a 1-d array is swept"),
+    "a grid of numbers": (lambda _: jr.grid(lambda a: a, a=[1, 2]), "must give environments or policies, got 1"),
+    "a grid of classes": (lambda _: jr.grid(lambda a: stochastic.UCB1, a=[1, 2]), "must give environments or policies, got <class"),
+    "instances of a number": (lambda _: jr.instances(5), "environments must be a list of them, got 5"),
+    "instances of one environment": (lambda _: jr.instances(BANDIT), "environments must be a list of them, got BanditEnv"),
+    "a summary of differences": (lambda _: metrics.table(metrics.paired(RESULT, "regret", "a")), "data must be the result of a simulation, with single runs along 'seed', got a Dataset of mean, stderr, z"),
+    "a table of nothing": (lambda _: metrics.table(None), "data must be the xarray.Dataset of a simulation, got None"),
+    "a summary of a list": (lambda _: metrics.summary([1]), r"data must be the xarray.Dataset of a simulation, got \[1\]"),
+    "the end of nothing": (lambda _: metrics.final(None, "regret"), "data must be the xarray.Dataset of a simulation, got None"),
+    "a mean of a number": (lambda _: metrics.mean(3.0, "regret"), "data must be an xarray.Dataset or DataArray, got float"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ARGUMENTS)
+def test_a_wrong_argument_is_named(name, tmp_path):
+    call, message = ARGUMENTS[name]
+    path = make(tmp_path, "t.csv", WIDE)
+    with pytest.raises((TypeError, ValueError), match=message) as error:
+        call(path)
+    assert "\n" not in str(error.value)
+
+
+# Commands, and what they say; {t} is a table.
+COMMANDS = {
+    "no command": ([], "the following arguments are required: COMMAND"),
+    "an unknown command": (["plott"], "invalid choice: 'plott'"),
+    "an unknown option": (["run", "stochastic/regret", "--sedes", "5"], "unrecognized arguments: --sedes 5"),
+    "an unknown experiment": (["run", "staged/figure22"], "did you mean 'staged/figure-2"),
+    "a text for an experiment": (["run", "t.csv"], "a file of your own must end in .py"),
+    "a file that is no Python": (["run", "broken.py"], "broken.py, line 2: invalid syntax"),
+    "a file that fails": (["run", "failing.py"], "failing.py, line 3: ZeroDivisionError: division by zero"),
+    "too many seeds": (["run", "stochastic/regret", "--seeds", "1e12"], "argument --seeds: must be at most 4,294,967,296, got 1,000,000,000,000"),
+    "too long a horizon": (["run", "stochastic/regret", "--horizon", "10**12"], "argument --horizon: must be a whole number, got '10**12'"),
+    "a horizon beyond 32 bits": (["run", "stochastic/regret", "--horizon", "1e12"], "argument --horizon: must be at most 2,147,483,647"),
+    "a fractional key": (["run", "stochastic/regret", "--key", "1.5"], "argument --key: invalid int value: '1.5'"),
+    "a negative key": (["run", "stochastic/regret", "--key", "-1"], "key must be a whole number from 0 to 2**32 - 1, got -1"),
+    "an empty --out": (["run", "stochastic/regret", "--out", ""], "argument --out: must be a path, got an empty text"),
+    "a file for --out": (["run", "stochastic/regret", "--out", "t.csv"], "out must be a folder that can be written to, got 't.csv': File exists"),
+    "an empty --data": (["run", "staged/table", "--data", ""], "argument --data: must be a path, got an empty text"),
+    "a folder for --data": (["run", "staged/table", "--data", "folder"], "path must be a file, got the folder 'folder'"),
+    "a damaged --data": (["run", "combinatorial/table", "--data", "cut.csv"], "cut.csv, line 3: 4 fields, but the first line names 5 columns"),
+    "--data without file": (["run", "service/table", "--data", "nowhere.csv"], "nowhere.csv: No such file or directory"),
+    "--data that is empty": (["run", "service/table", "--data", "empty.csv"], "empty.csv is empty"),
+    "--data without costs": (["run", "service/table", "--data", "plain.csv"], "--set environment.costs="),
+    "--data twice": (["run", "service/table", "--data", "t.csv", "--set", "environment.data=u.csv"], "--data and --set environment.data mean the same: give one of them"),
+    "--set twice": (["run", "stochastic/regret", "--set", "UCB1.width=1", "--set", "UCB1.width=2"], "--set UCB1.width must be given once, got 1 and 2"),
+    "--set without a leaf": (["run", "stochastic/regret", "--set", "UCB1=2"], "--set must have the form POLICY.LEAF=VALUE, got 'UCB1=2'"),
+    "a misspelt leaf": (["run", "stochastic/regret", "--set", "UCB1.with=2"], "leaf of UCB1 must be one of 'width', got 'with'; did you mean 'width'?"),
+    "a leaf as a list": (["run", "stochastic/regret", "--set", "UCB1.width=[1, 2]"], "UCB1.width must have shape (), got (2,)"),
+    "a goal for nothing": (["run", "stochastic/regret", "--until-stderr", "regrets=1"], "until_stderr must be one of 'regret'"),
+    "a goal that is no number": (["run", "stochastic/regret", "--until-stderr", "regret=small"], "--until-stderr must have the form METRIC=ERROR, got 'regret=small'"),
+    "a goal of zero": (["run", "stochastic/regret", "--until-stderr", "regret=0"], "until_stderr['regret'] must be above 0, got 0"),
+    "a goal twice": (["run", "stochastic/regret", "--until-stderr", "regret=1", "--until-stderr", "regret=2"], "--until-stderr regret must be given once"),
+    "processes without the others": (["run", "stochastic/regret", "--processes", "2"], "--coordinator, --processes and --process-id need --distributed"),
+    "an unknown problem": (["list", "Staged"], "problem must be one of 'cascade'"),
+    "a plot of no run": (["plot", "folder"], "folder must hold the summary.json of a finished run, got 'folder'"),
+    "a plot of something else": (["plot", "other"], "other/summary.json must be that of a run, but names no experiment: run it again"),
+    "a plot of a broken run": (["plot", "broken"], "broken/summary.json must be that of a run, but names no experiment: run it again"),
+}  # fmt: skip
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """A working directory with some files."""
+    for name, content in {
+        "t.csv": WIDE,
+        "cut.csv": WIDE[:-10],
+        "empty.csv": "",
+        "plain.csv": "query,a,b\n1,0,1\n",
+        "broken.py": "x = 1\nexperiment = = 2\n",
+        "failing.py": "x = 1\n\nexperiment = x / 0\n",
+    }.items():
+        make(tmp_path, name, content)
+    for name, summary in {"folder": None, "other": '{"x": 1}', "broken": "{"}.items():
+        make(tmp_path, name, None)
+        if summary:
+            (tmp_path / name / "summary.json").write_text(summary)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_wrong_command_is_answered_on_one_line_and_leaves_nothing(name, here, capsys):
+    arguments, message = COMMANDS[name]
+    before = sorted(here.rglob("*"))
+    if arguments[:1] == ["run"] and "--out" not in arguments:
+        arguments = [*arguments, "--out", "out"]
+    try:
+        status = cli.main(arguments)
+    except SystemExit as stop:
+        status = stop.code
+    assert status == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.startswith("jaxroute") and error.count("\n") == 1 and error.endswith("\n"), error
+    assert sorted(here.rglob("*")) == before
+
+
+def test_warnings_of_a_command_are_one_line_each(here, capsys, monkeypatch):
+    monkeypatch.setattr(
+        warnings, "showwarning", lambda *said: sys.stderr.write(warnings.formatwarning(*said[:4]))
+    )  # pytest's keeps them.
+    make(here, "semicolons.csv", "query;a;b\n1;0;1\n")
+    assert cli.main(["run", "service/table", "--data", "semicolons.csv", "--out", "out"]) == 2
+    first, second = capsys.readouterr().err.splitlines()
+    assert first == "jaxroute: semicolons.csv is read with semicolons between its columns, as its first line has them"
+    assert second.startswith("jaxroute: semicolons.csv has no column")
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [(".5", 0.5), ("1.", 1.0), ("1e3", 1000.0), ("[1, 2]", [1, 2]), ("true", True), ("text", "text")]
+)
+def test_values_of_set(text, value):
+    assert cli._changes([f"A.b={text}"]) == {"A": {"b": value}}
+
+
+def test_a_reader_that_has_gone_is_no_error(here, capfd, monkeypatch):
+    def gone(*_):
+        raise BrokenPipeError
+
+    monkeypatch.setattr(cli, "_list", gone)
+    monkeypatch.setattr(os, "dup2", lambda *_: None)
+    assert cli.main(["list"]) == 141
+    assert capfd.readouterr().err == ""
