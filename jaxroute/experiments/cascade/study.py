@@ -179,7 +179,11 @@ _RARE = c.study(
     "Rare requests: a warm-up must meet them, a bonus need not",
     (
         case_of(
-            {**_BONUSES, **_WARM, "query all": ca.QueryAll()}, 10_000, settings={}, environment=ca.group_cascade, every=250
+            {**_BONUSES, **_WARM, "query all": ca.QueryAll()},
+            10_000,
+            settings={"num_models": 3},
+            environment=ca.group_cascade,
+            every=250,
         ),
     ),
     512,
