@@ -264,6 +264,7 @@ _CASCADE = {
             EVEN,
         ),
         "small": (EVEN, (put("regret", 2, case="ridge", where={"eta1": 2.0}),)),
+        "small-unseen": (EVEN, (put("regret", 2, case="ridge-unseen", where={"eta0": 0.1}),)),
         "large": (
             (
                 put("regret", 2, case="ridge", where={"eta1": 10.0}),

@@ -8,20 +8,10 @@ import numpy as np
 import xarray as xr
 
 from jaxroute.analysis import metrics, plot
+from jaxroute.experiments import measure
 from jaxroute.experiments.base import Case, Claim, Experiment, Results
 from jaxroute.experiments.claims import Measure, Verdict
-from jaxroute.experiments.measure import (
-    Measured,
-    along,
-    end,
-    late_slope,
-    mean_of,
-    paired_gap,
-    power,
-    runs_of,
-    show,
-    show_slope,
-)
+from jaxroute.experiments.measure import Measured, end, late_slope, mean_of, paired_gap, runs_of, show, show_slope
 from jaxroute.experiments.pictures import Picture, panel, side_by_side
 from jaxroute.problems import cascade as ca
 
@@ -67,8 +57,9 @@ def study(
 
 def mean_and_runs(draw: Any = plot.curves, change: Any = None, **options: Any) -> Picture:
     """A figure of the mean regret, drawn by a function of `plot`, and of how runs differ."""
+    runs = {name: value for name, value in options.items() if name == "policies"}
     mean = panel("regret", draw, change=change, title="mean", **options)
-    return side_by_side(mean, panel("regret", plot.spread, change=change, log=True, title="runs"))
+    return side_by_side(mean, panel("regret", plot.spread, change=change, log=True, title="runs", **runs))
 
 
 class Quantity(NamedTuple):
@@ -98,9 +89,8 @@ def mean(policy: str, case: str = "result", metric: str = "regret", time: Any = 
 
 def late(policy: str, case: str = "result", metric: str = "utility", **where: Any) -> Quantity:
     """The mean per request in the second half of a run."""
-    return Quantity(
-        _name(policy, case, f"{metric}, second half", where), lambda r: mean_of(late_runs(r[case], metric, policy, **where))
-    )
+    name = _name(policy, case, f"{metric}, second half", where)
+    return Quantity(name, lambda results: mean_of(late_runs(results[case], metric, policy, **where)))
 
 
 def late_runs(data: xr.Dataset, metric: str, policy: str, **where: Any) -> xr.DataArray:
@@ -124,7 +114,7 @@ def growth(policy: str, axis: str, cases: Mapping[str, Any] | None = None, **whe
     """Power of a size with which the regret at the horizon grows, over cases with such coordinates."""
 
     def of(results: Results) -> Measured:
-        return power(along(results, "regret", axis, **(cases or {})).sel(policy=policy, **where), axis)
+        return measure.power(measure.along(results, "regret", axis, **(cases or {})).sel(policy=policy, **where), axis)
 
     return Quantity(_name(policy, "result", f"power of {axis}", where), of, show_slope)
 
@@ -160,12 +150,12 @@ def _measured(value: Quantity | float, results: Results) -> tuple[str, Measured]
 
 
 def _compared(chains: Sequence[Sequence[Quantity | float]], ordered: Callable[[Measured, Measured], bool]) -> Measure:
-    def measure(results: Results) -> Verdict:
+    def judge(results: Results) -> Verdict:
         found = [[_measured(value, results) for value in chain] for chain in chains]
         holds = all(ordered(a, b) for chain in found for (_, a), (_, b) in itertools.pairwise(chain))
         return "; ".join(" against ".join(text for text, _ in chain) for chain in found), holds
 
-    return measure
+    return judge
 
 
 def rising(*chains: tuple[Quantity | float, ...], by: float = 3.0) -> Measure:
@@ -176,13 +166,3 @@ def rising(*chains: tuple[Quantity | float, ...], by: float = 3.0) -> Measure:
 def near(*pairs: tuple[Quantity, Quantity | float], by: float = 2.0, slack: float = 0.0) -> Measure:
     """Whether the two of each pair differ by less than so many joint standard errors and a share of the second."""
     return _compared(pairs, lambda a, b: a.near(b, by=by, slack=slack * abs(b.mean)))
-
-
-def together(*measures: Measure) -> Measure:
-    """Whether all hold."""
-
-    def measure(results: Results) -> Verdict:
-        texts, holds = zip(*(one(results) for one in measures), strict=True)
-        return "; ".join(texts), all(holds)
-
-    return measure

@@ -169,14 +169,12 @@ def _plane(results: Results):
         }
         label = f"mean cost ({data['cost'].attrs['unit']})\n{seeds}"
         plot.points(plane, x=label, y="mean score deployed", ax=row[0], title=f"{kind} rows")
-        plot.log_axis(row[0], "x")
         ahead = {p: [(w, tuple(_ahead(d, p, zero))) for w, d in by_weight.items()] for p in names if p != zero}
         label = "cost weight of a mean call of the dearest model\n(query all is off the scale)"
-        plot.points(
-            ahead, x=label, y=f"utility minus that of the {zero}", ax=row[1], title=f"{kind} rows, to the best in sample"
-        )
-        plot.log_axis(row[1], "x")
+        plot.points(ahead, x=label, y=f"utility minus that of the {zero}", ax=row[1], title="ahead of the best in sample")
         plot.level(row[1], "best in sample", 0.0)
+        for ax in row:
+            plot.log_axis(ax, "x")
     return figure
 
 

@@ -16,7 +16,7 @@ from jaxroute.experiments.base import Case, Results
 from jaxroute.experiments.cascade import common as c
 from jaxroute.experiments.cascade.common import COSMOS, STREAMING, UNSEEN, case_of, claims, gap, learner, mean, rising, slope
 from jaxroute.experiments.claims import Verdict, all_hold
-from jaxroute.experiments.measure import Measured, along, end, ends_along, mean_of, runs_of, show
+from jaxroute.experiments.measure import Measured, along, ends_along, mean_of, runs_of, show
 from jaxroute.experiments.pictures import panel, panels_of, side_by_side
 from jaxroute.problems import cascade as ca
 
@@ -136,21 +136,13 @@ _GROWTH = c.study(
 _GRID = (0.0, 0.01, 0.03, 0.06, 0.1, 0.2, 0.3)
 
 
-def _b(index: float) -> c.Quantity:
-    return mean("COSMOS", index=index)
-
-
-def _tail(level: float, index: float) -> c.Quantity:
-    return c.quantile(level, "COSMOS", index=index)
-
-
 _BONUS_CLAIMS = claims(
     ("u-shape", "b = .06 has less than a fifth of the regret at both ends, 0 and .3, by three errors",
-     rising(*[(5 * _b(0.06), _b(b)) for b in (0.0, 0.3)])),
+     rising(*[(5 * mean("COSMOS", index=0.06), mean("COSMOS", index=b)) for b in (0.0, 0.3)])),
     ("cliff", "with b = .03 the 99 % quantile of the runs is more than ten times the median, with b = .1 less than three times, by two errors",
-     rising((10 * _tail(0.5, 0.03), _tail(0.99, 0.03)), (_tail(0.99, 0.1), 3 * _tail(0.5, 0.1)), by=2.0)),
+     rising((10 * c.quantile(0.5, "COSMOS", index=0.03), c.quantile(0.99, "COSMOS", index=0.03)), (c.quantile(0.99, "COSMOS", index=0.1), 3 * c.quantile(0.5, "COSMOS", index=0.1)), by=2.0)),
     ("default", "no bonus of the grid has less regret than our default, .1, by two errors",
-     rising(*[(_b(0.1), _b(b)) for b in _GRID if b != 0.1], by=-2.0)),
+     rising(*[(mean("COSMOS", index=0.1), mean("COSMOS", index=b)) for b in _GRID if b != 0.1], by=-2.0)),
 )  # fmt: skip
 _BONUS = c.study(
     "cascade/bonus",
@@ -226,25 +218,6 @@ def _fitted(pairs: int) -> c.Quantity:
     return c.Quantity(f"fitted to {pairs:,} pairs", of)
 
 
-def _score_panels(results: Results):
-    figure, axes = plot.panels(6)
-    plot.curves(results["small"], "regret", log=True, ax=axes[0], title="mean, K = m = 3, d = 5")
-    for ax, case, title in ((axes[1], "small", "runs, K = m = 3, d = 5"), (axes[2], "large", "runs, K = m = 5, d = 8")):
-        plot.spread(results[case], "regret", log=True, ax=ax, title=title)
-    sweep = results["bonuses"].rename(optimism="c_r", plug_in="c_p")
-    plot.spread(sweep.sel(c_p=0.03), "regret", ax=axes[3], title="bonus of the evaluator, c_p = .03")
-    plot.spread(sweep.sel(c_r=0.3), "regret", ax=axes[4], title="bonus for plugging it in, c_r = .3")
-    data = results["offline"]
-    label = f"pairs that the evaluator was fitted to before\nmean ± 2 s.e. of {_SAMPLES} samples, {data.sizes['seed']} seeds each"
-    points = {"fitted before": [(n, tuple(_fitted(n).of(results))) for n in _PAIRS]}
-    plot.points(points, x=label, y="cumulative regret (utility)", ax=axes[5], title="an evaluator fitted before")
-    for policy, name in (("COSMOS", "mean of COSMOS, learning on line"), (_TRUE, "mean with the true evaluator")):
-        plot.level(axes[5], name, end(data, "regret", policy).mean)
-    for which in ("x", "y"):
-        plot.log_axis(axes[5], which)
-    return figure
-
-
 _SMALL = {**_both(c.WINDOW), **_both(STREAMING, ", streaming"), "query all": ca.QueryAll()}
 _SWEEP = grid(c.learns_scores, optimism=[0.0, 0.1, 0.3, 0.6, 1.0], plug_in=[0.0, 0.03, 0.06])
 _SCORES_CLAIMS = claims(
@@ -271,7 +244,18 @@ _SCORES = c.study(
     ),
     256,
     _SCORES_CLAIMS,
-    {"learned-scores": _score_panels},
+    {
+        "learned-scores": side_by_side(
+            panel("regret", case="small", log=True, title="mean, K = m = 3, d = 5"),
+            panel("regret", plot.spread, case="small", log=True, title="runs, K = m = 3, d = 5"),
+            panel("regret", plot.spread, case="large", log=True, title="runs, K = m = 5, d = 8"),
+            panel("regret", plot.spread, case="bonuses", change=lambda d: d.sel(plug_in=0.03), title="bonus c_r of scores"),
+            panel(
+                "regret", plot.spread, case="bonuses", change=lambda d: d.sel(optimism=0.3), title="bonus c_p of plugging in"
+            ),
+            panel("regret", plot.final, case="offline", change=lambda d: d.isel(sample=0), title="fitted before to pairs"),
+        )
+    },
     notes="noise of the evaluator's estimate explores for free: differences show after some thousand rounds. Pairs are a request and the "
     "reward of a model that was picked at random; eight samples of each size",
     smoke_horizon=2000,
@@ -305,8 +289,8 @@ _ONLINE = {
 
 def _law_cases() -> Iterator[Case]:
     for name, (env, settings) in _LAWS.items():
-        policies = {"COSMOS": learner(), "greedy": learner(0.0), "location family": ca.DistributionLearner()}
-        where = {"law": name}
+        more = {"location family": ca.DistributionLearner()} if name in ("uniform", "pass or fail") else {}
+        policies, where = {"COSMOS": learner(), "greedy": learner(0.0), **more}, {"law": name}
         yield case_of(policies, 10_000, name, c.SEEN | settings, environment=env, coordinates=where, every=250)
     yield case_of({name: learner(fit=fit) for name, fit in _FITS.items()}, 2000, "estimators", every=500, seeds=64)
     yield case_of(_ONLINE, 1000, "estimators-unseen", UNSEEN, every=250, seeds=64)
@@ -322,18 +306,12 @@ def _off(policy: str, case: str = "estimators") -> c.Quantity:
     return c.Quantity(f"off by {policy}", of)
 
 
-def _fit_panels(results: Results):
-    figure, axes = plot.panels(2)
-    for ax, case, title in zip(axes, ("estimators", "estimators-unseen"), ("scores seen", "scores learned")):
-        data = results[case]
-        about = data["regret"].attrs | {"label": "|regret minus that of the exact estimator|"}
-        off = np.abs(data["regret"] - data["regret"].sel(policy="exact", drop=True)).assign_attrs(about)
-        others = [p for p in data["policy"].values if p != "exact"]
-        plot.spread(data.assign(regret=off), "regret", log=True, ax=ax, policies=others, title=title)
-    return figure
+def _off_exact(data: xr.Dataset) -> xr.Dataset:
+    about = data["regret"].attrs | {"label": "|regret minus that of the exact estimator|"}
+    off = np.abs(data["regret"] - data["regret"].sel(policy="exact", drop=True)).assign_attrs(about)
+    return data.assign(regret=off).sel(policy=[p for p in data["policy"].values if p != "exact"])
 
 
-_LAW_PANELS = panels_of(rows=("regret",), columns="case", cases=tuple(_LAWS), log=True, band="quantile")
 _OTHER_LAWS_CLAIMS = claims(
     ("laws", "COSMOS has less than a tenth of greedy's regret whatever the law, by three errors",
      rising(*[(mean("COSMOS", law), 0.1 * mean("greedy", law)) for law in _LAWS])),
@@ -354,7 +332,13 @@ _OTHER_LAWS = c.study(
     tuple(_law_cases()),
     256,
     _OTHER_LAWS_CLAIMS,
-    {"laws": _LAW_PANELS, "laws-estimators": _fit_panels},
+    {
+        "laws": panels_of(rows=("regret",), columns="case", cases=tuple(_LAWS), log=True, band="quantile"),
+        "laws-estimators": side_by_side(
+            panel("regret", plot.spread, case="estimators", change=_off_exact, log=True, title="scores seen"),
+            panel("regret", plot.spread, case="estimators-unseen", change=_off_exact, log=True, title="scores learned"),
+        ),
+    },
     smoke_horizon=400,
 )
 
@@ -363,11 +347,8 @@ _OTHER_LAWS = c.study(
 _WEIGHTS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 _LEVELS = (0.40, 0.45, 0.50, 0.55, 0.60, 0.65)
 _PRICED = {"oracle": ca.Oracle.of, "COSMOS": learner(), _ONE: ca.ContextSingle.of, "query all": ca.QueryAll()}
+_BY_WEIGHT = grid(ca.uniform_cascade, cost_weight=list(_WEIGHTS))
 _PLANE = ("regret", "reward", "cost", "utility", "queries")
-
-
-def _weights_env(weights: Any = _WEIGHTS) -> Any:
-    return grid(ca.uniform_cascade, cost_weight=list(weights))
 
 
 def _points(data: xr.Dataset, policy: str, axis: str) -> list[tuple[Measured, Measured]]:
@@ -397,8 +378,8 @@ def _frontier(results: Results):
     plot.points(lines, x=f"mean cost per request (utility at weight 1)\n{seeds}\n{swept}", y="mean score", ax=axes[0])
     loss = {p: list(ends_along(data, "regret", p, "cost_weight").items()) for p in ("COSMOS", _ONE, "query all")}
     plot.points(loss, x=f"cost weight\n{seeds}", y=f"regret at round {int(data['time'][-1]):,}", ax=axes[1])
-    for which in ("x", "y"):
-        plot.log_axis(axes[1], which)
+    plot.log_axis(axes[1], "x")
+    plot.log_axis(axes[1], "y")
     return figure
 
 
@@ -411,7 +392,7 @@ _COST = c.study(
     "cascade/cost-quality",
     "Cost and quality: mean score against mean cost, by cost weight",
     (
-        case_of(_PRICED, 10_000, "weights", {"weights": _WEIGHTS}, environment=_weights_env, every=500, record=_PLANE),
+        case_of(_PRICED, 10_000, "weights", {}, environment=_BY_WEIGHT, every=500, record=_PLANE),
         case_of({"frugal": grid(ca.Frugal, threshold=list(_LEVELS))}, 10_000, "thresholds", record=_PLANE, every=500),
     ),
     256,

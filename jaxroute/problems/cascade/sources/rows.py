@@ -148,7 +148,7 @@ def _clusters(features: np.ndarray, number: int) -> np.ndarray:
 
 def _table(data: str, costs: Mapping[str, float] | None) -> RoutingTable:
     if data == "standin":
-        return standin("routerbench", scores="binary", queries=4000)[0].subset(models=_STAND_IN)
+        return standin("routerbench", scores="binary", queries=2000)[0].subset(models=_STAND_IN)
     try:
         return load_table(data, costs=costs, missing="drop")
     except ValueError as error:
