@@ -129,6 +129,7 @@ def _growth(env, policy, env_state, state, t) -> dict[str, Any]:
 
 def _by_context(data: xr.Dataset) -> dict[str, xr.Dataset]:
     """Runs of which the only context is 0, and those where it is 1."""
+    data = data.isel(policy=[0])
     one = (data["design.context"].isel(policy=0, time=-1) > 0).values
     return {f"x = {x}": data.isel(seed=np.flatnonzero(one == x)).assign_coords(policy=[f"x = {x}"]) for x in (0, 1)}
 
