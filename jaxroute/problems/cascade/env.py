@@ -301,7 +301,9 @@ def _optimism(
     if getattr(action, "index", None) is not None:
         all_indices = jnp.all(action.index >= index - _ROUNDING)
         all_scores = jnp.all(result.score >= score - _ROUNDING)
-        allowed = numerics.pick(deployed, result.score - score) + jnp.sum(jnp.where(opened, action.index - index, 0.0))
+        # What is too low by no more than rounding counts as equal: it does not make up for other excesses.
+        above, over = jnp.maximum(action.index - index, 0.0), jnp.maximum(result.score - score, 0.0)
+        allowed = numerics.pick(deployed, over) + jnp.sum(jnp.where(opened, above, 0.0))
         ruled = all_indices & all_scores & (action.bounded is None or action.bounded)
         wrong |= ruled & (regret > allowed + _ROUNDING)
     complete = jnp.any(opened) & (jnp.sum(deployed.astype(jnp.int32)) == 1) & ~jnp.any(deployed & ~opened)
