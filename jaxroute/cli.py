@@ -2,6 +2,7 @@
 
 import argparse
 import importlib.util
+import inspect
 import json
 import math
 import os
@@ -12,7 +13,7 @@ import textwrap
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -242,6 +243,10 @@ def _experiment(name: str) -> Any:
             raise ValueError(
                 f"{name} must define `experiment = jaxroute.experiments.Experiment(...)`, got {checks.show(found)}"
             )
+        try:
+            _check_experiment(found)
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from None
         return found
     try:
         return EXPERIMENTS[checks.one_of("experiment", name, EXPERIMENTS)]
@@ -260,11 +265,52 @@ def _executed(file: str) -> dict[str, Any]:
     try:
         return runpy.run_path(file)
     except SyntaxError as error:
-        raise ValueError(f"{error.filename}, line {error.lineno}: {error.msg}") from error
-    except Exception as error:
+        raise ValueError(f"{error.filename or file}, line {error.lineno or 1}: {error.msg}") from error
+    except (Exception, SystemExit) as error:
         lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == file]
         where = f"{file}, line {lines[-1]}" if lines else file
         raise ValueError(f"{where}: {type(error).__name__}: {error}") from error
+
+
+def _check_experiment(experiment: Any) -> None:
+    """`ValueError` for what cannot be played, or would be written elsewhere than into the folder of the run."""
+    from jaxroute.core import checks
+    from jaxroute.experiments import Case
+
+    cases = experiment.cases
+    if not isinstance(cases, (tuple, list)) or not cases or not all(isinstance(case, Case) for case in cases):
+        raise ValueError(f"cases must be a tuple of at least one Case, got {checks.show(cases)}")
+    for case in cases:
+        where = f"case {case.name!r}: "
+        if not callable(case.policies) and not isinstance(case.policies, Mapping):
+            raise ValueError(
+                f"{where}policies must be a dict of name to policy, or a function, got {checks.show(case.policies)}"
+            )
+        if (
+            not callable(case.environment)
+            and not hasattr(case.environment, "init")
+            and not hasattr(case.environment, "axes")
+        ):
+            raise ValueError(
+                f"{where}environment must be an environment, a grid or a function, got {checks.show(case.environment)}"
+            )
+        checks.count(f"{where}horizon", case.horizon)
+    names = [case.name for case in cases]
+    for what, given in (("cases", names), ("figures", list(experiment.figures))):
+        for name in given:
+            if name in ("", ".", "..") or Path(name).name != name or given.count(name) > 1:
+                raise ValueError(
+                    f"{what} must have different names of files without folders, got {', '.join(map(repr, given))}"
+                )
+
+
+def _with_setting(error: ValueError, experiment: Any) -> str:
+    """An error, with the option that changes what it complains of if that is a setting of the environment."""
+    setting = str(error).partition(" ")[0]
+    for case in experiment.cases:
+        if inspect.isfunction(case.environment) and setting in inspect.signature(case.environment).parameters:
+            return f"{error}; --set environment.{setting}=VALUE changes it"
+    return str(error)
 
 
 def _keep_compiled() -> str | None:
@@ -358,19 +404,24 @@ def _run_here(options, mesh: Any = None) -> int:
     if hosts.is_first():
         print(f"{experiment.name}: {experiment.title}")
     start = time.perf_counter()
-    summary = experiments.run(
-        experiment,
-        out,
-        seeds=seeds,
-        horizon=horizon,
-        changes=changes,
-        key=options.key,
-        mesh=mesh,
-        keep=options.keep,
-        until_stderr=goals,
-        figures=figures,
-        progress=sys.stderr.isatty(),
-    )
+    try:
+        summary = experiments.run(
+            experiment,
+            out,
+            seeds=seeds,
+            horizon=horizon,
+            changes=changes,
+            key=options.key,
+            mesh=mesh,
+            keep=options.keep,
+            until_stderr=goals,
+            figures=figures,
+            progress=sys.stderr.isatty(),
+        )
+    except ValueError as error:
+        if type(error) is not ValueError:
+            raise
+        raise ValueError(_with_setting(error, experiment)) from error
     if hosts.is_first():
         print(_report(experiment, summary, changes, out, time.perf_counter() - start))
     return 0

@@ -87,7 +87,7 @@ FILES = {
     "Latin-1": ("t.csv", WIDE.replace("a,", "mod\u00e8le,").encode("latin-1"), r"is not in UTF-8 \(byte 0xe8\), but probably in Latin-1 or Windows-1252: .*iconv"),
     "UTF-16 without a mark": ("t.csv", WIDE.encode("utf-16-le"), "UTF-16 without a byte order mark: save it in UTF-8"),
     "a word in a cell": ("t.csv", WIDE.replace("0.25", "bad"), "line 3, column 'b' is 'bad', which is no number"),
-    "an empty cell": ("t.csv", WIDE.replace("0.25", ""), "line 3, column 'b' is empty; mend it, or leave such queries out with missing='drop'"),
+    "an empty cell": ("t.csv", WIDE.replace("0.25", ""), r"line 3, column 'b' is empty; mend it, or delete such queries \(in Python missing='drop' leaves them out\)"),
     "a decimal comma": ("t.csv", WIDE.replace("0.25", '"0,25"'), "'0,25', which is no number: write a point in place of the decimal comma"),
     "thousands": ("t.csv", WIDE.replace("0.03", '"1,234.5"'), "column 'b.total_cost' is '1,234.5', which is no number: leave out the commas"),
     "a currency": ("t.csv", WIDE.replace("0.03", "$0.03"), "column 'b.total_cost' is '\\$0.03', which is no number: leave out the currency"),
@@ -104,10 +104,16 @@ FILES = {
     "no costs": ("t.csv", "prompt,a,b\nx,1,0\n", r"has no column <model>.total_cost, <model>_cost, cost_<model>; add them, or give the cost per query of each model: costs={'MODEL': 0.01, ...}, on the command line --set environment.costs="),
     "a row per query and model without scores": ("t.csv", "id,model,answer,cost\n1,a,yes,1\n", r"a row per query and model it lacks a column for the score \(score, label, correct"),
     "the same pair twice": ("t.csv", LONG + "1,a,1,0.5\n", "line 6 has the query '1' and the model 'a', as line 2 has: keep one of them"),
-    "a pair that is not there": ("t.csv", LONG.rsplit("2,a", 1)[0], "query '2' and model 'a' have no row, and 0 other pairs have none; add them, or drop such queries with missing='drop'"),
+    "a pair that is not there": ("t.csv", LONG.rsplit("2,a", 1)[0], "query '2' and model 'a' have no row, and 0 other pairs have none; every model must have answered every query: add them, or delete such queries .in Python missing='drop' leaves them out.$"),
+    "the log of a router": ("t.csv", "id,model,score,cost\n1,a,1,0.1\n2,b,0,0.1\n", "a log of what one router chose does not tell what the others would have"),
     "a row without model": ("t.csv", LONG + "3,,1,0.5\n", "line 6, column 'model' is empty"),
     "a row per query and model without costs": ("t.csv", "query_id,llm,score\n1,a,1\n", "has no column cost or total_cost or .*; give the cost per query of each model"),
     "no JSON": ("t.jsonl", LINES[0] + "\n{broken\n", "line 2 is not JSON"),
+    "brackets without end": ("t.jsonl", "[" * 100_000, "line 1 is not JSON"),
+    "a whole number without end": ("t.jsonl", LINES[0].replace("0.01", "1" + "0" * 400), "; costs must be finite and at least 0"),
+    "repeated models in npz": ("t.npz", archive(scores=np.asarray(SCORES), costs=np.asarray(COSTS), models=np.array(["a", "a"])), "models has 'a' more than once"),
+    "another number of models in npz": ("t.npz", archive(scores=np.asarray(SCORES), costs=np.asarray(COSTS), models=np.array(["a"])), "models has 1 names; expected 2"),
+    "a damaged array in npz": ("t.npz", NPZ.replace(np.float64(0.02).tobytes(), bytes(8)), "the array 'costs' is damaged"),
     "a list in jsonl": ("t.jsonl", "[1, 2]\n", r"line 1 must be an object \{...\}, got \[1, 2\]"),
     "a word in jsonl": ("t.jsonl", LINES[0] + "\n" + LINES[1].replace('"score": 1', '"score": "good"'), "line 2, column 'score' is 'good', which is no number"),
     "text in place of structures": ("t.jsonl", json.dumps({"query": "x", "llm": "a", "score": [1], "usd": 1}), r"line 1, column 'score' is \[1\], which is no number"),
@@ -292,6 +298,16 @@ COMMANDS = {
     "a text for an experiment": (["run", "t.csv"], "a file of your own must end in .py"),
     "a file that is no Python": (["run", "broken.py"], "broken.py, line 2: invalid syntax"),
     "a file that fails": (["run", "failing.py"], "failing.py, line 3: ZeroDivisionError: division by zero"),
+    "an experiment without cases": (["run", "empty.py"], "empty.py: cases must be a tuple of at least one Case, got ()"),
+    "one case in place of several": (["run", "case.py"], "case.py: cases must be a tuple of at least one Case, got Case("),
+    "a misspelt argument of an experiment": (["run", "titel.py"], "titel.py, line 4: TypeError: Experiment.__init__() got an unexpected keyword argument 'titel'"),
+    "policies as a list": (["run", "list.py"], "list.py: case 'result': policies must be a dict of name to policy, or a function, got [UCB1("),
+    "an environment as a number": (["run", "five.py"], "five.py: case 'result': environment must be an environment, a grid or a function, got 5"),
+    "a horizon as text": (["run", "text.py"], "text.py: case 'result': horizon must be a whole number at least 1, got '10'"),
+    "two cases of a name": (["run", "twice.py"], "twice.py: cases must have different names of files without folders, got 'result', 'result'"),
+    "a case outside the folder": (["run", "outside.py"], "outside.py: cases must have different names of files without folders, got '../outside'"),
+    "a file that leaves": (["run", "leaves.py"], "leaves.py, line 1: SystemExit: 3"),
+    "a binary file": (["run", "binary.py"], "binary.py, line 1: "),
     "too many seeds": (["run", "stochastic/regret", "--seeds", "1e12"], "argument --seeds: must be at most 4,294,967,296, got 1,000,000,000,000"),
     "too long a horizon": (["run", "stochastic/regret", "--horizon", "10**12"], "argument --horizon: must be a whole number, got '10**12'"),
     "a horizon beyond 32 bits": (["run", "stochastic/regret", "--horizon", "1e12"], "argument --horizon: must be at most 2,147,483,647"),
@@ -305,6 +321,9 @@ COMMANDS = {
     "--data without file": (["run", "service/table", "--data", "nowhere.csv"], "nowhere.csv: No such file or directory"),
     "--data that is empty": (["run", "service/table", "--data", "empty.csv"], "empty.csv is empty"),
     "--data without costs": (["run", "service/table", "--data", "plain.csv"], "--set environment.costs="),
+    "a setting that does not suit the data": (["run", "staged/table", "--smoke", "--data", "t.csv"], "got 0.0002; --set environment.budget=VALUE changes it"),
+    "a size above the number of models": (["run", "combinatorial/table", "--data", "t.csv"], "size must be from 1 to 2, got 3; --set environment.size=VALUE changes it"),
+    "no features": (["run", "queueing/table", "--data", "t.csv"], "t.csv has no features: give embeddings"),
     "--data twice": (["run", "service/table", "--data", "t.csv", "--set", "environment.data=u.csv"], "--data and --set environment.data mean the same: give one of them"),
     "--set twice": (["run", "stochastic/regret", "--set", "UCB1.width=1", "--set", "UCB1.width=2"], "--set UCB1.width must be given once, got 1 and 2"),
     "--set without a leaf": (["run", "stochastic/regret", "--set", "UCB1=2"], "--set must have the form POLICY.LEAF=VALUE, got 'UCB1=2'"),
@@ -322,6 +341,14 @@ COMMANDS = {
 }  # fmt: skip
 
 
+CASE = "Case(environment=stochastic.bernoulli([0.5]), policies={'u': stochastic.UCB1()}, horizon=10)"
+EXPERIMENT = f"""from jaxroute.experiments import Case, Experiment
+from jaxroute.problems import stochastic
+
+experiment = Experiment(name="mine", title="mine", cases=({CASE},))
+"""
+
+
 @pytest.fixture
 def here(tmp_path, monkeypatch):
     """A working directory with some files."""
@@ -332,6 +359,16 @@ def here(tmp_path, monkeypatch):
         "plain.csv": "query,a,b\n1,0,1\n",
         "broken.py": "x = 1\nexperiment = = 2\n",
         "failing.py": "x = 1\n\nexperiment = x / 0\n",
+        "empty.py": EXPERIMENT.replace(f"({CASE},)", "()"),
+        "case.py": EXPERIMENT.replace(f"({CASE},)", CASE),
+        "titel.py": EXPERIMENT.replace("title", "titel"),
+        "list.py": EXPERIMENT.replace("{'u': stochastic.UCB1()}", "[stochastic.UCB1()]"),
+        "five.py": EXPERIMENT.replace("stochastic.bernoulli([0.5])", "5"),
+        "text.py": EXPERIMENT.replace("horizon=10", "horizon='10'"),
+        "twice.py": EXPERIMENT.replace(CASE, f"{CASE}, {CASE}"),
+        "outside.py": EXPERIMENT.replace("horizon=10", "horizon=10, name='../outside'"),
+        "leaves.py": "raise SystemExit(3)\n",
+        "binary.py": b"\0",
     }.items():
         make(tmp_path, name, content)
     for name, summary in {"folder": None, "other": '{"x": 1}', "broken": "{"}.items():

@@ -10,7 +10,7 @@ Of a result of `keep="moments"` the same functions answer from the statistics th
 import math
 import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import NormalDist
 from typing import Any, NamedTuple
 
@@ -205,6 +205,15 @@ def beyond(data: xr.Dataset, time: int | None = None) -> list[Beyond]:
                     where = {a: one[a].values[i] for a, i in zip(axes, place)}
                     found.append(Beyond(str(policy), where, name, value, error, about["most"], about["beyond"]))
     return found
+
+
+def worst_beyond(found: Iterable[Beyond]) -> list[tuple[Beyond, str]]:
+    """Of each policy and metric the one that is farthest above the limit, and a line that says so."""
+    groups: dict[tuple[str, str], list[Beyond]] = {}
+    for one in found:
+        groups.setdefault((one.policy, one.metric), []).append(one)
+    worst = [(max(group, key=lambda one: one.value), len(group)) for group in groups.values()]
+    return [(one, f"{one}" + (f" (the worst of {number})" if number > 1 else "")) for one, number in worst]
 
 
 # Over seeds.
@@ -443,20 +452,8 @@ def table(
     lines = [*lines[:2], rule, *lines[2:], rule, _footnote(data, names, time)]
     if cut > 0:
         lines.append(f"{cut} more rows are not shown; select settings, or raise max_rows")
-    lines += _listed_beyond(beyond(data, time), max_rows)
+    lines += [text for _, text in worst_beyond(beyond(data, time))][:max_rows]
     return "\n".join(lines)
-
-
-def _listed_beyond(found: Sequence[Beyond], most: int) -> list[str]:
-    """Lines about policies that do not keep their limits, one for each policy and metric: that farthest above, and how many more."""
-    groups: dict[tuple[str, str], list[Beyond]] = {}
-    for one in found:
-        groups.setdefault((one.policy, one.metric), []).append(one)
-    lines = []
-    for group in list(groups.values())[:most]:
-        worst = max(group, key=lambda one: one.value)
-        lines.append(f"{worst}" + (f" (so {len(group)} settings; this is the worst)" if len(group) > 1 else ""))
-    return lines
 
 
 def _own_axes_of(one: xr.Dataset, axes: Sequence[str]) -> list[str]:

@@ -162,7 +162,7 @@ def curves(
     }[band]
     counts = [line.of(number) for line in lines]
     seeds = metrics.show_seeds(np.concatenate([np.ravel(c) for c in counts]) if counts else [])
-    ax.set_xlabel(f"{_clock(array)}\n{meaning} {seeds}")
+    ax.set_xlabel(f"{_clock(array)}\n{meaning} {seeds}{_beyond(data, drawn)}")
     ax.set_ylabel(style.axis_title(array.attrs, metric, _HIGH))
     style.legend(ax, title, own)
     return ax
@@ -216,7 +216,7 @@ def difference(
     _time_axes(ax, array, "x" if log else False)
     number = metrics.count(data, metric)
     seeds = metrics.show_seeds([number.sel(policy=name).values.max() for name in [minus, *drawn]])
-    ax.set_xlabel(f"{_clock(array)}\nmean of paired differences ± 2 s.e. of {seeds}")
+    ax.set_xlabel(f"{_clock(array)}\nmean of paired differences ± 2 s.e. of {seeds}{_beyond(data, [minus, *drawn])}")
     label = style.wrapped(str(array.attrs.get("label", metric)), _HIGH)
     unit = f" ({array.attrs['unit']})" if array.attrs.get("unit") else ""
     ax.set_ylabel(f"{label}\nminus that of {minus}{unit}")
@@ -249,6 +249,16 @@ def leaders(
     in_order = sorted((n for n in value if math.isfinite(value[n])), key=lambda n: value[n])
     first = in_order[:number] + [n for n in in_order[number:] if style.role_of(n) == "subject"]
     return [name for name in value if name in first]
+
+
+def _beyond(data: xr.Dataset, drawn: Sequence[str]) -> str:
+    """Lines of a caption that say which policies are above a limit at the end, such as their budget."""
+    by_words: dict[str, list[str]] = {}
+    for one in metrics.beyond(data):
+        if one.policy in drawn and one.policy not in by_words.setdefault(one.words, []):
+            by_words[one.words].append(one.policy)
+    lines = [f"{words}: {', '.join(names)}" for words, names in by_words.items() if names]
+    return "".join(f"\n{style.wrapped(line, _WIDE)}" for line in lines)
 
 
 def _smallest(data: xr.Dataset, metric: str, policies: Sequence[str]) -> float:

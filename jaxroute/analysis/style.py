@@ -84,12 +84,24 @@ _DASHES = (_SOLID, (0, (5, 1.6)), (0, (5, 1.3, 1.2, 1.3)), (0, (1.4, 1.2)), (0, 
 _DOTS = ((0, (1, 1.3)), (0, (4, 1.3, 1, 1.3)), (0, (2.5, 1.3)), (0, (7, 1.5)), (0, (1, 3)))
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 # After Okabe and Ito, whose colours differ for colour-blind readers too: vermilion for the subject.
+_COLD = (
+    "#0072B2",
+    "#009E73",
+    "#CC79A7",
+    "#56B4E9",
+    "#6A3D9A",
+    "#1B5E63",
+    "#8A8D00",
+    "#7A90B8",
+    "#00324F",
+    "#6CC08B",
+    "#8C2D78",
+    "#A6A6E0",
+)
 _ROLES = {
     "subject": _Role(("#D55E00",), 2.4, 3.6, (_SOLID,)),
     "variant": _Role(("#E69F00", "#9E1B32", "#7F4A1E", "#F0767F", "#B8860B"), 1.8, 3.4, _DASHES[1:]),
-    "rival": _Role(
-        ("#0072B2", "#009E73", "#CC79A7", "#56B4E9", "#6A3D9A", "#1B5E63", "#8A8D00", "#7A90B8"), 1.5, 3.0, _DASHES
-    ),
+    "rival": _Role(_COLD, 1.5, 3.0, _DASHES),
     "weak": _Role(("#B8AD9C", "#A9BCCB", "#C3B3D1", "#AFC7A8", "#D6BE9C"), 1.3, 2.6, _DASHES),
     "oracle": _Role(("#000000", "#555555", "#8C8C8C"), 1.2, 4.0, _DASHES[1:]),
     "reference": _Role(("#333333", "#6B6B6B"), 1.1, 2.5, _DOTS),
@@ -107,7 +119,16 @@ _RIVALS = {
         ("EducatedGuessing", "RouterDC", "RouteLLM"),
         ("CUCB", "Thompson", "Direct", "EpsilonGreedy", "ConstrainedThompson"),
         ("CQB-eps", "Q-UCB", "Q-ThS"),
-        ("frugal", "greedy", "LinUCB", "Thompson sampling", "explore then commit", "epsilon-greedy", "bootstrap"),
+        (
+            "frugal",
+            "greedy",
+            "one call",
+            "static index",
+            "LinUCB",
+            "Thompson sampling",
+            "explore then commit",
+            "epsilon-greedy",
+        ),
     )
     for place, name in enumerate(names)
 }

@@ -7,7 +7,8 @@ no memory over time) or in reverse.
 What is differentiated is the path of a relaxed problem: the objective is evaluated at the relaxed selection that the policy puts into
 its action, while outcomes, feedback and statistics still come from the rounded set. The dependence of which models are observed
 on the parameters is therefore left out: the gradient is that of exploitation given the data, and is blind to the value of
-exploring. What tuned values really earn is therefore to be seen in a simulation on other seeds than those that `improve` played.
+exploring. `improve` therefore reports, beside the objective on the seeds that it played, that on fresh ones; what tuned values really
+earn, after rounding, is to be seen in a simulation, on other seeds again.
 """
 
 from collections.abc import Callable, Mapping
@@ -51,12 +52,14 @@ class Tuned(NamedTuple):
     """Result of `improve`.
 
     values: the tuned leaves by name. history: `[steps, leaves]` values after each step. objective: `[steps]` value before each
-    step. rounds: decisions that were played.
+    step, on the seeds of that step: what the search saw. fresh: mean objective and its standard error on seeds that no step played,
+    for the "start", for the "tuned" values, and their paired "gain". rounds: decisions that the search played.
     """
 
     values: dict[str, float]
     history: np.ndarray
     objective: np.ndarray
+    fresh: dict[str, tuple[float, float]]
     rounds: int
 
 
@@ -88,20 +91,20 @@ def objective_of(
     Returns:
       A function of a dict of leaf names to values `[]`. Differentiate it with `jax.jacfwd` or `jax.grad`.
     """
-    value = _mean_objective(env, policy, objective, horizon, key)
+    value = _objective_by_run(env, policy, objective, horizon, key)
     numbers = np.arange(first_seed, first_seed + checks.count("seeds", seeds), dtype=np.uint32)
-    return lambda leaves: value(leaves, numbers)
+    return lambda leaves: jnp.mean(value(leaves, numbers))
 
 
-def _mean_objective(env, policy, objective: Objective, horizon: int, key: int):
-    """Function of leaves by name and seeds `[R]`: the mean objective per round."""
+def _objective_by_run(env, policy, objective: Objective, horizon: int, key: int):
+    """Function of leaves by name and seeds `[R]`: the mean objective per round of each run `[R]`."""
     record = Record(every=checks.count("horizon", horizon), flows=(_OBJECTIVE,))
     root = jax.random.key_data(draws.key(key))
     watched = _Watched(env, objective)
 
     def value(leaves, seeds):
         total = rollout(watched, replace(policy, leaves), run_streams(root, seeds), horizon, record)["objective"]
-        return jnp.mean(total) / horizon
+        return total[0] / horizon
 
     return value
 
@@ -116,17 +119,21 @@ def improve(
     seeds: int = 64,
     steps: int = 30,
     optimizer: optax.GradientTransformation | None = None,
+    fresh: int = 256,
     key: int = 0,
 ) -> Tuned:
     """Raises the objective by gradient steps on some of a policy's leaves; every step plays new seeds.
 
-    The search is in the logarithm of each leaf, so that leaves of different size take steps of the same kind.
+    The search is in the logarithm of each leaf, so that leaves of different size take steps of the same kind. Differentiation is
+    forward: a step carries one tangent per leaf, so that its time grows with their number, while its memory does not grow with the
+    horizon. For many leaves differentiate `objective_of` in reverse.
 
     Args:
       env, policy, objective, horizon, key: as for `objective_of`.
       leaves: name to `(lowest, highest)`, positive bounds.
       seeds: seeds per step. steps: gradient steps.
       optimizer: optax transformation (default Adam with rate 0.15).
+      fresh: seeds on which start and result are scored; no step plays them.
 
     Raises:
       ValueError: a leaf is unknown, or its bounds are not positive and in order.
@@ -138,15 +145,19 @@ def improve(
         _leaf(policy, name)
         if not 0 < low < high:
             raise ValueError(f"leaves[{name!r}] must be (lowest, highest) with 0 < lowest < highest, got {(low, high)}")
-    steps, seeds = checks.count("steps", steps), checks.count("seeds", seeds)
+    steps, seeds, fresh = checks.count("steps", steps), checks.count("seeds", seeds), checks.count("fresh", fresh, 2)
     optimizer = optax.adam(0.15) if optimizer is None else optimizer
     bounds = {name: tuple(np.log(b).astype(np.float32)) for name, b in leaves.items()}
-    mean_objective = _mean_objective(env, policy, objective, horizon, key)
+    by_run = _objective_by_run(env, policy, objective, horizon, key)
+
+    @jax.jit
+    def score(logs, numbers):
+        return by_run({name: jnp.exp(x) for name, x in logs.items()}, numbers)
 
     @jax.jit
     def step(logs, state, numbers):
         def value(logs):
-            mean = mean_objective({name: jnp.exp(x) for name, x in logs.items()}, numbers)
+            mean = jnp.mean(score(logs, numbers))
             return mean, mean
 
         gradient, mean = jax.jacfwd(value, has_aux=True)(logs)
@@ -156,7 +167,7 @@ def improve(
         return logs, state, mean
 
     logs: Any = {n: jnp.clip(jnp.log(jnp.asarray(_leaf(policy, n), jnp.float32)), *bounds[n]) for n in leaves}
-    state = optimizer.init(logs)
+    start, state = logs, optimizer.init(logs)
     numbers = np.arange(steps * seeds, dtype=np.uint32).reshape(steps, seeds)
     play = compile_lanes(step.lower(logs, state, numbers[0]), jax.default_backend())
     history, values = [], []
@@ -168,6 +179,14 @@ def improve(
             raise FloatingPointError(
                 f"the objective or its gradient is not finite in step {number + 1}, at {history[-2:-1]}"
             )
+    others = np.arange(steps * seeds, steps * seeds + fresh, dtype=np.uint32)
+    judge = compile_lanes(score.lower(logs, others), jax.default_backend())
+    before, after = (np.asarray(judge(these, others), np.float64) for these in (start, logs))
+    judged = {"start": before, "tuned": after, "gain": after - before}
     return Tuned(
-        dict(zip(leaves, history[-1], strict=True)), np.asarray(history), np.asarray(values), steps * seeds * horizon
+        values=dict(zip(leaves, history[-1], strict=True)),
+        history=np.asarray(history),
+        objective=np.asarray(values),
+        fresh={name: (float(runs.mean()), float(runs.std(ddof=1) / np.sqrt(fresh))) for name, runs in judged.items()},
+        rounds=steps * seeds * horizon,
     )

@@ -20,12 +20,18 @@ from .messplus import (
     Overhead,
 )
 from .papers import (
+    C2MABV_CHATGLM2,
+    C2MABV_FIGURE_4,
+    C2MABV_FIGURE_8,
+    C2MABV_SETTINGS,
     C2MABV_TABLE_1,
     C2MABV_TABLE_3,
+    C2MABV_TABLE_4,
     STAGEROUTE_TABLE_1,
     STAGEROUTE_TABLE_2,
     ModelTable,
     PriceTable,
+    RunTimes,
     divide_by_max,
     min_max,
 )
@@ -119,7 +125,7 @@ DATASETS = (
     Dataset(
         "embedllm",
         "public file",
-        "35,673 questions x 112 models with correctness; costs are the caller's (csv).",
+        "35,673 questions x 112 models with correctness; costs are the caller's, or the models' sizes (csv).",
         "Hugging Face RZ412/EmbedLLM; arXiv 2410.02223",
         load_embedllm,
     ),
@@ -133,7 +139,7 @@ DATASETS = (
     Dataset(
         "table",
         "public file",
-        "Any table of per-query scores and costs (npz, csv, parquet or pickle).",
+        "Any table of scores and costs, a row per query, or per query and model (npz, csv, tsv, jsonl, parquet or pickle).",
         "the caller",
         load_table,
     ),
@@ -147,8 +153,13 @@ DATASETS = (
 )
 
 __all__ = [
+    "C2MABV_CHATGLM2",
+    "C2MABV_FIGURE_4",
+    "C2MABV_FIGURE_8",
+    "C2MABV_SETTINGS",
     "C2MABV_TABLE_1",
     "C2MABV_TABLE_3",
+    "C2MABV_TABLE_4",
     "DATASETS",
     "MESSPLUS_BENCHMARKS",
     "MESSPLUS_DROPOUT",
@@ -171,6 +182,7 @@ __all__ = [
     "Overhead",
     "PriceTable",
     "RoutingTable",
+    "RunTimes",
     "UnsafePickleError",
     "compare_with_table_2",
     "costs_by_size",

@@ -143,13 +143,15 @@ def as_numbers(cells: np.ndarray) -> np.ndarray:
     """`[Q]` float64: true and false are 1 and 0, what is absent or no number is NaN."""
     try:
         return np.asarray(cells).astype(np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return np.array([_number(cell) for cell in cells], dtype=np.float64)
 
 
 def _number(cell: Any) -> float:
     try:
         return float(cell)
+    except OverflowError:  # A whole number beyond float64.
+        return np.inf
     except (TypeError, ValueError):
         return {"true": 1.0, "false": 0.0}.get(str(cell).strip().lower(), np.nan)
 
@@ -279,7 +281,7 @@ def _open_jsonl(path: str | os.PathLike) -> ColumnFile:
                 continue
             try:
                 record = json.loads(line)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise ValueError(f"{path}, line {number} is not JSON: {error}") from None
             if not isinstance(record, dict):
                 raise ValueError(f"{path}, line {number} must be an object {{...}}, got {show(record)}")

@@ -65,6 +65,21 @@ def _price_table(rows: Iterable[tuple[str, float]], **about: str) -> PriceTable:
     return PriceTable(names, values, **about)
 
 
+@dataclass(frozen=True)
+class RunTimes:
+    """Run times on one random instance.
+
+    num_models: `K`. size: `N`, models of a set. budget: cost per round.
+    relaxed_s, direct_s: seconds for 10,000 rounds of one run, with relaxation and rounding, and solved directly.
+    """
+
+    num_models: int
+    size: int
+    budget: float
+    relaxed_s: float
+    direct_s: float
+
+
 def min_max(scores: np.ndarray) -> np.ndarray:
     """Scores on a scale where the worst model is 0 and the best is 1: `(s - min s) / (max s - min s)`.
 
@@ -188,3 +203,20 @@ C2MABV_TABLE_3 = _price_table(
     unit="USD per 1k tokens",
     source="C2MAB-V (Dai et al.), Table 3",
 )
+
+# What C2MAB-V (Dai et al.) prints of its experiments; tasks are "awc" (any win), "suc" (sum up) and "aic" (all in).
+
+# Section 6: multipliers of the radii of rewards and of costs.
+C2MABV_SETTINGS = {"(a)": (0.3, 0.05), "(b)": (1.0, 0.05), "(c)": (0.3, 0.01), "(d)": (1.0, 0.01)}
+# Section 6, Fig. 4: the ratio of reward to violation of setting (c) is at least so many times that of a rival.
+C2MABV_FIGURE_4 = {"EpsilonGreedy": 1.6472, "Thompson": 3.9, "CUCB": 4.0, "Always ChatGPT-4": 6.0}
+# Section 6: the rewards of ChatGLM2, without violation, are below these.
+C2MABV_CHATGLM2 = {"awc": 0.18, "suc": 0.10, "aic": 1e-4}
+# Appendix E.3, Fig. 8: the ratio of setting (d) is at least so many times that of a rival, at every budget.
+C2MABV_FIGURE_8 = {"CUCB": 4.56, "EpsilonGreedy": 1.557}
+# Appendix E.3, Table 4.
+C2MABV_TABLE_4 = {
+    "awc": RunTimes(16, 8, 2.5, 221.78, 1464.33),
+    "suc": RunTimes(25, 8, 1.4, 267.20, 16890.91),
+    "aic": RunTimes(25, 8, 1.6, 283.06, 17320.47),
+}

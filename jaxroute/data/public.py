@@ -324,15 +324,19 @@ _EMBEDLLM = ("prompt_id", "model_name", "label")
 def _from_embedllm(
     file: ColumnFile, costs: Mapping[str, float] | None, cost_unit: str | None, missing: Missing
 ) -> RoutingTable:
-    if costs is None:
-        models = sorted({str(model) for model in file.read(["model_name"])["model_name"]})
-        costs, cost_unit = costs_by_size(models), cost_unit or "1e9 parameters per query"
-        unsized = [model for model in models if not _SIZE.search(model.lower())]
+    roles: dict[str, str] = dict(zip(("query", "model", "score"), _EMBEDLLM, strict=True))
+    if "category" in file.names:
+        roles["group"] = "category"
+    if costs is not None:
+        return _from_long(file, roles, costs, cost_unit, missing, repeated=True)
+
+    def sizes(models: list[str]) -> dict[str, float]:
+        unsized = [model for model in sorted(models) if not _SIZE.search(model.lower())]
         also = f"; {len(unsized)} whose names have none count as {_TYPICAL_SIZE:g}: {some(unsized, 6)}" if unsized else ""
-        warnings.warn(f"{file.path} has no costs: the models' sizes in 1e9 parameters take their place{also}", stacklevel=4)
-    roles = dict(zip(("query", "model", "score"), _EMBEDLLM, strict=True))
-    roles |= {"group": "category"} if "category" in file.names else {}
-    return _from_long(file, roles, costs, cost_unit, missing, repeated=True)
+        warnings.warn(f"{file.path} has no costs: the models' sizes in 1e9 parameters take their place{also}", stacklevel=5)
+        return costs_by_size(sorted(models))
+
+    return _from_long(file, roles, sizes, cost_unit or "1e9 parameters per query", missing, repeated=True)
 
 
 # "7b", "1.5B", "350m", "8x7b"; also "7b1" for 7.1 and "13bv2". Not "4bit", "8k" or the "11b" of "11bx2".
@@ -495,7 +499,6 @@ def _from_arrays(
             grouped = {"groups": file[index], "group_names": file[names].tolist()}
             break
     unit = str(file["cost_unit"]) if "cost_unit" in file and costs is None else cost_unit or _USD
-    kept = {name: file[name] for name in ("rows", "num_rows") if name in file}
     return build(
         scores,
         cost_matrix,
@@ -504,11 +507,13 @@ def _from_arrays(
         features=first("features", "feat", required=False),
         **(grouped or _grouped(first("eval_name", required=False))),
         cost_unit=unit,
-        **kept,
+        rows=file.get("rows"),
+        num_rows=file.get("num_rows"),
     )
 
 
 _USD = "USD per query"
+_DROP = "delete such queries (in Python missing='drop' leaves them out)"
 _GIVE_COSTS = "give the cost per query of each model: costs={'MODEL': 0.01, ...}, on the command line --set environment.costs='{\"MODEL\": 0.01, ...}'"
 
 # What columns of a file with a row per query and model may be called, the best name first.
@@ -544,7 +549,7 @@ def _is_long(names: Sequence[str], roles: Mapping[str, str]) -> bool:
 def _from_long(
     file: ColumnFile,
     roles: Mapping[str, str],
-    costs: Mapping[str, float] | None,
+    costs: Mapping[str, float] | Callable[[list[str]], Mapping[str, float]] | None,
     cost_unit: str | None,
     missing: Missing,
     repeated: bool = False,
@@ -554,7 +559,7 @@ def _from_long(
     Args:
       file: the open file.
       roles: names of its columns by what they are.
-      costs: as for `load_table`.
+      costs: as for `load_table`, or what makes them of the models' names.
       cost_unit: as for `load_table`.
       missing: as for `load_table`.
       repeated: a pair of query and model may come several times, and has its largest score.
@@ -589,17 +594,20 @@ def _from_long(
     if costs is None:
         cost_matrix = pivot("cost", "costs")
     else:
-        _check_priced(file.path, costs, models)
-        scores = scores[:, [models.index(model) for model in costs]]
-        models, cost_matrix = list(costs), _same_every_query(costs, len(queries))
+        given_costs = costs(models) if callable(costs) else costs
+        _check_priced(file.path, given_costs, models)
+        scores = scores[:, [models.index(model) for model in given_costs]]
+        models, cost_matrix = list(given_costs), _same_every_query(given_costs, len(queries))
 
     def gap(query: int, model: int) -> str:
         return f"{file.path}, query {checks.show(queries[query])} and model {models[model]!r}"
 
     gaps = np.argwhere(np.isnan(scores) | np.isnan(cost_matrix))
     if missing == "error" and len(gaps):
+        log = "; a log of what one router chose does not tell what the others would have" if len(row) == len(queries) else ""
         raise ValueError(
-            f"{gap(*gaps[0])} have no row, and {len(gaps) - 1} other pairs have none; add them, or drop such queries with missing='drop'"
+            f"{gap(*gaps[0])} have no row, and {len(gaps) - 1} other pairs have none; every model must have answered every query: add them, or "
+            f"{_DROP}{log}"
         )
     firsts = np.unique(row, return_index=True)[1]
     labels = data[roles["group"]][firsts] if "group" in roles else None
@@ -715,10 +723,10 @@ def _values(file: ColumnFile, data: Columns, columns: Sequence[str], name: str, 
     wrong = np.isinf(values) | (values < 0) | ((values > 1) if name == "scores" else False)
     wrong |= np.isnan(values) if missing == "error" else False
     if wrong.any():
-        row, column = np.argwhere(wrong)[0].tolist()
+        row, column = map(int, np.argwhere(wrong)[0])
         cell, where = data[columns[column]][row], f"{file.place(row)}, column {columns[column]!r}"
         if np.isnan(values[row, column]):
-            raise ValueError(f"{where} {fault(cell)}; mend it, or leave such queries out with missing='drop'")
+            raise ValueError(f"{where} {fault(cell)}; mend it, or {_DROP}")
         rule = f"must lie in [0, 1]{percent(values)}" if name == "scores" else "must be finite and at least 0"
         raise ValueError(f"{where} is {checks.show(cell)}; {name} {rule}")
     return values

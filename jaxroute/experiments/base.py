@@ -5,6 +5,7 @@ import inspect
 import json
 import math
 import os
+import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -270,12 +271,15 @@ def summarise(experiment: Experiment, data: Results, seeds: int, horizon: int, d
     attributes = [d.attrs for d in data.values()]
     run_s = sum(a["run_s"] for a in attributes)
     claims = []
+    beyond = [one for case in data.values() for one in metrics.beyond(case)]
     for claim in experiment.claims:
         if departures:
             measured, holds = f"not judged: {departures}", None
         else:
             found, reason = _from_what_is_kept(claim.measure, data)
             measured, holds = (f"not evaluated: {reason}", None) if reason else (found[0], bool(found[1]))
+            if holds:
+                measured += _but(f"{claim.text} {measured}", beyond)
         claims.append({"id": claim.id, "text": claim.text, "source": claim.source, "measured": measured, "holds": holds})
     first = attributes[0]
     return {
@@ -292,6 +296,12 @@ def summarise(experiment: Experiment, data: Results, seeds: int, horizon: int, d
         "versions": dict(first["versions"]),
         "commit": first["commit"],
     }
+
+
+def _but(text: str, beyond: Sequence[metrics.Beyond]) -> str:
+    """What a claim that holds has to say besides: which of the policies that it speaks of keep neither budget nor target."""
+    named = [one for one in beyond if re.search(rf"(?<!\w){re.escape(one.policy)}(?!\w)", text)]
+    return "".join(f"; but {line}" for _, line in metrics.worst_beyond(named))
 
 
 def _policies(data: Results) -> dict[str, Any]:

@@ -7,7 +7,8 @@ function.
 - `log_any_win`, `continuous_greedy_any_win`, `polish_any_win`, `best_any_win`: the same for many models, approximately.
 - `best_subset`: the best set within a budget, over all sets.
 - `project`: Euclidean projection onto a box with a sum and a budget, with exact derivatives; returns a `Projection`.
-- `smoothed_lp`: the differentiable linear program, one projection.
+- `differentiable_lp`: the best mix of models under a budget, from rewards, costs and the budget, with exact derivatives.
+- `smoothed_lp`: what it is made of, one projection.
 - `projected_gradient`: projected gradient ascent with an optax step, differentiable end to end; returns an `Ascent`.
 - `pairwise`, `swap`: random sets with the marginals of a fractional selection.
 - `best_models`, `best_pair`, `log_weight_of_best`: assortments under a multinomial-logit choice.
@@ -17,7 +18,7 @@ function.
 from jaxroute.solvers.assortment import best_models, best_pair, log_weight_of_best
 from jaxroute.solvers.budgeted_fill import FillSolution, budgeted_fill
 from jaxroute.solvers.projected_gradient import Ascent, projected_gradient
-from jaxroute.solvers.projection import Projection, project, smoothed_lp
+from jaxroute.solvers.projection import Projection, differentiable_lp, project, smoothed_lp
 from jaxroute.solvers.reservation import discrete_index, index_by_bisection, two_point_index, uniform_index
 from jaxroute.solvers.rounding import pairwise, swap
 from jaxroute.solvers.selection import (
@@ -42,6 +43,7 @@ __all__ = [
     "best_subset",
     "budgeted_fill",
     "continuous_greedy_any_win",
+    "differentiable_lp",
     "discrete_index",
     "exact_any_win",
     "index_by_bisection",

@@ -42,8 +42,13 @@ def projected_gradient(
 ) -> Ascent:
     """Maximises a function over `{0 <= z <= upper, sum z = total (or <=), cost . z <= budget}` by its gradient.
 
-    Every step is differentiable, so that the result is, end to end, in whatever `gradient`, `cost`, `budget` and `total`
-    depend on. Where every coordinate of the result is at a bound, that derivative is zero.
+    Every step is differentiable, so that the result is, end to end, in whatever `gradient`, `cost`, `budget` and `total` depend on.
+    Where the result is a vertex of the set, that derivative is zero: with a linear objective, the instances of `smoothed_lp`'s table and
+    10 steps of `sgd(10.0)`, in 62 % of them.
+
+    The derivative is that of the steps that were taken, which a single last step under `stop_gradient` is not: with a linear objective
+    it agrees where the steps have converged, and is off by 90 % (median) after 10 steps of `sgd(1.0)`; with a curved one it leaves out
+    that the gradient moves with the point. For a linear objective `differentiable_lp` has the exact derivative at a tenth of the time.
 
     Source: projected gradient with the exact projection of `project`.
 

@@ -1,6 +1,7 @@
 """What a machine can see to be wrong with a figure: texts that are cut or overlap, squeezed axes, missing data, ambiguous legends."""
 
 import itertools
+import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -10,6 +11,7 @@ _SMALLEST = 7.0  # Points of the smallest legible text.
 _SHARE = 1 / 3  # Of its panel that axes must have in each direction.
 _HIDDEN = 0.03  # Of a line's length that a legend may cover.
 _SLACK = 1.5  # Pixels by which boxes of texts may touch: they are a little larger than the letters.
+_NUMBER = re.compile(r"[-+\N{MINUS SIGN}]?[\d.,]+(e[-+]?\d+)?( ?%)?|\$.*\$")
 _WIDEST = 18.0  # Inches of a figure in which letters of 8 points can still be read on a page or a screen.
 
 
@@ -30,7 +32,7 @@ def faults(figure: Any) -> list[str]:
 
     Found are: text outside the canvas or across the frame of its axes; texts that overlap; text below 7 points; a figure wider than 18
     inches; axes narrower or lower than a third of their panel; axes without data, lines without a finite number or outside the view,
-    axes in which nothing varies; a legend over lines; a name in a legend that nothing has, and names in no legend; one name in several
+    axes in which nothing varies; titles of panels in different letters; a legend over lines; a name in a legend that nothing has, and names in no legend; one name in several
     colours, several names of one look; an axis of numbers without a label, or with fewer than two numbers.
 
     Args:
@@ -42,6 +44,9 @@ def faults(figure: Any) -> list[str]:
     found = [*_cut(figure, texts), *_overlapping(texts), *_small(texts), *_named(figure, axes)]
     if figure.get_figwidth() > _WIDEST:
         found.append(f"too wide: {figure.get_figwidth():.0f} inches, where letters of 8 points are not legible on a page")
+    letters = {(t.artist.get_fontsize(), t.artist.get_fontweight(), t.artist.get_ha()) for t in texts if t.kind == "title"}
+    if len(letters) > 1:
+        found.append(f"titles differ: panels have titles in {len(letters)} sorts of letters or places")
     for ax in axes:
         if not _is_bar(ax):
             found += [*_squeezed(figure, ax), *_without_data(ax), *_without_numbers(ax), *_covered(ax), *_across(ax)]
@@ -191,15 +196,15 @@ def _without_data(ax: Any) -> Iterator[str]:
 
 
 def _without_numbers(ax: Any) -> Iterator[str]:
-    from matplotlib.ticker import FixedFormatter, NullFormatter
+    from matplotlib.ticker import FixedLocator, NullFormatter
 
     for name, axis in (("horizontal", ax.xaxis), ("vertical", ax.yaxis)):
-        if not (ax.axison and axis.get_visible()) or isinstance(axis.get_major_formatter(), (FixedFormatter, NullFormatter)):
+        if not (ax.axison and axis.get_visible()) or isinstance(axis.get_major_formatter(), NullFormatter):
             continue
-        number = len(_tick_labels(axis))
-        if number < 2:
+        texts = [label.get_text() for label in _tick_labels(axis)]
+        if len(texts) < 2 and not isinstance(axis.get_major_locator(), FixedLocator):
             yield f"without numbers: the {name} axis of {_where(ax)} has fewer than two"
-        if number and not axis.get_label_text():
+        if any(_NUMBER.fullmatch(text) for text in texts) and not axis.get_label_text():
             yield f"without label: the {name} axis of {_where(ax)}"
 
 

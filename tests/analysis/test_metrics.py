@@ -213,7 +213,7 @@ def test_settings_above_a_limit_are_counted():
     values = [[[2.9, 3.0, 3.1], [1.9, 2.0, 2.1]], [[0.5, 0.5, 0.5], [0.5, 0.5, 0.5]]]
     data = with_spend(values, axes={"gamma": [0.1, 0.2]})
     assert [(b.policy, b.where) for b in metrics.beyond(data)] == [("A", {"gamma": 0.1}), ("A", {"gamma": 0.2})]
-    line = "A, gamma 0.1: over budget, spend 3.000 (0.058), at most 1 (so 2 settings; this is the worst)"
+    line = "A, gamma 0.1: over budget, spend 3.000 (0.058), at most 1 (the worst of 2)"
     assert metrics.table(data).splitlines()[-1] == line
     assert metrics.table(data, "regret").splitlines()[-1] == line  # Whatever is asked for.
 

@@ -80,7 +80,7 @@ def test_policies_differ_in_more_than_colour_and_keep_their_style():
     styles = [(line.get_color(), str(line._unscaled_dash_pattern), line.get_marker()) for line in lines]
     assert len(set(styles)) == 10
     assert len({s[1:] for s in styles}) == 10
-    assert len({s[0] for s in styles}) == 8, "there are eight colours of rivals"
+    assert len({s[0] for s in styles}) == 10, "there are twelve colours of rivals"
     chosen = plot.curves(many, policies=["H", "C"]).lines
     assert [(line.get_color(), line.get_marker()) for line in chosen] == [(styles[i][0], styles[i][2]) for i in (7, 2)]
 
@@ -574,3 +574,12 @@ def test_matplotlib_is_imported_when_something_is_drawn(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
     with pytest.raises(ImportError, match=r'pip install "jaxroute\[plot\]"'):
         plot.curves(fake())
+
+
+def test_policies_above_a_limit_are_named_below(tmp_path):
+    data = fake()
+    data["spend"] = data["reward"] * 0.0 + xr.DataArray([3.0, 0.5, 0.5], {"policy": list(POLICIES)}, "policy")
+    data["spend"].attrs = {"label": "spend / budget", "unit": "", "kind": "average", "most": 1.0, "beyond": "over budget"}
+    assert "over budget: StageRoute" in written(plot.curves(data), tmp_path)
+    assert "over budget: StageRoute" in written(plot.difference(data, minus="Oracle"), tmp_path)
+    assert "over budget" not in written(plot.curves(data, policies=["Greedy"]), tmp_path)

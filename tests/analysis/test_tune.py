@@ -59,6 +59,18 @@ def test_objective_is_that_of_a_simulation():
     assert abs(value - float(data.mean())) < 5 * float(data.std()) / 8
 
 
+@pytest.mark.slow
+def test_fresh_seeds_are_seeds_that_no_step_played():
+    """Start and result are scored on the seeds after those of the steps, as `objective_of` scores them."""
+    env, policy = relaxed_runs()
+    task = {"objective": cb.relaxed_objective(3.0), "horizon": 5, "seeds": 4}
+    found = tune.improve(env, policy, {"reward_width": (0.05, 3.0)}, steps=2, fresh=8, **task)
+    later = {**task, "seeds": 8, "first_seed": 2 * 4}
+    for name, leaves in (("start", {}), ("tuned", found.values)):
+        assert found.fresh[name][0] == pytest.approx(float(tune.objective_of(env, policy, **later)(leaves)), abs=1e-6), name
+    assert set(found.fresh) == {"start", "tuned", "gain"} and all(error >= 0 for _, error in found.fresh.values())
+
+
 def test_the_objective_follows_the_drift():
     means = [[0.9, 0.1], [0.2, 0.6]]
     env = cb.law_cloud(means, [0.5, 0.5], reward="suc", budget=0.4, size=1, switch=[0, 10])
@@ -94,6 +106,9 @@ def test_improves_a_poor_setting_on_held_out_seeds(task, price):
     bounds = {"reward_width": (0.02, 5.0), "cost_width": (0.001, 2.0), "budget_share": (0.6, 1.5)}
     found = tune.improve(env, poor, bounds, cb.relaxed_objective(price), horizon=500, seeds=32, steps=25)
     assert np.isfinite(found.history).all()
+    assert found.fresh["gain"][0] > 4 * found.fresh["gain"][1] > 0
+    start, end = (found.fresh[name][0] for name in ("start", "tuned"))
+    assert end - start == pytest.approx(found.fresh["gain"][0], abs=1e-6)
     assert all(low <= found.values[n] * 1.0001 and found.values[n] <= high * 1.0001 for n, (low, high) in bounds.items())
     tuned = tune.replace(poor, {n: np.float32(v) for n, v in found.values.items()})
     data = simulate(

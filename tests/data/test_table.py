@@ -177,6 +177,19 @@ def test_missing_values():
         RoutingTable.from_arrays(SCORES, COSTS, MODELS, missing="ignore")
 
 
+def test_a_table_knows_which_rows_of_the_file_it_has(tmp_path):
+    table = full_table().subset(rows=[2, 0]).subset(rows=[1])
+    assert (table.rows.tolist(), table.num_rows) == ([0], 3)
+    table.save(tmp_path / "t.npz")
+    for load in (RoutingTable.load, load_table):
+        assert load(tmp_path / "t.npz").rows.tolist() == [0]
+        assert load(tmp_path / "t.npz").num_rows == 3
+    np.testing.assert_array_equal(table.with_features(FEATURES + 1).features, FEATURES[:1] + 1)
+    for rows in ([0, 3, 1], [0, -1, 1], [0, 1], [0.5, 1, 2]):
+        with pytest.raises(ValueError, match=r"rows must be \[3\] integers from 0 to num_rows - 1 = 2"):
+            RoutingTable(SCORES, COSTS, MODELS, rows=rows)
+
+
 def test_repr_is_short():
     assert repr(full_table()) == "RoutingTable(3 queries x 2 models, cost in USD per query, 4 features, 2 groups)"
     assert repr(RoutingTable(SCORES, COSTS, MODELS)) == "RoutingTable(3 queries x 2 models, cost in USD per query)"

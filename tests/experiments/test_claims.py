@@ -1,4 +1,4 @@
-"""Every experiment is traced, and every claim is evaluated: on made-up results that confirm it, and on others that do not.
+"""Every experiment is traced, every claim is evaluated, on made-up results that confirm it and on others that do not, every figure drawn.
 
 Nothing is compiled: see `dry`. Claims that general results do not decide have results of their own in `outcomes`.
 """
@@ -33,7 +33,12 @@ def test_outcomes_by_hand_belong_to_claims():
         assert set(outcomes) <= {claim.id for claim in EXPERIMENTS[name].claims}, name
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
+@pytest.fixture(scope="module", params=EXPERIMENTS)
+def name(request):
+    """Of an experiment; what was traced is used by all tests of it, one after the other."""
+    return request.param
+
+
 def test_every_case_is_traced_and_every_claim_can_hold_and_fail(name):
     experiment = EXPERIMENTS[name]
     with warnings.catch_warnings():
@@ -54,3 +59,22 @@ def test_every_case_is_traced_and_every_claim_can_hold_and_fail(name):
         else:
             found = {outcome(claim, in_order(sign))[1] for sign in (1, -1)}
             assert len(found) == 2, f"the claim {claim.id!r} came out as {found} only: {claim.text}"
+
+
+def test_every_figure_is_without_faults(name):
+    pytest.importorskip("matplotlib").use("Agg")
+    from drawn import FAULTY, faults_by_figure
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = faults_by_figure(name, ordered(dry_results(name), 1))
+    listed = set(FAULTY.get(name, ()))
+    assert {figure: texts for figure, texts in found.items() if figure not in listed} == {}
+    assert listed <= set(found), "these have no faults or are gone: take them out of FAULTY"
+
+
+def test_faulty_figures_are_of_experiments():
+    pytest.importorskip("matplotlib")
+    from drawn import FAULTY
+
+    assert set(FAULTY) <= set(EXPERIMENTS)

@@ -4,6 +4,8 @@ import json
 
 import numpy as np
 import pytest
+import xarray as xr
+from drawn import FAULTY, faults_by_figure
 
 import jaxroute as jr
 from jaxroute import experiments
@@ -50,6 +52,8 @@ def smoke(name: str, out, **changes):
         assert isinstance(text, str) and text and isinstance(bool(holds), bool)
     for figure in experiment.figures:
         assert (out / f"{figure}.png").stat().st_size > 5000
+    found = faults_by_figure(name, data)
+    assert {figure: texts for figure, texts in found.items() if figure not in FAULTY.get(name, ())} == {}
     return summary
 
 
@@ -106,7 +110,8 @@ def test_queueing_on_a_file(tmp_path):
     np.savez(tmp_path / "table.npz", correct=scores, models=np.array(["s", "m", "l"]), feat=rng.normal(size=(90, 4)))
     changes = {"environment": {"data": str(tmp_path / "table.npz"), "costs": {"s": 1.0, "m": 2.0, "l": 9.0}}}
     summary = smoke("queueing/table", tmp_path / "out", changes=changes)
-    assert [entry["coordinates"]["load"] for entry in summary["policies"]["ACQB-CL"]] == [0.7, 0.8, 0.9]
+    assert [entry["coordinates"]["load"] for entry in summary["policies"]["ACQB"]][::4] == [0.7, 0.8, 0.9]
+    assert [entry["coordinates"]["head"] for entry in summary["policies"]["ACQB-CL, longer"]] == [0, 1, 2, 3] * 3
 
 
 @pytest.mark.slow
@@ -241,6 +246,7 @@ def test_names_and_metrics_are_those_of_the_documentation(tmp_path):
     expected |= {f"service/table-{n}" for n in (2, 3, 6, 7)} | {"service/frontier", "service/ablations"}
     expected |= {f"queueing/figure-{n}" for n in range(2, 8)} | {
         "queueing/kappa-sensitivity",
+        "queueing/contrastive",
         "queueing/theory",
         "queueing/table",
     }
@@ -278,6 +284,35 @@ def test_claims_are_not_judged_where_the_run_differs_from_what_they_are_about(tm
     ):
         summary = experiments.run(experiment, tmp_path / name, seeds=4, progress=False, **changes)
         assert [(c["measured"], c["holds"]) for c in summary["claims"]] == [said]
+
+
+def test_a_claim_that_holds_says_who_is_over_budget():
+    from jaxroute.experiments import Claim, Experiment
+    from jaxroute.experiments.base import summarise
+
+    def case(spend):
+        """Two policies, three seeds."""
+        dims, about = ("policy", "seed", "time"), {"label": "spend / budget", "unit": "", "kind": "average"}
+        values = np.array([[[spend - 0.1], [spend], [spend + 0.1]], [[0.9], [0.9], [0.9]]])
+        coords = {"policy": ["StageRoute", "Greedy"], "seed": [0, 1, 2], "time": [10]}
+        more = {"settings": {"problem": "staged"}, "run_s": 1.0, "compile_s": 0.0, "decisions": 1, "coordinates": {}}
+        more |= {"device": "1 x cpu", "versions": {}, "commit": None}
+        valid = (dims[:-1], np.ones((2, 3), bool), {"kind": "flag"})
+        spent = (dims, values, about | {"most": 1.0, "beyond": "over budget"})
+        return xr.Dataset({"cost_ratio": spent, "valid": valid}, coords, more)
+
+    claims = tuple(
+        Claim(name, text, "x", lambda results, holds=holds: ("measured", holds))
+        for name, text, holds in (
+            ("first", "StageRoute scores above Greedy", True),
+            ("second", "Greedy is second", True),
+            ("third", "StageRoute is cheapest", False),
+        )
+    )
+    results = {"a": case(3.97), "b": case(1.5), "c": case(0.5)}
+    measured = [c["measured"] for c in summarise(Experiment("x/y", "t", (), claims=claims), results, 3, 10)["claims"]]
+    but = "; but StageRoute: over budget, cost_ratio 3.970 (0.058), at most 1 (the worst of 2)"
+    assert measured == [f"measured{but}", "measured", "measured"]
 
 
 def test_a_claim_that_does_not_hold_is_reported(tmp_path):

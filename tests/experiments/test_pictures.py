@@ -1,4 +1,4 @@
-"""Figures of experiments: tables of panels, and every figure of every experiment without faults."""
+"""Figures of experiments as tables of panels; for every figure of every experiment see `test_claims`."""
 
 import numpy as np
 import pytest

@@ -1,10 +1,13 @@
 """Claims about the queueing problem can fail: each is shown results that confirm it, and results that do not."""
 
+import math
+
 import numpy as np
 import pytest
 import xarray as xr
 
 from jaxroute.experiments import EXPERIMENTS
+from jaxroute.experiments.queueing.common import over_heads
 
 SEEDS = 32
 
@@ -106,12 +109,55 @@ def test_effects_of_decisions():
     assert verdict("queueing/theory", "switching", {"switching": data}) is False
 
 
+def with_heads(data, policy, **levels):
+    """Adds a policy with four heads: per metric the level of each, at every time, with the noise of the other policies."""
+    heads = xr.IndexVariable("head", range(4))
+    both = xr.concat([data] * 4, heads).transpose("policy", "head", "seed", "time")
+    own = both.isel(policy=[0]).assign_coords(policy=[policy])
+    for name, level in levels.items():
+        noise = own[name] - own[name].mean("seed")
+        own[name] = noise + xr.DataArray(np.asarray(level, float), {"head": heads})
+    both = xr.concat([both, own], "policy")
+    both["valid"] = (("policy", "head", "seed"), np.ones([both.sizes[axis] for axis in ("policy", "head", "seed")], bool))
+    return both
+
+
 @pytest.mark.parametrize(
-    ("learner", "random", "holds"), [(0.0, 1.0, True), (0.5, 1.0, False), (0.1, 0.001, False), (0.0, 0.001, False)]
+    ("learner", "random", "holds"), [(0.0, 1.0, True), (0.5, 1.0, False), (0.002, 1.0, False), (0.0, 0.0, False)]
 )
 def test_stable_queues(learner, random, holds):
+    """A queue that grows by a part in five hundred of Random's is not stable, if its error is small; where Random's does not grow
+    either, nothing is shown."""
     data = dataset(T, queue_length={"ACQB": 5 + learner * T, "Random": random * T})
-    assert verdict("queueing/figure-3", "stable", {"one": data}) is holds
+    assert verdict("queueing/figure-3", "stable", {"one": with_heads(data, "ACQB-CL", queue_length=[5.0] * 4)}) is holds
+
+
+def test_a_queue_that_grows_by_less_than_its_error_is_stable():
+    """It grows by 1 on average, in half of the runs by 20 and in the others by -18."""
+    data = dataset(T, queue_length={"ACQB": 50 + 0 * T, "Random": T})
+    data["queue_length"][0, :, -1] += 1.0 + 19.0 * np.resize([1.0, -1.0], SEEDS)
+    assert verdict("queueing/figure-3", "stable", {"one": with_heads(data, "ACQB-CL", queue_length=[5.0] * 4)}) is True
+
+
+@pytest.mark.parametrize(
+    ("levels", "holds"),
+    [
+        ([50.0, 50.1, 49.9, 50.0], True),  # Ten less, by heads that agree.
+        ([0.0, 0.0, 80.0, 80.0], False),  # Ten less on average, by heads that do not.
+        ([60.0, 60.1, 59.9, 60.0], False),
+    ],
+)
+def test_heads_count_in_the_error(levels, holds):
+    data = with_heads(dataset(T, routing_regret={"ACQB": 60 + 0 * T}), "ACQB-CL", routing_regret=levels)
+    assert verdict("queueing/contrastive", "contrastive", {"one": data}) is holds
+
+
+def test_the_error_over_heads_and_seeds():
+    """Effects of heads and seeds, crossed: the squared error is the sum of those of both means."""
+    heads, seeds = np.array([-3.0, -1.0, 1.0, 3.0]), np.array([-1.0, 0.0, 1.0])
+    runs = xr.DataArray(10.0 + heads[:, None] + seeds, dims=("head", "seed"))
+    assert over_heads(runs) == pytest.approx((10.0, math.hypot(heads.std(ddof=1) / 2, seeds.std(ddof=1) / math.sqrt(3))))
+    assert over_heads(runs.isel(head=0, drop=True)) == pytest.approx((7.0, 1 / math.sqrt(3)))
 
 
 @pytest.mark.parametrize(("cqb", "holds"), [(60.0, True), (50.0, False)])

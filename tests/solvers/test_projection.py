@@ -7,7 +7,7 @@ import pytest
 from reference import combinatorial as plain
 from selection_cases import TIED, instances
 
-from jaxroute.solvers.projection import project, smoothed_lp
+from jaxroute.solvers.projection import differentiable_lp, project, smoothed_lp
 from jaxroute.solvers.selection import linear_selection
 
 
@@ -158,3 +158,47 @@ def test_nan_is_infeasible(name):
     given[name] = given[name].at[(0,) * given[name].ndim].set(jnp.nan)
     found = project(**given)
     assert not bool(found.feasible) and not bool(found.converged)
+
+
+def test_derivatives_that_are_zero_are_as_many_as_the_documentation_says():
+    """Of 1,024 instances, within five standard errors of the shares in the table of `smoothed_lp`."""
+    w, c, budget = instances("uniform", 1024, 9, 4, seed=21)
+    w = w / w.max(axis=1, keepdims=True)
+    side = np.random.default_rng(22).random(w.shape).astype(np.float32)
+
+    def value(w, c, b, side, temperature):
+        return smoothed_lp(w, c, b, 4.0, temperature).z @ side
+
+    slope = jax.jit(jax.vmap(jax.grad(value), in_axes=(0, 0, 0, 0, None)))
+    for temperature, share in ((0.01, 0.61), (0.1, 0.30), (0.3, 0.05)):
+        zero = (np.asarray(slope(w, c, budget, side, temperature)) == 0).all(axis=1).mean()
+        assert abs(zero - share) < 5 * np.sqrt(share * (1 - share) / len(w)), (temperature, zero)
+
+
+@pytest.mark.parametrize("unit", [1e-6])
+def test_differentiable_lp_is_a_router_with_derivatives(unit, double_precision):
+    """Shares, the multiplier and derivatives against differences, with costs in units of any size."""
+    at = np.array([0.4, 0.6, 0.9, 0.7, 0.1, 0.5, 2.0, 0.9, 0.8, 1.0])  # rewards, costs, budget, total
+    capacity, side = np.array([1.0, 0.8, 0.8, 0.8]), np.array([0.3, -0.2, 0.5, 0.9])
+
+    def solve(x):
+        return differentiable_lp(x[:4], unit * x[4:8], unit * x[8], x[9], capacity=capacity)
+
+    def both(x):
+        z = solve(x).z
+        return jnp.stack([z @ side, x[:4] @ z - 0.05 * z @ z])
+
+    h = 1e-6
+    moved = np.concatenate([at + s * h * np.eye(10) for s in (-1, 1)])
+    found, slopes, ends = jax.jit(lambda x: (solve(at), jax.jacrev(both)(at), jax.vmap(both)(x)))(moved)
+    assert bool(found.converged) and bool(found.feasible)
+    np.testing.assert_allclose(slopes.T, (ends[10:] - ends[:10]) / (2 * h), rtol=1e-5, atol=1e-7)
+    # The multiplier is what the smoothed objective gains per unit of the budget.
+    assert float(found.budget_multiplier) * unit == pytest.approx(float(slopes[1, 8]), rel=1e-9)
+
+
+def test_differentiable_lp_at_a_low_temperature_is_the_linear_program():
+    reward, cost = jnp.array([0.4, 0.6, 0.9]), jnp.array([1e-4, 5e-4, 2e-3])
+    z = jax.jit(lambda: differentiable_lp(reward, cost, 8e-4, temperature=1e-3).z)()
+    # The middle model and the last: 8e-4 = 5e-4 + .2 (2e-3 - 5e-4).
+    np.testing.assert_allclose(z, [0.0, 0.8, 0.2], atol=1e-4)

@@ -27,7 +27,7 @@ from jaxroute.engine.grid import Grid
 from jaxroute.engine.rounds import Record, draws_key, one_run, run_streams
 from jaxroute.experiments import EXPERIMENTS
 from jaxroute.experiments.cascade import study
-from jaxroute.experiments.queueing import figures as queueing_figures
+from jaxroute.experiments.queueing import prompts
 from jaxroute.problems import cascade, service
 from jaxroute.problems.cascade.sources import rows
 from jaxroute.problems.combinatorial import instances
@@ -37,7 +37,7 @@ from jaxroute.problems.service.sources import source
 NEEDS_TABLE = ("staged/table", "combinatorial/table", "service/table", "queueing/table")
 
 # Settings that make an experiment quicker to trace and change nothing that its claims look at: fewer features of prompts.
-SMALLER = {f"queueing/{name}": {"dim": 16} for name in ("figure-3", "figure-6", "figure-7")}
+SMALLER = {f"queueing/{name}": {"dim": 16} for name in ("figure-3", "figure-6", "figure-7", "contrastive")}
 
 # Shapes by structure of what was traced, and whether it is a metric.
 _traced: dict[Any, dict[str, tuple[Any, bool]]] = {}
@@ -177,7 +177,7 @@ def cheap_training() -> Iterator[None]:
         patch.setattr(rows, "_RESTARTS", 1)
         patch.setattr(cascade, "reward_pairs", _no_pairs)
         patch.setattr(study, "fit_glm", lambda features, rewards, link: np.zeros(features.shape[-1], np.float32))
-        patch.setattr(queueing_figures, "fit_projection", lambda features, chance, **sizes: lambda pool: pool)
+        patch.setattr(prompts, "fit_projection", lambda features, chance, **sizes: lambda pool: pool)
         yield
 
 
@@ -191,7 +191,7 @@ def _first_model(kind: type, scores: np.ndarray, options: dict[str, Any]) -> Any
     return kind(threshold=np.full(number, -np.inf, np.float32), order=np.arange(number, dtype=np.float32), **options)
 
 
-def _any_set(reward: Any, mean: np.ndarray, cost: np.ndarray, budget: Any, size: Any, *more: Any, groups: Any) -> Any:
+def _any_set(reward: Any, mean: np.ndarray, cost: np.ndarray, budget: Any, size: Any, *more: Any, groups: Any = None) -> Any:
     del reward, cost, budget, more, groups
     return np.arange(len(mean)) < np.sum(size), 1.0
 

@@ -42,10 +42,14 @@ _STAGED = {
     "staged/figure-4b": {"advantage": _more("conditional_regret", 3, "Greedy", case="slots-6")},
     # All models are live, then none, and so on.
     "staged/figure-5": {"alternates": ((put("deployed", time=(1, 0)),), EVEN), "newcomers": (EVEN, (put("deployed", 0),))},
+    "staged/figure-6": {
+        f"margin-{unit}": ((put("reward", 2, case="dollars", policy="StageRoute"),), EVEN) for unit in ("query", "total")
+    },
     "staged/discovery-slope": {
         "third": ((put("regret", horizon=2 / 3),), EVEN),
         "half": ((put("regret", horizon=1 / 2),), EVEN),
         "fixed": ((put("regret", horizon=1.0),), EVEN),
+        "stages": (tuple(put("regret", less, case=f"{k}-*") for k, less in (("T(1-3)", 0.5), ("T(1-2)", 0.2))), EVEN),
     },
     "staged/lower-bound": _lower_bound(),
 }
@@ -84,13 +88,20 @@ _COMBINATORIAL = {
     "combinatorial/figure-6": {"cucb": _more("reward", 2, "CUCB"), "falls": _growth("reward", -0.5)},
     "combinatorial/figure-7": {"cucb": _more("violation", 5, "CUCB")},
     **{
-        f"combinatorial/figure-{number}": {rival: _more("violation", 0.1, "C2MAB-V*") for rival in ("cucb", "epsilon")}
+        f"combinatorial/figure-{number}": {rival: _more("violation", 0.1, "C2MAB-V*") for rival in ("CUCB", "EpsilonGreedy")}
         for number in (8, 10)
     },
-    "combinatorial/figure-11": {"violation": _more("violation", 0.01, "Direct")},
-    "combinatorial/figure-13": {"ratio_of_means-scaled": _more("violation", 0.1, "C2MAB-V*")},
+    "combinatorial/figure-11": {
+        "violation": _more("violation", 0.01, "Direct"),
+        # Direct violates nothing: its ratio is infinite.
+        "ratio": (_more("violation", 2, "Direct")[0], (put("violation", 0, policy="Direct"),)),
+    },
+    "combinatorial/figure-13": {
+        f"ratio_of_means-{law}": (_more("violation", 0.1, "C2MAB-V*")[0], (put("violation", 0, policy="offline"),))
+        for law in ("fixed", "scaled")
+    },
     "combinatorial/figure-14": {
-        "large": ((put("reward", batch=(2, 2, 2, 2, 1)),), EVEN),
+        "large": ((put("reward", batch=(2, 2, 2, 2, 1)), put("violation", batch=(1, 1, 1, 1, 2))), EVEN),
         # Runs differ from batch to batch, and not on average.
         "small": (
             tuple(put(m, runs=(0.99, 1.01), where={"batch": b}) for m in ("reward", "violation") for b in (10, 50, 100)),
@@ -205,9 +216,15 @@ _QUEUES: Outcomes = {
     "returns": _growth("queue_regret", -0.5),
     "linear": _growth("routing_regret", 1.0),
 }
+_CONTRASTIVE: Outcomes = {
+    "contrastive": _more("routing_regret", 0.5, "ACQB-CL"),
+    "longer": _more("routing_regret", 0.5, "ACQB-CL, longer"),
+}
 _LOADED: Outcomes = {
     "stable": _growth("queue_length", 1.0, level=1000, policy="Random"),
+    "shorter": _more("queue_length", 0.5, "ACQB*"),
     "sublinear": _against(_growth("routing_regret", 1.0)),
+    **_CONTRASTIVE,
 }
 
 
@@ -221,6 +238,7 @@ def _explorations(data: xr.Dataset) -> xr.DataArray:
 _QUEUEING = {
     **{f"queueing/figure-{number}": _QUEUES for number in (2, 4, 5)},
     **{f"queueing/{name}": _LOADED for name in ("figure-3", "figure-6", "figure-7", "table")},
+    "queueing/contrastive": _CONTRASTIVE,
     "queueing/kappa-sensitivity": {
         "theory-kappa": ((put("routing_regret", curvature=1.0),), EVEN),
         "exploring": ((put("routing_regret", c1=1.0),), EVEN),

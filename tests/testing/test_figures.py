@@ -114,6 +114,10 @@ def without_numbers(figure, axes):
     axes[1].yaxis.set_minor_formatter(matplotlib.ticker.NullFormatter())
 
 
+def other_title(figure, axes):
+    axes[1].set_title("growth", fontweight="bold")
+
+
 def too_wide(figure, axes):
     figure.set_size_inches(26, 4)
 
@@ -137,6 +141,7 @@ def too_wide(figure, axes):
         (one_look, "one look", "'first' and 'second'"),
         (without_label, "without label", "the vertical axis"),
         (without_numbers, "without numbers", "the vertical axis"),
+        (other_title, "titles differ", "2 sorts"),
         (too_wide, "too wide", "26 inches"),
     ],
 )

@@ -1,5 +1,7 @@
 """Figures of StageRoute, and studies of its theory."""
 
-from jaxroute.experiments.staged.figures import EXPERIMENTS
+from jaxroute.experiments.staged import figures, studies
+
+EXPERIMENTS = (*figures.EXPERIMENTS, *studies.EXPERIMENTS)
 
 __all__ = ["EXPERIMENTS"]

@@ -119,6 +119,16 @@ class C2MABV:
         if batch != np.round(batch):
             raise ValueError(f"batch must be a whole number of at least 1, got {checks.show(self.batch)}")
 
+    def check_for(self, spec: CombinatorialSpec) -> None:
+        if self.allowed is None or spec.any_size or not spec.reward.exact_size:
+            return
+        number = int(np.sum(np.asarray(self.allowed) > 0))
+        if number < spec.min_size:
+            raise ValueError(
+                f"allowed must leave at least {spec.min_size} models, for a set of {type(spec.reward).__name__} has exactly so many, "
+                f"got {number}"
+            )
+
     def init(self, key: jax.Array, spec: CombinatorialSpec) -> C2MABVState:
         """Algorithm 1, line 2; with a warm start by earlier observations, if there are any."""
         del key

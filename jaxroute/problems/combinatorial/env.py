@@ -96,6 +96,7 @@ class CloudEnv:
             groups=self.groups,
             group_budgets=np.ndim(self.budget) > 0,
             always_available=self.availability is None,
+            any_size=self.any_size,
         )
 
     def check(self) -> None:

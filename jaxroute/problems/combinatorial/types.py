@@ -84,6 +84,7 @@ class CombinatorialSpec(Spec):
       groups: group of each model, from 0, None with one group.
       group_budgets: each group has a budget.
       always_available: every model can be selected in every round.
+      any_size: sets of another size are allowed.
     """
 
     reward: Reward = field(kw_only=True)
@@ -92,6 +93,7 @@ class CombinatorialSpec(Spec):
     groups: tuple[int, ...] | None = None
     group_budgets: bool = False
     always_available: bool = True
+    any_size: bool = False
 
     @property
     def smallest_set(self) -> int:

@@ -13,6 +13,7 @@ from jaxroute.problems.queueing.baselines import QUCB, CQBEpsilon, QThS, Random
 from jaxroute.problems.queueing.env import QueueEnv
 from jaxroute.problems.queueing.instances import (
     RandomQueues,
+    describe_contexts,
     fixed_queue,
     pool_queue,
     recorded_queue,
@@ -60,6 +61,7 @@ __all__ = [
     "Theory",
     "departure_chance",
     "describe_chances",
+    "describe_contexts",
     "divide_costs",
     "expected_explorations",
     "explore_chance",

@@ -1,6 +1,7 @@
 """Ready-made queues: random instances, given parameters, recorded arrivals, tables of real queries."""
 
 import math
+import warnings
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -26,6 +27,8 @@ from jaxroute.problems.queueing.sources.utility import departure_chance, divide_
 # Up to this horizon there is a slot for every round; beyond, a buffer of this many places.
 _LONGEST_BY_ARRIVAL = 8192
 _PLACES = 1024
+# Below this expected share of valid runs a queue with given parameters warns.
+_MOSTLY_VALID = 0.99
 
 
 def backlog_for(horizon: int, limit: int | None = None) -> ByArrival | Compact:
@@ -122,7 +125,7 @@ class RandomQueues:
 
 
 def fixed_queue(theta: ArrayLike, *, num_offered: int = 1, horizon: int = 1000, **settings: Any) -> QueueEnv:
-    """A queue with given parameters, the same in all runs, and random contexts.
+    """A queue with given parameters, the same in all runs, and random contexts; warns where many runs will be invalid.
 
     Args:
       theta: `[N, d]`, one row per model.
@@ -139,7 +142,56 @@ def fixed_queue(theta: ArrayLike, *, num_offered: int = 1, horizon: int = 1000, 
     shape = {"num_models": values.shape[0], "dim": values.shape[1]}
     env = RandomQueues(num_offered=num_offered, horizon=horizon, **shape, **settings).of(values)
     env.check()
+    found = describe_contexts(env)
+    if found["valid"] < _MOSTLY_VALID:
+        warnings.warn(
+            f"theta serves {100 * found['accepted']:.3g} % of the contexts well enough (departure rates of at least arrival_rate + slack): "
+            f"some {100 * (1 - found['valid']):.3g} % of runs of {horizon:,} rounds will have an arrival without a context among the "
+            "candidates, and be invalid; lower arrival_rate or slack, or raise candidates",
+            stacklevel=2,
+        )
     return env
+
+
+def describe_contexts(queues: RandomQueues | QueueEnv, *, instances: int = 256, contexts: int = 4096) -> dict[str, float]:
+    """How many of the contexts that are drawn some assortment serves well enough, to judge a queue before a run.
+
+    Assumption 4 keeps contexts with a departure rate of at least `arrival_rate + slack`; a round looks at `candidates` of
+    them. With parameters that serve a share `p`, an arrival finds none with chance `(1 - p)^candidates`, and one such arrival
+    makes a run invalid.
+
+    Source: ACQB, assumption 4 and section 6.1, which does not say how often contexts are drawn again.
+
+    Args:
+      queues: `RandomQueues`, or a queue with given parameters.
+      instances: how many parameters are drawn for `RandomQueues`.
+      contexts: how many are drawn for each of them.
+
+    Returns:
+      "accepted": share of the contexts that are kept, mean over the instances. "least": of the worst instance. "valid": share
+      of runs over the queue's horizon in which every arrival finds a context.
+    """
+    if isinstance(queues, RandomQueues):
+        envs = [queues(draws.fold_in(draws.key(0), i)) for i in range(checks.count("instances", instances))]
+    else:
+        envs = [queues]
+    number, rng = checks.count("contexts", contexts), np.random.default_rng(0)
+    found = [_accepted(env, number, rng) for env in envs]
+    accepted, valid = (np.array(values) for values in zip(*found, strict=True))
+    return {"accepted": float(accepted.mean()), "least": float(accepted.min()), "valid": float(valid.mean())}
+
+
+def _accepted(env: Any, number: int, rng: np.random.Generator) -> tuple[float, float]:
+    """Share of the contexts that are kept, and of the runs that are valid, with one queue's parameters."""
+    source = getattr(env, "contexts", None)
+    if not isinstance(source, RandomContexts):
+        raise ValueError(f"queues must be RandomQueues or a queue with random contexts, got {checks.show(env)}")
+    theta = np.asarray(source.theta, np.float64)
+    x = float(source.scale) * rng.uniform(-1.0, 1.0, (number, *((env.num_models,) if env.pair_features else ()), env.dim))
+    weight = np.sort(np.exp(x @ theta.T), axis=1)[:, env.num_models - env.num_offered :].sum(axis=1)
+    rate = float(source.arrival_rate)
+    share = float((weight / (1.0 + weight) >= rate + float(source.slack)).mean())
+    return share, float((1.0 - rate * (1.0 - share) ** source.candidates) ** env.horizon)
 
 
 def recorded_queue(

@@ -73,8 +73,10 @@ def market(
     if arrival.shape != size or not np.issubdtype(arrival.dtype, np.integer) or arrival.min() < 1:
         raise ValueError(f"arrival must be {size[0]} whole rounds of at least 1, got {checks.show(arrival.tolist())}")
     checks.one_of("optimum", optimum, ("stage", "continuous"))
-    if names and len(names) != size[0]:
-        raise ValueError(f"names must have one name per model ({size[0]}), got {len(names)}")
+    if names and (len(names) != size[0] or len(set(names)) < size[0]):
+        raise ValueError(f"names must have one name per model ({size[0]}), each another, got {checks.show(tuple(names))}")
+    if isinstance(outcomes, LawOutcomes):  # Lists of numbers are welcome.
+        outcomes = outcomes.replace(reward_mean=np.asarray(outcomes.reward_mean), cost_mean=np.asarray(outcomes.cost_mean))
     mean, cost = (np.asarray(x, np.float64) for x in (outcomes.reward_mean, outcomes.cost_mean))
     if require_feasible:
         _require_feasible(cost, capacity, arrival, budget, max_deployed)
@@ -145,7 +147,7 @@ def arena_market(
     stage_length: int = 500,
     horizon: int = 10_000,
     budget: float = 2.0,
-    capacity: float = 0.4,
+    capacity: Leaf = 0.4,
     reward_noise: float = 0.1,
     cost_noise: float = 0.1,
     arrival_interval: int = 1000,
@@ -168,7 +170,7 @@ def arena_market(
       stage_length: `I`, queries between two maintenance windows.
       horizon: queries that the total budget is meant for.
       budget: cost per query.
-      capacity: largest share of the traffic of a model.
+      capacity: largest share of the traffic of a model; one number for all but that one, or `[N]`.
       reward_noise: standard deviation of a reward.
       cost_noise: standard deviation of a cost relative to its mean.
       arrival_interval: queries between two arrivals.
@@ -183,8 +185,7 @@ def arena_market(
     interval = checks.count("arrival_interval", arrival_interval)
     lag = checks.count("arrival_lag", arrival_lag, minimum=0)
     newcomer = np.maximum(np.arange(len(table.names)) - 5, 0)
-    shares = np.full(len(table.names), float(checks.share("capacity", capacity, ())))
-    shares[table.names.index("Yi-Lightning")] = 1.0
+    shares = _shares(capacity, table.names, "Yi-Lightning")
     outcomes = LawOutcomes(
         reward_mean=NORMALISATIONS[normalisation](table.scores),
         cost_mean=np.asarray(table.costs),
@@ -206,6 +207,13 @@ def arena_market(
     )
 
 
+def _shares(capacity: Leaf, names: Sequence[str], cheapest: str) -> np.ndarray:
+    """Capacities `[N]`: as given for each model, or one number for all but the cheapest of the first, which may take everything."""
+    if np.ndim(capacity):
+        return checks.share("capacity", capacity, (len(names),))
+    return np.where(np.asarray(names) == cheapest, 1.0, checks.share("capacity", capacity, ()))
+
+
 def _release_order(num_models: int, initial: int, interval: int) -> np.ndarray:
     """Arrivals: `initial` models in round 1, then one more after each `interval` queries."""
     return 1 + interval * np.maximum(np.arange(num_models) - initial + 1, 0)
@@ -217,7 +225,7 @@ def routerbench_market(
     stage_length: int = 500,
     horizon: int = 36_497,
     budget: float = 0.0002,
-    capacity: float = 0.4,
+    capacity: Leaf = 0.4,
     cost_scale: float = 1.0,
     **options: Any,
 ) -> MarketEnv:
@@ -235,15 +243,14 @@ def routerbench_market(
       stage_length: `I`, queries between two maintenance windows.
       horizon: queries that the total budget is meant for.
       budget: cost per query.
-      capacity: largest share of the traffic of a model.
+      capacity: largest share of the traffic of a model; one number for all but that one, or `[N]`.
       cost_scale: multiplies costs, their known bounds and the budget. The confidence radius is not scale-free, so this changes the
         policies.
       options: further arguments of `market`.
     """
     table = STAGEROUTE_TABLE_2
     scale = float(checks.positive("cost_scale", cost_scale, ()))
-    shares = np.full(len(table.names), float(checks.share("capacity", capacity, ())))
-    shares[table.names.index("WizardLM/WizardLM-13B-V1.2")] = 1.0
+    shares = _shares(capacity, table.names, "WizardLM/WizardLM-13B-V1.2")
     outcomes = LawOutcomes(
         reward_mean=np.asarray(table.scores),
         cost_mean=np.asarray(table.costs) * scale,

@@ -164,9 +164,7 @@ class LawOutcomes:
 
     def check(self) -> None:
         size = np.shape(self.reward_mean)
-        if isinstance(self.reward_law, Bernoulli):
-            checks.probability("reward_mean", self.reward_mean)
-        checks.numbers("reward_mean", self.reward_mean)
+        checks.probability("reward_mean", self.reward_mean)  # Policies know that mean rewards are in [0, 1].
         checks.non_negative("cost_mean", self.cost_mean, size)
         checks.non_negative("reward_noise", self.reward_noise, ())
         checks.non_negative("cost_noise", self.cost_noise, ())

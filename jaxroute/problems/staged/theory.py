@@ -1,4 +1,4 @@
-"""What the paper's proof looks at, measured on a result: the parts of the regret, and the violation of the budget."""
+"""What the paper proves, and what its proof looks at, measured on a result: the parts of the regret, the violation of the budget."""
 
 import functools
 
@@ -7,6 +7,19 @@ import xarray as xr
 
 from jaxroute.problems.staged.env import MarketEnv
 from jaxroute.problems.staged.optimum import pool_value
+
+
+def lower_bound(max_deployed: int, horizon: int, constant: float = 1.0) -> float:
+    """Theorem 2's bound of the regret of any policy on its hard instances: `c^(1/3) / 16 M^(1/3) T^(2/3)`, in units of reward.
+
+    Source: StageRoute, Theorem 2 and appendix C.
+
+    Args:
+      max_deployed: `M`.
+      horizon: `T`, queries.
+      constant: `c`, as of `lower_bound_market`; the paper leaves it open.
+    """
+    return (float(constant) * max_deployed) ** (1 / 3) * horizon ** (2 / 3) / 16
 
 
 def decompose(data: xr.Dataset, env: MarketEnv) -> xr.Dataset:

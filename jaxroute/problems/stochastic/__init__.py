@@ -9,7 +9,7 @@ from jaxroute.problems.stochastic.env import BanditEnv
 from jaxroute.problems.stochastic.instances import bernoulli, gaussian
 from jaxroute.problems.stochastic.oracle import Oracle
 from jaxroute.problems.stochastic.policies import UCB1, BetaThompson, EpsilonGreedy, GaussianThompson
-from jaxroute.problems.stochastic.theory import lai_robbins
+from jaxroute.problems.stochastic.theory import auer_bound, lai_robbins
 
 POLICIES = (UCB1, GaussianThompson, BetaThompson, EpsilonGreedy, Oracle)
 ENVIRONMENTS = (bernoulli, gaussian)
@@ -23,6 +23,7 @@ __all__ = [
     "EpsilonGreedy",
     "GaussianThompson",
     "Oracle",
+    "auer_bound",
     "bernoulli",
     "gaussian",
     "lai_robbins",

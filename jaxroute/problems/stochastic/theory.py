@@ -1,4 +1,4 @@
-"""The least regret that any consistent policy can have."""
+"""The least regret that any consistent policy can have, and the most that UCB1 can."""
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -32,3 +32,21 @@ def lai_robbins(env: BanditEnv, t: ArrayLike) -> np.ndarray:
     else:
         kl = (best - worse) ** 2 / (2 * float(env.scale) ** 2)
     return np.sum((best - worse) / kl) * np.log(np.asarray(t, np.float64))
+
+
+def auer_bound(env: BanditEnv, t: ArrayLike) -> np.ndarray:
+    """UCB1's bound: `sum over suboptimal k of 8 log t / gap_k + (1 + pi^2 / 3) sum of gap_k`, for rewards in [0, 1].
+
+    Source: Auer, Cesa-Bianchi and Fischer (2002), Theorem 1.
+
+    Args:
+      env: a bandit.
+      t: rounds, array of any shape, at least 1.
+
+    Returns:
+      The bound at `t`, float64, in units of reward.
+    """
+    mean = np.asarray(env.mean, np.float64)
+    gaps = mean.max() - mean
+    gaps = gaps[gaps > 0]
+    return np.sum(8.0 / gaps) * np.log(np.asarray(t, np.float64)) + (1 + np.pi**2 / 3) * gaps.sum()

@@ -133,3 +133,20 @@ def test_real_replay():
         assert data["valid"].all()
         assert end(data, "cost").mean() <= budget * 1.03
         assert end(data, "ratio").mean() > end(random, "ratio").mean()
+
+
+def test_too_few_allowed_models_are_refused():
+    """A set of exactly four cannot be made of two models; for any win two are enough, and where every size is allowed."""
+    two = cb.C2MABV(allowed=cb.two_tier(cb.sciq_cloud().names))
+    with pytest.raises(
+        ValueError, match=r"allowed must leave at least 4 models, for a set of SumUp has exactly so many, got 2"
+    ):
+        play(cb.sciq_cloud(reward="suc"), two, horizon=5, seeds=1)
+    for env in (cb.sciq_cloud(reward="awc"), cb.sciq_cloud(reward="suc", any_size=True)):
+        two.check_for(env.spec)
+
+
+@pytest.mark.parametrize("wrong", [cb.Smoothed, "pga"])
+def test_a_solver_is_an_object(wrong):
+    with pytest.raises(ValueError, match=r"solver must be an object such as BestOf\(\), got"):
+        play(cb.sciq_cloud(), cb.C2MABV(solver=wrong), horizon=5, seeds=1)

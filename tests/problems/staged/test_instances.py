@@ -98,3 +98,28 @@ def test_policies_without_constants_of_their_own_can_keep_a_budget_in_dollars():
         progress=False,
     )
     assert float(data["infeasible_share"].isel(time=-1).mean()) < 0.2
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"names": ("a", "a")}, r"names must have one name per model \(2\), each another, got \('a', 'a'\)"),
+        ({"reward_mean": [5.0, 0.5]}, r"reward_mean must be in \[0, 1\], got 5 at index \(0,\)"),
+        ({"capacity": [1.0]}, r"capacity must have shape \(2,\), got \(1,\)"),
+    ],
+)
+def test_markets_that_make_no_sense_are_refused(changes, message):
+    means = {"reward_mean": changes.pop("reward_mean", [0.2, 0.8]), "cost_mean": [0.5, 3.0]}
+    outcomes = staged.LawOutcomes(**means, reward_noise=0.1, cost_noise=0.1)
+    given = {"capacity": 1.0, "budget": 2.0, "max_deployed": 1, "stage_length": 5, "horizon": 5, **changes}
+    with pytest.raises(ValueError, match=message):
+        staged.market(outcomes, **given)
+
+
+def test_means_may_be_lists_and_capacities_of_the_papers_markets_one_for_each_model():
+    outcomes = staged.LawOutcomes(reward_mean=[0.2, 0.8], cost_mean=[0.5, 3.0], reward_noise=0.1, cost_noise=0.1)
+    env = staged.market(outcomes, capacity=1.0, budget=4.0, max_deployed=1, stage_length=5, horizon=5)
+    assert env.outcomes.reward_mean.shape == (2,) and float(env.optimum_value[0]) == pytest.approx(0.8)
+    shares = np.linspace(0.3, 1.0, 15)
+    np.testing.assert_allclose(staged.arena_market(capacity=shares).capacity, shares, rtol=1e-6)
+    assert sorted(set(staged.arena_market(capacity=0.5).capacity.tolist())) == [0.5, 1.0]

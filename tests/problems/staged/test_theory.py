@@ -329,3 +329,10 @@ def test_overspend_grows_like_the_root_of_the_horizon():
     found, error = slope(horizons, means)
     assert error < 0.1
     assert found < 0.5 + 5 * error, f"{found:.3f} ({error:.3f})"
+
+
+def test_lower_bound_by_hand():
+    """`(c M)^(1/3) T^(2/3) / 16`: 2 * 100 / 16 for c M = 8 and T = 1,000."""
+    assert staged.lower_bound(8, 1000) == pytest.approx(12.5)
+    assert staged.lower_bound(2, 1000, constant=4.0) == pytest.approx(12.5)
+    assert staged.lower_bound(2, 128_000) == pytest.approx(staged.lower_bound(2, 16_000) * 4)

@@ -42,3 +42,10 @@ def test_regret_against_lai_robbins():
     gap = means[0] - means[1]
     total = data["regret"].sel(policy="ucb").values[:, -1].mean()
     assert total < 8 * np.log(horizon) / gap + (1 + np.pi**2 / 3) * gap
+
+
+def test_auer_bound_by_hand():
+    """Gaps .1 and .4: 8 log(t) (10 + 2.5) + (1 + pi^2 / 3) .5; the best model and its equals do not count."""
+    env = stochastic.bernoulli([0.9, 0.8, 0.5, 0.9])
+    expected = 100.0 * np.log([1.0, 10_000.0]) + 0.5 * (1 + np.pi**2 / 3)
+    np.testing.assert_allclose(stochastic.auer_bound(env, [1, 10_000]), expected, rtol=1e-6)

@@ -176,7 +176,8 @@ class Smoothed:
     For `AnyWin` the weights are those of the linear program, which has no guarantee.
 
     Attributes:
-      temperature: `[]`, for weights scaled to at most one.
+      temperature: `[]`, for weights scaled to at most one. At the default the selection is that of the linear program, nearly, and most
+        derivatives are zero; tune with .1 or more (the table of `solvers.smoothed_lp`).
     """
 
     temperature: Leaf = 0.01

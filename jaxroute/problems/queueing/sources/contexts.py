@@ -129,7 +129,7 @@ class RandomContexts(_Linear):
 
     Differs from the paper: a context is the first of a number of candidates that fulfils the condition. If a query comes in
     a round without one it is the last candidate, and `unslack` is counted, which makes the run invalid: parameters that
-    serve hardly any context well are left out.
+    serve hardly any context well are left out. `describe_contexts` tells the share of contexts that fulfil the condition.
 
     Attributes:
       theta: `[N, d]`, with pair features `[d]`.

@@ -1,6 +1,7 @@
 """DeployOPT: which models to deploy for a stage."""
 
 import itertools
+from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
@@ -56,6 +57,7 @@ def deploy(
     slots = min(spec.max_deployed, spec.num_models)
     if share or slots < spec.max_support:
         best, best_amount, best_multiplier = _best_set(value, cost, obs, priority, slots, share)
+        best_amount = _first_of_equals(best_amount, value, cost, obs, priority)
         too_many = jnp.sum((amount > threshold).astype(jnp.int32)) > slots
         use = (best >= 0.0) if share else (too_many & feasible)
         amount = jnp.where(use, best_amount, amount)
@@ -66,6 +68,35 @@ def deploy(
     chosen = filler.deployed(available & (ranked < slots), support)
     cheapest = available & (numerics.rank(available, -cost, value, -priority) < slots)
     return jnp.where(feasible, chosen, cheapest), feasible
+
+
+def _first_of_equals(
+    amount: jax.Array, value: jax.Array, cost: jax.Array, obs: Observation, priority: jax.Array
+) -> jax.Array:
+    """Amounts `[N]` exchanged among equal models, so that of these the first by priority has the most.
+
+    Two sets that differ by equal models have the same value, but its terms are summed in another order, and rounding may prefer the
+    set that comes later.
+    """
+    value, cost = numerics.materialised((value, cost))
+    same = (value, cost, obs.capacity, obs.available)
+
+    def together(other: Sequence[jax.Array], this: Sequence[jax.Array]) -> jax.Array:
+        return (other[0] == this[0]) & (other[1] == this[1]) & (other[2] == this[2]) & (other[3] == this[3])
+
+    def before(other: Sequence[jax.Array], this: Sequence[jax.Array]) -> jax.Array:
+        return together(other, this) & (other[4] < this[4])
+
+    def more(other: Sequence[jax.Array], this: Sequence[jax.Array]) -> jax.Array:
+        return together(other, this) & ((other[5] > this[5]) | ((other[5] == this[5]) & (other[4] < this[4])))
+
+    def at(other: Sequence[jax.Array], this: Sequence[jax.Array]) -> jax.Array:
+        return together(other, this) & (other[4] == this[5])
+
+    ones = jnp.ones(amount.shape, jnp.int32)
+    place = numerics.sum_ahead(ones, (*same, priority), before)
+    order = numerics.sum_ahead(ones, (*same, priority, amount), more)
+    return numerics.sum_ahead(amount, (*same, order, place), at)
 
 
 def _best_set(

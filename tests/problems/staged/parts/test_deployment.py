@@ -283,6 +283,20 @@ def test_ties_of_fillers_go_to_the_cheaper_then_to_the_index():
     assert members(deploy(u, c, 0.5, True, 2.0, 4, tie=staged.NewestTie())[0][0]) == {0, 1, 5, 4}
 
 
+def test_of_equal_models_the_first_is_deployed_whatever_rounding_says():
+    """Two of eight models have the same bounds. Sets that hold the one or the other are worth the same, summed in another order."""
+    rng, count = np.random.default_rng(0), 2400
+    u, c = rng.random((count, 8)).astype(np.float32), (3 * rng.random((count, 8))).astype(np.float32)
+    first, second = np.sort(np.argsort(rng.random((count, 8)), axis=1)[:, :2], axis=1).T
+    rows = np.arange(count)
+    u[rows, second], c[rows, second] = u[rows, first], c[rows, first]
+    budget = (0.3 + 1.5 * rng.random(count)).astype(np.float32)
+    deployed, _ = deploy(u, c, 0.4, True, budget, 3, support=4, dtype="float32")
+    deployed = np.asarray(deployed)
+    assert (deployed[rows, first] != deployed[rows, second]).sum() > 200, "the instances decide between the two"
+    assert not (deployed[rows, second] & ~deployed[rows, first]).any()
+
+
 def test_random_ties():
     """Twelve unseen models, three slots: every model has the same chance of a place, and known better ones keep theirs."""
     count = 600

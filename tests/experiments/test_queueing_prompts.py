@@ -1,0 +1,45 @@
+"""Queues of prompts: by what settings heads are trained, and whose claims are about any table."""
+
+import numpy as np
+import pytest
+
+from jaxroute.estimators.contrastive import CONTRASTIVE_PRESETS
+from jaxroute.experiments import EXPERIMENTS
+from jaxroute.experiments.queueing import prompts
+
+
+@pytest.mark.parametrize("models", ["sprout", "embedllm", "routerbench"])
+def test_the_papers_training_is_the_default(models, monkeypatch):
+    """ACQB-CL's heads are trained by the preset of the data and differ in the seed alone; the variant has other sizes."""
+    asked = []
+
+    def fit(features, chance, **settings):
+        asked.append(settings)
+        return lambda pool: pool + settings["seed"]
+
+    monkeypatch.setattr(prompts, "fit_projection", fit)
+    prompts._projected.cache_clear()
+    (case,) = (c for c in EXPERIMENTS["queueing/contrastive"].cases if c.name == "K1-load0.8")
+    changes = {"models": models, "dim": 16, "horizon": 100}
+    env = case.build(100, {"models": models, "dim": 16})
+    policies = case.players(env, changes)
+    prompts._projected.cache_clear()
+    shared = {"width": 32, "out": 16}
+    preset = CONTRASTIVE_PRESETS[models]
+    longer = preset | {"per_model": 60, "epochs": 100, "batch": None}
+    assert asked == [training | shared | {"seed": seed} for training in (preset, longer) for seed in range(4)]
+    for name in ("ACQB-CL", "ACQB-CL, longer"):
+        features = [np.asarray(policy.features) for policy in policies[name].objects]
+        assert [round(float((one - features[0]).mean())) for one in features] == [0, 1, 2, 3]
+        assert {(p.c1, p.curvature, p.ridge) for p in (*policies[name].objects, policies["ACQB"])} == {(2.0, 0.05, 0.1)}
+
+
+def test_claims_about_any_table_are_judged_of_a_users_own():
+    table = {"environment": {"data": "FILE", "costs": {"a": 1.0}}}
+    for name in ("table", "contrastive"):
+        experiment = EXPERIMENTS[f"queueing/{name}"]
+        assert experiment.departures(experiment.horizon, table) == ""
+        assert experiment.departures(100, table) == "100 rounds in place of 5,000"
+        assert experiment.departures(5000, {"environment": {"load": 0.5}}) == "environment.load = 0.5"
+        assert experiment.departures(5000, {"ACQB": {"c1": 1.0}}) == "ACQB.c1 = 1.0"
+    assert EXPERIMENTS["queueing/figure-3"].departures(5000, table).startswith("environment.data = FILE")

@@ -1,0 +1,52 @@
+"""Figures of experiments from made-up results, and which of them have faults that are still to be mended."""
+
+import matplotlib.pyplot as plt
+import numpy as np
+from dry import cheap_training
+from matplotlib.colors import to_hex
+
+from jaxroute.analysis import style
+from jaxroute.experiments import EXPERIMENTS
+from jaxroute.testing.figures import faults
+
+# By experiment: figures whose owners still mend them. To become empty; a figure without faults must leave it.
+FAULTY = {
+    "service/figure-2": ("figure-2",),
+    "service/figure-C2": tuple(f"figure-C2-{name}" for name in ("arc_challenge", "arc_easy", "boolq", "logiqa")),
+    "service/figure-C3": tuple(f"figure-C3-{name}" for name in ("piqa", "sciq", "socialiqa")),
+    "service/table-2": ("table-2",),
+    "service/table-2-parts": ("table-2-parts",),
+    "service/frontier": ("frontier",),
+    **{f"queueing/figure-{number}": (f"figure-{number}",) for number in range(3, 8)},
+    "queueing/theory": ("theory",),
+    "cascade/S1": ("S1-search",),
+    **{f"cascade/{name}": (name,) for name in ("S3", "S5", "S8", "S12", "S14")},
+}
+
+
+def faults_by_figure(name, results):
+    """Faults of the figures of an experiment that have any, drawn from results by case.
+
+    Args:
+      name: of the experiment.
+      results: by case.
+    """
+    found = {}
+    for figure, make in EXPERIMENTS[name].figures.items():
+        with cheap_training():
+            drawn = make(results)
+        drawn = getattr(drawn, "figure", drawn)
+        found[figure] = [*faults(drawn), *_in_other_colours(drawn)]
+        plt.close("all")
+    return {figure: texts for figure, texts in found.items() if texts}
+
+
+def _in_other_colours(figure):
+    """Systems that problems are named for and that do not have their colour."""
+    for ax in figure.axes:
+        for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
+            if style.role_of(label) == "subject":
+                artist = handle[0] if isinstance(handle, tuple) else handle
+                colour = artist.get_color() if hasattr(artist, "get_color") else artist.get_facecolor()
+                if to_hex(colour if isinstance(colour, str) else np.ravel(colour)[:4]) != "#d55e00":
+                    yield f"colour of {label}: {colour}"
