@@ -19,8 +19,6 @@ FAULTY = {
     "service/frontier": ("frontier",),
     **{f"queueing/figure-{number}": (f"figure-{number}",) for number in range(3, 8)},
     "queueing/theory": ("theory",),
-    "cascade/S1": ("S1-search",),
-    **{f"cascade/{name}": (name,) for name in ("S3", "S5", "S8", "S12", "S14")},
 }
 
 

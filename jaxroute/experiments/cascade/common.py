@@ -2,7 +2,8 @@
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -62,7 +63,8 @@ def mean_and_runs(draw: Any = plot.curves, change: Any = None, **options: Any) -
     return side_by_side(mean, panel("regret", plot.spread, change=change, log=True, title="runs", **runs))
 
 
-class Quantity(NamedTuple):
+@dataclass(frozen=True)
+class Quantity:
     """Something that is measured of results, with its standard error. A number times it is another one.
 
     name: in words. of: function of the results. show: of what it gives.

@@ -154,7 +154,7 @@ def _theory_panels(results: Results):
         plot.spread(results[case].sel(policy=["COSMOS"]), "regret", ax=ax, x=axis, title=f"ridge {axis}, scores {scores}")
         plot.level(ax, "mean with the paper's rule", end(results[case], "regret", "rule").mean)
     plot.curves(results["design"], "design.least", band="quantile", ax=axes[4], title="design matrix, random contexts")
-    for one in _by_context(results["design-frozen"]).values():
+    for one in (one for one in _by_context(results["design-frozen"]).values() if one.sizes["seed"]):
         plot.curves(one, "design.least", band="quantile", log="y", ax=axes[5], title="design matrix, one context for ever")
     for ax in axes[4:]:
         ax.set_ylabel("least eigenvalue")

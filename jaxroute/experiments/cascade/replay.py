@@ -66,12 +66,12 @@ def replay(
         options = {"joint": joint, "features": rows.features, "names": rows.names, "cost_unit": rows.unit}
         return ca.replay_cascade(rows.scores, rows.costs, rows.groups, cost_weight=weight / rows.dearest, **options)
 
-    return grid(weighted, weight=checks.positive("weights", list(weights)).tolist())
+    return grid(weighted, weight=checks.positive("weights", np.asarray(list(weights))).tolist())
 
 
 def _by_weight(envs: Grid, policies: Iterable[Any]) -> Callable[[ca.CascadeEnv], Any]:
     """Policies that were made on the host for each cost weight, as a function of the environment."""
-    scale = np.float32([one.cost_weight for one in envs.objects])
+    scale = np.asarray([one.cost_weight for one in envs.objects], np.float32)
     stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *policies)
 
     def of(env: ca.CascadeEnv) -> Any:
@@ -133,7 +133,8 @@ def _judged(data: xr.Dataset, metric: str, policy: str) -> xr.DataArray:
     if policy == "COSMOS":
         earned = late_runs(data, "utility", policy).isel(seed=slice(0, None, 2)).mean("seed")
         return runs.isel(index=int(earned.argmax("index")), seed=slice(1, None, 2))
-    return runs.isel(seed=slice(1, None, 2), **({"index": 0} if "index" in runs.dims else {}))
+    own = runs.isel(index=0) if "index" in runs.dims else runs
+    return own.isel(seed=slice(1, None, 2))
 
 
 def _ahead(data: xr.Dataset, policy: str, other: str) -> Measured:

@@ -136,6 +136,10 @@ _GROWTH = c.study(
 _GRID = (0.0, 0.01, 0.03, 0.06, 0.1, 0.2, 0.3)
 
 
+def _final_log(data: xr.Dataset, metric: str, **options: Any) -> None:
+    plot.log_axis(plot.final(data, metric, **options), "y")
+
+
 _BONUS_CLAIMS = claims(
     ("u-shape", "b = .06 has less than a fifth of the regret at both ends, 0 and .3, by three errors",
      rising(*[(5 * mean("COSMOS", index=0.06), mean("COSMOS", index=b)) for b in (0.0, 0.3)])),
@@ -150,7 +154,11 @@ _BONUS = c.study(
     (case_of({"COSMOS": grid(learner, index=list(_GRID))}, 10_000, every=250),),
     512,
     _BONUS_CLAIMS,
-    {"bonus": c.mean_and_runs(plot.final, change=lambda data: data.rename(index="b"))},
+    {
+        "bonus": c.mean_and_runs(
+            _final_log, change=lambda data: data.assign_coords(index=[f"{b:g}" for b in _GRID]).rename(index="b")
+        )
+    },
     smoke_horizon=400,
 )
 
@@ -301,7 +309,7 @@ def _off(policy: str, case: str = "estimators") -> c.Quantity:
 
     def of(results: Results) -> Measured:
         runs, exact = (runs_of(results[case], "regret", p) for p in (policy, "exact"))
-        return mean_of(np.abs(runs - exact))
+        return mean_of(abs(runs - exact))
 
     return c.Quantity(f"off by {policy}", of)
 

@@ -147,7 +147,7 @@ class JointOracle:
 
 def _planned(plan: Any, opened: jax.Array, seen: Outputs) -> jax.Array:
     """Action `[]` after a history: of these calls, and what was seen of them."""
-    shown = seen.features if seen.score is None else seen.score[:, None]
+    shown: Any = seen.features if seen.score is None else seen.score[:, None]
     same = jnp.all(shown[:, None, :] == plan.signals, axis=-1)  # [K, V]
     number = 1 + jnp.sum(jnp.where(same, jnp.arange(same.shape[1], dtype=jnp.int32), 0), axis=1)
     history = plan.start + jnp.sum(jnp.where(opened, number * plan.strides, 0))

@@ -63,7 +63,7 @@ class RecordedRows:
         place = np.concatenate([np.arange(size) for size in sizes])
         return self.take(shuffled[place % 2 == 1]), self.take(shuffled[place % 2 == 0])
 
-    def unpaired(self, copies: int = 8) -> "RecordedRows":
+    def unpaired(self, copies: int = 4) -> "RecordedRows":
         """So many rows for each, in which every model has a row of the same group for itself."""
         rng, number = np.random.default_rng(1), len(self.names)
         members = [np.flatnonzero(self.groups == g) for g in range(self.groups.max() + 1)]
