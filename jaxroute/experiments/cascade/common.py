@@ -39,9 +39,8 @@ def case_of(
     policies: Any, horizon: int, name: str = "result", settings: Mapping[str, Any] = SEEN, *, every: int, **options: Any
 ) -> Case:
     """A case of a cascade with uniform noise (or another `environment`), recorded `every` so many rounds."""
-    environment = options.pop("environment", ca.uniform_cascade)
-    options = {"record": RECORD, "record_every": every, **options}
-    return Case(environment, policies, horizon, name, settings, **options)
+    options = {"environment": ca.uniform_cascade, "record": RECORD, "record_every": every, **options}
+    return Case(policies=policies, horizon=horizon, name=name, settings=settings, **options)
 
 
 def claims(*rows: tuple[str, str, Measure] | tuple[str, str, Measure, str]) -> tuple[Claim, ...]:

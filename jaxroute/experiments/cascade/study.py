@@ -41,9 +41,15 @@ _LEARNERS = {
 
 
 def _everything(env: ca.CascadeEnv) -> dict[str, Any]:
-    frugal = ca.Frugal.tuned(env)
-    random = ca.RandomCascade(threshold=frugal.threshold)
-    rules = (ca.ContextSingle.of, ca.StaticIndex.of, frugal, random, ca.QueryAll(), ca.BestSingle.of)
+    tuned = ca.Frugal.tuned(env)
+    rules = (
+        ca.ContextSingle.of,
+        ca.StaticIndex.of,
+        tuned,
+        ca.RandomCascade(tuned.threshold),
+        ca.QueryAll(),
+        ca.BestSingle.of,
+    )
     return {**_LEARNERS, "LinUCB": ca.LinUCB(), **dict(zip(_RULES, rules, strict=True)), "oracle": ca.Oracle.of}
 
 
