@@ -42,14 +42,8 @@ _LEARNERS = {
 
 def _everything(env: ca.CascadeEnv) -> dict[str, Any]:
     tuned = ca.Frugal.tuned(env)
-    rules = (
-        ca.ContextSingle.of,
-        ca.StaticIndex.of,
-        tuned,
-        ca.RandomCascade(tuned.threshold),
-        ca.QueryAll(),
-        ca.BestSingle.of,
-    )
+    rules = [ca.ContextSingle.of, ca.StaticIndex.of, tuned, ca.RandomCascade(tuned.threshold)]
+    rules += [ca.QueryAll(), ca.BestSingle.of]
     return {**_LEARNERS, "LinUCB": ca.LinUCB(), **dict(zip(_RULES, rules, strict=True)), "oracle": ca.Oracle.of}
 
 
@@ -358,8 +352,7 @@ _OTHER_LAWS = c.study(
 
 # Cost and quality.
 
-_WEIGHTS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
-_LEVELS = (0.40, 0.45, 0.50, 0.55, 0.60, 0.65)
+_WEIGHTS, _LEVELS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0), (0.40, 0.45, 0.50, 0.55, 0.60, 0.65)
 _PRICED = {"oracle": ca.Oracle.of, "COSMOS": learner(), _ONE: ca.ContextSingle.of, "query all": ca.QueryAll()}
 _BY_WEIGHT = grid(ca.uniform_cascade, cost_weight=list(_WEIGHTS))
 _PLANE = ("regret", "reward", "cost", "utility", "queries")
