@@ -17,7 +17,7 @@ from jaxroute.experiments.cascade import common as c
 from jaxroute.experiments.cascade.common import COSMOS, STREAMING, UNSEEN, case_of, claims, gap, learner, mean, rising, slope
 from jaxroute.experiments.claims import Verdict, all_hold
 from jaxroute.experiments.measure import Measured, along, ends_along, mean_of, runs_of, show
-from jaxroute.experiments.pictures import panel, panels_of, side_by_side
+from jaxroute.experiments.pictures import panel, side_by_side
 from jaxroute.problems import cascade as ca
 
 _ONE = "one call"
@@ -261,7 +261,7 @@ _SCORES = c.study(
             panel(
                 "regret", plot.spread, case="bonuses", change=lambda d: d.sel(optimism=0.3), title="bonus c_p of plugging in"
             ),
-            panel("regret", plot.final, case="offline", change=lambda d: d.isel(sample=0), title="fitted before to pairs"),
+            panel("regret", plot.final, case="offline", change=lambda d: d.isel(sample=0), title="evaluator fitted before"),
         )
     },
     notes="noise of the evaluator's estimate explores for free: differences show after some thousand rounds. Pairs are a request and the "
@@ -341,7 +341,7 @@ _OTHER_LAWS = c.study(
     256,
     _OTHER_LAWS_CLAIMS,
     {
-        "laws": panels_of(rows=("regret",), columns="case", cases=tuple(_LAWS), log=True, band="quantile"),
+        "laws": side_by_side(*[panel("regret", case=law, title=law, log=True, band="quantile") for law in _LAWS]),
         "laws-estimators": side_by_side(
             panel("regret", plot.spread, case="estimators", change=_off_exact, log=True, title="scores seen"),
             panel("regret", plot.spread, case="estimators-unseen", change=_off_exact, log=True, title="scores learned"),
