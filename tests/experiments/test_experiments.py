@@ -9,8 +9,10 @@ from drawn import FAULTY, faults_by_figure
 
 import jaxroute as jr
 from jaxroute import experiments
+from jaxroute.data import RoutingTable
 from jaxroute.experiments import EXPERIMENTS
 from jaxroute.experiments.cascade import replay as cascade_replay
+from jaxroute.problems import cascade
 
 NEEDS_DATA = ("staged/table", "combinatorial/table", "service/table", "queueing/table")
 # One compile per case and policy: the large ones are left to the slow run.
@@ -68,8 +70,6 @@ def test_large_experiment_runs_at_smoke_size(name, tmp_path):
 
 @pytest.mark.slow
 def test_table_experiment_on_a_file(tmp_path):
-    from jaxroute.data import RoutingTable
-
     rng = np.random.default_rng(0)
     names = tuple(f"model-{i}" for i in range(6))
     table = RoutingTable(rng.integers(0, 2, (50, 6)), rng.random((50, 6)) * 2e-4, names)
@@ -95,8 +95,6 @@ def test_service_on_a_file_without_costs(tmp_path):
 
 @pytest.mark.slow
 def test_replay_experiment_on_a_file(tmp_path):
-    from jaxroute.data import RoutingTable
-
     rng = np.random.default_rng(0)
     table = RoutingTable(rng.random((300, 5)), rng.random((300, 5)), tuple("abcde"))
     table.save(tmp_path / "table.npz")
@@ -128,6 +126,8 @@ def test_cascade_on_a_file(tmp_path):
     summary = smoke("cascade/replay", tmp_path / "out", changes=changes)
     entries = summary["policies"]["query all"]
     assert [entry["coordinates"]["rows"] for entry in entries] == ["independent"] * 4 + ["joint"] * 4
+    unit = jr.load(tmp_path / "out" / "joint")["cost"].attrs["unit"]
+    assert unit == "USD per request" and entries[0]["cost"]["mean"] == pytest.approx(costs.mean(axis=0).sum(), rel=0.2)
     assert all(entry["queries"]["mean"] == 3.0 for entry in entries)
 
 
@@ -152,22 +152,28 @@ def test_cascade_on_columns_with_confidences(tmp_path):
         "costs": {"s": 1, "l": 20},
         "confidence": {"s": "sure"},
     }
-    env = cascade_replay.replay(**environment)
-    assert env.boxes.score.shape == (119, 2), "a row without a score is left out"
-    assert env.spec.feature_dim == 3 + 1 + 1, "group, model, confidence"
-    assert env.boxes.cost.mean(axis=0)[1] == pytest.approx(1.0), "costs are in mean calls of the dearest model"
+    rows = cascade.recorded_rows(**environment)
+    assert rows.scores.shape == (119, 2), "a row without a score is left out"
+    assert rows.features.shape == (119, 2, 3 + 1 + 1), "group, model, confidence"
+    halves = rows.halves()
+    assert [len(half.groups) for half in halves] == [58, 61] and all(set(half.groups) == {0, 1, 2} for half in halves)
+    env = cascade_replay.replay(**environment).objects[1]
+    assert float(env.cost_weight) * rows.dearest == pytest.approx(0.075), (
+        "a mean call of the dearest model counts the weight"
+    )
+    np.testing.assert_allclose(env.boxes.cost.mean(axis=0), halves[1].costs.mean(axis=0), rtol=1e-6)  # In the file's unit.
     smoke("cascade/replay", tmp_path / "out", changes={"environment": environment})
 
 
 @pytest.mark.parametrize(
     "settings, message",
     [
-        ({"models": ["a"]}, "models must be None without data"),
         ({"data": "FILE", "sizes": {"a": "x"}}, "scores must name the columns"),
         ({"data": "FILE", "scores": {"a": "x"}, "costs": {"b": 1.0}}, "costs must be one of 'a', got 'b'"),
         ({"data": "FILE", "scores": {"a": "x"}}, "costs must have a number for each model"),
-        ({"cost_weight": 0.0}, "cost_weight must be above 0, got 0"),
-        ({"data": "standin", "by": "dataset"}, "by must be one of 'features', 'groups', got 'dataset'"),
+        ({"weights": [0.0]}, "weights must be above 0, got 0"),
+        ({"by": "dataset"}, "by must be one of 'features', 'groups', got 'dataset'"),
+        ({"costs": 5}, "costs must map names of models to values, got 5"),
     ],
 )
 def test_settings_of_the_replay_are_checked(settings, message):
@@ -175,14 +181,37 @@ def test_settings_of_the_replay_are_checked(settings, message):
         cascade_replay.replay(**settings)
 
 
+def test_columns_of_other_names_are_asked_for(tmp_path):
+    """The error of a plain file names the three settings that work, and they do."""
+    pytest.importorskip("pandas")
+    (tmp_path / "mine.csv").write_text("q,right_a,right_b,usd_a,usd_b\n" + "1,1,0,0.001,0.02\n2,0,1,0.002,0.03\n" * 5)
+    words = r"--set environment.scores=.*--set environment.sizes=.*--set environment.costs="
+    with pytest.raises(ValueError, match=words):
+        cascade_replay.replay(str(tmp_path / "mine.csv"))
+    settings = {"scores": {"a": "right_a", "b": "right_b"}, "sizes": {"a": "usd_a", "b": "usd_b"}, "costs": {"a": 1, "b": 1}}
+    env = cascade_replay.replay(str(tmp_path / "mine.csv"), **settings).example
+    np.testing.assert_allclose(env.boxes.cost.mean(axis=0), [0.0015, 0.025], rtol=0.2)
+
+
+def test_rules_are_fitted_to_other_rows_than_they_are_judged_on():
+    train, judged = cascade.recorded_rows("standin").halves()
+    assert len(train.groups) + len(judged.groups) == 2000 and abs(len(train.groups) - len(judged.groups)) <= 6
+    same = {tuple(row) for row in train.costs} & {tuple(row) for row in judged.costs}
+    assert not same, "no row is in both halves"
+    unpaired = train.unpaired(2)
+    assert len(unpaired.groups) == 2 * len(train.groups)
+    np.testing.assert_allclose(unpaired.costs.mean(axis=0), train.costs.mean(axis=0), rtol=0.1)
+
+
 def test_clusters_are_found_and_are_the_same_again():
     rng = np.random.default_rng(0)
     true = rng.integers(0, 5, 200)
     features = 3.0 * np.eye(5)[true] + 0.1 * rng.normal(size=(200, 5))
-    found = cascade_replay.clusters(features, 5)
+    table = RoutingTable(np.ones((200, 1)), np.ones((200, 1)), ("a",), features)
+    found = cascade.query_groups(table, number=5)
     assert len({(a, b) for a, b in zip(true, found, strict=True)}) == 5
-    np.testing.assert_array_equal(found, cascade_replay.clusters(features, 5))
-    assert len(set(cascade_replay.clusters(np.zeros((9, 2)), 3))) == 1
+    np.testing.assert_array_equal(found, cascade.query_groups(table, "features", 5))
+    assert len(set(cascade.query_groups(table.with_features(np.zeros((200, 2))), number=3))) == 1
 
 
 def test_numbers_of_others(tmp_path):
@@ -225,7 +254,8 @@ def test_names_and_metrics_are_those_of_the_documentation(tmp_path):
         "queueing/theory",
         "queueing/table",
     }
-    expected |= {f"cascade/S{n}" for n in range(16)} | {"cascade/S1-K5", "cascade/S1-K10", "cascade/replay"}
+    expected |= {f"cascade/{n}" for n in ("two-boxes", "square-root", "theory", "regret", "sizes", "bonus", "rare-requests")}
+    expected |= {f"cascade/{n}" for n in ("learned-scores", "laws", "cost-quality", "replay")}
     assert expected <= set(EXPERIMENTS)
     smoke("staged/figure-2", tmp_path)
     data = jr.load(tmp_path)

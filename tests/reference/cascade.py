@@ -1,15 +1,14 @@
 """COSMOS in plain float64 NumPy: the reference that the simulator is compared with.
 
-Written from the specification `pandora.md` and the paper ("Online Pandora's Box for Contextual LLM Cascading"), without
-looking at the simulator. Loops, no tricks; "eq." and "Prop." are the paper's, section numbers are those of the
-specification unless "paper" is written.
+Written from the paper ("Online Pandora's Box for Contextual LLM Cascading") and, for instances, baselines and estimators that it does not
+have, from a description in words, without looking at the simulator. Loops, no tricks; "eq.", "Prop." and "Theorem" are the paper's.
 
 Conventions. Boxes are 0..K-1. Period 0 is the free initial round: every box is opened, nothing is deployed or charged.
 Periods 1..T are charged, and the search of period t sees the samples of periods 0..t-1 only. Draws are arrays indexed by
 the period in which they are used (`run` lists them). Scores, costs and indices are in units of utility. Everything
 about the world (`outcomes` and what it uses) takes any leading axes; the learner is one run, one period at a time.
 
-Where the specification leaves a choice, the choice is an option of `run` (see `DEFAULTS`) or said in one comment.
+Where the paper leaves a choice, the choice is an option of `run` (see `DEFAULTS`) or said in one comment.
 """
 
 import itertools
@@ -19,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import expit, logit, ndtr, ndtri
 
-# --- Links (2.3, 3.4 V5 and V13, 4.3) ------------------------------------------------------------------------------
+# --- Links ---------------------------------------------------------------------------------------------------------
 
 
 class IndexLink(NamedTuple):
@@ -37,7 +36,7 @@ def _log_cosh(v):
 
 
 def index_link(name, iota0=0.8):
-    """Lambda of A1: `identity` (never clipped, 8.7), `tanh`, or `flat`: identity up to iota0, then tanh. Source: 4.3."""
+    """Lambda of A1: `identity` (never clipped), `tanh`, or `flat`: identity up to iota0, then tanh."""
     if name == "identity":
         return IndexLink(lambda u: u, lambda u: np.ones_like(u), lambda s: s, lambda u: u * u / 2, False)
     if name == "tanh":
@@ -87,7 +86,7 @@ REWARD_LINKS = {
     "identity": RewardLink(lambda s: s, lambda s: np.ones_like(s), lambda p: p, lambda s: s * s / 2),
 }
 
-# --- Instances of the catalogue (2.4) ------------------------------------------------------------------------------
+# --- Instances of the catalogue ------------------------------------------------------------------------------------
 
 GROUP_PROBABILITY = np.array([0.40, 0.30, 0.15, 0.10, 0.04, 0.01])
 LOW, HIGH = 0.10, 0.95  # PASSFAIL
@@ -120,7 +119,7 @@ class Instance(NamedTuple):
 
 
 def loc_constants(K, m):
-    """(c `[K]`, q `[K]`, w `[K]`, rho `[K, m]`) of LOC. Source: table 2.4."""
+    """(c `[K]`, q `[K]`, w `[K]`, rho `[K, m]`) of LOC."""
     a = np.arange(K)
     f = a / (K - 1)
     c, q = 0.015 * 5**f, 0.7 - 0.4 * f
@@ -131,7 +130,7 @@ def loc_constants(K, m):
 
 
 def evaluator_coefficients(d):
-    """`[d]` theta*_i = 2 h_i / |h|, h_i = (-1)^i (1 + i / d), i from 0. Source: 2.4."""
+    """`[d]` theta*_i = 2 h_i / |h|, h_i = (-1)^i (1 + i / d), i from 0."""
     i = np.arange(d)
     h = (-1.0) ** i * (1 + i / d)
     return 2 * h / np.linalg.norm(h)
@@ -187,19 +186,19 @@ def instance(law, K=3, m=3, d=0, link=None, iota0=0.8, reward_link="logistic", w
 
 
 def context(x):
-    """psi = (1, x_1, .., x_{m-1}). Source: 2.4."""
+    """psi = (1, x_1, .., x_{m-1})."""
     x = np.asarray(x, float)
     return np.concatenate([np.ones((*x.shape[:-1], 1)), x], axis=-1)
 
 
 def group_context(u):
-    """psi = e_g of GROUP, g by inverse distribution function of the uniforms u. Source: 2.4, 11.3."""
+    """psi = e_g of GROUP, g by inverse distribution function of the uniforms u."""
     g = np.searchsorted(np.cumsum(GROUP_PROBABILITY)[:-1], np.asarray(u, float), side="right")
     return np.eye(len(GROUP_PROBABILITY))[g]
 
 
 def frozen_context(u, T):
-    """`[T + 1, 2]` contexts of FROZEN_X: x ~ Bernoulli(1/2) once, u < 1/2 gives x = 1. Source: Remark 5.2, 2.4."""
+    """`[T + 1, 2]` contexts of FROZEN_X: x ~ Bernoulli(1/2) once, u < 1/2 gives x = 1. Source: Remark 5.2."""
     return np.tile([1.0, float(u < 0.5)], (T + 1, 1))
 
 
@@ -212,17 +211,17 @@ def draw_contexts(inst, rng, T):
     return context(rng.uniform(-1, 1, (T + 1, inst.rho.shape[1] - 1)))
 
 
-# --- The law of the scores at a context; reservation indices (eq. 2, 2.4, 2.5, 4.1) --------------------------------
+# --- The law of the scores at a context; reservation indices -------------------------------------------------------
 # A score law is a list of pieces (probability, lowest value, width), each broadcast to `[..., K]`; width 0 is an atom.
 
 
 def _spike_width(sigma, c, q):
-    """w(x) of SPIKE: 2 (c - k0 (0.97 - sigma)) / ((1 - k0) (1 - q)^2). Source: table 2.4."""
+    """w(x) of SPIKE: 2 (c - k0 (0.97 - sigma)) / ((1 - k0) (1 - q)^2)."""
     return 2 * (c - JACKPOT_CHANCE * (JACKPOT - sigma)) / ((1 - JACKPOT_CHANCE) * (1 - q) ** 2)
 
 
 def unit_index(inst, psi):
-    """`[..., K]` sigma* at cost weight 1: Lambda(rho.psi), plus the bend of MISSPEC. Source: table 2.4."""
+    """`[..., K]` sigma* at cost weight 1: Lambda(rho.psi), plus the bend of MISSPEC."""
     sigma = index_link(inst.link, inst.iota0).value(psi @ inst.rho.T)
     if inst.law == "MISSPEC":
         sigma = sigma + 0.05 * np.cos(3 * psi[..., 1:2] + np.arange(len(inst.rho)))
@@ -230,13 +229,13 @@ def unit_index(inst, psi):
 
 
 def pass_chance(inst, psi):
-    """`[..., K]` p_a(x) of PASSFAIL. Source: table 2.4."""
+    """`[..., K]` p_a(x) of PASSFAIL."""
     K = len(inst.rho)
     return 0.25 + 0.5 * np.arange(K) / (K - 1) + 0.1 * psi[..., 1:2]
 
 
 def mean_costs(inst, psi):
-    """`[..., K]` exact E[c | x], before the weight lambda. Source: table 2.4."""
+    """`[..., K]` exact E[c | x], before the weight lambda."""
     shape = np.broadcast_shapes((*psi.shape[:-1], 1), inst.mean_cost.shape)
     if inst.law == "HET":
         return inst.mean_cost * (1 + inst.amplitude * psi[..., 1:2])
@@ -246,7 +245,7 @@ def mean_costs(inst, psi):
 
 
 def widths(inst, psi):
-    """`[..., K]` width of the uniform piece. Source: table 2.4."""
+    """`[..., K]` width of the uniform piece."""
     if inst.law == "HET":
         return 2 * mean_costs(inst, psi) / (1 - inst.quantile) ** 2
     if inst.law == "SPIKE":
@@ -255,7 +254,7 @@ def widths(inst, psi):
 
 
 def score_law(inst, psi):
-    """The pieces of P(M_a | x) for every box. Source: table 2.4."""
+    """The pieces of P(M_a | x) for every box."""
     sigma = unit_index(inst, psi)
     one, zero = np.ones_like(sigma), np.zeros_like(sigma)
     if inst.law == "TWOBOX":
@@ -291,7 +290,7 @@ def law_excess(pieces, sigma):
 
 
 def index_bisection(pieces, cost, halvings=40, low=-1.0, high=1.0):
-    """Root of eq. (2) by bisection on [low, high]. Source: 4.1."""
+    """Root of eq. (2) by bisection on [low, high]."""
     shape = np.broadcast(cost, *(part for piece in pieces for part in piece)).shape
     low, high = np.full(shape, float(low)), np.full(shape, float(high))
     for _ in range(halvings):
@@ -302,18 +301,18 @@ def index_bisection(pieces, cost, halvings=40, low=-1.0, high=1.0):
 
 
 def index_uniform(low, w, cost):
-    """Index of Uniform[low, low + w]. Source: 4.1, 2.5."""
+    """Index of Uniform[low, low + w]."""
     return np.where(cost <= w / 2, low + w - np.sqrt(np.maximum(2 * w * cost, 0)), low + w / 2 - cost)
 
 
 def index_two_point(low, high, p, cost):
-    """Index of {low w.p. 1 - p, high w.p. p}. Source: 4.1."""
+    """Index of {low w.p. 1 - p, high w.p. p}."""
     sigma = high - cost / p
     return np.where(sigma >= low, sigma, (1 - p) * low + p * high - cost)
 
 
 def index_discrete(values, probabilities, cost):
-    """Index of a discrete law, exactly: try each stretch between sorted atoms. Source: 4.1."""
+    """Index of a discrete law, exactly: try each stretch between sorted atoms."""
     order = np.argsort(values)
     v, p = np.asarray(values, float)[order], np.asarray(probabilities, float)[order]
     for k in range(len(v)):  # sigma at or below v[k] and above v[k - 1]: atoms k.. are active
@@ -324,7 +323,7 @@ def index_discrete(values, probabilities, cost):
 
 
 def optimal_index(inst, psi):
-    """`[..., K]` sigma* of eq. (2) when costs are multiplied by the weight lambda. Source: 2.2, 2.5.
+    """`[..., K]` sigma* of eq. (2) when costs are multiplied by the weight lambda.
 
     At lambda = 1 it is Lambda(rho.psi) by construction; else the closed form of the law (SPIKE: bisection).
     """
@@ -342,7 +341,7 @@ def optimal_index(inst, psi):
 
 
 def index_coefficients(inst):
-    """`[K, m]` true rho at the weight lambda, or NaN where the index is no longer Lambda(rho.psi). Source: 2.5."""
+    """`[K, m]` true rho at the weight lambda, or NaN where the index is no longer Lambda(rho.psi)."""
     if inst.weight == 1.0:
         return inst.rho
     constant_width = inst.law in ("LOC", "GROUP", "SAFE_RISKY", "FROZEN_X")
@@ -355,7 +354,7 @@ def index_coefficients(inst):
     return inst.rho + shift
 
 
-# --- One period of the world (2.1, 2.4) ----------------------------------------------------------------------------
+# --- One period of the world ---------------------------------------------------------------------------------------
 
 
 class Outcome(NamedTuple):
@@ -369,7 +368,7 @@ class Outcome(NamedTuple):
 
 
 def outcomes(inst, psi, U, L, z=None, jackpot=None):
-    """Outcomes of all boxes from the draws. Source: 2.4.
+    """Outcomes of all boxes from the draws.
 
     U in [0, 1) drives the score, L in [-1, 1] the rest of the cost. An atom's coin is `U < p` (PASSFAIL, TWOBOX: success)
     and `jackpot < 0.01` (SPIKE). TWOBOX has no spread of costs; PASSFAIL has l = L / 2.
@@ -390,7 +389,7 @@ def outcomes(inst, psi, U, L, z=None, jackpot=None):
 
 
 def features(inst, psi, M, z):
-    """`[..., K, d]` phi with G(theta*.phi) = M exactly. Source: 2.4."""
+    """`[..., K, d]` phi with G(theta*.phi) = M exactly."""
     theta = inst.theta
     if theta.size == 0:
         return np.zeros((*M.shape, 0))
@@ -405,19 +404,19 @@ def features(inst, psi, M, z):
 
 
 def noisy_reward(inst, M, coin):
-    """r of a deployed score: 1[coin < M], or M + min(0.2, M) (2 coin - 1) with the identity link. Source: 2.4."""
+    """r of a deployed score: 1[coin < M], or M + min(0.2, M) (2 coin - 1) with the identity link."""
     if inst.reward_link == "identity" and inst.theta.size:
         return M + min(0.2, M) * (2 * coin - 1)
     return float(coin < M)
 
 
 def ceil_power(T, power):
-    """ceil(T^power), safe where T^power is an integer. Source: B9, B11."""
+    """ceil(T^power), safe where T^power is an integer."""
     return math.ceil(round(T**power, 9))
 
 
 def offline_evaluator(inst, psi, U, L, z, box, coin, jackpot=None, eta0=1.0):
-    """theta of V7 and S8: one exact fit on the rewards of n pairs; `box` `[n]` says whose output was deployed."""
+    """theta of an evaluator fitted before: one exact fit on the rewards of n pairs; `box` `[n]` says whose output was deployed."""
     world, rows = outcomes(inst, psi, U, L, z, jackpot), np.arange(len(box))
     r = np.array([noisy_reward(inst, M, c) for M, c in zip(world.score[rows, box], coin)])
     return fit_glm(world.phi[rows, box], r, eta0, REWARD_LINKS[inst.reward_link])
@@ -443,7 +442,7 @@ def make_draws(inst, rng, T, block=None):
     }
 
 
-# --- Search (Algorithm 1; 2.2, 4.2) --------------------------------------------------------------------------------
+# --- Search --------------------------------------------------------------------------------------------------------
 
 
 def search(priority, threshold, score, deploy_score=None):
@@ -474,14 +473,14 @@ def stage_thresholds(rank, tau):
 
 
 def cost_rank(inst):
-    """`[K]` place of each box by increasing mean cost (at x = 0), ties to the lower id. Source: B5."""
+    """`[K]` place of each box by increasing mean cost (at x = 0), ties to the lower id."""
     rank = np.empty(len(inst.mean_cost), int)
     rank[np.argsort(inst.mean_cost, kind="stable")] = np.arange(len(rank))
     return rank
 
 
 def dynamic_program(boxes):
-    """Value of the optimal search of discrete boxes [(values, probabilities, mean cost)] by enumeration. Source: 4.2.
+    """Value of the optimal search of discrete boxes [(values, probabilities, mean cost)] by enumeration.
 
     At least one box is opened; the opened set and the best score are the state.
     """
@@ -520,7 +519,7 @@ def search_value(boxes, priority, threshold):
 
 
 def oracle_value(inst, psi):
-    """U*(x) = E max_a min(M_a, sigma*_a) at one context: top - int_bottom^top prod_a F_a(z) dz. Source: eq. (3), 4.6.
+    """U*(x) = E max_a min(M_a, sigma*_a) at one context: top - int_bottom^top prod_a F_a(z) dz. Source: eq. (3).
 
     The integrand is a polynomial of degree K between the ends of the pieces, so Gauss-Legendre is exact.
     """
@@ -550,7 +549,7 @@ def context_grid(inst, nodes=5):
 
 
 def single_values(inst, psi):
-    """`[..., K]` E[M_a - lambda c_a | x]. Source: B1, B2."""
+    """`[..., K]` E[M_a - lambda c_a | x]."""
     return law_mean(score_law(inst, psi)) - inst.weight * mean_costs(inst, psi)
 
 
@@ -561,7 +560,7 @@ def best_single(inst):
 
 
 def static_index(inst):
-    """`[K]` intercept-only index Lambda(rho_a0) (GROUP, without intercept: the mean over groups). Source: B3."""
+    """`[K]` intercept-only index Lambda(rho_a0) (GROUP, without intercept: the mean over groups)."""
     rho = index_coefficients(inst)
     if inst.law == "GROUP":
         return rho @ GROUP_PROBABILITY
@@ -569,7 +568,7 @@ def static_index(inst):
 
 
 def frugal_utilities(inst, grid, psi, U, L, jackpot=None):
-    """`[len(grid)]` mean utility of B5 over offline draws, one threshold at a time."""
+    """`[len(grid)]` mean utility of one threshold for all over offline draws, one threshold at a time."""
     world = outcomes(inst, psi, U, L, np.zeros((*U.shape, inst.theta.size)), jackpot)
     order = np.argsort(cost_rank(inst))
     M, c = world.score[:, order], inst.weight * world.cost[:, order]
@@ -585,13 +584,13 @@ def frugal_utilities(inst, grid, psi, U, L, jackpot=None):
 
 
 def tune_frugal(inst, psi, U, L, jackpot=None):
-    """(tau, mean utility): the best single threshold of the grid .30, .31, .., .90. Source: B5."""
+    """(tau, mean utility): the best single threshold of the grid .30, .31, .., .90."""
     grid = np.arange(30, 91) / 100
     values = frugal_utilities(inst, grid, psi, U, L, jackpot)
     return float(grid[np.argmax(values)]), float(values.max())
 
 
-# --- Index estimation (4.3) ----------------------------------------------------------------------------------------
+# --- Index estimation ----------------------------------------------------------------------------------------------
 # A box's data are psi `[n, m]`, M `[n]` (or plug-in scores) and c `[n]`.
 
 
@@ -617,7 +616,7 @@ def index_gradient(rho, psi, M, c, link):
 
 
 def index_curvature(rho, psi, M, link, floor=0.0):
-    """`[m, m]` generalised Hessian, with the indicator at least `floor`. Source: 4.3, 4.3.1."""
+    """`[m, m]` generalised Hessian, with the indicator at least `floor`."""
     u = psi @ rho
     weight = np.maximum((link.value(u) < M).astype(float), floor) * link.slope(u)
     return psi.T @ (weight[:, None] * psi)
@@ -648,7 +647,7 @@ def _minimise_convex(gradient, curvature, start, tolerance, steps=1000):
 
 
 def fit_index(psi, M, c, link, start=None, ridge=1e-4, radius=2.0):
-    """argmin over |rho| <= radius of the summed loss + ridge/2 |rho|^2, to convergence. Source: eq. (10), (23), 4.3.1.
+    """argmin over |rho| <= radius of the summed loss + ridge/2 |rho|^2, to convergence. Source: eq. (10), (23).
 
     If the ball binds, the multiplier of |rho|^2 / 2 is found by bisection.
     """
@@ -681,12 +680,12 @@ STEPS = (1.0, 0.5, 0.25, 0.1, 0.03, 0.01, 0.0)
 
 
 def empty_box(m, d):
-    """Statistics of one box: the window of (psi, M, c, phi) and the frozen H0, g0, C0. Source: 4.3.3."""
+    """Statistics of one box: the window of (psi, M, c, phi) and the frozen H0, g0, C0."""
     return {"window": [], "H0": np.zeros((m, m)), "g0": np.zeros(m), "C0": np.zeros((m, d))}
 
 
 def window_add(box, sample, rho, theta, W, link, G):
-    """Append a sample; what then exceeds W leaves, oldest first, frozen at the current rho and theta. Source: 4.3.3.
+    """Append a sample; what then exceeds W leaves, oldest first, frozen at the current rho and theta.
 
     G None: the score M of the sample is final (known evaluator). `box` is changed in place.
     """
@@ -708,7 +707,7 @@ def window_add(box, sample, rho, theta, W, link, G):
 
 
 def window_fit(box, rho, theta, link, G, iterations=2, floor=0.1, ridge=1e-4, damping=0.01, radius=2.0, steps=STEPS):
-    """rho after `iterations` damped Newton steps on window loss + frozen part + ridge, then shortened. Source: 4.3.1, 4.3.3.
+    """rho after `iterations` damped Newton steps on window loss + frozen part + ridge, then shortened.
 
     Matrix: sum_window max(1[M > Lambda(u)], floor) Lambda' psi psi' + H0 + damping I. Of the steps the best objective wins,
     ties to the earlier of the list.
@@ -731,7 +730,7 @@ def window_fit(box, rho, theta, link, G, iterations=2, floor=0.1, ridge=1e-4, da
 
 
 def stream_update(A, rho, psi, M, c, link, floor=0.1, radius=2.0, weight=1.0):
-    """(A, rho) after one sample; `weight` is a bootstrap weight of gradient and curvature. Source: 4.3.4, 3.6."""
+    """(A, rho) after one sample; `weight` is a bootstrap weight of gradient and curvature."""
     u = psi @ rho
     level = link.value(u)
     A = A + weight * max(float(level < M), floor) * link.slope(u) * np.outer(psi, psi)
@@ -752,7 +751,7 @@ def frozen_normal_equations(psi, M, c, A0):
 
 
 def fit_gmm(psi, M, c, link, start=None, iterations=5, radius=2.0):
-    """Gauss-Newton on g'Wg, g the mean vector moment, W = (sum psi psi' / n)^-1. Source: paper 4.1, 4.3.6.
+    """Gauss-Newton on g'Wg, g the mean vector moment, W = (sum psi psi' / n)^-1. Source: paper 4.1.
 
     Least squares takes the shortest step where the Jacobian is singular.
     """
@@ -767,12 +766,12 @@ def fit_gmm(psi, M, c, link, start=None, iterations=5, radius=2.0):
 
 
 def ogd_update(rho, psi, M, c, link, count, radius=2.0):
-    """Projected gradient step 1 / sqrt(count) on the loss. Source: B11."""
+    """Projected gradient step 1 / sqrt(count) on the loss."""
     return shorten(rho - psi * (c - max(M - link.value(psi @ rho), 0.0)) / math.sqrt(count), radius)
 
 
 def location_index(mean, residuals, cost, halvings=30):
-    """Root of mean_i (mean + e_i - sigma)^+ = cost on [-1, 1]. Source: B12."""
+    """Root of mean_i (mean + e_i - sigma)^+ = cost on [-1, 1]."""
     low, high = -1.0, 1.0
     for _ in range(halvings):
         middle = (low + high) / 2
@@ -794,7 +793,7 @@ def plug_in_perturbation(rho_hat, rho, theta_hat, theta, psi, phi, c, link, G):
     return gap(rho) - gap(rho_hat), float(quadratic @ quadratic), float(error @ error)
 
 
-# --- Evaluator (4.4) -----------------------------------------------------------------------------------------------
+# --- Evaluator -----------------------------------------------------------------------------------------------------
 
 
 def glm_score(theta, phi, r, eta0, G):
@@ -829,7 +828,7 @@ def _ball_quadratic(Q, p, radius):
 
 
 def project_glm(theta, phi, r, eta0, G, radius, steps=200):
-    """argmin over the ball of the score's norm in Phi^-1: Gauss-Newton steps with the ball kept. Source: eq. (19), 4.4."""
+    """argmin over the ball of the score's norm in Phi^-1: Gauss-Newton steps with the ball kept. Source: eq. (19)."""
     if np.linalg.norm(theta) <= radius:
         return theta
     theta = shorten(theta, radius)
@@ -854,14 +853,14 @@ def project_glm(theta, phi, r, eta0, G, radius, steps=200):
 
 
 def irls_update(H, z, theta, phi, r, G, radius=4.0):
-    """(H, z, theta) after one deployed output: frozen IRLS, then shortened. Source: 4.4."""
+    """(H, z, theta) after one deployed output: frozen IRLS, then shortened."""
     s = theta @ phi
     w = G.slope(s)
     H, z = H + w * np.outer(phi, phi), z + phi * (w * s + r - G.value(s))
     return H, z, shorten(np.linalg.solve(H, z), radius)
 
 
-# --- Radii and bounds (3.5, 3.7, 7) --------------------------------------------------------------------------------
+# --- Radii and bounds ----------------------------------------------------------------------------------------------
 
 
 class Constants(NamedTuple):
@@ -913,18 +912,18 @@ def theory_radius_unknown(n, t, T, m, K, d, C_psi, C_phi2, eta1, eta0, delta, tr
 
 
 def practical_radius(b, c_p, t, T, m, K, d, log_inverse_delta, trace):
-    """sqrt(b^2 (m log T + log(K T / delta)) + c_p^2 (d log t + log(1 / delta)) trace). Source: 3.5."""
+    """sqrt(b^2 (m log T + log(K T / delta)) + c_p^2 (d log t + log(1 / delta)) trace)."""
     index = m * math.log(T) + math.log(K * T) + log_inverse_delta
     return math.sqrt(b**2 * index + c_p**2 * (d * math.log(max(t, 1)) + log_inverse_delta) * trace)
 
 
 def practical_beta(c_r, t, d, C_phi2, eta0, log_inverse_delta):
-    """c_r sqrt(d log(1 + t C^2 / eta0) + 2 log(2 / delta)). Source: 3.5."""
+    """c_r sqrt(d log(1 + t C^2 / eta0) + 2 log(2 / delta))."""
     return c_r * math.sqrt(d * math.log(1 + t * C_phi2 / eta0) + 2 * (math.log(2) + log_inverse_delta))
 
 
 def plug_in_trace(Phi, Psi):
-    """tr(Phi^-1 Psi). Source: 4.5."""
+    """tr(Phi^-1 Psi)."""
     return float(np.trace(np.linalg.solve(Phi, Psi))) if len(Phi) else 0.0
 
 
@@ -954,17 +953,17 @@ def regret_bound_unknown(T, m, K, d, C_psi, C_phi2, eta1, eta0, polylog, k=Const
 
 
 def potential_bound(n, m, C2, eta):
-    """(1 + C^2 / eta) m log(1 + n C^2 / (eta m)): bound of the elliptical potential. Source: paper Sec. 12, 7."""
+    """(1 + C^2 / eta) m log(1 + n C^2 / (eta m)): bound of the elliptical potential. Source: paper Sec. 12."""
     return (1 + C2 / eta) * m * math.log(1 + n * C2 / (eta * m))
 
 
 def eta_rule(d, m, K, corrected=False):
-    """(eta1, eta0) of Theorem 5.5; corrected: with the factor sqrt(d) kept. Source: 3.5, 8.22."""
+    """(eta1, eta0) of Theorem 5.5; corrected: with the factor sqrt(d) kept."""
     ratio = d / (math.sqrt(d) + K * math.sqrt(m)) if corrected else d / (K * math.sqrt(m))
     return max(m**0.5, (d * m) ** 0.25, d ** (1 / 3)), min(ratio, ratio ** (2 / 3))
 
 
-# --- One run (Algorithms 1 and 2; 3.1 to 3.6; 5) -------------------------------------------------------------------
+# --- One run -------------------------------------------------------------------------------------------------------
 
 DEFAULTS = {
     "kind": "cosmos",  # or one of BASELINES
@@ -979,16 +978,16 @@ DEFAULTS = {
     "ridge": 1e-4, "W": 32, "iterations": 2, "floor": 0.1, "damping": 0.01, "steps": STEPS, "A0": 0.1,
     "refit_every": 1,  # r of 4.3.2: refit while t <= 20, then when r divides t
     "warm": 0, "deploy_optimism": True,
-    "explore": None,  # eps (B8), etc (B9)
+    "explore": None,  # eps: epsilon-greedy, etc: explore then commit
     "eps0": 1.0, "N0": None,
     "z": 2.0, "copies": 20, "boot_floor": 0.0, "boot_ddof": 0,  # 3.6; boot_floor: b of the radius that is a floor
-    "v": 0.1,  # V11
-    "theta_offline": None,  # V7
-    "full_information": False,  # V12
-    "tau": 0.53,  # B5, B6
-    "alpha": 0.5, "lam": 1.0,  # B10, B12
-    "block": None, "ogd_initial": False,  # B11: length; is period 0 the first exploration?
-    "ring": 64, "halvings": 30, "residual": "after",  # B12: residual with the ridge fit after or before the sample
+    "v": 0.1,  # spread of Thompson sampling
+    "theta_offline": None,  # of an evaluator fitted before
+    "full_information": False,  # unopened outputs are shown afterwards
+    "tau": 0.53,  # of frugal and random cascades
+    "alpha": 0.5, "lam": 1.0,  # LinUCB; ridge of the location family
+    "block": None, "ogd_initial": False,  # exploration once per block: length; is period 0 the first exploration?
+    "ring": 64, "halvings": 30, "residual": "after",  # location family: residual with the ridge fit after or before the sample
 }  # fmt: skip
 
 ORACLES = ("oracle", "static_index", "best_single", "ctx_single_oracle")
@@ -996,7 +995,7 @@ BASELINES = (*ORACLES, "query_all", "frugal", "random_cascade", "linucb", "ogd_e
 
 
 def policy(name, **options):
-    """Options of a policy by the name of section 5 (B0..B14), on top of which `options` may be laid."""
+    """Options of a policy by the name, on top of which `options` may be laid."""
     zero = {"b": 0.0, "c_p": 0.0, "c_r": 0.0}
     named = {
         "cosmos": {},
@@ -1045,7 +1044,7 @@ def _norms(matrices, v):
 
 
 def _forced(o, t, T, draws):
-    """Is everything opened in period t whatever is seen? Source: V9, B8, B9, B11."""
+    """Is everything opened in period t whatever is seen?"""
     if t <= o["warm"]:
         return True
     if o["explore"] == "eps":
@@ -1059,19 +1058,19 @@ def _forced(o, t, T, draws):
 
 
 def _teaching(o, seen, t, T, explored):
-    """`[K]` the boxes whose outputs of period t the index estimates learn from: radii shrink with these. Source: B9, B11."""
+    """`[K]` the boxes whose outputs of period t the index estimates learn from: radii shrink with these."""
     if o["kind"] == "ogd_explore":
         return seen & bool(explored)
     return seen & (not _frozen(o, t, T))
 
 
 def _frozen(o, t, T):
-    """Do index estimates stay as they are? Source: B9."""
+    """Do index estimates stay as they are?"""
     return o["explore"] == "etc" and t > (o["N0"] or ceil_power(T, 2 / 3))
 
 
 def _radii(inst, o, s, t, T, traces):
-    """`[K]` radii B_at of the confidence bounds. Source: eq. (15), (27), 3.5."""
+    """`[K]` radii B_at of the confidence bounds. Source: eq. (15), (27)."""
     (K, m), d = inst.rho.shape, inst.theta.size
     online, k = o["evaluator"] in ("exact", "stream"), o["constants"]
     log_delta = o["log_inverse_delta"]
@@ -1129,7 +1128,7 @@ def _scores(inst, o, s, world, t, draws):
 
 
 def _thresholds(inst, o, u):
-    """`[K]` level that the best score must reach to leave a box closed. Source: 8.7, 8.8.
+    """`[K]` level that the best score must reach to leave a box closed.
 
     Known evaluator: min(Lambda(u), 1), so that a score of 1 stops. Else Lambda(u), and never stop where a link that
     saturates is within 1e-6 of 1.
@@ -1142,7 +1141,7 @@ def _thresholds(inst, o, u):
 
 
 def _fixed(inst, o, s, psi, world, t, draws):
-    """(priority, threshold, u) of the policies without reservation indices of their own. Source: 5."""
+    """(priority, threshold, u) of the policies without reservation indices of their own."""
     K, nothing = len(inst.rho), np.full(len(inst.rho), -np.inf)
     kind = o["kind"]
     if kind == "oracle":
@@ -1167,7 +1166,7 @@ def _fixed(inst, o, s, psi, world, t, draws):
 
 
 def _learn_evaluator(inst, o, s, phi, r):
-    """theta_hat_t and Phi_t from the deployed output of period t. Source: eq. (19), (20), 4.4."""
+    """theta_hat_t and Phi_t from the deployed output of period t. Source: eq. (19), (20)."""
     G = REWARD_LINKS[inst.reward_link]
     s["Phi"] = s["Phi"] + np.outer(phi, phi)
     s["phi_deployed"].append(phi)
@@ -1183,7 +1182,7 @@ def _learn_evaluator(inst, o, s, phi, r):
 
 
 def _learn_indices(inst, o, s, psi, world, seen, t, T, draws, explored):
-    """rho_hat_{a,t+1} from the boxes seen in period t, with scores of theta_hat_t. Source: 3.1, 3.2, 4.3, 3.6, B11, B12."""
+    """rho_hat_{a,t+1} from the boxes seen in period t, with scores of theta_hat_t."""
     link, G = index_link(inst.link, inst.iota0), REWARD_LINKS[inst.reward_link]
     known = o["evaluator"] == "known"
     fixed = None if known or o["evaluator"] == "offline" else G  # scores of stored samples do not move
@@ -1225,7 +1224,7 @@ def _learn_indices(inst, o, s, psi, world, seen, t, T, draws, explored):
                     )  # fmt: skip
         due = t <= 20 or t % o["refit_every"] == 0
         if o["estimator"] != "stream" and due and not frozen:
-            # Every score moves with theta_hat, so every box is refitted (3.2); else only what was seen (3.1), since the last time.
+            # Every score moves with theta_hat, so every box is refitted; else only what was seen, since the last time.
             for a in range(K) if fixed is not None or o["refit_every"] > 1 else np.flatnonzero(seen):
                 s["rho"][a] = _refit(o, s, a, link, fixed)
 
@@ -1251,7 +1250,7 @@ def _refit(o, s, a, link, G):
 
 
 def _learn_arms(inst, o, s, psi, world, opened, deployed, r, t):
-    """Per-arm ridge of LinUCB on M - c (known) or r - c (unknown; nothing in period 0, which has no reward). Source: B10."""
+    """Per-arm ridge of LinUCB on M - c (known) or r - c (unknown; nothing in period 0, which has no reward)."""
     cost = inst.weight * world.cost
     if o["evaluator"] == "known":
         chosen, y = np.flatnonzero(opened), world.score - cost
@@ -1263,7 +1262,7 @@ def _learn_arms(inst, o, s, psi, world, opened, deployed, r, t):
 
 
 def regrets(inst, world, opened, deployed):
-    """(amortised, mean_cost, realised, oracle's opened set, oracle's choice) of one period. Source: 2.2."""
+    """(amortised, mean_cost, realised, oracle's opened set, oracle's choice) of one period."""
     sigma, M = world.sigma, world.score
     best_opened, best, _ = search(sigma, sigma, M)
 
@@ -1284,9 +1283,9 @@ def run(inst, options, draws, T=None):
       inst: an `Instance`.
       options: a dictionary over `DEFAULTS` (see `policy`).
       draws: dictionary of arrays, row t used in period t: psi `[T+1, m]`, U `[T+1, K]` in [0, 1), L `[T+1, K]` in
-        [-1, 1]; z `[T+1, K, d]` and coin `[T+1]` (with features), jackpot `[T+1, K]` (SPIKE), eps `[T+1]` (B8), priority
-        `[T+1, K]` (B6), explore `[blocks]` offset in 0..block-1 (B11), boot `[T+1, K, copies]` (3.6), normal `[T+1, K]`
-        and normal_theta `[T+1, d]` (V11).
+        [-1, 1]; z `[T+1, K, d]` and coin `[T+1]` (with features), jackpot `[T+1, K]` (SPIKE), eps `[T+1]`, priority
+        `[T+1, K]`, explore `[blocks]` offset in 0..block-1, boot `[T+1, K, copies]`, normal `[T+1, K]`
+        and normal_theta `[T+1, d]`.
       T: last period; the length of psi by default.
 
     Returns:
@@ -1355,7 +1354,7 @@ def run(inst, options, draws, T=None):
                 sigma_opt = priority if o["kind"] in ("oracle", "static_index") else np.full(K, np.nan)
             opened, deployed, _ = search(priority, threshold, score, score if o["deploy_optimism"] else mean)
             amortised, by_mean, realised, best_opened, best = regrets(inst, world, opened, deployed)
-            # Theorem 3.3 path by path (3.3): only where the search itself stopped, and by the optimistic score.
+            # Theorem 3.3 path by path: only where the search itself stopped, and by the optimistic score.
             bound = score[deployed] - world.score[deployed] + (sigma_opt - world.sigma)[opened].sum()
             optimistic = bool(np.all(sigma_opt >= world.sigma))
             optimistic_score = bool(np.all(score >= world.score))

@@ -177,6 +177,7 @@ OPTIONS = {
     },
     **{f"queueing/pool {i}": Pair(policy, _lazy(small_pool)) for i, policy in enumerate(_POOL)},
     **{f"service/options {i}": Pair(policy, _PROBIT) for i, policy in enumerate(_OPTIONS_OF_MESSPLUS)},
+    "cascade/optimum of joint rows": Pair(cascade.JointOracle.of(small_replay(joint=True)), _lazy(small_replay, joint=True)),
     "combinatorial/groups": _options_of_c2mabv(0.6),
     "combinatorial/groups with budgets": _options_of_c2mabv([0.2, 0.5]),
 }

@@ -17,8 +17,6 @@ FAULTY = {
     "service/table-2": ("table-2",),
     "service/table-2-parts": ("table-2-parts",),
     "service/frontier": ("frontier",),
-    "cascade/S1": ("S1-search",),
-    **{f"cascade/{name}": (name,) for name in ("S3", "S5", "S8", "S12", "S14")},
 }
 
 

@@ -29,6 +29,7 @@ from jaxroute.experiments import EXPERIMENTS
 from jaxroute.experiments.cascade import study
 from jaxroute.experiments.queueing import prompts
 from jaxroute.problems import cascade, service
+from jaxroute.problems.cascade.sources import rows
 from jaxroute.problems.combinatorial import instances
 from jaxroute.problems.service.sources import source
 
@@ -160,7 +161,8 @@ def dry_engine() -> Iterator[None]:
 def cheap_training() -> Iterator[None]:
     """A context in which what experiments fit before they play is not fitted: nothing depends on it but numbers.
 
-    RouterDC is not trained, benchmarks of services are averages of fewer requests, the thresholds of the replay are not tuned, the
+    RouterDC is not trained, benchmarks of services are averages of fewer requests, the lists of the replay are not
+    learned and its groups are those of one start, the
     best sets of models are not searched, the evaluators of the offline study are zero, and the head of the prompts' features is the
     identity.
     """
@@ -169,7 +171,11 @@ def cheap_training() -> Iterator[None]:
         patch.setattr(source, "_SAMPLE", 1 << 10)
         patch.setattr(cascade.Frugal, "tuned", classmethod(lambda cls, env: cls.of(env, 0.5)))
         patch.setattr(instances, "best_set", _any_set)
-        patch.setattr(study, "offline_pairs", _no_pairs)
+        patch.setattr(
+            cascade.Frugal, "fit", classmethod(lambda cls, scores, *more, **options: _first_model(cls, scores, options))
+        )
+        patch.setattr(rows, "_RESTARTS", 1)
+        patch.setattr(cascade, "reward_pairs", _no_pairs)
         patch.setattr(study, "fit_glm", lambda features, rewards, link: np.zeros(features.shape[-1], np.float32))
         patch.setattr(prompts, "fit_projection", lambda features, chance, **sizes: lambda pool: pool)
         yield
@@ -178,6 +184,12 @@ def cheap_training() -> Iterator[None]:
 def _untrained_router(kind: type, env: Any, training: int = 0) -> Any:
     del training
     return kind(encoder=np.zeros((env.spec.num_features, 16)), experts=np.zeros((env.spec.num_models, 16)))
+
+
+def _first_model(kind: type, scores: np.ndarray, options: dict[str, Any]) -> Any:
+    """A list of one model."""
+    number = np.shape(scores)[1]
+    return kind(threshold=np.full(number, -np.inf, np.float32), order=np.arange(number, dtype=np.float32), **options)
 
 
 def _any_set(reward: Any, mean: np.ndarray, cost: np.ndarray, budget: Any, size: Any, *more: Any, groups: Any = None) -> Any:

@@ -259,118 +259,107 @@ _QUEUEING = {
 # Cascade.
 
 _ALMOST_ALL = (1,) * 7
-_FIRST_HALF = (put("first", time=1.0), put("stops", time=1.0))
-
-
-def _powers(*powers: tuple[str, str, float]) -> tuple[Put, ...]:
-    return tuple(put("regret", case=case, policy=policy, time=power) for case, policy, power in powers)
-
-
-def _differences() -> tuple[Put, ...]:
-    """Regret that differs from that with the exact estimator as in the table of S10."""
-    known = {"window 64": 0.059, "window 32": 0.14, "window 8": 0.243, "streaming": 0.644}
-    learned = {"window 64": 0.89, "window 64, online evaluator": 1.6, "streaming, online evaluator": 4.4}
-    return (
-        put("regret", 9.71, case="known", policy="exact"),
-        put("regret", 15.7, case="learned", policy="exact"),
-        *(put("regret", 9.71 + gap, case="known", policy=policy) for policy, gap in known.items()),
-        *(put("regret", 15.7 + gap, case="learned", policy=policy) for policy, gap in learned.items()),
-    )
-
+_SLOW, _FLAT = put("regret", time=1.0), put("regret", policy="COSMOS*", time=0.1)
 
 _CASCADE = {
-    "cascade/S0": {
-        "oracle": ((put("utility", 0.54, policy="Oracle"),), EVEN),
-        "single": ((put("regret", 80, policy="*Single"),), EVEN),
-        "linear": _growth("regret", 1.0, policy="COSMOS", where={"index": 0.1}),
-        "optimism": _more("regret", 30, "COSMOS", where={"index": 0.1}),
+    "cascade/two-boxes": {
+        "oracle": ((put("utility", 0.54, policy="oracle"),), EVEN),
+        "single": ((put("regret", 80, policy="one call"),), EVEN),
+        "linear": ((_SLOW, put("regret", policy="COSMOS", where={"index": 1.0}, time=0.1)), EVEN),
+        "bonus": _more("regret", 30, "COSMOS", where={"index": 0.1}),
+        "stuck": _more("regret", 60, "COSMOS", where={"index": 0.1}),
+        "warm": _more("regret", 30, "COSMOS", where={"index": 0.1}),
     },
-    "cascade/S1": {
-        "below": _more("regret", 0.1, "COSMOS"),
-        "concave": _against(_growth("regret", 1.0)),
-        "mixture": ((put("regret", policy="greedy", runs=(0.1, 100), time=1.0),), EVEN),
-        "free": _more("regret", 0.5, "greedy, warm 10"),
-        "late": (_FIRST_HALF, (*_FIRST_HALF, put("first", 10, policy="COSMOS", where={"model": 0}, time=1.0))),
-    },
-    **{
-        f"cascade/S1-{size}": {"crowded": ((put("regret", 2, policy="COSMOS"), put("regret", 10, policy="query all")), EVEN)}
-        for size in ("K5", "K10")
-    },
-    "cascade/S2": {
-        "slopes": (
-            _powers(
-                ("K3-m3", "COSMOS", 0.22),
-                ("K3-m3", "greedy", 0.98),
-                ("K3-m3", "epsilon-greedy", 0.66),
-                ("K5-m5", "COSMOS", 0.27),
-                ("K10-m5", "COSMOS", 0.28),
-            ),
-            EVEN,
-        ),
-        "root": _against(_growth("regret", 1.0)),
-        "overtakes": _more("regret", 0.1, "COSMOS"),
-    },
-    "cascade/S3": {
+    "cascade/square-root": {
         "flat": ((put("regret", horizon=0.5),), EVEN),
-        # Regret over the root of 100,000 rounds for s = .5, 1 and 2; the last is less for shorter horizons.
-        "table": (
-            (
-                put("regret", 316.2, horizon=0.5, s=(0.091, 0.084, 0)),
-                put("regret", 316.2 * 0.083, horizon=0.63, where={"s": 2.0}),
-            ),
-            EVEN,
-        ),
         "greedy": _more("regret", 0.05, "greedy"),
     },
-    "cascade/S4": {
-        "u-shape": ((put("regret", index=(20, 10, 5, 1, 2, 3, 4)),), EVEN),
-        "cliff": ((put("regret", where={"index": 0.03}, runs=(*_ALMOST_ALL, 100)),), EVEN),
-    },
-    "cascade/S5": {
-        "m": ((put("regret", m=1.3, case="m*"),), EVEN),
-        # The case of three models is that of m = 5.
-        "K": ((put("regret", (10 / 3) ** 1.2, K=1.2, case="K*"),), EVEN),
-        "d": ((put("regret", d=0.5, case="d*"),), EVEN),
-    },
-    "cascade/S6": {
-        "warm": _growth("regret", 1.0, policy="greedy*"),
-        "pays": _more("regret", 10, "greedy, warm 10"),
-    },
-    "cascade/S7": {
-        "slope": _against(_growth("regret", 1.0)),
-        "tails": ((put("regret", policy="greedy", runs=(*_ALMOST_ALL, 100)),), EVEN),
-        "early": ((put("regret", policy="greedy", runs=(0.99, 1.01)),), (put("regret", 2, policy="greedy"),)),
-        "optimism": (
-            (put("regret", case="sweep", optimism=(3, 2, 1, 2, 2)), put("queries", case="sweep", optimism=(5, 4, 3, 2, 1))),
+    "cascade/theory": {
+        "same": (EVEN, (put("regret", 2, policy="theory"),)),
+        "vacuous": (EVEN, (put("regret", 1e5, policy="theory"),)),
+        "coverage": ((put("optimistic", runs=(1,)),), (put("optimistic", 0.9),)),
+        "practical": (
+            (put("regret", 20, policy="theory"), put("optimistic", 0.5), put("optimistic", 0.2, policy="COSMOS, b = .03")),
             EVEN,
         ),
-    },
-    "cascade/S8": {
-        "crossing": ((put("regret", policy="offline", pairs=(4, 2, 0.5, 1)),), EVEN),
-        "slope": _growth("regret", 1.0, policy="offline", where={"pairs": 300}),
-    },
-    "cascade/S9": {
-        "laws": _more("regret", 100, "COSMOS", where={"index": 0.0}),
-        "misfit": _growth("regret", 0.5, case="MISSPEC"),
-        "family": _more("regret", 10, "location family", case="PASSFAIL"),
-    },
-    "cascade/S10": {
-        "order": (
-            tuple(
-                put("regret", 1 + gap, case="known", policy=policy)
-                for policy, gap in {"window 64": 0.01, "window 32": 0.02, "window 8": 0.05, "streaming": 0.1}.items()
+        "small": (EVEN, (put("regret", 2, case="ridge", where={"eta1": 2.0}),)),
+        "small-unseen": (EVEN, (put("regret", 2, case="ridge-unseen", where={"eta0": 0.1}),)),
+        "large": (
+            (
+                put("regret", 2, case="ridge", where={"eta1": 10.0}),
+                put("regret", 2, case="ridge-unseen", where={"eta0": 10.0}),
             ),
             EVEN,
         ),
-        "constant": _more("regret", 3, "constant"),
+        "rule": _against(_more("regret", 2, "rule")),
+        "linear": _growth("design.least", 1.0),
+        # Half of the runs have a context of zero.
+        "frozen": (
+            (
+                put("design.context", case="design-frozen", runs=(0, 1)),
+                put("design.least", case="design-frozen", runs=(1, 2)),
+            ),
+            (put("design.context", case="design-frozen", runs=(0, 1)), put("design.least", case="design-frozen", runs=(1,))),
+        ),
+    },
+    "cascade/regret": {
+        "below": _more("regret", 0.1, "COSMOS"),
+        "concave": ((_FLAT,), (_SLOW,)),
+        "mixture": ((put("regret", policy="greedy", runs=(0.1, 100), time=1.0),), EVEN),
+        "free": _more("regret", 0.5, "greedy, warm 10"),
+        "late": (EVEN, (put("queries", 2, policy="COSMOS"),)),
+        "bootstrap": _more("regret", 20, "bootstrap, no warm-up"),
+    },
+    "cascade/sizes": {
+        "T": ((_FLAT,), (_SLOW,)),
+        **{
+            axis: ((put("regret", case=f"{axis}*", **{axis: 0.9}),), (put("regret", case=f"{axis}*", **{axis: 1.3}),))
+            for axis in "mKd"
+        },
+        "crossing": ((put("regret", 5, policy="one call", time=1.0), put("regret", policy="COSMOS", time=0.1)), EVEN),
+    },
+    "cascade/bonus": {
+        "u-shape": ((put("regret", index=(20, 10, 5, 1, 2, 3, 10)),), EVEN),
+        "cliff": ((put("regret", where={"index": 0.03}, runs=(*_ALMOST_ALL, 100)),), EVEN),
+        "default": ((put("regret", index=(20, 10, 5, 2, 1, 3, 4)),), (put("regret", index=(20, 10, 5, 1, 2, 3, 4)),)),
+    },
+    "cascade/rare-requests": {
+        "warm": ((_SLOW, _FLAT), EVEN),
+        "pays": _more("regret", 10, "greedy, warm 10"),
+        "as-good": _more("regret", 0.5, "greedy, warm 100"),
+    },
+    "cascade/learned-scores": {
+        "slope": ((_FLAT,), (_SLOW,)),
+        "tails": ((put("regret", policy="greedy", runs=(50, 100)),), EVEN),
+        "early": ((put("regret", policy="greedy", runs=(0.99, 1.01)),), (put("regret", 2, policy="greedy"),)),
+        "optimism": (
+            (
+                put("regret", case="bonuses", optimism=(3, 2, 1, 2, 2)),
+                put("queries", case="bonuses", optimism=(5, 4, 3, 2, 1)),
+            ),
+            EVEN,
+        ),
+        "offline": ((put("regret", policy="fitted before", pairs=(4, 2, 0.5, 1)),), EVEN),
+        "enough": (EVEN, (put("regret", policy="fitted before", pairs=(4, 2, 1, 1.5)),)),
+    },
+    "cascade/laws": {
+        "laws": _more("regret", 100, "greedy"),
+        "misfit": (
+            (put("regret", policy="COSMOS", time=0.1), put("regret", case="not linear", policy="COSMOS", time=0.5)),
+            EVEN,
+        ),
+        "family": _more("regret", 10, "location family", case="pass or fail"),
+        "order": (
+            tuple(
+                put("regret", 1 + gap, case="estimators", policy=policy)
+                for gap, policy in enumerate(("window 64", "window 32", "window 8", "streaming", "constant curvature"), 1)
+            ),
+            EVEN,
+        ),
+        "window": ((put("regret", 1.01, case="estimators", policy="window 32"),), (put("regret", 2, policy="window 32"),)),
         "frozen": _more("regret", 2, "streaming, online evaluator"),
-        "table": (_differences(), EVEN),
     },
-    "cascade/S11": {
-        "same": (EVEN, (put("regret", 2, policy="theory"),)),
-        "coverage": ((put("optimistic", runs=(1,)),), (put("optimistic", 0.9),)),
-    },
-    "cascade/S12": {
+    "cascade/cost-quality": {
         "dominates": (
             (
                 put("cost", case="weights", cost_weight=(7, 6, 5, 4, 3, 2, 1)),
@@ -381,28 +370,14 @@ _CASCADE = {
         ),
         "single": _more("utility", 2, "COSMOS"),
     },
-    "cascade/S13": {
-        "flat": (
-            (put("regret", case="known", eta1=(1, 1, 1, 1, 3)), put("regret", case="learned", eta0=(1, 1, 3))),
-            EVEN,
-        ),
-        "rule": _against(_more("regret", 2, "rule")),
-    },
-    "cascade/S14": {
-        "linear": _growth("design.least", 1.0),
-        # Half of the runs have a context of zero.
-        "frozen": (
-            (put("design.context", case="frozen", runs=(0, 1)), put("design.least", case="frozen", runs=(1, 2))),
-            (put("design.context", case="frozen", runs=(0, 1)), put("design.least", case="frozen", runs=(1,))),
-        ),
-        "table": ((put("design.least", 497, policy="COSMOS"), put("design.least", 412, policy="greedy")), EVEN),
-    },
-    "cascade/S15": {"collapse": _growth("regret", 1.0, level=100, policy="bootstrap")},
     "cascade/replay": {
         "oracle": _against(_more("utility", 2, "query all")),
-        "single": _against(_more("utility", 2, "best single")),
-        "frugal": _against(_more("utility", 2, "frugal*")),
-        "joint": _against(_more("utility", 2, "best single")),
+        "plan": _against(_more("utility", 2, "query all")),
+        **{
+            f"{rival}-{kind}": _against(_more("utility", 2, rival, case=kind))
+            for rival in ("best single", "frugal (tuned)", "learned list")
+            for kind in ("independent", "joint")
+        },
     },
 }
 

@@ -1,5 +1,13 @@
-"""The study of cascades: S0 to S15, and recorded queries."""
+"""Experiments of COSMOS: what the paper says (`paper`), a study of ours (`study`), and recorded queries (`replay`).
 
-from jaxroute.experiments.cascade.regret import EXPERIMENTS
+The paper has no experiment, figure or table; its one example is `cascade/two-boxes`. That policies and environments are what the
+paper says is shown elsewhere, round by round against plain loops (`tests/reference/cascade.py`).
+"""
+
+from jaxroute.experiments.cascade.paper import PAPER
+from jaxroute.experiments.cascade.replay import REPLAY
+from jaxroute.experiments.cascade.study import STUDY
+
+EXPERIMENTS = (*PAPER, *STUDY, REPLAY)
 
 __all__ = ["EXPERIMENTS"]

@@ -24,7 +24,7 @@ from jaxroute.problems.cascade.baselines import (
     ThompsonSampling,
 )
 from jaxroute.problems.cascade.cosmos import COSMOS
-from jaxroute.problems.cascade.env import CascadeEnv
+from jaxroute.problems.cascade.env import CascadeEnv, reward_pairs
 from jaxroute.problems.cascade.instances import (
     custom_cascade,
     frozen_cascade,
@@ -37,8 +37,24 @@ from jaxroute.problems.cascade.instances import (
     two_boxes,
     uniform_cascade,
 )
-from jaxroute.problems.cascade.optimum import cost_order, oracle_value, single_values, tuned_threshold
-from jaxroute.problems.cascade.oracle import BestSingle, ContextSingle, Oracle, StaticIndex
+from jaxroute.problems.cascade.optimum import (
+    TooManyHistoriesError,
+    best_list,
+    best_threshold,
+    cost_order,
+    joint_plan,
+    oracle_value,
+    single_values,
+    tuned_threshold,
+)
+from jaxroute.problems.cascade.oracle import (
+    BestSingle,
+    ContextSingle,
+    JointOracle,
+    Oracle,
+    StaticIndex,
+    TrueIndexSearch,
+)
 from jaxroute.problems.cascade.parts.exploration import Coins, OncePerBlock, ThenCommit, WarmUp
 from jaxroute.problems.cascade.parts.location import LocationFamily
 from jaxroute.problems.cascade.parts.radii import Bootstrap, Practical, Sampled, Theoretical
@@ -60,6 +76,7 @@ from jaxroute.problems.cascade.sources.features import (
     RecordedFeatures,
     ScoredFeatures,
 )
+from jaxroute.problems.cascade.sources.rows import RecordedRows, query_groups, recorded_rows
 from jaxroute.problems.cascade.theory import (
     design_growth,
     evaluator_error,
@@ -84,6 +101,7 @@ POLICIES = (
     Frugal,
     RandomCascade,
     Oracle,
+    TrueIndexSearch,
     ContextSingle,
     StaticIndex,
     BestSingle,
@@ -124,6 +142,7 @@ __all__ = [
     "Greedy",
     "GroupContexts",
     "IndexSearch",
+    "JointOracle",
     "LinUCB",
     "LocationFamily",
     "LoopSearch",
@@ -140,6 +159,7 @@ __all__ = [
     "RecordedBoxes",
     "RecordedContexts",
     "RecordedFeatures",
+    "RecordedRows",
     "Sampled",
     "ScoredFeatures",
     "SpikeBoxes",
@@ -148,11 +168,15 @@ __all__ = [
     "ThenCommit",
     "Theoretical",
     "ThompsonSampling",
+    "TooManyHistoriesError",
+    "TrueIndexSearch",
     "TwoTimesContexts",
     "UniformBoxes",
     "UniformContexts",
     "WarmUp",
     "Window",
+    "best_list",
+    "best_threshold",
     "cost_order",
     "custom_cascade",
     "design_growth",
@@ -160,12 +184,16 @@ __all__ = [
     "frozen_cascade",
     "group_cascade",
     "index_error",
+    "joint_plan",
     "oracle_value",
     "pass_fail_cascade",
     "potential_bound",
+    "query_groups",
+    "recorded_rows",
     "regret_bound",
     "replay_cascade",
     "residual",
+    "reward_pairs",
     "ridge_rule",
     "safe_and_risky",
     "single_values",

@@ -15,7 +15,7 @@ from jaxroute.core.types import Leaf
 from jaxroute.estimators.glm import GLM, FrozenGLM, OnlineGLM
 from jaxroute.problems.cascade.cosmos import COSMOS
 from jaxroute.problems.cascade.env import CascadeEnv
-from jaxroute.problems.cascade.optimum import cost_order, tuned_threshold
+from jaxroute.problems.cascade.optimum import best_list, cost_order, tuned_threshold
 from jaxroute.problems.cascade.parts import evaluation as ev
 from jaxroute.problems.cascade.parts.designs import first_inverse, grown_inverse
 from jaxroute.problems.cascade.parts.exploration import Coins, Exploration, OncePerBlock, ThenCommit, WarmUp
@@ -178,13 +178,14 @@ class Frugal(FixedSearch):
     """A cascade that opens boxes in a fixed order and stops as soon as the best score reaches a threshold.
 
     `Frugal.of` has the boxes from the cheapest to the dearest, `Frugal.tuned` also the best threshold on other draws than those of a
-    run. Without an order the boxes come as they are numbered, whatever they cost.
+    run, and `Frugal.fit` chooses models, their order and a threshold for each. Without an order the boxes come as they are numbered,
+    whatever they cost.
 
     Source: FrugalGPT (Chen, Zaharia and Zou, 2023), as a rule on scores.
 
     Attributes:
       threshold: `[]`, or `[K]` for the level that must be missed before each box is opened (of the first one it does not
-        matter).
+        matter); `-inf` for a box that is never opened, nor any after it.
       order: `[K]`, place of each box in the cascade, 0 first; None for the order of their numbers.
     """
 
@@ -225,6 +226,24 @@ class Frugal(FixedSearch):
         if env.evaluator is not None:
             options = {"evaluator": FrozenGLM(np.asarray(env.evaluator.theta)), **options}
         return cls.of(env, tuned_threshold(env, number)[0], **options)
+
+    @classmethod
+    def fit(cls, scores: Leaf, costs: Leaf, seen: Leaf | None = None, **options: Any) -> "Frugal":
+        """The learned list: models, their order and a threshold for each that are best on training rows (`best_list`).
+
+        Args:
+          scores: `[N, K]` of training rows.
+          costs: `[N, K]`, in units of utility: weighted as in the environment that is played.
+          seen: `[N, K]`, what a scorer that was trained beforehand says of the scores; None if scores are seen. It is played with that
+            scorer, `evaluator=FrozenGLM(...)`.
+          options: fields of the policy.
+        """
+        models, thresholds, _ = best_list(scores, costs, seen)
+        number = np.shape(scores)[1]
+        order, threshold = np.empty(number, np.float32), np.full(number, -np.inf, np.float32)
+        order[[*models, *(a for a in range(number) if a not in models)]] = np.arange(number)
+        threshold[models] = thresholds
+        return cls(threshold=threshold, order=order, **options)
 
     def _rule(self, key: jax.Array, number: int) -> tuple[jax.Array, jax.Array]:
         del key

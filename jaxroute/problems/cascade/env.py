@@ -15,8 +15,6 @@ from jaxroute.problems.cascade.sources.boxes import Boxes, check_feature
 from jaxroute.problems.cascade.sources.contexts import Contexts
 from jaxroute.problems.cascade.sources.features import OutputFeatures, reward_of
 from jaxroute.problems.cascade.types import (
-    JOINT_METRICS,
-    METRICS,
     ZERO_FLOWS,
     CascadeSpec,
     Feedback,
@@ -24,6 +22,7 @@ from jaxroute.problems.cascade.types import (
     Outputs,
     Search,
     SearchResult,
+    metrics_in,
 )
 
 # Regret that float32 cannot tell from zero.
@@ -78,6 +77,7 @@ class CascadeEnv:
       index_link: of the index (static).
       shows_all: unopened outputs are shown after the period (static).
       names: of the models (static).
+      cost_unit: what a unit of cost is, for tables and axes (static).
       context_bound: longest features of a request, for radii and bounds; filled in by the functions that make cascades
         (static).
       feature_bound: longest features of an output, likewise (static).
@@ -92,6 +92,7 @@ class CascadeEnv:
     index_link: Link = struct.field(pytree_node=False, default=IDENTITY)
     shows_all: bool = struct.field(pytree_node=False, default=False)
     names: tuple[str, ...] = struct.field(pytree_node=False, default=())
+    cost_unit: str = struct.field(pytree_node=False, default="")
     context_bound: float = struct.field(pytree_node=False, default=1.0)
     feature_bound: float = struct.field(pytree_node=False, default=1.0)
 
@@ -102,7 +103,7 @@ class CascadeEnv:
             num_models=np.shape(self.index)[-2],
             model_names=self.names,
             free_rounds=1,
-            metrics=JOINT_METRICS if getattr(self.boxes, "joint", False) else METRICS,
+            metrics=metrics_in(self.cost_unit, joint=getattr(self.boxes, "joint", False)),
             zero_flows=ZERO_FLOWS,
             context_dim=np.shape(self.index)[-1],
             feature_dim=0 if evaluator is None else evaluator.dim,
@@ -217,6 +218,34 @@ def as_cascade(env: Any) -> CascadeEnv:
     return env
 
 
+def reward_pairs(env: CascadeEnv, number: int, samples: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    """What an evaluator may be fitted to before a run: features and rewards of one output per request, of a model picked at random.
+
+    Args:
+      env: an environment whose scores are not seen.
+      number: pairs of a sample.
+      samples: independent samples.
+
+    Returns:
+      Features `[samples, number, d]` and rewards `[samples, number]`.
+    """
+    if as_cascade(env).evaluator is None:
+        raise ValueError("reward_pairs needs an environment with an evaluator, got one whose scores are seen")
+    size = checks.count("number", number) * checks.count("samples", samples)
+    key = draws.key(1_000_000)
+
+    def one(period: jax.Array) -> tuple[jax.Array, jax.Array]:
+        k_period, k_start, k_box = draws.split(draws.fold_in(key, period), 3)
+        drawn = env.draw(k_period, env.init(k_start), period)
+        box = (draws.uniform(k_box) * drawn.score.shape[0]).astype(jnp.int32)
+        assert drawn.features is not None
+        return drawn.features[box], reward_of(env.spec.score_link, drawn.score[box], drawn.coin)
+
+    drawn = jax.jit(lambda n: jax.lax.map(one, n, batch_size=8192))(jnp.arange(size))
+    features, rewards = (np.asarray(x) for x in drawn)
+    return features.reshape(samples, number, -1), rewards.reshape(samples, number)
+
+
 def _utility(score: jax.Array, cost: jax.Array, opened: jax.Array, deployed: jax.Array) -> jax.Array:
     return numerics.pick(deployed, score) - jnp.sum(jnp.where(opened, cost, 0.0))
 
@@ -272,7 +301,9 @@ def _optimism(
     if getattr(action, "index", None) is not None:
         all_indices = jnp.all(action.index >= index - _ROUNDING)
         all_scores = jnp.all(result.score >= score - _ROUNDING)
-        allowed = numerics.pick(deployed, result.score - score) + jnp.sum(jnp.where(opened, action.index - index, 0.0))
+        # What is too low by no more than rounding counts as equal: it does not make up for other excesses.
+        above, over = jnp.maximum(action.index - index, 0.0), jnp.maximum(result.score - score, 0.0)
+        allowed = numerics.pick(deployed, over) + jnp.sum(jnp.where(opened, above, 0.0))
         ruled = all_indices & all_scores & (action.bounded is None or action.bounded)
         wrong |= ruled & (regret > allowed + _ROUNDING)
     complete = jnp.any(opened) & (jnp.sum(deployed.astype(jnp.int32)) == 1) & ~jnp.any(deployed & ~opened)

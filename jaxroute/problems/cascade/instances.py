@@ -3,6 +3,7 @@
 The paper has no experiment. These environments, their names and numbers are ours; `two_boxes` is its only example.
 """
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
@@ -118,6 +119,19 @@ def _built(
     env.check()
     longest = 1.0 if features is None else features.bound(float(np.sqrt(reach)))
     return env.replace(context_bound=float(contexts.bound), feature_bound=float(longest))
+
+
+def _with_a_reason_to_call(env: CascadeEnv, index: Leaf) -> CascadeEnv:
+    """The environment; warns where no index is above 0: no call is worth its cost then, and the unit of costs is likely wrong."""
+    largest = float(np.max(index))
+    if largest <= 0.0:
+        weight = float(np.asarray(env.cost_weight))
+        warnings.warn(
+            f"no index is above 0 (the largest is {largest:.3g}): no call is worth its cost, whatever a policy does. Are costs, times "
+            f"cost_weight={weight:g}, in units of the scores?",
+            stacklevel=3,
+        )
+    return env
 
 
 def uniform_cascade(
@@ -289,7 +303,7 @@ def custom_cascade(
         quantile=_float32(checks.probability("quantile", quantile, (len(index),))),
         spread=_scalar("cost_spread", cost_spread, checks.probability),
     )
-    return _built(
+    env = _built(
         _contexts(contexts, index.shape[1]),
         boxes,
         index,
@@ -300,6 +314,7 @@ def custom_cascade(
         shows_all=_flag("shows_all", shows_all),
         names=_names(names, len(index)),
     )
+    return _with_a_reason_to_call(env, env.true_index(env.contexts.mean))
 
 
 def token_costs(input_tokens: Leaf, output_tokens: Leaf, input_price: Leaf, output_price: Leaf) -> np.ndarray:
@@ -331,6 +346,7 @@ def replay_cascade(
     features: Leaf | None = None,
     score_link: str = "logistic",
     names: Sequence[str] = (),
+    cost_unit: str = "",
 ) -> CascadeEnv:
     """Recorded scores and costs of real queries; a request shows the group of a query.
 
@@ -340,10 +356,11 @@ def replay_cascade(
       groups: `[N]` number of each query's group, from 0.
       cost_weight: what a unit of cost counts.
       joint: all models answer the same query, as they really did; otherwise each box draws a query of the group for itself,
-        which the theory asks for. With `joint` the indices are not optimal.
+        which the theory asks for. With `joint` the indices are not optimal, and the best policy in sample is `JointOracle`.
       features: `[N, K, d]` of outputs, where the evaluator is to be learned.
       score_link: "logistic", "probit" or "identity".
       names: of the models.
+      cost_unit: of `costs`, for tables and axes.
 
     Raises:
       ValueError: shapes do not fit, a score is outside [0, 1], a cost negative, or a group empty.
@@ -391,4 +408,7 @@ def replay_cascade(
         joint=_flag("joint", joint),
     )
     contexts = GroupContexts(_float32(count / count.sum()))
-    return _built(contexts, boxes, index, evaluator, cost_weight=np.float32(weight), names=_names(names, scores.shape[1]))
+    options = {"names": _names(names, scores.shape[1]), "cost_unit": str(cost_unit)}
+    return _with_a_reason_to_call(
+        _built(contexts, boxes, index, evaluator, cost_weight=np.float32(weight), **options), index
+    )

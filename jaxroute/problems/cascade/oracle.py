@@ -1,18 +1,22 @@
-"""Policies that know the environment: the optimal search, the best single calls, and indices that ignore the request."""
+"""Policies that know the environment: the optimal search, the optimum of rows that all models share, the best single calls, and
+indices that ignore the request.
+"""
 
 import abc
-from typing import Self
+import warnings
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import struct
 
 from jaxroute.core import checks, numerics
 from jaxroute.core.types import Leaf
 from jaxroute.problems.cascade.env import CascadeEnv, as_cascade
-from jaxroute.problems.cascade.optimum import single_values
-from jaxroute.problems.cascade.parts.search import Decision, IndexSearch, Scoring
-from jaxroute.problems.cascade.types import CascadeSpec, Feedback, Observation
+from jaxroute.problems.cascade.optimum import JointPlan, joint_plan, single_values
+from jaxroute.problems.cascade.parts.search import Decision, IndexSearch, LoopSearch, Scoring
+from jaxroute.problems.cascade.types import CascadeSpec, Feedback, Observation, Outputs
 
 
 @struct.dataclass
@@ -63,8 +67,10 @@ class TrueSearch(abc.ABC):
 
 
 @struct.dataclass
-class Oracle(TrueSearch):
-    """Weitzman's rule with the true indices: the best policy, if outputs are independent.
+class TrueIndexSearch(TrueSearch):
+    """Weitzman's rule with the true indices of the boxes, each taken by itself.
+
+    The best policy if outputs are independent (`Oracle`); where all models answer the same query one call may earn more.
 
     Source: Weitzman (1979); Belloni, Chen and Wei (2026), proposition 3.1.
     """
@@ -73,6 +79,88 @@ class Oracle(TrueSearch):
         del key, state, t
         index = self.env.true_index(obs.context)
         return IndexSearch(index, index, self._scoring(), index), {}
+
+
+@struct.dataclass
+class Oracle(TrueIndexSearch):
+    """The best policy where outputs are independent: the search by the true indices.
+
+    Where all models share a recorded row it is not the best, and says so; `JointOracle` is.
+    """
+
+    @classmethod
+    def of(cls, env: CascadeEnv) -> Self:
+        if getattr(as_cascade(env).boxes, "joint", False):
+            warnings.warn(
+                "Oracle is not the best policy where all models answer the same query: outputs depend on each other. "
+                "JointOracle is; TrueIndexSearch is the same search without this warning",
+                stacklevel=2,
+            )
+        return cls(env)
+
+
+@struct.dataclass
+class JointOracle:
+    """The best policy on recorded rows that all models share, in sample: it knows these rows, but not which one is played.
+
+    It calls and stops by the group and by all that it has seen of this query, as `joint_plan` says.
+
+    Attributes:
+      decisions: of `joint_plan`.
+    """
+
+    decisions: JointPlan
+
+    @classmethod
+    def of(cls, env: CascadeEnv) -> Self:
+        """The policy of an environment with given numbers; it cannot be made inside a grid."""
+        return cls(joint_plan(env))
+
+    def check(self) -> None:
+        checks.numbers("value", self.decisions.value, ())
+
+    def check_for(self, spec: CascadeSpec) -> None:
+        shape = np.shape(self.decisions.signals)[-3], np.shape(self.decisions.start)[-1]
+        if shape != (spec.num_models, spec.context_dim):
+            raise ValueError(
+                f"decisions must be for {spec.num_models} models and {spec.context_dim} groups, as the rows that are played, got {shape}"
+            )
+
+    def init(self, key: jax.Array, spec: CascadeSpec) -> tuple[()]:
+        del key, spec
+        return ()
+
+    def act(
+        self, key: jax.Array, state: tuple[()], obs: Observation, t: jax.Array
+    ) -> tuple[LoopSearch, dict[str, jax.Array]]:
+        del key, state, t
+        plan = jax.tree.map(jnp.asarray, self.decisions)
+        start = jnp.sum(jnp.where(obs.context > 0.5, plan.start, 0))
+        return LoopSearch(plan._replace(start=start), _next_call, _to_deploy), {}
+
+    def update(
+        self, key: jax.Array, state: tuple[()], obs: Observation, action: LoopSearch, feedback: Feedback, t: jax.Array
+    ) -> tuple[()]:
+        del key, obs, action, feedback, t
+        return state
+
+
+def _planned(plan: Any, opened: jax.Array, seen: Outputs) -> jax.Array:
+    """Action `[]` after a history: of these calls, and what was seen of them."""
+    shown: Any = seen.features if seen.score is None else seen.score[:, None]
+    same = jnp.all(shown[:, None, :] == plan.signals, axis=-1)  # [K, V]
+    number = 1 + jnp.sum(jnp.where(same, jnp.arange(same.shape[1], dtype=jnp.int32), 0), axis=1)
+    history = plan.start + jnp.sum(jnp.where(opened, number * plan.strides, 0))
+    return numerics.take(plan.action, history)
+
+
+def _next_call(plan: Any, opened: jax.Array, seen: Outputs) -> tuple[jax.Array, jax.Array]:
+    action = _planned(plan, opened, seen)
+    return action, action >= opened.shape[0]
+
+
+def _to_deploy(plan: Any, opened: jax.Array, seen: Outputs) -> jax.Array:
+    return _planned(plan, opened, seen) - opened.shape[0]
 
 
 @struct.dataclass

@@ -4,7 +4,7 @@ Sizes: `K` boxes (models), `m` index features of a request, `d` features of an o
 """
 
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import jax
 from flax import struct
@@ -25,11 +25,23 @@ METRICS = (
     Metric("optimistic", "requests with all indices at least the true ones", "share", "average", default=False),
     Metric("optimistic_score", "requests with all scores at least the true ones", "share", "average", default=False),
 )
-# Where outputs depend on each other these two do not have the regret's mean: they are recorded only if asked for.
-JOINT_METRICS = tuple(replace(m, default=False) if m.name in ("regret", "mean_cost_regret") else m for m in METRICS)
 # What must not happen: no box opened or not exactly one deployed; regret outside what the decomposition allows; scores
 # outside 0 to 1 or negative costs, for which neither the optimal search nor the bounds hold.
 ZERO_FLOWS = ("empty", "violations", "outside")
+
+
+def metrics_in(cost_unit: str = "", *, joint: bool = False) -> tuple[Metric, ...]:
+    """What is measured.
+
+    Args:
+      cost_unit: what a unit of cost is.
+      joint: outputs depend on each other: `regret` and `mean_cost_regret` do not have the regret's mean then, and are recorded only if
+        asked for.
+    """
+    changes: dict[str, dict[str, Any]] = {"cost": {"unit": f"{cost_unit} per request"}} if cost_unit else {}
+    if joint:
+        changes |= {key: {"default": False} for key in ("regret", "mean_cost_regret")}
+    return tuple(replace(m, **changes.get(m.name, {})) for m in METRICS)
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from jaxroute.core.protocols import build_policy
 from jaxroute.engine.rounds import spec_for
 from jaxroute.problems import cascade as ca
 from jaxroute.problems import default_policies
+from jaxroute.problems.cascade.parts.search import IndexSearch
 from jaxroute.problems.cascade.types import Outputs, SearchResult
 
 
@@ -223,6 +224,20 @@ def test_the_environment_does_show_what_was_opened():
     new, wrong = (policy.update(draws.key(3), state, obs, action, f, jnp.int32(3)) for f in (one, other))
     with pytest.raises(AssertionError):
         assert_same_bits(new, wrong)
+
+
+def test_theorem_3_3_allows_every_index_its_rounding():
+    """Two opened boxes whose indices are too low by less than what counts as rounding do not break the bound; real losses do."""
+    env = ca.custom_cascade([[0.7], [0.6]], [0.05, 0.05], [0.5, 0.5])
+    key, low = draws.key(0), f32([0.9e-5, 0.9e-5])
+
+    def violations(short, number):
+        one = draws.fold_in(key, number)
+        index = env.true_index(f32([1.0])) - short
+        return env.step(one, (), IndexSearch(index, index, None, index, jnp.ones((), bool)), jnp.int32(1))[2]
+
+    flows = jax.jit(jax.vmap(violations, in_axes=(None, 0)))(low, jnp.arange(2000))
+    assert flows["violations"].sum() == 0 and (flows["queries"] == 2).any() and (flows["regret"] < 1e-6).any()
 
 
 @pytest.mark.slow

@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
-from cascade_cases import assert_near, study
+from cascade_cases import assert_near, play, study
 
 import jaxroute as jr
+from jaxroute.analysis import metrics
 from jaxroute.problems import cascade as ca
 
 
@@ -18,33 +19,76 @@ def test_the_cascade_beats_every_single_call():
     assert float(np.abs(data["regret"].sel(policy="oracle")).max()) < 1e-3
 
 
-ORACLE = {
-    0.1: (0.6456, 0.0784),
-    0.25: (0.6444, 0.0715),
-    0.5: (0.6416, 0.0639),
-    1.0: (0.6343, 0.0540),
-    2.0: (0.6170, 0.0421),
-    4.0: (0.5691, 0.0260),
-    8.0: (0.5236, 0.0172),
-}
+@pytest.mark.slow
+def test_cost_and_quality():
+    """Score and cost of the oracle at all cost weights lie above those of fixed thresholds, and both grow with falling weights."""
+    weights, levels = [0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0], [0.40, 0.45, 0.50, 0.55, 0.60, 0.65]
+    oracle = study(jr.grid(ca.uniform_cascade, cost_weight=weights), {"oracle": ca.Oracle.of}, horizon=800)
+    frugal = study(ca.uniform_cascade(), {"frugal": jr.grid(ca.Frugal, threshold=levels)}, horizon=800)
+    oracle, frugal = (one.isel(policy=0, time=-1) for one in (oracle, frugal))
+    cost, reward = (oracle[n].mean("seed").values[::-1] for n in ("cost", "reward"))
+    above = np.interp(frugal["cost"].mean("seed"), cost, reward) - frugal["reward"].mean("seed")
+    assert (np.diff(cost) > 0).all() and (np.diff(reward) > 0).all() and (above > 0.001).all()
 
 
-THRESHOLDS = {0.40: (0.5540, 0.0258), 0.45: (0.5814, 0.0360), 0.50: (0.6080, 0.0509), 0.55: (0.6282, 0.0693), 0.60: (0.6397, 0.0879), 0.65: (0.6445, 0.1040)}  # fmt: skip
+def both_right(rows=50):
+    """Two models that are right on the same half of the queries: if the cheap one is wrong the dear one is wrong, too."""
+    score = np.tile([[1.0, 1.0], [0.0, 0.0]], (rows, 1))
+    return ca.replay_cascade(score, np.tile([[0.05, 0.3]], (2 * rows, 1)), np.zeros(2 * rows, int), joint=True)
+
+
+def test_the_search_by_true_indices_is_not_the_best_where_models_fail_on_the_same_queries():
+    """One call earns .45. The indices know nothing of that: after a failure of the cheap model they call the dear one as well, and
+    earn .5 - .05 - .5 * .3 = .3.
+    """
+    env = both_right()
+    policies = {"indices": ca.TrueIndexSearch.of, "joint": ca.JointOracle.of(env)}
+    data = play(env, policies, horizon=1000, seeds=16, record=["utility"], record_every=1000).isel(time=-1)
+    assert data["valid"].all()
+    utility = {name: data["utility"].sel(policy=name) for name in policies}
+    assert_near(utility["indices"], 0.30, 0.0, "search by the true indices")
+    assert ca.joint_plan(env).value == pytest.approx(0.45, abs=1e-6)
+    assert_near(utility["joint"], 0.45, 0.0, "joint optimum")
+    with pytest.warns(UserWarning, match="Oracle is not the best policy where all models answer the same query"):
+        ca.Oracle.of(env)
 
 
 @pytest.mark.slow
-def test_cost_and_quality():
-    """Mean score and mean cost of the oracle by cost weight, and of fixed thresholds; the oracle's are better."""
-    oracle = study(jr.grid(ca.uniform_cascade, cost_weight=list(ORACLE)), {"oracle": ca.Oracle.of}, horizon=800).isel(
-        policy=0, time=-1
-    )
-    frugal = study(ca.uniform_cascade(), {"frugal": jr.grid(ca.Frugal, threshold=list(THRESHOLDS))}, horizon=800).isel(
-        policy=0, time=-1
-    )
-    for data, axis, points in ((oracle, "cost_weight", ORACLE), (frugal, "threshold", THRESHOLDS)):
-        for value, (reward, cost) in points.items():
-            assert_near(data["reward"].sel({axis: value}, method="nearest"), reward, 0.0003, f"reward at {axis} {value}")
-            assert_near(data["cost"].sel({axis: value}, method="nearest"), cost, 0.0001, f"cost at {axis} {value}")
-    cost, reward = (oracle[n].mean("seed").values[::-1] for n in ("cost", "reward"))
-    above = np.interp(frugal["cost"].mean("seed"), cost, reward) - frugal["reward"].mean("seed")
-    assert (np.diff(cost) > 0).all() and (above > 0).all()
+@pytest.mark.parametrize("scored", [False, True])
+def test_the_joint_optimum_earns_what_its_plan_says(scored):
+    """On rows that do not depend on each other in any simple way, by scores and by features."""
+    rng = np.random.default_rng(3)
+    hard = rng.random(60)
+    score = (rng.random((60, 3)) > hard[:, None] * [1.2, 0.9, 0.6]).astype(float)
+    cost, group = rng.uniform(0.5, 1.0, (60, 3)) * [0.03, 0.1, 0.3], (hard > rng.random(60)).astype(int)
+    sure = np.round(2 * (0.5 * score + 0.5 * rng.random((60, 3)))) / 2
+    features = np.stack([np.ones((60, 3)), sure], axis=-1) if scored else None
+    env = ca.replay_cascade(score, cost, group, joint=True, features=features)
+    plan = ca.joint_plan(env)
+    policies = {
+        "joint": ca.JointOracle(plan),
+        "indices": ca.TrueIndexSearch.of,
+        "one": ca.BestSingle.of,
+        "all": ca.QueryAll(),
+    }
+    data = play(env, policies, horizon=2000, seeds=64, record=["utility"])
+    assert data["valid"].all()
+    joint = data["utility"].sel(policy="joint").isel(time=-1)
+    assert_near(joint, plan.value, 0.0, "joint optimum")
+    gap = metrics.paired(data, "utility", "joint").isel(time=-1)
+    assert (gap["mean"] - 3 * gap["stderr"]).max() <= 0, "nobody earns more"
+
+
+@pytest.mark.slow
+def test_the_learned_list_earns_what_it_earned_on_its_rows():
+    """Played on the rows that it was fitted on; a model that is left out is never called."""
+    rng = np.random.default_rng(4)
+    score = (rng.random((80, 4)) < [0.3, 0.6, 0.6, 0.9]).astype(float)
+    score[:, 2] = score[:, 1]  # The same answers for more money.
+    cost = np.tile([[0.02, 0.05, 0.15, 0.3]], (80, 1))
+    env = ca.replay_cascade(score, cost, np.zeros(80, int), joint=True)
+    found = ca.best_list(score, cost)
+    assert 2 not in found.models
+    data = play(env, {"list": ca.Frugal.fit(score, cost)}, horizon=2000, seeds=32, record=["utility", "opened"])
+    assert_near(data["utility"].isel(policy=0, time=-1), found.utility, 0.0, "list")
+    assert float(data["opened"].isel(policy=0, time=-1, model=2).max()) == 0.0

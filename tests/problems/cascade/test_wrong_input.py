@@ -176,6 +176,12 @@ WRONG = {
     "a threshold on no draws": (lambda: ca.tuned_threshold(custom(), number=0), "number must be at least 1, got 0"),
     "a value of recorded queries": (lambda: ca.oracle_value(rows(), [1.0, 0.0, 0.0]), "oracle_value needs a law of scores, got recorded ones"),
     "a value of another request": (lambda: ca.oracle_value(custom(), [1.0]), r"psi must have shape \(2,\), got \(1,\)"),
+    "a plan for a law": (lambda: ca.joint_plan(custom()), "joint_plan needs recorded rows that all models share"),
+    "a plan for rows of their own": (lambda: ca.joint_plan(rows()), "joint_plan needs recorded rows that all models share"),
+    "a plan for many histories": (lambda: ca.joint_plan(ca.replay_cascade(np.random.default_rng(0).random((200, 3)), np.ones((200, 3)), np.zeros(200), cost_weight=0.1, joint=True)), "env must have at most 2,097,152 histories for an exact optimum, got 8,120,601: take fewer models"),
+    "a plan of other rows": (lambda: run(ca.JointOracle.of(rows(joint=True)), custom()), r"decisions must be for 2 models and 2 groups, as the rows that are played, got \(3, 3\)"),
+    "a list of nothing": (lambda: ca.best_list(np.zeros((0, 2)), np.zeros((0, 2))), r"scores must have shape \[N, K\], got \(0, 2\)"),
+    "a list for other costs": (lambda: ca.Frugal.fit(np.ones((4, 2)), np.ones((4, 3))), r"costs must have shape \(4, 2\), got \(4, 3\)"),
     "a rule without features": (lambda: ca.ridge_rule(3, 3, 0), "feature_dim must be at least 1, got 0"),
     "a bound without a ridge": (lambda: ca.potential_bound(10, 3, 1.0, 0.0), "ridge must be above 0, got 0"),
     "a bound of negative samples": (lambda: ca.potential_bound(-1, 3, 1.0, 1.0), "number must be at least 0, got -1"),
@@ -198,3 +204,10 @@ def test_the_right_input_is_not_refused():
     ca.COSMOS(evaluator=ca.ExactGLM(capacity=5)).check_for(spec_for(custom(), 100))  # Not used where scores are seen.
     ca.TwoTimesContexts(ca.RecordedContexts([[1.0, 0.0]]), ca.UniformContexts(2), 3.0).check()
     assert rows(names=("a", "b", "c"), joint=np.bool_(True)).boxes.joint
+
+
+def test_costs_that_no_score_can_pay_are_warned_of():
+    with pytest.warns(UserWarning, match="no index is above 0 .*: no call is worth its cost.*cost_weight=10000"):
+        rows(cost_weight=1e4)
+    with pytest.warns(UserWarning, match="no index is above 0"):
+        custom(cost_weight=50.0)

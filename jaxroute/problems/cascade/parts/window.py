@@ -101,7 +101,7 @@ class SampleWindow(LinearIndex, abc.ABC):
         def zeros(*shape: int) -> jax.Array:
             return jnp.zeros((*shape, number), jnp.float32)
 
-        return WindowState(
+        state = WindowState(
             number=jnp.zeros((number,), jnp.int32),
             psi=zeros(self.size, dim),
             cost=zeros(self.size),
@@ -111,6 +111,8 @@ class SampleWindow(LinearIndex, abc.ABC):
             gradient=zeros(dim),
             cross=None if scored else zeros(dim, features),
         )
+        # The compiler would otherwise compute sums over the samples of a long window in advance, slowly, as they are all 0.
+        return numerics.materialised(state)
 
     def update(
         self, fit: WindowState, rho: jax.Array, sample: Sample, evaluator: Evaluator | None, link: Link

