@@ -182,7 +182,8 @@ def _moving(data: xr.Dataset) -> xr.Dataset:
     window = 250 if int(data["time"][-1]) >= 2500 else int(data["time"][0])
     best = (data["mean_reward"] + data["regret"] / data["time"]).assign_attrs(data["mean_reward"].attrs)
     data = data.assign(best=best)
-    data = data.assign({name: metrics.window_mean(data, name, window) for name in ("mean_reward", "best")})
+    means = {name: metrics.window_mean(data, name, window) for name in ("mean_reward", "best")}
+    data = data.assign({name: mean.assign_attrs(label="expected reward") for name, mean in means.items()})
     return data.sel(time=data["mean_reward"]["time"])
 
 
