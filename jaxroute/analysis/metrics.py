@@ -7,6 +7,7 @@ stands before `seed`, other than `policy`, is a setting; what stands after it, o
 Of a result of `keep="moments"` the same functions answer from the statistics that it holds; those that need single runs say so.
 """
 
+import functools
 import math
 import re
 import warnings
@@ -424,13 +425,14 @@ def table(
       max_rows: further settings are cut off, and the last line says so.
 
     Returns:
-      Aligned lines. An axis on which a policy's numbers do not depend has one row, marked "any".
+      Aligned lines. An axis on which a policy's numbers do not depend has one row, marked "any". Where only some of the valid runs have
+      a number, as of a time that others never reach, the cell holds their median and their share: "115 in 66 %".
     """
     checks.count("max_rows", max_rows)
     names = _chosen(data, metrics)
     for name in names:
         _no_vector("metrics", like(data, name))
-    values = final(data, names, time)
+    values, partial = final(data, names, time), _partial(_at(data, time), names)
     if "policy" not in values.dims:
         values = values.expand_dims("policy") if "policy" in values.coords else values.expand_dims(policy=["all"])
     axes = list(dict.fromkeys(a for name in names for a in setting_axes(like(data, name))))
@@ -442,7 +444,14 @@ def table(
         for place in np.ndindex(shape):
             cell = one.isel({a: i for a, i in zip(axes, place) if a in one.dims})
             settings = [show_value(one[a].values[i]) if a in own else "any" for a, i in zip(axes, place)]
-            rows.append([str(one["policy"].item()), *settings, *(rounded(*cell[n].values) for n in names)])
+            cells = {n: rounded(*cell[n].values) for n in names}
+            for name, of_some in partial.items():
+                middle, share = (
+                    float(x.isel({"policy": p, **dict(zip(axes, place))}, missing_dims="ignore")) for x in of_some
+                )
+                if 0.0 < share < 1.0:
+                    cells[name] = f"{middle:.4g} in {100 * share:.0f} %"
+            rows.append([str(one["policy"].item()), *settings, *cells.values()])
     cut = len(rows) - max_rows
     rows = rows[:max_rows]
     heads = [("policy", ""), *((a, "") for a in axes), *_heads(data, names)]
@@ -454,6 +463,14 @@ def table(
         lines.append(f"{cut} more rows are not shown; select settings, or raise max_rows")
     lines += [text for _, text in worst_beyond(beyond(data, time))][:max_rows]
     return "\n".join(lines)
+
+
+def _partial(now: xr.Dataset, names: Sequence[str]) -> dict[str, tuple[xr.DataArray, xr.DataArray]]:
+    """Of metrics that only some of the valid runs have: the median of these, and their share."""
+    number = {name: count(now, name) for name in {*names, *metric_names(now)}}
+    whole = functools.reduce(np.maximum, number.values(), 1)
+    some = [name for name in names if ((number[name] > 0) & (number[name] < whole)).any()]
+    return {name: (quantiles(now, name, [0.5]).isel(quantile=0), number[name] / whole) for name in some}
 
 
 def _own_axes_of(one: xr.Dataset, axes: Sequence[str]) -> list[str]:

@@ -100,7 +100,7 @@ def curves(
       data: a result.
       metric: name of the metric.
       band: around each line: "stderr" for two standard errors, "deviation" for one standard deviation of the runs, "quantile" for
-        their 5 to 95 % range, or None. Where no run is below zero, the axis does not show what a band has there.
+        their 5 to 95 % range, or None. Where no run is below zero no band is.
       reference: name to `(times, values)`, or to one number (a budget, a target), drawn dotted and grey.
       log: True for two logarithmic axes, "x" or "y" for one.
       ax: axes to draw on (default: a new figure).
@@ -138,6 +138,8 @@ def curves(
                 raise ValueError(
                     f"log must be False or 'x' where a curve is nowhere positive, got {log!r} for {line.label!r}"
                 )
+    if band is not None and bool((low < 0).any()) and metrics.has_runs(data) and _smallest(data, metric, drawn) >= 0:
+        low = low.clip(min=0.0)
     borders = None if band is None else (low, high)
     _draw_lines(ax, lines, middle, borders, log)
     for name, values in (reference or {}).items():
@@ -151,9 +153,6 @@ def curves(
             wrong = checks.show(values)
             raise ValueError(f"reference[{name!r}] must be (times, values) of equal length, or a number, got {wrong}")
     _time_axes(ax, array, log)
-    below = band is not None and not log and any((line.of(low) < 0).any() for line in lines)
-    if below and metrics.has_runs(data) and _smallest(data, metric, drawn) >= 0:
-        ax.set_ylim(bottom=0.0)
     meaning = {
         "stderr": "mean ± 2 s.e. of",
         "deviation": "mean ± 1 s.d. of",
@@ -321,13 +320,15 @@ def _lines(middle: xr.DataArray, used: Mapping[str, Sequence[str]]) -> Iterator[
 def _draw_lines(
     ax: Any, lines: Iterable[_Line], middle: xr.DataArray, borders: tuple[xr.DataArray, xr.DataArray] | None, log: Any
 ):
-    times, cast = middle["time"].values, style.cast_of(ax)
+    times, cast, lines = middle["time"].values, style.cast_of(ax), list(lines)
     for shift, line in enumerate(lines):
         look = cast.shade(line.policy, line.label, line.position, line.number)
         ax.plot(times, line.of(middle), label=line.label, markevery=style.marked(times, log in (True, "x"), shift), **look)
         if borders is not None:
             low, high = (line.of(border) for border in borders)
-            ax.fill_between(times, low, high, color=look["color"], alpha=0.18, linewidth=0, zorder=2)
+            # Many bands on top of each other would be one grey: only that of the strongest line stays as it is.
+            alpha = 0.18 if len(lines) < 4 or (style.role_of(line.policy) == "subject" and line.number == 1) else 0.09
+            ax.fill_between(times, low, high, color=look["color"], alpha=alpha, linewidth=0, zorder=2)
 
 
 def _time_axes(ax: Any, array: xr.DataArray, log: bool | str) -> None:
@@ -792,7 +793,9 @@ def save(figure: Any, path: str | os.PathLike) -> Path:
         ".svg": {"Creator": None, "Date": None},
     }
     kind = checks.one_of("path", path.suffix.lower(), unnamed)
-    figure = figure if hasattr(figure, "savefig") else figure.figure
+    figure = figure if hasattr(figure, "savefig") else getattr(figure, "figure", None)
+    if figure is None:
+        raise ValueError("figure must be a matplotlib Figure or Axes, such as what the functions of this module return")
     path.parent.mkdir(parents=True, exist_ok=True)
     with plt.rc_context({"svg.hashsalt": "jaxroute"}):
         figure.savefig(path, dpi=160, metadata=unnamed[kind])

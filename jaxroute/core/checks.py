@@ -1,6 +1,7 @@
 """Checks of user input at the boundary: each error names the argument, its value and what is allowed."""
 
 import difflib
+import inspect
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -82,6 +83,18 @@ def count(name: str, value: Any, minimum: int = 1, maximum: int | None = None) -
     if value < minimum or (maximum is not None and value > maximum):
         raise ValueError(f"{name} must be {allowed}, got {value}")
     return int(value)
+
+
+def takes(name: str, function: Callable[..., Any], *arguments: str) -> None:
+    """That a function can be called with these arguments, by position."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # Written in C: it does not say what it takes.
+        return
+    try:
+        signature.bind(*arguments)
+    except TypeError:
+        raise ValueError(f"{name} must take ({', '.join(arguments)}), got one that takes {signature}") from None
 
 
 def one_of(name: str, value: Any, allowed: Iterable[str]) -> str:

@@ -261,9 +261,10 @@ def _rows(path: str | os.PathLike, separator: str) -> Generator[tuple[int, list[
                     continue
                 width = width or len(row)
                 if len(row) != width:
+                    more = f"put text that contains {separator!r} into quotation marks"
                     raise ValueError(
-                        f"{path}, line {rows.line_num}: {len(row)} fields, but the first line names {width} columns; put text that "
-                        f"contains {separator!r} into quotation marks"
+                        f"{path}, line {rows.line_num}: {len(row)} fields, but the first line names {width} columns; "
+                        f"{more if len(row) > width else 'is the file cut off?'}"
                     )
                 yield rows.line_num, row
         except csv.Error as error:

@@ -726,7 +726,8 @@ def _values(file: ColumnFile, data: Columns, columns: Sequence[str], name: str, 
         row, column = map(int, np.argwhere(wrong)[0])
         cell, where = data[columns[column]][row], f"{file.place(row)}, column {columns[column]!r}"
         if np.isnan(values[row, column]):
-            raise ValueError(f"{where} {fault(cell)}; mend it, or {_DROP}")
+            reason = fault(cell)
+            raise ValueError(f"{where} {reason}" + ("" if ": " in reason else f"; mend it, or {_DROP}"))
         rule = f"must lie in [0, 1]{percent(values)}" if name == "scores" else "must be finite and at least 0"
         raise ValueError(f"{where} is {checks.show(cell)}; {name} {rule}")
     return values

@@ -53,7 +53,8 @@ class RoutingTable:
             raise ValueError(f"models has {len(models)} names; expected {num_models}, one per column of scores")
         costs = _floats("costs", self.costs)
         if costs.shape != scores.shape:
-            raise ValueError(f"costs has shape {costs.shape}; expected {scores.shape}, the shape of scores")
+            hint = ", for example numpy.tile(costs, (Q, 1))" if costs.shape == (num_models,) else ""
+            raise ValueError(f"costs has shape {costs.shape}; expected {scores.shape}, the shape of scores{hint}")
 
         _refuse("scores", scores, ~np.isfinite(scores), "must be finite", models)
         _refuse("costs", costs, ~np.isfinite(costs), "must be finite", models)

@@ -34,6 +34,7 @@ from jaxroute.core.types import Spec
 from jaxroute.engine import recording, stopping
 from jaxroute.engine.grid import FunctionGrid, Grid
 from jaxroute.engine.rounds import Record, spec_for
+from jaxroute.store import provenance
 from jaxroute.store.provenance import describe
 
 # What may be given as `env` and as a policy.
@@ -250,10 +251,12 @@ def example(name: str, env: Grid, policy: Grid) -> tuple[AnyEnvironment, AnyPoli
     Raises:
       ValueError: a function does not return what it should.
     """
-    made = env.example if is_environment(env.example) else env.example(draws.key(0))
+    made = env.example if is_environment(env.example) else _sampled(env)
     if not is_environment(made):
         raise ValueError(f"env must return an environment when called with a key, got {checks.show(made)}")
     try:
+        if not is_policy(policy.example):
+            checks.takes(f"policy {name!r}, a function,", policy.example, "env")
         built = build_policy(policy.example, made)
     except ValueError as error:
         raise ValueError(f"policy {name!r}: {error}") from None
@@ -268,6 +271,19 @@ def example(name: str, env: Grid, policy: Grid) -> tuple[AnyEnvironment, AnyPoli
         for wrong, meant in misspelt(value, (*methods, *options)):
             warnings.warn(f"{what} has {wrong!r}, which nothing calls; is {meant!r} meant?", stacklevel=4)
     return made, built
+
+
+def _sampled(env: Grid) -> Any:
+    """The first environment of a sampler."""
+    name = env.name.split(".")[-1]
+    checks.takes("env, a function,", env.example, "key")
+    try:
+        return env.example(draws.key(0))
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"env is the function {name}, which was called with a key, as a sampler is, and failed: {str(error).splitlines()[0]}; for one "
+            f"environment call it: env={name}(...)"
+        ) from error
 
 
 def _named(policies: Policies) -> dict[str, PolicyLike]:
@@ -296,7 +312,11 @@ def _policy_name(policy: Any) -> str:
 
 def _seed_list(seeds: int | Sequence[int]) -> np.ndarray:
     if isinstance(seeds, (int, np.integer)) and not isinstance(seeds, bool):
-        return np.arange(checks.count("seeds", seeds), dtype=np.uint32)
+        number = checks.count("seeds", seeds)
+        most = min(2**32, provenance.memory_limit(jax.local_devices(backend="cpu")[0]) // 16)
+        if number > most:
+            raise ValueError(f"seeds must be at most {most:,} on this machine (16 bytes for each), got {number:,}")
+        return np.arange(number, dtype=np.uint32)
     try:
         values = np.asarray(list(seeds))  # type: ignore[arg-type]
     except TypeError:
@@ -362,6 +382,6 @@ def _warn_horizon(horizon: int, env: Grid, policies: Mapping[str, Grid]) -> None
         if made_for and made_for != {horizon}:
             warnings.warn(
                 f"{what} was made for a horizon of {', '.join(map(str, sorted(made_for)))} rounds, the run has {horizon}: what it does "
-                "with the horizon (a total budget, say) refers to the former",
+                f"with the horizon (a total budget, say) refers to the former; make it with horizon={horizon}",
                 stacklevel=4,
             )

@@ -86,6 +86,7 @@ def _check_probes(probes: Any, taken: set[str]) -> None:
     for name, probe in probes.items():
         if not callable(probe):
             raise ValueError(f"probes[{name!r}] must be a function, got {checks.show(probe)}")
+        checks.takes(f"probes[{name!r}]", probe, "env", "policy", "env_state", "policy_state", "t")
         if name in taken:
             raise ValueError(f"probes must not have the name of a metric, got {name!r}")
 

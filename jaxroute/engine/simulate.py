@@ -107,6 +107,8 @@ def simulate(
       OSError: the store cannot be written. MemoryError: not even the smallest block fits into memory.
       HostsError: another process of the mesh did not finish its blocks.
     """
+    if not isinstance(progress, bool):
+        raise ValueError(f"progress must be True or False, got {checks.show(progress)}")
     if mesh is not None and devices is not None:
         raise ValueError("mesh takes the place of devices; give one of them")
     with hosts.Processes(mesh, _device_list(devices), out) as processes:

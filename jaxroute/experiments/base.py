@@ -208,11 +208,11 @@ def run(
         return {}
     longest = max(c.horizon for c in cases)
     summary = summarise(experiment, data, seeds, longest, experiment.departures(longest, asked))
-    if figures:
-        draw(experiment, data, out)
     temporary = out / "summary.json.part"
     temporary.write_text(json.dumps(summary, indent=2, allow_nan=False) + "\n")
     temporary.replace(out / "summary.json")
+    if figures:
+        draw(experiment, data, out)
     return summary
 
 
@@ -224,14 +224,17 @@ def redraw(experiment: Experiment, out: str | os.PathLike) -> list[Path]:
 
 
 def draw(experiment: Experiment, data: Results, out: Path) -> list[Path]:
-    """Draws every figure of an experiment into a folder; returns the files."""
+    """Draws every figure of an experiment into a folder, as far as the results can be drawn; returns the files."""
     if not experiment.figures:
         return []
     from jaxroute.analysis import plot
 
     files = []
     for name, make in experiment.figures.items():
-        figure, reason = _from_what_is_kept(make, data)
+        try:
+            figure, reason = _from_what_is_kept(make, data)
+        except ValueError as error:  # Nothing is positive where an axis is logarithmic, for example.
+            figure, reason = None, str(error)
         if reason:
             warnings.warn(f"the figure {name!r} is left out: {reason}", stacklevel=2)
             continue

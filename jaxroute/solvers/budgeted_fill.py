@@ -95,14 +95,16 @@ def budgeted_fill(
     tiny = np.finfo(value.dtype).tiny
     (value, cost), capacity = numerics.materialised((value, cost)), numerics.kept(capacity)
     priority = lax.iota(jnp.int32, size) if priority is None else priority
-    together, room = None, jnp.sum(capacity)
+    # A model is never ahead of itself: a compiler that drops barriers may compute its key twice, and round it in two ways.
+    together, room = ~np.eye(size, dtype=bool), jnp.sum(capacity)
     if groups is not None:
-        together = np.equal.outer(groups, groups)
-        room = jnp.sum(jnp.where(together, capacity[None, :], 0.0), axis=1)
+        inside = np.equal.outer(groups, groups)
+        together &= inside
+        room = jnp.sum(jnp.where(inside, capacity[None, :], 0.0), axis=1)
         total = numerics.of_group(groups, jnp.asarray(total))
 
     # The last tie-break of all fills: the cheaper, then by priority.
-    place = numerics.rank(-cost, -priority)
+    place = numerics.rank(-cost, -priority, together=~np.eye(size, dtype=bool))
 
     def fill(keys: Sequence[jax.Array], ahead: Callable[[Sequence, Sequence], jax.Array]) -> _Fill:
         """The fill in an order, its cost and its value."""

@@ -168,6 +168,12 @@ def exists(store: Path) -> bool:
 
 
 def store_path(path: str | os.PathLike) -> Path:
-    """The store itself, of a folder given as `out`."""
+    """The store itself, of a folder given as `out`.
+
+    Raises:
+      ValueError: it is no path, or an empty one.
+    """
+    if not isinstance(path, (str, os.PathLike)) or not os.fspath(path):
+        raise ValueError(f"the folder of a result must be a path, got {show(path)}")
     path = Path(path)
     return path if path.name.endswith(".zarr") else path / STORE_NAME

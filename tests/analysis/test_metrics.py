@@ -231,6 +231,17 @@ def test_table_with_settings_and_a_policy_without_the_axis():
         metrics.table(with_vector(data), "deployed")
 
 
+def test_a_number_that_only_some_runs_have_shows_its_median_and_their_share():
+    data = small()
+    data["first"] = (
+        data["regret"].where(data["regret"].values[:, :, -1:] < 3).assign_attrs(label="first", unit="rounds", kind="gauge")
+    )
+    rows = [line.split("  ")[-1].strip() for line in metrics.table(data, ["regret", "first"]).splitlines()[3:5]]
+    assert rows == ["1.5 in 67 %", "2 in 33 %"]
+    data["first"] = data["first"].fillna(1.0)
+    assert metrics.table(data, ["first"]).splitlines()[3].split() == ["A", "1.33", "(0.33)"]
+
+
 def test_parentheses_of_a_column_stand_below_each_other():
     data = small()
     data["regret"][0] *= 1000

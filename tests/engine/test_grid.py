@@ -144,6 +144,7 @@ def test_every_cell_of_an_environment_grid_and_a_policy_grid_is_the_single_run()
         assert differences(data.sel(best=best, width=width), single) == []
 
 
+@pytest.mark.slow
 def test_a_grid_over_several_leaves_of_a_staged_market():
     """With the settings of `engine_child`, whose compiled single run is used again."""
     options = {"horizon": 100, "record_every": 20, "record": RECORD["staged"], "seeds": 4}

@@ -17,6 +17,8 @@ PAIRS = {
     "queueing": (lambda: queueing.RandomQueues(), queueing.QUCB()),
     "cascade": (cascade.uniform_cascade, cascade.OnlineGradient()),
 }
+# Those that compile for long: the slow run has them.
+LONG = ("staged", "queueing")
 
 
 def assert_same_runs(env, policies, **options):
@@ -40,7 +42,7 @@ def test_every_problem_has_its_row():
     assert set(PAIRS) == set(problems())
 
 
-@pytest.mark.parametrize("problem", PAIRS)
+@pytest.mark.parametrize("problem", [pytest.param(p, marks=pytest.mark.slow) if p in LONG else p for p in PAIRS])
 def test_a_policy_of_every_problem(problem):
     make, policy = PAIRS[problem]
     assert_same_runs(make(), policy)

@@ -243,7 +243,11 @@ def test_names_and_metrics_are_those_of_the_documentation(tmp_path):
     expected |= {"combinatorial/table-4", "combinatorial/slopes", "combinatorial/policies", "combinatorial/table"}
     expected |= {"combinatorial/variants"}
     expected |= {f"service/{n}" for n in ("figure-2", "figure-3", "figure-C1", "figure-C2", "figure-C3", "theory", "table")}
-    expected |= {f"service/table-{n}" for n in (2, 3, 6, 7)} | {"service/frontier", "service/ablations"}
+    expected |= {f"service/table-{n}" for n in (2, 3, 6, 7, "2-parts")} | {
+        "service/frontier",
+        "service/ablations",
+        "service/signal",
+    }
     expected |= {f"queueing/figure-{n}" for n in range(2, 8)} | {
         "queueing/kappa-sensitivity",
         "queueing/contrastive",
@@ -313,6 +317,22 @@ def test_a_claim_that_holds_says_who_is_over_budget():
     measured = [c["measured"] for c in summarise(Experiment("x/y", "t", (), claims=claims), results, 3, 10)["claims"]]
     but = "; but StageRoute: over budget, cost_ratio 3.970 (0.058), at most 1 (the worst of 2)"
     assert measured == [f"measured{but}", "measured", "measured"]
+
+
+def test_a_figure_that_cannot_be_drawn_costs_nothing_else(tmp_path):
+    from jaxroute.analysis import plot
+    from jaxroute.experiments import Case, Experiment
+    from jaxroute.problems import stochastic
+
+    case = Case(stochastic.bernoulli([0.5, 0.5]), {"UCB1": stochastic.UCB1()}, horizon=20)  # No regret.
+    figures = {
+        "log": lambda results: plot.curves(results["result"], log=True).figure,
+        "plain": lambda results: plot.curves(results["result"]).figure,
+    }
+    with pytest.warns(UserWarning, match="the figure 'log' is left out: log must be False or 'x' where a curve is nowhere"):
+        experiments.run(Experiment("x/y", "t", (case,), figures=figures), tmp_path, seeds=4, progress=False)
+    assert {path.name for path in tmp_path.iterdir()} >= {"summary.json", "plain.png"}
+    assert not (tmp_path / "log.png").exists()
 
 
 def test_a_claim_that_does_not_hold_is_reported(tmp_path):

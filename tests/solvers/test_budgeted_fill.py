@@ -490,3 +490,21 @@ def test_nan_is_infeasible(name):
     assert bool(budgeted_fill(**given).feasible)
     given[name] = given[name].at[(0,) * given[name].ndim].set(jnp.nan)
     assert not bool(budgeted_fill(**given).feasible)
+
+
+def test_values_that_are_computed_in_the_same_program():
+    """Outside the engine a compiler drops barriers, computes values twice and rounds them in two ways: nobody may be ahead of himself."""
+    k_world, k_features, _ = jax.random.split(jax.random.split(jax.random.key(0), 8)[5], 3)
+    cost = jnp.array([0.05, 0.15, 0.3, 0.6, 1.0])
+
+    def solve(k_world, k_features):
+        k_bend, k_level = jax.random.split(k_world)
+        bend, features = jax.random.uniform(k_bend, (5, 2)), jax.random.uniform(k_features, (1200, 2))
+        level = 0.3 + 0.5 * jnp.sqrt(cost) + 0.1 * jax.random.normal(k_level, (5,))
+        value = level + 0.3 * jnp.sin(4 * features @ (2 * bend - 1).T + 6 * bend[:, 0])
+        return value, jax.vmap(lambda v: budgeted_fill(v, cost, jnp.ones(5), 0.35).amount)(value)
+
+    value, amount = jax.jit(solve)(k_world, k_features)
+    np.testing.assert_allclose(amount.sum(axis=1), 1.0, atol=1e-6)
+    alone = jax.jit(jax.vmap(lambda v: budgeted_fill(v, cost, jnp.ones(5), 0.35).amount))(value)
+    np.testing.assert_allclose((amount * value).sum(axis=1), (alone * value).sum(axis=1), atol=1e-6)

@@ -17,8 +17,6 @@ FAULTY = {
     "service/table-2": ("table-2",),
     "service/table-2-parts": ("table-2-parts",),
     "service/frontier": ("frontier",),
-    **{f"queueing/figure-{number}": (f"figure-{number}",) for number in range(3, 8)},
-    "queueing/theory": ("theory",),
 }
 
 

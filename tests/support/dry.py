@@ -181,7 +181,8 @@ def cheap_training() -> Iterator[None]:
         yield
 
 
-def _untrained_router(kind: type, env: Any) -> Any:
+def _untrained_router(kind: type, env: Any, training: int = 0) -> Any:
+    del training
     return kind(encoder=np.zeros((env.spec.num_features, 16)), experts=np.zeros((env.spec.num_models, 16)))
 
 

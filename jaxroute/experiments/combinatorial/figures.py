@@ -99,7 +99,7 @@ def more(
                     x, y = (end(home[p], metric, p, **where) for p in (a, b))
                     place = f"{TASKS[task]}, {over} {metrics.show_value(value)}: " if over else f"{TASKS[task]}: "
                     holds, factor = x.above(y.times(times), by=by), quotient(x, y)
-                    found.append((holds, factor.mean, f"{place}{a} {show(x)}, {b} {show(y)} ({factor.mean:.3g} times)"))
+                    found.append((holds, factor.mean, f"{place}{a} {show(x)}, {b} {show(y)} ({factor.mean:.4g} times)"))
         rule = f"{times:g} times as much by {by:g} s.e." if times != 1.0 else f"more by {by:g} s.e."
         held = sum(holds for holds, *_ in found)
         weakest = "; ".join(text for *_, text in sorted(found)[:3])
@@ -208,16 +208,17 @@ def _budget_of(data: xr.Dataset) -> dict[str, float]:
 
 
 def dots(data: xr.Dataset, metric: str, **options: Any) -> Any:
-    """Means at the horizon from zero on; a policy whose mean is infinite (reward per violation, without violation) is named."""
+    """Means at the horizon, from zero on; a policy that never violates has no reward per violation, and is named."""
     ax = plot.final(data, metric, **options)
     if metrics.setting_axes(data[metric]):
         return ax
-    if np.isfinite(ax.get_xlim()).all() and ax.get_xlim()[0] > 0:
-        ax.set_xlim(left=0.0)
+    low, high = ax.get_xlim()
+    if 0 < low < high:
+        ax.set_xlim(0.0, 1.05 * high)
     values = metrics.mean(data.isel(time=-1), metric)
-    without = [str(p) for p in data["policy"].values if np.isinf(float(values.sel(policy=p)))]
+    without = [str(p) for p in data["policy"].values if not np.isfinite(float(values.sel(policy=p)))]
     if without:
-        ax.set_xlabel(f"{ax.get_xlabel()}\ninfinite: {', '.join(without)}")
+        ax.set_xlabel(f"{ax.get_xlabel()}\nno violation: {', '.join(without)}")
     return ax
 
 

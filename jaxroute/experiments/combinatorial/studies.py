@@ -80,8 +80,8 @@ _CLOUDS = {
     ),
     # At some round the cheap models become as good as the dear ones were, and the other way round.
     "drift": (
-        partial(grid, lambda at, success, **more: cb.law_cloud([success, success[::-1]], switch=[0, at], **more)),
-        {**_NINE, "budget": 0.5, "size": 4, "at": [1000, 5000, 9000]},
+        partial(grid, lambda switch, success, **more: cb.law_cloud([success, success[::-1]], switch=[0, switch], **more)),
+        {**_NINE, "budget": 0.5, "size": 4, "switch": [1000, 5000, 9000]},
     ),
 }
 

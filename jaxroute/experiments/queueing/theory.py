@@ -87,15 +87,16 @@ def windows(data: xr.Dataset, policy: str = "ACQB") -> xr.DataArray:
     In the order of time.
     """
     runs = metrics.cumulative(data[["mean_queue_regret", "valid"]].sel(policy=policy), "mean_queue_regret")
-    times, found, last = runs["time"].values, {}, runs.sizes["time"] - 1
+    times, last = runs["time"].values, runs.sizes["time"] - 1
+    found: dict[int, xr.DataArray] = {}
     while last > 0:
         first = int(np.argmin(np.abs(times - times[last] / 2)))
         if first == last:
             break
         found[int(times[first])] = (runs.isel(time=last) - runs.isel(time=first)) / float(times[last] - times[first])
         last = first
-    starts = sorted(found)
-    return xr.concat([found[t].drop_vars("time", errors="ignore") for t in starts], xr.IndexVariable("first", starts))
+    in_order = [found[first].drop_vars("time", errors="ignore") for first in sorted(found)]
+    return xr.concat(in_order, xr.IndexVariable("first", sorted(found)))
 
 
 def _decay(results: Results) -> Verdict:

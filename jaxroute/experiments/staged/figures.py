@@ -205,7 +205,11 @@ _performance = side_by_side(
     SPEND,
     columns=2,
 )
-_HARD = panel("served_reward", title="score under a hard budget")
+_SCORES = (
+    SCORE,
+    panel("cost_ratio", reference={"budget": 1.0}, log="y", title="spend"),
+    panel("served_reward", title="score under a hard budget"),
+)
 
 
 def _deployment(results: Results):
@@ -316,6 +320,7 @@ _UNITS = {
     "scaled": ", costs in 1e-4 USD",
     "scaled-pace": ", costs in 1e-4 USD and the spend paced to the budget",
 }
+_UNIT_TITLES = {"dollars": "dollars", "scaled": "1e-4 dollars", "scaled-pace": "1e-4 dollars, paced"}
 
 EXPERIMENTS = (
     _figure(
@@ -394,7 +399,7 @@ EXPERIMENTS = (
                 _wider_than_synthetic(True),
             ),
         },
-        panels_of(rows=(SCORE, SPEND, _HARD), columns="case", cases=tuple(_UNITS), titles={n: n for n in _UNITS}),
+        panels_of(rows=_SCORES, columns="case", titles=_UNIT_TITLES, cases=tuple(_UNITS)),
         seeds=256,
         smoke_horizon=4000,
         notes="in dollars the radius gamma / n swamps costs of 1e-3, so costs look like their floor and the budget is overspent several "
@@ -407,11 +412,7 @@ EXPERIMENTS = (
         cases=(_real("dollars", _table_env, 1.0, data=None), _real("scaled", _table_env, 1e4, data=None)),
         seeds=256,
         figures={
-            "table": panels_of(
-                rows=(SCORE, SPEND, _HARD),
-                columns="case",
-                titles={"dollars": "in the table's unit", "scaled": "in 1e-4 of it"},
-            )
+            "table": panels_of(rows=_SCORES, columns="case", titles={"dollars": "table's unit", "scaled": "1e-4 of it"})
         },
         smoke_horizon=4000,
         source=f"{PAPER}, sec. 6.2; any table of scores and costs",

@@ -86,17 +86,16 @@ class ACQB:
     followed from round to round by a fixed number of steps: Newton steps up to 8 features, which keep its digits; with more
     features, and with the prompts of a pool, first-order steps.
 
-    Differs from the paper: the first-order steps (`Majorise`) stay behind eqs. (1) and (4). On the stand-in for RouterBench (64
-    features, lambda_0 = .1, one answer) parameters were off by up to .09 and logits of prompts by up to .12, by .04 (root mean
-    square) in the worst model.
-
     Whether features belong to queries (one parameter per model) or to pairs (one for all) is the environment's choice.
 
     Source: ACQB, Algorithm 1 (pair features) and Algorithm 2, whose lines are given in the code.
 
     Differs from the paper: kappa, lambda_0 and c1 are not given there. With a kappa that the theory asks for the policy is
     hardly better than a random one; the default is a scale that was tuned. `log 0` in the radius is 0. Eq. (4) lacks a
-    factor `x_i`. Ties go to the query that came first, in a pool to the lowest prompt, then to the lower models.
+    factor `x_i`. Ties go to the query that came first, in a pool to the lowest prompt, then to the lower models. First-order
+    steps (`Majorise`, five a round) stay behind the solution of eqs. (1) and (4): on the stand-in for RouterBench (64 features,
+    lambda_0 = .1, one answer) logits of prompts were off by up to .12, by .04 (root mean square) in the worst model, and in
+    the setting of figure 7 by .05 and .012. Thirty steps changed the regret of 1,000 rounds by 2.2 (2.7) in 151.
 
     Attributes:
       curvature: `[]`, the paper's kappa.

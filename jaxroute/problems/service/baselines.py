@@ -116,11 +116,10 @@ class EducatedGuessing(Mixture):
 
     @classmethod
     def of(cls, env: ServiceEnv) -> "EducatedGuessing":
-        """With the accuracies and the target of an environment."""
+        """With the accuracies and the target of an environment; see `educated_guess`."""
         return cls(chances=educated_guess(jnp.asarray(env.accuracy), jnp.asarray(env.alpha)))
 
 
-@jax.jit
 def educated_guess(accuracy: jax.Array, alpha: jax.Array) -> jax.Array:
     """Chances `[M]` of educated guessing, in the precision of its arguments.
 
@@ -129,10 +128,22 @@ def educated_guess(accuracy: jax.Array, alpha: jax.Array) -> jax.Array:
 
     Source: MESS+, appendix B, the listing "random with constraint".
 
+    Differs from the paper: where the arguments are traced, nothing can be raised, and the listing's fallback is returned.
+
     Args:
       accuracy: `[M]`.
-      alpha: `[]` the target; above the best accuracy the listing's fallback is returned.
+      alpha: `[]` the target.
+
+    Raises:
+      ValueError: no model is as good as `alpha`, as the listing has it.
     """
+    if not any(isinstance(x, jax.core.Tracer) for x in (accuracy, alpha)) and alpha > np.max(accuracy) + 1e-6:
+        raise ValueError(f"alpha must be at most the accuracy of the best model, {np.max(accuracy):g}, got {float(alpha):g}")
+    return _guess(accuracy, alpha)
+
+
+@jax.jit
+def _guess(accuracy: jax.Array, alpha: jax.Array) -> jax.Array:
     models = accuracy.shape[-1]
 
     def unmet(state: tuple[jax.Array, jax.Array]) -> jax.Array:
@@ -201,6 +212,10 @@ class RouteLLM(StaticPolicy):
         if self.predictor is not None and (not hasattr(self.predictor, "chances") or self.predictor.trains):
             raise ValueError(f"predictor must be TrueChances(...), got {checks.show(self.predictor)}")
 
+    def check_for(self, spec: ServiceSpec) -> None:
+        if isinstance(self.predictor, TrueChances):
+            self.predictor.check_for(spec)
+
     def init(self, key: jax.Array, spec: ServiceSpec) -> Params:
         return () if self.predictor is None else self.predictor.init(key, spec)
 
@@ -222,13 +237,14 @@ class RouteLLM(StaticPolicy):
           advantage: rise of the score's logit with each standard deviation of that advantage.
           options: other fields.
         """
+        predictor = TrueChances(env.requests)
+        predictor.check()
         contexts = env.requests.contexts()
         gain = contexts.success[:, -1] - contexts.success[:, 0]
         usual = float(contexts.weight @ gain)
         deviation = float(np.sqrt(contexts.weight @ (gain - usual) ** 2))
         if deviation < 1e-9:
             raise ValueError("env must tell requests apart: the largest model's advantage is the same on all of them")
-        predictor = TrueChances(env.requests)
         return cls(
             advantage=advantage, usual=np.float32(usual), deviation=np.float32(deviation), predictor=predictor, **options
         )
@@ -291,9 +307,16 @@ class RouterDC(StaticPolicy):
         return jnp.sum(experts * code, axis=-1) / lengths
 
     @classmethod
-    def of(cls, env: ServiceEnv) -> "RouterDC":
-        """Trained on requests of an environment with the paper's numbers."""
-        return fit_routerdc(env)
+    def of(cls, env: ServiceEnv, training: int = 0) -> "RouterDC":
+        """Trained on requests of an environment with the paper's numbers.
+
+        Trainings differ more than runs do: the error of a mean is that over trainings, `grid(RouterDC.of, env=env, training=range(8))`.
+
+        Args:
+          env: where requests come from; neither its target nor its costs enter.
+          training: seed of everything random in it.
+        """
+        return fit_routerdc(env, seed=training)
 
 
 def fit_routerdc(

@@ -72,6 +72,7 @@ class ServiceEnv:
             num_features=self.requests.num_features,
             knows_cost=self.knows_cost,
             reveals_labels=self.reveals_labels,
+            requests=self.requests,
         )
 
     def check(self) -> None:
@@ -165,10 +166,11 @@ class ServiceEnv:
 
     def gauges(self, state: ServiceState) -> dict[str, jax.Array]:
         rounds = state.rounds.astype(jnp.float32)
-        never = state.first_compliance == 0
+        complied = state.first_compliance > 0
         return {
             "violation": self.alpha - state.satisfied.astype(jnp.float32) / rounds,
             "virtual_queue": state.queue.length,
-            "first_compliance": jnp.where(never, state.rounds + 1, state.first_compliance).astype(jnp.float32),
+            "complied": complied.astype(jnp.float32),
+            "first_compliance": jnp.where(complied, state.first_compliance.astype(jnp.float32), jnp.nan),
             "last_violation": state.last_violation.astype(jnp.float32),
         }

@@ -1,8 +1,12 @@
 """Services of the paper's experiments and from your own numbers, and MESS+ as the paper, its code and its theory set it."""
 
-from collections.abc import Sequence
-from typing import Any
+import functools
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar, cast
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import ndtri
 
@@ -16,6 +20,20 @@ from jaxroute.problems.service.optimum import Optimum, best_blind, best_informed
 from jaxroute.problems.service.parts.costs import LastCost
 from jaxroute.problems.service.sources import CellRequests, ProbitRequests, RequestSource, TableRequests, TypeRequests
 from jaxroute.problems.service.types import Price
+
+Make = TypeVar("Make", bound=Callable[..., ServiceEnv])
+
+
+def _constructor(make: Make) -> Make:
+    """Says so where the function itself is given as an environment: it would be called with a key, as a sampler is."""
+
+    @functools.wraps(make)
+    def made(*args: Any, **kwargs: Any) -> ServiceEnv:
+        if args and isinstance(args[0], jax.Array) and jnp.issubdtype(args[0].dtype, jax.dtypes.prng_key):
+            raise ValueError(f"{make.__name__} makes an environment and is none: give {make.__name__}(...)")
+        return make(*args, **kwargs)
+
+    return cast(Make, made)
 
 
 def _price(optimum: Optimum) -> Price:
@@ -39,8 +57,8 @@ def service(
     Args:
       requests: `TypeRequests`, `CellRequests`, `ProbitRequests` or `TableRequests` of `M` models in rising order of mean
         cost.
-      alpha: share of requests that the service level agreement wants satisfied. More than any policy can reach is allowed:
-        then the virtual queue grows without end.
+      alpha: share of requests that the service level agreement wants satisfied. More than any policy can reach is allowed, with
+        a warning: then the virtual queue grows without end.
       arrival: chance that the user of a request says whether it satisfied (default: always); also after exploring.
       knows_cost: the cost of each model on a request is seen before the decision.
       reveals_labels: the policy sees who satisfies, which only a clairvoyant one may.
@@ -58,6 +76,13 @@ def service(
     requests.check()
     alpha = float(checks.share("alpha", alpha, ()))
     blind = best_blind(requests, alpha)
+    best = best_informed(requests, alpha, knows_cost)
+    if not best.feasible:
+        who = "no mixture of the models" if len(best.choice) == 1 else "no policy, even if it knew the chances,"
+        text = (
+            f"alpha is {alpha:g}, but {who} satisfies more than {best.satisfaction:.4g}: the virtual queue grows without end"
+        )
+        warnings.warn(text, stacklevel=2)
     average = requests.average()
     accuracy, mean_cost = average.success[0], average.cost[0]
     if (np.diff(mean_cost) < 0).any():
@@ -70,7 +95,7 @@ def service(
         arrival=None if arrival is None else np.float32(checks.share("arrival", arrival, ())),
         accuracy=accuracy.astype(np.float32),
         mean_cost=mean_cost.astype(np.float32),
-        best=_price(best_informed(requests, alpha, knows_cost)),
+        best=_price(best),
         clairvoyant=_price(cheapest_choice(requests.clairvoyant_contexts(knows_cost), alpha)),
         blind_cost=np.float32(blind.cost),
         blind_choice=blind.choice[0].astype(np.float32),
@@ -82,6 +107,7 @@ def service(
     )
 
 
+@_constructor
 def typed_service(
     success: Leaf | None = None,
     cost: Leaf | None = None,
@@ -127,6 +153,7 @@ def typed_service(
     return service(requests, alpha=alpha, **options)
 
 
+@_constructor
 def cell_service(
     cells: Leaf, cost: Leaf, cost_spread: Leaf, *, alpha: float, signal: float = 0.0, num_noise: int = 4, **options: Any
 ) -> ServiceEnv:
@@ -154,6 +181,7 @@ def cell_service(
     return service(requests, alpha=alpha, **options)
 
 
+@_constructor
 def benchmark_service(benchmark: str = "winogrande", *, alpha: float | None = None, **options: Any) -> ServiceEnv:
     """One of the paper's eight benchmarks with the Llama zoo of 1B, 8B and 70B parameters: who satisfies and what it costs.
 
@@ -173,6 +201,7 @@ def benchmark_service(benchmark: str = "winogrande", *, alpha: float | None = No
     return cell_service(data.cells, data.energy_mean, data.energy_sd, alpha=alpha, **options)
 
 
+@_constructor
 def probit_service(
     accuracy: Leaf,
     cost: Leaf,
@@ -215,6 +244,7 @@ def probit_service(
     return service(requests, alpha=alpha, **options)
 
 
+@_constructor
 def table_service(table: RoutingTable, *, alpha: float, threshold: float = 0.5, **options: Any) -> ServiceEnv:
     """A pass over recorded requests, in another order for each run.
 

@@ -19,7 +19,7 @@ from jaxroute.core.types import Leaf, Metric
 from jaxroute.estimators.heads import binary_cross_entropy, squared_norm
 from jaxroute.estimators.sgd import SGD
 from jaxroute.problems.service.parts.costs import CostModel, CostState, KnownCost
-from jaxroute.problems.service.parts.predictors import Learned, Predictor
+from jaxroute.problems.service.parts.predictors import Learned, Predictor, TrueChances
 from jaxroute.problems.service.parts.virtual_queue import VirtualQueue
 from jaxroute.problems.service.types import Action, Feedback, Observation, Params, ServiceSpec
 
@@ -101,6 +101,10 @@ class Learner(abc.ABC):
         if not hasattr(self.optimiser, "transform"):
             raise ValueError(f"optimiser must be SGD(...), got {checks.show(self.optimiser)}")
         self.optimiser.check()
+
+    def check_for(self, spec: ServiceSpec) -> None:
+        if isinstance(self.predictor, TrueChances):
+            self.predictor.check_for(spec)
 
     def init(self, key: jax.Array, spec: ServiceSpec) -> LearnerState:
         params = self.predictor.init(key, spec)

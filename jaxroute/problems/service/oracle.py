@@ -44,6 +44,10 @@ class PricedOracle(StaticPolicy):
     def of(cls, env: ServiceEnv) -> "PricedOracle":
         """The oracle of an environment."""
 
+    def check_for(self, spec: ServiceSpec) -> None:
+        if isinstance(self.predictor, TrueChances):
+            self.predictor.check_for(spec)
+
     def init(self, key: jax.Array, spec: ServiceSpec) -> Params:
         if not spec.knows_cost:
             raise ValueError("this oracle needs an environment with knows_cost=True")

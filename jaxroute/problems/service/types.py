@@ -3,7 +3,7 @@
 Sizes: `M` models in rising order of cost, `d` features of a request.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -28,7 +28,8 @@ METRICS = (
     Metric("violation", "shortfall of satisfaction", "", "gauge", most=0.0, beyond="short of the target"),
     Metric("virtual_queue", "virtual queue", "requests", "gauge"),
     Metric("mean_queue", "mean over requests of the virtual queue", "requests", "average", default=False),
-    Metric("first_compliance", "first request at which the target is met", "requests", "gauge"),
+    Metric("complied", "share of runs that have met the target", "", "gauge"),
+    Metric("first_compliance", "first request at which the target is met, where it is", "requests", "gauge"),
     Metric("last_violation", "last request at which the target is missed", "requests", "gauge", default=False),
     Metric("explored", "share of explored requests", "", "average"),
     Metric("served_share", "share of requests that each model answered", "", "average", ("model",)),
@@ -43,11 +44,13 @@ class ServiceSpec(Spec):
     num_features: `d`.
     knows_cost: the cost of each model is seen before a decision.
     reveals_labels: so is who satisfies (for clairvoyant policies only).
+    requests: where they come from, for policies that know the truth.
     """
 
     num_features: int = 1
     knows_cost: bool = True
     reveals_labels: bool = False
+    requests: Any = field(default=None, compare=False, repr=False)
 
 
 @struct.dataclass

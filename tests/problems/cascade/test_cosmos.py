@@ -54,6 +54,7 @@ def test_replayed_queries_are_learned(options):
         assert float(np.abs(data["regret"].sel(policy="oracle")).max()) < 1e-3
 
 
+@pytest.mark.slow
 def test_thresholds_are_at_most_one_where_scores_are_seen():
     _, action, *_ = as_numpy(known())
     np.testing.assert_allclose(action.threshold[:, 1:], np.minimum(action.index, 1.0)[:, 1:], rtol=1e-6)

@@ -282,6 +282,7 @@ def test_the_optimal_search_has_no_regret_whatever_the_law(name):
     assert not flows["violations"].any() and not flows["empty"].any()
 
 
+@pytest.mark.slow
 def test_violations_of_the_decomposition_are_counted():
     """Theorem 3.3 needs a search that follows its indices: one that opens everything breaks it where two boxes are above
     theirs.

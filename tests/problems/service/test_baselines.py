@@ -44,7 +44,18 @@ def test_educated_guessing_of_section_4_3():
         expected, sweeps = ref.educated_guessing(accuracy, alpha)
         assert sweeps < 5000
         np.testing.assert_allclose(guessed(accuracy, alpha), expected, rtol=1e-9)
-    equal = sv.EducatedGuessing.of(sv.typed_service([[0.5, 0.5]], [[1.0, 2.0]], alpha=0.9)).chances  # No error when traced.
+
+
+def test_educated_guessing_has_no_answer_above_the_best_accuracy():
+    """The listing raises; where the target is traced its fallback is returned, finite also if all accuracies are equal."""
+    with pytest.warns(
+        UserWarning, match=r"alpha is 0.9, but no .* satisfies more than 0.5: the virtual queue grows without end"
+    ):
+        env = sv.typed_service([[0.5, 0.5]], [[1.0, 2.0]], alpha=0.9)
+    for guess in (sv.EducatedGuessing.of, lambda env: sv.educated_guess(env.accuracy, env.alpha)):
+        with pytest.raises(ValueError, match=r"alpha must be at most the accuracy of the best model, 0.5, got 0.9"):
+            guess(env)
+    equal = jax.jit(lambda env: sv.EducatedGuessing.of(env).chances)(env)
     assert np.isfinite(equal).all() and np.sum(equal) == pytest.approx(1.0)
 
 

@@ -1,8 +1,10 @@
 """Constructors refuse what is out of range."""
 
+import warnings
+
 import numpy as np
 import pytest
-from service_cases import table
+from service_cases import run, table
 
 from jaxroute.problems import service as sv
 
@@ -50,8 +52,24 @@ from jaxroute.problems import service as sv
         (lambda: table(threshold=0.0), r"threshold must be in \(0, 1\]"),
         (lambda: table(alpha=2.0), "alpha must be in"),
         (lambda: sv.service(None, alpha=0.5), "requests must be TypeRequests"),
+        *((lambda make=make: run(env=make), f"{make.__name__} makes an environment and is none") for make in sv.ENVIRONMENTS),
     ],
 )  # fmt: skip
 def test_bad_input_of_instances(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_a_target_out_of_reach_is_said():
+    with pytest.warns(
+        UserWarning, match="alpha is 0.95, but no policy, even if it knew the chances, satisfies more than 0.79"
+    ):
+        sv.benchmark_service(alpha=0.95)
+    with pytest.warns(
+        UserWarning, match=r"alpha is 0.99, but no mixture of the models satisfies more than 0\.\d+: the virtual queue"
+    ):
+        table(alpha=0.99)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        sv.benchmark_service(alpha=0.79)
+        sv.benchmark_service(alpha=0.85, signal=1.0)  # Out of reach of the best model, not of who tells requests apart.

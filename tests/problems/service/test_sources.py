@@ -80,6 +80,7 @@ def test_law_of_cells(signal):
     assert_calibrated(features, satisfied, success, "cells")
 
 
+@pytest.mark.slow
 def test_law_of_probit():
     accuracy = np.array([0.6, 0.65, 0.8, 0.9])
     env = probit(from_features=0.5, shared=0.5)

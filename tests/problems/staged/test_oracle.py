@@ -9,7 +9,9 @@ from jaxroute import instances, simulate
 from jaxroute.problems import staged
 
 
-@pytest.mark.parametrize(("slots", "stage", "ratio"), [(3, 500, 0.5011), (6, 250, 0.8395)])
+@pytest.mark.parametrize(
+    ("slots", "stage", "ratio"), [pytest.param(3, 500, 0.5011, marks=pytest.mark.slow), (6, 250, 0.8395)]
+)
 def test_oracle_has_no_regret(slots, stage, ratio):
     data = arena(slots, stage, "Oracle")
     assert np.abs(end(data, "conditional_regret")).max() < 1e-2

@@ -4,11 +4,13 @@ from typing import Protocol
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import struct
 
 from jaxroute.core import checks
 from jaxroute.estimators.heads import Logistic
-from jaxroute.problems.service.sources import RequestSource
+from jaxroute.problems.service.sources import RequestSource, TableRequests
+from jaxroute.problems.service.sources.table import NO_TRUE_CHANCES
 from jaxroute.problems.service.types import Observation, Params, ServiceSpec
 
 
@@ -91,7 +93,7 @@ class Learned:
 class TrueChances:
     """The chance that each model satisfies, given the features, from the environment itself.
 
-    requests: of the environment.
+    requests: of the environment; where that is swept, a function `env -> policy` gives each setting its own.
     """
 
     requests: RequestSource
@@ -100,6 +102,12 @@ class TrueChances:
     def check(self) -> None:
         if not hasattr(self.requests, "success"):
             raise ValueError(f"requests must be those of an environment, got {checks.show(self.requests)}")
+        if isinstance(self.requests, TableRequests):
+            raise ValueError(NO_TRUE_CHANCES)
+
+    def check_for(self, spec: ServiceSpec) -> None:
+        if spec.requests is not None and not _alike(self.requests, spec.requests):
+            raise ValueError("requests must be those of this environment, TrueChances(env.requests); these are of another")
 
     def init(self, key: jax.Array, spec: ServiceSpec) -> tuple[()]:
         del key
@@ -113,6 +121,14 @@ class TrueChances:
     def chances(self, params: Params, obs: Observation) -> jax.Array:
         del params
         return self.requests.success(obs.features)
+
+
+def _alike(first: RequestSource, second: RequestSource) -> bool:
+    """Whether two sources are of one kind and hold equal numbers; what is traced has none and counts as equal."""
+    (a, kind), (b, other) = (jax.tree.flatten(source) for source in (first, second))
+    known = all(isinstance(leaf, (jax.Array, np.ndarray, np.generic, float, int)) for leaf in (*a, *b))
+    traced = not known or any(isinstance(leaf, jax.core.Tracer) for leaf in (*a, *b))
+    return kind == other and (traced or all(np.array_equal(x, y) for x, y in zip(a, b, strict=True)))
 
 
 @struct.dataclass

@@ -10,6 +10,8 @@ from jaxroute.core.types import Leaf
 from jaxroute.problems.service.sources.source import Contexts, equally_weighted
 from jaxroute.problems.service.types import Request
 
+NO_TRUE_CHANCES = "a table of recorded requests has no true chances; use a predictor that learns, or labels"
+
 
 @struct.dataclass
 class TableRequests:
@@ -47,7 +49,7 @@ class TableRequests:
 
     def success(self, features: jax.Array) -> jax.Array:
         """There are none: a table tells only what happened."""
-        raise ValueError("a table of recorded requests has no true chances; use a predictor that learns, or labels")
+        raise ValueError(NO_TRUE_CHANCES)
 
     def average(self) -> Contexts:
         """All requests as one context."""

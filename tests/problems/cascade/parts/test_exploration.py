@@ -13,6 +13,7 @@ from jaxroute.core import draws
 from jaxroute.problems import cascade as ca
 
 
+@pytest.mark.slow
 def test_a_warm_up_opens_everything_for_a_while():
     data = runs()["queries"].sel(policy="COSMOS")
     queries = np.diff((data * data["time"]).values, axis=1, prepend=0)

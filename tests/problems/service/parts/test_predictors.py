@@ -1,12 +1,16 @@
 """Predictors that do not fit."""
 
+import jax
 import numpy as np
 import pytest
-from service_cases import SPEC, run
+from service_cases import SPEC, run, table
 
 from jaxroute.core import draws
 from jaxroute.problems import service as sv
 
+WINOGRANDE, TABLE = sv.benchmark_service("winogrande"), table()
+# Another benchmark with as many features.
+PIQA = sv.TrueChances(sv.benchmark_service("piqa").requests)
 WRONG_PARAMS = {"w": np.zeros((2, 3), np.float32), "b": np.zeros(2, np.float32)}
 
 
@@ -21,8 +25,19 @@ WRONG_PARAMS = {"w": np.zeros((2, 3), np.float32), "b": np.zeros(2, np.float32)}
         (lambda: run(sv.MessPlus(predictor=sv.TrueChances(None))), "requests must be those of an environment"),
         (lambda: run(sv.MessPlus(predictor=sv.Labels())), "Labels needs an environment with reveals_labels=True"),
         (lambda: sv.TrueChances(sv.benchmark_service().requests).init(draws.key(0), SPEC), "requests must be those of this"),
+        (lambda: run(sv.MessPlus(predictor=PIQA), WINOGRANDE), "requests must be those of this environment, TrueChances"),
+        (lambda: run(sv.RouteLLM(advantage=1.0, predictor=PIQA), WINOGRANDE), "requests must be those of this environment"),
+        (lambda: run(sv.OracleInformed(WINOGRANDE.best, PIQA), WINOGRANDE), "requests must be those of this environment"),
+        (lambda: run(sv.MessPlus(predictor=sv.TrueChances(TABLE.requests)), TABLE), "has no true chances; use a predictor"),
+        (lambda: sv.RouteLLM.knowing(TABLE, 0.5), "a table of recorded requests has no true chances"),
     ],
 )  # fmt: skip
 def test_bad_input_of_predictors(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_equal_requests_are_those_of_the_environment():
+    again = sv.benchmark_service("winogrande", alpha=0.75).requests
+    sv.MessPlus(predictor=sv.TrueChances(again)).check_for(WINOGRANDE.spec)
+    jax.jit(lambda env: sv.MessPlus(predictor=PIQA).check_for(env.spec))(WINOGRANDE)  # What is traced cannot be compared.

@@ -1,0 +1,199 @@
+"""What the experiments of MESS+ share: passes over the benchmarks, the paper's rivals, and what is read of them."""
+
+import dataclasses
+import functools
+import itertools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import xarray as xr
+
+from jaxroute import grid
+from jaxroute.analysis import metrics
+from jaxroute.data import MESSPLUS_BENCHMARKS
+from jaxroute.experiments.base import Case, Claim, Experiment, Results
+from jaxroute.experiments.claims import Measure
+from jaxroute.experiments.measure import Measured, mean_of, runs_of
+from jaxroute.problems import service as sv
+
+RECORD = ("cost", "satisfaction", "violation", "virtual_queue", "complied", "first_compliance", "explored")
+STAND_IN = (
+    "who satisfies and what it costs follow recorded outcomes of the eight benchmarks; the features tell nothing, for text tells little "
+    "about them (service/signal has some that tell more)"
+)
+TRAINED = "RouterDC is trained eight times and each router replayed in 64 runs: its error is that over the trainings"
+_ROUTER = "-RouterDC"
+
+
+def claim(name: str, source: str, measure: Measure, text: str = "") -> Claim:
+    """A claim; its text is the first line of the docstring of what measures it, unless it is given."""
+    text = text or (measure.__doc__ or "").strip().splitlines()[0].rstrip(".")
+    return Claim(name, text, source if source == "ours" else f"MESS+, {source}", measure)
+
+
+def experiment(
+    name: str,
+    title: str,
+    cases: Sequence[Case],
+    seeds: int,
+    claims: Sequence[Claim],
+    figures: Mapping[str, Any],
+    source: str = "",
+    notes: str = STAND_IN,
+    smoke_horizon: int = 200,
+) -> Experiment:
+    """An experiment of this folder: `name` without that of the problem, `source` without that of the paper (default: ours)."""
+    source, sizes = f"MESS+, {source}" if source else "ours", {"smoke_horizon": smoke_horizon}
+    return Experiment(
+        f"service/{name}", title, tuple(cases), seeds, tuple(claims), figures, source=source, notes=notes, **sizes
+    )
+
+
+def passes(
+    policies: Any,
+    benchmarks: Iterable[str] = MESSPLUS_BENCHMARKS,
+    *,
+    every: int | None = None,
+    record: Sequence[str] = RECORD,
+    all_alphas: bool = False,
+    **settings: Any,
+) -> tuple[Case, ...]:
+    """A pass over each of some benchmarks.
+
+    Args:
+      policies: as for `Case`; `settings["benchmark"]` says which one it is.
+      benchmarks: names.
+      every: requests between two records (default: one record, at the end).
+      record: as for `Case`.
+      all_alphas: at the three targets of the paper's figures, in place of that of its tables.
+      settings: more settings of the environment.
+    """
+    cases = []
+    for name in benchmarks:
+        data = MESSPLUS_BENCHMARKS[name]
+        made = {"benchmark": name, "alpha": list(data.alphas) if all_alphas else data.alpha, **settings}
+        where = {key: value for key, value in made.items() if not isinstance(value, list)}
+        options: dict[str, Any] = {"record_every": every or data.num_requests, "record": record}
+        cases.append(Case(_environment, policies, data.num_requests, name, made, where, **options))
+    return tuple(cases)
+
+
+def _environment(**settings: Any) -> Any:
+    """A benchmark, or a grid of settings of it."""
+    swept = any(isinstance(value, list) for value in settings.values())
+    return grid(sv.benchmark_service, **settings) if swept else sv.benchmark_service(**settings)
+
+
+def router_passes(benchmarks: Iterable[str] = MESSPLUS_BENCHMARKS, **options: Any) -> tuple[Case, ...]:
+    """Passes of RouterDC, trained eight times; the target does not enter, so that one pass stands for all targets."""
+
+    def trainings(env: sv.ServiceEnv) -> dict[str, Any]:
+        return {"RouterDC": grid(sv.RouterDC.of, env=env, training=range(8))}
+
+    cases = passes(trainings, benchmarks, **options)
+    return tuple(dataclasses.replace(case, name=case.name + _ROUTER, seeds=64) for case in cases)
+
+
+def over_trainings(data: xr.Dataset) -> xr.Dataset:
+    """A result of RouterDC with trainings in place of runs: of each the mean over its runs."""
+    names = [name for name in metrics.metric_names(data) if name not in ("complied", "first_compliance")]
+    means = {name: metrics.pick(data, name).mean("seed", keep_attrs=True).rename(training="seed") for name in names}
+    valid = xr.ones_like(next(iter(means.values())).isel(time=-1, drop=True), dtype=bool)
+    return xr.Dataset({**means, "valid": valid}, attrs=data.attrs)
+
+
+def benchmark_of(data: xr.Dataset) -> str:
+    """The benchmark of a case."""
+    return data.attrs["coordinates"]["benchmark"]
+
+
+def benchmarks_of(results: Results) -> list[str]:
+    """The benchmarks that were played."""
+    return [name for name in results if not name.endswith(_ROUTER)]
+
+
+def runs(results: Results, benchmark: str, metric: str, policy: str, **where: Any) -> xr.DataArray:
+    """What a policy reached in each run of a pass; of RouterDC in each training, whatever the target."""
+    if policy == "RouterDC":
+        return runs_of(over_trainings(results[benchmark + _ROUTER]), metric, policy)
+    return runs_of(results[benchmark], metric, policy, **where)
+
+
+def reached(results: Results, benchmark: str, metric: str, policy: str, **where: Any) -> Measured:
+    """The mean of `runs`."""
+    return mean_of(runs(results, benchmark, metric, policy, **where))
+
+
+def mj(results: Results, benchmark: str, policy: str, metric: str = "cost", **where: Any) -> Measured:
+    """MJ of a pass, whatever horizon was played."""
+    return reached(results, benchmark, metric, policy, **where).times(MESSPLUS_BENCHMARKS[benchmark].num_requests / 1e6)
+
+
+def points_short(results: Results, benchmark: str, policy: str, **where: Any) -> Measured:
+    """Points of satisfaction short of alpha; negative above it."""
+    return reached(results, benchmark, "violation", policy, **where).times(100.0)
+
+
+def averaged(values: Mapping[str, xr.DataArray], per_pass: bool = False) -> Measured:
+    """Mean over benchmarks of runs by benchmark, seed by seed, for benchmarks share their luck; `per_pass`: from J per request to MJ."""
+    scaled = [one * (MESSPLUS_BENCHMARKS[name].num_requests / 1e6 if per_pass else 1.0) for name, one in values.items()]
+    return mean_of(xr.concat(scaled, "benchmark", join="inner", coords="minimal", compat="override").mean("benchmark"))
+
+
+def average_mj(results: Results, benchmarks: Iterable[str], policy: str, metric: str = "cost", **where: Any) -> Measured:
+    """MJ of a pass, mean of some benchmarks."""
+    return averaged({name: runs(results, name, metric, policy, **where) for name in benchmarks}, per_pass=True)
+
+
+def steps(data: xr.Dataset, metric: str, policy: str, axis: str, **where: Any) -> list[Measured]:
+    """How a metric at the end changes along an axis of settings, seed by seed: between neighbours, and last from first to last."""
+    runs = [runs_of(data, metric, policy, **{axis: value}, **where) for value in np.sort(data[axis].values)]
+    pairs = [*itertools.pairwise(runs), (runs[0], runs[-1])]
+    return [mean_of(after - before) for before, after in pairs]
+
+
+def moves(changes: Sequence[Measured], sign: int) -> bool:
+    """Whether something rises (`sign` 1) or falls (-1) by two errors in all, and nowhere goes the other way by as much."""
+    *between, whole = (change.times(float(sign)) for change in changes)
+    return whole.above(0.0, by=2.0) and all(change.above(0.0, by=-2.0) for change in between)
+
+
+def rivals(benchmark: str) -> dict[str, Any]:
+    """The paper's rivals that are not trained, each for the target of the environment that it meets."""
+    return {"EducatedGuessing": sv.EducatedGuessing.of, "RouteLLM": functools.partial(_routellm, benchmark=benchmark)}
+
+
+def _routellm(env: sv.ServiceEnv, benchmark: str) -> sv.RouteLLM:
+    """With the threshold of the paper's Table 5 for the nearest of its targets."""
+    data = MESSPLUS_BENCHMARKS[benchmark]
+    alphas = jnp.asarray(data.alphas, jnp.float32)
+    thresholds = jnp.asarray([data.routellm_threshold[alpha] for alpha in data.alphas], jnp.float32)
+    return sv.RouteLLM(threshold=thresholds[jnp.argmin(jnp.abs(alphas - env.alpha))], offset=data.routellm_offset)
+
+
+def informed(**settings: Any) -> Callable[[sv.ServiceEnv], sv.MessPlus]:
+    """A function `environment -> MESS+` that knows the true chances."""
+
+    def policy(env: sv.ServiceEnv) -> sv.MessPlus:
+        return sv.MessPlus(predictor=sv.TrueChances(env.requests), **settings)
+
+    return policy
+
+
+def with_router(results: Results, benchmark: str) -> xr.Dataset:
+    """The case of a benchmark with RouterDC among the policies, for a figure; its runs are trainings."""
+    data, router = results[benchmark], over_trainings(results[benchmark + _ROUTER])
+    names = [name for name in router.data_vars if name != "valid"]
+    wide = {
+        name: xr.concat([data[name], router[name]], "policy", join="outer").transpose(*data[name].dims) for name in names
+    }
+    return xr.Dataset({name: values.assign_attrs(data[name].attrs) for name, values in wide.items()}, attrs=data.attrs)
+
+
+def blind_line(accuracy: Any, cost: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Shares of satisfied requests, and what the best mixture that reaches them without looking at requests costs."""
+    contexts = sv.sources.Contexts(np.ones(1), np.asarray(accuracy, float)[None], np.asarray(cost, float)[None])
+    shares = np.linspace(contexts.success[0, np.argmin(cost)], contexts.success.max(), 40)
+    return shares, np.array([sv.cheapest_choice(contexts, share).value for share in shares])

@@ -1,0 +1,167 @@
+"""Figures 2, C.2 and C.3 of MESS+: satisfaction and cost over a pass, for three targets and three V."""
+
+import functools
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from jaxroute import grid
+from jaxroute.analysis import plot
+from jaxroute.data import MESSPLUS_BENCHMARKS, MESSPLUS_FIGURE_2
+from jaxroute.experiments.base import Experiment, Results
+from jaxroute.experiments.claims import Measure, Verdict, all_hold
+from jaxroute.experiments.measure import Measured, ends_along, highest, listed, show
+from jaxroute.experiments.service import common
+from jaxroute.experiments.service.common import claim, experiment
+from jaxroute.problems import service as sv
+
+
+def _policies(env: Any, settings: dict[str, Any]) -> dict[str, Any]:
+    benchmark = settings["benchmark"]
+    V = list(MESSPLUS_BENCHMARKS[benchmark].V_range)
+    return {"MESS+": grid(sv.paper_policy, benchmark=benchmark, V=V), **common.rivals(benchmark)}
+
+
+def _panels(results: Results) -> Iterator[tuple[str, xr.Dataset, dict[str, Any]]]:
+    """Benchmark and target in words, the results of the benchmark, and where those of the target are."""
+    for name in common.benchmarks_of(results):
+        for alpha in results[name]["alpha"].values:
+            yield f"{name} alpha {alpha:g}", results[name], {"alpha": alpha}
+
+
+@all_hold("violation by falling V: ")
+def _approaches(results: Results) -> Iterator[Verdict]:
+    """Every V approaches alpha: violation below .05 by two errors."""
+    for name, data, where in _panels(results):
+        values = ends_along(data, "violation", "MESS+", "V", **where).values()
+        yield f"{name}: {', '.join(map(show, values))}", all(v.below(0.05, by=2.0) for v in values)
+
+
+def _falls_with_V(metric: str) -> Measure:
+    @all_hold()
+    def measure(results: Results) -> Iterator[Verdict]:
+        for name, data, where in _panels(results):
+            values = ends_along(data, metric, "MESS+", "V", sorted(data["V"].values), **where).values()
+            falls = common.moves(common.steps(data, metric, "MESS+", "V", **where), -1)
+            yield f"{name}: {', '.join(map(show, values))}", falls
+
+    return measure
+
+
+@all_hold()
+def _cheaper_for_every_V(results: Results) -> Iterator[Verdict]:
+    """MESS+ costs less than RouteLLM and RouterDC for every V, by two errors."""
+    for name, data, where in _panels(results):
+        costs = ends_along(data, "cost", "MESS+", "V", **where)
+        dearest = costs[highest(costs)]
+        others = {
+            p: common.reached(results, common.benchmark_of(data), "cost", p, **where) for p in ("RouteLLM", "RouterDC")
+        }
+        yield (
+            f"{name}: MESS+ at most {show(dearest)} J, {listed(others)}",
+            all(dearest.below(c, 2.0) for c in others.values()),
+        )
+
+
+def _first(data: xr.Dataset, **where: Any) -> np.ndarray:
+    """First request at which the target was met, by run; infinite where it was not."""
+    runs = data[["first_compliance", "complied", "valid"]].sel(policy="MESS+", **where).isel(time=-1)
+    return np.where(runs["complied"] > 0, runs["first_compliance"], np.inf)[runs["valid"].values]
+
+
+def _mean(runs: np.ndarray) -> Measured:
+    return Measured(runs.mean(), runs.std(ddof=1) / np.sqrt(len(runs)))
+
+
+@all_hold()
+def _first_steps(results: Results) -> Iterator[Verdict]:
+    """With the largest V alpha is first met at request 740, 803, 994: between the quartiles of the runs, "never" being latest."""
+    for _, data, where in _panels(results):
+        paper = MESSPLUS_FIGURE_2.get(round(where["alpha"], 6), np.nan)
+        for V in data["V"].values:
+            runs = _first(data, V=V, **where)
+            never, met = _mean(np.isinf(runs)).times(100.0), runs[np.isfinite(runs)]
+            low, high = np.quantile(runs, [0.25, 0.75], method="inverted_cdf")
+            median = f"{np.median(met):.0f}" if len(met) else "-"
+            text = f"alpha {where['alpha']:g} V {V:g}: median {median} of those that comply, {show(never)} % never do"
+            largest = max(data["V"].values) == V
+            yield (f"{text} (paper {paper:g})", low <= paper <= high) if largest else (text, True)
+
+
+def _is_later(axis: str, other: str) -> Measure:
+    """Whether the target is met later as a setting grows: in more runs later than earlier, from its smallest to its largest value."""
+
+    @all_hold("share of the runs in which it is later minus that in which it is earlier, ")
+    def measure(results: Results) -> Iterator[Verdict]:
+        for name in common.benchmarks_of(results):
+            data, signs = results[name], {}
+            for value in data[other].values:
+                less, more = (_first(data, **{axis: f(data[axis].values), other: value}) for f in (np.min, np.max))
+                signs[f"{other} {value:g}"] = (more > less) * 1.0 - (more < less)
+            found, whole = {k: _mean(v) for k, v in signs.items()}, _mean(np.mean(list(signs.values()), axis=0))
+            yield f"{name}: {listed(found)}", whole.above(0.0, 2.0) and all(v.above(0.0, -2.0) for v in found.values())
+
+    return measure
+
+
+def _figure(name: str, number: str, benchmarks: Sequence[str], seeds: int) -> Experiment:
+    where = f"Fig. {number}"
+    claims = [
+        claim("approaches", where, _approaches),
+        claim(
+            "satisfaction", where, _falls_with_V("satisfaction"), "satisfaction falls with V, seed by seed, by two errors"
+        ),
+        claim("cost", where, _falls_with_V("cost"), "cost falls with V, seed by seed, by two errors"),
+        claim(
+            "earlier", f"{where} and section 4.2", _is_later("V", "alpha"), "a smaller V meets alpha earlier, by two errors"
+        ),
+        claim("later", "C.2", _is_later("alpha", "V"), "a higher alpha is met later, by two errors"),
+        claim("cheaper", where, _cheaper_for_every_V),
+    ]
+    if "winogrande" in benchmarks:
+        claims.append(claim("first", f"{where} and C.2", _first_steps))
+    cases = common.passes(_policies, benchmarks, every=10, all_alphas=True)
+    routers = common.router_passes(benchmarks, every=10, record=("cost", "satisfaction"))
+    pages = {name if len(benchmarks) == 1 else f"{name}-{b}": functools.partial(_page, benchmark=b) for b in benchmarks}
+    titles = ", ".join(MESSPLUS_BENCHMARKS[b].title for b in benchmarks)
+    notes = f"{common.STAND_IN}; {common.TRAINED}"
+    return experiment(
+        name, f"Satisfaction and cost over a pass: {titles}", (*cases, *routers), seeds, claims, pages, where, notes
+    )
+
+
+def _page(results: Results, benchmark: str) -> Any:
+    """Running satisfaction, running cost and the share of runs that have met the target, a column for each target."""
+    data = common.with_router(results, benchmark)
+    data = data.assign(complied=results[benchmark]["complied"]).sel(
+        time=data["time"] > 10
+    )  # From request 11 on, as in the paper.
+    alphas = data["alpha"].values
+    figure, axes = plot.panels(3 * len(alphas), columns=len(alphas))
+    bounds = {"best blind mixture": sv.best_blind, "clairvoyant": sv.best_clairvoyant}
+    requests = sv.benchmark_service(benchmark).requests
+    runs = f"request\nmean ± 2 s.e. of {data.sizes['seed']:,} runs"
+    for column, alpha in zip(axes.reshape(3, -1).T, alphas, strict=True):
+        one, (top, middle, bottom) = data.sel(alpha=alpha), column
+        alpha = round(float(alpha), 6)
+        plot.curves(one, "satisfaction", reference={"target": alpha}, ax=top, title=f"alpha = {alpha:g}")
+        lines = {name: best(requests, alpha).value for name, best in bounds.items()}
+        plot.curves(one, "cost", reference=lines, ax=middle)
+        plot.curves(one, "complied", policies=["MESS+"], ax=bottom)
+        if benchmark == "winogrande":
+            plot.level(bottom, "the paper's first request, largest V", MESSPLUS_FIGURE_2[alpha], along="x")
+        middle.set_ylim(bottom=0.0)
+        for ax in (top, middle):
+            ax.set_xlabel(f"{runs}, RouterDC of 8 trainings")
+        bottom.set_xlabel(runs)
+        bottom.set_ylim(0.0, 1.03)
+    return figure
+
+
+EXPERIMENTS = (
+    _figure("figure-2", "2", ["winogrande"], 1024),
+    _figure("figure-C2", "C.2", ["arc_challenge", "arc_easy", "boolq", "logiqa"], 512),
+    _figure("figure-C3", "C.3", ["piqa", "sciq", "socialiqa"], 512),
+)

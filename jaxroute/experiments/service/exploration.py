@@ -1,0 +1,122 @@
+"""Figures 3 and C.1 of MESS+: how much to explore."""
+
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from jaxroute import grid
+from jaxroute.analysis import plot
+from jaxroute.data import MESSPLUS_BENCHMARKS
+from jaxroute.experiments.base import Results
+from jaxroute.experiments.claims import Verdict, all_hold
+from jaxroute.experiments.measure import Measured, ends_along, listed, quotient, show
+from jaxroute.experiments.pictures import panel, panels_of
+from jaxroute.experiments.service import common
+from jaxroute.experiments.service.common import claim, experiment
+from jaxroute.problems import service as sv
+
+C = [0.01, 0.1, 1.0]
+_RECORD = ("cost", "satisfaction", "violation", "explored", "explore_cost", "training_loss", "training_steps")
+
+
+def _policies(env: sv.ServiceEnv, settings: dict[str, Any]) -> dict[str, Any]:
+    return {"MESS+": grid(sv.paper_policy, benchmark=settings["benchmark"], c=C)}
+
+
+def averaged(results: Results, *names: str, **where: Any) -> xr.Dataset:
+    """Metrics averaged over the benchmarks, seed by seed, as far as the shortest pass goes."""
+    parts = [data[[*names, "valid"]].sel(**where).drop_attrs(deep=False) for data in results.values()]
+    together = xr.concat(parts, "benchmark", join="inner", combine_attrs="override")
+    mean = together[list(names)].mean("benchmark", keep_attrs=True)
+    time = mean["time"].assign_attrs(label="request")
+    return mean.assign(valid=together["valid"].all("benchmark")).assign_coords(time=time)
+
+
+def with_paper_loss(data: xr.Dataset) -> xr.Dataset:
+    """With the loss that the paper's figures show, the sum of the losses over `t c`: it falls even if nothing is learned."""
+    loss = data["training_loss"] * data["explored"] / data["c"]
+    return data.assign(
+        paper_loss=loss.assign_attrs(kind="gauge", label="sum of losses / (t c), as in the paper", unit="nats")
+    )
+
+
+def base_rate_loss(benchmark: str) -> float:
+    """Loss of one who predicts each model's accuracy for every request, and no more, in nats."""
+    p = MESSPLUS_BENCHMARKS[benchmark].accuracy
+    return float(-np.mean(p * np.log(p) + (1 - p) * np.log(1 - p)))
+
+
+def _explore_mj(results: Results) -> dict[float, Measured]:
+    """MJ spent on explored requests in a pass, mean of the benchmarks, by c."""
+    return {c: common.average_mj(results, results, "MESS+", "explore_cost", c=c) for c in C}
+
+
+@all_hold()
+def _counts(results: Results):
+    """Requests are explored as often as p_t says (within 5 errors)."""
+    for name, data in results.items():
+        horizon, parts, worst = int(data["time"][-1]), [], 0.0
+        for c, share in ends_along(data, "explored", "MESS+", "c", C).items():
+            explored, expected = share.times(horizon), sv.expected_explorations(c, horizon)
+            worst = max(worst, abs(explored.mean - expected) / max(explored.error, 1e-9))
+            parts.append(f"c {c:g} {show(explored)} ({expected:.1f})")
+        yield f"{name}: {', '.join(parts)}, {worst:.1f} errors off", worst < 5.0
+
+
+def _ten_times(results: Results) -> Verdict:
+    """c = 1 costs about ten (5 to 15) times c = .01 in exploration."""
+    cost = _explore_mj(results)
+    ratio = quotient(cost[1.0], cost[0.01])
+    text = f"{listed(cost, 'c {:g}:')} MJ per pass; c = 1 costs {show(ratio)} times c = .01"
+    return text, ratio.near(10.0, by=2.0, slack=5.0)
+
+
+def _loss_falls(results: Results) -> Verdict:
+    """A larger c gives a lower loss, by two errors."""
+    mean = averaged(results, "training_loss")
+    losses, changes = ends_along(mean, "training_loss", "MESS+", "c", C), common.steps(mean, "training_loss", "MESS+", "c")
+    base = np.mean([base_rate_loss(name) for name in results])
+    text = f"mean loss of explored requests, {listed(losses, 'c {:g}:')} nats; of one who knows the base rates {base:.3f}"
+    return text, all(change.below(0.0, by=2.0) for change in changes)
+
+
+def _picture(results: Results) -> Any:
+    """Loss of explored requests, the loss as the paper plots it, and what exploring costs; means of the benchmarks."""
+    figure, axes = plot.panels(3)
+    data = averaged({name: with_paper_loss(one) for name, one in results.items()}, "training_loss", "paper_loss")
+    base = {"who knows the base rates": np.mean([base_rate_loss(name) for name in results])}
+    plot.curves(data, "training_loss", reference=base, ax=axes[0], title="mean loss of explored requests so far")
+    plot.curves(data, "paper_loss", ax=axes[1], log="y", title="as in the paper: sum of losses / (t c)")
+    label = f"c\nmean ± 2 s.e. of {data.sizes['seed']:,} runs"
+    cost = {"MESS+": [(c, cost) for c, cost in _explore_mj(results).items()]}
+    plot.points(cost, x=label, y="MJ per pass spent on exploring", ax=axes[2], title="cost of exploring")
+    plot.log_axis(axes[2], "x")
+    plot.log_axis(axes[2], "y")
+    return figure
+
+
+_BY_BENCHMARK = panels_of(
+    rows="case",
+    columns=(
+        panel("explored", log="y", title="share explored"),
+        panel("training_loss", title="mean loss of explored requests so far"),
+        panel("explore_cost", log="y", title="cost of exploring"),
+    ),
+    titles=lambda data: MESSPLUS_BENCHMARKS[common.benchmark_of(data)].title,
+)
+_CLAIMS = (claim("counts", "Lemma A.3", _counts), claim("tenfold", "C.3", _ten_times), claim("lower", "Fig. 3", _loss_falls))
+_CASES = common.passes(_policies, every=25, record=_RECORD)
+_TITLE = "How much to explore"
+EXPERIMENTS = (
+    experiment(
+        "figure-3",
+        f"{_TITLE}: loss and cost, mean of eight benchmarks",
+        _CASES,
+        512,
+        _CLAIMS,
+        {"figure-3": _picture},
+        "Fig. 3",
+    ),
+    experiment("figure-C1", f"{_TITLE}, by benchmark", _CASES, 512, _CLAIMS[:2], {"figure-C1": _BY_BENCHMARK}, "Fig. C.1"),
+)

@@ -1,0 +1,427 @@
+"""What no paper contains: Table 2 taken apart, features that tell something, frontiers, ablations, and your own table."""
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from jaxroute import grid
+from jaxroute.analysis import plot
+from jaxroute.data import MESSPLUS_BENCHMARKS, MESSPLUS_MODELS, MESSPLUS_TABLE_2, load_table
+from jaxroute.experiments.base import Case, Results
+from jaxroute.experiments.claims import Verdict, all_hold
+from jaxroute.experiments.measure import Measured, end, ends_along, listed, mean_of, show
+from jaxroute.experiments.pictures import panel, panels_of, side_by_side
+from jaxroute.experiments.service import common
+from jaxroute.experiments.service.common import claim, experiment, mj, points_short
+from jaxroute.experiments.service.exploration import C, base_rate_loss
+from jaxroute.problems import service as sv
+
+# Table 2 taken apart: the debt of V, learning and exploration, with as much exploration as the paper states and ten times as much.
+
+_V = 1e-3
+_SPENT = ("cost", "satisfaction", "violation")
+# With the true base rates nothing is left to learn; without exploration nothing but the debt of V is left.
+_LEARNED = {"MESS+, c = 0.01": 0.01, "MESS+": 0.1, "MESS+, c = 1": 1.0}
+_KNOWN = {"base rates, c = 0.1": 0.1, "base rates, c = 1": 1.0}
+_ALONE = "base rates, no exploration"
+
+
+def _parts(env: sv.ServiceEnv, settings: dict[str, Any]) -> dict[str, Any]:
+    paper = sv.paper_policy(settings["benchmark"], V=_V)
+    known = paper.replace(predictor=sv.TrueChances(env.requests))
+    return {
+        **{name: paper.replace(c=c) for name, c in _LEARNED.items()},
+        **{name: known.replace(c=c) for name, c in _KNOWN.items()},
+        _ALONE: known.replace(c=0.0),
+    }
+
+
+def _debt_of(benchmark: str) -> float:
+    """`V price / T` in points: a queue at rest stands at V times the price of satisfaction, and what stands in it was not served."""
+    return 100.0 * _V * float(sv.benchmark_service(benchmark).best.price) / MESSPLUS_BENCHMARKS[benchmark].num_requests
+
+
+def _costs_fit(results: Results) -> Verdict:
+    """The paper's costs fit c = 1 better than its stated c = .1: they deviate less in the mean, by two errors."""
+    paper, found, texts = MESSPLUS_TABLE_2["MESS+"], {}, []
+    for policy in (*_LEARNED, *_KNOWN):
+        apart = [mj(results, name, policy).times(1.0 / paper[name].cost_mj) for name in results]
+        error = math.hypot(*(a.error for a in apart)) / len(apart)
+        found[policy] = Measured(float(np.mean([abs(a.mean - 1.0) for a in apart])), error).times(100.0)
+        near = sum(abs(a.mean - 1.0) < 0.15 for a in apart)
+        texts.append(f"{policy}: {show(found[policy])} %, {near} of {len(apart)} within 15 %")
+    holds = found["MESS+, c = 1"].below(found["MESS+"], by=2.0)
+    return f"mean deviation from the paper's MJ per pass, {'; '.join(texts)}", holds
+
+
+@all_hold("points short of alpha (V x price / T, V x price in requests): ", between=", ")
+def _debt(results: Results) -> Iterator[Verdict]:
+    """Without learning and exploration no more is missing than V x price / T, up to two errors."""
+    for name in results:
+        short, debt = points_short(results, name, _ALONE), _debt_of(name)
+        owed = debt * MESSPLUS_BENCHMARKS[name].num_requests / 100.0
+        yield f"{name} {show(short)} ({debt:.2f}, {owed:.1f})", not short.above(debt, by=2.0)
+
+
+def _learning(results: Results) -> Verdict:
+    """Learning adds to the shortfall, in the mean of the benchmarks by four errors."""
+    parts, differences = [], {}
+    for name in results:
+        ways = ("MESS+", "base rates, c = 0.1")
+        with_learning, without = (common.runs(results, name, "violation", way) for way in ways)
+        differences[name] = 100.0 * (with_learning - without)
+        shown = [show(points_short(results, name, way)) for way in ways]
+        parts.append(f"{name} {shown[0]}, of these {_debt_of(name):.2f} are V x price / T, with base rates {shown[1]}")
+    mean = common.averaged(differences)
+    return f"{show(mean)} points in the mean; points short of alpha: {'; '.join(parts)}", mean.above(0.0, by=4.0)
+
+
+@all_hold("MJ per pass without exploration, c = .1, c = 1: ", between=", ")
+def _exploring(results: Results) -> Iterator[Verdict]:
+    """Exploration adds to the cost on every benchmark, seed by seed, by two errors."""
+    for name in results:
+        costs = [common.runs(results, name, "cost", policy) for policy in (_ALONE, *_KNOWN)]
+        shown = ", ".join(show(mj(results, name, policy)) for policy in (_ALONE, *_KNOWN))
+        yield f"{name} {shown}", all(mean_of(b - a).above(0.0, by=2.0) for a, b in itertools.pairwise(costs))
+
+
+def _parts_picture(results: Results) -> Any:
+    """Cost of a pass, in that of the paper, and points short of alpha, by benchmark."""
+    figure, axes = plot.panels(2, size=(6.6, 3.6))
+    names, paper = list(results), MESSPLUS_TABLE_2["MESS+"]
+    labels, policies = [MESSPLUS_BENCHMARKS[name].title for name in names], (*_LEARNED, *_KNOWN, _ALONE)
+    spent: dict[str, Any] = {p: [] for p in policies}
+    short: dict[str, Any] = {p: [] for p in policies}
+    for place, policy in enumerate(policies):
+        for x, name in enumerate(names):
+            at = x + 0.12 * (place - (len(policies) - 1) / 2)
+            spent[policy].append((at, mj(results, name, policy).times(1.0 / paper[name].cost_mj)))
+            short[policy].append((at, points_short(results, name, policy)))
+    runs = f"mean ± 2 s.e. of {next(iter(results.values())).sizes['seed']:,} runs"
+    plot.points(spent, x=runs, y="MJ per pass, in those of the paper", ax=axes[0], join=False)
+    plot.level(axes[0], "the paper's", 1.0)
+    plot.points(short, x=runs, y="points short of alpha", ax=axes[1], join=False)
+    at_paper = [100 * MESSPLUS_BENCHMARKS[name].alpha - paper[name].satisfaction for name in names]
+    axes[1].plot(range(len(names)), at_paper, "kx", markersize=7, label="MESS+ in the paper")
+    debts = [_debt_of(name) for name in names]
+    axes[1].hlines(debts, np.arange(len(names)) - 0.42, np.arange(len(names)) + 0.42, color="#333333", label="V x price / T")
+    axes[1].axhline(0.0, color="#888888", linewidth=0.8)
+    for ax in axes:
+        ax.set_xticks(range(len(names)), labels, rotation=30, ha="right")
+    plot.share_legend(figure)
+    return figure
+
+
+# Features that tell something.
+
+_SIGNALS = [0.0, 0.15, 0.37, 0.6, 1.0]
+_TELLING = 0.6  # From here on a feature's area under the curve is .80 and more.
+
+
+def _by_signal(env: Any, settings: dict[str, Any]) -> dict[str, Any]:
+    learning = grid(sv.paper_policy, benchmark=settings["benchmark"], V=_V, c=C)
+    return {"MESS+": learning, "MESS+ that knows": common.informed(V=_V)}
+
+
+def _above_blind(results: Results, name: str, policy: str, **where: Any) -> xr.DataArray:
+    """Cost above that of the best blind mixture at the share of satisfied requests that was reached, in percent of it, by run."""
+    cost, share = (common.runs(results, name, metric, policy, **where) for metric in ("cost", "satisfaction"))
+    middle, accuracy = float(share.mean()), MESSPLUS_BENCHMARKS[name].accuracy.max()
+    blind = sv.best_blind(sv.benchmark_service(name).requests, min(middle, accuracy))
+    return 100.0 * ((cost - blind.price * (share - middle)) / blind.value - 1.0)
+
+
+def _at_signals(results: Results, measure: Callable[..., xr.DataArray], policy: str, **where: Any) -> dict[float, Measured]:
+    """Mean over the benchmarks of a number of each run, by signal."""
+    return {s: common.averaged({n: measure(results, n, policy, signal=s, **where) for n in results}) for s in _SIGNALS}
+
+
+def _short(results: Results, name: str, policy: str, **where: Any) -> xr.DataArray:
+    return 100.0 * common.runs(results, name, "violation", policy, **where)
+
+
+def _loss(results: Results, name: str, policy: str, **where: Any) -> xr.DataArray:
+    return common.runs(results, name, "training_loss", policy, **where)
+
+
+def _beats_the_mixture(results: Results) -> Verdict:
+    """With telling features MESS+ costs less than the best blind mixture at its share, mean of the benchmarks, by two errors."""
+    found = {c: _at_signals(results, _above_blind, "MESS+", c=c) for c in C}
+    text = "; ".join(f"c {c:g}: {listed(values, '{:g}:')}" for c, values in found.items())
+    holds = all(v.below(0.0, by=2.0) for s, v in found[0.1].items() if s >= _TELLING)
+    return f"percent above the best blind mixture at the share reached, mean of the benchmarks, by signal, {text}", holds
+
+
+def _shortfall_shrinks(results: Results) -> Verdict:
+    """With the most telling features less is missing to alpha, by two errors."""
+    short = _at_signals(results, _short, "MESS+", c=0.1)
+    known = _at_signals(results, _short, "MESS+ that knows")
+    text = f"points short of alpha by signal, {listed(short, '{:g}:')}; with the true chances {listed(known, '{:g}:')}"
+    return text, short[_SIGNALS[-1]].below(short[0.0], by=2.0)
+
+
+def _more_exploring_learns(results: Results) -> Verdict:
+    """With telling features a larger c gives a lower loss, by two errors (Fig. 3 plays features that tell nothing)."""
+    found = {c: _at_signals(results, _loss, "MESS+", c=c) for c in C}
+    text = "; ".join(f"c {c:g}: {listed(values, '{:g}:')}" for c, values in found.items())
+    telling = [s for s in _SIGNALS if s >= _TELLING]
+    holds = all(found[b][s].below(found[a][s], by=2.0) for a, b in itertools.pairwise(C) for s in telling)
+    return f"mean loss of explored requests in nats, by signal, {text}", holds
+
+
+def _signal_picture(results: Results) -> Any:
+    """Means of the benchmarks by signal: cost against the best mixture, points short of alpha, and loss."""
+    figure, axes = plot.panels(3)
+    who = {"MESS+": 0.1, "MESS+, c = 0.01": 0.01, "MESS+, c = 1": 1.0, "MESS+ that knows": None}
+    runs = f"signal of the features\nmean ± 2 s.e. of {next(iter(results.values())).sizes['seed']:,} runs"
+    for ax, measure, label in (
+        (axes[0], _above_blind, "percent above the best blind mixture at the share reached"),
+        (axes[1], _short, "points short of alpha"),
+        (axes[2], _loss, "mean loss of explored requests (nats)"),
+    ):
+        series = {}
+        for name, c in who.items():
+            if c is not None or measure is not _loss:
+                policy, where = ("MESS+", {"c": c}) if c else (name, {})
+                series[name] = list(_at_signals(results, measure, policy, **where).items())
+        plot.points(series, x=runs, y=label, ax=ax)
+    plot.level(axes[0], "best blind mixture", 0.0)
+    plot.level(axes[1], "target", 0.0)
+    plot.level(axes[2], "who knows the base rates", float(np.mean([base_rate_loss(name) for name in results])))
+    return figure
+
+
+# Cost against satisfaction.
+
+_TARGETS = [0.62, 0.65, 0.68, 0.70, 0.72, 0.74, 0.76, 0.78]
+
+
+def _frontier_env(signal: float) -> Any:
+    return grid(sv.benchmark_service, benchmark="winogrande", signal=signal, alpha=_TARGETS, reveals_labels=True)
+
+
+def _frontier_case(signal: float) -> Case:
+    policies = {
+        "MESS+": grid(sv.paper_policy, benchmark="winogrande", V=[1e-4, 1e-3, 1e-2]),
+        "MESS+ that knows": common.informed(V=1e-3),
+        "EducatedGuessing": sv.EducatedGuessing.of,
+        "RouteLLM": sv.RouteLLM.of,
+        "OracleBlind": sv.OracleBlind.of,
+        "OracleInformed": sv.OracleInformed.of,
+        "OracleClairvoyant": sv.OracleClairvoyant.of,
+    }
+    where = {"signal": signal}
+    return Case(_frontier_env, policies, 5000, f"signal-{signal:g}", where, where, record_every=5000, record=common.RECORD)
+
+
+@all_hold("J at a target of .70, clairvoyant, informed, blind; ")
+def _between_oracles(results: Results) -> Iterator[Verdict]:
+    """Clairvoyant, informed, blind: oracles that know more cost no more, at every target up to two errors."""
+    for name, data in results.items():
+        costs = [ends_along(data, "cost", f"Oracle{who}", "alpha") for who in ("Clairvoyant", "Informed", "Blind")]
+        pairs = [(a[alpha], b[alpha]) for a, b in itertools.pairwise(costs) for alpha in a]
+        shown = ", ".join(show(list(c.values())[_TARGETS.index(0.70)]) for c in costs)
+        yield f"{name}: {shown}", not any(a.above(b, by=2.0) for a, b in pairs)
+
+
+def _frontier(results: Results) -> Any:
+    """Mean cost against satisfaction, one point per target."""
+    data = MESSPLUS_BENCHMARKS["winogrande"]
+    figure, axes = plot.panels(len(results), size=(5.6, 3.8))
+    for ax, one in zip(axes, results.values(), strict=True):
+        series = {}
+        for policy in map(str, one["policy"].values):
+            for V in one["V"].values if policy == "MESS+" else [None]:
+                where = {} if V is None else {"V": V}
+                name = policy if V in (None, _V) else f"{policy}, V = {V:g}"
+                at = (ends_along(one, metric, policy, "alpha", **where) for metric in ("satisfaction", "cost"))
+                series[name] = list(zip(*(values.values() for values in at), strict=True))
+        for m, name in enumerate(MESSPLUS_MODELS):
+            series[f"always {name}"] = [(data.accuracy[m], data.energy_mean[m])]
+        title = f"Winogrande, signal {one.attrs['coordinates']['signal']:g}"
+        label = f"satisfaction\nmean ± 2 s.e. of {one.sizes['seed']:,} runs, targets {_TARGETS[0]:g} to {_TARGETS[-1]:g}"
+        plot.points(series, x=label, y="J per request", ax=ax, title=title)
+        plot.log_axis(ax, "y")
+    return figure
+
+
+# One part changed.
+
+
+def _ablations(env: sv.ServiceEnv) -> dict[str, Any]:
+    paper = sv.paper_policy("winogrande")
+    optimiser = paper.optimiser
+    return {
+        "MESS+": paper,
+        "authors' code": sv.code_policy("winogrande"),
+        "MLP head": paper.replace(predictor=sv.Learned(sv.Mlp(width=16))),
+        "no momentum": paper.replace(optimiser=optimiser.replace(momentum=0.0)),
+        "running mean of costs": paper.replace(costs=sv.RunningMeanCost()),
+        "costs as last measured": paper.replace(costs=sv.LastCost()),
+        "first request by chance": paper.replace(explores_first=False),
+        "knows the chances": paper.replace(predictor=sv.TrueChances(env.requests)),
+        "knows who satisfies": paper.replace(predictor=sv.Labels()),
+        "explores only the first": paper.replace(c=0.0),
+        "explores always": paper.replace(c=1e9),
+        **{f"explores as t^-{p:g}": paper.replace(explore_power=p) for p in (0.0, 0.125, 0.5, 1.0)},
+        "most satisfying": sv.MostSatisfying(optimiser=optimiser),
+        "cheapest above alpha": sv.CheapestAbove(optimiser=optimiser),
+        "queue held at V x price": sv.ShadowPrice(optimiser=optimiser, price=env.best.price),
+        "safety margin": paper.replace(margin=0.05),
+    }
+
+
+_ABLATIONS = (
+    *(
+        dataclasses.replace(case, name=name)
+        for name, best in (("largest-answers", False), ("best-answers", True))
+        for case in common.passes(_ablations, ["winogrande"], signal=0.15, serve_best=best, reveals_labels=True)
+    ),
+    *(
+        dataclasses.replace(case, name="sparse-feedback")
+        for case in common.passes({"MESS+": sv.paper_policy()}, ["winogrande"], signal=0.15, arrival=[0.1, 0.2, 0.5, 1.0])
+    ),
+)
+
+
+# Your own table.
+
+
+def _table_env(
+    data: str | None = None,
+    alpha: float = 0.75,
+    costs: Mapping[str, float] | None = None,
+    threshold: float = 0.5,
+    arrival: float | None = None,
+) -> sv.ServiceEnv:
+    """The rows of a file, in a random order per run."""
+    if not data:
+        raise ValueError("this experiment plays the user's own table: give its file with --data FILE")
+    return sv.table_service(load_table(data, costs=costs), alpha=alpha, threshold=threshold, arrival=arrival)
+
+
+def _table_policies(env: sv.ServiceEnv) -> dict[str, Any]:
+    """V is given in units of one over the dearest model's mean cost."""
+    one = float(1.0 / max(float(env.mean_cost[-1]), 1e-12))
+    return {
+        "MESS+": sv.MessPlus(V=one),
+        "MESS+, V / 10": sv.MessPlus(V=0.1 * one),
+        "MESS+, 10 V": sv.MessPlus(V=10.0 * one),
+        **{f"always {name}": sv.Single(m) for m, name in enumerate(env.names)},
+        **({"EducatedGuessing": sv.EducatedGuessing.of(env)} if env.alpha <= np.max(env.accuracy) else {}),
+        "RouterDC": grid(sv.RouterDC.of, env=env, training=range(4)),
+        "OracleBlind": sv.OracleBlind.of(env),
+    }
+
+
+def _table_picture(results: Results) -> Any:
+    """Cost against satisfaction with the best blind mixtures, and both over the pass."""
+    whole = results["result"]
+    data = whole.isel(training=0)
+    router = common.over_trainings(whole.sel(policy=["RouterDC"]))
+    figure, axes = plot.panels(3)
+    unit, alpha = data["cost"].attrs["unit"], float((data["violation"] + data["satisfaction"]).isel(time=-1).mean())
+    where = {}
+    for policy in map(str, data["policy"].values):
+        one = router if policy == "RouterDC" else data
+        where[policy] = [tuple(end(one, metric, policy) for metric in ("cost", "satisfaction"))]
+    data = data.assign_coords(time=data["time"].assign_attrs(label="request"))
+    runs = f"± 2 s.e. of {data.sizes['seed']:,} runs, RouterDC of {whole.sizes['training']} trainings"
+    plot.points(where, x=f"{unit}\n{runs}", y="satisfaction", ax=axes[0], join=False)
+    single = [where[policy][0] for policy in where if policy.startswith("always ")]
+    shares, costs = common.blind_line([s.mean for _, s in single], [c.mean for c, _ in single])
+    axes[0].plot(costs, shares, color="#999999", linewidth=1, zorder=1, label="best blind mixtures")
+    plot.level(axes[0], "target", alpha)
+    moving = [policy for policy in where if not policy.startswith(("always ", "RouterDC"))]
+    plot.curves(data, "satisfaction", policies=moving, reference={"target": alpha}, ax=axes[1])
+    plot.curves(data, "cost", policies=moving, ax=axes[2])
+    return figure
+
+
+_PARTS_CLAIMS = tuple(
+    claim(name, "ours", measure)
+    for name, measure in (("costs", _costs_fit), ("debt", _debt), ("learning", _learning), ("exploring", _exploring))
+)
+_SIGNAL_CLAIMS = (
+    claim("mixture", "ours", _beats_the_mixture),
+    claim("short", "ours", _shortfall_shrinks),
+    claim("loss", "Fig. 3", _more_exploring_learns),
+)
+_PLANES = panels_of(
+    rows=(panel("cost", plot.final), panel("violation", plot.final)),
+    columns="case",
+    cases=("largest-answers", "best-answers"),
+    titles={"largest-answers": "the largest model answers explored requests", "best-answers": "one that satisfies does"},
+)
+_FEEDBACK = side_by_side(
+    *(panel(metric, plot.final, case="sparse-feedback") for metric in ("cost", "violation", "explored"))
+)
+_NOTES = {
+    "parts": "the features tell nothing here, so that the best of what can be learned are the base rates",
+    "signal": "stand-in features: that of a model is signal x (2 s - 1) plus normal noise; area under the curve .5, .58, .70, .80, .92; "
+    "telling are those from .80 on",
+    "ablations": "in Algorithm 1 an explored request is answered by a model that satisfies; arrival is the chance of feedback",
+    "table": "each row is played once before any is repeated; V is one over the dearest model's mean cost, a tenth of that and ten times; "
+    "RouterDC is trained on rows that are replayed; where the file has no costs, give those of each model with "
+    "--set environment.costs='{\"model\": 0.1, ...}'; --set MESS+.V=..., MESS+.c=..., environment.alpha=..., environment.threshold=...",
+}
+_PARTS_TITLE = (
+    "Table 2 taken apart: the debt of V, learning, and exploration as stated (c = .1) and as its costs suggest (c = 1)"
+)
+_OWN = Case(_table_env, _table_policies, 6000, settings={"data": None}, record=(*common.RECORD, "explore_cost"))
+_SIGNAL_CASES = common.passes(_by_signal, signal=_SIGNALS, record=(*_SPENT, "explored", "training_loss", "training_steps"))
+_FRONTIERS = tuple(_frontier_case(signal) for signal in (0.0, 0.6))
+_ORDER = claim("order", "ours", _between_oracles)
+EXPERIMENTS = (
+    experiment(
+        "table-2-parts",
+        _PARTS_TITLE,
+        common.passes(_parts, record=(*_SPENT, "virtual_queue", "explored", "explore_overhead")),
+        256,
+        _PARTS_CLAIMS,
+        {"table-2-parts": _parts_picture},
+        "Table 2 and section 4",
+        _NOTES["parts"],
+    ),
+    experiment(
+        "signal",
+        "What MESS+ makes of features that tell something",
+        _SIGNAL_CASES,
+        128,
+        _SIGNAL_CLAIMS,
+        {"signal": _signal_picture},
+        notes=_NOTES["signal"],
+    ),
+    experiment(
+        "frontier",
+        "Cost against satisfaction: MESS+, baselines and oracles",
+        _FRONTIERS,
+        256,
+        (_ORDER,),
+        {"frontier": _frontier},
+    ),
+    experiment(
+        "ablations",
+        "MESS+ with one part changed: Winogrande",
+        _ABLATIONS,
+        512,
+        (),
+        {"ablations": _PLANES, "sparse-feedback": _FEEDBACK},
+        notes=_NOTES["ablations"],
+    ),
+    experiment(
+        "table",
+        "MESS+ on the rows of your own table (--data FILE)",
+        (_OWN,),
+        64,
+        (),
+        {"table": _table_picture},
+        "section 4, with logged outcomes",
+        _NOTES["table"],
+    ),
+)
