@@ -179,9 +179,9 @@ _THEORY_CLAIMS = claims(
      near(*[(mean("COSMOS", "ridge", eta1=eta), mean("COSMOS", "ridge", eta1=1.0)) for eta in (0.01, 0.1, 2.0)], slack=0.05)),
     ("small-unseen", "a ridge eta_0 of .1 changes it by at most 15 %, by two errors",
      near((mean("COSMOS", "ridge-unseen", eta0=0.1), mean("COSMOS", "ridge-unseen", eta0=1.0)), slack=0.15)),
-    *[(name, f"a ridge {axis} of 10 makes the first bonuses too small: more regret than with 1, by three errors",
-       rising((mean("COSMOS", case, **{axis: 1.0}), mean("COSMOS", case, **{axis: 10.0}))))
-      for name, case, axis in (("large", "ridge", "eta1"), ("large-unseen", "ridge-unseen", "eta0"))],
+    ("large", "a ridge eta_1 of 10 makes the first bonuses too small: more regret than with 1, by three errors",
+     rising((mean("COSMOS", "ridge", eta1=1.0), mean("COSMOS", "ridge", eta1=10.0)))),
+    ("large-unseen", "so does a ridge eta_0 of 10", rising((mean("COSMOS", "ridge-unseen", eta0=1.0), mean("COSMOS", "ridge-unseen", eta0=10.0)))),
     ("rule", f"the paper's rule, eta_1 = {_RULE.eta1:.2f} and eta_0 = {_RULE.eta0:.2f}, is within 10 % of 1 and 1, by two errors",
      near((mean("rule", "ridge"), mean("COSMOS", "ridge", eta1=1.0)), (mean("rule", "ridge-unseen"), mean("COSMOS", "ridge-unseen", eta0=1.0)), slack=0.1), f"{COSMOS}, theorem 5.5"),
     ("linear", "the least eigenvalue of the design matrix grows linearly: slope within .1 of 1, by two errors",
