@@ -157,7 +157,7 @@ def _plane(results: Results):
     for row, (kind, data) in zip(axes.reshape(-1, 2), results.items(), strict=True):
         zero, weights = _zero(data), [float(w) for w in data["weight"].values]
         by_weight = {w: data.sel(weight=w) for w in weights}
-        names = [str(p) for p in data["policy"].values if p != "query all"]
+        names = [str(p) for p in data["policy"].values]
         seeds = f"mean ± 2 s.e. of {data.sizes['seed'] // 2} seeds, second half of {int(data['time'][-1]):,} rounds"
         plane = {
             p: [tuple(mean_of(_judged(d, m, p)) for m in ("cost", "reward")) for d in by_weight.values()] for p in names
@@ -165,9 +165,9 @@ def _plane(results: Results):
         label = f"mean cost ({data['cost'].attrs['unit']})\n{seeds}"
         plot.points(plane, x=label, y="mean score deployed", ax=row[0], title=f"{kind} rows")
         ahead = {p: [(w, tuple(_ahead(d, p, zero))) for w, d in by_weight.items()] for p in names if p != zero}
-        label = "cost weight of a mean call of the dearest model\n(query all is off the scale)"
+        label = "cost weight of a mean call of the dearest model"
         plot.points(ahead, x=label, y=f"utility minus that of the {zero}", ax=row[1], title="ahead of the best in sample")
-        plot.level(row[1], "best in sample", 0.0)
+        plot.log_axis(row[1], "y", linear=1e-3)
         for ax in row:
             plot.log_axis(ax, "x")
     return figure
