@@ -199,7 +199,7 @@ def _planes(results: Results) -> Any:
         where = {p: [(mj(results, name, p), reached(results, name, "satisfaction", p))] for p in policies}
         where = {f"always {p}" if p in MESSPLUS_MODELS else p: place for p, place in where.items()}
         title = f"{data.title}, alpha = {data.alpha:g}"
-        runs = f"MJ per pass\n± 2 s.e. of {results[name].sizes['seed']:,} runs, RouterDC of 8 trainings"
+        runs = f"MJ per pass\n± 2 s.e. of {results[name].sizes['seed']:,} runs, 8 RouterDCs"
         plot.points(where, x=runs, y="satisfaction", ax=ax, join=False, title=title)
         shares, costs = common.blind_line(data.accuracy, data.energy_mean)
         ax.plot(costs * data.num_requests / 1e6, shares, color="#999999", linewidth=1, zorder=1, label="best blind mixtures")
