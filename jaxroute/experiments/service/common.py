@@ -195,5 +195,6 @@ def with_router(results: Results, benchmark: str) -> xr.Dataset:
 def blind_line(accuracy: Any, cost: Any) -> tuple[np.ndarray, np.ndarray]:
     """Shares of satisfied requests, and what the best mixture that reaches them without looking at requests costs."""
     contexts = sv.sources.Contexts(np.ones(1), np.asarray(accuracy, float)[None], np.asarray(cost, float)[None])
-    shares = np.linspace(contexts.success[0, np.argmin(cost)], contexts.success.max(), 40)
+    low, high = contexts.success[0, np.argmin(cost)], contexts.success.max()
+    shares = np.union1d(np.linspace(low, high, 40), np.clip(contexts.success, low, high))  # With the corners of the line.
     return shares, np.array([sv.cheapest_choice(contexts, share).value for share in shares])

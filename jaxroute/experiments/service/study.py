@@ -331,7 +331,7 @@ def _table_picture(results: Results) -> Any:
         one = router if policy == "RouterDC" else data
         where[policy] = [tuple(end(one, metric, policy) for metric in ("cost", "satisfaction"))]
     data = data.assign_coords(time=data["time"].assign_attrs(label="request"))
-    runs = f"± 2 s.e. of {data.sizes['seed']:,} runs, RouterDC of {whole.sizes['training']} trainings"
+    runs = f"± 2 s.e. of {data.sizes['seed']:,} runs, {whole.sizes['training']} RouterDCs"
     plot.points(where, x=f"{unit}\n{runs}", y="satisfaction", ax=axes[0], join=False)
     single = [where[policy][0] for policy in where if policy.startswith("always ")]
     shares, costs = common.blind_line([s.mean for _, s in single], [c.mean for c, _ in single])

@@ -335,8 +335,8 @@ def _figure(results: Results) -> Any:
     shown = {law.panel: law.series(results) for law in _LAWS.values() if law.panel[0]}
     figure, axes = plot.panels(len(shown) + 1, columns=4)
     for ax, ((title, name), series) in zip(axes, shown.items(), strict=False):
-        plot.power_laws({name: series.assign_attrs(series.attrs)}, ax=ax, title=title)
-    data = results["law"]
+        plot.power_laws({name: series.rename(time="requests") if "time" in series.dims else series}, ax=ax, title=title)
+    data = results["law"].assign_coords(time=results["law"]["time"].assign_attrs(label="request"))
     levels = {f"V x price at V = {V:g}": float(V) * float(_DEMO.best.price) for V in data["V"].values[[0, -1]]}
     plot.curves(data, "virtual_queue", reference=levels, ax=axes[-1], title="virtual queue, and V x price")
     return figure
