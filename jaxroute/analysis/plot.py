@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 _MAX_SETTINGS = 8
-_WIDE, _HIGH = 46, 34  # Letters of a label along the two axes of a panel.
+_WIDE, _HIGH = 46, 30  # Letters of a label along the two axes of a panel.
 
 
 # What is drawn.

@@ -72,7 +72,7 @@ def short_of_room(values: Mapping[str, np.ndarray], flow: str | None, lead: int)
     if flow is None:
         return np.zeros((1,) * lead, bool)
     lost = values[f"zero/{flow}"]
-    return (lost > 0).any(axis=tuple(range(lead, lost.ndim)))
+    return np.asarray((lost > 0).any(axis=tuple(range(lead, lost.ndim))))
 
 
 def replaced(values: Mapping[str, np.ndarray], short: np.ndarray, again: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -37,8 +37,8 @@ _TWO_BOXES_CLAIMS = claims(
     ("bonus", "b = .1 has more than twenty times the regret of b = 1, by three errors",
      rising((20 * mean("COSMOS", index=1.0), mean("COSMOS", index=0.1)))),
     ("stuck", "with b = .1 more than half of the runs lose .02 per request or more, by three errors", rising((40.0, quantile(0.5, "COSMOS", index=0.1)))),
-    ("warm", "so does a warm-up: after 60 rounds of all, b = .1 has less than half of its regret, by three errors",
-     rising((mean("COSMOS, b = .1, 60 rounds of all"), 0.5 * mean("COSMOS", index=0.1)))),
+    ("warm", "so does a warm-up: after 60 rounds of all, b = .1 has less than a tenth of its regret, by three errors",
+     rising((mean("COSMOS, b = .1, 60 rounds of all"), 0.1 * mean("COSMOS", index=0.1)))),
 )  # fmt: skip
 _TWO_BOXES = c.study(
     "cascade/two-boxes",
@@ -174,7 +174,8 @@ _THEORY_CLAIMS = claims(
      rising((mean("theory", "radius"), 70000.0, c.Quantity("bound", lambda _: Measured(_bound(10000), 0.0)))), f"{COSMOS}, proposition 4.5; eq. (58)"),
     ("coverage", "that radius covers the true indices in every round",
      near((mean("theory", "radius", "optimistic"), 1.0), by=0.0, slack=1e-09), f"{COSMOS}, proposition 4.4"),
-    ("practical", "the practical radius has less than a tenth of its regret, by three errors", rising((mean("COSMOS", "radius"), 0.1 * mean("theory", "radius")))),
+    ("practical", "the practical radius has less than a tenth of its regret, by three errors, and covers them in fewer rounds",
+     rising((mean("COSMOS", "radius"), 0.1 * mean("theory", "radius")), (mean("COSMOS, b = .03", "radius", "optimistic"), mean("COSMOS", "radius", "optimistic"), 1.0))),
     ("small", "ridges eta_1 up to 2 change regret by at most 5 %, by two errors",
      near(*[(mean("COSMOS", "ridge", eta1=eta), mean("COSMOS", "ridge", eta1=1.0)) for eta in (0.01, 0.1, 2.0)], slack=0.05)),
     ("small-unseen", "a ridge eta_0 of .1 changes it by at most 15 %, by two errors",

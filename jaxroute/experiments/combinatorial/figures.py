@@ -223,9 +223,15 @@ def dots(data: xr.Dataset, metric: str, **options: Any) -> Any:
 
 
 def at_horizon(*names: str, **options: Any) -> Picture:
-    """A row of panels for each metric, a column for each case."""
+    """A row of panels for each metric, a column for each case; more cases than metrics and columns on a page change places with these."""
     kinds = [panel(name, dots, change=with_ratio, **options) for name in names]
-    return panels_of(rows=kinds, columns="case", titles=_title)
+
+    def picture(results: Results) -> Any:
+        if len(results) > max(3, len(kinds)):
+            return panels_of(rows="case", columns=kinds, titles=_title)(results)
+        return panels_of(rows=kinds, columns="case", titles=_title)(results)
+
+    return picture
 
 
 def _title(data: xr.Dataset) -> str:
