@@ -50,6 +50,7 @@ class Case:
     those of the environment.
     horizon: counted rounds. settings: arguments of `environment`. coordinates: what distinguishes the case, for tables.
     record_every, record, probes: as for `simulate`. seeds: at most so many for this case (default: the experiment's).
+    one_pass: counted rounds from the environment, as the rows of a user's table, in place of `horizon` unless another one is asked for.
     """
 
     environment: Any
@@ -62,6 +63,7 @@ class Case:
     record: Sequence[str] | None = None
     probes: Mapping[str, Callable] | None = None
     seeds: int | None = None
+    one_pass: Callable[[Any], int] | None = None
 
     def build(self, horizon: int, changes: Mapping[str, Any]) -> Any:
         """The environment for a horizon, with changed settings."""
@@ -185,7 +187,10 @@ def run(
     built = []
     for case in cases:
         env = case.build(case.horizon, env_changes)
+        if case.one_pass and horizon is None:
+            case = case.with_horizon(case.one_pass(env))
         built.append((case, env, _changed(case.players(env, env_changes), changes)))
+    cases = tuple(case for case, _, _ in built)
     data = {}
     for case, env, policies in built:
         data[case.name] = simulate(

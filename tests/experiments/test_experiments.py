@@ -268,6 +268,18 @@ def test_horizon_scales_all_cases_alike():
     np.testing.assert_allclose(ratio, 0.1, rtol=0.01)
 
 
+def test_one_pass_takes_its_rounds_from_the_environment(tmp_path):
+    from jaxroute.experiments import Case, Experiment
+    from jaxroute.problems import stochastic
+
+    policies = {"UCB1": stochastic.UCB1()}
+    case = Case(stochastic.bernoulli([0.6, 0.4]), policies, horizon=500, one_pass=lambda env: 10 * env.spec.num_models)
+    one = Experiment("x/y", "t", (case,))
+    for name, asked, played in (("pass", {}, 20), ("asked", {"horizon": 30}, 30)):
+        assert experiments.run(one, tmp_path / name, seeds=4, progress=False, **asked)["horizon"] == played
+        assert int(jr.load(tmp_path / name)["time"][-1]) == played
+
+
 def test_coordinates_follow_the_horizon_that_is_played():
     cases = EXPERIMENTS["staged/lower-bound"].scaled(1000)
     assert {case.coordinates["horizon"] for case in cases} == {case.horizon for case in cases}

@@ -366,14 +366,21 @@ _NOTES = {
     "signal": "stand-in features: that of a model is signal x (2 s - 1) plus normal noise; area under the curve .5, .58, .70, .80, .92; "
     "telling are those from .80 on",
     "ablations": "in Algorithm 1 an explored request is answered by a model that satisfies; arrival is the chance of feedback",
-    "table": "each row is played once before any is repeated; V is one over the dearest model's mean cost, a tenth of that and ten times; "
+    "table": "one pass over the rows, unless --horizon asks for more; V is one over the dearest model's mean cost, a tenth of that and ten times; "
     "RouterDC is trained on rows that are replayed; where the file has no costs, give those of each model with "
     "--set environment.costs='{\"model\": 0.1, ...}'; --set MESS+.V=..., MESS+.c=..., environment.alpha=..., environment.threshold=...",
 }
 _PARTS_TITLE = (
     "Table 2 taken apart: the debt of V, learning, and exploration as stated (c = .1) and as its costs suggest (c = 1)"
 )
-_OWN = Case(_table_env, _table_policies, 6000, settings={"data": None}, record=(*common.RECORD, "explore_cost"))
+_OWN = Case(
+    _table_env,
+    _table_policies,
+    6000,
+    settings={"data": None},
+    record=(*common.RECORD, "explore_cost"),
+    one_pass=lambda env: len(env.requests.labels),
+)
 _SIGNAL_CASES = common.passes(_by_signal, signal=_SIGNALS, record=(*_SPENT, "explored", "training_loss", "training_steps"))
 _FRONTIERS = tuple(_frontier_case(signal) for signal in (0.0, 0.6))
 _ORDER = claim("order", "ours", _between_oracles)
