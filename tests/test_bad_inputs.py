@@ -293,7 +293,7 @@ def play(env=BANDIT, policies=stochastic.UCB1(), **options):
 ARGUMENTS |= {
     "a function for progress": (lambda _: play(progress=print), "progress must be True or False, got <built-in function print>"),
     "a probe of one argument": (lambda _: play(probes={"x": lambda state: state}), r"probes\['x'\] must take \(env, policy, env_state, policy_state, t\), got one that takes \(state\)"),
-    "a sampler without key": (lambda _: play(env=lambda: BANDIT), r"env, a function, must take \(key\), got one that takes \(\)"),
+    "a sampler without key": (lambda _: play(env=lambda: BANDIT), r"env, the function .*, must take \(key\), got one that takes \(\); for one environment call it"),
     "a constructor for an environment": (lambda _: play(env=stochastic.bernoulli), r"env is the function bernoulli, which was called with a key, as a sampler is, and failed: mean must be .*; for one environment call it: env=bernoulli\(...\)"),
     "a policy made of nothing": (lambda _: play(policies={"x": lambda: stochastic.UCB1()}), r"policy 'x', a function, must take \(env\), got one that takes \(\)"),
     "seeds beyond memory": (lambda _: play(seeds=10**12), r"seeds must be at most [0-9,]+ on this machine \(16 bytes for each\), got 1,000,000,000,000"),

@@ -276,13 +276,16 @@ def example(name: str, env: Grid, policy: Grid) -> tuple[AnyEnvironment, AnyPoli
 def _sampled(env: Grid) -> Any:
     """The first environment of a sampler."""
     name = env.name.split(".")[-1]
-    checks.takes("env, a function,", env.example, "key")
+    remedy = f"for one environment call it: env={name}(...)"
+    try:
+        checks.takes(f"env, the function {name},", env.example, "key")
+    except ValueError as error:
+        raise ValueError(f"{error}; {remedy}") from None
     try:
         return env.example(draws.key(0))
     except (TypeError, ValueError) as error:
         raise ValueError(
-            f"env is the function {name}, which was called with a key, as a sampler is, and failed: {str(error).splitlines()[0]}; for one "
-            f"environment call it: env={name}(...)"
+            f"env is the function {name}, which was called with a key, as a sampler is, and failed: {str(error).splitlines()[0]}; {remedy}"
         ) from error
 
 

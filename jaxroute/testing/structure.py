@@ -327,7 +327,9 @@ def _program(value: Any) -> Any:
     if hasattr(value, "__array__") and not jnp.issubdtype(value.dtype, jax.dtypes.extended):  # Also jax's own of literals.
         array = np.asarray(value)
         return array.dtype.name, array.shape, array.tobytes()
-    return value if isinstance(value, (bool, int, float, complex, str, type(None))) else type(value)
+    if isinstance(value, (float, complex)):
+        return repr(value)  # Of a NaN too, which is not equal to itself.
+    return value if isinstance(value, (bool, int, str, type(None))) else type(value)
 
 
 def _contents(value: Any) -> dict[str, Any]:

