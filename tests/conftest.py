@@ -46,6 +46,40 @@ FAST = (
 
 # Beginnings of tests that compile for five seconds or more to see what quicker neighbours see: for the slow tier.
 LONG = (
+    "engine/test_reference.py::test_stages_and_rounds_that_are_not_counted[1]",
+    "engine/test_reference.py::test_stages_and_rounds_that_are_not_counted[12]",
+    "engine/test_reference.py::test_stages_and_rounds_that_are_not_counted[40]",
+    "engine/test_reference.py::test_settings_samplers_and_functions_of_the_environment",
+    "engine/test_room.py::test_whatever_the_environment_is_given_as[sampler]",
+    "engine/test_hosts.py::test_a_process_that_is_killed_leaves_its_blocks_to_the_next_run",
+    "engine/test_simulate.py::test_a_seed_is_the_same_run_alone_and_in_blocks[staged]",
+    "problems/staged/test_reference.py::test_equals_the_reference_round_by_round[routing scope, fees, ragged stages",
+    "problems/staged/test_reference.py::test_equals_the_reference_round_by_round[stop, much noise, other bounds",
+    "problems/staged/test_instances.py::test_policies_without_constants_of_their_own_can_keep_a_budget_in_dollars",
+    "problems/staged/test_instances.py::test_newcomers_that_miss_their_window",
+    "problems/staged/test_env.py::test_deployment_fees_enter_only_the_spend",
+    "problems/staged/test_env.py::test_measures_fit_together[Oracle",
+    "problems/staged/test_baselines.py::test_static_keeps_its_first_set",
+    "problems/staged/test_stageroute.py::test_deployed_sets_of_figure_5[Oracle",
+    "problems/staged/parts/test_deployment.py::test_start_up_tie[float32",
+    "problems/staged/parts/test_deployment.py::test_against_branch_and_bound[6-3-80",
+    "problems/staged/parts/test_deployment.py::test_against_the_plain_procedure[6-3-80",
+    "problems/combinatorial/test_reference.py::test_equals_the_reference_round_by_round[awc (a)",
+    "problems/combinatorial/test_baselines.py::test_figures_of_the_notes[awc-policy5",
+    "problems/combinatorial/test_baselines.py::test_figures_of_the_notes[suc-policy3",
+    "problems/queueing/test_acqb.py::test_exploration_is_as_often_as_the_sum_of_eta",
+    "problems/queueing/sources/test_contexts.py::test_a_context_is_the_first_good_one_of_all_candidates[True",
+    "problems/cascade/test_cosmos.py::test_designs_and_potentials_are_those_of_the_requests_seen[unknown",
+    "problems/cascade/test_reference.py::test_policies_equal_the_reference_round_by_round[unknown, exact evaluator",
+    "problems/cascade/test_reference.py::test_policies_equal_the_reference_round_by_round[radii of the proofs, unknown",
+    "problems/cascade/parts/test_radii.py::test_the_radii_of_the_proofs_open_everything",
+    *(f"solvers/test_budgeted_fill.py::test_against_highs[{size}-float64" for size in (13, 15, 30)),
+    *(f"solvers/test_budgeted_fill.py::test_default_steps_converge[{size}-float64" for size in (5, 9, 30)),
+    *(
+        f"solvers/test_selection.py::test_program_against_highs[{exact}-{kind}-25"
+        for exact in (True, False)
+        for kind in ("uniform", "half free")
+    ),
     "engine/batching/test_dependence.py::test_more_settings_need_no_further_trace",
     "engine/batching/test_dependence.py::test_numbers_of_the_predictor_and_of_the_environment_sweep_in_one_trace",
     "engine/batching/test_lanes.py::test_training_a_network_in_every_run[adam",
