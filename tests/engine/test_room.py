@@ -159,7 +159,7 @@ def test_the_places_of_a_queue_grow_up_to_its_horizon():
 @pytest.mark.parametrize("policy", [qu.Random(), qu.ACQB(), qu.Optimal.of, qu.QUCB()], ids=lambda p: type(p).__name__)
 def test_a_queue_that_outgrows_its_places_is_the_queue_with_enough(policy):
     def run(limit):
-        env = qu.RandomQueues(num_models=3, dim=2, arrival_rate=0.8, horizon=120, limit=limit)
+        env = qu.RandomQueues(horizon=120, limit=limit)
         record = ["queue_length", "routing_regret"]
         return jr.simulate(env, {"policy": policy}, horizon=120, seeds=32, record=record, progress=False)
 
