@@ -242,9 +242,8 @@ def first_bad_rounds(
         setting, seed, rounds = bad
         own = {a: i for a, i in setting.items() if a in env.axes or a in policy.axes}
         start, values = None, list[str]()
-        for played in itertools.chain(
-            [env], roomier(env, examples[name][0])
-        ):  # The run may have been played with more room.
+        # The run may have been played with more room.
+        for played in itertools.chain([env], roomier(env, examples[name][0])):
             firsts = _replay(played, policy, own, seed, record, examples[name], rounds or horizon, horizon, key, device)
             first = min((first for first in firsts.values() if first >= 0), default=None)
             if first is not None:

@@ -334,10 +334,12 @@ def _curves(
 
     effort.decisions += asked.horizon * int(np.prod(runs))
     increments = played(block)
-    for env in room.roomier(asked.env, asked.examples[name][0]):
-        short = room.short_of_room(increments, asked.spec.room_flow, len(runs))
+    rooms = room.roomier(asked.env, asked.examples[name][0])
+    while (short := room.short_of_room(increments, asked.spec.room_flow, len(runs))).any():
+        if (env := next(rooms, None)) is None:
+            break
         larger = block.with_environment(env)
-        if not short.any() or larger.shapes() != block.shapes():  # A probe may show the room itself.
+        if larger.shapes() != block.shapes():  # A probe may show the room itself.
             break
         increments = room.replaced(increments, short, played(larger))
         effort.played_again += int(short.sum())

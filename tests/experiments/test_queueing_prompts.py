@@ -39,6 +39,7 @@ def test_claims_about_any_table_are_judged_of_a_users_own():
     for name in ("table", "contrastive"):
         experiment = EXPERIMENTS[f"queueing/{name}"]
         assert experiment.departures(experiment.horizon, table) == ""
+        assert all(claim.source.startswith("ours") for claim in experiment.claims)  # Not the paper's, on its own data.
         assert experiment.departures(100, table) == "100 rounds in place of 5,000"
         assert experiment.departures(5000, {"environment": {"load": 0.5}}) == "environment.load = 0.5"
         assert experiment.departures(5000, {"ACQB": {"c1": 1.0}}) == "ACQB.c1 = 1.0"

@@ -53,7 +53,9 @@ def _exploring_costs(results: Results) -> Verdict:
 _HEAT = panel("routing_regret", plot.heat, policy="ACQB", x="curvature", y="c1", change=lambda data: data.sel(ridge=1.0))
 
 
-# Queues of prompts whose claims are about whatever is played.
+# Queues of prompts whose claims are about whatever is played: not the paper's sentences about its data, but the same questions.
+
+_ASKED = "ours: asked of the table that is played"
 
 
 class _OfAnyTable(Experiment):
@@ -86,7 +88,7 @@ STUDIES = (
         "What training ACQB-CL's head is good for: four heads of each training, at three loads",
         tuple(data_case("sprout", 1, load, policies=learners) for load in LOADS[1]),
         16,
-        claims(only=("beats-cqb", "contrastive", "longer")),
+        claims(only=("beats-cqb", "contrastive", "longer"), source=_ASKED),
         pictures("contrastive", {1: LOADS[1]}, baselines=False),
         source=f"{PAPER}, section 6.2, on the stand-in for SPROUT-o3mini or a table of the user's (--data FILE)",
         notes=NOTES,
@@ -97,7 +99,7 @@ STUDIES = (
         "ACQB on the rows of your own table, at three loads (--data FILE)",
         tuple(data_case("routerbench", 1, load) for load in LOADS[1]),
         32,
-        claims(),
+        claims(source=_ASKED),
         pictures("table", {1: LOADS[1]}),
         source=f"{PAPER}, section 6.2, with a table of the user's",
         notes="at most 1,000 and two thirds of the rows are the pool, the heads of ACQB-CL learn from the others; where the file has no "

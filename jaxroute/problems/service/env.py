@@ -9,6 +9,7 @@ from jaxroute.core import checks, draws, numerics
 from jaxroute.core.types import Leaf, priced
 from jaxroute.problems.service.parts.virtual_queue import VirtualQueue
 from jaxroute.problems.service.sources import RequestSource
+from jaxroute.problems.service.sources.source import fingerprint
 from jaxroute.problems.service.types import METRICS, Action, Feedback, Observation, Price, ServiceSpec, ServiceState
 
 # Whether the target is met in a run's first requests says little: as many are left out of `first_compliance`.
@@ -72,7 +73,7 @@ class ServiceEnv:
             num_features=self.requests.num_features,
             knows_cost=self.knows_cost,
             reveals_labels=self.reveals_labels,
-            requests=self.requests,
+            fingerprint=fingerprint(self.requests),
         )
 
     def check(self) -> None:

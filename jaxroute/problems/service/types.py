@@ -44,13 +44,14 @@ class ServiceSpec(Spec):
     num_features: `d`.
     knows_cost: the cost of each model is seen before a decision.
     reveals_labels: so is who satisfies (for clairvoyant policies only).
-    requests: where they come from, for policies that know the truth.
+    fingerprint: of where requests come from, so that a policy that knows the truth can tell whether it is that of this environment; empty
+      where the numbers are traced, or many.
     """
 
     num_features: int = 1
     knows_cost: bool = True
     reveals_labels: bool = False
-    requests: Any = field(default=None, compare=False, repr=False)
+    fingerprint: str = field(default="", compare=False, repr=False)
 
 
 @struct.dataclass

@@ -4,12 +4,12 @@ from typing import Protocol
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from flax import struct
 
 from jaxroute.core import checks
 from jaxroute.estimators.heads import Logistic
 from jaxroute.problems.service.sources import RequestSource, TableRequests
+from jaxroute.problems.service.sources.source import fingerprint
 from jaxroute.problems.service.sources.table import NO_TRUE_CHANCES
 from jaxroute.problems.service.types import Observation, Params, ServiceSpec
 
@@ -106,7 +106,8 @@ class TrueChances:
             raise ValueError(NO_TRUE_CHANCES)
 
     def check_for(self, spec: ServiceSpec) -> None:
-        if spec.requests is not None and not _alike(self.requests, spec.requests):
+        mine = fingerprint(self.requests)
+        if mine and spec.fingerprint and mine != spec.fingerprint:
             raise ValueError("requests must be those of this environment, TrueChances(env.requests); these are of another")
 
     def init(self, key: jax.Array, spec: ServiceSpec) -> tuple[()]:
@@ -121,14 +122,6 @@ class TrueChances:
     def chances(self, params: Params, obs: Observation) -> jax.Array:
         del params
         return self.requests.success(obs.features)
-
-
-def _alike(first: RequestSource, second: RequestSource) -> bool:
-    """Whether two sources are of one kind and hold equal numbers; what is traced has none and counts as equal."""
-    (a, kind), (b, other) = (jax.tree.flatten(source) for source in (first, second))
-    known = all(isinstance(leaf, (jax.Array, np.ndarray, np.generic, float, int)) for leaf in (*a, *b))
-    traced = not known or any(isinstance(leaf, jax.core.Tracer) for leaf in (*a, *b))
-    return kind == other and (traced or all(np.array_equal(x, y) for x, y in zip(a, b, strict=True)))
 
 
 @struct.dataclass

@@ -1,6 +1,7 @@
 """What every source of requests has in common: protocol, contexts, samples."""
 
 import functools
+import hashlib
 from typing import Any, NamedTuple, Protocol
 
 import jax
@@ -13,6 +14,8 @@ from jaxroute.problems.service.types import Request
 
 # Requests drawn for an optimum that has no closed form.
 _SAMPLE = 1 << 16
+# Numbers of a source that are looked at to tell it from another.
+_MOST_BYTES = 1 << 20
 
 
 class Contexts(NamedTuple):
@@ -34,6 +37,21 @@ class Contexts(NamedTuple):
     def at_cost(self, cost: ArrayLike) -> "Contexts":
         """The same with mean costs `[M]`, for one who does not see what a request would cost."""
         return self._replace(cost=np.broadcast_to(np.asarray(cost, np.float64), self.cost.shape))
+
+
+def fingerprint(requests: Any) -> str:
+    """Digest of a source's kind and numbers; empty if they are traced, or more than a mebibyte."""
+    leaves, kind = jax.tree.flatten(requests)
+    known = all(isinstance(leaf, (jax.Array, np.ndarray, np.generic, float, int)) for leaf in leaves)
+    if not known or any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
+        return ""
+    arrays = [np.asarray(leaf) for leaf in leaves]
+    if sum(array.nbytes for array in arrays) > _MOST_BYTES:
+        return ""
+    digest = hashlib.sha256(str(kind).encode())
+    for array in arrays:
+        digest.update(array.astype(np.float32).tobytes())
+    return digest.hexdigest()[:16]
 
 
 class RequestSource(Protocol):
