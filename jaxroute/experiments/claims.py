@@ -1,6 +1,7 @@
 """What claims are made of: verdicts, each a text and whether it holds, and functions of the results that give one."""
 
 import functools
+import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -9,7 +10,8 @@ import xarray as xr
 
 from jaxroute.analysis import metrics
 from jaxroute.experiments.base import Results
-from jaxroute.experiments.measure import along, end, power_law, runs_of, show
+from jaxroute.experiments.measure import Measured, along, end, power_law, runs_of, show
+from jaxroute.experiments.quantities import Quantity
 
 # What was measured, in words, and whether the claim holds.
 Verdict = tuple[str, bool]
@@ -114,3 +116,29 @@ def agrees(numbers: Sequence[Number], num_sigma: float = 4.0) -> Measure:
         return f"largest gap {worst:.1f} joint standard errors; " + "; ".join(parts), worst <= num_sigma
 
     return measure
+
+
+def _found(value: Quantity | float, results: Results) -> tuple[str, Measured]:
+    if not isinstance(value, Quantity):
+        return f"{value:,g}", Measured(value, 0.0)
+    found = value.of(results)
+    return f"{value.name} {value.show(found)}", found
+
+
+def _compared(chains: Sequence[Sequence[Quantity | float]], ordered: Callable[[Measured, Measured], bool]) -> Measure:
+    def judge(results: Results) -> Verdict:
+        found = [[_found(value, results) for value in chain] for chain in chains]
+        holds = all(ordered(a, b) for chain in found for (_, a), (_, b) in itertools.pairwise(chain))
+        return "; ".join(" against ".join(text for text, _ in chain) for chain in found), holds
+
+    return judge
+
+
+def rising(*chains: tuple[Quantity | float, ...], by: float = 3.0) -> Measure:
+    """Whether in each chain every quantity is below the next by so many joint standard errors."""
+    return _compared(chains, lambda a, b: a.below(b, by=by))
+
+
+def near(*pairs: tuple[Quantity, Quantity | float], by: float = 2.0, slack: float = 0.0) -> Measure:
+    """Whether the two of each pair differ by less than so many joint standard errors and a share of the second."""
+    return _compared(pairs, lambda a, b: a.near(b, by=by, slack=slack * abs(b.mean)))

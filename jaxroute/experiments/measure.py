@@ -113,6 +113,14 @@ def late_slope(data: xr.Dataset, metric: str, policy: str, start: float, every_t
     return power(_curves_of(data, metric, policy, **where).isel(time=chosen), "time")
 
 
+def late_runs(data: xr.Dataset, metric: str, policy: str, **where: Any) -> xr.DataArray:
+    """The mean per request in the second half of each run, `[seed]`; of a run that was read only once, of the whole."""
+    total = metrics.cumulative(data.sel(policy=policy, **where)[[metric, "valid"]], metric)
+    times, half = data["time"].values, len(data["time"]) // 2 - 1
+    first, start = (0.0, 0) if half < 0 else (total.isel(time=half, drop=True), times[half])
+    return (total.isel(time=-1, drop=True) - first) / float(times[-1] - start)
+
+
 def power(runs: xr.DataArray, axis: str) -> Measured:
     """Log-log slope of the mean over seeds along an axis, with its standard error; NaN where a mean is not positive."""
     fit = power_law(runs, axis)

@@ -12,14 +12,14 @@ function.
 - `projected_gradient`: projected gradient ascent with an optax step, differentiable end to end; returns an `Ascent`.
 - `pairwise`, `swap`: random sets with the marginals of a fractional selection.
 - `best_models`, `best_pair`, `log_weight_of_best`: assortments under a multinomial-logit choice.
-- `uniform_index`, `two_point_index`, `discrete_index`, `index_by_bisection`: reservation values of Pandora's boxes.
+- `uniform_index`, `two_point_index`, `discrete_index`, `linear_index`, `index_by_bisection`: reservation values of Pandora's boxes.
 """
 
 from jaxroute.solvers.assortment import best_models, best_pair, log_weight_of_best
 from jaxroute.solvers.budgeted_fill import FillSolution, budgeted_fill
 from jaxroute.solvers.projected_gradient import Ascent, projected_gradient
 from jaxroute.solvers.projection import Projection, differentiable_lp, project, smoothed_lp
-from jaxroute.solvers.reservation import discrete_index, index_by_bisection, two_point_index, uniform_index
+from jaxroute.solvers.reservation import discrete_index, index_by_bisection, linear_index, two_point_index, uniform_index
 from jaxroute.solvers.rounding import pairwise, swap
 from jaxroute.solvers.selection import (
     Selection,
@@ -47,6 +47,7 @@ __all__ = [
     "discrete_index",
     "exact_any_win",
     "index_by_bisection",
+    "linear_index",
     "linear_selection",
     "log_any_win",
     "log_weight_of_best",

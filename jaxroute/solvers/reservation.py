@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
+from scipy.optimize import minimize
 
 from jaxroute.core import checks, numerics
 
@@ -101,3 +102,54 @@ def discrete_index(values: ArrayLike, weights: ArrayLike, cost: ArrayLike) -> fl
     root = (mean - cost) / np.maximum(mass, np.finfo(float).tiny)
     following = np.append(value[1:], -np.inf)
     return float(root[np.argmax((root >= following) & (mass > 0))])
+
+
+def linear_index(features: ArrayLike, values: ArrayLike, costs: ArrayLike, ridge: float = 1e-6) -> np.ndarray:
+    """Coefficients `[m]` of the linear index that fits recorded boxes best: `sum of psi (c - (M - rho . psi)^+) = 0`.
+
+    That is the minimum of a convex loss, found on the host in float64 by damped Newton steps. With unit vectors of groups it is the exact index
+    of each group (`discrete_index`).
+
+    Args:
+      features: `[n, m]`, `psi`.
+      values: `[n]` scores.
+      costs: `[n]`, not negative, and above zero somewhere.
+      ridge: times half the squared length of the coefficients, per row: what is not determined becomes small.
+
+    Raises:
+      ValueError: shapes do not fit, costs are negative or all zero, or no minimum was found.
+
+    Source: Belloni, Chen and Wei (2026), eqs. (7) and (8).
+    """
+    psi = checks.numbers("features", features)
+    if psi.ndim != 2 or 0 in psi.shape:
+        raise ValueError(f"features must have shape [n, m], got {psi.shape}")
+    score, cost = (
+        checks.numbers("values", values, psi.shape[:1]),
+        checks.non_negative("costs", costs, psi.shape[:1]),
+    )
+    if not cost.sum() > 0:
+        raise ValueError("costs must be above 0 somewhere, or the index is not bounded")
+    number = len(psi)
+
+    def loss(rho: np.ndarray) -> float:
+        u = psi @ rho
+        below = np.minimum(u, score)
+        return float(np.mean(cost * u - below * (score - 0.5 * below)) + 0.5 * ridge * rho @ rho)
+
+    def slope(rho: np.ndarray) -> np.ndarray:
+        return psi.T @ (cost - np.maximum(score - psi @ rho, 0.0)) / number + ridge * rho
+
+    def curvature(rho: np.ndarray) -> np.ndarray:
+        active = psi[score > psi @ rho]
+        return active.T @ active / number + ridge * np.eye(psi.shape[1])
+
+    found = minimize(
+        loss,
+        np.zeros(psi.shape[1]),
+        jac=slope,
+        hess=curvature,
+        method="trust-exact",
+        options={"gtol": 1e-9, "maxiter": 1000},
+    )
+    return found.x

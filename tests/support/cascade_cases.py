@@ -167,6 +167,12 @@ def rows(**options):
     return ca.replay_cascade(**({"scores": score, "costs": cost, "groups": group} | options))
 
 
+def queries(**options):
+    score, cost, _, features = table()
+    contexts = np.column_stack([np.ones(len(score)), features[:, 0, 0]])
+    return ca.query_cascade(**({"scores": score, "costs": cost, "contexts": contexts} | options))
+
+
 def run(policy, env=None, **options):
     return play(custom() if env is None else env, policy, **{"horizon": 10, "seeds": 2} | options)
 

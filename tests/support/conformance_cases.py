@@ -96,6 +96,12 @@ def small_replay(**options):
     return cascade.replay_cascade(rng.random((12, 2)), rng.uniform(0.01, 0.1, (12, 2)), np.arange(12) % 2, **options)
 
 
+def small_queries(**options):
+    rng = np.random.default_rng(0)
+    contexts = np.column_stack([np.ones(12), rng.random(12)])
+    return cascade.query_cascade(rng.random((12, 2)), rng.uniform(0.01, 0.1, (12, 2)), contexts, **options)
+
+
 def at_horizon(policy, horizon=24):
     """With constants that do not change with the number of rounds that follow."""
     return policy.replace(horizon=horizon) if hasattr(policy, "horizon") else policy
@@ -227,6 +233,7 @@ _CONSTRUCTED = {
     "cascade/frozen_cascade": cascade.frozen_cascade,
     "cascade/custom_cascade": small_cascade,
     "cascade/replay_cascade": small_replay,
+    "cascade/query_cascade": small_queries,
 }
 _OTHER_PLAYERS = {"service/probit_service": _OPTIONS_OF_MESSPLUS[1]}
 ENVIRONMENTS = {
@@ -244,5 +251,6 @@ VARIANTS = {
     "queueing/compact queue": Pair(queueing.Random(), _lazy(small_queue, limit=10)),
     "queueing/two answers of a pool": Pair(queueing.Random(), _lazy(small_pool, num_offered=2)),
     "cascade/misfit": Pair(cascade.Frugal(), _lazy(cascade.uniform_cascade, tilt=0.25, bend=0.05, link="tanh")),
+    "cascade/queries in order": Pair(cascade.Frugal(), _lazy(small_queries, shuffled=False)),
     "cascade/joint replay": Pair(cascade.Frugal(), _lazy(small_replay, joint=True)),
 }

@@ -373,6 +373,7 @@ _CASCADE = {
             for kind in ("independent", "joint")
         },
     },
+    "cascade/queries": {"learns": _against(_more("utility", 2, "linear indices (other half)"))},
 }
 
 OUTCOMES: dict[str, Outcomes] = {

@@ -5,9 +5,9 @@ paper says is shown elsewhere, round by round against plain loops (`tests/refere
 """
 
 from jaxroute.experiments.cascade.paper import PAPER
-from jaxroute.experiments.cascade.replay import REPLAY
+from jaxroute.experiments.cascade.replay import QUERIES, REPLAY
 from jaxroute.experiments.cascade.study import STUDY
 
-EXPERIMENTS = (*PAPER, *STUDY, REPLAY)
+EXPERIMENTS = (*PAPER, *STUDY, REPLAY, QUERIES)
 
 __all__ = ["EXPERIMENTS"]

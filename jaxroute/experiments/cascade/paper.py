@@ -11,9 +11,10 @@ from jaxroute import grid
 from jaxroute.analysis import plot
 from jaxroute.experiments.base import Case, Results
 from jaxroute.experiments.cascade import common as c
-from jaxroute.experiments.cascade.common import COSMOS, case_of, claims, growth, mean, near, quantile, rising, slope
-from jaxroute.experiments.claims import Verdict
+from jaxroute.experiments.cascade.common import COSMOS, case_of, claims
+from jaxroute.experiments.claims import Verdict, near, rising
 from jaxroute.experiments.measure import Measured, along, end, mean_of
+from jaxroute.experiments.quantities import Quantity, gap, growth, mean, quantile, slope
 from jaxroute.problems import cascade as ca
 
 # The paper's example.
@@ -169,9 +170,9 @@ _RIDGE = {"COSMOS": grid(_ridges, eta1=list(_ETA1)), "rule": _ridges(_RULE.eta1)
 _RIDGES = {"COSMOS": grid(_ridges, eta0=list(_ETA0), unseen=True), "rule": _ridges(*_RULE, unseen=True)}
 _THEORY_CLAIMS = claims(
     ("same", "COSMOS with the radius of the proofs is query-all, run by run",
-     rising(*[(-1e-9, c.gap("theory", "query all", "radius", metric), 1e-9) for metric in c.RECORD])),
+     rising(*[(-1e-9, gap("theory", "query all", "radius", metric), 1e-9) for metric in c.RECORD])),
     ("vacuous", "its regret is below the trivial bound, and that below the bound of the theory",
-     rising((mean("theory", "radius"), 70000.0, c.Quantity("bound", lambda _: Measured(_bound(10000), 0.0)))), f"{COSMOS}, proposition 4.5; eq. (58)"),
+     rising((mean("theory", "radius"), 70000.0, Quantity("bound", lambda _: Measured(_bound(10000), 0.0)))), f"{COSMOS}, proposition 4.5; eq. (58)"),
     ("coverage", "that radius covers the true indices in every round",
      near((mean("theory", "radius", "optimistic"), 1.0), by=0.0, slack=1e-09), f"{COSMOS}, proposition 4.4"),
     ("practical", "the practical radius has less than a tenth of its regret, by three errors, and covers them in fewer rounds",

@@ -17,15 +17,19 @@ from jaxroute.estimators.glm import fit_glm
 from jaxroute.estimators.links import LOGISTIC
 from jaxroute.experiments.base import Case, Results
 from jaxroute.experiments.cascade import common as c
-from jaxroute.experiments.cascade.common import COSMOS, Quantity, claims, late_runs, rising, study
-from jaxroute.experiments.measure import Measured, mean_of
+from jaxroute.experiments.cascade.common import COSMOS, claims, study
+from jaxroute.experiments.claims import rising
+from jaxroute.experiments.measure import Measured, late_runs, mean_of
+from jaxroute.experiments.quantities import Quantity
 from jaxroute.problems import cascade as ca
 
 # What a mean call of the dearest model counts, in units of the score; and the bonuses of COSMOS, of which one is chosen.
 _WEIGHTS, _BONUSES = [0.02, 0.075, 0.2, 0.5], [0.1, 0.3, 1.0]
 _ORACLE, _INDICES, _PLAN, _LIST = "oracle", "search by true indices", "optimal plan (in sample)", "optimal list (in sample)"
 _RIVALS = ("best single", "frugal (tuned)", "learned list")
+_FITTED, _HINDSIGHT = "linear indices (other half)", "linear indices (in sample)"
 _KINDS = ("independent", "joint")
+_TITLES = {"independent": "independent rows", "joint": "joint rows", "queries": "each query once"}
 _SETTINGS = ("data", "by", "groups", "models", "costs", "scores", "sizes", "confidence")
 
 
@@ -36,7 +40,7 @@ def _read(settings: str) -> tuple[ca.RecordedRows, ca.RecordedRows]:
 
 def _halves(settings: Mapping[str, Any]) -> tuple[ca.RecordedRows, ca.RecordedRows]:
     """The rows to fit rules to, and those to judge."""
-    return _read(json.dumps({name: settings[name] for name in _SETTINGS if settings[name] is not None}))
+    return _read(json.dumps({name: settings[name] for name in (*_SETTINGS, "directions") if settings.get(name) is not None}))
 
 
 def replay(
@@ -79,6 +83,12 @@ def _by_weight(envs: Grid, policies: Iterable[Any]) -> Callable[[ca.CascadeEnv],
     return of
 
 
+def _tuned(rows: ca.RecordedRows, weights: Sequence[float], score: Any = None, **more: Any) -> list[ca.Frugal]:
+    """Cheapest first, with the threshold that is best on some rows, for each cost weight."""
+    order = np.argsort(np.argsort(rows.costs.mean(axis=0), kind="stable")).astype(np.float32)
+    return [ca.Frugal(ca.best_threshold(rows.scores, w * rows.costs, score)[0], order, **more) for w in weights]
+
+
 def _policies(envs: Grid, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Rules that are fitted see the other half of the rows; the best in sample see those that are judged."""
     joint, weights = settings["joint"], [float(one.cost_weight) for one in envs.objects]
@@ -91,10 +101,6 @@ def _policies(envs: Grid, settings: Mapping[str, Any]) -> dict[str, Any]:
     def lists(rows: ca.RecordedRows) -> list[ca.Frugal]:
         return [ca.Frugal.fit(rows.scores, w * rows.costs, scorer(rows), **more) for w in weights]
 
-    def tuned(weight: float) -> ca.Frugal:
-        order = np.argsort(np.argsort(train.costs.mean(axis=0), kind="stable")).astype(np.float32)
-        return ca.Frugal(ca.best_threshold(train.scores, weight * train.costs, scorer(train))[0], order, **more)
-
     best: dict[str, Any] = {_ORACLE: ca.Oracle.of}
     if joint:
         try:
@@ -103,7 +109,11 @@ def _policies(envs: Grid, settings: Mapping[str, Any]) -> dict[str, Any]:
             best = {_LIST: _by_weight(envs, lists(judged))}
         best[_INDICES] = ca.TrueIndexSearch.of
     made, fit = (c.learns_scores, c.WINDOW) if more else (c.learner, c.STREAMING)
-    rivals = ca.BestSingle.of, _by_weight(envs, map(tuned, weights)), _by_weight(envs, lists(train))
+    rivals = (
+        ca.BestSingle.of,
+        _by_weight(envs, _tuned(train, weights, scorer(train), **more)),
+        _by_weight(envs, lists(train)),
+    )
     return {
         "COSMOS": grid(made, index=_BONUSES, fit=fit),
         "greedy, warm 30": ca.Greedy(fit=fit, exploration=ca.WarmUp(30)),
@@ -122,7 +132,7 @@ def _case(kind: str) -> Case:
 
 def _zero(data: xr.Dataset) -> str:
     """The rule that is best in sample."""
-    return next(str(p) for p in data["policy"].values if p in (_ORACLE, _PLAN, _LIST))
+    return next(str(p) for p in data["policy"].values if p in (_ORACLE, _PLAN, _LIST, _HINDSIGHT))
 
 
 def _judged(data: xr.Dataset, metric: str, policy: str) -> xr.DataArray:
@@ -163,10 +173,10 @@ def _plane(results: Results):
             p: [tuple(mean_of(_judged(d, m, p)) for m in ("cost", "reward")) for d in by_weight.values()] for p in names
         }
         label = f"mean cost ({data['cost'].attrs['unit']})\n{seeds}"
-        plot.points(plane, x=label, y="mean score deployed", ax=row[0], title=f"{kind} rows")
+        plot.points(plane, x=label, y="mean score deployed", ax=row[0], title=_TITLES[kind])
         ahead = {p: [(w, tuple(_ahead(d, p, zero))) for w, d in by_weight.items()] for p in names if p != zero}
         label = "cost weight of a mean call of the dearest model"
-        plot.points(ahead, x=label, y=f"utility minus that of the {zero}", ax=row[1], title="ahead of the best in sample")
+        plot.points(ahead, x=label, y=f"utility minus that of the {zero}", ax=row[1], title=f"ahead of the {zero}")
         plot.log_axis(row[1], "y", linear=1e-3)
         for ax in row:
             plot.log_axis(ax, "x")
@@ -196,3 +206,77 @@ REPLAY = study(
     "--set environment.by=dataset",
     smoke_horizon=200,
 )
+
+# Each query once, with features of its own in place of groups.
+
+
+def queries(
+    data: str = "standin",
+    weights: Sequence[float] = _WEIGHTS,
+    directions: int = 8,
+    models: Sequence[str] | None = None,
+    costs: Mapping[str, float] | None = None,
+) -> Grid:
+    """Recorded queries by cost weight: of the half of the rows on which rules are judged.
+
+    Args:
+      weights: what a mean call of the dearest model counts in units of the score.
+      data, directions, models, costs: as in `cascade.recorded_rows`.
+    """
+    return _queries(_halves(locals())[1], checks.positive("weights", np.asarray(list(weights))).tolist())
+
+
+def _queries(rows: ca.RecordedRows, weights: Sequence[float]) -> Grid:
+    def weighted(weight: float) -> ca.CascadeEnv:
+        options = {"names": rows.names, "cost_unit": rows.unit, "cost_weight": weight / rows.dearest}
+        return ca.query_cascade(rows.scores, rows.costs, rows.contexts, **options)
+
+    return grid(weighted, weight=list(weights))
+
+
+def _players_of_queries(envs: Grid, settings: Mapping[str, Any]) -> dict[str, Any]:
+    train, _ = _halves(settings)
+    weights = [float(one.cost_weight) for one in envs.objects]
+    fitted = _queries(train, [w * train.dearest for w in weights]).objects
+    lists = [ca.Frugal.fit(train.scores, w * train.costs) for w in weights]
+    return {
+        "COSMOS": grid(c.learner, index=_BONUSES, fit=c.STREAMING),
+        "greedy, warm 30": ca.Greedy(fit=c.STREAMING, exploration=ca.WarmUp(30)),
+        _FITTED: _by_weight(envs, map(ca.TrueIndexSearch, fitted)),
+        **dict(
+            zip(_RIVALS, (ca.BestSingle.of, _by_weight(envs, _tuned(train, weights)), _by_weight(envs, lists)), strict=True)
+        ),
+        "one call": ca.ContextSingle.of,
+        _HINDSIGHT: ca.TrueIndexSearch.of,
+    }
+
+
+QUERIES = study(
+    "cascade/queries",
+    "Recorded queries with features of their own, each once: what linear indices make of them (--data FILE)",
+    (
+        Case(
+            queries,
+            _players_of_queries,
+            1001,
+            "queries",
+            {"data": "standin", "weights": _WEIGHTS, "directions": 8, "models": None, "costs": None},
+            record_every=50,
+            record=("realised_regret", "reward", "cost", "utility", "queries"),
+            one_pass=lambda envs: len(envs.objects[0].boxes.score) - 1,
+        ),
+    ),
+    64,
+    claims(
+        ("learns", "late in the pass COSMOS earns as much as a search by the linear indices of the other half, or less by at most two errors",
+         rising(*[(-1e-9, _lead("queries", w, _FITTED)) for w in _WEIGHTS], by=-2.0)),
+        *[(name.split()[0], f"it earns more than the {name}, by two errors", rising(*[(0.0, _lead("queries", w, name)) for w in _WEIGHTS], by=2.0))
+          for name in _RIVALS],
+    ),
+    {"queries": _plane},
+    notes="half of the rows are played, one row shows a first period in which all models are called and nothing counts; indices, threshold and list "
+    "are fitted to the other half. The best single model, the one call and the indices in sample know the rows that are played. Contexts are 1 and "
+    "the directions in which the features of queries differ most (--set environment.directions=8). COSMOS' bonus is chosen and judged as in "
+    "cascade/replay",
+    smoke_horizon=200,
+)  # fmt: skip

@@ -14,10 +14,11 @@ from jaxroute.analysis import metrics, plot
 from jaxroute.estimators.glm import fit_glm
 from jaxroute.experiments.base import Case, Results
 from jaxroute.experiments.cascade import common as c
-from jaxroute.experiments.cascade.common import COSMOS, STREAMING, UNSEEN, case_of, claims, gap, learner, mean, rising, slope
-from jaxroute.experiments.claims import Verdict, all_hold
+from jaxroute.experiments.cascade.common import COSMOS, STREAMING, UNSEEN, case_of, claims, learner
+from jaxroute.experiments.claims import Verdict, all_hold, near, rising
 from jaxroute.experiments.measure import Measured, along, ends_along, mean_of, runs_of, show
 from jaxroute.experiments.pictures import panel, side_by_side
+from jaxroute.experiments.quantities import Quantity, gap, growth, late, mean, quantile, slope
 from jaxroute.problems import cascade as ca
 
 _ONE = "one call"
@@ -52,10 +53,10 @@ _REGRET_CLAIMS = claims(
      rising(*[(mean("COSMOS"), 0.5 * mean(p)) for p in (*_RULES, "LinUCB")])),
     ("concave", "its regret flattens: slope of the last three quarters below .5, by two errors", rising((slope("COSMOS", share=0.25), 0.5), by=2.0)),
     ("mixture", "greedy is a mixture: its 5 % quantile is below COSMOS' mean, its 95 % quantile ten times that, and its mean grows almost linearly (slope above .8), by two errors",
-     rising((c.quantile(0.05, "greedy"), mean("COSMOS")), (10 * mean("COSMOS"), c.quantile(0.95, "greedy")), (0.8, slope("greedy", share=0.25)), by=2.0)),
+     rising((quantile(0.05, "greedy"), mean("COSMOS")), (10 * mean("COSMOS"), quantile(0.95, "greedy")), (0.8, slope("greedy", share=0.25)), by=2.0)),
     ("free", "after ten rounds of all boxes greedy has less regret than COSMOS, by three errors", rising((gap("greedy, warm 10", "COSMOS"), 0.0))),
     ("late", "in the second half COSMOS makes as many calls as the oracle, and deploys as good scores, up to 10 % and two errors",
-     c.near(*[(c.late("COSMOS", metric=m), c.late("oracle", metric=m)) for m in ("queries", "reward")], slack=0.1)),
+     near(*[(late("COSMOS", metric=m), late("oracle", metric=m)) for m in ("queries", "reward")], slack=0.1)),
     ("bootstrap", "without a warm-up the bootstrap's bonus collapses: with ten rounds of all it has less than a tenth of that regret, by three errors",
      rising((mean("bootstrap"), 0.1 * mean("bootstrap, no warm-up")))),
 )  # fmt: skip
@@ -113,7 +114,7 @@ _GROWTH_CLAIMS = claims(
     ("T", "COSMOS' regret grows more slowly than sqrt(T): slope of the last decade below .5, by two errors",
      rising(*[(slope("COSMOS", name), 0.5) for name in _LONG], by=2.0), f"{COSMOS}, proposition 4.5"),
     *[(axis, f"it grows no faster than {axis}, as the bound: the power is not above 1 by two errors",
-       rising((c.growth("COSMOS", axis, {"size": axis}), 1.0), by=-2.0), f"{COSMOS}, {source}")
+       rising((growth("COSMOS", axis, {"size": axis}), 1.0), by=-2.0), f"{COSMOS}, {source}")
       for axis, source in (("m", "proposition 4.5"), ("K", "proposition 4.5"), ("d", "theorem 5.5"))],
     ("crossing", "with five and ten models 2,000 rounds are too few to beat the best single call per request; after 100,000 COSMOS has less than half of its regret, by three errors",
      rising(*[pair for name in list(_LONG)[1:] for pair in ((mean(_ONE, name, time=2000), mean("COSMOS", name, time=2000)), (mean("COSMOS", name), 0.5 * mean(_ONE, name)))])),
@@ -144,7 +145,7 @@ _BONUS_CLAIMS = claims(
     ("u-shape", "b = .06 has less than a fifth of the regret at both ends, 0 and .3, by three errors",
      rising(*[(5 * mean("COSMOS", index=0.06), mean("COSMOS", index=b)) for b in (0.0, 0.3)])),
     ("cliff", "with b = .03 the 99 % quantile of the runs is more than ten times the median, with b = .1 less than three times, by two errors",
-     rising((10 * c.quantile(0.5, "COSMOS", index=0.03), c.quantile(0.99, "COSMOS", index=0.03)), (c.quantile(0.99, "COSMOS", index=0.1), 3 * c.quantile(0.5, "COSMOS", index=0.1)), by=2.0)),
+     rising((10 * quantile(0.5, "COSMOS", index=0.03), quantile(0.99, "COSMOS", index=0.03)), (quantile(0.99, "COSMOS", index=0.1), 3 * quantile(0.5, "COSMOS", index=0.1)), by=2.0)),
     ("default", "no bonus of the grid has less regret than our default, .1, by two errors",
      rising(*[(mean("COSMOS", index=0.1), mean("COSMOS", index=b)) for b in _GRID if b != 0.1], by=-2.0)),
 )  # fmt: skip
@@ -216,14 +217,14 @@ def _offline_policies(env: ca.CascadeEnv) -> dict[str, Any]:
     return {"COSMOS": ca.COSMOS(), "fitted before": before, _TRUE: given(env.evaluator.theta)}
 
 
-def _fitted(pairs: int) -> c.Quantity:
+def _fitted(pairs: int) -> Quantity:
     """Mean regret over samples and seeds; its error is that between samples."""
 
     def of(results: Results) -> Measured:
         data = results["offline"][["regret", "valid"]].sel(policy="fitted before", pairs=pairs).isel(time=-1)
         return mean_of(metrics.mean(data, "regret").rename(sample="seed"))
 
-    return c.Quantity(f"fitted to {pairs:,} pairs", of)
+    return Quantity(f"fitted to {pairs:,} pairs", of)
 
 
 _SMALL = {**_both(c.WINDOW), **_both(STREAMING, ", streaming"), "query all": ca.QueryAll()}
@@ -232,14 +233,14 @@ _SCORES_CLAIMS = claims(
     ("slope", "COSMOS' regret grows more slowly than sqrt(T): slope of the last decade below .5, by two errors",
      rising(*[(slope(p, case), 0.5) for p, case in (("COSMOS", "small"), ("COSMOS, streaming", "small"), ("COSMOS", "large"))], by=2.0), f"{COSMOS}, theorem 5.5"),
     ("tails", "greedy has more regret, and a 99 % quantile of its runs of more than three times COSMOS', by two errors",
-     rising(*[pair for case in ("small", "large") for pair in ((mean("COSMOS", case), mean("greedy", case)), (3 * c.quantile(0.99, "COSMOS", case), c.quantile(0.99, "greedy", case)))], by=2.0)),
+     rising(*[pair for case in ("small", "large") for pair in ((mean("COSMOS", case), mean("greedy", case)), (3 * quantile(0.99, "COSMOS", case), quantile(0.99, "greedy", case)))], by=2.0)),
     ("early", "at round 500 the two cannot be told apart: the paired difference is within three errors of 0",
-     c.near((gap("greedy", "COSMOS", "small", time=500), 0.0), by=3.0)),
+     near((gap("greedy", "COSMOS", "small", time=500), 0.0), by=3.0)),
     ("optimism", "optimism on the scores helps by itself, it stops earlier: with c_r = .3 less regret, by three errors, and fewer calls than without",
      rising(*[(mean("COSMOS", "bonuses", m, optimism=0.3, plug_in=0.03), mean("COSMOS", "bonuses", m, optimism=0.0, plug_in=0.03)) for m in ("regret", "queries")])),
     ("offline", "an evaluator fitted to 300 pairs is worse than learning on line, one of 30,000 pairs better, by two errors",
      rising((_fitted(30000), mean("COSMOS", "offline"), _fitted(300)), by=2.0)),
-    ("enough", "with 300,000 pairs it is as good as the true one, within 10 % and two errors", c.near((_fitted(300000), mean(_TRUE, "offline")), slack=0.1)),
+    ("enough", "with 300,000 pairs it is as good as the true one, within 10 % and two errors", near((_fitted(300000), mean(_TRUE, "offline")), slack=0.1)),
 )  # fmt: skip
 _SCORES = c.study(
     "cascade/learned-scores",
@@ -304,14 +305,14 @@ def _law_cases() -> Iterator[Case]:
     yield case_of(_ONLINE, 1000, "estimators-unseen", UNSEEN, every=250, seeds=64)
 
 
-def _off(policy: str, case: str = "estimators") -> c.Quantity:
+def _off(policy: str, case: str = "estimators") -> Quantity:
     """Mean absolute difference of a policy's regret to that with the exact estimator, seed by seed."""
 
     def of(results: Results) -> Measured:
         runs, exact = (runs_of(results[case], "regret", p) for p in (policy, "exact"))
         return mean_of(abs(runs - exact))
 
-    return c.Quantity(f"off by {policy}", of)
+    return Quantity(f"off by {policy}", of)
 
 
 def _off_exact(data: xr.Dataset) -> xr.Dataset:

@@ -4,28 +4,26 @@ import numpy as np
 
 from jaxroute.analysis import plot
 from jaxroute.experiments.base import Case, Claim, Experiment, Results
-from jaxroute.experiments.claims import Verdict
-from jaxroute.experiments.measure import end, late_slope, paired_gap, show, show_slope
+from jaxroute.experiments.claims import rising
+from jaxroute.experiments.measure import Measured
+from jaxroute.experiments.quantities import Quantity, gap, mean, slope
 from jaxroute.problems import stochastic
 
 _ENV = stochastic.bernoulli(np.linspace(0.9, 0.1, 10).tolist())
 
 
-def _auer_bound(results: Results) -> Verdict:
-    data = results["result"]
-    regret, bound = end(data, "regret", "UCB1"), float(stochastic.auer_bound(_ENV, int(data["time"][-1])))
-    return f"{show(regret)}, the bound is {bound:.0f} (below it by 3 s.e.)", regret.below(bound, by=3.0)
+def _bound(results: Results) -> Measured:
+    return Measured(float(stochastic.auer_bound(_ENV, int(results["result"]["time"][-1]))), 0.0)
 
 
-def _thompson_below_ucb(results: Results) -> Verdict:
-    gap = paired_gap(results["result"], "regret", "BetaThompson", minus="UCB1")
-    return f"BetaThompson - UCB1 = {show(gap)} (below 0 by 3 s.e.)", gap.below(0.0, by=3.0)
-
-
-def _greedy_is_linear(results: Results) -> Verdict:
-    data = results["result"]
-    slope = late_slope(data, "regret", "EpsilonGreedy", int(data["time"][-1]) // 2, every_time=True)
-    return f"log-log slope over the second half: {show_slope(slope)} (above 0.8 by 2 s.e.)", slope.above(0.8, by=2.0)
+_CLAIMS = (
+    ("ucb1-bound", "the regret of UCB1 is at most its bound, by three errors", "Auer et al. (2002), Theorem 1",
+     rising((mean("UCB1"), Quantity("the bound", _bound)))),
+    ("thompson", "Thompson sampling beats UCB1, by three errors", "Chapelle and Li (2011), Fig. 1",
+     rising((gap("BetaThompson", "UCB1"), 0.0))),
+    ("greedy-linear", "fixed epsilon-greedy has linear regret: slope of the second half above .8, by two errors", "Auer et al. (2002), section 2",
+     rising((0.8, slope("EpsilonGreedy", share=0.5)), by=2.0)),
+)  # fmt: skip
 
 
 def _figure(results: Results):
@@ -56,19 +54,7 @@ EXPERIMENTS = (
                 horizon=10_000,
             ),
         ),
-        claims=tuple(
-            Claim(*claim)
-            for claim in (
-                ("ucb1-bound", "the regret of UCB1 is at most its bound", "Auer et al. (2002), Theorem 1", _auer_bound),
-                ("thompson", "Thompson sampling beats UCB1", "Chapelle and Li (2011), Fig. 1", _thompson_below_ucb),
-                (
-                    "greedy-linear",
-                    "fixed epsilon-greedy has linear regret",
-                    "Auer et al. (2002), section 2",
-                    _greedy_is_linear,
-                ),
-            )
-        ),
+        claims=tuple(Claim(*claim) for claim in _CLAIMS),
         figures={"regret": _figure},
         source="Auer, Cesa-Bianchi and Fischer (2002); Chapelle and Li (2011)",
     ),

@@ -30,6 +30,7 @@ from jaxroute.problems.cascade.instances import (
     frozen_cascade,
     group_cascade,
     pass_fail_cascade,
+    query_cascade,
     replay_cascade,
     safe_and_risky,
     spike_cascade,
@@ -61,11 +62,12 @@ from jaxroute.problems.cascade.parts.radii import Bootstrap, Practical, Sampled,
 from jaxroute.problems.cascade.parts.search import IndexSearch, LoopSearch
 from jaxroute.problems.cascade.parts.streaming import ConstantCurvature, GradientDescent, Streaming
 from jaxroute.problems.cascade.parts.window import MomentEquations, Window
-from jaxroute.problems.cascade.sources.boxes import PassFailBoxes, RecordedBoxes, SpikeBoxes, UniformBoxes
+from jaxroute.problems.cascade.sources.boxes import PassFailBoxes, QueryBoxes, RecordedBoxes, SpikeBoxes, UniformBoxes
 from jaxroute.problems.cascade.sources.contexts import (
     FrozenContexts,
     GroupContexts,
     RecordedContexts,
+    ShuffledContexts,
     TwoTimesContexts,
     UniformContexts,
 )
@@ -116,6 +118,7 @@ ENVIRONMENTS = (
     frozen_cascade,
     custom_cascade,
     replay_cascade,
+    query_cascade,
 )
 
 __all__ = [
@@ -154,6 +157,7 @@ __all__ = [
     "PassFailBoxes",
     "Practical",
     "QueryAll",
+    "QueryBoxes",
     "RadialNoise",
     "RandomCascade",
     "RecordedBoxes",
@@ -162,6 +166,7 @@ __all__ = [
     "RecordedRows",
     "Sampled",
     "ScoredFeatures",
+    "ShuffledContexts",
     "SpikeBoxes",
     "StaticIndex",
     "Streaming",
@@ -188,6 +193,7 @@ __all__ = [
     "oracle_value",
     "pass_fail_cascade",
     "potential_bound",
+    "query_cascade",
     "query_groups",
     "recorded_rows",
     "regret_bound",

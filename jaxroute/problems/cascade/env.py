@@ -12,7 +12,7 @@ from jaxroute.core.types import Leaf, PyTree
 from jaxroute.estimators.links import IDENTITY, LOGISTIC, Link
 from jaxroute.problems.cascade.parts.search import best_opened, opened_in_order, seen_outputs
 from jaxroute.problems.cascade.sources.boxes import Boxes, check_feature
-from jaxroute.problems.cascade.sources.contexts import Contexts
+from jaxroute.problems.cascade.sources.contexts import Contexts, RecordedContexts
 from jaxroute.problems.cascade.sources.features import OutputFeatures, reward_of
 from jaxroute.problems.cascade.types import (
     ZERO_FLOWS,
@@ -169,7 +169,8 @@ class CascadeEnv:
         psi = self._context(key, state, t)
         base = self.base_index(psi)
         weight = jnp.asarray(self.cost_weight, jnp.float32)
-        score, cost, row = self.boxes.play((k_score, k_cost, k_rare), psi, base)
+        recorded = self.contexts.row(state, t) if isinstance(self.contexts, RecordedContexts) else None
+        score, cost, row = self.boxes.play((k_score, k_cost, k_rare), psi, base, recorded)
         # One array of scores for all comparisons of the period.
         score, cost, index = numerics.materialised((score, cost * weight, self.boxes.index(psi, base, weight)))
         features = None

@@ -14,10 +14,17 @@ from jaxroute.core.types import Leaf
 from jaxroute.estimators.glm import fit_glm
 from jaxroute.estimators.links import INDEX_LINKS, SCORE_LINKS
 from jaxroute.problems.cascade.env import CascadeEnv
-from jaxroute.problems.cascade.sources.boxes import Boxes, PassFailBoxes, RecordedBoxes, SpikeBoxes, UniformBoxes
-from jaxroute.problems.cascade.sources.contexts import Contexts, FrozenContexts, GroupContexts, UniformContexts
+from jaxroute.problems.cascade.sources.boxes import Boxes, PassFailBoxes, QueryBoxes, RecordedBoxes, SpikeBoxes, UniformBoxes
+from jaxroute.problems.cascade.sources.contexts import (
+    Contexts,
+    FrozenContexts,
+    GroupContexts,
+    RecordedContexts,
+    ShuffledContexts,
+    UniformContexts,
+)
 from jaxroute.problems.cascade.sources.features import FrozenFeatures, OutputFeatures, RecordedFeatures, ScoredFeatures
-from jaxroute.solvers.reservation import discrete_index
+from jaxroute.solvers.reservation import discrete_index, linear_index
 
 _GROUP_CHANCES = (0.40, 0.30, 0.15, 0.10, 0.04, 0.01)
 # How far a score may take an output's features: squared length along `theta` where scores stay between .03 and .97.
@@ -336,6 +343,25 @@ def token_costs(input_tokens: Leaf, output_tokens: Leaf, input_price: Leaf, outp
     return p * i + q * o
 
 
+def _recorded_features(features: Leaf, scores: np.ndarray, score_link: str, order: np.ndarray) -> RecordedFeatures:
+    """Features `[N, K, d]` of outputs in an order of rows, and the fit of their scores, which have that order already."""
+    table = checks.numbers("features", features)
+    if table.ndim != 3 or table.shape[:2] != scores.shape:
+        raise ValueError(f"features must have shape [{scores.shape[0]}, {scores.shape[1]}, d], got {table.shape}")
+    link = SCORE_LINKS[checks.one_of("score_link", score_link, SCORE_LINKS)]
+    table = table[order]
+    theta = fit_glm(table.reshape(-1, table.shape[-1]), scores.reshape(-1), link)
+    return RecordedFeatures(_float32(table), theta, link)
+
+
+def _recorded(scores: Leaf, costs: Leaf, cost_weight: Any) -> tuple[np.ndarray, np.ndarray, float]:
+    """Scores and costs `[N, K]`, and the weight of costs."""
+    score = checks.probability("scores", scores)
+    if score.ndim != 2 or 0 in score.shape:
+        raise ValueError(f"scores must have shape [N, K], got {score.shape}")
+    return score, checks.non_negative("costs", costs, score.shape), float(checks.positive("cost_weight", cost_weight, ()))
+
+
 def replay_cascade(
     scores: Leaf,
     costs: Leaf,
@@ -365,11 +391,7 @@ def replay_cascade(
     Raises:
       ValueError: shapes do not fit, a score is outside [0, 1], a cost negative, or a group empty.
     """
-    scores = checks.probability("scores", scores)
-    if scores.ndim != 2 or 0 in scores.shape:
-        raise ValueError(f"scores must have shape [N, K], got {scores.shape}")
-    costs = checks.non_negative("costs", costs, scores.shape)
-    weight = float(checks.positive("cost_weight", cost_weight, ()))
+    scores, costs, weight = _recorded(scores, costs, cost_weight)
     number = np.asarray(checks.non_negative("groups", groups, scores.shape[:1]))
     if (number != number.astype(int)).any():
         raise ValueError(f"groups must be whole numbers from 0, got {number[number != number.astype(int)][0]:g}")
@@ -389,15 +411,7 @@ def replay_cascade(
         [discrete_index(scores[m, a], equal[m], weight * mean_cost[g, a]) for g, m in enumerate(members)]
         for a in range(scores.shape[1])
     ]
-    evaluator = None
-    if features is not None:
-        table = checks.numbers("features", features)
-        if table.ndim != 3 or table.shape[:2] != scores.shape:
-            raise ValueError(f"features must have shape [{scores.shape[0]}, {scores.shape[1]}, d], got {table.shape}")
-        link = SCORE_LINKS[checks.one_of("score_link", score_link, SCORE_LINKS)]
-        table = table[order]
-        theta = fit_glm(table.reshape(-1, table.shape[-1]), scores.reshape(-1), link)
-        evaluator = RecordedFeatures(_float32(table), theta, link)
+    evaluator = None if features is None else _recorded_features(features, scores, score_link, order)
     boxes = RecordedBoxes(
         score=_float32(scores),
         cost=_float32(costs),
@@ -412,3 +426,50 @@ def replay_cascade(
     return _with_a_reason_to_call(
         _built(contexts, boxes, index, evaluator, cost_weight=np.float32(weight), **options), index
     )
+
+
+def query_cascade(
+    scores: Leaf,
+    costs: Leaf,
+    contexts: Leaf,
+    *,
+    cost_weight: float = 1.0,
+    shuffled: bool = True,
+    features: Leaf | None = None,
+    score_link: str = "logistic",
+    names: Sequence[str] = (),
+    cost_unit: str = "",
+) -> CascadeEnv:
+    """Recorded scores and costs of real queries, each once a pass; a request shows the features of its query.
+
+    All models answer the same query, so that outputs depend on each other, and nothing says how a query with the same features would have
+    been answered: the indices of the environment are the linear ones that fit the played rows best, in hindsight.
+
+    Args:
+      scores: `[N, K]` in [0, 1].
+      costs: `[N, K]`, in any unit; times `cost_weight` they should be of the order of the scores.
+      contexts: `[N, m]` features of queries, as they are; a column of ones is the intercept.
+      cost_weight: what a unit of cost counts.
+      shuffled: in another order for each run, otherwise in that of the rows.
+      features: `[N, K, d]` of outputs, where the evaluator is to be learned.
+      score_link: "logistic", "probit" or "identity".
+      names: of the models.
+      cost_unit: of `costs`, for tables and axes.
+
+    Raises:
+      ValueError: shapes do not fit, a score is outside [0, 1], a cost negative, or a model has no cost at all.
+    """
+    scores, costs, weight = _recorded(scores, costs, cost_weight)
+    psi = checks.numbers("contexts", contexts)
+    if psi.ndim != 2 or len(psi) != len(scores) or not psi.shape[1]:
+        raise ValueError(f"contexts must have shape [{len(scores)}, m], got {psi.shape}")
+    free = np.flatnonzero(costs.sum(axis=0) == 0)
+    if free.size:
+        raise ValueError(f"costs must be above 0 somewhere in each column, got none in column {free[0]}")
+    index = [linear_index(psi, scores[:, a], weight * costs[:, a]) for a in range(scores.shape[1])]
+    evaluator = None if features is None else _recorded_features(features, scores, score_link, np.arange(len(scores)))
+    boxes = QueryBoxes(_float32(scores), _float32(costs), *(_float32(np.linalg.lstsq(psi, x)[0]) for x in (scores, costs)))
+    made = (ShuffledContexts if _flag("shuffled", shuffled) else RecordedContexts)(_float32(psi))
+    options = {"names": _names(names, scores.shape[1]), "cost_unit": str(cost_unit)}
+    env = _built(made, boxes, index, evaluator, cost_weight=np.float32(weight), **options)
+    return _with_a_reason_to_call(env, psi @ np.transpose(index))

@@ -16,6 +16,7 @@ from jaxroute.core import checks, draws
 from jaxroute.core.types import Leaf
 from jaxroute.problems.cascade.env import CascadeEnv, as_cascade
 from jaxroute.problems.cascade.sources.boxes import RecordedBoxes
+from jaxroute.problems.cascade.sources.contexts import RecordedContexts
 
 # Thresholds that are tried, and draws on which they are compared.
 _THRESHOLDS = np.arange(1, 100) / 100
@@ -29,8 +30,10 @@ _SWEEPS = 20
 
 
 def _average(env: CascadeEnv, function: Callable) -> jax.Array:
-    """Mean `[K]` of a function of the request over many requests; may be traced."""
+    """Mean `[K]` of a function of the request over many requests, or over all recorded ones; may be traced."""
     key = draws.key(0)
+    if isinstance(env.contexts, RecordedContexts):
+        return jnp.mean(jax.vmap(function)(jnp.asarray(env.contexts.table, jnp.float32)), axis=0)
 
     def of(number: jax.Array) -> jax.Array:
         start, now = draws.split(draws.fold_in(key, number))
@@ -40,12 +43,12 @@ def _average(env: CascadeEnv, function: Callable) -> jax.Array:
 
 
 def single_values(env: CascadeEnv) -> jax.Array:
-    """Mean score less weighted cost `[K]` of each model called alone, over the requests of the first 20,000 periods."""
+    """Mean score less weighted cost `[K]` of each model called alone, over the requests of the first 20,000 periods, or all recorded ones."""
     return _average(env, as_cascade(env).single_value)
 
 
 def mean_costs(env: CascadeEnv) -> jax.Array:
-    """Mean cost `[K]` of each model, over the requests of the first 20,000 periods."""
+    """Mean cost `[K]` of each model, over the requests of the first 20,000 periods, or all recorded ones."""
     as_cascade(env)
     return _average(env, lambda psi: env.boxes.mean_cost(psi, env.base_index(psi)))
 

@@ -7,14 +7,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from cascade_cases import FEW, LAWS, NOISES, NUMBER, drawn, f32, replay, slow, table
+from cascade_cases import FEW, LAWS, NOISES, NUMBER, drawn, f32, play, replay, slow, table
 from scipy import stats
 
 from jaxroute.core import draws
 from jaxroute.estimators import links
 from jaxroute.problems import cascade as ca
 from jaxroute.problems.cascade.sources.features import reward_of
-from jaxroute.solvers.reservation import discrete_index
+from jaxroute.solvers.reservation import discrete_index, linear_index
 
 
 @pytest.mark.parametrize("name", [name if name in FEW else slow(name) for name in LAWS])
@@ -90,6 +90,75 @@ def test_contexts_of_two_times_and_recorded_ones():
     np.testing.assert_array_equal(draw(lambda i: contexts.draw(draws.key(0), (), i))(t), rows[np.arange(20) % 3])
     np.testing.assert_allclose(contexts.mean, rows.mean(axis=0), rtol=1e-6)
     assert ca.uniform_cascade(3, 2, contexts=contexts).context_bound == pytest.approx(math.sqrt(10))
+
+
+def queries(number=30, **options):
+    """Made-up queries: scores, costs, contexts, and the cascade of them."""
+    rng = np.random.default_rng(3)
+    psi = np.column_stack([np.ones(number), rng.uniform(-0.5, 0.5, (number, 2))])
+    score = np.clip(psi @ rng.uniform(0.0, 0.6, (3, 4)) + 0.3 * rng.random((number, 4)), 0.0, 1.0)
+    cost = rng.uniform(0.01, 0.3, (number, 4))
+    return score, cost, psi, ca.query_cascade(score, cost, psi, cost_weight=0.7, **options)
+
+
+@pytest.mark.parametrize("shuffled", [False, True])
+def test_queries_are_played_once_a_pass_each_with_its_own_row(shuffled):
+    score, cost, psi, env = queries(shuffled=shuffled)
+    state = env.init(draws.key(5))
+    order = np.asarray(state) if shuffled else np.arange(30)
+    assert sorted(order) == list(range(30)) and shuffled == (list(order) != sorted(order))
+    period = jax.vmap(lambda t: env.draw(draws.fold_in(draws.key(1), t), state, t))(jnp.arange(75))
+    rows = order[np.arange(75) % 30]
+    np.testing.assert_array_equal(period.psi, psi.astype(np.float32)[rows])
+    np.testing.assert_array_equal(period.score, score.astype(np.float32)[rows])
+    np.testing.assert_allclose(period.cost, 0.7 * cost[rows], rtol=1e-6)
+    np.testing.assert_allclose(period.mean_cost, 0.7 * (psi @ np.linalg.lstsq(psi, cost)[0])[rows], rtol=1e-4)
+    assert env.spec.metrics == ca.replay_cascade(score, cost, np.zeros(30), joint=True).spec.metrics
+
+
+def test_a_search_of_queries_is_the_one_of_a_plain_loop():
+    """Weitzman's rule and one call on the rows, by hand in float64: utility of each query of a shuffled pass."""
+    score, cost, psi, env = queries()
+    index = np.stack([linear_index(psi, score[:, a], 0.7 * cost[:, a]) for a in range(4)])
+    value = psi @ np.linalg.lstsq(psi, score - 0.7 * cost)[0]
+    found = play(
+        env, {"search": ca.TrueIndexSearch.of, "one": ca.ContextSingle.of}, 29, 8, record_every=1, record=("utility",)
+    )
+    for policy in ("search", "one"):
+        expected = []
+        for row in range(30):
+            best, opened, priority = -np.inf, [], psi[row] @ index.T
+            for a in np.argsort(-priority):
+                if best >= priority[a]:
+                    break
+                opened.append(a)
+                best = max(best, score[row, a])
+            opened = opened if policy == "search" else [value[row].argmax()]
+            expected.append(score[row, opened].max() - 0.7 * cost[row, opened].sum())
+        utility = np.diff(found["utility"].sel(policy=policy).values * np.arange(1, 30), prepend=0.0, axis=-1)
+        # A run plays all rows but that of its free period: they are the same values in another order.
+        for run in utility:
+            left = sorted(expected)
+            for got in run:
+                left.pop(int(np.abs(np.asarray(left) - got).argmin()))
+            assert len(left) == 1
+        everything = np.sort(np.asarray(expected))
+        gaps = np.abs(utility[..., None] - everything).min(axis=-1)
+        assert gaps.max() < 5e-5
+
+
+def test_the_linear_index_solves_its_moment_and_is_exact_in_groups():
+    rng = np.random.default_rng(11)
+    for _ in range(300):
+        number, dim = int(rng.integers(5, 60)), int(rng.integers(1, 5))
+        score, cost = rng.random(number), rng.uniform(0.0, 0.4, number) + 1e-3
+        group = np.concatenate([np.arange(dim), rng.integers(0, dim, number - dim)])
+        exact = [discrete_index(score[group == g], np.ones((group == g).sum()), cost[group == g].mean()) for g in range(dim)]
+        np.testing.assert_allclose(linear_index(np.eye(dim)[group], score, cost, ridge=0.0), exact, atol=1e-6)
+        psi = np.column_stack([np.ones(number), rng.normal(size=(number, dim))])
+        rho = linear_index(psi, score, cost, ridge=0.0)
+        moment = psi.T @ (cost - np.maximum(score - psi @ rho, 0.0)) / number
+        assert np.abs(moment).max() < 1e-6
 
 
 @pytest.mark.parametrize("link", [links.LOGISTIC, slow(links.PROBIT), links.IDENTITY], ids=str)

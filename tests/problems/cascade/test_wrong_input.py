@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from cascade_cases import custom, rows, run, table, with_constants
+from cascade_cases import custom, queries, rows, run, table, with_constants
 
 import jaxroute as jr
 from jaxroute.engine.rounds import spec_for
@@ -70,6 +70,14 @@ WRONG = {
     "joint as a number": (lambda: rows(joint=1), "joint must be True or False, got 1"),
     "no weight of replayed costs": (lambda: rows(cost_weight=0), "cost_weight must be above 0, got 0"),
     "names of other models": (lambda: rows(names=["a", "b"]), r"names must have one name per model \(3\), got 2"),
+    "contexts of other queries": (lambda: queries(contexts=np.ones((5, 2))), r"contexts must have shape \[40, m\], got \(5, 2\)"),
+    "contexts without features": (lambda: queries(contexts=np.ones((40, 0))), r"contexts must have shape \[40, m\], got \(40, 0\)"),
+    "NaN features of queries": (lambda: queries(contexts=np.full((40, 2), NAN)), r"contexts must be finite, got nan at index \(0, 0\)"),
+    "a model for free": (lambda: queries(costs=table()[1] * [1.0, 0.0, 1.0]), "costs must be above 0 somewhere in each column, got none in column 1"),
+    "an order by name": (lambda: queries(shuffled="file"), "shuffled must be True or False, got 'file'"),
+    "queries of a law": (lambda: run(ca.QueryAll(), queries().replace(contexts=ca.UniformContexts(2))), "contexts must be recorded ones, RecordedContexts or ShuffledContexts"),
+    "directions without features": (lambda: ca.recorded_rows("standin", directions=0), "directions must be at least 1, got 0"),
+    "too many directions": (lambda: ca.recorded_rows("standin", directions=65), "directions must be .*64, got 65"),
     "negative tokens": (lambda: ca.token_costs([1, -2], 1, 1, 1), r"input_tokens must be at least 0, got -2 at index \(1,\)"),
     "prices of other models": (lambda: ca.token_costs(np.ones((4, 2)), 1, np.ones(3), 1), r"input_tokens, .* must broadcast, got \(4, 2\), \(\), \(3,\) and \(\)"),
     # Their parts.
@@ -108,7 +116,7 @@ WRONG = {
     "normal noise of no length": (lambda: ca.RadialNoise.normal(2, longest=0.0), "longest must be above 0, got 0"),
     "no freedom": (lambda: ca.RadialNoise.student(2, freedom=-1.0), "freedom must be above 0, got -1"),
     "frozen features without x": (lambda: custom(index=[[0.5], [0.6]], evaluator=ca.FrozenFeatures()), "evaluator must not be FrozenFeatures where requests have 1 feature"),
-    "recorded features without records": (lambda: custom(evaluator=ca.RecordedFeatures(np.ones((4, 2, 1)), [1.0])), "evaluator must not be RecordedFeatures without RecordedBoxes, got UniformBoxes"),
+    "recorded features without records": (lambda: custom(evaluator=ca.RecordedFeatures(np.ones((4, 2, 1)), [1.0])), "evaluator must not be RecordedFeatures without RecordedBoxes or QueryBoxes, got UniformBoxes"),
     "recorded features of other queries": (lambda: rows().replace(evaluator=ca.RecordedFeatures(np.ones((4, 3, 1)), [1.0])).check(), r"features must have shape \[40, 3, d\], got \(4, 3, 1\)"),
     # Policies and their parts.
     "a radius for a fit": (lambda: run(ca.COSMOS(fit=ca.Practical())), r"policy 'COSMOS': fit must be an object such as Window\(...\), Streaming\(...\), ..., got Practical"),

@@ -7,7 +7,7 @@ Source: none of them is in Belloni, Chen and Wei (2026), which has no experiment
 they say.
 """
 
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -56,8 +56,8 @@ class Boxes(Protocol):
         """Reservation index `[K]`, when costs count `weight` times."""
         ...
 
-    def play(self, keys: Keys, psi: jax.Array, base: jax.Array) -> Play:
-        """Draws of a period."""
+    def play(self, keys: Keys, psi: jax.Array, base: jax.Array, row: jax.Array | None = None) -> Play:
+        """Draws of a period; `row` `[]` is that of the request in a table of recorded ones, None where there is no table."""
         ...
 
 
@@ -132,7 +132,8 @@ class UniformBoxes:
     def index(self, psi: jax.Array, base: jax.Array, weight: jax.Array) -> jax.Array:
         return uniform_index(self._low(psi, base), self.width(psi, base), weight * self.mean_cost(psi, base))
 
-    def play(self, keys: Keys, psi: jax.Array, base: jax.Array) -> Play:
+    def play(self, keys: Keys, psi: jax.Array, base: jax.Array, row: jax.Array | None = None) -> Play:
+        del row
         k_score, k_cost, _ = keys
         u = draws.uniform(k_score, base.shape)
         length = 2.0 * draws.uniform(k_cost, base.shape) - 1.0
@@ -192,8 +193,8 @@ class SpikeBoxes(UniformBoxes):
         low = self.mean_score(psi, base) - cost  # E[(M - s)^+] >= E[M] - s.
         return index_by_bisection(lambda level: self.excess(psi, base, level), cost, low=low)
 
-    def play(self, keys: Keys, psi: jax.Array, base: jax.Array) -> Play:
-        score, cost, _ = super().play(keys, psi, base)
+    def play(self, keys: Keys, psi: jax.Array, base: jax.Array, row: jax.Array | None = None) -> Play:
+        score, cost, _ = super().play(keys, psi, base, row)
         return jnp.where(draws.uniform(keys[2], base.shape) < self.jackpot, self.top, score), cost, None
 
     def excess(self, psi: jax.Array, base: jax.Array, level: jax.Array) -> jax.Array:
@@ -263,7 +264,8 @@ class PassFailBoxes:
     def index(self, psi: jax.Array, base: jax.Array, weight: jax.Array) -> jax.Array:
         return two_point_index(self.low, self.high, self.chance(psi), weight * self.mean_cost(psi, base))
 
-    def play(self, keys: Keys, psi: jax.Array, base: jax.Array) -> Play:
+    def play(self, keys: Keys, psi: jax.Array, base: jax.Array, row: jax.Array | None = None) -> Play:
+        del row
         k_score, k_cost, _ = keys
         passed = draws.uniform(k_score, base.shape) < self.chance(psi)
         length = 2.0 * draws.uniform(k_cost, base.shape) - 1.0
@@ -342,8 +344,72 @@ class RecordedBoxes:
         place = jnp.minimum((u * size).astype(jnp.int32), size.astype(jnp.int32) - 1)
         return jnp.broadcast_to(self._of_group(psi, self.first).astype(jnp.int32) + place, base.shape)
 
-    def play(self, keys: Keys, psi: jax.Array, base: jax.Array) -> Play:
+    def play(self, keys: Keys, psi: jax.Array, base: jax.Array, row: jax.Array | None = None) -> Play:
+        del row
         rows = self.rows(keys, psi, base)
-        table = jnp.stack([jnp.asarray(self.score, jnp.float32), jnp.asarray(self.cost, jnp.float32)], axis=-1)
-        cells = jnp.stack([numerics.at(table, (rows[a], a)) for a in range(base.shape[0])])
-        return cells[:, 0], cells[:, 1], rows
+        return *_cells(self.score, self.cost, rows), rows
+
+
+def _cells(score: Leaf, cost: Leaf, rows: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Score and cost `[K]` of each box in its row `[K]`."""
+    table = jnp.stack([jnp.asarray(score, jnp.float32), jnp.asarray(cost, jnp.float32)], axis=-1)
+    cells = jnp.stack([numerics.at(table, (rows[a], a)) for a in range(rows.shape[0])])
+    return cells[:, 0], cells[:, 1]
+
+
+@struct.dataclass
+class QueryBoxes:
+    """Outcomes of real queries, row by row: all models answer the query whose features the request shows.
+
+    Given the features of a query nothing but its own outcome is recorded. What environments of a known law have exactly, mean score, mean
+    cost and index given the request, are here the linear functions of the features that fit the rows best, in hindsight.
+
+    Attributes:
+      score: `[P, K]`.
+      cost: `[P, K]`.
+      score_fit: `[m, K]`, mean scores are `psi . score_fit`.
+      cost_fit: `[m, K]`, mean costs likewise.
+    """
+
+    score: Leaf
+    cost: Leaf
+    score_fit: Leaf
+    cost_fit: Leaf
+
+    joint: ClassVar[bool] = True
+
+    def check(self) -> None:
+        shape = np.shape(checks.probability("scores", self.score))
+        checks.non_negative("costs", self.cost, shape)
+        if len(shape) != 2 or 0 in shape:
+            raise ValueError(f"scores must have shape [P, K], got {shape}")
+        checks.numbers("cost_fit", self.cost_fit, checks.numbers("score_fit", self.score_fit).shape)
+
+    def check_for(self, dim: int) -> None:
+        if np.shape(self.score_fit) != (dim, self.num_boxes):
+            raise ValueError(f"score_fit must have shape [{dim}, {self.num_boxes}], got {np.shape(self.score_fit)}")
+
+    @property
+    def num_boxes(self) -> int:
+        return np.shape(self.score)[-1]
+
+    def mean_cost(self, psi: jax.Array, base: jax.Array) -> jax.Array:
+        del base
+        return numerics.combine(psi, jnp.asarray(self.cost_fit, jnp.float32))
+
+    def mean_score(self, psi: jax.Array, base: jax.Array) -> jax.Array:
+        del base
+        return numerics.combine(psi, jnp.asarray(self.score_fit, jnp.float32))
+
+    def index(self, psi: jax.Array, base: jax.Array, weight: jax.Array) -> jax.Array:
+        del psi, weight
+        return base  # Fitted on the host, for the weight that the environment was made with.
+
+    def play(self, keys: Keys, psi: jax.Array, base: jax.Array, row: jax.Array | None = None) -> Play:
+        del keys, psi
+        if row is None:
+            raise ValueError(
+                "contexts must be recorded ones, RecordedContexts or ShuffledContexts, where boxes are QueryBoxes"
+            )
+        rows = jnp.broadcast_to(row, base.shape)
+        return *_cells(self.score, self.cost, rows), rows

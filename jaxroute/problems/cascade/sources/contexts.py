@@ -45,7 +45,7 @@ class Contexts(Protocol):
 class IndependentContexts:
     """Contexts that do not depend on earlier ones."""
 
-    def init(self, key: jax.Array) -> tuple[()]:
+    def init(self, key: jax.Array) -> PyTree:
         del key
         return ()
 
@@ -146,10 +146,29 @@ class RecordedContexts(IndependentContexts):
         if table.ndim != 2 or 0 in table.shape:
             raise ValueError(f"table must have shape [periods, m], got {table.shape}")
 
+    def row(self, state: PyTree, t: jax.Array) -> jax.Array:
+        """Row `[]` of the table in the period `t`."""
+        del state
+        return t % np.shape(self.table)[0]
+
     def draw(self, key: jax.Array, state: PyTree, t: jax.Array) -> jax.Array:
-        del key, state
-        table = jnp.asarray(self.table, jnp.float32)
-        return table[t % table.shape[0]]
+        del key
+        return jnp.asarray(self.table, jnp.float32)[self.row(state, t)]
+
+
+@struct.dataclass
+class ShuffledContexts(RecordedContexts):
+    """Given contexts in another order for each run, each once before any is repeated.
+
+    Attributes:
+      table: `[P, m]`.
+    """
+
+    def init(self, key: jax.Array) -> jax.Array:
+        return jax.random.permutation(key, np.shape(self.table)[0]).astype(jnp.int32)
+
+    def row(self, state: PyTree, t: jax.Array) -> jax.Array:
+        return numerics.at(state, (t % np.shape(self.table)[0],))
 
 
 @struct.dataclass

@@ -13,7 +13,7 @@ from flax import struct
 from jaxroute.core import checks, draws, numerics
 from jaxroute.core.types import Leaf
 from jaxroute.estimators.links import IDENTITY, LOGISTIC, Link
-from jaxroute.problems.cascade.sources.boxes import Boxes, RecordedBoxes
+from jaxroute.problems.cascade.sources.boxes import Boxes, QueryBoxes, RecordedBoxes
 
 # Scores are kept so far from 0 and 1 before their link is inverted.
 _MARGIN = 1e-4
@@ -261,7 +261,7 @@ class RecordedFeatures:
     """Features of real outputs. Rewards are noisy recorded scores (`reward_of`), of which `G(theta . phi)` is only a fit.
 
     Attributes:
-      table: `[N, K, d]`, rows as in `RecordedBoxes`.
+      table: `[N, K, d]`, rows as in `RecordedBoxes` or `QueryBoxes`.
       theta: `[d]` of the fit.
       link: `G` (static).
     """
@@ -286,8 +286,10 @@ class RecordedFeatures:
 
     def check_for(self, boxes: Boxes, dim: int) -> None:
         del dim
-        if not isinstance(boxes, RecordedBoxes):
-            raise ValueError(f"evaluator must not be RecordedFeatures without RecordedBoxes, got {type(boxes).__name__}")
+        if not isinstance(boxes, RecordedBoxes | QueryBoxes):
+            raise ValueError(
+                f"evaluator must not be RecordedFeatures without RecordedBoxes or QueryBoxes, got {type(boxes).__name__}"
+            )
         if np.shape(self.table)[:2] != np.shape(boxes.score):
             number, models = np.shape(boxes.score)
             raise ValueError(f"features must have shape [{number}, {models}, d], got {np.shape(self.table)}")

@@ -32,6 +32,7 @@ class RecordedRows:
       names: of the models.
       unit: of costs.
       features: `[N, K, d]` of outputs, None where scores are seen.
+      contexts: `[N, m]` of queries, 1 and the main directions of the table's features; None if none were asked for.
     """
 
     scores: np.ndarray
@@ -40,6 +41,7 @@ class RecordedRows:
     names: tuple[str, ...]
     unit: str
     features: np.ndarray | None = None
+    contexts: np.ndarray | None = None
 
     @property
     def dearest(self) -> float:
@@ -51,7 +53,15 @@ class RecordedRows:
         at = (chosen,) if chosen.ndim == 1 else (chosen, np.arange(len(self.names)))
         groups = self.groups[chosen if chosen.ndim == 1 else chosen[:, 0]]
         features = None if self.features is None else self.features[at]
-        return replace(self, scores=self.scores[at], costs=self.costs[at], groups=groups, features=features)
+        contexts = None if self.contexts is None or chosen.ndim > 1 else self.contexts[chosen]
+        parts = {
+            "scores": self.scores[at],
+            "costs": self.costs[at],
+            "groups": groups,
+            "features": features,
+            "contexts": contexts,
+        }
+        return replace(self, **parts)
 
     def halves(self) -> tuple["RecordedRows", "RecordedRows"]:
         """Every other row of each group, in an order that is drawn once and for all: one half to fit rules to, one to judge."""
@@ -80,6 +90,7 @@ def recorded_rows(
     scores: Mapping[str, str] | None = None,
     sizes: Mapping[str, str] | None = None,
     confidence: Mapping[str, str] | None = None,
+    directions: int | None = None,
 ) -> RecordedRows:
     """The rows of a file that have a score and a cost of each model.
 
@@ -92,6 +103,7 @@ def recorded_rows(
       scores: columns of scores in [0, 1], by model.
       sizes: columns of what is paid for, by model.
       confidence: columns of what an output says about its own score, by model: with these scores are not seen but learned.
+      directions: of a table's features that contexts show, those in which queries differ most.
 
     Raises:
       ValueError: arguments do not fit each other or the file.
@@ -108,7 +120,8 @@ def recorded_rows(
         table = _table(data, costs)
         table = table if models is None else table.subset(models=models)
         parts = np.asarray(table.scores, float), np.asarray(table.costs, float), query_groups(table, by, count)
-        found = RecordedRows(*parts, table.models, table.currency)
+        contexts = None if directions is None else _main_directions(table, checks.count("directions", directions), data)
+        found = RecordedRows(*parts, table.models, table.currency, contexts=contexts)
     if not found.dearest > 0:
         raise ValueError(f"costs must not all be zero, got {data} where they are")
     return found
@@ -144,6 +157,18 @@ def _clusters(features: np.ndarray, number: int) -> np.ndarray:
         if spread < least:
             best, least = label, spread
     return best
+
+
+def _main_directions(table: RoutingTable, number: int, data: str) -> np.ndarray:
+    """1 and the principal components of the features of queries `[N, 1 + number]`, the longest of length 1."""
+    if table.features is None:
+        raise ValueError(f"data must have features of queries, got {data} without")
+    features = np.asarray(table.features, np.float64)
+    features = features - features.mean(axis=0)
+    axes = np.linalg.svd(features, full_matrices=False)[2][: checks.count("directions", number, 1, features.shape[1])]
+    parts = features @ axes.T
+    longest = np.linalg.norm(parts, axis=1).max()
+    return np.column_stack([np.ones(len(parts)), parts / longest if longest > 0 else parts])
 
 
 def _table(data: str, costs: Mapping[str, float] | None) -> RoutingTable:

@@ -1,0 +1,84 @@
+"""Quantities that claims compare: something that is measured of results, with a name and a standard error."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from jaxroute.experiments import measure
+from jaxroute.experiments.base import Results
+from jaxroute.experiments.measure import Measured, end, late_runs, late_slope, mean_of, paired_gap, runs_of, show, show_slope
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """Something that is measured of results, with its standard error. A number times it is another one.
+
+    name: in words. of: function of the results. show: of what it gives.
+    """
+
+    name: str
+    of: Callable[[Results], Measured]
+    show: Callable[[Measured], str] = show
+
+    def __rmul__(self, factor: float) -> "Quantity":
+        return Quantity(f"{factor:g} x {self.name}", lambda results: self.of(results).times(factor), self.show)
+
+
+def _name(policy: str, case: str, about: str, where: Mapping[str, Any]) -> str:
+    places = [f"{axis} {value:g}" for axis, value in where.items()]
+    return " ".join([*([case] if case != "result" else []), policy, *places, *([about] if about else [])])
+
+
+def mean(policy: str, case: str = "result", metric: str = "regret", time: Any = None, **where: Any) -> Quantity:
+    """The mean at the horizon, or at another recorded round."""
+    about = " ".join([*([metric] if metric != "regret" else []), *([f"at {time:,}"] if time else [])])
+    return Quantity(_name(policy, case, about, where), lambda results: end(results[case], metric, policy, time, **where))
+
+
+def late(policy: str, case: str = "result", metric: str = "utility", **where: Any) -> Quantity:
+    """The mean per request in the second half of a run."""
+    name = _name(policy, case, f"{metric}, second half", where)
+    return Quantity(name, lambda results: mean_of(late_runs(results[case], metric, policy, **where)))
+
+
+def slope(policy: str, case: str = "result", share: float = 0.1, metric: str = "regret", **where: Any) -> Quantity:
+    """Log-log slope of the mean regret (or another metric) after a share of the rounds."""
+
+    def of(results: Results) -> Measured:
+        return late_slope(results[case], metric, policy, share * float(results[case]["time"][-1]), **where)
+
+    return Quantity(_name(policy, case, "slope", where), of, show_slope)
+
+
+def growth(policy: str, axis: str, cases: Mapping[str, Any] | None = None, **where: Any) -> Quantity:
+    """Power of a size with which the regret at the horizon grows, over cases with such coordinates."""
+
+    def of(results: Results) -> Measured:
+        return measure.power(measure.along(results, "regret", axis, **(cases or {})).sel(policy=policy, **where), axis)
+
+    return Quantity(_name(policy, "result", f"power of {axis}", where), of, show_slope)
+
+
+def quantile(level: float, policy: str, case: str = "result", **where: Any) -> Quantity:
+    """Quantile of the runs' regret; its error is half the distance of the quantiles an error of the level away."""
+
+    def of(results: Results) -> Measured:
+        runs = runs_of(results[case], "regret", policy, **where).values
+        step = np.sqrt(level * (1.0 - level) / len(runs))
+        low, middle, high = np.quantile(runs, np.clip([level - step, level, level + step], 0.0, 1.0))
+        return Measured(float(middle), float(high - low) / 2)
+
+    return Quantity(_name(policy, case, f"{100 * level:g} % quantile", where), of)
+
+
+def gap(policy: str, minus: str, case: str = "result", metric: str = "regret", time: Any = None, **where: Any) -> Quantity:
+    """Mean of a policy minus another, seed by seed."""
+
+    def of(results: Results) -> Measured:
+        data = results[case].sel(**where)
+        place = -1 if time is None else int(np.argmin(np.abs(data["time"].values - time)))
+        return paired_gap(data, metric, policy, minus=minus, place=place)
+
+    return Quantity(_name(f"{policy} minus {minus}", case, metric if metric != "regret" else "", where), of)
