@@ -98,7 +98,7 @@ def _cases() -> tuple[Case, ...]:
         ),
         _case(
             "margin",
-            {"MESS+ with a margin": sv.MessPlus(V=V, margin=margin, **still), "MESS+": sv.MessPlus(V=V, **still)},
+            {"MESS+ with a margin": sv.MessPlus(V=V, margin=margin, **known), "MESS+": sv.MessPlus(V=V, **known)},
             horizon,
             horizon,
             settings={"alpha": _MARGIN["alpha"]},

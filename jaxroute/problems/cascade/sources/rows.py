@@ -1,5 +1,6 @@
 """Recorded rows of real queries: read from a table, or from columns of a file, and parted into halves to fit rules to and to judge."""
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -152,7 +153,9 @@ def _clusters(features: np.ndarray, number: int) -> np.ndarray:
     best, least = np.zeros(len(features), int), np.inf
     for _ in range(_RESTARTS):
         start = points[rng.choice(len(points), min(number, len(points)), replace=False)]
-        centres, label = kmeans2(features, start, minit="matrix", iter=50, missing="warn")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # A cluster that ends up empty: there are fewer groups then.
+            centres, label = kmeans2(features, start, minit="matrix", iter=50, missing="warn")
         spread = float(np.square(features - centres[label]).sum())
         if spread < least:
             best, least = label, spread
