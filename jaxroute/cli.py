@@ -102,6 +102,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     one.add_argument("--smoke", action="store_true", help="a size that takes seconds")
     one.add_argument("--no-figures", action="store_true", help="draw nothing; `jaxroute plot` does so later")
+    one.add_argument(
+        "--accept-changed-code",
+        action="store_true",
+        help="go on with a store where the code of a policy or environment has changed since",
+    )
     several = one.add_argument_group("several processes, each started with the same command and the same --out")
     several.add_argument(
         "--distributed", action="store_true", help="share the seeds; SLURM, Open MPI, Kubernetes and TPU are detected"
@@ -416,6 +421,7 @@ def _run_here(options, mesh: Any = None) -> int:
             keep=options.keep,
             until_stderr=goals,
             figures=figures,
+            accept_changed_code=options.accept_changed_code,
             progress=sys.stderr.isatty(),
         )
     except ValueError as error:

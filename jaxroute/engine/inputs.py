@@ -1,5 +1,6 @@
 """What a call of `simulate` asks for: every argument checked at the boundary, and made into one form."""
 
+import itertools
 import json
 import warnings
 from collections.abc import Mapping, Sequence
@@ -35,6 +36,7 @@ from jaxroute.engine import recording, stopping
 from jaxroute.engine.grid import FunctionGrid, Grid
 from jaxroute.engine.rounds import Record, spec_for
 from jaxroute.store import provenance
+from jaxroute.store.code import code_of, python
 from jaxroute.store.provenance import describe
 
 # What may be given as `env` and as a policy.
@@ -66,6 +68,7 @@ class Inputs:
     backend: one of `BACKENDS`.
     keep: one of `KEPT`.
     goals: standard errors at which to stop, by metric; empty without.
+    accept_changed_code: goes on with a store that was made by other code.
     description: more attributes of the result.
     """
 
@@ -83,6 +86,7 @@ class Inputs:
     backend: str
     keep: str
     goals: dict[str, float]
+    accept_changed_code: bool
     description: dict[str, Any]
 
     @property
@@ -114,6 +118,13 @@ class Inputs:
             settings["until_stderr"] = self.goals
         return settings
 
+    def code(self) -> dict[str, Any]:
+        """What the code of everybody that plays does, as plain JSON."""
+        made = [one for grid in (self.env, *self.policies.values()) for one in grid.objects[:1]]
+        probes = [probe for record in self.records.values() for probe in record.probes]
+        players = itertools.chain.from_iterable(self.examples.values())
+        return {"python": python(), "digests": code_of([*made, *players, *(probe for _, probe in probes)])}
+
 
 def read_inputs(
     env: EnvironmentLike,
@@ -130,6 +141,7 @@ def read_inputs(
     backend: str,
     keep: str,
     until_stderr: Mapping[str, float] | None,
+    accept_changed_code: bool,
     description: Mapping[str, Any] | None,
 ) -> Inputs:
     """Checks the arguments of `simulate`, which says what they are.
@@ -176,6 +188,7 @@ def read_inputs(
         backend=backend,
         keep=keep,
         goals=stopping.goals(until_stderr, recording.recorded_metrics(records)),
+        accept_changed_code=accept_changed_code,
         description=dict(description or {}),
     )
 

@@ -52,6 +52,7 @@ def simulate(
     backend: str = "scan",
     keep: str = "runs",
     until_stderr: Mapping[str, float] | None = None,
+    accept_changed_code: bool = False,
     description: Mapping[str, Any] | None = None,
 ) -> xr.Dataset:
     """Plays every policy on every setting for every seed, and returns the recorded curves.
@@ -70,7 +71,8 @@ def simulate(
       probes: functions `(env, policy, env_state, policy_state, t) -> array or dict`, read at record times.
       instances: number of random instances if `env` is a sampler.
       out: folder of a store. Every finished block is written there; a run that was killed continues where it stopped, and a
-        store of other settings is refused.
+        store of other settings is refused, and so is one that was made by other code: of a policy, the environment, a probe, and of
+        what these call outside of libraries (comments, formatting, docstrings and names of local variables do not matter).
       key: the root of all randomness; another key gives other luck to the same seeds.
       block: seeds per compiled call (default: by device and memory).
       devices: seeds are sharded over these (default: all local devices).
@@ -94,6 +96,7 @@ def simulate(
         up to 0.2 r of a standard error, reached if the goal lies just at a look; mostly it lies between two, which are so far apart
         that luck hardly decides. None of this holds where events that matter are too rare to be seen at the first looks (a disaster
         in one run of a thousand): there give a fixed number of seeds. Several processes wait for each other at every look.
+      accept_changed_code: goes on with a store where the code has changed; the result says so in its attribute `accepted_code`.
       description: more attributes for the result.
 
     Returns:
@@ -107,8 +110,9 @@ def simulate(
       OSError: the store cannot be written. MemoryError: not even the smallest block fits into memory.
       HostsError: another process of the mesh did not finish its blocks.
     """
-    if not isinstance(progress, bool):
-        raise ValueError(f"progress must be True or False, got {checks.show(progress)}")
+    for name, value in (("progress", progress), ("accept_changed_code", accept_changed_code)):
+        if not isinstance(value, bool):
+            raise ValueError(f"{name} must be True or False, got {checks.show(value)}")
     if mesh is not None and devices is not None:
         raise ValueError("mesh takes the place of devices; give one of them")
     with hosts.Processes(mesh, _device_list(devices), out) as processes:
@@ -126,6 +130,7 @@ def simulate(
             backend=backend,
             keep=keep,
             until_stderr=until_stderr,
+            accept_changed_code=accept_changed_code,
             description=description,
         )
         return _simulate(asked, processes, out, progress)
@@ -147,14 +152,15 @@ def run_bytes(env: EnvironmentLike, policy: PolicyLike) -> int:
 def _simulate(asked: Inputs, processes: hosts.Processes, out: str | os.PathLike[str] | None, progress: bool) -> xr.Dataset:
     """The story of a run, as one of the processes that share it tells it."""
     effort = _Effort()
-    settings = asked.settings()
+    settings, code = asked.settings(), None if out is None else asked.code()
     if out is not None:
         processes.hold(lambda: locks.StoreLock(store_path(out)))
-    processes.check_same(fingerprint(settings))
-    layout = Layout(**processes.agree(lambda: stored_layout(out, settings) or _cut(asked, processes)))
+    processes.check_same([fingerprint(settings), code])
+    accept = asked.accept_changed_code
+    layout = Layout(**processes.agree(lambda: stored_layout(out, settings, code, accept) or _cut(asked, processes)))
     blocks = _blocks(asked, layout, processes.devices)
     with effort.compiling():
-        contents = _contents(asked, settings, layout, blocks)
+        contents = _contents(asked, settings, code, layout, blocks)
     first = processes.rank == 0
     sink = processes.in_turn(lambda: open_sink(asked.keep, out, contents, repair=first, rank=processes.rank))
     tasks = _tasks(asked, layout, sink, processes)
@@ -245,7 +251,9 @@ def _blocks(asked: Inputs, layout: Layout, devices: Sequence[Any]) -> dict[str, 
     }
 
 
-def _contents(asked: Inputs, settings: Mapping[str, Any], layout: Layout, blocks: Mapping[str, Block]) -> Contents:
+def _contents(
+    asked: Inputs, settings: Mapping[str, Any], code: Mapping[str, Any] | None, layout: Layout, blocks: Mapping[str, Block]
+) -> Contents:
     """What the result will hold; traces every policy."""
     shapes: dict[str, dict[str, tuple[int, ...]]] = {}
     for name, block in blocks.items():
@@ -262,6 +270,7 @@ def _contents(asked: Inputs, settings: Mapping[str, Any], layout: Layout, blocks
         zero_flows=asked.spec.zero_flows,
         settings=settings,
         layout=layout,
+        code=code,
     )
 
 

@@ -161,6 +161,7 @@ def run(
     mesh: jax.sharding.Mesh | None = None,
     keep: str = "runs",
     until_stderr: Mapping[str, float] | None = None,
+    accept_changed_code: bool = False,
     figures: bool = True,
 ) -> dict[str, Any]:
     """Runs an experiment and writes its stores, figures and `summary.json` into a folder; a killed run is continued.
@@ -173,7 +174,8 @@ def run(
       key: root of all randomness.
       mesh: devices of several processes, as for `simulate`; the first writes summary and figures.
       figures: draw them.
-      keep, until_stderr: as for `simulate`. Of "moments", claims and figures that need single runs are left out, and said to be.
+      accept_changed_code: as for `simulate`.
+      keep, until_stderr: likewise. Of "moments", claims and figures that need single runs are left out, and said to be.
 
     Returns:
       The summary; of other processes than the first an empty one.
@@ -207,6 +209,7 @@ def run(
             progress=progress,
             keep=keep,
             until_stderr=until_stderr,
+            accept_changed_code=accept_changed_code,
             description={"experiment": experiment.name, "coordinates": dict(case.coordinates)},
         )
     if not hosts.is_first():

@@ -1,10 +1,13 @@
 """The description of a store: which settings it belongs to, how it is laid out, and what was measured, kept twice in its attributes."""
 
 import dataclasses
+import datetime
 import functools
 import json
 import os
 import platform
+import re
+import warnings
 from collections.abc import Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
@@ -15,6 +18,7 @@ import numpy as np
 
 from jaxroute.core.checks import show
 from jaxroute.core.types import Metric
+from jaxroute.store.code import changes as code_changes
 
 STORE_NAME = "result.zarr"
 # What holds the marks of finished blocks, and the second copy of the attributes.
@@ -37,6 +41,7 @@ class Contents:
     zero_flows: names of the flows that must be zero.
     settings: all that decides the numbers, as plain JSON.
     layout: how the run is cut into blocks of seeds and tiles of settings.
+    code: what the code of policies and environments does (`code.code_of`), and the Python that it was asked of; None if it is not kept.
     """
 
     policies: Sequence[str]
@@ -49,6 +54,7 @@ class Contents:
     zero_flows: Sequence[str]
     settings: Mapping[str, Any]
     layout: Any
+    code: Mapping[str, Any] | None = None
 
 
 class StoreMismatchError(ValueError):
@@ -62,11 +68,19 @@ def versions() -> dict[str, str]:
     return {"python": platform.python_version(), **packages}
 
 
-def stored_layout(path: str | os.PathLike | None, settings: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Block and tile sizes of an existing store of the same settings, None if there is no store.
+def stored_layout(
+    path: str | os.PathLike | None, settings: Mapping[str, Any], code: Mapping[str, Any] | None = None, accept: bool = False
+) -> dict[str, Any] | None:
+    """Block and tile sizes of an existing store of the same settings and code, None if there is no store.
+
+    Args:
+      path: folder of the store, or None.
+      settings: of the run.
+      code: of the run, as in `Contents`.
+      accept: goes on where the code has changed, with a warning.
 
     Raises:
-      StoreMismatchError: the store belongs to other settings or another version; the difference is named.
+      StoreMismatchError: the store belongs to other settings or another version, or was made by other code; the difference is named.
     """
     if path is None or not exists(store_path(path)):
         return None
@@ -76,10 +90,43 @@ def stored_layout(path: str | os.PathLike | None, settings: Mapping[str, Any]) -
     own = json.loads(json.dumps(fingerprint(settings)))
     # What is only said where it is not the usual.
     usual = {"keep": "runs", "until_stderr": None}
-    difference = _difference(usual | attributes["settings"], usual | own)
+    difference = _difference(_without_code(usual | attributes["settings"]), usual | own)
     if difference:
         raise StoreMismatchError(f"{str(path)!r} holds the result of other settings: {difference}; choose another folder")
+    if code is not None and (reason := _code_difference(attributes.get("code"), code)):
+        difference, told = reason
+        if told and not accept:
+            raise StoreMismatchError(
+                f"{str(path)!r} was made by other code: {difference}; choose another folder, or go on nevertheless with "
+                "accept_changed_code=True (--accept-changed-code)"
+            )
+        warnings.warn(f"{str(path)!r}: {difference}", stacklevel=6)
     return dict(attributes["layout"])
+
+
+def _code_difference(stored: Any, own: Mapping[str, Any]) -> tuple[str, bool] | None:
+    """What is different in the code, and whether that can be told; None if it is the same."""
+    if stored is None:
+        return "what the code of its policies did was not kept, whether it is still the same cannot be told", False
+    if stored["python"] != own["python"]:
+        return (
+            f"it was made with Python {stored['python']}, whether the code of its policies is still the same cannot be told with "
+            f"{own['python']}",
+            False,
+        )
+    changed = code_changes(stored["digests"], own["digests"])
+    if not changed:
+        return None
+    more = f" and {len(changed) - 4} more" if len(changed) > 4 else ""
+    return f"{', '.join(changed[:4])}{more} changed", True
+
+
+def with_code(attributes: Mapping[str, Any], own: Mapping[str, Any] | None) -> dict[str, Any]:
+    """What to write into a store that goes on with other code than it was begun with; nothing if the code is the same."""
+    if own is None or (reason := _code_difference(attributes.get("code"), own)) is None:
+        return {}
+    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    return {"code": own, "accepted_code": [*attributes.get("accepted_code", []), {"at": now, "what": reason[0]}]}
 
 
 def own_attributes(path: str | os.PathLike, repair: bool = False) -> Any:
@@ -134,6 +181,16 @@ def fingerprint(settings: Mapping[str, Any]) -> dict[str, Any]:
         "platform": jax.default_backend(),
         "x64": jax.config.read("jax_enable_x64"),
     }
+
+
+def _without_code(settings: Any) -> Any:
+    """Settings in which functions have no digest of their code, which stores of before had in the name."""
+    if isinstance(settings, dict):
+        named = {
+            k: re.sub(r"#[0-9a-f]{8}$", "", v) if k == "function" and isinstance(v, str) else v for k, v in settings.items()
+        }
+        return {k: _without_code(v) for k, v in named.items()}
+    return [_without_code(v) for v in settings] if isinstance(settings, list) else settings
 
 
 def _difference(stored: Any, wanted: Any, where: str = "") -> str:

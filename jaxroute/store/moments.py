@@ -519,7 +519,7 @@ def load(store: Path, attributes: Mapping[str, Any], partial: bool) -> xr.Datase
             f"the result in {str(store)!r} is unfinished: {lost}. Run it again to complete it, or load it with partial=True"
         )
     data = dataset(frame, [one.total() for one in known])
-    data.attrs = {name: value for name, value in attributes.items() if name != "frame"}
+    data.attrs = {name: value for name, value in attributes.items() if name not in ("frame", "code")}
     return data
 
 

@@ -51,7 +51,7 @@ def _is_said(field: "dataclasses.Field[Any]", value: Any) -> bool:
 
 
 def _describe_function(function: Any) -> Any:
-    """A function by its name, its code, and what it was made with; any other object that can be called by its attributes."""
+    """A function by its name and what it was made with (its code is told by `code`); any other object that can be called by its attributes."""
     if isinstance(function, functools.partial):
         parts = {"arguments": describe(function.args), "keywords": describe(function.keywords)}
         return {"partial": _describe_function(function.func), **parts}
@@ -68,17 +68,10 @@ def _describe_function(function: Any) -> Any:
             **{k: describe(v) for k, v in getattr(function, "__dict__", {}).items()},
         }
     name = f"{function.__module__}.{function.__qualname__}"
-    digest = hashlib.sha256(repr(_describe_code(code)).encode()).hexdigest()[:8]
     inside = [cell.cell_contents for cell in function.__closure__ or ()]
     inside += [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
     made_with = [name if thing is function else describe(thing) for thing in inside]
-    return {"function": f"{name}#{digest}", **({"made_with": made_with} if made_with else {})}
-
-
-def _describe_code(code: Any) -> list[Any]:
-    """What a function's code does, without where it stands."""
-    constants = [_describe_code(c) if hasattr(c, "co_code") else repr(c) for c in code.co_consts]
-    return [code.co_code, code.co_names, constants]
+    return {"function": name, **({"made_with": made_with} if made_with else {})}
 
 
 def provenance(devices: Sequence[Any], **measured: Any) -> dict[str, Any]:

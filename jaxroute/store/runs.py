@@ -71,7 +71,7 @@ def load(path: str, store: Path, attributes: Mapping[str, Any], partial: bool) -
     data = data.isel(seed=slice(seeds))
     data = data.assign({name: (data[name].dims, values[name], data[name].attrs) for name in values}).drop_vars(DONE).load()
     data = data.drop_dims([d for d in data.dims if str(d).startswith("_")])
-    del data.attrs["coordinates_digest"]
+    data.attrs = {name: value for name, value in data.attrs.items() if name not in ("coordinates_digest", "code")}
     return data[data.attrs.pop("variables")]
 
 

@@ -14,7 +14,16 @@ import numpy as np
 import xarray as xr
 import zarr
 
-from jaxroute.store.description import DONE, Contents, attributes_in, copied_attributes, exists, fingerprint, store_path
+from jaxroute.store.description import (
+    DONE,
+    Contents,
+    attributes_in,
+    copied_attributes,
+    exists,
+    fingerprint,
+    store_path,
+    with_code,
+)
 
 # A policy, the first setting of a tile along each axis, and the number of a block of seeds.
 Task: TypeAlias = tuple[str, dict[str, int], int]
@@ -112,6 +121,7 @@ class Sink(abc.ABC):
         self.attrs = {"settings": fingerprint(settings), "layout": dataclasses.asdict(self.layout)}
         if path is None:
             return None
+        own = {"code": self.contents.code} if self.contents.code is not None else {}
         self.store = store = store_path(path)
         store.parent.mkdir(parents=True, exist_ok=True)
         if exists(store):
@@ -120,12 +130,15 @@ class Sink(abc.ABC):
             except ValueError:
                 whole = False
             if whole:
-                return zarr.open_group(store, mode="a")
+                group = zarr.open_group(store, mode="a")
+                if more := with_code(group.attrs.asdict(), self.contents.code):
+                    group.attrs.update(json.loads(json.dumps(more)))
+                return group
             warnings.warn(f"{str(store / 'zarr.json')!r} was damaged and is made again", stacklevel=7)
             (store / "zarr.json").unlink(missing_ok=True)
             return zarr.create_group(store, attributes=copied_attributes(store))
         (store / "zarr.json").unlink(missing_ok=True)
-        return zarr.create_group(store, attributes=json.loads(json.dumps(self.attrs)))
+        return zarr.create_group(store, attributes=json.loads(json.dumps({**self.attrs, **own})))
 
     @abc.abstractmethod
     def missing(self) -> str:
@@ -157,6 +170,8 @@ class Sink(abc.ABC):
             before = self.group.attrs.asdict()
             for name in ("compile_s", "run_s", "decisions"):
                 attributes[name] += before.get(name, 0)
+            if "accepted_code" in before:
+                attributes["accepted_code"] = before["accepted_code"]
             attributes = json.loads(json.dumps(attributes))
             self.group.attrs.update(attributes)
             self.group[DONE].attrs.update({"copy": self.group.attrs.asdict()})

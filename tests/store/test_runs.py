@@ -21,7 +21,7 @@ from toys import Clock, Cycle, Planner, small_market
 import jaxroute as jr
 from jaxroute.engine import layout, programs
 from jaxroute.problems import staged, stochastic
-from jaxroute.store import provenance, runs
+from jaxroute.store import code, provenance, runs
 
 ENV = stochastic.bernoulli([0.2, 0.7, 0.5])
 
@@ -347,17 +347,22 @@ FUNCTIONS = {
 }
 
 
+def told(function):
+    """What a store keeps of a function: what it was made with, and what its code does."""
+    return [provenance.describe(function), code.code_of([function])]
+
+
 @pytest.mark.parametrize("case", FUNCTIONS)
 def test_functions_that_do_something_else_are_told_apart(case):
     one, other = FUNCTIONS[case]
-    assert provenance.describe(one) != provenance.describe(other)
+    assert told(one) != told(other)
 
 
 def test_functions_are_described_alike_in_every_process():
     """Otherwise no other process could continue the store. Addresses in memory must not show."""
-    code = "import json, tests.store.test_runs as t; print(json.dumps(t.described()))"
+    script = "import json, tests.store.test_runs as t; print(json.dumps(t.described()))"
     env = os.environ | {"PYTHONPATH": CHILDREN_PATH, "PYTHONHASHSEED": "7"}
-    child = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=300)
+    child = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True, timeout=300)
     assert child.returncode == 0, child.stderr[-2000:]
     assert json.loads(child.stdout.splitlines()[-1]) == json.loads(json.dumps(described()))
 
@@ -369,7 +374,7 @@ def test_a_function_that_calls_itself_is_described():
     def third(n):
         return n if n < 2 else third(n // 3)
 
-    assert provenance.describe(halve) != provenance.describe(third)
+    assert told(halve) != told(third)
 
 
 def described():
@@ -387,7 +392,7 @@ def described():
         sampler(0.3),
         jr.grid(stochastic.UCB1, width=[1.0, 2.0]),
     ]
-    return [provenance.describe(thing) for thing in things]
+    return [told(thing) for thing in things]
 
 
 # Other people's data, and wrong paths.

@@ -1,0 +1,264 @@
+"""What the code of policies, environments, samplers and probes does: a digest of each function that may decide a result, by its name.
+
+A digest is made of the instructions that Python runs, not of the text: comments, formatting, docstrings and the names of local variables do
+not enter. Followed are the methods of a class and of those that it inherits from, what they call or name by a global name, constants too, as far
+as it is not a library's (what lies in `site-packages`, unless the class itself does, and Python's own modules).
+"""
+
+import dataclasses
+import dis
+import functools
+import hashlib
+import inspect
+import sys
+import types
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+# Instructions that only place others.
+_PADDING = frozenset({"RESUME", "NOP", "CACHE", "EXTENDED_ARG", "NOT_TAKEN"})
+# Entries of a class that Python or a decorator makes, and methods that only refuse what is wrong.
+_GIVEN = frozenset(
+    {"__module__", "__qualname__", "__doc__", "__firstlineno__", "__static_attributes__", "__match_args__", "__slots__"}
+)
+_CHECKS = frozenset({"check", "check_for"})
+_CHECKING = "jaxroute.core.checks"
+_PLAIN = (bool, int, float, complex, str, bytes, type(None), type(...))
+
+
+def code_of(values: Iterable[Any]) -> dict[str, str]:
+    """Digests of all functions and constants that the methods of some objects (or functions) may use, by name, in order.
+
+    Args:
+      values: policies, environments, functions; their fields and whatever they were made with are looked at, too.
+    """
+    roots = list(values)
+    found = _Followed({"jaxroute", *map(_home, roots)})
+    for value in roots:
+        found.value(value)
+    return dict(sorted(found.digests.items()))
+
+
+def changes(stored: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
+    """Names of functions and constants that are not the same in both, the ones that changed first."""
+    both = [name for name in stored if name in here and stored[name] != here[name]]
+    return both + [name for name in (*stored, *here) if (name in stored) != (name in here)]
+
+
+def python() -> str:
+    """The version of Python whose instructions are compared: those of another one differ."""
+    return f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
+class _Followed:
+    """What was met.
+
+    digests: by name.
+    """
+
+    def __init__(self, homes: set[str]) -> None:
+        """`homes`: top-level packages whose code is followed wherever it lies."""
+        self.digests: dict[str, str] = {}
+        self._homes = homes
+        self._seen: set[int] = set()
+        self._kept: list[Any] = []  # So that no identity is used twice.
+
+    def value(self, value: Any) -> None:
+        """An object with all that it holds: its class, its fields, what a function was made with."""
+        if isinstance(value, (*_PLAIN, np.ndarray, np.generic, jax.Array, types.ModuleType)) or id(value) in self._seen:
+            return
+        self._seen.add(id(value))
+        self._kept.append(value)
+        if isinstance(value, functools.partial):
+            self._all([value.func, *value.args, *value.keywords.values()])
+        elif isinstance(value, Mapping):
+            self._all(value.values())
+        elif isinstance(value, (list, tuple, set, frozenset)):
+            self._all(value)
+            if hasattr(value, "_fields"):
+                self._class(type(value))
+        elif isinstance(value, type):
+            self._class(value)
+        elif inspect.ismethod(value):
+            self._all([value.__func__, value.__self__])
+        elif inspect.isfunction(value):
+            self._function(value)
+        elif hasattr(value, "__wrapped__"):
+            self.value(value.__wrapped__)
+        elif callable(value) or dataclasses.is_dataclass(value) or hasattr(value, "__dict__"):
+            self._class(type(value))
+            if not _is_foreign(type(value).__module__, self._homes):
+                self._all(vars(value).values() if hasattr(value, "__dict__") else ())
+
+    def _all(self, values: Iterable[Any]) -> None:
+        for value in values:
+            self.value(value)
+
+    def _class(self, cls: type) -> None:
+        for one in cls.__mro__:
+            if _is_foreign(one.__module__, self._homes):
+                continue
+            fields = getattr(one, "__dataclass_fields__", None) or getattr(one, "_fields", ())
+            for name, entry in vars(one).items():
+                if name in _CHECKS:
+                    continue
+                place = f"{one.__module__}.{one.__qualname__}.{name}"
+                for inner in _functions_in(entry):
+                    if inspect.isfunction(inner):
+                        self._function(inner)
+                # The values of fields are settings, and told as such.
+                if name not in _GIVEN and name not in fields and not name.startswith(("__", "_flax")):
+                    self._constant(place, entry)
+
+    def _function(self, function: Any) -> None:
+        function = inspect.unwrap(function)
+        if not inspect.isfunction(function):
+            return self.value(function)
+        code, module = function.__code__, function.__module__ or ""
+        if (
+            module == _CHECKING or _is_foreign(module, self._homes) or code.co_filename == "<string>"
+        ):  # The latter: what dataclasses write.
+            return None
+        name = f"{module}.{function.__qualname__}"
+        known = self.digests.get(name)
+        defaults = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+        digest = _short([_digest_of_code(code), [_plain(v) for v in defaults if _is_constant(v)]])
+        if known == digest and id(function) in self._seen:
+            return None
+        self._seen.add(id(function))
+        self._kept.append(function)
+        self.digests[name] = digest if known in (None, digest) else _short([known, digest])
+        self._all(defaults)
+        self._all(_contents_of(function.__closure__ or ()))
+        names = set(_names_in(code))
+        for used in sorted(names & function.__globals__.keys()):
+            self._used(f"{module}.{used}", function.__globals__[used], names)
+        return None
+
+    def _used(self, place: str, value: Any, names: set[str], through: tuple[str, ...] = ()) -> None:
+        """Something that a function's code names; of a module what it names, too."""
+        if isinstance(value, types.ModuleType):
+            if not _is_foreign(value.__name__, self._homes) and value.__name__ not in through:
+                for name in sorted(n for n in names & vars(value).keys() if not n.startswith("__")):
+                    self._used(f"{value.__name__}.{name}", vars(value)[name], names, (*through, value.__name__))
+        elif _is_constant(value):
+            self._constant(place, value)
+        else:
+            self.value(value)
+
+    def _constant(self, place: str, value: Any) -> None:
+        if _is_constant(value):
+            self.digests[place] = _short(_plain(value))
+
+
+def _home(value: Any) -> str:
+    """Top-level package of an object's class, or of a function."""
+    while isinstance(value, functools.partial) or hasattr(value, "__wrapped__"):
+        value = value.func if isinstance(value, functools.partial) else value.__wrapped__
+    module = (
+        getattr(value, "__module__", None) if inspect.isroutine(value) or isinstance(value, type) else type(value).__module__
+    )
+    return (module or "").partition(".")[0]
+
+
+def _is_foreign(module: str | None, homes: set[str]) -> bool:
+    """Whether a module is a library's: not to be followed."""
+    top = (module or "").partition(".")[0]
+    if top in homes or top == "__main__":
+        return False
+    return top in _libraries() or _lies_in_a_library(top)
+
+
+@functools.cache
+def _libraries() -> frozenset[str]:
+    return frozenset({*sys.stdlib_module_names, *sys.builtin_module_names, ""})
+
+
+@functools.cache
+def _lies_in_a_library(top: str) -> bool:
+    module = sys.modules.get(top)
+    places = [getattr(module, "__file__", None) or "", *getattr(module, "__path__", ())]
+    return any("site-packages" in place or "dist-packages" in place for place in places)
+
+
+def _functions_in(entry: Any) -> Iterator[Any]:
+    """Functions behind an entry of a class: methods, properties, class methods, what is cached or compiled."""
+    for name in ("__func__", "fget", "fset", "func", "__wrapped__"):
+        inner = getattr(entry, name, None) if not isinstance(entry, type) else None
+        if callable(inner):
+            yield inspect.unwrap(inner)
+            return
+    if inspect.isfunction(entry):
+        yield inspect.unwrap(entry)
+
+
+def _contents_of(cells: Iterable[Any]) -> Iterator[Any]:
+    for cell in cells:
+        try:
+            yield cell.cell_contents
+        except ValueError:  # Not filled yet.
+            continue
+
+
+def _is_constant(value: Any) -> bool:
+    if isinstance(value, (tuple, list, set, frozenset)):
+        return all(map(_is_constant, value))
+    if isinstance(value, Mapping):
+        return all(map(_is_constant, value.values()))
+    return isinstance(value, (*_PLAIN, np.ndarray, np.generic))
+
+
+def _plain(value: Any) -> Any:
+    """A constant as something whose `repr` is the same in every process."""
+    if isinstance(value, (np.ndarray, np.generic)):
+        array = np.asarray(value)
+        return (
+            str(array.dtype),
+            array.shape,
+            hashlib.blake2b(np.ascontiguousarray(array).tobytes(), digest_size=8).hexdigest(),
+        )
+    if isinstance(value, (set, frozenset)):
+        return sorted(map(repr, value))
+    if isinstance(value, (tuple, list)):
+        return [_plain(v) for v in value]
+    if isinstance(value, Mapping):
+        return [(str(k), _plain(v)) for k, v in value.items()]
+    return value
+
+
+def _short(value: Any) -> str:
+    return hashlib.blake2b(repr(value).encode(), digest_size=6).hexdigest()
+
+
+def _names_in(code: types.CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _names_in(constant)
+
+
+@functools.lru_cache(maxsize=8192)
+def _digest_of_code(code: types.CodeType) -> str:
+    """Of the instructions, with local variables by number, jumps by the number of their target, and constants by value."""
+    instructions = [one for one in dis.get_instructions(code) if one.opname not in _PADDING]
+    places = {one.offset: number for number, one in enumerate(instructions)}
+    offsets = sorted(places)
+    said: list[Any] = [code.co_argcount, code.co_kwonlyargcount, code.co_posonlyargcount, code.co_flags & 0x0C]
+    for one in instructions:
+        if one.opcode in dis.hasconst or one.opname == "KW_NAMES":
+            constant = one.argval
+            said.append(
+                (one.opname, _digest_of_code(constant) if isinstance(constant, types.CodeType) else _plain(constant))
+            )
+        elif one.opcode in dis.hasname:
+            said.append((one.opname, one.argval))
+        elif one.opcode in dis.hasjrel or one.opcode in dis.hasjabs:
+            # The target may be padding: what counts is the instruction behind it.
+            behind = next((o for o in offsets if o >= one.argval), -1)
+            said.append((one.opname, places.get(behind, -1)))
+        else:
+            said.append((one.opname, one.arg))
+    return _short(said)
