@@ -1,6 +1,7 @@
 """The `jaxroute` command."""
 
 import argparse
+import contextlib
 import importlib.util
 import inspect
 import json
@@ -8,6 +9,7 @@ import math
 import os
 import runpy
 import shutil
+import signal
 import sys
 import textwrap
 import time
@@ -21,14 +23,24 @@ from jaxroute import __version__
 from jaxroute.engine import hosts
 
 
+class _Ended(KeyboardInterrupt):
+    """A signal that ends the command as Ctrl-C does: what a scheduler sends, or a terminal that goes away."""
+
+
+def _end(number: int, frame: Any) -> None:
+    del frame
+    raise _Ended(number)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command; returns its exit status: 0, or 2 after an error in the input."""
+    """Runs the command; returns its exit status: 0, 2 after an error in the input, 128 and the number of a signal that ended it."""
     parser = _parser()
     options, rest = parser.parse_known_args(arguments)
     if rest and options.function is not _bench:
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
     options.rest = rest
     before, warnings.formatwarning = warnings.formatwarning, _warning
+    handlers = _end_by_signals()
     try:
         status = options.function(options)
         sys.stdout.flush()
@@ -39,11 +51,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ValueError, ImportError, OSError, MemoryError, hosts.HostsError) as error:
         print(f"jaxroute: {_reason(error)}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
-        print("jaxroute: stopped; the same command continues from the last finished block", file=sys.stderr)
-        return 130
+    except KeyboardInterrupt as end:
+        with contextlib.suppress(OSError):  # The terminal may have gone.
+            print("jaxroute: stopped; the same command continues from the last finished block", file=sys.stderr)
+        return 128 + int(end.args[0] if end.args else signal.SIGINT)
     finally:
         warnings.formatwarning = before
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+
+def _end_by_signals() -> dict[int, Any]:
+    """Lets SIGTERM and SIGHUP end the command as Ctrl-C does; the handlers of before. Only the main thread may ask for that."""
+    numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    try:
+        return {number: signal.signal(number, _end) for number in numbers if signal.getsignal(number) != signal.SIG_IGN}
+    except ValueError:
+        return {}
 
 
 def _reason(error: BaseException) -> str:

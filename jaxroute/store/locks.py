@@ -32,6 +32,8 @@ class StoreInUseError(ValueError):
 class StoreLock:
     """Context in which this process alone writes to a store; the lock file lies beside it and goes away at the end.
 
+    Links are followed: a store has one lock, whatever it is called by.
+
     Args:
       store: path of the store, which need not exist yet; missing folders above it are made.
 
@@ -42,14 +44,15 @@ class StoreLock:
 
     def __init__(self, store: Path):
         self.store = store
-        self.path = store.with_name(store.name + ".lock")
+        self._place = store.resolve()
+        self.path = self._place.with_name(store.name + ".lock")
         self._file = -1
         self._made: list[Path] = []
         self._over = threading.Event()
         self._own = {"host": platform.node(), "pid": os.getpid(), "id": uuid.uuid4().hex}
 
     def __enter__(self) -> "StoreLock":
-        folder = self.store.parent
+        folder = self._place.parent
         try:
             self._made = [p for p in (folder, *folder.parents) if not p.exists()]
             folder.mkdir(parents=True, exist_ok=True)
@@ -63,12 +66,19 @@ class StoreLock:
                 error.errno, f"out must be a folder that can be written to, got {str(folder)!r}: {reason}"
             ) from None
         self._heart = threading.Thread(target=self._beat, daemon=True)
-        self._heart.start()
+        try:
+            self._heart.start()
+        except BaseException:  # No more threads, for example.
+            self._release()
+            raise
         return self
 
     def __exit__(self, *_: object) -> None:
         self._over.set()
         self._heart.join()
+        self._release()
+
+    def _release(self) -> None:
         with contextlib.suppress(OSError):  # The file may stay, without a lock.
             self.path.unlink(missing_ok=True)
         os.close(self._file)

@@ -356,8 +356,9 @@ experiment = Experiment(
 """
 
 
-def test_an_interrupt_is_said_and_loses_nothing(tmp_path, monkeypatch, capsys, count_blocks, undisturbed):
-    """Ctrl-C at the terminal, after the first of four blocks."""
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
+def test_an_interrupt_is_said_and_loses_nothing(tmp_path, monkeypatch, capsys, count_blocks, undisturbed, number):
+    """Ctrl-C at the terminal, what a scheduler sends, or a terminal that goes away, after the first of four blocks."""
     file = tmp_path / "mine.py"
     file.write_text(EXPERIMENT)
     command = ["run", str(file), "--seeds", "70", "--out", str(tmp_path / "out")]
@@ -365,15 +366,19 @@ def test_an_interrupt_is_said_and_loses_nothing(tmp_path, monkeypatch, capsys, c
 
     def interrupted(self, *args):
         write(self, *args)
-        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(number)
 
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # A shell's background jobs ignore it.
+    others = {one: signal.signal(one, signal.SIG_DFL) for one in (signal.SIGTERM, signal.SIGHUP)}
     try:
         with monkeypatch.context() as patch:
             patch.setattr(runs.RunSink, "write", interrupted)
-            assert cli.main(command) == 130
+            assert cli.main(command) == 128 + number
+        assert {signal.getsignal(one) for one in others} == {signal.SIG_DFL}
     finally:
         signal.signal(signal.SIGINT, before)
+        for one, handler in others.items():
+            signal.signal(one, handler)
     assert "stopped; the same command continues from the last finished block" in capsys.readouterr().err
     assert len(count_blocks) == 1 and not list((tmp_path / "out").glob("*.lock"))
     assert cli.main(command) == 0
@@ -526,6 +531,34 @@ def test_the_lock_of_another_machine_holds_as_long_as_it_beats(tmp_path, monkeyp
         over.set()
         if alive:
             other.join()
+
+
+def test_a_store_behind_a_link_has_one_lock(tmp_path):
+    (tmp_path / "there").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "there")
+    with _lock(tmp_path / "there"), pytest.raises(jr.StoreInUseError, match="link.*is being written to by"):
+        _lock(tmp_path / "link").__enter__()
+    with _lock(tmp_path / "link"):
+        assert (tmp_path / "there" / "result.zarr.lock").is_file()
+
+
+def test_a_link_that_leads_nowhere_yet_is_followed(tmp_path, undisturbed):
+    (tmp_path / "link").symlink_to(tmp_path / "later")
+    assert differences(undisturbed, play(out=tmp_path / "link")) == []
+    assert differences(undisturbed, jr.load(tmp_path / "later")) == []
+
+
+def test_a_lock_whose_thread_cannot_start_is_given_back(tmp_path, monkeypatch):
+    def refused(thread):
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refused)
+        with pytest.raises(RuntimeError, match="can't start new thread"):
+            _lock(tmp_path).__enter__()
+    assert not (tmp_path / "result.zarr.lock").exists()
+    with _lock(tmp_path):
+        pass
 
 
 def _lock(folder):
