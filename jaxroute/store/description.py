@@ -3,6 +3,7 @@
 import dataclasses
 import datetime
 import functools
+import hashlib
 import json
 import os
 import platform
@@ -23,8 +24,12 @@ from jaxroute.store.code import changes as code_changes
 STORE_NAME = "result.zarr"
 # What holds the marks of finished blocks, and the second copy of the attributes.
 DONE = "_done"
-# How a store is laid out; 2: the mark of a block is a digest of its values.
-FORMAT = 2
+# How a store is laid out; 2: the mark of a block is a digest of its values; 3: and of what it belongs to, and descriptions have digests.
+FORMAT = 3
+# Formats that can be read.
+READABLE = (2, 3)
+# The entry of a description that is a digest of all others.
+_SEAL = "digest"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,6 +92,16 @@ def stored_layout(
     attributes = own_attributes(path, repair=True)
     if attributes is None:
         raise StoreMismatchError(f"{str(path)!r} holds something else than a jaxroute result; choose another folder")
+    if not attributes:
+        warnings.warn(
+            f"both descriptions of {str(path)!r} are damaged and are written again from the settings of this run; what belongs to it is kept",
+            stacklevel=6,
+        )
+        return None
+    if attributes["settings"].get("format") != FORMAT:
+        raise StoreMismatchError(
+            f"{str(path)!r} was written by an earlier version of jaxroute: it can be read, but not continued; choose another folder"
+        )
     own = json.loads(json.dumps(fingerprint(settings)))
     # What is only said where it is not the usual.
     usual = {"keep": "runs", "until_stderr": None}
@@ -130,28 +145,57 @@ def with_code(attributes: Mapping[str, Any], own: Mapping[str, Any] | None) -> d
 
 
 def own_attributes(path: str | os.PathLike, repair: bool = False) -> Any:
-    """Attributes of a store that this module made, None of anything else.
+    """Attributes of a store that this package made, None of anything else; empty if both copies are damaged and are to be repaired.
 
-    They are kept twice, so that a run can repair a damaged file.
+    They are kept twice, each with a digest; the first that is as it was written counts.
+
+    Args:
+      path: of the store.
+      repair: for a run, which writes again what is damaged.
 
     Raises:
-      ValueError: the file is damaged, and `repair` is not wanted, or not possible.
+      ValueError: both are damaged, or one is and there is no other, and nothing is to be repaired.
     """
     store = store_path(path)
     damage = None
-    try:
-        attributes = attributes_in(store)
-    except ValueError as error:
-        attributes, damage = None, error
-    if attributes is None and repair:
+    for read in (attributes_in, copied_attributes):
         try:
-            attributes = copied_attributes(store)
+            found = read(store)
         except ValueError as error:
-            damage = damage or error
-    if attributes is None and damage is not None:
-        hint = "nothing can be read from it; choose another folder" if repair else "run it again to repair it"
-        raise ValueError(f"{str(store / 'zarr.json')!r} is damaged ({damage}); {hint}")
-    return attributes if attributes is not None and {"settings", "layout"} <= set(attributes) else None
+            damage = damage or str(error)
+            continue
+        if found is None and read is attributes_in and (store / DONE).is_dir():
+            damage = "it is missing"
+        if found is None or not {"settings", "layout"} <= set(found):
+            continue
+        if is_sound(found):
+            if damage is not None and not repair:
+                warnings.warn(
+                    f"{str(store / 'zarr.json')!r} is damaged ({damage}), its second copy is read; run it again to repair it",
+                    stacklevel=4,
+                )
+            return found
+        damage = damage or "it is not what was written"
+    if damage is None:
+        return None
+    if repair and (store / DONE).is_dir():
+        return {}
+    raise ValueError(
+        f"{str(store / 'zarr.json')!r} is damaged ({damage}), and so is its second copy; run it again to write both again"
+    )
+
+
+def sealed(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """A description with a digest of all that it says, as plain JSON."""
+    plain = json.loads(json.dumps({name: value for name, value in attributes.items() if name != _SEAL}))
+    return {**plain, _SEAL: hashlib.blake2b(json.dumps(plain, sort_keys=True).encode(), digest_size=16).hexdigest()}
+
+
+def is_sound(attributes: Mapping[str, Any]) -> bool:
+    """Whether a description is as it was written; of stores of format 2, which have no digest, nobody can tell."""
+    if _SEAL not in attributes and attributes.get("settings", {}).get("format") == 2:
+        return True
+    return attributes.get(_SEAL) == sealed(attributes)[_SEAL]
 
 
 def attributes_in(folder: Path) -> Any:
@@ -160,14 +204,31 @@ def attributes_in(folder: Path) -> Any:
     if not file.is_file():
         return None
     found = json.loads(file.read_bytes())
-    if not isinstance(found, dict):
+    attributes = found.get("attributes", {}) if isinstance(found, dict) else None
+    if not isinstance(attributes, dict):
         raise ValueError(f"not the description of a group: {show(found)}")
-    return found.get("attributes", {})
+    return attributes
 
 
 def copied_attributes(store: Path) -> Any:
     """The second copy of a store's attributes."""
-    return (attributes_in(store / DONE) or {}).get("copy")
+    copy = (attributes_in(store / DONE) or {}).get("copy")
+    return copy if isinstance(copy, dict) else None
+
+
+def flush(file: Path) -> None:
+    """Has a file, and its place in the folder, written to the disk itself: a power cut then leaves the one before or this one."""
+    for place in (file, file.parent):
+        try:
+            handle = os.open(place, os.O_RDONLY)
+        except OSError:  # Folders cannot be opened everywhere.
+            continue
+        try:
+            os.fsync(handle)
+        except OSError:
+            pass
+        finally:
+            os.close(handle)
 
 
 def fingerprint(settings: Mapping[str, Any]) -> dict[str, Any]:

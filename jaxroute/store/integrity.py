@@ -1,12 +1,13 @@
 """Checksums of a store: which blocks are as they were written, and which must be played again.
 
 A cell is one chunk of every variable: one policy, one tile of settings, one block of seeds. Its mark, 0 until it has been
-written, is a digest of all its values, so that a chunk that was lost, cut, overwritten or exchanged is noticed when it is read.
+written, is a digest of all its values and of what they belong to (settings, policy, seeds), so that a chunk that was lost, cut,
+overwritten or exchanged is noticed when it is read, and so is a whole cell that came from elsewhere.
 """
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,47 @@ Cell = tuple[int, ...]
 UNREADABLE = (ValueError, RuntimeError, TypeError)
 
 
-def digest(parts: Mapping[str, np.ndarray]) -> int:
-    """Mark of a cell, from its values by variable; never 0.
+class Belonging:
+    """What the cells of a store belong to: a function `cell -> bytes`.
+
+    That is all settings but those of other policies, the policy's name, and the values of settings and the seeds of the cell: where it stands in
+    the store does not enter. Empty for stores of format 2, whose marks do not say it.
+
+    Args:
+      attributes: of the store.
+      coords: policies, settings by axis and seeds of the store.
+    """
+
+    def __init__(self, attributes: Mapping[str, Any], coords: Mapping[str, np.ndarray]):
+        settings, self._layout = attributes["settings"], attributes["layout"]
+        self._says = settings["format"] > 2
+        apart = ("policies", "record", "seeds", "until_stderr")
+        self._common = {name: value for name, value in settings.items() if name not in apart}
+        self._of_policies = {name: settings[name] for name in ("policies", "record")}
+        self._coords = coords
+        self._known: dict[str, str] = {}
+
+    def __call__(self, cell: Cell) -> bytes:
+        if not self._says:
+            return b""
+        policy = str(self._coords["policy"][cell[0]])
+        if policy not in self._known:
+            own = {name: of_policy.get(policy) for name, of_policy in self._of_policies.items()}
+            self._known[policy] = json.dumps([self._common, policy, own], sort_keys=True)
+        *axes, seeds = (name for name in self._coords if name in ("seed", *self._layout["tile"]))
+        spans = []
+        for name, place in zip((*axes, seeds), cell[1:], strict=True):
+            size = self._layout["block"] if name == "seed" else self._layout["tile"][name]
+            spans.append([name, [str(v) for v in self._coords[name][place * size : (place + 1) * size]]])
+        return json.dumps([self._known[policy], spans]).encode()
+
+
+def digest(parts: Mapping[str, np.ndarray], belongs: bytes = b"") -> int:
+    """Mark of a cell, from its values by variable and what they belong to; never 0.
 
     A variable that holds nothing (NaN, or False) is as good as absent: Zarr does not write such chunks. All NaNs are alike.
     """
-    summary = hashlib.blake2b(digest_size=8)
+    summary = hashlib.blake2b(belongs, digest_size=8)
     for name in sorted(parts):
         part = np.ascontiguousarray(parts[name])
         if part.dtype.kind == "f":
@@ -78,11 +114,15 @@ def _is_readable(done: Any, cell: Cell) -> bool:
     return True
 
 
-def read(arrays: Mapping[str, Any], done: Any) -> tuple[dict[str, np.ndarray], np.ndarray, list[Cell]]:
+def read(
+    arrays: Mapping[str, Any], done: Any, belonging: Callable[[Cell], bytes]
+) -> tuple[dict[str, np.ndarray], np.ndarray, list[Cell]]:
     """Everything that is stored and sound.
 
     Args:
-      arrays: variables of a store by name, whose leading dimensions are chunked by cells. done: the marks, one per cell.
+      arrays: variables of a store by name, whose leading dimensions are chunked by cells.
+      done: the marks, one per cell.
+      belonging: what a cell belongs to.
 
     Returns:
       Values by variable (NaN or False where there is nothing sound), whether each cell has a mark, and the cells whose values are not
@@ -103,7 +143,7 @@ def read(arrays: Mapping[str, Any], done: Any) -> tuple[dict[str, np.ndarray], n
     broken = []
     for cell in np.ndindex(*marks.shape):
         parts = {name: values[name][region(array, cell)] for name, array in arrays.items()}
-        sound = marks[cell] and digest(parts) == marks[cell]
+        sound = marks[cell] and digest(parts, belonging(cell)) == marks[cell]
         if marks[cell] and not sound:
             broken.append(cell)
         if not sound:

@@ -195,8 +195,8 @@ class Part:
         self.histogram = self.histogram.merged(block.histogram)
         self.flags = block.flags if self.flags is None else merge_flags(self.flags, block.flags)
 
-    def encoded(self, tile: int) -> bytes:
-        """As the content of a file."""
+    def encoded(self, tile: int, belongs: bytes = b"") -> bytes:
+        """As the content of a file, with a digest of it and of what it belongs to."""
         assert self.flags is not None
         strands = sorted(self.strands)
         moments = np.stack([self.strands[s].packed() for s in strands])
@@ -210,13 +210,13 @@ class Part:
         }
         head = json.dumps(about).encode()
         body = b"".join([len(head).to_bytes(8, "little"), head, *(np.ascontiguousarray(a).tobytes() for a in arrays)])
-        return hashlib.blake2b(body, digest_size=16).digest() + body
+        return hashlib.blake2b(belongs + body, digest_size=16).digest() + body
 
     @staticmethod
-    def decoded(content: bytes, tile: int) -> "Part":
-        """The part that `encoded` wrote; `ValueError` if it is not what was written, or of another tile."""
+    def decoded(content: bytes, tile: int, belongs: bytes = b"") -> "Part":
+        """The part that `encoded` wrote; `ValueError` if it is not what was written, of another tile or of other settings."""
         body = content[16:]
-        if len(content) < 24 or hashlib.blake2b(body, digest_size=16).digest() != content[:16]:
+        if len(content) < 24 or hashlib.blake2b(belongs + body, digest_size=16).digest() != content[:16]:
             raise ValueError("not what was written")
         size = int.from_bytes(body[:8], "little")
         about, place, arrays = json.loads(body[8 : 8 + size]), 8 + size, []
@@ -284,10 +284,18 @@ def _file(folder: Path, tile: int, owner: int) -> Path:
     return folder / f"{tile}-{owner}.part"
 
 
-def _read(folder: Path, tile: int) -> dict[int, Part]:
+def belonging(attributes: Mapping[str, Any]) -> bytes:
+    """What the parts of a store belong to: its settings and how it is cut; nothing in format 2, whose files do not say it."""
+    if attributes["settings"]["format"] == 2:
+        return b""
+    apart = {name: value for name, value in attributes["settings"].items() if name != "until_stderr"}
+    return json.dumps([apart, attributes["layout"]], sort_keys=True).encode()
+
+
+def _read(folder: Path, tile: int, belongs: bytes) -> dict[int, Part]:
     """Parts of a tile by process; `ValueError` if one is not what was written."""
     files = sorted(folder.glob(f"{tile}-*.part"))
-    return {int(f.stem.rpartition("-")[2]): Part.decoded(f.read_bytes(), tile) for f in files}
+    return {int(f.stem.rpartition("-")[2]): Part.decoded(f.read_bytes(), tile, belongs) for f in files}
 
 
 class MomentSink(Sink):
@@ -322,7 +330,7 @@ class MomentSink(Sink):
         self.known = [Known({}, {}, []) for _ in self.tiles]
         self.own = [Part() for _ in self.tiles]
         if self.group is not None:
-            self.folder = self.store / DONE
+            self.folder, self.belongs = self.store / DONE, belonging(self.attrs)
             if repair:
                 self._describe()
             for tile in range(len(self.tiles)):
@@ -331,22 +339,21 @@ class MomentSink(Sink):
     @writes
     def _describe(self) -> None:
         """Writes what the result will look like, twice."""
-        if self.group.attrs.get("frame") != self.frame.plain():
-            self.group.attrs["frame"] = self.frame.plain()
-        copy = self.group.attrs.asdict()
+        wanted = {"frame": self.frame.plain()}
+        if self._is_said(wanted):
+            return
         try:
-            same = self.group[DONE].attrs.get("copy") == copy
-        except (KeyError, ValueError):
+            self.group.require_group(DONE)
+        except ValueError:
             (self.folder / "zarr.json").unlink(missing_ok=True)
-            same = False
-        if not same:
-            self.group.require_group(DONE).attrs["copy"] = copy
+            self.group.require_group(DONE)
+        self._say(wanted)
 
     @writes
     def _restore(self, tile: int, repair: bool) -> None:
         """Reads what is known of a tile; what is damaged is forgotten, with all that belongs to it."""
         try:
-            parts = _read(self.folder, tile)
+            parts = _read(self.folder, tile, self.belongs)
             known = Known.of(list(parts.values()))
         except ValueError as error:
             if not repair:
@@ -408,7 +415,7 @@ class MomentSink(Sink):
         if self.group is not None:
             file = _file(self.folder, tile, self.rank)
             partial = file.with_name(file.name + ".partial")
-            partial.write_bytes(own.encoded(tile))
+            partial.write_bytes(own.encoded(tile, self.belongs))
             partial.replace(file)
         known.reached[strand] = position + 1
         known.strands[strand] = own.strands[strand]
@@ -450,7 +457,7 @@ class MomentSink(Sink):
     def _all(self) -> list[Known]:
         if self.group is None:
             return self.known
-        return [Known.of(list(_read(self.folder, tile).values())) for tile in range(len(self.tiles))]
+        return [Known.of(list(_read(self.folder, tile, self.belongs).values())) for tile in range(len(self.tiles))]
 
     def finish(self, late_s: float = 0.0) -> xr.Dataset:
         """The whole result, without its provenance.
@@ -504,7 +511,7 @@ def load(store: Path, attributes: Mapping[str, Any], partial: bool) -> xr.Datase
     known = []
     for tile in range(len(frame.tiles())):
         try:
-            known.append(Known.of(list(_read(store / DONE, tile).values())))
+            known.append(Known.of(list(_read(store / DONE, tile, belonging(attributes)).values())))
         except ValueError as error:
             if not partial:
                 where = frame.tile_name(tile)
@@ -519,7 +526,7 @@ def load(store: Path, attributes: Mapping[str, Any], partial: bool) -> xr.Datase
             f"the result in {str(store)!r} is unfinished: {lost}. Run it again to complete it, or load it with partial=True"
         )
     data = dataset(frame, [one.total() for one in known])
-    data.attrs = {name: value for name, value in attributes.items() if name not in ("frame", "code")}
+    data.attrs = {name: value for name, value in attributes.items() if name not in ("frame", "code", "digest")}
     return data
 
 

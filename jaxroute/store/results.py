@@ -6,7 +6,7 @@ import xarray as xr
 
 from jaxroute.core import checks
 from jaxroute.store import moments, runs
-from jaxroute.store.description import FORMAT, STORE_NAME, Contents, own_attributes, store_path
+from jaxroute.store.description import READABLE, STORE_NAME, Contents, own_attributes, store_path
 from jaxroute.store.sink import Sink
 
 
@@ -42,12 +42,12 @@ def load(path: str | os.PathLike[str], *, partial: bool = False) -> xr.Dataset:
       ValueError: there is no store, or it is unfinished.
     """
     store = store_path(path)
-    if not (store / "zarr.json").exists():
+    if not store.is_dir():
         raise ValueError(f"path must be a folder with a stored result, got {str(path)!r}, which has no {STORE_NAME}")
     attributes = own_attributes(path)
     if attributes is None:
         raise ValueError(f"path must hold a jaxroute result, got {str(path)!r}, which holds something else")
-    if attributes["settings"].get("format") != FORMAT:
+    if attributes["settings"].get("format") not in READABLE:
         raise ValueError(f"the result in {str(path)!r} is laid out as another version of jaxroute does it; run it again")
     if attributes["settings"].get("keep", "runs") == "moments":
         return moments.load(store, attributes, partial)

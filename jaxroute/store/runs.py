@@ -7,9 +7,9 @@ zero was not, or a value was not finite.
 """
 
 import itertools
-import json
 import math
 import os
+import shutil
 import time
 import warnings
 from collections.abc import Mapping, Sequence
@@ -26,6 +26,9 @@ from jaxroute.store.description import DONE, Contents
 from jaxroute.store.sink import Sink, Task, writes
 from jaxroute.store.statistics import Moments
 
+# Attributes of a store that are not those of its result.
+_INTERNAL = ("variables", "coordinates_digest", "code", "digest")
+
 
 def load(path: str, store: Path, attributes: Mapping[str, Any], partial: bool) -> xr.Dataset:
     """Reads stored runs.
@@ -40,24 +43,27 @@ def load(path: str, store: Path, attributes: Mapping[str, Any], partial: bool) -
       ValueError: the store is damaged or unfinished.
     """
     again = "run it again to play just that once more"
+    if "variables" not in attributes:
+        raise ValueError(f"the result in {path!r} is not complete: it does not say what it holds; {again}")
     try:
-        group = zarr.open_group(store, mode="r")
-        stored: Any = {name: group[name] for name in (*group.attrs["variables"], DONE)}  # type: ignore[union-attr]
+        stored: Any = {name: _opened(store, name) for name in (*attributes["variables"], DONE)}
         done = stored.pop(DONE)
-        data = xr.open_zarr(store, consolidated=False, chunks=None)
-        coords = {str(name): coordinate.values for name, coordinate in data.coords.items()}
-    except integrity.UNREADABLE as error:
-        raise ValueError(f"the result in {path!r} is damaged ({error}); {again}") from None
+        dims = {name: tuple(array.metadata.dimension_names) for name, array in stored.items()}
+        names = dict.fromkeys(itertools.chain.from_iterable(dims.values()))
+        coords = {name: np.asarray(_opened(store, name)[...]) for name in names if (store / name).is_dir()}
     except KeyError as error:
         raise ValueError(f"the result in {path!r} is not complete: it has no {error}; {again}") from None
-    if integrity.digest_of_coordinates(coords) != group.attrs["coordinates_digest"]:
+    except integrity.UNREADABLE as error:
+        raise ValueError(f"the result in {path!r} is damaged ({error}); {again}") from None
+    if integrity.digest_of_coordinates(coords) != attributes["coordinates_digest"]:
         raise ValueError(f"the coordinates of the result in {path!r} are damaged; {again}")
     seeds = attributes.get("seeds_played", len(coords["seed"]))
     place = len(done.shape) - 1
     heads = {name: _Head(array, place, seeds) for name, array in stored.items()}
-    values, written, broken = integrity.read(heads, _Head(done, place, -(-seeds // attributes["layout"]["block"])))
+    marks = _Head(done, place, -(-seeds // attributes["layout"]["block"]))
+    values, written, broken = integrity.read(heads, marks, integrity.Belonging(attributes, coords))
     if broken and not partial:
-        where = _cell_name(broken[0], coords, attributes["layout"], next(iter(stored.values())).metadata.dimension_names)
+        where = _cell_name(broken[0], coords, attributes["layout"], next(iter(dims.values())))
         raise ValueError(
             f"the result in {path!r} is damaged: {len(broken)} of {written.size} blocks are not what was written, the first "
             f"that of {where}; {again}, or load the others with partial=True"
@@ -68,11 +74,23 @@ def load(path: str, store: Path, attributes: Mapping[str, Any], partial: bool) -
             f"the result in {path!r} is unfinished: {missing} blocks are missing. Run it again to complete it, or load it "
             "with partial=True"
         )
-    data = data.isel(seed=slice(seeds))
-    data = data.assign({name: (data[name].dims, values[name], data[name].attrs) for name in values}).drop_vars(DONE).load()
-    data = data.drop_dims([d for d in data.dims if str(d).startswith("_")])
-    data.attrs = {name: value for name, value in data.attrs.items() if name not in ("coordinates_digest", "code")}
-    return data[data.attrs.pop("variables")]
+    about = attributes["variables"]
+    labels = (
+        about if isinstance(about, dict) else {name: stored[name].attrs.asdict() for name in about}
+    )  # A list in format 2.
+    coords["seed"] = coords["seed"][:seeds]
+    return xr.Dataset(
+        {name: (dims[name], values[name], labels[name]) for name in stored},
+        coords={name: (name, values) for name, values in coords.items()},
+        attrs={name: value for name, value in attributes.items() if name not in _INTERNAL},
+    )
+
+
+def _opened(store: Path, name: str) -> Any:
+    """An array of a store; `KeyError` if it is not there."""
+    if not (store / name / "zarr.json").is_file():
+        raise KeyError(name)
+    return zarr.open_array(store / name, mode="r")
 
 
 def _cell_name(cell: Sequence[int], coords: Mapping[str, np.ndarray], layout: Mapping[str, Any], dims: Sequence[str]) -> str:
@@ -147,9 +165,10 @@ class RunSink(Sink):
         valid = {"label": "run is valid", "unit": "", "kind": "flag"}
         self._array("valid", tuple(lead), lead, chunk, bool, False, valid)
         blocks = {"_policy": len(policies)} | {f"_{a}": -(-lead[a] // chunk[a]) for a in (*axes, "seed")}
-        own = json.loads(json.dumps(self.attrs))
-        self._array(DONE, tuple(blocks), blocks, dict.fromkeys(blocks, 1), np.uint64, 0, {"copy": own})
+        copy = {} if self.group is None else {"copy": self.group.attrs.asdict()}
+        self._array(DONE, tuple(blocks), blocks, dict.fromkeys(blocks, 1), np.uint64, 0, copy)
         del self.about[DONE]
+        self.belonging = integrity.Belonging(self.attrs, self.coords)
         if self.group is not None and repair:
             self._mend()
 
@@ -162,12 +181,14 @@ class RunSink(Sink):
             same = integrity.digest_of_coordinates({name: group[name][...] for name in self.coords}) == digest
         except (KeyError, *integrity.UNREADABLE):
             same = False
-        complete = {"variables": list(self.about), "coordinates_digest": digest}
-        if not same or any(group.attrs.get(name) != value for name, value in complete.items()):
+        labels = {name: attributes for name, (_, attributes) in self.about.items()}
+        complete = {"variables": labels, "coordinates_digest": digest}
+        if not same:
             self._write_coordinates()
-            group.attrs.update(complete)
+        if not self._is_said(complete):
+            self._say(complete)
         data, done = {name: self.arrays[name] for name in self.about}, self.arrays[DONE]
-        broken = integrity.read(data, done)[2] if integrity.marks_of(done).any() else []
+        broken = integrity.read(data, done, self.belonging)[2] if integrity.marks_of(done).any() else []
         if broken:
             where = _cell_name(broken[0], self.coords, self.attrs["layout"], next(iter(self.about.values()))[0])
             warnings.warn(
@@ -180,15 +201,16 @@ class RunSink(Sink):
     @writes
     def _array(self, name, dims, sizes, chunks, dtype, fill, attributes) -> None:
         shape = tuple(sizes[d] for d in dims)
+        cut = tuple(min(chunks[d], n) for d, n in zip(dims, shape, strict=True))
         if self.group is None:
             self.arrays[name] = np.full(shape, fill, dtype)
-        elif (stored := self._stored(name)) is not None:
+        elif (stored := self._stored(name, shape, cut)) is not None:
             self.arrays[name] = stored
         else:
             self.arrays[name] = self.group.create_array(  # type: ignore[union-attr]
                 name,
                 shape=shape,
-                chunks=tuple(min(chunks[d], n) for d, n in zip(dims, shape, strict=True)),
+                chunks=cut,
                 dtype=dtype,
                 fill_value=fill,
                 dimension_names=dims,
@@ -196,11 +218,18 @@ class RunSink(Sink):
             )
         self.about[name] = (dims, attributes)
 
-    def _stored(self, name: str) -> Any:
-        """An array of the store; one whose description is damaged is described again, with its chunks left in place."""
+    def _stored(self, name: str, shape: tuple[int, ...], cut: tuple[int, ...]) -> Any:
+        """An array of the store; one whose description is damaged is described again, with its chunks left in place.
+
+        One that is cut otherwise (both descriptions of the store were lost, and with them how it was laid out) is removed.
+        """
         group: Any = self.group
         try:
-            return group[name]
+            found = group[name]
+            if (found.shape, found.chunks) == (shape, cut):
+                return found
+            shutil.rmtree(self.store / name)
+            return None
         except KeyError:
             return None
         except integrity.UNREADABLE:
@@ -263,7 +292,8 @@ class RunSink(Sink):
                 size = self.layout.tile[a]
                 part.append(slice(None) if a in tile else slice(i * size, (i + 1) * size))
             values = {name: array[tuple(part)][None] for name, array in stored.items()}
-            marks[(self.policies.index(policy), *cell, block)] = 1 if self.group is None else integrity.digest(values)
+            whole = (self.policies.index(policy), *cell, block)
+            marks[whole] = 1 if self.group is None else integrity.digest(values, self.belonging(whole))
         return marks
 
     def order(self, task: Task) -> tuple[()]:
@@ -335,7 +365,7 @@ class RunSink(Sink):
         end, done = time.monotonic() + late_s, self.arrays[DONE]
         done = _Head(done, len(done.shape) - 1, self.wanted)
         while True:
-            values, written, broken = integrity.read(arrays, done)
+            values, written, broken = integrity.read(arrays, done, self.belonging)
             broken = [*broken, *map(tuple, np.argwhere(~written))]
             if not broken or time.monotonic() >= end:
                 return values, broken

@@ -21,6 +21,10 @@ from jaxroute.store.description import (
     copied_attributes,
     exists,
     fingerprint,
+    flush,
+    is_sound,
+    own_attributes,
+    sealed,
     store_path,
     with_code,
 )
@@ -121,24 +125,44 @@ class Sink(abc.ABC):
         self.attrs = {"settings": fingerprint(settings), "layout": dataclasses.asdict(self.layout)}
         if path is None:
             return None
-        own = {"code": self.contents.code} if self.contents.code is not None else {}
+        own = {**self.attrs, **({"code": self.contents.code} if self.contents.code is not None else {})}
         self.store = store = store_path(path)
         store.parent.mkdir(parents=True, exist_ok=True)
-        if exists(store):
-            try:
-                whole = attributes_in(store) is not None
-            except ValueError:
-                whole = False
-            if whole:
-                group = zarr.open_group(store, mode="a")
-                if more := with_code(group.attrs.asdict(), self.contents.code):
-                    group.attrs.update(json.loads(json.dumps(more)))
-                return group
+        begun = own_attributes(store, repair=True) if exists(store) else None
+        wanted = sealed({**begun, **with_code(begun, self.contents.code)} if begun else own)
+        try:
+            there = attributes_in(store)
+        except ValueError:
+            there = {}
+        if there and is_sound(there):
+            group = zarr.open_group(store, mode="a")
+            if there != wanted:
+                group.attrs.put(wanted)
+            return group
+        if begun is not None:
             warnings.warn(f"{str(store / 'zarr.json')!r} was damaged and is made again", stacklevel=7)
-            (store / "zarr.json").unlink(missing_ok=True)
-            return zarr.create_group(store, attributes=copied_attributes(store))
         (store / "zarr.json").unlink(missing_ok=True)
-        return zarr.create_group(store, attributes=json.loads(json.dumps({**self.attrs, **own})))
+        group = zarr.create_group(store, attributes=wanted)
+        flush(store / "zarr.json")
+        return group
+
+    @writes
+    def _say(self, more: Mapping[str, Any]) -> dict[str, Any]:
+        """Adds to the description of the store, in both copies; returns all of it."""
+        said = sealed({**self.group.attrs.asdict(), **more})
+        self.group.attrs.put(said)
+        flush(self.store / "zarr.json")
+        self.group[DONE].attrs.put({"copy": said})
+        flush(self.store / DONE / "zarr.json")
+        return said
+
+    def _is_said(self, wanted: Mapping[str, Any]) -> bool:
+        """Whether both copies of the description are alike, and say that."""
+        try:
+            root, copy = attributes_in(self.store), copied_attributes(self.store)
+        except ValueError:
+            return False
+        return root is not None and root == copy and {**root, **wanted} == root
 
     @abc.abstractmethod
     def missing(self) -> str:
@@ -173,6 +197,5 @@ class Sink(abc.ABC):
             if "accepted_code" in before:
                 attributes["accepted_code"] = before["accepted_code"]
             attributes = json.loads(json.dumps(attributes))
-            self.group.attrs.update(attributes)
-            self.group[DONE].attrs.update({"copy": self.group.attrs.asdict()})
+            self._say(attributes)
         return {**self.attrs, **attributes}

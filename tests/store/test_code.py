@@ -6,10 +6,11 @@ import warnings
 
 import numpy as np
 import pytest
+from helpers import retell
 
 import jaxroute as jr
 from jaxroute.problems import stochastic
-from jaxroute.store import code, description
+from jaxroute.store import code
 
 MODULE = '''
 import jax.numpy as jnp
@@ -138,21 +139,16 @@ def test_who_insists_goes_on_and_the_result_says_so(mine, tmp_path, keep):
 
 
 def test_what_cannot_be_told_is_said(mine, tmp_path):
-    import zarr
-
-    def attributes():
-        return zarr.open_group(tmp_path / "out" / description.STORE_NAME, mode="a").attrs
-
     mine()
-    kept = attributes()["code"]
-    attributes()["code"] = {"python": "3.8", "digests": {}}
+    kept = retell(tmp_path / "out")["code"]
+    retell(tmp_path / "out", code={"python": "3.8", "digests": {}})
     with pytest.warns(UserWarning, match=r"made with Python 3.8, .* cannot be told"):
         assert len(mine().attrs["accepted_code"]) == 1
-    assert attributes()["code"] == kept
-    del attributes()["code"]
+    assert retell(tmp_path / "out")["code"] == kept
+    retell(tmp_path / "out", code=None)
     with pytest.warns(UserWarning, match="was not kept"):
         assert len(mine().attrs["accepted_code"]) == 2
-    assert attributes()["code"] == kept
+    assert retell(tmp_path / "out")["code"] == kept
 
 
 def test_an_argument_that_is_no_flag(mine):

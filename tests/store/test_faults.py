@@ -25,7 +25,7 @@ import xarray as xr
 import zarr
 from engine_child import differences
 from flax import struct
-from helpers import CHILDREN_PATH
+from helpers import CHILDREN_PATH, retell
 from toys import Clock, Cycle, Planner
 
 import jaxroute as jr
@@ -33,7 +33,7 @@ from jaxroute import cli
 from jaxroute.core.types import Metric, Spec
 from jaxroute.engine import layout, programs
 from jaxroute.problems import stochastic
-from jaxroute.store import locks, runs
+from jaxroute.store import description, integrity, locks, runs
 
 ENV = stochastic.bernoulli([0.2, 0.7, 0.5])
 BLOCKS = 10
@@ -91,6 +91,16 @@ class Damage:
 BLOCK = "1 of 10 blocks are not what was written, the first that of policy narrow, seed 16 to 31"
 AGAIN = "1 blocks in .* are not what was written, the first that of policy narrow, seed 16 to 31; they are played again"
 MADE = "was damaged and is made again"
+COPY = "is damaged .*, its second copy is read; run it again to repair it"
+
+
+def another_number(file):
+    """A description that can be read, and is not true: fewer seeds."""
+    text = file.read_text()
+    assert '"block": 16' in text
+    file.write_text(text.replace('"block": 16', '"block": 48'))
+
+
 DAMAGES = {
     "a flipped bit in a chunk": Damage("regret/c/1/1/0", flip, BLOCK, 1, AGAIN),
     "a flipped bit in a vector's chunk": Damage("pulls/c/1/1/0/0", flip, BLOCK, 1, AGAIN),
@@ -102,8 +112,11 @@ DAMAGES = {
     "a mark that was cut": Damage("_done/c/1/1", cut, "1 blocks are missing", 1),
     "a mark of no bytes": Damage("_done/c/1/1", empty, "1 blocks are missing", 1),
     "a mark that is missing": Damage("_done/c/1/1", Path.unlink, "1 blocks are missing", 1),
-    "the store's description, cut": Damage("zarr.json", cut, "zarr.json.* is damaged .*run it again to repair it", 0, MADE),
-    "the store's description, missing": Damage("zarr.json", Path.unlink, "has no result.zarr", 0, MADE),
+    "the store's description, cut": Damage("zarr.json", cut, COPY, 0, MADE),
+    "the store's description, empty": Damage("zarr.json", empty, COPY, 0, MADE),
+    "the store's description, another number": Damage("zarr.json", another_number, COPY, 0, MADE),
+    "the store's description, missing": Damage("zarr.json", Path.unlink, COPY, 0, MADE),
+    "the second description, another number": Damage("_done/zarr.json", another_number, "", 0),
     "a variable's description, cut": Damage("regret/zarr.json", cut, "is damaged", 0, MADE),
     "a variable's description, missing": Damage("regret/zarr.json", Path.unlink, "is not complete", 0),
     "the marks' description, cut": Damage("_done/zarr.json", cut, "is damaged", 0, MADE),
@@ -119,9 +132,15 @@ def test_damage_is_noticed_named_and_repaired(name, tmp_path, undisturbed, count
     before = play(out=tmp_path)
     del count_blocks[:]
     damage.how(tmp_path / "result.zarr" / damage.file)
-    with pytest.raises(ValueError, match=damage.load) as error:
-        jr.load(tmp_path)
-    assert str(tmp_path) in str(error.value)
+    if damage.load == COPY:
+        with pytest.warns(UserWarning, match=COPY):
+            xr.testing.assert_identical(jr.load(tmp_path), before)
+    elif damage.load:
+        with pytest.raises(ValueError, match=damage.load) as error:
+            jr.load(tmp_path)
+        assert str(tmp_path) in str(error.value)
+    else:
+        xr.testing.assert_identical(jr.load(tmp_path), before)
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         again = play(out=tmp_path)
@@ -163,25 +182,70 @@ def test_what_is_sound_beside_damage_can_be_loaded(tmp_path, undisturbed):
     assert int(partial["regret"].isel(time=-1).notnull().sum()) == 2 * 70 - 16
 
 
-def test_a_store_that_is_beyond_repair_is_refused_and_left_alone(tmp_path):
+def test_two_damaged_descriptions_are_written_again_and_the_blocks_are_kept(tmp_path, undisturbed, count_blocks):
     play(out=tmp_path)
+    del count_blocks[:]
     store = tmp_path / "result.zarr"
     cut(store / "zarr.json")
     cut(store / "_done" / "zarr.json")
-    before = {p: p.read_bytes() for p in store.rglob("*") if p.is_file()}
-    with pytest.raises(ValueError, match="is damaged .*nothing can be read from it; choose another folder"):
-        play(out=tmp_path)
-    assert {p: p.read_bytes() for p in store.rglob("*") if p.is_file()} == before
+    with pytest.raises(ValueError, match="is damaged .*, and so is its second copy; run it again to write both again"):
+        jr.load(tmp_path)
+    with pytest.warns(UserWarning, match="both descriptions .* are written again from the settings of this run"):
+        assert differences(undisturbed, play(out=tmp_path)) == []
+    assert count_blocks == [] and differences(undisturbed, jr.load(tmp_path)) == []
+
+
+def test_where_both_descriptions_are_lost_other_settings_find_nothing_of_their_own(tmp_path, undisturbed, count_blocks):
+    play(out=tmp_path, key=5)
+    del count_blocks[:]
+    for file in ("zarr.json", "_done/zarr.json"):
+        cut(tmp_path / "result.zarr" / file)
+    with pytest.warns(UserWarning, match="10 blocks .* are not what was written"):
+        assert differences(undisturbed, play(out=tmp_path)) == []
+    assert len(count_blocks) == 10
+
+
+def test_cells_of_elsewhere_are_noticed(tmp_path, undisturbed):
+    """Whole cells with their marks: of another key, of another policy, of other seeds."""
+    play(out=tmp_path / "own")
+    play(out=tmp_path / "other", key=5)
+    own, other = (zarr.open_group(tmp_path / name / "result.zarr", mode="a") for name in ("own", "other"))
+    names = [name for name, array in own.arrays() if array.ndim > 1]
+
+    def copied(source, cell, to):
+        for name in names:
+            own[name][integrity.region(own[name], to)] = source[name][integrity.region(source[name], cell)]
+
+    for source, cell, to in ((other, (1, 1), (1, 1)), (own, (0, 1), (1, 1)), (own, (1, 2), (1, 1))):
+        copied(source, cell, to)
+        with pytest.raises(ValueError, match=BLOCK):
+            jr.load(tmp_path / "own")
+        with pytest.warns(UserWarning, match=AGAIN):
+            assert differences(undisturbed, play(out=tmp_path / "own")) == []
 
 
 def test_a_store_of_another_layout_is_refused(tmp_path):
     play(out=tmp_path)
-    group = zarr.open_group(tmp_path / "result.zarr", mode="a")
-    group.attrs["settings"] = {k: v for k, v in group.attrs["settings"].items() if k != "format"}
+    settings = zarr.open_group(tmp_path / "result.zarr", mode="r").attrs["settings"]
+    retell(tmp_path, settings={**settings, "format": 1})
     with pytest.raises(ValueError, match="laid out as another version of jaxroute does it; run it again"):
         jr.load(tmp_path)
-    with pytest.raises(jr.StoreMismatchError, match="format is only in this run; choose another folder"):
+    with pytest.raises(
+        jr.StoreMismatchError, match="earlier version of jaxroute: it can be read, but not continued; choose another"
+    ):
         play(out=tmp_path)
+
+
+@pytest.mark.parametrize("keep", ["runs", "moments"])
+def test_a_store_of_the_format_before_is_read_but_not_continued(tmp_path, monkeypatch, keep):
+    with monkeypatch.context() as patch:
+        patch.setattr(description, "FORMAT", 2)  # Marks then do not say what they belong to.
+        expected = play(out=tmp_path, keep=keep)
+    names = zarr.open_group(tmp_path / "result.zarr", mode="r").attrs.asdict().get("variables")
+    retell(tmp_path, seal=False, code=None, **({"variables": list(names)} if keep == "runs" else {}))
+    xr.testing.assert_equal(jr.load(tmp_path), expected)
+    with pytest.raises(jr.StoreMismatchError, match="it can be read, but not continued"):
+        play(out=tmp_path, keep=keep)
 
 
 # The disk.

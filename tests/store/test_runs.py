@@ -15,7 +15,7 @@ import pytest
 import xarray as xr
 import zarr
 from engine_child import differences
-from helpers import CHILDREN_PATH
+from helpers import CHILDREN_PATH, retell
 from toys import Clock, Cycle, Planner, small_market
 
 import jaxroute as jr
@@ -286,10 +286,9 @@ def test_numbers_that_are_not_finite_are_settings_too(tmp_path):
 @pytest.mark.parametrize("what", ["jaxroute", "jax", "platform"])
 def test_a_store_of_another_version_is_refused(tmp_path, what):
     play(Clock(), Cycle(), out=tmp_path, record=["rounds"], seeds=3)
-    group = zarr.open_group(tmp_path / "result.zarr", mode="a")
-    settings = group.attrs["settings"]
+    settings = zarr.open_group(tmp_path / "result.zarr", mode="r").attrs["settings"]
     own = settings[what]
-    group.attrs["settings"] = {**settings, what: "0.0.1"}
+    retell(tmp_path, settings={**settings, what: "0.0.1"})
     with pytest.raises(jr.StoreMismatchError, match=f"{what} is '0.0.1' there and '{own}' here"):
         play(Clock(), Cycle(), out=tmp_path, record=["rounds"], seeds=3)
 
