@@ -15,8 +15,8 @@ import numpy as np
 
 Cell = tuple[int, ...]
 
-# What the codecs of Zarr raise for bytes that are not what was written.
-UNREADABLE = (ValueError, RuntimeError, TypeError)
+# What Zarr and its codecs raise for bytes that are not what was written: chunks, or the description of an array.
+UNREADABLE = (ValueError, RuntimeError, TypeError, ArithmeticError, IndexError, MemoryError)
 
 
 class Belonging:

@@ -63,7 +63,7 @@ class StoreLock:
             self._remove_folders()
             reason = error.strerror or str(error)
             raise OSError(
-                error.errno, f"out must be a folder that can be written to, got {str(folder)!r}: {reason}"
+                error.errno, f"out must be a folder that can be written to, got {str(self.store.parent)!r}: {reason}"
             ) from None
         self._heart = threading.Thread(target=self._beat, daemon=True)
         try:

@@ -9,7 +9,6 @@ zero was not, or a value was not finite.
 import itertools
 import math
 import os
-import shutil
 import time
 import warnings
 from collections.abc import Mapping, Sequence
@@ -55,6 +54,12 @@ def load(path: str, store: Path, attributes: Mapping[str, Any], partial: bool) -
         raise ValueError(f"the result in {path!r} is not complete: it has no {error}; {again}") from None
     except integrity.UNREADABLE as error:
         raise ValueError(f"the result in {path!r} is damaged ({error}); {again}") from None
+    shapes = {
+        name: [len(coords[d]) if d in coords else size for d, size in zip(dims[name], array.shape)]
+        for name, array in stored.items()
+    }
+    if any(list(array.shape) != shapes[name] for name, array in stored.items()):
+        raise ValueError(f"the result in {path!r} is damaged (an array does not fit its coordinates); {again}")
     if integrity.digest_of_coordinates(coords) != attributes["coordinates_digest"]:
         raise ValueError(f"the coordinates of the result in {path!r} are damaged; {again}")
     seeds = attributes.get("seeds_played", len(coords["seed"]))
@@ -204,7 +209,7 @@ class RunSink(Sink):
         cut = tuple(min(chunks[d], n) for d, n in zip(dims, shape, strict=True))
         if self.group is None:
             self.arrays[name] = np.full(shape, fill, dtype)
-        elif (stored := self._stored(name, shape, cut)) is not None:
+        elif (stored := self._stored(name, shape, cut, dtype)) is not None:
             self.arrays[name] = stored
         else:
             self.arrays[name] = self.group.create_array(  # type: ignore[union-attr]
@@ -218,25 +223,21 @@ class RunSink(Sink):
             )
         self.about[name] = (dims, attributes)
 
-    def _stored(self, name: str, shape: tuple[int, ...], cut: tuple[int, ...]) -> Any:
-        """An array of the store; one whose description is damaged is described again, with its chunks left in place.
-
-        One that is cut otherwise (both descriptions of the store were lost, and with them how it was laid out) is removed.
-        """
+    def _stored(self, name: str, shape: tuple[int, ...], cut: tuple[int, ...], dtype: Any) -> Any:
+        """An array of the store; one whose description is damaged is described again, with its chunks left in place."""
         group: Any = self.group
         try:
             found = group[name]
-            if (found.shape, found.chunks) == (shape, cut):
+            if (found.shape, found.chunks, found.dtype) == (shape, cut, np.dtype(dtype)):
                 return found
-            shutil.rmtree(self.store / name)
-            return None
         except KeyError:
             return None
         except integrity.UNREADABLE:
-            file = self.store / name / "zarr.json"
-            warnings.warn(f"{str(file)!r} was damaged and is made again", stacklevel=8)
-            file.unlink()
-            return None
+            pass
+        file = self.store / name / "zarr.json"
+        warnings.warn(f"{str(file)!r} was damaged and is made again", stacklevel=8)
+        file.unlink()
+        return None
 
     def _write_coordinates(self) -> None:
         for name, values in self.coords.items():

@@ -7,6 +7,7 @@ import dataclasses
 import errno
 import os
 import re
+import runpy
 import signal
 import subprocess
 import sys
@@ -25,7 +26,7 @@ import xarray as xr
 import zarr
 from engine_child import differences
 from flax import struct
-from helpers import CHILDREN_PATH, retell
+from helpers import CHILDREN_PATH, ROOT, retell
 from toys import Clock, Cycle, Planner
 
 import jaxroute as jr
@@ -246,6 +247,14 @@ def test_a_store_of_the_format_before_is_read_but_not_continued(tmp_path, monkey
     xr.testing.assert_equal(jr.load(tmp_path), expected)
     with pytest.raises(jr.StoreMismatchError, match="it can be read, but not continued"):
         play(out=tmp_path, keep=keep)
+
+
+@pytest.mark.parametrize("keep", ["runs", "moments"])
+def test_no_damage_gives_a_wrong_number_or_a_riddle(tmp_path, keep):
+    """A small dose of `scripts/chaos.py`, which says what it counts."""
+    chaos = runpy.run_path(str(ROOT / "scripts" / "chaos.py"))["chaos"]
+    outcomes, wrong = chaos(40, 3, keep, tmp_path)
+    assert wrong == [] and sum(outcomes.values()) > 30 and len(outcomes) > 10
 
 
 # The disk.
