@@ -19,6 +19,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import jax
+
 from jaxroute import __version__
 from jaxroute.engine import hosts
 
@@ -48,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # Whoever read the output has gone, as `head` does.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
-    except (ValueError, ImportError, OSError, MemoryError, hosts.HostsError) as error:
+    except (ValueError, ImportError, OSError, MemoryError, hosts.HostsError, jax.errors.JaxRuntimeError) as error:
         print(f"jaxroute: {_reason(error)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt as end:
@@ -75,7 +77,10 @@ def _reason(error: BaseException) -> str:
     text = str(error)
     if isinstance(error, OSError) and error.strerror:
         text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-    return " ".join(text.split()) or type(error).__name__
+    if isinstance(error, MemoryError) and not text:
+        text = "there is not enough memory: try fewer seeds (--seeds) or a shorter horizon (--horizon)"
+    notes = "".join(f"; {note}" for note in getattr(error, "__notes__", ()))
+    return (" ".join(text.split()) or type(error).__name__) + notes
 
 
 def _warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> str:
@@ -344,8 +349,6 @@ def _with_setting(error: ValueError, experiment: Any) -> str:
 
 def _keep_compiled() -> str | None:
     """Lets JAX keep compiled programs between commands, unless it has been told where to, or not to; returns the folder."""
-    import jax
-
     if not jax.config.jax_enable_compilation_cache:
         return None
     if jax.config.jax_compilation_cache_dir is None:
@@ -531,7 +534,6 @@ def _bench(options) -> int:
 
 def _doctor(options) -> int:
     del options
-    import jax
     import numpy as np
 
     import jaxroute

@@ -5,6 +5,8 @@ from collections.abc import Generator
 from types import TracebackType
 from typing import Any
 
+import jax
+
 from jaxroute.core.protocols import AnyEnvironment, AnyPolicy
 
 _VERBS = ("init", "observe", "plan", "act", "step", "update", "gauges")
@@ -33,6 +35,16 @@ def explained(name: str, env: AnyEnvironment, policy: AnyPolicy) -> Generator[No
         raise CannotPlayError(
             f"policy {name!r} ({_home(policy)}) cannot play {_home(env)}{_where(error.__traceback__)}: {type(error).__name__}: {reason}"
         ) from error
+
+
+@contextlib.contextmanager
+def located(where: str) -> Generator[None, None, None]:
+    """A context in which compiled rounds are played: an error of the runtime, of a callback for example, says where."""
+    try:
+        yield
+    except jax.errors.JaxRuntimeError as error:
+        error.add_note(f"while {where} was played")
+        raise
 
 
 def _where(trace: TracebackType | None) -> str:

@@ -5,7 +5,7 @@ import time
 import warnings
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import jax
@@ -15,7 +15,7 @@ import xarray as xr
 from jaxroute.core import checks
 from jaxroute.core.protocols import Probe
 from jaxroute.engine import diagnose, hosts, inputs, memory, recording, room, stopping
-from jaxroute.engine.errors import explained
+from jaxroute.engine.errors import explained, located
 from jaxroute.engine.inputs import EnvironmentLike, Inputs, Policies, PolicyLike, read_inputs
 from jaxroute.engine.layout import Layout
 from jaxroute.engine.programs import PROGRAMS, Block, compile_blocks
@@ -160,7 +160,9 @@ def _simulate(asked: Inputs, processes: hosts.Processes, out: str | os.PathLike[
     layout = Layout(**processes.agree(lambda: stored_layout(out, settings, code, accept) or _cut(asked, processes)))
     blocks = _blocks(asked, layout, processes.devices)
     with effort.compiling():
-        contents = _contents(asked, settings, code, layout, blocks)
+        contents = replace(
+            _contents(asked, settings, code, layout, blocks), made_with=provenance.made_with(processes.devices[0])
+        )
     first = processes.rank == 0
     sink = processes.in_turn(lambda: open_sink(asked.keep, out, contents, repair=first, rank=processes.rank))
     tasks = _tasks(asked, layout, sink, processes)
@@ -336,7 +338,8 @@ def _curves(
 
     def played(block: Block) -> dict[str, np.ndarray]:
         start = time.perf_counter()
-        increments, compiling = block.play(tile, np.resize(chosen, layout.padded(num_devices)))
+        with located(f"policy {name!r}, seeds {chosen[0]} to {chosen[-1]}"):
+            increments, compiling = block.play(tile, np.resize(chosen, layout.padded(num_devices)))
         effort.run_s += time.perf_counter() - start - compiling
         effort.compile_s += compiling
         return {key: values[inside] for key, values in increments.items()}

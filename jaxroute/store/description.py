@@ -47,6 +47,7 @@ class Contents:
     settings: all that decides the numbers, as plain JSON.
     layout: how the run is cut into blocks of seeds and tiles of settings.
     code: what the code of policies and environments does (`code.code_of`), and the Python that it was asked of; None if it is not kept.
+    made_with: processor, device, flags and versions (`provenance.made_with`).
     """
 
     policies: Sequence[str]
@@ -60,6 +61,7 @@ class Contents:
     settings: Mapping[str, Any]
     layout: Any
     code: Mapping[str, Any] | None = None
+    made_with: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 class StoreMismatchError(ValueError):
@@ -142,6 +144,25 @@ def with_code(attributes: Mapping[str, Any], own: Mapping[str, Any] | None) -> d
         return {}
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     return {"code": own, "accepted_code": [*attributes.get("accepted_code", []), {"at": now, "what": reason[0]}]}
+
+
+def with_session(attributes: Mapping[str, Any], own: Mapping[str, str], store: Path) -> dict[str, Any]:
+    """What to write into a store that is played on with something else than before; nothing if that was the case already."""
+    made = [dict(one) for one in attributes.get("made_with", [])]
+    if dict(own) in made:
+        return {}
+    if made:
+        other = [
+            f"{name} {made[-1].get(name)!r} there and {value!r} here"
+            for name, value in own.items()
+            if made[-1].get(name) != value
+        ]
+        warnings.warn(
+            f"{str(store)!r} was begun with something else: {', '.join(other)}; what is played now may differ from it in the last bits. "
+            "The digest of each block stands for what it was made with",
+            stacklevel=8,
+        )
+    return {"made_with": [*made, dict(own)]}
 
 
 def own_attributes(path: str | os.PathLike, repair: bool = False) -> Any:
@@ -240,6 +261,7 @@ def fingerprint(settings: Mapping[str, Any]) -> dict[str, Any]:
         "jaxroute": own["jaxroute"],
         "jax": own["jax"],
         "platform": jax.default_backend(),
+        "threefry_partitionable": bool(getattr(jax.config, "jax_threefry_partitionable", True)),
         "x64": jax.config.read("jax_enable_x64"),
     }
 

@@ -7,7 +7,7 @@ overwritten or exchanged is noticed when it is read, and so is a whole cell that
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,17 +20,22 @@ UNREADABLE = (ValueError, RuntimeError, TypeError, ArithmeticError, IndexError, 
 
 
 class Belonging:
-    """What the cells of a store belong to: a function `cell -> bytes`.
+    """What the cells of a store belong to, and what they were made with: makes their marks, and knows them again.
 
-    That is all settings but those of other policies, the policy's name, and the values of settings and the seeds of the cell: where it stands in
-    the store does not enter. Empty for stores of format 2, whose marks do not say it.
+    A cell belongs to all settings but those of other policies, to its policy, and to the values of settings and the seeds that it is of: where it
+    stands in the store does not enter. Marks of format 2 say nothing of it.
+
+    made: how many of the cells that were looked at were made with each of the sessions in the store's `made_with`.
 
     Args:
       attributes: of the store.
       coords: policies, settings by axis and seeds of the store.
+      own: what this process makes cells with.
     """
 
-    def __init__(self, attributes: Mapping[str, Any], coords: Mapping[str, np.ndarray]):
+    def __init__(
+        self, attributes: Mapping[str, Any], coords: Mapping[str, np.ndarray], own: Mapping[str, str] | None = None
+    ):
         settings, self._layout = attributes["settings"], attributes["layout"]
         self._says = settings["format"] > 2
         apart = ("policies", "record", "seeds", "until_stderr")
@@ -38,20 +43,40 @@ class Belonging:
         self._of_policies = {name: settings[name] for name in ("policies", "record")}
         self._coords = coords
         self._known: dict[str, str] = {}
+        self._sessions = [_plain(one) for one in attributes.get("made_with", [])] or [b""]
+        self._own = self._sessions[-1] if own is None else _plain(own)
+        self.made = [0] * len(self._sessions)
 
-    def __call__(self, cell: Cell) -> bytes:
+    def mark(self, cell: Cell, parts: Mapping[str, np.ndarray]) -> int:
+        """Mark of a cell that is made now, from its values by variable."""
+        return digest(parts, self._place(cell) + self._own if self._says else b"")
+
+    def knows(self, cell: Cell, parts: Mapping[str, np.ndarray], mark: int) -> bool:
+        """Whether a mark is that of these values, made by any session of the store."""
+        place = self._place(cell)
+        for number, session in enumerate(self._sessions):
+            if digest(parts, place + session if self._says else b"") == mark:
+                self.made[number] += 1
+                return True
+        return False
+
+    def _place(self, cell: Cell) -> bytes:
         if not self._says:
             return b""
         policy = str(self._coords["policy"][cell[0]])
         if policy not in self._known:
             own = {name: of_policy.get(policy) for name, of_policy in self._of_policies.items()}
             self._known[policy] = json.dumps([self._common, policy, own], sort_keys=True)
-        *axes, seeds = (name for name in self._coords if name in ("seed", *self._layout["tile"]))
+        names = (name for name in self._coords if name in ("seed", *self._layout["tile"]))
         spans = []
-        for name, place in zip((*axes, seeds), cell[1:], strict=True):
+        for name, place in zip(names, cell[1:], strict=True):
             size = self._layout["block"] if name == "seed" else self._layout["tile"][name]
             spans.append([name, [str(v) for v in self._coords[name][place * size : (place + 1) * size]]])
         return json.dumps([self._known[policy], spans]).encode()
+
+
+def _plain(value: Any) -> bytes:
+    return json.dumps(value, sort_keys=True).encode()
 
 
 def digest(parts: Mapping[str, np.ndarray], belongs: bytes = b"") -> int:
@@ -114,9 +139,7 @@ def _is_readable(done: Any, cell: Cell) -> bool:
     return True
 
 
-def read(
-    arrays: Mapping[str, Any], done: Any, belonging: Callable[[Cell], bytes]
-) -> tuple[dict[str, np.ndarray], np.ndarray, list[Cell]]:
+def read(arrays: Mapping[str, Any], done: Any, belonging: Belonging) -> tuple[dict[str, np.ndarray], np.ndarray, list[Cell]]:
     """Everything that is stored and sound.
 
     Args:
@@ -128,6 +151,7 @@ def read(
       Values by variable (NaN or False where there is nothing sound), whether each cell has a mark, and the cells whose values are not
       those that were written.
     """
+    belonging.made = [0] * len(belonging.made)
     marks = marks_of(done)
     try:
         values = {name: np.asarray(array[...]) for name, array in arrays.items()}
@@ -143,7 +167,7 @@ def read(
     broken = []
     for cell in np.ndindex(*marks.shape):
         parts = {name: values[name][region(array, cell)] for name, array in arrays.items()}
-        sound = marks[cell] and digest(parts, belonging(cell)) == marks[cell]
+        sound = marks[cell] and belonging.knows(cell, parts, int(marks[cell]))
         if marks[cell] and not sound:
             broken.append(cell)
         if not sound:

@@ -324,7 +324,7 @@ class MomentSink(Sink):
         )
         self.seeds, self.layout, self.rank, self.wanted = contents.seeds.astype(np.int64), layout, rank, self.frame.blocks
         _check_memory(self.frame, provenance.memory_limit(jax.local_devices(backend="cpu")[0]))
-        self.group = self._open(path, contents.settings)
+        self.group = self._open(path, contents.settings, repair)
         self.tiles = self.frame.tiles()
         self.curves: dict[tuple[str, Key], Curves] = {}
         self.known = [Known({}, {}, []) for _ in self.tiles]
@@ -407,6 +407,7 @@ class MomentSink(Sink):
 
     @writes
     def _merge(self, tile: int, block: int, summary: Summary) -> None:
+        self.check_place()
         known, own, strand = self.known[tile], self.own[tile], block % STRANDS
         position = known.reached.get(strand, 0)
         if position != block // STRANDS:
@@ -526,7 +527,7 @@ def load(store: Path, attributes: Mapping[str, Any], partial: bool) -> xr.Datase
             f"the result in {str(store)!r} is unfinished: {lost}. Run it again to complete it, or load it with partial=True"
         )
     data = dataset(frame, [one.total() for one in known])
-    data.attrs = {name: value for name, value in attributes.items() if name not in ("frame", "code", "digest")}
+    data.attrs = {name: value for name, value in attributes.items() if name not in ("frame", "code", "digest", "made_with")}
     return data
 
 

@@ -6,6 +6,8 @@ import functools
 import hashlib
 import inspect
 import os
+import platform
+import re
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -83,6 +85,28 @@ def provenance(devices: Sequence[Any], **measured: Any) -> dict[str, Any]:
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         **measured,
     }
+
+
+def made_with(device: Any) -> dict[str, str]:
+    """What the last bits of a number may depend on, besides the settings: processor, device, flags and versions."""
+    own = versions()
+    flags = os.environ.get("XLA_FLAGS", "")
+    return {
+        "processor": processor(),
+        "device": device.device_kind,
+        "flags": flags,
+        **{n: own[n] for n in ("python", "jaxlib", "numpy")},
+    }
+
+
+@functools.cache
+def processor() -> str:
+    """The processor of this machine, for example "x86_64 AMD EPYC 9V74"."""
+    try:
+        named = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    except OSError:
+        named = None
+    return " ".join([platform.machine(), named.group(1) if named else platform.processor()]).strip()
 
 
 def device_name(devices: Sequence[Any]) -> str:

@@ -26,7 +26,7 @@ from jaxroute.store.sink import Sink, Task, writes
 from jaxroute.store.statistics import Moments
 
 # Attributes of a store that are not those of its result.
-_INTERNAL = ("variables", "coordinates_digest", "code", "digest")
+_INTERNAL = ("variables", "coordinates_digest", "code", "digest", "made_with")
 
 
 def load(path: str, store: Path, attributes: Mapping[str, Any], partial: bool) -> xr.Dataset:
@@ -66,7 +66,8 @@ def load(path: str, store: Path, attributes: Mapping[str, Any], partial: bool) -
     place = len(done.shape) - 1
     heads = {name: _Head(array, place, seeds) for name, array in stored.items()}
     marks = _Head(done, place, -(-seeds // attributes["layout"]["block"]))
-    values, written, broken = integrity.read(heads, marks, integrity.Belonging(attributes, coords))
+    belonging = integrity.Belonging(attributes, coords)
+    values, written, broken = integrity.read(heads, marks, belonging)
     if broken and not partial:
         where = _cell_name(broken[0], coords, attributes["layout"], next(iter(dims.values())))
         raise ValueError(
@@ -88,6 +89,14 @@ def load(path: str, store: Path, attributes: Mapping[str, Any], partial: bool) -
         {name: (dims[name], values[name], labels[name]) for name in stored},
         coords={name: (name, values) for name, values in coords.items()},
         attrs={name: value for name, value in attributes.items() if name not in _INTERNAL},
+    ).assign_attrs(_made_with(attributes, belonging))
+
+
+def _made_with(attributes: Mapping[str, Any], belonging: integrity.Belonging) -> dict[str, Any]:
+    """What the blocks were made with, where that changed, and how many of them."""
+    made = attributes.get("made_with", [])
+    return (
+        {"made_with": [{**one, "blocks": n} for one, n in zip(made, belonging.made, strict=True)]} if len(made) > 1 else {}
     )
 
 
@@ -156,7 +165,7 @@ class RunSink(Sink):
         }
         self.arrays: dict[str, Any] = {}
         self.about: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {}  # dimensions and attributes by variable
-        self.group = self._open(path, contents.settings)
+        self.group = self._open(path, contents.settings, repair)
         sizes = {"time": len(times)}
         for metric, shape in variables.values():
             sizes |= dict(zip(metric.dims, shape, strict=True))
@@ -173,7 +182,8 @@ class RunSink(Sink):
         copy = {} if self.group is None else {"copy": self.group.attrs.asdict()}
         self._array(DONE, tuple(blocks), blocks, dict.fromkeys(blocks, 1), np.uint64, 0, copy)
         del self.about[DONE]
-        self.belonging = integrity.Belonging(self.attrs, self.coords)
+        described = self.attrs if self.group is None else self.group.attrs.asdict()
+        self.belonging = integrity.Belonging(described, self.coords, contents.made_with if repair else None)
         if self.group is not None and repair:
             self._mend()
 
@@ -262,6 +272,7 @@ class RunSink(Sink):
     @writes
     def write(self, policy: str, tile: Mapping[str, int], block: int, values: Mapping[str, np.ndarray]) -> None:
         """Keeps a block: arrays `[tiled axes..., seeds, ...]`; axes that the policy does not have get the same values."""
+        self.check_place()
         first = block * self.layout.block
         region: list[Any] = [self.policies.index(policy)]
         for a, coordinates in self.axes.items():
@@ -294,7 +305,7 @@ class RunSink(Sink):
                 part.append(slice(None) if a in tile else slice(i * size, (i + 1) * size))
             values = {name: array[tuple(part)][None] for name, array in stored.items()}
             whole = (self.policies.index(policy), *cell, block)
-            marks[whole] = 1 if self.group is None else integrity.digest(values, self.belonging(whole))
+            marks[whole] = 1 if self.group is None else self.belonging.mark(whole, values)
         return marks
 
     def order(self, task: Task) -> tuple[()]:
@@ -360,6 +371,10 @@ class RunSink(Sink):
         variables = {name: (dims, values[name], attrs) for name, (dims, attrs) in self.about.items()}
         coords = {name: (name, found) for name, found in (self.coords | {"seed": self.coords["seed"][:number]}).items()}
         return xr.Dataset(variables, coords=coords)
+
+    def sessions(self) -> dict[str, Any]:
+        """What the blocks were made with, as an attribute of the result, where that changed."""
+        return {} if self.group is None else _made_with(self.group.attrs.asdict(), self.belonging)
 
     def _read(self, arrays: Mapping[str, Any], late_s: float) -> tuple[dict[str, np.ndarray], list[tuple[int, ...]]]:
         """What is stored, and the cells that are not there or not sound."""

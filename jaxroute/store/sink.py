@@ -2,6 +2,7 @@
 
 import abc
 import dataclasses
+import errno
 import functools
 import json
 import time
@@ -27,6 +28,7 @@ from jaxroute.store.description import (
     sealed,
     store_path,
     with_code,
+    with_session,
 )
 
 # A policy, the first setting of a tile along each axis, and the number of a block of seeds.
@@ -121,15 +123,21 @@ class Sink(abc.ABC):
         """
 
     @writes
-    def _open(self, path, settings):
+    def _open(self, path, settings, first=True):
+        """The group of a store that is opened or made; `first`: this process describes it, the others find it described."""
         self.attrs = {"settings": fingerprint(settings), "layout": dataclasses.asdict(self.layout)}
         if path is None:
             return None
-        own = {**self.attrs, **({"code": self.contents.code} if self.contents.code is not None else {})}
+        own = {**self.attrs, "made_with": [dict(self.contents.made_with)]}
+        own |= {"code": self.contents.code} if self.contents.code is not None else {}
         self.store = store = store_path(path)
         store.parent.mkdir(parents=True, exist_ok=True)
         begun = own_attributes(store, repair=True) if exists(store) else None
-        wanted = sealed({**begun, **with_code(begun, self.contents.code)} if begun else own)
+        wanted = sealed(begun or own)
+        if begun and first:
+            wanted = sealed(
+                {**begun, **with_code(begun, self.contents.code), **with_session(begun, self.contents.made_with, store)}
+            )
         try:
             there = attributes_in(store)
         except ValueError:
@@ -145,6 +153,11 @@ class Sink(abc.ABC):
         group = zarr.create_group(store, attributes=wanted)
         flush(store / "zarr.json")
         return group
+
+    def check_place(self) -> None:
+        """`OSError` if the store is no longer where it was made: nothing is to be made again in its place."""
+        if self.group is not None and not (self.store / "zarr.json").is_file():
+            raise OSError(errno.ENOENT, "it was moved or removed while the run was writing to it")
 
     @writes
     def _say(self, more: Mapping[str, Any]) -> dict[str, Any]:
@@ -189,6 +202,7 @@ class Sink(abc.ABC):
     def sign(self, attributes: Mapping[str, Any]) -> dict[str, Any]:
         """Writes the provenance of a result whose blocks are all there; returns all attributes."""
         attributes = dict(attributes)
+        self.check_place()
         if self.group is not None:
             # A resumed run adds its seconds and decisions to those of the runs before it.
             before = self.group.attrs.asdict()
@@ -198,4 +212,8 @@ class Sink(abc.ABC):
                 attributes["accepted_code"] = before["accepted_code"]
             attributes = json.loads(json.dumps(attributes))
             self._say(attributes)
-        return {**self.attrs, **attributes}
+        return {**self.attrs, **attributes, **self.sessions()}
+
+    def sessions(self) -> dict[str, Any]:
+        """What the blocks were made with, as an attribute of the result, where that changed and is known."""
+        return {}

@@ -4,13 +4,14 @@ import importlib
 import sys
 import warnings
 
+import jax
 import numpy as np
 import pytest
 from helpers import retell
 
 import jaxroute as jr
 from jaxroute.problems import stochastic
-from jaxroute.store import code
+from jaxroute.store import code, provenance, runs
 
 MODULE = '''
 import jax.numpy as jnp
@@ -168,3 +169,46 @@ def test_the_code_of_every_policy_is_followed_quickly():
 
 def test_names_of_changes_put_what_is_in_both_first():
     assert code.changes({"a": "1", "b": "2", "c": "3"}, {"b": "4", "c": "3", "d": "5"}) == ["b", "a", "d"]
+
+
+def test_a_run_that_goes_on_with_another_processor_says_so_of_each_block(tmp_path, monkeypatch):
+    env, options = stochastic.bernoulli([0.5, 0.4]), {"horizon": 20, "block": 16, "progress": False}
+    policies = {"ucb": stochastic.UCB1()}
+    whole = jr.simulate(env, policies, seeds=70, **options)
+    write, played = runs.RunSink.write, []
+
+    def stopped(self, *args):
+        if len(played) == 3:
+            raise KeyboardInterrupt
+        played.append(write(self, *args))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(runs.RunSink, "write", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            jr.simulate(env, policies, seeds=70, out=tmp_path, **options)
+    own = provenance.made_with(jax.devices()[0])
+    assert own["processor"] and set(own) == {"processor", "device", "flags", "python", "jaxlib", "numpy"}
+    other = own | {"processor": "another one"}
+    monkeypatch.setattr(provenance, "made_with", lambda device: other)
+    with pytest.warns(
+        UserWarning, match="was begun with something else: processor .* there and 'another one' here; what is played now may"
+    ):
+        data = jr.simulate(env, policies, seeds=70, out=tmp_path, **options)
+    assert data.attrs["made_with"] == [own | {"blocks": 3}, other | {"blocks": 2}] == jr.load(tmp_path).attrs["made_with"]
+    np.testing.assert_array_equal(data["regret"], whole["regret"])
+    monkeypatch.undo()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # It is one of those that are known.
+        assert jr.simulate(env, policies, seeds=70, out=tmp_path, **options).attrs["made_with"] == data.attrs["made_with"]
+
+
+def test_other_luck_of_jax_is_refused(tmp_path):
+    env, options = stochastic.bernoulli([0.5, 0.4]), {"horizon": 20, "seeds": 4, "progress": False, "out": tmp_path}
+    jr.simulate(env, {"ucb": stochastic.UCB1()}, **options)
+    before = jax.config.jax_threefry_partitionable
+    jax.config.update("jax_threefry_partitionable", not before)
+    try:
+        with pytest.raises(ValueError, match="threefry_partitionable is (True|False) there and (True|False) here"):
+            jr.simulate(env, {"ucb": stochastic.UCB1()}, **options)
+    finally:
+        jax.config.update("jax_threefry_partitionable", before)

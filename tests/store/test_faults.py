@@ -34,7 +34,7 @@ from jaxroute import cli
 from jaxroute.core.types import Metric, Spec
 from jaxroute.engine import layout, programs
 from jaxroute.problems import stochastic
-from jaxroute.store import description, integrity, locks, runs
+from jaxroute.store import description, integrity, locks, moments, runs
 
 ENV = stochastic.bernoulli([0.2, 0.7, 0.5])
 BLOCKS = 10
@@ -247,6 +247,28 @@ def test_a_store_of_the_format_before_is_read_but_not_continued(tmp_path, monkey
     xr.testing.assert_equal(jr.load(tmp_path), expected)
     with pytest.raises(jr.StoreMismatchError, match="it can be read, but not continued"):
         play(out=tmp_path, keep=keep)
+
+
+@pytest.mark.parametrize("keep", ["runs", "moments"])
+def test_a_folder_that_goes_away_in_the_middle_is_said_and_not_made_again(tmp_path, monkeypatch, keep, undisturbed):
+    sink = {"runs": runs.RunSink, "moments": moments.MomentSink}[keep]
+    write, calls = sink.write, []
+
+    def moved(self, *args):
+        write(self, *args)
+        calls.append(args)
+        if len(calls) == 3:
+            (tmp_path / "out").rename(tmp_path / "elsewhere")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(sink, "write", moved)
+        with pytest.raises(
+            OSError, match="it was moved or removed while the run was writing to it; finished blocks are kept"
+        ):
+            play(out=tmp_path / "out", keep=keep)
+    assert not (tmp_path / "out" / "result.zarr").exists()
+    if keep == "runs":
+        assert differences(undisturbed, play(out=tmp_path / "elsewhere")) == []
 
 
 @pytest.mark.parametrize("keep", ["runs", "moments"])
@@ -741,3 +763,20 @@ def test_the_first_bad_round_is_found(name):
         data = jr.simulate(env, {"one": policy}, horizon=37, seeds=20, record_every=10, record=record, progress=False)
     assert not data["valid"].all()
     assert (data["rounds"].isel(time=-1) == 37).all()
+
+
+@struct.dataclass
+class Asks(Root):
+    """Asks outside what to give."""
+
+    def act(self, key, state, obs, t):
+        def answer(t):
+            raise RuntimeError("the service does not answer")
+
+        return jax.pure_callback(answer, jax.ShapeDtypeStruct((), jnp.float32), t), {}
+
+
+def test_a_callback_that_fails_is_placed():
+    with pytest.raises(jax.errors.JaxRuntimeError, match="does not answer") as error:
+        jr.simulate(Gift(), {"asks": Asks()}, horizon=5, seeds=3, progress=False)
+    assert error.value.__notes__ == ["while policy 'asks', seeds 0 to 2 was played"]
