@@ -1,12 +1,13 @@
 """Results by what is kept of them: every run, or statistics over the runs. `load` reads one, `open_sink` is where a new one goes."""
 
 import os
+import warnings
 
 import xarray as xr
 
 from jaxroute.core import checks
 from jaxroute.store import moments, runs
-from jaxroute.store.description import READABLE, STORE_NAME, Contents, own_attributes, store_path
+from jaxroute.store.description import FORMAT, READABLE, STORE_NAME, Contents, own_attributes, store_path
 from jaxroute.store.sink import Sink
 
 
@@ -49,6 +50,12 @@ def load(path: str | os.PathLike[str], *, partial: bool = False) -> xr.Dataset:
         raise ValueError(f"path must hold a jaxroute result, got {str(path)!r}, which holds something else")
     if attributes["settings"].get("format") not in READABLE:
         raise ValueError(f"the result in {str(path)!r} is laid out as another version of jaxroute does it; run it again")
+    if attributes["settings"]["format"] != FORMAT:
+        warnings.warn(
+            f"the result in {str(path)!r} was written by an earlier version of jaxroute: whether its description is what was written, and whether "
+            "its blocks are its own, cannot be told",
+            stacklevel=2,
+        )
     if attributes["settings"].get("keep", "runs") == "moments":
         return moments.load(store, attributes, partial)
     return runs.load(str(path), store, attributes, partial)
