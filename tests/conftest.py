@@ -160,6 +160,7 @@ LONG = (
     "reference/test_queueing.py::test_forced_exploration[1",
     "reference/test_queueing.py::test_queue_recursion_and_records[1",
     "store/test_runs.py::test_a_run_that_was_killed_continues_to_the_same_bits[between data",
+    "engine/test_simulate.py::test_the_record_interval_changes_nothing_at_common_times[staged",
 )
 
 

@@ -272,6 +272,7 @@ def test_a_folder_that_goes_away_in_the_middle_is_said_and_not_made_again(tmp_pa
         assert differences(undisturbed, play(out=tmp_path / "elsewhere")) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keep", ["runs", "moments"])
 def test_no_damage_gives_a_wrong_number_or_a_riddle(tmp_path, keep):
     """A small dose of `scripts/chaos.py`, which says what it counts."""
