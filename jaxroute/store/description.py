@@ -7,7 +7,6 @@ import hashlib
 import json
 import os
 import platform
-import re
 import warnings
 from collections.abc import Mapping, Sequence
 from importlib import metadata
@@ -107,7 +106,7 @@ def stored_layout(
     own = json.loads(json.dumps(fingerprint(settings)))
     # What is only said where it is not the usual.
     usual = {"keep": "runs", "until_stderr": None}
-    difference = _difference(_without_code(usual | attributes["settings"]), usual | own)
+    difference = _difference(usual | attributes["settings"], usual | own)
     if difference:
         raise StoreMismatchError(f"{str(path)!r} holds the result of other settings: {difference}; choose another folder")
     if code is not None and (reason := _code_difference(attributes.get("code"), code)):
@@ -264,16 +263,6 @@ def fingerprint(settings: Mapping[str, Any]) -> dict[str, Any]:
         "threefry_partitionable": bool(getattr(jax.config, "jax_threefry_partitionable", True)),
         "x64": jax.config.read("jax_enable_x64"),
     }
-
-
-def _without_code(settings: Any) -> Any:
-    """Settings in which functions have no digest of their code, which stores of before had in the name."""
-    if isinstance(settings, dict):
-        named = {
-            k: re.sub(r"#[0-9a-f]{8}$", "", v) if k == "function" and isinstance(v, str) else v for k, v in settings.items()
-        }
-        return {k: _without_code(v) for k, v in named.items()}
-    return [_without_code(v) for v in settings] if isinstance(settings, list) else settings
 
 
 def _difference(stored: Any, wanted: Any, where: str = "") -> str:
