@@ -77,7 +77,7 @@ def test_table_experiment_on_a_file(tmp_path):
     table.save(tmp_path / "table.npz")
     summary = smoke("staged/table", tmp_path / "out", changes={"environment": {"data": str(tmp_path / "table.npz")}})
     entry = summary["policies"]["StageRoute"][0]
-    assert entry["coordinates"] == {"cost_scale": 1.0}
+    assert entry["coordinates"] == {"cost_scale": 1.0, "budget_mode": "lp"}
     assert "cost_ratio" in entry and "served_reward" in entry
 
 
@@ -126,7 +126,7 @@ def test_cascade_on_a_file(tmp_path):
     changes = {"environment": {"data": str(tmp_path / "table.npz"), "groups": 4}}
     summary = smoke("cascade/replay", tmp_path / "out", changes=changes)
     entries = summary["policies"]["query all"]
-    assert [entry["coordinates"]["rows"] for entry in entries] == ["independent"] * 4 + ["joint"] * 4
+    assert [entry["coordinates"]["rows"] for entry in entries] == ["independent"] * 12 + ["joint"] * 12
     unit = jr.load(tmp_path / "out" / "joint")["cost"].attrs["unit"]
     assert unit == "USD per request" and entries[0]["cost"]["mean"] == pytest.approx(costs.mean(axis=0).sum(), rel=0.2)
     assert all(entry["queries"]["mean"] == 3.0 for entry in entries)
@@ -157,7 +157,7 @@ def test_cascade_on_columns_with_confidences(tmp_path):
     assert rows.scores.shape == (119, 2), "a row without a score is left out"
     assert rows.features.shape == (119, 2, 3 + 1 + 1), "group, model, confidence"
     halves = rows.halves()
-    assert [len(half.groups) for half in halves] == [58, 61] and all(set(half.groups) == {0, 1, 2} for half in halves)
+    assert [len(half.groups) for half in halves] == [59, 60] and all(set(half.groups) == {0, 1, 2} for half in halves)
     env = cascade_replay.replay(**environment).objects[1]
     assert float(env.cost_weight) * rows.dearest == pytest.approx(0.075), (
         "a mean call of the dearest model counts the weight"

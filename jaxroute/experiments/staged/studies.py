@@ -73,6 +73,11 @@ def _more_regret(policies: Sequence[str], than: str = "StageRoute") -> Measure:
     return measure
 
 
+def _played(results: Results) -> list[int]:
+    """The horizons of the cases."""
+    return sorted({data.attrs["coordinates"]["horizon"] for data in results.values()})
+
+
 def _by_stages(results: Results, horizon: int) -> dict[int, Measured]:
     """StageRoute's regret by the number of stages, at a horizon."""
     cases = with_coordinates(results, horizon=horizon).values()
@@ -81,7 +86,7 @@ def _by_stages(results: Results, horizon: int) -> dict[int, Measured]:
 
 @all_hold(before="less with more stages by 4 s.e.; ")
 def _more_stages_help(results: Results) -> Iterator[Verdict]:
-    for horizon in sorted({data.attrs["coordinates"]["horizon"] for data in results.values()}):
+    for horizon in _played(results):
         regret = _by_stages(results, horizon)
         falls = (regret[many].below(regret[few], by=4.0) for few, many in itertools.pairwise(sorted(regret)))
         yield f"T = {horizon:,}: {listed(regret, 'K = {}:')}", all(falls)
@@ -143,7 +148,7 @@ def _discovery_figure(results: Results):
     figure, (left, right) = plot.panels(2)
     rules = {f"K = {rule}": along(results, "regret", "horizon", stages=rule).sel(policy="StageRoute") for rule in _STAGES}
     plot.power_laws(rules, ax=left, title="against the horizon")
-    by_stages = {f"T = {horizon:,}": list(_by_stages(results, horizon).items()) for horizon in _HORIZONS}
+    by_stages = {f"T = {horizon:,}": list(_by_stages(results, horizon).items()) for horizon in _played(results)}
     seeds = next(iter(results.values())).sizes["seed"]
     plot.points(
         by_stages,
