@@ -5,7 +5,7 @@ import time
 import warnings
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import jax
@@ -160,9 +160,7 @@ def _simulate(asked: Inputs, processes: hosts.Processes, out: str | os.PathLike[
     layout = Layout(**processes.agree(lambda: stored_layout(out, settings, code, accept) or _cut(asked, processes)))
     blocks = _blocks(asked, layout, processes.devices)
     with effort.compiling():
-        contents = replace(
-            _contents(asked, settings, code, layout, blocks), made_with=provenance.made_with(processes.devices[0])
-        )
+        contents = _contents(asked, settings, code, layout, blocks, processes.devices[0])
     first = processes.rank == 0
     sink = processes.in_turn(lambda: open_sink(asked.keep, out, contents, repair=first, rank=processes.rank))
     tasks = _tasks(asked, layout, sink, processes)
@@ -254,7 +252,12 @@ def _blocks(asked: Inputs, layout: Layout, devices: Sequence[Any]) -> dict[str, 
 
 
 def _contents(
-    asked: Inputs, settings: Mapping[str, Any], code: Mapping[str, Any] | None, layout: Layout, blocks: Mapping[str, Block]
+    asked: Inputs,
+    settings: Mapping[str, Any],
+    code: Mapping[str, Any] | None,
+    layout: Layout,
+    blocks: Mapping[str, Block],
+    device: Any,
 ) -> Contents:
     """What the result will hold; traces every policy."""
     shapes: dict[str, dict[str, tuple[int, ...]]] = {}
@@ -273,6 +276,7 @@ def _contents(
         settings=settings,
         layout=layout,
         code=code,
+        made_with=provenance.made_with(device),
     )
 
 

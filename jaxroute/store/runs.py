@@ -80,10 +80,9 @@ def load(path: str, store: Path, attributes: Mapping[str, Any], partial: bool) -
             f"the result in {path!r} is unfinished: {missing} blocks are missing. Run it again to complete it, or load it "
             "with partial=True"
         )
-    about = attributes["variables"]
-    labels = (
-        about if isinstance(about, dict) else {name: stored[name].attrs.asdict() for name in about}
-    )  # A list in format 2.
+    labels = attributes["variables"]
+    if isinstance(labels, list):  # Format 2.
+        labels = {name: stored[name].attrs.asdict() for name in labels}
     coords["seed"] = coords["seed"][:seeds]
     return xr.Dataset(
         {name: (dims[name], values[name], labels[name]) for name in stored},
@@ -95,9 +94,9 @@ def load(path: str, store: Path, attributes: Mapping[str, Any], partial: bool) -
 def _made_with(attributes: Mapping[str, Any], belonging: integrity.Belonging) -> dict[str, Any]:
     """What the blocks were made with, where that changed, and how many of them."""
     made = attributes.get("made_with", [])
-    return (
-        {"made_with": [{**one, "blocks": n} for one, n in zip(made, belonging.made, strict=True)]} if len(made) > 1 else {}
-    )
+    if len(made) < 2:
+        return {}
+    return {"made_with": [{**one, "blocks": number} for one, number in zip(made, belonging.made, strict=True)]}
 
 
 def _opened(store: Path, name: str) -> Any:

@@ -227,6 +227,8 @@ def queries(
 
 
 def _queries(rows: ca.RecordedRows, weights: Sequence[float]) -> Grid:
+    """Each of the rows once, by cost weight."""
+
     def weighted(weight: float) -> ca.CascadeEnv:
         options = {"names": rows.names, "cost_unit": rows.unit, "cost_weight": weight / rows.dearest}
         return ca.query_cascade(rows.scores, rows.costs, rows.contexts, **options)
@@ -235,6 +237,7 @@ def _queries(rows: ca.RecordedRows, weights: Sequence[float]) -> Grid:
 
 
 def _players_of_queries(envs: Grid, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Learners, rivals fitted to the other half of the rows, and the bound that knows the played ones."""
     train, _ = _halves(settings)
     weights = [float(one.cost_weight) for one in envs.objects]
     fitted = _queries(train, [w * train.dearest for w in weights]).objects
