@@ -1,10 +1,8 @@
 """Grids: many settings of an environment or a policy as one object whose swept leaves, and only those, are stacked."""
 
 import difflib
-import hashlib
 import inspect
 import itertools
-import json
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -15,6 +13,7 @@ import numpy as np
 
 from jaxroute.core import draws
 from jaxroute.core.checks import show
+from jaxroute.store.difference import digest_of_setting
 from jaxroute.store.provenance import describe
 
 _INSTANCE_ROOT = 0x1257A9CE
@@ -243,12 +242,13 @@ def _coordinates(values: Sequence[Any]) -> np.ndarray:
 
 @describe.register
 def _(value: Grid) -> Any:
-    """A grid by its axes and settings; the settings of a large one by their hash."""
-    axes = {k: describe(v) for k, v in value.axes.items()}
+    """A grid by its axes and settings; the settings of a large one by the first and a digest of each."""
+    if not value.axes:
+        return describe(value.example)
+    axes = {name: values.tolist() for name, values in value.axes.items()}
+    if isinstance(value, FunctionGrid):
+        return {"grid": axes, "each": describe(value.function)}
     settings = [describe(o) for o in value.objects]
-    if len(settings) == 1:
-        return settings[0]
     if len(settings) <= 16:
         return {"grid": axes, "settings": settings}
-    digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
-    return {"grid": axes, "first": settings[0], "settings": len(settings), "sha256": digest}
+    return {"grid": axes, "first": settings[0], "digests": [digest_of_setting(one) for one in settings]}

@@ -37,6 +37,7 @@ from jaxroute.engine.grid import FunctionGrid, Grid
 from jaxroute.engine.rounds import Record, spec_for
 from jaxroute.store import provenance
 from jaxroute.store.code import code_of, python
+from jaxroute.store.difference import describe_seeds
 from jaxroute.store.provenance import describe
 
 # What may be given as `env` and as a policy.
@@ -108,7 +109,7 @@ class Inputs:
             "record_every": self.record_every,
             "record": {name: describe(record) for name, record in self.records.items()},
             "key": self.key,
-            "seeds": describe(self.seeds),
+            "seeds": describe_seeds(self.seeds),
         }
         if self.backend != "scan":
             settings["backend"] = self.backend

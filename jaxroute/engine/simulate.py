@@ -157,7 +157,7 @@ def _simulate(asked: Inputs, processes: hosts.Processes, out: str | os.PathLike[
         processes.hold(lambda: locks.StoreLock(store_path(out)))
     processes.check_same([fingerprint(settings), code])
     accept = asked.accept_changed_code
-    layout = Layout(**processes.agree(lambda: stored_layout(out, settings, code, accept) or _cut(asked, processes)))
+    layout = Layout(**processes.agree(lambda: _cut(asked, processes, stored_layout(out, settings, code, accept))))
     blocks = _blocks(asked, layout, processes.devices)
     with effort.compiling():
         contents = _contents(asked, settings, code, layout, blocks, processes.devices[0])
@@ -219,8 +219,10 @@ class _Ending:
     errors: dict[str, float | None] = field(default_factory=dict)
 
 
-def _cut(asked: Inputs, processes: hosts.Processes) -> dict[str, Any]:
-    """The layout of a run that is not in a store yet."""
+def _cut(asked: Inputs, processes: hosts.Processes, stored: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The layout of a run; that of its store, as far as there is one."""
+    if stored and set(asked.axes) == set(stored["tile"]):
+        return dict(stored)
     numbers = {name: recording.numbers_per_record(record, asked.spec) for name, record in asked.records.items()}
     most = memory.runs_that_fit(asked.examples, numbers, len(asked.times), processes.devices)
     if (
@@ -230,7 +232,8 @@ def _cut(asked: Inputs, processes: hosts.Processes) -> dict[str, Any]:
     held = max(memory.bytes_of_run(*players) for players in asked.examples.values())
     each = -(-len(asked.seeds) // processes.size)  # Every process gets some blocks of seeds.
     shared = shared_axes(asked.env, asked.policies)
-    return asdict(Layout.choose(asked.axes, shared, each, asked.block, most, processes.devices, held))
+    chosen = asdict(Layout.choose(asked.axes, shared, each, asked.block, most, processes.devices, held))
+    return {"block": stored["block"], "tile": chosen["tile"] | stored["tile"]} if stored else chosen
 
 
 def _blocks(asked: Inputs, layout: Layout, devices: Sequence[Any]) -> dict[str, Block]:

@@ -19,6 +19,8 @@ import numpy as np
 from jaxroute.core.checks import show
 from jaxroute.core.types import Metric
 from jaxroute.store.code import changes as code_changes
+from jaxroute.store.difference import difference
+from jaxroute.store.disk import settle
 
 STORE_NAME = "result.zarr"
 # What holds the marks of finished blocks, and the second copy of the attributes.
@@ -88,7 +90,10 @@ def stored_layout(
     Raises:
       StoreMismatchError: the store belongs to other settings or another version, or was made by other code; the difference is named.
     """
-    if path is None or not exists(store_path(path)):
+    if path is None:
+        return None
+    settle(store_path(path))
+    if not exists(store_path(path)):
         return None
     attributes = own_attributes(path, repair=True)
     if attributes is None:
@@ -103,25 +108,22 @@ def stored_layout(
         raise StoreMismatchError(
             f"{str(path)!r} was written by an earlier version of jaxroute: it can be read, but not continued; choose another folder"
         )
-    own = json.loads(json.dumps(fingerprint(settings)))
-    # What is only said where it is not the usual.
-    usual = {"keep": "runs", "until_stderr": None}
-    difference = _difference(usual | attributes["settings"], usual | own)
-    if difference:
-        raise StoreMismatchError(f"{str(path)!r} holds the result of other settings: {difference}; choose another folder")
-    if code is not None and (reason := _code_difference(attributes.get("code"), code)):
-        difference, told = reason
+    found = difference(attributes["settings"], json.loads(json.dumps(fingerprint(settings))))
+    if found.refused:
+        raise StoreMismatchError(f"{str(path)!r} holds the result of other settings: {found.refused}; choose another folder")
+    if code is not None and (reason := _code_difference(attributes.get("code"), code, bool(found.grown))):
+        what, told = reason
         if told and not accept:
             raise StoreMismatchError(
-                f"{str(path)!r} was made by other code: {difference}; choose another folder, or go on nevertheless with "
+                f"{str(path)!r} was made by other code: {what}; choose another folder, or go on nevertheless with "
                 "accept_changed_code=True (--accept-changed-code)"
             )
-        warnings.warn(f"{str(path)!r}: {difference}", stacklevel=6)
+        warnings.warn(f"{str(path)!r}: {what}", stacklevel=6)
     return dict(attributes["layout"])
 
 
-def _code_difference(stored: Any, own: Mapping[str, Any]) -> tuple[str, bool] | None:
-    """What is different in the code, and whether that can be told; None if it is the same."""
+def _code_difference(stored: Any, own: Mapping[str, Any], grown: bool = False) -> tuple[str, bool] | None:
+    """What is different in the code, and whether that can be told; None if it is the same, or if it has `grown` and only has more."""
     if stored is None:
         return "what the code of its policies did was not kept, whether it is still the same cannot be told", False
     if stored["python"] != own["python"]:
@@ -131,18 +133,29 @@ def _code_difference(stored: Any, own: Mapping[str, Any]) -> tuple[str, bool] | 
             False,
         )
     changed = code_changes(stored["digests"], own["digests"])
+    changed = [name for name in changed if not grown or name in stored["digests"]]
     if not changed:
         return None
     more = f" and {len(changed) - 4} more" if len(changed) > 4 else ""
     return f"{', '.join(changed[:4])}{more} changed", True
 
 
-def with_code(attributes: Mapping[str, Any], own: Mapping[str, Any] | None) -> dict[str, Any]:
-    """What to write into a store that goes on with other code than it was begun with; nothing if the code is the same."""
-    if own is None or (reason := _code_difference(attributes.get("code"), own)) is None:
+def with_code(attributes: Mapping[str, Any], own: Mapping[str, Any] | None, grown: bool = False) -> dict[str, Any]:
+    """What to write into a store that goes on with other code than it was begun with; nothing if the code is the same.
+
+    Args:
+      attributes: of the store.
+      own: code of the run.
+      grown: the run asks for more than the store holds, so that there may be more code.
+    """
+    if own is None or (reason := _code_difference(attributes.get("code"), own, grown)) is None:
         return {}
-    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    return {"code": own, "accepted_code": [*attributes.get("accepted_code", []), {"at": now, "what": reason[0]}]}
+    return {"code": own, "accepted_code": [*attributes.get("accepted_code", []), {"at": now(), "what": reason[0]}]}
+
+
+def now() -> str:
+    """The time, to the second."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
 def with_session(attributes: Mapping[str, Any], own: Mapping[str, str], store: Path) -> dict[str, Any]:
@@ -236,21 +249,6 @@ def copied_attributes(store: Path) -> Any:
     return copy if isinstance(copy, dict) else None
 
 
-def flush(file: Path) -> None:
-    """Has a file, and its place in the folder, written to the disk itself: a power cut then leaves the one before or this one."""
-    for place in (file, file.parent):
-        try:
-            handle = os.open(place, os.O_RDONLY)
-        except OSError:  # Folders cannot be opened everywhere.
-            continue
-        try:
-            os.fsync(handle)
-        except OSError:
-            pass
-        finally:
-            os.close(handle)
-
-
 def fingerprint(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Everything that the bits of a result depend on."""
     own = versions()
@@ -263,24 +261,6 @@ def fingerprint(settings: Mapping[str, Any]) -> dict[str, Any]:
         "threefry_partitionable": bool(getattr(jax.config, "jax_threefry_partitionable", True)),
         "x64": jax.config.read("jax_enable_x64"),
     }
-
-
-def _difference(stored: Any, wanted: Any, where: str = "") -> str:
-    """The first difference of two JSON values, in words; empty if there is none."""
-    if isinstance(stored, dict) and isinstance(wanted, dict):
-        for key in [*stored, *(k for k in wanted if k not in stored)]:
-            place = f"{where}.{key}" if where else key
-            if key not in stored or key not in wanted:
-                return f"{place} is only in {'the store' if key in stored else 'this run'}"
-            found = _difference(stored[key], wanted[key], place)
-            if found:
-                return found
-        return ""
-    if isinstance(stored, list) and isinstance(wanted, list) and len(stored) == len(wanted):
-        return next(
-            (d for i, (a, b) in enumerate(zip(stored, wanted, strict=True)) if (d := _difference(a, b, f"{where}[{i}]"))), ""
-        )
-    return "" if json.dumps(stored) == json.dumps(wanted) else f"{where} is {show(stored)} there and {show(wanted)} here"
 
 
 def exists(store: Path) -> bool:

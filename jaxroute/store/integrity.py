@@ -47,18 +47,18 @@ class Belonging:
         self._own = self._sessions[-1] if own is None else _plain(own)
         self.made = [0] * len(self._sessions)
 
-    def mark(self, cell: Cell, parts: Mapping[str, np.ndarray]) -> int:
-        """Mark of a cell that is made now, from its values by variable."""
-        return digest(parts, self._place(cell) + self._own if self._says else b"")
+    def mark(self, cell: Cell, parts: Mapping[str, np.ndarray], session: int | None = None) -> int:
+        """Mark of a cell, from its values by variable; it is made now, or was made by a session of the store."""
+        made_with = self._own if session is None else self._sessions[session]
+        return digest(parts, self._place(cell) + made_with if self._says else b"")
 
-    def knows(self, cell: Cell, parts: Mapping[str, np.ndarray], mark: int) -> bool:
-        """Whether a mark is that of these values, made by any session of the store."""
+    def session(self, cell: Cell, parts: Mapping[str, np.ndarray], mark: int) -> int | None:
+        """Number of the session of the store that made these values, if the mark is theirs; otherwise None."""
         place = self._place(cell)
         for number, session in enumerate(self._sessions):
             if digest(parts, place + session if self._says else b"") == mark:
-                self.made[number] += 1
-                return True
-        return False
+                return number
+        return None
 
     def _place(self, cell: Cell) -> bytes:
         if not self._says:
@@ -167,12 +167,14 @@ def read(arrays: Mapping[str, Any], done: Any, belonging: Belonging) -> tuple[di
     broken = []
     for cell in np.ndindex(*marks.shape):
         parts = {name: values[name][region(array, cell)] for name, array in arrays.items()}
-        sound = marks[cell] and belonging.knows(cell, parts, int(marks[cell]))
-        if marks[cell] and not sound:
+        session = belonging.session(cell, parts, int(marks[cell])) if marks[cell] else None
+        if session is not None:
+            belonging.made[session] += 1
+            continue
+        if marks[cell]:
             broken.append(cell)
-        if not sound:
-            for name, array in arrays.items():
-                values[name][region(array, cell)] = array.fill_value
+        for name, array in arrays.items():
+            values[name][region(array, cell)] = array.fill_value
     return values, marks != 0, broken
 
 

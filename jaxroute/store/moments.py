@@ -78,6 +78,11 @@ class Frame:
         starts = [range(0, len(v), self.tile[a]) for a, v in self.axes.items()]
         return [dict(zip(self.axes, place, strict=True)) for place in itertools.product(*starts)]
 
+    def tile_values(self) -> list[tuple[Any, ...]]:
+        """The values of the settings of each tile along each axis."""
+        values = {a: v.tolist() for a, v in self.axes.items()}
+        return [tuple(tuple(values[a][i : i + self.tile[a]]) for a, i in start.items()) for start in self.tiles()]
+
     def tile_name(self, number: int) -> str:
         """A tile in words."""
         if not self.axes:
@@ -175,6 +180,8 @@ class Part:
 
     strands: moments by strand, each of all blocks of that strand so far, whoever has played them. covered: by strand the spans of
     positions in it (position `i` is block `16 i + strand`) that this process itself has merged, and whose histogram and flags it holds.
+    tail: the last block of all, if it has fewer seeds than the others, with its strand and position: merged at the end only, so that the block
+    may still grow.
     """
 
     strands: dict[int, Moments] = dataclasses.field(default_factory=dict)
@@ -182,6 +189,7 @@ class Part:
     cells: list[tuple[Key, tuple[int, ...]]] = dataclasses.field(default_factory=list)
     histogram: Histogram = dataclasses.field(default_factory=Histogram.empty)
     flags: np.ndarray | None = None
+    tail: "tuple[int, int, Summary] | None" = None
 
     def add(self, strand: int, position: int, before: Moments | None, block: Summary) -> None:
         """Merges the block at a position of a strand, whose moments so far are `before`."""
@@ -195,19 +203,27 @@ class Part:
         self.histogram = self.histogram.merged(block.histogram)
         self.flags = block.flags if self.flags is None else merge_flags(self.flags, block.flags)
 
+    def summaries(self) -> list[Summary]:
+        """What it holds besides moments: of its own blocks, and of the tail."""
+        own = (
+            []
+            if self.flags is None
+            else [Summary(self.cells, Moments.unpacked(np.zeros((6, 0))), self.histogram, self.flags)]
+        )
+        return own if self.tail is None else [*own, self.tail[2]]
+
     def encoded(self, tile: int, belongs: bytes = b"") -> bytes:
         """As the content of a file, with a digest of it and of what it belongs to."""
-        assert self.flags is not None
         strands = sorted(self.strands)
-        moments = np.stack([self.strands[s].packed() for s in strands])
-        arrays = [moments, self.histogram.keys, self.histogram.counts, self.flags]
-        about = {
-            "tile": tile,
-            "strands": strands,
-            "covered": sorted(self.covered.items()),
-            "cells": self.cells,
-            "arrays": [[a.dtype.str, a.shape] for a in arrays],
-        }
+        moments = [self.strands[s].packed() for s in strands]
+        flags = np.zeros((0, 0), np.int64) if self.flags is None else self.flags
+        arrays = [np.stack(moments) if moments else np.zeros((0, 6, 0)), self.histogram.keys, self.histogram.counts, flags]
+        about: dict[str, Any] = {"tile": tile, "strands": strands, "covered": sorted(self.covered.items())}
+        if self.tail is not None:
+            *about["tail"], last = self.tail
+            arrays += [last.moments.packed(), last.histogram.keys, last.histogram.counts, last.flags]
+        about["cells"] = self.summaries()[0].cells
+        about["arrays"] = [[a.dtype.str, a.shape] for a in arrays]
         head = json.dumps(about).encode()
         body = b"".join([len(head).to_bytes(8, "little"), head, *(np.ascontiguousarray(a).tobytes() for a in arrays)])
         return hashlib.blake2b(belongs + body, digest_size=16).digest() + body
@@ -226,10 +242,14 @@ class Part:
             number = math.prod(shape)
             arrays.append(np.frombuffer(body, dtype, number, place).reshape(shape))
             place += arrays[-1].nbytes
-        moments, keys, counts, flags = arrays
+        moments, keys, counts, flags, *rest = arrays
         cells = [(tuple(key), tuple(shape)) for key, shape in about["cells"]]
         strands = {s: Moments.unpacked(m) for s, m in zip(about["strands"], moments, strict=True)}
-        return Part(strands, dict(about["covered"]), cells, Histogram(keys, counts), flags)
+        found = Part(strands, dict(about["covered"]), cells, Histogram(keys, counts), flags if strands else None)
+        if rest:
+            strand, position = about["tail"]
+            found.tail = strand, position, Summary(cells, Moments.unpacked(rest[0]), Histogram(*rest[1:3]), rest[3])
+        return found
 
 
 @dataclasses.dataclass(eq=False)
@@ -254,6 +274,11 @@ class Known:
             reached[strand] = spans[-1][1]
             last = [p for p in parts if strand in p.covered and p.covered[strand][-1][1] == reached[strand]]
             strands[strand] = last[0].strands[strand]
+        for strand, position, last in (part.tail for part in parts if part.tail is not None):
+            if reached.get(strand, 0) != position:
+                raise ValueError("some blocks are missing, or counted twice")
+            reached[strand] = position + 1
+            strands[strand] = strands[strand].merged(last.moments) if strand in strands else last.moments
         return Known(reached, strands, list(parts))
 
     def blocks(self) -> int:
@@ -272,12 +297,13 @@ class Known:
 
     def total(self) -> Summary | None:
         """Of all blocks; None if there are none."""
-        moments, histogram, flags = self.moments(), Histogram.empty(), None
-        parts = [part for part in self.parts if part.flags is not None]
-        for part in parts:
-            histogram = histogram.merged(part.histogram)
-            flags = part.flags if flags is None else merge_flags(flags, part.flags)  # type: ignore[arg-type]
-        return None if moments is None or flags is None else Summary(parts[0].cells, moments, histogram, flags)
+        moments, parts = self.moments(), [one for part in self.parts for one in part.summaries()]
+        if moments is None or not parts:
+            return None
+        histogram, flags = parts[0].histogram, parts[0].flags
+        for part in parts[1:]:
+            histogram, flags = histogram.merged(part.histogram), merge_flags(flags, part.flags)
+        return Summary(parts[0].cells, moments, histogram, flags)
 
 
 def _file(folder: Path, tile: int, owner: int) -> Path:
@@ -292,7 +318,7 @@ def belonging(attributes: Mapping[str, Any]) -> bytes:
     return json.dumps([apart, attributes["layout"]], sort_keys=True).encode()
 
 
-def _read(folder: Path, tile: int, belongs: bytes) -> dict[int, Part]:
+def read_parts(folder: Path, tile: int, belongs: bytes) -> dict[int, Part]:
     """Parts of a tile by process; `ValueError` if one is not what was written."""
     files = sorted(folder.glob(f"{tile}-*.part"))
     return {int(f.stem.rpartition("-")[2]): Part.decoded(f.read_bytes(), tile, belongs) for f in files}
@@ -353,7 +379,7 @@ class MomentSink(Sink):
     def _restore(self, tile: int, repair: bool) -> None:
         """Reads what is known of a tile; what is damaged is forgotten, with all that belongs to it."""
         try:
-            parts = _read(self.folder, tile, self.belongs)
+            parts = read_parts(self.folder, tile, self.belongs)
             known = Known.of(list(parts.values()))
         except ValueError as error:
             if not repair:
@@ -412,16 +438,30 @@ class MomentSink(Sink):
         position = known.reached.get(strand, 0)
         if position != block // STRANDS:
             raise RuntimeError(f"block {block} came before block {position * STRANDS + strand}")
-        own.add(strand, position, known.strands.get(strand), summary)
+        before = known.strands.get(strand)
+        if (block + 1) * self.frame.block > self.frame.seeds:
+            own.tail = strand, position, summary
+        else:
+            own.add(strand, position, before, summary)
         if self.group is not None:
-            file = _file(self.folder, tile, self.rank)
-            partial = file.with_name(file.name + ".partial")
-            partial.write_bytes(own.encoded(tile, self.belongs))
-            partial.replace(file)
+            self._write(tile, self.rank, own)
         known.reached[strand] = position + 1
-        known.strands[strand] = own.strands[strand]
+        known.strands[strand] = summary.moments if before is None else before.merged(summary.moments)
         if own not in known.parts:
             known.parts.append(own)
+
+    def _write(self, tile: int, owner: int, part: Part) -> None:
+        """Writes what a process knows of a tile, in one step."""
+        file = _file(self.folder, tile, owner)
+        partial = file.with_name(file.name + ".partial")
+        partial.write_bytes(part.encoded(tile, self.belongs))
+        partial.replace(file)
+
+    @writes
+    def take(self, tile: int, owner: int, part: Part) -> None:
+        """Keeps a part of another store."""
+        if part.summaries():
+            self._write(tile, owner, part)
 
     def begun(self, block: int) -> bool:
         """Whether this block, or one behind it, has been merged."""
@@ -434,7 +474,9 @@ class MomentSink(Sink):
         for known in self._all():
             moments = known.moments()
             assert moments is not None
-            for key, array, _ in Summary(known.parts[0].cells, moments, Histogram.empty(), np.zeros(0)).arrays():
+            for key, array, _ in Summary(
+                known.parts[0].summaries()[0].cells, moments, Histogram.empty(), np.zeros(0)
+            ).arrays():
                 if key in wanted:
                     statistics = array.statistics()
                     time_axis = len(self.frame.axes)
@@ -458,7 +500,7 @@ class MomentSink(Sink):
     def _all(self) -> list[Known]:
         if self.group is None:
             return self.known
-        return [Known.of(list(_read(self.folder, tile, self.belongs).values())) for tile in range(len(self.tiles))]
+        return [Known.of(list(read_parts(self.folder, tile, self.belongs).values())) for tile in range(len(self.tiles))]
 
     def finish(self, late_s: float = 0.0) -> xr.Dataset:
         """The whole result, without its provenance.
@@ -512,7 +554,7 @@ def load(store: Path, attributes: Mapping[str, Any], partial: bool) -> xr.Datase
     known = []
     for tile in range(len(frame.tiles())):
         try:
-            known.append(Known.of(list(_read(store / DONE, tile, belonging(attributes)).values())))
+            known.append(Known.of(list(read_parts(store / DONE, tile, belonging(attributes)).values())))
         except ValueError as error:
             if not partial:
                 where = frame.tile_name(tile)

@@ -8,6 +8,8 @@ import xarray as xr
 from jaxroute.core import checks
 from jaxroute.store import moments, runs
 from jaxroute.store.description import FORMAT, READABLE, STORE_NAME, Contents, own_attributes, store_path
+from jaxroute.store.disk import is_interrupted
+from jaxroute.store.growth import grow
 from jaxroute.store.sink import Sink
 
 
@@ -20,14 +22,18 @@ def open_sink(
       keep: "runs" or "moments".
       path: folder of the store, None to keep the result in memory.
       contents: what the result will hold.
-      repair: checks what an existing store holds, and takes out what is damaged; one process of a run does that.
+      repair: has an existing store grow to what the run asks for, checks what it holds, and takes out what is damaged; one process of a run
+        does that.
       rank: of this process.
 
     Raises:
       ValueError: the result does not fit into memory.
       OSError: the store cannot be written.
     """
-    if checks.one_of("keep", keep, ("runs", "moments")) == "moments":
+    checks.one_of("keep", keep, ("runs", "moments"))
+    if path is not None and repair:
+        grow(path, contents)
+    if keep == "moments":
         return moments.MomentSink(path, contents, repair=repair, rank=rank)
     return runs.RunSink(path, contents, repair=repair)
 
@@ -43,6 +49,8 @@ def load(path: str | os.PathLike[str], *, partial: bool = False) -> xr.Dataset:
       ValueError: there is no store, or it is unfinished.
     """
     store = store_path(path)
+    if is_interrupted(store):
+        raise ValueError(f"the run that made the result in {str(path)!r} larger has not ended; run it again to complete it")
     if not store.is_dir():
         raise ValueError(f"path must be a folder with a stored result, got {str(path)!r}, which has no {STORE_NAME}")
     attributes = own_attributes(path)

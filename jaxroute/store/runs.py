@@ -6,6 +6,7 @@ the mean per round up to `time`, a "gauge" the state's value at `time`. `valid` 
 zero was not, or a value was not finite.
 """
 
+import dataclasses
 import itertools
 import math
 import os
@@ -27,6 +28,52 @@ from jaxroute.store.statistics import Moments
 
 # Attributes of a store that are not those of its result.
 _INTERNAL = ("variables", "coordinates_digest", "code", "digest", "made_with")
+_AGAIN = "run it again to play just that once more"
+
+
+@dataclasses.dataclass(frozen=True)
+class Stored:
+    """A store as it describes itself, for reading.
+
+    arrays: by variable. done: the marks. dims: of each variable. coords: by dimension. belonging: what its cells belong to.
+    """
+
+    arrays: dict[str, Any]
+    done: Any
+    dims: dict[str, tuple[str, ...]]
+    coords: dict[str, np.ndarray]
+    belonging: integrity.Belonging
+
+    @property
+    def axes(self) -> list[str]:
+        """Axes of settings, in order."""
+        dims = next(iter(self.dims.values()))
+        return list(dims[1 : dims.index("seed")])
+
+
+def opened(path: str, store: Path, attributes: Mapping[str, Any]) -> Stored:
+    """A store of single runs; arguments and errors as for `load`."""
+    if "variables" not in attributes:
+        raise ValueError(f"the result in {path!r} is not complete: it does not say what it holds; {_AGAIN}")
+    try:
+        stored: Any = {name: _opened(store, name) for name in (*attributes["variables"], DONE)}
+        done = stored.pop(DONE)
+        dims = {name: tuple(array.metadata.dimension_names) for name, array in stored.items()}
+        names = dict.fromkeys(itertools.chain.from_iterable(dims.values()))
+        coords = {name: np.asarray(_opened(store, name)[...]) for name in names if (store / name).is_dir()}
+    except KeyError as error:
+        raise ValueError(f"the result in {path!r} is not complete: it has no {error}; {_AGAIN}") from None
+    except integrity.UNREADABLE as error:
+        raise ValueError(f"the result in {path!r} is damaged ({error}); {_AGAIN}") from None
+    shapes = {
+        name: [len(coords[d]) if d in coords else size for d, size in zip(dims[name], array.shape)]
+        for name, array in stored.items()
+    }
+    if any(list(array.shape) != shapes[name] for name, array in stored.items()):
+        raise ValueError(f"the result in {path!r} is damaged (an array does not fit its coordinates); {_AGAIN}")
+    if integrity.digest_of_coordinates(coords) != attributes["coordinates_digest"]:
+        raise ValueError(f"the coordinates of the result in {path!r} are damaged; {_AGAIN}")
+    return Stored(stored, done, dims, coords, integrity.Belonging(attributes, coords))
 
 
 def load(path: str, store: Path, attributes: Mapping[str, Any], partial: bool) -> xr.Dataset:
@@ -41,38 +88,18 @@ def load(path: str, store: Path, attributes: Mapping[str, Any], partial: bool) -
     Raises:
       ValueError: the store is damaged or unfinished.
     """
-    again = "run it again to play just that once more"
-    if "variables" not in attributes:
-        raise ValueError(f"the result in {path!r} is not complete: it does not say what it holds; {again}")
-    try:
-        stored: Any = {name: _opened(store, name) for name in (*attributes["variables"], DONE)}
-        done = stored.pop(DONE)
-        dims = {name: tuple(array.metadata.dimension_names) for name, array in stored.items()}
-        names = dict.fromkeys(itertools.chain.from_iterable(dims.values()))
-        coords = {name: np.asarray(_opened(store, name)[...]) for name in names if (store / name).is_dir()}
-    except KeyError as error:
-        raise ValueError(f"the result in {path!r} is not complete: it has no {error}; {again}") from None
-    except integrity.UNREADABLE as error:
-        raise ValueError(f"the result in {path!r} is damaged ({error}); {again}") from None
-    shapes = {
-        name: [len(coords[d]) if d in coords else size for d, size in zip(dims[name], array.shape)]
-        for name, array in stored.items()
-    }
-    if any(list(array.shape) != shapes[name] for name, array in stored.items()):
-        raise ValueError(f"the result in {path!r} is damaged (an array does not fit its coordinates); {again}")
-    if integrity.digest_of_coordinates(coords) != attributes["coordinates_digest"]:
-        raise ValueError(f"the coordinates of the result in {path!r} are damaged; {again}")
+    found = opened(path, store, attributes)
+    stored, done, dims, coords, belonging = found.arrays, found.done, found.dims, found.coords, found.belonging
     seeds = attributes.get("seeds_played", len(coords["seed"]))
     place = len(done.shape) - 1
     heads = {name: _Head(array, place, seeds) for name, array in stored.items()}
     marks = _Head(done, place, -(-seeds // attributes["layout"]["block"]))
-    belonging = integrity.Belonging(attributes, coords)
     values, written, broken = integrity.read(heads, marks, belonging)
     if broken and not partial:
         where = _cell_name(broken[0], coords, attributes["layout"], next(iter(dims.values())))
         raise ValueError(
             f"the result in {path!r} is damaged: {len(broken)} of {written.size} blocks are not what was written, the first "
-            f"that of {where}; {again}, or load the others with partial=True"
+            f"that of {where}; {_AGAIN}, or load the others with partial=True"
         )
     missing = int(np.sum(~written))
     if missing and not partial:
@@ -256,6 +283,20 @@ class RunSink(Sink):
                 name, shape=values.shape, dtype=dtype, dimension_names=(name,), overwrite=True
             )
             array[...] = values.astype(object) if text else values
+
+    def spans(self, cell: integrity.Cell) -> tuple[Any, ...]:
+        """What a cell is of: its policy, its values along each axis, its seeds."""
+        sizes = (*(self.layout.tile[a] for a in self.axes), self.layout.block)
+        coords = (*self.axes.values(), self.seeds)
+        parts = (v[i * n : (i + 1) * n].tolist() for i, n, v in zip(cell[1:], sizes, coords, strict=True))
+        return self.policies[cell[0]], *parts
+
+    @writes
+    def take(self, cell: integrity.Cell, parts: Mapping[str, np.ndarray], session: int) -> None:
+        """Keeps a cell that a session of another store has made, `[1, settings..., seeds, ...]` by variable."""
+        for name, array in parts.items():
+            self.arrays[name][integrity.region(self.arrays[name], cell)] = array
+        self.arrays[DONE][cell] = self.belonging.mark(cell, parts, session)
 
     def _block_index(self, policy: str, tile: Mapping[str, int], block: int) -> tuple[int, ...]:
         return (

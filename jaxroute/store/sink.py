@@ -22,7 +22,6 @@ from jaxroute.store.description import (
     copied_attributes,
     exists,
     fingerprint,
-    flush,
     is_sound,
     own_attributes,
     sealed,
@@ -30,6 +29,7 @@ from jaxroute.store.description import (
     with_code,
     with_session,
 )
+from jaxroute.store.disk import flush
 
 # A policy, the first setting of a tile along each axis, and the number of a block of seeds.
 Task: TypeAlias = tuple[str, dict[str, int], int]
@@ -208,8 +208,7 @@ class Sink(abc.ABC):
             before = self.group.attrs.asdict()
             for name in ("compile_s", "run_s", "decisions"):
                 attributes[name] += before.get(name, 0)
-            if "accepted_code" in before:
-                attributes["accepted_code"] = before["accepted_code"]
+            attributes |= {name: before[name] for name in ("accepted_code", "grown") if name in before}
             attributes = json.loads(json.dumps(attributes))
             self._say(attributes)
         return {**self.attrs, **attributes, **self.sessions()}

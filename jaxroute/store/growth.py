@@ -1,0 +1,148 @@
+"""How a store grows: a run that asks for more seeds, policies, values of settings or metrics, or for a smaller standard error, takes over
+what is there, and plays the rest.
+
+Nothing is changed in place. A store of the new settings is made beside the old one; every block of it whose runs are all in sound blocks
+of the old one is copied, with a mark that stands for the session that played it; then it takes the old one's place. Blocks are found by
+what they are of (policy, values of settings, seeds), not by where they lie: values may be put in between, and policies in another order.
+"""
+
+import dataclasses
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import zarr
+
+from jaxroute.store import disk, integrity, moments, runs
+from jaxroute.store.description import (
+    DONE,
+    Contents,
+    exists,
+    fingerprint,
+    now,
+    own_attributes,
+    sealed,
+    store_path,
+    with_code,
+)
+from jaxroute.store.difference import Difference, difference
+
+# What a larger store says of the smaller one that it was.
+_KEPT = ("made_with", "accepted_code", "grown", "compile_s", "run_s", "decisions", "played_again")
+_PART = ("created", "commit", "device", "versions", "decisions", "run_s")
+
+
+def grow(path: Any, contents: Contents) -> None:
+    """Makes an existing store one of the settings of a run that asks for more; nothing if it does not.
+
+    Args:
+      path: as the user gave it; its lock is held.
+      contents: what the run will hold.
+    """
+    store = store_path(path)
+    begun = own_attributes(store, repair=True) if exists(store) else None
+    if not begun:
+        return
+    settings = json.loads(json.dumps(fingerprint(contents.settings)))
+    found = difference(begun["settings"], settings)
+    if not found.grown:
+        return
+    aside = disk.aside(store)
+    shutil.rmtree(aside, ignore_errors=True)
+    part = {"until": now(), "more": found.grown, **{name: begun[name] for name in _PART if name in begun}}
+    said = {
+        **{name: begun[name] for name in _KEPT if name in begun},
+        "settings": settings,
+        "layout": dataclasses.asdict(contents.layout),
+        "code": contents.code,
+        **with_code(begun, contents.code, grown=True),
+        "grown": [*begun.get("grown", []), part],
+    }
+    zarr.create_group(aside, attributes=sealed(said))
+    carry = _carry_moments if settings.get("keep") == "moments" else _carry_runs
+    carry(str(path), store, begun, aside, contents, found)
+    disk.replace(store)
+
+
+def _carry_runs(
+    path: str, store: Path, begun: Mapping[str, Any], aside: Path, contents: Contents, found: Difference
+) -> None:
+    """Copies blocks of single runs."""
+    sink = runs.RunSink(aside, contents)
+    if "variables" not in begun:  # It died before it had described itself.
+        return
+    old = runs.opened(path, store, begun)
+    values, _, _ = integrity.read(old.arrays, old.done, old.belonging)
+    made = _sessions(old, values)
+    places = {name: {value: i for i, value in enumerate(at.tolist())} for name, at in old.coords.items()}
+    for cell in np.ndindex(*sink.arrays[DONE].shape):
+        policy, *spans = sink.spans(cell)
+        own = [a in contents.policy_axes[policy] for a in contents.axes] + [True]
+        if policy not in places["policy"] or policy in found.anew:
+            continue
+        taken: dict[str, list[int]] = {}
+        for name, span, matters in zip((*contents.axes, "seed"), spans, own, strict=True):
+            if name in old.coords:
+                taken[name] = [places[name].get(value, -1) if matters else 0 for value in span]
+        lead = [*old.axes, "seed"]
+        if any(-1 in taken[name] for name in lead):
+            continue
+        row = places["policy"][policy]
+        sizes = [begun["layout"]["tile"][name] for name in old.axes] + [begun["layout"]["block"]]
+        cells = np.ix_(*(sorted({i // size for i in taken[name]}) for name, size in zip(lead, sizes, strict=True)))
+        by = set(made[row][cells].ravel().tolist())
+        if len(by) != 1 or -1 in by:
+            continue
+        where = np.ix_(*(taken[name] for name in lead))
+        parts = {
+            name: _turned(values[name][row][where], lead, contents.axes, list(map(len, spans)))[None]
+            for name in old.arrays
+            if name in sink.about
+        }
+        sink.take(cell, parts, by.pop())
+
+
+def _sessions(old: runs.Stored, values: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Number of the session that made each cell, -1 where there is nothing sound."""
+    marks = integrity.marks_of(old.done)
+    made = np.full(marks.shape, -1)
+    for cell in map(tuple, np.argwhere(marks)):
+        parts = {name: values[name][integrity.region(array, cell)] for name, array in old.arrays.items()}
+        session = old.belonging.session(cell, parts, int(marks[cell]))
+        made[cell] = -1 if session is None else session
+    return made
+
+
+def _turned(values: np.ndarray, lead: Sequence[str], axes: Mapping[str, Any], sizes: Sequence[int]) -> np.ndarray:
+    """Values of some axes in their order, as those of all `axes` and the seeds, in another."""
+    order = [lead.index(name) for name in (*axes, "seed") if name in lead]
+    values = values.transpose(*order, *range(len(lead), values.ndim))
+    values = np.expand_dims(values, [i for i, name in enumerate(axes) if name not in lead])
+    return np.broadcast_to(values, (*sizes, *values.shape[len(sizes) :]))
+
+
+def _carry_moments(
+    path: str, store: Path, begun: Mapping[str, Any], aside: Path, contents: Contents, found: Difference
+) -> None:
+    """Copies the statistics of tiles whose settings are the same."""
+    del path, found
+    sink = moments.MomentSink(aside, contents)
+    if "frame" not in begun:
+        return
+    old, belongs = moments.Frame.made_of(begun["frame"]), moments.belonging(begun)
+    tiles = {values: number for number, values in enumerate(old.tile_values())}
+    for number, values in enumerate(sink.frame.tile_values()):
+        if values not in tiles:
+            continue
+        try:
+            parts = moments.read_parts(store / DONE, tiles[values], belongs)
+            moments.Known.of(list(parts.values()))
+        except ValueError:
+            continue  # Damaged; it is played again.
+        for owner, part in parts.items():
+            if old.seeds < sink.frame.seeds:
+                part.tail = None  # A block of fewer seeds than the others, which grows.
+            sink.take(number, owner, part)
