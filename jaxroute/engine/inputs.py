@@ -1,5 +1,6 @@
 """What a call of `simulate` asks for: every argument checked at the boundary, and made into one form."""
 
+import functools
 import itertools
 import json
 import warnings
@@ -24,6 +25,7 @@ from jaxroute.core.protocols import (
     build_policy,
     check_suits,
     check_values,
+    first_state,
     has_plan,
     is_environment,
     is_policy,
@@ -69,6 +71,7 @@ class Inputs:
     backend: one of `BACKENDS`.
     keep: one of `KEPT`.
     goals: standard errors at which to stop, by metric; empty without.
+    keep_states: keeps the states after the last round.
     accept_changed_code: goes on with a store that was made by other code.
     description: more attributes of the result.
     """
@@ -87,6 +90,7 @@ class Inputs:
     backend: str
     keep: str
     goals: dict[str, float]
+    keep_states: bool
     accept_changed_code: bool
     description: dict[str, Any]
 
@@ -98,6 +102,17 @@ class Inputs:
     def axes_of(self, policy: str) -> list[str]:
         """Axes along which the runs of a policy differ, in order."""
         return [axis for axis in self.axes if axis in self.env.axes or axis in self.policies[policy].axes]
+
+    def knowing_horizon(self, other: int) -> list[str]:
+        """Policies that begin in another way if the horizon is another one: their runs are no beginnings of longer ones."""
+
+        def begin(env: Any, policy: Any, horizon: int) -> Any:
+            start = functools.partial(first_state, spec=spec_for(env, horizon))
+            program, shape = jax.make_jaxpr(start, return_shape=True)(env, policy, draws.key(0))
+            return str(program), [np.asarray(const).tobytes() for const in program.consts], jax.tree.structure(shape)
+
+        players = self.examples.items()
+        return [name for name, (env, policy) in players if begin(env, policy, self.horizon) != begin(env, policy, other)]
 
     def settings(self) -> dict[str, Any]:
         """All that decides the numbers of the result, as plain JSON. What was added later is only said where it is not the usual."""
@@ -117,6 +132,8 @@ class Inputs:
             settings["keep"] = self.keep
         if self.goals:
             settings["until_stderr"] = self.goals
+        if self.keep_states:
+            settings["keep_states"] = True
         return settings
 
     def code(self) -> dict[str, Any]:
@@ -142,6 +159,7 @@ def read_inputs(
     backend: str,
     keep: str,
     until_stderr: Mapping[str, float] | None,
+    keep_states: bool,
     accept_changed_code: bool,
     description: Mapping[str, Any] | None,
 ) -> Inputs:
@@ -161,6 +179,8 @@ def read_inputs(
         raise ValueError(f"key must be a whole number from 0 to 2**32 - 1, got {checks.show(key)}")
     checks.one_of("backend", backend, BACKENDS)
     checks.one_of("keep", keep, KEPT)
+    if keep_states and (keep != "runs" or backend != "scan"):
+        raise ValueError(f"keep_states needs keep='runs' and backend='scan', got keep={keep!r} and backend={backend!r}")
     try:
         json.dumps(dict(description or {}), allow_nan=False)
     except (TypeError, ValueError) as error:
@@ -189,6 +209,7 @@ def read_inputs(
         backend=backend,
         keep=keep,
         goals=stopping.goals(until_stderr, recording.recorded_metrics(records)),
+        keep_states=keep_states,
         accept_changed_code=accept_changed_code,
         description=dict(description or {}),
     )

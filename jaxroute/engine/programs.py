@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import jax
@@ -21,7 +22,7 @@ from jaxroute.engine.grid import Grid
 from jaxroute.engine.layout import Layout, cores, threads
 from jaxroute.engine.memory import LANE_MULTIPLE
 from jaxroute.engine.rollout import rollout
-from jaxroute.engine.rounds import Record, run_streams
+from jaxroute.engine.rounds import STATE, Record, run_streams
 
 # A player has the arguments of `rollout` and returns what it returns.
 Player = Callable[..., dict[str, Any]]
@@ -108,6 +109,7 @@ class Block:
       layout: seeds and settings of a call.
       devices: that the seeds are spread over.
       backend: "scan", "pallas" or "reference".
+      keep_states: the states after the last round are returned, too.
     """
 
     def __init__(
@@ -121,6 +123,7 @@ class Block:
         layout: Layout,
         devices: Sequence[Any],
         backend: str,
+        keep_states: bool = False,
     ):
         self.name, self.grids = name, (env, policy)
         self.axes = [*env.axes, *policy.axes]
@@ -128,7 +131,8 @@ class Block:
         self.mesh = Mesh(np.asarray(devices), ("seed",))
         self.threads = threads(devices, layout.padded(len(devices)))
         self.root = np.asarray(jax.random.key_data(draws.key(key)))
-        self.static = (record, horizon, tuple(devices), jax.config.read("jax_enable_x64"))
+        self.static = (record, horizon, tuple(devices), jax.config.read("jax_enable_x64"), keep_states)
+        self.since = 0
         self.backend, self.reason = backend, ""  # Why the scan plays in place of the kernel.
 
     @property
@@ -136,26 +140,30 @@ class Block:
         """The first device of this process."""
         return self.mesh.devices.flat[0]
 
-    def _arguments(self, tile: Mapping[str, int], seeds: np.ndarray) -> tuple[Any, ...]:
+    def _arguments(self, tile: Mapping[str, int], seeds: np.ndarray, begun: Mapping[str, np.ndarray]) -> tuple[Any, ...]:
         positions: dict[str, np.ndarray] = {}
         for grid in self.grids:
             for name, coordinates in grid.axes.items():
                 span = tile[name] + np.arange(self.layout.tile[name])
                 positions[name] = np.minimum(span, len(coordinates) - 1)  # The last tile repeats its last setting.
         index = [np.zeros(self.layout.tile[a], np.int32) for a in self.axes]
-        return tuple(tuple(g.tile(positions)) for g in self.grids), index, self.root, np.asarray(seeds, np.uint32)
+        leaves = tuple(tuple(g.tile(positions)) for g in self.grids)
+        return leaves, index, self.root, np.asarray(seeds, np.uint32), dict(begun)
 
     def _function(self) -> Callable[..., Any]:
-        """The block as a function of leaves, indices of settings, root and seeds."""
+        """The block as a function of leaves, indices of settings, root, seeds, and states of runs that were begun."""
         env, policy = self.grids
-        record, horizon, *_ = self.static
-        player = _player(self.backend, self.device.platform)
+        record, horizon, _, _, keep_states = self.static
+        player, since = _player(self.backend, self.device.platform), self.since
 
-        def play(leaves: Any, index: Any, root: Any, seeds: Any) -> Any:
+        def play(leaves: Any, index: Any, root: Any, seeds: Any, begun: Any) -> Any:
             PROGRAMS.traces += 1
             del index
+            options: dict[str, Any] = {"keep_states": True} if keep_states else {}
+            if begun:
+                options |= {"since": since, "begun": jax.tree.map(lambda v: jnp.moveaxis(v, 0, -1), begun)}
             streams = run_streams(root, seeds)
-            values = player(env.build(leaves[0]), policy.build(leaves[1]), streams, horizon, record)
+            values = player(env.build(leaves[0]), policy.build(leaves[1]), streams, horizon, record, **options)
             return jax.tree.map(lambda v: jnp.moveaxis(v, -1, 0), values)
 
         # One vmap per axis of settings, outermost first, around the scan: it finds by itself which parts of the state depend
@@ -167,13 +175,18 @@ class Block:
                 tuple(0 if grid is swept and place in varies else None for varies in grid.leaf_axes) for grid in self.grids
             )
             index_axes = [0 if i == axis else None for i in range(len(self.axes))]
-            function = jax.vmap(function, in_axes=(leaf_axes, index_axes, None, None))
+            function = jax.vmap(function, in_axes=(leaf_axes, index_axes, None, None, 0))
         if self.mesh.size == 1:
             return function
-        everywhere, by_seed = PartitionSpec(), PartitionSpec("seed")
-        out = PartitionSpec(*[None] * len(self.axes), "seed")
-        specs = (everywhere, everywhere, everywhere, by_seed)
-        return jax.shard_map(function, mesh=self.mesh, in_specs=specs, out_specs=out, check_vma=False)
+        everywhere, (by_seed, by_run) = PartitionSpec(), self._specs()
+        specs = (everywhere, everywhere, everywhere, by_seed, by_run)
+        return jax.shard_map(function, mesh=self.mesh, in_specs=specs, out_specs=by_run, check_vma=False)
+
+    def after(self, rounds: int) -> "Block":
+        """The same block for runs whose first rounds have been played."""
+        other = copy.copy(self)
+        other.since = rounds
+        return other
 
     def with_environment(self, env: Grid) -> "Block":
         """The same block on other settings of the environment, which differ in nothing but what is static."""
@@ -181,9 +194,9 @@ class Block:
         other.grids = (env, self.grids[1])
         return other
 
-    def lower(self, seeds: np.ndarray) -> Program:
+    def lower(self, seeds: np.ndarray, begun: Mapping[str, np.ndarray] = MappingProxyType({})) -> Program:
         """The traced block for this number of seeds, from the cache if an equal one has been traced before."""
-        arguments = self._arguments(dict.fromkeys(self.axes, 0), seeds)
+        arguments = self._arguments(dict.fromkeys(self.axes, 0), seeds, begun)
 
         def trace() -> Program:
             try:
@@ -196,7 +209,7 @@ class Block:
 
         shapes = tuple((a.shape, str(a.dtype)) for a in jax.tree.leaves(arguments))
         structure = (*(g.structure for g in self.grids), *(tuple(g.leaf_axes) for g in self.grids))
-        program = PROGRAMS.get((*structure, shapes, self.static, self.backend), trace)
+        program = PROGRAMS.get((*structure, shapes, self.static, self.since, self.backend), trace)
         return self._fall_back(program, seeds) if program.reason else program
 
     def _fall_back(self, program: Program, seeds: np.ndarray) -> Program:
@@ -213,22 +226,27 @@ class Block:
         """Shape of each recorded quantity in one run, without time."""
         info = self.lower(self._any_seeds()).lowered.out_info
         lead = len(self.axes) + 1  # settings and runs; then records
-        return {name: tuple(out.shape[lead + 1 :]) for name, out in info.items()}
+        return {name: tuple(out.shape[lead + 1 :]) for name, out in info.items() if not name.startswith(STATE)}
 
-    def compile_in(self, pool: ThreadPoolExecutor, seeds: np.ndarray | None = None) -> "Future[Any]":
+    def compile_in(
+        self,
+        pool: ThreadPoolExecutor,
+        seeds: np.ndarray | None = None,
+        begun: Mapping[str, np.ndarray] = MappingProxyType({}),
+    ) -> "Future[Any]":
         """Begins to compile the block, for this number of seeds or the usual one, unless an equal one has been compiled, or is being."""
-        program = self.lower(self._any_seeds() if seeds is None else seeds)
-        begun = program.compiled
-        if begun is None or begun.cancelled() or (begun.done() and begun.exception()):
-            begun = program.compiled = pool.submit(compile_lanes, program.lowered, self.device.platform)
-        return begun
+        program = self.lower(self._any_seeds() if seeds is None else seeds, begun)
+        compiling = program.compiled
+        if compiling is None or compiling.cancelled() or (compiling.done() and compiling.exception()):
+            compiling = program.compiled = pool.submit(compile_lanes, program.lowered, self.device.platform)
+        return compiling
 
-    def _executable(self, seeds: np.ndarray) -> Callable[..., Any]:
+    def _executable(self, seeds: np.ndarray, begun: Mapping[str, np.ndarray]) -> Callable[..., Any]:
         """The compiled block for this number of seeds; the scan's, where the kernel does not compile."""
-        program = self.lower(seeds)
+        program = self.lower(seeds, begun)
         if program.compiled is None:  # Part of a block that did not fit into memory, or in place of a kernel.
             with ThreadPoolExecutor(1) as pool:
-                self.compile_in(pool, seeds)
+                self.compile_in(pool, seeds, begun)
         assert program.compiled is not None
         try:
             return program.compiled.result()
@@ -236,14 +254,17 @@ class Block:
             if self.backend != "pallas":
                 raise
             program.reason = _first_line(error)
-            return self._executable(seeds)
+            return self._executable(seeds, begun)
 
-    def play(self, tile: Mapping[str, int], seeds: np.ndarray) -> tuple[dict[str, np.ndarray], float]:
+    def play(
+        self, tile: Mapping[str, int], seeds: np.ndarray, begun: Mapping[str, np.ndarray] = MappingProxyType({})
+    ) -> tuple[dict[str, np.ndarray], float]:
         """Plays the block; one that does not fit into memory is halved.
 
         Args:
           tile: first setting along each axis.
           seeds: `[R]`.
+          begun: states `[settings..., R, ...]` after the rounds that have been played (`after`), by name.
 
         Returns:
           Increments `[settings..., R, records, ...]` by name, and the seconds spent compiling.
@@ -252,17 +273,20 @@ class Block:
           MemoryError: not even the smallest block fits into memory.
         """
         start = time.perf_counter()
-        parts = np.split(seeds, self.threads)
-        executable = self._executable(parts[0])
+        parts = self._parts(seeds, begun, self.threads)
+        executable = self._executable(*parts[0])
         compiling = time.perf_counter() - start
         precision = jax.config.read("jax_enable_x64")  # A setting of this thread, not of those below.
 
-        def play(part: np.ndarray) -> dict[str, np.ndarray]:
+        def play(part: tuple[np.ndarray, Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
             with jax.enable_x64(precision), jax.default_device(self.device):
-                leaves, index, root, part = self._arguments(tile, part)
+                leaves, index, root, *runs = self._arguments(tile, *part)
                 if self.mesh.size > 1:
-                    part = jax.device_put(part, NamedSharding(self.mesh, PartitionSpec("seed")))
-                return jax.device_get(executable(leaves, index, root, part))
+                    runs = [
+                        jax.device_put(v, NamedSharding(self.mesh, spec))
+                        for v, spec in zip(runs, self._specs(), strict=True)
+                    ]
+                return jax.device_get(executable(leaves, index, root, *runs))
 
         try:
             with ThreadPoolExecutor(self.threads) as pool:
@@ -276,10 +300,21 @@ class Block:
                     f"a block of {len(seeds)} seeds does not fit into memory, and is too small to be halved; what is finished is kept"
                 ) from error
             warnings.warn(f"a block of {len(seeds)} seeds does not fit into memory; halving it", stacklevel=4)
-            (first, a), (second, b) = (
-                self.play(tile, part) for part in (np.asarray(seeds)[:half], np.asarray(seeds)[half:])
-            )
+            (first, a), (second, b) = (self.play(tile, *part) for part in self._parts(np.asarray(seeds), begun, 2))
             return self._joined([first, second]), compiling + a + b
+
+    def _parts(
+        self, seeds: np.ndarray, begun: Mapping[str, np.ndarray], number: int
+    ) -> list[tuple[np.ndarray, dict[str, np.ndarray]]]:
+        """Seeds and states in so many equal parts."""
+        states = {name: np.split(leaf, number, axis=len(self.axes)) for name, leaf in begun.items()}
+        return [
+            (part, {name: leaves[i] for name, leaves in states.items()}) for i, part in enumerate(np.split(seeds, number))
+        ]
+
+    def _specs(self) -> tuple[PartitionSpec, PartitionSpec]:
+        """How seeds and states are spread over the devices."""
+        return PartitionSpec("seed"), PartitionSpec(*[None] * len(self.axes), "seed")
 
     def _joined(self, parts: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
         """The values of several parts of the seeds as those of all."""

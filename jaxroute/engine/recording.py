@@ -14,6 +14,7 @@ from jaxroute.core.types import Metric, Spec
 from jaxroute.engine.errors import explained
 from jaxroute.engine.memory import shapes_of
 from jaxroute.engine.rounds import NAN_ROUNDS, NAN_STATES, Record, spec_for
+from jaxroute.store.states import Kept
 
 # Names of a result that are taken before any metric is.
 RESERVED = ("policy", "baseline", "seed", "time", "model", "valid", "runs", "invalid", "first_invalid")
@@ -177,9 +178,13 @@ def variables(
 
 
 def curves_of(
-    increments: Mapping[str, np.ndarray], record: Record, times: np.ndarray, runs: tuple[int, ...]
-) -> dict[str, np.ndarray]:
-    """Curves in float64 from the increments of the record intervals, and which runs are valid.
+    increments: Mapping[str, np.ndarray],
+    record: Record,
+    times: np.ndarray,
+    runs: tuple[int, ...],
+    before: Kept | None = None,
+) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Curves in float64 from the increments of the record intervals, which runs are valid, and the sums at the end.
 
     A run is valid if the environment's flows are finite, those that must be zero are, and neither a state nor feedback nor Info ever was
     NaN. What is only recorded, Info and gauges, may be infinite.
@@ -189,14 +194,20 @@ def curves_of(
       record: what was written.
       times: `[records]`.
       runs: `(settings..., R)`.
+      before: sums and curves of earlier rounds of these runs.
 
     Returns:
-      Curves of the same shapes; for each flow that must be zero its sum; `valid`, bool `[settings..., R]`.
+      Curves of the same shapes, after those of earlier rounds; for each flow that must be zero its sum; `valid`, bool `[settings..., R]`. And
+      the sums at the end, `[settings..., R, ...]` float64 by name.
     """
+    earlier = {} if before is None else before.curves
+    sums = {} if before is None else before.totals
+    totals: dict[str, np.ndarray] = {}
+    times = times[-next(iter(increments.values())).shape[len(runs)] :]
     metrics = {m.name: m for m in (*record.flows, *record.info)}
     must_be_finite = {m.name for m in record.flows}
     curves: dict[str, np.ndarray] = {}
-    valid = np.ones(runs, bool)
+    valid = earlier.get("valid", np.ones(runs, bool))
     for name, raw in increments.items():
         if name in (NAN_ROUNDS, NAN_STATES):
             valid = valid & ~raw.astype(bool).any(axis=len(runs))
@@ -206,8 +217,12 @@ def curves_of(
             curves[name] = raw
             continue
         time_axis = len(runs)
+        if name in sums:
+            raw = np.concatenate([np.expand_dims(sums[name], time_axis), raw], axis=time_axis)
         total = np.cumsum(raw, axis=time_axis, dtype=np.float64)
-        last = np.take(total, -1, axis=time_axis)
+        if name in sums:
+            total = np.delete(total, 0, axis=time_axis)
+        last = totals[name] = np.take(total, -1, axis=time_axis)
         extra = tuple(range(time_axis, last.ndim))
         if metric is None or name in must_be_finite:
             valid = valid & np.isfinite(last).all(axis=extra)
@@ -219,4 +234,7 @@ def curves_of(
             curves[name] = total / times.reshape((-1,) + (1,) * len(metric.dims))
         else:
             curves[name] = total
-    return curves | {"valid": valid}
+    for name in curves.keys() & earlier.keys():
+        if curves[name].ndim > len(runs):
+            curves[name] = np.concatenate([earlier[name], curves[name]], axis=len(runs))
+    return curves | {"valid": valid}, totals

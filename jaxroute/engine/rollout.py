@@ -9,7 +9,7 @@ from jax import lax
 
 from jaxroute.core.protocols import AnyEnvironment, AnyPolicy, PolicyOf, Sampler
 from jaxroute.engine.batching.lanes import lanes
-from jaxroute.engine.rounds import Record, States, one_run
+from jaxroute.engine.rounds import Record, States, leaves_of, one_run, states_of
 
 Values = dict[str, Any]
 
@@ -20,8 +20,12 @@ def rollout(
     streams: Mapping[str, jax.Array],
     horizon: int,
     record: Record,
+    *,
+    since: int = 0,
+    begun: Mapping[str, jax.Array] | None = None,
+    keep_states: bool = False,
 ) -> Values:
-    """Plays `horizon` counted rounds of `R` runs and returns what was recorded in each interval.
+    """Plays `horizon` counted rounds of `R` runs, or those that are left of them, and returns what was recorded in each interval.
 
     Args:
       env: environment, or a sampler `key -> Environment` for one random instance per run.
@@ -29,6 +33,9 @@ def rollout(
       streams: from `run_streams`.
       horizon: counted rounds (static).
       record: what to write, and how often (static).
+      since: counted rounds that were played before, whole record intervals (static).
+      begun: states after them, as `leaves_of` returns them.
+      keep_states: returns the states after the last round, too (static).
 
     Returns:
       Arrays `[records, ..., R]` by name: increments of flows over each interval (float32 sums), gauges and probes after it.
@@ -43,7 +50,8 @@ def rollout(
         mapped = lanes(lambda instance, words, states: function(instance, words, states, t), run.size)
         return mapped(run.instance, run.words, states)
 
-    states = lanes(run.start, run.size)(run.instance, run.words)
+    start = lambda: lanes(run.start, run.size)(run.instance, run.words)  # noqa: E731
+    states = states_of(begun, jax.eval_shape(start)) if begun else start()
     _, shapes = jax.eval_shape(lambda s: on_runs(run.play, s, jnp.int32(0)), states)
     zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
 
@@ -89,16 +97,17 @@ def rollout(
         states, sums = interval(states, first, count)
         return states, {**sums, **on_runs(run.read, states, first + count)}
 
-    if run.free_rounds:
+    if run.free_rounds and not begun:
         states, _ = interval(states, jnp.int32(0), run.free_rounds)
-    full, short = divmod(horizon, record.every)
+    full, short = divmod(horizon - since, record.every)
     parts: list[Values] = []
     if full:
-        firsts = run.free_rounds + record.every * jnp.arange(full, dtype=jnp.int32)
+        firsts = run.free_rounds + since + record.every * jnp.arange(full, dtype=jnp.int32)
         states, values = lax.scan(lambda s, first: recorded(s, first, record.every), states, firsts)
         parts.append(values)
     if short:
-        first = jnp.int32(run.free_rounds + full * record.every)
+        first = jnp.int32(run.free_rounds + since + full * record.every)
         states, values = recorded(states, first, short)
         parts.append(jax.tree.map(lambda v: v[None], values))
-    return parts[0] if len(parts) == 1 else jax.tree.map(lambda a, b: jnp.concatenate([a, b]), *parts)
+    values = parts[0] if len(parts) == 1 else jax.tree.map(lambda a, b: jnp.concatenate([a, b]), *parts)
+    return values | (leaves_of(states) if keep_states else {})

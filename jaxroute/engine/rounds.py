@@ -30,6 +30,8 @@ _LONGEST_CHUNK = 4096
 
 # Names of what tells whether a run computes NaN: rounds in which feedback or Info have one, and whether the states have one.
 NAN_ROUNDS, NAN_STATES = "nan/rounds", "nan/states"
+# Leaves of the states after the last round, where they are asked for, by `STATE` and their number.
+STATE = "state/"
 
 # States of environment and policy.
 States = tuple[PyTree, PyTree]
@@ -254,3 +256,23 @@ def strong(leaf: Any) -> jax.Array:
     """An array whose type does not depend on what it is combined with."""
     array = jnp.asarray(leaf)
     return lax.convert_element_type(array, array.dtype) if not jnp.issubdtype(array.dtype, jax.dtypes.prng_key) else array
+
+
+def leaves_of(states: States) -> dict[str, jax.Array]:
+    """States of runs as plain arrays `[..., R]` by name, keys as their words."""
+
+    def plain(leaf: jax.Array) -> jax.Array:
+        is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+        return jnp.moveaxis(jax.random.key_data(leaf), -1, -2) if is_key else leaf
+
+    return {f"{STATE}{number}": plain(leaf) for number, leaf in enumerate(jax.tree.leaves(states))}
+
+
+def states_of(leaves: Mapping[str, jax.Array], like: States) -> States:
+    """States from what `leaves_of` returned; `like` has their structure and types."""
+    shapes, structure = jax.tree.flatten(like)
+
+    def typed(leaf: jax.Array, shape: Any) -> jax.Array:
+        return draws_key(jnp.moveaxis(leaf, -2, -1)) if jnp.issubdtype(shape.dtype, jax.dtypes.prng_key) else leaf
+
+    return jax.tree.unflatten(structure, [typed(leaves[f"{STATE}{n}"], shape) for n, shape in enumerate(shapes)])

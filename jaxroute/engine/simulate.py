@@ -1,6 +1,8 @@
 """`simulate`: maps over policies, settings, instances and seeds; the story of a run."""
 
+import math
 import os
+import sys
 import time
 import warnings
 from collections.abc import Generator, Mapping, Sequence
@@ -19,11 +21,13 @@ from jaxroute.engine.errors import explained, located
 from jaxroute.engine.inputs import EnvironmentLike, Inputs, Policies, PolicyLike, read_inputs
 from jaxroute.engine.layout import Layout
 from jaxroute.engine.programs import PROGRAMS, Block, compile_blocks
+from jaxroute.engine.rounds import STATE
 from jaxroute.engine.sharing import shared_axes
 from jaxroute.store import locks, provenance
-from jaxroute.store.description import Contents, fingerprint, store_path, stored_layout
+from jaxroute.store.description import Contents, fingerprint, store_path, stored_layout, stored_settings
 from jaxroute.store.results import open_sink
 from jaxroute.store.sink import Sink, Task
+from jaxroute.store.states import Kept
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # tqdm.auto warns in notebooks without ipywidgets, and then shows its text bar
@@ -52,6 +56,7 @@ def simulate(
     backend: str = "scan",
     keep: str = "runs",
     until_stderr: Mapping[str, float] | None = None,
+    keep_states: bool = False,
     accept_changed_code: bool = False,
     description: Mapping[str, Any] | None = None,
 ) -> xr.Dataset:
@@ -65,14 +70,16 @@ def simulate(
       horizon: `T`, counted rounds.
       seeds: number of seeds (0, 1, ...), or the seeds themselves. Seed `i` is the same run in any batch, on any number of
         devices, resumed or not.
-      record_every: rounds between two points of a curve (default: 100 points).
+      record_every: rounds between two points of a curve (default: that of an existing store, otherwise 100 points).
       record: names of metrics to record (default: those that environment and policy mark as default); `"info.<name>"` records
         the running mean of an entry of a policy's Info.
       probes: functions `(env, policy, env_state, policy_state, t) -> array or dict`, read at record times.
       instances: number of random instances if `env` is a sampler.
-      out: folder of a store. Every finished block is written there; a run that was killed continues where it stopped, and a
-        store of other settings is refused, and so is one that was made by other code: of a policy, the environment, a probe, and of
-        what these call outside of libraries (comments, formatting, docstrings and names of local variables do not matter).
+      out: folder of a store. Every finished block is written there; a run that was killed continues where it stopped. A store grows: a run
+        that asks for more seeds, policies, values along an axis, metrics that only some policies have, a smaller `until_stderr`, or (with
+        `keep_states`) a longer horizon plays what is missing, and ends with the numbers that it would have had alone. A store of other
+        settings is refused, and so is one that was made by other code: of a policy, the environment, a probe, and of what these call outside
+        of libraries (comments, formatting, docstrings and names of local variables do not matter).
       key: the root of all randomness; another key gives other luck to the same seeds.
       block: seeds per compiled call (default: by device and memory).
       devices: seeds are sharded over these (default: all local devices).
@@ -96,6 +103,8 @@ def simulate(
         up to 0.2 r of a standard error, reached if the goal lies just at a look; mostly it lies between two, which are so far apart
         that luck hardly decides. None of this holds where events that matter are too rare to be seen at the first looks (a disaster
         in one run of a thousand): there give a fixed number of seeds. Several processes wait for each other at every look.
+      keep_states: keeps the states of environment and policy after the last round in the store, from which a longer horizon is played
+        later; how much they take is printed first (see also `run_bytes`).
       accept_changed_code: goes on with a store where the code has changed; the result says so in its attribute `accepted_code`.
       description: more attributes for the result.
 
@@ -110,11 +119,20 @@ def simulate(
       OSError: the store cannot be written. MemoryError: not even the smallest block fits into memory.
       HostsError: another process of the mesh did not finish its blocks.
     """
-    for name, value in (("progress", progress), ("accept_changed_code", accept_changed_code)):
+    for name, value in (
+        ("progress", progress),
+        ("keep_states", keep_states),
+        ("accept_changed_code", accept_changed_code),
+    ):
         if not isinstance(value, bool):
             raise ValueError(f"{name} must be True or False, got {checks.show(value)}")
     if mesh is not None and devices is not None:
         raise ValueError("mesh takes the place of devices; give one of them")
+    if keep_states and out is None:
+        raise ValueError("keep_states needs out: the states are kept in the store")
+    stored = stored_settings(out)
+    if record_every is None and "record_every" in stored:
+        record_every = int(stored["record_every"])
     with hosts.Processes(mesh, _device_list(devices), out) as processes:
         asked = read_inputs(
             env,
@@ -130,6 +148,7 @@ def simulate(
             backend=backend,
             keep=keep,
             until_stderr=until_stderr,
+            keep_states=keep_states,
             accept_changed_code=accept_changed_code,
             description=description,
         )
@@ -160,12 +179,13 @@ def _simulate(asked: Inputs, processes: hosts.Processes, out: str | os.PathLike[
     layout = Layout(**processes.agree(lambda: _cut(asked, processes, stored_layout(out, settings, code, accept))))
     blocks = _blocks(asked, layout, processes.devices)
     with effort.compiling():
-        contents = _contents(asked, settings, code, layout, blocks, processes.devices[0])
+        contents = _contents(asked, settings, code, layout, blocks, processes.devices[0], stored_settings(out))
     first = processes.rank == 0
     sink = processes.in_turn(lambda: open_sink(asked.keep, out, contents, repair=first, rank=processes.rank))
     tasks = _tasks(asked, layout, sink, processes)
+    _say_size(asked, layout, tasks, progress and first)
     with effort.compiling():
-        compile_blocks([blocks[name] for name in dict.fromkeys(name for name, *_ in tasks)])
+        compile_blocks([blocks[name] for name in dict.fromkeys(task[0] for task in tasks if not sink.is_begun(*task))])
     ending = _play(asked, processes, layout, blocks, sink, tasks, effort, progress)
     PROGRAMS.trim()
     measured = processes.gather(effort.measured(), sink.missing)
@@ -249,6 +269,7 @@ def _blocks(asked: Inputs, layout: Layout, devices: Sequence[Any]) -> dict[str, 
             layout,
             devices,
             asked.backend,
+            asked.keep_states,
         )
         for name, policy in asked.policies.items()
     }
@@ -261,8 +282,9 @@ def _contents(
     layout: Layout,
     blocks: Mapping[str, Block],
     device: Any,
+    stored: Mapping[str, Any],
 ) -> Contents:
-    """What the result will hold; traces every policy."""
+    """What the result will hold; traces every policy. `stored`: settings of the store, if there is one."""
     shapes: dict[str, dict[str, tuple[int, ...]]] = {}
     for name, block in blocks.items():
         with explained(name, *asked.examples[name]):
@@ -280,6 +302,7 @@ def _contents(
         layout=layout,
         code=code,
         made_with=provenance.made_with(device),
+        from_start=() if stored.get("horizon", asked.horizon) == asked.horizon else asked.knowing_horizon(stored["horizon"]),
     )
 
 
@@ -323,7 +346,8 @@ def _play(
         for goal in looks:
             for task in [task for task in tasks if ending.blocks <= task[2] < goal]:
                 bar.set_description(task[0])
-                sink.write(*task, _curves(asked, layout, blocks[task[0]], task, len(processes.devices), effort))
+                begun = sink.first_rounds(*task)
+                sink.write(*task, *_curves(asked, layout, blocks[task[0]], task, len(processes.devices), effort, begun))
                 bar.update()
             ending.blocks, ending.seeds = goal, sink.stop(goal)
             if asked.goals:
@@ -335,34 +359,66 @@ def _play(
 
 
 def _curves(
-    asked: Inputs, layout: Layout, block: Block, task: Task, num_devices: int, effort: _Effort
-) -> dict[str, np.ndarray]:
-    """Plays one task; its curves, without what is padding."""
+    asked: Inputs,
+    layout: Layout,
+    block: Block,
+    task: Task,
+    num_devices: int,
+    effort: _Effort,
+    begun: Kept | None = None,
+) -> tuple[dict[str, np.ndarray], Kept | None]:
+    """Plays one task, or what is left of it; its curves, without what is padding, and what it is continued from."""
     name, tile, number = task
     chosen = asked.seeds[number * layout.block : (number + 1) * layout.block]
     runs = (*(min(layout.tile[a], len(asked.axes[a]) - begin) for a, begin in tile.items()), len(chosen))
     inside = tuple(slice(count) for count in runs)
+    whole = (*(layout.tile[a] for a in tile), layout.padded(num_devices))
+    first, states = (0, {}) if begun is None else (begun.rounds, {n: _padded(v, whole) for n, v in begun.states.items()})
 
     def played(block: Block) -> dict[str, np.ndarray]:
         start = time.perf_counter()
         with located(f"policy {name!r}, seeds {chosen[0]} to {chosen[-1]}"):
-            increments, compiling = block.play(tile, np.resize(chosen, layout.padded(num_devices)))
+            increments, compiling = block.play(tile, np.resize(chosen, whole[-1]), states)
         effort.run_s += time.perf_counter() - start - compiling
         effort.compile_s += compiling
         return {key: values[inside] for key, values in increments.items()}
 
-    effort.decisions += asked.horizon * int(np.prod(runs))
-    increments = played(block)
+    effort.decisions += (asked.horizon - first) * int(np.prod(runs))
+    increments = played(block.after(first) if begun else block)
+    kept = {key: increments.pop(key) for key in list(increments) if key.startswith(STATE)}
     rooms = room.roomier(asked.env, asked.examples[name][0])
     while (short := room.short_of_room(increments, asked.spec.room_flow, len(runs))).any():
+        if begun is not None:  # What was kept has no more room, either.
+            return _curves(asked, layout, block, task, num_devices, effort)
         if (env := next(rooms, None)) is None:
             break
         larger = block.with_environment(env)
         if larger.shapes() != block.shapes():  # A probe may show the room itself.
             break
-        increments = room.replaced(increments, short, played(larger))
+        again, kept = played(larger), {}
+        increments = room.replaced(increments, short, again)
         effort.played_again += int(short.sum())
-    return recording.curves_of(increments, asked.records[name], asked.times, runs)
+    curves, totals = recording.curves_of(increments, asked.records[name], asked.times, runs, begun)
+    return curves, Kept(asked.horizon, kept, totals) if kept else None
+
+
+def _padded(values: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
+    """Values with the last settings, and the seeds from the first one on, as often again as there are places."""
+    for axis, size in enumerate(sizes):
+        span = np.arange(size)
+        place = span % values.shape[axis] if axis == len(sizes) - 1 else np.minimum(span, values.shape[axis] - 1)
+        values = np.take(values, place, axis=axis)
+    return values
+
+
+def _say_size(asked: Inputs, layout: Layout, tasks: Sequence[Task], aloud: bool) -> None:
+    """Says how much the states that are to be kept will take."""
+    if not (asked.keep_states and aloud and tasks):
+        return
+    held = {name: memory.bytes_of_run(*players) for name, players in asked.examples.items()}
+    settings = {name: math.prod(layout.tile[a] for a in asked.axes_of(name)) for name in held}
+    size = sum(held[name] * settings[name] for name, *_ in tasks) * layout.block
+    tqdm.write(f"the states at the end, which are kept, take up to {size / 1e6:,.1f} MB", file=sys.stderr)
 
 
 def _report(

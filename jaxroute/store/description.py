@@ -8,7 +8,7 @@ import json
 import os
 import platform
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -49,6 +49,7 @@ class Contents:
     layout: how the run is cut into blocks of seeds and tiles of settings.
     code: what the code of policies and environments does (`code.code_of`), and the Python that it was asked of; None if it is not kept.
     made_with: processor, device, flags and versions (`provenance.made_with`).
+    from_start: policies whose runs are no beginnings of longer ones, as they know the horizon.
     """
 
     policies: Sequence[str]
@@ -63,6 +64,7 @@ class Contents:
     layout: Any
     code: Mapping[str, Any] | None = None
     made_with: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    from_start: Collection[str] = ()
 
 
 class StoreMismatchError(ValueError):
@@ -74,6 +76,16 @@ def versions() -> dict[str, str]:
     """Versions of what the numbers depend on, of this process."""
     packages = {name: metadata.version(name) for name in ("jaxroute", "jax", "jaxlib", "numpy")}
     return {"python": platform.python_version(), **packages}
+
+
+def stored_settings(path: str | os.PathLike | None) -> dict[str, Any]:
+    """Settings of an existing store; none if there is no store, or nothing that can be read."""
+    if path is None or not store_path(path).is_dir():
+        return {}
+    try:
+        return dict((own_attributes(path, repair=True) or {}).get("settings", {}))
+    except ValueError:
+        return {}
 
 
 def stored_layout(

@@ -11,9 +11,9 @@ import numpy as np
 from jaxroute.core.checks import show
 
 # Settings in which a run may ask for more than a store holds; all others must be the same.
-_GROWING = ("seeds", "policies", "environment", "record", "until_stderr")
+_GROWING = ("seeds", "horizon", "policies", "environment", "record", "until_stderr")
 # What is only said where it is not the usual.
-_USUAL = {"keep": "runs", "until_stderr": None}
+_USUAL = {"keep": "runs", "until_stderr": None, "keep_states": False}
 # Seeds are said one by one up to this number, then by spans of consecutive ones, up to so many of them.
 _FEW_SEEDS = 32
 _MOST_SPANS = 1000
@@ -37,6 +37,8 @@ def difference(there: Mapping[str, Any], here: Mapping[str, Any]) -> Difference:
     """How the settings of a run (plain JSON) differ from those of a store."""
     there, here = _USUAL | dict(there), _USUAL | dict(here)
     found = Difference(refused=_other(_without(there), _without(here)))
+    if not found.refused and there["horizon"] != here["horizon"]:
+        _horizon(there, here, found)
     comparisons = {
         "seeds": _seeds,
         "environment": lambda a, b, f: _grid(a, b, "environment", f),
@@ -114,6 +116,22 @@ def _seeds(there: Any, here: Any, found: Difference) -> None:
         found.grown.append(f"{len(new) - len(old)} seeds")
     else:
         found.grown.append("another order of seeds")
+
+
+def _horizon(there: Mapping[str, Any], here: Mapping[str, Any], found: Difference) -> None:
+    different = f"horizon is {there['horizon']} there and {here['horizon']} here"
+    if here["horizon"] < there["horizon"]:
+        found.refused = different
+    elif not there["keep_states"]:
+        found.refused = f"{different}, and the states at the end were not kept (keep_states=True)"
+    elif there["horizon"] % there["record_every"]:
+        found.refused = (
+            f"{different}, and the last record interval there is not a whole one of {there['record_every']} rounds"
+        )
+    elif there["until_stderr"] or here["until_stderr"]:
+        found.refused = f"{different}, and how many seeds until_stderr asks for depends on it"
+    else:
+        found.grown.append(f"{here['horizon'] - there['horizon']} rounds")
 
 
 def _policies(there: Mapping[str, Any], here: Mapping[str, Any], found: Difference) -> None:

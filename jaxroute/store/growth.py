@@ -1,7 +1,7 @@
-"""How a store grows: a run that asks for more seeds, policies, values of settings or metrics, or for a smaller standard error, takes over
+"""How a store grows: a run that asks for more seeds, rounds, policies, values of settings or metrics, or for a smaller standard error, takes over
 what is there, and plays the rest.
 
-Nothing is changed in place. A store of the new settings is made beside the old one; every block of it whose runs are all in sound blocks
+A longer horizon is played from the states that were kept at the end of the shorter one. Nothing is changed in place. A store of the new settings is made beside the old one; every block of it whose runs are all in sound blocks
 of the old one is copied, with a mark that stands for the session that played it; then it takes the old one's place. Blocks are found by
 what they are of (policy, values of settings, seeds), not by where they lie: values may be put in between, and policies in another order.
 """
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import zarr
 
-from jaxroute.store import disk, integrity, moments, runs
+from jaxroute.store import disk, integrity, moments, runs, states
 from jaxroute.store.description import (
     DONE,
     Contents,
@@ -77,21 +77,39 @@ def _carry_runs(
     old = runs.opened(path, store, begun)
     values, _, _ = integrity.read(old.arrays, old.done, old.belonging)
     made = _sessions(old, values)
+    rounds = begun["settings"]["horizon"]
+    if rounds == contents.settings["horizon"]:
+        _carry_blocks(begun, contents, found, old, values, made, sink)
+    if contents.settings.get("keep_states"):
+        _carry_states(store, begun, contents, found, old, values, made, sink)
+
+
+def _carry_blocks(
+    begun: Mapping[str, Any],
+    contents: Contents,
+    found: Difference,
+    old: runs.Stored,
+    values: Mapping[str, np.ndarray],
+    made: np.ndarray,
+    sink: runs.RunSink,
+) -> None:
+    """Copies every block whose runs are all in sound blocks of one session."""
     places = {name: {value: i for i, value in enumerate(at.tolist())} for name, at in old.coords.items()}
+    lead = [*old.axes, "seed"]
+    sizes = [begun["layout"]["tile"][name] for name in old.axes] + [begun["layout"]["block"]]
     for cell in np.ndindex(*sink.arrays[DONE].shape):
         policy, *spans = sink.spans(cell)
-        own = [a in contents.policy_axes[policy] for a in contents.axes] + [True]
         if policy not in places["policy"] or policy in found.anew:
             continue
-        taken: dict[str, list[int]] = {}
-        for name, span, matters in zip((*contents.axes, "seed"), spans, own, strict=True):
-            if name in old.coords:
-                taken[name] = [places[name].get(value, -1) if matters else 0 for value in span]
-        lead = [*old.axes, "seed"]
+        own = {*contents.policy_axes[policy], "seed"}
+        taken = {
+            name: [places[name].get(value, -1) if name in own else 0 for value in span]
+            for name, span in zip((*contents.axes, "seed"), spans, strict=True)
+            if name in lead
+        }
         if any(-1 in taken[name] for name in lead):
             continue
         row = places["policy"][policy]
-        sizes = [begun["layout"]["tile"][name] for name in old.axes] + [begun["layout"]["block"]]
         cells = np.ix_(*(sorted({i // size for i in taken[name]}) for name, size in zip(lead, sizes, strict=True)))
         by = set(made[row][cells].ravel().tolist())
         if len(by) != 1 or -1 in by:
@@ -103,6 +121,50 @@ def _carry_runs(
             if name in sink.about
         }
         sink.take(cell, parts, by.pop())
+
+
+def _carry_states(
+    store: Path,
+    begun: Mapping[str, Any],
+    contents: Contents,
+    found: Difference,
+    old: runs.Stored,
+    values: Mapping[str, np.ndarray],
+    made: np.ndarray,
+    sink: runs.RunSink,
+) -> None:
+    """Copies what blocks are continued from, of blocks that are cut alike in both; with their curves where the horizon has grown."""
+    longer = begun["settings"]["horizon"] < contents.settings["horizon"]
+    policies, coords = old.coords["policy"].tolist(), [old.coords[name].tolist() for name in (*old.axes, "seed")]
+    sizes = [*(begun["layout"]["tile"][name] for name in old.axes), begun["layout"]["block"]]
+    there: dict[Any, integrity.Cell] = {}
+    for cell in map(tuple, np.argwhere(made >= 0)):
+        policy = policies[cell[0]]
+        spans = (v[i * n : (i + 1) * n] for i, n, v in zip(cell[1:], sizes, coords, strict=True))
+        there.setdefault(_runs_of(contents, policy, dict(zip((*old.axes, "seed"), spans, strict=True))), cell)
+    for cell in np.ndindex(*sink.arrays[DONE].shape):
+        policy, *spans = sink.spans(cell)
+        place = there.get(_runs_of(contents, policy, dict(zip((*contents.axes, "seed"), spans, strict=True))))
+        lacking = [i for i, a in enumerate(contents.axes, 1) if a not in contents.policy_axes[policy]]
+        if place is None or policy in (*found.anew, *contents.from_start) or any(cell[i] for i in lacking):
+            continue
+        kept = states.read(states.file_of(store, states.FINISHED, place), old.belonging.place(place))
+        if kept is None:
+            continue
+        if not longer:
+            sink.keep(states.FINISHED, cell, kept)
+            continue
+        drop = tuple(
+            0 if i and a not in contents.policy_axes[policy] else slice(None) for i, a in enumerate(("", *old.axes))
+        )
+        curves = {name: values[name][integrity.region(array, place)][drop][0] for name, array in old.arrays.items()}
+        sink.keep(states.BEGUN, cell, dataclasses.replace(kept, curves=curves))
+
+
+def _runs_of(contents: Contents, policy: str, spans: Mapping[str, Sequence[Any]]) -> Any:
+    """What tells the runs of a block from others: policy, values along the policy's own axes, seeds."""
+    own = {axis: spans[axis] for axis in contents.policy_axes.get(policy, ())}
+    return policy, *((axis, tuple(span)) for axis, span in sorted(own.items())), tuple(spans["seed"])
 
 
 def _sessions(old: runs.Stored, values: Mapping[str, np.ndarray]) -> np.ndarray:

@@ -50,17 +50,18 @@ class Belonging:
     def mark(self, cell: Cell, parts: Mapping[str, np.ndarray], session: int | None = None) -> int:
         """Mark of a cell, from its values by variable; it is made now, or was made by a session of the store."""
         made_with = self._own if session is None else self._sessions[session]
-        return digest(parts, self._place(cell) + made_with if self._says else b"")
+        return digest(parts, self.place(cell) + made_with if self._says else b"")
 
     def session(self, cell: Cell, parts: Mapping[str, np.ndarray], mark: int) -> int | None:
         """Number of the session of the store that made these values, if the mark is theirs; otherwise None."""
-        place = self._place(cell)
+        place = self.place(cell)
         for number, session in enumerate(self._sessions):
             if digest(parts, place + session if self._says else b"") == mark:
                 return number
         return None
 
-    def _place(self, cell: Cell) -> bytes:
+    def place(self, cell: Cell) -> bytes:
+        """What a cell is of: settings, policy, values of settings, seeds; nothing in format 2."""
         if not self._says:
             return b""
         policy = str(self._coords["policy"][cell[0]])

@@ -27,6 +27,7 @@ import xarray as xr
 from jaxroute.store import provenance
 from jaxroute.store.description import DONE, Contents
 from jaxroute.store.sink import Sink, Task, writes
+from jaxroute.store.states import Kept
 from jaxroute.store.statistics import RELATIVE_ACCURACY, Histogram, Moments, middles
 
 STRANDS = 16
@@ -415,8 +416,9 @@ class MomentSink(Sink):
         """The tasks of one process: those of its strands."""
         return [task for task in tasks if task[2] % STRANDS % size == rank]
 
-    def write(self, policy: str, tile: Mapping[str, int], block: int, values: Curves) -> None:
+    def write(self, policy: str, tile: Mapping[str, int], block: int, values: Curves, kept: Kept | None = None) -> None:
         """Takes the curves of a block, arrays `[tiled axes..., seeds, ...]`; merges them once those of all policies are there."""
+        del kept
         axes = list(self.frame.axes)
         lacking = [i for i, a in enumerate(axes) if a not in tile]
         self.curves[policy, self._place(policy, tile)] = {n: np.expand_dims(v, lacking) for n, v in values.items()}

@@ -21,7 +21,7 @@ import numpy as np
 import xarray as xr
 import zarr
 
-from jaxroute.store import integrity, provenance
+from jaxroute.store import integrity, provenance, states
 from jaxroute.store.description import DONE, Contents
 from jaxroute.store.sink import Sink, Task, writes
 from jaxroute.store.statistics import Moments
@@ -309,8 +309,35 @@ class RunSink(Sink):
         """Whether this block has been played."""
         return bool(self.arrays[DONE][self._block_index(policy, tile, block)])
 
+    def is_begun(self, policy: str, tile: Mapping[str, int], block: int) -> bool:
+        """Whether the first rounds of a block have been played."""
+        cell = self._block_index(policy, tile, block)
+        return self.group is not None and states.file_of(self.store, states.BEGUN, cell).exists()
+
+    def first_rounds(self, policy: str, tile: Mapping[str, int], block: int) -> states.Kept | None:
+        """The first rounds of a block, if they have been played."""
+        if self.group is None:
+            return None
+        return self.kept(states.BEGUN, self._block_index(policy, tile, block))
+
+    def kept(self, kind: str, cell: integrity.Cell) -> states.Kept | None:
+        """What a cell is continued from."""
+        return states.read(states.file_of(self.store, kind, cell), self.belonging.place(cell))
+
     @writes
-    def write(self, policy: str, tile: Mapping[str, int], block: int, values: Mapping[str, np.ndarray]) -> None:
+    def keep(self, kind: str, cell: integrity.Cell, kept: states.Kept) -> None:
+        """Writes what a cell is continued from."""
+        states.write(states.file_of(self.store, kind, cell), kept, self.belonging.place(cell))
+
+    @writes
+    def write(
+        self,
+        policy: str,
+        tile: Mapping[str, int],
+        block: int,
+        values: Mapping[str, np.ndarray],
+        kept: states.Kept | None = None,
+    ) -> None:
         """Keeps a block: arrays `[tiled axes..., seeds, ...]`; axes that the policy does not have get the same values."""
         self.check_place()
         first = block * self.layout.block
@@ -327,8 +354,13 @@ class RunSink(Sink):
             stored[name] = np.asarray(array, self.arrays[name].dtype)
         for name, array in stored.items():
             self.arrays[name][tuple(region)] = array
+        place = self._block_index(policy, tile, block)
+        if kept is not None:
+            self.keep(states.FINISHED, place, kept)
         for cell, mark in self._marks(policy, tile, block, stored).items():
             self.arrays[DONE][cell] = mark
+        if self.group is not None:
+            states.remove(states.file_of(self.store, states.BEGUN, place))
 
     def _marks(self, policy: str, tile: Mapping[str, int], block: int, stored: Mapping[str, np.ndarray]):
         """Marks of all cells that a block fills: several along the axes that its policy does not have."""

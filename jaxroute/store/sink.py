@@ -30,6 +30,7 @@ from jaxroute.store.description import (
     with_session,
 )
 from jaxroute.store.disk import flush
+from jaxroute.store.states import Kept
 
 # A policy, the first setting of a tile along each axis, and the number of a block of seeds.
 Task: TypeAlias = tuple[str, dict[str, int], int]
@@ -92,8 +93,25 @@ class Sink(abc.ABC):
     def begun(self, block: int) -> bool:
         """Whether this block of seeds, or one behind it, has been played by anybody."""
 
+    def is_begun(self, policy: str, tile: Mapping[str, int], block: int) -> bool:
+        """Whether the first rounds of this block have been played, so that it is continued."""
+        del policy, tile, block
+        return False
+
+    def first_rounds(self, policy: str, tile: Mapping[str, int], block: int) -> Kept | None:
+        """The first rounds of this block, if they have been played and can be continued."""
+        del policy, tile, block
+        return None
+
     @abc.abstractmethod
-    def write(self, policy: str, tile: Mapping[str, int], block: int, values: Mapping[str, np.ndarray]) -> None:
+    def write(
+        self,
+        policy: str,
+        tile: Mapping[str, int],
+        block: int,
+        values: Mapping[str, np.ndarray],
+        kept: Kept | None = None,
+    ) -> None:
         """Takes the curves of a block.
 
         Args:
@@ -101,6 +119,7 @@ class Sink(abc.ABC):
           tile: first setting along each axis that the policy has.
           block: number of the block of seeds.
           values: arrays `[tiled axes..., seeds, ...]` by name.
+          kept: what the runs are continued from if they are to be longer.
         """
 
     @abc.abstractmethod
