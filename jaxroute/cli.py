@@ -104,7 +104,11 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--json", action="store_true", help="for programs")
     one.set_defaults(function=_list)
 
-    one = commands.add_parser("run", help="run an experiment", description="Runs an experiment; a killed run is continued.")
+    one = commands.add_parser(
+        "run",
+        help="run an experiment",
+        description="Runs an experiment; a killed run is continued, and a finished one grows: with more --seeds only what is missing is played.",
+    )
     one.add_argument("experiment", help="a name from `jaxroute list`, or a Python file that defines `experiment`")
     one.add_argument("--seeds", type=_at_most(2**32), help="number of seeds (default: the experiment's)")
     one.add_argument("--horizon", type=_at_most(2**31 - 1), help="rounds of the longest case; the others keep their ratio")
@@ -129,6 +133,9 @@ def _parser() -> argparse.ArgumentParser:
         default=[],
         help="stop when the standard error at the horizon is below this for every policy; --seeds is then the most",
     )
+    one.add_argument(
+        "--keep-states", action="store_true", help="keep the states at the end, so that a longer --horizon goes on from them"
+    )
     one.add_argument("--smoke", action="store_true", help="a size that takes seconds")
     one.add_argument("--no-figures", action="store_true", help="draw nothing; `jaxroute plot` does so later")
     one.add_argument(
@@ -144,6 +151,24 @@ def _parser() -> argparse.ArgumentParser:
     several.add_argument("--processes", type=_count, metavar="N", help="number of processes")
     several.add_argument("--process-id", type=int, metavar="I", help="number of this process, from 0")
     one.set_defaults(function=_run)
+
+    one = commands.add_parser(
+        "store",
+        help="what is in a store, whether it is sound, and stores put together",
+        description="Shows what the stores below a folder hold, and what would be played to complete them.",
+    )
+    one.add_argument("folder", type=_path, help="the folder of a run, or of several")
+    one.add_argument(
+        "--verify", action="store_true", help="read everything; exit status 1 if something is not what was written"
+    )
+    one.add_argument(
+        "--merge",
+        type=_path,
+        nargs="+",
+        metavar="DIR",
+        help="first make the stores in folder out of those of these folders: the same settings, other seeds",
+    )
+    one.set_defaults(function=_store)
 
     one = commands.add_parser("plot", help="draw the figures of a finished run again")
     one.add_argument("folder", type=_path, help="the folder of a run")
@@ -448,6 +473,7 @@ def _run_here(options, mesh: Any = None) -> int:
             keep=options.keep,
             until_stderr=goals,
             figures=figures,
+            keep_states=options.keep_states,
             accept_changed_code=options.accept_changed_code,
             progress=sys.stderr.isatty(),
         )
@@ -498,6 +524,25 @@ def _claims(claims: Sequence[dict[str, Any]]) -> list[str]:
         lines.append(f"  {verdict}{textwrap.shorten(claim['text'] + ' [' + claim['source'] + ']', 400)}")
         lines += textwrap.wrap(f"measured: {claim['measured']}", width, initial_indent=" " * 11, subsequent_indent=" " * 21)
     return lines
+
+
+def _store(options) -> int:
+    from jaxroute.store import inspection
+
+    if options.merge:
+        for made in inspection.merge_folders(options.merge, options.folder):
+            print(made)
+    stores = inspection.stores_in(options.folder)
+    sound = True
+    for store in stores:
+        found = inspection.inspect(store, verify=options.verify)
+        print(
+            "\n".join(["", f"{store}:", *(f"  {line}" for line in found.lines())]).removeprefix(
+                "\n" if store == stores[0] else ""
+            )
+        )
+        sound = sound and not found.damage
+    return 0 if sound else 1
 
 
 def _plot(options) -> int:

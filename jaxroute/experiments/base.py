@@ -161,6 +161,7 @@ def run(
     mesh: jax.sharding.Mesh | None = None,
     keep: str = "runs",
     until_stderr: Mapping[str, float] | None = None,
+    keep_states: bool = False,
     accept_changed_code: bool = False,
     figures: bool = True,
 ) -> dict[str, Any]:
@@ -174,7 +175,7 @@ def run(
       key: root of all randomness.
       mesh: devices of several processes, as for `simulate`; the first writes summary and figures.
       figures: draw them.
-      accept_changed_code: as for `simulate`.
+      keep_states, accept_changed_code: as for `simulate`.
       keep, until_stderr: likewise. Of "moments", claims and figures that need single runs are left out, and said to be.
 
     Returns:
@@ -209,6 +210,7 @@ def run(
             progress=progress,
             keep=keep,
             until_stderr=until_stderr,
+            keep_states=keep_states,
             accept_changed_code=accept_changed_code,
             description={"experiment": experiment.name, "coordinates": dict(case.coordinates)},
         )

@@ -19,7 +19,7 @@ import numpy as np
 from jaxroute.core.checks import show
 from jaxroute.core.types import Metric
 from jaxroute.store.code import changes as code_changes
-from jaxroute.store.difference import difference
+from jaxroute.store.difference import difference, tile_beside
 from jaxroute.store.disk import settle
 
 STORE_NAME = "result.zarr"
@@ -91,7 +91,7 @@ def stored_settings(path: str | os.PathLike | None) -> dict[str, Any]:
 def stored_layout(
     path: str | os.PathLike | None, settings: Mapping[str, Any], code: Mapping[str, Any] | None = None, accept: bool = False
 ) -> dict[str, Any] | None:
-    """Block and tile sizes of an existing store of the same settings and code, None if there is no store.
+    """Block and tile sizes of an existing store of the same settings and code, or of fewer settings; None if there is no store.
 
     Args:
       path: folder of the store, or None.
@@ -131,7 +131,10 @@ def stored_layout(
                 "accept_changed_code=True (--accept-changed-code)"
             )
         warnings.warn(f"{str(path)!r}: {what}", stacklevel=6)
-    return dict(attributes["layout"])
+    layout = dict(attributes["layout"])
+    if settings.get("keep") != "moments":  # Statistics of several settings are in one file.
+        layout["tile"] = layout["tile"] | {a: tile_beside(layout["tile"][a], places) for a, places in found.added.items()}
+    return layout
 
 
 def _code_difference(stored: Any, own: Mapping[str, Any], grown: bool = False) -> tuple[str, bool] | None:

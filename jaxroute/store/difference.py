@@ -26,11 +26,13 @@ class Difference:
     refused: the first difference that is no growth, in words; empty if there is none.
     grown: in what the run asks for more, in words; empty if it does not.
     anew: policies that are played again although the store has them, as they are asked for more metrics.
+    added: positions of the values that are new, by axis.
     """
 
     refused: str = ""
     grown: list[str] = dataclasses.field(default_factory=list)
     anew: list[str] = dataclasses.field(default_factory=list)
+    added: dict[str, list[int]] = dataclasses.field(default_factory=dict)
 
 
 def difference(there: Mapping[str, Any], here: Mapping[str, Any]) -> Difference:
@@ -82,6 +84,17 @@ def _other(stored: Any, wanted: Any, where: str = "") -> str:
             (d for i, (a, b) in enumerate(zip(stored, wanted, strict=True)) if (d := _other(a, b, f"{where}[{i}]"))), ""
         )
     return "" if json.dumps(stored) == json.dumps(wanted) else f"{where} is {show(stored)} there and {show(wanted)} here"
+
+
+def tile_beside(stored: int, added: Sequence[int]) -> int:
+    """Settings of a call along an axis, so that as few known ones as possible are played together with those that are new.
+
+    Args:
+      stored: settings of a call in the store.
+      added: positions of those that are new.
+    """
+    sizes = [stored >> i for i in range(stored.bit_length())]
+    return min(sizes, key=lambda size: size * len({place // size for place in added}))
 
 
 def describe_seeds(seeds: np.ndarray) -> Any:
@@ -184,7 +197,9 @@ def _grid(there: Any, here: Any, where: str, found: Difference) -> None:
     if not found.refused:
         for axis in old:
             more = [value for value in new[axis] if value not in old[axis]]
-            found.grown += [f"{axis} {_some(more)}"] if more else []
+            if more:
+                found.grown.append(f"{axis} {_some(more)}")
+                found.added[axis] = [place for place, value in enumerate(new[axis]) if value in more]
         if all(len(old[axis]) == len(new[axis]) for axis in old):
             found.grown.append("another order of settings")
 

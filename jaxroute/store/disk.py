@@ -44,9 +44,10 @@ def settle(store: Path) -> None:
 
 
 def replace(store: Path) -> None:
-    """The store that was made aside takes the place of this one; what it says is on the disk before."""
+    """The store that was made aside takes the place of this one, if there is one; what it says is on the disk before."""
     _to_disk(aside(store))
-    store.rename(_before(store))
+    if store.exists():
+        store.rename(_before(store))
     aside(store).rename(store)
     flush(store)
     shutil.rmtree(_before(store), ignore_errors=True)

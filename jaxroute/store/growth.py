@@ -1,15 +1,16 @@
-"""How a store grows: a run that asks for more seeds, rounds, policies, values of settings or metrics, or for a smaller standard error, takes over
-what is there, and plays the rest.
+"""How a store grows: a run that asks for more seeds, rounds, policies, values of settings or metrics, or for a smaller standard error, takes
+over what is there, and plays the rest.
 
-A longer horizon is played from the states that were kept at the end of the shorter one. Nothing is changed in place. A store of the new settings is made beside the old one; every block of it whose runs are all in sound blocks
-of the old one is copied, with a mark that stands for the session that played it; then it takes the old one's place. Blocks are found by
-what they are of (policy, values of settings, seeds), not by where they lie: values may be put in between, and policies in another order.
+Nothing is changed in place. A store of the new settings is made beside the old one; every block of it whose runs are all in sound blocks of
+the old one is copied, with a mark that stands for the session that played it; then it takes the old one's place. Blocks are found by what
+they are of (policy, values of settings, seeds), not by where they lie: values may be put in between, and policies in another order. A longer
+horizon is played from the states that were kept at the end of the shorter one.
 """
 
 import dataclasses
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,8 +51,6 @@ def grow(path: Any, contents: Contents) -> None:
     found = difference(begun["settings"], settings)
     if not found.grown:
         return
-    aside = disk.aside(store)
-    shutil.rmtree(aside, ignore_errors=True)
     part = {"until": now(), "more": found.grown, **{name: begun[name] for name in _PART if name in begun}}
     said = {
         **{name: begun[name] for name in _KEPT if name in begun},
@@ -61,10 +60,17 @@ def grow(path: Any, contents: Contents) -> None:
         **with_code(begun, contents.code, grown=True),
         "grown": [*begun.get("grown", []), part],
     }
-    zarr.create_group(aside, attributes=sealed(said))
+    aside = disk.aside(store)
+    made_anew(aside, sealed(said))
     carry = _carry_moments if settings.get("keep") == "moments" else _carry_runs
     carry(str(path), store, begun, aside, contents, found)
     disk.replace(store)
+
+
+def made_anew(store: Path, attributes: Mapping[str, Any]) -> None:
+    """A store that holds nothing but its description, in place of what an earlier attempt has left."""
+    shutil.rmtree(store, ignore_errors=True)
+    zarr.create_group(store, attributes=dict(attributes))
 
 
 def _carry_runs(
@@ -76,30 +82,41 @@ def _carry_runs(
         return
     old = runs.opened(path, store, begun)
     values, _, _ = integrity.read(old.arrays, old.done, old.belonging)
-    made = _sessions(old, values)
+    made = sessions_of(old, values)
     rounds = begun["settings"]["horizon"]
     if rounds == contents.settings["horizon"]:
-        _carry_blocks(begun, contents, found, old, values, made, sink)
+        shared = {name: at for name, at in old.coords.items() if name in (*old.axes, "policy", "seed")}
+        made_by = by_run(made, begun["layout"], shared)
+        carry_blocks(contents, set(found.anew), shared, values, made_by, sink)
     if contents.settings.get("keep_states"):
         _carry_states(store, begun, contents, found, old, values, made, sink)
 
 
-def _carry_blocks(
-    begun: Mapping[str, Any],
+def carry_blocks(
     contents: Contents,
-    found: Difference,
-    old: runs.Stored,
+    anew: Collection[str],
+    coords: Mapping[str, np.ndarray],
     values: Mapping[str, np.ndarray],
     made: np.ndarray,
     sink: runs.RunSink,
+    several: int = -1,
 ) -> None:
-    """Copies every block whose runs are all in sound blocks of one session."""
-    places = {name: {value: i for i, value in enumerate(at.tolist())} for name, at in old.coords.items()}
-    lead = [*old.axes, "seed"]
-    sizes = [begun["layout"]["tile"][name] for name in old.axes] + [begun["layout"]["block"]]
+    """Copies every block whose runs are all sound.
+
+    Args:
+      contents: what the new store will hold.
+      anew: policies of which nothing is copied.
+      coords: policies, settings by axis and seeds of `values`, in order.
+      values: arrays `[policies, settings..., seeds, ...]` by name.
+      made: `[policies, settings..., seeds]`, number of the session that made each run, -1 where there is nothing sound.
+      sink: of the new store.
+      several: number of the session that stands for several; -1 if blocks that several have made are not copied.
+    """
+    places = {name: {value: i for i, value in enumerate(at.tolist())} for name, at in coords.items()}
+    lead = [name for name in coords if name != "policy"]
     for cell in np.ndindex(*sink.arrays[DONE].shape):
         policy, *spans = sink.spans(cell)
-        if policy not in places["policy"] or policy in found.anew:
+        if policy not in places["policy"] or policy in anew:
             continue
         own = {*contents.policy_axes[policy], "seed"}
         taken = {
@@ -109,18 +126,25 @@ def _carry_blocks(
         }
         if any(-1 in taken[name] for name in lead):
             continue
-        row = places["policy"][policy]
-        cells = np.ix_(*(sorted({i // size for i in taken[name]}) for name, size in zip(lead, sizes, strict=True)))
-        by = set(made[row][cells].ravel().tolist())
-        if len(by) != 1 or -1 in by:
+        row, where = places["policy"][policy], np.ix_(*(taken[name] for name in lead))
+        by = set(made[row][where].ravel().tolist())
+        session = by.pop() if len(by) == 1 else several if -1 not in by else -1
+        if session < 0:
             continue
-        where = np.ix_(*(taken[name] for name in lead))
         parts = {
-            name: _turned(values[name][row][where], lead, contents.axes, list(map(len, spans)))[None]
-            for name in old.arrays
+            name: _turned(array[row][where], lead, contents.axes, list(map(len, spans)))[None]
+            for name, array in values.items()
             if name in sink.about
         }
-        sink.take(cell, parts, by.pop())
+        sink.take(cell, parts, session)
+
+
+def by_run(made: np.ndarray, layout: Mapping[str, Any], coords: Mapping[str, np.ndarray]) -> np.ndarray:
+    """What is known of blocks `[policies, tiles..., blocks]`, for each of their runs `[policies, settings..., seeds]`."""
+    for axis, (name, at) in enumerate(coords.items()):
+        size = {"policy": 1, "seed": layout["block"]}.get(name) or layout["tile"][name]
+        made = np.repeat(made, size, axis=axis).take(range(len(at)), axis=axis)
+    return made
 
 
 def _carry_states(
@@ -167,7 +191,7 @@ def _runs_of(contents: Contents, policy: str, spans: Mapping[str, Sequence[Any]]
     return policy, *((axis, tuple(span)) for axis, span in sorted(own.items())), tuple(spans["seed"])
 
 
-def _sessions(old: runs.Stored, values: Mapping[str, np.ndarray]) -> np.ndarray:
+def sessions_of(old: runs.Stored, values: Mapping[str, np.ndarray]) -> np.ndarray:
     """Number of the session that made each cell, -1 where there is nothing sound."""
     marks = integrity.marks_of(old.done)
     made = np.full(marks.shape, -1)

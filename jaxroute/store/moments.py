@@ -495,7 +495,7 @@ class MomentSink(Sink):
     def missing(self) -> str:
         """What has not been played, in words; empty if all has."""
         try:
-            return _missing(self.frame, self._all(), self.wanted)
+            return missing(self.frame, self._all(), self.wanted)
         except ValueError as error:
             return str(error)
 
@@ -530,7 +530,7 @@ def _check_memory(frame: Frame, memory: int) -> None:
         )
 
 
-def _missing(frame: Frame, known: Sequence[Known], blocks: int) -> str:
+def missing(frame: Frame, known: Sequence[Known], blocks: int) -> str:
     lost = [(tile, block) for tile, one in enumerate(known) for block in range(blocks) if not one.has(block)]
     if not lost:
         return ""
@@ -565,7 +565,7 @@ def load(store: Path, attributes: Mapping[str, Any], partial: bool) -> xr.Datase
                     "the others with partial=True"
                 ) from None
             known.append(Known({}, {}, []))
-    lost = _missing(frame, known, -(-attributes.get("seeds_played", frame.seeds) // frame.block))
+    lost = missing(frame, known, -(-attributes.get("seeds_played", frame.seeds) // frame.block))
     if lost and not partial:
         raise ValueError(
             f"the result in {str(store)!r} is unfinished: {lost}. Run it again to complete it, or load it with partial=True"

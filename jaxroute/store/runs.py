@@ -96,7 +96,7 @@ def load(path: str, store: Path, attributes: Mapping[str, Any], partial: bool) -
     marks = _Head(done, place, -(-seeds // attributes["layout"]["block"]))
     values, written, broken = integrity.read(heads, marks, belonging)
     if broken and not partial:
-        where = _cell_name(broken[0], coords, attributes["layout"], next(iter(dims.values())))
+        where = cell_name(broken[0], coords, attributes["layout"], next(iter(dims.values())))
         raise ValueError(
             f"the result in {path!r} is damaged: {len(broken)} of {written.size} blocks are not what was written, the first "
             f"that of {where}; {_AGAIN}, or load the others with partial=True"
@@ -133,7 +133,7 @@ def _opened(store: Path, name: str) -> Any:
     return zarr.open_array(store / name, mode="r")
 
 
-def _cell_name(cell: Sequence[int], coords: Mapping[str, np.ndarray], layout: Mapping[str, Any], dims: Sequence[str]) -> str:
+def cell_name(cell: Sequence[int], coords: Mapping[str, np.ndarray], layout: Mapping[str, Any], dims: Sequence[str]) -> str:
     """A block in words: policy, settings, seeds."""
     words = []
     for place, dim in zip(cell, dims, strict=False):
@@ -231,7 +231,7 @@ class RunSink(Sink):
         data, done = {name: self.arrays[name] for name in self.about}, self.arrays[DONE]
         broken = integrity.read(data, done, self.belonging)[2] if integrity.marks_of(done).any() else []
         if broken:
-            where = _cell_name(broken[0], self.coords, self.attrs["layout"], next(iter(self.about.values()))[0])
+            where = cell_name(broken[0], self.coords, self.attrs["layout"], next(iter(self.about.values()))[0])
             warnings.warn(
                 f"{len(broken)} blocks in {str(self.store)!r} are not what was written, the first that of {where}; they are "
                 "played again",
@@ -415,7 +415,7 @@ class RunSink(Sink):
         cells = np.argwhere(integrity.marks_of(self.arrays[DONE])[..., : self.wanted] == 0)
         if not len(cells):
             return ""
-        where = _cell_name(cells[0], self.coords, self.attrs["layout"], next(iter(self.about.values()))[0])
+        where = cell_name(cells[0], self.coords, self.attrs["layout"], next(iter(self.about.values()))[0])
         return f"{len(cells)} blocks are missing, the first that of {where}"
 
     def finish(self, late_s: float = 0.0) -> xr.Dataset:
@@ -435,7 +435,7 @@ class RunSink(Sink):
             values = {name: _Head(array, place, number) for name, array in values.items()}
             values, broken = self._read(values, late_s)
             if broken:
-                where = _cell_name(broken[0], self.coords, self.attrs["layout"], next(iter(self.about.values()))[0])
+                where = cell_name(broken[0], self.coords, self.attrs["layout"], next(iter(self.about.values()))[0])
                 raise OSError(
                     f"{len(broken)} blocks in {str(self.store)!r} are not what was written, the first that of {where}; the "
                     "same command plays them again"
