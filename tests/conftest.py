@@ -213,9 +213,9 @@ def count_blocks(monkeypatch):
     played = []
     run = programs.Block.play
 
-    def counted(self, tile, seeds):
+    def counted(self, tile, seeds, *begun):
         played.append(int(seeds[0]))
-        return run(self, tile, seeds)
+        return run(self, tile, seeds, *begun)
 
     monkeypatch.setattr(programs.Block, "play", counted)
     return played

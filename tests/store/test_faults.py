@@ -395,9 +395,9 @@ CHILD = """
 
     run = programs.Block.play
 
-    def slowly(self, tile, seeds):
+    def slowly(self, tile, seeds, *begun):
         import time
-        found = run(self, tile, seeds)
+        found = run(self, tile, seeds, *begun)
         print("block", flush=True)
         time.sleep(0.05)
         return found

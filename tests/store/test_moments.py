@@ -137,9 +137,9 @@ def test_each_policy_is_played_once_per_block(monkeypatch, small_tiles):
     played = []
     run = programs.Block.play
 
-    def counted(self, tile, seeds):
+    def counted(self, tile, seeds, *begun):
         played.append((self.name, tuple(tile.items()), int(seeds[0])))
-        return run(self, tile, seeds)
+        return run(self, tile, seeds, *begun)
 
     monkeypatch.setattr(programs.Block, "play", counted)
     play(jr.grid(Clock, slope=[0.5, 1.0, 2.0]), GRID, **OF_GRID)

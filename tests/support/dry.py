@@ -124,9 +124,11 @@ def _shapes(block: programs.Block) -> dict[str, tuple[int, ...]]:
     return {name: out.shape for name, out in trace_round(env, policy, record, horizon).items()}
 
 
-def _numbers(block: programs.Block, tile: Mapping[str, int], seeds: np.ndarray) -> tuple[dict[str, np.ndarray], float]:
+def _numbers(
+    block: programs.Block, tile: Mapping[str, int], seeds: np.ndarray, begun: Any = None
+) -> tuple[dict[str, np.ndarray], float]:
     """In place of `Block.play`: numbers that differ from setting to setting; no run is invalid."""
-    del tile
+    del tile, begun
     record, horizon, *_ = block.static
     sizes = tuple(block.layout.tile[axis] for axis in block.axes)
     runs = (*sizes, len(seeds), -(-horizon // record.every))

@@ -32,13 +32,13 @@ def main(port, processes, index, out, how):
     sink = runs.RunSink if keep == "runs" else moments.MomentSink
     run, write = programs.Block.play, sink.write
 
-    def counted(self, tile, seeds):
+    def counted(self, tile, seeds, *begun):
         if "killed" in words and last and len(played) == 1:
             os.kill(os.getpid(), signal.SIGKILL)
         if "slow" in words:
             time.sleep(0.3)
         played.append(int(seeds[0]))
-        return run(self, tile, seeds)
+        return run(self, tile, seeds, *begun)
 
     def full(self, *args):
         if "full" in words and last and len(played) == 2:
