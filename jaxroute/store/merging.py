@@ -164,7 +164,7 @@ def _contents(source: _Source, seeds: np.ndarray, made_with: Mapping[str, str]) 
         variables=variables,
         model_names=[str(name) for name in stored.coords.get("model", ())],
         zero_flows=sorted(zero),
-        settings={name: value for name, value in attributes["settings"].items()},
+        settings=dict(attributes["settings"]),
         layout=_Layout(**attributes["layout"]),
         made_with=made_with,
     )

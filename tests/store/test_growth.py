@@ -3,7 +3,9 @@
 import functools
 import json
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import conformance_cases as cases
@@ -49,7 +51,7 @@ class Way(NamedTuple):
 
     more: dict[str, Any]
     blocks: int
-    fewer: dict[str, Any] = {}
+    fewer: Mapping[str, Any] = MappingProxyType({})
 
 
 def _some_policies(**options):
