@@ -246,13 +246,12 @@ CHANGES = {
     "the law": ({"env": stochastic.BanditEnv(mean=ENV.mean, scale=ENV.scale, law=stochastic.sources.gaussian_law)}, "law.*bernoulli_law.*there.*gaussian_law.*here"),
     "the horizon": ({"horizon": 50}, "horizon is 40 there and 50 here"),
     "the record interval": ({"record_every": 20}, "record_every is 10 there and 20 here"),
-    "the number of seeds": ({"seeds": 60}, "seeds.*70.*there.*60.*here"),
+    "the number of seeds": ({"seeds": 60}, "seeds 60 to 69 are only in the store"),
     "the seeds": ({"seeds": range(1, 71)}, "seeds"),
     "the key": ({"key": 1}, "key is 0 there and 1 here"),
     "the class of a policy": ({"policies": {"ucb": stochastic.UCB1(), "narrow": stochastic.EpsilonGreedy()}}, "narrow.*UCB1.*there.*EpsilonGreedy.*here"),
     "the name of a policy": ({"policies": {"ucb": stochastic.UCB1(), "wide": stochastic.UCB1(width=0.3)}}, "narrow is only in the store"),
-    "one policy more": ({"policies": {"ucb": stochastic.UCB1(), "narrow": stochastic.UCB1(width=0.3), "new": stochastic.UCB1()}}, "new is only in this run"),
-    "the metrics": ({"record": ["regret"]}, "record"),
+    "the metrics": ({"record": ["regret"]}, "record.ucb.flows.*there.*here"),
     "a probe": ({"probes": {"extra": lambda *a: a[-1]}}, "probes"),
 }  # fmt: skip
 
