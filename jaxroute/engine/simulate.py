@@ -3,31 +3,27 @@
 import math
 import os
 import sys
-import time
 import warnings
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import jax
-import numpy as np
 import xarray as xr
 
 from jaxroute.core import checks
 from jaxroute.core.protocols import Probe
-from jaxroute.engine import diagnose, hosts, inputs, memory, recording, room, stopping
-from jaxroute.engine.errors import explained, located
+from jaxroute.engine import diagnose, hosts, inputs, memory, recording, stopping
+from jaxroute.engine.errors import explained
 from jaxroute.engine.inputs import EnvironmentLike, Inputs, Policies, PolicyLike, read_inputs
 from jaxroute.engine.layout import Layout
 from jaxroute.engine.programs import PROGRAMS, Block, compile_blocks
-from jaxroute.engine.rounds import STATE
 from jaxroute.engine.sharing import shared_axes
+from jaxroute.engine.tasks import Effort, play_task
 from jaxroute.store import locks, provenance
 from jaxroute.store.description import Contents, fingerprint, store_path, stored_layout, stored_settings
 from jaxroute.store.results import open_sink
 from jaxroute.store.sink import Sink, Task
-from jaxroute.store.states import Kept
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # tqdm.auto warns in notebooks without ipywidgets, and then shows its text bar
@@ -170,7 +166,7 @@ def run_bytes(env: EnvironmentLike, policy: PolicyLike) -> int:
 
 def _simulate(asked: Inputs, processes: hosts.Processes, out: str | os.PathLike[str] | None, progress: bool) -> xr.Dataset:
     """The story of a run, as one of the processes that share it tells it."""
-    effort = _Effort()
+    effort = Effort()
     settings, code = asked.settings(), None if out is None else asked.code()
     if out is not None:
         processes.hold(lambda: locks.StoreLock(store_path(out)))
@@ -194,33 +190,6 @@ def _simulate(asked: Inputs, processes: hosts.Processes, out: str | os.PathLike[
     _warn_invalid(data)
     _warn_goals(asked, ending)
     return data
-
-
-@dataclass
-class _Effort:
-    """What a process has measured of its work.
-
-    compile_s: seconds of tracing and compiling.
-    run_s: seconds of playing.
-    decisions: that were played.
-    played_again: runs that were short of room, as often as they were.
-    """
-
-    compile_s: float = 0.0
-    run_s: float = 0.0
-    decisions: int = 0
-    played_again: int = 0
-
-    @contextmanager
-    def compiling(self) -> Generator[None, None, None]:
-        """A context whose seconds are spent tracing and compiling."""
-        start = time.perf_counter()
-        yield
-        self.compile_s += time.perf_counter() - start
-
-    def measured(self) -> dict[str, float]:
-        """As attributes of the result."""
-        return asdict(self)
 
 
 @dataclass
@@ -326,7 +295,7 @@ def _play(
     blocks: Mapping[str, Block],
     sink: Sink,
     tasks: Sequence[Task],
-    effort: _Effort,
+    effort: Effort,
     progress: bool,
 ) -> _Ending:
     """Plays the tasks, up to the look at which the goals are reached."""
@@ -347,7 +316,7 @@ def _play(
             for task in [task for task in tasks if ending.blocks <= task[2] < goal]:
                 bar.set_description(task[0])
                 begun = sink.first_rounds(*task)
-                sink.write(*task, *_curves(asked, layout, blocks[task[0]], task, len(processes.devices), effort, begun))
+                sink.write(*task, *play_task(asked, layout, blocks[task[0]], task, len(processes.devices), effort, begun))
                 bar.update()
             ending.blocks, ending.seeds = goal, sink.stop(goal)
             if asked.goals:
@@ -356,59 +325,6 @@ def _play(
             if ending.met:
                 break
     return ending
-
-
-def _curves(
-    asked: Inputs,
-    layout: Layout,
-    block: Block,
-    task: Task,
-    num_devices: int,
-    effort: _Effort,
-    begun: Kept | None = None,
-) -> tuple[dict[str, np.ndarray], Kept | None]:
-    """Plays one task, or what is left of it; its curves, without what is padding, and what it is continued from."""
-    name, tile, number = task
-    chosen = asked.seeds[number * layout.block : (number + 1) * layout.block]
-    runs = (*(min(layout.tile[a], len(asked.axes[a]) - begin) for a, begin in tile.items()), len(chosen))
-    inside = tuple(slice(count) for count in runs)
-    whole = (*(layout.tile[a] for a in tile), layout.padded(num_devices))
-    first, states = (0, {}) if begun is None else (begun.rounds, {n: _padded(v, whole) for n, v in begun.states.items()})
-
-    def played(block: Block) -> dict[str, np.ndarray]:
-        start = time.perf_counter()
-        with located(f"policy {name!r}, seeds {chosen[0]} to {chosen[-1]}"):
-            increments, compiling = block.play(tile, np.resize(chosen, whole[-1]), states)
-        effort.run_s += time.perf_counter() - start - compiling
-        effort.compile_s += compiling
-        return {key: values[inside] for key, values in increments.items()}
-
-    effort.decisions += (asked.horizon - first) * int(np.prod(runs))
-    increments = played(block.after(first) if begun else block)
-    kept = {key: increments.pop(key) for key in list(increments) if key.startswith(STATE)}
-    rooms = room.roomier(asked.env, asked.examples[name][0])
-    while (short := room.short_of_room(increments, asked.spec.room_flow, len(runs))).any():
-        if begun is not None:  # What was kept has no more room, either.
-            return _curves(asked, layout, block, task, num_devices, effort)
-        if (env := next(rooms, None)) is None:
-            break
-        larger = block.with_environment(env)
-        if larger.shapes() != block.shapes():  # A probe may show the room itself.
-            break
-        again, kept = played(larger), {}
-        increments = room.replaced(increments, short, again)
-        effort.played_again += int(short.sum())
-    curves, totals = recording.curves_of(increments, asked.records[name], asked.times, runs, begun)
-    return curves, Kept(asked.horizon, kept, totals) if kept else None
-
-
-def _padded(values: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
-    """Values with the last settings, and the seeds from the first one on, as often again as there are places."""
-    for axis, size in enumerate(sizes):
-        span = np.arange(size)
-        place = span % values.shape[axis] if axis == len(sizes) - 1 else np.minimum(span, values.shape[axis] - 1)
-        values = np.take(values, place, axis=axis)
-    return values
 
 
 def _say_size(asked: Inputs, layout: Layout, tasks: Sequence[Task], aloud: bool) -> None:

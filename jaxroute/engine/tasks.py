@@ -1,0 +1,97 @@
+"""One task: a policy on a tile of settings and a block of seeds, played from the first round, or from where earlier rounds ended."""
+
+import time
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from jaxroute.engine import recording, room
+from jaxroute.engine.errors import located
+from jaxroute.engine.inputs import Inputs
+from jaxroute.engine.layout import Layout
+from jaxroute.engine.programs import Block
+from jaxroute.engine.rounds import STATE
+from jaxroute.store.sink import Task
+from jaxroute.store.states import Kept
+
+
+@dataclass
+class Effort:
+    """What a process has measured of its work.
+
+    compile_s: seconds of tracing and compiling.
+    run_s: seconds of playing.
+    decisions: that were played.
+    played_again: runs that were short of room, as often as they were.
+    """
+
+    compile_s: float = 0.0
+    run_s: float = 0.0
+    decisions: int = 0
+    played_again: int = 0
+
+    @contextmanager
+    def compiling(self) -> Generator[None, None, None]:
+        """A context whose seconds are spent tracing and compiling."""
+        start = time.perf_counter()
+        yield
+        self.compile_s += time.perf_counter() - start
+
+    def measured(self) -> dict[str, float]:
+        """As attributes of the result."""
+        return asdict(self)
+
+
+def play_task(
+    asked: Inputs,
+    layout: Layout,
+    block: Block,
+    task: Task,
+    num_devices: int,
+    effort: Effort,
+    begun: Kept | None = None,
+) -> tuple[dict[str, np.ndarray], Kept | None]:
+    """Plays one task, or what is left of it; its curves, without what is padding, and what it is continued from."""
+    name, tile, number = task
+    chosen = asked.seeds[number * layout.block : (number + 1) * layout.block]
+    runs = (*(min(layout.tile[a], len(asked.axes[a]) - begin) for a, begin in tile.items()), len(chosen))
+    inside = tuple(slice(count) for count in runs)
+    whole = (*(layout.tile[a] for a in tile), layout.padded(num_devices))
+    first, states = (0, {}) if begun is None else (begun.rounds, {n: _padded(v, whole) for n, v in begun.states.items()})
+
+    def played(block: Block) -> dict[str, np.ndarray]:
+        start = time.perf_counter()
+        with located(f"policy {name!r}, seeds {chosen[0]} to {chosen[-1]}"):
+            increments, compiling = block.play(tile, np.resize(chosen, whole[-1]), states)
+        effort.run_s += time.perf_counter() - start - compiling
+        effort.compile_s += compiling
+        return {key: values[inside] for key, values in increments.items()}
+
+    effort.decisions += (asked.horizon - first) * int(np.prod(runs))
+    increments = played(block.after(first) if begun else block)
+    kept = {key: increments.pop(key) for key in list(increments) if key.startswith(STATE)}
+    rooms = room.roomier(asked.env, asked.examples[name][0])
+    while (short := room.short_of_room(increments, asked.spec.room_flow, len(runs))).any():
+        if begun is not None:  # What was kept has no more room, either.
+            return play_task(asked, layout, block, task, num_devices, effort)
+        if (env := next(rooms, None)) is None:
+            break
+        larger = block.with_environment(env)
+        if larger.shapes() != block.shapes():  # A probe may show the room itself.
+            break
+        again, kept = played(larger), {}
+        increments = room.replaced(increments, short, again)
+        effort.played_again += int(short.sum())
+    curves, totals = recording.curves_of(increments, asked.records[name], asked.times, runs, begun)
+    return curves, Kept(asked.horizon, kept, totals) if kept else None
+
+
+def _padded(values: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
+    """Values with the last settings, and the seeds from the first one on, as often again as there are places."""
+    for axis, size in enumerate(sizes):
+        span = np.arange(size)
+        place = span % values.shape[axis] if axis == len(sizes) - 1 else np.minimum(span, values.shape[axis] - 1)
+        values = np.take(values, place, axis=axis)
+    return values
