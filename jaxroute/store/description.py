@@ -236,9 +236,14 @@ def copied_attributes(store: Path) -> Any:
     return copy if isinstance(copy, dict) else None
 
 
-def flush(file: Path) -> None:
-    """Has a file, and its place in the folder, written to the disk itself: a power cut then leaves the one before or this one."""
-    for place in (file, file.parent):
+def flush(file: Path, folders: int | None = 1) -> None:
+    """Has a file, and its place in the folder, written to the disk itself: a power cut then leaves the one before or this one.
+
+    Args:
+      file: the file.
+      folders: number of folders above it that are written, too, for the names in them; None for all.
+    """
+    for place in (file, *file.parents[:folders]):
         try:
             handle = os.open(place, os.O_RDONLY)
         except OSError:  # Folders cannot be opened everywhere.

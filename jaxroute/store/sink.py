@@ -151,7 +151,7 @@ class Sink(abc.ABC):
             warnings.warn(f"{str(store / 'zarr.json')!r} was damaged and is made again", stacklevel=7)
         (store / "zarr.json").unlink(missing_ok=True)
         group = zarr.create_group(store, attributes=wanted)
-        flush(store / "zarr.json")
+        flush(store / "zarr.json", folders=None)  # The folders above may be new as well.
         return group
 
     def check_place(self) -> None:
