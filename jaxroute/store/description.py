@@ -289,13 +289,14 @@ def _difference(stored: Any, wanted: Any, where: str = "") -> str:
 
 
 def exists(store: Path) -> bool:
-    """Whether something is there already; what is left of a run that died while it wrote the first file is nothing."""
+    """Whether something is there already; what is left of a run that died while it wrote the first file, or whose folder was moved
+    meanwhile, is nothing."""
     if not store.is_dir():
         return store.exists()
     names = {p.name for p in store.iterdir() if not p.name.endswith(".partial")}
     if names == {"zarr.json"}:
         try:
-            return attributes_in(store) is not None
+            return bool(attributes_in(store))  # Zarr itself makes a group that says nothing.
         except ValueError:
             return False
     return bool(names)

@@ -221,6 +221,7 @@ class RunSink(Sink):
         elif (stored := self._stored(name, shape, cut, dtype)) is not None:
             self.arrays[name] = stored
         else:
+            self.check_place()
             self.arrays[name] = self.group.create_array(  # type: ignore[union-attr]
                 name,
                 shape=shape,
@@ -252,6 +253,7 @@ class RunSink(Sink):
         for name, values in self.coords.items():
             text = values.dtype.kind == "U"
             dtype = str if text else values.dtype
+            self.check_place()
             array = self.group.create_array(  # type: ignore[union-attr]
                 name, shape=values.shape, dtype=dtype, dimension_names=(name,), overwrite=True
             )
