@@ -21,12 +21,14 @@ import xarray as xr
 import zarr
 
 from jaxroute.store import integrity, provenance
-from jaxroute.store.description import DONE, Contents
+from jaxroute.store.description import DONE, Contents, flush_all
 from jaxroute.store.sink import Sink, Task, writes
 from jaxroute.store.statistics import Moments
 
 # Attributes of a store that are not those of its result.
 _INTERNAL = ("variables", "coordinates_digest", "code", "digest", "made_with")
+# Seconds after which blocks are flushed to the disk: what a power cut may cost.
+_FLUSH_S = 5.0
 
 
 def load(path: str, store: Path, attributes: Mapping[str, Any], partial: bool) -> xr.Dataset:
@@ -165,6 +167,8 @@ class RunSink(Sink):
         self.arrays: dict[str, Any] = {}
         self.about: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {}  # dimensions and attributes by variable
         self.group = self._open(path, contents.settings, repair)
+        self._written: list[Path] = []
+        self._flushed_s = time.monotonic()
         sizes = {"time": len(times)}
         for metric, shape in variables.values():
             sizes |= dict(zip(metric.dims, shape, strict=True))
@@ -231,6 +235,7 @@ class RunSink(Sink):
                 dimension_names=dims,
                 attributes=attributes,
             )
+            self._written.append(self.store / name / "zarr.json")
         self.about[name] = (dims, attributes)
 
     def _stored(self, name: str, shape: tuple[int, ...], cut: tuple[int, ...], dtype: Any) -> Any:
@@ -258,6 +263,7 @@ class RunSink(Sink):
                 name, shape=values.shape, dtype=dtype, dimension_names=(name,), overwrite=True
             )
             array[...] = values.astype(object) if text else values
+            self._written += [self.store / name / "zarr.json", self.store / name / "c" / "0"]
 
     def _block_index(self, policy: str, tile: Mapping[str, int], block: int) -> tuple[int, ...]:
         return (
@@ -288,8 +294,20 @@ class RunSink(Sink):
             stored[name] = np.asarray(array, self.arrays[name].dtype)
         for name, array in stored.items():
             self.arrays[name][tuple(region)] = array
-        for cell, mark in self._marks(policy, tile, block, stored).items():
+        marks = self._marks(policy, tile, block, stored)
+        for cell, mark in marks.items():
             self.arrays[DONE][cell] = mark
+        if self.group is not None:
+            data = {name: self.arrays[name] for name in stored}
+            self._written += integrity.files(self.store, data, self.arrays[DONE], list(marks))
+            if time.monotonic() - self._flushed_s >= _FLUSH_S:
+                self._flush()
+
+    def _flush(self) -> None:
+        """Has what was written since the last time written to the disk itself."""
+        if self._written:
+            flush_all(self._written, self.store)
+        self._written, self._flushed_s = [], time.monotonic()
 
     def _marks(self, policy: str, tile: Mapping[str, int], block: int, stored: Mapping[str, np.ndarray]):
         """Marks of all cells that a block fills: several along the axes that its policy does not have."""
@@ -356,6 +374,7 @@ class RunSink(Sink):
         Raises:
           OSError: what is read is not what was written.
         """
+        self._flush()
         number, place = self.stop(self.wanted), 1 + len(self.axes)
         values = {name: self.arrays[name] for name in self.about}
         if self.group is None:
