@@ -225,7 +225,8 @@ def attributes_in(folder: Path) -> Any:
     if not file.is_file():
         return None
     found = json.loads(file.read_bytes())
-    attributes = found.get("attributes", {}) if isinstance(found, dict) else None
+    known = isinstance(found, dict) and found.get("zarr_format") == 3 and found.get("node_type") in ("group", "array")
+    attributes = found.get("attributes", {}) if known else None
     if not isinstance(attributes, dict):
         raise ValueError(f"not the description of a group: {show(found)}")
     return attributes

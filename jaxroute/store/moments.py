@@ -25,7 +25,7 @@ import jax
 import numpy as np
 import xarray as xr
 
-from jaxroute.store import provenance
+from jaxroute.store import integrity, provenance
 from jaxroute.store.description import DONE, Contents, flush
 from jaxroute.store.sink import Sink, Task, writes
 from jaxroute.store.statistics import RELATIVE_ACCURACY, Histogram, Moments, middles
@@ -345,7 +345,7 @@ class MomentSink(Sink):
             return
         try:
             self.group.require_group(DONE)
-        except ValueError:
+        except integrity.UNREADABLE:
             (self.folder / "zarr.json").unlink(missing_ok=True)
             self.group.require_group(DONE)
         self._say(wanted)

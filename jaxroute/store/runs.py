@@ -240,16 +240,14 @@ class RunSink(Sink):
 
     def _stored(self, name: str, shape: tuple[int, ...], cut: tuple[int, ...], dtype: Any) -> Any:
         """An array of the store; one whose description is damaged is described again, with its chunks left in place."""
-        group: Any = self.group
+        group, file = self.group, self.store / name / "zarr.json"
         try:
-            found = group[name]
+            found: Any = group[name]  # type: ignore[index]
             if (found.shape, found.chunks, found.dtype) == (shape, cut, np.dtype(dtype)):
                 return found
-        except KeyError:
-            return None
-        except integrity.UNREADABLE:
-            pass
-        file = self.store / name / "zarr.json"
+        except (KeyError, *integrity.UNREADABLE):
+            if not file.is_file():
+                return None
         warnings.warn(f"{str(file)!r} was damaged and is made again", stacklevel=8)
         file.unlink()
         return None
