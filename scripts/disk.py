@@ -312,11 +312,13 @@ class Files:
             above.change(lambda names: names.pop(name, None))
         else:
             there, other = self._above(change.to)
-            assert there is above, "only within a folder"
-            if change.kind == "rename":
+            moved = above.names[name]
+            if change.kind == "rename" and there is above:
                 above.change(lambda names: _move(names, name, other))
-            else:
-                above.change(lambda names: names.__setitem__(other, names[name]))
+                return
+            there.change(lambda names: names.__setitem__(other, moved))
+            if change.kind == "rename":
+                above.change(lambda names: names.pop(name, None))
 
     def tree(self) -> Tree:
         """As they are now: what a process that dies leaves."""
