@@ -252,7 +252,8 @@ def attributes_in(folder: Path) -> Any:
     if not file.is_file():
         return None
     found = json.loads(file.read_bytes())
-    attributes = found.get("attributes", {}) if isinstance(found, dict) else None
+    known = isinstance(found, dict) and found.get("zarr_format") == 3 and found.get("node_type") in ("group", "array")
+    attributes = found.get("attributes", {}) if known else None
     if not isinstance(attributes, dict):
         raise ValueError(f"not the description of a group: {show(found)}")
     return attributes
@@ -279,13 +280,14 @@ def fingerprint(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def exists(store: Path) -> bool:
-    """Whether something is there already; what is left of a run that died while it wrote the first file is nothing."""
+    """Whether something is there already; what is left of a run that died while it wrote the first file, or whose folder was moved
+    meanwhile, is nothing."""
     if not store.is_dir():
         return store.exists()
     names = {p.name for p in store.iterdir() if not p.name.endswith(".partial")}
     if names == {"zarr.json"}:
         try:
-            return attributes_in(store) is not None
+            return bool(attributes_in(store))  # Zarr itself makes a group that says nothing.
         except ValueError:
             return False
     return bool(names)

@@ -179,9 +179,17 @@ def read(arrays: Mapping[str, Any], done: Any, belonging: Belonging) -> tuple[di
     return values, marks != 0, broken
 
 
-def remove(folder: Path, arrays: Mapping[str, Any], done: Any, cells: Sequence[Cell]) -> None:
-    """Takes cells out of a store: the mark first, then the chunks, which may not be readable."""
+def files(folder: Path, arrays: Mapping[str, Any], done: Any, cells: Sequence[Cell]) -> list[Path]:
+    """Where cells of a store are: their marks, then their chunks."""
+    found = []
     for name, array in [(done.basename, done), *arrays.items()]:
         for cell in cells:
             key = array.metadata.encode_chunk_key((*cell, *(0,) * (len(array.shape) - len(cell))))
-            (folder / name / key).unlink(missing_ok=True)
+            found.append(folder / name / key)
+    return found
+
+
+def remove(folder: Path, arrays: Mapping[str, Any], done: Any, cells: Sequence[Cell]) -> None:
+    """Takes cells out of a store: the mark first, then the chunks, which may not be readable."""
+    for file in files(folder, arrays, done, cells):
+        file.unlink(missing_ok=True)

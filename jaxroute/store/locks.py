@@ -57,6 +57,8 @@ class StoreLock:
             self._made = [p for p in (folder, *folder.parents) if not p.exists()]
             folder.mkdir(parents=True, exist_ok=True)
             self._acquire()
+            self._heart = threading.Thread(target=self._beat, daemon=True)
+            self._heart.start()
         except StoreInUseError:
             raise
         except OSError as error:
@@ -65,24 +67,27 @@ class StoreLock:
             raise OSError(
                 error.errno, f"out must be a folder that can be written to, got {str(self.store.parent)!r}: {reason}"
             ) from None
-        self._heart = threading.Thread(target=self._beat, daemon=True)
-        try:
-            self._heart.start()
-        except BaseException:  # No more threads, for example.
-            self._release()
+        except BaseException:  # No more threads, or an interrupt.
+            if self._file >= 0:
+                self._over.set()
+                self._release()
             raise
         return self
 
     def __exit__(self, *_: object) -> None:
         self._over.set()
-        self._heart.join()
-        self._release()
+        try:
+            self._heart.join()
+        finally:
+            self._release()
 
     def _release(self) -> None:
-        with contextlib.suppress(OSError):  # The file may stay, without a lock.
-            self.path.unlink(missing_ok=True)
-        os.close(self._file)
-        self._remove_folders()
+        try:
+            with contextlib.suppress(OSError):  # The file may stay, without a lock.
+                self.path.unlink(missing_ok=True)
+        finally:  # Whatever interrupts.
+            os.close(self._file)
+            self._remove_folders()
 
     def _acquire(self) -> None:
         while True:
@@ -97,14 +102,15 @@ class StoreLock:
                 if elsewhere and self._changes(holder):
                     raise self._refusal(holder)
                 self._write(file, 0)
+                self._file = file
             except BlockingIOError:
                 holder = _read(file)
                 os.close(file)
                 raise self._refusal(holder) from None
             except BaseException:
+                self._file = -1
                 os.close(file)
                 raise
-            self._file = file
             return
 
     def _refusal(self, holder: Any) -> StoreInUseError:

@@ -5,7 +5,8 @@ So the blocks belong to a fixed number of strands (block `b` to strand `b % 16`)
 order when the result is made. The bits then do not depend on how many processes play, nor on interruptions.
 
 In a store, each process rewrites one file per tile of settings after each block: its strands, its histogram, and which blocks they
-cover. A file carries a digest and takes its place in one step, so that a process that dies loses the block that it plays.
+cover. A file carries a digest, is flushed to the disk and takes its place in one step, so that a process that dies loses the block that
+it plays, and a power cut at most the one before.
 """
 
 import dataclasses
@@ -24,8 +25,9 @@ import jax
 import numpy as np
 import xarray as xr
 
-from jaxroute.store import provenance
+from jaxroute.store import integrity, provenance
 from jaxroute.store.description import DONE, Contents
+from jaxroute.store.disk import flush
 from jaxroute.store.sink import Sink, Task, writes
 from jaxroute.store.states import Kept
 from jaxroute.store.statistics import RELATIVE_ACCURACY, Histogram, Moments, middles
@@ -371,7 +373,7 @@ class MomentSink(Sink):
             return
         try:
             self.group.require_group(DONE)
-        except ValueError:
+        except integrity.UNREADABLE:
             (self.folder / "zarr.json").unlink(missing_ok=True)
             self.group.require_group(DONE)
         self._say(wanted)
@@ -457,6 +459,7 @@ class MomentSink(Sink):
         file = _file(self.folder, tile, owner)
         partial = file.with_name(file.name + ".partial")
         partial.write_bytes(part.encoded(tile, self.belongs))
+        flush(partial)  # A power cut could otherwise leave an empty file in the place of all blocks so far.
         partial.replace(file)
 
     @writes

@@ -23,11 +23,14 @@ import zarr
 
 from jaxroute.store import integrity, provenance, states
 from jaxroute.store.description import DONE, Contents
+from jaxroute.store.disk import flush_all
 from jaxroute.store.sink import Sink, Task, writes
 from jaxroute.store.statistics import Moments
 
 # Attributes of a store that are not those of its result.
 _INTERNAL = ("variables", "coordinates_digest", "code", "digest", "made_with")
+# Seconds after which blocks are flushed to the disk: what a power cut may cost.
+_FLUSH_S = 5.0
 _AGAIN = "run it again to play just that once more"
 
 
@@ -192,6 +195,8 @@ class RunSink(Sink):
         self.arrays: dict[str, Any] = {}
         self.about: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {}  # dimensions and attributes by variable
         self.group = self._open(path, contents.settings, repair)
+        self._written: list[Path] = []
+        self._flushed_s = time.monotonic()
         sizes = {"time": len(times)}
         for metric, shape in variables.values():
             sizes |= dict(zip(metric.dims, shape, strict=True))
@@ -248,6 +253,7 @@ class RunSink(Sink):
         elif (stored := self._stored(name, shape, cut, dtype)) is not None:
             self.arrays[name] = stored
         else:
+            self.check_place()
             self.arrays[name] = self.group.create_array(  # type: ignore[union-attr]
                 name,
                 shape=shape,
@@ -257,20 +263,19 @@ class RunSink(Sink):
                 dimension_names=dims,
                 attributes=attributes,
             )
+            self._written.append(self.store / name / "zarr.json")
         self.about[name] = (dims, attributes)
 
     def _stored(self, name: str, shape: tuple[int, ...], cut: tuple[int, ...], dtype: Any) -> Any:
         """An array of the store; one whose description is damaged is described again, with its chunks left in place."""
-        group: Any = self.group
+        group, file = self.group, self.store / name / "zarr.json"
         try:
-            found = group[name]
+            found: Any = group[name]  # type: ignore[index]
             if (found.shape, found.chunks, found.dtype) == (shape, cut, np.dtype(dtype)):
                 return found
-        except KeyError:
-            return None
-        except integrity.UNREADABLE:
-            pass
-        file = self.store / name / "zarr.json"
+        except (KeyError, *integrity.UNREADABLE):
+            if not file.is_file():
+                return None
         warnings.warn(f"{str(file)!r} was damaged and is made again", stacklevel=8)
         file.unlink()
         return None
@@ -279,10 +284,12 @@ class RunSink(Sink):
         for name, values in self.coords.items():
             text = values.dtype.kind == "U"
             dtype = str if text else values.dtype
+            self.check_place()
             array = self.group.create_array(  # type: ignore[union-attr]
                 name, shape=values.shape, dtype=dtype, dimension_names=(name,), overwrite=True
             )
             array[...] = values.astype(object) if text else values
+            self._written += [self.store / name / "zarr.json", self.store / name / "c" / "0"]
 
     def spans(self, cell: integrity.Cell) -> tuple[Any, ...]:
         """What a cell is of: its policy, its values along each axis, its seeds."""
@@ -327,7 +334,9 @@ class RunSink(Sink):
     @writes
     def keep(self, kind: str, cell: integrity.Cell, kept: states.Kept) -> None:
         """Writes what a cell is continued from."""
-        states.write(states.file_of(self.store, kind, cell), kept, self.belonging.place(cell))
+        file = states.file_of(self.store, kind, cell)
+        states.write(file, kept, self.belonging.place(cell))
+        self._written.append(file)
 
     @writes
     def write(
@@ -357,10 +366,21 @@ class RunSink(Sink):
         place = self._block_index(policy, tile, block)
         if kept is not None:
             self.keep(states.FINISHED, place, kept)
-        for cell, mark in self._marks(policy, tile, block, stored).items():
+        marks = self._marks(policy, tile, block, stored)
+        for cell, mark in marks.items():
             self.arrays[DONE][cell] = mark
         if self.group is not None:
             states.remove(states.file_of(self.store, states.BEGUN, place))
+            data = {name: self.arrays[name] for name in stored}
+            self._written += integrity.files(self.store, data, self.arrays[DONE], list(marks))
+            if time.monotonic() - self._flushed_s >= _FLUSH_S:
+                self._flush()
+
+    def _flush(self) -> None:
+        """Has what was written since the last time written to the disk itself."""
+        if self._written:
+            flush_all(self._written, self.store)
+        self._written, self._flushed_s = [], time.monotonic()
 
     def _marks(self, policy: str, tile: Mapping[str, int], block: int, stored: Mapping[str, np.ndarray]):
         """Marks of all cells that a block fills: several along the axes that its policy does not have."""
@@ -427,6 +447,7 @@ class RunSink(Sink):
         Raises:
           OSError: what is read is not what was written.
         """
+        self._flush()
         number, place = self.stop(self.wanted), 1 + len(self.axes)
         values = {name: self.arrays[name] for name in self.about}
         if self.group is None:

@@ -35,6 +35,8 @@ from jaxroute.store.states import Kept
 # A policy, the first setting of a tile along each axis, and the number of a block of seeds.
 Task: TypeAlias = tuple[str, dict[str, int], int]
 
+_GONE = "it was moved or removed while the run was writing to it"
+
 
 def writes(method: Callable) -> Callable:
     """A method of a sink that writes: if the disk is full, or the folder has gone, its error says what is left."""
@@ -170,21 +172,23 @@ class Sink(abc.ABC):
             warnings.warn(f"{str(store / 'zarr.json')!r} was damaged and is made again", stacklevel=7)
         (store / "zarr.json").unlink(missing_ok=True)
         group = zarr.create_group(store, attributes=wanted)
-        flush(store / "zarr.json")
+        flush(store / "zarr.json", folders=None)  # The folders above may be new as well.
         return group
 
     def check_place(self) -> None:
         """`OSError` if the store is no longer where it was made: nothing is to be made again in its place."""
         if self.group is not None and not (self.store / "zarr.json").is_file():
-            raise OSError(errno.ENOENT, "it was moved or removed while the run was writing to it")
+            raise OSError(errno.ENOENT, _GONE)
 
     @writes
     def _say(self, more: Mapping[str, Any]) -> dict[str, Any]:
         """Adds to the description of the store, in both copies; returns all of it."""
-        said = sealed({**self.group.attrs.asdict(), **more})
+        said, copy = sealed({**self.group.attrs.asdict(), **more}), self.group.get(DONE)
+        if copy is None:
+            raise OSError(errno.ENOENT, _GONE)
         self.group.attrs.put(said)
         flush(self.store / "zarr.json")
-        self.group[DONE].attrs.put({"copy": said})
+        copy.attrs.put({"copy": said})
         flush(self.store / DONE / "zarr.json")
         return said
 

@@ -5,6 +5,7 @@ Every fault ends in the same way: the same call again gives the bits of an undis
 
 import dataclasses
 import errno
+import importlib
 import os
 import re
 import runpy
@@ -35,6 +36,8 @@ from jaxroute.core.types import Metric, Spec
 from jaxroute.engine import layout, programs
 from jaxroute.problems import stochastic
 from jaxroute.store import description, integrity, locks, moments, runs
+
+disk, power = (importlib.import_module(name) for name in ("disk", "power"))  # Of the scripts.
 
 ENV = stochastic.bernoulli([0.2, 0.7, 0.5])
 BLOCKS = 10
@@ -102,6 +105,13 @@ def another_number(file):
     file.write_text(text.replace('"block": 16', '"block": 48'))
 
 
+def no_kind(file):
+    """A description that no longer says what it describes, though its attributes are sound."""
+    text = file.read_text()
+    assert text.count('"node_type"') == 1
+    file.write_text(text.replace('"node_type"', '"node_tyqe"'))
+
+
 DAMAGES = {
     "a flipped bit in a chunk": Damage("regret/c/1/1/0", flip, BLOCK, 1, AGAIN),
     "a flipped bit in a vector's chunk": Damage("pulls/c/1/1/0/0", flip, BLOCK, 1, AGAIN),
@@ -117,6 +127,8 @@ DAMAGES = {
     "the store's description, empty": Damage("zarr.json", empty, COPY, 0, MADE),
     "the store's description, another number": Damage("zarr.json", another_number, COPY, 0, MADE),
     "the store's description, missing": Damage("zarr.json", Path.unlink, COPY, 0, MADE),
+    "the store's description, of no kind": Damage("zarr.json", no_kind, COPY, 0, MADE),
+    "the marks' description, of no kind": Damage("_done/zarr.json", no_kind, "is damaged|not complete", 0, MADE),
     "the second description, another number": Damage("_done/zarr.json", another_number, "", 0),
     "a variable's description, cut": Damage("regret/zarr.json", cut, "is damaged", 0, MADE),
     "a variable's description, missing": Damage("regret/zarr.json", Path.unlink, "is not complete", 0),
@@ -274,11 +286,45 @@ def test_a_folder_that_goes_away_in_the_middle_is_said_and_not_made_again(tmp_pa
 
 @pytest.mark.slow
 @pytest.mark.parametrize("keep", ["runs", "moments"])
-def test_no_damage_gives_a_wrong_number_or_a_riddle(tmp_path, keep):
+@pytest.mark.parametrize(("part", "number"), [("chaos", 40), ("disturb", 45), ("kill", 3), ("others", 1)])
+def test_no_fault_gives_a_wrong_number_or_a_riddle(tmp_path, keep, part, number):
     """A small dose of `scripts/chaos.py`, which says what it counts."""
-    chaos = runpy.run_path(str(ROOT / "scripts" / "chaos.py"))["chaos"]
-    outcomes, wrong = chaos(40, 3, keep, tmp_path)
-    assert wrong == [] and sum(outcomes.values()) > 30 and len(outcomes) > 10
+    outcomes, wrong = runpy.run_path(str(ROOT / "scripts" / "chaos.py"))[part](number, 3, keep, tmp_path)
+    assert wrong == [] and sum(outcomes.values()) >= 0.75 * number
+    assert len(outcomes) > {"chaos": 10, "disturb": 15, "kill": 1, "others": 2}[part]
+
+
+# Power.
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("keep", ["runs", "moments"])
+def test_a_run_that_ends_between_any_two_writes_is_whole_or_continued(tmp_path, keep):
+    """A small dose of `scripts/power.py`: a few moments of each run, and all at its end, by death and by power cut."""
+    tally, numbers = power.power(keep, tmp_path, points=5, chains=3, links=3, children=2, seed=4)
+    assert tally.wrong == []
+    assert set(numbers) == {"new", "flushed often", "continued", "mended", "described again", "described twice"}
+    assert min(numbers.values()) >= 10 and sum(tally.outcomes.values()) > 150
+    assert {kind for kind, _ in tally.outcomes} == {*power.KILLS, *power.POWER, "chain", "a child killed"}
+
+
+@pytest.mark.parametrize("keep", ["runs", "moments"])
+def test_what_is_finished_is_on_the_disk_itself(tmp_path, keep):
+    """All that a run has written has been flushed at its end; of statistics, whatever takes the place of others before it does."""
+    with disk.Watch(tmp_path) as watch:
+        play(out=tmp_path / "out", keep=keep)
+    assert watch.missed == []
+    files = disk.Journal({}, watch.changes).after(len(watch.changes))
+    assert files.tree() == disk.read_tree(tmp_path)
+    assert files.lost().items() >= {(name, content) for name, content in files.tree().items() if content != b""}
+    flushed = set()
+    for change in watch.changes:
+        if change.kind == "fsync":
+            flushed.add(change.path)
+        elif change.kind == "write":
+            flushed.discard(change.path)
+        elif change.kind == "rename" and change.to.endswith(".part"):
+            assert change.path in flushed
 
 
 # The disk.
