@@ -20,8 +20,8 @@ from jaxroute.engine.inputs import EnvironmentLike, Inputs, Policies, PolicyLike
 from jaxroute.engine.layout import Layout
 from jaxroute.engine.programs import PROGRAMS, Block, compile_blocks
 from jaxroute.engine.sharing import shared_axes
-from jaxroute.store import locks, provenance
-from jaxroute.store.description import Contents, fingerprint, store_path, stored_layout
+from jaxroute.store import provenance
+from jaxroute.store.description import Contents, fingerprint, place_of, stored_layout
 from jaxroute.store.results import open_sink
 from jaxroute.store.sink import Sink, Task
 
@@ -154,7 +154,7 @@ def _simulate(asked: Inputs, processes: hosts.Processes, out: str | os.PathLike[
     effort = _Effort()
     settings, code = asked.settings(), None if out is None else asked.code()
     if out is not None:
-        processes.hold(lambda: locks.StoreLock(store_path(out)))
+        processes.hold(lambda: place_of(out).lock())
     processes.check_same([fingerprint(settings), code])
     accept = asked.accept_changed_code
     layout = Layout(**processes.agree(lambda: stored_layout(out, settings, code, accept) or _cut(asked, processes)))

@@ -19,6 +19,7 @@ import numpy as np
 from jaxroute.core.checks import show
 from jaxroute.core.types import Metric
 from jaxroute.store.code import changes as code_changes
+from jaxroute.store.places import Folder, Place
 
 STORE_NAME = "result.zarr"
 # What holds the marks of finished blocks, and the second copy of the attributes.
@@ -88,7 +89,7 @@ def stored_layout(
     Raises:
       StoreMismatchError: the store belongs to other settings or another version, or was made by other code; the difference is named.
     """
-    if path is None or not exists(store_path(path)):
+    if path is None or not exists(place_of(path)):
         return None
     attributes = own_attributes(path, repair=True)
     if attributes is None:
@@ -145,7 +146,7 @@ def with_code(attributes: Mapping[str, Any], own: Mapping[str, Any] | None) -> d
     return {"code": own, "accepted_code": [*attributes.get("accepted_code", []), {"at": now, "what": reason[0]}]}
 
 
-def with_session(attributes: Mapping[str, Any], own: Mapping[str, str], store: Path) -> dict[str, Any]:
+def with_session(attributes: Mapping[str, Any], own: Mapping[str, str], store: Place) -> dict[str, Any]:
     """What to write into a store that is played on with something else than before; nothing if that was the case already."""
     made = [dict(one) for one in attributes.get("made_with", [])]
     if dict(own) in made:
@@ -164,7 +165,7 @@ def with_session(attributes: Mapping[str, Any], own: Mapping[str, str], store: P
     return {"made_with": [*made, dict(own)]}
 
 
-def own_attributes(path: str | os.PathLike, repair: bool = False) -> Any:
+def own_attributes(path: str | os.PathLike | Place, repair: bool = False) -> Any:
     """Attributes of a store that this package made, None of anything else; empty if both copies are damaged and are to be repaired.
 
     They are kept twice, each with a digest; the first that is as it was written counts.
@@ -176,7 +177,7 @@ def own_attributes(path: str | os.PathLike, repair: bool = False) -> Any:
     Raises:
       ValueError: both are damaged, or one is and there is no other, and nothing is to be repaired.
     """
-    store = store_path(path)
+    store = place_of(path)
     damage = None
     for read in (attributes_in, copied_attributes):
         try:
@@ -184,7 +185,7 @@ def own_attributes(path: str | os.PathLike, repair: bool = False) -> Any:
         except ValueError as error:
             damage = damage or str(error)
             continue
-        if found is None and read is attributes_in and (store / DONE).is_dir():
+        if found is None and read is attributes_in and (store / DONE).is_folder():
             damage = "it is missing"
         if found is None or not {"settings", "layout"} <= set(found):
             continue
@@ -198,7 +199,7 @@ def own_attributes(path: str | os.PathLike, repair: bool = False) -> Any:
         damage = damage or "it is not what was written"
     if damage is None:
         return None
-    if repair and (store / DONE).is_dir():
+    if repair and (store / DONE).is_folder():
         return {}
     raise ValueError(
         f"{str(store / 'zarr.json')!r} is damaged ({damage}), and so is its second copy; run it again to write both again"
@@ -218,37 +219,22 @@ def is_sound(attributes: Mapping[str, Any]) -> bool:
     return attributes.get(_SEAL) == sealed(attributes)[_SEAL]
 
 
-def attributes_in(folder: Path) -> Any:
+def attributes_in(folder: Place) -> Any:
     """Attributes of a group or array, None if there is none; `ValueError` if its file is damaged."""
-    file = folder / "zarr.json"
-    if not file.is_file():
+    content = (folder / "zarr.json").read()
+    if content is None:
         return None
-    found = json.loads(file.read_bytes())
+    found = json.loads(content)
     attributes = found.get("attributes", {}) if isinstance(found, dict) else None
     if not isinstance(attributes, dict):
         raise ValueError(f"not the description of a group: {show(found)}")
     return attributes
 
 
-def copied_attributes(store: Path) -> Any:
+def copied_attributes(store: Place) -> Any:
     """The second copy of a store's attributes."""
     copy = (attributes_in(store / DONE) or {}).get("copy")
     return copy if isinstance(copy, dict) else None
-
-
-def flush(file: Path) -> None:
-    """Has a file, and its place in the folder, written to the disk itself: a power cut then leaves the one before or this one."""
-    for place in (file, file.parent):
-        try:
-            handle = os.open(place, os.O_RDONLY)
-        except OSError:  # Folders cannot be opened everywhere.
-            continue
-        try:
-            os.fsync(handle)
-        except OSError:
-            pass
-        finally:
-            os.close(handle)
 
 
 def fingerprint(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -283,17 +269,26 @@ def _difference(stored: Any, wanted: Any, where: str = "") -> str:
     return "" if json.dumps(stored) == json.dumps(wanted) else f"{where} is {show(stored)} there and {show(wanted)} here"
 
 
-def exists(store: Path) -> bool:
+def exists(store: Place) -> bool:
     """Whether something is there already; what is left of a run that died while it wrote the first file is nothing."""
-    if not store.is_dir():
-        return store.exists()
-    names = {p.name for p in store.iterdir() if not p.name.endswith(".partial")}
+    if not store.is_folder():
+        return store.is_file()
+    names = {name for name in store.names() if not name.endswith(".partial")}
     if names == {"zarr.json"}:
         try:
             return attributes_in(store) is not None
         except ValueError:
             return False
     return bool(names)
+
+
+def place_of(path: str | os.PathLike | Place) -> Place:
+    """Where the store of a result lies that is given as `out`.
+
+    Raises:
+      ValueError: it is no path, or an empty one.
+    """
+    return path if isinstance(path, Place) else Folder(store_path(path))
 
 
 def store_path(path: str | os.PathLike) -> Path:

@@ -8,10 +8,11 @@ overwritten or exchanged is noticed when it is read, and so is a whole cell that
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from jaxroute.store.places import Place
 
 Cell = tuple[int, ...]
 
@@ -176,9 +177,9 @@ def read(arrays: Mapping[str, Any], done: Any, belonging: Belonging) -> tuple[di
     return values, marks != 0, broken
 
 
-def remove(folder: Path, arrays: Mapping[str, Any], done: Any, cells: Sequence[Cell]) -> None:
+def remove(folder: Place, arrays: Mapping[str, Any], done: Any, cells: Sequence[Cell]) -> None:
     """Takes cells out of a store: the mark first, then the chunks, which may not be readable."""
     for name, array in [(done.basename, done), *arrays.items()]:
         for cell in cells:
             key = array.metadata.encode_chunk_key((*cell, *(0,) * (len(array.shape) - len(cell))))
-            (folder / name / key).unlink(missing_ok=True)
+            (folder / name / key).delete()

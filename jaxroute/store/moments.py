@@ -17,7 +17,6 @@ import os
 import warnings
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -26,6 +25,7 @@ import xarray as xr
 
 from jaxroute.store import provenance
 from jaxroute.store.description import DONE, Contents
+from jaxroute.store.places import Place
 from jaxroute.store.sink import Sink, Task, writes
 from jaxroute.store.statistics import RELATIVE_ACCURACY, Histogram, Moments, middles
 
@@ -280,7 +280,7 @@ class Known:
         return None if moments is None or flags is None else Summary(parts[0].cells, moments, histogram, flags)
 
 
-def _file(folder: Path, tile: int, owner: int) -> Path:
+def _file(folder: Place, tile: int, owner: int) -> Place:
     return folder / f"{tile}-{owner}.part"
 
 
@@ -292,10 +292,14 @@ def belonging(attributes: Mapping[str, Any]) -> bytes:
     return json.dumps([apart, attributes["layout"]], sort_keys=True).encode()
 
 
-def _read(folder: Path, tile: int, belongs: bytes) -> dict[int, Part]:
+def _names(folder: Place, tile: int) -> list[str]:
+    return [name for name in folder.names(f"{tile}-") if name.endswith(".part")]
+
+
+def _read(folder: Place, tile: int, belongs: bytes) -> dict[int, Part]:
     """Parts of a tile by process; `ValueError` if one is not what was written."""
-    files = sorted(folder.glob(f"{tile}-*.part"))
-    return {int(f.stem.rpartition("-")[2]): Part.decoded(f.read_bytes(), tile, belongs) for f in files}
+    found = {int(name.rpartition("-")[2].removesuffix(".part")): (folder / name).read() for name in _names(folder, tile)}
+    return {owner: Part.decoded(content or b"", tile, belongs) for owner, content in found.items()}
 
 
 class MomentSink(Sink):
@@ -345,7 +349,7 @@ class MomentSink(Sink):
         try:
             self.group.require_group(DONE)
         except ValueError:
-            (self.folder / "zarr.json").unlink(missing_ok=True)
+            (self.folder / "zarr.json").delete()
             self.group.require_group(DONE)
         self._say(wanted)
 
@@ -362,8 +366,8 @@ class MomentSink(Sink):
                 f"the statistics of {self.frame.tile_name(tile)} in {str(self.store)!r} are damaged ({error}); they are played again",
                 stacklevel=7,
             )
-            for file in self.folder.glob(f"{tile}-*.part"):
-                file.unlink()
+            for name in _names(self.folder, tile):
+                (self.folder / name).delete()
             return
         self.known[tile] = known
         self.own[tile] = parts.get(self.rank, self.own[tile])
@@ -414,10 +418,7 @@ class MomentSink(Sink):
             raise RuntimeError(f"block {block} came before block {position * STRANDS + strand}")
         own.add(strand, position, known.strands.get(strand), summary)
         if self.group is not None:
-            file = _file(self.folder, tile, self.rank)
-            partial = file.with_name(file.name + ".partial")
-            partial.write_bytes(own.encoded(tile, self.belongs))
-            partial.replace(file)
+            _file(self.folder, tile, self.rank).write(own.encoded(tile, self.belongs))
         known.reached[strand] = position + 1
         known.strands[strand] = own.strands[strand]
         if own not in known.parts:
@@ -496,7 +497,7 @@ def _missing(frame: Frame, known: Sequence[Known], blocks: int) -> str:
     return f"{len(lost)} blocks are missing, the first that of {where}"
 
 
-def load(store: Path, attributes: Mapping[str, Any], partial: bool) -> xr.Dataset:
+def load(store: Place, attributes: Mapping[str, Any], partial: bool) -> xr.Dataset:
     """Reads stored statistics.
 
     Args:

@@ -7,7 +7,7 @@ import xarray as xr
 
 from jaxroute.core import checks
 from jaxroute.store import moments, runs
-from jaxroute.store.description import FORMAT, READABLE, STORE_NAME, Contents, own_attributes, store_path
+from jaxroute.store.description import FORMAT, READABLE, STORE_NAME, Contents, own_attributes, place_of
 from jaxroute.store.sink import Sink
 
 
@@ -42,8 +42,8 @@ def load(path: str | os.PathLike[str], *, partial: bool = False) -> xr.Dataset:
     Raises:
       ValueError: there is no store, or it is unfinished.
     """
-    store = store_path(path)
-    if not store.is_dir():
+    store = place_of(path)
+    if not store.is_folder():
         raise ValueError(f"path must be a folder with a stored result, got {str(path)!r}, which has no {STORE_NAME}")
     attributes = own_attributes(path)
     if attributes is None:

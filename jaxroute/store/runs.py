@@ -12,7 +12,6 @@ import os
 import time
 import warnings
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -22,6 +21,7 @@ import zarr
 
 from jaxroute.store import integrity, provenance
 from jaxroute.store.description import DONE, Contents
+from jaxroute.store.places import Place
 from jaxroute.store.sink import Sink, Task, writes
 from jaxroute.store.statistics import Moments
 
@@ -29,7 +29,7 @@ from jaxroute.store.statistics import Moments
 _INTERNAL = ("variables", "coordinates_digest", "code", "digest", "made_with")
 
 
-def load(path: str, store: Path, attributes: Mapping[str, Any], partial: bool) -> xr.Dataset:
+def load(path: str, store: Place, attributes: Mapping[str, Any], partial: bool) -> xr.Dataset:
     """Reads stored runs.
 
     Args:
@@ -49,7 +49,7 @@ def load(path: str, store: Path, attributes: Mapping[str, Any], partial: bool) -
         done = stored.pop(DONE)
         dims = {name: tuple(array.metadata.dimension_names) for name, array in stored.items()}
         names = dict.fromkeys(itertools.chain.from_iterable(dims.values()))
-        coords = {name: np.asarray(_opened(store, name)[...]) for name in names if (store / name).is_dir()}
+        coords = {name: np.asarray(_opened(store, name)[...]) for name in names if (store / name).is_folder()}
     except KeyError as error:
         raise ValueError(f"the result in {path!r} is not complete: it has no {error}; {again}") from None
     except integrity.UNREADABLE as error:
@@ -99,11 +99,11 @@ def _made_with(attributes: Mapping[str, Any], belonging: integrity.Belonging) ->
     return {"made_with": [{**one, "blocks": number} for one, number in zip(made, belonging.made, strict=True)]}
 
 
-def _opened(store: Path, name: str) -> Any:
+def _opened(store: Place, name: str) -> Any:
     """An array of a store; `KeyError` if it is not there."""
     if not (store / name / "zarr.json").is_file():
         raise KeyError(name)
-    return zarr.open_array(store / name, mode="r")
+    return zarr.open_array((store / name).as_zarr(), mode="r")
 
 
 def _cell_name(cell: Sequence[int], coords: Mapping[str, np.ndarray], layout: Mapping[str, Any], dims: Sequence[str]) -> str:
@@ -245,7 +245,7 @@ class RunSink(Sink):
             pass
         file = self.store / name / "zarr.json"
         warnings.warn(f"{str(file)!r} was damaged and is made again", stacklevel=8)
-        file.unlink()
+        file.delete()
         return None
 
     def _write_coordinates(self) -> None:
