@@ -70,7 +70,8 @@ def simulate(
         the running mean of an entry of a policy's Info.
       probes: functions `(env, policy, env_state, policy_state, t) -> array or dict`, read at record times.
       instances: number of random instances if `env` is a sampler.
-      out: folder of a store. Every finished block is written there; a run that was killed continues where it stopped, and a
+      out: folder of a store, or a URL such as "s3://bucket/folder", as text (see `jaxroute.store.objects`; `pip install
+        "jaxroute[objects]"`). Every finished block is written there; a run that was killed continues where it stopped, and a
         store of other settings is refused, and so is one that was made by other code: of a policy, the environment, a probe, and of
         what these call outside of libraries (comments, formatting, docstrings and names of local variables do not matter).
       key: the root of all randomness; another key gives other luck to the same seeds.
@@ -107,6 +108,7 @@ def simulate(
     Raises:
       ValueError: an argument is out of range, a name is unknown, or the store belongs to other settings or to a run that is still
         going on.
+      ImportError: `out` is a URL, and what reads and writes URLs is not installed.
       OSError: the store cannot be written. MemoryError: not even the smallest block fits into memory.
       HostsError: another process of the mesh did not finish its blocks.
     """

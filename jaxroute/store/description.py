@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import platform
+import re
 import warnings
 from collections.abc import Mapping, Sequence
 from importlib import metadata
@@ -81,7 +82,7 @@ def stored_layout(
     """Block and tile sizes of an existing store of the same settings and code, None if there is no store.
 
     Args:
-      path: folder of the store, or None.
+      path: folder or URL of the store, or None.
       settings: of the run.
       code: of the run, as in `Contents`.
       accept: goes on where the code has changed, with a warning.
@@ -283,12 +284,26 @@ def exists(store: Place) -> bool:
 
 
 def place_of(path: str | os.PathLike | Place) -> Place:
-    """Where the store of a result lies that is given as `out`.
+    """Where the store of a result lies that is given as `out`: a folder, or the URL of an object store as text.
 
     Raises:
-      ValueError: it is no path, or an empty one.
+      ValueError: it is neither, or empty.
+      ImportError: `pip install "jaxroute[objects]"` provides what reads and writes URLs.
     """
-    return path if isinstance(path, Place) else Folder(store_path(path))
+    if isinstance(path, Place):
+        return path
+    if not is_url(path):
+        return Folder(store_path(path))
+    try:
+        from jaxroute.store.objects import Objects
+    except ImportError:
+        raise ImportError(f'out={path!r} needs obstore: pip install "jaxroute[objects]"') from None
+    return Objects.at(str(path), STORE_NAME)
+
+
+def is_url(path: Any) -> bool:
+    """Whether what is given as `out` is a URL; one letter before the colon is a drive."""
+    return isinstance(path, str) and re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", path) is not None
 
 
 def store_path(path: str | os.PathLike) -> Path:

@@ -18,7 +18,7 @@ def open_sink(
 
     Args:
       keep: "runs" or "moments".
-      path: folder of the store, None to keep the result in memory.
+      path: folder or URL of the store, None to keep the result in memory.
       contents: what the result will hold.
       repair: checks what an existing store holds, and takes out what is damaged; one process of a run does that.
       rank: of this process.
@@ -36,11 +36,12 @@ def load(path: str | os.PathLike[str], *, partial: bool = False) -> xr.Dataset:
     """Reads a stored result.
 
     Args:
-      path: the folder given as `out`, or the store inside it.
+      path: the folder or URL given as `out`, or the store inside it.
       partial: accept a store whose run has not finished; blocks that are missing are NaN.
 
     Raises:
       ValueError: there is no store, or it is unfinished.
+      ImportError, OSError: a URL cannot be read.
     """
     store = place_of(path)
     if not store.is_folder():

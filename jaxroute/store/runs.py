@@ -163,6 +163,7 @@ class RunSink(Sink):
             "time": times.astype(np.int64),
         }
         self.arrays: dict[str, Any] = {}
+        self._marks_read: np.ndarray | None = None  # All at once: one by one, they take a request each of an object store.
         self.about: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {}  # dimensions and attributes by variable
         self.group = self._open(path, contents.settings, repair)
         sizes = {"time": len(times)}
@@ -202,7 +203,8 @@ class RunSink(Sink):
         if not self._is_said(complete):
             self._say(complete)
         data, done = {name: self.arrays[name] for name in self.about}, self.arrays[DONE]
-        broken = integrity.read(data, done, self.belonging)[2] if integrity.marks_of(done).any() else []
+        marks, lost = integrity.marks_and_lost(done)
+        broken = integrity.read(data, done, self.belonging)[2] if marks.any() else []
         if broken:
             where = _cell_name(broken[0], self.coords, self.attrs["layout"], next(iter(self.about.values()))[0])
             warnings.warn(
@@ -210,7 +212,7 @@ class RunSink(Sink):
                 "played again",
                 stacklevel=7,
             )
-        integrity.remove(self.store, data, done, [*broken, *integrity.unreadable(done)])
+        integrity.remove(self.store, data, done, [*broken, *lost])
 
     @writes
     def _array(self, name, dims, sizes, chunks, dtype, fill, attributes) -> None:
@@ -266,12 +268,15 @@ class RunSink(Sink):
 
     def is_done(self, policy: str, tile: Mapping[str, int], block: int) -> bool:
         """Whether this block has been played."""
-        return bool(self.arrays[DONE][self._block_index(policy, tile, block)])
+        if self._marks_read is None:
+            self._marks_read = integrity.marks_of(self.arrays[DONE])
+        return bool(self._marks_read[self._block_index(policy, tile, block)])
 
     @writes
     def write(self, policy: str, tile: Mapping[str, int], block: int, values: Mapping[str, np.ndarray]) -> None:
         """Keeps a block: arrays `[tiled axes..., seeds, ...]`; axes that the policy does not have get the same values."""
         self.check_place()
+        self._marks_read = None
         first = block * self.layout.block
         region: list[Any] = [self.policies.index(policy)]
         for a, coordinates in self.axes.items():
