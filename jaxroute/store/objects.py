@@ -1,6 +1,6 @@
 """Stores in an object store: S3 and what speaks like it, Google Cloud Storage, Azure; and in the memory of this process, for tests.
 
-The library is obstore, through `zarr.storage.ObjectStore`: one package without dependencies for all three clouds, whose writes are atomic and
+The library is obstore, through `zarr.storage.ObjectStore`: one package for all three clouds, whose writes are atomic and
 which can write an object only if it is not there, as the marker below needs. Zarr calls this class experimental, but nothing is used of it but that
 it is a store; the other way, `zarr.storage.FsspecStore`, takes a package for each cloud, and fsspec has no conditional writes. What a
 URL does not say (keys, region, endpoint) comes from the environment, as obstore documents it: `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`,
@@ -132,7 +132,7 @@ class Objects(Place):
         return Marker(self.store)
 
 
-class _Told(ObjectStore[Any]):
+class _Told(ObjectStore):
     """Zarr's store, whose errors are those of files."""
 
     async def get(self, key: str, *args: Any, **options: Any) -> Any:
@@ -165,8 +165,8 @@ class Marker:
 
     It is written only if it is not there (`If-None-Match: *`, which S3 has known since 2024). Its holder rewrites it every few seconds;
     another run is refused as long as it changes, and replaces it once it has stood still for a while, if it is still the same then
-    (`If-Match`). No clocks are compared. A process that was cut off for so long, and goes on nevertheless, writes the same bytes as the one that has
-    taken over; it says so at the end, and leaves the marker alone.
+    (`If-Match`). No clocks are compared. A process that was cut off for so long, and goes on nevertheless, writes what the one that has
+    taken over writes; it says so at the end, and leaves the marker alone.
 
     Servers that do not know conditional writes, and take them for plain ones, let two runs in.
 
@@ -262,7 +262,8 @@ class Marker:
                 obstore.delete(self._client, self._key)
                 return
             warnings.warn(
-                f"another run has written to {self._store!r}, as this one could not be seen for {locks._PATIENCE_S:.0f} s",
+                f"another run may have written to {self._store!r}: the marker beside it is no longer this run's, which could not be seen "
+                f"for {locks._PATIENCE_S:.0f} s or more",
                 stacklevel=4,
             )
 
