@@ -23,6 +23,7 @@ import jax
 
 from jaxroute import __version__
 from jaxroute.engine import hosts
+from jaxroute.store.description import is_url
 
 
 class _Ended(KeyboardInterrupt):
@@ -112,7 +113,7 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("experiment", help="a name from `jaxroute list`, or a Python file that defines `experiment`")
     one.add_argument("--seeds", type=_at_most(2**32), help="number of seeds (default: the experiment's)")
     one.add_argument("--horizon", type=_at_most(2**31 - 1), help="rounds of the longest case; the others keep their ratio")
-    one.add_argument("--out", type=_path, help="folder for store, figures and summary.json (default: results/EXPERIMENT)")
+    one.add_argument("--out", type=_folder, help="folder for store, figures and summary.json (default: results/EXPERIMENT)")
     one.add_argument(
         "--set",
         dest="changes",
@@ -171,7 +172,7 @@ def _parser() -> argparse.ArgumentParser:
     one.set_defaults(function=_store)
 
     one = commands.add_parser("plot", help="draw the figures of a finished run again")
-    one.add_argument("folder", type=_path, help="the folder of a run")
+    one.add_argument("folder", type=_folder, help="the folder of a run")
     one.add_argument("experiment", nargs="?", help="the Python file that the run was made from, if it was your own")
     one.set_defaults(function=_plot)
 
@@ -211,6 +212,12 @@ def _path(text: str) -> Path:
     if not text.strip():
         raise argparse.ArgumentTypeError("must be a path, got an empty text")
     return Path(text)
+
+
+def _folder(text: str) -> Path:
+    if is_url(text):
+        raise argparse.ArgumentTypeError(f"must be a folder on disk, where figures and summary.json go, got {text!r}")
+    return _path(text)
 
 
 def _whole(plain: str, text: str) -> int:

@@ -20,8 +20,8 @@ from jaxroute.engine.layout import Layout
 from jaxroute.engine.programs import PROGRAMS, Block, compile_blocks
 from jaxroute.engine.sharing import shared_axes
 from jaxroute.engine.tasks import Effort, play_task
-from jaxroute.store import locks, provenance
-from jaxroute.store.description import Contents, fingerprint, store_path, stored_layout, stored_settings
+from jaxroute.store import provenance
+from jaxroute.store.description import Contents, fingerprint, place_of, stored_layout, stored_settings
 from jaxroute.store.results import open_sink
 from jaxroute.store.sink import Sink, Task
 
@@ -71,11 +71,12 @@ def simulate(
         the running mean of an entry of a policy's Info.
       probes: functions `(env, policy, env_state, policy_state, t) -> array or dict`, read at record times.
       instances: number of random instances if `env` is a sampler.
-      out: folder of a store. Every finished block is written there; a run that was killed continues where it stopped. A store grows: a run
-        that asks for more seeds, policies, values along an axis, metrics that only some policies have, a smaller `until_stderr`, or (with
-        `keep_states`) a longer horizon plays what is missing, and ends with the numbers that it would have had alone. A store of other
-        settings is refused, and so is one that was made by other code: of a policy, the environment, a probe, and of what these call outside
-        of libraries (comments, formatting, docstrings and names of local variables do not matter).
+      out: folder of a store, or a URL such as "s3://bucket/folder", as text (see `jaxroute.store.objects`; `pip install
+        "jaxroute[objects]"`). Every finished block is written there; a run that was killed continues where it stopped. A store in a folder
+        grows: a run that asks for more seeds, policies, values along an axis, metrics that only some policies have, a smaller `until_stderr`,
+        or (with `keep_states`) a longer horizon plays what is missing, and ends with the numbers that it would have had alone. A store of
+        other settings is refused, and so is one that was made by other code: of a policy, the environment, a probe, and of what these call
+        outside of libraries (comments, formatting, docstrings and names of local variables do not matter).
       key: the root of all randomness; another key gives other luck to the same seeds.
       block: seeds per compiled call (default: by device and memory).
       devices: seeds are sharded over these (default: all local devices).
@@ -112,6 +113,7 @@ def simulate(
     Raises:
       ValueError: an argument is out of range, a name is unknown, or the store belongs to other settings or to a run that is still
         going on.
+      ImportError: `out` is a URL, and what reads and writes URLs is not installed.
       OSError: the store cannot be written. MemoryError: not even the smallest block fits into memory.
       HostsError: another process of the mesh did not finish its blocks.
     """
@@ -169,7 +171,7 @@ def _simulate(asked: Inputs, processes: hosts.Processes, out: str | os.PathLike[
     effort = Effort()
     settings, code = asked.settings(), None if out is None else asked.code()
     if out is not None:
-        processes.hold(lambda: locks.StoreLock(store_path(out)))
+        processes.hold(lambda: place_of(out).lock())
     processes.check_same([fingerprint(settings), code])
     accept = asked.accept_changed_code
     layout = Layout(**processes.agree(lambda: _cut(asked, processes, stored_layout(out, settings, code, accept))))

@@ -22,6 +22,7 @@ from jaxroute.engine import hosts
 from jaxroute.engine.grid import Grid
 from jaxroute.engine.simulate import simulate
 from jaxroute.store import results
+from jaxroute.store.description import is_url
 
 Results = Mapping[str, xr.Dataset]
 
@@ -169,7 +170,7 @@ def run(
 
     Args:
       experiment: what to run.
-      out: the folder.
+      out: the folder, on disk: figures and summary are files. (Of `simulate`, it may be a URL.)
       seeds, horizon: in place of the experiment's own (`horizon` is that of the longest case, the others keep their ratio).
       changes: new values by policy name and leaf, or `"environment"` and setting.
       key: root of all randomness.
@@ -181,7 +182,7 @@ def run(
     Returns:
       The summary; of other processes than the first an empty one.
     """
-    out = Path(out)
+    out = _on_disk(out)
     seeds = checks.count("seeds", experiment.seeds if seeds is None else seeds)
     asked = changes or {}
     changes = {who: dict(values) for who, values in asked.items()}
@@ -228,9 +229,17 @@ def run(
 
 def redraw(experiment: Experiment, out: str | os.PathLike) -> list[Path]:
     """Draws the figures of a finished run again, from its stores."""
-    out = Path(out)
+    out = _on_disk(out)
     data = {case.name: results.load(_folder(out, case, experiment.cases)) for case in experiment.cases}
     return draw(experiment, data, out)
+
+
+def _on_disk(out: str | os.PathLike) -> Path:
+    if is_url(out):
+        raise ValueError(
+            f"out must be a folder on disk, where figures and summary.json go, got {out!r}; simulate takes URLs"
+        )
+    return Path(out)
 
 
 def draw(experiment: Experiment, data: Results, out: Path) -> list[Path]:

@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import platform
+import re
 import warnings
 from collections.abc import Collection, Mapping, Sequence
 from importlib import metadata
@@ -20,7 +21,7 @@ from jaxroute.core.checks import show
 from jaxroute.core.types import Metric
 from jaxroute.store.code import changes as code_changes
 from jaxroute.store.difference import difference, tile_beside
-from jaxroute.store.disk import settle
+from jaxroute.store.places import Folder, Place
 
 STORE_NAME = "result.zarr"
 # What holds the marks of finished blocks, and the second copy of the attributes.
@@ -80,11 +81,11 @@ def versions() -> dict[str, str]:
 
 def stored_settings(path: str | os.PathLike | None) -> dict[str, Any]:
     """Settings of an existing store; none if there is no store, or nothing that can be read."""
-    if path is None or not store_path(path).is_dir():
+    if path is None:
         return {}
     try:
         return dict((own_attributes(path, repair=True) or {}).get("settings", {}))
-    except ValueError:
+    except (ValueError, OSError):  # Whoever writes to it says what is wrong.
         return {}
 
 
@@ -94,7 +95,7 @@ def stored_layout(
     """Block and tile sizes of an existing store of the same settings and code, or of fewer settings; None if there is no store.
 
     Args:
-      path: folder of the store, or None.
+      path: folder or URL of the store, or None.
       settings: of the run.
       code: of the run, as in `Contents`.
       accept: goes on where the code has changed, with a warning.
@@ -104,8 +105,8 @@ def stored_layout(
     """
     if path is None:
         return None
-    settle(store_path(path))
-    if not exists(store_path(path)):
+    place_of(path).settle()
+    if not exists(place_of(path)):
         return None
     attributes = own_attributes(path, repair=True)
     if attributes is None:
@@ -173,7 +174,7 @@ def now() -> str:
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
-def with_session(attributes: Mapping[str, Any], own: Mapping[str, str], store: Path) -> dict[str, Any]:
+def with_session(attributes: Mapping[str, Any], own: Mapping[str, str], store: Place) -> dict[str, Any]:
     """What to write into a store that is played on with something else than before; nothing if that was the case already."""
     made = [dict(one) for one in attributes.get("made_with", [])]
     if dict(own) in made:
@@ -192,7 +193,7 @@ def with_session(attributes: Mapping[str, Any], own: Mapping[str, str], store: P
     return {"made_with": [*made, dict(own)]}
 
 
-def own_attributes(path: str | os.PathLike, repair: bool = False) -> Any:
+def own_attributes(path: str | os.PathLike | Place, repair: bool = False) -> Any:
     """Attributes of a store that this package made, None of anything else; empty if both copies are damaged and are to be repaired.
 
     They are kept twice, each with a digest; the first that is as it was written counts.
@@ -204,7 +205,7 @@ def own_attributes(path: str | os.PathLike, repair: bool = False) -> Any:
     Raises:
       ValueError: both are damaged, or one is and there is no other, and nothing is to be repaired.
     """
-    store = store_path(path)
+    store = place_of(path)
     damage = None
     for read in (attributes_in, copied_attributes):
         try:
@@ -212,7 +213,7 @@ def own_attributes(path: str | os.PathLike, repair: bool = False) -> Any:
         except ValueError as error:
             damage = damage or str(error)
             continue
-        if found is None and read is attributes_in and (store / DONE).is_dir():
+        if found is None and read is attributes_in and (store / DONE).is_folder():
             damage = "it is missing"
         if found is None or not {"settings", "layout"} <= set(found):
             continue
@@ -226,7 +227,7 @@ def own_attributes(path: str | os.PathLike, repair: bool = False) -> Any:
         damage = damage or "it is not what was written"
     if damage is None:
         return None
-    if repair and (store / DONE).is_dir():
+    if repair and (store / DONE).is_folder():
         return {}
     raise ValueError(
         f"{str(store / 'zarr.json')!r} is damaged ({damage}), and so is its second copy; run it again to write both again"
@@ -246,12 +247,12 @@ def is_sound(attributes: Mapping[str, Any]) -> bool:
     return attributes.get(_SEAL) == sealed(attributes)[_SEAL]
 
 
-def attributes_in(folder: Path) -> Any:
+def attributes_in(folder: Place) -> Any:
     """Attributes of a group or array, None if there is none; `ValueError` if its file is damaged."""
-    file = folder / "zarr.json"
-    if not file.is_file():
+    content = (folder / "zarr.json").read()
+    if content is None:
         return None
-    found = json.loads(file.read_bytes())
+    found = json.loads(content)
     known = isinstance(found, dict) and found.get("zarr_format") == 3 and found.get("node_type") in ("group", "array")
     attributes = found.get("attributes", {}) if known else None
     if not isinstance(attributes, dict):
@@ -259,7 +260,7 @@ def attributes_in(folder: Path) -> Any:
     return attributes
 
 
-def copied_attributes(store: Path) -> Any:
+def copied_attributes(store: Place) -> Any:
     """The second copy of a store's attributes."""
     copy = (attributes_in(store / DONE) or {}).get("copy")
     return copy if isinstance(copy, dict) else None
@@ -279,18 +280,41 @@ def fingerprint(settings: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def exists(store: Path) -> bool:
+def exists(store: Place) -> bool:
     """Whether something is there already; what is left of a run that died while it wrote the first file, or whose folder was moved
     meanwhile, is nothing."""
-    if not store.is_dir():
-        return store.exists()
-    names = {p.name for p in store.iterdir() if not p.name.endswith(".partial")}
+    if not store.is_folder():
+        return store.is_file()
+    names = {name for name in store.names() if not name.endswith(".partial")}
     if names == {"zarr.json"}:
         try:
             return bool(attributes_in(store))  # Zarr itself makes a group that says nothing.
         except ValueError:
             return False
     return bool(names)
+
+
+def place_of(path: str | os.PathLike | Place) -> Place:
+    """Where the store of a result lies that is given as `out`: a folder, or the URL of an object store as text.
+
+    Raises:
+      ValueError: it is neither, or empty.
+      ImportError: `pip install "jaxroute[objects]"` provides what reads and writes URLs.
+    """
+    if isinstance(path, Place):
+        return path
+    if not is_url(path):
+        return Folder(store_path(path))
+    try:
+        from jaxroute.store.objects import Objects
+    except ImportError:
+        raise ImportError(f'out={path!r} needs obstore: pip install "jaxroute[objects]"') from None
+    return Objects.at(str(path), STORE_NAME)
+
+
+def is_url(path: Any) -> bool:
+    """Whether what is given as `out` is a URL; one letter before the colon is a drive."""
+    return isinstance(path, str) and re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", path) is not None
 
 
 def store_path(path: str | os.PathLike) -> Path:

@@ -9,15 +9,13 @@ horizon is played from the states that were kept at the end of the shorter one.
 
 import dataclasses
 import json
-import shutil
 from collections.abc import Collection, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import zarr
 
-from jaxroute.store import disk, integrity, moments, runs, states
+from jaxroute.store import integrity, moments, runs, states
 from jaxroute.store.description import (
     DONE,
     Contents,
@@ -25,11 +23,12 @@ from jaxroute.store.description import (
     fingerprint,
     now,
     own_attributes,
+    place_of,
     sealed,
-    store_path,
     with_code,
 )
 from jaxroute.store.difference import Difference, difference
+from jaxroute.store.places import Place
 
 # What a larger store says of the smaller one that it was.
 _KEPT = ("made_with", "accepted_code", "grown", "compile_s", "run_s", "decisions", "played_again")
@@ -43,7 +42,7 @@ def grow(path: Any, contents: Contents) -> None:
       path: as the user gave it; its lock is held.
       contents: what the run will hold.
     """
-    store = store_path(path)
+    store = place_of(path)
     begun = own_attributes(store, repair=True) if exists(store) else None
     if not begun:
         return
@@ -60,21 +59,15 @@ def grow(path: Any, contents: Contents) -> None:
         **with_code(begun, contents.code, grown=True),
         "grown": [*begun.get("grown", []), part],
     }
-    aside = disk.aside(store)
-    made_anew(aside, sealed(said))
+    aside = store.aside()
+    zarr.create_group(aside.as_zarr(), attributes=sealed(said))
     carry = _carry_moments if settings.get("keep") == "moments" else _carry_runs
     carry(str(path), store, begun, aside, contents, found)
-    disk.replace(store)
-
-
-def made_anew(store: Path, attributes: Mapping[str, Any]) -> None:
-    """A store that holds nothing but its description, in place of what an earlier attempt has left."""
-    shutil.rmtree(store, ignore_errors=True)
-    zarr.create_group(store, attributes=dict(attributes))
+    store.replace()
 
 
 def _carry_runs(
-    path: str, store: Path, begun: Mapping[str, Any], aside: Path, contents: Contents, found: Difference
+    path: str, store: Place, begun: Mapping[str, Any], aside: Place, contents: Contents, found: Difference
 ) -> None:
     """Copies blocks of single runs."""
     sink = runs.RunSink(aside, contents)
@@ -148,7 +141,7 @@ def by_run(made: np.ndarray, layout: Mapping[str, Any], coords: Mapping[str, np.
 
 
 def _carry_states(
-    store: Path,
+    store: Place,
     begun: Mapping[str, Any],
     contents: Contents,
     found: Difference,
@@ -211,7 +204,7 @@ def _turned(values: np.ndarray, lead: Sequence[str], axes: Mapping[str, Any], si
 
 
 def _carry_moments(
-    path: str, store: Path, begun: Mapping[str, Any], aside: Path, contents: Contents, found: Difference
+    path: str, store: Place, begun: Mapping[str, Any], aside: Place, contents: Contents, found: Difference
 ) -> None:
     """Copies the statistics of tiles whose settings are the same."""
     del path, found

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from jaxroute.store import integrity, moments, runs, states
-from jaxroute.store.description import DONE, FORMAT, READABLE, STORE_NAME, own_attributes, store_path
+from jaxroute.store.description import DONE, FORMAT, READABLE, STORE_NAME, own_attributes, place_of, store_path
 from jaxroute.store.difference import described_seeds
 from jaxroute.store.merging import merge
 
@@ -102,7 +102,7 @@ def inspect(store: Path, *, verify: bool = False) -> Inspection:
         raise ValueError(f"{str(store)!r} must be a result of jaxroute that this version reads, got something else")
     size = sum(file.stat().st_size for file in store.rglob("*") if file.is_file())
     look = _moments if attributes["settings"].get("keep") == "moments" else _runs
-    continued = len(list((store / states.FINISHED).glob("*")))
+    continued = len(list((store / states.FOLDER).glob(f"*.{states.FINISHED}")))
     return Inspection(
         attributes=attributes, size=size, verified=verify, continued=continued, **look(store, attributes, verify)
     )
@@ -133,7 +133,7 @@ def _metrics(attributes: Mapping[str, Any]) -> list[str]:
 def _runs(store: Path, attributes: Mapping[str, Any], verify: bool) -> dict[str, Any]:
     layout = attributes["layout"]
     try:
-        stored = runs.opened(str(store), store, attributes)
+        stored = runs.opened(str(store), place_of(store), attributes)
     except ValueError as error:
         return {"axes": {}, "seeds": 0, "blocks": 0, "missing": "", "damage": [str(error)]}
     seeds = attributes.get("seeds_played", len(stored.coords["seed"]))
@@ -163,7 +163,9 @@ def _moments(store: Path, attributes: Mapping[str, Any], verify: bool) -> dict[s
     for tile in range(len(frame.tiles())):
         try:
             known.append(
-                moments.Known.of(list(moments.read_parts(store / DONE, tile, moments.belonging(attributes)).values()))
+                moments.Known.of(
+                    list(moments.read_parts(place_of(store) / DONE, tile, moments.belonging(attributes)).values())
+                )
             )
         except ValueError as error:
             known.append(moments.Known({}, {}, []))

@@ -8,10 +8,11 @@ overwritten or exchanged is noticed when it is read, and so is a whole cell that
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from jaxroute.store.places import Place
 
 Cell = tuple[int, ...]
 
@@ -115,29 +116,21 @@ def region(array: Any, cell: Cell) -> tuple[slice, ...]:
 
 def marks_of(done: Any) -> np.ndarray:
     """All marks; one that cannot be read counts as not written."""
+    return marks_and_lost(done)[0]
+
+
+def marks_and_lost(done: Any) -> tuple[np.ndarray, list[Cell]]:
+    """All marks, and the cells whose mark cannot be read, which count as not written."""
     try:
-        return np.asarray(done[...])
+        return np.asarray(done[...]), []
     except UNREADABLE:
-        lost = set(unreadable(done))
-        cells = np.ndindex(*done.shape)
-        return np.asarray([0 if cell in lost else done[cell] for cell in cells], np.uint64).reshape(done.shape)
-
-
-def unreadable(done: Any) -> list[Cell]:
-    """Cells whose mark cannot be read."""
-    try:
-        done[...]
-    except UNREADABLE:
-        return [cell for cell in np.ndindex(*done.shape) if not _is_readable(done, cell)]
-    return []
-
-
-def _is_readable(done: Any, cell: Cell) -> bool:
-    try:
-        done[cell]
-    except UNREADABLE:
-        return False
-    return True
+        marks, lost = np.zeros(done.shape, np.uint64), []
+    for cell in np.ndindex(*done.shape):
+        try:
+            marks[cell] = done[cell]
+        except UNREADABLE:
+            lost.append(cell)
+    return marks, lost
 
 
 def read(arrays: Mapping[str, Any], done: Any, belonging: Belonging) -> tuple[dict[str, np.ndarray], np.ndarray, list[Cell]]:
@@ -179,7 +172,7 @@ def read(arrays: Mapping[str, Any], done: Any, belonging: Belonging) -> tuple[di
     return values, marks != 0, broken
 
 
-def files(folder: Path, arrays: Mapping[str, Any], done: Any, cells: Sequence[Cell]) -> list[Path]:
+def files(folder: Place, arrays: Mapping[str, Any], done: Any, cells: Sequence[Cell]) -> list[Place]:
     """Where cells of a store are: their marks, then their chunks."""
     found = []
     for name, array in [(done.basename, done), *arrays.items()]:
@@ -189,7 +182,7 @@ def files(folder: Path, arrays: Mapping[str, Any], done: Any, cells: Sequence[Ce
     return found
 
 
-def remove(folder: Path, arrays: Mapping[str, Any], done: Any, cells: Sequence[Cell]) -> None:
+def remove(folder: Place, arrays: Mapping[str, Any], done: Any, cells: Sequence[Cell]) -> None:
     """Takes cells out of a store: the mark first, then the chunks, which may not be readable."""
     for file in files(folder, arrays, done, cells):
-        file.unlink(missing_ok=True)
+        file.delete()

@@ -29,6 +29,26 @@ class StoreInUseError(ValueError):
     """Another run is writing to the store."""
 
 
+def identity() -> dict[str, Any]:
+    """Who this process is, to others that want to write."""
+    return {"host": platform.node(), "pid": os.getpid(), "id": uuid.uuid4().hex}
+
+
+def holder_in(content: bytes) -> Any:
+    """Who holds a lock, by what it says; None if that is empty or unfinished."""
+    try:
+        found = json.loads(content)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) and {"host", "pid"} <= set(found) else None
+
+
+def in_use(store: Any, holder: Any) -> StoreInUseError:
+    """The refusal of a store that another process writes to."""
+    who = f"process {holder['pid']} on {holder['host']}" if holder else "another process"
+    return StoreInUseError(f"{str(store)!r} is being written to by {who}: wait for it, stop it, or choose another folder")
+
+
 class StoreLock:
     """Context in which this process alone writes to a store; the lock file lies beside it and goes away at the end.
 
@@ -49,7 +69,7 @@ class StoreLock:
         self._file = -1
         self._made: list[Path] = []
         self._over = threading.Event()
-        self._own = {"host": platform.node(), "pid": os.getpid(), "id": uuid.uuid4().hex}
+        self._own = identity()
 
     def __enter__(self) -> "StoreLock":
         folder = self._place.parent
@@ -100,24 +120,18 @@ class StoreLock:
                 holder = _read(file)
                 elsewhere = holder is not None and (not everywhere or holder.get("host") != self._own["host"])
                 if elsewhere and self._changes(holder):
-                    raise self._refusal(holder)
+                    raise in_use(self.store, holder)
                 self._write(file, 0)
                 self._file = file
             except BlockingIOError:
                 holder = _read(file)
                 os.close(file)
-                raise self._refusal(holder) from None
+                raise in_use(self.store, holder) from None
             except BaseException:
                 self._file = -1
                 os.close(file)
                 raise
             return
-
-    def _refusal(self, holder: Any) -> StoreInUseError:
-        who = f"process {holder['pid']} on {holder['host']}" if holder else "another process"
-        return StoreInUseError(
-            f"{str(self.store)!r} is being written to by {who}: wait for it, stop it, or choose another folder"
-        )
 
     def _changes(self, before: Any) -> bool:
         """Whether the holder is alive: its file changes."""
@@ -179,10 +193,5 @@ def _is_still(path: Path, file: int) -> bool:
 
 
 def _read(file: int) -> Any:
-    """What a lock file says; None for an empty or unfinished one."""
-    try:
-        os.lseek(file, 0, os.SEEK_SET)
-        found = json.loads(os.read(file, 4096))
-    except ValueError:
-        return None
-    return found if isinstance(found, dict) and {"host", "pid"} <= set(found) else None
+    os.lseek(file, 0, os.SEEK_SET)
+    return holder_in(os.read(file, 4096))

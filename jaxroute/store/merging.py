@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import zarr
 
 from jaxroute.core.types import Metric
-from jaxroute.store import disk, integrity, runs
+from jaxroute.store import integrity, runs
 from jaxroute.store.description import (
     FORMAT,
     Contents,
@@ -17,12 +18,11 @@ from jaxroute.store.description import (
     exists,
     now,
     own_attributes,
+    place_of,
     sealed,
-    store_path,
 )
 from jaxroute.store.difference import describe_seeds, difference
-from jaxroute.store.growth import by_run, carry_blocks, made_anew, sessions_of
-from jaxroute.store.locks import StoreLock
+from jaxroute.store.growth import by_run, carry_blocks, sessions_of
 
 Attributes = Mapping[str, Any]
 
@@ -62,10 +62,10 @@ def merge(paths: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str]) 
     """
     if len(paths) < 2:
         raise ValueError(f"paths must be those of at least two stores, got {len(paths)}")
-    target = store_path(out)
-    with StoreLock(target):
+    target = place_of(out)
+    with target.lock():
         if exists(target):
-            raise ValueError(f"out must be a new folder, got {str(out)!r}, which has {target.name}")
+            raise ValueError(f"out must be a new folder, got {str(out)!r}, where there is a store")
         described = [_attributes(path) for path in paths]
         for path, attributes in zip(paths[1:], described[1:], strict=True):
             _check_same(str(paths[0]), described[0], str(path), attributes)
@@ -78,7 +78,7 @@ def merge(paths: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str]) 
             made.append({name: " and ".join(dict.fromkeys(one.get(name, "") for one in made)) for name in made[0]})
         seeds, chosen = _seeds(sources)
         contents = _contents(sources[0], seeds, made[-1])
-        aside = disk.aside(target)
+        aside = target.aside()
         first = sources[0].attributes
         said = {
             "settings": {**first["settings"], "seeds": describe_seeds(seeds)},
@@ -87,7 +87,7 @@ def merge(paths: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str]) 
             "made_with": made,
             **_sums(sources),
         }
-        made_anew(aside, sealed(said))
+        zarr.create_group(aside.as_zarr(), attributes=sealed(said))
         sink = runs.RunSink(aside, contents)
         number = [np.asarray([made.index(one) for one in s.attributes["made_with"]] + [-1]) for s in sources]
         places = [np.flatnonzero(np.isin(s.coords["seed"], found)) for s, found in zip(sources, chosen, strict=True)]
@@ -99,12 +99,11 @@ def merge(paths: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str]) 
         }
         coords = {**sources[0].coords, "seed": seeds.astype(np.int64)}
         carry_blocks(contents, (), coords, values, np.concatenate(by, axis), sink, several if several > 1 else -1)
-        disk.replace(target)
+        target.replace()
 
 
 def _attributes(path: str | os.PathLike[str]) -> Attributes:
-    store = store_path(path)
-    found = own_attributes(store) if store.is_dir() else None
+    found = own_attributes(path) if place_of(path).is_folder() else None
     if found is None:
         raise ValueError(f"paths must be folders with a stored result, got {str(path)!r} without")
     if found["settings"].get("format") != FORMAT:
@@ -128,7 +127,7 @@ def _check_same(one: str, first: Attributes, path: str, attributes: Attributes) 
 
 
 def _source(path: str, attributes: Attributes) -> _Source:
-    stored = runs.opened(path, store_path(path), attributes)
+    stored = runs.opened(path, place_of(path), attributes)
     values, _, _ = integrity.read(stored.arrays, stored.done, stored.belonging)
     coords = {name: stored.coords[name] for name in ("policy", *stored.axes, "seed")}
     return _Source(path, attributes, stored, values, by_run(sessions_of(stored, values), attributes["layout"], coords))

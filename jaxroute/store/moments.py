@@ -18,7 +18,6 @@ import os
 import warnings
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -27,7 +26,7 @@ import xarray as xr
 
 from jaxroute.store import integrity, provenance
 from jaxroute.store.description import DONE, Contents
-from jaxroute.store.disk import flush
+from jaxroute.store.places import Place
 from jaxroute.store.sink import Sink, Task, writes
 from jaxroute.store.states import Kept
 from jaxroute.store.statistics import RELATIVE_ACCURACY, Histogram, Moments, middles
@@ -309,7 +308,7 @@ class Known:
         return Summary(parts[0].cells, moments, histogram, flags)
 
 
-def _file(folder: Path, tile: int, owner: int) -> Path:
+def _file(folder: Place, tile: int, owner: int) -> Place:
     return folder / f"{tile}-{owner}.part"
 
 
@@ -321,10 +320,14 @@ def belonging(attributes: Mapping[str, Any]) -> bytes:
     return json.dumps([apart, attributes["layout"]], sort_keys=True).encode()
 
 
-def read_parts(folder: Path, tile: int, belongs: bytes) -> dict[int, Part]:
+def _names(folder: Place, tile: int) -> list[str]:
+    return [name for name in folder.names(f"{tile}-") if name.endswith(".part")]
+
+
+def read_parts(folder: Place, tile: int, belongs: bytes) -> dict[int, Part]:
     """Parts of a tile by process; `ValueError` if one is not what was written."""
-    files = sorted(folder.glob(f"{tile}-*.part"))
-    return {int(f.stem.rpartition("-")[2]): Part.decoded(f.read_bytes(), tile, belongs) for f in files}
+    found = {int(name.rpartition("-")[2].removesuffix(".part")): (folder / name).read() for name in _names(folder, tile)}
+    return {owner: Part.decoded(content or b"", tile, belongs) for owner, content in found.items()}
 
 
 class MomentSink(Sink):
@@ -333,7 +336,9 @@ class MomentSink(Sink):
     repair: takes damaged files out of an existing store, to be played again; one process of a run does that. rank: of this process.
     """
 
-    def __init__(self, path: str | os.PathLike[str] | None, contents: Contents, *, repair: bool = True, rank: int = 0):
+    def __init__(
+        self, path: str | os.PathLike[str] | Place | None, contents: Contents, *, repair: bool = True, rank: int = 0
+    ):
         self.contents, layout = contents, contents.layout
         about = {
             name: {**m.attributes, "dims": list(m.dims), "shape": list(shape)}
@@ -374,7 +379,7 @@ class MomentSink(Sink):
         try:
             self.group.require_group(DONE)
         except integrity.UNREADABLE:
-            (self.folder / "zarr.json").unlink(missing_ok=True)
+            (self.folder / "zarr.json").delete()
             self.group.require_group(DONE)
         self._say(wanted)
 
@@ -391,8 +396,8 @@ class MomentSink(Sink):
                 f"the statistics of {self.frame.tile_name(tile)} in {str(self.store)!r} are damaged ({error}); they are played again",
                 stacklevel=7,
             )
-            for file in self.folder.glob(f"{tile}-*.part"):
-                file.unlink()
+            for name in _names(self.folder, tile):
+                (self.folder / name).delete()
             return
         self.known[tile] = known
         self.own[tile] = parts.get(self.rank, self.own[tile])
@@ -456,11 +461,7 @@ class MomentSink(Sink):
 
     def _write(self, tile: int, owner: int, part: Part) -> None:
         """Writes what a process knows of a tile, in one step."""
-        file = _file(self.folder, tile, owner)
-        partial = file.with_name(file.name + ".partial")
-        partial.write_bytes(part.encoded(tile, self.belongs))
-        flush(partial)  # A power cut could otherwise leave an empty file in the place of all blocks so far.
-        partial.replace(file)
+        _file(self.folder, tile, owner).write(part.encoded(tile, self.belongs))
 
     @writes
     def take(self, tile: int, owner: int, part: Part) -> None:
@@ -543,7 +544,7 @@ def missing(frame: Frame, known: Sequence[Known], blocks: int) -> str:
     return f"{len(lost)} blocks are missing, the first that of {where}"
 
 
-def load(store: Path, attributes: Mapping[str, Any], partial: bool) -> xr.Dataset:
+def load(store: Place, attributes: Mapping[str, Any], partial: bool) -> xr.Dataset:
     """Reads stored statistics.
 
     Args:

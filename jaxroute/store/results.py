@@ -7,8 +7,7 @@ import xarray as xr
 
 from jaxroute.core import checks
 from jaxroute.store import moments, runs
-from jaxroute.store.description import FORMAT, READABLE, STORE_NAME, Contents, own_attributes, store_path
-from jaxroute.store.disk import is_interrupted
+from jaxroute.store.description import FORMAT, READABLE, STORE_NAME, Contents, own_attributes, place_of
 from jaxroute.store.growth import grow
 from jaxroute.store.sink import Sink
 
@@ -20,7 +19,7 @@ def open_sink(
 
     Args:
       keep: "runs" or "moments".
-      path: folder of the store, None to keep the result in memory.
+      path: folder or URL of the store, None to keep the result in memory.
       contents: what the result will hold.
       repair: has an existing store grow to what the run asks for, checks what it holds, and takes out what is damaged; one process of a run
         does that.
@@ -42,16 +41,17 @@ def load(path: str | os.PathLike[str], *, partial: bool = False) -> xr.Dataset:
     """Reads a stored result.
 
     Args:
-      path: the folder given as `out`, or the store inside it.
+      path: the folder or URL given as `out`, or the store inside it.
       partial: accept a store whose run has not finished; blocks that are missing are NaN.
 
     Raises:
       ValueError: there is no store, or it is unfinished.
+      ImportError, OSError: a URL cannot be read.
     """
-    store = store_path(path)
-    if is_interrupted(store):
+    store = place_of(path)
+    if store.is_interrupted():
         raise ValueError(f"the run that made the result in {str(path)!r} larger has not ended; run it again to complete it")
-    if not store.is_dir():
+    if not store.is_folder():
         raise ValueError(f"path must be a folder with a stored result, got {str(path)!r}, which has no {STORE_NAME}")
     attributes = own_attributes(path)
     if attributes is None:

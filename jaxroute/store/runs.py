@@ -13,7 +13,6 @@ import os
 import time
 import warnings
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -23,7 +22,7 @@ import zarr
 
 from jaxroute.store import integrity, provenance, states
 from jaxroute.store.description import DONE, Contents
-from jaxroute.store.disk import flush_all
+from jaxroute.store.places import Place
 from jaxroute.store.sink import Sink, Task, writes
 from jaxroute.store.statistics import Moments
 
@@ -54,7 +53,7 @@ class Stored:
         return list(dims[1 : dims.index("seed")])
 
 
-def opened(path: str, store: Path, attributes: Mapping[str, Any]) -> Stored:
+def opened(path: str, store: Place, attributes: Mapping[str, Any]) -> Stored:
     """A store of single runs; arguments and errors as for `load`."""
     if "variables" not in attributes:
         raise ValueError(f"the result in {path!r} is not complete: it does not say what it holds; {_AGAIN}")
@@ -63,7 +62,7 @@ def opened(path: str, store: Path, attributes: Mapping[str, Any]) -> Stored:
         done = stored.pop(DONE)
         dims = {name: tuple(array.metadata.dimension_names) for name, array in stored.items()}
         names = dict.fromkeys(itertools.chain.from_iterable(dims.values()))
-        coords = {name: np.asarray(_opened(store, name)[...]) for name in names if (store / name).is_dir()}
+        coords = {name: np.asarray(_opened(store, name)[...]) for name in names if (store / name).is_folder()}
     except KeyError as error:
         raise ValueError(f"the result in {path!r} is not complete: it has no {error}; {_AGAIN}") from None
     except integrity.UNREADABLE as error:
@@ -79,7 +78,7 @@ def opened(path: str, store: Path, attributes: Mapping[str, Any]) -> Stored:
     return Stored(stored, done, dims, coords, integrity.Belonging(attributes, coords))
 
 
-def load(path: str, store: Path, attributes: Mapping[str, Any], partial: bool) -> xr.Dataset:
+def load(path: str, store: Place, attributes: Mapping[str, Any], partial: bool) -> xr.Dataset:
     """Reads stored runs.
 
     Args:
@@ -129,11 +128,11 @@ def _made_with(attributes: Mapping[str, Any], belonging: integrity.Belonging) ->
     return {"made_with": [{**one, "blocks": number} for one, number in zip(made, belonging.made, strict=True)]}
 
 
-def _opened(store: Path, name: str) -> Any:
+def _opened(store: Place, name: str) -> Any:
     """An array of a store; `KeyError` if it is not there."""
     if not (store / name / "zarr.json").is_file():
         raise KeyError(name)
-    return zarr.open_array(store / name, mode="r")
+    return zarr.open_array((store / name).as_zarr(), mode="r")
 
 
 def cell_name(cell: Sequence[int], coords: Mapping[str, np.ndarray], layout: Mapping[str, Any], dims: Sequence[str]) -> str:
@@ -171,7 +170,7 @@ class RunSink(Sink):
     repair: checks what an existing store holds, and takes out what is damaged, to be played again; one process of a run does that.
     """
 
-    def __init__(self, path: str | os.PathLike[str] | None, contents: Contents, *, repair: bool = True):
+    def __init__(self, path: str | os.PathLike[str] | Place | None, contents: Contents, *, repair: bool = True):
         self.contents, self.layout = contents, contents.layout
         self.policies, self.axes, self.seeds = list(contents.policies), contents.axes, contents.seeds
         policies, axes, seeds, times, layout = self.policies, self.axes, self.seeds, contents.times, self.layout
@@ -193,9 +192,14 @@ class RunSink(Sink):
             "time": times.astype(np.int64),
         }
         self.arrays: dict[str, Any] = {}
+        self._marks_read: np.ndarray | None = None  # All at once: one by one, they take a request each of an object store.
         self.about: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {}  # dimensions and attributes by variable
         self.group = self._open(path, contents.settings, repair)
-        self._written: list[Path] = []
+        self._written: list[Place] = []
+        names = (
+            (self.store / states.FOLDER).names() if self.group is not None and contents.settings.get("keep_states") else ()
+        )
+        self._begun = set(names)
         self._flushed_s = time.monotonic()
         sizes = {"time": len(times)}
         for metric, shape in variables.values():
@@ -234,7 +238,8 @@ class RunSink(Sink):
         if not self._is_said(complete):
             self._say(complete)
         data, done = {name: self.arrays[name] for name in self.about}, self.arrays[DONE]
-        broken = integrity.read(data, done, self.belonging)[2] if integrity.marks_of(done).any() else []
+        marks, lost = integrity.marks_and_lost(done)
+        broken = integrity.read(data, done, self.belonging)[2] if marks.any() else []
         if broken:
             where = cell_name(broken[0], self.coords, self.attrs["layout"], next(iter(self.about.values()))[0])
             warnings.warn(
@@ -242,7 +247,7 @@ class RunSink(Sink):
                 "played again",
                 stacklevel=7,
             )
-        integrity.remove(self.store, data, done, [*broken, *integrity.unreadable(done)])
+        integrity.remove(self.store, data, done, [*broken, *lost])
 
     @writes
     def _array(self, name, dims, sizes, chunks, dtype, fill, attributes) -> None:
@@ -277,7 +282,7 @@ class RunSink(Sink):
             if not file.is_file():
                 return None
         warnings.warn(f"{str(file)!r} was damaged and is made again", stacklevel=8)
-        file.unlink()
+        file.delete()
         return None
 
     def _write_coordinates(self) -> None:
@@ -314,28 +319,26 @@ class RunSink(Sink):
 
     def is_done(self, policy: str, tile: Mapping[str, int], block: int) -> bool:
         """Whether this block has been played."""
-        return bool(self.arrays[DONE][self._block_index(policy, tile, block)])
+        if self._marks_read is None:
+            self._marks_read = integrity.marks_of(self.arrays[DONE])
+        return bool(self._marks_read[self._block_index(policy, tile, block)])
 
     def is_begun(self, policy: str, tile: Mapping[str, int], block: int) -> bool:
         """Whether the first rounds of a block have been played."""
-        cell = self._block_index(policy, tile, block)
-        return self.group is not None and states.file_of(self.store, states.BEGUN, cell).exists()
+        return states.name_of(states.BEGUN, self._block_index(policy, tile, block)) in self._begun
 
     def first_rounds(self, policy: str, tile: Mapping[str, int], block: int) -> states.Kept | None:
         """The first rounds of a block, if they have been played."""
-        if self.group is None:
+        if not self.is_begun(policy, tile, block):
             return None
-        return self.kept(states.BEGUN, self._block_index(policy, tile, block))
-
-    def kept(self, kind: str, cell: integrity.Cell) -> states.Kept | None:
-        """What a cell is continued from."""
-        return states.read(states.file_of(self.store, kind, cell), self.belonging.place(cell))
+        cell = self._block_index(policy, tile, block)
+        return states.read(states.file_of(self.store, states.BEGUN, cell), self.belonging.place(cell))
 
     @writes
     def keep(self, kind: str, cell: integrity.Cell, kept: states.Kept) -> None:
         """Writes what a cell is continued from."""
         file = states.file_of(self.store, kind, cell)
-        states.write(file, kept, self.belonging.place(cell))
+        file.write(kept.encoded(self.belonging.place(cell)))
         self._written.append(file)
 
     @writes
@@ -349,6 +352,7 @@ class RunSink(Sink):
     ) -> None:
         """Keeps a block: arrays `[tiled axes..., seeds, ...]`; axes that the policy does not have get the same values."""
         self.check_place()
+        self._marks_read = None
         first = block * self.layout.block
         region: list[Any] = [self.policies.index(policy)]
         for a, coordinates in self.axes.items():
@@ -370,7 +374,8 @@ class RunSink(Sink):
         for cell, mark in marks.items():
             self.arrays[DONE][cell] = mark
         if self.group is not None:
-            states.remove(states.file_of(self.store, states.BEGUN, place))
+            if self.is_begun(policy, tile, block):
+                states.file_of(self.store, states.BEGUN, place).delete()
             data = {name: self.arrays[name] for name in stored}
             self._written += integrity.files(self.store, data, self.arrays[DONE], list(marks))
             if time.monotonic() - self._flushed_s >= _FLUSH_S:
@@ -379,7 +384,7 @@ class RunSink(Sink):
     def _flush(self) -> None:
         """Has what was written since the last time written to the disk itself."""
         if self._written:
-            flush_all(self._written, self.store)
+            self.store.flush_all(self._written)
         self._written, self._flushed_s = [], time.monotonic()
 
     def _marks(self, policy: str, tile: Mapping[str, int], block: int, stored: Mapping[str, np.ndarray]):

@@ -8,7 +8,6 @@ import json
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -24,12 +23,12 @@ from jaxroute.store.description import (
     fingerprint,
     is_sound,
     own_attributes,
+    place_of,
     sealed,
-    store_path,
     with_code,
     with_session,
 )
-from jaxroute.store.disk import flush
+from jaxroute.store.places import Place
 from jaxroute.store.states import Kept
 
 # A policy, the first setting of a tile along each axis, and the number of a block of seeds.
@@ -63,7 +62,7 @@ class Sink(abc.ABC):
     wanted: blocks of seeds that the result will consist of.
     attrs: settings and layout.
     group: the Zarr group, None for a result in memory.
-    store: its path.
+    store: where it lies.
     """
 
     contents: Contents
@@ -71,7 +70,7 @@ class Sink(abc.ABC):
     wanted: int
     attrs: dict[str, Any]
     group: Any
-    store: Path
+    store: Place
 
     @abc.abstractmethod
     def order(self, task: Task) -> tuple[Any, ...]:
@@ -151,8 +150,8 @@ class Sink(abc.ABC):
             return None
         own = {**self.attrs, "made_with": [dict(self.contents.made_with)]}
         own |= {"code": self.contents.code} if self.contents.code is not None else {}
-        self.store = store = store_path(path)
-        store.parent.mkdir(parents=True, exist_ok=True)
+        self.store = store = place_of(path)
+        store.prepare()
         begun = own_attributes(store, repair=True) if exists(store) else None
         wanted = sealed(begun or own)
         if begun and first:
@@ -164,15 +163,15 @@ class Sink(abc.ABC):
         except ValueError:
             there = {}
         if there and is_sound(there):
-            group = zarr.open_group(store, mode="a")
+            group = zarr.open_group(store.as_zarr(), mode="a")
             if there != wanted:
                 group.attrs.put(wanted)
             return group
         if begun is not None:
             warnings.warn(f"{str(store / 'zarr.json')!r} was damaged and is made again", stacklevel=7)
-        (store / "zarr.json").unlink(missing_ok=True)
-        group = zarr.create_group(store, attributes=wanted)
-        flush(store / "zarr.json", folders=None)  # The folders above may be new as well.
+        (store / "zarr.json").delete()
+        group = zarr.create_group(store.as_zarr(), attributes=wanted)
+        (store / "zarr.json").flush(folders=None)  # The folders above may be new as well.
         return group
 
     def check_place(self) -> None:
@@ -187,9 +186,9 @@ class Sink(abc.ABC):
         if copy is None:
             raise OSError(errno.ENOENT, _GONE)
         self.group.attrs.put(said)
-        flush(self.store / "zarr.json")
+        (self.store / "zarr.json").flush()
         copy.attrs.put({"copy": said})
-        flush(self.store / DONE / "zarr.json")
+        (self.store / DONE / "zarr.json").flush()
         return said
 
     def _is_said(self, wanted: Mapping[str, Any]) -> bool:

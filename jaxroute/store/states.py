@@ -1,20 +1,21 @@
 """What runs are continued from: their states and sums after the last round, a file for each block.
 
-A file of `_states` belongs to a finished block, one of `_begun` to a block of a store whose horizon has grown: it holds the curves up to where
-it stopped, too, and goes away when the block has been played to the end. Both carry a digest of all that they hold and of what they belong to.
+One belongs to a finished block, or, with another name, to a block of a store whose horizon has grown: then it holds the curves up to where it
+stopped, too, and goes away when the block has been played to the end. Both carry a digest of all that they hold and of what they belong to.
 """
 
-import contextlib
 import dataclasses
 import hashlib
 import json
 import math
 from collections.abc import Mapping
-from pathlib import Path
 
 import numpy as np
 
-FINISHED, BEGUN = "_states", "_begun"
+from jaxroute.store.places import Place
+
+FOLDER = "_states"
+FINISHED, BEGUN = "states", "begun"
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -55,30 +56,19 @@ class Kept:
         return Kept(about["rounds"], **parts)
 
 
-def file_of(store: Path, kind: str, cell: tuple[int, ...]) -> Path:
+def name_of(kind: str, cell: tuple[int, ...]) -> str:
+    """Name of the file of a block."""
+    return f"{'-'.join(map(str, cell))}.{kind}"
+
+
+def file_of(store: Place, kind: str, cell: tuple[int, ...]) -> Place:
     """Where what is kept of a block lies."""
-    return store / kind / "-".join(map(str, cell))
+    return store / FOLDER / name_of(kind, cell)
 
 
-def write(file: Path, kept: Kept, belongs: bytes) -> None:
-    """Writes a file in one step."""
-    file.parent.mkdir(exist_ok=True)
-    partial = file.with_name(file.name + ".partial")
-    partial.write_bytes(kept.encoded(belongs))
-    partial.replace(file)
-
-
-def read(file: Path, belongs: bytes) -> Kept | None:
+def read(file: Place, belongs: bytes) -> Kept | None:
     """What a file holds, None if there is none or it is damaged: then the block is played from its first round."""
     try:
-        return Kept.decoded(file.read_bytes(), belongs)
-    except (FileNotFoundError, ValueError):
+        return Kept.decoded(file.read() or b"", belongs)
+    except ValueError:
         return None
-
-
-def remove(file: Path) -> None:
-    """Takes a file away, and its folder with the last one."""
-    if file.parent.is_dir():
-        file.unlink(missing_ok=True)
-        with contextlib.suppress(OSError):
-            file.parent.rmdir()

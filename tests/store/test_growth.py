@@ -23,7 +23,7 @@ import jaxroute as jr
 from jaxroute import cli
 from jaxroute.engine import programs
 from jaxroute.problems import stochastic
-from jaxroute.store import code, difference, disk, inspection, merging, states
+from jaxroute.store import code, difference, inspection, merging, places, states
 
 ENV = stochastic.bernoulli([0.2, 0.7, 0.5])
 WIDTHS = jr.grid(stochastic.UCB1, width=[0.5, 1.0, 2.0])
@@ -104,7 +104,7 @@ def check(path, found, name, keep="runs"):
     for data in (found, jr.load(path)):
         xr.testing.assert_identical(data.drop_attrs(deep=False), at_once(name, keep).drop_attrs(deep=False))
     assert [p.name for p in path.iterdir()] == ["result.zarr"]
-    assert not (path / "result.zarr" / states.BEGUN).exists()
+    assert not list((path / "result.zarr" / states.FOLDER).glob(f"*.{states.BEGUN}"))
     assert inspection.inspect(path / "result.zarr", verify=True).damage == []
 
 
@@ -189,13 +189,13 @@ def test_a_process_that_dies_while_one_store_takes_the_place_of_another(moment, 
 
     with monkeypatch.context() as patch:
         if moment == "while it is copied":
-            patch.setattr(disk, "replace", dying)
+            patch.setattr(places.Folder, "replace", dying)
         elif moment == "before it moves":
             patch.setattr(Path, "rename", dying)
         elif moment == "between the moves":
             patch.setattr(Path, "rename", dying_rename)
         else:
-            patch.setattr(disk.shutil, "rmtree", lambda place, **_: place.exists() and dying())
+            patch.setattr(places.shutil, "rmtree", lambda place, **_: place.exists() and dying())
         with pytest.raises(Killed):
             play(tmp_path, seeds=100)
     if moment == "between the moves":
@@ -257,7 +257,7 @@ def test_a_policy_that_knows_the_horizon_is_played_from_its_first_round(tmp_path
 
 def test_states_that_are_lost_are_played_again(tmp_path):
     play(tmp_path, keep_states=True)
-    folder = tmp_path / "result.zarr" / states.FINISHED
+    folder = tmp_path / "result.zarr" / states.FOLDER
     files = sorted(folder.iterdir())
     files[0].unlink()
     files[1].write_bytes(files[1].read_bytes()[:-1])
@@ -358,8 +358,9 @@ def test_damaged_blocks_of_a_smaller_store_are_played_again(tmp_path, count_bloc
     )
     chunk.write_bytes(chunk.read_bytes()[:-3])
     count_blocks.clear()
-    check(tmp_path, play(tmp_path, seeds=100), "seeds")
+    grown = play(tmp_path, seeds=100)
     assert len(count_blocks) == 7
+    check(tmp_path, grown, "seeds")
 
 
 def test_an_unfinished_store_grows(tmp_path, monkeypatch, count_blocks):
@@ -376,8 +377,9 @@ def test_an_unfinished_store_grows(tmp_path, monkeypatch, count_blocks):
         with pytest.raises(KeyboardInterrupt):
             play(tmp_path)
     count_blocks.clear()
-    check(tmp_path, play(tmp_path, seeds=100), "seeds")
+    grown = play(tmp_path, seeds=100)
     assert len(count_blocks) == 14 - 3
+    check(tmp_path, grown, "seeds")
 
 
 def test_code_of_a_new_policy_is_no_change_but_that_of_an_old_one_is(tmp_path, monkeypatch):

@@ -252,7 +252,7 @@ CHANGES = {
     "the class of a policy": ({"policies": {"ucb": stochastic.UCB1(), "narrow": stochastic.EpsilonGreedy()}}, "narrow.*UCB1.*there.*EpsilonGreedy.*here"),
     "the name of a policy": ({"policies": {"ucb": stochastic.UCB1(), "wide": stochastic.UCB1(width=0.3)}}, "narrow is only in the store"),
     "the metrics": ({"record": ["regret"]}, "record.ucb.flows.*there.*here"),
-    "a probe": ({"'extra' of policy 'ucb', 'extra' of policy 'narrow'": {"extra": lambda *a: a[-1]}}, "probes"),
+    "a probe": ({"probes": {"extra": lambda *a: a[-1]}}, "'extra' of policy 'ucb', 'extra' of policy 'narrow'"),
 }  # fmt: skip
 
 
