@@ -190,7 +190,8 @@ class Tally:
 
 
 def ends(tally: Tally, start: str, recording: Recording, points: int, rng: np.random.Generator) -> int:
-    """Ends one run at each of its changes, or at some of them and at all at its end; returns their number."""
+    """Ends one run at each of its changes in every way, or at some of them and at all at its end, with one power cut each; returns their
+    number."""
     journal = recording.journal
     numbers = np.arange(len(journal) + 1)
     if points and points < len(numbers):
@@ -201,7 +202,10 @@ def ends(tally: Tally, start: str, recording: Recording, points: int, rng: np.ra
     for number in map(int, numbers):
         change = journal.changes[number] if number < len(journal) else Change("end", "")
         what = f"{start}: {number} of {len(journal)}, before {change.kind} {change.path}"
+        cuts = rng.choice(list(POWER), 1 if points else len(POWER), replace=False)
         for kind, tree in left(recording, number, rng):
+            if kind in POWER and kind not in cuts:
+                continue
             form = (kind in KILLS, frozenset(tree.items()))
             if form not in seen:
                 seen.add(form)
