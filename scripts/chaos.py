@@ -46,12 +46,12 @@ HORIZON, SEEDS, BLOCK = 60, 40, 8
 NOTHING = f"has no {STORE_NAME}|holds something else"
 
 
-def play(out: Path | None, keep: str, key: int = 0) -> xr.Dataset:
+def play(out: Path | None, keep: str, key: int = 0, seeds: int = SEEDS) -> xr.Dataset:
     """The run whose store is damaged: a grid of two settings, and a policy without."""
     policies = {"ucb": jr.grid(stochastic.UCB1, width=[0.5, 1.0]), "thompson": stochastic.GaussianThompson()}
     options: dict[str, Any] = {"record": ["regret", "pulls"], "record_every": 20, "block": BLOCK, "progress": False}
     env = stochastic.bernoulli([0.6, 0.4, 0.5])
-    return jr.simulate(env, policies, horizon=HORIZON, seeds=SEEDS, out=out, keep=keep, key=key, **options)
+    return jr.simulate(env, policies, horizon=HORIZON, seeds=seeds, out=out, keep=keep, key=key, **options)
 
 
 def descriptions(store: Path) -> list[Path]:
@@ -255,9 +255,9 @@ def blocks_played() -> Iterator[list[Any]]:
     played: list[Any] = []
     run = programs.Block.play
 
-    def counted(self: Any, tile: Any, seeds: Any) -> Any:
+    def counted(self: Any, tile: Any, seeds: Any, *begun: Any) -> Any:
         played.append(seeds[0])
-        return run(self, tile, seeds)
+        return run(self, tile, seeds, *begun)
 
     programs.Block.play = counted  # type: ignore[method-assign]
     try:
@@ -593,7 +593,7 @@ CHILD = """
 
     def slowly(self, tile, seeds):
         time.sleep(float(sys.argv[4]))
-        return run(self, tile, seeds)
+        return run(self, tile, seeds, *begun)
 
     programs.Block.play = slowly
     print("begins", flush=True)

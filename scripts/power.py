@@ -10,7 +10,8 @@ kind of end:
     flushed: only what was flushed (fsync). names: all names, but no bytes in files that were not flushed. zeros: or zeros.
     some: of each folder a first part of its changes, of each file that was not flushed old, none, half, zeros or all, at random.
 
-Runs that are ended: a new one, and those that continue an unfinished store, mend a damaged block, or write damaged descriptions again.
+Runs that are ended: a new one, and those that continue an unfinished store, have one of fewer seeds grow, mend a damaged block, or write damaged
+descriptions again.
 Chains end a run, the run that goes on, and so forth. Children are killed by themselves at such a moment, and what they leave
 is compared with what the journal says. Exit status 1 if anything was wrong, refused without need, said badly or lost.
 """
@@ -32,13 +33,16 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from chaos import Counts, cut, data, descriptions, flip, look, play
+from chaos import SEEDS, Counts, cut, data, descriptions, flip, look, play
 from disk import Change, Files, Journal, Tree, Watch, read_tree, write_tree
 
+import jaxroute as jr
 from jaxroute.store import moments, runs
 from jaxroute.store.description import DONE, STORE_NAME
 
 OUT = "out"
+# Seeds of a store that grows: its last block is not whole.
+FEWER = SEEDS // 2 + 1
 
 
 @contextlib.contextmanager
@@ -73,8 +77,8 @@ class Recording:
         sink = {"runs": runs.RunSink, "moments": moments.MomentSink}[keep]
         write = sink.write
 
-        def counted(self: Any, policy: str, tile: Any, block: int, values: Any) -> None:
-            write(self, policy, tile, block, values)
+        def counted(self: Any, policy: str, tile: Any, block: int, *values: Any) -> None:
+            write(self, policy, tile, block, *values)
             tasks.append((policy, tile, block))
             done.append((len(watch.changes), sum(self.is_done(*task) for task in tasks)))
 
@@ -142,6 +146,7 @@ def beginnings(folder: Path, keep: str) -> dict[str, Tree]:
             one(place / OUT / STORE_NAME)
         return read_tree(place)
 
+    play(folder / "smaller" / OUT, keep, seeds=FEWER)
     rng = np.random.default_rng(0)
     block = [
         p for p in data(folder / "new" / OUT / STORE_NAME) if p.parts[-2] not in ("seed", "time") and DONE not in p.parts
@@ -151,6 +156,7 @@ def beginnings(folder: Path, keep: str) -> dict[str, Tree]:
         "new": {},
         "flushed often": {},
         "continued": half,
+        "grown": read_tree(folder / "smaller"),
         "mended": damaged(lambda store: flip(store / inside, rng)),
         "described again": damaged(lambda store: cut(descriptions(store)[0], rng)),
         "described twice": damaged(*(lambda store, i=i: cut(descriptions(store)[i], rng) for i in range(2))),
@@ -163,11 +169,11 @@ class Tally:
     Args:
       keep: of the runs.
       folder: for work.
-      right: the result.
+      right: the result. smaller: that of the store that grows, which it holds until the larger one takes its place.
     """
 
-    def __init__(self, keep: str, folder: Path, right: xr.Dataset):
-        self.keep, self.folder, self.right = keep, folder, right
+    def __init__(self, keep: str, folder: Path, right: xr.Dataset, smaller: xr.Dataset):
+        self.keep, self.folder, self.right, self.smaller = keep, folder, right, smaller
         self.outcomes: Counts = collections.Counter()
         self.lost: dict[str, int] = {}
         self.wrong: list[str] = []
@@ -178,9 +184,11 @@ class Tally:
         write_tree(self.folder, tree)
         return self.folder / OUT
 
-    def add(self, kind: str, what: str, tree: Tree, due: int | None = None, spare: int = 0) -> None:
-        """Looks at one store, of which `due` blocks are to be played, or at most `spare` more."""
-        outcome, played, wrong = look(self.put(tree), self.keep, self.right)
+    def add(self, kind: str, what: str, tree: Tree, due: int | None = None, spare: int = 0, grows: bool = False) -> None:
+        """Looks at one store, of which `due` blocks are to be played, or at most `spare` more; one that `grows` may still be smaller."""
+        outcome, played, wrong = look(self.put(tree), self.keep, self.right, self.smaller if grows else None)
+        if "not continued" in outcome and not wrong:
+            wrong = ["it was not continued"]
         self.outcomes[kind, outcome] += 1
         if due is not None:
             self.lost[kind] = max(self.lost.get(kind, 0), played - due)
@@ -190,7 +198,8 @@ class Tally:
 
 
 def ends(tally: Tally, start: str, recording: Recording, points: int, rng: np.random.Generator) -> int:
-    """Ends one run at each of its changes, or at some of them and at all at its end; returns their number."""
+    """Ends one run at each of its changes in every way, or at some of them and at all at its end, with one power cut each; returns their
+    number."""
     journal = recording.journal
     numbers = np.arange(len(journal) + 1)
     if points and points < len(numbers):
@@ -201,13 +210,16 @@ def ends(tally: Tally, start: str, recording: Recording, points: int, rng: np.ra
     for number in map(int, numbers):
         change = journal.changes[number] if number < len(journal) else Change("end", "")
         what = f"{start}: {number} of {len(journal)}, before {change.kind} {change.path}"
+        cuts = rng.choice(list(POWER), 1 if points else len(POWER), replace=False)
         for kind, tree in left(recording, number, rng):
+            if kind in POWER and kind not in cuts:
+                continue
             form = (kind in KILLS, frozenset(tree.items()))
             if form not in seen:
                 seen.add(form)
                 done = recording.done(number)
                 spare = 0 if kind in KILLS else recording.spare(number)
-                tally.add(kind, what, tree, recording.played - done, spare)
+                tally.add(kind, what, tree, recording.played - done, spare, grows=start == "grown")
     return len(numbers)
 
 
@@ -300,8 +312,9 @@ def power(
       What came of it, and the moments by run.
     """
     rng = np.random.default_rng(seed)
-    tally = Tally(keep, folder / f"work-{keep}", play(None, keep))
     starts = beginnings(folder / f"before-{keep}", keep)
+    smaller = jr.load(folder / f"before-{keep}" / "smaller" / OUT)
+    tally = Tally(keep, folder / f"work-{keep}", play(None, keep), smaller)
     numbers = {}
     for i, (start, beginning) in enumerate(starts.items()):
         recording = Recording(folder / f"recorded-{keep}-{i}", keep, beginning, flush=start == "flushed often")

@@ -131,7 +131,7 @@ class Folder(Place):
         partial = self.path.with_name(self.path.name + ".partial")
         partial.parent.mkdir(exist_ok=True)
         partial.write_bytes(content)
-        _flush(partial)  # A power cut could otherwise leave an empty file in the place of the one before.
+        Folder(partial).flush()  # A power cut could otherwise leave an empty file in the place of the one before.
         partial.replace(self.path)
 
     def delete(self) -> None:
@@ -166,10 +166,11 @@ class Folder(Place):
         return Folder(self._beside("growing"))
 
     def replace(self) -> None:
-        _flush_everything(self._beside("growing"))
+        growing = Folder(self._beside("growing"))
+        growing.flush_all([Folder(place) for place in growing.path.rglob("*") if place.is_file()])
         if self.path.exists():
             self.path.rename(self._beside("before"))
-        self._beside("growing").rename(self.path)
+        growing.path.rename(self.path)
         self.flush()
         shutil.rmtree(self._beside("before"), ignore_errors=True)
 
@@ -196,12 +197,3 @@ def _flush(place: Path) -> None:
         pass
     finally:
         os.close(handle)
-
-
-def _flush_everything(folder: Path) -> None:
-    """Has all files below a folder written to the disk itself."""
-    if hasattr(os, "sync"):
-        os.sync()
-        return
-    for place in folder.rglob("*"):
-        _flush(place)
