@@ -190,6 +190,7 @@ def _simulate(asked: Inputs, processes: hosts.Processes, out: str | os.PathLike[
     data = sink.finish(processes.late_s)
     data.attrs = processes.agree(lambda: sink.sign(_report(asked, processes, blocks, data, measured, ending)))
     _warn_invalid(data)
+    _warn_probes(data, asked, blocks)
     _warn_goals(asked, ending)
     return data
 
@@ -386,6 +387,24 @@ def _warn_invalid(data: xr.Dataset) -> None:
             f"see the variable {where} and the counters beside it{firsts}",
             stacklevel=4,
         )
+
+
+def _warn_probes(data: xr.Dataset, asked: Inputs, blocks: Mapping[str, Block]) -> None:
+    """What a probe shows does not make a run invalid, but NaN is rarely what it should show."""
+    found: dict[str, int] = {}
+    for policy, block in blocks.items():
+        probes = dict(asked.records[policy].probes)
+        for name in (one for one in block.shapes() if one.partition(".")[0] in probes):
+            if "seed" in data.dims:
+                values, valid = data[name].sel(policy=policy), data["valid"].sel(policy=policy)
+                number = int((values.isnull().any([d for d in values.dims if d not in valid.dims]) & valid).sum())
+            else:
+                counts, valid = data[f"{name}.count"].sel(policy=policy), (data["runs"] - data["invalid"]).sel(policy=policy)
+                number = int((valid - counts.min([d for d in counts.dims if d not in valid.dims])).sum())
+            if number:
+                found[name] = found.get(name, 0) + number
+    for name, number in found.items():
+        warnings.warn(f"the probe {name!r} is NaN at some time in {number} runs that are valid", stacklevel=4)
 
 
 def _warn_goals(asked: Inputs, ending: _Ending) -> None:

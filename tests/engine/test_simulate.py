@@ -421,6 +421,13 @@ def test_nothing_needs_to_be_recorded():
     assert data["valid"].all()
 
 
+@pytest.mark.parametrize("keep", ["runs", "moments"])
+def test_a_probe_that_shows_nan_is_said(keep):
+    probes = {"odd": lambda env, policy, env_state, policy_state, t: {"x": jnp.where(t < 11, jnp.nan, 1.0), "y": t}}
+    with pytest.warns(UserWarning, match="the probe 'odd.x' is NaN at some time in 3 runs that are valid"):
+        play(Clock(), Cycle(), horizon=20, seeds=3, record=["rounds"], probes=probes, keep=keep)
+
+
 def test_probes_see_both_states_and_the_swept_environment():
     def several(env, policy, env_state, policy_state, t):
         assert isinstance(env, Clock)

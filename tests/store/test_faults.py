@@ -303,7 +303,7 @@ def test_a_run_that_ends_between_any_two_writes_is_whole_or_continued(tmp_path, 
     """A small dose of `scripts/power.py`: a few moments of each run, and all at its end, by death and by power cut."""
     tally, numbers = power.power(keep, tmp_path, points=5, chains=3, links=3, children=2, seed=4)
     assert tally.wrong == []
-    assert set(numbers) == {"new", "flushed often", "continued", "mended", "described again", "described twice"}
+    assert set(numbers) == {"new", "flushed often", "continued", "grown", "mended", "described again", "described twice"}
     assert min(numbers.values()) >= 10 and sum(tally.outcomes.values()) > 80
     assert {kind for kind, _ in tally.outcomes} == {*power.KILLS, *power.POWER, "chain", "a child killed"}
 

@@ -498,3 +498,10 @@ def test_experiments_are_kept_on_disk(capsys):
         assert (
             "must be a folder on disk, where figures and summary.json go, got 's3://bucket/out'" in capsys.readouterr().err
         )
+
+
+def test_a_store_at_a_url_does_not_grow(bucket, undisturbed):
+    play(out=bucket)
+    with pytest.raises(ValueError, match="does not grow, .* load it, or play what is more in a folder"):
+        play(out=bucket, seeds=100)
+    same(jr.load(bucket), undisturbed["runs"])
