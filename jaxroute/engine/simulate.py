@@ -185,13 +185,13 @@ def _simulate(asked: Inputs, processes: hosts.Processes, out: str | os.PathLike[
     with effort.compiling():
         compile_blocks([blocks[name] for name in dict.fromkeys(task[0] for task in tasks if not sink.is_begun(*task))])
     ending = _play(asked, processes, layout, blocks, sink, tasks, effort, progress)
-    PROGRAMS.trim()
     measured = processes.gather(effort.measured(), sink.missing)
     data = sink.finish(processes.late_s)
     data.attrs = processes.agree(lambda: sink.sign(_report(asked, processes, blocks, data, measured, ending)))
     _warn_invalid(data)
     _warn_probes(data, asked, blocks)
     _warn_goals(asked, ending)
+    PROGRAMS.trim()
     return data
 
 
