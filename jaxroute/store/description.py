@@ -20,7 +20,7 @@ import numpy as np
 from jaxroute.core.checks import show
 from jaxroute.core.types import Metric
 from jaxroute.store.code import changes as code_changes
-from jaxroute.store.difference import difference, tile_beside
+from jaxroute.store.difference import difference, layout_beside
 from jaxroute.store.places import Folder, Place
 
 STORE_NAME = "result.zarr"
@@ -133,9 +133,8 @@ def stored_layout(
             )
         warnings.warn(f"{str(path)!r}: {what}", stacklevel=6)
     layout = dict(attributes["layout"])
-    if settings.get("keep") != "moments":  # Statistics of several settings are in one file.
-        layout["tile"] = layout["tile"] | {a: tile_beside(layout["tile"][a], places) for a, places in found.added.items()}
-    return layout
+    kept_together = settings.get("keep") == "moments" or settings.get("keep_states")  # What belongs to a block, is not cut.
+    return layout if kept_together else layout_beside(layout, found.added)
 
 
 def _code_difference(stored: Any, own: Mapping[str, Any], grown: bool = False) -> tuple[str, bool] | None:

@@ -17,6 +17,8 @@ _USUAL = {"keep": "runs", "until_stderr": None, "keep_states": False}
 # Seeds are said one by one up to this number, then by spans of consecutive ones, up to so many of them.
 _FEW_SEEDS = 32
 _MOST_SPANS = 1000
+# Seeds of a block, below which it is not cut finer.
+_FEWEST_SEEDS = 128
 
 
 @dataclasses.dataclass
@@ -26,7 +28,7 @@ class Difference:
     refused: the first difference that is no growth, in words; empty if there is none.
     grown: in what the run asks for more, in words; empty if it does not.
     anew: policies that are played again although the store has them, as they are asked for more metrics.
-    added: positions of the values that are new, by axis.
+    added: positions of the values that are new, by axis, `seed` among them.
     """
 
     refused: str = ""
@@ -86,14 +88,23 @@ def _other(stored: Any, wanted: Any, where: str = "") -> str:
     return "" if json.dumps(stored) == json.dumps(wanted) else f"{where} is {show(stored)} there and {show(wanted)} here"
 
 
-def tile_beside(stored: int, added: Sequence[int]) -> int:
-    """Settings of a call along an axis, so that as few known ones as possible are played together with those that are new.
+def layout_beside(stored: Mapping[str, Any], added: Mapping[str, Sequence[int]]) -> dict[str, Any]:
+    """The layout of a store, cut finer where values are added, so that few known runs are played together with new ones."""
+    tile = stored["tile"] | {axis: size_beside(stored["tile"][axis], at) for axis, at in added.items() if axis != "seed"}
+    return {**stored, "tile": tile, "block": size_beside(stored["block"], added.get("seed", ()), _FEWEST_SEEDS)}
+
+
+def size_beside(stored: int, added: Sequence[int], least: int = 1) -> int:
+    """Settings of a call along an axis, or seeds of one, so that as few known ones as possible are played together with those that are new.
 
     Args:
-      stored: settings of a call in the store.
+      stored: number in a call in the store.
       added: positions of those that are new.
+      least: number that may not be gone below.
     """
-    sizes = [stored >> i for i in range(stored.bit_length())]
+    sizes = [stored]
+    while sizes[-1] % 2 == 0 and sizes[-1] // 2 >= least:
+        sizes.append(sizes[-1] // 2)
     return min(sizes, key=lambda size: size * len({place // size for place in added}))
 
 
@@ -127,6 +138,7 @@ def _seeds(there: Any, here: Any, found: Difference) -> None:
         found.refused = f"seeds {_some(only.tolist())} {'is' if len(only) == 1 else 'are'} only in the store"
     elif len(new) > len(old):
         found.grown.append(f"{len(new) - len(old)} seeds")
+        found.added["seed"] = np.flatnonzero(~np.isin(new, old)).tolist()
     else:
         found.grown.append("another order of seeds")
 

@@ -50,14 +50,21 @@ def grow(path: Any, contents: Contents) -> None:
     found = difference(begun["settings"], settings)
     if not found.grown:
         return
-    part = {"until": now(), "more": found.grown, **{name: begun[name] for name in _PART if name in begun}}
+    part: dict[str, Any] = {"until": now(), "more": found.grown, **{name: begun[name] for name in _PART if name in begun}}
+    grown = [*begun.get("grown", []), part]
+    there, here = (json.dumps({**one, "until_stderr": None}) for one in (begun["settings"], settings))  # In their order.
+    if there == here:  # No block is another one.
+        group = zarr.open_group(store.as_zarr(), mode="a")
+        group.attrs.put(sealed({**begun, "settings": settings, "grown": grown}))
+        (store / "zarr.json").flush()
+        return
     said = {
         **{name: begun[name] for name in _KEPT if name in begun},
         "settings": settings,
         "layout": dataclasses.asdict(contents.layout),
         "code": contents.code,
         **with_code(begun, contents.code, grown=True),
-        "grown": [*begun.get("grown", []), part],
+        "grown": grown,
     }
     aside = store.aside()
     zarr.create_group(aside.as_zarr(), attributes=sealed(said))

@@ -550,4 +550,28 @@ def test_seeds_are_described_and_read_back():
     [(4, [3, 4], 1), (4, [4, 5], 2), (4, [4, 5, 6, 7], 4), (4, [0, 2, 5], 1), (2, [1], 1), (1, [0], 1)],
 )
 def test_known_settings_are_played_again_only_where_that_costs_nothing(stored, added, size):
-    assert difference.tile_beside(stored, added) == size
+    assert difference.size_beside(stored, added) == size
+
+
+@pytest.mark.parametrize(
+    ("stored", "added", "size"),
+    [
+        (2048, range(2048, 2560), 512),
+        (2048, range(2000, 2100), 128),
+        (2048, [], 2048),
+        (16, [17], 16),
+        (256, range(256, 266), 128),
+    ],
+)
+def test_blocks_are_cut_finer_for_few_seeds(stored, added, size):
+    assert difference.layout_beside({"block": stored, "tile": {"a": 4}}, {"seed": added}) == {
+        "block": size,
+        "tile": {"a": 4},
+    }
+
+
+def test_blocks_that_are_cut_finer_have_the_same_bits(tmp_path):
+    play(tmp_path, seeds=500, block=512)
+    grown = play(tmp_path, seeds=600)
+    assert grown.attrs["layout"]["block"] == 128
+    assert differences(play(seeds=600, block=512), grown) == [] == differences(grown, jr.load(tmp_path))
