@@ -80,7 +80,10 @@ def _carry_runs(
     sink = runs.RunSink(aside, contents)
     if "variables" not in begun:  # It died before it had described itself.
         return
-    old = runs.opened(path, store, begun)
+    try:
+        old = runs.opened(path, store, begun)
+    except ValueError as error:
+        raise ValueError(f"{error}, with the settings that it has, before it grows") from None
     values, _, _ = integrity.read(old.arrays, old.done, old.belonging)
     made = sessions_of(old, values)
     rounds = begun["settings"]["horizon"]

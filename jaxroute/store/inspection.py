@@ -59,7 +59,7 @@ class Inspection:
             found.append(f"sessions  {sessions}, see the attribute made_with of the loaded result")
         if settings.get("keep_states"):
             found.append(f"states    of {self.continued} blocks are kept, a longer horizon goes on from there")
-        found.append(f"size      {self.size / 1e6:,.1f} MB")
+        found.append(f"size      {self.size / 1e6:,.1f} MB" if self.size > 1e6 else f"size      {self.size / 1e3:,.1f} kB")
         found.append(f"to play   {self.missing or 'nothing'}")
         if self.damage:
             found += [f"DAMAGED   {text}" for text in self.damage]

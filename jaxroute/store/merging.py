@@ -1,7 +1,6 @@
 """Stores of the same settings and other seeds put together: what machines made that share no file system."""
 
 import dataclasses
-import functools
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -70,35 +69,21 @@ def merge(paths: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str]) 
         for path, attributes in zip(paths[1:], described[1:], strict=True):
             _check_same(str(paths[0]), described[0], str(path), attributes)
         sources = [_source(str(path), attributes) for path, attributes in zip(paths, described, strict=True)]
-        made = functools.reduce(
-            lambda a, b: a + [one for one in b if one not in a], (list(s.attributes["made_with"]) for s in sources)
-        )
-        several = len(made)
-        if several > 1:
-            made.append({name: " and ".join(dict.fromkeys(one.get(name, "") for one in made)) for name in made[0]})
+        sessions, several = _sessions(sources)
         seeds, chosen = _seeds(sources)
-        contents = _contents(sources[0], seeds, made[-1])
+        contents = _contents(sources[0], seeds, sessions[-1])
         aside = target.aside()
         first = sources[0].attributes
         said = {
             "settings": {**first["settings"], "seeds": describe_seeds(seeds)},
             "layout": first["layout"],
             "code": first.get("code"),
-            "made_with": made,
+            "made_with": sessions,
             **_sums(sources),
         }
         zarr.create_group(aside.as_zarr(), attributes=sealed(said))
-        sink = runs.RunSink(aside, contents)
-        number = [np.asarray([made.index(one) for one in s.attributes["made_with"]] + [-1]) for s in sources]
-        places = [np.flatnonzero(np.isin(s.coords["seed"], found)) for s, found in zip(sources, chosen, strict=True)]
-        axis = len(sources[0].coords) - 1
-        by = [n[s.made].take(p, axis) for s, n, p in zip(sources, number, places, strict=True)]
-        values = {
-            name: np.concatenate([s.values[name].take(p, axis) for s, p in zip(sources, places, strict=True)], axis)
-            for name in sources[0].values
-        }
         coords = {**sources[0].coords, "seed": seeds.astype(np.int64)}
-        carry_blocks(contents, (), coords, values, np.concatenate(by, axis), sink, several if several > 1 else -1)
+        carry_blocks(contents, (), coords, *_joined(sources, chosen, sessions), runs.RunSink(aside, contents), several)
         target.replace()
 
 
@@ -131,6 +116,29 @@ def _source(path: str, attributes: Attributes) -> _Source:
     values, _, _ = integrity.read(stored.arrays, stored.done, stored.belonging)
     coords = {name: stored.coords[name] for name in ("policy", *stored.axes, "seed")}
     return _Source(path, attributes, stored, values, by_run(sessions_of(stored, values), attributes["layout"], coords))
+
+
+def _sessions(sources: Sequence[_Source]) -> tuple[list[dict[str, str]], int]:
+    """What the blocks of all stores were made with; and the number of the entry that stands for several of them, -1 if there is but one."""
+    found = [one for source in sources for one in source.attributes["made_with"]]
+    sessions = [one for place, one in enumerate(found) if one not in found[:place]]
+    if len(sessions) == 1:
+        return sessions, -1
+    joined = {name: " and ".join(dict.fromkeys(one.get(name, "") for one in sessions)) for name in sessions[0]}
+    return [*sessions, joined], len(sessions)
+
+
+def _joined(
+    sources: Sequence[_Source], chosen: Sequence[np.ndarray], sessions: Sequence[Mapping[str, str]]
+) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """Values of the chosen seeds of all stores, one after another, and who has made them."""
+    axis, parts, made = len(sources[0].coords) - 1, [], []
+    for source, seeds in zip(sources, chosen, strict=True):
+        place = np.flatnonzero(np.isin(source.coords["seed"], seeds))
+        number = np.asarray([*(sessions.index(one) for one in source.attributes["made_with"]), -1])
+        parts.append({name: array.take(place, axis) for name, array in source.values.items()})
+        made.append(number[source.made].take(place, axis))
+    return {name: np.concatenate([part[name] for part in parts], axis) for name in parts[0]}, np.concatenate(made, axis)
 
 
 def _seeds(sources: Sequence[_Source]) -> tuple[np.ndarray, list[np.ndarray]]:

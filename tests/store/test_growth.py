@@ -1,5 +1,6 @@
 """Stores that grow: whatever a run asks for more, the result has the bits that it would have had at once, and only what is missing is played."""
 
+import contextlib
 import functools
 import json
 import warnings
@@ -89,8 +90,25 @@ WAYS = {
 OF_MOMENTS = ("seeds", "values at the end of an axis", "values of the environment", "instances of a sampler")
 
 
-def grown_before(path, way, keep="runs", **options):
-    play(path, **way.fewer, keep=keep, **options)
+@pytest.fixture
+def stopped(monkeypatch):
+    """A context in which the block of this number is interrupted."""
+
+    @contextlib.contextmanager
+    def at(number):
+        run, played = programs.Block.play, []
+
+        def interrupted(self, *args):
+            played.append(args)
+            if len(played) == number:
+                raise KeyboardInterrupt
+            return run(self, *args)
+
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(programs.Block, "play", interrupted)
+            yield
+
+    return at
 
 
 @functools.cache
@@ -145,25 +163,15 @@ QUICK = (("runs", "seeds"), ("runs", "rounds"), ("moments", "seeds"))
         for name in names
     ],
 )
-def test_a_run_that_is_stopped_while_it_grows_goes_on(name, keep, tmp_path, monkeypatch):
+def test_a_run_that_is_stopped_while_it_grows_goes_on(name, keep, tmp_path, stopped):
     way = WAYS[name]
     play(tmp_path, **way.fewer, keep=keep)
-    run, played = programs.Block.play, []
-
-    def interrupted(self, *args):
-        played.append(args)
-        if len(played) == 3:
-            raise KeyboardInterrupt
-        return run(self, *args)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(programs.Block, "play", interrupted)
-        if way.blocks > 2:
-            with pytest.raises(KeyboardInterrupt):
-                play(tmp_path, **{**way.fewer, **way.more}, keep=keep)
-            with pytest.raises(ValueError, match="unfinished"):
-                jr.load(tmp_path)
-            assert inspection.inspect(tmp_path / "result.zarr").missing
+    if way.blocks > 2:
+        with stopped(3):
+            play(tmp_path, **{**way.fewer, **way.more}, keep=keep)
+        with pytest.raises(ValueError, match="unfinished"):
+            jr.load(tmp_path)
+        assert inspection.inspect(tmp_path / "result.zarr").missing
     check(tmp_path, play(tmp_path, **{**way.fewer, **way.more}, keep=keep), name, keep)
 
 
@@ -363,19 +371,19 @@ def test_damaged_blocks_of_a_smaller_store_are_played_again(tmp_path, count_bloc
     check(tmp_path, grown, "seeds")
 
 
-def test_an_unfinished_store_grows(tmp_path, monkeypatch, count_blocks):
-    run, played = programs.Block.play, []
+def test_a_store_that_does_not_say_what_it_holds_is_mended_before_it_grows(tmp_path):
+    play(tmp_path)
+    file = tmp_path / "result.zarr" / "seed" / "c" / "0"
+    file.write_bytes(file.read_bytes()[:-3])
+    with pytest.raises(ValueError, match="damaged .*; run it again .* with the settings that it has, before it grows"):
+        play(tmp_path, seeds=100)
+    play(tmp_path)
+    check(tmp_path, play(tmp_path, seeds=100), "seeds")
 
-    def interrupted(self, *args):
-        played.append(args)
-        if len(played) == 4:
-            raise KeyboardInterrupt
-        return run(self, *args)
 
-    with monkeypatch.context() as patch:
-        patch.setattr(programs.Block, "play", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            play(tmp_path)
+def test_an_unfinished_store_grows(tmp_path, stopped, count_blocks):
+    with stopped(4):
+        play(tmp_path)
     count_blocks.clear()
     grown = play(tmp_path, seeds=100)
     assert len(count_blocks) == 14 - 3
@@ -502,24 +510,13 @@ def test_the_command_shows_verifies_and_merges(tmp_path, capsys):
     assert status == 2 and "folder must hold a stored result" in err
 
 
-def test_the_command_tells_what_is_missing(tmp_path, monkeypatch, capsys):
-    run, played = programs.Block.play, []
-
-    def interrupted(self, *args):
-        played.append(args)
-        if len(played) == 4:
-            raise KeyboardInterrupt
-        return run(self, *args)
-
+def test_the_command_tells_what_is_missing(tmp_path, stopped, capsys):
     for keep, words in (
         ("runs", "7 of 10 blocks: 2 of ucb, 5 of thompson"),
         ("moments", "4 blocks are missing, the first that of"),
     ):
-        played.clear()
-        with monkeypatch.context() as patch:
-            patch.setattr(programs.Block, "play", interrupted)
-            with pytest.raises(KeyboardInterrupt):
-                play(tmp_path / keep, keep=keep)
+        with stopped(4):
+            play(tmp_path / keep, keep=keep)
         status, out, _ = command(tmp_path / keep, capsys=capsys)
         assert status == 0 and words in out, out
 

@@ -141,9 +141,9 @@ def _numbers(
     return increments, 0.0
 
 
-def _one_tile(asked: Any, processes: Any) -> dict[str, Any]:
+def _one_tile(asked: Any, processes: Any, stored: Any) -> dict[str, Any]:
     """In place of the layout that memory allows: everything in one call."""
-    del processes
+    del processes, stored
     return {"block": len(asked.seeds), "tile": {axis: len(values) for axis, values in asked.axes.items()}}
 
 
