@@ -161,6 +161,30 @@ LONG = (
     "reference/test_queueing.py::test_queue_recursion_and_records[1",
     "store/test_runs.py::test_a_run_that_was_killed_continues_to_the_same_bits[between data",
     "engine/test_simulate.py::test_the_record_interval_changes_nothing_at_common_times[staged",
+    "problems/queueing/test_env.py::test_the_queue_is_what_came_less_what_left",
+    "problems/queueing/test_reference.py::test_acqb_equals_the_reference_round_by_round[K1: kappa 0.3, ridge 5",
+    "problems/staged/test_theory.py::test_parts_add_up_to_the_regret",
+    "problems/staged/test_stageroute.py::test_regret_of_numpy_loops[3-500-StageRoute",
+    "problems/staged/test_reference.py::test_equals_the_reference_round_by_round[M=6",
+    "problems/staged/parts/test_deployment.py::test_against_branch_and_bound[8-6-80",
+    "problems/staged/parts/test_deployment.py::test_minimum_share_against_branch_and_bound[6-3-80",
+    "problems/staged/parts/test_deployment.py::test_table_1_at_its_true_values[3-7-0.52381-expected1-float64",
+    "estimators/mnl/test_newton.py::test_fits_row_by_row_equal_a_plain_optimiser[K1, ridge 0.1",
+    "estimators/mnl/test_newton.py::test_fits_row_by_row_equal_a_plain_optimiser[K2, pairs",
+    *(
+        f"store/test_growth.py::test_a_store_that_grows_has_the_bits_of_a_run_at_once[{way}]"
+        for way in (
+            "everything",
+            "values of the environment",
+            "rounds, not a multiple of what is recorded",
+            "rounds and seeds",
+        )
+    ),
+    "store/test_growth.py::test_a_smaller_error_goes_on[moments",
+    "store/test_objects.py::test_the_description_is_kept_twice[runs",
+    "store/test_objects.py::test_a_damaged_object_is_noticed_and_played_again[changed-runs",
+    "store/test_objects.py::test_the_marker_of_a_dead_process_is_taken_over[{",
+    "store/test_objects.py::test_what_cannot_be_written_ends_the_run_and_loses_nothing[runs-_done",
 )
 
 

@@ -217,22 +217,22 @@ def test_a_process_that_dies_while_one_store_takes_the_place_of_another(moment, 
     check(tmp_path, play(tmp_path, seeds=100), "seeds")
 
 
-def test_a_smaller_error_goes_on(tmp_path, count_blocks):
+@pytest.mark.parametrize("keep", ["runs", "moments"])
+def test_a_smaller_error_goes_on(keep, tmp_path, count_blocks):
     """The looks at which the larger goal was missed cannot have met the smaller one."""
     options = {"seeds": 4000, "block": 64, "policies": {"ucb": stochastic.UCB1(), "eps": stochastic.EpsilonGreedy()}}
-    for keep in ("runs", "moments"):
-        for goal in (0.14, 0.07):
-            at_once = play(**options, keep=keep, until_stderr={"regret": goal})
-            grown = play(tmp_path / keep, **options, keep=keep, until_stderr={"regret": goal})
-            xr.testing.assert_identical(at_once.drop_attrs(deep=False), grown.drop_attrs(deep=False))
-            assert grown.attrs["seeds_played"] == at_once.attrs["seeds_played"]
-            assert grown.attrs["until_stderr"] == at_once.attrs["until_stderr"]
-        assert grown.attrs["grown"][0]["more"] == ["smaller standard errors"]
-        with pytest.raises(jr.StoreMismatchError, match=r"until_stderr.regret is 0.07 there and 0.2 here"):
-            play(tmp_path / keep, **options, keep=keep, until_stderr={"regret": 0.2})
+    for goal in (0.14, 0.07):
+        at_once = play(**options, keep=keep, until_stderr={"regret": goal})
+        grown = play(tmp_path, **options, keep=keep, until_stderr={"regret": goal})
+        xr.testing.assert_identical(at_once.drop_attrs(deep=False), grown.drop_attrs(deep=False))
+        assert grown.attrs["seeds_played"] == at_once.attrs["seeds_played"]
+        assert grown.attrs["until_stderr"] == at_once.attrs["until_stderr"]
+    assert grown.attrs["grown"][0]["more"] == ["smaller standard errors"]
+    with pytest.raises(jr.StoreMismatchError, match=r"until_stderr.regret is 0.07 there and 0.2 here"):
+        play(tmp_path, **options, keep=keep, until_stderr={"regret": 0.2})
     count_blocks.clear()
-    everything = play(tmp_path / "runs", **options | {"seeds": 4000})
-    assert everything.sizes["seed"] == 4000 and everything.attrs["grown"][1]["more"] == ["all seeds"]
+    everything = play(tmp_path, **options, keep=keep)
+    assert everything.attrs["grown"][1]["more"] == ["all seeds"]
     assert len(count_blocks) == 2 * (4000 // 64 + 1) - 2 * -(-grown.attrs["seeds_played"] // 64)
 
 
