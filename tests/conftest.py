@@ -185,6 +185,16 @@ LONG = (
     "store/test_objects.py::test_a_damaged_object_is_noticed_and_played_again[changed-runs",
     "store/test_objects.py::test_the_marker_of_a_dead_process_is_taken_over[{",
     "store/test_objects.py::test_what_cannot_be_written_ends_the_run_and_loses_nothing[runs-_done",
+    "reference/test_queueing.py::test_forced_exploration[2",
+    "reference/test_queueing.py::test_queue_recursion_and_records[2",
+    "problems/staged/test_stageroute.py::test_order_of_the_figures",
+    "problems/staged/parts/test_deployment.py::test_random_ties",
+    "problems/staged/parts/test_deployment.py::test_more_sets_than_one_block",
+    "solvers/test_selection.py::test_program_against_highs[False-tiny costs-25",
+    "solvers/test_selection.py::test_program_against_highs[False-uniform-9",
+    "estimators/test_gaussian.py::test_three_samplers_have_the_same_covariance",
+    "engine/pallas/test_kernel.py::test_the_kernel_plays_what_the_scan_plays[UCB1",
+    "engine/pallas/test_kernel.py::test_intervals_stages_and_free_rounds[4-3-6",
 )
 
 
