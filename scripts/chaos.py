@@ -591,7 +591,7 @@ CHILD = """
 
     run = programs.Block.play
 
-    def slowly(self, tile, seeds):
+    def slowly(self, tile, seeds, *begun):
         time.sleep(float(sys.argv[4]))
         return run(self, tile, seeds, *begun)
 
