@@ -18,7 +18,7 @@ from jaxroute.store import description
 ROOT = Path(__file__).resolve().parents[2]
 SUPPORT = ROOT / "tests" / "support"
 # What processes of their own find: the helpers of the tests, and the package.
-CHILDREN_PATH = os.pathsep.join(map(str, [SUPPORT, ROOT / "tests", ROOT / "tests" / "store", ROOT]))
+CHILDREN_PATH = os.pathsep.join(map(str, [SUPPORT, ROOT / "tests", ROOT / "tests" / "store", ROOT / "scripts", ROOT]))
 SHARED_DATA = ROOT.parent / "shared" / "data"
 
 
