@@ -13,7 +13,6 @@ import os
 import time
 import warnings
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
@@ -453,16 +452,14 @@ class RunSink(Sink):
         Raises:
           OSError: what is read is not what was written.
         """
+        self._flush()
         number, place = self.stop(self.wanted), 1 + len(self.axes)
         values = {name: self.arrays[name] for name in self.about}
         if self.group is None:
             values = {name: array[(slice(None),) * place + (slice(number),)] for name, array in values.items()}
         else:
             values = {name: _Head(array, place, number) for name, array in values.items()}
-            with ThreadPoolExecutor(1) as meanwhile:
-                flushed = meanwhile.submit(self._flush)
-                values, broken = self._read(values, late_s)
-                flushed.result()
+            values, broken = self._read(values, late_s)
             if broken:
                 where = cell_name(broken[0], self.coords, self.attrs["layout"], next(iter(self.about.values()))[0])
                 raise OSError(
