@@ -317,6 +317,7 @@ class RunSink(Sink):
             block,
         )
 
+    @writes
     def is_done(self, policy: str, tile: Mapping[str, int], block: int) -> bool:
         """Whether this block has been played."""
         if self._marks_read is None:
@@ -474,6 +475,7 @@ class RunSink(Sink):
         """What the blocks were made with, as an attribute of the result, where that changed."""
         return {} if self.group is None else _made_with(self.group.attrs.asdict(), self.belonging)
 
+    @writes
     def _read(self, arrays: Mapping[str, Any], late_s: float) -> tuple[dict[str, np.ndarray], list[tuple[int, ...]]]:
         """What is stored, and the cells that are not there or not sound."""
         end, done = time.monotonic() + late_s, self.arrays[DONE]
