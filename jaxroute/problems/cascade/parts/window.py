@@ -112,7 +112,7 @@ class SampleWindow(LinearIndex, abc.ABC):
             cross=None if scored else zeros(dim, features),
         )
         # The compiler would otherwise compute sums over the samples of a long window in advance, slowly, as they are all 0.
-        return numerics.materialised(state)
+        return numerics.kept(state)
 
     def update(
         self, fit: WindowState, rho: jax.Array, sample: Sample, evaluator: Evaluator | None, link: Link
