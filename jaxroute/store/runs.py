@@ -227,12 +227,17 @@ class RunSink(Sink):
         """Makes an existing store one that can be continued: coordinates as they should be, no block that is not what was written."""
         group: Any = self.group
         digest = integrity.digest_of_coordinates(self.coords)
+        labels = {name: attributes for name, (_, attributes) in self.about.items()}
+        complete = {"variables": labels, "coordinates_digest": digest}
+        if self.fresh:
+            self._write_coordinates()
+            self._say(complete)
+            self._marks_read = np.zeros(self.arrays[DONE].shape, np.uint64)
+            return
         try:
             same = integrity.digest_of_coordinates({name: group[name][...] for name in self.coords}) == digest
         except (KeyError, *integrity.UNREADABLE):
             same = False
-        labels = {name: attributes for name, (_, attributes) in self.about.items()}
-        complete = {"variables": labels, "coordinates_digest": digest}
         if not same:
             self._write_coordinates()
         if not self._is_said(complete):
@@ -255,7 +260,7 @@ class RunSink(Sink):
         cut = tuple(min(chunks[d], n) for d, n in zip(dims, shape, strict=True))
         if self.group is None:
             self.arrays[name] = np.full(shape, fill, dtype)
-        elif (stored := self._stored(name, shape, cut, dtype)) is not None:
+        elif not self.fresh and (stored := self._stored(name, shape, cut, dtype)) is not None:
             self.arrays[name] = stored
         else:
             self.check_place()

@@ -63,6 +63,7 @@ class Sink(abc.ABC):
     attrs: settings and layout.
     group: the Zarr group, None for a result in memory.
     store: where it lies.
+    fresh: nothing was there before, so that nothing needs to be looked for.
     """
 
     contents: Contents
@@ -71,6 +72,7 @@ class Sink(abc.ABC):
     attrs: dict[str, Any]
     group: Any
     store: Place
+    fresh: bool = False
 
     @abc.abstractmethod
     def order(self, task: Task) -> tuple[Any, ...]:
@@ -152,7 +154,8 @@ class Sink(abc.ABC):
         own |= {"code": self.contents.code} if self.contents.code is not None else {}
         self.store = store = place_of(path)
         store.prepare()
-        begun = own_attributes(store, repair=True) if exists(store) else None
+        self.fresh = not exists(store)
+        begun = None if self.fresh else own_attributes(store, repair=True)
         wanted = sealed(begun or own)
         if begun and first:
             wanted = sealed(
