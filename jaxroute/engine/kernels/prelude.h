@@ -1,0 +1,150 @@
+/* What the rounds of a run need besides C: the operations of XLA where C's are others. For a C compiler of the host and for NVRTC. */
+
+#ifdef __CUDACC__
+#define FUNCTION static __device__ __forceinline__
+#define INF_32 __int_as_float(0x7f800000)
+#define NAN_32 __int_as_float(0x7fc00000)
+#define INF_64 __longlong_as_double(0x7ff0000000000000ll)
+#define NAN_64 __longlong_as_double(0x7ff8000000000000ll)
+#define ROTATED(x, n) __funnelshift_l(x, x, n)
+#else
+#include <math.h>
+#include <stdbool.h>
+#include <string.h>
+#define FUNCTION static inline __attribute__((always_inline))
+#define INF_32 __builtin_inff()
+#define NAN_32 __builtin_nanf("")
+#define INF_64 __builtin_inf()
+#define NAN_64 __builtin_nan("")
+#define ROTATED(x, n) (((x) << (n)) | ((x) >> (32 - (n))))
+#endif
+
+/* Bits */
+
+FUNCTION unsigned bits_of(float x) {
+#ifdef __CUDACC__
+    return __float_as_uint(x);
+#else
+    unsigned bits;
+    memcpy(&bits, &x, 4);
+    return bits;
+#endif
+}
+
+FUNCTION float float_of(unsigned x) {
+#ifdef __CUDACC__
+    return __uint_as_float(x);
+#else
+    float number;
+    memcpy(&number, &x, 4);
+    return number;
+#endif
+}
+
+FUNCTION int popcount_32(unsigned x) {
+#ifdef __CUDACC__
+    return __popc(x);
+#else
+    return __builtin_popcount(x);
+#endif
+}
+
+FUNCTION int clz_32(unsigned x) {
+#ifdef __CUDACC__
+    return __clz(x);
+#else
+    return x ? __builtin_clz(x) : 32;
+#endif
+}
+
+/* Integers: sums wrap around, and what C leaves open is XLA's */
+
+FUNCTION int add_i(int a, int b) { return (int)((unsigned)a + (unsigned)b); }
+FUNCTION int sub_i(int a, int b) { return (int)((unsigned)a - (unsigned)b); }
+FUNCTION int mul_i(int a, int b) { return (int)((unsigned)a * (unsigned)b); }
+FUNCTION int div_i(int a, int b) { return b == 0 ? -1 : b == -1 ? sub_i(0, a) : a / b; }
+FUNCTION int rem_i(int a, int b) { return b == 0 ? a : b == -1 ? 0 : a % b; }
+FUNCTION unsigned div_u(unsigned a, unsigned b) { return b == 0 ? 0xffffffffu : a / b; }
+FUNCTION unsigned rem_u(unsigned a, unsigned b) { return b == 0 ? a : a % b; }
+FUNCTION unsigned shl_u(unsigned a, unsigned n) { return n < 32 ? a << n : 0; }
+FUNCTION unsigned shr_u(unsigned a, unsigned n) { return n < 32 ? a >> n : 0; }
+FUNCTION int sar_i(int a, unsigned n) { return a >> (n < 32 ? n : 31); }
+FUNCTION int max_i(int a, int b) { return a > b ? a : b; }
+FUNCTION int min_i(int a, int b) { return a < b ? a : b; }
+FUNCTION unsigned max_u(unsigned a, unsigned b) { return a > b ? a : b; }
+FUNCTION unsigned min_u(unsigned a, unsigned b) { return a < b ? a : b; }
+FUNCTION int abs_i(int a) { return a < 0 ? sub_i(0, a) : a; }
+FUNCTION int sign_i(int a) { return (a > 0) - (a < 0); }
+
+FUNCTION int int_of(float x) {
+    return x != x ? 0 : x >= 2147483648.0f ? 2147483647 : x <= -2147483648.0f ? -2147483647 - 1 : (int)x;
+}
+FUNCTION unsigned unsigned_of(float x) { return x >= 4294967296.0f ? 0xffffffffu : x > 0.0f ? (unsigned)x : 0u; }
+
+/* Floats: a maximum is NaN if one of the two is */
+
+FUNCTION float max_f(float a, float b) { return a != a || a > b ? a : b; }
+FUNCTION float min_f(float a, float b) { return a != a || a < b ? a : b; }
+FUNCTION float sign_f(float x) { return x > 0.0f ? 1.0f : x < 0.0f ? -1.0f : x; }
+FUNCTION float rsqrt_f(float x) { return 1.0f / sqrtf(x); }
+FUNCTION float logistic_f(float x) { return 1.0f / (1.0f + expf(-x)); }
+FUNCTION bool is_finite_f(float x) { return fabsf(x) < INF_32; }
+
+/* Giles (2010), "Approximating the erfinv function", as XLA has it */
+FUNCTION float erf_inv_f(float x) {
+    float w = -log1pf(-x * x), p;
+    if (w < 5.0f) {
+        w = w - 2.5f;
+        p = 2.81022636e-08f;
+        p = 3.43273939e-07f + p * w;
+        p = -3.5233877e-06f + p * w;
+        p = -4.39150654e-06f + p * w;
+        p = 0.00021858087f + p * w;
+        p = -0.00125372503f + p * w;
+        p = -0.00417768164f + p * w;
+        p = 0.246640727f + p * w;
+        p = 1.50140941f + p * w;
+    } else {
+        w = sqrtf(w) - 3.0f;
+        p = -0.000200214257f;
+        p = 0.000100950558f + p * w;
+        p = 0.00134934322f + p * w;
+        p = -0.00367342844f + p * w;
+        p = 0.00573950773f + p * w;
+        p = -0.0076224613f + p * w;
+        p = 0.00943887047f + p * w;
+        p = 1.00167406f + p * w;
+        p = 2.83297682f + p * w;
+    }
+    return fabsf(x) == 1.0f ? x * INF_32 : p * x;
+}
+
+FUNCTION float digamma_f(float x) {
+    float shift = 0.0f, reflected = 0.0f;
+    if (x <= 0.0f) {
+        if (x == floorf(x)) return NAN_32;
+        reflected = -3.14159265f / tanf(3.14159265f * x);
+        x = 1.0f - x;
+    }
+    while (x < 10.0f) {
+        shift = shift - 1.0f / x;
+        x = x + 1.0f;
+    }
+    const float r = 1.0f / (x * x);
+    return reflected + shift + logf(x) - 0.5f / x - r * (0.0833333333f - r * (0.00833333333f - r * 0.00396825397f));
+}
+
+/* Salmon et al. (2011): the block (*x0, *x1) under the key (k0, k1) */
+FUNCTION void threefry(unsigned k0, unsigned k1, unsigned *x0, unsigned *x1) {
+    const unsigned k2 = k0 ^ k1 ^ 0x1BD11BDAu;
+    unsigned a = *x0 + k0, b = *x1 + k1;
+#define ROUND(n) a += b, b = ROTATED(b, n) ^ a
+    ROUND(13), ROUND(15), ROUND(26), ROUND(6), a += k1, b += k2 + 1u;
+    ROUND(17), ROUND(29), ROUND(16), ROUND(24), a += k2, b += k0 + 2u;
+    ROUND(13), ROUND(15), ROUND(26), ROUND(6), a += k0, b += k1 + 3u;
+    ROUND(17), ROUND(29), ROUND(16), ROUND(24), a += k1, b += k2 + 4u;
+    ROUND(13), ROUND(15), ROUND(26), ROUND(6), a += k2, b += k0 + 5u;
+#undef ROUND
+    *x0 = a;
+    *x1 = b;
+}
