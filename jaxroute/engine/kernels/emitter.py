@@ -16,7 +16,7 @@ import jax
 import numpy as np
 
 from jaxroute.engine.batching.dependence import BARRIERS, CALLS, is_key, scan_sizes
-from jaxroute.engine.kernels import operations
+from jaxroute.engine.kernels import linear, operations
 from jaxroute.engine.kernels.values import (
     Index,
     Place,
@@ -100,6 +100,13 @@ class Emitter:
     def line(self, text: str, storage: Storage | None = None) -> None:
         """Writes a line; one that only gives a storage its value may be left out."""
         self.lines.append(_Line(text, storage))
+
+    def code(self, text: str) -> None:
+        """Writes lines as they are, in braces of their own."""
+        self.line("{")
+        for line in text.strip("\n").splitlines():
+            self.line(line.strip())
+        self.line("}")
 
     @contextlib.contextmanager
     def block(self, head: str) -> Iterator[None]:
@@ -575,4 +582,4 @@ def _last_uses(jaxpr: Any) -> dict[Any, int]:
     return last
 
 
-__all__ = ["Emitter", "Group", "Unsupported", "dtype_of", "places", "shape_of"]
+__all__ = ["Emitter", "Group", "Unsupported", "dtype_of", "linear", "places", "shape_of"]

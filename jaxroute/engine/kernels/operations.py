@@ -195,6 +195,8 @@ _EXPRESSIONS: dict[str, Callable[..., str]] = {
             **{n: n for n in ("exp2", "expm1", "floor", "lgamma", "log", "log1p", "pow", "sin", "sinh", "sqrt", "tan", "tanh")},
         }.items()
     },
+    "le_to": _functions(f="le_to_f", i="le_i", u="le_u"),
+    "lt_to": _functions(f="lt_to_f", i="lt_i", u="lt_u"),
     "convert_element_type": lambda *_: "",
     "bitcast_convert_type": lambda *_: "",
     "select_n": _select,
@@ -221,6 +223,8 @@ def _elementwise(emitter: "Emitter", eqn: Any, args: list[Value]) -> list[Value]
         known = _folded(name, eqn, args)
         if known is not None:
             return [emitter.constant(known)]
+    if name in ("eq", "ne") and is_key(eqn.invars[0].aval):
+        return [_same_keys(emitter, name, shape, *args)]
     if name == "select_n" and args[0].shape not in ((), shape):  # Of keys, whose condition has no axis for their words.
         which = args[0]
         args = [emitter.view(which, shape, lambda place: which.at(place[: len(which.shape)])), *args[1:]]
@@ -241,6 +245,16 @@ def _elementwise(emitter: "Emitter", eqn: Any, args: list[Value]) -> list[Value]
         return [f"{names[0]} = {text};"]
 
     return emitter.elementwise([(shape, dtype)], make)
+
+
+def _same_keys(emitter: "Emitter", name: str, shape: tuple[int, ...], a: Value, b: Value) -> Value:
+    joined = " && " if name == "eq" else " || "
+
+    def make(place: Place, names: Sequence[str]) -> list[str]:
+        tests = (f"{a.at((*place, i))} {'==' if name == 'eq' else '!='} {b.at((*place, i))}" for i in (0, 1))
+        return [f"{names[0]} = {joined.join(tests)};"]
+
+    return emitter.elementwise([(shape, np.dtype(bool))], make)[0]
 
 
 _FOLDED: dict[str, Callable[..., Any]] = {
@@ -884,6 +898,64 @@ def _scatter(emitter: "Emitter", eqn: Any, x: Value, indices: Value, updates: Va
 
 def _rank(eqn: Any) -> int:
     return len(eqn.invars[0].aval.shape)
+
+
+@rule("top_k")
+def _top_k(emitter: "Emitter", eqn: Any, x: Value) -> list[Value]:
+    """The largest in order, the first of equal ones first; NaN is the largest."""
+    if eqn.params.get("axis", len(x.shape) - 1) not in (-1, len(x.shape) - 1):
+        raise Unsupported("top_k along another axis")
+    shape, dtype = _aval(eqn)
+    k, n = shape[-1], x.shape[-1]
+    x.at(tuple(f"i{i}" for i in range(len(x.shape))))
+    best, where = emitter.variable(dtype, math.prod(shape)), emitter.variable(np.int32, math.prod(shape))
+    best.reads = where.reads = 1
+    odd = " || ({a} != {a} && {b} == {b})" if dtype.kind == "f" else ""
+    with emitter.loops(shape[:-1]) as place:
+
+        def value(j: str) -> str:
+            return best.element(flat((*place, j), shape))
+
+        def number(j: str) -> str:
+            return where.element(flat((*place, j), shape))
+
+        better = "{a} > {b}" + odd
+        emitter.code(f"""
+            int count = 0;
+            for (int i = 0; i < {n}; ++i) {{
+                const {c_type(dtype)} own = {x.at((*place, "i"))};
+                int j = count;
+                for (; j > 0 && ({better.format(a="own", b=value("(j - 1)"))}); --j) {{
+                    if (j < {k}) {value("j")} = {value("(j - 1)")}, {number("j")} = {number("(j - 1)")};
+                }}
+                if (j < {k}) {value("j")} = own, {number("j")} = i;
+                if (count < {k}) ++count;
+            }}""")
+    return [emitter.value_of(best, shape), emitter.value_of(where, shape)]
+
+
+@rule("cumlogsumexp")
+def _cumlogsumexp(emitter: "Emitter", eqn: Any, x: Value) -> list[Value]:
+    shape, dtype = _aval(eqn)
+    axis, reverse = eqn.params["axis"], eqn.params["reverse"]
+    if _kind(dtype) != "f" or not x.size:
+        raise Unsupported("cumlogsumexp of other than float32")
+    x.at(tuple(f"i{i}" for i in range(len(shape))))
+    storage = emitter.variable(dtype, math.prod(shape))
+    storage.reads = 1
+    with emitter.loops([1 if i == axis else n for i, n in enumerate(shape)]) as place:
+
+        def here(step: Any) -> Place:
+            return (*place[:axis], _mirrored(step, shape[axis]) if reverse else step, *place[axis + 1 :])
+
+        emitter.code(f"""
+            float total = {x.at(here(0))};
+            {storage.element(flat(here(0), shape))} = total;
+            for (int k = 1; k < {shape[axis]}; ++k) {{
+                total = logaddexp_f(total, {x.at(here("k"))});
+                {storage.element(flat(here("k"), shape))} = total;
+            }}""")
+    return [emitter.value_of(storage, shape)]
 
 
 @rule("platform_index")

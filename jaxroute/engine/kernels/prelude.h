@@ -90,6 +90,23 @@ FUNCTION float rsqrt_f(float x) { return 1.0f / sqrtf(x); }
 FUNCTION float logistic_f(float x) { return 1.0f / (1.0f + expf(-x)); }
 FUNCTION bool is_finite_f(float x) { return fabsf(x) < INF_32; }
 
+/* The order of all floats: -0 below 0, NaN at the ends */
+FUNCTION int order_of(float x) {
+    const int bits = (int)bits_of(x);
+    return bits ^ ((bits >> 31) & 0x7fffffff);
+}
+FUNCTION bool le_to_f(float a, float b) { return order_of(a) <= order_of(b); }
+FUNCTION bool lt_to_f(float a, float b) { return order_of(a) < order_of(b); }
+FUNCTION bool le_i(int a, int b) { return a <= b; }
+FUNCTION bool lt_i(int a, int b) { return a < b; }
+FUNCTION bool le_u(unsigned a, unsigned b) { return a <= b; }
+FUNCTION bool lt_u(unsigned a, unsigned b) { return a < b; }
+
+FUNCTION float logaddexp_f(float a, float b) {
+    const float top = max_f(a, b), apart = a - b;
+    return apart != apart ? a + b : top + log1pf(expf(-fabsf(apart)));
+}
+
 /* Giles (2010), "Approximating the erfinv function", as XLA has it */
 FUNCTION float erf_inv_f(float x) {
     float w = -log1pf(-x * x), p;
