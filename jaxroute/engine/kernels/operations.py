@@ -958,6 +958,16 @@ def _cumlogsumexp(emitter: "Emitter", eqn: Any, x: Value) -> list[Value]:
     return [emitter.value_of(storage, shape)]
 
 
+@rule("custom_linear_solve")
+def _custom_linear_solve(emitter: "Emitter", eqn: Any, *args: Value) -> list[Value]:
+    """By the solver that it holds."""
+    lengths, jaxprs = eqn.params["const_lengths"], eqn.params["jaxprs"]
+    first = lengths.matvec + lengths.vecmat
+    consts = args[first : first + lengths.solve]
+    given = args[sum(lengths) :]
+    return emitter.call(jaxprs.solve, [*consts, *given])
+
+
 @rule("platform_index")
 def _platform_index(emitter: "Emitter", eqn: Any, *_: Value) -> list[Value]:
     """The default of a choice by platform."""
