@@ -49,7 +49,7 @@ def compiled(text: str) -> Any:
         _compile(path, text, library)
     function = ctypes.CDLL(str(library)).rounds
     function.restype = None
-    function.argtypes = [ctypes.c_long] * 3 + [ctypes.POINTER(ctypes.c_void_p)] * 2
+    function.argtypes = [ctypes.c_longlong] * 3 + [ctypes.POINTER(ctypes.c_void_p)] * 2
     return function
 
 

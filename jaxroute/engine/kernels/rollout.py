@@ -19,7 +19,7 @@ from jax.interpreters import batching, mlir
 
 from jaxroute.engine.batching.lanes import lanes
 from jaxroute.engine.kernels import calls, host
-from jaxroute.engine.kernels.source import Source, source_of
+from jaxroute.engine.kernels.source import Source, source_of, steps
 from jaxroute.engine.rounds import STATE, Record, leaves_of, one_run, states_of
 
 
@@ -87,26 +87,18 @@ def _batch(operands: Sequence[Any], dims: Sequence[int | None], *, source: Sourc
 batching.primitive_batchers[rounds_p] = _batch
 
 
-def _steps(lead: Sequence[int], own: Sequence[bool], number: int) -> list[int]:
-    """How far apart an operand's arrays of two settings are along each axis of settings, in elements; 0 where it is the same."""
-    steps, step = [], number
-    for size, varies in reversed(list(zip(lead, own, strict=True))):
-        steps.append(step if varies else 0)
-        step *= size if varies else 1
-    return steps[::-1]
-
-
 @functools.lru_cache(maxsize=256)
 def _host_target(source: Source, lead: tuple[int, ...], spread: tuple[tuple[bool, ...], ...], size: int) -> str:
     function = host.compiled(source.for_host())
     sizes = [math.prod(a.shape) * (1 if a.shared else size) for a in source.inputs]
-    inputs = [(_steps(lead, own, n), a.dtype.itemsize) for a, own, n in zip(source.inputs, spread, sizes, strict=True)]
-    outputs = [(_steps(lead, (True,) * len(lead), math.prod(a.shape) * size), a.dtype.itemsize) for a in source.outputs]
+    inputs = [(steps(lead, own), n * a.dtype.itemsize) for a, own, n in zip(source.inputs, spread, sizes, strict=True)]
+    every = steps(lead, (True,) * len(lead))
+    outputs = [(every, math.prod(a.shape) * size * a.dtype.itemsize) for a in source.outputs]
 
-    def addresses(buffers: Sequence[calls.Buffer], steps: Any, setting: Sequence[int]) -> Any:
+    def addresses(buffers: Sequence[calls.Buffer], apart: Any, setting: Sequence[int]) -> Any:
         moved = [
-            b.address + item * sum(i * step for i, step in zip(setting, own, strict=True))
-            for b, (own, item) in zip(buffers, steps, strict=True)
+            b.address + size * sum(i * step for i, step in zip(setting, own, strict=True))
+            for b, (own, size) in zip(buffers, apart, strict=True)
         ]
         return (ctypes.c_void_p * max(1, len(moved)))(*moved)
 

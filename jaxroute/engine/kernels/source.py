@@ -41,18 +41,56 @@ class Source:
     outputs: tuple[Array, ...]
 
     def for_host(self) -> str:
-        """C, with a loop over runs: `void rounds(long first, long last, long R, const void **in, void **out)`."""
+        """C of a function that plays runs `first` to before `last` of `R`, one after the other."""
         lines = [PRELUDE.read_text(), "#define CONSTANT static const", self.tables]
-        lines.append("void rounds(long first, long last, long R, const void **in, void **out) {")
-        lines += [f"    const {_memory(a.dtype)} *restrict const in{i} = in[{i}];" for i, a in enumerate(self.inputs)]
-        lines += [f"    {_memory(a.dtype)} *restrict const out{i} = out[{i}];" for i, a in enumerate(self.outputs)]
-        lines += ["    for (long r = first; r < last; ++r) {", self.body, "    }", "}", ""]
+        lines.append("void rounds(long long first, long long last, long long R, const void **in, void **out) {")
+        lines += [f"    const {c_type(a.dtype)} *restrict const in{i} = in[{i}];" for i, a in enumerate(self.inputs)]
+        lines += [f"    {c_type(a.dtype)} *restrict const out{i} = out[{i}];" for i, a in enumerate(self.outputs)]
+        lines += ["    for (long long r = first; r < last; ++r) {", self.body, "    }", "}", ""]
         return "\n".join(lines)
 
+    def for_device(self, lead: Sequence[int] = (), spread: Sequence[Sequence[bool]] = ()) -> str:
+        """CUDA C of a kernel with a thread for each run, and a block along `y` for each setting.
 
-def _memory(dtype: Any) -> str:
-    """Type of numbers in memory."""
-    return c_type(dtype)
+        Args:
+          lead: number of settings along each axis.
+          spread: of each input, whether it differs along each axis.
+        """
+        spread = spread or [()] * len(self.inputs)
+        inputs = [f"const {c_type(a.dtype)} *__restrict__ from{i}" for i, a in enumerate(self.inputs)]
+        outputs = [f"{c_type(a.dtype)} *__restrict__ to{i}" for i, a in enumerate(self.outputs)]
+        lines = [PRELUDE.read_text(), "#define CONSTANT static __device__ const", self.tables]
+        lines.append(f'extern "C" __global__ void rounds({", ".join([*inputs, *outputs, "const long long R"])}) {{')
+        lines.append("    const long long r = (long long)blockIdx.x * blockDim.x + threadIdx.x, setting = blockIdx.y;")
+        lines.append("    if (r >= R) return;")
+        for i, (array, own) in enumerate(zip(self.inputs, spread, strict=True)):
+            at = _offset(array, lead, own)
+            lines.append(f"    const {c_type(array.dtype)} *__restrict__ const in{i} = from{i}{at};")
+        for i, array in enumerate(self.outputs):
+            at = _offset(array, lead, (True,) * len(lead))
+            lines.append(f"    {c_type(array.dtype)} *__restrict__ const out{i} = to{i}{at};")
+        return "\n".join([*lines, self.body, "}", ""])
+
+
+def steps(lead: Sequence[int], own: Sequence[bool]) -> list[int]:
+    """How many arrays of one setting lie between those of two neighbours along each axis; 0 where they are the same."""
+    found, step = [], 1
+    for size, varies in reversed(list(zip(lead, own, strict=True))):
+        found.append(step if varies else 0)
+        step *= size if varies else 1
+    return found[::-1]
+
+
+def _offset(array: Array, lead: Sequence[int], own: Sequence[bool]) -> str:
+    """Where the array of a setting begins, as something to be added to a pointer."""
+    terms, after = [], math.prod(lead)
+    for size, step in zip(lead, steps(lead, own), strict=True):
+        after //= size
+        if step:
+            terms.append(f"setting / {after} % {size} * {step}")
+    number = math.prod(array.shape)
+    whole = f"{number}" if array.shared else f"{number} * R"
+    return f" + ({' + '.join(terms)}) * {whole}" if terms else ""
 
 
 def source_of(run: Run, states: Any, horizon: int, every: int, since: int = 0) -> tuple[Source, list[Any], list[str]]:
@@ -115,7 +153,7 @@ def source_of(run: Run, states: Any, horizon: int, every: int, since: int = 0) -
         number = len(arrays)
         arrays.append(Array(tuple(own), dtype))
         name = emitter.name("p")
-        emitter.line(f"const {_memory(dtype)} *const {name} = in{number} + r;")
+        emitter.line(f"const {c_type(dtype)} *const {name} = in{number} + r;")
         memory = Storage(name, dtype, max(1, math.prod(own)), writable=False, stride="R")
         value = emitter.value_of(memory, own)
         return emitter.copied(value) if keep or math.prod(own) <= _MOST_KEPT else value

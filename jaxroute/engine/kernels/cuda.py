@@ -1,0 +1,94 @@
+"""The rounds of a run, compiled by NVRTC (which comes with `jax[cuda12]` and `jax[cuda13]`) and launched on the stream of XLA's program."""
+
+import ctypes
+import functools
+import hashlib
+import importlib.metadata
+import os
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from jaxroute.engine.kernels.values import Unsupported
+
+# Sums and products are rounded one by one, as on a CPU; divisions and roots are those of IEEE.
+OPTIONS = ("--std=c++17", "-fmad=false")
+# Threads of a block: two warps, so that few runs spread over all processors of the device.
+BLOCK = 64
+
+
+@functools.cache
+def nvrtc() -> Any:
+    """NVIDIA's compiler as a library.
+
+    Raises:
+      Unsupported: it is not installed.
+    """
+    for path in _candidates():
+        try:
+            return ctypes.CDLL(path)
+        except OSError:
+            continue
+    raise Unsupported("there is no NVRTC (it comes with jax[cuda12] or jax[cuda13])")
+
+
+def _candidates() -> list[str]:
+    found = []
+    for package in ("nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu13", "nvidia-cuda-nvrtc-cu12"):
+        try:
+            files = importlib.metadata.files(package) or []
+        except importlib.metadata.PackageNotFoundError:
+            continue
+        found += [str(f.locate()) for f in files if f.name.startswith("libnvrtc.so") or f.name.startswith("nvrtc64")]
+    return [*found, "libnvrtc.so", "libnvrtc.so.13", "libnvrtc.so.12"]
+
+
+def compiled(text: str, architecture: str, options: Sequence[str] = OPTIONS) -> bytes:
+    """Machine code of a CUDA C text for an architecture such as `sm_90a`, compiled once and kept on disk.
+
+    Raises:
+      Unsupported: there is no compiler, or it refuses the text.
+    """
+    library = nvrtc()
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    library.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
+    key = "\0".join([text, architecture, f"{major.value}.{minor.value}", *options])
+    from jaxroute.engine.kernels.host import cache_folder
+
+    kept = cache_folder() / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.cubin"
+    if kept.exists():
+        return kept.read_bytes()
+    code = _compile(library, text, architecture, options)
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    partial = kept.with_name(f"{kept.name}.{os.getpid()}-{threading.get_ident()}")
+    partial.write_bytes(code)
+    partial.replace(kept)
+    return code
+
+
+def _compile(library: Any, text: str, architecture: str, options: Sequence[str]) -> bytes:
+    program = ctypes.c_void_p()
+    library.nvrtcCreateProgram(ctypes.byref(program), text.encode(), b"rounds.cu", 0, None, None)
+    try:
+        given = [f"--gpu-architecture={architecture}", *options]
+        array = (ctypes.c_char_p * len(given))(*(one.encode() for one in given))
+        failed = library.nvrtcCompileProgram(program, len(given), array)
+        if failed:
+            raise Unsupported(f"NVRTC does not compile it: {_told(library, program)[:500]}")
+        size = ctypes.c_size_t()
+        library.nvrtcGetCUBINSize(program, ctypes.byref(size))
+        code = ctypes.create_string_buffer(size.value)
+        library.nvrtcGetCUBIN(program, code)
+        return code.raw
+    finally:
+        library.nvrtcDestroyProgram(ctypes.byref(program))
+
+
+def _told(library: Any, program: Any) -> str:
+    size = ctypes.c_size_t()
+    library.nvrtcGetProgramLogSize(program, ctypes.byref(size))
+    log = ctypes.create_string_buffer(size.value)
+    library.nvrtcGetProgramLog(program, log)
+    return log.value.decode(errors="replace").strip()
+
+
