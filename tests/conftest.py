@@ -114,8 +114,6 @@ LONG = (
     "engine/test_reference.py::test_a_policy_of_every_problem[service",
     "engine/test_simulate.py::test_stageroute_equals_a_loop_over_its_compiled_verbs",
     "experiments/test_experiments.py::test_experiment_runs_at_smoke_size[stochastic/regret",
-    "engine/pallas/test_kernel.py::test_a_grid_is_a_map_over_the_kernel",
-    "engine/pallas/test_kernel.py::test_the_kernel_plays_what_the_scan_plays[StageRoute",
     "problems/cascade/test_reference.py::test_policies_equal_the_reference_round_by_round[bootstrap, floor",
     "problems/combinatorial/test_parts_relaxation.py::test_every_solver_plays_its_tasks[suc-solver0",
     "problems/combinatorial/test_reference.py::test_equals_the_reference_round_by_round[suc (c)",
@@ -193,8 +191,6 @@ LONG = (
     "solvers/test_selection.py::test_program_against_highs[False-tiny costs-25",
     "solvers/test_selection.py::test_program_against_highs[False-uniform-9",
     "estimators/test_gaussian.py::test_three_samplers_have_the_same_covariance",
-    "engine/pallas/test_kernel.py::test_the_kernel_plays_what_the_scan_plays[UCB1",
-    "engine/pallas/test_kernel.py::test_intervals_stages_and_free_rounds[4-3-6",
 )
 
 

@@ -47,8 +47,8 @@ EnvironmentLike: TypeAlias = AnyEnvironment | Grid | Sampler
 PolicyLike: TypeAlias = AnyPolicy | Grid | PolicyOf
 Policies: TypeAlias = PolicyLike | Sequence[PolicyLike] | Mapping[str, PolicyLike]
 
-# Who plays the rounds: a scan over runs on the last axis, one kernel, or the textbook's `vmap` of a scan.
-BACKENDS = ("scan", "pallas", "reference")
+# Who plays the rounds: a scan over runs on the last axis, C with a thread for each run, or the textbook's `vmap` of a scan.
+BACKENDS = ("scan", "kernel", "reference")
 # What stays of the runs: all of them, or their statistics.
 KEPT = ("runs", "moments")
 
@@ -179,8 +179,10 @@ def read_inputs(
         raise ValueError(f"key must be a whole number from 0 to 2**32 - 1, got {checks.show(key)}")
     checks.one_of("backend", backend, BACKENDS)
     checks.one_of("keep", keep, KEPT)
-    if keep_states and (keep != "runs" or backend != "scan"):
-        raise ValueError(f"keep_states needs keep='runs' and backend='scan', got keep={keep!r} and backend={backend!r}")
+    if keep_states and (keep != "runs" or backend == "reference"):
+        raise ValueError(
+            f"keep_states needs keep='runs' and backend='scan' or 'kernel', got keep={keep!r} and backend={backend!r}"
+        )
     try:
         json.dumps(dict(description or {}), allow_nan=False)
     except (TypeError, ValueError) as error:

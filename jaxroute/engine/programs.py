@@ -19,13 +19,19 @@ from jaxroute.core import draws
 from jaxroute.engine import reference
 from jaxroute.engine.batching.compiling import compile_lanes
 from jaxroute.engine.grid import Grid
+from jaxroute.engine.kernels.compiling import Unsupported, compilations
+from jaxroute.engine.kernels.rollout import kernel_rollout
 from jaxroute.engine.layout import Layout, cores, threads
 from jaxroute.engine.memory import LANE_MULTIPLE
 from jaxroute.engine.rollout import rollout
 from jaxroute.engine.rounds import STATE, Record, run_streams
 
-# A player has the arguments of `rollout` and returns what it returns.
-Player = Callable[..., dict[str, Any]]
+# Who plays the rounds, by backend: each has the arguments of `rollout` and returns what it returns.
+PLAYERS: dict[str, Callable[..., dict[str, Any]]] = {
+    "scan": rollout,
+    "kernel": kernel_rollout,
+    "reference": reference.rollout,
+}
 
 
 @dataclass(eq=False)
@@ -33,11 +39,13 @@ class Program:
     """A block that was traced, and its compilation; or the reason why a kernel does not play it.
 
     lowered: what is to be compiled.
+    kernels: compilations of kernels that it calls, which go on meanwhile.
     compiled: of the program, once it was begun.
     reason: why there is none.
     """
 
     lowered: Any = None
+    kernels: "Sequence[Future[Any]]" = ()
     compiled: "Future[Any] | None" = None
     reason: str = ""
 
@@ -108,7 +116,7 @@ class Block:
       key: root of all randomness.
       layout: seeds and settings of a call.
       devices: that the seeds are spread over.
-      backend: "scan", "pallas" or "reference".
+      backend: "scan", "kernel" or "reference".
       keep_states: the states after the last round are returned, too.
     """
 
@@ -154,7 +162,7 @@ class Block:
         """The block as a function of leaves, indices of settings, root, seeds, and states of runs that were begun."""
         env, policy = self.grids
         record, horizon, _, _, keep_states = self.static
-        player, since = _player(self.backend, self.device.platform), self.since
+        player, since = PLAYERS[self.backend], self.since
 
         def play(leaves: Any, index: Any, root: Any, seeds: Any, begun: Any) -> Any:
             PROGRAMS.traces += 1
@@ -200,10 +208,10 @@ class Block:
 
         def trace() -> Program:
             try:
-                with jax.default_device(self.device):
-                    return Program(jax.jit(self._function()).lower(*arguments))
+                with jax.default_device(self.device), compilations() as kernels:
+                    return Program(jax.jit(self._function()).lower(*arguments), kernels)
             except Exception as error:
-                if self.backend != "pallas":
+                if self.backend != "kernel":
                     raise
                 return Program(reason=_first_line(error))  # Whatever is wrong besides, the scan will say.
 
@@ -238,7 +246,7 @@ class Block:
         program = self.lower(self._any_seeds() if seeds is None else seeds, begun)
         compiling = program.compiled
         if compiling is None or compiling.cancelled() or (compiling.done() and compiling.exception()):
-            compiling = program.compiled = pool.submit(compile_lanes, program.lowered, self.device.platform)
+            compiling = program.compiled = pool.submit(_compile, program, self.device.platform)
         return compiling
 
     def _executable(self, seeds: np.ndarray, begun: Mapping[str, np.ndarray]) -> Callable[..., Any]:
@@ -250,8 +258,8 @@ class Block:
         assert program.compiled is not None
         try:
             return program.compiled.result()
-        except jax.errors.JaxRuntimeError as error:
-            if self.backend != "pallas":
+        except (jax.errors.JaxRuntimeError, Unsupported) as error:
+            if self.backend != "kernel":
                 raise
             program.reason = _first_line(error)
             return self._executable(seeds, begun)
@@ -332,13 +340,10 @@ def compile_blocks(blocks: Sequence[Block]) -> None:
         pool.shutdown(cancel_futures=True)  # Interrupted, it does not compile all the others first.
 
 
-def _player(backend: str, platform: str) -> Player:
-    """Who plays the rounds."""
-    if backend == "pallas":
-        from jaxroute.engine.pallas import kernel  # Pallas takes a while to import.
-
-        return kernel.player(platform)
-    return {"scan": rollout, "reference": reference.rollout}[backend]
+def _compile(program: Program, platform: str) -> Any:
+    for kernel in program.kernels:
+        kernel.result()
+    return compile_lanes(program.lowered, platform)
 
 
 def _first_line(error: Exception) -> str:

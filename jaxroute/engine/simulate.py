@@ -84,11 +84,11 @@ def simulate(
         `jax.distributed.initialize`. All processes make the same call with the same `out`, which they share; each plays its share of
         the blocks, the first writes the provenance, and all return the whole result.
       progress: shows a progress bar.
-      backend: "scan", a compiled scan over rounds with the runs on the last axis; "reference", the textbook's `vmap` of a scan, slower, to
-        compare with; or "pallas" (never run on a GPU so far), which plays the whole horizon of a run in one kernel, its state in
-        registers: for GPUs, and for policies and environments with up to some hundreds of numbers. The streams are the same; the
-        results are equal up to the rounding of sums. What does not fit into a kernel is played by the scan, with a warning and the
-        reason in the attribute `fell_back`. On a CPU the kernel is only interpreted, for tests: compiling it takes long.
+      backend: "scan", a compiled scan over rounds with the runs on the last axis; "kernel", one function of C made from the same
+        functions of one run, with a thread for each run on a GPU (never run on one so far) and a loop over runs on a CPU; or
+        "reference", the textbook's `vmap` of a scan, slower, to compare with. The streams are the same bits; what is computed from
+        them is equal but for the rounding of logarithms, exponentials and sums. What has no C is played by the scan, with a warning
+        and the reason in the attribute `fell_back`. A kernel needs a C compiler, on a GPU NVRTC, which comes with jax.
       keep: "runs", every run's curves, or "moments", only their statistics over the seeds: count, mean, variance, minimum, maximum and
         histogram of each metric at each recorded time, and of the differences between policies, seed by seed. Memory and store then do
         not grow with the number of seeds; `metrics` and `plot` answer the same questions, but for those about single runs.

@@ -6,9 +6,10 @@ import hashlib
 import importlib.metadata
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from jaxroute.engine.kernels.host import cache_folder
 from jaxroute.engine.kernels.values import Unsupported
 
 # Sums and products are rounded one by one, as on a CPU; divisions and roots are those of IEEE.
@@ -53,8 +54,6 @@ def compiled(text: str, architecture: str, options: Sequence[str] = OPTIONS) -> 
     major, minor = ctypes.c_int(), ctypes.c_int()
     library.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor))
     key = "\0".join([text, architecture, f"{major.value}.{minor.value}", *options])
-    from jaxroute.engine.kernels.host import cache_folder
-
     kept = cache_folder() / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.cubin"
     if kept.exists():
         return kept.read_bytes()
@@ -92,3 +91,89 @@ def _told(library: Any, program: Any) -> str:
     return log.value.decode(errors="replace").strip()
 
 
+class Driver:
+    """NVIDIA's driver as a library; each call raises `RuntimeError` if it fails."""
+
+    def __init__(self) -> None:
+        names = ("libcuda.so.1", "nvcuda.dll")
+        self._library = next((lib for lib in map(_loaded, names) if lib is not None), None)
+        if self._library is None:
+            raise Unsupported("there is no CUDA driver")
+        self("cuInit", 0)
+
+    def __call__(self, name: str, *arguments: Any) -> None:
+        status = getattr(self._library, name)(*arguments)
+        if status:
+            text = ctypes.c_char_p()
+            self._library.cuGetErrorString(status, ctypes.byref(text))  # type: ignore[union-attr]
+            raise RuntimeError(f"{name}: {(text.value or b'unknown error').decode()} ({status})")
+
+
+def _loaded(name: str) -> Any:
+    try:
+        return ctypes.CDLL(name)
+    except OSError:
+        return None
+
+
+@functools.cache
+def driver() -> Driver:
+    """The driver of this machine.
+
+    Raises:
+      Unsupported: there is none.
+    """
+    return Driver()
+
+
+@functools.cache
+def architecture(device: int = 0) -> str:
+    """What a device is compiled for, such as `sm_90a`."""
+    handle, numbers = ctypes.c_int(), []
+    driver()("cuDeviceGet", ctypes.byref(handle), device)
+    for attribute in (75, 76):  # Major and minor of its compute capability.
+        number = ctypes.c_int()
+        driver()("cuDeviceGetAttribute", ctypes.byref(number), attribute, handle)
+        numbers.append(number.value)
+    major, minor = numbers
+    return f"sm_{major}{minor}{'a' if major >= 9 else ''}"
+
+
+class Kernel:
+    """A kernel that is loaded on each device when it is first launched there.
+
+    Args:
+      code: function that gives its machine code.
+    """
+
+    def __init__(self, code: Callable[[], bytes]):
+        self._code = code
+        self._functions: dict[int, Any] = {}
+        self._lock = threading.Lock()
+
+    def _function(self) -> Any:
+        """The kernel in the present context, which is XLA's."""
+        context = ctypes.c_void_p()
+        driver()("cuCtxGetCurrent", ctypes.byref(context))
+        place = context.value or 0
+        with self._lock:
+            if place not in self._functions:
+                module, function = ctypes.c_void_p(), ctypes.c_void_p()
+                driver()("cuModuleLoadData", ctypes.byref(module), self._code())
+                driver()("cuModuleGetFunction", ctypes.byref(function), module, b"rounds")
+                self._functions[place] = function
+            return self._functions[place]
+
+    def launch(self, addresses: Sequence[int], runs: int, settings: int, stream: int) -> None:
+        """Plays so many runs of each setting.
+
+        Args:
+          addresses: of inputs and outputs.
+          runs: number of them.
+          settings: number of them.
+          stream: that it is put on.
+        """
+        values = [*(ctypes.c_void_p(a) for a in addresses), ctypes.c_longlong(runs)]
+        pointers = (ctypes.c_void_p * len(values))(*(ctypes.addressof(v) for v in values))
+        grid = -(-runs // BLOCK), settings, 1
+        driver()("cuLaunchKernel", self._function(), *grid, BLOCK, 1, 1, 0, ctypes.c_void_p(stream), pointers, None)

@@ -15,6 +15,9 @@ from jaxroute.engine.kernels.values import Unsupported
 # Sums and products are rounded one by one, as XLA's are on a CPU; nobody looks at errno or floating-point traps.
 FLAGS = ("-O2", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-march=native", "-w", "-shared", "-fPIC")
 
+# Seconds that a compilation may take.
+MOST_S = 120
+
 
 @functools.cache
 def compiler() -> str | None:
@@ -58,7 +61,11 @@ def _compile(path: str, text: str, library: Path) -> None:
     with tempfile.TemporaryDirectory(dir=library.parent) as folder:
         source, made = Path(folder) / "rounds.c", Path(folder) / "rounds.so"
         source.write_text(text)
-        done = subprocess.run([path, *FLAGS, str(source), "-o", str(made), "-lm"], capture_output=True, text=True)
+        command = [path, *FLAGS, str(source), "-o", str(made), "-lm"]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=MOST_S)
+        except subprocess.TimeoutExpired:
+            raise Unsupported(f"{path} takes more than {MOST_S} s to compile it") from None
         if done.returncode:
             raise Unsupported(f"{path} does not compile it: {done.stderr.strip()[:300]}")
         made.replace(library)

@@ -219,6 +219,8 @@ def _elementwise(emitter: "Emitter", eqn: Any, args: list[Value]) -> list[Value]
     shape, dtype = _aval(eqn)
     if name == "convert_element_type" and args[0].dtype == dtype:
         return [args[0]]
+    if name == "bitcast_convert_type" and args[0].shape != shape:
+        raise Unsupported("bitcast_convert_type to another width")
     if all(a.known is not None for a in args) and math.prod(shape) <= 4096:
         known = _folded(name, eqn, args)
         if known is not None:
@@ -235,8 +237,6 @@ def _elementwise(emitter: "Emitter", eqn: Any, args: list[Value]) -> list[Value]
         if name == "convert_element_type":
             text = _converted(kind, texts[0], dtype, args[0].dtype)
         elif name == "bitcast_convert_type":
-            if args[0].shape != shape:
-                raise Unsupported("bitcast_convert_type to another width")
             text = _bitcast(texts[0], dtype, args[0].dtype)
         elif name == "select_n":
             text = _select(kind, *texts)

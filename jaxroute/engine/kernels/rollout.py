@@ -9,6 +9,7 @@ import functools
 import itertools
 import math
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from typing import Any
 
 import jax
@@ -18,7 +19,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import batching, mlir
 
 from jaxroute.engine.batching.lanes import lanes
-from jaxroute.engine.kernels import calls, host
+from jaxroute.engine.kernels import calls, compiling, cuda, host
 from jaxroute.engine.kernels.source import Source, source_of, steps
 from jaxroute.engine.rounds import STATE, Record, leaves_of, one_run, states_of
 
@@ -87,11 +88,11 @@ def _batch(operands: Sequence[Any], dims: Sequence[int | None], *, source: Sourc
 batching.primitive_batchers[rounds_p] = _batch
 
 
-@functools.lru_cache(maxsize=256)
-def _host_target(source: Source, lead: tuple[int, ...], spread: tuple[tuple[bool, ...], ...], size: int) -> str:
-    function = host.compiled(source.for_host())
-    sizes = [math.prod(a.shape) * (1 if a.shared else size) for a in source.inputs]
-    inputs = [(steps(lead, own), n * a.dtype.itemsize) for a, own, n in zip(source.inputs, spread, sizes, strict=True)]
+def _host_target(source: Source, lead: tuple[int, ...], spread: Any, size: int) -> tuple[str, Future[Any]]:
+    """A target of XLA's calls on a CPU, and its compilation."""
+    function = compiling.begin(host.compiled, source.for_host())
+    sizes = [math.prod(a.shape) * (1 if a.shared else size) * a.dtype.itemsize for a in source.inputs]
+    inputs = [(steps(lead, own), n) for own, n in zip(spread, sizes, strict=True)]
     every = steps(lead, (True,) * len(lead))
     outputs = [(every, math.prod(a.shape) * size * a.dtype.itemsize) for a in source.outputs]
 
@@ -103,18 +104,35 @@ def _host_target(source: Source, lead: tuple[int, ...], spread: tuple[tuple[bool
         return (ctypes.c_void_p * max(1, len(moved)))(*moved)
 
     def play(call: calls.Call) -> None:
+        rounds = function.result()
         for setting in itertools.product(*map(range, lead)):
-            function(0, size, size, addresses(call.arguments, inputs, setting), addresses(call.results, outputs, setting))
+            rounds(0, size, size, addresses(call.arguments, inputs, setting), addresses(call.results, outputs, setting))
 
-    return calls.register(play, "cpu")
-
-
-def _lower_on_host(ctx: Any, *operands: Any, source: Source, size: int, lead: Any, spread: Any) -> Any:
-    target = _host_target(source, lead, spread, size)
-    return jax.ffi.ffi_lowering(target)(ctx, *operands)
+    return calls.register(play, "cpu"), function
 
 
-mlir.register_lowering(rounds_p, _lower_on_host, platform="cpu")
+@functools.lru_cache(maxsize=256)
+def _device_target(source: Source, lead: tuple[int, ...], spread: Any, size: int) -> tuple[str, Future[Any]]:
+    """A target of XLA's calls on a GPU, and its compilation."""
+    text, settings = source.for_device(lead, spread), math.prod(lead)
+    code = compiling.begin(lambda: cuda.compiled(text, cuda.architecture()))
+    kernel = cuda.Kernel(code.result)
+
+    def play(call: calls.Call) -> None:
+        kernel.launch([b.address for b in (*call.arguments, *call.results)], size, settings, call.stream())
+
+    return calls.register(play, "CUDA"), code
+
+
+def _lowered_to(target: Any) -> Any:
+    def lower(ctx: Any, *operands: Any, source: Source, size: int, lead: Any, spread: Any) -> Any:
+        name, compilation = target(source, lead, spread, size)
+        compiling.note(compilation)
+        return jax.ffi.ffi_lowering(name)(ctx, *operands)
+
+    return lower
+
+
+mlir.register_lowering(rounds_p, _lowered_to(_host_target), platform="cpu")
+mlir.register_lowering(rounds_p, _lowered_to(_device_target), platform="cuda")
 rounds_p.def_impl(lambda *operands, **params: jax.jit(functools.partial(rounds_p.bind, **params))(*operands))
-
-
