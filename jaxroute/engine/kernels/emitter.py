@@ -65,12 +65,15 @@ class _Line:
 class Group:
     """Operations on arrays of one shape, element by element, that share a loop.
 
-    shape: of the arrays. place: names of the indices. lines: body of the loop. made: what it stores. reads: storages that it reads.
+    shape: of the arrays. place: names of the indices. before, lines, after: what stands before the loop, in it, and behind it.
+    made: what it stores. reads: storages that it reads.
     """
 
     shape: tuple[int, ...]
     place: Place
+    before: list[_Line] = dataclasses.field(default_factory=list)
     lines: list[_Line] = dataclasses.field(default_factory=list)
+    after: list[_Line] = dataclasses.field(default_factory=list)
     made: list[Storage] = dataclasses.field(default_factory=list)
     reads: set[Storage] = dataclasses.field(default_factory=set)
     open: bool = True
@@ -277,14 +280,18 @@ class Emitter:
         del self._groups[group.shape]
         for storage in group.made:
             self.line(f"{c_type(storage.dtype)} {storage.name}[{storage.size}];", storage)
+        self.lines += group.before
         sizes = [(at, size) for at, size in zip(group.place, group.shape, strict=True) if at != 0]
         for at, size in sizes:
             self.line(f"for (int {at} = 0; {at} < {size}; ++{at}) {{")
         self.lines += group.lines
         for _ in sizes:
             self.line("}")
+        self.lines += group.after
 
-    def elementwise(self, shapes: Sequence[tuple[tuple[int, ...], Any]], make: Callable[[Place, Sequence[str]], Sequence[str]]):
+    def elementwise(
+        self, shapes: Sequence[tuple[tuple[int, ...], Any]], make: Callable[[Place, Sequence[str]], Sequence[str]]
+    ) -> list[Value]:
         """Values that are made element by element.
 
         Args:
@@ -292,60 +299,76 @@ class Emitter:
           make: from the indices and the names of the results, the lines that compute them.
         """
         shape = shapes[0][0]
-        if not shape or math.prod(shape) == 1:
-            storages = [Storage(self.name("x"), np.dtype(dtype), 0) for _, dtype in shapes]
-            place = (0,) * len(shape)
-            lines = make(place, [s.name for s in storages])
-            for storage in storages:
-                self.line(f"{c_type(storage.dtype)} {storage.name};", storage)
-            for text in lines:
-                self.line(text, storages[0] if len(storages) == 1 else None)
-            if len(storages) > 1:
-                for storage in storages:
-                    storage.reads += 1
-            return [self.value_of(storage, shape) for storage in storages]
         if not math.prod(shape):
             return [Value(shape, np.dtype(dtype), lambda place: "0") for _, dtype in shapes]
-        return self._grouped(shapes, make)
+        if math.prod(shape) == 1:
+            storages = [Storage(self.name("x"), np.dtype(dtype), 0) for _, dtype in shapes]
+            for text, storage in _declared(storages, make((0,) * len(shape), [s.name for s in storages])):
+                self.line(text, storage)
+            return [self.value_of(storage, shape) for storage in storages]
+        names = [Storage(self.name("t"), np.dtype(dtype), 0) for _, dtype in shapes]
+        group, lines = self._joined(shape, lambda place: make(place, [s.name for s in names]))
+        group.lines += [_Line(text) for text, _ in _declared(names, lines)]
+        values = []
+        for name in names:
+            storage = Storage(self.name("a"), name.dtype, math.prod(shape))
+            group.made.append(storage)
+            group.lines.append(_Line(f"{storage.element(flat(group.place, shape))} = {name.name};", storage))
+            values.append(self._member_value(group, name.name, storage, shape))
+        return values
 
-    def _grouped(self, shapes, make) -> list[Value]:
-        shape = shapes[0][0]
+    def gathered(
+        self,
+        shape: Sequence[int],
+        starts: Sequence[tuple[Any, str]],
+        step: Callable[[Place, Sequence[str]], Sequence[str]],
+        last: Callable[[Sequence[str]], Sequence[str]] = lambda names: (),
+    ) -> list[Value]:
+        """Numbers that a loop over all places of a shape makes, one after the other.
+
+        Args:
+          shape: of the places.
+          starts: type of each number, and what it is before.
+          step: from the indices and the names of the numbers, the lines for a place.
+          last: from the names of the numbers, the lines behind the loop.
+        """
+        numbers = [Storage(self.name("x"), np.dtype(dtype), 0, reads=1) for dtype, _ in starts]
+        names = [number.name for number in numbers]
+        first = [
+            _Line(f"{c_type(n.dtype)} {n.name} = {start};") for n, (_, start) in zip(numbers, starts, strict=True)
+        ]
+        if math.prod(shape) <= 1:
+            steps = step((0,) * len(shape), names) if math.prod(shape) else ()
+            self.lines += [*first, *map(_Line, (*steps, *last(names)))]
+            return [self.value_of(number, ()) for number in numbers]
+        group, lines = self._joined(tuple(shape), lambda place: step(place, names))
+        group.before += first
+        group.lines += map(_Line, lines)
+        group.after += map(_Line, last(names))
+        return [self._member_value(group, "", number, ()) for number in numbers]
+
+    def _joined(self, shape: tuple[int, ...], make: Callable[[Place], Sequence[str]]) -> tuple[Group, Sequence[str]]:
+        """The loop of a shape that lines can be added to, and these lines."""
         for _ in range(2):
             group = self._groups.get(shape)
             if group is None:
                 group = Group(shape, tuple(0 if n == 1 else self.name("i") for n in shape))
                 self._groups[shape] = group
-            names = [self.name("t") for _ in shapes]
             before, self._building = self._building, group
             try:
-                lines = make(group.place, names)
+                lines = make(group.place)
             except _Elsewhere:
-                self._building = before
                 self._finish(group)
                 continue
             finally:
                 self._building = before
-            if not group.open:  # Something that it needs had to be finished, and needed this group.
-                continue
-            return self._made(group, names, shapes, lines)
+            return group, lines
         raise RuntimeError("an element needs another element of its own loop")
-
-    def _made(self, group: Group, names, shapes, lines) -> list[Value]:
-        for name, (_, dtype) in zip(names, shapes, strict=True):
-            group.lines.append(_Line(f"{c_type(dtype)} {name};"))
-        group.lines += [_Line(text) for text in lines]
-        values = []
-        for name, (shape, dtype) in zip(names, shapes, strict=True):
-            storage = Storage(self.name("a"), np.dtype(dtype), math.prod(shape))
-            group.made.append(storage)
-            group.lines.append(_Line(f"{storage.element(flat(group.place, shape))} = {name};", storage))
-            values.append(self._member_value(group, name, storage, shape))
-        return values
 
     def _member_value(self, group: Group, name: str, storage: Storage, shape) -> Value:
         def at(place: Place) -> str:
             if group.open and self._building is group:
-                if place != group.place:
+                if place != group.place or not name:
                     raise _Elsewhere
                 return name
             if group.open:
@@ -567,6 +590,19 @@ class Emitter:
 
         with self.held([*cond_consts, *body_consts]):
             return self.repeat("for (;;)", body, args[num_cond + num_body :])
+
+
+def _declared(storages: Sequence[Storage], lines: Sequence[str]) -> list[tuple[str, Storage | None]]:
+    """Lines that give variables their values, with their declarations; one that nobody needs may be left out."""
+    found: list[tuple[str, Storage | None]] = []
+    first = {f"{s.name} = ": s for s in storages}
+    for line in lines:
+        head = next((head for head in first if line.startswith(head)), None)
+        storage = first.pop(head) if head else None
+        number = f"{'const ' if len(lines) == 1 else ''}{c_type(storage.dtype)} " if storage else ""
+        found.append((number + line, storage if len(lines) == 1 else None))
+    assert not first
+    return found
 
 
 def _last_uses(jaxpr: Any) -> dict[Any, int]:

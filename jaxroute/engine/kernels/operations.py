@@ -551,7 +551,17 @@ _REDUCTIONS: dict[str, tuple[str, str]] = {
     "reduce_or": ("or", "0"),
     "reduce_xor": ("xor", "0"),
 }
-_OF_BITS = {"reduce_and": "true", "reduce_or": "false"}
+
+
+def _lowest(dtype: np.dtype, operation: str) -> Any:
+    """What a maximum begins with, or a minimum."""
+    if dtype.kind == "b":
+        return np.bool_(operation == "min")
+    if dtype.kind == "f":
+        return dtype.type(-np.inf if operation == "max" else np.inf)
+    limits = np.iinfo(dtype)
+    return dtype.type(limits.min if operation == "max" else limits.max)
+
 
 
 @rule(*_REDUCTIONS)
@@ -567,6 +577,12 @@ def _reduce(emitter: "Emitter", eqn: Any, x: Value) -> list[Value]:
 
     def merged(total: str, text: str) -> str:
         return _EXPRESSIONS[operation](kind, total, text)
+
+    if len(axes) == len(x.shape):
+        start = literal(_lowest(dtype, operation) if operation in ("max", "min") else np.asarray(int(start)).astype(dtype)[()])
+        return emitter.gathered(
+            x.shape, [(dtype, start)], lambda place, names: [f"{names[0]} = {merged(names[0], x.at(place))};"]
+        )
 
     def at(place: Place, inner: Place) -> str:
         places = iter(place)
@@ -624,6 +640,19 @@ def _extreme(emitter: "Emitter", eqn: Any, x: Value) -> list[Value]:
         odd = f" || ({text} != {text} && {best} == {best})" if x.dtype.kind == "f" else ""
         return f"{text} {beats} {best}{odd}"
 
+    if len(x.shape) == 1:
+        _, dtype = _aval(eqn)
+        first = literal(_lowest(x.dtype, "max" if beats == ">" else "min"))
+
+        def step(place: Place, names: Sequence[str]) -> list[str]:
+            best, where = names
+            text = x.at(place)
+            # What equals the start must come first, too.
+            return [f"if ({better(text, best)} || {where} < 0) {best} = {text}, {where} = {place[0]};"]
+
+        starts = [(x.dtype, first), (dtype if dtype.kind == "i" else np.dtype(np.int32), "-1")]
+        number = emitter.gathered(x.shape, starts, step)[1]
+        return [emitter.view(number, (), number.at)]
     return [_first_place(emitter, eqn, x, axis, better)]
 
 
@@ -657,6 +686,19 @@ def _first_best(emitter: "Emitter", eqn: Any, score: Value, allowed: Value | Non
     shape, dtype = _aval(eqn)
     axis = eqn.params["axis"]
     size, floating = score.shape[axis], score.dtype.kind == "f"
+    if len(score.shape) == 1:
+
+        def step(place: Place, names: Sequence[str]) -> list[str]:
+            best, where, odd = names
+            now, may = score.at(place), f"{allowed.at(place)} && " if allowed is not None else ""
+            lines = [f"if ({may}({now} > {best} || ({now} == {best} && {where} == {size}))) {best} = {now}, {where} = {place[0]};"]
+            return [*lines, f"{odd} |= {may}{now} != {now};"] if floating else lines
+
+        def last(names: Sequence[str]) -> list[str]:
+            return [f"if ({names[2]}) {names[1]} = {size};"] if floating else []  # Nothing equals a maximum that is NaN.
+
+        starts = [(score.dtype, literal(_lowest(score.dtype, "max"))), (dtype, str(size)), (np.dtype(bool), "false")]
+        return emitter.gathered(score.shape, starts, step, last)[1:2]
     probe = tuple(f"i{i}" for i in range(len(score.shape)))
     score.at(probe)
     if allowed is not None:
