@@ -691,13 +691,16 @@ def _first_best(emitter: "Emitter", eqn: Any, score: Value, allowed: Value | Non
         def step(place: Place, names: Sequence[str]) -> list[str]:
             best, where, odd = names
             now, may = score.at(place), f"{allowed.at(place)} && " if allowed is not None else ""
-            lines = [f"if ({may}({now} > {best} || ({now} == {best} && {where} == {size}))) {best} = {now}, {where} = {place[0]};"]
+            # Where nothing is above the start, the first that is allowed equals it.
+            better = f"({now} > {best} || ({now} == {best} && {where} == {size}))" if may else f"{now} > {best}"
+            lines = [f"if ({may}{better}) {best} = {now}, {where} = {place[0]};"]
             return [*lines, f"{odd} |= {may}{now} != {now};"] if floating else lines
 
         def last(names: Sequence[str]) -> list[str]:
             return [f"if ({names[2]}) {names[1]} = {size};"] if floating else []  # Nothing equals a maximum that is NaN.
 
-        starts = [(score.dtype, literal(_lowest(score.dtype, "max"))), (dtype, str(size)), (np.dtype(bool), "false")]
+        first = "0" if allowed is None else str(size)
+        starts = [(score.dtype, literal(_lowest(score.dtype, "max"))), (dtype, first), (np.dtype(bool), "false")]
         return emitter.gathered(score.shape, starts, step, last)[1:2]
     probe = tuple(f"i{i}" for i in range(len(score.shape)))
     score.at(probe)

@@ -19,6 +19,11 @@
 #define ROTATED(x, n) (((x) << (n)) | ((x) >> (32 - (n))))
 #endif
 
+/* What stands at the begin of each round: nothing, or what marks it in the machine code */
+#ifndef BEGIN_ROUND
+#define BEGIN_ROUND
+#endif
+
 /* Bits */
 
 FUNCTION unsigned bits_of(float x) {

@@ -184,6 +184,7 @@ def source_of(run: Run, states: Any, horizon: int, every: int, since: int = 0) -
 
     def one_round(t: str, carry: Sequence[Value]) -> list[Value]:
         states, totals = carry[:count], carry[count:]
+        emitter.line("BEGIN_ROUND")
         outs = function(play, states, t)
         return [*outs[:count], *added(totals, outs[count:])]
 
