@@ -81,7 +81,11 @@ def resources(code: bytes, folder: Path) -> dict[str, Any]:
         found = re.match(r"\s*/\*[0-9a-f]+\*/\s+(.*?);", line)
         if found:
             instructions.append(found[1])
-    back = [(labels[m[1]], i) for i, one in enumerate(instructions) if (m := _BRANCH.search(one)) and labels.get(m[1], i + 1) <= i]
+    back = [
+        (labels[m[1]], i)
+        for i, one in enumerate(instructions)
+        if (m := _BRANCH.search(one)) and labels.get(m[1], i + 1) <= i
+    ]
     mark = next(i for i, one in enumerate(instructions) if "PMTRIG" in one)
     first, last = min((span for span in back if span[0] <= mark <= span[1]), key=lambda span: span[1] - span[0])
     inner = sorted((b - a + 1 for a, b in back if first < a and b < last), reverse=True)
@@ -128,7 +132,9 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     stored = json.loads(options.out.read_text())["rows"] if options.out.exists() else []
     rows = {(row["problem"], row["policy"]): row for row in stored}
-    print(f"{'':<34}{'write s':>8}{'NVRTC s':>8}{'registers':>10}{'stack B':>8}{'round':>8}{'LDL+STL':>8}{'warps':>6}{'ceiling':>9}  loops")
+    print(
+        f"{'':<34}{'write s':>8}{'NVRTC s':>8}{'registers':>10}{'stack B':>8}{'round':>8}{'LDL+STL':>8}{'warps':>6}{'ceiling':>9}  loops"
+    )
     for problem, name, env, policy in pairs(options.only, options.policies):
         if options.keep:
             options.keep.mkdir(parents=True, exist_ok=True)
@@ -137,7 +143,12 @@ def main(arguments: list[str] | None = None) -> int:
             row = {"problem": problem, "policy": name, **measure(env, policy, Path(folder))}
         rows[problem, name] = row
         print(f"{problem:<14}{name:<20}" + show(row), flush=True)
-        report = {"target": TARGET, "options": cuda.OPTIONS, "nvrtc": cuda.version(), "rows": [rows[key] for key in sorted(rows)]}
+        report = {
+            "target": TARGET,
+            "options": cuda.OPTIONS,
+            "nvrtc": cuda.version(),
+            "rows": [rows[key] for key in sorted(rows)],
+        }
         options.out.write_text(json.dumps(report, indent=1) + "\n")
     return 0
 

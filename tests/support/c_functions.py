@@ -30,7 +30,7 @@ def source_of_function(fn, *args):
     for number, value in enumerate(emitter.call(closed, values)):
         outputs.append(Array(value.shape, value.dtype))
         if value.size:
-            value.at(tuple(f"i{k}" for k in range(len(value.shape))))
+            emitter.ready(value)
             with emitter.loops(value.shape) as place:
                 emitter.line(f"out{number}[({flat(place, value.shape)})*R + r] = {value.at(place)};")
     return Source(emitter.text(), "\n".join(emitter.tables), tuple(inputs), tuple(outputs)), out

@@ -126,9 +126,7 @@ class Emitter:
         place: list[Index] = []
         for size in shape:
             place.append(0 if size == 1 else self.name(name))
-        heads = [
-            f"for (int {at} = 0; {at} < {size}; ++{at})" for at, size in zip(place, shape, strict=True) if at != 0
-        ]
+        heads = [f"for (int {at} = 0; {at} < {size}; ++{at})" for at, size in zip(place, shape, strict=True) if at != 0]
         for head in heads:
             self.line(head + " {")
         yield tuple(place)
@@ -224,10 +222,15 @@ class Emitter:
             return
         if not value.size:
             return
-        probe = value.at(tuple(f"i{i}" for i in range(len(value.shape))))  # Finishes what it needs before the loop begins.
-        del probe
+        self.ready(value)
         with self.loops(value.shape) as place:
             self.line(f"{storage.element(flat(place, value.shape))} = {value.at(place)};", storage)
+
+    def ready(self, *values: Value) -> None:
+        """Finishes the loops that make values, before others begin that read them."""
+        for value in values:
+            if value.size:
+                value.at(tuple(f"i{axis}" for axis in range(len(value.shape))))
 
     def before_writing(self, storage: Storage) -> None:
         """Finishes the loops that read a storage."""
@@ -250,7 +253,7 @@ class Emitter:
     def to_change(self, value: Value) -> Storage:
         """A storage with this value, which may be changed: its own if nobody needs it any more."""
         if self.may_overwrite(value):
-            value.at((0,) * len(value.shape)) if value.size else None  # Finishes its loop.
+            self.ready(value)
             assert value.storage is not None
             self.before_writing(value.storage)
             return value.storage
@@ -261,10 +264,6 @@ class Emitter:
     def apart(self, value: Value, other: Value) -> Value:
         """A value that does not read what another one is read from."""
         return self.copied(value) if value.known is None and value.storages & other.storages else value
-
-    def settled(self, value: Value) -> Value:
-        """A value that was read from arrays which may be changed next: its loop is finished."""
-        return value
 
     # Groups
 
@@ -334,9 +333,7 @@ class Emitter:
         """
         numbers = [Storage(self.name("x"), np.dtype(dtype), 0, reads=1) for dtype, _ in starts]
         names = [number.name for number in numbers]
-        first = [
-            _Line(f"{c_type(n.dtype)} {n.name} = {start};") for n, (_, start) in zip(numbers, starts, strict=True)
-        ]
+        first = [_Line(f"{c_type(n.dtype)} {n.name} = {start};") for n, (_, start) in zip(numbers, starts, strict=True)]
         if math.prod(shape) <= 1:
             steps = step((0,) * len(shape), names) if math.prod(shape) else ()
             self.lines += [*first, *map(_Line, (*steps, *last(names)))]
@@ -457,7 +454,7 @@ class Emitter:
         for value in values:
             if self.may_overwrite(value) and value.storage not in taken and (not value.shape) == (not value.storage.size):
                 storage = value.storage
-                value.at((0,) * len(value.shape) if value.size else ()) if value.size else None  # Finishes its loop.
+                self.ready(value)
             else:
                 storage = self.variable(value.dtype, value.size if value.shape else 0)
                 self.write(storage, value)
@@ -498,10 +495,10 @@ class Emitter:
         num_consts, num_carry = scan_sizes(params)
         consts, carry = args[:num_consts], args[num_consts : num_consts + num_carry]
         xs = [self.stored(x) if x.known is None else x for x in args[num_consts + num_carry :]]
-        outs = [
-            (shape_of(v.aval), dtype_of(v.aval)) for v in inner.jaxpr.outvars[num_carry:]
+        outs = [(shape_of(v.aval), dtype_of(v.aval)) for v in inner.jaxpr.outvars[num_carry:]]
+        ys = [
+            self.variable(dtype, length * math.prod(shape)) if math.prod(shape) * length else None for shape, dtype in outs
         ]
-        ys = [self.variable(dtype, length * math.prod(shape)) if math.prod(shape) * length else None for shape, dtype in outs]
         t = self.name("i")
         step = f"({length - 1} - {t})" if params["reverse"] else t
 
@@ -533,7 +530,7 @@ class Emitter:
         if not math.prod(sizes):
             return
         own = tuple(value.shape)
-        value.at(tuple(f"i{i}" for i in range(len(own))))  # Finishes what it needs before the loop begins.
+        self.ready(value)
         with self.loops(sizes) as place:
             number = flat(tuple(add(s, p) for s, p in zip(starts, place, strict=True)), shape)
             inside = unflat(flat(place, sizes), own) if own != tuple(sizes) else place
@@ -570,7 +567,11 @@ class Emitter:
                 if hasattr(var, "val") or var not in inner.invars or outs[place] is not None:
                     continue
                 operand = operands[inner.invars.index(var)]
-                if self.may_overwrite(operand) and operand.storage not in outs and bool(operand.shape) == bool(operand.storage.size):
+                if (
+                    self.may_overwrite(operand)
+                    and operand.storage not in outs
+                    and bool(operand.shape) == bool(operand.storage.size)
+                ):
                     outs[place] = operand.storage
                     operand.storage.reads += 1
         return outs

@@ -66,8 +66,7 @@ def _triangular_solve(emitter: "Emitter", eqn: Any, a: Value, b: Value) -> list[
     params = eqn.params
     shape, n = b.shape, a.shape[-1]
     storage = _changed(emitter, emitter.copied(b) if b.storages & a.storages else b)
-    if a.size:
-        a.at(tuple(f"i{i}" for i in range(len(a.shape))))
+    emitter.ready(a)
     left, transposed = params["left_side"], params["transpose_a"]
     # Rows of the unknowns if they stand on the right of the matrix, columns if on its left.
     forward = (params["lower"] != transposed) == left
@@ -149,7 +148,7 @@ def _lu_pivots(emitter: "Emitter", eqn: Any, pivots: Value) -> list[Value]:
     order = emitter.variable(np.int32, math.prod(lead) * size)
     order.reads = 1
     pivots = emitter.stored(pivots) if pivots.known is None else pivots
-    pivots.at(tuple(f"i{i}" for i in range(len(pivots.shape))))
+    emitter.ready(pivots)
     with emitter.loops(lead) as place:
 
         def o(i: str) -> str:

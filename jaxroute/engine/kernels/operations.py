@@ -191,8 +191,28 @@ _EXPRESSIONS: dict[str, Callable[..., str]] = {
     **{
         name: _math(text)
         for name, text in {
-            **{n: n for n in ("acos", "acosh", "asin", "asinh", "atan", "atanh", "cbrt", "ceil", "cos", "cosh", "erf", "erfc", "exp")},
-            **{n: n for n in ("exp2", "expm1", "floor", "lgamma", "log", "log1p", "pow", "sin", "sinh", "sqrt", "tan", "tanh")},
+            **{
+                n: n
+                for n in (
+                    "acos",
+                    "acosh",
+                    "asin",
+                    "asinh",
+                    "atan",
+                    "atanh",
+                    "cbrt",
+                    "ceil",
+                    "cos",
+                    "cosh",
+                    "erf",
+                    "erfc",
+                    "exp",
+                )
+            },
+            **{
+                n: n
+                for n in ("exp2", "expm1", "floor", "lgamma", "log", "log1p", "pow", "sin", "sinh", "sqrt", "tan", "tanh")
+            },
         }.items()
     },
     "le_to": _functions(f="le_to_f", i="le_i", u="le_u"),
@@ -288,7 +308,9 @@ def _threefry(emitter: "Emitter", eqn: Any, *words: Value) -> list[Value]:
     return emitter.elementwise([(shape, dtype)] * 2, make)
 
 
-def _encrypted(emitter: "Emitter", shape: tuple[int, ...], key: Callable[[Place], tuple[str, str]], low: Callable[[Place], str]):
+def _encrypted(
+    emitter: "Emitter", shape: tuple[int, ...], key: Callable[[Place], tuple[str, str]], low: Callable[[Place], str]
+):
     """Threefry of the block `(0, low)` under a key of two words, at each place of a shape."""
 
     def make(place: Place, names: Sequence[str]) -> list[str]:
@@ -329,7 +351,9 @@ def _random_bits(emitter: "Emitter", eqn: Any, keys: Value) -> list[Value]:
         raise Unsupported(f"random_bits of {eqn.params['bit_width']} bits")
     first, second = _blocks(emitter, keys, tuple(eqn.params["shape"]))
     shape, dtype = _aval(eqn)
-    return emitter.elementwise([(shape, dtype)], lambda place, names: [f"{names[0]} = {first.at(place)} ^ {second.at(place)};"])
+    return emitter.elementwise(
+        [(shape, dtype)], lambda place, names: [f"{names[0]} = {first.at(place)} ^ {second.at(place)};"]
+    )
 
 
 @rule("random_split")
@@ -445,9 +469,7 @@ def _split(emitter: "Emitter", eqn: Any, x: Value) -> list[Value]:
 def _unstack(emitter: "Emitter", eqn: Any, x: Value) -> list[Value]:
     axis = eqn.params["axis"]
     rest = (*x.shape[:axis], *x.shape[axis + 1 :])
-    return [
-        emitter.view(x, rest, lambda place, i=i: x.at((*place[:axis], i, *place[axis:]))) for i in range(x.shape[axis])
-    ]
+    return [emitter.view(x, rest, lambda place, i=i: x.at((*place[:axis], i, *place[axis:]))) for i in range(x.shape[axis])]
 
 
 @rule("tile")
@@ -474,7 +496,9 @@ def _iota(emitter: "Emitter", eqn: Any, *_: Value) -> list[Value]:
     return [Value(shape, dtype, at, known=known)]
 
 
-def _parts(emitter: "Emitter", shape: Sequence[int], dtype: Any, pieces: Sequence[tuple[Sequence[int], Value, Sequence[int]]]) -> Value:
+def _parts(
+    emitter: "Emitter", shape: Sequence[int], dtype: Any, pieces: Sequence[tuple[Sequence[int], Value, Sequence[int]]]
+) -> Value:
     """An array from pieces: where each begins, what it is, and its sizes in there."""
     storage = emitter.variable(dtype, math.prod(shape))
     for starts, piece, sizes in pieces:
@@ -516,7 +540,10 @@ def _pad(emitter: "Emitter", eqn: Any, x: Value, value: Value) -> list[Value]:
         storage = emitter.variable(dtype, math.prod(shape))
         filled = emitter.view(value, shape, lambda place: value.at(()))
         emitter.write(storage, filled)
-        kept = [[p for p in range(n) if 0 <= low + p * (interior + 1) < size] for n, size, (low, _, interior) in zip(x.shape, shape, config, strict=True)]
+        kept = [
+            [p for p in range(n) if 0 <= low + p * (interior + 1) < size]
+            for n, size, (low, _, interior) in zip(x.shape, shape, config, strict=True)
+        ]
         for place in itertools.product(*kept):
             target = [low + p * (interior + 1) for p, (low, _, interior) in zip(place, config, strict=True)]
             emitter.line(f"{storage.element(flat(target, shape))} = {x.at(place)};", storage)
@@ -563,7 +590,6 @@ def _lowest(dtype: np.dtype, operation: str) -> Any:
     return dtype.type(limits.min if operation == "max" else limits.max)
 
 
-
 @rule(*_REDUCTIONS)
 def _reduce(emitter: "Emitter", eqn: Any, x: Value) -> list[Value]:
     """In the order of the elements, as XLA on a CPU with the runs last."""
@@ -579,7 +605,9 @@ def _reduce(emitter: "Emitter", eqn: Any, x: Value) -> list[Value]:
         return _EXPRESSIONS[operation](kind, total, text)
 
     if len(axes) == len(x.shape):
-        start = literal(_lowest(dtype, operation) if operation in ("max", "min") else np.asarray(int(start)).astype(dtype)[()])
+        start = literal(
+            _lowest(dtype, operation) if operation in ("max", "min") else np.asarray(int(start)).astype(dtype)[()]
+        )
         return emitter.gathered(
             x.shape, [(dtype, start)], lambda place, names: [f"{names[0]} = {merged(names[0], x.at(place))};"]
         )
@@ -592,7 +620,7 @@ def _reduce(emitter: "Emitter", eqn: Any, x: Value) -> list[Value]:
     first = literal(np.asarray(int(start or 0)).astype(dtype)[()])
     if operation in ("max", "min") and math.prod(terms):
         first = ""
-    x.at(tuple(f"i{i}" for i in range(len(x.shape)))) if x.size else None
+    emitter.ready(x)
     storage = emitter.variable(dtype, math.prod(shape) if shape else 0)
     with emitter.loops(shape) as place:
         target = storage.element(flat(place, shape))
@@ -612,7 +640,7 @@ def _cumulative(emitter: "Emitter", eqn: Any, x: Value) -> list[Value]:
     operation = {"cumsum": "add", "cumprod": "mul", "cummax": "max", "cummin": "min"}[eqn.primitive.name]
     if not x.size:
         return [x]
-    x.at(tuple(f"i{i}" for i in range(len(shape))))
+    emitter.ready(x)
     storage = emitter.variable(dtype, math.prod(shape))
     others = [1 if i == axis else n for i, n in enumerate(shape)]
     with emitter.loops(others) as place:
@@ -658,7 +686,7 @@ def _extreme(emitter: "Emitter", eqn: Any, x: Value) -> list[Value]:
 
 def _first_place(emitter: "Emitter", eqn: Any, x: Value, axis: int, better: Callable[[str, str], str]) -> Value:
     shape, dtype = _aval(eqn)
-    x.at(tuple(f"i{i}" for i in range(len(x.shape))))
+    emitter.ready(x)
     storage = emitter.variable(dtype, math.prod(shape) if shape else 0)
     with emitter.loops(shape) as place:
         best, now, step = emitter.name("s"), emitter.name("s"), emitter.name("i")
@@ -702,10 +730,7 @@ def _first_best(emitter: "Emitter", eqn: Any, score: Value, allowed: Value | Non
         first = "0" if allowed is None else str(size)
         starts = [(score.dtype, literal(_lowest(score.dtype, "max"))), (dtype, first), (np.dtype(bool), "false")]
         return emitter.gathered(score.shape, starts, step, last)[1:2]
-    probe = tuple(f"i{i}" for i in range(len(score.shape)))
-    score.at(probe)
-    if allowed is not None:
-        allowed.at(probe)
+    emitter.ready(score, *(() if allowed is None else (allowed,)))
     storage = emitter.variable(dtype, math.prod(shape) if shape else 0)
     lowest = "-INF_32" if floating else literal(np.asarray(np.iinfo(score.dtype).min, score.dtype)[()])
     with emitter.loops(shape) as place:
@@ -744,10 +769,17 @@ def _dot_general(emitter: "Emitter", eqn: Any, a: Value, b: Value) -> list[Value
     a_free = [i for i in range(len(a.shape)) if i not in (*a_sum, *a_batch)]
     b_free = [i for i in range(len(b.shape)) if i not in (*b_sum, *b_batch)]
     terms = [a.shape[i] for i in a_sum]
-    for value in (a, b):
-        value.at(tuple(f"i{i}" for i in range(len(value.shape)))) if value.size else None
+    emitter.ready(a, b)
 
-    def at(value: Value, batch: Sequence[int], free: Sequence[int], summed: Sequence[int], place: Place, own: Place, inner: Place) -> str:
+    def at(
+        value: Value,
+        batch: Sequence[int],
+        free: Sequence[int],
+        summed: Sequence[int],
+        place: Place,
+        own: Place,
+        inner: Place,
+    ) -> str:
         where: dict[int, Any] = dict(zip(summed, inner, strict=True))
         where |= dict(zip(batch, place, strict=False)) | dict(zip(free, own, strict=True))
         return value.at(tuple(where[i] for i in range(len(value.shape))))
@@ -771,12 +803,15 @@ def _dot_general(emitter: "Emitter", eqn: Any, a: Value, b: Value) -> list[Value
 def _sort(emitter: "Emitter", eqn: Any, *xs: Value) -> list[Value]:
     """By insertion, which keeps equal numbers in order; NaN comes last."""
     axis, keys = eqn.params["dimension"], eqn.params["num_keys"]
-    columns = [emitter.copied(x) if not emitter.may_overwrite(x) or any(x.storage is y.storage for y in xs if y is not x) else x for x in xs]
+    columns = [
+        emitter.copied(x) if not emitter.may_overwrite(x) or any(x.storage is y.storage for y in xs if y is not x) else x
+        for x in xs
+    ]
     shape = xs[0].shape
     if shape[axis] < 2:
         return columns
+    emitter.ready(*columns)
     for column in columns:
-        column.at((0,) * len(shape))
         emitter.before_writing(column.storage)
 
     def ahead(own: Sequence[str], others: Sequence[str]) -> str:
@@ -848,7 +883,9 @@ def _dynamic_update_slice(emitter: "Emitter", eqn: Any, x: Value, new: Value, *s
 _Mode = lax.GatherScatterMode
 
 
-def _gathered_at(numbers: Any, indices: Value, shape: Sequence[int], sizes: Sequence[int], batch: Place) -> tuple[list[Any], list[str]]:
+def _gathered_at(
+    numbers: Any, indices: Value, shape: Sequence[int], sizes: Sequence[int], batch: Place
+) -> tuple[list[Any], list[str]]:
     """First index along every axis, as it is, of the window that a place of the batch stands for; and what its being inside says."""
     starts: list[Any] = [0] * len(shape)
     batching = getattr(numbers, "operand_batching_dims", ())
@@ -864,7 +901,9 @@ def _gathered_at(numbers: Any, indices: Value, shape: Sequence[int], sizes: Sequ
             text = indices.at(place)
             test = f"{text} <= {largest}u" if indices.dtype.kind == "u" else f"{text} >= 0 && {text} <= {largest}"
             inside.append(test)
-            starts[axis] = f"min_u({text}, {largest}u)" if indices.dtype.kind == "u" else f"min_i(max_i({text}, 0), {largest})"
+            starts[axis] = (
+                f"min_u({text}, {largest}u)" if indices.dtype.kind == "u" else f"min_i(max_i({text}, 0), {largest})"
+            )
         else:
             known = int(indices.known[place])
             if not 0 <= known <= largest:
@@ -888,7 +927,15 @@ def _gather(emitter: "Emitter", eqn: Any, x: Value, indices: Value) -> list[Valu
     fills = params["mode"] == _Mode.FILL_OR_DROP
     fill = params.get("fill_value")
     if fills and fill is None:
-        fill = np.nan if dtype.kind == "f" else np.iinfo(dtype).min if dtype.kind == "i" else True if dtype.kind == "b" else np.iinfo(dtype).max
+        fill = (
+            np.nan
+            if dtype.kind == "f"
+            else np.iinfo(dtype).min
+            if dtype.kind == "i"
+            else True
+            if dtype.kind == "b"
+            else np.iinfo(dtype).max
+        )
 
     def make(place: Place, names: Sequence[str]) -> list[str]:
         batch = tuple(p for i, p in enumerate(place) if i not in offset_dims)
@@ -901,8 +948,7 @@ def _gather(emitter: "Emitter", eqn: Any, x: Value, indices: Value) -> list[Valu
             text = f"({' && '.join(inside)}) ? {text} : {literal(np.asarray(fill).astype(dtype)[()])}"
         return [f"{names[0]} = {text};"]
 
-    outs = emitter.elementwise([(shape, dtype)], make)
-    return [emitter.settled(out) for out in outs]
+    return emitter.elementwise([(shape, dtype)], make)
 
 
 @rule("scatter", *(f"scatter{dash}{how}" for dash in "-_" for how in ("add", "mul", "min", "max", "sub")))
@@ -922,8 +968,7 @@ def _scatter(emitter: "Emitter", eqn: Any, x: Value, indices: Value, updates: Va
     drops = params["mode"] in (_Mode.FILL_OR_DROP, None)
     indices, updates = emitter.apart(indices, x), emitter.apart(updates, x)
     storage = emitter.to_change(x)
-    for value in (indices, updates):
-        value.at(tuple(f"i{i}" for i in range(len(value.shape)))) if value.size else None
+    emitter.ready(indices, updates)
     emitter.before_writing(storage)
     with emitter.loops(updates.shape) as place:
         batch = tuple(p for i, p in enumerate(place) if i not in window)
@@ -952,7 +997,7 @@ def _top_k(emitter: "Emitter", eqn: Any, x: Value) -> list[Value]:
         raise Unsupported("top_k along another axis")
     shape, dtype = _aval(eqn)
     k, n = shape[-1], x.shape[-1]
-    x.at(tuple(f"i{i}" for i in range(len(x.shape))))
+    emitter.ready(x)
     best, where = emitter.variable(dtype, math.prod(shape)), emitter.variable(np.int32, math.prod(shape))
     best.reads = where.reads = 1
     odd = " || ({a} != {a} && {b} == {b})" if dtype.kind == "f" else ""
@@ -985,7 +1030,7 @@ def _cumlogsumexp(emitter: "Emitter", eqn: Any, x: Value) -> list[Value]:
     axis, reverse = eqn.params["axis"], eqn.params["reverse"]
     if _kind(dtype) != "f" or not x.size:
         raise Unsupported("cumlogsumexp of other than float32")
-    x.at(tuple(f"i{i}" for i in range(len(shape))))
+    emitter.ready(x)
     storage = emitter.variable(dtype, math.prod(shape))
     storage.reads = 1
     with emitter.loops([1 if i == axis else n for i, n in enumerate(shape)]) as place:

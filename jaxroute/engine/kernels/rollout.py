@@ -14,7 +14,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-
 from jax.extend.core import Primitive
 from jax.interpreters import batching, mlir
 

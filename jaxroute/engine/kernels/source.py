@@ -108,7 +108,7 @@ def source_of(run: Run, states: Any, horizon: int, every: int, since: int = 0) -
       Unsupported: an operation has no C, or a random key is recorded.
     """
     fixed = jax.tree.leaves((run.instance, run.words))
-    leaves, structure = jax.tree.flatten(states)
+    leaves = jax.tree.leaves(states)
     one = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[:-1], x.dtype), (run.instance, run.words, states))
     round_ = jax.ShapeDtypeStruct((), jnp.int32)
     play, (_, flows) = jax.make_jaxpr(run.play, return_shape=True)(*one, round_)
@@ -125,9 +125,8 @@ def source_of(run: Run, states: Any, horizon: int, every: int, since: int = 0) -
         """What a function closes over: known, or an input that all runs share."""
         if jnp.issubdtype(const.dtype, jax.dtypes.prng_key):
             const = jax.random.key_data(const)
-        if not isinstance(const, jax.core.Tracer):
-            if np.size(const) <= _MOST_KEPT:
-                return emitter.constant(np.asarray(const))
+        if not isinstance(const, jax.core.Tracer) and np.size(const) <= _MOST_KEPT:
+            return emitter.constant(np.asarray(const))
         if id(const) not in known:
             number = len(shared)
             shared.append(const)
@@ -176,9 +175,7 @@ def source_of(run: Run, states: Any, horizon: int, every: int, since: int = 0) -
 
     def added(totals: Sequence[Value], more: Sequence[Value]) -> list[Value]:
         return [
-            emitter.elementwise(
-                [(a.shape, a.dtype)], lambda p, names, a=a, b=b: [f"{names[0]} = {a.at(p)} + {b.at(p)};"]
-            )[0]
+            emitter.elementwise([(a.shape, a.dtype)], lambda p, names, a=a, b=b: [f"{names[0]} = {a.at(p)} + {b.at(p)};"])[0]
             for a, b in zip(totals, more, strict=True)
         ]
 
@@ -191,14 +188,10 @@ def source_of(run: Run, states: Any, horizon: int, every: int, since: int = 0) -
     def one_chunk(c: str, end: str, carry: Sequence[Value]) -> list[Value]:
         states, totals = list(carry[:count]), carry[count:]
         if plan is not None:
-            states = emitter.repeat(
-                f"if ({c} % {run.stage_length} == 0)", lambda now: function(plan, now, c), states
-            )
+            states = emitter.repeat(f"if ({c} % {run.stage_length} == 0)", lambda now: function(plan, now, c), states)
         t, stop = emitter.name("t"), emitter.name("n")
         emitter.line(f"const int {stop} = min_i({c} + {run.chunk}, {end});")
-        outs = emitter.repeat(
-            f"for (int {t} = {c}; {t} < {stop}; ++{t})", lambda now: one_round(t, now), [*states, *zeros]
-        )
+        outs = emitter.repeat(f"for (int {t} = {c}; {t} < {stop}; ++{t})", lambda now: one_round(t, now), [*states, *zeros])
         return [*outs[:count], *added(totals, outs[count:])]
 
     def interval(i: str, states: Sequence[Value]) -> list[Value]:
@@ -206,19 +199,18 @@ def source_of(run: Run, states: Any, horizon: int, every: int, since: int = 0) -
         emitter.line(f"const int {begin} = {i} < 0 ? 0 : {first} + {i} * {every};")
         emitter.line(f"const int {end} = {i} < 0 ? {free} : min_i({begin} + {every}, {total});")
         outs = emitter.repeat(
-            f"for (int {c} = {begin}; {c} < {end}; {c} += {run.chunk})", lambda now: one_chunk(c, end, now), [*states, *zeros]
+            f"for (int {c} = {begin}; {c} < {end}; {c} += {run.chunk})",
+            lambda now: one_chunk(c, end, now),
+            [*states, *zeros],
         )
         states, totals = outs[:count], outs[count:]
-        with emitter.block(f"if ({i} >= 0)"):
-            with emitter.held(states):
-                measured = [*totals, *function(read, states, end)]
-                for number, value in enumerate(measured):
-                    memory = Storage(f"out{number}", value.dtype, 1, stride="R", reads=1)
-                    own_shape = outputs[number].shape[1:]
-                    value.at(tuple(f"i{k}" for k in range(len(own_shape)))) if value.size else None
-                    with emitter.loops(own_shape) as place:
-                        at = flat((i, *place), outputs[number].shape) if own_shape else i
-                        emitter.line(f"{memory.name}[({at})*R + r] = {value.at(place)};")
+        with emitter.block(f"if ({i} >= 0)"), emitter.held(states):
+            measured = [*totals, *function(read, states, end)]
+            for number, value in enumerate(measured):
+                emitter.ready(value)
+                with emitter.loops(value.shape) as place:
+                    at = flat((i, *place), outputs[number].shape)
+                    emitter.line(f"out{number}[({at})*R + r] = {value.at(place)};")
         return states
 
     i = emitter.name("i")
