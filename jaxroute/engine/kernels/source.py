@@ -107,121 +107,143 @@ def source_of(run: Run, states: Any, horizon: int, every: int, since: int = 0) -
     Raises:
       Unsupported: an operation has no C, or a random key is recorded.
     """
-    fixed = jax.tree.leaves((run.instance, run.words))
-    leaves = jax.tree.leaves(states)
-    one = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[:-1], x.dtype), (run.instance, run.words, states))
-    round_ = jax.ShapeDtypeStruct((), jnp.int32)
-    play, (_, flows) = jax.make_jaxpr(run.play, return_shape=True)(*one, round_)
-    read, gauges = jax.make_jaxpr(run.read, return_shape=True)(*one, round_)
-    plan = jax.make_jaxpr(run.plan)(*one, round_) if run.stage_length else None
-    names = [*sorted(flows), *sorted(gauges)]
+    writer = _Writer(run, states, horizon, every, since)
+    return writer.source(), writer.shared, writer.names
 
-    emitter = Emitter()
-    shared: list[Any] = []
-    arrays: list[Array] = []
-    known: dict[int, Value] = {}
 
-    def constant(const: Any) -> Value:
+class _Writer:
+    """Writes the loops over record intervals, chunks and rounds, and what is read before and written behind them."""
+
+    def __init__(self, run: Run, states: Any, horizon: int, every: int, since: int):
+        self._run, self._every = run, every
+        self._free, self._first, self._total = run.free_rounds, run.free_rounds + since, run.free_rounds + horizon
+        self._records = -(-(horizon - since) // every)
+        self._begins = -1 if run.free_rounds and not since else 0  # An interval before the first that is recorded.
+        self.shared: list[Any] = []
+        self._emitter = Emitter()
+        self._arrays: list[Array] = []
+        self._known: dict[int, Value] = {}
+
+        one = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[:-1], x.dtype), (run.instance, run.words, states))
+        round_ = jax.ShapeDtypeStruct((), jnp.int32)
+        self._play, (_, flows) = jax.make_jaxpr(run.play, return_shape=True)(*one, round_)
+        self._read, gauges = jax.make_jaxpr(run.read, return_shape=True)(*one, round_)
+        self._plan = jax.make_jaxpr(run.plan)(*one, round_) if run.stage_length else None
+        self.names = [*sorted(flows), *sorted(gauges)]
+        self._recorded = _recorded(flows, gauges)
+
+        traced = [one for one in (self._play, self._read, self._plan) if one is not None]
+        self._consts = {id(one): [self._constant(c) for c in one.consts] for one in traced}
+        self._own = [self._given(leaf, _MOST_KEPT) for leaf in jax.tree.leaves((run.instance, run.words))]
+        for value in self._own:  # They are read in every round.
+            if value.storage is not None:
+                value.storage.writable = False
+        self._states = [self._given(leaf) for leaf in jax.tree.leaves(states)]
+        self._zeros = [self._emitter.constant(np.zeros(flows[name].shape, np.float32)) for name in sorted(flows)]
+
+    def source(self) -> Source:
+        """The function."""
+        emitter, i = self._emitter, self._emitter.name("i")
+        head = f"for (int {i} = {self._begins}; {i} < {self._records}; ++{i})"
+        last = emitter.repeat(head, lambda states: self._interval(i, states), self._states)
+        outputs = [Array((self._records, *shape), dtype) for shape, dtype in self._recorded]
+        for number, value in enumerate(last, len(outputs)):
+            outputs.append(Array(value.shape, value.dtype))
+            self._write(number, value)
+        return Source(emitter.text(), "\n".join(emitter.tables), tuple(self._arrays), tuple(outputs))
+
+    def _constant(self, const: Any) -> Value:
         """What a function closes over: known, or an input that all runs share."""
         if jnp.issubdtype(const.dtype, jax.dtypes.prng_key):
             const = jax.random.key_data(const)
-        if not isinstance(const, jax.core.Tracer) and np.size(const) <= _MOST_KEPT:
-            return emitter.constant(np.asarray(const))
-        if id(const) not in known:
-            number = len(shared)
-            shared.append(const)
-            array = Array(tuple(const.shape), np.dtype(const.dtype), shared=True)
-            arrays.append(array)
-            memory = Storage(f"in{number}", array.dtype, max(1, math.prod(array.shape)), writable=False)
-            value = emitter.value_of(memory, array.shape)
-            if math.prod(array.shape) <= _MOST_KEPT:
-                value = emitter.copied(value)
-                assert value.storage is not None
-                value.storage.writable = False
-            known[id(const)] = value
-        return known[id(const)]
-
-    consts = {id(c): [constant(k) for k in c.consts] for c in (play, read, plan) if c is not None}
-
-    def given(leaf: Any, keep: bool) -> Value:
-        """An input of each run."""
-        shape, dtype = shape_of(jax.typeof(leaf)), dtype_of(leaf)
-        key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-        own = (*leaf.shape[:-1], 2) if key else leaf.shape[:-1]
-        del shape
-        number = len(arrays)
-        arrays.append(Array(tuple(own), dtype))
-        name = emitter.name("p")
-        emitter.line(f"const {c_type(dtype)} *const {name} = in{number} + r;")
-        memory = Storage(name, dtype, max(1, math.prod(own)), writable=False, stride="R")
-        value = emitter.value_of(memory, own)
-        return emitter.copied(value) if keep or math.prod(own) <= _MOST_KEPT else value
-
-    own = [given(leaf, keep=False) for leaf in fixed]
-    for value in own:
-        if value.storage is not None:
+        size = math.prod(const.shape)
+        if not isinstance(const, jax.core.Tracer) and size <= _MOST_KEPT:
+            return self._emitter.constant(np.asarray(const))
+        if id(const) in self._known:
+            return self._known[id(const)]
+        self.shared.append(const)
+        array = self._input(const.shape, const.dtype, shared=True)
+        memory = Storage(f"in{len(self._arrays) - 1}", array.dtype, max(1, size), writable=False)
+        value = self._emitter.value_of(memory, array.shape)
+        if size <= _MOST_KEPT:
+            value = self._emitter.copied(value)
+            assert value.storage is not None
             value.storage.writable = False
-    now = [given(leaf, keep=True) for leaf in leaves]
-    zeros = [emitter.constant(np.zeros(flows[n].shape, np.float32)) for n in sorted(flows)]
-    free, total = run.free_rounds, run.free_rounds + horizon
-    first = free + since
-    records = -(-(horizon - since) // every)
-    outputs = [Array((records, *shape), dtype) for shape, dtype in _recorded(flows, gauges)]
-    count = len(now)
+        self._known[id(const)] = value
+        return value
 
-    def function(traced: Any, states: Sequence[Value], t: str) -> list[Value]:
+    def _given(self, leaf: Any, most: int | None = None) -> Value:
+        """An input of each run; of more numbers than `most` it stays in memory."""
+        array = self._input(shape_of(_one_run(leaf)), dtype_of(leaf))
+        name, size = self._emitter.name("p"), math.prod(array.shape)
+        self._emitter.line(f"const {c_type(array.dtype)} *const {name} = in{len(self._arrays) - 1} + r;")
+        memory = Storage(name, array.dtype, max(1, size), writable=False, stride="R")
+        value = self._emitter.value_of(memory, array.shape)
+        return value if most is not None and size > most else self._emitter.copied(value)
+
+    def _input(self, shape: Sequence[int], dtype: Any, shared: bool = False) -> Array:
+        self._arrays.append(Array(tuple(shape), np.dtype(dtype), shared))
+        return self._arrays[-1]
+
+    def _function(self, traced: Any, states: Sequence[Value], t: str) -> list[Value]:
+        """A function `(instance, words, states, t)` of one run."""
         time = Value((), np.dtype(np.int32), lambda place: t)
-        return emitter.replay(traced.jaxpr, consts[id(traced)], [*own, *states, time])
+        return self._emitter.replay(traced.jaxpr, self._consts[id(traced)], [*self._own, *states, time])
 
-    def added(totals: Sequence[Value], more: Sequence[Value]) -> list[Value]:
-        return [
-            emitter.elementwise([(a.shape, a.dtype)], lambda p, names, a=a, b=b: [f"{names[0]} = {a.at(p)} + {b.at(p)};"])[0]
-            for a, b in zip(totals, more, strict=True)
-        ]
+    def _parted(self, carry: Sequence[Value]) -> tuple[list[Value], list[Value]]:
+        """States and sums."""
+        return list(carry[: len(self._states)]), list(carry[len(self._states) :])
 
-    def one_round(t: str, carry: Sequence[Value]) -> list[Value]:
-        states, totals = carry[:count], carry[count:]
-        emitter.line("BEGIN_ROUND")
-        outs = function(play, states, t)
-        return [*outs[:count], *added(totals, outs[count:])]
+    def _added(self, totals: Sequence[Value], more: Sequence[Value]) -> list[Value]:
+        def total(a: Value, b: Value) -> Value:
+            return self._emitter.elementwise(
+                [(a.shape, a.dtype)], lambda place, names: [f"{names[0]} = {a.at(place)} + {b.at(place)};"]
+            )[0]
 
-    def one_chunk(c: str, end: str, carry: Sequence[Value]) -> list[Value]:
-        states, totals = list(carry[:count]), carry[count:]
-        if plan is not None:
-            states = emitter.repeat(f"if ({c} % {run.stage_length} == 0)", lambda now: function(plan, now, c), states)
-        t, stop = emitter.name("t"), emitter.name("n")
-        emitter.line(f"const int {stop} = min_i({c} + {run.chunk}, {end});")
-        outs = emitter.repeat(f"for (int {t} = {c}; {t} < {stop}; ++{t})", lambda now: one_round(t, now), [*states, *zeros])
-        return [*outs[:count], *added(totals, outs[count:])]
+        return [total(a, b) for a, b in zip(totals, more, strict=True)]
 
-    def interval(i: str, states: Sequence[Value]) -> list[Value]:
+    def _interval(self, i: str, states: Sequence[Value]) -> list[Value]:
+        """The rounds of a record interval, and its record."""
+        emitter = self._emitter
         begin, end, c = emitter.name("n"), emitter.name("n"), emitter.name("t")
-        emitter.line(f"const int {begin} = {i} < 0 ? 0 : {first} + {i} * {every};")
-        emitter.line(f"const int {end} = {i} < 0 ? {free} : min_i({begin} + {every}, {total});")
-        outs = emitter.repeat(
-            f"for (int {c} = {begin}; {c} < {end}; {c} += {run.chunk})",
-            lambda now: one_chunk(c, end, now),
-            [*states, *zeros],
-        )
-        states, totals = outs[:count], outs[count:]
+        emitter.line(f"const int {begin} = {i} < 0 ? 0 : {self._first} + {i} * {self._every};")
+        emitter.line(f"const int {end} = {i} < 0 ? {self._free} : min_i({begin} + {self._every}, {self._total});")
+        head = f"for (int {c} = {begin}; {c} < {end}; {c} += {self._run.chunk})"
+        states, totals = self._parted(emitter.repeat(head, lambda now: self._chunk(c, end, now), [*states, *self._zeros]))
         with emitter.block(f"if ({i} >= 0)"), emitter.held(states):
-            measured = [*totals, *function(read, states, end)]
-            for number, value in enumerate(measured):
-                emitter.ready(value)
-                with emitter.loops(value.shape) as place:
-                    at = flat((i, *place), outputs[number].shape)
-                    emitter.line(f"out{number}[({at})*R + r] = {value.at(place)};")
+            for number, value in enumerate([*totals, *self._function(self._read, states, end)]):
+                self._write(number, value, i)
         return states
 
-    i = emitter.name("i")
-    last = emitter.repeat(
-        f"for (int {i} = {-1 if free and not since else 0}; {i} < {records}; ++{i})", lambda now: interval(i, now), now
-    )
-    for number, value in enumerate(last, len(outputs)):
-        outputs.append(Array(value.shape, value.dtype))
-        with emitter.loops(value.shape) as place:
-            emitter.line(f"out{number}[({flat(place, value.shape)})*R + r] = {value.at(place)};")
-    return Source(emitter.text(), "\n".join(emitter.tables), tuple(arrays), tuple(outputs)), shared, names
+    def _chunk(self, c: str, end: str, carry: Sequence[Value]) -> list[Value]:
+        """Rounds whose sums are added up by themselves, with the plan of the stage that begins there."""
+        emitter, (states, totals) = self._emitter, self._parted(carry)
+        if self._plan is not None:
+            head = f"if ({c} % {self._run.stage_length} == 0)"
+            states = emitter.repeat(head, lambda now: self._function(self._plan, now, c), states)
+        t, stop = emitter.name("t"), emitter.name("n")
+        emitter.line(f"const int {stop} = min_i({c} + {self._run.chunk}, {end});")
+        head = f"for (int {t} = {c}; {t} < {stop}; ++{t})"
+        states, more = self._parted(emitter.repeat(head, lambda now: self._round(t, now), [*states, *self._zeros]))
+        return [*states, *self._added(totals, more)]
+
+    def _round(self, t: str, carry: Sequence[Value]) -> list[Value]:
+        states, totals = self._parted(carry)
+        self._emitter.line("BEGIN_ROUND")
+        states, more = self._parted(self._function(self._play, states, t))
+        return [*states, *self._added(totals, more)]
+
+    def _write(self, number: int, value: Value, record: str | None = None) -> None:
+        """Writes a value to an output, or to one record of it."""
+        self._emitter.ready(value)
+        with self._emitter.loops(value.shape) as place:
+            at = flat(place, value.shape) if record is None else flat((record, *place), (self._records, *value.shape))
+            self._emitter.line(f"out{number}[({at})*R + r] = {value.at(place)};")
+
+
+def _one_run(leaf: Any) -> Any:
+    """What of an array `[..., R]` one run has."""
+    return jax.ShapeDtypeStruct(leaf.shape[:-1], leaf.dtype)
 
 
 def _recorded(flows: Any, gauges: Any) -> list[tuple[tuple[int, ...], np.dtype]]:
