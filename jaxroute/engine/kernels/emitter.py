@@ -450,10 +450,15 @@ class Emitter:
     def carried(self, values: Sequence[Value]) -> list[Storage]:
         """Storages of what a loop carries, with their first values: those that are free, or new ones."""
         taken: set[Storage] = set()
-        storages = []
+        storages: list[Storage] = []
         for value in values:
-            if self.may_overwrite(value) and value.storage not in taken and (not value.shape) == (not value.storage.size):
-                storage = value.storage
+            storage = value.storage
+            if (
+                storage is not None
+                and self.may_overwrite(value)
+                and storage not in taken
+                and bool(value.shape) == bool(storage.size)
+            ):
                 self.ready(value)
             else:
                 storage = self.variable(value.dtype, value.size if value.shape else 0)

@@ -288,7 +288,7 @@ _FOLDED: dict[str, Callable[..., Any]] = {
 def _folded(name: str, eqn: Any, args: Sequence[Value]) -> np.ndarray | None:
     """The result of an operation on known numbers, where NumPy rounds as every device does."""
     shape, dtype = _aval(eqn)
-    known = [a.known for a in args]
+    known = [np.asarray(a.known) for a in args]
     with np.errstate(all="ignore"):
         if name in _FOLDED:
             return np.broadcast_to(np.asarray(_FOLDED[name](*known), dtype), shape)
@@ -367,7 +367,9 @@ def _random_fold_in(emitter: "Emitter", eqn: Any, keys: Value, data: Value) -> l
     words = _encrypted(
         emitter,
         shape,
-        lambda place: tuple(keys.at((*(place if len(keys.shape) > 1 else ()), i)) for i in (0, 1)),
+        lambda place: (
+            (keys.at((*place, 0)), keys.at((*place, 1))) if len(keys.shape) > 1 else (keys.at((0,)), keys.at((1,)))
+        ),
         lambda place: f"((unsigned){data.at(place if data.shape else ())})",
     )
     return [_as_words(emitter, *words)]
@@ -377,7 +379,7 @@ def _random_fold_in(emitter: "Emitter", eqn: Any, keys: Value, data: Value) -> l
 
 
 @rule("broadcast_in_dim")
-def _broadcast_in_dim(emitter: "Emitter", eqn: Any, x: Value, *_: Value) -> list[Value]:
+def _broadcast_in_dim(emitter: "Emitter", eqn: Any, x: Value) -> list[Value]:
     shape, _ = _aval(eqn)
     dims = eqn.params["broadcast_dimensions"]
     rest = len(x.shape) - len(dims)  # The words of a key.
@@ -393,7 +395,7 @@ def _broadcast_in_dim(emitter: "Emitter", eqn: Any, x: Value, *_: Value) -> list
 
 
 @rule("reshape", "squeeze", "expand_dims")
-def _reshape(emitter: "Emitter", eqn: Any, x: Value, *_: Value) -> list[Value]:
+def _reshape(emitter: "Emitter", eqn: Any, x: Value) -> list[Value]:
     shape, _ = _aval(eqn)
     if eqn.primitive.name == "reshape" and eqn.params.get("dimensions") is not None:
         raise Unsupported("reshape in another order")
@@ -483,7 +485,7 @@ def _tile(emitter: "Emitter", eqn: Any, x: Value) -> list[Value]:
 
 
 @rule("iota")
-def _iota(emitter: "Emitter", eqn: Any, *_: Value) -> list[Value]:
+def _iota(emitter: "Emitter", eqn: Any) -> list[Value]:
     shape, dtype = _aval(eqn)
     axis = eqn.params["dimension"]
     line = np.arange(shape[axis]).astype(dtype)
@@ -513,7 +515,7 @@ def _concatenate(emitter: "Emitter", eqn: Any, *xs: Value) -> list[Value]:
     if len(xs) == 1:
         return [xs[0]]
     if all(x.known is not None for x in xs):
-        return [emitter.constant(np.concatenate([x.known for x in xs], axis))]
+        return [emitter.constant(np.concatenate([np.asarray(x.known) for x in xs], axis))]
     firsts = itertools.accumulate([0, *(x.shape[axis] for x in xs[:-1])])
     pieces = [([f if i == axis else 0 for i in range(len(shape))], x, x.shape) for f, x in zip(firsts, xs, strict=True)]
     return [_parts(emitter, shape, dtype, pieces)]
@@ -734,7 +736,7 @@ def _first_best(emitter: "Emitter", eqn: Any, score: Value, allowed: Value | Non
     storage = emitter.variable(dtype, math.prod(shape) if shape else 0)
     lowest = "-INF_32" if floating else literal(np.asarray(np.iinfo(score.dtype).min, score.dtype)[()])
     with emitter.loops(shape) as place:
-        best, now, step = emitter.name("s"), emitter.name("s"), emitter.name("i")
+        best, now, number_of = emitter.name("s"), emitter.name("s"), emitter.name("i")
         target, number = storage.element(flat(place, shape)), c_type(score.dtype)
 
         def here(value: Value, i: Any) -> str:
@@ -742,12 +744,12 @@ def _first_best(emitter: "Emitter", eqn: Any, score: Value, allowed: Value | Non
 
         emitter.line(f"{target} = {size};", storage)
         emitter.line(f"{number} {best} = {lowest};")
-        emitter.line(f"for (int {step} = 0; {step} < {size}; ++{step}) {{")
-        emitter.line(f"const {number} {now} = {here(score, step)};")
-        may = f"{here(allowed, step)} && " if allowed is not None else ""
+        emitter.line(f"for (int {number_of} = 0; {number_of} < {size}; ++{number_of}) {{")
+        emitter.line(f"const {number} {now} = {here(score, number_of)};")
+        may = f"{here(allowed, number_of)} && " if allowed is not None else ""
         emitter.line(f"if ({may}({now} > {best} || ({now} == {best} && {target} == {size}))) {{")
         emitter.line(f"{best} = {now};")
-        emitter.line(f"{target} = {step};")
+        emitter.line(f"{target} = {number_of};")
         emitter.line("}")
         if floating:  # Nothing equals a maximum that is NaN.
             emitter.line(f"if ({may}{now} != {now}) {{")
@@ -812,7 +814,8 @@ def _sort(emitter: "Emitter", eqn: Any, *xs: Value) -> list[Value]:
         return columns
     emitter.ready(*columns)
     for column in columns:
-        emitter.before_writing(column.storage)
+        if column.storage is not None:
+            emitter.before_writing(column.storage)
 
     def ahead(own: Sequence[str], others: Sequence[str]) -> str:
         """Whether `own` must come before `others`."""
@@ -851,12 +854,12 @@ def _sort(emitter: "Emitter", eqn: Any, *xs: Value) -> list[Value]:
 # Indices that are computed
 
 
-def _start(value: Value, largest: int, place: Place = ()) -> Any:
+def _start(value: Value, largest: int) -> Any:
     """An index between 0 and the largest."""
     if value.known is not None:
-        known = int(np.asarray(value.known)[place] if value.known.shape else value.known)
+        known = int(value.known.item())
         return min(max(known, 0), largest)
-    text = value.at(place)
+    text = value.at(())
     return f"min_u({text}, {largest}u)" if value.dtype.kind == "u" else f"min_i(max_i({text}, 0), {largest})"
 
 
@@ -905,7 +908,7 @@ def _gathered_at(
                 f"min_u({text}, {largest}u)" if indices.dtype.kind == "u" else f"min_i(max_i({text}, 0), {largest})"
             )
         else:
-            known = int(indices.known[place])
+            known = int(indices.known[tuple(map(int, place))])
             if not 0 <= known <= largest:
                 inside.append("false")
             starts[axis] = min(max(known, 0), largest)

@@ -2,10 +2,10 @@
 
 #ifdef __CUDACC__
 #define FUNCTION static __device__ __forceinline__
-#define INF_32 __int_as_float(0x7f800000)
-#define NAN_32 __int_as_float(0x7fc00000)
-#define INF_64 __longlong_as_double(0x7ff0000000000000ll)
-#define NAN_64 __longlong_as_double(0x7ff8000000000000ll)
+#define INF_32 __builtin_bit_cast(float, 0x7f800000u)
+#define NAN_32 __builtin_bit_cast(float, 0x7fc00000u)
+#define INF_64 __builtin_bit_cast(double, 0x7ff0000000000000ull)
+#define NAN_64 __builtin_bit_cast(double, 0x7ff8000000000000ull)
 #define ROTATED(x, n) __funnelshift_l(x, x, n)
 #else
 #include <math.h>
