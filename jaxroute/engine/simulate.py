@@ -49,7 +49,7 @@ def simulate(
     devices: Sequence[Any] | None = None,
     mesh: jax.sharding.Mesh | None = None,
     progress: bool = True,
-    backend: str = "scan",
+    backend: str = "auto",
     keep: str = "runs",
     until_stderr: Mapping[str, float] | None = None,
     keep_states: bool = False,
@@ -86,9 +86,10 @@ def simulate(
       progress: shows a progress bar.
       backend: "scan", a compiled scan over rounds with the runs on the last axis; "kernel", one function of C made from the same
         functions of one run, with a thread for each run on a GPU (never run on one so far) and a loop over runs on a CPU; or
-        "reference", the textbook's `vmap` of a scan, slower, to compare with. The streams are the same bits; what is computed from
-        them is equal but for the rounding of logarithms, exponentials and sums. What has no C is played by the scan, with a warning
-        and the reason in the attribute `fell_back`. A kernel needs a C compiler, on a GPU NVRTC, which comes with jax.
+        "reference", the textbook's `vmap` of a scan, slower, to compare with. "auto" is that of an existing store, otherwise the kernel
+        on a GPU and the scan on a CPU. The streams are the same bits; what is computed from them is equal but for the rounding of
+        logarithms, exponentials and sums. What has no C is played by the scan, with a warning and the reason in the attribute
+        `fell_back`. A kernel needs a C compiler, on a GPU NVRTC, which comes with jax.
       keep: "runs", every run's curves, or "moments", only their statistics over the seeds: count, mean, variance, minimum, maximum and
         histogram of each metric at each recorded time, and of the differences between policies, seed by seed. Memory and store then do
         not grow with the number of seeds; `metrics` and `plot` answer the same questions, but for those about single runs.
@@ -131,6 +132,8 @@ def simulate(
     stored = stored_settings(out)
     if record_every is None and "record_every" in stored:
         record_every = int(stored["record_every"])
+    if stored and backend == "auto":
+        backend = stored.get("backend", "scan")
     with hosts.Processes(mesh, _device_list(devices), out) as processes:
         asked = read_inputs(
             env,
@@ -144,6 +147,7 @@ def simulate(
             key=key,
             block=block,
             backend=backend,
+            platform=processes.devices[0].platform,
             keep=keep,
             until_stderr=until_stderr,
             keep_states=keep_states,

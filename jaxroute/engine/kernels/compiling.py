@@ -2,7 +2,7 @@
 
 import contextlib
 import contextvars
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -26,7 +26,7 @@ def note(future: Future[Any]) -> None:
 
 
 @contextlib.contextmanager
-def compilations() -> Iterator[list[Future[Any]]]:
+def compilations() -> Generator[list[Future[Any]]]:
     """A context that gathers the compilations of kernels that programs lowered inside call."""
     begun: list[Future[Any]] = []
     token = _begun.set(begun)

@@ -9,11 +9,12 @@ import contextlib
 import dataclasses
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 import jax
 import numpy as np
+from jax.core import Tracer
 
 from jaxroute.engine.batching.dependence import BARRIERS, CALLS, is_key, scan_sizes
 from jaxroute.engine.kernels import linear, operations
@@ -112,7 +113,7 @@ class Emitter:
         self.line("}")
 
     @contextlib.contextmanager
-    def block(self, head: str) -> Iterator[None]:
+    def block(self, head: str) -> Generator[None]:
         """Lines in braces. What was begun is finished before, and what is begun inside is finished inside."""
         self.finish()
         self.line(head + " {")
@@ -121,7 +122,7 @@ class Emitter:
         self.line("}")
 
     @contextlib.contextmanager
-    def loops(self, shape: Sequence[int], name: str = "i") -> Iterator[Place]:
+    def loops(self, shape: Sequence[int], name: str = "i") -> Generator[Place]:
         """Nested loops over all indices of a shape."""
         place: list[Index] = []
         for size in shape:
@@ -362,7 +363,7 @@ class Emitter:
             return group, lines
         raise RuntimeError("an element needs another element of its own loop")
 
-    def _member_value(self, group: Group, name: str, storage: Storage, shape) -> Value:
+    def _member_value(self, group: Group, name: str, storage: Storage, shape: Sequence[int]) -> Value:
         def at(place: Place) -> str:
             if group.open and self._building is group:
                 if place != group.place or not name:
@@ -383,7 +384,7 @@ class Emitter:
         return self.replay(closed.jaxpr, consts, args)
 
     def _closed_over(self, const: Any) -> Value:
-        if isinstance(const, jax.core.Tracer):
+        if isinstance(const, Tracer):
             raise Unsupported("a function that closes over a traced value within a loop or a branch")
         return self.constant(jax.random.key_data(const) if is_key(const) else const)
 
@@ -438,7 +439,7 @@ class Emitter:
     # Loops and branches
 
     @contextlib.contextmanager
-    def held(self, values: Sequence[Value]) -> Iterator[None]:
+    def held(self, values: Sequence[Value]) -> Generator[None]:
         """Values that are needed again in the next step: nothing may be written over them."""
         storages = [s for value in values for s in value.storages]
         for storage in storages:
@@ -605,7 +606,7 @@ def _declared(storages: Sequence[Storage], lines: Sequence[str]) -> list[tuple[s
     for line in lines:
         head = next((head for head in first if line.startswith(head)), None)
         storage = first.pop(head) if head else None
-        number = f"{'const ' if len(lines) == 1 else ''}{c_type(storage.dtype)} " if storage else ""
+        number = f"{c_type(storage.dtype)} " if storage else ""
         found.append((number + line, storage if len(lines) == 1 else None))
     assert not first
     return found

@@ -136,12 +136,13 @@ def _negative(kind: str, x: str, **_: Any) -> str:
     return f"sub_i(0, {x})" if kind == "i" else f"(-{x})"
 
 
-def _select(kind: str, which: str, *cases: str) -> str:
+def _select(kind: str, own: str, which: str, *cases: str) -> str:
+    """One of the cases, of kind `own`. All are read before one is chosen, as `c ? a : b` would not."""
     if kind == "b":
-        return f"({which} ? {cases[1]} : {cases[0]})"
+        return f"choose_{own}({which}, {cases[1]}, {cases[0]})"
     text = cases[-1]
     for number, case in reversed(list(enumerate(cases[:-1]))):
-        text = f"({which} <= {number} ? {case} : {text})"
+        text = f"choose_{own}({which} <= {number}, {case}, {text})"
     return text
 
 
@@ -158,7 +159,7 @@ _EXPRESSIONS: dict[str, Callable[..., str]] = {
     "clamp": lambda kind, low, x, high, **_: _MIN(kind, _MAX(kind, low, x), high),
     "clz": _functions(i="clz_32", u="clz_32"),
     "digamma": _functions(f="digamma_f"),
-    "div": _infix("/", i="div_i", u="div_u"),
+    "div": _infix("/", f="div_f", i="div_i", u="div_u"),
     "eq": _infix("=="),
     "erf_inv": _functions(f="erf_inv_f"),
     "ge": _infix(">="),
@@ -259,12 +260,36 @@ def _elementwise(emitter: "Emitter", eqn: Any, args: list[Value]) -> list[Value]
         elif name == "bitcast_convert_type":
             text = _bitcast(texts[0], dtype, args[0].dtype)
         elif name == "select_n":
-            text = _select(kind, *texts)
+            text = _select(kind, _kind(dtype), *texts)
         else:
             text = _EXPRESSIONS[name](kind, *texts, **params)
         return [f"{names[0]} = {text};"]
 
-    return emitter.elementwise([(shape, dtype)], make)
+    made = emitter.elementwise([(shape, dtype)], make)[0]
+    if name == "eq":
+        made.lone = _lone_axis(*args)
+    if name == "select_n" and kind == "b" and args[0].lone is not None and args[0].shape == shape and _is_zero(args[1]):
+        made.chosen = args[0], args[2]
+        made.storages |= args[0].storages | args[2].storages
+    return [made]
+
+
+def _lone_axis(a: Value, b: Value) -> int | None:
+    """Axis along which two arrays are equal at one place at most: one of them counts, the other stays as it is."""
+    for counts, other in ((a, b), (b, a)):
+        known = counts.known
+        if (
+            known is not None
+            and known.ndim == 1
+            and len(np.unique(known)) == len(known) > 1
+            and (other.uniform or other.size == 1)
+        ):
+            return 0
+    return None
+
+
+def _is_zero(x: Value) -> bool:
+    return x.known is not None and not x.known.any() and not np.signbit(x.known).any()
 
 
 def _same_keys(emitter: "Emitter", name: str, shape: tuple[int, ...], a: Value, b: Value) -> Value:
@@ -391,7 +416,10 @@ def _broadcast_in_dim(emitter: "Emitter", eqn: Any, x: Value) -> list[Value]:
         return x.at((*own, *place[len(place) - rest :])) if rest else x.at(tuple(own))
 
     same = math.prod(shape) == x.size
-    return [emitter.view(x, shape, at, x.storage if same else None)]
+    made = emitter.view(x, shape, at, x.storage if same else None)
+    made.uniform = x.uniform or x.size == 1
+    made.lone = dims[x.lone] if x.lone is not None else None
+    return [made]
 
 
 @rule("reshape", "squeeze", "expand_dims")
@@ -610,6 +638,15 @@ def _reduce(emitter: "Emitter", eqn: Any, x: Value) -> list[Value]:
         start = literal(
             _lowest(dtype, operation) if operation in ("max", "min") else np.asarray(int(start)).astype(dtype)[()]
         )
+        if operation == "add" and x.chosen is not None and axes == (x.chosen[0].lone,):
+            which, case = x.chosen
+            own = f"choose_{kind}"
+            return emitter.gathered(  # The one that is chosen, in place of a sum of zeros and of it.
+                x.shape,
+                [(dtype, start)],
+                lambda place, names: [f"{names[0]} = {own}({which.at(place)}, {case.at(place)}, {names[0]});"],
+                lambda names: [f"{names[0]} = {merged(names[0], start)};"],
+            )
         return emitter.gathered(
             x.shape, [(dtype, start)], lambda place, names: [f"{names[0]} = {merged(names[0], x.at(place))};"]
         )

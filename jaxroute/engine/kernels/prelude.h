@@ -62,6 +62,19 @@ FUNCTION int clz_32(unsigned x) {
 #endif
 }
 
+/* A choice of which both cases are read first. For `i == k ? a[i] : 0` NVRTC would read `a[k]` in a branch, and write that as a chain of
+   ten choices for ten elements in registers. */
+
+#define CHOOSE(kind, type) FUNCTION type choose_##kind(bool c, type a, type b) { return c ? a : b; }
+CHOOSE(b, bool)
+CHOOSE(i, int)
+CHOOSE(u, unsigned)
+CHOOSE(l, long long)
+CHOOSE(m, unsigned long long)
+CHOOSE(f, float)
+CHOOSE(d, double)
+#undef CHOOSE
+
 /* Integers: sums wrap around, and what C leaves open is XLA's */
 
 FUNCTION int add_i(int a, int b) { return (int)((unsigned)a + (unsigned)b); }
@@ -91,8 +104,14 @@ FUNCTION unsigned unsigned_of(float x) { return x >= 4294967296.0f ? 0xffffffffu
 FUNCTION float max_f(float a, float b) { return a != a || a > b ? a : b; }
 FUNCTION float min_f(float a, float b) { return a != a || a < b ? a : b; }
 FUNCTION float sign_f(float x) { return x > 0.0f ? 1.0f : x < 0.0f ? -1.0f : x; }
+#ifdef __CUDACC__ /* 0 for b above 8.5e37, where scaling it first would cost as much as the division */
+FUNCTION float div_f(float a, float b) { return __fdividef(a, b); }
+FUNCTION float rsqrt_f(float x) { return rsqrtf(x); }
+#else
+FUNCTION float div_f(float a, float b) { return a / b; }
 FUNCTION float rsqrt_f(float x) { return 1.0f / sqrtf(x); }
-FUNCTION float logistic_f(float x) { return 1.0f / (1.0f + expf(-x)); }
+#endif
+FUNCTION float logistic_f(float x) { return div_f(1.0f, 1.0f + expf(-x)); }
 FUNCTION bool is_finite_f(float x) { return fabsf(x) < INF_32; }
 
 /* The order of all floats: -0 below 0, NaN at the ends */
@@ -112,33 +131,40 @@ FUNCTION float logaddexp_f(float a, float b) {
     return apart != apart ? a + b : top + log1pf(expf(-fabsf(apart)));
 }
 
-/* Giles (2010), "Approximating the erfinv function", as XLA has it */
+/* Giles (2010), "Approximating the erfinv function", as XLA has it. What counts is the absolute error of w, so that a GPU may take the
+   logarithm of 1 - x^2, rounded once, from its special unit; the other polynomial is needed once in three hundred draws. */
+#ifdef LOG_1P_OF_MINUS_SQUARE /* tests */
+#elif defined(__CUDACC__)
+#define LOG_1P_OF_MINUS_SQUARE(x) __logf(fmaf(-x, x, 1.0f))
+#define TERM(c, p, w) fmaf(p, w, c)
+#else
+#define LOG_1P_OF_MINUS_SQUARE(x) log1pf(-x * x)
+#define TERM(c, p, w) ((c) + (p) * (w))
+#endif
 FUNCTION float erf_inv_f(float x) {
-    float w = -log1pf(-x * x), p;
-    if (w < 5.0f) {
-        w = w - 2.5f;
-        p = 2.81022636e-08f;
-        p = 3.43273939e-07f + p * w;
-        p = -3.5233877e-06f + p * w;
-        p = -4.39150654e-06f + p * w;
-        p = 0.00021858087f + p * w;
-        p = -0.00125372503f + p * w;
-        p = -0.00417768164f + p * w;
-        p = 0.246640727f + p * w;
-        p = 1.50140941f + p * w;
-    } else {
-        w = sqrtf(w) - 3.0f;
+    const float w = -LOG_1P_OF_MINUS_SQUARE(x), near = w - 2.5f;
+    float p = 2.81022636e-08f;
+    p = TERM(3.43273939e-07f, p, near);
+    p = TERM(-3.5233877e-06f, p, near);
+    p = TERM(-4.39150654e-06f, p, near);
+    p = TERM(0.00021858087f, p, near);
+    p = TERM(-0.00125372503f, p, near);
+    p = TERM(-0.00417768164f, p, near);
+    p = TERM(0.246640727f, p, near);
+    p = TERM(1.50140941f, p, near);
+    if (!(w < 5.0f)) {
+        const float far = sqrtf(w) - 3.0f;
         p = -0.000200214257f;
-        p = 0.000100950558f + p * w;
-        p = 0.00134934322f + p * w;
-        p = -0.00367342844f + p * w;
-        p = 0.00573950773f + p * w;
-        p = -0.0076224613f + p * w;
-        p = 0.00943887047f + p * w;
-        p = 1.00167406f + p * w;
-        p = 2.83297682f + p * w;
+        p = TERM(0.000100950558f, p, far);
+        p = TERM(0.00134934322f, p, far);
+        p = TERM(-0.00367342844f, p, far);
+        p = TERM(0.00573950773f, p, far);
+        p = TERM(-0.0076224613f, p, far);
+        p = TERM(0.00943887047f, p, far);
+        p = TERM(1.00167406f, p, far);
+        p = fabsf(x) == 1.0f ? INF_32 : TERM(2.83297682f, p, far);
     }
-    return fabsf(x) == 1.0f ? x * INF_32 : p * x;
+    return p * x;
 }
 
 FUNCTION float digamma_f(float x) {

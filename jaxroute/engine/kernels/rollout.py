@@ -20,6 +20,8 @@ from jax.interpreters import batching, mlir
 from jaxroute.engine.batching.lanes import lanes
 from jaxroute.engine.kernels import calls, compiling, cuda, host
 from jaxroute.engine.kernels.source import Source, source_of, steps
+from jaxroute.engine.kernels.values import Unsupported
+from jaxroute.engine.precision import in_64_bits
 from jaxroute.engine.rounds import STATE, Record, leaves_of, one_run, states_of
 
 
@@ -45,6 +47,8 @@ def kernel_rollout(
     Raises:
       Unsupported: the round, its plan or a gauge has an operation that has no C.
     """
+    if in_64_bits():
+        raise Unsupported("numbers of 64 bits")
     run = one_run(env, policy, streams, horizon, record)
     start = lambda: lanes(run.start, run.size)(run.instance, run.words)  # noqa: E731
     states = states_of(begun, jax.eval_shape(start)) if begun else start()

@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from jaxroute.engine.kernels.emitter import Emitter, dtype_of, shape_of
 from jaxroute.engine.kernels.values import Storage, Unsupported, Value, c_type, flat
@@ -157,7 +158,7 @@ class _Writer:
         if jnp.issubdtype(const.dtype, jax.dtypes.prng_key):
             const = jax.random.key_data(const)
         size = math.prod(const.shape)
-        if not isinstance(const, jax.core.Tracer) and size <= _MOST_KEPT:
+        if not isinstance(const, Tracer) and size <= _MOST_KEPT:
             return self._emitter.constant(np.asarray(const))
         if id(const) in self._known:
             return self._known[id(const)]

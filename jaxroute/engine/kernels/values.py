@@ -157,6 +157,9 @@ class Value:
     storages: that `at` reads.
     storage: the one that holds exactly this array, in the order of memory.
     known: what it is, if that is known.
+    uniform: all elements are the same.
+    lone: axis along which at most one element is true, if there is one.
+    chosen: condition with such an axis, and value where it holds; it is 0 elsewhere.
     """
 
     shape: tuple[int, ...]
@@ -165,6 +168,9 @@ class Value:
     storages: frozenset[Storage] = frozenset()
     storage: Storage | None = None
     known: np.ndarray | None = None
+    uniform: bool = False
+    lone: int | None = None
+    chosen: "tuple[Value, Value] | None" = None
 
     @property
     def size(self) -> int:
