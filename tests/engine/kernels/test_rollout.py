@@ -182,15 +182,25 @@ def test_what_cannot_be_compiled_is_played_by_the_scan(fault, monkeypatch, tmp_p
 
 
 def test_an_unknown_backend_is_refused():
-    with pytest.raises(ValueError, match="backend must be one of 'scan', 'kernel', 'reference', got 'cuda'"):
+    with pytest.raises(ValueError, match="backend must be one of 'auto', 'scan', 'kernel', 'reference', got 'cuda'"):
         jr.simulate(stochastic.bernoulli([0.5]), stochastic.UCB1(), horizon=3, seeds=3, backend="cuda")
 
 
 def test_a_store_belongs_to_its_backend(tmp_path):
     options = {"horizon": 20, "seeds": 3, "progress": False, "out": tmp_path / "store"}
     jr.simulate(stochastic.bernoulli([0.5, 0.2]), stochastic.UCB1(), **options)
-    with pytest.raises(ValueError, match="backend"):
+    with pytest.raises(ValueError, match="backend is 'scan' in the store and 'kernel' here"):
         jr.simulate(stochastic.bernoulli([0.5, 0.2]), stochastic.UCB1(), backend="kernel", **options)
+
+
+def test_nobody_needs_to_know_the_backend(tmp_path):
+    """It is that of the store, and without one the scan on a CPU."""
+    options = {"horizon": 20, "seeds": 3, "progress": False}
+    env, policy = stochastic.bernoulli([0.5, 0.2]), stochastic.UCB1()
+    assert jr.simulate(env, policy, **options).attrs["backend"] == "scan"
+    jr.simulate(env, policy, backend="kernel", out=tmp_path, **options)
+    grown = jr.simulate(env, policy, out=tmp_path, **{**options, "seeds": 5})
+    assert grown.attrs["backend"] == "kernel" and grown.sizes["seed"] == 5
 
 
 @pytest.mark.gpu
