@@ -118,6 +118,7 @@ class Block:
       devices: that the seeds are spread over.
       backend: "scan", "kernel" or "reference".
       keep_states: the states after the last round are returned, too.
+      stays: what was played stays on the device.
     """
 
     def __init__(
@@ -132,6 +133,7 @@ class Block:
         devices: Sequence[Any],
         backend: str,
         keep_states: bool = False,
+        stays: bool = False,
     ):
         self.name, self.grids = name, (env, policy)
         self.axes = [*env.axes, *policy.axes]
@@ -140,7 +142,7 @@ class Block:
         self.threads = threads(devices, layout.padded(len(devices)))
         self.root = np.asarray(jax.random.key_data(draws.key(key)))
         self.static = (record, horizon, tuple(devices), jax.config.read("jax_enable_x64"), keep_states)
-        self.since = 0
+        self.since, self.stays = 0, stays
         self.backend, self.reason = backend, ""  # Why the scan plays in place of the kernel.
 
     @property
@@ -275,7 +277,7 @@ class Block:
           begun: states `[settings..., R, ...]` after the rounds that have been played (`after`), by name.
 
         Returns:
-          Increments `[settings..., R, records, ...]` by name, and the seconds spent compiling.
+          Increments `[settings..., R, records, ...]` by name, of jax if they stay on the device, and the seconds spent compiling.
 
         Raises:
           MemoryError: not even the smallest block fits into memory.
@@ -294,7 +296,8 @@ class Block:
                         jax.device_put(v, NamedSharding(self.mesh, spec))
                         for v, spec in zip(runs, self._specs(), strict=True)
                     ]
-                return jax.device_get(executable(leaves, index, root, *runs))
+                values = executable(leaves, index, root, *runs)
+                return jax.block_until_ready(values) if self.stays else jax.device_get(values)
 
         try:
             with ThreadPoolExecutor(self.threads) as pool:
@@ -328,7 +331,14 @@ class Block:
         """The values of several parts of the seeds as those of all."""
         if len(parts) == 1:
             return parts[0]
-        return {name: np.concatenate([part[name] for part in parts], axis=len(self.axes)) for name in parts[0]}
+        concatenate = jnp.concatenate if self.stays else np.concatenate
+        return {name: concatenate([part[name] for part in parts], axis=len(self.axes)) for name in parts[0]}
+
+
+def stays_on_device(keep: str, platform: str) -> bool:
+    """Whether what was played stays where it was played until it has been summed up: where statistics are kept, and the host would be
+    slower."""
+    return keep == "moments" and platform != "cpu"
 
 
 def compile_blocks(blocks: Sequence[Block]) -> None:

@@ -1,5 +1,6 @@
 """`simulate`: maps over policies, settings, instances and seeds; the story of a run."""
 
+import contextlib
 import math
 import os
 import sys
@@ -17,13 +18,14 @@ from jaxroute.engine import diagnose, hosts, inputs, memory, recording, stopping
 from jaxroute.engine.errors import explained
 from jaxroute.engine.inputs import EnvironmentLike, Inputs, Policies, PolicyLike, read_inputs
 from jaxroute.engine.layout import Layout
-from jaxroute.engine.programs import PROGRAMS, Block, compile_blocks
+from jaxroute.engine.programs import PROGRAMS, Block, compile_blocks, stays_on_device
 from jaxroute.engine.sharing import shared_axes
-from jaxroute.engine.tasks import Effort, play_task
+from jaxroute.engine.tasks import Effort, Played, play_task, played_ahead
 from jaxroute.store import provenance
 from jaxroute.store.description import Contents, fingerprint, place_of, stored_layout, stored_settings
 from jaxroute.store.results import open_sink
 from jaxroute.store.sink import Sink, Task
+from jaxroute.store.states import Kept
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # tqdm.auto warns in notebooks without ipywidgets, and then shows its text bar
@@ -246,6 +248,7 @@ def _blocks(asked: Inputs, layout: Layout, devices: Sequence[Any]) -> dict[str, 
             devices,
             asked.backend,
             asked.keep_states,
+            stays_on_device(asked.keep, asked.platform),
         )
         for name, policy in asked.policies.items()
     }
@@ -316,15 +319,19 @@ def _play(
         sink.settle(processes.late_s)
         return stopping.reached(asked.goals, {m: sink.errors(m, owners[m], ending.blocks) for m in asked.goals})
 
+    def play(task: Task, begun: Kept | None) -> Played:
+        return play_task(asked, layout, blocks[task[0]], task, len(processes.devices), effort, begun)
+
     everything = layout.blocks(len(asked.seeds))
     looks = stopping.looks(len(asked.seeds), layout.block) if asked.goals else [everything]
     with tqdm(total=len(tasks), disable=not progress or not tasks or processes.rank > 0, unit="block", leave=False) as bar:
         for goal in looks:
-            for task in [task for task in tasks if ending.blocks <= task[2] < goal]:
-                bar.set_description(task[0])
-                begun = sink.first_rounds(*task)
-                sink.write(*task, *play_task(asked, layout, blocks[task[0]], task, len(processes.devices), effort, begun))
-                bar.update()
+            now = [task for task in tasks if ending.blocks <= task[2] < goal]
+            with contextlib.closing(played_ahead(now, play, sink.first_rounds)) as played:
+                for task, curves, kept in played:
+                    bar.set_description(task[0])
+                    sink.write(*task, curves, kept)
+                    bar.update()
             ending.blocks, ending.seeds = goal, sink.stop(goal)
             if asked.goals:
                 processes.gather({}, sink.missing)
