@@ -3,9 +3,9 @@
     python scripts/resources.py                        # a table here, JSON in scripts/bench_results/resources.json
     python scripts/resources.py --only stochastic --policies UCB1 --keep folder
 
-The packages `nvidia-cuda-nvrtc` (which comes with `jaxroute[cuda12]` and `[cuda13]`), `nvidia-cuda-nvdisasm` and `nvidia-cuda-cuobjdump` must be there. Seconds are of tracing
-and writing C, and of NVRTC. Instructions are those between the begin of a round and its end, inner loops once; `loops` are the longest of these. The
-ceiling is what 132 processors with four schedulers of 32 lanes at 1.98 GHz could play if each instruction took one cycle, and nothing else did.
+The packages of `pip install jaxroute[sass]` must be there. Seconds are of tracing and writing C, and of NVRTC. Instructions are those between
+the begin of a round and its end, inner loops once, whether they are reached in every round or not; `loops` are the longest of these. The ceiling is
+what 132 processors with four schedulers of 32 lanes at 1.98 GHz could play if each instruction took one cycle, and nothing else did.
 """
 
 import argparse
@@ -38,6 +38,15 @@ TARGET = "sm_90a"
 HORIZON, EVERY = 10_000, 100
 # Marks the begin of a round in the machine code.
 MARK = '-DBEGIN_ROUND=asm volatile("pmevent 7;");'
+# What jax's Triton made of the same policies (commit 090f826): registers, bytes of the stack, instructions of a round.
+TRITON = {
+    ("stochastic", "UCB1"): (117, 0, 698),
+    ("stochastic", "EpsilonGreedy"): (168, 0, 1416),
+    ("stochastic", "GaussianThompson"): (96, 0, 1949),
+    ("service", "MessPlus"): (167, 0, 2754),
+    ("staged", "StageRoute"): (255, 272, 3339),
+    ("combinatorial", "C2MABV"): (255, 328, 7156),
+}
 _BRANCH = re.compile(r"BRA.*?(\.L_\w+)")
 
 
@@ -122,6 +131,12 @@ def measure(env: Any, policy: Any, folder: Path) -> dict[str, Any]:
     return row | resources(code, folder)
 
 
+def check(now: dict[str, Any], stored: dict[str, Any], more: float = 0.1) -> list[str]:
+    """In what a kernel has become worse than a stored row by more than a share, in words."""
+    names = ("registers", "stack_bytes", "round_instructions", "stack_accesses")
+    return [f"{name} {stored[name]} -> {now[name]}" for name in names if now[name] > (1 + more) * stored[name] + 4]
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Compiles, prints and stores; returns 0."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -141,6 +156,8 @@ def main(arguments: list[str] | None = None) -> int:
             (options.keep / f"{problem}.{name}.cu").write_text(source(env, policy).for_device())
         with tempfile.TemporaryDirectory() as folder:
             row = {"problem": problem, "policy": name, **measure(env, policy, Path(folder))}
+        if (problem, name) in TRITON:
+            row["triton"] = dict(zip(("registers", "stack_bytes", "round_instructions"), TRITON[problem, name], strict=True))
         rows[problem, name] = row
         print(f"{problem:<14}{name:<20}" + show(row), flush=True)
         report = {

@@ -19,7 +19,7 @@ from jaxroute.core import draws
 from jaxroute.engine import reference
 from jaxroute.engine.batching.compiling import compile_lanes
 from jaxroute.engine.grid import Grid
-from jaxroute.engine.kernels.compiling import Unsupported, compilations
+from jaxroute.engine.kernels.compiling import Unsupported, compilations, finish
 from jaxroute.engine.kernels.rollout import kernel_rollout
 from jaxroute.engine.layout import Layout, cores, threads
 from jaxroute.engine.memory import LANE_MULTIPLE
@@ -351,8 +351,7 @@ def compile_blocks(blocks: Sequence[Block]) -> None:
 
 
 def _compile(program: Program, platform: str) -> Any:
-    for kernel in program.kernels:
-        kernel.result()
+    finish(program.kernels)
     return compile_lanes(program.lowered, platform)
 
 

@@ -2,12 +2,15 @@
 
 import contextlib
 import contextvars
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from jaxroute.engine.kernels.values import Unsupported
 from jaxroute.engine.layout import cores
+
+# Seconds that a compilation may take.
+MOST_S = 120
 
 _pool = ThreadPoolExecutor(cores(), thread_name_prefix="kernels")
 _begun: contextvars.ContextVar[list[Future[Any]] | None] = contextvars.ContextVar("begun", default=None)
@@ -26,7 +29,7 @@ def note(future: Future[Any]) -> None:
 
 
 @contextlib.contextmanager
-def compilations() -> Generator[list[Future[Any]]]:
+def compilations() -> Generator[list[Future[Any]], None, None]:
     """A context that gathers the compilations of kernels that programs lowered inside call."""
     begun: list[Future[Any]] = []
     token = _begun.set(begun)
@@ -36,4 +39,17 @@ def compilations() -> Generator[list[Future[Any]]]:
         _begun.reset(token)
 
 
-__all__ = ["Unsupported", "begin", "compilations", "note"]
+def finish(kernels: Sequence[Future[Any]]) -> None:
+    """Waits for compilations.
+
+    Raises:
+      Unsupported: one fails, or takes too long.
+    """
+    for kernel in kernels:
+        try:
+            kernel.result(MOST_S)
+        except TimeoutError:
+            raise Unsupported(f"compiling it takes more than {MOST_S} s") from None
+
+
+__all__ = ["Unsupported", "begin", "compilations", "finish", "note"]

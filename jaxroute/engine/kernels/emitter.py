@@ -26,6 +26,7 @@ from jaxroute.engine.kernels.values import (
     Value,
     add,
     c_type,
+    counting,
     flat,
     literal,
     places,
@@ -113,7 +114,7 @@ class Emitter:
         self.line("}")
 
     @contextlib.contextmanager
-    def block(self, head: str) -> Generator[None]:
+    def block(self, head: str) -> Generator[None, None, None]:
         """Lines in braces. What was begun is finished before, and what is begun inside is finished inside."""
         self.finish()
         self.line(head + " {")
@@ -122,12 +123,12 @@ class Emitter:
         self.line("}")
 
     @contextlib.contextmanager
-    def loops(self, shape: Sequence[int], name: str = "i") -> Generator[Place]:
+    def loops(self, shape: Sequence[int], name: str = "i") -> Generator[Place, None, None]:
         """Nested loops over all indices of a shape."""
         place: list[Index] = []
         for size in shape:
             place.append(0 if size == 1 else self.name(name))
-        heads = [f"for (int {at} = 0; {at} < {size}; ++{at})" for at, size in zip(place, shape, strict=True) if at != 0]
+        heads = [counting(str(at), size) for at, size in zip(place, shape, strict=True) if at != 0]
         for head in heads:
             self.line(head + " {")
         yield tuple(place)
@@ -283,7 +284,7 @@ class Emitter:
         self.lines += group.before
         sizes = [(at, size) for at, size in zip(group.place, group.shape, strict=True) if at != 0]
         for at, size in sizes:
-            self.line(f"for (int {at} = 0; {at} < {size}; ++{at}) {{")
+            self.line(counting(str(at), size) + " {")
         self.lines += group.lines
         for _ in sizes:
             self.line("}")
@@ -439,7 +440,7 @@ class Emitter:
     # Loops and branches
 
     @contextlib.contextmanager
-    def held(self, values: Sequence[Value]) -> Generator[None]:
+    def held(self, values: Sequence[Value]) -> Generator[None, None, None]:
         """Values that are needed again in the next step: nothing may be written over them."""
         storages = [s for value in values for s in value.storages]
         for storage in storages:
@@ -517,7 +518,7 @@ class Emitter:
             return new[:num_carry]
 
         with self.held([*consts, *xs]):
-            last = self.repeat(f"for (int {t} = 0; {t} < {length}; ++{t})", body, carry)
+            last = self.repeat(counting(t, length), body, carry)
         whole = [
             Value((length, *shape), dtype, lambda place: "0") if y is None else self.value_of(y, (length, *shape))
             for y, (shape, dtype) in zip(ys, outs, strict=True)

@@ -15,7 +15,7 @@ from jaxroute.engine.kernels.values import Unsupported
 # Sums and products are rounded one by one, as XLA's are on a CPU; nobody looks at errno or floating-point traps.
 FLAGS = ("-O2", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-march=native", "-w", "-shared", "-fPIC")
 
-# Seconds that a compilation may take.
+# Seconds that the compiler may take.
 MOST_S = 120
 
 

@@ -196,7 +196,7 @@ def _eigh(emitter: "Emitter", eqn: Any, x: Value) -> list[Value]:
                     {half} {a("i", "j")} = {a("j", "i")};
                 }}
             }}
-            for (int sweep = 0; sweep < {_SWEEPS}; ++sweep) {{
+            ROLLED for (int sweep = 0; sweep < {_SWEEPS}; ++sweep) {{
                 for (int p = 0; p < {n}; ++p) {{
                     for (int q = p + 1; q < {n}; ++q) {{
                         const {number} beside = {a("p", "q")};
@@ -263,7 +263,7 @@ def _svd(emitter: "Emitter", eqn: Any, x: Value) -> list[Value]:
             return w_of.element(flat((*place, i), (*lead, columns)))
 
         emitter.code(f"""
-            for (int sweep = 0; sweep < {_SWEEPS}; ++sweep) {{
+            ROLLED for (int sweep = 0; sweep < {_SWEEPS}; ++sweep) {{
                 for (int p = 0; p < {columns}; ++p) {{
                     for (int q = p + 1; q < {columns}; ++q) {{
                         {number} pp = 0, qq = 0, pq = 0;

@@ -15,6 +15,7 @@ from jaxroute.engine.kernels.values import (
     Value,
     add,
     c_type,
+    counting,
     flat,
     literal,
     times,
@@ -690,7 +691,7 @@ def _cumulative(emitter: "Emitter", eqn: Any, x: Value) -> list[Value]:
         total, step = emitter.name("s"), emitter.name("i")
         emitter.line(f"{c_type(dtype)} {total} = {x.at(here(0))};")
         emitter.line(f"{storage.element(flat(here(0), shape))} = {total};", storage)
-        emitter.line(f"for (int {step} = 1; {step} < {shape[axis]}; ++{step}) {{")
+        emitter.line(counting(step, shape[axis], 1) + " {")
         emitter.line(f"{total} = {_EXPRESSIONS[operation](_kind(dtype), total, x.at(here(step)))};")
         emitter.line(f"{storage.element(flat(here(step), shape))} = {total};", storage)
         emitter.line("}")
@@ -737,7 +738,7 @@ def _first_place(emitter: "Emitter", eqn: Any, x: Value, axis: int, better: Call
 
         emitter.line(f"{target} = 0;", storage)
         emitter.line(f"{number} {best} = {here(0)};")
-        emitter.line(f"for (int {step} = 1; {step} < {x.shape[axis]}; ++{step}) {{")
+        emitter.line(counting(step, x.shape[axis], 1) + " {")
         emitter.line(f"const {number} {now} = {here(step)};")
         emitter.line(f"if ({better(now, best)}) {{")
         emitter.line(f"{best} = {now};")
@@ -781,7 +782,7 @@ def _first_best(emitter: "Emitter", eqn: Any, score: Value, allowed: Value | Non
 
         emitter.line(f"{target} = {size};", storage)
         emitter.line(f"{number} {best} = {lowest};")
-        emitter.line(f"for (int {number_of} = 0; {number_of} < {size}; ++{number_of}) {{")
+        emitter.line(counting(number_of, size) + " {")
         emitter.line(f"const {number} {now} = {here(score, number_of)};")
         may = f"{here(allowed, number_of)} && " if allowed is not None else ""
         emitter.line(f"if ({may}({now} > {best} || ({now} == {best} && {target} == {size}))) {{")
@@ -873,7 +874,7 @@ def _sort(emitter: "Emitter", eqn: Any, *xs: Value) -> list[Value]:
 
         i, j = emitter.name("i"), emitter.name("i")
         held = [emitter.name("s") for _ in xs]
-        emitter.line(f"for (int {i} = 1; {i} < {shape[axis]}; ++{i}) {{")
+        emitter.line(counting(i, shape[axis], 1) + " {")
         for name, column in zip(held, columns, strict=True):
             emitter.line(f"const {c_type(column.dtype)} {name} = {here(column, i)};")
         emitter.line(f"int {j} = {i};")

@@ -7,6 +7,7 @@
 #define INF_64 __builtin_bit_cast(double, 0x7ff0000000000000ull)
 #define NAN_64 __builtin_bit_cast(double, 0x7ff8000000000000ull)
 #define ROTATED(x, n) __funnelshift_l(x, x, n)
+#define ROLLED _Pragma("unroll 1")
 #else
 #include <math.h>
 #include <stdbool.h>
@@ -17,6 +18,7 @@
 #define INF_64 __builtin_inf()
 #define NAN_64 __builtin_nan("")
 #define ROTATED(x, n) (((x) << (n)) | ((x) >> (32 - (n))))
+#define ROLLED
 #endif
 
 /* What stands at the begin of each round: nothing, or what marks it in the machine code */

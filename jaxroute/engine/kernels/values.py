@@ -10,6 +10,8 @@ import numpy as np
 # An index: known, or a C expression of type int.
 Index: TypeAlias = int | str
 Place: TypeAlias = tuple[Index, ...]
+# Loops of more steps stay loops on a GPU.
+_LONG = 16
 
 TYPES = {
     "float32": "float",
@@ -56,6 +58,11 @@ def literal(number: Any) -> str:
     if number.dtype.itemsize == 8:
         return f"({int(number) + 1}ll - 1)" if number < 0 else f"{number}ll"
     return f"({int(number) + 1} - 1)" if number < 0 else f"{number}"
+
+
+def counting(name: str, size: int, first: int = 0) -> str:
+    """Head of a loop. A long one is not to be unrolled: its arrays do not fit into registers anyway, and compiling would take a minute."""
+    return f"{'ROLLED ' if size > _LONG else ''}for (int {name} = {first}; {name} < {size}; ++{name})"
 
 
 def add(a: Index, b: Index) -> Index:

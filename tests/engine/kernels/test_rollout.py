@@ -1,6 +1,7 @@
 """Kernels play what the scan plays."""
 
 import subprocess
+from concurrent.futures import Future
 
 import jax.numpy as jnp
 import numpy as np
@@ -12,7 +13,7 @@ from toys import Clock, Cycle, Planner
 import jaxroute as jr
 from jaxroute.core import draws, numerics
 from jaxroute.core.types import Leaf
-from jaxroute.engine.kernels import host
+from jaxroute.engine.kernels import compiling, host
 from jaxroute.problems import stochastic
 
 pytestmark = pytest.mark.skipif(host.compiler() is None, reason="there is no C compiler")
@@ -168,7 +169,13 @@ def _too_long(monkeypatch):
     return "takes more than 120 s"
 
 
-@pytest.mark.parametrize("fault", [_no_compiler, _refused, _too_long])
+def _never_ready(monkeypatch):
+    monkeypatch.setattr(compiling, "MOST_S", 0.1)
+    monkeypatch.setattr(compiling, "begin", lambda *_: Future())
+    return "compiling it takes more than 0.1 s"
+
+
+@pytest.mark.parametrize("fault", [_no_compiler, _refused, _too_long, _never_ready])
 def test_what_cannot_be_compiled_is_played_by_the_scan(fault, monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     reason = fault(monkeypatch)
@@ -189,7 +196,7 @@ def test_an_unknown_backend_is_refused():
 def test_a_store_belongs_to_its_backend(tmp_path):
     options = {"horizon": 20, "seeds": 3, "progress": False, "out": tmp_path / "store"}
     jr.simulate(stochastic.bernoulli([0.5, 0.2]), stochastic.UCB1(), **options)
-    with pytest.raises(ValueError, match="backend is 'scan' in the store and 'kernel' here"):
+    with pytest.raises(ValueError, match="backend is 'scan' there and 'kernel' here"):
         jr.simulate(stochastic.bernoulli([0.5, 0.2]), stochastic.UCB1(), backend="kernel", **options)
 
 
