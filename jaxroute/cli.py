@@ -631,12 +631,23 @@ def _bench(options) -> int:
     return runpy.run_path(str(script))["main"](options.rest)
 
 
+def _nvrtc() -> str:
+    """NVIDIA's compiler of kernels, in words."""
+    from jaxroute.engine.kernels import cuda
+
+    try:
+        return f"NVRTC {cuda.version()}"
+    except cuda.Unsupported as error:
+        return f"nobody: {error}"
+
+
 def _doctor(options) -> int:
     del options
     import numpy as np
 
     import jaxroute
     from jaxroute.engine.batching import compiling
+    from jaxroute.engine.kernels import host
     from jaxroute.problems import stochastic
     from jaxroute.store import provenance
 
@@ -646,6 +657,7 @@ def _doctor(options) -> int:
         print(f"{name:<10} {version}")
     print("precision ", "float64" if jax.config.read("jax_enable_x64") else "float32")
     print(f"memory     {provenance.memory_limit(devices[0]) / 2**30:.1f} GiB")
+    print(f"kernels    on a CPU by {host.compiler() or 'nobody: there is no C compiler'}, on a GPU by {_nvrtc()}")
     print(f"compiled   {_keep_compiled() or 'not kept between commands'}")
     env = stochastic.bernoulli(np.linspace(0.9, 0.1, 10).tolist())
     policies = {"UCB1": stochastic.UCB1(), "Oracle": stochastic.Oracle.of}

@@ -1,7 +1,10 @@
 """Kernels for a GPU, without one: the text compiles, and the driver is called as it should be."""
 
 import ctypes
+import importlib.util
 import re
+import subprocess
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -153,3 +156,41 @@ def test_functions_of_python_are_calls_of_xla():
     np.testing.assert_array_equal(call(x), 2 * x)
     with pytest.raises((ValueError, jax.errors.JaxRuntimeError), match=r"ValueError: below zero: -1\.0"):
         call(x - 1).block_until_ready()
+
+
+AHEAD_OF_TIME = """
+import os
+os.environ["XLA_FLAGS"] = "--xla_gpu_autotune_level=0"
+import jax
+import jax.numpy as jnp
+jax.config.update("jax_platforms", "cpu")
+import kernels
+from jaxroute.engine.batching.compiling import compile_lanes
+from jaxroute.engine.kernels import compiling, cuda
+from jaxroute.engine.kernels.rollout import kernel_rollout
+from jaxroute.engine.rounds import Record, run_streams
+from jaxroute.problems import stochastic
+
+cuda.architecture = lambda device=0: "sm_90a"
+where = kernels.target()
+env = stochastic.bernoulli([0.9, 0.5])
+
+def play(root, seeds):
+    return kernel_rollout(env, stochastic.UCB1(), run_streams(root, seeds), 40, Record(every=10))
+
+shapes = [jax.ShapeDtypeStruct((2,), jnp.uint32), jax.ShapeDtypeStruct((64,), jnp.uint32)]
+with compiling.compilations() as begun:
+    lowered = jax.jit(play, in_shardings=where, out_shardings=where).trace(*shapes).lower(lowering_platforms=("cuda",))
+compiling.finish(begun)
+assert [kernel.result()[:4] for kernel in begun] == [b"\\x7fELF"]
+assert compile_lanes(lowered, "cuda").as_text().count("custom-call(") == 1
+"""
+
+
+@pytest.mark.skipif(
+    not any(importlib.util.find_spec(f"jax_cuda{n}_plugin") for n in (12, 13)), reason="no compiler for CUDA here"
+)
+def test_a_program_with_a_kernel_compiles_for_an_h100():
+    """In a process of its own, which has not looked for a device."""
+    done = subprocess.run([sys.executable, "-c", AHEAD_OF_TIME], capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
