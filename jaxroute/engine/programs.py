@@ -268,7 +268,7 @@ class Block:
 
     def play(
         self, tile: Mapping[str, int], seeds: np.ndarray, begun: Mapping[str, np.ndarray] = MappingProxyType({})
-    ) -> tuple[dict[str, np.ndarray], float]:
+    ) -> tuple[dict[str, Any], float]:
         """Plays the block; one that does not fit into memory is halved.
 
         Args:
@@ -288,7 +288,7 @@ class Block:
         compiling = time.perf_counter() - start
         precision = jax.config.read("jax_enable_x64")  # A setting of this thread, not of those below.
 
-        def play(part: tuple[np.ndarray, Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
+        def play(part: tuple[np.ndarray, Mapping[str, np.ndarray]]) -> dict[str, Any]:
             with jax.enable_x64(precision), jax.default_device(self.device):
                 leaves, index, root, *runs = self._arguments(tile, *part)
                 if self.mesh.size > 1:
@@ -327,7 +327,7 @@ class Block:
         """How seeds and states are spread over the devices."""
         return PartitionSpec("seed"), PartitionSpec(*[None] * len(self.axes), "seed")
 
-    def _joined(self, parts: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    def _joined(self, parts: list[dict[str, Any]]) -> dict[str, Any]:
         """The values of several parts of the seeds as those of all."""
         if len(parts) == 1:
             return parts[0]

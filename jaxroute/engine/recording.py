@@ -179,13 +179,13 @@ def variables(
 
 
 def curves_of(
-    increments: Mapping[str, np.ndarray],
+    increments: Mapping[str, Any],
     record: Record,
     times: np.ndarray,
     runs: tuple[int, ...],
     before: Kept | None = None,
     xp: Any = np,
-) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """Curves in float64 from the increments of the record intervals, which runs are valid, and the sums at the end.
 
     A run is valid if the environment's flows are finite, those that must be zero are, and neither a state nor feedback nor Info ever was
@@ -205,11 +205,11 @@ def curves_of(
     """
     earlier = {} if before is None else before.curves
     sums = {} if before is None else before.totals
-    totals: dict[str, np.ndarray] = {}
+    totals: dict[str, Any] = {}
     times = times[-next(iter(increments.values())).shape[len(runs)] :]
     metrics = {m.name: m for m in (*record.flows, *record.info)}
     must_be_finite = {m.name for m in record.flows}
-    curves: dict[str, np.ndarray] = {}
+    curves: dict[str, Any] = {}
     valid = earlier["valid"] if "valid" in earlier else xp.ones(runs, bool)
     for name, raw in increments.items():
         if name in (NAN_ROUNDS, NAN_STATES):
@@ -244,12 +244,12 @@ def curves_of(
 
 
 @functools.partial(jax.jit, static_argnums=(2, 3))
-def _on_device(increments: dict[str, jax.Array], times: Any, record: Record, runs: tuple[int, ...]) -> dict[str, jax.Array]:
+def _on_device(increments: dict[str, Any], times: Any, record: Record, runs: tuple[int, ...]) -> dict[str, jax.Array]:
     return curves_of(increments, record, times, runs, xp=jnp)[0]
 
 
 def curves_on_device(
-    increments: Mapping[str, jax.Array], record: Record, times: np.ndarray, runs: tuple[int, ...]
+    increments: Mapping[str, Any], record: Record, times: np.ndarray, runs: tuple[int, ...]
 ) -> dict[str, jax.Array]:
     """The curves of `curves_of`, of arrays that stay where they are."""
     with jax.enable_x64(True):

@@ -96,7 +96,7 @@ def play_task(
     whole = (*(layout.tile[a] for a in tile), layout.padded(num_devices))
     first, states = (0, {}) if begun is None else (begun.rounds, {n: _padded(v, whole) for n, v in begun.states.items()})
 
-    def played(block: Block) -> dict[str, np.ndarray]:
+    def played(block: Block) -> Curves:
         start = time.perf_counter()
         with located(f"policy {name!r}, seeds {chosen[0]} to {chosen[-1]}"):
             increments, compiling = block.play(tile, np.resize(chosen, whole[-1]), states)

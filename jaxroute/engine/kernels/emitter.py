@@ -17,7 +17,7 @@ import numpy as np
 from jax.core import Tracer
 
 from jaxroute.engine.batching.dependence import BARRIERS, CALLS, is_key, scan_sizes
-from jaxroute.engine.kernels import linear, operations
+from jaxroute.engine.kernels import operations
 from jaxroute.engine.kernels.values import (
     Index,
     Place,
@@ -626,4 +626,4 @@ def _last_uses(jaxpr: Any) -> dict[Any, int]:
     return last
 
 
-__all__ = ["Emitter", "Group", "Unsupported", "dtype_of", "linear", "places", "shape_of"]
+__all__ = ["Emitter", "Group", "Unsupported", "dtype_of", "places", "shape_of"]

@@ -14,6 +14,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.core import ShapedArray
 from jax.extend.core import Primitive
 from jax.interpreters import batching, mlir
 
@@ -76,7 +77,7 @@ rounds_p.multiple_results = True
 @rounds_p.def_abstract_eval
 def _(*operands: Any, source: Source, size: int, lead: tuple[int, ...], spread: Any) -> list[Any]:
     del operands, spread
-    return [jax.core.ShapedArray((*lead, *array.shape, size), array.dtype) for array in source.outputs]
+    return [ShapedArray((*lead, *array.shape, size), array.dtype) for array in source.outputs]
 
 
 def _batch(operands: Sequence[Any], dims: Sequence[int | None], *, source: Source, size: int, lead: Any, spread: Any) -> Any:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from jaxroute.engine.kernels.operations import rule
+from jaxroute.engine.kernels.rules.registry import rule
 from jaxroute.engine.kernels.values import Place, Storage, Unsupported, Value, c_type, flat
 
 if TYPE_CHECKING:
