@@ -66,8 +66,9 @@ def compare(ours: Any, theirs: Any) -> dict[str, Any]:
         gap = np.nan_to_num(gap, nan=np.inf).max(axis=-1, initial=0.0)
         same &= gap <= _SAME
         apart = np.maximum(apart, gap)
-        ends = (a - b)[:, -1].sum(axis=-1)
-        ends = ends[np.isfinite(ends)]
+        with np.errstate(invalid="ignore"):
+            ends = (a - b)[:, -1].sum(axis=-1)
+        ends = np.where(gap[:, -1] > _SAME, ends, 0.0)[np.isfinite(ends)]  # Rounding alone is no difference.
         if ends.size > 1 and ends.std() > 0:
             z = max(z, abs(ends.mean()) / (ends.std(ddof=1) / np.sqrt(ends.size)))
     alive = np.logical_and.accumulate(same, axis=1)
