@@ -4,8 +4,8 @@
     python scripts/equality.py --only staged --policies StageRoute --runs 256 --rounds 100
 
 Both play the same runs, and everything that environment and policy declare is recorded in every round. A run has parted from the round on in
-which a number differs by more than 1e-4 of the largest one: rounding of a logarithm, root or division has decided between two models, say. `parted` is
-the number of such runs by the decisions before that; `apart` the largest difference before it, relative to the largest number of its kind; `z` the
+which a number differs by more than 1e-4 of the largest one of its unit: rounding of a logarithm, root or division has decided between two
+models, say. `parted` is the number of such runs, `decisions` those before; `apart` the largest difference before, relative to the same; `z` the
 largest difference of the means at the end in standard errors of that difference. Seconds are of writing the C and compiling it, and of XLA.
 Where more than one decision in 100,000 parts two runs, both are compared with the scan in 64 bits: `from_64` says how many runs of kernel and of
 scan part from that. If they are as many, 32 bits decide there, and the kernel is as near the truth as the scan.
@@ -60,14 +60,27 @@ def both(env: Any, policy: Any, options: dict[str, Any]) -> tuple[Any, Any, dict
     return found["kernel"], found["scan"], seconds
 
 
+def _kind(metric: Any) -> str:
+    """What numbers of a metric count, summed or per round."""
+    return metric.attrs.get("unit", metric.name).split(" per ")[0]
+
+
 def compare(ours: Any, theirs: Any) -> dict[str, Any]:
     """How alike two results are."""
     names = [n for n in theirs.data_vars if "time" in theirs[n].dims and theirs[n].dtype.kind == "f"]
     runs, rounds = theirs.sizes["seed"], theirs.sizes["time"]
     same, apart, z = np.ones((runs, rounds), bool), np.zeros((runs, rounds)), 0.0
+    sizes: dict[str, float] = {}
+    for (
+        name
+    ) in names:  # What is zero but for rounding (the regret of an optimal policy) is as large as what it is a difference of.
+        b = theirs[name].values
+        sizes[_kind(theirs[name])] = max(
+            sizes.get(_kind(theirs[name]), 0.0), np.max(np.abs(b), initial=1e-9, where=np.isfinite(b))
+        )
     for name in names:
         a, b = (np.moveaxis(d[name].values, d[name].dims.index("seed"), 0).reshape(runs, rounds, -1) for d in (ours, theirs))
-        largest = np.max(np.abs(b), initial=1e-9, where=np.isfinite(b))
+        largest = sizes[_kind(theirs[name])]
         with np.errstate(invalid="ignore"):
             gap = np.where((a == b) | (np.isnan(a) & np.isnan(b)), 0.0, np.abs(a - b) / largest)
         gap = np.nan_to_num(gap, nan=np.inf).max(axis=-1, initial=0.0)
