@@ -4,7 +4,9 @@ Policies and environments say float32 where they mean the numbers of a simulatio
 same, and what was traced is computed in 64: what differs from a run in 32 bits is rounding, and nothing else.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import jax
@@ -29,9 +31,22 @@ _SCATTERS: dict[str, Callable[..., Any]] = {
 }
 
 
+_AS_WRITTEN = ContextVar("as_written", default=False)
+
+
 def in_64_bits() -> bool:
     """Whether numbers have 64 bits."""
     return bool(jax.config.read("jax_enable_x64"))
+
+
+@contextmanager
+def as_written() -> Generator[None, None, None]:
+    """A context in which functions stay as they are: for derivatives, of which what is replayed would lose the rules of its own."""
+    token = _AS_WRITTEN.set(True)
+    try:
+        yield
+    finally:
+        _AS_WRITTEN.reset(token)
 
 
 def widened(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -39,7 +54,7 @@ def widened(function: Callable[..., Any]) -> Callable[..., Any]:
 
     What it closes over must be known: what is traced belongs to its arguments.
     """
-    if not in_64_bits():
+    if not in_64_bits() or _AS_WRITTEN.get():
         return function
 
     def wide(*args: Any) -> Any:

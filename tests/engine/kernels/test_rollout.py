@@ -56,13 +56,16 @@ def assert_equal_play(ours, theirs):
 
 
 CASES = {**POLICIES, **OPTIONS}
+# Rounds for which there is room, where that is less than 47.
+SHORTER = {"cascade/exact evaluator": 25}
 
 
 @pytest.mark.parametrize("name", [n if n in FAST else pytest.param(n, marks=pytest.mark.slow) for n in CASES])
 def test_the_kernel_plays_what_the_scan_plays(name):
     """Five intervals of which the last is shorter, stages that cut through the intervals, everything recorded."""
     policy, env = CASES[name].policy, CASES[name].env()
-    ours, theirs = both_backends(env, {"policy": policy}, record=everything(env, policy))
+    options = {"horizon": SHORTER[name]} if name in SHORTER else {}
+    ours, theirs = both_backends(env, {"policy": policy}, record=everything(env, policy), **options)
     assert_equal_play(ours, theirs)
 
 
