@@ -23,6 +23,7 @@ import jax
 
 from jaxroute import __version__
 from jaxroute.engine import hosts
+from jaxroute.engine.inputs import BACKENDS
 from jaxroute.store.description import is_url
 
 
@@ -137,6 +138,18 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument(
         "--keep-states", action="store_true", help="keep the states at the end, so that a longer --horizon goes on from them"
     )
+    one.add_argument(
+        "--backend",
+        choices=BACKENDS,
+        default="auto",
+        help="who plays the rounds: the scan, one kernel for all rounds, or the textbook's loop (default: the kernel on a GPU, else the scan)",
+    )
+    one.add_argument(
+        "--devices",
+        metavar="PLATFORM[:I,J]",
+        help="cpu, cuda, or some of them as in cuda:0,1 (default: all of the best platform)",
+    )
+    one.add_argument("--x64", action="store_true", help="numbers of 64 bits")
     one.add_argument("--smoke", action="store_true", help="a size that takes seconds")
     one.add_argument("--no-figures", action="store_true", help="draw nothing; `jaxroute plot` does so later")
     one.add_argument(
@@ -430,7 +443,36 @@ def _goals(texts: Sequence[str]) -> dict[str, float] | None:
     return goals or None
 
 
+def _devices(text: str | None) -> list[Any] | None:
+    """`"cuda:0,1"` as devices; None without."""
+    if text is None:
+        return None
+    platform, colon, numbers = text.partition(":")
+    try:
+        devices = jax.local_devices(backend=platform)
+    except RuntimeError:
+        there = ", ".join(dict.fromkeys(["cpu", *(d.platform for d in jax.local_devices())]))
+        raise ValueError(f"--devices must begin with a platform of this machine ({there}), got {text!r}") from None
+    if not colon:
+        return devices
+    try:
+        return [devices[_index(number, len(devices))] for number in numbers.split(",")]
+    except ValueError:
+        raise ValueError(
+            f"--devices {platform}: must be followed by numbers from 0 to {len(devices) - 1}, got {text!r}"
+        ) from None
+
+
+def _index(text: str, size: int) -> int:
+    number = int(text)
+    if not 0 <= number < size:
+        raise ValueError
+    return number
+
+
 def _run(options) -> int:
+    if options.x64:
+        jax.config.update("jax_enable_x64", True)
     three = options.coordinator, options.processes, options.process_id
     if not options.distributed:
         if three != (None, None, None):
@@ -449,6 +491,9 @@ def _run(options) -> int:
 def _run_here(options, mesh: Any = None) -> int:
     from jaxroute import experiments
 
+    devices = _devices(options.devices)
+    if devices is not None and mesh is not None:
+        raise ValueError("--distributed uses the devices of all processes, and takes no --devices")
     _keep_compiled()
     experiment = _experiment(options.experiment)
     figures = bool(experiment.figures) and not options.no_figures
@@ -476,6 +521,8 @@ def _run_here(options, mesh: Any = None) -> int:
             horizon=horizon,
             changes=changes,
             key=options.key,
+            backend=options.backend,
+            devices=devices,
             mesh=mesh,
             keep=options.keep,
             until_stderr=goals,
@@ -584,12 +631,23 @@ def _bench(options) -> int:
     return runpy.run_path(str(script))["main"](options.rest)
 
 
+def _nvrtc() -> str:
+    """NVIDIA's compiler of kernels, in words."""
+    from jaxroute.engine.kernels import cuda
+
+    try:
+        return f"NVRTC {cuda.version()}"
+    except cuda.Unsupported as error:
+        return f"nobody: {error}"
+
+
 def _doctor(options) -> int:
     del options
     import numpy as np
 
     import jaxroute
     from jaxroute.engine.batching import compiling
+    from jaxroute.engine.kernels import host
     from jaxroute.problems import stochastic
     from jaxroute.store import provenance
 
@@ -599,6 +657,7 @@ def _doctor(options) -> int:
         print(f"{name:<10} {version}")
     print("precision ", "float64" if jax.config.read("jax_enable_x64") else "float32")
     print(f"memory     {provenance.memory_limit(devices[0]) / 2**30:.1f} GiB")
+    print(f"kernels    on a CPU by {host.compiler() or 'nobody: there is no C compiler'}, on a GPU by {_nvrtc()}")
     print(f"compiled   {_keep_compiled() or 'not kept between commands'}")
     env = stochastic.bernoulli(np.linspace(0.9, 0.1, 10).tolist())
     policies = {"UCB1": stochastic.UCB1(), "Oracle": stochastic.Oracle.of}

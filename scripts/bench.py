@@ -2,7 +2,7 @@
 
     python scripts/bench.py                      # everything; a table here, JSON under scripts/bench_results/
     python scripts/bench.py --only staged --seeds 4096 --repeats 7
-    python scripts/bench.py --backend scan pallas --runs 1e3 1e4 1e5 1e6 --no-comparators
+    python scripts/bench.py --backend scan kernel --runs 1e3 1e4 1e5 1e6 --no-comparators
     jaxroute bench --no-comparators
     jaxroute bench --compare A.json B.json       # two stored results, row by row
 

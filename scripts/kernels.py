@@ -7,6 +7,9 @@ The scan over rounds is compiled ahead of time for a described H100, by the comp
 `pip install jaxroute[cuda12]` must be there, a device need not. Counted are the instructions of the loop over rounds that become a
 launch: fusions, reductions, sorts, copies, library calls. An inner loop counts its body times its trips; one whose trips depend on the data
 is listed beside the number with the kernels of one trip, and so is what a stage begins with. Of a branch the longest way counts.
+
+`graph` says whether all loops of a run, also those of unknown length, are one graph on the device, so that the host launches once; without
+that it launches every kernel of every round.
 """
 
 import argparse
@@ -14,7 +17,9 @@ import json
 import math
 import os
 import re
+import shutil
 import sys
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,6 +34,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 import jaxroute
 from jaxroute.core import draws
 from jaxroute.core.protocols import build_policy
+from jaxroute.engine.batching.compiling import compile_lanes
 from jaxroute.engine.batching.lanes import lanes
 from jaxroute.engine.grid import canonical
 from jaxroute.engine.rollout import rollout
@@ -56,12 +62,16 @@ gpu_device_info {
   cuda_compute_capability { major: 9 }
   registers_per_core_limit: 65536
   registers_per_block_limit: 65536
+  driver_version: "12.9.0"
+  runtime_version: "12.9.0"
 }
 platform_name: "CUDA"
 dnn_version_info { major: 9 minor: 10 }
 runtime_version { major: 12 minor: 9 }
 device_description_str: "NVIDIA H100 80GB HBM3"
 """
+# Where the compiler writes what the host launches.
+DUMP = Path(tempfile.gettempdir()) / f"kernels-{os.getpid()}"
 RUNS = 1 << 14
 # Rounds of the counted loop, by which it is found in the module: a number that no other loop has.
 ROUNDS = 997
@@ -205,10 +215,27 @@ def target() -> NamedSharding:
     return NamedSharding(topologies.make_mesh(described, (1,), ("seed",)), PartitionSpec())
 
 
-def compiled(function: Callable, shapes, where: NamedSharding) -> str:
-    """Text of the module of `function(*shapes)` that a GPU would run."""
+def compiled(function: Callable, shapes, where: NamedSharding) -> tuple[str, str]:
+    """Text of the module of `function(*shapes)` that a GPU would run, and the list of what the host launches."""
     traced = jax.jit(function, in_shardings=where, out_shardings=where).trace(*shapes)
-    return traced.lower(lowering_platforms=("cuda",)).compile().as_text()
+    text = compile_lanes(traced.lower(lowering_platforms=("cuda",)), "cuda").as_text()
+    found = sorted(DUMP.glob("*.thunk_sequence_after_thunk_passes.txt"))
+    launches = found[-1].read_text() if found else ""
+    shutil.rmtree(DUMP, ignore_errors=True)
+    return text, launches
+
+
+def one_graph(launches: str) -> bool:
+    """Whether no loop is left to the host, by a list of what it launches."""
+    depth, lines = None, re.findall(r"^( *)\d+: (k\w+)", launches, re.MULTILINE)
+    for indent, kind in lines:
+        if depth is not None and len(indent) <= depth:
+            depth = None
+        if kind == "kCommandBuffer" and depth is None:
+            depth = len(indent)
+        if kind == "kWhile" and depth is None:
+            return False
+    return any(kind == "kWhile" for _, kind in lines)
 
 
 def programs(env, policy, runs: int = RUNS) -> tuple[int, dict[str, tuple[Callable, tuple]]]:
@@ -290,7 +317,7 @@ def show(row: dict[str, Any]) -> str:
     counts = [sum_of(row[when]["per_round"], row[when]["loops"]) for when in ("first", "now")]
     plans = [sum_of(row[when]["plan"], row[when]["plan_loops"]) if "plan" in row[when] else "" for when in ("first", "now")]
     cells = "".join(f"{text:>30}" for text in counts) + "".join(f"{text:>8}" for text in plans)
-    return f"{row['problem']:<14}{row['policy']:<20}{cells}{row['state_bytes']:>9,}"
+    return f"{row['problem']:<14}{row['policy']:<20}{cells}{row['state_bytes']:>9,}  {'yes' if row['graph'] else 'no'}"
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -306,10 +333,11 @@ def main(arguments: list[str] | None = None) -> int:
     where = target()
     stored = json.loads(options.out.read_text())["rows"] if options.out.exists() else []
     rows = {(row["problem"], row["policy"]): row for row in stored}
-    print(f"{'':<34}{'kernels per round, first':>30}{'now':>30}{'plan':>8}{'now':>8}{'bytes':>9}")
+    print(f"{'':<34}{'kernels per round, first':>30}{'now':>30}{'plan':>8}{'now':>8}{'bytes':>9}  graph")
     for problem, name, env, policy in pairs(options.only, options.policies):
         trips, functions = programs(env, policy)
-        texts = {what: compiled(function, shapes, where) for what, (function, shapes) in functions.items()}
+        both = {what: compiled(function, shapes, where) for what, (function, shapes) in functions.items()}
+        texts = {what: text for what, (text, _) in both.items()}
         if options.keep:
             options.keep.mkdir(parents=True, exist_ok=True)
             for what, text in texts.items():
@@ -321,6 +349,7 @@ def main(arguments: list[str] | None = None) -> int:
             "policy": name,
             "first": first,
             "now": now,
+            "graph": one_graph(both["rounds"][1]),
             "state_bytes": jaxroute.run_bytes(env, policy),
         }
         rows[problem, name] = row
@@ -337,6 +366,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    os.environ.setdefault("XLA_FLAGS", "--xla_gpu_autotune_level=0")  # Nothing can be timed without a device.
+    # Nothing can be timed without a device.
+    os.environ.setdefault("XLA_FLAGS", f"--xla_gpu_autotune_level=0 --xla_dump_to={DUMP}")
     jax.config.update("jax_platforms", "cpu")  # Where constants live.
     sys.exit(main())

@@ -46,6 +46,21 @@ FAST = (
 
 # Beginnings of tests that compile for five seconds or more to see what quicker neighbours see: for the slow tier.
 LONG = (
+    *(
+        f"problems/cascade/test_env.py::test_the_optimal_search_has_no_regret_whatever_the_law[{law}"
+        for law in ("LOC", "SPIKE")
+    ),
+    "problems/combinatorial/test_c2mabv.py::test_optimism_covers_the_regret",
+    "problems/combinatorial/test_instances.py::test_copies_of_one_model",
+    "problems/cascade/test_reference.py::test_saturated_scores_are_told_apart",
+    "problems/staged/test_stageroute.py::test_deployed_sets_of_figure_5[StageRoute",
+    "problems/staged/parts/test_deployment.py::test_minimum_share_against_branch_and_bound[8-3-80",
+    "problems/staged/parts/test_deployment.py::test_against_the_plain_procedure[8-6-80",
+    "problems/staged/parts/test_deployment.py::test_single_precision_is_as_good[6-3-80",
+    "store/test_growth.py::test_a_store_that_grows_has_the_bits_of_a_run_at_once[instances of a sampler",
+    "store/test_growth.py::test_a_store_of_statistics_grows[values of the environment",
+    "store/test_growth.py::test_a_smaller_error_goes_on[runs",
+    "solvers/test_rounding.py::test_rounding_follows_the_enumerated_law[z4-swap",
     "experiments/test_experiments.py::test_experiment_runs_at_smoke_size[staged/figure-2",
     "notebooks/test_notebooks.py::test_runs_at_smoke_size[quickstart",
     "testing/test_behaviour.py::test_the_plain_loop_equals_the_compiled_run",
@@ -114,8 +129,6 @@ LONG = (
     "engine/test_reference.py::test_a_policy_of_every_problem[service",
     "engine/test_simulate.py::test_stageroute_equals_a_loop_over_its_compiled_verbs",
     "experiments/test_experiments.py::test_experiment_runs_at_smoke_size[stochastic/regret",
-    "engine/pallas/test_kernel.py::test_a_grid_is_a_map_over_the_kernel",
-    "engine/pallas/test_kernel.py::test_the_kernel_plays_what_the_scan_plays[StageRoute",
     "problems/cascade/test_reference.py::test_policies_equal_the_reference_round_by_round[bootstrap, floor",
     "problems/combinatorial/test_parts_relaxation.py::test_every_solver_plays_its_tasks[suc-solver0",
     "problems/combinatorial/test_reference.py::test_equals_the_reference_round_by_round[suc (c)",
@@ -193,8 +206,6 @@ LONG = (
     "solvers/test_selection.py::test_program_against_highs[False-tiny costs-25",
     "solvers/test_selection.py::test_program_against_highs[False-uniform-9",
     "estimators/test_gaussian.py::test_three_samplers_have_the_same_covariance",
-    "engine/pallas/test_kernel.py::test_the_kernel_plays_what_the_scan_plays[UCB1",
-    "engine/pallas/test_kernel.py::test_intervals_stages_and_free_rounds[4-3-6",
 )
 
 

@@ -18,10 +18,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from flax import struct
 
 from jaxroute.core import checks, draws
 from jaxroute.core.types import Metric
 from jaxroute.engine.batching.compiling import compile_lanes
+from jaxroute.engine.precision import as_written
 from jaxroute.engine.rollout import rollout
 from jaxroute.engine.rounds import Record, run_streams
 
@@ -63,12 +65,22 @@ class Tuned(NamedTuple):
     rounds: int
 
 
+@struct.dataclass
 class _Watched:
     """An environment whose flows also hold the objective of the round."""
 
-    def __init__(self, env, objective: Objective):
-        self.env, self.objective = env, objective
-        self.spec, self.init, self.observe = env.spec, env.init, env.observe
+    env: Any
+    objective: Objective = struct.field(pytree_node=False)
+
+    @property
+    def spec(self):
+        return self.env.spec
+
+    def init(self, key):
+        return self.env.init(key)
+
+    def observe(self, key, state, t):
+        return self.env.observe(key, state, t)
 
     def step(self, key, state, action, t):
         after, feedback, flows = self.env.step(key, state, action, t)
@@ -103,7 +115,8 @@ def _objective_by_run(env, policy, objective: Objective, horizon: int, key: int)
     watched = _Watched(env, objective)
 
     def value(leaves, seeds):
-        total = rollout(watched, replace(policy, leaves), run_streams(root, seeds), horizon, record)["objective"]
+        with as_written():
+            total = rollout(watched, replace(policy, leaves), run_streams(root, seeds), horizon, record)["objective"]
         return total[0] / horizon
 
     return value

@@ -22,7 +22,6 @@ from jaxroute.core.protocols import (
     PolicyOf,
     Probe,
     Sampler,
-    build_policy,
     check_suits,
     check_values,
     first_state,
@@ -36,7 +35,8 @@ from jaxroute.core.protocols import (
 from jaxroute.core.types import Spec
 from jaxroute.engine import recording, stopping
 from jaxroute.engine.grid import FunctionGrid, Grid
-from jaxroute.engine.rounds import Record, spec_for
+from jaxroute.engine.precision import in_64_bits
+from jaxroute.engine.rounds import Record, built_for, spec_for
 from jaxroute.store import provenance
 from jaxroute.store.code import code_of, python
 from jaxroute.store.difference import describe_seeds
@@ -47,8 +47,8 @@ EnvironmentLike: TypeAlias = AnyEnvironment | Grid | Sampler
 PolicyLike: TypeAlias = AnyPolicy | Grid | PolicyOf
 Policies: TypeAlias = PolicyLike | Sequence[PolicyLike] | Mapping[str, PolicyLike]
 
-# Who plays the rounds: a scan over runs on the last axis, one kernel, or the textbook's `vmap` of a scan.
-BACKENDS = ("scan", "pallas", "reference")
+# Who plays the rounds: a scan over runs on the last axis, C with a thread for each run, or the textbook's `vmap` of a scan.
+BACKENDS = ("auto", "scan", "kernel", "reference")
 # What stays of the runs: all of them, or their statistics.
 KEPT = ("runs", "moments")
 
@@ -68,7 +68,8 @@ class Inputs:
     seeds: `[R]` uint32.
     key: root of all randomness.
     block: seeds per compiled call, None for what the layout chooses.
-    backend: one of `BACKENDS`.
+    backend: one of `BACKENDS`, but "auto".
+    platform: of the devices.
     keep: one of `KEPT`.
     goals: standard errors at which to stop, by metric; empty without.
     keep_states: keeps the states after the last round.
@@ -88,6 +89,7 @@ class Inputs:
     key: int
     block: int | None
     backend: str
+    platform: str
     keep: str
     goals: dict[str, float]
     keep_states: bool
@@ -126,6 +128,8 @@ class Inputs:
             "key": self.key,
             "seeds": describe_seeds(self.seeds),
         }
+        if self.platform != jax.default_backend():
+            settings["platform"] = self.platform
         if self.backend != "scan":
             settings["backend"] = self.backend
         if self.keep != "runs":
@@ -157,13 +161,14 @@ def read_inputs(
     key: int,
     block: int | None,
     backend: str,
+    platform: str,
     keep: str,
     until_stderr: Mapping[str, float] | None,
     keep_states: bool,
     accept_changed_code: bool,
     description: Mapping[str, Any] | None,
 ) -> Inputs:
-    """Checks the arguments of `simulate`, which says what they are.
+    """Checks the arguments of `simulate`, which says what they are, for devices of a platform.
 
     Raises:
       ValueError: an argument is out of range, a name is unknown, or environment and policy do not suit each other.
@@ -177,10 +182,13 @@ def read_inputs(
         block = checks.count("block", block)
     if isinstance(key, bool) or not isinstance(key, (int, np.integer)) or not 0 <= key < 2**32:
         raise ValueError(f"key must be a whole number from 0 to 2**32 - 1, got {checks.show(key)}")
-    checks.one_of("backend", backend, BACKENDS)
+    if checks.one_of("backend", backend, BACKENDS) == "auto":
+        backend = "scan" if platform == "cpu" or in_64_bits() else "kernel"
     checks.one_of("keep", keep, KEPT)
-    if keep_states and (keep != "runs" or backend != "scan"):
-        raise ValueError(f"keep_states needs keep='runs' and backend='scan', got keep={keep!r} and backend={backend!r}")
+    if keep_states and (keep != "runs" or backend == "reference"):
+        raise ValueError(
+            f"keep_states needs keep='runs' and backend='scan' or 'kernel', got keep={keep!r} and backend={backend!r}"
+        )
     try:
         json.dumps(dict(description or {}), allow_nan=False)
     except (TypeError, ValueError) as error:
@@ -207,6 +215,7 @@ def read_inputs(
         key=int(key),
         block=block,
         backend=backend,
+        platform=platform,
         keep=keep,
         goals=stopping.goals(until_stderr, recording.recorded_metrics(records)),
         keep_states=keep_states,
@@ -292,7 +301,7 @@ def example(name: str, env: Grid, policy: Grid) -> tuple[AnyEnvironment, AnyPoli
     try:
         if not is_policy(policy.example):
             checks.takes(f"policy {name!r}, a function,", policy.example, "env")
-        built = build_policy(policy.example, made)
+        built = built_for(made, policy.example)
     except ValueError as error:
         raise ValueError(f"policy {name!r}: {error}") from None
     protocols = (

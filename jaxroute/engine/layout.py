@@ -44,7 +44,7 @@ class Layout:
         devices: Sequence[Any],
         held: int = 0,
     ) -> "Layout":
-        """Powers of two, so that other numbers of seeds and settings meet the same shapes.
+        """Round numbers, so that other numbers of seeds and settings meet the same shapes.
 
         Args:
           axes: coordinates of the settings.
@@ -73,7 +73,7 @@ class Layout:
         light = min(_LIGHT_LANES, math.prod(tile[a] for a in shared))
         cap = min(lanes * light, 1 << (most.bit_length() - 1))
         if block is None:
-            block = min(cap // math.prod(tile.values()), 1 << (num_seeds.bit_length() - 1))
+            block = min(cap // math.prod(tile.values()), _most_full(num_seeds) if on_cpu else _one_call(num_seeds))
         for axis in axes:
             # With few seeds there is room for the others after all.
             while (
@@ -99,6 +99,18 @@ class Layout:
         starts = [[(a, s) for s in range(0, len(axes[a]), self.tile[a])] for a in axes]
         for combination in np.ndindex(*(len(s) for s in starts)):
             yield dict(s[i] for s, i in zip(starts, combination, strict=True))
+
+
+def _most_full(num_seeds: int) -> int:
+    """Seeds of a block on a CPU, where a run that nobody asked for takes time: a power of two that is reached."""
+    return 1 << (num_seeds.bit_length() - 1)
+
+
+def _one_call(num_seeds: int) -> int:
+    """Seeds of a block on a GPU, where one call takes as long as its rounds last, and few more runs hardly matter: all of them, up to a
+    quarter more, so that other numbers of seeds meet the same shapes."""
+    step = 1 << max(0, num_seeds.bit_length() - 3)
+    return -(-num_seeds // step) * step
 
 
 def cores() -> int:

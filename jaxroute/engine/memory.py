@@ -9,6 +9,7 @@ import numpy as np
 
 from jaxroute.core import draws
 from jaxroute.core.protocols import AnyEnvironment, AnyPolicy, first_state
+from jaxroute.engine.precision import widened
 from jaxroute.engine.rounds import spec_for, state_bytes
 from jaxroute.store.provenance import memory_limit
 
@@ -31,7 +32,7 @@ def shapes_of(what: str, function: Callable[..., Any], env: AnyEnvironment, poli
     types = tuple((np.shape(leaf), str(jnp.result_type(leaf))) for leaf in leaves)
     key = (what, structure, types, jax.config.read("jax_enable_x64"))
     if key not in _shapes:
-        _shapes[key] = jax.eval_shape(function, env, policy, draws.key(0))
+        _shapes[key] = jax.eval_shape(widened(function), env, policy, draws.key(0))
     return _shapes[key]
 
 

@@ -19,13 +19,19 @@ from jaxroute.core import draws
 from jaxroute.engine import reference
 from jaxroute.engine.batching.compiling import compile_lanes
 from jaxroute.engine.grid import Grid
+from jaxroute.engine.kernels.compiling import Unsupported, compilations, finish
+from jaxroute.engine.kernels.rollout import kernel_rollout
 from jaxroute.engine.layout import Layout, cores, threads
 from jaxroute.engine.memory import LANE_MULTIPLE
 from jaxroute.engine.rollout import rollout
 from jaxroute.engine.rounds import STATE, Record, run_streams
 
-# A player has the arguments of `rollout` and returns what it returns.
-Player = Callable[..., dict[str, Any]]
+# Who plays the rounds, by backend: each has the arguments of `rollout` and returns what it returns.
+PLAYERS: dict[str, Callable[..., dict[str, Any]]] = {
+    "scan": rollout,
+    "kernel": kernel_rollout,
+    "reference": reference.rollout,
+}
 
 
 @dataclass(eq=False)
@@ -33,11 +39,13 @@ class Program:
     """A block that was traced, and its compilation; or the reason why a kernel does not play it.
 
     lowered: what is to be compiled.
+    kernels: compilations of kernels that it calls, which go on meanwhile.
     compiled: of the program, once it was begun.
     reason: why there is none.
     """
 
     lowered: Any = None
+    kernels: "Sequence[Future[Any]]" = ()
     compiled: "Future[Any] | None" = None
     reason: str = ""
 
@@ -108,8 +116,9 @@ class Block:
       key: root of all randomness.
       layout: seeds and settings of a call.
       devices: that the seeds are spread over.
-      backend: "scan", "pallas" or "reference".
+      backend: "scan", "kernel" or "reference".
       keep_states: the states after the last round are returned, too.
+      stays: what was played stays on the device.
     """
 
     def __init__(
@@ -124,6 +133,7 @@ class Block:
         devices: Sequence[Any],
         backend: str,
         keep_states: bool = False,
+        stays: bool = False,
     ):
         self.name, self.grids = name, (env, policy)
         self.axes = [*env.axes, *policy.axes]
@@ -132,7 +142,7 @@ class Block:
         self.threads = threads(devices, layout.padded(len(devices)))
         self.root = np.asarray(jax.random.key_data(draws.key(key)))
         self.static = (record, horizon, tuple(devices), jax.config.read("jax_enable_x64"), keep_states)
-        self.since = 0
+        self.since, self.stays = 0, stays
         self.backend, self.reason = backend, ""  # Why the scan plays in place of the kernel.
 
     @property
@@ -154,7 +164,7 @@ class Block:
         """The block as a function of leaves, indices of settings, root, seeds, and states of runs that were begun."""
         env, policy = self.grids
         record, horizon, _, _, keep_states = self.static
-        player, since = _player(self.backend, self.device.platform), self.since
+        player, since = PLAYERS[self.backend], self.since
 
         def play(leaves: Any, index: Any, root: Any, seeds: Any, begun: Any) -> Any:
             PROGRAMS.traces += 1
@@ -200,10 +210,10 @@ class Block:
 
         def trace() -> Program:
             try:
-                with jax.default_device(self.device):
-                    return Program(jax.jit(self._function()).lower(*arguments))
+                with jax.default_device(self.device), compilations() as kernels:
+                    return Program(jax.jit(self._function()).lower(*arguments), kernels)
             except Exception as error:
-                if self.backend != "pallas":
+                if self.backend != "kernel":
                     raise
                 return Program(reason=_first_line(error))  # Whatever is wrong besides, the scan will say.
 
@@ -238,7 +248,7 @@ class Block:
         program = self.lower(self._any_seeds() if seeds is None else seeds, begun)
         compiling = program.compiled
         if compiling is None or compiling.cancelled() or (compiling.done() and compiling.exception()):
-            compiling = program.compiled = pool.submit(compile_lanes, program.lowered, self.device.platform)
+            compiling = program.compiled = pool.submit(_compile, program, self.device.platform)
         return compiling
 
     def _executable(self, seeds: np.ndarray, begun: Mapping[str, np.ndarray]) -> Callable[..., Any]:
@@ -250,15 +260,15 @@ class Block:
         assert program.compiled is not None
         try:
             return program.compiled.result()
-        except jax.errors.JaxRuntimeError as error:
-            if self.backend != "pallas":
+        except (jax.errors.JaxRuntimeError, Unsupported) as error:
+            if self.backend != "kernel":
                 raise
             program.reason = _first_line(error)
             return self._executable(seeds, begun)
 
     def play(
         self, tile: Mapping[str, int], seeds: np.ndarray, begun: Mapping[str, np.ndarray] = MappingProxyType({})
-    ) -> tuple[dict[str, np.ndarray], float]:
+    ) -> tuple[dict[str, Any], float]:
         """Plays the block; one that does not fit into memory is halved.
 
         Args:
@@ -267,7 +277,7 @@ class Block:
           begun: states `[settings..., R, ...]` after the rounds that have been played (`after`), by name.
 
         Returns:
-          Increments `[settings..., R, records, ...]` by name, and the seconds spent compiling.
+          Increments `[settings..., R, records, ...]` by name, of jax if they stay on the device, and the seconds spent compiling.
 
         Raises:
           MemoryError: not even the smallest block fits into memory.
@@ -278,7 +288,7 @@ class Block:
         compiling = time.perf_counter() - start
         precision = jax.config.read("jax_enable_x64")  # A setting of this thread, not of those below.
 
-        def play(part: tuple[np.ndarray, Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
+        def play(part: tuple[np.ndarray, Mapping[str, np.ndarray]]) -> dict[str, Any]:
             with jax.enable_x64(precision), jax.default_device(self.device):
                 leaves, index, root, *runs = self._arguments(tile, *part)
                 if self.mesh.size > 1:
@@ -286,7 +296,8 @@ class Block:
                         jax.device_put(v, NamedSharding(self.mesh, spec))
                         for v, spec in zip(runs, self._specs(), strict=True)
                     ]
-                return jax.device_get(executable(leaves, index, root, *runs))
+                values = executable(leaves, index, root, *runs)
+                return jax.block_until_ready(values) if self.stays else jax.device_get(values)
 
         try:
             with ThreadPoolExecutor(self.threads) as pool:
@@ -316,11 +327,18 @@ class Block:
         """How seeds and states are spread over the devices."""
         return PartitionSpec("seed"), PartitionSpec(*[None] * len(self.axes), "seed")
 
-    def _joined(self, parts: list[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    def _joined(self, parts: list[dict[str, Any]]) -> dict[str, Any]:
         """The values of several parts of the seeds as those of all."""
         if len(parts) == 1:
             return parts[0]
-        return {name: np.concatenate([part[name] for part in parts], axis=len(self.axes)) for name in parts[0]}
+        concatenate = jnp.concatenate if self.stays else np.concatenate
+        return {name: concatenate([part[name] for part in parts], axis=len(self.axes)) for name in parts[0]}
+
+
+def stays_on_device(keep: str, platform: str) -> bool:
+    """Whether what was played stays where it was played until it has been summed up: where statistics are kept, and the host would be
+    slower."""
+    return keep == "moments" and platform != "cpu"
 
 
 def compile_blocks(blocks: Sequence[Block]) -> None:
@@ -332,13 +350,9 @@ def compile_blocks(blocks: Sequence[Block]) -> None:
         pool.shutdown(cancel_futures=True)  # Interrupted, it does not compile all the others first.
 
 
-def _player(backend: str, platform: str) -> Player:
-    """Who plays the rounds."""
-    if backend == "pallas":
-        from jaxroute.engine.pallas import kernel  # Pallas takes a while to import.
-
-        return kernel.player(platform)
-    return {"scan": rollout, "reference": reference.rollout}[backend]
+def _compile(program: Program, platform: str) -> Any:
+    finish(program.kernels)
+    return compile_lanes(program.lowered, platform)
 
 
 def _first_line(error: Exception) -> str:

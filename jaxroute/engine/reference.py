@@ -9,16 +9,20 @@ from jax import lax
 
 from jaxroute.core import draws
 from jaxroute.core.protocols import build_policy, first_state, is_environment, stage_length_of
+from jaxroute.engine.precision import widened
 from jaxroute.engine.rounds import Record, draws_key, recorded_flows, recorded_gauges, spec_for
 
 
 def rollout(env: Any, policy: Any, streams: Mapping[str, jax.Array], horizon: int, record: Record) -> dict[str, Any]:
     """Plays what `engine.rollout.rollout` plays, with the same arguments and results, without its ways to be fast."""
 
-    def run(words: dict[str, jax.Array]) -> dict[str, Any]:
-        return play(env, policy, {name: draws_key(pair) for name, pair in words.items()}, horizon, record)
+    known = {name: one for name, one in (("env", env), ("policy", policy)) if not callable(one)}
 
-    return jax.vmap(run, in_axes=-1, out_axes=-1)(dict(streams))
+    def run(traced: dict[str, Any], words: dict[str, jax.Array]) -> dict[str, Any]:
+        players = {"env": env, "policy": policy} | traced
+        return play(**players, keys={name: draws_key(pair) for name, pair in words.items()}, horizon=horizon, record=record)
+
+    return jax.vmap(widened(run), in_axes=(None, -1), out_axes=-1)(known, dict(streams))
 
 
 def play(env: Any, policy: Any, keys: Mapping[str, jax.Array], horizon: int, record: Record) -> dict[str, Any]:

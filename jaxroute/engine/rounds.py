@@ -24,6 +24,7 @@ from jaxroute.core.protocols import (
 )
 from jaxroute.core.types import Metric, PyTree, Spec
 from jaxroute.engine.batching.lanes import lanes
+from jaxroute.engine.precision import widened
 
 # Rounds of one inner scan: a float32 partial sum stays short, and records are sums of partial sums.
 _LONGEST_CHUNK = 4096
@@ -63,6 +64,11 @@ class Record(NamedTuple):
     def metrics(self) -> tuple[Metric, ...]:
         """All metrics that are recorded."""
         return (*self.flows, *self.info, *self.env_gauges, *self.policy_gauges)
+
+
+def built_for(env: AnyEnvironment, policy: AnyPolicy | PolicyOf) -> AnyPolicy:
+    """The policy itself, or the one that a function `env -> policy` makes for this environment."""
+    return policy if is_policy(policy) else widened(functools.partial(build_policy, policy))(env)
 
 
 def spec_for(env: AnyEnvironment, horizon: int) -> Spec:
@@ -155,41 +161,47 @@ def one_run(
     size = streams["env"].shape[-1]
     instance: Players = {}
     if is_environment(env):
-        policy = build_policy(policy, env)
-        example: dict[str, Any] = {"env": env, "policy": policy}
+        shared: Players = {"env": env, "policy": built_for(env, policy)}
+        example = shared
     else:
         sampler: Any = env
         build: Any = policy
 
-        def draw_instance(words: jax.Array) -> Players:
-            drawn = sampler(draws_key(words))
-            return {"env": drawn} | ({} if is_policy(build) else {"policy": build(drawn)})
+        def drawn(words: jax.Array) -> Players:
+            env = sampler(draws_key(words))
+            return {"env": env} | ({} if is_policy(build) else {"policy": build(env)})
 
+        draw_instance = widened(drawn)
         instance = lanes(draw_instance, size)(streams["instance"])
-        example = {"policy": policy} | jax.eval_shape(draw_instance, jax.ShapeDtypeStruct((2,), jnp.uint32))
+        shared = {"policy": policy} if is_policy(policy) else {}
+        example = shared | jax.eval_shape(draw_instance, jax.ShapeDtypeStruct((2,), jnp.uint32))
     env_spec, stage_length = example["env"].spec, stage_length_of(example["env"], example["policy"])
     spec = spec_for(example["env"], horizon)
 
-    def players(instance: Players) -> tuple[Any, Any]:
-        return instance.get("env", env), instance.get("policy", policy)
+    def players(shared: Players, instance: Players) -> tuple[Any, Any]:
+        both = shared | instance
+        return both["env"], both["policy"]
+
+    def of_run(function: Callable[..., Any]) -> Callable[..., Any]:
+        return functools.partial(widened(function), shared)
 
     def at(stream: jax.Array, t: jax.Array) -> jax.Array:
         return draws.fold_in(draws_key(stream), t)
 
-    def start(instance: Players, words: dict[str, jax.Array]) -> States:
-        env, policy = players(instance)
+    def start(shared: Players, instance: Players, words: dict[str, jax.Array]) -> States:
+        env, policy = players(shared, instance)
         states = env.init(draws_key(words["env_init"])), first_state(env, policy, draws_key(words["policy_init"]), spec)
         return jax.tree.map(strong, states)
 
-    def plan(instance: Players, words: dict[str, jax.Array], states: States, t: jax.Array) -> States:
-        (env, policy), (env_state, policy_state) = players(instance), states
+    def plan(shared: Players, instance: Players, words: dict[str, jax.Array], states: States, t: jax.Array) -> States:
+        (env, policy), (env_state, policy_state) = players(shared, instance), states
         obs = env.observe(at(words["env"], t), env_state, t)
         return env_state, policy.plan(at(words["plan"], t), policy_state, obs, t)
 
     def play(
-        instance: Players, words: dict[str, jax.Array], states: States, t: jax.Array
+        shared: Players, instance: Players, words: dict[str, jax.Array], states: States, t: jax.Array
     ) -> tuple[States, dict[str, jax.Array]]:
-        (env, policy), (env_state, policy_state) = players(instance), states
+        (env, policy), (env_state, policy_state) = players(shared, instance), states
         env_key = at(words["env"], t)
         obs = env.observe(env_key, env_state, t)
         action, info = policy.act(at(words["act"], t), policy_state, obs, t)
@@ -197,9 +209,11 @@ def one_run(
         policy_state = policy.update(at(words["update"], t), policy_state, obs, action, feedback, t)
         return (env_state, policy_state), recorded_flows(record, flows, info, feedback)
 
-    def read(instance: Players, words: dict[str, jax.Array], states: States, t: jax.Array) -> dict[str, Any]:
+    def read(
+        shared: Players, instance: Players, words: dict[str, jax.Array], states: States, t: jax.Array
+    ) -> dict[str, Any]:
         del words
-        return recorded_gauges(record, *players(instance), *states, t)
+        return recorded_gauges(record, *players(shared, instance), *states, t)
 
     return Run(
         instance=instance,
@@ -208,10 +222,10 @@ def one_run(
         free_rounds=env_spec.free_rounds,
         stage_length=stage_length,
         chunk=chunk_length(math.gcd(record.every, env_spec.free_rounds), stage_length),
-        start=start,
-        plan=plan,
-        play=play,
-        read=read,
+        start=of_run(start),
+        plan=of_run(plan),
+        play=of_run(play),
+        read=of_run(read),
     )
 
 

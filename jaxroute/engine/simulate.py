@@ -1,5 +1,6 @@
 """`simulate`: maps over policies, settings, instances and seeds; the story of a run."""
 
+import contextlib
 import math
 import os
 import sys
@@ -17,13 +18,14 @@ from jaxroute.engine import diagnose, hosts, inputs, memory, recording, stopping
 from jaxroute.engine.errors import explained
 from jaxroute.engine.inputs import EnvironmentLike, Inputs, Policies, PolicyLike, read_inputs
 from jaxroute.engine.layout import Layout
-from jaxroute.engine.programs import PROGRAMS, Block, compile_blocks
+from jaxroute.engine.programs import PROGRAMS, Block, compile_blocks, stays_on_device
 from jaxroute.engine.sharing import shared_axes
-from jaxroute.engine.tasks import Effort, play_task
+from jaxroute.engine.tasks import Effort, Played, play_task, played_ahead
 from jaxroute.store import provenance
 from jaxroute.store.description import Contents, fingerprint, place_of, stored_layout, stored_settings
 from jaxroute.store.results import open_sink
 from jaxroute.store.sink import Sink, Task
+from jaxroute.store.states import Kept
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # tqdm.auto warns in notebooks without ipywidgets, and then shows its text bar
@@ -49,7 +51,7 @@ def simulate(
     devices: Sequence[Any] | None = None,
     mesh: jax.sharding.Mesh | None = None,
     progress: bool = True,
-    backend: str = "scan",
+    backend: str = "auto",
     keep: str = "runs",
     until_stderr: Mapping[str, float] | None = None,
     keep_states: bool = False,
@@ -84,11 +86,12 @@ def simulate(
         `jax.distributed.initialize`. All processes make the same call with the same `out`, which they share; each plays its share of
         the blocks, the first writes the provenance, and all return the whole result.
       progress: shows a progress bar.
-      backend: "scan", a compiled scan over rounds with the runs on the last axis; "reference", the textbook's `vmap` of a scan, slower, to
-        compare with; or "pallas" (never run on a GPU so far), which plays the whole horizon of a run in one kernel, its state in
-        registers: for GPUs, and for policies and environments with up to some hundreds of numbers. The streams are the same; the
-        results are equal up to the rounding of sums. What does not fit into a kernel is played by the scan, with a warning and the
-        reason in the attribute `fell_back`. On a CPU the kernel is only interpreted, for tests: compiling it takes long.
+      backend: "scan", a compiled scan over rounds with the runs on the last axis; "kernel", one function of C made from the same
+        functions of one run, with a thread for each run on a GPU (never run on one so far) and a loop over runs on a CPU; or
+        "reference", the textbook's `vmap` of a scan, slower, to compare with. "auto" is that of an existing store, otherwise the kernel
+        on a GPU and the scan on a CPU. The streams are the same bits; what is computed from them is equal but for the rounding of
+        logarithms, exponentials and sums. What has no C is played by the scan, with a warning and the reason in the attribute
+        `fell_back`. A kernel needs a C compiler, on a GPU NVRTC, which comes with jax.
       keep: "runs", every run's curves, or "moments", only their statistics over the seeds: count, mean, variance, minimum, maximum and
         histogram of each metric at each recorded time, and of the differences between policies, seed by seed. Memory and store then do
         not grow with the number of seeds; `metrics` and `plot` answer the same questions, but for those about single runs.
@@ -131,6 +134,8 @@ def simulate(
     stored = stored_settings(out)
     if record_every is None and "record_every" in stored:
         record_every = int(stored["record_every"])
+    if stored and backend == "auto":
+        backend = stored.get("backend", "scan")
     with hosts.Processes(mesh, _device_list(devices), out) as processes:
         asked = read_inputs(
             env,
@@ -144,6 +149,7 @@ def simulate(
             key=key,
             block=block,
             backend=backend,
+            platform=processes.devices[0].platform,
             keep=keep,
             until_stderr=until_stderr,
             keep_states=keep_states,
@@ -242,6 +248,7 @@ def _blocks(asked: Inputs, layout: Layout, devices: Sequence[Any]) -> dict[str, 
             devices,
             asked.backend,
             asked.keep_states,
+            stays_on_device(asked.keep, asked.platform),
         )
         for name, policy in asked.policies.items()
     }
@@ -312,15 +319,19 @@ def _play(
         sink.settle(processes.late_s)
         return stopping.reached(asked.goals, {m: sink.errors(m, owners[m], ending.blocks) for m in asked.goals})
 
+    def play(task: Task, begun: Kept | None) -> Played:
+        return play_task(asked, layout, blocks[task[0]], task, len(processes.devices), effort, begun)
+
     everything = layout.blocks(len(asked.seeds))
     looks = stopping.looks(len(asked.seeds), layout.block) if asked.goals else [everything]
     with tqdm(total=len(tasks), disable=not progress or not tasks or processes.rank > 0, unit="block", leave=False) as bar:
         for goal in looks:
-            for task in [task for task in tasks if ending.blocks <= task[2] < goal]:
-                bar.set_description(task[0])
-                begun = sink.first_rounds(*task)
-                sink.write(*task, *play_task(asked, layout, blocks[task[0]], task, len(processes.devices), effort, begun))
-                bar.update()
+            now = [task for task in tasks if ending.blocks <= task[2] < goal]
+            with contextlib.closing(played_ahead(now, play, sink.first_rounds)) as played:
+                for task, curves, kept in played:
+                    bar.set_description(task[0])
+                    sink.write(*task, curves, kept)
+                    bar.update()
             ending.blocks, ending.seeds = goal, sink.stop(goal)
             if asked.goals:
                 processes.gather({}, sink.missing)

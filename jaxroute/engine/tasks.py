@@ -1,20 +1,29 @@
 """One task: a policy on a tile of settings and a block of seeds, played from the first round, or from where earlier rounds ended."""
 
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from typing import Any, TypeAlias
 
+import jax
 import numpy as np
 
 from jaxroute.engine import recording, room
 from jaxroute.engine.errors import located
 from jaxroute.engine.inputs import Inputs
 from jaxroute.engine.layout import Layout
+from jaxroute.engine.precision import in_64_bits
 from jaxroute.engine.programs import Block
 from jaxroute.engine.rounds import STATE
 from jaxroute.store.sink import Task
 from jaxroute.store.states import Kept
+
+# Curves of a block by name, of NumPy, or of jax where they stay on the device.
+Curves: TypeAlias = dict[str, Any]
+# The curves of a task, and what it is continued from.
+Played: TypeAlias = tuple[Curves, Kept | None]
 
 
 @dataclass
@@ -44,6 +53,32 @@ class Effort:
         return asdict(self)
 
 
+def played_ahead(
+    tasks: Sequence[Task], play: Callable[[Task, Kept | None], Played], first_rounds: Callable[..., Kept | None]
+) -> Generator[tuple[Task, Curves, Kept | None], None, None]:
+    """Tasks with their curves and what they are continued from; each is played while the one before is written.
+
+    Args:
+      tasks: in order.
+      play: plays a task from its first rounds, as `play_task`.
+      first_rounds: what is kept of the first rounds of a task.
+    """
+    precision = in_64_bits()  # A setting of this thread, not of the other.
+
+    def aside(task: Task, begun: Kept | None) -> Played:
+        with jax.enable_x64(precision):
+            return play(task, begun)
+
+    pool, coming = ThreadPoolExecutor(1), None
+    try:
+        for task in [*tasks, None]:
+            ready, coming = coming, None if task is None else (task, pool.submit(aside, task, first_rounds(*task)))
+            if ready is not None:
+                yield ready[0], *ready[1].result()
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
 def play_task(
     asked: Inputs,
     layout: Layout,
@@ -52,7 +87,7 @@ def play_task(
     num_devices: int,
     effort: Effort,
     begun: Kept | None = None,
-) -> tuple[dict[str, np.ndarray], Kept | None]:
+) -> Played:
     """Plays one task, or what is left of it; its curves, without what is padding, and what it is continued from."""
     name, tile, number = task
     chosen = asked.seeds[number * layout.block : (number + 1) * layout.block]
@@ -61,7 +96,7 @@ def play_task(
     whole = (*(layout.tile[a] for a in tile), layout.padded(num_devices))
     first, states = (0, {}) if begun is None else (begun.rounds, {n: _padded(v, whole) for n, v in begun.states.items()})
 
-    def played(block: Block) -> dict[str, np.ndarray]:
+    def played(block: Block) -> Curves:
         start = time.perf_counter()
         with located(f"policy {name!r}, seeds {chosen[0]} to {chosen[-1]}"):
             increments, compiling = block.play(tile, np.resize(chosen, whole[-1]), states)
@@ -84,6 +119,8 @@ def play_task(
         again, kept = played(larger), {}
         increments = room.replaced(increments, short, again)
         effort.played_again += int(short.sum())
+    if all(isinstance(values, jax.Array) for values in increments.values()):
+        return recording.curves_on_device(increments, asked.records[name], asked.times, runs), None
     curves, totals = recording.curves_of(increments, asked.records[name], asked.times, runs, begun)
     return curves, Kept(asked.horizon, kept, totals) if kept else None
 

@@ -165,6 +165,8 @@ def run(
     keep_states: bool = False,
     accept_changed_code: bool = False,
     figures: bool = True,
+    backend: str = "auto",
+    devices: Sequence[Any] | None = None,
 ) -> dict[str, Any]:
     """Runs an experiment and writes its stores, figures and `summary.json` into a folder; a killed run is continued.
 
@@ -176,7 +178,7 @@ def run(
       key: root of all randomness.
       mesh: devices of several processes, as for `simulate`; the first writes summary and figures.
       figures: draw them.
-      keep_states, accept_changed_code: as for `simulate`.
+      keep_states, accept_changed_code, backend, devices: as for `simulate`.
       keep, until_stderr: likewise. Of "moments", claims and figures that need single runs are left out, and said to be.
 
     Returns:
@@ -207,8 +209,10 @@ def run(
             probes=case.probes,
             out=_folder(out, case, cases),
             key=key,
+            devices=devices,
             mesh=mesh,
             progress=progress,
+            backend=backend,
             keep=keep,
             until_stderr=until_stderr,
             keep_states=keep_states,

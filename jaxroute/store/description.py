@@ -269,11 +269,11 @@ def fingerprint(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Everything that the bits of a result depend on."""
     own = versions()
     return {
+        "platform": jax.default_backend(),
         **settings,
         "format": FORMAT,
         "jaxroute": own["jaxroute"],
         "jax": own["jax"],
-        "platform": jax.default_backend(),
         "threefry_partitionable": bool(getattr(jax.config, "jax_threefry_partitionable", True)),
         "x64": jax.config.read("jax_enable_x64"),
     }

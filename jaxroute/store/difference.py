@@ -13,7 +13,7 @@ from jaxroute.core.checks import show
 # Settings in which a run may ask for more than a store holds; all others must be the same.
 _GROWING = ("seeds", "horizon", "policies", "environment", "record", "until_stderr")
 # What is only said where it is not the usual.
-_USUAL = {"keep": "runs", "until_stderr": None, "keep_states": False}
+_USUAL = {"backend": "scan", "keep": "runs", "until_stderr": None, "keep_states": False}
 # Seeds are said one by one up to this number, then by spans of consecutive ones, up to so many of them.
 _FEW_SEEDS = 32
 _MOST_SPANS = 1000

@@ -24,7 +24,7 @@ import jax
 import numpy as np
 import xarray as xr
 
-from jaxroute.store import integrity, provenance
+from jaxroute.store import integrity, provenance, reductions
 from jaxroute.store.description import DONE, Contents
 from jaxroute.store.places import Place
 from jaxroute.store.sink import Sink, Task, writes
@@ -37,7 +37,7 @@ _BYTES_PER_CELL = STRANDS * 48 + 2 * 150 * 16
 _NEVER = np.iinfo(np.int64).max
 
 Key = tuple[Any, ...]
-Curves = Mapping[str, np.ndarray]
+Curves = Mapping[str, Any]  # Arrays of NumPy, or of jax on a device.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,12 +121,31 @@ class Summary:
 
 
 def summarise(curves: Sequence[Curves], zero_flows: Sequence[str], first: int, seeds: np.ndarray) -> Summary:
-    """Statistics of one block of seeds and one tile of settings.
+    """Statistics of one block of seeds and one tile of settings, computed where the curves are.
 
     Args:
       curves: of each policy, arrays `[settings..., R, ...]` with all axes of settings, of size 1 where a policy does not have them, and
         `valid`. first: place of the first seed among all. seeds: `[R]`.
     """
+    names = dict.fromkeys(n for one in curves for n in one if n != "valid" and n not in zero_flows)
+    singles: list[Key] = [(n, p) for n in names for p, one in enumerate(curves) if n in one]
+    pairs: list[Key] = [(n, p, q) for n in names for p, q in itertools.combinations(range(len(curves)), 2)]
+    pairs = [key for key in pairs if all(key[0] in curves[p] for p in key[1:])]
+    on_device = all(isinstance(one["valid"], jax.Array) for one in curves)
+    found, histogram = (_on_device if on_device else _on_host)(curves, singles, pairs)
+    cells = [(key, moments.mean.shape) for key, moments in zip([*singles, *pairs], found, strict=True)]
+    packed = np.concatenate([m.packed().reshape(6, -1) for m in found], axis=1) if found else np.zeros((6, 0))
+    told = [{name: np.asarray(one[name]) for name in ("valid", *zero_flows)} for one in curves]
+    flags = [_flags(one, np.moveaxis(one["valid"], _runs_axis(one), -1), zero_flows, first, seeds) for one in told]
+    return Summary(cells, Moments.unpacked(packed), histogram, np.concatenate(flags, axis=1))
+
+
+def _on_device(curves: Sequence[Curves], singles: Sequence[Key], pairs: Sequence[Key]) -> tuple[list[Moments], Histogram]:
+    return reductions.reduced(curves, singles, pairs, [_runs_axis(one) for one in curves])
+
+
+def _on_host(curves: Sequence[Curves], singles: Sequence[Key], pairs: Sequence[Key]) -> tuple[list[Moments], Histogram]:
+    """Moments of arrays and of differences, and the histogram of the arrays' rows one after the other."""
     valid = [np.moveaxis(one["valid"], _runs_axis(one), -1) for one in curves]
 
     def masked(policy: int, name: str) -> np.ndarray:
@@ -135,10 +154,6 @@ def summarise(curves: Sequence[Curves], zero_flows: Sequence[str], first: int, s
         good = good.reshape(good.shape[:-1] + (1,) * (values.ndim - good.ndim) + good.shape[-1:])
         return np.ascontiguousarray(values) if good.all() else np.where(good, values, np.nan)
 
-    names = dict.fromkeys(n for one in curves for n in one if n != "valid" and n not in zero_flows)
-    singles: list[Key] = [(n, p) for n in names for p, one in enumerate(curves) if n in one]
-    pairs: list[Key] = [(n, p, q) for n in names for p, q in itertools.combinations(range(len(curves)), 2)]
-    pairs = [key for key in pairs if all(key[0] in curves[p] for p in key[1:])]
     with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
         values = dict(zip(singles, pool.map(lambda key: masked(key[1], key[0]), singles), strict=True))
 
@@ -150,13 +165,15 @@ def summarise(curves: Sequence[Curves], zero_flows: Sequence[str], first: int, s
                 return Moments.of(values[key[0], key[1]] - values[key[0], key[2]])
 
         alone, apart = list(pool.map(of_single, singles)), list(pool.map(of_pair, pairs))
-    found = [moments for moments, _ in alone] + apart
-    cells = [(key, moments.mean.shape) for key, moments in zip([*singles, *pairs], found, strict=True)]
     starts = np.cumsum([0, *(moments.mean.size for moments, _ in alone)])
     histograms = [histogram.moved(int(start)) for (_, histogram), start in zip(alone, starts, strict=False)]
-    packed = np.concatenate([m.packed().reshape(6, -1) for m in found], axis=1) if found else np.zeros((6, 0))
-    flags = [_flags(one, good, zero_flows, first, seeds) for one, good in zip(curves, valid, strict=True)]
-    return Summary(cells, Moments.unpacked(packed), Histogram.joined(histograms), np.concatenate(flags, axis=1))
+    return [moments for moments, _ in alone] + apart, Histogram.joined(histograms)
+
+
+def _expanded(shape: Sequence[int], places: Sequence[int]) -> tuple[int, ...]:
+    """A shape with axes of length 1 at these places."""
+    rest = iter(shape)
+    return tuple(1 if i in places else next(rest) for i in range(len(shape) + len(places)))
 
 
 def _runs_axis(curves: Curves) -> int:
@@ -428,7 +445,8 @@ class MomentSink(Sink):
         del kept
         axes = list(self.frame.axes)
         lacking = [i for i, a in enumerate(axes) if a not in tile]
-        self.curves[policy, self._place(policy, tile)] = {n: np.expand_dims(v, lacking) for n, v in values.items()}
+        own = {name: v.reshape(_expanded(v.shape, lacking)) for name, v in values.items()}
+        self.curves[policy, self._place(policy, tile)] = own
         for number, whole in enumerate(self.tiles):
             needed = [(p, self._place(p, whole)) for p in self.frame.policies]
             if not self.known[number].has(block) and all(key in self.curves for key in needed):

@@ -17,9 +17,10 @@ _LEAST_EXPONENT = -64
 # Largest relative distance of a number from the middle of its bin.
 RELATIVE_ACCURACY = 2.0 ** -(_MANTISSA_BITS + 1)
 
-_SHIFT = 52 - _MANTISSA_BITS
-_LEAST = (1023 + _LEAST_EXPONENT) << _MANTISSA_BITS
-_NOTHING = np.int32(2**31 - 1)  # Sorts behind every bin.
+SHIFT = 52 - _MANTISSA_BITS
+LEAST = (1023 + _LEAST_EXPONENT) << _MANTISSA_BITS
+MAGNITUDE = 0x7FFF_FFFF_FFFF_FFFF  # All bits but the sign.
+NOTHING = np.int32(2**31 - 1)  # Sorts behind every bin.
 # A key is `row * 2**_KEY_BITS + bin + 2**(_KEY_BITS - 1)`.
 _KEY_BITS = 18
 _HALF = 1 << (_KEY_BITS - 1)
@@ -116,18 +117,18 @@ class Moments:
 def bins_of(values: np.ndarray) -> np.ndarray:
     """Bin of each float64, int32 in the order of the numbers; 0 holds zero. NaN is in a bin behind all others."""
     bits = np.ascontiguousarray(values, np.float64).view(np.int64)
-    size = ((bits & 0x7FFF_FFFF_FFFF_FFFF) >> _SHIFT).astype(np.int32)
-    size -= np.int32(_LEAST - 1)
+    size = ((bits & MAGNITUDE) >> SHIFT).astype(np.int32)
+    size -= np.int32(LEAST - 1)
     np.maximum(size, 0, out=size)
     np.negative(size, out=size, where=bits < 0)
-    return np.where(np.isnan(values), _NOTHING, size)
+    return np.where(np.isnan(values), NOTHING, size)
 
 
 def middles(bins: np.ndarray) -> np.ndarray:
     """The number in the middle of each bin; infinity is a bin of its own."""
     bins = np.asarray(bins, np.int64)
-    place = np.abs(bins) - 1 + _LEAST
-    low, high = (np.asarray((place + i) << _SHIFT, np.int64).view(np.float64) for i in (0, 1))
+    place = np.abs(bins) - 1 + LEAST
+    low, high = (np.asarray((place + i) << SHIFT, np.int64).view(np.float64) for i in (0, 1))
     with np.errstate(invalid="ignore", over="ignore"):
         middle = np.where(np.isfinite(low), low + (np.where(np.isfinite(high), high, low) - low) / 2, np.inf)
     return np.where(bins == 0, 0.0, np.where(bins < 0, -middle, middle))
@@ -160,9 +161,18 @@ class Histogram:
         np.not_equal(bins[1:], bins[:-1], out=first[1:])
         first[::runs] = True
         starts = np.flatnonzero(first)
-        counts = np.diff(starts, append=bins.size)
-        found = bins[starts]
-        kept = found != _NOTHING
+        return Histogram.of_starts(starts, bins[starts], runs, bins.size)
+
+    @staticmethod
+    def of_starts(starts: np.ndarray, found: np.ndarray, runs: int, size: int) -> "Histogram":
+        """Histogram of rows of sorted bins.
+
+        Args:
+          starts: where another bin begins, in the order of memory. found: which.
+          runs, size: length of a row, and of all.
+        """
+        counts = np.diff(starts, append=size)
+        kept = found != NOTHING
         keys = ((starts // runs) << _KEY_BITS) + found + _HALF
         return Histogram(keys[kept], counts[kept])
 

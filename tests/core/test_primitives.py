@@ -229,7 +229,7 @@ def test_the_counts_are_those_of_the_compiler(tmp_path):
     done = subprocess.run([sys.executable, script, *choice], capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     (row,) = json.loads(out.read_text())["rows"]
-    assert row["first"] == row["now"]
+    assert row["first"] == row["now"] and row["graph"]
     assert row["now"]["per_round"] <= stored()["stochastic", "UCB1"]["now"]["per_round"]
 
 

@@ -1,6 +1,7 @@
 """Several processes: together they give the bits of one, and what one of them leaves undone the next run does."""
 
 import json
+import re
 import signal
 import time
 
@@ -46,12 +47,12 @@ def test_several_processes_give_the_bits_of_one(tmp_path, alone, number):
 
 
 def test_a_process_that_is_killed_leaves_its_blocks_to_the_next_run(tmp_path, alone):
-    """Two processes, of which one dies in its second block; the other finishes its own, and one alone continues."""
+    """Two processes, of which one dies in its second block, perhaps before its first is written; the other finishes its own, and one continues."""
     kill_one_of_two(tmp_path)
-    with pytest.raises(ValueError, match="unfinished: 6 blocks are missing"):
+    with pytest.raises(ValueError, match="unfinished: [67] blocks are missing"):
         jr.load(tmp_path)
     finished = np.isfinite(jr.load(tmp_path, partial=True)["regret"].isel(time=-1)).values
-    assert finished.sum() in (8 * 16 - 12, 8 * 16)  # The last block of a policy has four seeds.
+    assert finished.sum() in (7 * 16 - 12, 7 * 16, 8 * 16 - 12, 8 * 16)  # The last block of a policy has four seeds.
     continued = engine_child.play("bandit", seeds=100, out=tmp_path)
     assert engine_child.differences(alone, continued) == []
     assert continued.attrs["processes"] == 1
@@ -61,7 +62,7 @@ def kill_one_of_two(out):
     (status, report, _), (killed, _, _) = together(2, out, "killed")
     assert killed == -signal.SIGKILL
     assert status == 0 and len(report["played"]) == 7
-    assert "HostsError: process 1 died: 6 blocks are missing, the first that of policy " in report["error"]
+    assert re.search("HostsError: process 1 died: [67] blocks are missing, the first that of policy ", report["error"])
     assert "the same command continues from here" in report["error"]
 
 
@@ -72,7 +73,7 @@ def test_any_number_of_processes_continues_what_two_have_begun(tmp_path, alone, 
     found = together(number, tmp_path)
     assert [status for status, *_ in found] == [0] * number, found
     sizes = [len(report["played"]) for _, report, _ in found]
-    assert sum(sizes) == 6 and max(sizes) - min(sizes) <= 1
+    assert sum(sizes) in (6, 7) and max(sizes) - min(sizes) <= 1
     check_equal(alone, tmp_path, number)
 
 

@@ -523,9 +523,10 @@ def test_an_interrupt_is_said_and_loses_nothing(tmp_path, monkeypatch, capsys, c
         for one, handler in others.items():
             signal.signal(one, handler)
     assert "stopped; the same command continues from the last finished block" in capsys.readouterr().err
-    assert len(count_blocks) == 1 and not list((tmp_path / "out").glob("*.lock"))
+    played = len(count_blocks)  # The first, and perhaps the next, which is played while that is written.
+    assert played in (1, 2) and not list((tmp_path / "out").glob("*.lock"))
     assert cli.main(command) == 0
-    assert len(count_blocks) == 4
+    assert len(count_blocks) == played + 3
     assert differences(undisturbed, jr.load(tmp_path / "out")) == []
 
 

@@ -22,6 +22,7 @@ from jaxroute.engine.batching import indexing
 from jaxroute.engine.batching.dependence import (
     BARRIERS,
     CALLS,
+    bind,
     carry_dependence,
     handles_keys,
     scan_sizes,
@@ -93,26 +94,19 @@ def _replay(jaxpr: Jaxpr, consts: Sequence[Any], args: list[Value], size: int, t
     return [read(v) for v in jaxpr.outvars]
 
 
-def _bind(eqn: JaxprEqn, arrays: Sequence[Any]) -> list[Any]:
-    bound = eqn.primitive.get_bind_params(eqn.params)  # a pair in jax 0.9, the parameters alone since 0.10
-    subfuns, params = bound if isinstance(bound, tuple) else ((), bound)
-    outs = eqn.primitive.bind(*subfuns, *arrays, **params)
-    return list(outs) if eqn.primitive.multiple_results else [outs]
-
-
 def _apply(eqn: JaxprEqn, values: list[Value], size: int, tables: Tables) -> list[Value]:
     name, params = eqn.primitive.name, eqn.params
     if name in CALLS:
         inner = params[CALLS[name]]
         return _replay(inner.jaxpr, inner.consts, values, size, tables)
     if not any(v.mapped for v in values):
-        return [Value(out, False) for out in _bind(eqn, [v.array for v in values])]
+        return [Value(out, False) for out in bind(eqn, [v.array for v in values])]
     if name == "random_wrap":
         return [Value(values[0].array, True, True)]
     if name == "random_unwrap":
         return [Value(values[0].array, True)]
     if name in BARRIERS:
-        return [Value(out, v.mapped) for out, v in zip(_bind(eqn, [v.array for v in values]), values, strict=True)]
+        return [Value(out, v.mapped) for out, v in zip(bind(eqn, [v.array for v in values]), values, strict=True)]
     if handles_keys(eqn):
         return _fallback(eqn, values, size)
     if name in ("scan", "cond", "while"):
@@ -144,9 +138,9 @@ def _rule(name: str, eqn: JaxprEqn, values: list[Value], size: int) -> list[Any]
             else lax.broadcast_in_dim(a, full, (rank,) if v.mapped else tuple(range(jnp.ndim(a))))
             for a, v in zip(arrays, values, strict=True)
         ]  # fmt: skip
-        return _bind(eqn, wide)
+        return bind(eqn, wide)
     if name in _FRONT_AXES:
-        return _bind(eqn, [spread(v, size).array for v in values])
+        return bind(eqn, [spread(v, size).array for v in values])
     if name == "broadcast_in_dim" and len(arrays) == 1:
         dims = (*params["broadcast_dimensions"], rank)
         return [lax.broadcast_in_dim(arrays[0], (*shape, size), dims)]
@@ -173,7 +167,7 @@ def _fallback(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value]:
     """One primitive by `jax.vmap`, with the run axis last on both sides."""
     arrays = [leave(v) if v.mapped else v.array for v in values]
     axes = [(jnp.ndim(a) - 1) if v.mapped else None for a, v in zip(arrays, values, strict=True)]
-    outs = jax.vmap(lambda *a: _bind(eqn, a), in_axes=axes, out_axes=-1, axis_size=size)(*arrays)
+    outs = jax.vmap(lambda *a: bind(eqn, a), in_axes=axes, out_axes=-1, axis_size=size)(*arrays)
     return [enter(out) for out in outs]
 
 

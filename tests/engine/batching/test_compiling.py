@@ -6,7 +6,7 @@ import jax
 import pytest
 
 from jaxroute.engine.batching import compiling
-from jaxroute.engine.batching.compiling import CPU_OPTIONS, compile_lanes, dropped_options
+from jaxroute.engine.batching.compiling import CPU_OPTIONS, GPU_OPTIONS, compile_lanes, dropped_options
 
 
 class Watched:
@@ -47,10 +47,19 @@ def test_this_compiler_has_all_options():
     assert (watched.used, dropped_options()) == ([CPU_OPTIONS], ())
 
 
-def test_the_options_are_those_of_a_cpu():
-    watched = Watched()
-    compile_lanes(watched, "cuda")
-    assert watched.used == [{}]
+class Noted(Watched):
+    """Compiles without options, which are those of a compiler that is not here."""
+
+    def compile(self, compiler_options=None):
+        self.used.append(dict(compiler_options or {}))
+        return self.lowered.compile()
+
+
+@pytest.mark.parametrize("platform, options", [("gpu", GPU_OPTIONS), ("cuda", GPU_OPTIONS), ("tpu", {})])
+def test_each_platform_has_its_options(platform, options):
+    watched = Noted()
+    compile_lanes(watched, platform)
+    assert watched.used == [options]
 
 
 def test_an_option_with_a_value_that_it_cannot_have_is_an_error(monkeypatch):

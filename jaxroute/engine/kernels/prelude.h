@@ -1,0 +1,200 @@
+/* What the rounds of a run need besides C: the operations of XLA where C's are others. For a C compiler of the host and for NVRTC. */
+
+#ifdef __CUDACC__
+#define FUNCTION static __device__ __forceinline__
+#define INF_32 __builtin_bit_cast(float, 0x7f800000u)
+#define NAN_32 __builtin_bit_cast(float, 0x7fc00000u)
+#define INF_64 __builtin_bit_cast(double, 0x7ff0000000000000ull)
+#define NAN_64 __builtin_bit_cast(double, 0x7ff8000000000000ull)
+#define ROTATED(x, n) __funnelshift_l(x, x, n)
+#define ROLLED _Pragma("unroll 1")
+#else
+#include <math.h>
+#include <stdbool.h>
+#include <string.h>
+#define FUNCTION static inline __attribute__((always_inline))
+#define INF_32 __builtin_inff()
+#define NAN_32 __builtin_nanf("")
+#define INF_64 __builtin_inf()
+#define NAN_64 __builtin_nan("")
+#define ROTATED(x, n) (((x) << (n)) | ((x) >> (32 - (n))))
+#define ROLLED
+#endif
+
+/* What stands at the begin of each round: nothing, or what marks it in the machine code */
+#ifndef BEGIN_ROUND
+#define BEGIN_ROUND
+#endif
+
+/* Bits */
+
+FUNCTION unsigned bits_of(float x) {
+#ifdef __CUDACC__
+    return __float_as_uint(x);
+#else
+    unsigned bits;
+    memcpy(&bits, &x, 4);
+    return bits;
+#endif
+}
+
+FUNCTION float float_of(unsigned x) {
+#ifdef __CUDACC__
+    return __uint_as_float(x);
+#else
+    float number;
+    memcpy(&number, &x, 4);
+    return number;
+#endif
+}
+
+FUNCTION int popcount_32(unsigned x) {
+#ifdef __CUDACC__
+    return __popc(x);
+#else
+    return __builtin_popcount(x);
+#endif
+}
+
+FUNCTION int clz_32(unsigned x) {
+#ifdef __CUDACC__
+    return __clz(x);
+#else
+    return x ? __builtin_clz(x) : 32;
+#endif
+}
+
+/* A choice of which both cases are read first. For `i == k ? a[i] : 0` NVRTC would read `a[k]` in a branch, and write that as a chain of
+   ten choices for ten elements in registers. */
+
+#define CHOOSE(kind, type) FUNCTION type choose_##kind(bool c, type a, type b) { return c ? a : b; }
+CHOOSE(b, bool)
+CHOOSE(i, int)
+CHOOSE(u, unsigned)
+CHOOSE(l, long long)
+CHOOSE(m, unsigned long long)
+CHOOSE(f, float)
+CHOOSE(d, double)
+#undef CHOOSE
+
+/* Integers: sums wrap around, and what C leaves open is XLA's */
+
+FUNCTION int add_i(int a, int b) { return (int)((unsigned)a + (unsigned)b); }
+FUNCTION int sub_i(int a, int b) { return (int)((unsigned)a - (unsigned)b); }
+FUNCTION int mul_i(int a, int b) { return (int)((unsigned)a * (unsigned)b); }
+FUNCTION int div_i(int a, int b) { return b == 0 ? -1 : b == -1 ? sub_i(0, a) : a / b; }
+FUNCTION int rem_i(int a, int b) { return b == 0 ? a : b == -1 ? 0 : a % b; }
+FUNCTION unsigned div_u(unsigned a, unsigned b) { return b == 0 ? 0xffffffffu : a / b; }
+FUNCTION unsigned rem_u(unsigned a, unsigned b) { return b == 0 ? a : a % b; }
+FUNCTION unsigned shl_u(unsigned a, unsigned n) { return n < 32 ? a << n : 0; }
+FUNCTION unsigned shr_u(unsigned a, unsigned n) { return n < 32 ? a >> n : 0; }
+FUNCTION int sar_i(int a, unsigned n) { return a >> (n < 32 ? n : 31); }
+FUNCTION int max_i(int a, int b) { return a > b ? a : b; }
+FUNCTION int min_i(int a, int b) { return a < b ? a : b; }
+FUNCTION unsigned max_u(unsigned a, unsigned b) { return a > b ? a : b; }
+FUNCTION unsigned min_u(unsigned a, unsigned b) { return a < b ? a : b; }
+FUNCTION int abs_i(int a) { return a < 0 ? sub_i(0, a) : a; }
+FUNCTION int sign_i(int a) { return (a > 0) - (a < 0); }
+
+FUNCTION int int_of(float x) {
+    return x != x ? 0 : x >= 2147483648.0f ? 2147483647 : x <= -2147483648.0f ? -2147483647 - 1 : (int)x;
+}
+FUNCTION unsigned unsigned_of(float x) { return x >= 4294967296.0f ? 0xffffffffu : x > 0.0f ? (unsigned)x : 0u; }
+
+/* Floats: a maximum is NaN if one of the two is */
+
+FUNCTION float max_f(float a, float b) { return a != a || a > b ? a : b; }
+FUNCTION float min_f(float a, float b) { return a != a || a < b ? a : b; }
+FUNCTION float sign_f(float x) { return x > 0.0f ? 1.0f : x < 0.0f ? -1.0f : x; }
+#ifdef __CUDACC__ /* 0 for b above 8.5e37, where scaling it first would cost as much as the division */
+FUNCTION float div_f(float a, float b) { return __fdividef(a, b); }
+FUNCTION float rsqrt_f(float x) { return rsqrtf(x); }
+#else
+FUNCTION float div_f(float a, float b) { return a / b; }
+FUNCTION float rsqrt_f(float x) { return 1.0f / sqrtf(x); }
+#endif
+FUNCTION float logistic_f(float x) { return div_f(1.0f, 1.0f + expf(-x)); }
+FUNCTION bool is_finite_f(float x) { return fabsf(x) < INF_32; }
+
+/* The order of all floats: -0 below 0, NaN at the ends */
+FUNCTION int order_of(float x) {
+    const int bits = (int)bits_of(x);
+    return bits ^ ((bits >> 31) & 0x7fffffff);
+}
+FUNCTION bool le_to_f(float a, float b) { return order_of(a) <= order_of(b); }
+FUNCTION bool lt_to_f(float a, float b) { return order_of(a) < order_of(b); }
+FUNCTION bool le_i(int a, int b) { return a <= b; }
+FUNCTION bool lt_i(int a, int b) { return a < b; }
+FUNCTION bool le_u(unsigned a, unsigned b) { return a <= b; }
+FUNCTION bool lt_u(unsigned a, unsigned b) { return a < b; }
+
+FUNCTION float logaddexp_f(float a, float b) {
+    const float top = max_f(a, b), apart = a - b;
+    return apart != apart ? a + b : top + log1pf(expf(-fabsf(apart)));
+}
+
+/* Giles (2010), "Approximating the erfinv function", as XLA has it. What counts is the absolute error of w, so that a GPU may take the
+   logarithm of 1 - x^2, rounded once, from its special unit; the other polynomial is needed once in three hundred draws. */
+#ifdef LOG_1P_OF_MINUS_SQUARE /* tests */
+#elif defined(__CUDACC__)
+#define LOG_1P_OF_MINUS_SQUARE(x) __logf(fmaf(-x, x, 1.0f))
+#define TERM(c, p, w) fmaf(p, w, c)
+#else
+#define LOG_1P_OF_MINUS_SQUARE(x) log1pf(-x * x)
+#define TERM(c, p, w) ((c) + (p) * (w))
+#endif
+FUNCTION float erf_inv_f(float x) {
+    const float w = -LOG_1P_OF_MINUS_SQUARE(x), near = w - 2.5f;
+    float p = 2.81022636e-08f;
+    p = TERM(3.43273939e-07f, p, near);
+    p = TERM(-3.5233877e-06f, p, near);
+    p = TERM(-4.39150654e-06f, p, near);
+    p = TERM(0.00021858087f, p, near);
+    p = TERM(-0.00125372503f, p, near);
+    p = TERM(-0.00417768164f, p, near);
+    p = TERM(0.246640727f, p, near);
+    p = TERM(1.50140941f, p, near);
+    if (!(w < 5.0f)) {
+        const float far = sqrtf(w) - 3.0f;
+        p = -0.000200214257f;
+        p = TERM(0.000100950558f, p, far);
+        p = TERM(0.00134934322f, p, far);
+        p = TERM(-0.00367342844f, p, far);
+        p = TERM(0.00573950773f, p, far);
+        p = TERM(-0.0076224613f, p, far);
+        p = TERM(0.00943887047f, p, far);
+        p = TERM(1.00167406f, p, far);
+        p = fabsf(x) == 1.0f ? INF_32 : TERM(2.83297682f, p, far);
+    }
+    return p * x;
+}
+
+FUNCTION float digamma_f(float x) {
+    float shift = 0.0f, reflected = 0.0f;
+    if (x <= 0.0f) {
+        if (x == floorf(x)) return NAN_32;
+        reflected = -3.14159265f / tanf(3.14159265f * x);
+        x = 1.0f - x;
+    }
+    while (x < 10.0f) {
+        shift = shift - 1.0f / x;
+        x = x + 1.0f;
+    }
+    const float r = 1.0f / (x * x);
+    return reflected + shift + logf(x) - 0.5f / x - r * (0.0833333333f - r * (0.00833333333f - r * 0.00396825397f));
+}
+
+/* Salmon et al. (2011): the block (*x0, *x1) under the key (k0, k1) */
+FUNCTION void threefry(unsigned k0, unsigned k1, unsigned *x0, unsigned *x1) {
+    const unsigned k2 = k0 ^ k1 ^ 0x1BD11BDAu;
+    unsigned a = *x0 + k0, b = *x1 + k1;
+#define ROUND(n) a += b, b = ROTATED(b, n) ^ a
+    ROUND(13), ROUND(15), ROUND(26), ROUND(6), a += k1, b += k2 + 1u;
+    ROUND(17), ROUND(29), ROUND(16), ROUND(24), a += k2, b += k0 + 2u;
+    ROUND(13), ROUND(15), ROUND(26), ROUND(6), a += k0, b += k1 + 3u;
+    ROUND(17), ROUND(29), ROUND(16), ROUND(24), a += k1, b += k2 + 4u;
+    ROUND(13), ROUND(15), ROUND(26), ROUND(6), a += k2, b += k0 + 5u;
+#undef ROUND
+    *x0 = a;
+    *x1 = b;
+}

@@ -1,0 +1,142 @@
+"""The other way to play what `rollout` plays: one thread per run plays all rounds, in C made from the same functions of one run.
+
+A scan over rounds launches some kernels a round on a GPU, which takes longer than what they compute. Here one call plays the whole horizon: a
+thread holds a run's states, draws its random numbers from the same streams, and writes to memory at record times only.
+"""
+
+import ctypes
+import functools
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.core import ShapedArray
+from jax.extend.core import Primitive
+from jax.interpreters import batching, mlir
+
+from jaxroute.engine.batching.lanes import lanes
+from jaxroute.engine.kernels import calls, compiling, cuda, host
+from jaxroute.engine.kernels.source import Source, source_of, steps
+from jaxroute.engine.kernels.values import Unsupported
+from jaxroute.engine.precision import in_64_bits
+from jaxroute.engine.rounds import STATE, Record, leaves_of, one_run, states_of
+
+
+def kernel_rollout(
+    env: Any,
+    policy: Any,
+    streams: Mapping[str, jax.Array],
+    horizon: int,
+    record: Record,
+    *,
+    since: int = 0,
+    begun: Mapping[str, jax.Array] | None = None,
+    keep_states: bool = False,
+) -> dict[str, Any]:
+    """What `rollout` computes, by one call for all rounds.
+
+    Args:
+      env, policy, streams, horizon, record, since, begun, keep_states: as for `rollout`.
+
+    Returns:
+      As `rollout`: arrays `[records, ..., R]` by name.
+
+    Raises:
+      Unsupported: the round, its plan or a gauge has an operation that has no C.
+    """
+    if in_64_bits():
+        raise Unsupported("numbers of 64 bits")
+    run = one_run(env, policy, streams, horizon, record)
+    start = lambda: lanes(run.start, run.size)(run.instance, run.words)  # noqa: E731
+    states = states_of(begun, jax.eval_shape(start)) if begun else start()
+    source, shared, names = source_of(run, states, horizon, record.every, since if begun else 0)
+    own = [_words(leaf) for leaf in jax.tree.leaves((run.instance, run.words, states))]
+    later = iter(own)
+    common = iter(shared)
+    operands = [next(common) if array.shared else next(later) for array in source.inputs]
+    outs = rounds_p.bind(*operands, source=source, size=run.size, lead=(), spread=((),) * len(operands))
+    values = dict(zip(names, outs, strict=False))
+    if keep_states:
+        values |= {f"{STATE}{number}": leaf for number, leaf in enumerate(outs[len(names) :])}
+    return values
+
+
+def _words(leaf: jax.Array) -> jax.Array:
+    """A typed key as its words, on the axis before the runs; any other array as it is."""
+    return next(iter(leaves_of((leaf, ())).values()))
+
+
+rounds_p = Primitive("rounds")
+rounds_p.multiple_results = True
+
+
+@rounds_p.def_abstract_eval
+def _(*operands: Any, source: Source, size: int, lead: tuple[int, ...], spread: Any) -> list[Any]:
+    del operands, spread
+    return [ShapedArray((*lead, *array.shape, size), array.dtype) for array in source.outputs]
+
+
+def _batch(operands: Sequence[Any], dims: Sequence[int | None], *, source: Source, size: int, lead: Any, spread: Any) -> Any:
+    """Settings are one more leading axis of the operands that differ between them, and of all results."""
+    number = next(x.shape[d] for x, d in zip(operands, dims, strict=True) if d is not None)
+    moved = [x if d is None else jnp.moveaxis(x, d, 0) for x, d in zip(operands, dims, strict=True)]
+    spread = tuple((d is not None, *own) for d, own in zip(dims, spread, strict=True))
+    outs = rounds_p.bind(*moved, source=source, size=size, lead=(number, *lead), spread=spread)
+    return outs, [0] * len(outs)
+
+
+batching.primitive_batchers[rounds_p] = _batch
+
+
+def _host_target(source: Source, lead: tuple[int, ...], spread: Any, size: int) -> tuple[str, Future[Any]]:
+    """A target of XLA's calls on a CPU, and its compilation."""
+    function = compiling.begin(host.compiled, source.for_host())
+    sizes = [math.prod(a.shape) * (1 if a.shared else size) * a.dtype.itemsize for a in source.inputs]
+    inputs = [(steps(lead, own), n) for own, n in zip(spread, sizes, strict=True)]
+    every = steps(lead, (True,) * len(lead))
+    outputs = [(every, math.prod(a.shape) * size * a.dtype.itemsize) for a in source.outputs]
+
+    def addresses(buffers: Sequence[calls.Buffer], apart: Any, setting: Sequence[int]) -> Any:
+        moved = [
+            b.address + size * sum(i * step for i, step in zip(setting, own, strict=True))
+            for b, (own, size) in zip(buffers, apart, strict=True)
+        ]
+        return (ctypes.c_void_p * max(1, len(moved)))(*moved)
+
+    def play(call: calls.Call) -> None:
+        rounds = function.result()
+        for setting in itertools.product(*map(range, lead)):
+            rounds(0, size, size, addresses(call.arguments, inputs, setting), addresses(call.results, outputs, setting))
+
+    return calls.register(play, "cpu"), function
+
+
+@functools.lru_cache(maxsize=256)
+def _device_target(source: Source, lead: tuple[int, ...], spread: Any, size: int) -> tuple[str, Future[Any]]:
+    """A target of XLA's calls on a GPU, and its compilation."""
+    text, settings = source.for_device(lead, spread), math.prod(lead)
+    code = compiling.begin(lambda: cuda.compiled(text, cuda.architecture()))
+    kernel = cuda.Kernel(code.result)
+
+    def play(call: calls.Call) -> None:
+        kernel.launch([b.address for b in (*call.arguments, *call.results)], size, settings, call.stream())
+
+    return calls.register(play, "CUDA"), code
+
+
+def _lowered_to(target: Any) -> Any:
+    def lower(ctx: Any, *operands: Any, source: Source, size: int, lead: Any, spread: Any) -> Any:
+        name, compilation = target(source, lead, spread, size)
+        compiling.note(compilation)
+        return jax.ffi.ffi_lowering(name)(ctx, *operands)
+
+    return lower
+
+
+mlir.register_lowering(rounds_p, _lowered_to(_host_target), platform="cpu")
+mlir.register_lowering(rounds_p, _lowered_to(_device_target), platform="cuda")
+rounds_p.def_impl(lambda *operands, **params: jax.jit(functools.partial(rounds_p.bind, **params))(*operands))

@@ -1,0 +1,1 @@
+"""What operations are in C, by family."""

@@ -1,0 +1,160 @@
+"""Reads and writes at places that are computed."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from jax import lax
+
+from jaxroute.engine.kernels.rules.elementwise import EXPRESSIONS
+from jaxroute.engine.kernels.rules.registry import aval_of, kind_of, rule
+from jaxroute.engine.kernels.values import (
+    Place,
+    Unsupported,
+    Value,
+    add,
+    flat,
+    literal,
+)
+
+if TYPE_CHECKING:
+    from jaxroute.engine.kernels.emitter import Emitter
+
+
+def _start(value: Value, largest: int) -> Any:
+    """An index between 0 and the largest."""
+    if value.known is not None:
+        known = int(value.known.item())
+        return min(max(known, 0), largest)
+    text = value.at(())
+    return f"min_u({text}, {largest}u)" if value.dtype.kind == "u" else f"min_i(max_i({text}, 0), {largest})"
+
+
+@rule("dynamic_slice")
+def _dynamic_slice(emitter: "Emitter", eqn: Any, x: Value, *starts: Value) -> list[Value]:
+    shape, _ = aval_of(eqn)
+    x = x if x.known is not None else emitter.stored(x)
+    first = [emitter.index(_start(s, n - size)) for s, n, size in zip(starts, x.shape, shape, strict=False)]
+    first += [0] * (len(x.shape) - len(first))
+    view = emitter.view(x, shape, lambda place: x.at(tuple(add(f, p) for f, p in zip(first, place, strict=True))))
+    return [emitter.copied(view)]
+
+
+@rule("dynamic_update_slice")
+def _dynamic_update_slice(emitter: "Emitter", eqn: Any, x: Value, new: Value, *starts: Value) -> list[Value]:
+    first = [emitter.index(_start(s, n - size)) for s, n, size in zip(starts, x.shape, new.shape, strict=False)]
+    first += [0] * (len(x.shape) - len(first))
+    new = emitter.apart(new, x)
+    storage = emitter.to_change(x)
+    emitter.write_part(storage, x.shape, first, new, new.shape)
+    return [emitter.value_of(storage, x.shape)]
+
+
+_Mode = lax.GatherScatterMode
+
+
+def _gathered_at(
+    numbers: Any, indices: Value, shape: Sequence[int], sizes: Sequence[int], batch: Place
+) -> tuple[list[Any], list[str]]:
+    """First index along every axis, as it is, of the window that a place of the batch stands for; and what its being inside says."""
+    starts: list[Any] = [0] * len(shape)
+    batching = getattr(numbers, "operand_batching_dims", ())
+    own = getattr(numbers, "start_indices_batching_dims", getattr(numbers, "scatter_indices_batching_dims", ()))
+    index_map = getattr(numbers, "start_index_map", getattr(numbers, "scatter_dims_to_operand_dims", ()))
+    for axis, at in zip(batching, own, strict=True):
+        starts[axis] = batch[at]
+    inside = []
+    for number, axis in enumerate(index_map):
+        place = (*batch, number)
+        largest = shape[axis] - sizes[axis]
+        if indices.known is None or not all(isinstance(p, int) for p in place):
+            text = indices.at(place)
+            test = f"{text} <= {largest}u" if indices.dtype.kind == "u" else f"{text} >= 0 && {text} <= {largest}"
+            inside.append(test)
+            starts[axis] = (
+                f"min_u({text}, {largest}u)" if indices.dtype.kind == "u" else f"min_i(max_i({text}, 0), {largest})"
+            )
+        else:
+            known = int(indices.known[tuple(map(int, place))])
+            if not 0 <= known <= largest:
+                inside.append("false")
+            starts[axis] = min(max(known, 0), largest)
+    return starts, inside
+
+
+@rule("gather")
+def _gather(emitter: "Emitter", eqn: Any, x: Value, indices: Value) -> list[Value]:
+    params, numbers = eqn.params, eqn.params["dimension_numbers"]
+    shape, dtype = aval_of(eqn)
+    sizes = tuple(params["slice_sizes"])
+    sizes = (*sizes, *x.shape[len(sizes) :])
+    x = x if x.known is not None else emitter.stored(x)
+    indices = indices if indices.known is not None else emitter.stored(indices)
+    words = tuple(range(len(shape) - (len(x.shape) - len(params["slice_sizes"])), len(shape)))
+    offset_dims = (*numbers.offset_dims, *words)
+    dropped = (*numbers.collapsed_slice_dims, *numbers.operand_batching_dims)
+    kept = [i for i in range(len(x.shape)) if i not in dropped]
+    fills = params["mode"] == _Mode.FILL_OR_DROP
+    fill = params.get("fill_value")
+    if fills and fill is None:
+        fill = (
+            np.nan
+            if dtype.kind == "f"
+            else np.iinfo(dtype).min
+            if dtype.kind == "i"
+            else True
+            if dtype.kind == "b"
+            else np.iinfo(dtype).max
+        )
+
+    def make(place: Place, names: Sequence[str]) -> list[str]:
+        batch = tuple(p for i, p in enumerate(place) if i not in offset_dims)
+        starts, inside = _gathered_at(numbers, indices, x.shape, sizes, batch)
+        own = list(starts)
+        for axis, dim in zip(kept, offset_dims, strict=True):
+            own[axis] = add(starts[axis], place[dim])
+        text = x.at(tuple(own))
+        if fills and inside:
+            text = f"({' && '.join(inside)}) ? {text} : {literal(np.asarray(fill).astype(dtype)[()])}"
+        return [f"{names[0]} = {text};"]
+
+    return emitter.elementwise([(shape, dtype)], make)
+
+
+@rule("scatter", *(f"scatter{dash}{how}" for dash in "-_" for how in ("add", "mul", "min", "max", "sub")))
+def _scatter(emitter: "Emitter", eqn: Any, x: Value, indices: Value, updates: Value) -> list[Value]:
+    params, numbers = eqn.params, eqn.params["dimension_numbers"]
+    name = eqn.primitive.name.replace("-", "_")
+    if name == "scatter" and params["update_jaxpr"] is not None and params["update_jaxpr"].eqns:
+        raise Unsupported("scatter that applies a function")
+    kind = kind_of(x.dtype)
+    operation = name.removeprefix("scatter").removeprefix("_")
+    window = (*numbers.update_window_dims, *range(len(updates.shape) - (len(x.shape) - _rank(eqn)), len(updates.shape)))
+    dropped = (*numbers.inserted_window_dims, *numbers.operand_batching_dims)
+    kept = [i for i in range(len(x.shape)) if i not in dropped]
+    sizes = [1] * len(x.shape)
+    for axis, dim in zip(kept, window, strict=True):
+        sizes[axis] = updates.shape[dim]
+    drops = params["mode"] in (_Mode.FILL_OR_DROP, None)
+    indices, updates = emitter.apart(indices, x), emitter.apart(updates, x)
+    storage = emitter.to_change(x)
+    emitter.ready(indices, updates)
+    emitter.before_writing(storage)
+    with emitter.loops(updates.shape) as place:
+        batch = tuple(p for i, p in enumerate(place) if i not in window)
+        starts, inside = _gathered_at(numbers, indices, x.shape, sizes, batch)
+        own = list(starts)
+        for axis, dim in zip(kept, window, strict=True):
+            own[axis] = add(starts[axis], place[dim])
+        target = storage.element(flat(tuple(own), x.shape))
+        text = updates.at(place)
+        if operation:
+            text = EXPRESSIONS[operation](kind, target, text)
+            storage.reads += 1
+        test = f"if ({' && '.join(inside)}) " if drops and inside else ""
+        emitter.line(f"{test}{target} = {text};", storage)
+    return [emitter.value_of(storage, x.shape)]
+
+
+def _rank(eqn: Any) -> int:
+    return len(eqn.invars[0].aval.shape)

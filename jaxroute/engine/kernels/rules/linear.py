@@ -1,0 +1,299 @@
+"""Linear algebra of small matrices in C: factorisations, triangular systems, eigenvalues and singular values."""
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from jaxroute.engine.kernels.rules.registry import rule
+from jaxroute.engine.kernels.values import Place, Storage, Unsupported, Value, c_type, flat
+
+if TYPE_CHECKING:
+    from jaxroute.engine.kernels.emitter import Emitter
+
+# Sweeps of rotations: each about squares what is left beside the diagonal, so that float32 takes five.
+_SWEEPS = 12
+
+
+def _changed(emitter: "Emitter", x: Value) -> Storage:
+    """A storage with this array, which may be changed."""
+    storage = emitter.to_change(x)
+    storage.reads += 1
+    return storage
+
+
+def _entry(storage: Storage, shape: Sequence[int], place: Place, i: str, j: str) -> str:
+    return storage.element(flat((*place, i, j), shape))
+
+
+@rule("cholesky")
+def _cholesky(emitter: "Emitter", eqn: Any, x: Value) -> list[Value]:
+    """The lower factor, NaN where there is none."""
+    shape, number = x.shape, c_type(x.dtype)
+    n, storage = shape[-1], _changed(emitter, x)
+    root = "sqrtf" if x.dtype.itemsize == 4 else "sqrt"
+    with emitter.loops(shape[:-2]) as place:
+
+        def a(i: str, j: str) -> str:
+            return _entry(storage, shape, place, i, j)
+
+        emitter.code(f"""
+            bool whole = true;
+            for (int j = 0; j < {n}; ++j) {{
+                {number} d = {a("j", "j")};
+                for (int k = 0; k < j; ++k) d -= {a("j", "k")} * {a("j", "k")};
+                whole = whole && d > 0;
+                d = {root}(d);
+                {a("j", "j")} = d;
+                for (int i = j + 1; i < {n}; ++i) {{
+                    {number} s = {a("i", "j")};
+                    for (int k = 0; k < j; ++k) s -= {a("i", "k")} * {a("j", "k")};
+                    {a("i", "j")} = s / d;
+                }}
+            }}
+            for (int j = 0; j < {n}; ++j) {{
+                for (int i = 0; i < {n}; ++i) {{
+                    if (!whole) {a("i", "j")} = {"NAN_32" if x.dtype.itemsize == 4 else "NAN_64"};
+                    else if (i < j) {a("i", "j")} = 0;
+                }}
+            }}""")
+    return [emitter.value_of(storage, shape)]
+
+
+@rule("triangular_solve")
+def _triangular_solve(emitter: "Emitter", eqn: Any, a: Value, b: Value) -> list[Value]:
+    params = eqn.params
+    shape, n = b.shape, a.shape[-1]
+    storage = _changed(emitter, emitter.copied(b) if b.storages & a.storages else b)
+    emitter.ready(a)
+    left, transposed = params["left_side"], params["transpose_a"]
+    # Rows of the unknowns if they stand on the right of the matrix, columns if on its left.
+    forward = (params["lower"] != transposed) == left
+    others = shape[-1] if left else shape[-2]
+    with emitter.loops(shape[:-2]) as place:
+
+        def coefficient(i: str, j: str) -> str:
+            """Of unknown `j` in the equation of unknown `i`."""
+            return a.at((*place, j, i) if transposed == left else (*place, i, j))
+
+        def unknown(i: str) -> str:
+            return _entry(storage, shape, place, *((i, "o") if left else ("o", i)))
+
+        step = "for (int i = 0; i < {n}; ++i)" if forward else "for (int i = {n} - 1; i >= 0; --i)"
+        before = "for (int j = 0; j < i; ++j)" if forward else "for (int j = i + 1; j < {n}; ++j)"
+        divided = "" if params["unit_diagonal"] else f" / {coefficient('i', 'i')}"
+        emitter.code(f"""
+            for (int o = 0; o < {others}; ++o) {{
+                {step.format(n=n)} {{
+                    {c_type(b.dtype)} s = {unknown("i")};
+                    {before.format(n=n)} s -= {coefficient("i", "j")} * {unknown("j")};
+                    {unknown("i")} = s{divided};
+                }}
+            }}""")
+    return [emitter.value_of(storage, shape)]
+
+
+@rule("lu")
+def _lu(emitter: "Emitter", eqn: Any, x: Value) -> list[Value]:
+    """Factors in place, the row that each row was exchanged with, and the order of rows; the largest of a column is the pivot."""
+    shape, number = x.shape, c_type(x.dtype)
+    rows, columns = shape[-2:]
+    steps, lead = min(rows, columns), shape[:-2]
+    storage = _changed(emitter, x)
+    pivots = emitter.variable(np.int32, math.prod(lead) * steps)
+    order = emitter.variable(np.int32, math.prod(lead) * rows)
+    pivots.reads, order.reads = 1, 1
+    size = "fabsf" if x.dtype.itemsize == 4 else "fabs"
+    with emitter.loops(lead) as place:
+
+        def a(i: str, j: str) -> str:
+            return _entry(storage, shape, place, i, j)
+
+        def p(i: str) -> str:
+            return pivots.element(flat((*place, i), (*lead, steps)))
+
+        def o(i: str) -> str:
+            return order.element(flat((*place, i), (*lead, rows)))
+
+        emitter.code(f"""
+            for (int i = 0; i < {rows}; ++i) {o("i")} = i;
+            for (int j = 0; j < {steps}; ++j) {{
+                int best = j;
+                for (int i = j + 1; i < {rows}; ++i) if ({size}({a("i", "j")}) > {size}({a("best", "j")})) best = i;
+                {p("j")} = best;
+                if (best != j) {{
+                    for (int k = 0; k < {columns}; ++k) {{
+                        const {number} s = {a("j", "k")};
+                        {a("j", "k")} = {a("best", "k")};
+                        {a("best", "k")} = s;
+                    }}
+                    const int held = {o("j")};
+                    {o("j")} = {o("best")};
+                    {o("best")} = held;
+                }}
+                for (int i = j + 1; i < {rows}; ++i) {{
+                    const {number} f = {a("j", "j")} == 0 ? {a("i", "j")} : {a("i", "j")} / {a("j", "j")};
+                    {a("i", "j")} = f;
+                    for (int k = j + 1; k < {columns}; ++k) {a("i", "k")} -= f * {a("j", "k")};
+                }}
+            }}""")
+    shapes = ((storage, shape), (pivots, (*lead, steps)), (order, (*lead, rows)))
+    return [emitter.value_of(one, own) for one, own in shapes]
+
+
+@rule("lu_pivots_to_permutation")
+def _lu_pivots(emitter: "Emitter", eqn: Any, pivots: Value) -> list[Value]:
+    size, lead, steps = eqn.params["permutation_size"], pivots.shape[:-1], pivots.shape[-1]
+    order = emitter.variable(np.int32, math.prod(lead) * size)
+    order.reads = 1
+    pivots = emitter.stored(pivots) if pivots.known is None else pivots
+    emitter.ready(pivots)
+    with emitter.loops(lead) as place:
+
+        def o(i: str) -> str:
+            return order.element(flat((*place, i), (*lead, size)))
+
+        emitter.code(f"""
+            for (int i = 0; i < {size}; ++i) {o("i")} = i;
+            for (int j = 0; j < {steps}; ++j) {{
+                const int other = {pivots.at((*place, "j"))}, held = {o("j")};
+                {o("j")} = {o("other")};
+                {o("other")} = held;
+            }}""")
+    return [emitter.value_of(order, (*lead, size))]
+
+
+@rule("eigh")
+def _eigh(emitter: "Emitter", eqn: Any, x: Value) -> list[Value]:
+    """Vectors and values in ascending order, by Jacobi's rotations; the sign of a vector is anybody's."""
+    params = eqn.params
+    if params.get("subset_by_index") not in (None, (0, x.shape[-1])):
+        raise Unsupported("eigh of some eigenvalues")
+    shape, number, n, lead = x.shape, c_type(x.dtype), x.shape[-1], x.shape[:-2]
+    if x.dtype.itemsize != 4:
+        raise Unsupported("eigh of 64 bits")
+    a_of = _changed(emitter, emitter.copied(x))
+    v_of = emitter.variable(x.dtype, x.size)
+    w_of = emitter.variable(x.dtype, math.prod(lead) * n)
+    v_of.reads = w_of.reads = 1
+    with emitter.loops(lead) as place:
+
+        def a(i: str, j: str) -> str:
+            return _entry(a_of, shape, place, i, j)
+
+        def v(i: str, j: str) -> str:
+            return _entry(v_of, shape, place, i, j)
+
+        def w(i: str) -> str:
+            return w_of.element(flat((*place, i), (*lead, n)))
+
+        half = "if (j > i)" if params["lower"] else "if (j < i)"
+        emitter.code(f"""
+            for (int i = 0; i < {n}; ++i) {{
+                for (int j = 0; j < {n}; ++j) {{
+                    {v("i", "j")} = i == j;
+                    {half} {a("i", "j")} = {a("j", "i")};
+                }}
+            }}
+            ROLLED for (int sweep = 0; sweep < {_SWEEPS}; ++sweep) {{
+                for (int p = 0; p < {n}; ++p) {{
+                    for (int q = p + 1; q < {n}; ++q) {{
+                        const {number} beside = {a("p", "q")};
+                        if (beside == 0) continue;
+                        const {number} theta = ({a("q", "q")} - {a("p", "p")}) / (2 * beside);
+                        const {number} t = (theta < 0 ? -1 : 1) / (fabsf(theta) + sqrtf(theta * theta + 1));
+                        const {number} c = 1 / sqrtf(t * t + 1), s = t * c;
+                        for (int k = 0; k < {n}; ++k) {{
+                            const {number} x = {a("k", "p")}, y = {a("k", "q")};
+                            {a("k", "p")} = c * x - s * y;
+                            {a("k", "q")} = s * x + c * y;
+                        }}
+                        for (int k = 0; k < {n}; ++k) {{
+                            const {number} x = {a("p", "k")}, y = {a("q", "k")};
+                            {a("p", "k")} = c * x - s * y;
+                            {a("q", "k")} = s * x + c * y;
+                        }}
+                        for (int k = 0; k < {n}; ++k) {{
+                            const {number} x = {v("k", "p")}, y = {v("k", "q")};
+                            {v("k", "p")} = c * x - s * y;
+                            {v("k", "q")} = s * x + c * y;
+                        }}
+                    }}
+                }}
+            }}
+            for (int i = 0; i < {n}; ++i) {w("i")} = {a("i", "i")};
+            for (int i = 1; i < {n}; ++i) {{
+                for (int j = i; j > 0 && {w("j")} < {w("(j - 1)")}; --j) {{
+                    const {number} x = {w("j")};
+                    {w("j")} = {w("(j - 1)")};
+                    {w("(j - 1)")} = x;
+                    for (int k = 0; k < {n}; ++k) {{
+                        const {number} y = {v("k", "j")};
+                        {v("k", "j")} = {v("k", "(j - 1)")};
+                        {v("k", "(j - 1)")} = y;
+                    }}
+                }}
+            }}""")
+    return [emitter.value_of(v_of, shape), emitter.value_of(w_of, (*lead, n))]
+
+
+@rule("svd")
+def _svd(emitter: "Emitter", eqn: Any, x: Value) -> list[Value]:
+    """Singular values in descending order, by rotations that make the columns orthogonal."""
+    if eqn.params["compute_uv"]:
+        raise Unsupported("svd with vectors")
+    if x.dtype.itemsize != 4:
+        raise Unsupported("svd of 64 bits")
+    if x.shape[-2] < x.shape[-1]:
+        turned = (*x.shape[:-2], x.shape[-1], x.shape[-2])
+        whole = x
+        x = emitter.view(whole, turned, lambda place: whole.at((*place[:-2], place[-1], place[-2])))
+    shape, number, lead = x.shape, c_type(x.dtype), x.shape[:-2]
+    rows, columns = shape[-2:]
+    a_of = _changed(emitter, emitter.copied(x))
+    w_of = emitter.variable(x.dtype, math.prod(lead) * columns)
+    w_of.reads = 1
+    with emitter.loops(lead) as place:
+
+        def a(i: str, j: str) -> str:
+            return _entry(a_of, shape, place, i, j)
+
+        def w(i: str) -> str:
+            return w_of.element(flat((*place, i), (*lead, columns)))
+
+        emitter.code(f"""
+            ROLLED for (int sweep = 0; sweep < {_SWEEPS}; ++sweep) {{
+                for (int p = 0; p < {columns}; ++p) {{
+                    for (int q = p + 1; q < {columns}; ++q) {{
+                        {number} pp = 0, qq = 0, pq = 0;
+                        for (int k = 0; k < {rows}; ++k) {{
+                            pp += {a("k", "p")} * {a("k", "p")};
+                            qq += {a("k", "q")} * {a("k", "q")};
+                            pq += {a("k", "p")} * {a("k", "q")};
+                        }}
+                        if (pq == 0) continue;
+                        const {number} theta = (qq - pp) / (2 * pq);
+                        const {number} t = (theta < 0 ? -1 : 1) / (fabsf(theta) + sqrtf(theta * theta + 1));
+                        const {number} c = 1 / sqrtf(t * t + 1), s = t * c;
+                        for (int k = 0; k < {rows}; ++k) {{
+                            const {number} x = {a("k", "p")}, y = {a("k", "q")};
+                            {a("k", "p")} = c * x - s * y;
+                            {a("k", "q")} = s * x + c * y;
+                        }}
+                    }}
+                }}
+            }}
+            for (int j = 0; j < {columns}; ++j) {{
+                {number} s = 0;
+                for (int k = 0; k < {rows}; ++k) s += {a("k", "j")} * {a("k", "j")};
+                {w("j")} = sqrtf(s);
+            }}
+            for (int i = 1; i < {columns}; ++i) {{
+                for (int j = i; j > 0 && {w("j")} > {w("(j - 1)")}; --j) {{
+                    const {number} x = {w("j")};
+                    {w("j")} = {w("(j - 1)")};
+                    {w("(j - 1)")} = x;
+                }}
+            }}""")
+    return [emitter.value_of(w_of, (*lead, columns))]

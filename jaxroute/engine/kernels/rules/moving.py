@@ -1,0 +1,214 @@
+"""Operations that only move elements: most are another expression of the same element, and cost nothing."""
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from jaxroute.engine.kernels.rules.registry import aval_of, mirrored, rule
+from jaxroute.engine.kernels.values import (
+    Place,
+    Unsupported,
+    Value,
+    add,
+    c_type,
+    flat,
+    literal,
+    times,
+    unflat,
+)
+
+if TYPE_CHECKING:
+    from jaxroute.engine.kernels.emitter import Emitter
+
+
+@rule("broadcast_in_dim")
+def _broadcast_in_dim(emitter: "Emitter", eqn: Any, x: Value) -> list[Value]:
+    shape, _ = aval_of(eqn)
+    dims = eqn.params["broadcast_dimensions"]
+    rest = len(x.shape) - len(dims)  # The words of a key.
+    if x.known is not None and x.known.size == 1:
+        return [emitter.constant(np.full(shape, x.known.reshape(()), x.dtype))]
+
+    def at(place: Place) -> str:
+        own = [0 if size == 1 else place[d] for d, size in zip(dims, x.shape, strict=False)]
+        return x.at((*own, *place[len(place) - rest :])) if rest else x.at(tuple(own))
+
+    same = math.prod(shape) == x.size
+    made = emitter.view(x, shape, at, x.storage if same else None)
+    made.uniform = x.uniform or x.size == 1
+    made.lone = dims[x.lone] if x.lone is not None else None
+    return [made]
+
+
+@rule("reshape", "squeeze", "expand_dims")
+def _reshape(emitter: "Emitter", eqn: Any, x: Value) -> list[Value]:
+    shape, _ = aval_of(eqn)
+    if eqn.primitive.name == "reshape" and eqn.params.get("dimensions") is not None:
+        raise Unsupported("reshape in another order")
+    if x.known is not None:
+        return [emitter.constant(x.known.reshape(shape))]
+    if shape == x.shape:
+        return [x]
+    squeezed = [i for i, n in enumerate(x.shape) if n != 1]
+    if [x.shape[i] for i in squeezed] == [n for n in shape if n != 1]:
+        wide = [i for i, n in enumerate(shape) if n != 1]
+
+        def at(place: Place) -> str:
+            own: list[Any] = [0] * len(x.shape)
+            for source, target in zip(squeezed, wide, strict=True):
+                own[source] = place[target]
+            return x.at(tuple(own))
+
+        return [emitter.view(x, shape, at, x.storage)]
+    whole = emitter.stored(x)
+    return [emitter.view(whole, shape, lambda place: whole.at(unflat(flat(place, shape), whole.shape)), whole.storage)]
+
+
+@rule("transpose")
+def _transpose(emitter: "Emitter", eqn: Any, x: Value) -> list[Value]:
+    shape, _ = aval_of(eqn)
+    permutation = (*eqn.params["permutation"], *range(len(eqn.params["permutation"]), len(x.shape)))
+    inverse = [permutation.index(i) for i in range(len(shape))]
+    return [emitter.view(x, shape, lambda place: x.at(tuple(place[i] for i in inverse)))]
+
+
+@rule("rev")
+def _rev(emitter: "Emitter", eqn: Any, x: Value) -> list[Value]:
+    dims = eqn.params["dimensions"]
+
+    def at(place: Place) -> str:
+        return x.at(tuple(mirrored(p, n) if i in dims else p for i, (p, n) in enumerate(zip(place, x.shape, strict=True))))
+
+    return [emitter.view(x, x.shape, at)]
+
+
+@rule("slice")
+def _slice(emitter: "Emitter", eqn: Any, x: Value) -> list[Value]:
+    shape, _ = aval_of(eqn)
+    starts = eqn.params["start_indices"]
+    strides = eqn.params["strides"] or (1,) * len(starts)
+
+    def at(place: Place) -> str:
+        front = (add(times(p, stride), start) for p, start, stride in zip(place, starts, strides, strict=False))
+        return x.at((*front, *place[len(starts) :]))
+
+    return [emitter.view(x, shape, at)]
+
+
+@rule("split")
+def _split(emitter: "Emitter", eqn: Any, x: Value) -> list[Value]:
+    axis, outs, first = eqn.params["axis"], [], 0
+    for place, size in enumerate(eqn.params["sizes"]):
+        shape, _ = aval_of(eqn, place)
+
+        def at(place: Place, first: int = first) -> str:
+            return x.at((*place[:axis], add(place[axis], first), *place[axis + 1 :]))
+
+        outs.append(emitter.view(x, shape, at))
+        first += size
+    return outs
+
+
+@rule("unstack")
+def _unstack(emitter: "Emitter", eqn: Any, x: Value) -> list[Value]:
+    axis = eqn.params["axis"]
+    rest = (*x.shape[:axis], *x.shape[axis + 1 :])
+    return [emitter.view(x, rest, lambda place, i=i: x.at((*place[:axis], i, *place[axis:]))) for i in range(x.shape[axis])]
+
+
+@rule("tile")
+def _tile(emitter: "Emitter", eqn: Any, x: Value) -> list[Value]:
+    shape, _ = aval_of(eqn)
+
+    def at(place: Place) -> str:
+        return x.at(tuple(p % n if isinstance(p, int) else f"(({p})%{n})" for p, n in zip(place, x.shape, strict=True)))
+
+    return [emitter.view(x, shape, at)]
+
+
+@rule("iota")
+def _iota(emitter: "Emitter", eqn: Any) -> list[Value]:
+    shape, dtype = aval_of(eqn)
+    axis = eqn.params["dimension"]
+    line = np.arange(shape[axis]).astype(dtype)
+    known = np.broadcast_to(line.reshape([-1 if i == axis else 1 for i in range(len(shape))]), shape)
+
+    def at(place: Place) -> str:
+        number = place[axis]
+        return literal(line[number]) if isinstance(number, int) else f"(({c_type(dtype)}){number})"
+
+    return [Value(shape, dtype, at, known=known)]
+
+
+def _parts(
+    emitter: "Emitter", shape: Sequence[int], dtype: Any, pieces: Sequence[tuple[Sequence[int], Value, Sequence[int]]]
+) -> Value:
+    """An array from pieces: where each begins, what it is, and its sizes in there."""
+    storage = emitter.variable(dtype, math.prod(shape))
+    for starts, piece, sizes in pieces:
+        emitter.write_part(storage, shape, starts, piece, sizes)
+    return emitter.value_of(storage, shape)
+
+
+@rule("concatenate")
+def _concatenate(emitter: "Emitter", eqn: Any, *xs: Value) -> list[Value]:
+    shape, dtype = aval_of(eqn)
+    axis = eqn.params["dimension"]
+    if len(xs) == 1:
+        return [xs[0]]
+    if all(x.known is not None for x in xs):
+        return [emitter.constant(np.concatenate([np.asarray(x.known) for x in xs], axis))]
+    firsts = itertools.accumulate([0, *(x.shape[axis] for x in xs[:-1])])
+    pieces = [([f if i == axis else 0 for i in range(len(shape))], x, x.shape) for f, x in zip(firsts, xs, strict=True)]
+    return [_parts(emitter, shape, dtype, pieces)]
+
+
+def stacked(emitter: "Emitter", xs: Sequence[Value], axis: int) -> Value:
+    """Arrays beside each other along a new axis."""
+    shape = (*xs[0].shape[:axis], len(xs), *xs[0].shape[axis:])
+    sizes = [*xs[0].shape[:axis], 1, *xs[0].shape[axis:]]
+    pieces = [([i if j == axis else 0 for j in range(len(shape))], x, sizes) for i, x in enumerate(xs)]
+    return _parts(emitter, shape, xs[0].dtype, pieces)
+
+
+@rule("stack")
+def _stack(emitter: "Emitter", eqn: Any, *xs: Value) -> list[Value]:
+    return [stacked(emitter, xs, eqn.params["axis"])]
+
+
+@rule("pad")
+def _pad(emitter: "Emitter", eqn: Any, x: Value, value: Value) -> list[Value]:
+    shape, dtype = aval_of(eqn)
+    config = eqn.params["padding_config"]
+    if any(interior or low < 0 or high < 0 for low, high, interior in config):
+        storage = emitter.variable(dtype, math.prod(shape))
+        filled = emitter.view(value, shape, lambda place: value.at(()))
+        emitter.write(storage, filled)
+        kept = [
+            [p for p in range(n) if 0 <= low + p * (interior + 1) < size]
+            for n, size, (low, _, interior) in zip(x.shape, shape, config, strict=True)
+        ]
+        for place in itertools.product(*kept):
+            target = [low + p * (interior + 1) for p, (low, _, interior) in zip(place, config, strict=True)]
+            emitter.line(f"{storage.element(flat(target, shape))} = {x.at(place)};", storage)
+        return [emitter.value_of(storage, shape)]
+
+    def make(place: Place, names: Sequence[str]) -> list[str]:
+        tests, own = [], []
+        for p, n, (low, high, _) in zip(place, x.shape, config, strict=True):
+            if not low and not high:
+                own.append(p)
+                continue
+            at = add(p, -low)
+            tests.append(f"(unsigned){at} < {n}u")
+            own.append(f"min_i(max_i({at}, 0), {n - 1})")
+        return [f"{names[0]} = {' && '.join(tests) or 'true'} ? {x.at(tuple(own))} : {value.at(())};"]
+
+    if not x.size:
+        return [emitter.view(value, shape, lambda place: value.at(()))]
+    whole = x if x.known is not None else emitter.stored(x)
+    x = whole
+    return emitter.elementwise([(shape, dtype)], make)

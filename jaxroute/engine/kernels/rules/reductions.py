@@ -1,0 +1,285 @@
+"""Sums, extremes and products along axes, and sums on the way."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from jaxroute.engine.kernels.rules.elementwise import EXPRESSIONS
+from jaxroute.engine.kernels.rules.registry import aval_of, kind_of, mirrored, rule
+from jaxroute.engine.kernels.values import (
+    Place,
+    Unsupported,
+    Value,
+    c_type,
+    counting,
+    flat,
+    literal,
+)
+
+if TYPE_CHECKING:
+    from jaxroute.engine.kernels.emitter import Emitter
+
+
+_REDUCTIONS: dict[str, tuple[str, str]] = {
+    "reduce_sum": ("add", "0"),
+    "reduce_prod": ("mul", "1"),
+    "reduce_max": ("max", ""),
+    "reduce_min": ("min", ""),
+    "reduce_and": ("and", "1"),
+    "reduce_or": ("or", "0"),
+    "reduce_xor": ("xor", "0"),
+}
+
+
+def _lowest(dtype: np.dtype, operation: str) -> Any:
+    """What a maximum begins with, or a minimum."""
+    if dtype.kind == "b":
+        return np.bool_(operation == "min")
+    if dtype.kind == "f":
+        return dtype.type(-np.inf if operation == "max" else np.inf)
+    limits = np.iinfo(dtype)
+    return dtype.type(limits.min if operation == "max" else limits.max)
+
+
+@rule(*_REDUCTIONS)
+def _reduce(emitter: "Emitter", eqn: Any, x: Value) -> list[Value]:
+    """In the order of the elements, as XLA on a CPU with the runs last."""
+    shape, dtype = aval_of(eqn)
+    axes = tuple(eqn.params["axes"])
+    operation, start = _REDUCTIONS[eqn.primitive.name]
+    terms = [x.shape[a] for a in axes]
+    kind = kind_of(dtype)
+    if not math.prod(terms) and operation in ("max", "min"):
+        raise Unsupported(f"{eqn.primitive.name} of nothing")
+
+    def merged(total: str, text: str) -> str:
+        return EXPRESSIONS[operation](kind, total, text)
+
+    if len(axes) == len(x.shape):
+        start = literal(
+            _lowest(dtype, operation) if operation in ("max", "min") else np.asarray(int(start)).astype(dtype)[()]
+        )
+        if operation == "add" and x.chosen is not None and axes == (x.chosen[0].lone,):
+            which, case = x.chosen
+            own = f"choose_{kind}"
+            return emitter.gathered(  # The one that is chosen, in place of a sum of zeros and of it.
+                x.shape,
+                [(dtype, start)],
+                lambda place, names: [f"{names[0]} = {own}({which.at(place)}, {case.at(place)}, {names[0]});"],
+                lambda names: [f"{names[0]} = {merged(names[0], start)};"],
+            )
+        return emitter.gathered(
+            x.shape, [(dtype, start)], lambda place, names: [f"{names[0]} = {merged(names[0], x.at(place))};"]
+        )
+
+    def at(place: Place, inner: Place) -> str:
+        places = iter(place)
+        within = dict(zip(axes, inner, strict=True))
+        return x.at(tuple(within[i] if i in within else next(places) for i in range(len(x.shape))))
+
+    first = literal(np.asarray(int(start or 0)).astype(dtype)[()])
+    if operation in ("max", "min") and math.prod(terms):
+        first = ""
+    emitter.ready(x)
+    storage = emitter.variable(dtype, math.prod(shape) if shape else 0)
+    with emitter.loops(shape) as place:
+        target = storage.element(flat(place, shape))
+        total = emitter.name("s")
+        emitter.line(f"{c_type(dtype)} {total} = {first or at(place, (0,) * len(axes))};")
+        if math.prod(terms):
+            with emitter.loops(terms) as inner:
+                emitter.line(f"{total} = {merged(total, at(place, inner))};")
+        emitter.line(f"{target} = {total};", storage)
+    return [emitter.value_of(storage, shape)]
+
+
+@rule("cumsum", "cumprod", "cummax", "cummin")
+def _cumulative(emitter: "Emitter", eqn: Any, x: Value) -> list[Value]:
+    shape, dtype = aval_of(eqn)
+    axis, reverse = eqn.params["axis"], eqn.params["reverse"]
+    operation = {"cumsum": "add", "cumprod": "mul", "cummax": "max", "cummin": "min"}[eqn.primitive.name]
+    if not x.size:
+        return [x]
+    emitter.ready(x)
+    storage = emitter.variable(dtype, math.prod(shape))
+    others = [1 if i == axis else n for i, n in enumerate(shape)]
+    with emitter.loops(others) as place:
+
+        def here(step: Any) -> Place:
+            return (*place[:axis], mirrored(step, shape[axis]) if reverse else step, *place[axis + 1 :])
+
+        total, step = emitter.name("s"), emitter.name("i")
+        emitter.line(f"{c_type(dtype)} {total} = {x.at(here(0))};")
+        emitter.line(f"{storage.element(flat(here(0), shape))} = {total};", storage)
+        emitter.line(counting(step, shape[axis], 1) + " {")
+        emitter.line(f"{total} = {EXPRESSIONS[operation](kind_of(dtype), total, x.at(here(step)))};")
+        emitter.line(f"{storage.element(flat(here(step), shape))} = {total};", storage)
+        emitter.line("}")
+    return [emitter.value_of(storage, shape)]
+
+
+@rule("argmax", "argmin")
+def _extreme(emitter: "Emitter", eqn: Any, x: Value) -> list[Value]:
+    """The first place of the largest or smallest number; NaN counts as such."""
+    (axis,) = eqn.params["axes"]
+    beats = ">" if eqn.primitive.name == "argmax" else "<"
+
+    def better(text: str, best: str) -> str:
+        odd = f" || ({text} != {text} && {best} == {best})" if x.dtype.kind == "f" else ""
+        return f"{text} {beats} {best}{odd}"
+
+    if len(x.shape) == 1:
+        _, dtype = aval_of(eqn)
+        first = literal(_lowest(x.dtype, "max" if beats == ">" else "min"))
+
+        def step(place: Place, names: Sequence[str]) -> list[str]:
+            best, where = names
+            text = x.at(place)
+            # What equals the start must come first, too.
+            return [f"if ({better(text, best)} || {where} < 0) {best} = {text}, {where} = {place[0]};"]
+
+        starts = [(x.dtype, first), (dtype if dtype.kind == "i" else np.dtype(np.int32), "-1")]
+        number = emitter.gathered(x.shape, starts, step)[1]
+        return [emitter.view(number, (), number.at)]
+    return [_first_place(emitter, eqn, x, axis, better)]
+
+
+def _first_place(emitter: "Emitter", eqn: Any, x: Value, axis: int, better: Callable[[str, str], str]) -> Value:
+    shape, dtype = aval_of(eqn)
+    emitter.ready(x)
+    storage = emitter.variable(dtype, math.prod(shape) if shape else 0)
+    with emitter.loops(shape) as place:
+        best, now, step = emitter.name("s"), emitter.name("s"), emitter.name("i")
+        target = storage.element(flat(place, shape))
+        number = c_type(x.dtype)
+
+        def here(i: Any) -> str:
+            return x.at((*place[:axis], i, *place[axis:]))
+
+        emitter.line(f"{target} = 0;", storage)
+        emitter.line(f"{number} {best} = {here(0)};")
+        emitter.line(counting(step, x.shape[axis], 1) + " {")
+        emitter.line(f"const {number} {now} = {here(step)};")
+        emitter.line(f"if ({better(now, best)}) {{")
+        emitter.line(f"{best} = {now};")
+        emitter.line(f"{target} = {step};", storage)
+        emitter.line("}")
+        emitter.line("}")
+    return emitter.value_of(storage, shape)
+
+
+@rule("first_best")
+def _first_best(emitter: "Emitter", eqn: Any, score: Value, allowed: Value | None = None) -> list[Value]:
+    """As `primitives.by_comparison`: the first place of the maximum among those that are allowed; the length where there is none."""
+    shape, dtype = aval_of(eqn)
+    axis = eqn.params["axis"]
+    size, floating = score.shape[axis], score.dtype.kind == "f"
+    if len(score.shape) == 1:
+
+        def step(place: Place, names: Sequence[str]) -> list[str]:
+            best, where, odd = names
+            now, may = score.at(place), f"{allowed.at(place)} && " if allowed is not None else ""
+            # Where nothing is above the start, the first that is allowed equals it.
+            better = f"({now} > {best} || ({now} == {best} && {where} == {size}))" if may else f"{now} > {best}"
+            lines = [f"if ({may}{better}) {best} = {now}, {where} = {place[0]};"]
+            return [*lines, f"{odd} |= {may}{now} != {now};"] if floating else lines
+
+        def last(names: Sequence[str]) -> list[str]:
+            return [f"if ({names[2]}) {names[1]} = {size};"] if floating else []  # Nothing equals a maximum that is NaN.
+
+        first = "0" if allowed is None else str(size)
+        starts = [(score.dtype, literal(_lowest(score.dtype, "max"))), (dtype, first), (np.dtype(bool), "false")]
+        return emitter.gathered(score.shape, starts, step, last)[1:2]
+    emitter.ready(score, *(() if allowed is None else (allowed,)))
+    storage = emitter.variable(dtype, math.prod(shape) if shape else 0)
+    lowest = "-INF_32" if floating else literal(np.asarray(np.iinfo(score.dtype).min, score.dtype)[()])
+    with emitter.loops(shape) as place:
+        best, now, number_of = emitter.name("s"), emitter.name("s"), emitter.name("i")
+        target, number = storage.element(flat(place, shape)), c_type(score.dtype)
+
+        def here(value: Value, i: Any) -> str:
+            return value.at((*place[:axis], i, *place[axis:]))
+
+        emitter.line(f"{target} = {size};", storage)
+        emitter.line(f"{number} {best} = {lowest};")
+        emitter.line(counting(number_of, size) + " {")
+        emitter.line(f"const {number} {now} = {here(score, number_of)};")
+        may = f"{here(allowed, number_of)} && " if allowed is not None else ""
+        emitter.line(f"if ({may}({now} > {best} || ({now} == {best} && {target} == {size}))) {{")
+        emitter.line(f"{best} = {now};")
+        emitter.line(f"{target} = {number_of};")
+        emitter.line("}")
+        if floating:  # Nothing equals a maximum that is NaN.
+            emitter.line(f"if ({may}{now} != {now}) {{")
+            emitter.line(f"{best} = INF_32;")
+            emitter.line(f"{target} = {size};")
+            emitter.line("break;")
+            emitter.line("}")
+        emitter.line("}")
+        storage.reads += 1
+    return [emitter.value_of(storage, shape)]
+
+
+@rule("dot_general")
+def _dot_general(emitter: "Emitter", eqn: Any, a: Value, b: Value) -> list[Value]:
+    (a_sum, b_sum), (a_batch, b_batch) = eqn.params["dimension_numbers"]
+    shape, dtype = aval_of(eqn)
+    if {a.dtype, b.dtype} != {dtype}:
+        raise Unsupported("dot_general of mixed types")
+    a_free = [i for i in range(len(a.shape)) if i not in (*a_sum, *a_batch)]
+    b_free = [i for i in range(len(b.shape)) if i not in (*b_sum, *b_batch)]
+    terms = [a.shape[i] for i in a_sum]
+    emitter.ready(a, b)
+
+    def at(
+        value: Value,
+        batch: Sequence[int],
+        free: Sequence[int],
+        summed: Sequence[int],
+        place: Place,
+        own: Place,
+        inner: Place,
+    ) -> str:
+        where: dict[int, Any] = dict(zip(summed, inner, strict=True))
+        where |= dict(zip(batch, place, strict=False)) | dict(zip(free, own, strict=True))
+        return value.at(tuple(where[i] for i in range(len(value.shape))))
+
+    storage = emitter.variable(dtype, math.prod(shape) if shape else 0)
+    with emitter.loops(shape) as place:
+        batch, rows = place[: len(a_batch)], place[len(a_batch) : len(a_batch) + len(a_free)]
+        columns = place[len(a_batch) + len(a_free) :]
+        total = emitter.name("s")
+        emitter.line(f"{c_type(dtype)} {total} = 0;")
+        if math.prod(terms):
+            with emitter.loops(terms) as inner:
+                left = at(a, a_batch, a_free, a_sum, batch, rows, inner)
+                right = at(b, b_batch, b_free, b_sum, batch, columns, inner)
+                emitter.line(f"{total} = {total} + {left} * {right};")
+        emitter.line(f"{storage.element(flat(place, shape))} = {total};", storage)
+    return [emitter.value_of(storage, shape)]
+
+
+@rule("cumlogsumexp")
+def _cumlogsumexp(emitter: "Emitter", eqn: Any, x: Value) -> list[Value]:
+    shape, dtype = aval_of(eqn)
+    axis, reverse = eqn.params["axis"], eqn.params["reverse"]
+    if kind_of(dtype) != "f" or not x.size:
+        raise Unsupported("cumlogsumexp of other than float32")
+    emitter.ready(x)
+    storage = emitter.variable(dtype, math.prod(shape))
+    storage.reads = 1
+    with emitter.loops([1 if i == axis else n for i, n in enumerate(shape)]) as place:
+
+        def here(step: Any) -> Place:
+            return (*place[:axis], mirrored(step, shape[axis]) if reverse else step, *place[axis + 1 :])
+
+        emitter.code(f"""
+            float total = {x.at(here(0))};
+            {storage.element(flat(here(0), shape))} = total;
+            for (int k = 1; k < {shape[axis]}; ++k) {{
+                total = logaddexp_f(total, {x.at(here("k"))});
+                {storage.element(flat(here("k"), shape))} = total;
+            }}""")
+    return [emitter.value_of(storage, shape)]

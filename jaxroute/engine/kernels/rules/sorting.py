@@ -1,0 +1,103 @@
+"""Operations that bring elements into order."""
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from jaxroute.engine.kernels.rules.registry import aval_of, rule
+from jaxroute.engine.kernels.values import (
+    Unsupported,
+    Value,
+    c_type,
+    counting,
+    flat,
+)
+
+if TYPE_CHECKING:
+    from jaxroute.engine.kernels.emitter import Emitter
+
+
+@rule("sort")
+def _sort(emitter: "Emitter", eqn: Any, *xs: Value) -> list[Value]:
+    """By insertion, which keeps equal numbers in order; NaN comes last."""
+    axis, keys = eqn.params["dimension"], eqn.params["num_keys"]
+    columns = [
+        emitter.copied(x) if not emitter.may_overwrite(x) or any(x.storage is y.storage for y in xs if y is not x) else x
+        for x in xs
+    ]
+    shape = xs[0].shape
+    if shape[axis] < 2:
+        return columns
+    emitter.ready(*columns)
+    for column in columns:
+        if column.storage is not None:
+            emitter.before_writing(column.storage)
+
+    def ahead(own: Sequence[str], others: Sequence[str]) -> str:
+        """Whether `own` must come before `others`."""
+        text = ""
+        for x, a, b in reversed(list(zip(xs, own, others, strict=False))):
+            less, same = f"{a} < {b}", f"{a} == {b}"
+            if x.dtype.kind == "f":
+                less = f"({less} || ({a} == {a} && {b} != {b}))"
+                same = f"({same} || ({a} != {a} && {b} != {b}))"
+            text = f"({less} || ({same} && {text}))" if text else f"({less})"
+        return text
+
+    others = [1 if i == axis else n for i, n in enumerate(shape)]
+    with emitter.loops(others) as place:
+
+        def here(column: Value, i: Any) -> str:
+            return column.at((*place[:axis], i, *place[axis + 1 :]))
+
+        i, j = emitter.name("i"), emitter.name("i")
+        held = [emitter.name("s") for _ in xs]
+        emitter.line(counting(i, shape[axis], 1) + " {")
+        for name, column in zip(held, columns, strict=True):
+            emitter.line(f"const {c_type(column.dtype)} {name} = {here(column, i)};")
+        emitter.line(f"int {j} = {i};")
+        before = [here(c, f"({j} - 1)") for c in columns]
+        emitter.line(f"for (; {j} > 0 && {ahead(held[:keys], before[:keys])}; --{j}) {{")
+        for column, text in zip(columns, before, strict=True):
+            emitter.line(f"{here(column, j)} = {text};")
+        emitter.line("}")
+        for name, column in zip(held, columns, strict=True):
+            emitter.line(f"{here(column, j)} = {name};")
+        emitter.line("}")
+    return columns
+
+
+@rule("top_k")
+def _top_k(emitter: "Emitter", eqn: Any, x: Value) -> list[Value]:
+    """The largest in order, the first of equal ones first; NaN is the largest."""
+    if eqn.params.get("axis", len(x.shape) - 1) not in (-1, len(x.shape) - 1):
+        raise Unsupported("top_k along another axis")
+    shape, dtype = aval_of(eqn)
+    k, n = shape[-1], x.shape[-1]
+    emitter.ready(x)
+    best, where = emitter.variable(dtype, math.prod(shape)), emitter.variable(np.int32, math.prod(shape))
+    best.reads = where.reads = 1
+    odd = " || ({a} != {a} && {b} == {b})" if dtype.kind == "f" else ""
+    with emitter.loops(shape[:-1]) as place:
+
+        def value(j: str) -> str:
+            return best.element(flat((*place, j), shape))
+
+        def number(j: str) -> str:
+            return where.element(flat((*place, j), shape))
+
+        better = "{a} > {b}" + odd
+        emitter.code(f"""
+            int count = 0;
+            for (int i = 0; i < {n}; ++i) {{
+                const {c_type(dtype)} own = {x.at((*place, "i"))};
+                int j = count;
+                for (; j > 0 && ({better.format(a="own", b=value("(j - 1)"))}); --j) {{
+                    if (j < {k}) {value("j")} = {value("(j - 1)")}, {number("j")} = {number("(j - 1)")};
+                }}
+                if (j < {k}) {value("j")} = own, {number("j")} = i;
+                if (count < {k}) ++count;
+            }}""")
+    return [emitter.value_of(best, shape), emitter.value_of(where, shape)]

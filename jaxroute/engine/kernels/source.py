@@ -1,0 +1,254 @@
+"""The rounds of a run as one function of C: the same loops over record intervals, chunks and rounds that `rollout` has."""
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+
+from jaxroute.engine.kernels.emitter import Emitter, dtype_of, shape_of
+from jaxroute.engine.kernels.values import Storage, Unsupported, Value, c_type, flat
+from jaxroute.engine.rounds import Run
+
+PRELUDE = Path(__file__).with_name("prelude.h")
+# Arrays of a run, or that all runs share, of so many numbers at most are read once and kept.
+_MOST_KEPT = 128
+
+
+@dataclasses.dataclass(frozen=True)
+class Array:
+    """What is handed to the function or comes back: `[..., R]`, or without `R` if all runs share it."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    shared: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """The text of a function, and what it takes and gives.
+
+    body: lines of C of one run. tables: its constants. inputs, outputs: in order.
+    """
+
+    body: str
+    tables: str
+    inputs: tuple[Array, ...]
+    outputs: tuple[Array, ...]
+
+    def for_host(self) -> str:
+        """C of a function that plays runs `first` to before `last` of `R`, one after the other."""
+        lines = [PRELUDE.read_text(), "#define CONSTANT static const", self.tables]
+        lines.append("void rounds(long long first, long long last, long long R, const void **in, void **out) {")
+        lines += [f"    const {c_type(a.dtype)} *restrict const in{i} = in[{i}];" for i, a in enumerate(self.inputs)]
+        lines += [f"    {c_type(a.dtype)} *restrict const out{i} = out[{i}];" for i, a in enumerate(self.outputs)]
+        lines += ["    for (long long r = first; r < last; ++r) {", self.body, "    }", "}", ""]
+        return "\n".join(lines)
+
+    def for_device(self, lead: Sequence[int] = (), spread: Sequence[Sequence[bool]] = ()) -> str:
+        """CUDA C of a kernel with a thread for each run, and a block along `y` for each setting.
+
+        Args:
+          lead: number of settings along each axis.
+          spread: of each input, whether it differs along each axis.
+        """
+        spread = spread or [()] * len(self.inputs)
+        inputs = [f"const {c_type(a.dtype)} *__restrict__ from{i}" for i, a in enumerate(self.inputs)]
+        outputs = [f"{c_type(a.dtype)} *__restrict__ to{i}" for i, a in enumerate(self.outputs)]
+        lines = [PRELUDE.read_text(), "#define CONSTANT static __device__ const", self.tables]
+        lines.append(f'extern "C" __global__ void rounds({", ".join([*inputs, *outputs, "const long long R"])}) {{')
+        lines.append("    const long long r = (long long)blockIdx.x * blockDim.x + threadIdx.x, setting = blockIdx.y;")
+        lines.append("    if (r >= R) return;")
+        for i, (array, own) in enumerate(zip(self.inputs, spread, strict=True)):
+            at = _offset(array, lead, own)
+            lines.append(f"    const {c_type(array.dtype)} *__restrict__ const in{i} = from{i}{at};")
+        for i, array in enumerate(self.outputs):
+            at = _offset(array, lead, (True,) * len(lead))
+            lines.append(f"    {c_type(array.dtype)} *__restrict__ const out{i} = to{i}{at};")
+        return "\n".join([*lines, self.body, "}", ""])
+
+
+def steps(lead: Sequence[int], own: Sequence[bool]) -> list[int]:
+    """How many arrays of one setting lie between those of two neighbours along each axis; 0 where they are the same."""
+    found, step = [], 1
+    for size, varies in reversed(list(zip(lead, own, strict=True))):
+        found.append(step if varies else 0)
+        step *= size if varies else 1
+    return found[::-1]
+
+
+def _offset(array: Array, lead: Sequence[int], own: Sequence[bool]) -> str:
+    """Where the array of a setting begins, as something to be added to a pointer."""
+    terms, after = [], math.prod(lead)
+    for size, step in zip(lead, steps(lead, own), strict=True):
+        after //= size
+        if step:
+            terms.append(f"setting / {after} % {size} * {step}")
+    number = math.prod(array.shape)
+    whole = f"{number}" if array.shared else f"{number} * R"
+    return f" + ({' + '.join(terms)}) * {whole}" if terms else ""
+
+
+def source_of(run: Run, states: Any, horizon: int, every: int, since: int = 0) -> tuple[Source, list[Any], list[str]]:
+    """The function that plays the rounds of `run` from the given states.
+
+    Args:
+      run: the rounds of one environment against one policy.
+      states: of `R` runs, for their shapes.
+      horizon, every, since: counted rounds, those of a record interval, and those that were played before.
+
+    Returns:
+      The function; the arrays that all runs share, its first inputs; names of what is recorded, the first outputs.
+
+    Raises:
+      Unsupported: an operation has no C, or a random key is recorded.
+    """
+    writer = _Writer(run, states, horizon, every, since)
+    return writer.source(), writer.shared, writer.names
+
+
+class _Writer:
+    """Writes the loops over record intervals, chunks and rounds, and what is read before and written behind them."""
+
+    def __init__(self, run: Run, states: Any, horizon: int, every: int, since: int):
+        self._run, self._every = run, every
+        self._free, self._first, self._total = run.free_rounds, run.free_rounds + since, run.free_rounds + horizon
+        self._records = -(-(horizon - since) // every)
+        self._begins = -1 if run.free_rounds and not since else 0  # An interval before the first that is recorded.
+        self.shared: list[Any] = []
+        self._emitter = Emitter()
+        self._arrays: list[Array] = []
+        self._known: dict[int, Value] = {}
+
+        one = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[:-1], x.dtype), (run.instance, run.words, states))
+        round_ = jax.ShapeDtypeStruct((), jnp.int32)
+        self._play, (_, flows) = jax.make_jaxpr(run.play, return_shape=True)(*one, round_)
+        self._read, gauges = jax.make_jaxpr(run.read, return_shape=True)(*one, round_)
+        self._plan = jax.make_jaxpr(run.plan)(*one, round_) if run.stage_length else None
+        self.names = [*sorted(flows), *sorted(gauges)]
+        self._recorded = _recorded(flows, gauges)
+
+        traced = [one for one in (self._play, self._read, self._plan) if one is not None]
+        self._consts = {id(one): [self._constant(c) for c in one.consts] for one in traced}
+        self._own = [self._given(leaf, _MOST_KEPT) for leaf in jax.tree.leaves((run.instance, run.words))]
+        for value in self._own:  # They are read in every round.
+            if value.storage is not None:
+                value.storage.writable = False
+        self._states = [self._given(leaf) for leaf in jax.tree.leaves(states)]
+        self._zeros = [self._emitter.constant(np.zeros(flows[name].shape, np.float32)) for name in sorted(flows)]
+
+    def source(self) -> Source:
+        """The function."""
+        emitter, i = self._emitter, self._emitter.name("i")
+        head = f"for (int {i} = {self._begins}; {i} < {self._records}; ++{i})"
+        last = emitter.repeat(head, lambda states: self._interval(i, states), self._states)
+        outputs = [Array((self._records, *shape), dtype) for shape, dtype in self._recorded]
+        for number, value in enumerate(last, len(outputs)):
+            outputs.append(Array(value.shape, value.dtype))
+            self._write(number, value)
+        return Source(emitter.text(), "\n".join(emitter.tables), tuple(self._arrays), tuple(outputs))
+
+    def _constant(self, const: Any) -> Value:
+        """What a function closes over: known, or an input that all runs share."""
+        if jnp.issubdtype(const.dtype, jax.dtypes.prng_key):
+            const = jax.random.key_data(const)
+        size = math.prod(const.shape)
+        if not isinstance(const, Tracer) and size <= _MOST_KEPT:
+            return self._emitter.constant(np.asarray(const))
+        if id(const) in self._known:
+            return self._known[id(const)]
+        self.shared.append(const)
+        array = self._input(const.shape, const.dtype, shared=True)
+        memory = Storage(f"in{len(self._arrays) - 1}", array.dtype, max(1, size), writable=False)
+        value = self._emitter.value_of(memory, array.shape)
+        if size <= _MOST_KEPT:
+            value = self._emitter.copied(value)
+            assert value.storage is not None
+            value.storage.writable = False
+        self._known[id(const)] = value
+        return value
+
+    def _given(self, leaf: Any, most: int | None = None) -> Value:
+        """An input of each run; of more numbers than `most` it stays in memory."""
+        array = self._input(shape_of(_one_run(leaf)), dtype_of(leaf))
+        name, size = self._emitter.name("p"), math.prod(array.shape)
+        self._emitter.line(f"const {c_type(array.dtype)} *const {name} = in{len(self._arrays) - 1} + r;")
+        memory = Storage(name, array.dtype, max(1, size), writable=False, stride="R")
+        value = self._emitter.value_of(memory, array.shape)
+        return value if most is not None and size > most else self._emitter.copied(value)
+
+    def _input(self, shape: Sequence[int], dtype: Any, shared: bool = False) -> Array:
+        self._arrays.append(Array(tuple(shape), np.dtype(dtype), shared))
+        return self._arrays[-1]
+
+    def _function(self, traced: Any, states: Sequence[Value], t: str) -> list[Value]:
+        """A function `(instance, words, states, t)` of one run."""
+        time = Value((), np.dtype(np.int32), lambda place: t)
+        return self._emitter.replay(traced.jaxpr, self._consts[id(traced)], [*self._own, *states, time])
+
+    def _parted(self, carry: Sequence[Value]) -> tuple[list[Value], list[Value]]:
+        """States and sums."""
+        return list(carry[: len(self._states)]), list(carry[len(self._states) :])
+
+    def _added(self, totals: Sequence[Value], more: Sequence[Value]) -> list[Value]:
+        def total(a: Value, b: Value) -> Value:
+            return self._emitter.elementwise(
+                [(a.shape, a.dtype)], lambda place, names: [f"{names[0]} = {a.at(place)} + {b.at(place)};"]
+            )[0]
+
+        return [total(a, b) for a, b in zip(totals, more, strict=True)]
+
+    def _interval(self, i: str, states: Sequence[Value]) -> list[Value]:
+        """The rounds of a record interval, and its record."""
+        emitter = self._emitter
+        begin, end, c = emitter.name("n"), emitter.name("n"), emitter.name("t")
+        emitter.line(f"const int {begin} = {i} < 0 ? 0 : {self._first} + {i} * {self._every};")
+        emitter.line(f"const int {end} = {i} < 0 ? {self._free} : min_i({begin} + {self._every}, {self._total});")
+        head = f"for (int {c} = {begin}; {c} < {end}; {c} += {self._run.chunk})"
+        states, totals = self._parted(emitter.repeat(head, lambda now: self._chunk(c, end, now), [*states, *self._zeros]))
+        with emitter.block(f"if ({i} >= 0)"), emitter.held(states):
+            for number, value in enumerate([*totals, *self._function(self._read, states, end)]):
+                self._write(number, value, i)
+        return states
+
+    def _chunk(self, c: str, end: str, carry: Sequence[Value]) -> list[Value]:
+        """Rounds whose sums are added up by themselves, with the plan of the stage that begins there."""
+        emitter, (states, totals) = self._emitter, self._parted(carry)
+        if self._plan is not None:
+            head = f"if ({c} % {self._run.stage_length} == 0)"
+            states = emitter.repeat(head, lambda now: self._function(self._plan, now, c), states)
+        t, stop = emitter.name("t"), emitter.name("n")
+        emitter.line(f"const int {stop} = min_i({c} + {self._run.chunk}, {end});")
+        head = f"for (int {t} = {c}; {t} < {stop}; ++{t})"
+        states, more = self._parted(emitter.repeat(head, lambda now: self._round(t, now), [*states, *self._zeros]))
+        return [*states, *self._added(totals, more)]
+
+    def _round(self, t: str, carry: Sequence[Value]) -> list[Value]:
+        states, totals = self._parted(carry)
+        self._emitter.line("BEGIN_ROUND")
+        states, more = self._parted(self._function(self._play, states, t))
+        return [*states, *self._added(totals, more)]
+
+    def _write(self, number: int, value: Value, record: str | None = None) -> None:
+        """Writes a value to an output, or to one record of it."""
+        self._emitter.ready(value)
+        with self._emitter.loops(value.shape) as place:
+            at = flat(place, value.shape) if record is None else flat((record, *place), (self._records, *value.shape))
+            self._emitter.line(f"out{number}[({at})*R + r] = {value.at(place)};")
+
+
+def _one_run(leaf: Any) -> Any:
+    """What of an array `[..., R]` one run has."""
+    return jax.ShapeDtypeStruct(leaf.shape[:-1], leaf.dtype)
+
+
+def _recorded(flows: Any, gauges: Any) -> list[tuple[tuple[int, ...], np.dtype]]:
+    found = [*(flows[n] for n in sorted(flows)), *(gauges[n] for n in sorted(gauges))]
+    if any(jnp.issubdtype(one.dtype, jax.dtypes.prng_key) for one in found):
+        raise Unsupported("a gauge or probe that is a random key")
+    return [(tuple(one.shape), np.dtype(one.dtype)) for one in found]

@@ -1,0 +1,163 @@
+"""Numbers of 64 bits: any function, whatever types it names, computed in float64 from the same random bits.
+
+Policies and environments say float32 where they mean the numbers of a simulation. Where `jax_enable_x64` is on they are traced in 32 bits all the
+same, and what was traced is computed in 64: what differs from a run in 32 bits is rounding, and nothing else.
+"""
+
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
+
+from jaxroute.engine.batching.dependence import BARRIERS, CALLS, bind, is_key, scan_sizes
+
+# Further operations that hold a jaxpr which is called once: what they add are derivatives.
+_DERIVED = {"custom_jvp_call": "call_jaxpr", "custom_vjp_call": "call_jaxpr", "remat2": "jaxpr", "checkpoint": "jaxpr"}
+_SCATTERS: dict[str, Callable[..., Any]] = {
+    "scatter": lax.scatter,
+    "scatter-add": lax.scatter_add,
+    "scatter_add": lax.scatter_add,
+    "scatter-mul": lax.scatter_mul,
+    "scatter_mul": lax.scatter_mul,
+    "scatter-min": lax.scatter_min,
+    "scatter_min": lax.scatter_min,
+    "scatter-max": lax.scatter_max,
+    "scatter_max": lax.scatter_max,
+}
+
+
+_AS_WRITTEN = ContextVar("as_written", default=False)
+
+
+def in_64_bits() -> bool:
+    """Whether numbers have 64 bits."""
+    return bool(jax.config.read("jax_enable_x64"))
+
+
+@contextmanager
+def as_written() -> Generator[None, None, None]:
+    """A context in which functions stay as they are: for derivatives, of which what is replayed would lose the rules of its own."""
+    token = _AS_WRITTEN.set(True)
+    try:
+        yield
+    finally:
+        _AS_WRITTEN.reset(token)
+
+
+def widened(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of trees of arrays as it is; where `jax_enable_x64` is on, the same in float64 in place of float32.
+
+    What it closes over must be known: what is traced belongs to its arguments.
+    """
+    if not in_64_bits() or _AS_WRITTEN.get():
+        return function
+
+    def wide(*args: Any) -> Any:
+        leaves, structure = jax.tree.flatten(args)
+        leaves = [leaf if hasattr(leaf, "dtype") else jnp.asarray(leaf) for leaf in leaves]
+        narrow = [jax.ShapeDtypeStruct(leaf.shape, _narrow(leaf.dtype)) for leaf in leaves]
+        with jax.enable_x64(False):
+            closed, out = jax.make_jaxpr(lambda *a: function(*jax.tree.unflatten(structure, a)), return_shape=True)(*narrow)
+        return jax.tree.unflatten(
+            jax.tree.structure(out), _replay(closed.jaxpr, closed.consts, [_widen(leaf) for leaf in leaves])
+        )
+
+    return wide
+
+
+def _narrow(dtype: Any) -> Any:
+    """The type that a function in 32 bits knows."""
+    shorter = {"float64": jnp.float32, "int64": jnp.int32, "uint64": jnp.uint32}
+    return shorter.get(getattr(dtype, "name", ""), dtype)
+
+
+def _wide(dtype: Any) -> Any:
+    return jnp.dtype(jnp.float64) if dtype == jnp.float32 else dtype
+
+
+def _widen(leaf: Any) -> Any:
+    """An array with float64 in place of float32, and integers of 32 bits."""
+    if is_key(leaf):
+        return leaf
+    return lax.convert_element_type(leaf, _wide(_narrow(leaf.dtype)))
+
+
+def _replay(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any]) -> list[Any]:
+    env: dict[Any, Any] = dict(zip(jaxpr.constvars, map(_widen, consts), strict=True))
+    env.update(zip(jaxpr.invars, args, strict=True))
+
+    def read(var: Any) -> Any:
+        return _widen(jnp.asarray(var.val, var.aval.dtype)) if hasattr(var, "val") else env[var]
+
+    for eqn in jaxpr.eqns:
+        env.update(zip(eqn.outvars, _apply(eqn, [read(v) for v in eqn.invars]), strict=True))
+    return [read(v) for v in jaxpr.outvars]
+
+
+def _called(closed: Any) -> Callable[..., list[Any]]:
+    """A jaxpr as a function."""
+    if isinstance(closed, ClosedJaxpr):
+        return lambda *args: _replay(closed.jaxpr, closed.consts, args)
+    return lambda *args: _replay(closed, [], args)
+
+
+def _apply(eqn: JaxprEqn, args: list[Any]) -> list[Any]:
+    name, params = eqn.primitive.name, eqn.params
+    if name in CALLS or name in _DERIVED:
+        return _called(params[CALLS[name] if name in CALLS else _DERIVED[name]])(*args)
+    if name in BARRIERS:
+        return bind(eqn, args)
+    if name in _LOOPS:
+        return _LOOPS[name](params, args)
+    if name == "bitcast_convert_type":  # Of bits that are those of 32.
+        narrow = [lax.convert_element_type(a, jnp.float32) if a.dtype == jnp.float64 else a for a in args]
+        return [_widen(out) for out in bind(eqn, narrow)]
+    if name == "reduce_precision" and (params["exponent_bits"], params["mantissa_bits"]) == (8, 23):
+        return args
+    if name in _SCATTERS:
+        kept = ("dimension_numbers", "indices_are_sorted", "unique_indices", "mode")
+        return [_SCATTERS[name](*args, **{key: params[key] for key in kept})]
+    if name == "custom_linear_solve":
+        lengths = params["const_lengths"]
+        first = lengths.matvec + lengths.vecmat
+        return _called(params["jaxprs"].solve)(*args[first : first + lengths.solve], *args[sum(lengths) :])
+    types = {
+        key: _wide(params[key]) for key in ("new_dtype", "dtype", "preferred_element_type") if params.get(key) is not None
+    }
+    return bind(eqn, args, **types)
+
+
+def _scan(params: Any, args: list[Any]) -> list[Any]:
+    step, (num_consts, num_carry) = _called(params["jaxpr"]), scan_sizes(params)
+    consts, carry, xs = args[:num_consts], args[num_consts : num_consts + num_carry], args[num_consts + num_carry :]
+
+    def body(carry: list[Any], x: list[Any]) -> tuple[list[Any], list[Any]]:
+        outs = step(*consts, *carry, *x)
+        return outs[:num_carry], outs[num_carry:]
+
+    options = {key: params[key] for key in ("length", "reverse", "unroll")}
+    final, ys = lax.scan(body, carry, xs, **options)
+    return [*final, *ys]
+
+
+def _while(params: Any, args: list[Any]) -> list[Any]:
+    num_cond, num_body = params["cond_nconsts"], params["body_nconsts"]
+    for_cond, for_body, carry = args[:num_cond], args[num_cond : num_cond + num_body], args[num_cond + num_body :]
+    goes_on, step = _called(params["cond_jaxpr"]), _called(params["body_jaxpr"])
+    return lax.while_loop(lambda c: goes_on(*for_cond, *c)[0], lambda c: step(*for_body, *c), carry)
+
+
+def _cond(params: Any, args: list[Any]) -> list[Any]:
+    branches, platforms = [_called(branch) for branch in params["branches"]], params.get("branches_platforms")
+    if platforms is None:
+        return lax.switch(args[0], branches, *args[1:])
+    named = {name: one for one, names in zip(branches, platforms, strict=True) for name in names or ("default",)}
+    return lax.platform_dependent(*args[1:], **named)
+
+
+_LOOPS = {"scan": _scan, "while": _while, "cond": _cond}

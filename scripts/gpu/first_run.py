@@ -1,0 +1,311 @@
+"""The first run on a GPU: what works there, whether it is right, and how fast it is, in one command of at most nine minutes.
+
+    python scripts/gpu/first_run.py                        # on a machine with a GPU; results in $OUT/results.json
+    python scripts/gpu/first_run.py --resume results.json  # goes on with what an earlier call has not finished
+    python scripts/gpu/first_run.py --smoke                # every kind of task at a tiny size, on a CPU
+    python scripts/gpu/first_run.py --list --only UCB1
+
+Every result is written as soon as it is known. Tasks are done by processes of their own (`workers.py`): one that takes too long or
+ends its process costs no more than itself. `tasks.py` says what is done and in which order, `measures.py` how it is measured.
+"""
+
+import argparse
+import csv
+import functools
+import json
+import os
+import re
+import shutil
+import sys
+import tempfile
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from gpu import tasks, workers
+from gpu.tasks import Stage, Task
+
+ROOT = Path(__file__).resolve().parents[2]
+RESOURCES = ROOT / "scripts" / "bench_results" / "resources.json"
+# A task is begun only if so many seconds are left.
+LEAST_S = 20
+# State of a task that is over, by what it has told; any other is "done".
+ENDS = {"error": "failed", "skipped": "skipped"}
+# Numbers that are shown of a result.
+SHOWN = (
+    *("trace_s", "kernel_s", "compile_s", "us_per_round", "decisions_per_s", "share_of_ceiling", "watched_us_per_round"),
+    "rc",
+)
+# What ncu counts of a kernel.
+COUNTERS = (
+    *("gpu__time_duration.sum", "smsp__inst_executed.sum", "smsp__cycles_active.avg", "dram__bytes.sum"),
+    *("smsp__issue_active.avg.pct_of_peak_sustained_active", "sm__warps_active.avg.pct_of_peak_sustained_active"),
+    *("launch__registers_per_thread", "launch__occupancy_limit_registers", "launch__waves_per_multiprocessor"),
+    *(f"sm__inst_executed_pipe_{pipe}.avg.pct_of_peak_sustained_active" for pipe in ("alu", "fma", "xu")),
+    "l1tex__t_bytes_pipe_lsu_mem_local_op_ld.sum",
+    *(
+        f"smsp__average_warps_issue_stalled_{why}_per_issue_active.ratio"
+        for why in ("wait", "math_pipe_throttle", "no_instruction", "branch_resolve", "long_scoreboard")
+    ),
+)
+
+
+class Report:
+    """Results by name of task, in a file that is written anew with each of them.
+
+    Args:
+      file: JSON.
+      todo: tasks of this call.
+      earlier: results of another call, which stay unless their task is done again.
+    """
+
+    def __init__(self, file: Path, todo: Sequence[Task], earlier: Mapping[str, Any]):
+        self._file, self._lock, self._begun = file, threading.Lock(), time.monotonic()
+        fresh = {task.name: {"kind": task.kind, "given": task.given, "state": "not reached"} for task in todo}
+        self.results: dict[str, dict[str, Any]] = {**earlier, **fresh}
+        self._write()
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds since the begin."""
+        return time.monotonic() - self._begun
+
+    def add(self, task: Task, piece: Mapping[str, Any]) -> None:
+        """One more piece of what a task tells."""
+        with self._lock:
+            entry = self.results[task.name]
+            entry.setdefault("at_s", round(self.elapsed_s, 1))
+            entry.update(piece, state="begun")
+            most = ceiling(task, self.results.get("info", {})) if "decisions_per_s" in piece else None
+            if most is not None:
+                entry |= {"ceiling": most, "share_of_ceiling": piece["decisions_per_s"] / most}
+            self._write()
+
+    def end(self, task: Task) -> None:
+        """The task is over."""
+        with self._lock:
+            entry = self.results[task.name]
+            entry["state"] = next((state for key, state in ENDS.items() if key in entry), "done")
+            self._write()
+            print(f"{self.elapsed_s:6.1f} s  {task.name}: {said(entry)}", flush=True)
+
+    def _write(self) -> None:
+        partial = self._file.with_suffix(".part")
+        content = {"elapsed_s": round(self.elapsed_s, 1), "results": self.results}
+        partial.write_text(json.dumps(content, indent=1, default=str) + "\n")
+        partial.replace(self._file)
+
+
+def ceiling(task: Task, device: Mapping[str, Any]) -> float | None:
+    """Decisions per second of a kernel if each instruction of a round took a scheduler one cycle, and nothing else did.
+
+    Args:
+      task: with a case.
+      device: what the task "info" has told.
+    """
+    instructions = _instructions(RESOURCES).get(tasks.ROWS.get(task.given["case"], ("", "")))
+    is_scan = "graphs" in task.given or task.given.get("backend") == "scan"
+    if is_scan or instructions is None or not device.get("processors") or "smi" not in device:
+        return None
+    return device["processors"] * 4 * 32 * 1e6 * float(device["smi"]["clocks.max.sm"]) / instructions
+
+
+@functools.cache
+def _instructions(file: Path) -> dict[tuple[str, str], int]:
+    """Instructions of a round by problem and policy, from what `scripts/resources.py` has stored."""
+    rows = json.loads(file.read_text())["rows"] if file.exists() else []
+    return {(row["problem"], row["policy"]): row["round_instructions"] for row in rows if "round_instructions" in row}
+
+
+class Call:
+    """What is done, by whom, until when.
+
+    Args:
+      report: where results go.
+      folder: of logs and of what is compiled, for the time of this call.
+      env: variables of the environment of all processes.
+      deadline: seconds after which everything is ended.
+    """
+
+    def __init__(self, report: Report, folder: Path, env: Mapping[str, str], deadline: float):
+        self._report, self._folder, self._env, self._deadline = report, folder, env, deadline
+
+    def play(self, stage: Stage, number: int, reserve: float) -> None:
+        """Does the tasks of a stage, by so many processes, and leaves `reserve` seconds."""
+        todo, cores = deque(stage.tasks), sorted(os.sched_getaffinity(0))
+        number = 1 if stage.alone else min(number, len(cores), len(todo))
+
+        def work(place: int) -> None:
+            own = set(cores[len(cores) * place // number : len(cores) * (place + 1) // number])
+            worker = workers.Worker(self._folder / f"worker-{place}.log", self._env, own)
+            while (left := self._deadline - self._report.elapsed_s - reserve) > LEAST_S:
+                try:
+                    task = todo.popleft()
+                except IndexError:
+                    break
+                self._do(task, worker, min(task.limit, left))
+            worker.stop()
+
+        threads = [threading.Thread(target=work, args=(place,), daemon=True) for place in range(number)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    def logs(self) -> str:
+        """What the processes have printed."""
+        files = sorted(self._folder.glob("*.log"))
+        return "\n".join(f"===== {file.name}\n{file.read_text(errors='replace')[-200_000:]}" for file in files)
+
+    def _do(self, task: Task, worker: workers.Worker, limit: float) -> None:
+        commands = {"ncu": self._ncu, "pytest": self._pytest}
+        try:
+            for piece in commands[task.kind](task, limit) if task.kind in commands else worker.do(task, limit):
+                self._report.add(task, piece)
+        except Exception as error:  # Whatever is wrong here, the next task is done.
+            self._report.add(task, {"error": f"{type(error).__name__}: {error}"})
+        self._report.end(task)
+
+    def _ncu(self, task: Task, limit: float) -> Iterator[dict[str, Any]]:
+        """Counters of the first launch of a kernel."""
+        if not shutil.which("ncu"):
+            yield {"skipped": "there is no ncu"}
+            return
+        how = ("--clock-control", "none", "--csv", "--page", "raw", "--kernel-name", "regex:rounds", "--launch-count", "1")
+        inner = (sys.executable, __file__, "--one", json.dumps(["time", task.given]))
+        rc, text = self._command(["ncu", *how, "--metrics", ",".join(COUNTERS), *inner], limit)
+        found = counters(text)
+        yield {"rc": rc, "counters": found}
+        if rc or not found:
+            yield {"error": text[-1500:]}
+
+    def _pytest(self, task: Task, limit: float) -> Iterator[dict[str, Any]]:
+        """The tests that are for a GPU."""
+        how = ("-p", "no:cacheprovider", "-rfE", "--durations=8", *task.given["arguments"].split())
+        rc, text = self._command([sys.executable, "-m", "pytest", *how], limit)
+        yield {"rc": rc, "tail": text[-6000:]}
+        if rc:
+            yield {"error": text[-1500:]}
+
+    def _command(self, words: Sequence[str], limit: float) -> tuple[int, str]:
+        return workers.run_command(words, limit, self._env, ROOT, self._folder / "commands.log")
+
+
+def counters(text: str) -> dict[str, str]:
+    """Values with units from ncu's CSV: a line of names, one of units, one for each launch."""
+    lines = text.splitlines()
+    begin = next((place for place, line in enumerate(lines) if line.startswith('"ID"')), len(lines))
+    rows = list(csv.reader(lines[begin : begin + 3]))
+    if len(rows) < 3:
+        return {}
+    return {name: f"{value} {unit}".strip() for name, unit, value in zip(*rows, strict=False) if name in COUNTERS}
+
+
+def said(entry: Mapping[str, Any]) -> str:
+    """State of a task and what matters of what it told, in a line."""
+    if "error" in entry or "skipped" in entry:
+        return f"{entry['state']}: {entry.get('error') or entry['skipped']}"[:300].replace("\n", " ")
+    parts = []
+    for name, value in entry.items():
+        if name in SHOWN and value is not None:
+            parts.append(f"{name} {value:.4g}")
+        elif isinstance(value, bool):
+            parts.append(f"{name} {value}")
+        elif isinstance(value, dict) and "runs_equal" in value:
+            z = max(map(abs, value["z"].values()), default=0.0)
+            parts.append(f"{name}: {value['runs_equal'][0]:.3f} to {value['runs_equal'][-1]:.3f} equal, z {z:.1f}")
+        elif isinstance(value, dict) and "wall_s" in value:
+            parts.append(f"{name} {value['wall_s']:.2f} s by the {value['backend']}")
+    return ": ".join(filter(None, [entry["state"], ", ".join(parts)]))
+
+
+def table(results: Mapping[str, Any]) -> str:
+    """What was timed, row by row; then a line for everything else."""
+    rows = [f"{'':<58}{'us/round':>10}{'decisions/s':>13}{'of ceiling':>11}{'trace s':>9}{'kernel s':>9}{'XLA s':>7}"]
+    lines = []
+    for name, entry in results.items():
+        if "us_per_round" in entry and entry["state"] == "done":
+            share = f"{entry['share_of_ceiling']:11.2f}" if "share_of_ceiling" in entry else " " * 11
+            made = f"{entry['trace_s']:9.1f}{entry['kernel_s']:9.1f}{entry['compile_s']:7.1f}"
+            rows.append(f"{name:<58}{entry['us_per_round']:10.2f}{entry['decisions_per_s']:13.3g}{share}{made}")
+        else:
+            lines.append(f"{name}: {said(entry)}")
+    return "\n".join([*rows, "", *lines, *(entry["tail"][-700:] for entry in results.values() if "tail" in entry)])
+
+
+def environment(folder: Path, smoke: bool) -> dict[str, str]:
+    """Variables for all processes: what an earlier call has compiled is not used, and the device's memory is shared."""
+    return {
+        "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
+        "XDG_CACHE_HOME": str(folder),
+        "JAX_ENABLE_COMPILATION_CACHE": "false",
+        "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
+        "TF_CPP_MIN_LOG_LEVEL": "1",
+        workers.FOLDER: str(folder),
+        **({"JAX_PLATFORMS": "cpu"} if smoke else {}),
+    }
+
+
+def chosen(stages: Sequence[Stage], pattern: str, earlier: Mapping[str, Any]) -> list[Stage]:
+    """The stages with the tasks that a pattern finds and that are not finished; what the device is, is always asked."""
+    finished = {name for name, entry in earlier.items() if entry["state"] in ("done", "skipped")}
+
+    def wanted(task: Task) -> bool:
+        return task.kind == "info" or bool(re.search(pattern, task.name) and task.name not in finished)
+
+    return [Stage([task for task in stage.tasks if wanted(task)], stage.alone) for stage in stages]
+
+
+def play(todo: Sequence[Stage], report: Report, out: Path, number: int, deadline: float, smoke: bool) -> int:
+    """Does all stages; returns 0, or 1 if there is no GPU where one is needed."""
+    reserve = sum(task.limit for task in todo[-1].tasks)
+    with tempfile.TemporaryDirectory(prefix="first-run-") as folder:
+        call = Call(report, Path(folder), environment(Path(folder), smoke), deadline)
+        try:
+            for stage in todo:
+                call.play(stage, number, 0.0 if stage is todo[-1] else reserve)
+                if not smoke and report.results["info"].get("platform") == "cpu":
+                    print("there is no GPU; --smoke tries everything without one", file=sys.stderr)
+                    return 1
+        finally:
+            (out / "log.txt").write_text(call.logs())
+    return 0
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Does what is asked for and prints a table; returns 0, or 1 if there is no GPU."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--smoke", action="store_true", help="tiny sizes, on a CPU")
+    parser.add_argument("--only", default="", metavar="REGEX", help="tasks whose names it finds")
+    parser.add_argument("--list", action="store_true", help="print the names of the tasks, and do nothing")
+    parser.add_argument("--resume", type=Path, metavar="FILE", help="results of an earlier call, which stay")
+    parser.add_argument("--deadline", type=float, default=525.0, help="seconds until everything is ended (default 525)")
+    parser.add_argument("--workers", type=int, help="processes at the same time (default 4, and 1 for --smoke)")
+    parser.add_argument("--out", type=Path, default=os.environ.get("OUT", "results/first_run"), help="folder (default $OUT)")
+    parser.add_argument("--one", type=json.loads, metavar="JSON", help="kind and arguments of a task, done by this process")
+    options = parser.parse_args(arguments)
+    if options.one:
+        kind, given = options.one
+        print(*map(json.dumps, workers.told(Task(kind, 0.0, given))), sep="\n")
+        return 0
+    earlier = json.loads(options.resume.read_text())["results"] if options.resume else {}
+    todo = chosen(tasks.smoke() if options.smoke else tasks.stages(), options.only, earlier)
+    every = [task for stage in todo for task in stage.tasks]
+    if options.list:
+        print(*(task.name for task in every), sep="\n")
+        return 0
+    options.out.mkdir(parents=True, exist_ok=True)
+    report = Report(options.out / "results.json", every, earlier)
+    number = options.workers or (1 if options.smoke else 4)
+    failed = play(todo, report, options.out, number, options.deadline, options.smoke)
+    print(f"\n{table(report.results)}")
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main())

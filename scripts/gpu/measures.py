@@ -1,0 +1,308 @@
+"""What each kind of task measures; a worker calls these functions, and what they yield is kept at once."""
+
+import collections
+import contextlib
+import functools
+import glob
+import importlib.metadata
+import os
+import platform
+import shutil
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import jax
+import numpy as np
+from gpu.workers import FOLDER, alone_on_device
+from kernels import ENVIRONMENTS
+
+import jaxroute as jr
+from jaxroute.core import draws
+from jaxroute.engine.batching import compiling
+from jaxroute.engine.grid import canonical
+from jaxroute.engine.kernels import cuda, host, rollout
+from jaxroute.engine.kernels.compiling import compilations
+from jaxroute.engine.programs import PLAYERS
+from jaxroute.engine.rounds import Record, run_streams
+from jaxroute.problems import cascade, combinatorial, queueing, service, staged, stochastic
+from jaxroute.store import provenance
+
+Pieces = Iterator[dict[str, Any]]
+Values = dict[str, np.ndarray]
+
+# Environment and policy of each case; their rounds are those of scripts/resources.py, where that has them.
+CASES: dict[str, Any] = {
+    "UCB1": lambda: (ENVIRONMENTS["stochastic"](), stochastic.UCB1()),
+    "GaussianThompson": lambda: (ENVIRONMENTS["stochastic"](), stochastic.GaussianThompson()),
+    "BetaThompson": lambda: (ENVIRONMENTS["stochastic"](), stochastic.BetaThompson()),
+    "MESS+": lambda: (ENVIRONMENTS["service"](), service.MessPlus()),
+    "COSMOS streaming": lambda: (ENVIRONMENTS["cascade"](), cascade.COSMOS(fit=cascade.Streaming())),
+    "StageRoute": lambda: (ENVIRONMENTS["staged"](), staged.StageRoute()),
+    "C2MABV": lambda: (ENVIRONMENTS["combinatorial"](), combinatorial.C2MABV()),
+    "ACQB": lambda: (queueing.RandomQueues(limit=256), queueing.ACQB()),
+}
+# How XLA may make graphs of a scan's launches: as jaxroute compiles, as XLA does of itself, and not at all.
+GRAPHS = {"with loops": compiling.GPU_OPTIONS, "without loops": {}, "none": {"xla_gpu_enable_command_buffer": ""}}
+# Options of NVRTC in place of those of the same name.
+ARITHMETIC = {"usual": (), "IEEE division": ("-prec-div=true", "-prec-sqrt=true"), "multiply-add": ("-fmad=true",)}
+RECORDS = 20
+PACKAGES = (
+    *("jax", "jaxlib", "jax-cuda12-plugin", "jax-cuda13-plugin", "nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12", "numpy"),
+    *("flax", "optax", "chex", "scipy", "xarray", "zarr", "numcodecs", "pytest", "pytest-xdist", "hypothesis"),
+)
+
+
+class Play:
+    """A case, compiled for some runs and rounds.
+
+    Args:
+      case: one of `CASES`.
+      backend: "scan" or "kernel".
+      runs, horizon: its size.
+      platform: of the device that plays, by default the first of all.
+
+    made: seconds of tracing, of waiting for the kernel's compiler (none if another task has compiled the same C), and of XLA's.
+    """
+
+    def __init__(self, case: str, backend: str, runs: int, horizon: int, platform: str | None = None):
+        device = jax.devices(platform)[0]
+        env, policy = CASES[case]()
+        example = env if hasattr(env, "step") else env(draws.key(0))
+        flows = tuple(m for m in example.spec.metrics if m.kind != "gauge" and m.default)
+        record = Record(every=max(1, horizon // RECORDS), flows=flows, zero_flows=example.spec.zero_flows)
+        leaves, structure = jax.tree.flatten(canonical((env, policy)))
+        root = np.asarray(jax.random.key_data(draws.key(0)))
+
+        def play(leaves: Any, seeds: Any) -> Any:
+            return PLAYERS[backend](*jax.tree.unflatten(structure, leaves), run_streams(root, seeds), horizon, record)
+
+        with jax.default_device(device):
+            self.arguments = jax.device_put((leaves, np.arange(runs, dtype=np.uint32)), device)
+            marks = [time.perf_counter()]
+            with compilations() as kernels:
+                lowered = jax.jit(play).lower(*self.arguments)
+            marks.append(time.perf_counter())
+            for kernel in kernels:
+                kernel.result()
+            marks.append(time.perf_counter())
+            self.compiled = compiling.compile_lanes(lowered, device.platform)
+            marks.append(time.perf_counter())
+        names = ("trace_s", "kernel_s", "compile_s")
+        self.made = {name: round(b - a, 3) for name, a, b in zip(names, marks, marks[1:], strict=False)}
+        self.on_cpu, self.decisions, self.horizon = device.platform == "cpu", runs * horizon, horizon
+
+    def values(self) -> Values:
+        """What was recorded: `[records, ..., R]` by name."""
+        with contextlib.nullcontext() if self.on_cpu else alone_on_device():
+            return {name: np.asarray(value) for name, value in jax.device_get(self.compiled(*self.arguments)).items()}
+
+    def speed(self, repeats: int = 5, most_s: float = 6.0) -> dict[str, Any]:
+        """Median time of plays after a first one, as speed; of fewer if they take long, and of the first if it alone takes so long."""
+        seconds: list[float] = []
+        with alone_on_device():
+            while len(seconds) <= repeats and sum(seconds) < most_s:
+                start = time.perf_counter()
+                jax.block_until_ready(self.compiled(*self.arguments))
+                seconds.append(time.perf_counter() - start)
+        middle = statistics.median(seconds[1:] or seconds)
+        return {
+            "seconds": [round(s, 6) for s in seconds],
+            "us_per_round": 1e6 * middle / self.horizon,
+            "decisions_per_s": self.decisions / middle,
+        }
+
+
+def info() -> Pieces:
+    """The device, its clocks and driver, and what is installed; `COMMIT` is a file of a packed project, which has no history."""
+    device, packed = jax.devices()[0], Path(__file__).resolve().parents[2] / "COMMIT"
+    yield {"commit": packed.read_text().strip() if packed.exists() else provenance.commit()}
+    yield {"platform": device.platform, "device": device.device_kind, "processors": getattr(device, "core_count", None)}
+    yield {"memory": device.memory_stats()}
+    yield {"python": platform.python_version(), "cpu_cores": os.cpu_count(), "packages": dict(_versions())}
+    yield {"tools": {name: shutil.which(name) for name in ("ncu", "nvcc", "nvdisasm", "cuobjdump", "cc")}}
+    names = ("name", "driver_version", "clocks.max.sm", "clocks.sm", "power.limit", "memory.total")
+    query = ["nvidia-smi", f"--query-gpu={','.join(names)}", "--format=csv,noheader,nounits"]
+    if shutil.which("nvidia-smi"):
+        answer = subprocess.run(query, capture_output=True, text=True, timeout=20).stdout
+        yield {"smi": dict(zip(names, answer.splitlines()[0].split(", "), strict=True))}
+
+
+def _versions() -> Iterator[tuple[str, str]]:
+    for name in PACKAGES:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            yield name, importlib.metadata.version(name)
+
+
+def probe() -> Pieces:
+    """Whether a kernel compiles, is launched by XLA's program, and gives the bits that the scan gives on the CPU."""
+    if jax.default_backend() == "cpu":
+        yield {"compiler": host.compiler()}
+    else:
+        yield {"nvrtc": cuda.nvrtc()._name, "nvrtc_version": cuda.version(), "architecture": cuda.architecture()}
+        start = time.perf_counter()
+        cuda.compile_text('extern "C" __global__ void rounds(float *x) { *x = 1.0f; }', cuda.architecture())
+        yield {"trivial_compile_s": round(time.perf_counter() - start, 3)}
+    kernel = Play("UCB1", "kernel", 64, 40)
+    yield kernel.made
+    yield {"kernel_against_cpu": compared(kernel.values(), Play("UCB1", "scan", 64, 40, "cpu").values())}
+
+
+def correct(case: str, runs: int, horizon: int) -> Pieces:
+    """Whether the kernel, the scan here and the scan on the CPU play the same; what has ended processes before comes last."""
+    truth = Play(case, "scan", runs, horizon, "cpu").values()
+    played: Values = {}
+    failure = None
+    try:
+        kernel = Play(case, "kernel", runs, horizon)
+        played = kernel.values()
+        yield {"kernel_against_cpu": compared(played, truth)}
+        yield {"kernel_twice_equal": equal(kernel.values(), played)}
+    except Exception as error:  # The scan is looked at all the same.
+        failure = error
+    scan = Play(case, "scan", runs, horizon)
+    first = scan.values()
+    yield {"scan_against_cpu": compared(first, truth)}
+    if played:
+        yield {"kernel_against_scan": compared(played, first)}
+    yield {"scan_twice_equal": equal(scan.values(), first)}
+    half = Play(case, "scan", runs // 2, horizon).values()
+    yield {"half_alone_equal": equal(half, {name: value[..., : runs // 2] for name, value in first.items()})}
+    if failure:
+        raise failure
+
+
+def equal(ours: Values, theirs: Values) -> bool:
+    """Whether all bits are the same."""
+    return ours.keys() == theirs.keys() and all(ours[name].tobytes() == theirs[name].tobytes() for name in theirs)
+
+
+def compared(ours: Values, theirs: Values) -> dict[str, Any]:
+    """How alike two plays of the same streams are.
+
+    Returns:
+      `runs_equal`: share of the runs that have not parted at each record, by more than 1e-4 of the largest number of a metric.
+      `bit_equal`: share of equal numbers of each metric.
+      `z`: the mean difference of each metric, in its standard errors; above 5 it is no matter of rounding.
+    """
+    together: Any = True
+    bits, z = {}, {}
+    for name, value in theirs.items():
+        mine = ours[name]
+        bits[name] = float(np.mean((mine == value) | (np.isnan(mine) & np.isnan(value))))
+        a, b = (v.astype(np.float64).reshape(len(v), -1, v.shape[-1]) for v in (mine, value))
+        most = np.max(np.abs(b), initial=1e-9, where=np.isfinite(b))
+        together = together & np.isclose(a, b, rtol=0.0, atol=1e-4 * most, equal_nan=True).all(axis=1)
+        with np.errstate(invalid="ignore"):
+            difference = (a - b).sum(axis=(0, 1))
+        difference = difference[np.isfinite(difference)]
+        error = difference.std(ddof=1) / np.sqrt(difference.size) if difference.size > 1 else 0.0
+        z[name] = float(difference.mean() / error) if error > 0 else 0.0
+    shares = np.logical_and.accumulate(together, axis=0).mean(axis=1)
+    return {"runs_equal": [round(float(share), 4) for share in shares], "bit_equal": bits, "z": z}
+
+
+def timed(case: str, backend: str, runs: int, horizon: int) -> Pieces:
+    """Seconds of tracing and compiling, and the speed."""
+    needed = 4 * runs * jr.run_bytes(*CASES[case]())
+    limit = (jax.devices()[0].memory_stats() or {}).get("bytes_limit", float("inf"))
+    if needed > limit:
+        yield {"skipped": f"states of {runs:,} runs take about {needed / 2**30:.0f} of {limit / 2**30:.0f} GiB"}
+        return
+    play = Play(case, backend, runs, horizon)
+    yield play.made
+    yield play.speed()
+
+
+def variant(case: str, graphs: str, runs: int, horizon: int) -> Pieces:
+    """The speed of the scan with other graphs of launches."""
+    with mock.patch.object(compiling, "GPU_OPTIONS", GRAPHS[graphs]):
+        yield from timed(case, "scan", runs, horizon)
+    yield {"dropped": compiling.dropped_options()}
+
+
+def width(case: str, threads: int, runs: int, horizon: int) -> Pieces:
+    """The speed of the kernel with so many threads in a block."""
+    with mock.patch.object(cuda, "BLOCK", threads):
+        yield from timed(case, "kernel", runs, horizon)
+    yield from _only_on_gpu("the host's kernel has no blocks of threads")
+
+
+def options(case: str, arithmetic: str, runs: int, horizon: int) -> Pieces:
+    """The speed of the kernel with other divisions or sums, and how many runs then are those of the CPU's scan."""
+    given = ARITHMETIC[arithmetic]
+    names = {one.split("=")[0] for one in given}
+    wanted = (*(one for one in cuda.OPTIONS if one.split("=")[0] not in names), *given)
+    rollout._device_target.cache_clear()  # It keeps what other options gave for the same C.
+    try:
+        with mock.patch.object(cuda, "compiled", functools.partial(cuda.compiled, options=wanted)):
+            yield {"options": wanted}
+            yield from timed(case, "kernel", runs, horizon)
+            played = Play(case, "kernel", min(runs, 2048), 500).values()
+    finally:
+        rollout._device_target.cache_clear()
+    yield {"kernel_against_cpu": compared(played, Play(case, "scan", min(runs, 2048), 500, "cpu").values())}
+    yield from _only_on_gpu("the host's compiler has other options")
+
+
+def _only_on_gpu(reason: str) -> Pieces:
+    """On a CPU, which plays it to try the code, there is nothing to tell."""
+    if jax.default_backend() == "cpu":
+        yield {"skipped": reason}
+
+
+def simulate(case: str, backend: str, runs: int, horizon: int, keep: str) -> Pieces:
+    """Seconds of a call of `simulate` from begin to end: of the first, which compiles, and of the next ones."""
+    env, policy = CASES[case]()
+    for call in ("first", "second", "third"):
+        start = time.perf_counter()
+        with alone_on_device():
+            given = {"horizon": horizon, "seeds": runs, "backend": backend, "keep": keep}
+            result = jr.simulate(env, {case: policy}, record=["regret"], progress=False, **given)
+        told = {name: result.attrs.get(name) for name in ("backend", "compile_s", "run_s", "decisions", "fell_back")}
+        yield {call: {"wall_s": round(time.perf_counter() - start, 3), **told}}
+
+
+def profile(case: str, runs: int, horizon: int) -> Pieces:
+    """Where the time of a scan goes, by kernel; XLA launches no graphs while it is watched."""
+    play = Play(case, "scan", runs, horizon)
+    yield play.made
+    with tempfile.TemporaryDirectory(dir=os.environ.get(FOLDER)) as folder:
+        with alone_on_device():
+            jax.block_until_ready(play.compiled(*play.arguments))
+            start = time.perf_counter()
+            with jax.profiler.trace(folder):
+                jax.block_until_ready(play.compiled(*play.arguments))
+            yield {"watched_us_per_round": 1e6 * (time.perf_counter() - start) / horizon}
+        file = max(glob.glob(f"{folder}/**/*.xplane.pb", recursive=True), key=lambda name: Path(name).stat().st_mtime)
+        planes = list(jax.profiler.ProfileData.from_file(file).planes)
+        watched = [plane for plane in planes if "GPU" in plane.name] or planes
+        yield {"planes": {plane.name: _longest(plane) for plane in watched}}
+
+
+def _longest(plane: Any, most: int = 25) -> list[dict[str, Any]]:
+    """The events of a profile that take the most time in all."""
+    spent: collections.Counter[str] = collections.Counter()
+    number: collections.Counter[str] = collections.Counter()
+    for event in (event for line in plane.lines for event in line.events):
+        spent[event.name] += event.duration_ns
+        number[event.name] += 1
+    return [{"name": name[:80], "times": number[name], "us": round(ns / 1e3, 1)} for name, ns in spent.most_common(most)]
+
+
+KINDS = {
+    "info": info,
+    "probe": probe,
+    "correct": correct,
+    "time": timed,
+    "variant": variant,
+    "width": width,
+    "options": options,
+    "simulate": simulate,
+    "profile": profile,
+}

@@ -1,0 +1,234 @@
+"""Kernels play what the scan plays."""
+
+import subprocess
+from concurrent.futures import Future
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from conformance_cases import OPTIONS, POLICIES
+from flax import struct
+from toys import Clock, Cycle, Planner
+
+import jaxroute as jr
+from jaxroute.core import draws, numerics
+from jaxroute.core.types import Leaf
+from jaxroute.engine.kernels import compiling, host
+from jaxroute.problems import stochastic
+
+pytestmark = pytest.mark.skipif(host.compiler() is None, reason="there is no C compiler")
+
+# A shadow price is not unique where a vertex of the program meets the budget: rounding decides between slopes.
+LOOSE = ("multiplier",)
+FAST = (
+    *("stochastic/UCB1", "stochastic/GaussianThompson", "stochastic/BetaThompson", "staged/StageRoute", "service/MessPlus"),
+    *("combinatorial/C2MABV", "cascade/LinUCB", "queueing/Random"),
+)
+
+
+def everything(env, policy):
+    """Names of all metrics."""
+    example = policy if hasattr(policy, "act") else policy(env)
+    return [m.name for m in (*env.spec.metrics, *getattr(example, "metrics", ()))]
+
+
+def both_backends(env, policy, **options):
+    """The same runs by the kernel, which must have played them, and by the scan."""
+    options = {"horizon": 47, "record_every": 10, "seeds": 21, "progress": False} | options
+    ours, theirs = (jr.simulate(env, policy, backend=b, **options) for b in ("kernel", "scan"))
+    assert ours.attrs["backend"] == "kernel" and not ours.attrs["fell_back"]
+    return ours, theirs
+
+
+def assert_equal_play(ours, theirs):
+    """Counts and choices are equal, other numbers to rounding; all of them are there."""
+    assert set(ours.data_vars) == set(theirs.data_vars)
+    for name, values in theirs.data_vars.items():
+        mine, values = ours[name].values, values.values
+        assert (mine.shape, mine.dtype) == (values.shape, values.dtype), name
+        if name in LOOSE:
+            continue
+        # Whole numbers: counts of pulls, of explorations, of deployments.
+        if np.array_equal(values, np.round(values), equal_nan=True):
+            np.testing.assert_array_equal(mine, values, err_msg=name)
+        largest = np.max(np.abs(values), initial=1.0, where=np.isfinite(values))
+        np.testing.assert_allclose(mine, values, rtol=2e-5, atol=2e-5 * largest, err_msg=name)
+
+
+CASES = {**POLICIES, **OPTIONS}
+# Rounds for which there is room, where that is less than 47.
+SHORTER = {"cascade/exact evaluator": 25}
+
+
+@pytest.mark.parametrize("name", [n if n in FAST else pytest.param(n, marks=pytest.mark.slow) for n in CASES])
+def test_the_kernel_plays_what_the_scan_plays(name):
+    """Five intervals of which the last is shorter, stages that cut through the intervals, everything recorded."""
+    policy, env = CASES[name].policy, CASES[name].env()
+    options = {"horizon": SHORTER[name]} if name in SHORTER else {}
+    ours, theirs = both_backends(env, {"policy": policy}, record=everything(env, policy), **options)
+    assert_equal_play(ours, theirs)
+
+
+@pytest.mark.parametrize(
+    "stage_length, free_rounds, every", [(4, 3, 6), (None, 0, 25), (None, 3, 1), (10, 0, 3), (6, 2, 50)]
+)
+def test_intervals_stages_and_free_rounds(stage_length, free_rounds, every):
+    """All flows and gauges of a clock that can be worked out by hand; the scan has tests of its own against the hand."""
+    env = Clock(stage_length=stage_length, free_rounds=free_rounds)
+    policy = Planner() if stage_length else Cycle()
+    record = [*everything(env, policy), "info.twice", "info.both"]
+    ours, theirs = both_backends(env, policy, horizon=47, record_every=every, record=record)
+    for name in theirs.data_vars:
+        np.testing.assert_array_equal(ours[name].values, theirs[name].values, err_msg=name)
+
+
+def test_a_grid_is_a_map_over_the_kernel():
+    """Settings of both, of which each array knows only its own."""
+    env = jr.grid(stochastic.gaussian, mean=[(0.1, 0.3, 0.2), (0.4, 0.1, 0.2)], scale=0.5)
+    policy = jr.grid(stochastic.UCB1, width=[0.5, 1.0, 2.0])
+    ours, theirs = both_backends(env, {"UCB1": policy}, horizon=40)
+    assert_equal_play(ours, theirs)
+
+
+def test_random_instances():
+    """A sampler gives every run an instance of its own."""
+
+    def sampler(key):
+        return stochastic.BanditEnv(mean=draws.uniform(key, (3,)), scale=jnp.float32(0.0))
+
+    ours, theirs = both_backends(sampler, stochastic.UCB1(), horizon=40, seeds=[3, 5, 8])
+    assert_equal_play(ours, theirs)
+
+
+@struct.dataclass
+class Lookup(stochastic.BanditEnv):
+    """A bandit whose rewards come from a long table, by a row that every run draws for itself."""
+
+    table: Leaf = None
+
+    def step(self, key, state, action, t):
+        row = draws.randint(key, self.table.shape[0])
+        reward = numerics.pick(numerics.one_hot(action, 3), numerics.at(self.table, (row,)))
+        state, _, flows = super().step(key, state, action, t)
+        return state, reward, {**flows, "reward": reward + self.table[t % 7, 1]}
+
+
+def test_long_tables_stay_in_memory():
+    table = np.random.default_rng(0).random((300, 3)).astype(np.float32)
+    env = Lookup(mean=np.float32([0.3, 0.5, 0.4]), scale=np.float32(0), table=table)
+    assert_equal_play(*both_backends(env, stochastic.UCB1(), horizon=40, record=everything(env, stochastic.UCB1())))
+
+
+def test_a_longer_horizon_goes_on_from_kept_states(tmp_path):
+    options = {"seeds": 12, "record_every": 10, "progress": False, "backend": "kernel"}
+    env, policy = CASES["stochastic/UCB1"].env(), CASES["stochastic/UCB1"].policy
+    jr.simulate(env, policy, horizon=40, out=tmp_path, keep_states=True, **options)
+    grown = jr.simulate(env, policy, horizon=60, out=tmp_path, keep_states=True, **options)
+    at_once = jr.simulate(env, policy, horizon=60, **options)
+    assert grown.attrs["grown"]
+    for name in at_once.data_vars:
+        np.testing.assert_array_equal(grown[name].values, at_once[name].values)
+
+
+@struct.dataclass
+class Blurred(stochastic.EpsilonGreedy):
+    """Has an operation that has no C, without effect."""
+
+    def update(self, key, state, obs, action, feedback, t):
+        state = super().update(key, state, obs, action, feedback, t)
+        blurred = jnp.convolve(state.reward_sum, jnp.ones(2))
+        return state.replace(reward_sum=jnp.where(jnp.isnan(blurred[0]), 0.0, state.reward_sum))
+
+
+def test_what_has_no_c_is_played_by_the_scan_with_a_warning():
+    options = {"horizon": 30, "seeds": 5, "progress": False}
+    env, policies = stochastic.bernoulli([0.9, 0.5, 0.2]), {"odd": Blurred()}
+    with pytest.warns(UserWarning, match=r"policy 'odd' on BanditEnv does not fit into a kernel.*conv_general_dilated"):
+        ours = jr.simulate(env, policies, backend="kernel", **options)
+    theirs = jr.simulate(env, policies, **options)
+    assert list(ours.attrs["fell_back"]) == ["odd"] and "conv_general" in ours.attrs["fell_back"]["odd"]
+    for name in theirs.data_vars:
+        np.testing.assert_array_equal(ours[name].values, theirs[name].values)
+    with pytest.warns(UserWarning, match="conv_general"):  # Also when it is known already.
+        jr.simulate(env, policies, backend="kernel", **options)
+
+
+def _no_compiler(monkeypatch):
+    monkeypatch.setattr(host, "compiler", lambda: None)
+    return "there is no C compiler"
+
+
+def _refused(monkeypatch):
+    monkeypatch.setattr(host, "FLAGS", (*host.FLAGS, "--no-such-flag"))
+    return "does not compile it"
+
+
+def _too_long(monkeypatch):
+    def late(*_, **options):
+        raise subprocess.TimeoutExpired("cc", options["timeout"])
+
+    host._version(host.compiler())
+    monkeypatch.setattr(host.subprocess, "run", late)
+    return "takes more than 120 s"
+
+
+def _never_ready(monkeypatch):
+    monkeypatch.setattr(compiling, "MOST_S", 0.1)
+    monkeypatch.setattr(compiling, "begin", lambda *_: Future())
+    return "compiling it takes more than 0.1 s"
+
+
+@pytest.mark.parametrize("fault", [_no_compiler, _refused, _too_long, _never_ready])
+def test_what_cannot_be_compiled_is_played_by_the_scan(fault, monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    reason = fault(monkeypatch)
+    mean = np.float32([0.1, 0.2, 0.3]) + len(reason) / 1000  # A program of its own.
+    options = {"horizon": 30 + len(reason), "seeds": 5, "progress": False}
+    for _ in range(2):
+        with pytest.warns(UserWarning, match=reason):
+            ours = jr.simulate(stochastic.bernoulli(mean), stochastic.UCB1(), backend="kernel", **options)
+    theirs = jr.simulate(stochastic.bernoulli(mean), stochastic.UCB1(), **options)
+    np.testing.assert_array_equal(ours["regret"].values, theirs["regret"].values)
+
+
+def test_an_unknown_backend_is_refused():
+    with pytest.raises(ValueError, match="backend must be one of 'auto', 'scan', 'kernel', 'reference', got 'cuda'"):
+        jr.simulate(stochastic.bernoulli([0.5]), stochastic.UCB1(), horizon=3, seeds=3, backend="cuda")
+
+
+def test_a_store_belongs_to_its_backend(tmp_path):
+    options = {"horizon": 20, "seeds": 3, "progress": False, "out": tmp_path / "store"}
+    jr.simulate(stochastic.bernoulli([0.5, 0.2]), stochastic.UCB1(), **options)
+    with pytest.raises(ValueError, match="backend is 'scan' there and 'kernel' here"):
+        jr.simulate(stochastic.bernoulli([0.5, 0.2]), stochastic.UCB1(), backend="kernel", **options)
+
+
+def test_nobody_needs_to_know_the_backend(tmp_path):
+    """It is that of the store, and without one the scan on a CPU."""
+    options = {"horizon": 20, "seeds": 3, "progress": False}
+    env, policy = stochastic.bernoulli([0.5, 0.2]), stochastic.UCB1()
+    assert jr.simulate(env, policy, **options).attrs["backend"] == "scan"
+    jr.simulate(env, policy, backend="kernel", out=tmp_path, **options)
+    grown = jr.simulate(env, policy, out=tmp_path, **{**options, "seeds": 5})
+    assert grown.attrs["backend"] == "kernel" and grown.sizes["seed"] == 5
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", FAST)
+def test_both_backends_agree_on_a_gpu(name):
+    """The draws are the same bits, so most runs are equal; rounding may part a few, which are no better or worse."""
+    policy, env = CASES[name].policy, CASES[name].env()
+    ours, theirs = both_backends(env, {name: policy}, horizon=1000, seeds=2048, record_every=100)
+    for metric in theirs.data_vars:
+        if metric in LOOSE or "time" not in theirs[metric].dims:
+            continue
+        mine, values = (d[metric].isel(time=-1).values.astype(np.float64) for d in (ours, theirs))
+        assert np.mean(np.isfinite(mine) == np.isfinite(values)) > 0.9, metric
+        finite = np.isfinite(mine) & np.isfinite(values)
+        if finite.sum() < 2:  # A ratio to a violation that never was.
+            continue
+        mine, values = mine[finite], values[finite]
+        difference, scale = mine - values, np.max(np.abs(values), initial=1e-9)
+        assert np.mean(np.abs(difference) < 1e-4 * scale) > 0.9, metric
+        spread = difference.std(ddof=1) / np.sqrt(difference.size)
+        assert abs(difference.mean()) < 5 * spread + 1e-5 * scale, metric

@@ -1,0 +1,81 @@
+"""Statistics that are computed where a block was played are those that the host computes."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxroute as jr
+from jaxroute.core import draws
+from jaxroute.engine import simulate as engine
+from jaxroute.problems import combinatorial, service, staged, stochastic
+
+
+def sometimes(key):
+    """A bandit that is none for about a third of the seeds."""
+    uniform = draws.uniform(key, (3,))
+    return stochastic.BanditEnv(mean=jnp.where(uniform[0] < 0.3, jnp.nan, uniform), scale=jnp.float32(0.0))
+
+
+MEANS = np.linspace(0.9, 0.1, 5)
+CASES = {
+    "policies of one environment": lambda: (
+        stochastic.bernoulli(MEANS),
+        {"UCB1": stochastic.UCB1(), "greedy": stochastic.EpsilonGreedy()},
+    ),
+    "settings of both": lambda: (
+        jr.grid(stochastic.gaussian, mean=[(0.1, 0.3), (0.4, 0.2)], scale=0.5),
+        {"UCB1": jr.grid(stochastic.UCB1, width=[0.5, 1.0, 2.0]), "greedy": stochastic.EpsilonGreedy()},
+    ),
+    "stages and gauges": lambda: (
+        staged.arena_market(max_deployed=3, stage_length=20, horizon=60),
+        {"Cheapest": staged.Cheapest()},
+    ),
+    "flows that must be zero": lambda: (combinatorial.sciq_cloud(reward="awc"), {"Random": combinatorial.RandomSet()}),
+    "runs that are not valid": lambda: (sometimes, {"UCB1": stochastic.UCB1()}),
+    "averages": lambda: (service.benchmark_service("winogrande", signal=0.15), {"Single": service.Single(0)}),
+}
+
+
+@pytest.fixture
+def stays(monkeypatch):
+    """Counts the blocks that are summed up where they were played."""
+    seen = []
+    reduced = jr.store.reductions.reduced
+
+    def noted(*arguments):
+        seen.append(arguments)
+        return reduced(*arguments)
+
+    def play(*arguments, **options):
+        with monkeypatch.context() as patch:
+            patch.setattr(engine, "stays_on_device", lambda keep, platform: keep == "moments")
+            patch.setattr(jr.store.reductions, "reduced", noted)
+            return jr.simulate(*arguments, **options), len(seen)
+
+    return play
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_device_and_the_host_agree(name, stays):
+    """Counts, extremes and histograms to the bit; means and variances to the order of their sums.
+
+    A compiler may multiply by an inverse where an average divides by the number of rounds, so that a number at the edge of a bin falls into the
+    next one.
+    """
+    env, policies = CASES[name]()
+    options = {"horizon": 60, "record_every": 20, "seeds": 100, "block": 32, "progress": False, "keep": "moments"}
+    ours, blocks = stays(env, policies, **options)
+    theirs = jr.simulate(env, policies, **options)
+    assert blocks >= 4
+    assert set(ours.data_vars) == set(theirs.data_vars)
+    for metric in theirs.data_vars:
+        mine, values = ours[metric].values, theirs[metric].values
+        assert (mine.shape, mine.dtype) == (values.shape, values.dtype), metric
+        mean = theirs.get(f"{metric.rpartition('.')[0].removesuffix('.difference')}.mean")
+        average = mean is not None and mean.attrs["kind"] == "average"
+        if average and metric.endswith("histogram"):
+            np.testing.assert_array_equal(mine.sum(axis=-1), values.sum(axis=-1), err_msg=metric)
+        elif average or metric.endswith((".mean", ".variance")):
+            np.testing.assert_allclose(mine, values, rtol=1e-11, atol=1e-13, err_msg=metric)
+        else:
+            np.testing.assert_array_equal(mine, values, err_msg=metric)
