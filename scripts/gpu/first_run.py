@@ -27,7 +27,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-from gpu import tasks, workers
+from gpu import meeting, tasks, workers
 from gpu.tasks import Stage, Task
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -246,7 +246,7 @@ def environment(folder: Path, smoke: bool) -> dict[str, str]:
         "JAX_ENABLE_COMPILATION_CACHE": "false",
         "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
         "TF_CPP_MIN_LOG_LEVEL": "1",
-        workers.FOLDER: str(folder),
+        meeting.FOLDER: str(folder),
         **({"JAX_PLATFORMS": "cpu"} if smoke else {}),
     }
 

@@ -19,7 +19,7 @@ from unittest import mock
 
 import jax
 import numpy as np
-from gpu.workers import FOLDER, alone_on_device
+from gpu.meeting import FOLDER, alone_on_device
 from kernels import ENVIRONMENTS
 
 import jaxroute as jr

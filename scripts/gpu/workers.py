@@ -1,24 +1,19 @@
 """Processes that do tasks: one that takes too long is ended, and one that has ended is replaced."""
 
 import contextlib
-import fcntl
 import json
 import multiprocessing
 import os
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 import traceback
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from gpu.tasks import Task
-
-# Name of the variable that tells processes the folder in which they meet.
-FOLDER = "FIRST_RUN_FOLDER"
 
 
 class Worker:
@@ -100,14 +95,6 @@ def told(task: Task) -> Iterator[dict[str, Any]]:
     except BaseException as error:
         yield {"error": f"{type(error).__name__}: {error}"[:1500], "traceback": traceback.format_exc()[-3000:]}
     yield {"task_s": round(time.perf_counter() - start, 2)}
-
-
-@contextlib.contextmanager
-def alone_on_device() -> Generator[None]:
-    """A context in which no other worker uses the device. A process that is ended in it leaves it."""
-    with open(Path(os.environ.get(FOLDER, tempfile.gettempdir())) / "device.lock", "w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def run_command(words: Sequence[str], limit: float, env: Mapping[str, str], folder: Path, log: Path) -> tuple[int, str]:

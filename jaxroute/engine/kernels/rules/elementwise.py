@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -14,9 +14,7 @@ from jaxroute.engine.kernels.values import (
     Value,
     c_type,
 )
-
-if TYPE_CHECKING:
-    from jaxroute.engine.kernels.emitter import Emitter
+from jaxroute.engine.kernels.writer import Writer
 
 
 def _functions(**names: str) -> Callable[..., str]:
@@ -185,7 +183,7 @@ def element(value: Value, place: Place) -> str:
     return value.at(tuple(0 if n == 1 else p for p, n in zip(place, value.shape, strict=True)) if value.shape else ())
 
 
-def write(emitter: "Emitter", eqn: Any, args: list[Value]) -> list[Value]:
+def write(writer: Writer, eqn: Any, args: list[Value]) -> list[Value]:
     name, params = eqn.primitive.name, eqn.params
     shape, dtype = aval_of(eqn)
     if name == "convert_element_type" and args[0].dtype == dtype:
@@ -195,12 +193,12 @@ def write(emitter: "Emitter", eqn: Any, args: list[Value]) -> list[Value]:
     if all(a.known is not None for a in args) and math.prod(shape) <= 4096:
         known = _folded(name, eqn, args)
         if known is not None:
-            return [emitter.constant(known)]
+            return [writer.constant(known)]
     if name in ("eq", "ne") and is_key(eqn.invars[0].aval):
-        return [_same_keys(emitter, name, shape, *args)]
+        return [_same_keys(writer, name, shape, *args)]
     if name == "select_n" and args[0].shape not in ((), shape):  # Of keys, whose condition has no axis for their words.
         which = args[0]
-        args = [emitter.view(which, shape, lambda place: which.at(place[: len(which.shape)])), *args[1:]]
+        args = [writer.view(which, shape, lambda place: which.at(place[: len(which.shape)])), *args[1:]]
     kind = kind_of(args[0].dtype)
 
     def make(place: Place, names: Sequence[str]) -> list[str]:
@@ -215,7 +213,7 @@ def write(emitter: "Emitter", eqn: Any, args: list[Value]) -> list[Value]:
             text = EXPRESSIONS[name](kind, *texts, **params)
         return [f"{names[0]} = {text};"]
 
-    made = emitter.elementwise([(shape, dtype)], make)[0]
+    made = writer.elementwise([(shape, dtype)], make)[0]
     if name == "eq":
         made.lone = _lone_axis(*args)
     if name == "select_n" and kind == "b" and args[0].lone is not None and args[0].shape == shape and _is_zero(args[1]):
@@ -242,14 +240,14 @@ def _is_zero(x: Value) -> bool:
     return x.known is not None and not x.known.any() and not np.signbit(x.known).any()
 
 
-def _same_keys(emitter: "Emitter", name: str, shape: tuple[int, ...], a: Value, b: Value) -> Value:
+def _same_keys(writer: Writer, name: str, shape: tuple[int, ...], a: Value, b: Value) -> Value:
     joined = " && " if name == "eq" else " || "
 
     def make(place: Place, names: Sequence[str]) -> list[str]:
         tests = (f"{a.at((*place, i))} {'==' if name == 'eq' else '!='} {b.at((*place, i))}" for i in (0, 1))
         return [f"{names[0]} = {joined.join(tests)};"]
 
-    return emitter.elementwise([(shape, np.dtype(bool))], make)[0]
+    return writer.elementwise([(shape, np.dtype(bool))], make)[0]
 
 
 _FOLDED: dict[str, Callable[..., Any]] = {

@@ -1,7 +1,7 @@
 """Reads and writes at places that are computed."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from jax import lax
@@ -16,9 +16,7 @@ from jaxroute.engine.kernels.values import (
     flat,
     literal,
 )
-
-if TYPE_CHECKING:
-    from jaxroute.engine.kernels.emitter import Emitter
+from jaxroute.engine.kernels.writer import Writer
 
 
 def _start(value: Value, largest: int) -> Any:
@@ -31,23 +29,23 @@ def _start(value: Value, largest: int) -> Any:
 
 
 @rule("dynamic_slice")
-def _dynamic_slice(emitter: "Emitter", eqn: Any, x: Value, *starts: Value) -> list[Value]:
+def _dynamic_slice(writer: Writer, eqn: Any, x: Value, *starts: Value) -> list[Value]:
     shape, _ = aval_of(eqn)
-    x = x if x.known is not None else emitter.stored(x)
-    first = [emitter.index(_start(s, n - size)) for s, n, size in zip(starts, x.shape, shape, strict=False)]
+    x = x if x.known is not None else writer.stored(x)
+    first = [writer.index(_start(s, n - size)) for s, n, size in zip(starts, x.shape, shape, strict=False)]
     first += [0] * (len(x.shape) - len(first))
-    view = emitter.view(x, shape, lambda place: x.at(tuple(add(f, p) for f, p in zip(first, place, strict=True))))
-    return [emitter.copied(view)]
+    view = writer.view(x, shape, lambda place: x.at(tuple(add(f, p) for f, p in zip(first, place, strict=True))))
+    return [writer.copied(view)]
 
 
 @rule("dynamic_update_slice")
-def _dynamic_update_slice(emitter: "Emitter", eqn: Any, x: Value, new: Value, *starts: Value) -> list[Value]:
-    first = [emitter.index(_start(s, n - size)) for s, n, size in zip(starts, x.shape, new.shape, strict=False)]
+def _dynamic_update_slice(writer: Writer, eqn: Any, x: Value, new: Value, *starts: Value) -> list[Value]:
+    first = [writer.index(_start(s, n - size)) for s, n, size in zip(starts, x.shape, new.shape, strict=False)]
     first += [0] * (len(x.shape) - len(first))
-    new = emitter.apart(new, x)
-    storage = emitter.to_change(x)
-    emitter.write_part(storage, x.shape, first, new, new.shape)
-    return [emitter.value_of(storage, x.shape)]
+    new = writer.apart(new, x)
+    storage = writer.to_change(x)
+    writer.write_part(storage, x.shape, first, new, new.shape)
+    return [writer.value_of(storage, x.shape)]
 
 
 _Mode = lax.GatherScatterMode
@@ -83,13 +81,13 @@ def _gathered_at(
 
 
 @rule("gather")
-def _gather(emitter: "Emitter", eqn: Any, x: Value, indices: Value) -> list[Value]:
+def _gather(writer: Writer, eqn: Any, x: Value, indices: Value) -> list[Value]:
     params, numbers = eqn.params, eqn.params["dimension_numbers"]
     shape, dtype = aval_of(eqn)
     sizes = tuple(params["slice_sizes"])
     sizes = (*sizes, *x.shape[len(sizes) :])
-    x = x if x.known is not None else emitter.stored(x)
-    indices = indices if indices.known is not None else emitter.stored(indices)
+    x = x if x.known is not None else writer.stored(x)
+    indices = indices if indices.known is not None else writer.stored(indices)
     words = tuple(range(len(shape) - (len(x.shape) - len(params["slice_sizes"])), len(shape)))
     offset_dims = (*numbers.offset_dims, *words)
     dropped = (*numbers.collapsed_slice_dims, *numbers.operand_batching_dims)
@@ -118,11 +116,11 @@ def _gather(emitter: "Emitter", eqn: Any, x: Value, indices: Value) -> list[Valu
             text = f"({' && '.join(inside)}) ? {text} : {literal(np.asarray(fill).astype(dtype)[()])}"
         return [f"{names[0]} = {text};"]
 
-    return emitter.elementwise([(shape, dtype)], make)
+    return writer.elementwise([(shape, dtype)], make)
 
 
 @rule("scatter", *(f"scatter{dash}{how}" for dash in "-_" for how in ("add", "mul", "min", "max", "sub")))
-def _scatter(emitter: "Emitter", eqn: Any, x: Value, indices: Value, updates: Value) -> list[Value]:
+def _scatter(writer: Writer, eqn: Any, x: Value, indices: Value, updates: Value) -> list[Value]:
     params, numbers = eqn.params, eqn.params["dimension_numbers"]
     name = eqn.primitive.name.replace("-", "_")
     if name == "scatter" and params["update_jaxpr"] is not None and params["update_jaxpr"].eqns:
@@ -136,11 +134,11 @@ def _scatter(emitter: "Emitter", eqn: Any, x: Value, indices: Value, updates: Va
     for axis, dim in zip(kept, window, strict=True):
         sizes[axis] = updates.shape[dim]
     drops = params["mode"] in (_Mode.FILL_OR_DROP, None)
-    indices, updates = emitter.apart(indices, x), emitter.apart(updates, x)
-    storage = emitter.to_change(x)
-    emitter.ready(indices, updates)
-    emitter.before_writing(storage)
-    with emitter.loops(updates.shape) as place:
+    indices, updates = writer.apart(indices, x), writer.apart(updates, x)
+    storage = writer.to_change(x)
+    writer.ready(indices, updates)
+    writer.before_writing(storage)
+    with writer.loops(updates.shape) as place:
         batch = tuple(p for i, p in enumerate(place) if i not in window)
         starts, inside = _gathered_at(numbers, indices, x.shape, sizes, batch)
         own = list(starts)
@@ -152,8 +150,8 @@ def _scatter(emitter: "Emitter", eqn: Any, x: Value, indices: Value, updates: Va
             text = EXPRESSIONS[operation](kind, target, text)
             storage.reads += 1
         test = f"if ({' && '.join(inside)}) " if drops and inside else ""
-        emitter.line(f"{test}{target} = {text};", storage)
-    return [emitter.value_of(storage, x.shape)]
+        writer.line(f"{test}{target} = {text};", storage)
+    return [writer.value_of(storage, x.shape)]
 
 
 def _rank(eqn: Any) -> int:

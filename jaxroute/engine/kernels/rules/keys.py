@@ -1,7 +1,7 @@
 """Random keys and bits: Threefry."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -14,53 +14,49 @@ from jaxroute.engine.kernels.values import (
     Value,
     flat,
 )
-
-if TYPE_CHECKING:
-    from jaxroute.engine.kernels.emitter import Emitter
+from jaxroute.engine.kernels.writer import Writer
 
 
 @rule("threefry_2x32")
-def _threefry(emitter: "Emitter", eqn: Any, *words: Value) -> list[Value]:
+def _threefry(writer: Writer, eqn: Any, *words: Value) -> list[Value]:
     shape, dtype = aval_of(eqn)
 
     def make(place: Place, names: Sequence[str]) -> list[str]:
         k0, k1, x0, x1 = (element(w, place) for w in words)
         return [f"{names[0]} = {x0};", f"{names[1]} = {x1};", f"threefry({k0}, {k1}, &{names[0]}, &{names[1]});"]
 
-    return emitter.elementwise([(shape, dtype)] * 2, make)
+    return writer.elementwise([(shape, dtype)] * 2, make)
 
 
-def _encrypted(
-    emitter: "Emitter", shape: tuple[int, ...], key: Callable[[Place], tuple[str, str]], low: Callable[[Place], str]
-):
+def _encrypted(writer: Writer, shape: tuple[int, ...], key: Callable[[Place], tuple[str, str]], low: Callable[[Place], str]):
     """Threefry of the block `(0, low)` under a key of two words, at each place of a shape."""
 
     def make(place: Place, names: Sequence[str]) -> list[str]:
         k0, k1 = key(place)
         return [f"{names[0]} = 0u;", f"{names[1]} = {low(place)};", f"threefry({k0}, {k1}, &{names[0]}, &{names[1]});"]
 
-    return emitter.elementwise([(shape, np.dtype(np.uint32))] * 2, make)
+    return writer.elementwise([(shape, np.dtype(np.uint32))] * 2, make)
 
 
-def _as_words(emitter: "Emitter", first: Value, second: Value) -> Value:
+def _as_words(writer: Writer, first: Value, second: Value) -> Value:
     """Keys `[..., 2]` from their words."""
-    return stacked(emitter, [first, second], len(first.shape))
+    return stacked(writer, [first, second], len(first.shape))
 
 
 @rule("random_seed")
-def _random_seed(emitter: "Emitter", eqn: Any, seeds: Value) -> list[Value]:
+def _random_seed(writer: Writer, eqn: Any, seeds: Value) -> list[Value]:
     if seeds.dtype.itemsize > 4:
         raise Unsupported("random_seed of 64 bits")
-    low = emitter.view(seeds, seeds.shape, lambda place: f"((unsigned){seeds.at(place)})")
+    low = writer.view(seeds, seeds.shape, lambda place: f"((unsigned){seeds.at(place)})")
     low.dtype = np.dtype(np.uint32)
-    return [_as_words(emitter, emitter.constant(np.zeros(seeds.shape, np.uint32)), low)]
+    return [_as_words(writer, writer.constant(np.zeros(seeds.shape, np.uint32)), low)]
 
 
-def _blocks(emitter: "Emitter", keys: Value, shape: tuple[int, ...]) -> list[Value]:
+def _blocks(writer: Writer, keys: Value, shape: tuple[int, ...]) -> list[Value]:
     """Both words of Threefry for every key at the addresses `0, 1, ...` of a shape."""
     lead = len(keys.shape) - 1
     return _encrypted(
-        emitter,
+        writer,
         (*keys.shape[:-1], *shape),
         lambda place: (keys.at((*place[:lead], 0)), keys.at((*place[:lead], 1))),
         lambda place: f"((unsigned){flat(place[lead:], shape)})",
@@ -68,30 +64,30 @@ def _blocks(emitter: "Emitter", keys: Value, shape: tuple[int, ...]) -> list[Val
 
 
 @rule("random_bits")
-def _random_bits(emitter: "Emitter", eqn: Any, keys: Value) -> list[Value]:
+def _random_bits(writer: Writer, eqn: Any, keys: Value) -> list[Value]:
     if eqn.params["bit_width"] != 32:
         raise Unsupported(f"random_bits of {eqn.params['bit_width']} bits")
-    first, second = _blocks(emitter, keys, tuple(eqn.params["shape"]))
+    first, second = _blocks(writer, keys, tuple(eqn.params["shape"]))
     shape, dtype = aval_of(eqn)
-    return emitter.elementwise(
+    return writer.elementwise(
         [(shape, dtype)], lambda place, names: [f"{names[0]} = {first.at(place)} ^ {second.at(place)};"]
     )
 
 
 @rule("random_split")
-def _random_split(emitter: "Emitter", eqn: Any, keys: Value) -> list[Value]:
-    return [_as_words(emitter, *_blocks(emitter, keys, tuple(eqn.params["shape"])))]
+def _random_split(writer: Writer, eqn: Any, keys: Value) -> list[Value]:
+    return [_as_words(writer, *_blocks(writer, keys, tuple(eqn.params["shape"])))]
 
 
 @rule("random_fold_in")
-def _random_fold_in(emitter: "Emitter", eqn: Any, keys: Value, data: Value) -> list[Value]:
+def _random_fold_in(writer: Writer, eqn: Any, keys: Value, data: Value) -> list[Value]:
     shape = tuple(np.broadcast_shapes(keys.shape[:-1], data.shape))
     words = _encrypted(
-        emitter,
+        writer,
         shape,
         lambda place: (
             (keys.at((*place, 0)), keys.at((*place, 1))) if len(keys.shape) > 1 else (keys.at((0,)), keys.at((1,)))
         ),
         lambda place: f"((unsigned){data.at(place if data.shape else ())})",
     )
-    return [_as_words(emitter, *words)]
+    return [_as_words(writer, *words)]

@@ -2,23 +2,21 @@
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from jaxroute.engine.kernels.rules.registry import rule
 from jaxroute.engine.kernels.values import Place, Storage, Unsupported, Value, c_type, flat
-
-if TYPE_CHECKING:
-    from jaxroute.engine.kernels.emitter import Emitter
+from jaxroute.engine.kernels.writer import Writer
 
 # Sweeps of rotations: each about squares what is left beside the diagonal, so that float32 takes five.
 _SWEEPS = 12
 
 
-def _changed(emitter: "Emitter", x: Value) -> Storage:
+def _changed(writer: Writer, x: Value) -> Storage:
     """A storage with this array, which may be changed."""
-    storage = emitter.to_change(x)
+    storage = writer.to_change(x)
     storage.reads += 1
     return storage
 
@@ -28,17 +26,17 @@ def _entry(storage: Storage, shape: Sequence[int], place: Place, i: str, j: str)
 
 
 @rule("cholesky")
-def _cholesky(emitter: "Emitter", eqn: Any, x: Value) -> list[Value]:
+def _cholesky(writer: Writer, eqn: Any, x: Value) -> list[Value]:
     """The lower factor, NaN where there is none."""
     shape, number = x.shape, c_type(x.dtype)
-    n, storage = shape[-1], _changed(emitter, x)
+    n, storage = shape[-1], _changed(writer, x)
     root = "sqrtf" if x.dtype.itemsize == 4 else "sqrt"
-    with emitter.loops(shape[:-2]) as place:
+    with writer.loops(shape[:-2]) as place:
 
         def a(i: str, j: str) -> str:
             return _entry(storage, shape, place, i, j)
 
-        emitter.code(f"""
+        writer.code(f"""
             bool whole = true;
             for (int j = 0; j < {n}; ++j) {{
                 {number} d = {a("j", "j")};
@@ -58,20 +56,20 @@ def _cholesky(emitter: "Emitter", eqn: Any, x: Value) -> list[Value]:
                     else if (i < j) {a("i", "j")} = 0;
                 }}
             }}""")
-    return [emitter.value_of(storage, shape)]
+    return [writer.value_of(storage, shape)]
 
 
 @rule("triangular_solve")
-def _triangular_solve(emitter: "Emitter", eqn: Any, a: Value, b: Value) -> list[Value]:
+def _triangular_solve(writer: Writer, eqn: Any, a: Value, b: Value) -> list[Value]:
     params = eqn.params
     shape, n = b.shape, a.shape[-1]
-    storage = _changed(emitter, emitter.copied(b) if b.storages & a.storages else b)
-    emitter.ready(a)
+    storage = _changed(writer, writer.copied(b) if b.storages & a.storages else b)
+    writer.ready(a)
     left, transposed = params["left_side"], params["transpose_a"]
     # Rows of the unknowns if they stand on the right of the matrix, columns if on its left.
     forward = (params["lower"] != transposed) == left
     others = shape[-1] if left else shape[-2]
-    with emitter.loops(shape[:-2]) as place:
+    with writer.loops(shape[:-2]) as place:
 
         def coefficient(i: str, j: str) -> str:
             """Of unknown `j` in the equation of unknown `i`."""
@@ -83,7 +81,7 @@ def _triangular_solve(emitter: "Emitter", eqn: Any, a: Value, b: Value) -> list[
         step = "for (int i = 0; i < {n}; ++i)" if forward else "for (int i = {n} - 1; i >= 0; --i)"
         before = "for (int j = 0; j < i; ++j)" if forward else "for (int j = i + 1; j < {n}; ++j)"
         divided = "" if params["unit_diagonal"] else f" / {coefficient('i', 'i')}"
-        emitter.code(f"""
+        writer.code(f"""
             for (int o = 0; o < {others}; ++o) {{
                 {step.format(n=n)} {{
                     {c_type(b.dtype)} s = {unknown("i")};
@@ -91,21 +89,21 @@ def _triangular_solve(emitter: "Emitter", eqn: Any, a: Value, b: Value) -> list[
                     {unknown("i")} = s{divided};
                 }}
             }}""")
-    return [emitter.value_of(storage, shape)]
+    return [writer.value_of(storage, shape)]
 
 
 @rule("lu")
-def _lu(emitter: "Emitter", eqn: Any, x: Value) -> list[Value]:
+def _lu(writer: Writer, eqn: Any, x: Value) -> list[Value]:
     """Factors in place, the row that each row was exchanged with, and the order of rows; the largest of a column is the pivot."""
     shape, number = x.shape, c_type(x.dtype)
     rows, columns = shape[-2:]
     steps, lead = min(rows, columns), shape[:-2]
-    storage = _changed(emitter, x)
-    pivots = emitter.variable(np.int32, math.prod(lead) * steps)
-    order = emitter.variable(np.int32, math.prod(lead) * rows)
+    storage = _changed(writer, x)
+    pivots = writer.variable(np.int32, math.prod(lead) * steps)
+    order = writer.variable(np.int32, math.prod(lead) * rows)
     pivots.reads, order.reads = 1, 1
     size = "fabsf" if x.dtype.itemsize == 4 else "fabs"
-    with emitter.loops(lead) as place:
+    with writer.loops(lead) as place:
 
         def a(i: str, j: str) -> str:
             return _entry(storage, shape, place, i, j)
@@ -116,7 +114,7 @@ def _lu(emitter: "Emitter", eqn: Any, x: Value) -> list[Value]:
         def o(i: str) -> str:
             return order.element(flat((*place, i), (*lead, rows)))
 
-        emitter.code(f"""
+        writer.code(f"""
             for (int i = 0; i < {rows}; ++i) {o("i")} = i;
             for (int j = 0; j < {steps}; ++j) {{
                 int best = j;
@@ -139,33 +137,33 @@ def _lu(emitter: "Emitter", eqn: Any, x: Value) -> list[Value]:
                 }}
             }}""")
     shapes = ((storage, shape), (pivots, (*lead, steps)), (order, (*lead, rows)))
-    return [emitter.value_of(one, own) for one, own in shapes]
+    return [writer.value_of(one, own) for one, own in shapes]
 
 
 @rule("lu_pivots_to_permutation")
-def _lu_pivots(emitter: "Emitter", eqn: Any, pivots: Value) -> list[Value]:
+def _lu_pivots(writer: Writer, eqn: Any, pivots: Value) -> list[Value]:
     size, lead, steps = eqn.params["permutation_size"], pivots.shape[:-1], pivots.shape[-1]
-    order = emitter.variable(np.int32, math.prod(lead) * size)
+    order = writer.variable(np.int32, math.prod(lead) * size)
     order.reads = 1
-    pivots = emitter.stored(pivots) if pivots.known is None else pivots
-    emitter.ready(pivots)
-    with emitter.loops(lead) as place:
+    pivots = writer.stored(pivots) if pivots.known is None else pivots
+    writer.ready(pivots)
+    with writer.loops(lead) as place:
 
         def o(i: str) -> str:
             return order.element(flat((*place, i), (*lead, size)))
 
-        emitter.code(f"""
+        writer.code(f"""
             for (int i = 0; i < {size}; ++i) {o("i")} = i;
             for (int j = 0; j < {steps}; ++j) {{
                 const int other = {pivots.at((*place, "j"))}, held = {o("j")};
                 {o("j")} = {o("other")};
                 {o("other")} = held;
             }}""")
-    return [emitter.value_of(order, (*lead, size))]
+    return [writer.value_of(order, (*lead, size))]
 
 
 @rule("eigh")
-def _eigh(emitter: "Emitter", eqn: Any, x: Value) -> list[Value]:
+def _eigh(writer: Writer, eqn: Any, x: Value) -> list[Value]:
     """Vectors and values in ascending order, by Jacobi's rotations; the sign of a vector is anybody's."""
     params = eqn.params
     if params.get("subset_by_index") not in (None, (0, x.shape[-1])):
@@ -173,11 +171,11 @@ def _eigh(emitter: "Emitter", eqn: Any, x: Value) -> list[Value]:
     shape, number, n, lead = x.shape, c_type(x.dtype), x.shape[-1], x.shape[:-2]
     if x.dtype.itemsize != 4:
         raise Unsupported("eigh of 64 bits")
-    a_of = _changed(emitter, emitter.copied(x))
-    v_of = emitter.variable(x.dtype, x.size)
-    w_of = emitter.variable(x.dtype, math.prod(lead) * n)
+    a_of = _changed(writer, writer.copied(x))
+    v_of = writer.variable(x.dtype, x.size)
+    w_of = writer.variable(x.dtype, math.prod(lead) * n)
     v_of.reads = w_of.reads = 1
-    with emitter.loops(lead) as place:
+    with writer.loops(lead) as place:
 
         def a(i: str, j: str) -> str:
             return _entry(a_of, shape, place, i, j)
@@ -189,7 +187,7 @@ def _eigh(emitter: "Emitter", eqn: Any, x: Value) -> list[Value]:
             return w_of.element(flat((*place, i), (*lead, n)))
 
         half = "if (j > i)" if params["lower"] else "if (j < i)"
-        emitter.code(f"""
+        writer.code(f"""
             for (int i = 0; i < {n}; ++i) {{
                 for (int j = 0; j < {n}; ++j) {{
                     {v("i", "j")} = i == j;
@@ -235,11 +233,11 @@ def _eigh(emitter: "Emitter", eqn: Any, x: Value) -> list[Value]:
                     }}
                 }}
             }}""")
-    return [emitter.value_of(v_of, shape), emitter.value_of(w_of, (*lead, n))]
+    return [writer.value_of(v_of, shape), writer.value_of(w_of, (*lead, n))]
 
 
 @rule("svd")
-def _svd(emitter: "Emitter", eqn: Any, x: Value) -> list[Value]:
+def _svd(writer: Writer, eqn: Any, x: Value) -> list[Value]:
     """Singular values in descending order, by rotations that make the columns orthogonal."""
     if eqn.params["compute_uv"]:
         raise Unsupported("svd with vectors")
@@ -248,13 +246,13 @@ def _svd(emitter: "Emitter", eqn: Any, x: Value) -> list[Value]:
     if x.shape[-2] < x.shape[-1]:
         turned = (*x.shape[:-2], x.shape[-1], x.shape[-2])
         whole = x
-        x = emitter.view(whole, turned, lambda place: whole.at((*place[:-2], place[-1], place[-2])))
+        x = writer.view(whole, turned, lambda place: whole.at((*place[:-2], place[-1], place[-2])))
     shape, number, lead = x.shape, c_type(x.dtype), x.shape[:-2]
     rows, columns = shape[-2:]
-    a_of = _changed(emitter, emitter.copied(x))
-    w_of = emitter.variable(x.dtype, math.prod(lead) * columns)
+    a_of = _changed(writer, writer.copied(x))
+    w_of = writer.variable(x.dtype, math.prod(lead) * columns)
     w_of.reads = 1
-    with emitter.loops(lead) as place:
+    with writer.loops(lead) as place:
 
         def a(i: str, j: str) -> str:
             return _entry(a_of, shape, place, i, j)
@@ -262,7 +260,7 @@ def _svd(emitter: "Emitter", eqn: Any, x: Value) -> list[Value]:
         def w(i: str) -> str:
             return w_of.element(flat((*place, i), (*lead, columns)))
 
-        emitter.code(f"""
+        writer.code(f"""
             ROLLED for (int sweep = 0; sweep < {_SWEEPS}; ++sweep) {{
                 for (int p = 0; p < {columns}; ++p) {{
                     for (int q = p + 1; q < {columns}; ++q) {{
@@ -296,4 +294,4 @@ def _svd(emitter: "Emitter", eqn: Any, x: Value) -> list[Value]:
                     {w("(j - 1)")} = x;
                 }}
             }}""")
-    return [emitter.value_of(w_of, (*lead, columns))]
+    return [writer.value_of(w_of, (*lead, columns))]

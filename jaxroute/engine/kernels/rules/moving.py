@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -19,37 +19,35 @@ from jaxroute.engine.kernels.values import (
     times,
     unflat,
 )
-
-if TYPE_CHECKING:
-    from jaxroute.engine.kernels.emitter import Emitter
+from jaxroute.engine.kernels.writer import Writer
 
 
 @rule("broadcast_in_dim")
-def _broadcast_in_dim(emitter: "Emitter", eqn: Any, x: Value) -> list[Value]:
+def _broadcast_in_dim(writer: Writer, eqn: Any, x: Value) -> list[Value]:
     shape, _ = aval_of(eqn)
     dims = eqn.params["broadcast_dimensions"]
     rest = len(x.shape) - len(dims)  # The words of a key.
     if x.known is not None and x.known.size == 1:
-        return [emitter.constant(np.full(shape, x.known.reshape(()), x.dtype))]
+        return [writer.constant(np.full(shape, x.known.reshape(()), x.dtype))]
 
     def at(place: Place) -> str:
         own = [0 if size == 1 else place[d] for d, size in zip(dims, x.shape, strict=False)]
         return x.at((*own, *place[len(place) - rest :])) if rest else x.at(tuple(own))
 
     same = math.prod(shape) == x.size
-    made = emitter.view(x, shape, at, x.storage if same else None)
+    made = writer.view(x, shape, at, x.storage if same else None)
     made.uniform = x.uniform or x.size == 1
     made.lone = dims[x.lone] if x.lone is not None else None
     return [made]
 
 
 @rule("reshape", "squeeze", "expand_dims")
-def _reshape(emitter: "Emitter", eqn: Any, x: Value) -> list[Value]:
+def _reshape(writer: Writer, eqn: Any, x: Value) -> list[Value]:
     shape, _ = aval_of(eqn)
     if eqn.primitive.name == "reshape" and eqn.params.get("dimensions") is not None:
         raise Unsupported("reshape in another order")
     if x.known is not None:
-        return [emitter.constant(x.known.reshape(shape))]
+        return [writer.constant(x.known.reshape(shape))]
     if shape == x.shape:
         return [x]
     squeezed = [i for i, n in enumerate(x.shape) if n != 1]
@@ -62,31 +60,31 @@ def _reshape(emitter: "Emitter", eqn: Any, x: Value) -> list[Value]:
                 own[source] = place[target]
             return x.at(tuple(own))
 
-        return [emitter.view(x, shape, at, x.storage)]
-    whole = emitter.stored(x)
-    return [emitter.view(whole, shape, lambda place: whole.at(unflat(flat(place, shape), whole.shape)), whole.storage)]
+        return [writer.view(x, shape, at, x.storage)]
+    whole = writer.stored(x)
+    return [writer.view(whole, shape, lambda place: whole.at(unflat(flat(place, shape), whole.shape)), whole.storage)]
 
 
 @rule("transpose")
-def _transpose(emitter: "Emitter", eqn: Any, x: Value) -> list[Value]:
+def _transpose(writer: Writer, eqn: Any, x: Value) -> list[Value]:
     shape, _ = aval_of(eqn)
     permutation = (*eqn.params["permutation"], *range(len(eqn.params["permutation"]), len(x.shape)))
     inverse = [permutation.index(i) for i in range(len(shape))]
-    return [emitter.view(x, shape, lambda place: x.at(tuple(place[i] for i in inverse)))]
+    return [writer.view(x, shape, lambda place: x.at(tuple(place[i] for i in inverse)))]
 
 
 @rule("rev")
-def _rev(emitter: "Emitter", eqn: Any, x: Value) -> list[Value]:
+def _rev(writer: Writer, eqn: Any, x: Value) -> list[Value]:
     dims = eqn.params["dimensions"]
 
     def at(place: Place) -> str:
         return x.at(tuple(mirrored(p, n) if i in dims else p for i, (p, n) in enumerate(zip(place, x.shape, strict=True))))
 
-    return [emitter.view(x, x.shape, at)]
+    return [writer.view(x, x.shape, at)]
 
 
 @rule("slice")
-def _slice(emitter: "Emitter", eqn: Any, x: Value) -> list[Value]:
+def _slice(writer: Writer, eqn: Any, x: Value) -> list[Value]:
     shape, _ = aval_of(eqn)
     starts = eqn.params["start_indices"]
     strides = eqn.params["strides"] or (1,) * len(starts)
@@ -95,11 +93,11 @@ def _slice(emitter: "Emitter", eqn: Any, x: Value) -> list[Value]:
         front = (add(times(p, stride), start) for p, start, stride in zip(place, starts, strides, strict=False))
         return x.at((*front, *place[len(starts) :]))
 
-    return [emitter.view(x, shape, at)]
+    return [writer.view(x, shape, at)]
 
 
 @rule("split")
-def _split(emitter: "Emitter", eqn: Any, x: Value) -> list[Value]:
+def _split(writer: Writer, eqn: Any, x: Value) -> list[Value]:
     axis, outs, first = eqn.params["axis"], [], 0
     for place, size in enumerate(eqn.params["sizes"]):
         shape, _ = aval_of(eqn, place)
@@ -107,30 +105,30 @@ def _split(emitter: "Emitter", eqn: Any, x: Value) -> list[Value]:
         def at(place: Place, first: int = first) -> str:
             return x.at((*place[:axis], add(place[axis], first), *place[axis + 1 :]))
 
-        outs.append(emitter.view(x, shape, at))
+        outs.append(writer.view(x, shape, at))
         first += size
     return outs
 
 
 @rule("unstack")
-def _unstack(emitter: "Emitter", eqn: Any, x: Value) -> list[Value]:
+def _unstack(writer: Writer, eqn: Any, x: Value) -> list[Value]:
     axis = eqn.params["axis"]
     rest = (*x.shape[:axis], *x.shape[axis + 1 :])
-    return [emitter.view(x, rest, lambda place, i=i: x.at((*place[:axis], i, *place[axis:]))) for i in range(x.shape[axis])]
+    return [writer.view(x, rest, lambda place, i=i: x.at((*place[:axis], i, *place[axis:]))) for i in range(x.shape[axis])]
 
 
 @rule("tile")
-def _tile(emitter: "Emitter", eqn: Any, x: Value) -> list[Value]:
+def _tile(writer: Writer, eqn: Any, x: Value) -> list[Value]:
     shape, _ = aval_of(eqn)
 
     def at(place: Place) -> str:
         return x.at(tuple(p % n if isinstance(p, int) else f"(({p})%{n})" for p, n in zip(place, x.shape, strict=True)))
 
-    return [emitter.view(x, shape, at)]
+    return [writer.view(x, shape, at)]
 
 
 @rule("iota")
-def _iota(emitter: "Emitter", eqn: Any) -> list[Value]:
+def _iota(writer: Writer, eqn: Any) -> list[Value]:
     shape, dtype = aval_of(eqn)
     axis = eqn.params["dimension"]
     line = np.arange(shape[axis]).astype(dtype)
@@ -144,57 +142,57 @@ def _iota(emitter: "Emitter", eqn: Any) -> list[Value]:
 
 
 def _parts(
-    emitter: "Emitter", shape: Sequence[int], dtype: Any, pieces: Sequence[tuple[Sequence[int], Value, Sequence[int]]]
+    writer: Writer, shape: Sequence[int], dtype: Any, pieces: Sequence[tuple[Sequence[int], Value, Sequence[int]]]
 ) -> Value:
     """An array from pieces: where each begins, what it is, and its sizes in there."""
-    storage = emitter.variable(dtype, math.prod(shape))
+    storage = writer.variable(dtype, math.prod(shape))
     for starts, piece, sizes in pieces:
-        emitter.write_part(storage, shape, starts, piece, sizes)
-    return emitter.value_of(storage, shape)
+        writer.write_part(storage, shape, starts, piece, sizes)
+    return writer.value_of(storage, shape)
 
 
 @rule("concatenate")
-def _concatenate(emitter: "Emitter", eqn: Any, *xs: Value) -> list[Value]:
+def _concatenate(writer: Writer, eqn: Any, *xs: Value) -> list[Value]:
     shape, dtype = aval_of(eqn)
     axis = eqn.params["dimension"]
     if len(xs) == 1:
         return [xs[0]]
     if all(x.known is not None for x in xs):
-        return [emitter.constant(np.concatenate([np.asarray(x.known) for x in xs], axis))]
+        return [writer.constant(np.concatenate([np.asarray(x.known) for x in xs], axis))]
     firsts = itertools.accumulate([0, *(x.shape[axis] for x in xs[:-1])])
     pieces = [([f if i == axis else 0 for i in range(len(shape))], x, x.shape) for f, x in zip(firsts, xs, strict=True)]
-    return [_parts(emitter, shape, dtype, pieces)]
+    return [_parts(writer, shape, dtype, pieces)]
 
 
-def stacked(emitter: "Emitter", xs: Sequence[Value], axis: int) -> Value:
+def stacked(writer: Writer, xs: Sequence[Value], axis: int) -> Value:
     """Arrays beside each other along a new axis."""
     shape = (*xs[0].shape[:axis], len(xs), *xs[0].shape[axis:])
     sizes = [*xs[0].shape[:axis], 1, *xs[0].shape[axis:]]
     pieces = [([i if j == axis else 0 for j in range(len(shape))], x, sizes) for i, x in enumerate(xs)]
-    return _parts(emitter, shape, xs[0].dtype, pieces)
+    return _parts(writer, shape, xs[0].dtype, pieces)
 
 
 @rule("stack")
-def _stack(emitter: "Emitter", eqn: Any, *xs: Value) -> list[Value]:
-    return [stacked(emitter, xs, eqn.params["axis"])]
+def _stack(writer: Writer, eqn: Any, *xs: Value) -> list[Value]:
+    return [stacked(writer, xs, eqn.params["axis"])]
 
 
 @rule("pad")
-def _pad(emitter: "Emitter", eqn: Any, x: Value, value: Value) -> list[Value]:
+def _pad(writer: Writer, eqn: Any, x: Value, value: Value) -> list[Value]:
     shape, dtype = aval_of(eqn)
     config = eqn.params["padding_config"]
     if any(interior or low < 0 or high < 0 for low, high, interior in config):
-        storage = emitter.variable(dtype, math.prod(shape))
-        filled = emitter.view(value, shape, lambda place: value.at(()))
-        emitter.write(storage, filled)
+        storage = writer.variable(dtype, math.prod(shape))
+        filled = writer.view(value, shape, lambda place: value.at(()))
+        writer.write(storage, filled)
         kept = [
             [p for p in range(n) if 0 <= low + p * (interior + 1) < size]
             for n, size, (low, _, interior) in zip(x.shape, shape, config, strict=True)
         ]
         for place in itertools.product(*kept):
             target = [low + p * (interior + 1) for p, (low, _, interior) in zip(place, config, strict=True)]
-            emitter.line(f"{storage.element(flat(target, shape))} = {x.at(place)};", storage)
-        return [emitter.value_of(storage, shape)]
+            writer.line(f"{storage.element(flat(target, shape))} = {x.at(place)};", storage)
+        return [writer.value_of(storage, shape)]
 
     def make(place: Place, names: Sequence[str]) -> list[str]:
         tests, own = [], []
@@ -208,7 +206,7 @@ def _pad(emitter: "Emitter", eqn: Any, x: Value, value: Value) -> list[Value]:
         return [f"{names[0]} = {' && '.join(tests) or 'true'} ? {x.at(tuple(own))} : {value.at(())};"]
 
     if not x.size:
-        return [emitter.view(value, shape, lambda place: value.at(()))]
-    whole = x if x.known is not None else emitter.stored(x)
+        return [writer.view(value, shape, lambda place: value.at(()))]
+    whole = x if x.known is not None else writer.stored(x)
     x = whole
-    return emitter.elementwise([(shape, dtype)], make)
+    return writer.elementwise([(shape, dtype)], make)

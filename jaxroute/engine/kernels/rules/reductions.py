@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,10 +17,7 @@ from jaxroute.engine.kernels.values import (
     flat,
     literal,
 )
-
-if TYPE_CHECKING:
-    from jaxroute.engine.kernels.emitter import Emitter
-
+from jaxroute.engine.kernels.writer import Writer
 
 _REDUCTIONS: dict[str, tuple[str, str]] = {
     "reduce_sum": ("add", "0"),
@@ -44,7 +41,7 @@ def _lowest(dtype: np.dtype, operation: str) -> Any:
 
 
 @rule(*_REDUCTIONS)
-def _reduce(emitter: "Emitter", eqn: Any, x: Value) -> list[Value]:
+def _reduce(writer: Writer, eqn: Any, x: Value) -> list[Value]:
     """In the order of the elements, as XLA on a CPU with the runs last."""
     shape, dtype = aval_of(eqn)
     axes = tuple(eqn.params["axes"])
@@ -64,13 +61,13 @@ def _reduce(emitter: "Emitter", eqn: Any, x: Value) -> list[Value]:
         if operation == "add" and x.chosen is not None and axes == (x.chosen[0].lone,):
             which, case = x.chosen
             own = f"choose_{kind}"
-            return emitter.gathered(  # The one that is chosen, in place of a sum of zeros and of it.
+            return writer.gathered(  # The one that is chosen, in place of a sum of zeros and of it.
                 x.shape,
                 [(dtype, start)],
                 lambda place, names: [f"{names[0]} = {own}({which.at(place)}, {case.at(place)}, {names[0]});"],
                 lambda names: [f"{names[0]} = {merged(names[0], start)};"],
             )
-        return emitter.gathered(
+        return writer.gathered(
             x.shape, [(dtype, start)], lambda place, names: [f"{names[0]} = {merged(names[0], x.at(place))};"]
         )
 
@@ -82,46 +79,46 @@ def _reduce(emitter: "Emitter", eqn: Any, x: Value) -> list[Value]:
     first = literal(np.asarray(int(start or 0)).astype(dtype)[()])
     if operation in ("max", "min") and math.prod(terms):
         first = ""
-    emitter.ready(x)
-    storage = emitter.variable(dtype, math.prod(shape) if shape else 0)
-    with emitter.loops(shape) as place:
+    writer.ready(x)
+    storage = writer.variable(dtype, math.prod(shape) if shape else 0)
+    with writer.loops(shape) as place:
         target = storage.element(flat(place, shape))
-        total = emitter.name("s")
-        emitter.line(f"{c_type(dtype)} {total} = {first or at(place, (0,) * len(axes))};")
+        total = writer.name("s")
+        writer.line(f"{c_type(dtype)} {total} = {first or at(place, (0,) * len(axes))};")
         if math.prod(terms):
-            with emitter.loops(terms) as inner:
-                emitter.line(f"{total} = {merged(total, at(place, inner))};")
-        emitter.line(f"{target} = {total};", storage)
-    return [emitter.value_of(storage, shape)]
+            with writer.loops(terms) as inner:
+                writer.line(f"{total} = {merged(total, at(place, inner))};")
+        writer.line(f"{target} = {total};", storage)
+    return [writer.value_of(storage, shape)]
 
 
 @rule("cumsum", "cumprod", "cummax", "cummin")
-def _cumulative(emitter: "Emitter", eqn: Any, x: Value) -> list[Value]:
+def _cumulative(writer: Writer, eqn: Any, x: Value) -> list[Value]:
     shape, dtype = aval_of(eqn)
     axis, reverse = eqn.params["axis"], eqn.params["reverse"]
     operation = {"cumsum": "add", "cumprod": "mul", "cummax": "max", "cummin": "min"}[eqn.primitive.name]
     if not x.size:
         return [x]
-    emitter.ready(x)
-    storage = emitter.variable(dtype, math.prod(shape))
+    writer.ready(x)
+    storage = writer.variable(dtype, math.prod(shape))
     others = [1 if i == axis else n for i, n in enumerate(shape)]
-    with emitter.loops(others) as place:
+    with writer.loops(others) as place:
 
         def here(step: Any) -> Place:
             return (*place[:axis], mirrored(step, shape[axis]) if reverse else step, *place[axis + 1 :])
 
-        total, step = emitter.name("s"), emitter.name("i")
-        emitter.line(f"{c_type(dtype)} {total} = {x.at(here(0))};")
-        emitter.line(f"{storage.element(flat(here(0), shape))} = {total};", storage)
-        emitter.line(counting(step, shape[axis], 1) + " {")
-        emitter.line(f"{total} = {EXPRESSIONS[operation](kind_of(dtype), total, x.at(here(step)))};")
-        emitter.line(f"{storage.element(flat(here(step), shape))} = {total};", storage)
-        emitter.line("}")
-    return [emitter.value_of(storage, shape)]
+        total, step = writer.name("s"), writer.name("i")
+        writer.line(f"{c_type(dtype)} {total} = {x.at(here(0))};")
+        writer.line(f"{storage.element(flat(here(0), shape))} = {total};", storage)
+        writer.line(counting(step, shape[axis], 1) + " {")
+        writer.line(f"{total} = {EXPRESSIONS[operation](kind_of(dtype), total, x.at(here(step)))};")
+        writer.line(f"{storage.element(flat(here(step), shape))} = {total};", storage)
+        writer.line("}")
+    return [writer.value_of(storage, shape)]
 
 
 @rule("argmax", "argmin")
-def _extreme(emitter: "Emitter", eqn: Any, x: Value) -> list[Value]:
+def _extreme(writer: Writer, eqn: Any, x: Value) -> list[Value]:
     """The first place of the largest or smallest number; NaN counts as such."""
     (axis,) = eqn.params["axes"]
     beats = ">" if eqn.primitive.name == "argmax" else "<"
@@ -141,37 +138,37 @@ def _extreme(emitter: "Emitter", eqn: Any, x: Value) -> list[Value]:
             return [f"if ({better(text, best)} || {where} < 0) {best} = {text}, {where} = {place[0]};"]
 
         starts = [(x.dtype, first), (dtype if dtype.kind == "i" else np.dtype(np.int32), "-1")]
-        number = emitter.gathered(x.shape, starts, step)[1]
-        return [emitter.view(number, (), number.at)]
-    return [_first_place(emitter, eqn, x, axis, better)]
+        number = writer.gathered(x.shape, starts, step)[1]
+        return [writer.view(number, (), number.at)]
+    return [_first_place(writer, eqn, x, axis, better)]
 
 
-def _first_place(emitter: "Emitter", eqn: Any, x: Value, axis: int, better: Callable[[str, str], str]) -> Value:
+def _first_place(writer: Writer, eqn: Any, x: Value, axis: int, better: Callable[[str, str], str]) -> Value:
     shape, dtype = aval_of(eqn)
-    emitter.ready(x)
-    storage = emitter.variable(dtype, math.prod(shape) if shape else 0)
-    with emitter.loops(shape) as place:
-        best, now, step = emitter.name("s"), emitter.name("s"), emitter.name("i")
+    writer.ready(x)
+    storage = writer.variable(dtype, math.prod(shape) if shape else 0)
+    with writer.loops(shape) as place:
+        best, now, step = writer.name("s"), writer.name("s"), writer.name("i")
         target = storage.element(flat(place, shape))
         number = c_type(x.dtype)
 
         def here(i: Any) -> str:
             return x.at((*place[:axis], i, *place[axis:]))
 
-        emitter.line(f"{target} = 0;", storage)
-        emitter.line(f"{number} {best} = {here(0)};")
-        emitter.line(counting(step, x.shape[axis], 1) + " {")
-        emitter.line(f"const {number} {now} = {here(step)};")
-        emitter.line(f"if ({better(now, best)}) {{")
-        emitter.line(f"{best} = {now};")
-        emitter.line(f"{target} = {step};", storage)
-        emitter.line("}")
-        emitter.line("}")
-    return emitter.value_of(storage, shape)
+        writer.line(f"{target} = 0;", storage)
+        writer.line(f"{number} {best} = {here(0)};")
+        writer.line(counting(step, x.shape[axis], 1) + " {")
+        writer.line(f"const {number} {now} = {here(step)};")
+        writer.line(f"if ({better(now, best)}) {{")
+        writer.line(f"{best} = {now};")
+        writer.line(f"{target} = {step};", storage)
+        writer.line("}")
+        writer.line("}")
+    return writer.value_of(storage, shape)
 
 
 @rule("first_best")
-def _first_best(emitter: "Emitter", eqn: Any, score: Value, allowed: Value | None = None) -> list[Value]:
+def _first_best(writer: Writer, eqn: Any, score: Value, allowed: Value | None = None) -> list[Value]:
     """As `primitives.by_comparison`: the first place of the maximum among those that are allowed; the length where there is none."""
     shape, dtype = aval_of(eqn)
     axis = eqn.params["axis"]
@@ -191,39 +188,39 @@ def _first_best(emitter: "Emitter", eqn: Any, score: Value, allowed: Value | Non
 
         first = "0" if allowed is None else str(size)
         starts = [(score.dtype, literal(_lowest(score.dtype, "max"))), (dtype, first), (np.dtype(bool), "false")]
-        return emitter.gathered(score.shape, starts, step, last)[1:2]
-    emitter.ready(score, *(() if allowed is None else (allowed,)))
-    storage = emitter.variable(dtype, math.prod(shape) if shape else 0)
+        return writer.gathered(score.shape, starts, step, last)[1:2]
+    writer.ready(score, *(() if allowed is None else (allowed,)))
+    storage = writer.variable(dtype, math.prod(shape) if shape else 0)
     lowest = "-INF_32" if floating else literal(np.asarray(np.iinfo(score.dtype).min, score.dtype)[()])
-    with emitter.loops(shape) as place:
-        best, now, number_of = emitter.name("s"), emitter.name("s"), emitter.name("i")
+    with writer.loops(shape) as place:
+        best, now, number_of = writer.name("s"), writer.name("s"), writer.name("i")
         target, number = storage.element(flat(place, shape)), c_type(score.dtype)
 
         def here(value: Value, i: Any) -> str:
             return value.at((*place[:axis], i, *place[axis:]))
 
-        emitter.line(f"{target} = {size};", storage)
-        emitter.line(f"{number} {best} = {lowest};")
-        emitter.line(counting(number_of, size) + " {")
-        emitter.line(f"const {number} {now} = {here(score, number_of)};")
+        writer.line(f"{target} = {size};", storage)
+        writer.line(f"{number} {best} = {lowest};")
+        writer.line(counting(number_of, size) + " {")
+        writer.line(f"const {number} {now} = {here(score, number_of)};")
         may = f"{here(allowed, number_of)} && " if allowed is not None else ""
-        emitter.line(f"if ({may}({now} > {best} || ({now} == {best} && {target} == {size}))) {{")
-        emitter.line(f"{best} = {now};")
-        emitter.line(f"{target} = {number_of};")
-        emitter.line("}")
+        writer.line(f"if ({may}({now} > {best} || ({now} == {best} && {target} == {size}))) {{")
+        writer.line(f"{best} = {now};")
+        writer.line(f"{target} = {number_of};")
+        writer.line("}")
         if floating:  # Nothing equals a maximum that is NaN.
-            emitter.line(f"if ({may}{now} != {now}) {{")
-            emitter.line(f"{best} = INF_32;")
-            emitter.line(f"{target} = {size};")
-            emitter.line("break;")
-            emitter.line("}")
-        emitter.line("}")
+            writer.line(f"if ({may}{now} != {now}) {{")
+            writer.line(f"{best} = INF_32;")
+            writer.line(f"{target} = {size};")
+            writer.line("break;")
+            writer.line("}")
+        writer.line("}")
         storage.reads += 1
-    return [emitter.value_of(storage, shape)]
+    return [writer.value_of(storage, shape)]
 
 
 @rule("dot_general")
-def _dot_general(emitter: "Emitter", eqn: Any, a: Value, b: Value) -> list[Value]:
+def _dot_general(writer: Writer, eqn: Any, a: Value, b: Value) -> list[Value]:
     (a_sum, b_sum), (a_batch, b_batch) = eqn.params["dimension_numbers"]
     shape, dtype = aval_of(eqn)
     if {a.dtype, b.dtype} != {dtype}:
@@ -231,7 +228,7 @@ def _dot_general(emitter: "Emitter", eqn: Any, a: Value, b: Value) -> list[Value
     a_free = [i for i in range(len(a.shape)) if i not in (*a_sum, *a_batch)]
     b_free = [i for i in range(len(b.shape)) if i not in (*b_sum, *b_batch)]
     terms = [a.shape[i] for i in a_sum]
-    emitter.ready(a, b)
+    writer.ready(a, b)
 
     def at(
         value: Value,
@@ -246,40 +243,40 @@ def _dot_general(emitter: "Emitter", eqn: Any, a: Value, b: Value) -> list[Value
         where |= dict(zip(batch, place, strict=False)) | dict(zip(free, own, strict=True))
         return value.at(tuple(where[i] for i in range(len(value.shape))))
 
-    storage = emitter.variable(dtype, math.prod(shape) if shape else 0)
-    with emitter.loops(shape) as place:
+    storage = writer.variable(dtype, math.prod(shape) if shape else 0)
+    with writer.loops(shape) as place:
         batch, rows = place[: len(a_batch)], place[len(a_batch) : len(a_batch) + len(a_free)]
         columns = place[len(a_batch) + len(a_free) :]
-        total = emitter.name("s")
-        emitter.line(f"{c_type(dtype)} {total} = 0;")
+        total = writer.name("s")
+        writer.line(f"{c_type(dtype)} {total} = 0;")
         if math.prod(terms):
-            with emitter.loops(terms) as inner:
+            with writer.loops(terms) as inner:
                 left = at(a, a_batch, a_free, a_sum, batch, rows, inner)
                 right = at(b, b_batch, b_free, b_sum, batch, columns, inner)
-                emitter.line(f"{total} = {total} + {left} * {right};")
-        emitter.line(f"{storage.element(flat(place, shape))} = {total};", storage)
-    return [emitter.value_of(storage, shape)]
+                writer.line(f"{total} = {total} + {left} * {right};")
+        writer.line(f"{storage.element(flat(place, shape))} = {total};", storage)
+    return [writer.value_of(storage, shape)]
 
 
 @rule("cumlogsumexp")
-def _cumlogsumexp(emitter: "Emitter", eqn: Any, x: Value) -> list[Value]:
+def _cumlogsumexp(writer: Writer, eqn: Any, x: Value) -> list[Value]:
     shape, dtype = aval_of(eqn)
     axis, reverse = eqn.params["axis"], eqn.params["reverse"]
     if kind_of(dtype) != "f" or not x.size:
         raise Unsupported("cumlogsumexp of other than float32")
-    emitter.ready(x)
-    storage = emitter.variable(dtype, math.prod(shape))
+    writer.ready(x)
+    storage = writer.variable(dtype, math.prod(shape))
     storage.reads = 1
-    with emitter.loops([1 if i == axis else n for i, n in enumerate(shape)]) as place:
+    with writer.loops([1 if i == axis else n for i, n in enumerate(shape)]) as place:
 
         def here(step: Any) -> Place:
             return (*place[:axis], mirrored(step, shape[axis]) if reverse else step, *place[axis + 1 :])
 
-        emitter.code(f"""
+        writer.code(f"""
             float total = {x.at(here(0))};
             {storage.element(flat(here(0), shape))} = total;
             for (int k = 1; k < {shape[axis]}; ++k) {{
                 total = logaddexp_f(total, {x.at(here("k"))});
                 {storage.element(flat(here("k"), shape))} = total;
             }}""")
-    return [emitter.value_of(storage, shape)]
+    return [writer.value_of(storage, shape)]

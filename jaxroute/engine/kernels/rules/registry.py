@@ -15,7 +15,7 @@ RULES: dict[str, Rule] = {}
 
 
 def rule(*names: str) -> Callable[[Rule], Rule]:
-    """Makes a function `(emitter, eqn, *args) -> values` the rule of operations."""
+    """Makes a function `(writer, eqn, *args) -> values` the rule of operations."""
 
     def register(function: Rule) -> Rule:
         RULES.update(dict.fromkeys(names, function))

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -14,26 +14,24 @@ from jaxroute.engine.kernels.values import (
     counting,
     flat,
 )
-
-if TYPE_CHECKING:
-    from jaxroute.engine.kernels.emitter import Emitter
+from jaxroute.engine.kernels.writer import Writer
 
 
 @rule("sort")
-def _sort(emitter: "Emitter", eqn: Any, *xs: Value) -> list[Value]:
+def _sort(writer: Writer, eqn: Any, *xs: Value) -> list[Value]:
     """By insertion, which keeps equal numbers in order; NaN comes last."""
     axis, keys = eqn.params["dimension"], eqn.params["num_keys"]
     columns = [
-        emitter.copied(x) if not emitter.may_overwrite(x) or any(x.storage is y.storage for y in xs if y is not x) else x
+        writer.copied(x) if not writer.may_overwrite(x) or any(x.storage is y.storage for y in xs if y is not x) else x
         for x in xs
     ]
     shape = xs[0].shape
     if shape[axis] < 2:
         return columns
-    emitter.ready(*columns)
+    writer.ready(*columns)
     for column in columns:
         if column.storage is not None:
-            emitter.before_writing(column.storage)
+            writer.before_writing(column.storage)
 
     def ahead(own: Sequence[str], others: Sequence[str]) -> str:
         """Whether `own` must come before `others`."""
@@ -47,40 +45,40 @@ def _sort(emitter: "Emitter", eqn: Any, *xs: Value) -> list[Value]:
         return text
 
     others = [1 if i == axis else n for i, n in enumerate(shape)]
-    with emitter.loops(others) as place:
+    with writer.loops(others) as place:
 
         def here(column: Value, i: Any) -> str:
             return column.at((*place[:axis], i, *place[axis + 1 :]))
 
-        i, j = emitter.name("i"), emitter.name("i")
-        held = [emitter.name("s") for _ in xs]
-        emitter.line(counting(i, shape[axis], 1) + " {")
+        i, j = writer.name("i"), writer.name("i")
+        held = [writer.name("s") for _ in xs]
+        writer.line(counting(i, shape[axis], 1) + " {")
         for name, column in zip(held, columns, strict=True):
-            emitter.line(f"const {c_type(column.dtype)} {name} = {here(column, i)};")
-        emitter.line(f"int {j} = {i};")
+            writer.line(f"const {c_type(column.dtype)} {name} = {here(column, i)};")
+        writer.line(f"int {j} = {i};")
         before = [here(c, f"({j} - 1)") for c in columns]
-        emitter.line(f"for (; {j} > 0 && {ahead(held[:keys], before[:keys])}; --{j}) {{")
+        writer.line(f"for (; {j} > 0 && {ahead(held[:keys], before[:keys])}; --{j}) {{")
         for column, text in zip(columns, before, strict=True):
-            emitter.line(f"{here(column, j)} = {text};")
-        emitter.line("}")
+            writer.line(f"{here(column, j)} = {text};")
+        writer.line("}")
         for name, column in zip(held, columns, strict=True):
-            emitter.line(f"{here(column, j)} = {name};")
-        emitter.line("}")
+            writer.line(f"{here(column, j)} = {name};")
+        writer.line("}")
     return columns
 
 
 @rule("top_k")
-def _top_k(emitter: "Emitter", eqn: Any, x: Value) -> list[Value]:
+def _top_k(writer: Writer, eqn: Any, x: Value) -> list[Value]:
     """The largest in order, the first of equal ones first; NaN is the largest."""
     if eqn.params.get("axis", len(x.shape) - 1) not in (-1, len(x.shape) - 1):
         raise Unsupported("top_k along another axis")
     shape, dtype = aval_of(eqn)
     k, n = shape[-1], x.shape[-1]
-    emitter.ready(x)
-    best, where = emitter.variable(dtype, math.prod(shape)), emitter.variable(np.int32, math.prod(shape))
+    writer.ready(x)
+    best, where = writer.variable(dtype, math.prod(shape)), writer.variable(np.int32, math.prod(shape))
     best.reads = where.reads = 1
     odd = " || ({a} != {a} && {b} == {b})" if dtype.kind == "f" else ""
-    with emitter.loops(shape[:-1]) as place:
+    with writer.loops(shape[:-1]) as place:
 
         def value(j: str) -> str:
             return best.element(flat((*place, j), shape))
@@ -89,7 +87,7 @@ def _top_k(emitter: "Emitter", eqn: Any, x: Value) -> list[Value]:
             return where.element(flat((*place, j), shape))
 
         better = "{a} > {b}" + odd
-        emitter.code(f"""
+        writer.code(f"""
             int count = 0;
             for (int i = 0; i < {n}; ++i) {{
                 const {c_type(dtype)} own = {x.at((*place, "i"))};
@@ -100,4 +98,4 @@ def _top_k(emitter: "Emitter", eqn: Any, x: Value) -> list[Value]:
                 if (j < {k}) {value("j")} = own, {number("j")} = i;
                 if (count < {k}) ++count;
             }}""")
-    return [emitter.value_of(best, shape), emitter.value_of(where, shape)]
+    return [writer.value_of(best, shape), writer.value_of(where, shape)]
