@@ -394,7 +394,7 @@ def _fit(env: ServiceEnv, learning_rate: Leaf, cluster_weight: Leaf, seed: Leaf,
         same = cluster[chosen][:, None] == cluster
         inside = jnp.argmax(jnp.where(same, draws.uniform(k_inside, same.shape), -1.0), axis=-1)
         _, others = lax.top_k(jnp.where(same, -1.0, draws.uniform(k_outside, same.shape)), outside)
-        codes = x @ router.encoder
+        codes = jnp.dot(x, router.encoder, precision="highest")  # Not in TF32, on a GPU.
         apart = jax.vmap(lambda i, j, others: cluster_loss(codes[i], codes[j], codes[others]))(chosen, inside, others)
         return jnp.mean(routed) + cluster_weight * jnp.mean(apart)
 

@@ -57,7 +57,8 @@ def nearest_clusters(x: jax.Array, number: int, key: jax.Array, sweeps: int = 10
     def sweep(centres: jax.Array, _: None) -> tuple[jax.Array, None]:
         member = jax.nn.one_hot(nearest(centres), number, axis=0)
         count = jnp.sum(member, axis=1, keepdims=True)
-        return jnp.where(count > 0, member @ x / jnp.maximum(count, 1.0), centres), None
+        sums = jnp.dot(member, x, precision="highest")  # Not in TF32, on a GPU.
+        return jnp.where(count > 0, sums / jnp.maximum(count, 1.0), centres), None
 
     centres, _ = lax.scan(sweep, centres, None, length=sweeps)
     return nearest(centres)
