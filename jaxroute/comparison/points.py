@@ -8,6 +8,9 @@ from typing import Literal
 # something that nobody can have, for scale.
 Kind = Literal["single", "offline", "online", "bound"]
 
+# What a way of routing needs that looks at answers before one of them is served.
+JUDGE = "a judge of each answer before it is served"
+
 
 @dataclass(frozen=True)
 class Estimate:
