@@ -179,7 +179,10 @@ def _asked_in_turn(traffic: Traffic, targets: Sequence[float]) -> Approach | Non
     return _c2mabv(traffic, "C2MAB-V, asked in turn", AnyWin(), size, budgets.tolist(), metered.IN_TURN)
 
 
-_WEIGHTS = tuple(np.geomspace(2.0, 0.01, 7).tolist())
+def _weights(traffic: Traffic) -> tuple[float, ...]:
+    """Weights of costs from where a call of the cheapest model counts half of a score to where the dearest counts next to nothing."""
+    most = float(np.clip(0.5 / traffic.unit.mean_costs().min(), 1.0, 100.0))
+    return tuple(np.geomspace(most, 0.01, 9).tolist())
 
 
 def _opened(traffic: Traffic) -> Callable[[float], Metered]:
@@ -203,7 +206,7 @@ def _cosmos(traffic: Traffic, targets: Sequence[float]) -> Approach:
         "COSMOS",
         _opened(traffic),
         "weight",
-        _WEIGHTS,
+        _weights(traffic),
         policy,
         {"bonus": (0.03, 0.1)},
         lambda weight, bonus: (
@@ -221,7 +224,7 @@ def _linucb(traffic: Traffic, targets: Sequence[float]) -> Approach:
         "LinUCB",
         _opened(traffic),
         "weight",
-        _WEIGHTS,
+        _weights(traffic),
         lambda width: cascade.LinUCB(alpha=width),
         {"width": (0.1, 0.5)},
         lambda weight, width: f"a mean call of the dearest model counts {weight:.3g} of a score, width {width:.3g}",

@@ -3,6 +3,7 @@
 import itertools
 import math
 import os
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -71,7 +72,10 @@ def _place(folder: str | os.PathLike[str] | None, approach: Approach, part: str)
 
 
 def _runs(approach: Approach, values: Sequence[float], orders: int, out: str | None) -> xr.Dataset:
-    environments = jr.grid(approach.environment, **{approach.axis: [float(v) for v in values]})
+    with warnings.catch_warnings():
+        # That a target is out of reach, or no call worth its cost, at the ends of a grid.
+        warnings.simplefilter("ignore", UserWarning)
+        environments = jr.grid(approach.environment, **{approach.axis: [float(v) for v in values]})
     options = {name: list(of) for name, of in approach.options.items()}
     policy = jr.grid(approach.policy, **options) if options else approach.policy()
     data = jr.simulate(
