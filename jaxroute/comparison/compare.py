@@ -48,6 +48,7 @@ class Comparison:
       points: every way of routing at every setting.
       orders: random orders of the queries that learning policies met.
       targets: other qualities that were looked at.
+      warm: share of each order that learning policies met first, and that is not counted.
       seconds: how long each part took.
       command: that makes the report again; empty for a table of Python's.
     """
@@ -58,6 +59,7 @@ class Comparison:
     points: tuple[Point, ...]
     orders: int
     targets: tuple[float, ...]
+    warm: float = 0.0
     seconds: dict[str, float] = field(default_factory=dict)
     command: str = ""
 
@@ -166,6 +168,7 @@ def compare(
     name: str | None = None,
     minutes: float | None = None,
     orders: int | None = None,
+    warm: float = 0.0,
     progress: bool = True,
     **reading: Any,
 ) -> Comparison:
@@ -178,6 +181,7 @@ def compare(
       name: of the log, for the report; None for that of the file.
       minutes: of all: what is left of them after the comparison goes into more random orders of the queries; None stops at once.
       orders: random orders of the queries that learning policies meet, at least 4; None for 8 to 32, by the number of queries.
+      warm: share of the queries that learning policies meet first and that is not counted, at most .5: a warm start.
       progress: shows what is going on.
       reading: further arguments of `read_log`.
 
@@ -189,6 +193,8 @@ def compare(
         minutes = float(checks.positive("minutes", minutes, ()))
     if orders is not None:
         orders = checks.count("orders", orders, minimum=4)
+    if not 0.0 <= float(checks.numbers("warm", warm, ())) <= 0.5:
+        raise ValueError(f"warm must be a share of at most .5 of the queries, got {warm!r}")
     start = time.perf_counter()
     if isinstance(data, Log) and reading:
         raise ValueError(f"{next(iter(reading))} must be left out where data is a Log, which has been read already")
@@ -213,10 +219,10 @@ def compare(
 
         number = orders or int(np.clip(_SERVED // table.num_queries, *_ORDERS))
         with _runs_in(folder) as runs:
-            learned = _learned(traffic, target, targets, number, runs, told, seconds)
+            learned = _learned(traffic, target, targets, number, float(warm), runs, told, seconds)
             while minutes is not None and _fits(start, seconds, minutes):
                 number *= 2
-                learned = _learned(traffic, target, targets, number, runs, told, seconds)
+                learned = _learned(traffic, target, targets, number, float(warm), runs, told, seconds)
         found = Comparison(
             log,
             name or _name(data),
@@ -224,6 +230,7 @@ def compare(
             (*fixed, *learned),
             number,
             targets,
+            float(warm),
             seconds,
             _command(data, target, out, reading),
         )
@@ -240,13 +247,14 @@ def _learned(
     target: float,
     targets: Sequence[float],
     orders: int,
+    warm: float,
     runs: Path,
     told: "_Progress",
     seconds: dict[str, float],
 ) -> list[Point]:
     points: list[Point] = []
     mark = time.perf_counter()
-    for of_one in learning.play(traffic, target, targets, orders=orders, folder=runs, say=told):
+    for of_one in learning.play(traffic, target, targets, orders=orders, warm=warm, folder=runs, say=told):
         points += of_one
         now = time.perf_counter()
         part = of_one[0].approach
@@ -296,7 +304,8 @@ def assumptions(found: Comparison) -> list[str]:
         "Rules that are fitted see one part of the queries and are judged on another; which parts is drawn several times. Settings are "
         "chosen by some of the drawings, and judged by others.",
         f"Policies that learn start cold and meet each query once, in {found.orders} random orders; all approaches meet the same orders, and "
-        "their mistakes while learning are in the numbers. Settings are chosen by every other order, and judged by the others.",
+        + ("their mistakes while learning are in the numbers." if found.warm == 0 else f"what they do in the first {found.warm:.0%} is not counted.")
+        + " Settings are chosen by every other order, and judged by the others.",
         "Errors in brackets are one standard error: over orders (or ways to part the queries) and over queries together. Savings are "
         "given the error of two means that are independent, which is more than it is, as both were measured on the same queries.",
         "A quality counts as reached if it does not miss the target by more than half of its standard error.",

@@ -18,6 +18,8 @@ from .traffic import Traffic
 
 # Slots of StageRoute, models that C2MAB-V asks for one query, prompts of ACQB's pool and its rounds.
 _SLOTS, _ASKED, _POOL, _QUEUE_ROUNDS = 6, 3, 1000, 2000
+# Directions of queries that an evaluator of answers sees, and models that it tells apart, at most: its rounds take long.
+_OUTPUT_DIRECTIONS, _MOST_SIGNALLED = 4, 4
 # Rounds that bring a query of ACQB.
 _LOAD = 0.5
 _SCORE_SERVED = "the score of the answer that is served"
@@ -218,6 +220,37 @@ def _cosmos(traffic: Traffic, targets: Sequence[float]) -> Approach:
     )
 
 
+def _cosmos_by_signals(traffic: Traffic, targets: Sequence[float]) -> Approach | None:
+    del targets
+    unit, signals = traffic.unit, traffic.signals
+    if signals is None or unit.num_models > _MOST_SIGNALLED:
+        return None  # Without a sign of its quality an answer tells the evaluator nothing that the query did not.
+    number = unit.num_models
+    model = np.broadcast_to(np.eye(number), (traffic.num_queries, number, number))
+    directions = traffic.contexts[:, None, 1 : 1 + _OUTPUT_DIRECTIONS]
+    of_query = np.broadcast_to(directions, (traffic.num_queries, number, directions.shape[2]))
+    # What a model says of its answer counts for that model alone.
+    outputs = np.concatenate([model, model * signals[:, :, None], of_query], axis=-1)
+    outputs = outputs[..., np.ptp(outputs.reshape(-1, outputs.shape[-1]), axis=0) > 0]
+
+    def environment(weight: float) -> Metered:
+        options = {"cost_weight": weight, "features": outputs, "names": unit.models}
+        return _metered(traffic, cascade.query_cascade(unit.scores, unit.costs, traffic.contexts, **options), metered.OPENED)
+
+    return Approach(
+        "COSMOS, learned evaluator",
+        environment,
+        "weight",
+        _weights(traffic),
+        lambda bonus: cascade.COSMOS(radius=cascade.Practical(bonus, 0.03, 0.3)),
+        {"bonus": (0.1,)},
+        lambda weight, bonus: f"a mean call of the dearest model counts {weight:.3g} of a score, b = {bonus:.3g}",
+        (_SCORE_SERVED, "what models say of their own answers (confidence)", _COSTS),
+        traffic.num_queries - 1,
+        False,
+    )
+
+
 def _linucb(traffic: Traffic, targets: Sequence[float]) -> Approach:
     del targets
     return Approach(
@@ -272,24 +305,28 @@ APPROACHES: dict[str, Callable[[Traffic, Sequence[float]], Approach | None]] = {
     "C2MAB-V, best of several": _best_of_several,
     "C2MAB-V, asked in turn": _asked_in_turn,
     "COSMOS": _cosmos,
+    "COSMOS, learned evaluator": _cosmos_by_signals,
     "LinUCB": _linucb,
     "ACQB, with retries": _acqb,
 }
 
 
-def approaches(traffic: Traffic, targets: Sequence[float]) -> list[Approach]:
+def approaches_for(traffic: Traffic, targets: Sequence[float]) -> list[Approach]:
     """Those that suit the queries, for some targets of quality."""
     made = (make(traffic, targets) for make in APPROACHES.values())
     return [approach for approach in made if approach is not None]
 
 
-def setting_of(table: Any, name: str, *, latency: np.ndarray | None = None, **setting: float) -> tuple[Metered, Any, int]:
+def setting_of(
+    table: Any, name: str, *, latency: np.ndarray | None = None, signals: np.ndarray | None = None, **setting: float
+) -> tuple[Metered, Any, int]:
     """An approach at one setting, to be played further with `jaxroute.simulate`.
 
     Args:
       table: a `RoutingTable`, as in `jaxroute.data.read_log(file).table`.
       name: of the approach, one of `APPROACHES`.
       latency: `[Q, N]` seconds, or None.
+      signals: `[Q, N]` what models say of their answers, or None.
       setting: its settings by name, as the report prints them.
 
     Returns:
@@ -298,7 +335,7 @@ def setting_of(table: Any, name: str, *, latency: np.ndarray | None = None, **se
     Raises:
       ValueError: the name is unknown, the approach does not suit the table, or the settings are not its own.
     """
-    traffic = Traffic.of(table, latency)
+    traffic = Traffic.of(table, latency, signals)
     approach = APPROACHES[checks.one_of("name", name, APPROACHES)](traffic, (0.5,))
     if approach is None:
         raise ValueError(f"name must be an approach that suits the table, got {name!r}")

@@ -14,7 +14,7 @@ import xarray as xr
 import jaxroute as jr
 from jaxroute.comparison.points import Estimate, Learning, Measures, Point, meets
 
-from .approaches import Approach, approaches
+from .approaches import Approach, approaches_for
 from .traffic import Traffic
 
 # Pieces in which a stream is recorded, and values of a setting that are tried between two of the first look.
@@ -30,6 +30,7 @@ def play(
     targets: Sequence[float],
     *,
     orders: int,
+    warm: float = 0.0,
     folder: str | os.PathLike[str] | None = None,
     say: Say | None = None,
 ) -> Iterator[list[Point]]:
@@ -42,21 +43,23 @@ def play(
       target: quality asked for.
       targets: qualities for which settings are tried.
       orders: random orders, at least 4; approaches meet the same ones.
+      warm: share of each order that is played first and not counted: a warm start.
       folder: where runs are kept, so that a second call goes on from them; None to keep nothing.
       say: is told what is played.
 
     Yields:
       The points of an approach, as soon as they are there.
     """
-    for approach in approaches(traffic, targets):
+    for approach in approaches_for(traffic, targets):
         tell = say or (lambda text: None)
         tell(approach.name)
-        first = _points(approach, traffic, _runs(approach, approach.values, orders, _place(folder, approach, "grid")))
+        looked = _runs(approach, approach.values, orders, _place(folder, approach, "grid"))
+        first = _points(approach, traffic, looked, warm)
         between = () if approach.name in _ONE_LOOK else values_between(approach, first, target)
         if between:
             tell(f"{approach.name}, nearer to the target")
             second = _runs(approach, between, orders, _place(folder, approach, "near"))
-            first = first | _points(approach, traffic, second)
+            first = first | _points(approach, traffic, second, warm)
         yield list(first.values())
 
 
@@ -90,7 +93,7 @@ def _runs(approach: Approach, values: Sequence[float], orders: int, out: str | N
     return data.sel(policy=approach.name)
 
 
-def _points(approach: Approach, traffic: Traffic, data: xr.Dataset) -> dict[Settings, Point]:
+def _points(approach: Approach, traffic: Traffic, data: xr.Dataset, warm: float) -> dict[Settings, Point]:
     """A point of each setting."""
     names = [approach.axis, *approach.options]
     arrays = {
@@ -102,16 +105,22 @@ def _points(approach: Approach, traffic: Traffic, data: xr.Dataset) -> dict[Sett
     for place in itertools.product(*(range(data.sizes[name]) for name in names)):
         values = tuple(float(data[name].values[i]) for name, i in zip(names, place, strict=True))
         curves = {name: array[place] for name, array in arrays.items()}
-        points[values] = _point(approach, traffic, dict(zip(names, values, strict=True)), curves, times)
+        points[values] = _point(approach, traffic, dict(zip(names, values, strict=True)), curves, times, warm)
     return points
 
 
 def _point(
-    approach: Approach, traffic: Traffic, setting: dict[str, float], curves: Mapping[str, np.ndarray], times: list[int]
+    approach: Approach,
+    traffic: Traffic,
+    setting: dict[str, float],
+    curves: Mapping[str, np.ndarray],
+    times: list[int],
+    warm: float,
 ) -> Point:
     """A point of curves `[seed, time]`."""
-    half = int(np.searchsorted(times, times[-1] / 2))
-    even, odd = ({name: curve[first::2] for name, curve in curves.items()} for first in (0, 1))
+    begin, half = (int(np.searchsorted(times, share * times[-1])) for share in (warm, (1.0 + warm) / 2))
+    whole = curves if warm == 0.0 else {name: curve - curve[:, begin : begin + 1] for name, curve in curves.items()}
+    even, odd = ({name: curve[first::2] for name, curve in whole.items()} for first in (0, 1))
     values = ", ".join(f"{name}={value!r}" for name, value in setting.items())
     pieces = {name: np.diff(curve.mean(axis=0), prepend=0.0) for name, curve in curves.items()}
     answered = np.maximum(pieces["answered"], 1e-9)
@@ -119,9 +128,9 @@ def _point(
         approach.name,
         "online",
         approach.words(**setting),
-        chosen_by=_measures(even, -1, traffic),
-        judged=_measures(odd, -1, traffic),
-        late=_measures({name: curve - curve[:, half : half + 1] for name, curve in odd.items()}, -1, traffic),
+        chosen_by=_measures(even, traffic),
+        judged=_measures(odd, traffic),
+        late=_measures({name: curve - curve[:, half : half + 1] for name, curve in odd.items()}, traffic),
         needs=approach.needs,
         further=f"env, policy, rounds = jaxroute.comparison.setting_of(table, {approach.name!r}, {values})",
         learning=Learning(
@@ -132,9 +141,9 @@ def _point(
     )
 
 
-def _measures(curves: Mapping[str, np.ndarray], at: int, traffic: Traffic) -> Measures:
-    """Means per query up to a recorded time, of curves `[seed, time]`, with errors over orders and over queries."""
-    sums = {name: curve[:, at] for name, curve in curves.items()}
+def _measures(curves: Mapping[str, np.ndarray], traffic: Traffic) -> Measures:
+    """Means per query at the end of curves `[seed, time]`, with errors over orders and over queries."""
+    sums = {name: curve[:, -1] for name, curve in curves.items()}
     answered = np.maximum(sums["answered"], 1.0)
     queries = min(float(answered.mean()), traffic.num_queries)
 

@@ -24,12 +24,14 @@ class Traffic:
       unit: the same with costs in mean calls of the dearest model.
       contexts: `[Q, m]`: 1, and the main directions of the features, or the groups.
       latency: `[Q, N]` seconds, or None.
+      signals: `[Q, N]` what each model says of its answer, its confidence for example, or None.
     """
 
     table: RoutingTable
     unit: RoutingTable
     contexts: np.ndarray
-    latency: np.ndarray | None
+    latency: np.ndarray | None = None
+    signals: np.ndarray | None = None
 
     @property
     def num_queries(self) -> int:
@@ -42,7 +44,7 @@ class Traffic:
         return bool(np.isin(self.table.scores, (0.0, 1.0)).all())
 
     @classmethod
-    def of(cls, table: RoutingTable, latency: np.ndarray | None = None) -> "Traffic":
+    def of(cls, table: RoutingTable, latency: np.ndarray | None = None, signals: np.ndarray | None = None) -> "Traffic":
         """The queries of a table.
 
         Of more than 16 models those are kept that no cheaper one beats in mean score, the best of the others after them.
@@ -50,13 +52,14 @@ class Traffic:
         Args:
           table: recorded scores and costs.
           latency: `[Q, N]` seconds, or None.
+          signals: `[Q, N]` what each model says of its answer, or None.
 
         Raises:
           ValueError: no model costs anything.
         """
         kept = _kept(table)
         if len(kept) < table.num_models:
-            latency = None if latency is None else latency[:, kept]
+            latency, signals = (None if values is None else values[:, kept] for values in (latency, signals))
             table = table.subset(models=[table.models[k] for k in kept])
         if table.features is None and table.groups is not None:
             table = table.with_features(_indicators(table.groups))
@@ -65,7 +68,7 @@ class Traffic:
             raise ValueError("costs must be above 0 for some model, got none: there is nothing to save")
         costs = np.maximum(table.costs / dearest, _LEAST_COST)
         unit = RoutingTable(table.scores, costs, table.models, table.features, cost_unit="mean calls of the dearest model")
-        return cls(table, unit, _contexts(table), latency)
+        return cls(table, unit, _contexts(table), latency, signals)
 
     def blind_cost(self, quality: float) -> float:
         """Least mean cost at which a mixture of models that does not look at queries has a mean score, in mean calls of the dearest.
