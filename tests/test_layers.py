@@ -22,6 +22,7 @@ MAY_IMPORT = {
     "analysis": ("core", "store", "engine"),  # `tune` alone plays; see below.
     "testing": ("core", "engine"),
     "experiments": ("core", "estimators", "solvers", "data", "problems", "store", "engine", "analysis", ""),
+    "comparison": ("core", "data", "engine", "store", "analysis", "problems", "solvers", "estimators", ""),
     "cli": ("core", "data", "problems", "store", "engine", "analysis", "experiments", "testing", ""),
     "__main__": ("cli",),
     "": ("core", "store", "engine", "analysis"),  # The package itself: its public names.
