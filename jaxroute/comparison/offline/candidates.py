@@ -32,3 +32,21 @@ def multipliers(costs: np.ndarray, number: int) -> np.ndarray:
     gaps = np.diff(np.sort(paid))
     least = min(float(paid.min()), float(gaps[gaps > 1e-9 * paid.max()].min(initial=np.inf)))
     return np.append(0.0, np.geomspace(3e-3 / paid.max(), 2.0 / least, number - 1))
+
+
+def between(prices: np.ndarray, reached: np.ndarray, number: int) -> np.ndarray:
+    """`[number]` further prices, where quality falls most from one to the next.
+
+    Args:
+      prices: `[L]`, rising.
+      reached: `[L]` mean score at each.
+      number: how many; none where there is one price.
+    """
+    gaps = np.abs(np.diff(reached))
+    pieces = np.ones(len(gaps))
+    for _ in range(number if len(gaps) else 0):
+        pieces[np.argmax(gaps / pieces)] += 1
+    further = []
+    for lower, upper, count in zip(prices[:-1], prices[1:], pieces.astype(int)):
+        further.append(np.geomspace(lower if lower > 0 else upper / 100, upper, count + 1)[1:-1])
+    return np.concatenate(further) if further else np.zeros(0)

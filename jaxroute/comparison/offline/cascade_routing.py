@@ -5,11 +5,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .candidates import cheapest, multipliers
+from .candidates import between, cheapest, multipliers
 from .part import Part, Predictor
 from .sample import Played, Sample, play_called
 
-_PRICES = 24
+# Prices of a first look, then of a second where quality falls most.
+_PRICES, _FURTHER = 14, 22
 _ROWS = 8192
 # With more models than these, one further call is weighed at a time instead of two.
 _MOST_FOR_PAIRS = 16
@@ -109,7 +110,11 @@ def conditional(before: np.ndarray, scores: np.ndarray, called: np.ndarray, cova
     """
     if not called.any():
         return np.clip(before, 0.0, 1.0)
-    patterns, which = np.unique(called, axis=0, return_inverse=True)
+    if called.shape[1] <= 53:  # Numbers sort faster than rows.
+        _, first, which = np.unique(called @ np.exp2(np.arange(called.shape[1])), return_index=True, return_inverse=True)
+        patterns = called[first]
+    else:
+        patterns, which = np.unique(called, axis=0, return_inverse=True)
     seen = patterns[:, :, None] & patterns[:, None, :]
     identity = np.eye(covariance.shape[0])
     # Rows of unseen models are those of the identity; the ridge keeps copies of a model apart.
@@ -169,14 +174,25 @@ class PerfectCascadeRouting:
         predictor, before = part.logistic if sample.described else part.means
         missed, costs = sample.scores - before, sample.costs.mean(0)
         prices = multipliers(costs, _PRICES)
-        reached, spent = np.zeros(len(prices)), np.zeros(len(prices))
-        for fold in np.unique(part.folds):
-            rows = np.flatnonzero(part.folds == fold)
-            covariance = shrunk_covariance(missed[part.folds != fold])
-            every, price = np.tile(rows, len(prices)), np.repeat(prices, len(rows))
-            called = calls(before[every], sample.scores[every], covariance, costs, price)
-            called = called.reshape(len(prices), len(rows), -1)
-            reached += np.where(called, sample.scores[rows], 0.0).max(2).sum(1) / sample.num_queries
-            spent += np.where(called, sample.costs[rows], 0.0).sum((1, 2)) / sample.num_queries
+        reached, spent = _play(part, before, prices)
+        further = between(prices, reached, _FURTHER)
+        if further.size:
+            parts = zip((prices, reached, spent), (further, *_play(part, before, further)))
+            prices, reached, spent = (np.concatenate(both) for both in parts)
         rule = CascadeRouting(sample.models, predictor, shrunk_covariance(missed), costs, 0.0)
         return Prices(rule, prices, reached, spent)
+
+
+def _play(part: Part, before: np.ndarray, prices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Quality and cost at each price, `[L]` each, on every fold with the covariance and costs of the others."""
+    sample, missed = part.sample, part.sample.scores - before
+    reached, spent = np.zeros(len(prices)), np.zeros(len(prices))
+    for fold in np.unique(part.folds):
+        rows, others = np.flatnonzero(part.folds == fold), part.folds != fold
+        every, price = np.tile(rows, len(prices)), np.repeat(prices, len(rows))
+        covariance, costs = shrunk_covariance(missed[others]), sample.costs[others].mean(0)
+        called = calls(before[every], sample.scores[every], covariance, costs, price)
+        called = called.reshape(len(prices), len(rows), -1)
+        reached += np.where(called, sample.scores[rows], 0.0).max(2).sum(1) / sample.num_queries
+        spent += np.where(called, sample.costs[rows], 0.0).sum((1, 2)) / sample.num_queries
+    return reached, spent

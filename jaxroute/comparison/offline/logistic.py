@@ -22,6 +22,12 @@ def logit(p: np.ndarray) -> np.ndarray:
     return np.log(p / (1 - p))
 
 
+def cross_entropy(predicted: np.ndarray, scores: np.ndarray) -> float:
+    """Mean of `-s log p - (1 - s) log(1 - p)`."""
+    p = np.clip(predicted, 1e-6, 1 - 1e-6)
+    return float(-(scores * np.log(p) + (1 - scores) * np.log(1 - p)).mean())
+
+
 def fit_weights(columns: np.ndarray, scores: np.ndarray, penalties: np.ndarray, steps: int = _STEPS) -> np.ndarray:
     """Minimises cross-entropy plus `penalty / 2 * |weights|^2` for every penalty and every column of scores.
 
@@ -66,6 +72,44 @@ def fit_weights(columns: np.ndarray, scores: np.ndarray, penalties: np.ndarray, 
     return np.concatenate([intercepts, slopes], axis=1)
 
 
+def fit_each(columns: np.ndarray, scores: np.ndarray, penalty: float = 1.0, steps: int = 12) -> np.ndarray:
+    """The same with few columns, other ones for each output, by Newton's method; a step that would rise is one along the bound instead.
+
+    Args:
+      columns: `[d, Q, M]`.
+      scores: `[Q, M]` in [0, 1].
+      penalty: of squared weights, but not of the intercepts.
+      steps: how many.
+
+    Returns:
+      `[M, 1 + d]` intercepts, then weights.
+    """
+    middle = columns.mean(1)
+    x = np.concatenate([np.ones((1, *scores.shape)), columns - middle[:, None]]).transpose(2, 0, 1)  # [M, 1 + d, Q]
+    y = scores.T
+    ridge = np.diag(np.append(0.0, np.full(len(columns), penalty)))
+    bound = x @ x.transpose(0, 2, 1) / 4 + ridge
+    share = 1 / (2 * y.shape[1])
+    weights = np.zeros(x.shape[:2])
+    weights[:, 0] = logit(np.clip(y.mean(1), share, 1 - share))
+
+    def loss(w: np.ndarray) -> np.ndarray:
+        z = (w[:, None] @ x)[:, 0]
+        return (np.logaddexp(0.0, z) - y * z).sum(1) + ((w @ ridge) * w).sum(1) / 2
+
+    least = loss(weights)
+    for _ in range(steps):
+        p = sigmoid((weights[:, None] @ x)[:, 0])
+        gradient = (x @ (p - y)[:, :, None]) + (weights @ ridge)[:, :, None]
+        curvature = (x * np.maximum(p * (1 - p), 1e-6)[:, None]) @ x.transpose(0, 2, 1) + ridge
+        quick, sure = (weights - np.linalg.solve(h, gradient)[:, :, 0] for h in (curvature, bound))
+        falls = loss(quick) <= least
+        weights = np.where(falls[:, None], quick, sure)
+        least = loss(weights)
+    weights[:, 0] -= (weights[:, 1:] * middle.T).sum(1)
+    return weights
+
+
 @dataclass(frozen=True, eq=False)
 class Logistic:
     """Predicts the score of each model from what is known of a query.
@@ -102,8 +146,7 @@ def fit_logistic(sample: Sample, folds: np.ndarray) -> tuple[Logistic, np.ndarra
         made = design(outside)
         weights = fit_weights(made.columns(outside), outside.scores, penalties)
         predicted[:, folds == fold] = sigmoid(weights[:, :1] + made.columns(inside) @ weights[:, 1:])
-    p = np.clip(predicted, 1e-6, 1 - 1e-6)
-    loss = -(sample.scores * np.log(p) + (1 - sample.scores) * np.log(1 - p)).mean((1, 2))
+    loss = [cross_entropy(each, sample.scores) for each in predicted]
     best = int(np.argmin(loss))
     made = design(sample)
     weights = fit_weights(made.columns(sample), sample.scores, penalties[best : best + 1])[0]

@@ -16,7 +16,7 @@ from .sample import Played, Sample, play_single, sample_of
 
 _MODULE = "jaxroute.comparison.offline"
 # More queries than these are parted twice instead of four times, and into two folds instead of four.
-_MANY, _FEW = 8000, 1000
+_MANY, _FEW = 8000, 2000
 # Of folds and draws when a rule is fitted to the whole table; `fit_cascade` and the like use the same.
 WHOLE = 0
 

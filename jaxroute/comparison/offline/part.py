@@ -6,7 +6,7 @@ from typing import Protocol
 
 import numpy as np
 
-from .logistic import fit_logistic, fit_weights, logit, sigmoid
+from .logistic import cross_entropy, fit_each, fit_logistic, logit, sigmoid
 from .neighbours import fit_neighbours
 from .sample import Sample
 
@@ -75,9 +75,10 @@ class Judge:
 
     def predict(self, sample: Sample) -> np.ndarray:
         """`[Q, N]` probability that each model's answer is right, each seen only if it is there."""
-        return self._judged(self.before.predict(sample), sample.costs)
+        return self.of(self.before.predict(sample), sample.costs)
 
-    def _judged(self, before: np.ndarray, costs: np.ndarray) -> np.ndarray:
+    def of(self, before: np.ndarray, costs: np.ndarray) -> np.ndarray:
+        """The same from `[Q, N]` predictions and costs."""
         w = self.weights
         return sigmoid(w[:, 0] + w[:, 1] * logit(before) + w[:, 2] * np.log(costs + self.floor))
 
@@ -121,23 +122,22 @@ class Part:
 
     @cached_property
     def judge(self) -> Known:
-        """Of an answer that is there; each fold is judged by weights from the others."""
+        """Of an answer that is there; each fold is judged by weights from the others. Without its cost where that is no worse."""
         (before, predicted), sample = self.logistic, self.sample
         paid = sample.costs[sample.costs > 0]
         floor = 1e-3 * float(np.median(paid)) if paid.size else 1.0
+        columns = np.stack([logit(predicted), np.log(sample.costs + floor)])
 
-        def weights(rows: np.ndarray) -> np.ndarray:
-            fitted = []
-            for i in range(sample.num_models):
-                columns = np.stack([logit(predicted[rows, i]), np.log(sample.costs[rows, i] + floor)], axis=1)
-                fitted.append(fit_weights(columns, sample.scores[rows, i : i + 1], np.array([1.0]))[0, :, 0])
-            return np.array(fitted)
+        def judge(rows: np.ndarray) -> Judge:
+            return Judge(before, fit_each(columns[:, rows], sample.scores[rows]), floor)
 
         judged = np.empty_like(predicted)
         for fold in np.unique(self.folds):
             inside = self.folds == fold
-            judged[inside] = Judge(before, weights(~inside), floor)._judged(predicted[inside], sample.costs[inside])
-        return Remembering(Judge(before, weights(np.ones(len(judged), bool)), floor)), judged
+            judged[inside] = judge(~inside).of(predicted[inside], sample.costs[inside])
+        if cross_entropy(judged, sample.scores) >= cross_entropy(predicted, sample.scores):
+            return before, predicted  # The cost of an answer says nothing here.
+        return Remembering(judge(np.ones(len(judged), bool))), judged
 
     @cached_property
     def perfect(self) -> Known:
