@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from .logs import Log, read_log
 from .messplus import (
     MESSPLUS_BENCHMARKS,
     MESSPLUS_DROPOUT,
@@ -178,6 +179,7 @@ __all__ = [
     "Benchmark",
     "Dataset",
     "Entry",
+    "Log",
     "ModelTable",
     "Overhead",
     "PriceTable",
@@ -195,5 +197,6 @@ __all__ = [
     "load_sprout",
     "load_table",
     "min_max",
+    "read_log",
     "standin",
 ]
