@@ -108,8 +108,8 @@ def sensible(cost: np.ndarray, quality: np.ndarray, most: int = MOST_MODELS) -> 
 def search(sample: Sample, values: np.ndarray, numbers: np.ndarray, number: int = THRESHOLDS) -> tuple[np.ndarray, ...]:
     """Quality and cost of all cascades of up to three of some models, at all thresholds, by sums over queries.
 
-    A triple (i, j, k) at thresholds (t, u) serves `s_i` where `v_i >= t`, else `s_j` where `v_j >= u`, else `s_k`. With `A` the indicators of
-    `v < threshold`, the second term is a product of `A` and `(1 - A) s` over queries, the third of `A` and `A s_k`.
+    A triple (i, j, k) at thresholds (t, u) serves `s_i` where `v_i >= t`, else `s_j` where `v_j >= u`, else `s_k`. All that it takes are sums of
+    scores and costs over the queries below `t` and `u`: histograms over the thresholds of each two models, summed up from below.
 
     Args:
       sample: the fitting part.
@@ -121,33 +121,57 @@ def search(sample: Sample, values: np.ndarray, numbers: np.ndarray, number: int 
       thresholds `[M, T]`, then quality and cost `[C]` as in `Searched`.
     """
     scores, costs, values = (a[:, numbers].T for a in (sample.scores, sample.costs, values))
-    num_models, num_queries = scores.shape
+    num_models = len(scores)
     cuts = np.stack([thresholds_of(v, number) for v in values])
     cuts = cuts[:, : max(1, int(np.isfinite(cuts).sum(1).max()))]
-    number = cuts.shape[1]
-    doubted = (values[:, None] < cuts[:, :, None]).astype(np.float64)  # [M, T, Q]
-    flat = doubted.reshape(-1, num_queries)
-    serve = ((1 - doubted) * scores[:, None]).mean(2)  # [M, T] served at once
-    pair_quality = serve[:, :, None] + (flat @ scores.T / num_queries).reshape(num_models, number, num_models)
-    second_cost = (flat @ costs.T / num_queries).reshape(num_models, number, num_models)
-    pair_cost = costs.mean(1)[:, None, None] + second_cost
-    absent = np.isnan(cuts)
-    same = np.eye(num_models, dtype=bool)
+    one, two = _below(cuts, values, np.concatenate([scores, costs]))
+    absent, same = np.isnan(cuts), np.eye(num_models, dtype=bool)
+
+    serve = scores.mean(1)[:, None] - np.einsum("iit->it", one[:num_models])  # [M, T] served at once.
+    pair_quality = serve[:, :, None] + one[:num_models].transpose(1, 2, 0)
+    pair_cost = costs.mean(1)[:, None, None] + one[num_models:].transpose(1, 2, 0)
     pair_cost[same[:, None, :] | absent[:, :, None]] = np.inf
 
-    second = flat @ ((1 - doubted) * scores[:, None]).reshape(-1, num_queries).T / num_queries
-    before = serve.reshape(-1)[:, None] + second
-    shape = (num_models, number, num_models, number)
-    triple_quality, triple_cost = np.empty((num_models, *shape)), np.empty((num_models, *shape))
-    never = same[:, None, :, None] | absent[:, :, None, None] | absent[None, None]
-    for k in range(num_models):
-        triple_quality[k] = (before + (flat * scores[k]) @ flat.T / num_queries).reshape(shape)
-        third = ((flat * costs[k]) @ flat.T / num_queries).reshape(shape)
-        triple_cost[k] = pair_cost[..., None] + third
-        triple_cost[k][never | same[k][:, None, None, None] | same[k][None, None, :, None]] = np.inf
+    # [M, T, M, T] served by the first two: of j what i doubts, less what is doubted of j too.
+    doubted = np.einsum("jijtu->itju", two[:num_models])
+    before = pair_quality[..., None] - doubted
+    triple_quality = before + two[:num_models].transpose(0, 1, 3, 2, 4)
+    triple_cost = pair_cost[..., None] + two[num_models:].transpose(0, 1, 3, 2, 4)
+    triple_cost[:, absent[:, :, None, None] | absent[None, None] | same[:, None, :, None]] = np.inf
+    triple_cost[np.broadcast_to(same[:, :, None, None, None] | same[:, None, None, :, None], triple_cost.shape)] = np.inf
     reached = np.concatenate([scores.mean(1), pair_quality.reshape(-1), triple_quality.reshape(-1)])
     spent = np.concatenate([costs.mean(1), pair_cost.reshape(-1), triple_cost.reshape(-1)])
     return cuts, np.where(np.isfinite(spent), reached, -np.inf), spent
+
+
+def _below(cuts: np.ndarray, values: np.ndarray, amounts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Sums of amounts over the queries whose values lie below thresholds, divided by `Q`.
+
+    Args:
+      cuts: `[M, T]` thresholds of each model, rising; NaN where there are fewer.
+      values: `[M, Q]`.
+      amounts: `[A, Q]`.
+
+    Returns:
+      `[A, M, T]` below one threshold, and `[A, M, M, T, T]` below those of two models.
+    """
+    (num_models, number), (num_amounts, num_queries) = cuts.shape, amounts.shape
+    edges = np.where(np.isnan(cuts), np.inf, cuts)
+    # A value in bin b is below the thresholds b, b + 1, ...
+    bins = np.stack([np.searchsorted(e, v, side="right") for e, v in zip(edges, values)])
+    two = np.empty((num_amounts, num_models, num_models, number, number))
+    one = np.empty((num_amounts, num_models, number))
+    for i in range(num_models):
+        for j in range(i, num_models):
+            places = bins[i] * (number + 1) + bins[j]
+            for a in range(num_amounts):
+                counts = np.bincount(places, weights=amounts[a], minlength=(number + 1) ** 2).reshape(number + 1, number + 1)
+                sums = counts.cumsum(0).cumsum(1)[:number]
+                if i == j:
+                    one[a, i] = sums[:, -1]
+                two[a, i, j] = sums[:, :number]
+                two[a, j, i] = sums[:, :number].T
+    return one / num_queries, two / num_queries
 
 
 @dataclass(frozen=True)

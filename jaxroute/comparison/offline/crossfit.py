@@ -60,10 +60,12 @@ class Record:
     def __init__(self, num_partitions: int, sample: Sample) -> None:
         shape = (num_partitions, sample.num_queries)
         self.quality, self.cost, self.calls = np.empty(shape), np.empty(shape), np.empty(shape)
+        self.rules = np.zeros(shape, np.int64)
         self.latency = None if sample.latency is None else np.empty(shape)
 
-    def write(self, partition: int, rows: np.ndarray, played: Played) -> None:
-        """Enters what was played on some queries."""
+    def write(self, partition: int, rule: int, rows: np.ndarray, played: Played) -> None:
+        """Enters what the rule of a fold played on some queries."""
+        self.rules[partition, rows] = rule
         self.quality[partition, rows] = played.quality
         self.cost[partition, rows] = played.cost
         self.calls[partition, rows] = played.calls
@@ -80,25 +82,31 @@ class Record:
         Args:
           first: 0 for the even partitions, 1 for the odd ones.
         """
-        latency = None if self.latency is None else estimate(self.latency, first)
-        return Measures(estimate(self.quality, first), estimate(self.cost, first), estimate(self.calls, first), latency)
+        latency = None if self.latency is None else estimate(self.latency, self.rules, first)
+        means = (estimate(values, self.rules, first) for values in (self.quality, self.cost, self.calls))
+        return Measures(*means, latency)
 
 
-def estimate(values: np.ndarray, first: int = 0) -> Estimate:
+def estimate(values: np.ndarray, rules: np.ndarray, first: int = 0) -> Estimate:
     """Mean over queries and over every second partition.
 
-    The error has two parts, in quadrature: that of a mean over queries, and the standard deviation of one partition's mean, by what a rule
-    owes to the queries that it was fitted to. The latter is not divided by the number of partitions: in production there is one rule.
+    The error has two parts, in quadrature: that of a mean over queries, and the standard deviation from one fitted rule to another, by what a
+    rule owes to the queries that it was fitted to. The latter is not divided by the number of rules: in production there is one. It is seen in
+    how far each rule's mean is from what all partitions have on the same queries.
 
     Args:
       values: `[P, Q]` for each partition and query; one partition where nothing was fitted.
+      rules: `[P, Q]` which of its partition's rules played.
       first: the first of the partitions of the mean.
     """
-    half = values[first::2] if len(values) > 1 else values
+    num_partitions = len(values)
+    half = values[first::2] if num_partitions > 1 else values
     of_queries = half.mean(0)
     variance = of_queries.var(ddof=1) / of_queries.size
-    if len(values) > 1:
-        variance += values.mean(1).var(ddof=1)
+    if num_partitions > 1:
+        apart = values - values.mean(0)
+        means = [np.bincount(r, weights=a) / np.bincount(r) for a, r in zip(apart, rules)]
+        variance += np.square(means).mean() * num_partitions / (num_partitions - 1)
     return Estimate(float(of_queries.mean()), float(np.sqrt(variance)))
 
 
@@ -137,5 +145,5 @@ def crossfit(
             for approach, of_targets in zip(approaches, records):
                 fitted = approach.fit(part)
                 for target, record in zip(targets, of_targets):
-                    record.write(partition, folds == fold, fitted.tuned(target).play(judged))
+                    record.write(partition, fold, folds == fold, fitted.tuned(target).play(judged))
     return records

@@ -99,7 +99,7 @@ def _percent(target: float) -> str:
 def _seen(approach: str, kind: Kind, setting: str, played: Played, sample: Sample, needs: tuple[str, ...] = ()) -> Point:
     """A point to which nothing was fitted, or which nobody can have."""
     record = Record(1, sample)
-    record.write(0, np.arange(sample.num_queries), played)
+    record.write(0, 0, np.arange(sample.num_queries), played)
     measures = record.measures()
     return Point(approach, kind, setting, measures, measures, needs=needs)
 
