@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from .numbers import amount, percent
+from .page.numbers import measured, percent, share
 from .points import JUDGE, Estimate, Point, meets
 
 # A saving is one if it is so many standard errors above 0.
@@ -23,7 +23,7 @@ class Answer:
     Attributes:
       target: quality asked for.
       best: the cheapest way that reaches it and can be had, None if nothing does.
-      without_judge: likewise, of those that do not look at answers before one is served.
+      without_judge: likewise, of those that need no perfect judge of answers before one is served.
       single: the cheapest single model that reaches it, None if none does.
     """
 
@@ -97,7 +97,7 @@ def sentence(points: Sequence[Point], found: Answer, unit: str) -> str:
       found: the answer.
       unit: of costs.
     """
-    goal = percent(Estimate(found.target))
+    goal = share(found.target)
     if found.best is None:
         return _out_of_reach(points, goal)
     if found.saves:
@@ -105,7 +105,7 @@ def sentence(points: Sequence[Point], found: Answer, unit: str) -> str:
     elif found.single is None:
         text = f"No single model reaches {goal}. {_reaches(found.best, found, unit)}.{_with_a_judge(found, unit)}"
     else:
-        text = f"Nothing clearly saves money at {goal}: {found.single.approach} alone reaches it at {amount(found.single.judged.cost)} {unit}."
+        text = f"Nothing clearly saves money at {goal}: {found.single.approach} alone reaches it at {measured(found.single.judged.cost.pair)} {unit}."
         if found.best is not found.single:
             text += f" {named(found.best)} costs {_less(saving(found.best, found.single))}."
         return text
@@ -113,17 +113,18 @@ def sentence(points: Sequence[Point], found: Answer, unit: str) -> str:
 
 
 def _reaches(point: Point, found: Answer, unit: str) -> str:
-    judge = ", with a judge of each answer before it is served," if JUDGE in point.needs else ""
-    text = f"{named(point)}{judge} reaches {percent(point.judged.quality)} at {amount(point.judged.cost)} {unit}"
+    judge = ", with a perfect judge of each answer before it is served," if JUDGE in point.needs else ""
+    text = f"{named(point)}{judge} reaches {percent(point.judged.quality.pair)} at {measured(point.judged.cost.pair)} {unit}"
     if not meets(point.judged.quality, found.target):
-        text += f" (chosen to reach {percent(Estimate(found.target))}, of which it falls short where it is judged)"
+        text += f" (chosen to reach {share(found.target)}, of which it falls short where it is judged)"
     if found.single is not None and point is not found.single:
-        text += f", {_less(saving(point, found.single))} than {found.single.approach}, the cheapest single model that does"
+        text += f", {_less(saving(point, found.single))}"
+        text += f" than {found.single.approach}, the cheapest single model that does" if point is found.best else ""
     return text
 
 
 def _less(saved: Estimate) -> str:
-    return f"{percent(saved)} less" if saved.value >= 0 else f"{percent(Estimate(-saved.value, saved.error))} more"
+    return f"{percent(saved.pair)} less" if saved.value >= 0 else f"{percent(Estimate(-saved.value, saved.error).pair)} more"
 
 
 def _with_a_judge(found: Answer, unit: str) -> str:
@@ -145,15 +146,15 @@ def _mixture(points: Sequence[Point], found: Answer) -> str:
     saved = saving(mixture, found.single)
     verb = "saves" if saved.value >= 0 else "costs"
     more = "" if saved.value >= 0 else " more"
-    return f" The best mixture that looks at no query {verb} {percent(Estimate(abs(saved.value), saved.error))}{more}."
+    return f" The best mixture that looks at no query {verb} {percent(Estimate(abs(saved.value), saved.error).pair)}{more}."
 
 
 def _out_of_reach(points: Sequence[Point], goal: str) -> str:
     had = [p for p in points if p.kind != "bound"]
     most = max(had, key=lambda p: p.chosen_by.quality.value)
-    text = f"Nothing here reaches {goal}: the highest quality is that of {named(most)}, {percent(most.judged.quality)}"
+    text = f"Nothing here reaches {goal}: the highest quality is that of {named(most)}, {percent(most.judged.quality.pair)}"
     bounds = [p for p in points if p.kind == "bound"]
     if bounds:
         top = max(bounds, key=lambda p: p.judged.quality.value)
-        text += f"; the best answer to each query would have {percent(top.judged.quality)}"
+        text += f"; the best answer to each query would have {percent(top.judged.quality.pair)}"
     return f"{text}."

@@ -20,12 +20,13 @@ from tqdm import tqdm
 
 import jaxroute as jr
 from jaxroute.core import checks
-from jaxroute.data import Log, RoutingTable, read_log
+from jaxroute.data import RoutingTable
+from jaxroute.data.logs import Log, read_log
 
 from . import choice, learning
-from .numbers import amount, percent
 from .offline import offline
 from .page import write
+from .page.numbers import measured, percent
 from .points import Estimate, Measures, Point, meets
 from .summary import Pair, PointSummary, SensitivitySummary, Summary
 
@@ -96,8 +97,8 @@ class Comparison:
                 "models": [
                     {
                         "name": table.models[k],
-                        "quality": _pair(singles[table.models[k]].judged.quality),
-                        "cost": _pair(singles[table.models[k]].judged.cost),
+                        "quality": singles[table.models[k]].judged.quality.pair,
+                        "cost": singles[table.models[k]].judged.cost.pair,
                     }
                     for k in order
                 ],
@@ -123,9 +124,9 @@ class Comparison:
         single = self.answer.single
         lines = [("approach", "quality", f"{self.log.table.cost_unit}", "saves", "calls", "setting")]
         for p in rows:
-            saved = "" if single is None or p is single else percent(choice.saving(p, single))
-            reached = percent(p.judged.quality) + ("" if meets(p.judged.quality, self.target) else " (short)")
-            lines.append((p.approach, reached, amount(p.judged.cost), saved, f"{p.judged.calls.value:.2f}", p.setting))
+            saved = "" if single is None or p is single else percent(choice.saving(p, single).pair)
+            reached = percent(p.judged.quality.pair) + ("" if meets(p.judged.quality, self.target) else " (short)")
+            lines.append((p.approach, reached, measured(p.judged.cost.pair), saved, f"{p.judged.calls.value:.2f}", p.setting))
         widths = [max(len(line[i]) for line in lines) for i in range(5)]
         return "\n".join(
             "  ".join([*(cell.ljust(width) for cell, width in zip(line, widths, strict=False)), line[5]]).rstrip() for line in lines
@@ -327,10 +328,6 @@ def assumptions(found: Comparison) -> list[str]:
     return lines
 
 
-def _pair(estimate: Estimate) -> Pair:
-    value, error = (None if math.isnan(x) else float(x) for x in (estimate.value, estimate.error))
-    return value, error
-
 
 def _value(estimate: Estimate | None, part: str) -> float:
     return math.nan if estimate is None else float(getattr(estimate, part))
@@ -338,7 +335,7 @@ def _value(estimate: Estimate | None, part: str) -> float:
 
 def _measure(measures: Measures | None, name: str) -> Pair | None:
     found = None if measures is None else getattr(measures, name)
-    return None if found is None else _pair(found)
+    return None if found is None else found.pair
 
 
 def _point(point: Point, target: float, single: Point | None, chosen: bool) -> PointSummary:
@@ -347,15 +344,15 @@ def _point(point: Point, target: float, single: Point | None, chosen: bool) -> P
         "approach": point.approach,
         "kind": point.kind,
         "setting": point.setting,
-        "quality": _pair(judged.quality),
-        "cost": _pair(judged.cost),
-        "calls": _pair(judged.calls),
+        "quality": judged.quality.pair,
+        "cost": judged.cost.pair,
+        "calls": judged.calls.pair,
         "latency": _measure(judged, "latency"),
         "late_quality": _measure(point.late, "quality"),
         "late_cost": _measure(point.late, "cost"),
         "meets": meets(judged.quality, target),
         "answer": chosen,
-        "saving": None if single is None or single is point else _pair(choice.saving(point, single)),
+        "saving": None if single is None or single is point else choice.saving(point, single).pair,
         "needs": list(point.needs),
         "further": point.further,
         "learning": None
@@ -370,10 +367,10 @@ def _sensitivity(found: choice.Answer) -> SensitivitySummary:
         "target": found.target,
         "approach": None if best is None else best.approach,
         "setting": None if best is None else best.setting,
-        "quality": None if best is None else _pair(best.judged.quality),
-        "cost": None if best is None else _pair(best.judged.cost),
+        "quality": None if best is None else best.judged.quality.pair,
+        "cost": None if best is None else best.judged.cost.pair,
         "single": None if single is None else single.approach,
-        "saving": None if best is None or single is None or best is single else _pair(choice.saving(best, single)),
+        "saving": None if best is None or single is None or best is single else choice.saving(best, single).pair,
     }
 
 

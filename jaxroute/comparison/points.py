@@ -8,8 +8,8 @@ from typing import Literal
 # something that nobody can have, for scale.
 Kind = Literal["single", "offline", "online", "bound"]
 
-# What a way of routing needs that looks at answers before one of them is served.
-JUDGE = "a judge of each answer before it is served"
+# What a way of routing needs that knows how good answers are before one of them is served.
+JUDGE = "the true score of each answer before it is served (a perfect judge)"
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,12 @@ class Estimate:
 
     value: float
     error: float = math.nan
+
+    @property
+    def pair(self) -> tuple[float | None, float | None]:
+        """Mean and error, what is not known as None."""
+        value, error = (None if math.isnan(x) else float(x) for x in (self.value, self.error))
+        return value, error
 
 
 @dataclass(frozen=True)

@@ -76,7 +76,7 @@ def test_the_sentence_says_what_is_left_without_a_judge():
     judged = point("cascade", 0.76, 2.0, needs=(JUDGE,))
     points = [*SINGLES, *MIXTURE, judged, point("router", 0.76, 5.0)]
     text = choice.sentence(points, choice.answer(points, 0.75), "J per query")
-    assert "cascade, with a judge of each answer before it is served, reaches" in text
+    assert "cascade, with a perfect judge of each answer before it is served, reaches" in text
     assert "Without such a judge: router reaches" in text
     points = [*SINGLES, judged]
     assert "Without such a judge nothing is cheaper than that model." in choice.sentence(
@@ -90,13 +90,13 @@ def test_the_sentence_where_nothing_helps():
     assert text.startswith("Nothing clearly saves money at 75 %: large alone reaches it")
     assert "router costs 1" in text and "less." in text
     text = choice.sentence(SINGLES, choice.answer(SINGLES, 0.75), "USD per query")
-    assert text == f"Nothing clearly saves money at 75 %: large alone reaches it at {choice.amount(Estimate(10.0, 0.2))} USD per query."
+    assert text == f"Nothing clearly saves money at 75 %: large alone reaches it at {choice.measured((10.0, 0.2))} USD per query."
 
 
 def test_the_sentence_where_no_single_model_is_good_enough():
     points = [*SINGLES, point("cascade", 0.9, 12.0, needs=(JUDGE,)), BOUND]
     text = choice.sentence(points, choice.answer(points, 0.88), "USD per query")
-    assert text.startswith("No single model reaches 88 %. cascade, with a judge")
+    assert text.startswith("No single model reaches 88 %. cascade, with a perfect judge")
     assert "Without such a judge nothing reaches it." in text
     assert "less than" not in text
 

@@ -291,7 +291,7 @@ def _acqb(traffic: Traffic, targets: Sequence[float]) -> Approach | None:
         (3.0, 1.0, 0.3, 0.1, 0.0),
         lambda: queueing.ACQB(curvature=0.05, ridge=0.1, c1=2.0),
         {},
-        lambda weight: f"rho = {weight:.3g}, a query in {_LOAD:.0%} of the rounds",
+        lambda weight: f"rho = {weight:.3g}, a query in {100 * _LOAD:g} % of the rounds",
         ("whether a user accepts an answer or tries again", _FEATURES),
         rounds,
         False,

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..points import JUDGE
 from .candidates import cheapest
 from .part import Known, Part, Predictor
 from .sample import Played, Sample, play_called
@@ -197,16 +198,16 @@ class Cascades:
         return Searched(sample.models, judge, numbers, *search(sample, values, numbers))
 
 
-_RECORDED, _JUDGE = "scores of all models on a recorded sample", "a judge of each answer before it is served"
+_RECORDED = "scores of all models on a recorded sample"
 LEARNED = Cascades(
     "FrugalGPT cascade",
     'fit_cascade(table, {target}, judge="learned")',
     lambda part: part.judge,
-    (_RECORDED, "features of each query before it is served", _JUDGE),
+    (_RECORDED, "features of each query before it is served", "what an answer cost, once it is there"),
 )
 PERFECT = Cascades(
     "FrugalGPT cascade, perfect judge",
     'fit_cascade(table, {target}, judge="perfect")',
     lambda part: part.perfect,
-    (_RECORDED, _JUDGE),
+    (_RECORDED, JUDGE),
 )

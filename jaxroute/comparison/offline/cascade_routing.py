@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..points import JUDGE
 from .candidates import between, cheapest, multipliers
 from .part import Part, Predictor
 from .sample import Played, Sample, play_called
@@ -165,7 +166,7 @@ class PerfectCascadeRouting:
     """Cascade routing that sees the true score of each answer once it is there."""
 
     name = "Cascade routing, perfect judge"
-    needs = ("scores of all models on a recorded sample", "a judge of each answer before it is served")
+    needs = ("scores of all models on a recorded sample", JUDGE)
     line = "fit_cascade_routing(table, {target})"
 
     def fit(self, part: Part) -> Prices:
