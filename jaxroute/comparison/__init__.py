@@ -1,6 +1,6 @@
 """From a log of queries to one answer: which way of routing reaches a quality for the least money, and how sure that is."""
 
-from .compare import Comparison, compare
+from .comparing import Comparison, compare
 from .learning import setting_of
 from .points import Estimate, Learning, Measures, Point
 

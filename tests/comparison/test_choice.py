@@ -68,7 +68,7 @@ def test_the_sentence_that_answers():
     points = [*SINGLES, *MIXTURE, BOUND, point("COSMOS", 0.76, 2.9, "online", "b = 0.1")]
     text = choice.sentence(points, choice.answer(points, 0.75), "USD per query")
     assert text.startswith("COSMOS (b = 0.1) reaches 76.0 (1.0) % at 2.9")
-    assert "71 (" in text and "less than large, the cheapest single model that does." in text
+    assert "71.0 (0.8) %" in text and "less than large, the cheapest single model that does." in text
     assert "The best mixture that looks at no query saves 20" in text
 
 

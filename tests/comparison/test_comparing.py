@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import jaxroute as jr
-from jaxroute.comparison import compare as module
+from jaxroute.comparison import comparing
 from jaxroute.comparison import learning
 from jaxroute.comparison.points import JUDGE, meets
 from jaxroute.data import RoutingTable
@@ -128,8 +128,8 @@ def test_a_warm_start_leaves_the_first_part_out(only):
 
 def test_targets_are_looked_at_that_tell_ways_apart():
     table = known_log()
-    assert module._targets(table, 0.95) == pytest.approx((0.85, 0.9, 0.925, 0.95, 0.975))
-    assert 0.3 in module._targets(table, 0.3)  # The one asked for is always among them.
+    assert comparing._targets(table, 0.95) == pytest.approx((0.85, 0.9, 0.925, 0.95, 0.975))
+    assert 0.3 in comparing._targets(table, 0.3)  # The one asked for is always among them.
 
 
 @pytest.mark.slow
