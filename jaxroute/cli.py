@@ -167,6 +167,15 @@ def _parser() -> argparse.ArgumentParser:
     one.set_defaults(function=_run)
 
     one = commands.add_parser(
+        "data",
+        help="what a log of answers says: how it is read, models, what routing could gain",
+        description="Reads a log of models' answers to queries, a table with a row per query and model or per query, and shows how it was read and what it says.",
+    )
+    _add_log_options(one)
+    one.add_argument("--json", action="store_true", help="for programs")
+    one.set_defaults(function=_data)
+
+    one = commands.add_parser(
         "store",
         help="what is in a store, whether it is sound, and stores put together",
         description="Shows what the stores below a folder hold, and what would be played to complete them.",
@@ -196,6 +205,109 @@ def _parser() -> argparse.ArgumentParser:
     one = commands.add_parser("doctor", help="device, versions, memory, and a ten-second self-check")
     one.set_defaults(function=_doctor)
     return parser
+
+
+def _add_log_options(parser: argparse.ArgumentParser) -> None:
+    """The file of a log, and how it is read; `_log_of` takes them."""
+    parser.add_argument(
+        "file", type=_path, help="csv, tsv, JSON, JSON lines, parquet, Excel, npz or pickle; also a folder of SPROUT's files"
+    )
+    how = parser.add_argument_group("how the file is read, where that cannot be told or is told wrongly")
+    how.add_argument(
+        "--column",
+        dest="columns",
+        metavar="ROLE=NAME",
+        action="append",
+        default=[],
+        help="the column of a role (query, model, score, cost, tokens_in, tokens_out, latency, category, text, date, embedding); 'perf_*' for a "
+        "column per model",
+    )
+    how.add_argument(
+        "--price",
+        dest="prices",
+        metavar="MODEL=IN:OUT",
+        action="append",
+        default=[],
+        help="USD per million input and output tokens",
+    )
+    how.add_argument("--cost", dest="costs", metavar="MODEL=VALUE", action="append", default=[], help="cost per query")
+    how.add_argument(
+        "--cost-unit", metavar="TEXT", help='what a cost counts (default: what the file says, or "USD per query")'
+    )
+    how.add_argument("--models", metavar="A,B", help="keep these models alone")
+    how.add_argument(
+        "--missing",
+        choices=("drop", "zero"),
+        default="drop",
+        help="leave out queries that a model has not answered (default), or count no answer as score 0 and cost 0",
+    )
+    how.add_argument(
+        "--scale", metavar="LOW:HIGH", help="lowest and highest score there can be, such as 1:10 (--scale=-1:1 below zero)"
+    )
+    how.add_argument("--separator", metavar="CHARACTER", help="what is between columns of text")
+    how.add_argument("--encoding", help="of text, such as windows-1252")
+    how.add_argument(
+        "--features", metavar="WHICH", help="own, text or none, or a file of numbers (npy, npz); default: the best there is"
+    )
+
+
+def _log_of(options) -> Any:
+    """The log that the options of `_add_log_options` name."""
+    from jaxroute.data import read_log
+
+    return read_log(
+        options.file,
+        columns=_named("--column", "ROLE=NAME", options.columns, str) or {},
+        costs=_named("--cost", "MODEL=VALUE", options.costs, float),
+        prices=_named("--price", "MODEL=IN:OUT", options.prices, _two),
+        cost_unit=options.cost_unit,
+        models=None if options.models is None else [name.strip() for name in options.models.split(",") if name.strip()],
+        missing=options.missing,
+        scale=None if options.scale is None else _scale(options.scale),
+        separator=options.separator,
+        encoding=options.encoding,
+        features=options.features,
+    )
+
+
+def _named(option: str, form: str, texts: Sequence[str], read: Callable[[str], Any]) -> dict[str, Any] | None:
+    """`["a=1", "b=2"]` by name; None without any. A name may hold `=`."""
+    found: dict[str, Any] = {}
+    for text in texts:
+        name, equals, value = text.partition("=") if option == "--column" else text.rpartition("=")
+        name = name.strip()
+        try:
+            parsed = read(value.strip())
+        except ValueError:
+            parsed = None
+        if not (equals and name and value.strip()) or parsed is None:
+            raise ValueError(f"{option} must have the form {form}, got {text!r}")
+        if name in found:
+            raise ValueError(f"{option} {name} must be given once, got {found[name]} and {value}")
+        found[name] = parsed
+    return found or None
+
+
+def _two(text: str) -> tuple[float, float]:
+    low, colon, high = text.partition(":")
+    return float(low), float(high if colon else low)
+
+
+def _scale(text: str) -> tuple[float, float]:
+    try:
+        if ":" in text:
+            return _two(text)
+    except ValueError:
+        pass
+    raise ValueError(f"--scale must have the form LOW:HIGH, such as 0:10, got {text!r}")
+
+
+def _data(options) -> int:
+    from jaxroute.data import describe
+
+    description = describe(_log_of(options))
+    print(json.dumps(description.as_dict(), indent=2) if options.json else "\n".join(description.lines(_width())))
+    return 0
 
 
 def _count(text: str) -> int:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from .describe import Description, describe
 from .logs import Log, read_log
 from .messplus import (
     MESSPLUS_BENCHMARKS,
@@ -140,7 +141,7 @@ DATASETS = (
     Dataset(
         "table",
         "public file",
-        "Any table of scores and costs, a row per query, or per query and model (npz, csv, tsv, jsonl, parquet or pickle).",
+        "Any log of answers, a row per query, or per query and model (csv, tsv, JSON, parquet, Excel, npz, pickle); `jaxroute data FILE` shows it.",
         "the caller",
         load_table,
     ),
@@ -178,6 +179,7 @@ __all__ = [
     "STANDIN_MODELS",
     "Benchmark",
     "Dataset",
+    "Description",
     "Entry",
     "Log",
     "ModelTable",
@@ -188,6 +190,7 @@ __all__ = [
     "UnsafePickleError",
     "compare_with_table_2",
     "costs_by_size",
+    "describe",
     "divide_by_max",
     "load_columns",
     "load_embeddings",

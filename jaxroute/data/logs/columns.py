@@ -252,6 +252,29 @@ def model_columns(names: Sequence[str], roles: Mapping[str, str], wanted: Sequen
     return result
 
 
+# What stands where a model would, in columns that are statistics.
+_NO_MODELS = frozenset(
+    (
+        "train",
+        "test",
+        "val",
+        "valid",
+        "dev",
+        "mean",
+        "avg",
+        "average",
+        "std",
+        "stderr",
+        "min",
+        "max",
+        "median",
+        "total",
+        "best",
+        "oracle",
+    )
+) | frozenset(("rate1", "rate2", "rate", "n", "num", "is", "pct", "overall", "final", "raw", "norm"))
+
+
 def _matched(shape: str, names: Sequence[str]) -> dict[str, str]:
     """Columns by model of all names that fit."""
     head, _, tail = shape.partition("{}")
@@ -259,7 +282,10 @@ def _matched(shape: str, names: Sequence[str]) -> dict[str, str]:
     return {
         name[len(head) : len(name) - len(tail)]: name
         for name in names
-        if len(name) > size and name.lower().startswith(low_head) and name.lower().endswith(low_tail)
+        if len(name) > size
+        and plain(name[len(head) : len(name) - len(tail)]) not in _NO_MODELS
+        and name.lower().startswith(low_head)
+        and name.lower().endswith(low_tail)
     }
 
 

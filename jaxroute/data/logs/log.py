@@ -100,7 +100,11 @@ def read_log(
         header = ["a RoutingTable"]
     elif is_frame(data) or isinstance(data, (str, os.PathLike)):
         wanted = [*(models or ()), *(costs or ()), *(prices or ())]
-        answers, header = _opened(data, columns, list(dict.fromkeys(wanted)), separator, encoding)
+        if not is_frame(data) and _is_sprout(Path(data)):
+            answers, header = _of_sprout(Path(data), prices)
+            prices = None
+        else:
+            answers, header = _opened(data, columns, list(dict.fromkeys(wanted)), separator, encoding)
     else:
         raise ValueError(f"data must be the name of a file, a RoutingTable or a pandas data frame, got {checks.show(data)}")
     with named(answers.name):
@@ -138,8 +142,6 @@ def _opened(
             return answers, [
                 f"file: {path.name}, an npz file, {len(answers.scores):,} queries x {len(answers.models)} models"
             ]
-        if _is_sprout(path):
-            return _of_sprout(path)
     sheet = open_sheet(data, separator, encoding)
     header = [f"file: {Path(sheet.name).name if not is_frame(data) else sheet.name}, {sheet.about}"]
     with named(sheet.name):
@@ -170,12 +172,14 @@ def _by_layout(sheet: Sheet, given: Mapping[str, str], wanted: Sequence[str]) ->
         {column for of in wide.columns.values() for column in of.values()} if wide and len(wide.models) > 1 else set()
     )
     roles = find_roles(sheet, given)
-    is_long = {"query", "model", "score"} <= roles.keys() and not any("*" in column for column in given.values())
+    starred = any("*" in column for column in given.values())
+    is_long = {"query", "model", "score"} <= roles.keys() and not starred
     per_model = wide is not None and len(wide.models) > 1 and "cost" in wide.columns and len(wide.columns["cost"]) > 1
     if is_long and (not per_model or "model" in given):
         largest = {"prompt_id", "model_name", "label"} <= set(sheet.names) and "cost" not in roles
         return long_answers(sheet, roles, largest)
-    if wide is not None and len(wide.models) > 1:
+    summary = "model" in roles and not per_model and not starred and not {"query", "score"} <= roles.keys()
+    if wide is not None and len(wide.models) > 1 and not summary:
         twice = next((name for name in of_models if sheet.names.count(name) > 1), None)
         if twice is not None:
             raise ValueError(f"{sheet.name} has {sheet.names.count(twice)} columns {twice!r}: rename or remove all but one")
@@ -238,10 +242,16 @@ def _is_sprout(path: Path) -> bool:
         raise ValueError(f"{files[0]} is no parquet file, or damaged: {error}") from None
 
 
-def _of_sprout(path: Path) -> tuple[Answers, list[str]]:
-    models = sprout_models(sprout_files(path)[0])
+def _of_sprout(path: Path, prices: Mapping[str, tuple[float, float]] | None) -> tuple[Answers, list[str]]:
+    price_list = {**SPROUT_PRICES, **(prices or {})}
+    unpriced = [model for model in sprout_models(sprout_files(path)[0]) if model not in price_list]
+    if unpriced:
+        raise ValueError(
+            f"{path} has models without a price, {some(unpriced)}: give it in USD per million tokens (prices={{{unpriced[0]!r}: (IN, OUT)}}, on the "
+            f"command line --price {unpriced[0]}=IN:OUT)"
+        )
     with named(path):
-        models, scores, costs, labels = sprout_arrays(path, {**dict.fromkeys(models, (np.nan, np.nan)), **SPROUT_PRICES})
+        models, scores, costs, labels = sprout_arrays(path, price_list)
         parts = [optional("pyarrow.parquet").ParquetFile(file) for file in sprout_files(path)]
         text = None
         if "prompt" in parts[0].schema_arrow.names:
@@ -257,7 +267,7 @@ def _of_sprout(path: Path) -> tuple[Answers, list[str]]:
     )
     answers.said = [
         "layout: SPROUT, a struct of score and tokens per model",
-        "cost: tokens x the price list of SPROUT's models (SPROUT_PRICES)",
+        "cost: tokens x the price list of SPROUT's authors" + (", but for the prices given" if prices else ""),
     ]
     answers.rows, answers.num_rows = np.arange(len(scores)), len(scores)
     return answers, [f"file: {path.name}, parquet, {len(scores):,} queries x {len(models)} models"]
