@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 _CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
-_VOID = {"meta", "br", "hr"}
+_VOID = {"meta", "br", "hr", "wbr"}
 _SHAPES = {"path", "circle", "line", "rect", "polyline"}  # Of SVG, which may close themselves.
 
 
@@ -28,6 +28,14 @@ def cleaned(text: str) -> str:
 
 def _escaped(text: str) -> str:
     return html.escape(cleaned(text), quote=True)
+
+
+def breakable(text: str, letters: int = 22) -> Markup:
+    """A text whose very long words may be broken, so that no table grows by them."""
+    words = re.split(r"(\s+)", cleaned(text))
+    return joined(
+        joined([element("wbr"), w[i : i + letters]] if i else w[:letters] for i in range(0, len(w), letters)) for w in words if w
+    )
 
 
 def joined(children: Iterable[Any]) -> Markup:

@@ -8,7 +8,20 @@ from typing import NamedTuple
 
 from jaxroute.comparison.page.html import cleaned
 
-_NARROW, _WIDE = set("iljtfrI.,:;'|!()[] "), set("mwMWQO@%&")
+_WIDTHS = {
+    letter: width
+    for width, letters in (
+        (0.29, "ijlIJ'"),
+        (0.34, " ,./:;|\\-f"),
+        (0.41, "()[]t!r"),
+        (0.52, '"*_`sz?'),
+        (0.6, "cLFkvxyPTYa"),
+        (0.64, "oeESbdghnpqu$0123456789{}"),
+        (0.84, "w+<=>~^#"),
+        (1.0, "mMW@%"),
+    )
+    for letter in letters
+}
 
 
 class Box(NamedTuple):
@@ -47,21 +60,19 @@ class Placed(NamedTuple):
     leader: tuple[tuple[float, float], tuple[float, float]] | None
 
 
-def text_width(text: str, size: float) -> float:
-    """Width of a text in a common sans serif, rather too much than too little."""
+def text_width(text: str, size: float, bold: bool = False) -> float:
+    """Width of a text in DejaVu Sans, which is wider than most fonts that a page may meet."""
     width = 0.0
     for letter in text:
-        if unicodedata.east_asian_width(letter) in "WF":
-            width += 1.0
-        elif unicodedata.combining(letter):
+        if unicodedata.combining(letter):
             continue
-        elif letter in _NARROW:
-            width += 0.36
-        elif letter in _WIDE:
-            width += 0.92
+        if unicodedata.east_asian_width(letter) in "WF":
+            width += 1.05
+        elif letter in _WIDTHS:
+            width += _WIDTHS[letter]
         else:
-            width += 0.7 if letter.isupper() else 0.59
-    return width * size
+            width += 0.79 if letter.isupper() else 0.7
+    return width * size * (1.13 if bold else 1.0)
 
 
 def shortened(text: str, letters: int) -> str:
@@ -99,7 +110,7 @@ class Placer:
             for i in range(pieces + 1):
                 self.avoid(x0 + (x1 - x0) * i / pieces, y0 + (y1 - y0) * i / pieces, 1.5, price)
 
-    def place(self, text: str, size: float, x: float, y: float, gap: float, limit: float) -> Placed | None:
+    def place(self, text: str, size: float, x: float, y: float, gap: float, limit: float, bold: bool = False) -> Placed | None:
         """The best free place for the label of a mark.
 
         Args:
@@ -109,11 +120,12 @@ class Placer:
           y: place of the mark.
           gap: between the mark's middle and the label, at least.
           limit: what a place may cost: pixels of distance, and prices of what it touches.
+          bold: whether the letters are.
 
         Returns:
           the place, which is then taken; None if all cost too much.
         """
-        width, height = text_width(text, size), size * 1.2
+        width, height = text_width(text, size, bold), size * 1.2
         best: tuple[float, Box] | None = None
         for ring, distance in enumerate((gap, gap + 9, gap + 20, gap + 33, gap + 48)):
             for turn, angle in enumerate((0, 180, -90, 90, -35, 35, -145, 145, -65, 65, -115, 115)):
@@ -122,6 +134,8 @@ class Placer:
                 box = _beside(x, y, distance, math.radians(angle), width, height)
                 price = (distance - gap) * 0.8 + turn * 0.5
                 if (best and price >= best[0]) or not box.inside(self.area) or any(box.overlap(b) for b in self.hard):
+                    continue
+                if ring > 1 and self._crossed(_leader(x, y, box, gap)):
                     continue
                 touched = 0.0
                 for other, costs in self.soft:
@@ -135,7 +149,18 @@ class Placer:
             return None
         box = best[1]
         self.hard.append(Box(box.left - 2, box.top - 1, box.right + 2, box.bottom + 1))
-        return Placed(box.left, box.bottom - 0.28 * size, box, _leader(x, y, box, gap))
+        leader = _leader(x, y, box, gap)
+        if leader:
+            self.avoid_line(leader, 8.0)
+        return Placed(box.left, box.bottom - 0.28 * size, box, leader)
+
+    def _crossed(self, leader: tuple[tuple[float, float], tuple[float, float]] | None) -> bool:
+        """Whether a line runs through a label."""
+        if leader is None:
+            return False
+        (x0, y0), (x1, y1) = leader
+        spots = [(x0 + (x1 - x0) * i / 8, y0 + (y1 - y0) * i / 8) for i in range(9)]
+        return any(b.left < x < b.right and b.top < y < b.bottom for b in self.hard for x, y in spots)
 
 
 def _beside(x: float, y: float, distance: float, angle: float, width: float, height: float) -> Box:

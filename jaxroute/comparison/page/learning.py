@@ -72,12 +72,12 @@ def words(point: PointSummary, summary: Summary) -> str:
     lost = sum(size * (last - quality) for size, quality, _ in before)
     end = pieces[-1][2]
     if lost > 0:
-        text += f"; until then it loses {numbers.plain(lost / settled * 100)} points of quality per query"
+        text += f". Until then a query is {numbers.plain(lost / settled * 100)} points worse on average"
         if known(end) and all(known(c) for _, _, c in before):
             extra = sum(size * ((c or 0.0) - end) for size, _, c in before)
             currency = summary["data"]["unit"].split(" per ")[0]
             more = "more" if extra > 0 else "less"
-            text += f" and spends {numbers.plain(abs(extra), currency)} {more} in all than it would later"
+            text += f", and all of them together cost {numbers.plain(abs(extra), currency)} {more}, than at the end"
     return text + "."
 
 

@@ -24,6 +24,7 @@ class Format:
       letters: of a label, at most.
       singles: named single models, at most.
       ticks: of costs, at most.
+      prices: what the place of an approach's label may cost; tried one after the other.
     """
 
     width: float
@@ -34,11 +35,12 @@ class Format:
     letters: int
     singles: int
     ticks: int
+    prices: tuple[float, ...]
 
 
-WIDE = Format(1080, 560, 46, 13, 5.2, 34, 14, 9)
-NARROW = Format(360, 400, 34, 11.5, 4.2, 20, 5, 5)
-_SIDE, _TOP, _BOTTOM = 14.0, 30.0, 42.0
+WIDE = Format(1080, 580, 40, 13, 5.2, 34, 14, 9, (30, 70))
+NARROW = Format(360, 420, 30, 11.5, 4.2, 20, 5, 5, (12,))
+_SIDE, _TOP, _BOTTOM = 4.0, 26.0, 46.0
 
 
 def draw(summary: Summary, form: Format = WIDE) -> Scene:
@@ -57,8 +59,8 @@ def draw(summary: Summary, form: Format = WIDE) -> Scene:
     for name in reversed(list(groups)):  # Those that learn are drawn last, on top.
         _approach(scene, x, y, groups[name], looked[name], order.index(name), form, placer)
     _highlight(scene, x, y, summary, form)
-    _labels(scene, x, y, summary, groups, looked, form, placer)
-    _legend(scene, summary, looked, points, form)
+    named = _labels(scene, x, y, summary, groups, looked, form, placer)
+    _legend(scene, summary, {} if named else looked, points, form)
     return scene
 
 
@@ -118,11 +120,21 @@ def _frame(scene: Scene, x: Scale, y: Scale, area: Box, summary: Summary, form: 
         scene.add(Line(((place, area.top), (place, area.bottom)), "rule", 1.2, (2, 3)))
     scene.add(Text(2, 14, "quality, %", font, "ink", bold=True))
     unit = shortened(summary["data"]["unit"], 30)
-    scene.add(Text(area.right, area.bottom + 35, f"cost, {unit}{' (log scale)' if x.log else ''}", font, "ink", "end", True))
+    scene.add(Text(area.right, area.bottom + 36, f"cost, {unit}{' (log scale)' if x.log else ''}", font, "ink", "end", True))
     scene.add(Line(((area.left, at), (area.right, at)), "accent", 1.5, (6, 4)))
-    placer.avoid_line([(area.left, at), (area.right, at)], 5.0)
+    placer.avoid_line([(area.left, at), (area.right, at)], 8.0)
     label = f"target {numbers.share(summary['target'])}"
-    scene.add(Text(area.right, 14, f"- - {label}", font, "accent", "end", True))
+    width = text_width(label, font, bold=True)
+    marks = [_place(p, x, y) for p in summary["points"] if ways.drawable(p)]
+
+    def touched(left: float, base: float) -> int:
+        return sum(left - 9 < a < left + width + 9 and base - font - 8 < b < base + 10 for a, b in marks)
+
+    # Above the line if there is room, at the end where it hides least.
+    bases = [base for base in (at - 6, at + font + 3) if area.top + font < base < area.bottom - 4] or [at - 6]
+    left, base = min(((e, b) for b in bases for e in (area.left + 6, area.right - width - 4)), key=lambda p: touched(*p))
+    placer.hard.append(Box(left, base - font, left + width, base + 3))
+    scene.add(Text(left, base, label, font, "accent", bold=True, halo=True))
 
 
 def _frontier(scene: Scene, x: Scale, y: Scale, area: Box, points: list[PointSummary], placer: Placer) -> None:
@@ -169,7 +181,7 @@ def _approach(
     dash = (3.0, 3.0) if look.fill == "hollow" else ()
     if len(places) > 1:
         scene.add(Line(tuple(places), look.colour, 1.2, dash, 0.6, number))
-        placer.avoid_line(places, 1.5)
+        placer.avoid_line(places, 2.5)
     for point in points:
         _bars(scene, x, y, point, look.colour, number)
     for (across, up), _ in zip(places, points, strict=True):
@@ -207,14 +219,17 @@ def _labels(
     looked: dict[str, Look],
     form: Format,
     placer: Placer,
-) -> None:
-    """Names: of the answer, of the single model to beat, of all approaches, then of as many single models as there is room for."""
+) -> bool:
+    """Names: of the answer, of the single model to beat, of all approaches, then of as many single models as there is room for.
+
+    Returns whether all approaches are named.
+    """
     best, single = ways.best(summary), ways.cheapest_single(summary)
-    gap = form.radius + 4
+    gap, unnamed = form.radius + 4, 0
 
     def put(point: PointSummary, text: str, colour: str, size: float, limit: float, bold: bool, near: float) -> bool:
         place = _place(point, x, y)
-        placed = placer.place(text, size, *place, near, limit)
+        placed = placer.place(text, size, *place, near, limit, bold)
         if placed is None:
             return False
         if placed.leader:
@@ -235,12 +250,14 @@ def _labels(
         chosen = next((p for p in points if p["answer"]), None)
         tries = ([chosen] if chosen else []) + [points[-1], points[0]]
         look, text = looked[name], shortened(name, form.letters)
-        any(put(p, text, look.colour, form.font, limit, False, gap) for limit in (30, 70) for p in tries)
+        if not any(put(p, text, look.colour, form.font, limit, False, gap) for limit in form.prices for p in tries):
+            unnamed += 1
     named = 0
     for point in _spaced([p for p in ways.singles(summary) if ways.drawable(p) and p is not single]):
         if named >= form.singles:
             break
-        named += put(point, shortened(ways.name_of(point), form.letters), "muted", form.font - 1.5, 26, False, gap - 1)
+        named += put(point, shortened(ways.name_of(point), form.letters), "muted", form.font - 1.5, min(26.0, *form.prices), False, gap - 1)
+    return not unnamed
 
 
 def _spaced(points: list[PointSummary]) -> list[PointSummary]:
@@ -254,7 +271,7 @@ def _spaced(points: list[PointSummary]) -> list[PointSummary]:
 def _legend(
     scene: Scene, summary: Summary, looked: dict[str, Look], points: list[PointSummary], form: Format
 ) -> None:
-    """All approaches with their marks, then what the other marks mean; as many rows as it takes."""
+    """Approaches with their marks if the picture does not name them all, then what the other marks mean; in as many rows as it takes."""
     size, row = form.font - 0.5, form.font * 1.75
     kinds = {p["kind"] for p in points}
     drawn = {p["approach"] for p in points}
@@ -280,13 +297,13 @@ def _legend(
         marks.append((Mark(0, 0, "circle", form.radius, "ink", None, 2.0), "cheapest single model that does", None))
     marks.append((Line(((-8, 0), (8, 0)), "frontier", 5), "frontier", None))
     marks.append((Line(((0, -7), (0, 7)), "muted", 1.1), "\N{PLUS-MINUS SIGN} one standard error", None))
-    bottom = form.height + 6
+    bottom = form.height + 12
     for group in (entries, marks):
-        left = 12.0
+        left = 4.0
         for symbol, text, number in group:
             width = 26 + text_width(text, size)
-            if left > 12.0 and left + width > form.width:
-                left, bottom = 12.0, bottom + row
+            if left > 4.0 and left + width > form.width:
+                left, bottom = 4.0, bottom + row
             scene.add(_moved(symbol, left + 6, bottom))
             scene.add(Text(left + 20, bottom + 4, text, size, "ink" if group is entries else "muted", series=number))
             left += width + 8

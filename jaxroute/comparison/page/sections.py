@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from jaxroute.comparison.page import learning, numbers, picture, sensitivity, svg, table, ways
-from jaxroute.comparison.page.html import Markup, element
+from jaxroute.comparison.page.html import Markup, breakable, element
 from jaxroute.comparison.page.looks import Look
 from jaxroute.comparison.page.table import symbol
 from jaxroute.comparison.summary import Summary
@@ -19,8 +19,8 @@ def head(summary: Summary) -> Markup:
     sizes = f"{routing} {numbers.count(data['queries'], 'query', 'queries')} between {models}"
     return element(
         "header",
-        element("p", element("b", data["file"]), element("span", sizes), class_="eyebrow"),
-        element("h1", summary["sentence"]),
+        element("p", element("b", breakable(data["file"])), element("span", sizes), class_="eyebrow"),
+        element("h1", breakable(summary["sentence"])),
     )
 
 
@@ -70,7 +70,7 @@ def needs(summary: Summary, looked: dict[str, Look]) -> Markup | None:
         return None
     order = {name: i for i, name in enumerate(looked)}
     rows = [
-        element("div", element("dt", need), element("dd", [_chip(n, looked) for n in sorted(names, key=order.__getitem__)]))
+        element("div", element("dt", breakable(need)), element("dd", [_chip(n, looked) for n in sorted(names, key=order.__getitem__)]))
         for need, names in asked.items()
     ]
     return _section("What each asks for in production", element("dl", rows, class_="needs-list"))
@@ -101,7 +101,7 @@ def other_targets(summary: Summary, looked: dict[str, Look]) -> Markup | None:
 def data(summary: Summary) -> Markup:
     """What was read, and the models."""
     found = summary["data"]
-    listed = table.models(summary)
+    listed = element("div", table.models(summary), class_="models")
     if len(found["models"]) > MODEL_ROWS:
         listed = _fold(f"All {len(found['models'])} models", listed)
     features = element("p", f"Features of queries: {found['features']}.", class_="lead") if found["features"] else None
@@ -123,7 +123,7 @@ def further(summary: Summary, looked: dict[str, Look]) -> Markup | None:
         return None
     order = {name: i for i, name in enumerate(looked)}
     rows = [
-        element("div", element("dt", symbol(looked.get(name)), element("span", name), class_="name"), element("dd", _code(line)))
+        element("div", element("dt", symbol(looked.get(name)), element("span", breakable(name)), class_="name"), element("dd", _code(line)))
         for name, line in sorted(lines.items(), key=lambda item: order.get(item[0], len(order)))
     ]
     return _section("To go on", element("dl", rows, class_="further"))
@@ -151,12 +151,12 @@ def _fold(title: str, *children: Markup) -> Markup:
 
 
 def _items(lines: Iterable[str]) -> Markup | None:
-    found = [element("li", line) for line in lines]
+    found = [element("li", breakable(line)) for line in lines]
     return element("ul", found) if found else None
 
 
 def _chip(name: str, looked: dict[str, Look]) -> Markup:
-    return element("span", symbol(looked.get(name)), element("span", name), class_="chip")
+    return element("span", symbol(looked.get(name)), element("span", breakable(name)), class_="chip")
 
 
 def _code(line: str) -> Markup:

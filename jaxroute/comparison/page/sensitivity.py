@@ -1,7 +1,7 @@
 """What the answer would be for another target."""
 
 from jaxroute.comparison.page import lines, numbers, scales, svg
-from jaxroute.comparison.page.html import Markup, element
+from jaxroute.comparison.page.html import Markup, breakable, element
 from jaxroute.comparison.page.lines import Curve
 from jaxroute.comparison.page.looks import Look
 from jaxroute.comparison.page.numbers import known
@@ -18,10 +18,8 @@ def section(summary: Summary, looked: dict[str, Look]) -> Markup | None:
     heads = [
         ("target", "number"),
         ("best way", ""),
-        ("quality", "number"),
         (f"cost, {unit}", "number"),
         ("cheapest single model", ""),
-        ("its cost", "number"),
         ("saving", "number"),
     ]
     cells: list[list[Cell]] = []
@@ -29,22 +27,29 @@ def section(summary: Summary, looked: dict[str, Look]) -> Markup | None:
         single = costs.get(row["single"] or "")
         way: Markup | str = "none reaches it"
         if row["approach"] is not None:
-            name = [element("span", row["approach"]), element("span", row["setting"], class_="note") if row["setting"] else None]
+            name = [element("span", breakable(row["approach"])), _note(row["setting"])]
             way = element("span", symbol(looked.get(row["approach"])), name, class_="name")
         cells.append(
             [
                 value((row["target"], None), numbers.share(row["target"])),
                 (way, row["approach"]),
-                value(row["quality"], numbers.percent(row["quality"])),
                 value(row["cost"], numbers.measured(row["cost"])),
-                (row["single"] or "none reaches it", row["single"]),
-                value(single, numbers.measured(single)),
+                (_single(row["single"], single), row["single"]),
                 value(row["saving"], numbers.percent(row["saving"])),
             ]
         )
     picture = element("div", svg.draw(_picture(summary, looked, costs), "small"), class_="small-box")
     listed = table(heads, [("", cells)], aria_label="Other targets")
     return element("div", picture, listed, class_="beside")
+
+
+def _note(text: str | None) -> Markup | None:
+    return element("span", breakable(text), class_="note") if text else None
+
+
+def _single(name: str | None, cost: Pair | None) -> Markup | str:
+    """The name of a single model, and what it costs."""
+    return element("span", breakable(name), _note(numbers.measured(cost) if cost else None), class_="stack") if name else "none reaches it"
 
 
 def _costs_of_singles(summary: Summary) -> dict[str, Pair]:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from jaxroute.comparison.page import numbers, svg, ways
-from jaxroute.comparison.page.html import Markup, element
+from jaxroute.comparison.page.html import Markup, breakable, element
 from jaxroute.comparison.page.looks import Look
 from jaxroute.comparison.page.numbers import known
 from jaxroute.comparison.page.scene import Mark, Scene
@@ -50,7 +50,7 @@ def table(heads: Sequence[tuple[str, str]], groups: Sequence[tuple[str, Sequence
 
 
 def _head(title: str, kind: str) -> Markup:
-    return element("th", title, scope="col", class_=kind or None, role="columnheader")
+    return element("th", breakable(title), scope="col", class_=kind or None, role="columnheader")
 
 
 def _row(row: Sequence[Cell], heads: Sequence[tuple[str, str]]) -> Markup:
@@ -92,7 +92,7 @@ def models(summary: Summary) -> Markup:
     heads = [("model", ""), ("quality", "number"), (f"cost, {summary['data']['unit']}", "number")]
     rows: list[list[Cell]] = [
         [
-            (m["name"], m["name"]),
+            (breakable(m["name"]), m["name"]),
             value(m["quality"], numbers.percent(m["quality"])),
             value(m["cost"], numbers.measured(m["cost"])),
         ]
@@ -137,16 +137,17 @@ def _cells(
         notes.append(element("span", "cheapest at the target", class_="badge"))
     if point["kind"] == "bound":
         notes.append(element("span", "out of reach", class_="note"))
-    name = element("span", symbol(look), element("span", point["approach"]), notes, class_="name")
+    name = element("span", symbol(look), element("span", breakable(point["approach"])), notes, class_="name")
     cells: list[Cell] = [
         (name, point["approach"]),
-        (point["setting"] or numbers.NOTHING, point["setting"]),
+        (breakable(point["setting"]) or numbers.NOTHING, point["setting"]),
         value(point["quality"], numbers.percent(point["quality"])),
         value(point["cost"], numbers.measured(point["cost"])),
     ]
     if saving and not brief:
         cells.append(value(point["saving"], numbers.percent(point["saving"])))
-    cells.append(value(point["calls"], numbers.measured(point["calls"])))
+    calls = point["calls"]
+    cells.append(value(calls, numbers.measured((calls[0], calls[1] or None))))  # Mostly one call, always.
     if latency:
         cells.append(value(point["latency"], numbers.measured(point["latency"], "s")))
     if late:
@@ -157,6 +158,6 @@ def _cells(
     if brief:
         cells.append(("yes", "1") if point["meets"] else ("no", "0"))
     else:
-        needs = element("ul", [element("li", n) for n in point["needs"]]) if point["needs"] else "nothing"
+        needs = element("ul", [element("li", breakable(n)) for n in point["needs"]]) if point["needs"] else "nothing"
         cells.append((needs, str(len(point["needs"]))))
     return cells

@@ -27,16 +27,15 @@ def number_of_ways(summary: Summary) -> int:
 
 
 def series(points: Iterable[PointSummary]) -> dict[str, list[PointSummary]]:
-    """Points of each approach that routes, in the order of their costs: those that learn first, bounds last.
+    """Points of each approach that routes, from the cheapest on. Single models are no series.
 
-    Single models are no series.
+    Approaches that learn come first and bounds last, each by the alphabet: a colour does not change with the target.
     """
     kinds = ("online", "offline", "bound")
     found: dict[str, list[PointSummary]] = {}
-    for kind in kinds:
-        for point in points:
-            if point["kind"] == kind:
-                found.setdefault(point["approach"], []).append(point)
+    routing = [p for p in points if p["kind"] in kinds]
+    for point in sorted(routing, key=lambda p: (kinds.index(p["kind"]), p["approach"].casefold(), p["approach"])):
+        found.setdefault(point["approach"], []).append(point)
     return {name: by_cost(members) for name, members in found.items()}
 
 
