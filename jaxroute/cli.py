@@ -8,6 +8,7 @@ import json
 import math
 import os
 import runpy
+import shlex
 import shutil
 import signal
 import sys
@@ -43,6 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if rest and options.function is not _bench:
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
     options.rest = rest
+    options.given = list(sys.argv[1:] if arguments is None else arguments)
     before, warnings.formatwarning = warnings.formatwarning, _warning
     handlers = _end_by_signals()
     try:
@@ -176,6 +178,28 @@ def _parser() -> argparse.ArgumentParser:
     one.set_defaults(function=_data)
 
     one = commands.add_parser(
+        "compare",
+        help="which way of routing reaches a quality for the least money, on your log",
+        description="Compares fixed models, mixtures, routers, cascades and policies that learn on a log of models' answers to queries, and writes "
+        "a page that says which of them reaches a quality for the least money, and how sure that is. A comparison that was stopped goes on.",
+    )
+    _add_log_options(one)
+    one.add_argument("--target-quality", type=float, required=True, metavar="Q", help="mean score to be reached, as in 0.75")
+    one.add_argument("--out", type=_folder, default=Path("report"), help="folder for the page and its numbers (default: report)")
+    one.add_argument(
+        "--minutes", type=float, help="of all; what is left after the comparison goes into more random orders of the queries"
+    )
+    one.add_argument("--orders", type=_count, help="random orders that policies learn in (default: 8 to 32)")
+    one.add_argument(
+        "--warm-start",
+        type=float,
+        default=0.0,
+        metavar="SHARE",
+        help="share of the queries that policies learn from before they are judged (default: 0)",
+    )
+    one.set_defaults(function=_compare)
+
+    one = commands.add_parser(
         "store",
         help="what is in a store, whether it is sound, and stores put together",
         description="Shows what the stores below a folder hold, and what would be played to complete them.",
@@ -208,7 +232,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_log_options(parser: argparse.ArgumentParser) -> None:
-    """The file of a log, and how it is read; `_log_of` takes them."""
+    """The file of a log, and how it is read; `_reading` takes them."""
     parser.add_argument(
         "file", type=_path, help="csv, tsv, JSON, JSON lines, parquet, Excel, npz or pickle; also a folder of SPROUT's files"
     )
@@ -251,12 +275,9 @@ def _add_log_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _log_of(options) -> Any:
-    """The log that the options of `_add_log_options` name."""
-    from jaxroute.data import read_log
-
-    return read_log(
-        options.file,
+def _reading(options) -> dict[str, Any]:
+    """The arguments of `read_log` that the options of `_add_log_options` name, without the file."""
+    return dict(
         columns=_named("--column", "ROLE=NAME", options.columns, str) or {},
         costs=_named("--cost", "MODEL=VALUE", options.costs, float),
         prices=_named("--price", "MODEL=IN:OUT", options.prices, _two),
@@ -303,10 +324,32 @@ def _scale(text: str) -> tuple[float, float]:
 
 
 def _data(options) -> int:
-    from jaxroute.data import describe
+    from jaxroute.data import describe, read_log
 
-    description = describe(_log_of(options))
+    description = describe(read_log(options.file, **_reading(options)))
     print(json.dumps(description.as_dict(), indent=2) if options.json else "\n".join(description.lines(_width())))
+    return 0
+
+
+def _compare(options) -> int:
+    from jaxroute.comparison import compare
+
+    _keep_compiled()
+    start = time.perf_counter()
+    found = compare(
+        options.file,
+        target_quality=options.target_quality,
+        out=options.out,
+        minutes=options.minutes,
+        orders=options.orders,
+        warm=options.warm_start,
+        command=shlex.join(["jaxroute", *options.given]),
+        progress=sys.stderr.isatty(),
+        **_reading(options),
+    )
+    print("\n".join(_wrapped("", line, 2) for line in found.log.read))
+    print(f"\n{_wrapped('', found.sentence, 0)}\n\n{found.table(_width())}\n")
+    print(f"{time.perf_counter() - start:.0f} s; {options.out / 'index.html'} is the page")
     return 0
 
 

@@ -1,7 +1,6 @@
 """The comparison: reads a log, measures every way of routing on it, and says which one to take."""
 
 import contextlib
-import json
 import math
 import os
 import shlex
@@ -20,8 +19,7 @@ from tqdm import tqdm
 
 import jaxroute as jr
 from jaxroute.core import checks
-from jaxroute.data import RoutingTable
-from jaxroute.data.logs import Log, read_log
+from jaxroute.data import Log, RoutingTable, read_log
 
 from . import choice, learning
 from .offline import offline
@@ -52,6 +50,7 @@ class Comparison:
       warm: share of each order that learning policies met first, and that is not counted.
       seconds: how long each part took.
       command: that makes the report again; empty for a table of Python's.
+      opened: the line of Python that reads the log.
     """
 
     log: Log
@@ -63,6 +62,7 @@ class Comparison:
     warm: float = 0.0
     seconds: dict[str, float] = field(default_factory=dict)
     command: str = ""
+    opened: str = ""
 
     @property
     def answer(self) -> choice.Answer:
@@ -113,10 +113,14 @@ class Comparison:
 
     def _points(self, found: choice.Answer) -> list[PointSummary]:
         chosen = {id(p) for p in choice.answers(self.points, self.target)}
-        return [_point(p, self.target, found.single if id(p) in chosen else None, id(p) in chosen) for p in self.points]
+        return [_point(p, self.target, found.single if id(p) in chosen else None, id(p) in chosen, self.opened) for p in self.points]
 
-    def table(self) -> str:
-        """The chosen setting of each approach as text, the cheapest that reach the target first."""
+    def table(self, width: int | None = None) -> str:
+        """The chosen setting of each approach as text, the cheapest that reach the target first.
+
+        Args:
+          width: of a line; longer settings are cut.
+        """
         rows = sorted(
             choice.answers(self.points, self.target),
             key=lambda p: (not meets(p.judged.quality, self.target), p.judged.cost.value),
@@ -128,9 +132,8 @@ class Comparison:
             reached = percent(p.judged.quality.pair) + ("" if meets(p.judged.quality, self.target) else " (short)")
             lines.append((p.approach, reached, measured(p.judged.cost.pair), saved, f"{p.judged.calls.value:.2f}", p.setting))
         widths = [max(len(line[i]) for line in lines) for i in range(5)]
-        return "\n".join(
-            "  ".join([*(cell.ljust(width) for cell, width in zip(line, widths, strict=False)), line[5]]).rstrip() for line in lines
-        )
+        texts = ("  ".join([*(cell.ljust(w) for cell, w in zip(line, widths, strict=False)), line[5]]).rstrip() for line in lines)
+        return "\n".join(text if width is None or len(text) <= width else f"{text[: width - 3]}..." for text in texts)
 
     @property
     def dataset(self) -> xr.Dataset:
@@ -170,6 +173,7 @@ def compare(
     minutes: float | None = None,
     orders: int | None = None,
     warm: float = 0.0,
+    command: str | None = None,
     progress: bool = True,
     **reading: Any,
 ) -> Comparison:
@@ -183,6 +187,7 @@ def compare(
       minutes: of all: what is left of them after the comparison goes into more random orders of the queries; None stops at once.
       orders: random orders of the queries that learning policies meet, at least 4; None for 8 to 32, by the number of queries.
       warm: share of the queries that learning policies meet first and that is not counted, at most .5: a warm start.
+      command: that makes the report again, for its page; None for the one that a file alone asks for.
       progress: shows what is going on.
       reading: further arguments of `read_log`.
 
@@ -233,7 +238,8 @@ def compare(
             targets,
             float(warm),
             seconds,
-            _command(data, target, out, reading),
+            _command(data, target, out, reading) if command is None else command,
+            _opened(data, reading),
         )
         if folder is not None:
             told("the report")
@@ -338,7 +344,7 @@ def _measure(measures: Measures | None, name: str) -> Pair | None:
     return None if found is None else found.pair
 
 
-def _point(point: Point, target: float, single: Point | None, chosen: bool) -> PointSummary:
+def _point(point: Point, target: float, single: Point | None, chosen: bool, opened: str) -> PointSummary:
     judged, learned = point.judged, point.learning
     return {
         "approach": point.approach,
@@ -354,7 +360,7 @@ def _point(point: Point, target: float, single: Point | None, chosen: bool) -> P
         "answer": chosen,
         "saving": None if single is None or single is point else choice.saving(point, single).pair,
         "needs": list(point.needs),
-        "further": point.further,
+        "further": "\n".join(line for line in (opened, point.further) if line) if point.further else "",
         "learning": None
         if learned is None
         else {"queries": list(learned.queries), "quality": list(learned.quality), "cost": list(learned.cost)},
@@ -386,6 +392,14 @@ def _command(data: Any, target: float, out: Any, reading: dict[str, Any]) -> str
     return shlex.join([*words, *([] if out is None else ["--out", os.fspath(out)])])
 
 
+def _opened(data: Any, reading: dict[str, Any]) -> str:
+    """The line of Python that reads a file as it was read; empty for a table of Python's."""
+    if not isinstance(data, (str, os.PathLike)):
+        return ""
+    given = [repr(os.fspath(data)), *(f"{name}={value!r}" for name, value in reading.items() if value and value != "drop")]
+    return f"log = jaxroute.data.read_log({', '.join(given)})"
+
+
 class _Progress:
     """A line that says what is going on and for how long, also while something compiles."""
 
@@ -411,8 +425,3 @@ class _Progress:
         if self._beat.is_alive():
             self._beat.join()
         self._bar.close()
-
-
-def written(found: Comparison) -> str:
-    """The comparison as JSON text."""
-    return json.dumps(found.summary, indent=2, allow_nan=False)

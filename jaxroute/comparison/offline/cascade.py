@@ -201,13 +201,13 @@ class Cascades:
 _RECORDED = "scores of all models on a recorded sample"
 LEARNED = Cascades(
     "FrugalGPT cascade",
-    'fit_cascade(table, {target}, judge="learned")',
+    'fit_cascade(log.table, {target}, judge="learned")',
     lambda part: part.judge,
     (_RECORDED, "features of each query before it is served", "what an answer cost, once it is there"),
 )
 PERFECT = Cascades(
     "FrugalGPT cascade, perfect judge",
-    'fit_cascade(table, {target}, judge="perfect")',
+    'fit_cascade(log.table, {target}, judge="perfect")',
     lambda part: part.perfect,
     (_RECORDED, JUDGE),
 )

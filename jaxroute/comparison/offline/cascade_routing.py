@@ -167,7 +167,7 @@ class PerfectCascadeRouting:
 
     name = "Cascade routing, perfect judge"
     needs = ("scores of all models on a recorded sample", JUDGE)
-    line = "fit_cascade_routing(table, {target})"
+    line = "fit_cascade_routing(log.table, {target})"
 
     def fit(self, part: Part) -> Prices:
         """Plays every price, each fold with the covariance of the others."""

@@ -91,7 +91,7 @@ class BestMixture:
 
     name = "Best mixture"
     needs = ("scores of all models on a recorded sample",)
-    line = "fit_mixture(table, {target})"
+    line = "fit_mixture(log.table, {target})"
 
     def fit(self, part: Part) -> Hull:
         """The hull of the fitting part."""

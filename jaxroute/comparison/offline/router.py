@@ -94,5 +94,5 @@ class Routers:
         return Prices(sample.models, predictor, costs, prices, reached, spent)
 
 
-NEIGHBOURS = Routers("Nearest neighbours", 'fit_router(table, {target}, by="neighbours")', lambda part: part.neighbours)
-LOGISTIC = Routers("Logistic regression", 'fit_router(table, {target}, by="logistic")', lambda part: part.logistic)
+NEIGHBOURS = Routers("Nearest neighbours", 'fit_router(log.table, {target}, by="neighbours")', lambda part: part.neighbours)
+LOGISTIC = Routers("Logistic regression", 'fit_router(log.table, {target}, by="logistic")', lambda part: part.logistic)
