@@ -15,7 +15,7 @@ from .part import Part
 from .sample import Played, Sample, play_single, sample_of
 
 _MODULE = "jaxroute.comparison.offline"
-# More queries than these are parted twice instead of four times, and into two folds instead of four.
+# More queries than the first are parted twice instead of four times; more than the second into two folds instead of three.
 _MANY, _FEW = 8000, 2000
 # Of folds and draws when a rule is fitted to the whole table; `fit_cascade` and the like use the same.
 WHOLE = 0
@@ -56,7 +56,7 @@ def offline(
     points = [*_singles(table, sample), *_bounds(sample, targets)]
     used = approaches(sample)
     few, many = table.num_queries <= _FEW, table.num_queries > _MANY
-    records = crossfit(sample, used, targets, 2 if many else 4, 4 if few else 2, tell)
+    records = crossfit(sample, used, targets, 2 if many else 4, 3 if few else 2, tell)
     tell("rules that are fitted: the whole table")
     whole = Part(sample, WHOLE)
     for approach, of_targets in zip(used, records):
