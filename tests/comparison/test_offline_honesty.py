@@ -85,7 +85,7 @@ def test_errors_of_models_and_mixtures_cover():
     singles, mixtures = [], []
     for seed in range(120):
         table = world(seed, 100, right, costs, features=False)
-        points = crossfit(sample_of(table), [BestMixture()], (0.7,), 4, 4)[0][0].measures(1)
+        points = crossfit(sample_of(table), [BestMixture()], (0.7,), 4, 3)[0][0].measures(1)
         rule = fit_mixture(table, 0.7)
         quality = right.mean(0)
         truth = (1 - rule.weight) * quality[rule.first] + rule.weight * quality[rule.second]
@@ -113,7 +113,7 @@ def test_errors_of_fitted_rules_cover(which):
     for seed in range(80):
         table = world(seed, 200)
         approach = next(a for a in approaches(sample_of(table)) if a.name == which)
-        judged = crossfit(sample_of(table), [approach], (0.7,), 4, 4)[0][0].measures(1)
+        judged = crossfit(sample_of(table), [approach], (0.7,), 4, 3)[0][0].measures(1)
         played = fit(table).play(fresh)
         z.append((_z(judged.quality, played.quality.mean()), _z(judged.cost, played.cost.mean())))
     z = np.array(z)

@@ -160,19 +160,15 @@ def _below(cuts: np.ndarray, values: np.ndarray, amounts: np.ndarray) -> tuple[n
     edges = np.where(np.isnan(cuts), np.inf, cuts)
     # A value in bin b is below the thresholds b, b + 1, ...
     bins = np.stack([np.searchsorted(e, v, side="right") for e, v in zip(edges, values)])
-    two = np.empty((num_amounts, num_models, num_models, number, number))
-    one = np.empty((num_amounts, num_models, number))
+    two = np.empty((num_amounts, num_models, num_models, number + 1, number + 1))
     for i in range(num_models):
         for j in range(i, num_models):
             places = bins[i] * (number + 1) + bins[j]
             for a in range(num_amounts):
                 counts = np.bincount(places, weights=amounts[a], minlength=(number + 1) ** 2).reshape(number + 1, number + 1)
-                sums = counts.cumsum(0).cumsum(1)[:number]
-                if i == j:
-                    one[a, i] = sums[:, -1]
-                two[a, i, j] = sums[:, :number]
-                two[a, j, i] = sums[:, :number].T
-    return one / num_queries, two / num_queries
+                two[a, i, j], two[a, j, i] = counts, counts.T
+    two = np.cumsum(np.cumsum(two, axis=3), axis=4)[:, :, :, :number] / num_queries
+    return np.einsum("aiit->ait", two[..., -1]), two[..., :number]
 
 
 @dataclass(frozen=True)

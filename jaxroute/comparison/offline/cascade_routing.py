@@ -83,7 +83,6 @@ def _calls(
     rows, best = np.arange(len(scores)), np.zeros(len(scores))
     for step in range(num_models):
         p = conditional(before[rows], scores[rows], called[rows], covariance)
-        p[called[rows]] = 0.0
         missed = 1 - p
         right = 1 - np.where(one == other, missed[:, one], missed[:, one] * missed[:, other])
         worth = (1 - best[rows])[:, None] * right - prices[rows, None] * set_costs

@@ -83,8 +83,8 @@ class Record:
           first: 0 for the even partitions, 1 for the odd ones.
         """
         latency = None if self.latency is None else estimate(self.latency, self.rules, first)
-        means = (estimate(values, self.rules, first) for values in (self.quality, self.cost, self.calls))
-        return Measures(*means, latency)
+        quality, cost, calls = (estimate(values, self.rules, first) for values in (self.quality, self.cost, self.calls))
+        return Measures(quality, cost, calls, latency)
 
 
 def estimate(values: np.ndarray, rules: np.ndarray, first: int = 0) -> Estimate:

@@ -146,7 +146,7 @@ def fit_logistic(sample: Sample, folds: np.ndarray) -> tuple[Logistic, np.ndarra
         made = design(outside)
         weights = fit_weights(made.columns(outside), outside.scores, penalties)
         predicted[:, folds == fold] = sigmoid(weights[:, :1] + made.columns(inside) @ weights[:, 1:])
-    loss = [cross_entropy(each, sample.scores) for each in predicted]
+    loss = [cross_entropy(predicted[i], sample.scores) for i in range(len(penalties))]
     best = int(np.argmin(loss))
     made = design(sample)
     weights = fit_weights(made.columns(sample), sample.scores, penalties[best : best + 1])[0]

@@ -1,6 +1,7 @@
 """All ways of routing that do not learn while they serve, measured on a table."""
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from .part import Part
 from .sample import Played, Sample, play_single, sample_of
 
 _MODULE = "jaxroute.comparison.offline"
-# More queries than these are parted twice instead of four times, and into two folds instead of four.
+# More queries than the first are parted twice instead of four times; more than the second into two folds instead of three.
 _MANY, _FEW = 8000, 2000
 # Of folds and draws when a rule is fitted to the whole table; `fit_cascade` and the like use the same.
 WHOLE = 0
@@ -56,11 +57,12 @@ def offline(
     points = [*_singles(table, sample), *_bounds(sample, targets)]
     used = approaches(sample)
     few, many = table.num_queries <= _FEW, table.num_queries > _MANY
-    records = crossfit(sample, used, targets, 2 if many else 4, 4 if few else 2, tell)
-    tell("rules that are fitted: the whole table")
-    whole = Part(sample, WHOLE)
-    for approach, of_targets in zip(used, records):
-        fitted = approach.fit(whole)
+    with _one_thread():
+        records = crossfit(sample, used, targets, 2 if many else 4, 3 if few else 2, tell)
+        tell("rules that are fitted: the whole table")
+        whole = Part(sample, WHOLE)
+        of_whole = [approach.fit(whole) for approach in used]
+    for approach, fitted, of_targets in zip(used, of_whole, records):
         made: list[tuple[str, Record]] = []
         for target, record in zip(targets, of_targets):
             rule = str(fitted.tuned(target))
@@ -90,6 +92,15 @@ def approaches(sample: Sample) -> list[Approach]:
     if sample.described:
         used += [router.LOGISTIC, cascade.LEARNED]
     return [*used, cascade.PERFECT, PerfectCascadeRouting()]
+
+
+def _one_thread() -> AbstractContextManager[object]:
+    """Products of small matrices on one thread: beside other work, threads that wait for each other took twice as long in all."""
+    try:
+        from threadpoolctl import threadpool_limits  # pyright: ignore[reportMissingImports]
+    except ImportError:
+        return nullcontext()
+    return threadpool_limits(1, "blas")
 
 
 def _percent(target: float) -> str:
