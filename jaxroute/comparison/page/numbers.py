@@ -58,9 +58,10 @@ def share(value: float) -> str:
     return f"{_trimmed(100 * value)} %"
 
 
-def ticks(values: list[float]) -> list[str]:
-    """Labels of an axis, all with the decimals that the finest needs, powers of ten where they would be long."""
-    return [_tick(v) for v in values]
+def ticks(values: list[float], log: bool = False) -> list[str]:
+    """Labels of an axis, with powers of ten where they would be long: each its own on a logarithmic axis, else all the same."""
+    top = _exponent(max(map(abs, values), default=0.0))
+    return [_tick(v, _exponent(v) if log else top) for v in values]
 
 
 def count(number: int, one: str, many: str = "") -> str:
@@ -68,8 +69,7 @@ def count(number: int, one: str, many: str = "") -> str:
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
-def _tick(value: float) -> str:
-    power = _exponent(value)
+def _tick(value: float, power: int) -> str:
     if not value or _SMALLEST < power < _LARGEST:
         return _trimmed(value)
     lead = value / 10.0**power

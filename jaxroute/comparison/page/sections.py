@@ -70,7 +70,11 @@ def needs(summary: Summary, looked: dict[str, Look]) -> Markup | None:
         return None
     order = {name: i for i, name in enumerate(looked)}
     rows = [
-        element("div", element("dt", breakable(need)), element("dd", [_chip(n, looked) for n in sorted(names, key=order.__getitem__)]))
+        element(
+            "div",
+            element("dt", breakable(need)),
+            element("dd", [_chip(n, looked) for n in sorted(names, key=order.__getitem__)]),
+        )
         for need, names in asked.items()
     ]
     return _section("What each asks for in production", element("dl", rows, class_="needs-list"))
@@ -123,7 +127,11 @@ def further(summary: Summary, looked: dict[str, Look]) -> Markup | None:
         return None
     order = {name: i for i, name in enumerate(looked)}
     rows = [
-        element("div", element("dt", symbol(looked.get(name)), element("span", breakable(name)), class_="name"), element("dd", _code(line)))
+        element(
+            "div",
+            element("dt", symbol(looked.get(name)), element("span", breakable(name)), class_="name"),
+            element("dd", _code(line)),
+        )
         for name, line in sorted(lines.items(), key=lambda item: order.get(item[0], len(order)))
     ]
     return _section("To go on", element("dl", rows, class_="further"))
