@@ -28,9 +28,9 @@ def measured(pair: Pair | None, unit: str = "", *, decimals: int | None = None) 
     Returns:
       the text.
     """
-    if pair is None or not known(pair[0]):
+    value, error = pair or (None, None)
+    if not known(value):
         return NOTHING
-    value, error = pair
     power = _exponent(value)
     tens = power if decimals is None and value and not _SMALLEST <= power <= _LARGEST else 0
     places = max(0, 2 - power + tens) if decimals is None else decimals
@@ -47,9 +47,9 @@ def plain(value: float | None, unit: str = "") -> str:
 
 def percent(pair: Pair | None, unit: str = "%") -> str:
     """A fraction in percent with one decimal, as in "75.1 (0.4) %"."""
-    if pair is None or not known(pair[0]):
+    value, error = pair or (None, None)
+    if not known(value):
         return NOTHING
-    value, error = pair
     return measured((100 * value, 100 * error if known(error) else None), unit, decimals=1)
 
 

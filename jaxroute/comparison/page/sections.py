@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from jaxroute.comparison.page import learning, numbers, picture, sensitivity, svg, table, ways
 from jaxroute.comparison.page.html import Markup, breakable, element
+from jaxroute.comparison.page.labels import shortened
 from jaxroute.comparison.page.looks import Look
 from jaxroute.comparison.page.table import symbol
 from jaxroute.comparison.summary import Summary
@@ -38,7 +39,7 @@ def answers(summary: Summary, looked: dict[str, Look]) -> Markup:
     """The table, and all settings in a fold-out."""
     single = ways.cheapest_single(summary)
     against = (
-        f"Savings are against {ways.name_of(single)}, the cheapest single model that meets the target."
+        f"Savings are against {shortened(ways.name_of(single), 60)}, the cheapest single model that meets the target."
         if single is not None
         else "No single model meets the target, so there is nothing to save against."
     )
