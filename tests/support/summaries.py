@@ -74,7 +74,9 @@ WAYS = (
 )
 
 
-def typical(target=0.75, models=MODELS, scale=1.0, unit="USD per query", ways=WAYS, seed=3, latency=True, file="traffic.csv"):
+def typical(
+    target=0.75, models=MODELS, scale=1.0, unit="USD per query", ways=WAYS, seed=3, latency=True, file="traffic.csv"
+):
     """About ten approaches with five settings each, on eleven models."""
     rng = random.Random(seed)
     listed, points = [], []
@@ -149,7 +151,9 @@ def sentence(points, target, unit):
     if not ways:
         return f"No way of routing reaches {100 * target:g} % on these queries."
     best = min(ways, key=lambda p: p["cost"][0])
-    part = "" if best["saving"] is None else f", {100 * best['saving'][0]:.0f} % less than the cheapest single model that does"
+    part = (
+        "" if best["saving"] is None else f", {100 * best['saving'][0]:.0f} % less than the cheapest single model that does"
+    )
     return (
         f"{best['approach']} ({best['setting']}) reaches {100 * target:g} % for {best['cost'][0]:.3g} {unit}{part}; "
         "the difference is 9 standard errors."

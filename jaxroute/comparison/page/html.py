@@ -34,7 +34,9 @@ def breakable(text: str, letters: int = 22) -> Markup:
     """A text whose very long words may be broken, so that no table grows by them."""
     words = re.split(r"(\s+)", cleaned(text))
     return joined(
-        joined([element("wbr"), w[i : i + letters]] if i else w[:letters] for i in range(0, len(w), letters)) for w in words if w
+        joined([element("wbr"), w[i : i + letters]] if i else w[:letters] for i in range(0, len(w), letters))
+        for w in words
+        if w
     )
 
 

@@ -1,5 +1,6 @@
 """Placing labels: next to what they name, on nothing else, and inside the picture."""
 
+import itertools
 import math
 import unicodedata
 from collections.abc import Iterable
@@ -41,10 +42,7 @@ class Box(NamedTuple):
     def inside(self, other: "Box") -> bool:
         """Whether it lies in another."""
         return (
-            self.left >= other.left
-            and self.right <= other.right
-            and self.top >= other.top
-            and self.bottom <= other.bottom
+            self.left >= other.left and self.right <= other.right and self.top >= other.top and self.bottom <= other.bottom
         )
 
 
@@ -105,12 +103,14 @@ class Placer:
     def avoid_line(self, points: Iterable[tuple[float, float]], price: float) -> None:
         """Keeps labels away from a line."""
         points = list(points)
-        for (x0, y0), (x1, y1) in zip(points, points[1:]):
+        for (x0, y0), (x1, y1) in itertools.pairwise(points):
             pieces = max(1, int(math.hypot(x1 - x0, y1 - y0) / 8))
             for i in range(pieces + 1):
                 self.avoid(x0 + (x1 - x0) * i / pieces, y0 + (y1 - y0) * i / pieces, 1.5, price)
 
-    def place(self, text: str, size: float, x: float, y: float, gap: float, limit: float, bold: bool = False) -> Placed | None:
+    def place(
+        self, text: str, size: float, x: float, y: float, gap: float, limit: float, bold: bool = False
+    ) -> Placed | None:
         """The best free place for the label of a mark.
 
         Args:

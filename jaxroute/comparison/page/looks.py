@@ -91,7 +91,9 @@ def cast(summary: Summary) -> dict[str, Look]:
             bounds += 1
         else:
             colour = place % len(_LIGHT)
-            looks[name] = Look(f"c{colour}", f"t{colour}", SHAPES[place % len(SHAPES)], "full" if kind == "online" else "tint")
+            looks[name] = Look(
+                f"c{colour}", f"t{colour}", SHAPES[place % len(SHAPES)], "full" if kind == "online" else "tint"
+            )
     return looks
 
 

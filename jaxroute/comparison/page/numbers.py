@@ -28,9 +28,9 @@ def measured(pair: Pair | None, unit: str = "", *, decimals: int | None = None) 
     Returns:
       the text.
     """
-    if pair is None or not known(pair[0]):
+    value, error = pair or (None, None)
+    if not known(value):
         return NOTHING
-    value, error = pair
     power = _exponent(value)
     tens = power if decimals is None and value and not _SMALLEST <= power <= _LARGEST else 0
     places = max(0, 2 - power + tens) if decimals is None else decimals
@@ -47,9 +47,9 @@ def plain(value: float | None, unit: str = "") -> str:
 
 def percent(pair: Pair | None, unit: str = "%") -> str:
     """A fraction in percent with one decimal, as in "75.1 (0.4) %"."""
-    if pair is None or not known(pair[0]):
+    value, error = pair or (None, None)
+    if not known(value):
         return NOTHING
-    value, error = pair
     return measured((100 * value, 100 * error if known(error) else None), unit, decimals=1)
 
 
@@ -58,9 +58,10 @@ def share(value: float) -> str:
     return f"{_trimmed(100 * value)} %"
 
 
-def ticks(values: list[float]) -> list[str]:
-    """Labels of an axis, all with the decimals that the finest needs, powers of ten where they would be long."""
-    return [_tick(v) for v in values]
+def ticks(values: list[float], log: bool = False) -> list[str]:
+    """Labels of an axis, with powers of ten where they would be long: each its own on a logarithmic axis, else all the same."""
+    top = _exponent(max(map(abs, values), default=0.0))
+    return [_tick(v, _exponent(v) if log else top) for v in values]
 
 
 def count(number: int, one: str, many: str = "") -> str:
@@ -68,8 +69,7 @@ def count(number: int, one: str, many: str = "") -> str:
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
-def _tick(value: float) -> str:
-    power = _exponent(value)
+def _tick(value: float, power: int) -> str:
     if not value or _SMALLEST < power < _LARGEST:
         return _trimmed(value)
     lead = value / 10.0**power

@@ -42,7 +42,7 @@
   // Tables sort by a click on a title, each part by itself; a third click brings the first order back.
   for (const table of all("table")) {
     const heads = all("thead th", table);
-    const bodies = all("tbody", table).map((body) => ({ body, rows: [...body.rows] }));
+    const bodies = all("tbody", table).map((body) => ({ body, rows: [...body.rows].filter((row) => !row.classList.contains("group")) }));
     const compare = (a, b) => {
       const x = Number(a), y = Number(b);
       return Number.isNaN(x) || Number.isNaN(y) ? a.localeCompare(b, "en", { numeric: true }) : x - y;

@@ -170,7 +170,7 @@ def _singles(scene: Scene, x: Scale, y: Scale, points: list[PointSummary], form:
         _bars(scene, x, y, point, "dot", None)
         across, up = _place(point, x, y)
         scene.add(Mark(across, up, "circle", form.radius * 0.62, "dot", "dot", 0.5))
-        placer.avoid(across, up, 4.0, 14.0)
+        placer.avoid(across, up, 4.0, 26.0)
 
 
 def _approach(
@@ -256,7 +256,15 @@ def _labels(
     for point in _spaced([p for p in ways.singles(summary) if ways.drawable(p) and p is not single]):
         if named >= form.singles:
             break
-        named += put(point, shortened(ways.name_of(point), form.letters), "muted", form.font - 1.5, min(26.0, *form.prices), False, gap - 1)
+        named += put(
+            point,
+            shortened(ways.name_of(point), form.letters),
+            "muted",
+            form.font - 1.5,
+            min(26.0, *form.prices),
+            False,
+            gap - 1,
+        )
     return not unnamed
 
 
@@ -268,9 +276,7 @@ def _spaced(points: list[PointSummary]) -> list[PointSummary]:
     return [*front, *(p for start in range(step) for p in others[start::step])]
 
 
-def _legend(
-    scene: Scene, summary: Summary, looked: dict[str, Look], points: list[PointSummary], form: Format
-) -> None:
+def _legend(scene: Scene, summary: Summary, looked: dict[str, Look], points: list[PointSummary], form: Format) -> None:
     """Approaches with their marks if the picture does not name them all, then what the other marks mean; in as many rows as it takes."""
     size, row = form.font - 0.5, form.font * 1.75
     kinds = {p["kind"] for p in points}

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from jaxroute.comparison.page import numbers
 
 _WIDE = 20.0  # Costs that span more than this go on a logarithmic axis.
-_ZERO_ROOM = 26.0  # Between zero and the start of a logarithmic axis, which has no place for it.
+_ZERO_ROOM = 38.0  # Between zero and the start of a logarithmic axis, which has no place for it.
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Scale:
         values = _powers(self.low, self.high, most) if self.log else _steps(self.low, self.high, most)
         if self.zero is not None:
             values = [0.0, *values]
-        return list(zip(values, numbers.ticks(values), strict=True))
+        return list(zip(values, numbers.ticks(values, self.log), strict=True))
 
 
 def of_costs(values: Iterable[float], start: float, end: float) -> Scale:

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from jaxroute.comparison.page import learning, numbers, picture, sensitivity, svg, table, ways
 from jaxroute.comparison.page.html import Markup, breakable, element
+from jaxroute.comparison.page.labels import shortened
 from jaxroute.comparison.page.looks import Look
 from jaxroute.comparison.page.table import symbol
 from jaxroute.comparison.summary import Summary
@@ -38,7 +39,7 @@ def answers(summary: Summary, looked: dict[str, Look]) -> Markup:
     """The table, and all settings in a fold-out."""
     single = ways.cheapest_single(summary)
     against = (
-        f"Savings are against {ways.name_of(single)}, the cheapest single model that meets the target."
+        f"Savings are against {shortened(ways.name_of(single), 60)}, the cheapest single model that meets the target."
         if single is not None
         else "No single model meets the target, so there is nothing to save against."
     )
@@ -70,7 +71,11 @@ def needs(summary: Summary, looked: dict[str, Look]) -> Markup | None:
         return None
     order = {name: i for i, name in enumerate(looked)}
     rows = [
-        element("div", element("dt", breakable(need)), element("dd", [_chip(n, looked) for n in sorted(names, key=order.__getitem__)]))
+        element(
+            "div",
+            element("dt", breakable(need)),
+            element("dd", [_chip(n, looked) for n in sorted(names, key=order.__getitem__)]),
+        )
         for need, names in asked.items()
     ]
     return _section("What each asks for in production", element("dl", rows, class_="needs-list"))
@@ -123,7 +128,11 @@ def further(summary: Summary, looked: dict[str, Look]) -> Markup | None:
         return None
     order = {name: i for i, name in enumerate(looked)}
     rows = [
-        element("div", element("dt", symbol(looked.get(name)), element("span", breakable(name)), class_="name"), element("dd", _code(line)))
+        element(
+            "div",
+            element("dt", symbol(looked.get(name)), element("span", breakable(name)), class_="name"),
+            element("dd", _code(line)),
+        )
         for name, line in sorted(lines.items(), key=lambda item: order.get(item[0], len(order)))
     ]
     return _section("To go on", element("dl", rows, class_="further"))

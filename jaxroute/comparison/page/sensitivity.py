@@ -39,7 +39,7 @@ def section(summary: Summary, looked: dict[str, Look]) -> Markup | None:
             ]
         )
     picture = element("div", svg.draw(_picture(summary, looked, costs), "small"), class_="small-box")
-    listed = table(heads, [("", cells)], aria_label="Other targets")
+    listed = table(heads, [("", "", cells)], aria_label="Other targets")
     return element("div", picture, listed, class_="beside")
 
 
@@ -49,7 +49,11 @@ def _note(text: str | None) -> Markup | None:
 
 def _single(name: str | None, cost: Pair | None) -> Markup | str:
     """The name of a single model, and what it costs."""
-    return element("span", breakable(name), _note(numbers.measured(cost) if cost else None), class_="stack") if name else "none reaches it"
+    return (
+        element("span", breakable(name), _note(numbers.measured(cost) if cost else None), class_="stack")
+        if name
+        else "none reaches it"
+    )
 
 
 def _costs_of_singles(summary: Summary) -> dict[str, Pair]:

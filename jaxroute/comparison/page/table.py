@@ -31,19 +31,26 @@ def value(pair: Pair | None, text: str) -> Cell:
     return element("span", shown, class_="number"), pair[0] if pair is not None and known(pair[0]) else None
 
 
-def table(heads: Sequence[tuple[str, str]], groups: Sequence[tuple[str, Sequence[Sequence[Cell]]]], **attributes) -> Markup:
+def table(
+    heads: Sequence[tuple[str, str]], groups: Sequence[tuple[str, str, Sequence[Sequence[Cell]]]], **attributes
+) -> Markup:
     """A table that can be sorted, with the name of each row at its start.
 
     Args:
       heads: title of each column and its class, "number" for those aligned to the right.
-      groups: class of each part of the table, and its rows.
+      groups: class and title of each part of the table, and its rows.
       attributes: of the table.
 
     Returns:
       its HTML, in a box that scrolls by itself.
     """
     first = element("tr", [_head(title, kind) for title, kind in heads], role="row")
-    bodies = [element("tbody", [_row(row, heads) for row in rows], class_=kind or None, role="rowgroup") for kind, rows in groups]
+    bodies = [
+        element(
+            "tbody", _caption(title, len(heads)), [_row(row, heads) for row in rows], class_=kind or None, role="rowgroup"
+        )
+        for kind, title, rows in groups
+    ]
     whole = element("table", element("thead", first, role="rowgroup"), bodies, role="table", **attributes)
     label = attributes.get("aria_label", "table")
     return element("div", whole, class_="scroll", tabindex="0", role="group", aria_label=label)
@@ -51,6 +58,15 @@ def table(heads: Sequence[tuple[str, str]], groups: Sequence[tuple[str, Sequence
 
 def _head(title: str, kind: str) -> Markup:
     return element("th", breakable(title), scope="col", class_=kind or None, role="columnheader")
+
+
+def _caption(title: str, columns: int) -> Markup | None:
+    """A row that names a part of a table."""
+    if not title:
+        return None
+    return element(
+        "tr", element("th", title, scope="rowgroup", colspan=columns, role="rowheader"), class_="group", role="row"
+    )
 
 
 def _row(row: Sequence[Cell], heads: Sequence[tuple[str, str]]) -> Markup:
@@ -71,11 +87,11 @@ def answers(summary: Summary, looked: dict[str, Look]) -> Markup:
     heads, used = _columns(summary, chosen)
     best = ways.best(summary)
     groups = [
-        ("meets", [_cells(p, summary, looked, used, best) for p in meeting]),
-        ("misses", [_cells(p, summary, looked, used, best) for p in missing]),
-        ("bounds", [_cells(p, summary, looked, used, best) for p in bounds]),
+        ("meets", "meet the target" if missing or bounds else "", [_cells(p, summary, looked, used, best) for p in meeting]),
+        ("misses", "do not meet the target", [_cells(p, summary, looked, used, best) for p in missing]),
+        ("bounds", "out of reach, for scale", [_cells(p, summary, looked, used, best) for p in bounds]),
     ]
-    return table(heads, [g for g in groups if g[1]], class_="answers cards", aria_label="Chosen settings")
+    return table(heads, [g for g in groups if g[2]], class_="answers cards", aria_label="Chosen settings")
 
 
 def settings(summary: Summary, looked: dict[str, Look]) -> Markup:
@@ -84,7 +100,7 @@ def settings(summary: Summary, looked: dict[str, Look]) -> Markup:
     heads, used = _columns(summary, points, brief=True)
     best = ways.best(summary)
     rows = [_cells(p, summary, looked, used, best, brief=True) for p in points]
-    return table(heads, [("", rows)], aria_label="All settings")
+    return table(heads, [("", "", rows)], aria_label="All settings")
 
 
 def models(summary: Summary) -> Markup:
@@ -98,7 +114,7 @@ def models(summary: Summary) -> Markup:
         ]
         for m in summary["data"]["models"]
     ]
-    return table(heads, [("", rows)], aria_label="Models")
+    return table(heads, [("", "", rows)], aria_label="Models")
 
 
 def _columns(
@@ -135,7 +151,7 @@ def _cells(
     notes = []
     if point is best and not brief:
         notes.append(element("span", "cheapest at the target", class_="badge"))
-    if point["kind"] == "bound":
+    if point["kind"] == "bound" and brief:
         notes.append(element("span", "out of reach", class_="note"))
     name = element("span", symbol(look), element("span", breakable(point["approach"])), notes, class_="name")
     cells: list[Cell] = [

@@ -16,7 +16,16 @@ from jaxroute.comparison.page.html import Markup, element
 from jaxroute.comparison.summary import Pair, Summary
 
 _PAIRS = ("quality", "cost", "calls", "latency", "late_quality", "late_cost", "saving")
-COLUMNS = ("approach", "kind", "setting", *(c for p in _PAIRS for c in (p, f"{p}_error")), "meets", "answer", "needs", "further")
+COLUMNS = (
+    "approach",
+    "kind",
+    "setting",
+    *(c for p in _PAIRS for c in (p, f"{p}_error")),
+    "meets",
+    "answer",
+    "needs",
+    "further",
+)
 
 
 def write(summary: Summary, folder: Path) -> list[Path]:
