@@ -22,14 +22,14 @@ class Answer:
 
     Attributes:
       target: quality asked for.
-      best: the cheapest way that reaches it and can be had, None if nothing does.
-      without_judge: likewise, of those that need no perfect judge of answers before one is served.
+      best: the cheapest way that reaches it and can be had, None if nothing does. Who needs a perfect judge of answers cannot be had.
+      with_judge: the cheapest way with such a judge that reaches it, None if that is no cheaper than `best`, or nothing does.
       single: the cheapest single model that reaches it, None if none does.
     """
 
     target: float
     best: Point | None
-    without_judge: Point | None
+    with_judge: Point | None
     single: Point | None
 
     @property
@@ -70,12 +70,11 @@ def answer(points: Iterable[Point], target: float) -> Answer:
     """The answer for a target."""
     points = [p for p in points if p.kind != "bound"]
     chosen = answers(points, target)
-    return Answer(
-        target,
-        _cheapest(chosen, target),
-        _cheapest([p for p in chosen if JUDGE not in p.needs], target),
-        _cheapest([p for p in points if p.kind == "single"], target),
-    )
+    best = _cheapest([p for p in chosen if JUDGE not in p.needs], target)
+    judged = _cheapest([p for p in chosen if JUDGE in p.needs], target)
+    if judged is not None and best is not None and judged.chosen_by.cost.value >= best.chosen_by.cost.value:
+        judged = None
+    return Answer(target, best, judged, _cheapest([p for p in points if p.kind == "single"], target))
 
 
 def _cheapest(points: Sequence[Point], target: float) -> Point | None:
@@ -89,8 +88,8 @@ def named(point: Point) -> str:
     return f"{point.approach} ({point.setting})" if point.setting else point.approach
 
 
-def sentence(points: Sequence[Point], found: Answer, unit: str) -> str:
-    """The answer in words.
+def sentences(points: Sequence[Point], found: Answer, unit: str) -> list[str]:
+    """The answer in words: first the answer itself, then what is to be said besides.
 
     Args:
       points: all of them.
@@ -98,61 +97,45 @@ def sentence(points: Sequence[Point], found: Answer, unit: str) -> str:
       unit: of costs.
     """
     goal = share(found.target)
-    if found.best is None:
-        return _out_of_reach(points, goal)
-    if found.saves:
-        text = f"{_reaches(found.best, found, unit)}.{_with_a_judge(found, unit)}"
-    elif found.single is None:
-        text = f"No single model reaches {goal}. {_reaches(found.best, found, unit)}.{_with_a_judge(found, unit)}"
+    single, best = found.single, found.best
+    if best is None:
+        said = [_out_of_reach(points, goal, found.with_judge is not None)]
+    elif single is None:
+        said = [f"No single model reaches {goal}. {_reaches(best, found, unit)}."]
+    elif found.saves:
+        said = [f"{_reaches(best, found, unit)} than {single.approach}, the cheapest single model that does."]
     else:
-        text = f"Nothing clearly saves money at {goal}: {found.single.approach} alone reaches it at {measured(found.single.judged.cost.pair)} {unit}."
-        if found.best is not found.single:
-            text += f" {named(found.best)} costs {_less(saving(found.best, found.single))}."
-        return text
-    return text + _mixture(points, found)
+        alone = f"{single.approach} alone reaches it at {measured(single.judged.cost.pair)} {unit}."
+        said = [f"Nothing that can be had clearly saves money at {goal}: {alone}"]
+        if best is not single:
+            said.append(f"{named(best)} costs {_less(saving(best, single))}.")
+    mixture = _cheapest([p for p in points if p.approach == MIXTURE], found.target)
+    if single is not None and mixture is not None and mixture is not best:
+        saved = saving(mixture, single)
+        verb = "saves" if saved.value >= 0 else "costs"
+        more = "" if saved.value >= 0 else " more"
+        said.append(f"The best mixture that looks at no query {verb} {percent(Estimate(abs(saved.value), saved.error).pair)}{more}.")
+    if found.with_judge is not None:
+        said.append(f"With a perfect judge of each answer before it is served, {_reaches(found.with_judge, found, unit, 'would reach')}.")
+    return said
 
 
-def _reaches(point: Point, found: Answer, unit: str) -> str:
-    judge = ", with a perfect judge of each answer before it is served," if JUDGE in point.needs else ""
-    text = f"{named(point)}{judge} reaches {percent(point.judged.quality.pair)} at {measured(point.judged.cost.pair)} {unit}"
+def _reaches(point: Point, found: Answer, unit: str, verb: str = "reaches") -> str:
+    text = f"{named(point)} {verb} {percent(point.judged.quality.pair)} at {measured(point.judged.cost.pair)} {unit}"
     if not meets(point.judged.quality, found.target):
         text += f" (chosen to reach {share(found.target)}, of which it falls short where it is judged)"
-    if found.single is not None and point is not found.single:
-        text += f", {_less(saving(point, found.single))}"
-        text += f" than {found.single.approach}, the cheapest single model that does" if point is found.best else ""
-    return text
+    return text if found.single is None else f"{text}, {_less(saving(point, found.single))}"
 
 
 def _less(saved: Estimate) -> str:
     return f"{percent(saved.pair)} less" if saved.value >= 0 else f"{percent(Estimate(-saved.value, saved.error).pair)} more"
 
 
-def _with_a_judge(found: Answer, unit: str) -> str:
-    """What is left where answers cannot be judged before they are served, if the answer needs that."""
-    if found.best is None or JUDGE not in found.best.needs:
-        return ""
-    if found.without_judge is None:
-        return " Without such a judge nothing reaches it."
-    if found.without_judge is found.single:
-        return " Without such a judge nothing is cheaper than that model."
-    return f" Without such a judge: {_reaches(found.without_judge, found, unit)}."
-
-
-def _mixture(points: Sequence[Point], found: Answer) -> str:
-    """What the best mixture that does not look at queries saves."""
-    mixture = _cheapest([p for p in points if p.approach == MIXTURE], found.target)
-    if found.single is None or mixture is None or mixture in (found.best, found.without_judge):
-        return ""
-    saved = saving(mixture, found.single)
-    verb = "saves" if saved.value >= 0 else "costs"
-    more = "" if saved.value >= 0 else " more"
-    return f" The best mixture that looks at no query {verb} {percent(Estimate(abs(saved.value), saved.error).pair)}{more}."
-
-
-def _out_of_reach(points: Sequence[Point], goal: str) -> str:
-    had = [p for p in points if p.kind != "bound"]
+def _out_of_reach(points: Sequence[Point], goal: str, judge: bool) -> str:
+    had = [p for p in points if p.kind != "bound" and JUDGE not in p.needs]
     most = max(had, key=lambda p: p.chosen_by.quality.value)
-    text = f"Nothing here reaches {goal}: the highest quality is that of {named(most)}, {percent(most.judged.quality.pair)}"
+    which = "without a perfect judge of answers" if judge else "here"
+    text = f"Nothing {which} reaches {goal}: the highest quality is that of {named(most)}, {percent(most.judged.quality.pair)}"
     bounds = [p for p in points if p.kind == "bound"]
     if bounds:
         top = max(bounds, key=lambda p: p.judged.quality.value)

@@ -70,9 +70,14 @@ class Comparison:
         return choice.answer(self.points, self.target)
 
     @property
+    def sentences(self) -> list[str]:
+        """The answer in words, and what is to be said besides."""
+        return choice.sentences(self.points, self.answer, self.log.table.cost_unit)
+
+    @property
     def sentence(self) -> str:
-        """The answer in words."""
-        return choice.sentence(self.points, self.answer, self.log.table.cost_unit)
+        """All of them as one text."""
+        return " ".join(self.sentences)
 
     @property
     def summary(self) -> Summary:
@@ -81,10 +86,13 @@ class Comparison:
         found = self.answer
         order = np.argsort(table.mean_costs(), kind="stable")
         singles = {p.approach: p for p in self.points if p.kind == "single"}
+        first, *besides = self.sentences
         return {
             "jaxroute": jr.__version__,
             "target": self.target,
-            "sentence": self.sentence,
+            "sentence": first,
+            "besides": besides,
+            "best": next((i for i, p in enumerate(self.points) if p is found.best), None),
             "answered": found.saves,
             "data": {
                 "file": self.name,

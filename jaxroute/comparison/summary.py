@@ -103,7 +103,9 @@ class Summary(TypedDict):
     jaxroute: version.
     target: the quality asked for, in [0, 1].
     sentence: the answer.
-    answered: whether anything beats the cheapest single model that reaches the target.
+    besides: more sentences.
+    best: number of the point that the sentence is about; null if nothing that can be had reaches the target.
+    answered: whether it clearly costs less than the cheapest single model that reaches the target.
     data: what was compared on.
     points: all of them, bounds too, in no special order.
     sensitivity: from the lowest target on.
@@ -116,6 +118,8 @@ class Summary(TypedDict):
     jaxroute: str
     target: float
     sentence: str
+    besides: list[str]
+    best: int | None
     answered: bool
     data: DataSummary
     points: list[PointSummary]

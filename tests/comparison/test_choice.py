@@ -22,6 +22,10 @@ BOUND = point("Best model of each query", 0.95, 3.0, "bound")
 MIXTURE = [point(choice.MIXTURE, 0.7, 5.5, setting="half small"), point(choice.MIXTURE, 0.75, 8.0, setting="a quarter small")]
 
 
+def said(points, target, unit="USD per query"):
+    return choice.sentences(points, choice.answer(points, target), unit)
+
+
 def test_a_quality_is_reached_that_misses_by_no_more_than_half_of_its_error():
     assert meets(Estimate(0.745, 0.01), 0.75)
     assert not meets(Estimate(0.7449, 0.01), 0.75)
@@ -50,7 +54,7 @@ def test_a_choice_looks_only_at_what_it_may_look_at():
     unlucky = point("unlucky", 0.76, 3.0, judged=(0.7, 9.0))
     found = choice.answer([*SINGLES, lucky, unlucky], 0.75)
     assert found.best is unlucky
-    text = choice.sentence([*SINGLES, lucky, unlucky], found, "USD per query")
+    text = said([*SINGLES, lucky, unlucky], 0.75)[0]
     assert "falls short where it is judged" in text
 
 
@@ -65,46 +69,45 @@ def test_each_approach_has_one_chosen_setting():
 
 
 def test_the_sentence_that_answers():
-    points = [*SINGLES, *MIXTURE, BOUND, point("COSMOS", 0.76, 2.9, "online", "b = 0.1")]
-    text = choice.sentence(points, choice.answer(points, 0.75), "USD per query")
-    assert text.startswith("COSMOS (b = 0.1) reaches 76.0 (1.0) % at 2.9")
-    assert "71.0 (0.8) %" in text and "less than large, the cheapest single model that does." in text
-    assert "The best mixture that looks at no query saves 20" in text
+    points = [*SINGLES, *MIXTURE, BOUND, point("LinUCB", 0.76, 2.9, "online", "width 0.1")]
+    first, *besides = said(points, 0.75)
+    assert first.startswith("LinUCB (width 0.1) reaches 76.0 (1.0) % at 2.90 (0.06) USD per query, 71.0 (0.8) % less than large,")
+    assert first.endswith("the cheapest single model that does.")
+    assert besides == ["The best mixture that looks at no query saves 20.0 (2.3) %."]
 
 
-def test_the_sentence_says_what_is_left_without_a_judge():
+def test_who_needs_a_perfect_judge_is_no_answer_but_said_besides():
     judged = point("cascade", 0.76, 2.0, needs=(JUDGE,))
     points = [*SINGLES, *MIXTURE, judged, point("router", 0.76, 5.0)]
-    text = choice.sentence(points, choice.answer(points, 0.75), "J per query")
-    assert "cascade, with a perfect judge of each answer before it is served, reaches" in text
-    assert "Without such a judge: router reaches" in text
-    points = [*SINGLES, judged]
-    assert "Without such a judge nothing is cheaper than that model." in choice.sentence(
-        points, choice.answer(points, 0.75), "J per query"
-    )
+    assert choice.answer(points, 0.75).best.approach == "router"
+    first, *besides = said(points, 0.75)
+    assert first.startswith("router reaches") and "cascade" not in first
+    assert besides[-1].startswith("With a perfect judge of each answer before it is served, cascade would reach 76.0 (1.0) % at 2.00")
+    # One that is no cheaper than what can be had is not worth a word.
+    points = [*SINGLES, point("cascade", 0.76, 6.0, needs=(JUDGE,)), point("router", 0.76, 5.0)]
+    assert choice.answer(points, 0.75).with_judge is None
 
 
 def test_the_sentence_where_nothing_helps():
-    points = [*SINGLES, point("router", 0.76, 9.9)]
-    text = choice.sentence(points, choice.answer(points, 0.75), "USD per query")
-    assert text.startswith("Nothing clearly saves money at 75 %: large alone reaches it")
-    assert "router costs 1" in text and "less." in text
-    text = choice.sentence(SINGLES, choice.answer(SINGLES, 0.75), "USD per query")
-    assert text == f"Nothing clearly saves money at 75 %: large alone reaches it at {choice.measured((10.0, 0.2))} USD per query."
+    first, *besides = said([*SINGLES, point("router", 0.76, 9.9)], 0.75)
+    assert first == "Nothing that can be had clearly saves money at 75 %: large alone reaches it at 10.0 (0.2) USD per query."
+    assert besides == ["router costs 1.0 (2.8) % less."]
+    assert said(SINGLES, 0.75) == [first]
 
 
 def test_the_sentence_where_no_single_model_is_good_enough():
-    points = [*SINGLES, point("cascade", 0.9, 12.0, needs=(JUDGE,)), BOUND]
-    text = choice.sentence(points, choice.answer(points, 0.88), "USD per query")
-    assert text.startswith("No single model reaches 88 %. cascade, with a perfect judge")
-    assert "Without such a judge nothing reaches it." in text
-    assert "less than" not in text
+    first, *besides = said([*SINGLES, point("router", 0.9, 12.0), BOUND], 0.88)
+    assert first == "No single model reaches 88 %. router reaches 90.0 (1.0) % at 12.0 (0.2) USD per query."
+    assert besides == []
 
 
 def test_the_sentence_where_nothing_is_good_enough():
     points = [*SINGLES, BOUND]
     found = choice.answer(points, 0.97)
     assert found.best is None and not found.saves
-    text = choice.sentence(points, found, "USD per query")
+    (text,) = said(points, 0.97)
     assert text.startswith("Nothing here reaches 97 %: the highest quality is that of huge, 82.0 (1.0) %")
     assert "the best answer to each query would have 95.0 (1.0) %" in text
+    first, besides = said([*points, point("cascade", 0.98, 12.0, needs=(JUDGE,))], 0.97)
+    assert first.startswith("Nothing without a perfect judge of answers reaches 97 %: the highest quality is that of huge")
+    assert "cascade would reach 98.0 (1.0) %" in besides

@@ -66,7 +66,7 @@ def test_what_is_found_where_the_best_is_known(only, tmp_path):
     only("LinUCB")
     found = jr.compare(known_log(), target_quality=0.95, out=tmp_path / "report", orders=8, progress=False)
     assert found.answer.single.approach == "large"
-    best = found.answer.without_judge
+    best = found.answer.best
     assert JUDGE not in best.needs
     # Routers know the best rule; a policy that learns it on 400 queries pays for that.
     assert best.judged.cost.value == pytest.approx(5.5, rel=0.1)
@@ -84,7 +84,8 @@ def test_what_is_found_where_the_best_is_known(only, tmp_path):
     assert "large" in found.sentence and "less than" in found.sentence
 
     summary = json.loads((tmp_path / "report" / "summary.json").read_text())
-    assert summary["sentence"] == found.sentence
+    assert [summary["sentence"], *summary["besides"]] == found.sentences
+    assert summary["points"][summary["best"]]["approach"] == best.approach
     assert {p["approach"] for p in summary["points"]} == {p.approach for p in found.points}
     assert (tmp_path / "report" / "index.html").read_text().count(found.sentence[:20]) >= 1
     data = found.dataset
