@@ -41,6 +41,8 @@ class Format:
 WIDE = Format(1080, 580, 40, 13, 5.2, 34, 14, 9, (30, 70))
 NARROW = Format(360, 420, 30, 11.5, 4.2, 20, 5, 5, (12,))
 _SIDE, _TOP, _BOTTOM = 4.0, 26.0, 46.0
+# Size of the mark of a setting that another of the same approach beats in quality and cost.
+_BEATEN = 0.5
 
 
 def draw(summary: Summary, form: Format = WIDE) -> Scene:
@@ -176,15 +178,19 @@ def _singles(scene: Scene, x: Scale, y: Scale, points: list[PointSummary], form:
 def _approach(
     scene: Scene, x: Scale, y: Scale, points: list[PointSummary], look: Look, number: int, form: Format, placer: Placer
 ) -> None:
-    """One approach: its line, error bars and marks."""
-    places = [_place(p, x, y) for p in points]
+    """One approach: settings that no other of its own beats, joined, with error bars and marks; the others as small marks."""
+    good = points if look.fill == "hollow" else ways.frontier(points)
+    places = [_place(p, x, y) for p in good]
     dash = (3.0, 3.0) if look.fill == "hollow" else ()
+    for point in points:
+        if not any(point is other for other in good):
+            scene.add(_mark(*_place(point, x, y), look, _BEATEN * form.radius, number))
     if len(places) > 1:
         scene.add(Line(tuple(places), look.colour, 1.2, dash, 0.6, number))
         placer.avoid_line(places, 2.5)
-    for point in points:
+    for point in good:
         _bars(scene, x, y, point, look.colour, number)
-    for (across, up), _ in zip(places, points, strict=True):
+    for across, up in places:
         scene.add(_mark(across, up, look, form.radius, number))
         placer.avoid(across, up, form.radius + 2, 24.0)
 
@@ -239,7 +245,7 @@ def _labels(
         return True
 
     if best is not None and best["kind"] != "single":
-        text = shortened(ways.full_name(best), form.letters + 6)
+        text = shortened(best["approach"], form.letters + 6)
         put(best, text, looked[best["approach"]].colour, form.font + 1, 1e9, True, gap + 4)
     if single is not None:
         name = shortened(ways.name_of(single), form.letters)
@@ -293,6 +299,9 @@ def _legend(scene: Scene, summary: Summary, looked: dict[str, Look], points: lis
         marks.append((Mark(0, 0, "circle", form.radius, "muted", "rule", 1.5), "pale: fitted beforehand", None))
     if "bound" in kinds:
         marks.append((Mark(0, 0, "circle", form.radius, "muted", "paper", 1.5), "hollow: out of reach, for scale", None))
+    if kinds & {"online", "offline"}:
+        small = Mark(0, 0, "circle", _BEATEN * form.radius, "muted", "muted")
+        marks.append((small, "small: another setting of its own is better and cheaper", None))
     if "single" in kinds:
         marks.append((Mark(0, 0, "circle", form.radius * 0.62, "dot", "dot"), "one model for all queries", None))
     if ways.best(summary) is not None:

@@ -22,6 +22,7 @@ def head(summary: Summary) -> Markup:
         "header",
         element("p", element("b", breakable(data["file"])), element("span", sizes), class_="eyebrow"),
         element("h1", breakable(summary["sentence"])),
+        element("p", breakable(" ".join(summary["besides"])), class_="besides") if summary["besides"] else None,
     )
 
 

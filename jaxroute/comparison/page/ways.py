@@ -60,10 +60,8 @@ def cheapest_single(summary: Summary) -> PointSummary | None:
 
 
 def best(summary: Summary) -> PointSummary | None:
-    """The cheapest way that can be had and meets the target: a chosen setting, or the cheapest single model."""
-    candidates = [p for p in summary["points"] if p["answer"] and p["meets"] and p["kind"] != "bound" and drawable(p)]
-    single = cheapest_single(summary)
-    return next(iter(by_cost([*candidates, *([single] if single else [])])), None)
+    """The point that the sentence is about."""
+    return None if summary["best"] is None else summary["points"][summary["best"]]
 
 
 def rows(summary: Summary) -> tuple[list[PointSummary], list[PointSummary], list[PointSummary]]:
