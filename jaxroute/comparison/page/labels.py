@@ -139,9 +139,9 @@ class Placer:
                     continue
                 touched = 0.0
                 for other, costs in self.soft:
-                    area = box.overlap(other)
-                    if area:
-                        touched += costs * area / ((other.right - other.left) * (other.bottom - other.top))
+                    left, top, right, bottom = other
+                    if left < box.right and right > box.left and top < box.bottom and bottom > box.top:
+                        touched += costs * box.overlap(other) / ((right - left) * (bottom - top))
                 price += touched
                 if best is None or price < best[0]:
                     best = price, box

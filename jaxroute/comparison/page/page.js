@@ -48,10 +48,13 @@
       return Number.isNaN(x) || Number.isNaN(y) ? a.localeCompare(b, "en", { numeric: true }) : x - y;
     };
     heads.forEach((head, column) => {
-      const button = document.createElement("button");
+      const button = document.createElement("button"), title = head.textContent;
       button.type = "button";
-      button.textContent = head.textContent;
+      button.textContent = title;
       head.replaceChildren(button);
+      // Browsers repeat the titles on each sheet of paper only if there is no button in them.
+      addEventListener("beforeprint", () => head.replaceChildren(title));
+      addEventListener("afterprint", () => head.replaceChildren(button));
       button.addEventListener("click", () => {
         const next = { none: "ascending", ascending: "descending", descending: "none" }[head.getAttribute("aria-sort") ?? "none"];
         heads.forEach((other) => other.removeAttribute("aria-sort"));

@@ -61,8 +61,8 @@ def draw(summary: Summary, form: Format = WIDE) -> Scene:
     for name in reversed(list(groups)):  # Those that learn are drawn last, on top.
         _approach(scene, x, y, groups[name], looked[name], order.index(name), form, placer)
     _highlight(scene, x, y, summary, form)
-    named = _labels(scene, x, y, summary, groups, looked, form, placer)
-    _legend(scene, summary, {} if named else looked, points, form)
+    _labels(scene, x, y, summary, groups, looked, form, placer)
+    _legend(scene, summary, looked, points, form)
     return scene
 
 
@@ -225,13 +225,10 @@ def _labels(
     looked: dict[str, Look],
     form: Format,
     placer: Placer,
-) -> bool:
-    """Names: of the answer, of the single model to beat, of all approaches, then of as many single models as there is room for.
-
-    Returns whether all approaches are named.
-    """
+) -> None:
+    """Names: of the answer, of the single model to beat, of all approaches, then of as many single models as there is room for."""
     best, single = ways.best(summary), ways.cheapest_single(summary)
-    gap, unnamed = form.radius + 4, 0
+    gap = form.radius + 4
 
     def put(point: PointSummary, text: str, colour: str, size: float, limit: float, bold: bool, near: float) -> bool:
         place = _place(point, x, y)
@@ -256,8 +253,7 @@ def _labels(
         chosen = next((p for p in points if p["answer"]), None)
         tries = ([chosen] if chosen else []) + [points[-1], points[0]]
         look, text = looked[name], shortened(name, form.letters)
-        if not any(put(p, text, look.colour, form.font, limit, False, gap) for limit in form.prices for p in tries):
-            unnamed += 1
+        any(put(p, text, look.colour, form.font, limit, False, gap) for limit in form.prices for p in tries)
     named = 0
     for point in _spaced([p for p in ways.singles(summary) if ways.drawable(p) and p is not single]):
         if named >= form.singles:
@@ -271,7 +267,6 @@ def _labels(
             False,
             gap - 1,
         )
-    return not unnamed
 
 
 def _spaced(points: list[PointSummary]) -> list[PointSummary]:
@@ -283,7 +278,7 @@ def _spaced(points: list[PointSummary]) -> list[PointSummary]:
 
 
 def _legend(scene: Scene, summary: Summary, looked: dict[str, Look], points: list[PointSummary], form: Format) -> None:
-    """Approaches with their marks if the picture does not name them all, then what the other marks mean; in as many rows as it takes."""
+    """Approaches with their marks, which colours alone do not tell apart, then what the other marks mean; in as many rows as it takes."""
     size, row = form.font - 0.5, form.font * 1.75
     kinds = {p["kind"] for p in points}
     drawn = {p["approach"] for p in points}
