@@ -63,7 +63,7 @@ def _assert_metered(of, name, env, data, setting):
         "latency": seconds.sum(axis=1) if found.in_turn else seconds.max(axis=1),
         "answered": answered,
     }
-    expected |= {"quality_square": quality**2, "spent_square": expected["spent"] ** 2}
+    expected |= {f"{key}_square": expected[key] ** 2.0 for key in METERED}
     for key, value in expected.items():
         np.testing.assert_allclose(data["flows"][key], value, rtol=1e-5, atol=1e-5, err_msg=key)
     return found.rows
@@ -204,7 +204,7 @@ def test_pieces_of_learning_add_up_to_the_whole(played):
 
 
 def _judged(kind, queries, orders, rng):
-    """Measures of a synthetic policy on a new table of a population of mean quality one half, and cost 1.
+    """Measures of a synthetic policy on a new table of a population of mean quality 0.5, cost 1, calls 1.5 and latency 2.
 
     kind: "fixed": an order changes nothing. "orders": luck in learning moves all scores of an order. "draws": a coin for each query of
     each order decides between two answers of a query, half of whose variance is the query's.
@@ -218,13 +218,11 @@ def _judged(kind, queries, orders, rng):
         both = (rng.random((2, queries)) < of_query) * 1.0
         quality = np.where(rng.random((orders, queries)) < 0.5, *both)
     cost = np.tile(rng.gamma(2.0, 0.5, queries), (orders, 1))
-    ones = np.ones_like(quality)
-    flows = {"quality": quality, "quality_square": quality**2, "spent": cost, "spent_square": cost**2}
-    curves = {
-        name: flow.cumsum(axis=1)[:, [queries // 2, -1]]
-        for name, flow in (flows | {"calls": ones, "answered": ones}).items()
-    }
-    traffic = Traffic(None, None, None, None)
+    calls = np.tile(rng.choice([1.0, 2.0], queries), (orders, 1))
+    flows = {"quality": quality, "spent": cost, "calls": calls, "latency": 2.0 * cost}
+    flows |= {f"{name}_square": flow**2 for name, flow in flows.items()} | {"answered": np.ones_like(quality)}
+    curves = {name: flow.cumsum(axis=1)[:, [queries // 2, -1]] for name, flow in flows.items()}
+    traffic = Traffic(None, None, None, np.zeros(0))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Traffic, "num_queries", queries)
         return _measures(curves, traffic)
@@ -236,7 +234,7 @@ def test_standard_errors_cover_the_population(kind, orders):
     rng = np.random.default_rng(5)
     found = [_judged(kind, 200, orders, rng) for _ in range(400)]
     # Errors of few orders are themselves uncertain.
-    for truth, name in ((0.5, "quality"), (1.0, "cost")):
+    for name, truth in {"quality": 0.5, "cost": 1.0, "calls": 1.5, "latency": 2.0}.items():
         z = np.array([(getattr(m, name).value - truth) / getattr(m, name).error for m in found])
         assert abs(z.mean()) < 0.25
         assert 0.8 < z.std(ddof=1) < 1.3, f"{name}: {z.std(ddof=1):.2f}"
