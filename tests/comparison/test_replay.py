@@ -11,6 +11,7 @@ from replay_cases import case, decisions, means, read, scripted, totals
 from jaxroute.comparison.learning import APPROACHES, Traffic, setting_of
 from jaxroute.comparison.learning.play import _measures, play, values_between
 from jaxroute.comparison.points import Estimate, Measures, Point
+from jaxroute.data import RoutingTable
 
 slow = pytest.mark.slow
 ORDERS = 64
@@ -134,6 +135,18 @@ def test_contexts_are_the_main_directions():
         found, expected = Traffic.of(of.table).contexts, of.plain.contexts
         np.testing.assert_allclose(np.abs(found), np.abs(expected), atol=2e-4 if features == "vectors" else 1e-3)
     np.testing.assert_array_equal(Traffic.of(case(features="none").table).contexts, np.ones((300, 1)))
+
+
+def test_of_many_models_the_cheapest_and_the_best_are_kept():
+    score, cost = np.linspace(0.1, 0.9, 112), np.geomspace(0.1, 5.0, 112)
+    names = tuple(f"m{k}" for k in range(112))
+    table = RoutingTable(np.tile(score, (40, 1)), np.tile(cost, (40, 1)), names)
+    kept = Traffic.of(table).table
+    assert kept.num_models == 16 and (kept.models[0], kept.models[-1]) == ("m0", "m111")
+    # One that a cheaper one beats is not kept before one that none beats.
+    score[20:] = 0.2
+    kept = Traffic.of(RoutingTable(np.tile(score, (40, 1)), np.tile(cost, (40, 1)), names)).table
+    assert kept.num_models == 16 and kept.models[0] == "m0" and "m19" in kept.models
 
 
 # --- Points ----------------------------------------------------------------------------------------------------------
