@@ -25,6 +25,7 @@ _LOAD = 0.5
 _SCORE_SERVED = "the score of the answer that is served"
 _SCORE_ALL = "the scores of all models on the few queries that are explored"
 _COSTS = "the cost of each call"
+_COSTS_AHEAD = "what each model would cost on a query, before any is called"
 _FEATURES = "features of a query before it is served"
 
 
@@ -129,7 +130,7 @@ def _messplus(traffic: Traffic, targets: Sequence[float]) -> Approach:
         lambda V: service.MessPlus(V=V),
         {"V": weights},
         lambda alpha, V: f"alpha = {alpha:.3g}, V = {V:.3g} per mean call of the dearest model",
-        (_FEATURES, _SCORE_ALL, _SCORE_SERVED),
+        (_FEATURES, _COSTS_AHEAD, _SCORE_ALL, _SCORE_SERVED),
         rounds,
         True,
     )

@@ -16,7 +16,9 @@ METRICS = (
     Metric("spent", "cost of all calls", "cost", "total"),
     Metric("spent_square", "its square", "", "total"),
     Metric("calls", "models called", "calls", "total"),
+    Metric("calls_square", "its square", "", "total"),
     Metric("latency", "time until the answer", "s", "total"),
+    Metric("latency_square", "its square", "", "total"),
     Metric("answered", "queries that have got their answer", "queries", "total"),
 )
 
@@ -82,13 +84,16 @@ class Metered:
         if self.latency is not None:
             seconds = jnp.where(called, jnp.asarray(self.latency, jnp.float32)[row], 0.0)
             latency = jnp.sum(seconds) if self.reading.in_turn else jnp.max(seconds)
+        calls = jnp.sum(called.astype(jnp.float32))
         metered = {
             "quality": quality,
             "quality_square": jnp.square(quality),
             "spent": spent,
             "spent_square": jnp.square(spent),
-            "calls": jnp.sum(called.astype(jnp.float32)),
+            "calls": calls,
+            "calls_square": jnp.square(calls),
             "latency": latency,
+            "latency_square": jnp.square(latency),
             "answered": jnp.asarray(answered, jnp.float32),
         }
         return after, feedback, metered | {name: flows[name] for name in self.env.spec.zero_flows}

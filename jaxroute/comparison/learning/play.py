@@ -6,7 +6,6 @@ import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -21,6 +20,8 @@ from .traffic import Traffic
 _PIECES, _BETWEEN = 20, 3
 # Approaches whose stream is no pass over all queries are not looked at a second time: they take long, and their target is another one.
 _ONE_LOOK = ("ACQB, with retries",)
+# What is metered with its square, for standard errors.
+_MEASURED = ("quality", "spent", "calls", "latency")
 Say = Callable[[str], None]
 
 
@@ -98,7 +99,7 @@ def _points(approach: Approach, traffic: Traffic, data: xr.Dataset, warm: float)
     names = [approach.axis, *approach.options]
     arrays = {
         name: data[name].transpose(*names, "seed", "time").to_numpy().astype(np.float64)
-        for name in ("quality", "quality_square", "spent", "spent_square", "calls", "latency", "answered")
+        for name in (*_MEASURED, *(f"{name}_square" for name in _MEASURED), "answered")
     }
     times = [int(t) for t in data["time"].values]
     points = {}
@@ -148,16 +149,14 @@ def _measures(curves: Mapping[str, np.ndarray], traffic: Traffic) -> Measures:
     answered = np.maximum(sums["answered"], 1.0)
     queries = min(float(answered.mean()), traffic.num_queries)
 
-    def estimate(name: str, square: str | None = None) -> Estimate:
+    def estimate(name: str) -> Estimate:
         runs = sums[name] / answered
         of_orders = float(runs.var(ddof=1)) / len(runs) if len(runs) > 1 else math.nan
-        of_queries = 0.0
-        if square is not None:
-            of_queries = max(float((sums[square] / answered).mean() - np.square(runs).mean()), 0.0) / queries
+        of_queries = max(float((sums[f"{name}_square"] / answered).mean() - np.square(runs).mean()), 0.0) / queries
         return Estimate(float(runs.mean()), math.sqrt(of_orders + of_queries))
 
     latency = None if traffic.latency is None else estimate("latency")
-    return Measures(estimate("quality", "quality_square"), estimate("spent", "spent_square"), estimate("calls"), latency)
+    return Measures(estimate("quality"), estimate("spent"), estimate("calls"), latency)
 
 
 def values_between(approach: Approach, points: Mapping[Settings, Point], target: float) -> tuple[float, ...]:

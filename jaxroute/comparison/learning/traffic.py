@@ -47,7 +47,8 @@ class Traffic:
     def of(cls, table: RoutingTable, latency: np.ndarray | None = None, signals: np.ndarray | None = None) -> "Traffic":
         """The queries of a table.
 
-        Of more than 16 models those are kept that no cheaper one beats in mean score, the best of the others after them.
+        Of more than 16 models those are kept that no cheaper one beats in mean score, the best of the others after them; of more than 16
+        that none beats, as many from the cheapest to the best.
 
         Args:
           table: recorded scores and costs.
@@ -89,6 +90,9 @@ def _kept(table: RoutingTable) -> list[int]:
     """Numbers of the models to choose among, in the table's order."""
     score, cost = table.mean_scores(), table.mean_costs()
     beaten = [bool(((cost <= c) & (score > s)).any()) for s, c in zip(score, cost, strict=True)]
+    front = sorted((k for k in range(table.num_models) if not beaten[k]), key=lambda k: cost[k])
+    if len(front) > _MOST_MODELS:
+        return sorted(front[i] for i in np.linspace(0, len(front) - 1, _MOST_MODELS).round().astype(int))
     by_rank = sorted(range(table.num_models), key=lambda k: (beaten[k], -score[k]))
     return sorted(by_rank[:_MOST_MODELS])
 
