@@ -48,7 +48,9 @@ def both_layouts(path, models, scores, costs, groups, layout):
     else:
         names = ["query_id", "task", "model", "score", "cost"]
         rows = [
-            [q, groups[q], m, float(scores[q, i]), float(costs[q, i])] for q in range(len(scores)) for i, m in enumerate(models)
+            [q, groups[q], m, float(scores[q, i]), float(costs[q, i])]
+            for q in range(len(scores))
+            for i, m in enumerate(models)
         ]
     name = path.name
     if name.endswith(("frame", ".parquet", ".xlsx", ".pkl")):
