@@ -1,14 +1,12 @@
 """What is said about a log before anything is routed."""
 
 import json
-import sys
 
 import numpy as np
 import pytest
 from log_cases import shared
 
-from jaxroute.data import Description, Log, RoutingTable, describe, read_log
-from jaxroute.data import describe as package_describe
+from jaxroute.data import Description, Log, RoutingTable, describe, prediction, read_log
 
 pytestmark = pytest.mark.fast
 
@@ -44,18 +42,18 @@ def test_what_can_be_predicted_is_and_gains():
     pytest.importorskip("sklearn")
     about = describe(two_kinds())
     assert [p.how for p in about.predictions] == ["categories", "nearest neighbours", "logistic regression"]
-    for prediction in about.predictions:
-        assert prediction.measure == "AUC" and min(prediction.models) > 0.8
-        assert prediction.gain > 0.3 and prediction.gain > 5 * prediction.stderr and prediction.cost == pytest.approx(0.5)
+    for found in about.predictions:
+        assert found.measure == "AUC" and min(found.models) > 0.8
+        assert found.gain > 0.3 and found.gain > 5 * found.stderr and found.cost == pytest.approx(0.5)
 
 
 def test_what_cannot_be_predicted_is_not():
     pytest.importorskip("sklearn")
     rng = np.random.default_rng(1)
     table = RoutingTable(rng.integers(0, 2, (500, 2)), rng.uniform(size=(500, 2)), ("a", "b"), rng.standard_normal((500, 4)))
-    for prediction in describe(table).predictions:
-        assert all(0.4 < auc < 0.6 for auc in prediction.models)
-        assert abs(prediction.gain) < 4 * prediction.stderr + 1e-9
+    for found in describe(table).predictions:
+        assert all(0.4 < auc < 0.6 for auc in found.models)
+        assert abs(found.gain) < 4 * found.stderr + 1e-9
 
 
 def test_fractional_scores_are_explained_and_constant_ones_left_open():
@@ -73,7 +71,7 @@ def test_fractional_scores_are_explained_and_constant_ones_left_open():
 
 
 def test_without_scikit_learn_categories_predict_alone(monkeypatch):
-    monkeypatch.setattr(sys.modules["jaxroute.data.describe"], "has_sklearn", lambda: False)
+    monkeypatch.setattr(prediction, "has_sklearn", lambda: False)
     about = describe(two_kinds())
     assert [p.how for p in about.predictions] == ["categories"]
     assert about.left_out == ('predictions from features need scikit-learn: pip install "jaxroute[data]"',)
@@ -100,7 +98,7 @@ def test_lines_fit_the_terminal(width):
 def test_only_logs_are_described():
     with pytest.raises(ValueError, match="log must be what read_log returns, or a RoutingTable, got 'x.csv'"):
         describe("x.csv")
-    assert package_describe is describe and Description.__module__ == "jaxroute.data.describe"
+    assert Description.__module__ == "jaxroute.data.describe"
 
 
 def test_a_real_log():
