@@ -141,7 +141,8 @@ DATASETS = (
     Dataset(
         "table",
         "public file",
-        "Any log of answers, a row per query, or per query and model (csv, tsv, JSON, parquet, Excel, npz, pickle); `jaxroute data FILE` shows it.",
+        "Any table of scores and costs, a row per query, or per query and model (npz, csv, tsv, jsonl, parquet or pickle); `jaxroute data FILE` reads "
+        "these and others (Excel, JSON, prices and tokens, text), and describes them.",
         "the caller",
         load_table,
     ),

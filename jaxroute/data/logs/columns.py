@@ -289,7 +289,7 @@ def _matched(shape: str, names: Sequence[str]) -> dict[str, str]:
     }
 
 
-_EMBEDDED = re.compile(r"^(emb|embedding|feature|feat|vec|vector|dim|pc|x)[\s_\-.]*(\d+)$", re.IGNORECASE)
+_EMBEDDED = re.compile(r"^(emb|embedding|feature|feat|vec|vector|dim)[\s_\-.]*(\d+)$", re.IGNORECASE)
 
 
 def embedding_columns(names: Sequence[str]) -> list[str]:

@@ -3,6 +3,7 @@
 import importlib.util
 import os
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -35,7 +36,8 @@ def of_text(texts: Sequence[str], width: int = WIDTH) -> np.ndarray:
     """
     from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer
 
-    hashed = HashingVectorizer(n_features=2**15, ngram_range=(1, 2), alternate_sign=False, norm=None)
+    plain: Any = None  # Counts as they are.
+    hashed = HashingVectorizer(n_features=2**15, ngram_range=(1, 2), alternate_sign=False, norm=plain)
     counts = hashed.transform([str(text)[:_CHARACTERS] for text in texts])
     if not counts.nnz:
         return np.zeros((len(texts), 1), np.float32)

@@ -30,7 +30,7 @@ def close(
     if missing == "zero":
         said.append(f"missing: {int(gaps.sum()):,} answers count as score 0 and cost 0 (of {most}; first: {first})")
         return np.ones(total, bool), np.where(gaps, 0.0, scores), np.where(gaps, 0.0, costs)
-    keep = ~gaps.any(axis=1)
+    keep = np.logical_not(gaps.any(axis=1))
     fewer = _proposal(answers, gaps)
     if not keep.any():
         if (np.isfinite(scores).sum(axis=1) <= 1).all():

@@ -1,6 +1,7 @@
 """A log of answers from any file, as a complete table of queries and models, with an account of how it was read."""
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -220,8 +221,9 @@ def _no_layout(sheet: Sheet, roles: Mapping[str, str], models: Sequence[str]) ->
 
 
 def _in_unit(sheet: Sheet, name: str) -> bool:
-    cells = sheet.cells(name)
-    if not looks_like_numbers(cells):
+    """Whether a column could be the scores of a model that it is called like."""
+    words = {plain(word) for word in re.split(r"[\s_|]+", name)}
+    if words & KNOWN or not looks_like_numbers(sheet.cells(name)):
         return False
     try:
         values = read_numbers(sheet, name, "score").values

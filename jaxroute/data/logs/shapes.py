@@ -204,8 +204,8 @@ def _of_role(sheet: Sheet, role: str, column: str) -> Numbers:
 def _put(answers: Answers, role: str, values: np.ndarray, currency: str | None, column: str) -> None:
     if role == "cost":
         answers.costs = values
-        named = next((code for code in ("eur", "gbp") if code in plain(column)), None)
-        answers.unit = f"{currency or named.upper()} per query" if currency or named else None
+        currency = currency or next((code.upper() for code in ("eur", "gbp") if code in plain(column)), None)
+        answers.unit = f"{currency} per query" if currency else None
         if "energy" in column.lower():
             answers.unit = "J per request"
     elif role == "latency":

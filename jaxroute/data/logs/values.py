@@ -330,8 +330,8 @@ def in_unit(
         return scores / 100.0, "taken for percent, and divided by 100"
     row, column = map(int, np.argwhere(scores > 1)[0])
     raise ValueError(
-        f"{at(row, column)} is {scores[row, column]:g}, and scores go from {low:g} to {high:g}: are they fractions, percent or grades? {remedy}, "
-        "for example 0:10 or 0:100; or mend the value"
+        f"{at(row, column)} is {scores[row, column]:g}, and scores go from {low:g} to {high:g}: are they fractions, percent or grades? mend the value, "
+        f"or {remedy}, for example 0:10"
     )
 
 
