@@ -312,35 +312,40 @@ def _targets(table: RoutingTable, target: float) -> tuple[float, ...]:
 def assumptions(found: Comparison) -> list[str]:
     """What a reader must know to believe the page."""
     table, traffic = found.log.table, learning.Traffic.of(found.log.table, found.log.latency)
+    mistakes = "their mistakes while learning are in the numbers"
+    if found.warm:
+        mistakes = f"what they do in the first {100 * found.warm:g} % is not counted"
     lines = [
         "Quality is the mean score of the answer that the user gets, cost that of all calls made for a query.",
         "All models answered the same queries (joint rows): answers to one query depend on each other, and what is said of a cascade "
         "takes that as it is.",
         "Rules that are fitted see one part of the queries and are judged on another; which parts is drawn several times. Settings are "
         "chosen by some of the drawings, and judged by others.",
-        f"Policies that learn start cold and meet each query once, in {found.orders} random orders; all approaches meet the same orders, and "
-        + ("their mistakes while learning are in the numbers." if found.warm == 0 else f"what they do in the first {found.warm:.0%} is not counted.")
-        + " Settings are chosen by every other order, and judged by the others.",
+        f"Policies that learn start cold and meet each query once, in {found.orders} random orders, the same for all; {mistakes}. Settings "
+        "are chosen by every other order, and judged by the others.",
+        "Chosen and judged are not drawn from different queries, but from different orders, or partings, of the same ones: what is chosen "
+        "looks better than it is by up to .7 of its standard error with some hundred queries, by next to nothing with thousands.",
         "Errors in brackets are one standard error: over orders (or ways to part the queries) and over queries together. Savings are "
         "given the error of two means that are independent, which is more than it is, as both were measured on the same queries.",
-        "A quality counts as reached if it does not miss the target by more than half of its standard error.",
+        "A quality counts as reached if it does not miss the target by more than half of its standard error; a saving as one if it is two "
+        "standard errors above 0.",
+        "A perfect judge sees the recorded score of an answer as soon as it is there, for nothing: COSMOS, C2MAB-V with several models, "
+        "and the cascades that say so have one. That is an upper bound of what a judge can do, and no answer to what to do without one.",
+        "Policies are not told what a call will cost before it is made; MESS+, whose paper lets it know, goes by the mean of past calls.",
     ]
     if any(p.approach.startswith("ACQB") for p in found.points):
         lines.append(
             "ACQB plays queries of the log as users who accept an answer or try again, with chances made of scores and costs as in its paper; "
             "its pool has at most 1,000 of the queries, drawn with replacement. Its costs count every answer that was not accepted."
         )
+    if not traffic.binary:
+        lines.append("MESS+ promises a share of scores of at least .5, which is not the mean score that is asked for here.")
     if traffic.table.num_models < table.num_models:
         lines.append(
-            f"Policies that learn choose among {traffic.table.num_models} of the {table.num_models} models: those that no cheaper one beats "
-            "in mean score first, then the best of the others."
+            f"Policies that learn choose among {traffic.table.num_models} of the {table.num_models} models, from the cheapest to the best of "
+            "those that no cheaper one beats in mean score, then the best of the others."
         )
-    lines.append(
-        "COSMOS and the cascades with a perfect judge see the recorded score of an answer as soon as it is there: an upper bound of what a "
-        "judge can do, whose own cost is not counted. LinUCB and StageRoute see the score of the served answer only."
-    )
     return lines
-
 
 
 def _value(estimate: Estimate | None, part: str) -> float:

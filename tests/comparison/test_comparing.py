@@ -124,7 +124,7 @@ def test_a_warm_start_leaves_the_first_part_out(only):
     of = {(p.approach, p.setting): p for p in warm.points}
     pairs = [(p, of[p.approach, p.setting]) for p in cold.points if p.kind == "online" and (p.approach, p.setting) in of]
     assert np.mean([w.judged.quality.value - p.judged.quality.value for p, w in pairs]) > 0
-    assert "first 50%" in " ".join(warm.summary["assumptions"])
+    assert "first 50 %" in " ".join(warm.summary["assumptions"])
 
 
 def test_targets_are_looked_at_that_tell_ways_apart():

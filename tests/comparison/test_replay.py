@@ -22,7 +22,7 @@ SETTINGS = {
     "LinUCB, narrow": (replay.linucb, {"weight": 0.05, "width": 0.1}),
     "COSMOS": (replay.cosmos, {"weight": 0.1, "bonus": 0.1}),
     "COSMOS, warm": (replay.cosmos, {"weight": 0.3, "bonus": 0.03}),
-    "MESS+": (replay.messplus, {"alpha": 0.65, "V": 0.5}),
+    "MESS+": (replay.messplus, {"alpha": 0.65, "V": 0.5, "c": 0.4}),
     "C2MAB-V, one answer": (replay.one_answer, {"budget": 0.3}),
     "C2MAB-V, best of several": (replay.best_of_several, {"budget": 0.5}),
     "C2MAB-V, asked in turn": (replay.asked_in_turn, {"budget": 0.5}),

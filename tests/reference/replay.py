@@ -145,7 +145,10 @@ def messplus(table, rng, *, alpha, V, c=0.1, lr=0.06, momentum=0.9, weight_decay
     order = np.argsort(table.unit.mean(axis=0), kind="stable")
     rows = rng.permutation(len(table.scores))
     models = len(order)
-    features = np.ones((len(rows), 1)) if table.features is None else np.hstack([table.features, np.ones((len(rows), 1))])
+    features = np.ones((len(rows), 1))
+    if table.features is not None:  # Of mean 0 and mean square length 1.
+        around = table.features - table.features.mean(axis=0)
+        features = np.hstack([around / np.sqrt((around**2).sum(axis=1).mean()), features])
     head = {"w": np.zeros((models, features.shape[1])), "b": np.zeros(models)}
     path = service.messplus(
         features[rows],
@@ -156,6 +159,7 @@ def messplus(table, rng, *, alpha, V, c=0.1, lr=0.06, momentum=0.9, weight_decay
         V=V,
         alpha=alpha,
         c=c,
+        cost_mode="running_mean",
         lr=lr,
         momentum=momentum,
         weight_decay=weight_decay,

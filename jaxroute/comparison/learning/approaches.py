@@ -17,7 +17,7 @@ from .metered import Metered, Reading
 from .traffic import Traffic
 
 # Slots of StageRoute, models that C2MAB-V asks for one query, prompts of ACQB's pool and its rounds.
-_SLOTS, _ASKED, _POOL, _QUEUE_ROUNDS = 6, 3, 1000, 2000
+_SLOTS, _ASKED, POOL, _QUEUE_ROUNDS = 6, 3, 1000, 2000
 # Directions of queries that an evaluator of answers sees, and models that it tells apart, at most: its rounds take long.
 _OUTPUT_DIRECTIONS, _MOST_SIGNALLED = 4, 4
 # Rounds that bring a query of ACQB.
@@ -25,7 +25,6 @@ _LOAD = 0.5
 _SCORE_SERVED = "the score of the answer that is served"
 _SCORE_ALL = "the scores of all models on the few queries that are explored"
 _COSTS = "the cost of each call"
-_COSTS_AHEAD = "what each model would cost on a query, before any is called"
 _FEATURES = "features of a query before it is served"
 
 
@@ -127,10 +126,11 @@ def _messplus(traffic: Traffic, targets: Sequence[float]) -> Approach:
         environment,
         "alpha",
         tuple(sorted({float(np.clip(target, 0.01, 0.999)) for target in targets})),
-        lambda V: service.MessPlus(V=V),
-        {"V": weights},
-        lambda alpha, V: f"alpha = {alpha:.3g}, V = {V:.3g} per mean call of the dearest model",
-        (_FEATURES, _COSTS_AHEAD, _SCORE_ALL, _SCORE_SERVED),
+        # What a call will cost is not known before it is made: the means of those made stand in for it.
+        lambda V, c: service.MessPlus(V=V, c=c, costs=service.RunningMeanCost()),
+        {"V": weights, "c": (0.1, 0.4)},
+        lambda alpha, V, c: f"alpha = {alpha:.3g}, V = {V:.3g} per mean call of the dearest model, c = {c:.3g}",
+        (_FEATURES, _SCORE_ALL, _SCORE_SERVED, _COSTS),
         rounds,
         True,
     )
@@ -272,7 +272,7 @@ def _acqb(traffic: Traffic, targets: Sequence[float]) -> Approach | None:
     del targets
     if traffic.contexts.shape[1] == 1:
         return None  # Without features of queries there is nothing that it could learn.
-    rows = np.random.default_rng(0).permutation(traffic.num_queries)[:_POOL]
+    rows = np.random.default_rng(0).permutation(traffic.num_queries)[:POOL]
     pool = Traffic(
         traffic.table.subset(rows=rows),
         traffic.unit.subset(rows=rows).with_features(traffic.contexts[rows]),

@@ -13,7 +13,7 @@ import xarray as xr
 import jaxroute as jr
 from jaxroute.comparison.points import Estimate, Learning, Measures, Point, meets
 
-from .approaches import Approach, approaches_for
+from .approaches import POOL, Approach, approaches_for
 from .traffic import Traffic
 
 # Pieces in which a stream is recorded, and values of a setting that are tried between two of the first look.
@@ -123,15 +123,16 @@ def _point(
     whole = curves if warm == 0.0 else {name: curve - curve[:, begin : begin + 1] for name, curve in curves.items()}
     even, odd = ({name: curve[first::2] for name, curve in whole.items()} for first in (0, 1))
     values = ", ".join(f"{name}={value!r}" for name, value in setting.items())
+    pool = min(POOL, traffic.num_queries) if approach.name in _ONE_LOOK else None
     pieces = {name: np.diff(curve.mean(axis=0), prepend=0.0) for name, curve in curves.items()}
     answered = np.maximum(pieces["answered"], 1e-9)
     return Point(
         approach.name,
         "online",
         approach.words(**setting),
-        chosen_by=_measures(even, traffic),
-        judged=_measures(odd, traffic),
-        late=_measures({name: curve - curve[:, half : half + 1] for name, curve in odd.items()}, traffic),
+        chosen_by=_measures(even, traffic, pool),
+        judged=_measures(odd, traffic, pool),
+        late=_measures({name: curve - curve[:, half : half + 1] for name, curve in odd.items()}, traffic, pool),
         needs=approach.needs,
         further=f"env, policy, rounds = jaxroute.comparison.setting_of(log.table, {approach.name!r}, {values})\n"
         f"result = jaxroute.simulate(env, {{{approach.name!r}: policy}}, horizon=rounds, seeds=256)",
@@ -143,16 +144,23 @@ def _point(
     )
 
 
-def _measures(curves: Mapping[str, np.ndarray], traffic: Traffic) -> Measures:
-    """Means per query at the end of curves `[seed, time]`, with errors over orders and over queries."""
+def _measures(curves: Mapping[str, np.ndarray], traffic: Traffic, pool: int | None = None) -> Measures:
+    """Means per query at the end of curves `[seed, time]`, with errors over orders and over queries.
+
+    Where each query is met once, runs differ by their orders alone, and what queries differ by is seen within a run. Where queries are
+    drawn from a `pool` with replacement and served several times, runs differ by both: a run of as many draws as the pool has queries
+    varies as the pool itself would.
+    """
     sums = {name: curve[:, -1] for name, curve in curves.items()}
     answered = np.maximum(sums["answered"], 1.0)
     queries = min(float(answered.mean()), traffic.num_queries)
 
     def estimate(name: str) -> Estimate:
         runs = sums[name] / answered
-        of_orders = float(runs.var(ddof=1)) / len(runs) if len(runs) > 1 else math.nan
-        of_queries = max(float((sums[f"{name}_square"] / answered).mean() - np.square(runs).mean()), 0.0) / queries
+        between = float(runs.var(ddof=1)) if len(runs) > 1 else math.nan
+        of_orders, of_queries = between / len(runs), between * float(answered.mean()) / (pool or 1)
+        if pool is None:
+            of_queries = max(float((sums[f"{name}_square"] / answered).mean() - np.square(runs).mean()), 0.0) / queries
         return Estimate(float(runs.mean()), math.sqrt(of_orders + of_queries))
 
     latency = None if traffic.latency is None else estimate("latency")

@@ -20,7 +20,7 @@ class Traffic:
     """Recorded queries for policies that learn.
 
     Attributes:
-      table: scores and costs of the models that are chosen among, with features where there are any.
+      table: scores and costs of the models that are chosen among, with features of mean 0 and mean square length 1 where there are any.
       unit: the same with costs in mean calls of the dearest model.
       contexts: `[Q, m]`: 1, and the main directions of the features, or the groups.
       latency: `[Q, N]` seconds, or None.
@@ -64,6 +64,8 @@ class Traffic:
             table = table.subset(models=[table.models[k] for k in kept])
         if table.features is None and table.groups is not None:
             table = table.with_features(_indicators(table.groups))
+        if table.features is not None:
+            table = table.with_features(_scaled(table.features))
         dearest = float(table.mean_costs().max())
         if not dearest > 0:
             raise ValueError("costs must be above 0 for some model, got none: there is nothing to save")
@@ -101,6 +103,14 @@ def _indicators(groups: np.ndarray) -> np.ndarray:
     """`[Q, G]` which of the largest groups a query belongs to."""
     largest = np.argsort(-np.bincount(groups), kind="stable")[:_GROUPS]
     return (groups[:, None] == largest).astype(np.float32)
+
+
+def _scaled(features: np.ndarray) -> np.ndarray:
+    """Features around their mean, of mean square length 1: gradient steps would be as long as the file's numbers are large."""
+    features = np.asarray(features, np.float64)
+    features = features - features.mean(axis=0)
+    length = float(np.sqrt(np.square(features).sum(axis=1).mean()))
+    return features / length if length > 0 else features
 
 
 def _contexts(table: RoutingTable) -> np.ndarray:
