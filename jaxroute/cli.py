@@ -185,7 +185,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     _add_log_options(one)
     one.add_argument("--target-quality", type=float, required=True, metavar="Q", help="mean score to be reached, as in 0.75")
-    one.add_argument("--out", type=_folder, default=Path("report"), help="folder for the page and its numbers (default: report)")
+    one.add_argument(
+        "--out", type=_folder, default=Path("report"), help="folder for the page and its numbers (default: report)"
+    )
     one.add_argument(
         "--minutes", type=float, help="of all; what is left after the comparison goes into more random orders of the queries"
     )
@@ -277,18 +279,18 @@ def _add_log_options(parser: argparse.ArgumentParser) -> None:
 
 def _reading(options) -> dict[str, Any]:
     """The arguments of `read_log` that the options of `_add_log_options` name, without the file."""
-    return dict(
-        columns=_named("--column", "ROLE=NAME", options.columns, str) or {},
-        costs=_named("--cost", "MODEL=VALUE", options.costs, float),
-        prices=_named("--price", "MODEL=IN:OUT", options.prices, _two),
-        cost_unit=options.cost_unit,
-        models=None if options.models is None else [name.strip() for name in options.models.split(",") if name.strip()],
-        missing=options.missing,
-        scale=None if options.scale is None else _scale(options.scale),
-        separator=options.separator,
-        encoding=options.encoding,
-        features=options.features,
-    )
+    return {
+        "columns": _named("--column", "ROLE=NAME", options.columns, str) or {},
+        "costs": _named("--cost", "MODEL=VALUE", options.costs, float),
+        "prices": _named("--price", "MODEL=IN:OUT", options.prices, _two),
+        "cost_unit": options.cost_unit,
+        "models": None if options.models is None else [name.strip() for name in options.models.split(",") if name.strip()],
+        "missing": options.missing,
+        "scale": None if options.scale is None else _scale(options.scale),
+        "separator": options.separator,
+        "encoding": options.encoding,
+        "features": options.features,
+    }
 
 
 def _named(option: str, form: str, texts: Sequence[str], read: Callable[[str], Any]) -> dict[str, Any] | None:

@@ -21,7 +21,6 @@ MAY_IMPORT = {
     "engine": ("core", "store"),
     "analysis": ("core", "store", "engine"),  # `tune` alone plays; see below.
     "testing": ("core", "engine"),
-    "comparison": ("core", "data", "engine", "store", "analysis", "problems", "solvers", "estimators", ""),
     "experiments": ("core", "estimators", "solvers", "data", "problems", "store", "engine", "analysis", ""),
     "comparison": ("core", "data", "problems", "engine", "analysis", ""),
     "cli": ("core", "data", "problems", "store", "engine", "analysis", "experiments", "comparison", "testing", ""),

@@ -114,9 +114,13 @@ def sentences(points: Sequence[Point], found: Answer, unit: str) -> list[str]:
         saved = saving(mixture, single)
         verb = "saves" if saved.value >= 0 else "costs"
         more = "" if saved.value >= 0 else " more"
-        said.append(f"The best mixture that looks at no query {verb} {percent(Estimate(abs(saved.value), saved.error).pair)}{more}.")
+        said.append(
+            f"The best mixture that looks at no query {verb} {percent(Estimate(abs(saved.value), saved.error).pair)}{more}."
+        )
     if found.with_judge is not None:
-        said.append(f"With a perfect judge of each answer before it is served, {_reaches(found.with_judge, found, unit, 'would reach')}.")
+        said.append(
+            f"With a perfect judge of each answer before it is served, {_reaches(found.with_judge, found, unit, 'would reach')}."
+        )
     return said
 
 
@@ -135,7 +139,9 @@ def _out_of_reach(points: Sequence[Point], goal: str, judge: bool) -> str:
     had = [p for p in points if p.kind != "bound" and JUDGE not in p.needs]
     most = max(had, key=lambda p: p.chosen_by.quality.value)
     which = "without a perfect judge of answers" if judge else "here"
-    text = f"Nothing {which} reaches {goal}: the highest quality is that of {named(most)}, {percent(most.judged.quality.pair)}"
+    text = (
+        f"Nothing {which} reaches {goal}: the highest quality is that of {named(most)}, {percent(most.judged.quality.pair)}"
+    )
     bounds = [p for p in points if p.kind == "bound"]
     if bounds:
         top = max(bounds, key=lambda p: p.judged.quality.value)

@@ -121,7 +121,10 @@ class Comparison:
 
     def _points(self, found: choice.Answer) -> list[PointSummary]:
         chosen = {id(p) for p in choice.answers(self.points, self.target)}
-        return [_point(p, self.target, found.single if id(p) in chosen else None, id(p) in chosen, self.opened) for p in self.points]
+        return [
+            _point(p, self.target, found.single if id(p) in chosen else None, id(p) in chosen, self.opened)
+            for p in self.points
+        ]
 
     def table(self, width: int | None = None) -> str:
         """The chosen setting of each approach as text, the cheapest that reach the target first.
@@ -138,9 +141,13 @@ class Comparison:
         for p in rows:
             saved = "" if single is None or p is single else percent(choice.saving(p, single).pair)
             reached = percent(p.judged.quality.pair) + ("" if meets(p.judged.quality, self.target) else " (short)")
-            lines.append((p.approach, reached, measured(p.judged.cost.pair), saved, f"{p.judged.calls.value:.2f}", p.setting))
+            lines.append(
+                (p.approach, reached, measured(p.judged.cost.pair), saved, f"{p.judged.calls.value:.2f}", p.setting)
+            )
         widths = [max(len(line[i]) for line in lines) for i in range(5)]
-        texts = ("  ".join([*(cell.ljust(w) for cell, w in zip(line, widths, strict=False)), line[5]]).rstrip() for line in lines)
+        texts = (
+            "  ".join([*(cell.ljust(w) for cell, w in zip(line, widths, strict=False)), line[5]]).rstrip() for line in lines
+        )
         return "\n".join(text if width is None or len(text) <= width else f"{text[: width - 3]}..." for text in texts)
 
     @property
@@ -151,13 +158,20 @@ class Comparison:
             for name in ("quality", "cost", "calls", "latency")
             for suffix, part in (("", "value"), ("_error", "error"))
         }
-        texts = {name: ("point", [getattr(p, name) for p in self.points]) for name in ("approach", "kind", "setting", "further")}
+        texts = {
+            name: ("point", [getattr(p, name) for p in self.points]) for name in ("approach", "kind", "setting", "further")
+        }
         chosen = {id(p) for p in choice.answers(self.points, self.target)}
         flags = {
             "meets": ("point", [meets(p.judged.quality, self.target) for p in self.points]),
             "answer": ("point", [id(p) in chosen for p in self.points]),
         }
-        about = {"sentence": self.sentence, "target": self.target, "cost_unit": self.log.table.cost_unit, "orders": self.orders}
+        about = {
+            "sentence": self.sentence,
+            "target": self.target,
+            "cost_unit": self.log.table.cost_unit,
+            "orders": self.orders,
+        }
         return xr.Dataset({**columns, **flags}, coords=texts, attrs=about)
 
     def report(self, folder: str | os.PathLike[str]) -> list[Path]:
@@ -219,7 +233,7 @@ def compare(
         table = log.table
         if table.num_queries < _FEWEST:
             raise ValueError(f"data must have at least {_FEWEST} queries that all models answered, got {table.num_queries}")
-        traffic = learning.Traffic.of(table, log.latency)
+        traffic = learning.Traffic.of(table, log.latency, log.signals)
         folder = None if out is None else Path(out)
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)

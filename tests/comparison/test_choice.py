@@ -19,7 +19,10 @@ def point(approach, quality, cost, kind="offline", setting="", needs=(), judged=
 
 SINGLES = [point("small", 0.6, 1.0, "single"), point("large", 0.8, 10.0, "single"), point("huge", 0.82, 20.0, "single")]
 BOUND = point("Best model of each query", 0.95, 3.0, "bound")
-MIXTURE = [point(choice.MIXTURE, 0.7, 5.5, setting="half small"), point(choice.MIXTURE, 0.75, 8.0, setting="a quarter small")]
+MIXTURE = [
+    point(choice.MIXTURE, 0.7, 5.5, setting="half small"),
+    point(choice.MIXTURE, 0.75, 8.0, setting="a quarter small"),
+]
 
 
 def said(points, target, unit="USD per query"):
@@ -71,7 +74,9 @@ def test_each_approach_has_one_chosen_setting():
 def test_the_sentence_that_answers():
     points = [*SINGLES, *MIXTURE, BOUND, point("LinUCB", 0.76, 2.9, "online", "width 0.1")]
     first, *besides = said(points, 0.75)
-    assert first.startswith("LinUCB (width 0.1) reaches 76.0 (1.0) % at 2.90 (0.06) USD per query, 71.0 (0.8) % less than large,")
+    assert first.startswith(
+        "LinUCB (width 0.1) reaches 76.0 (1.0) % at 2.90 (0.06) USD per query, 71.0 (0.8) % less than large,"
+    )
     assert first.endswith("the cheapest single model that does.")
     assert besides == ["The best mixture that looks at no query saves 20.0 (2.3) %."]
 
@@ -82,7 +87,9 @@ def test_who_needs_a_perfect_judge_is_no_answer_but_said_besides():
     assert choice.answer(points, 0.75).best.approach == "router"
     first, *besides = said(points, 0.75)
     assert first.startswith("router reaches") and "cascade" not in first
-    assert besides[-1].startswith("With a perfect judge of each answer before it is served, cascade would reach 76.0 (1.0) % at 2.00")
+    assert besides[-1].startswith(
+        "With a perfect judge of each answer before it is served, cascade would reach 76.0 (1.0) % at 2.00"
+    )
     # One that is no cheaper than what can be had is not worth a word.
     points = [*SINGLES, point("cascade", 0.76, 6.0, needs=(JUDGE,)), point("router", 0.76, 5.0)]
     assert choice.answer(points, 0.75).with_judge is None
@@ -90,7 +97,9 @@ def test_who_needs_a_perfect_judge_is_no_answer_but_said_besides():
 
 def test_the_sentence_where_nothing_helps():
     first, *besides = said([*SINGLES, point("router", 0.76, 9.9)], 0.75)
-    assert first == "Nothing that can be had clearly saves money at 75 %: large alone reaches it at 10.0 (0.2) USD per query."
+    assert (
+        first == "Nothing that can be had clearly saves money at 75 %: large alone reaches it at 10.0 (0.2) USD per query."
+    )
     assert besides == ["router costs 1.0 (2.8) % less."]
     assert said(SINGLES, 0.75) == [first]
 

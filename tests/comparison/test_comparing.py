@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 import jaxroute as jr
-from jaxroute.comparison import comparing
-from jaxroute.comparison import learning
+from jaxroute.comparison import comparing, learning
 from jaxroute.comparison.points import JUDGE, meets
 from jaxroute.data import RoutingTable
 
@@ -106,7 +105,9 @@ def test_a_second_call_goes_on_from_what_is_there(only, tmp_path, monkeypatch):
     more = jr.compare(known_log(120), target_quality=0.95, out=tmp_path, orders=8, progress=False)
     assert more.orders == 8
     # What was chosen by is a part of the even orders now, with a smaller error.
-    assert [p.setting for p in more.points if p.kind == "offline"] == [p.setting for p in first.points if p.kind == "offline"]
+    assert [p.setting for p in more.points if p.kind == "offline"] == [
+        p.setting for p in first.points if p.kind == "offline"
+    ]
 
 
 def test_settings_are_chosen_and_judged_on_different_orders(only):
@@ -120,7 +121,9 @@ def test_settings_are_chosen_and_judged_on_different_orders(only):
 
 def test_a_warm_start_leaves_the_first_part_out(only):
     only("LinUCB")
-    cold, warm = (jr.compare(known_log(400), target_quality=0.95, orders=4, warm=share, progress=False) for share in (0.0, 0.5))
+    cold, warm = (
+        jr.compare(known_log(400), target_quality=0.95, orders=4, warm=share, progress=False) for share in (0.0, 0.5)
+    )
     of = {(p.approach, p.setting): p for p in warm.points}
     pairs = [(p, of[p.approach, p.setting]) for p in cold.points if p.kind == "online" and (p.approach, p.setting) in of]
     assert np.mean([w.judged.quality.value - p.judged.quality.value for p, w in pairs]) > 0
@@ -139,9 +142,10 @@ def test_all_policies_on_the_log_whose_best_is_known():
     names = {p.approach for p in found.points if p.kind == "online"}
     assert names == set(learning.APPROACHES) - {"COSMOS, learned evaluator"}
     learned = min(
-        (p for p in found.points if p.approach == "LinUCB" and meets(p.judged.quality, 0.95)), key=lambda p: p.judged.cost.value
+        (p for p in found.points if p.approach == "LinUCB" and meets(p.judged.quality, 0.95)),
+        key=lambda p: p.judged.cost.value,
     )
     assert learned.judged.cost.value < 7.5
-    late = min((p.late.cost.value for p in found.points if p.approach == "LinUCB" and meets(p.late.quality, 0.95)))
+    late = min(p.late.cost.value for p in found.points if p.approach == "LinUCB" and meets(p.late.quality, 0.95))
     assert late < 6.5
     assert "saves" in found.sentence or "less than" in found.sentence

@@ -405,9 +405,9 @@ REAL = {
     "cascade_slm_gpt5_confidence.csv.gz": (
         {"prices": {"slm": 0.2, "llm": (1.25, 10)}},
         (4000, 2),
-        1,
+        0,
         4,
-        "columns perf_<model>",
+        "confidence: 'slm_confidence'",
     ),
 }
 SUMMARIES = {

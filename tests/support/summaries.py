@@ -151,7 +151,9 @@ def typical(
 
 def best_of(points):
     """Number of the cheapest answer that meets the target, or of the cheapest single model that does."""
-    real = [i for i, p in enumerate(points) if p["meets"] and (p["kind"] == "single" or (p["answer"] and p["kind"] != "bound"))]
+    real = [
+        i for i, p in enumerate(points) if p["meets"] and (p["kind"] == "single" or (p["answer"] and p["kind"] != "bound"))
+    ]
     return min(real, key=lambda i: points[i]["cost"][0], default=None)
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from jaxroute.core import checks
 from jaxroute.comparison.points import JUDGE
+from jaxroute.core import checks
 from jaxroute.problems import cascade, combinatorial, queueing, service, staged
 from jaxroute.problems.combinatorial import AnyWin
 
@@ -342,6 +342,8 @@ def setting_of(
         raise ValueError(f"name must be an approach that suits the table, got {name!r}")
     expected = {approach.axis, *approach.options}
     if set(setting) != expected:
-        raise ValueError(f"setting must give {', '.join(sorted(expected))} of {name}, got {', '.join(sorted(setting)) or 'none'}")
+        raise ValueError(
+            f"setting must give {', '.join(sorted(expected))} of {name}, got {', '.join(sorted(setting)) or 'none'}"
+        )
     options = {key: setting[key] for key in inspect.signature(approach.policy).parameters}
     return approach.environment(setting[approach.axis]), approach.policy(**options), approach.rounds

@@ -188,5 +188,9 @@ def values_between(approach: Approach, points: Mapping[Settings, Point], target:
     place = low.index(high) + (-1 if approach.rising else 1)
     if not 0 <= place < len(low) or (low[place], *best[1:]) in reached:
         return ()
-    inside = np.geomspace(low[place], high, _BETWEEN + 2) if min(low[place], high) > 0 else np.linspace(low[place], high, _BETWEEN + 2)
+    inside = (
+        np.geomspace(low[place], high, _BETWEEN + 2)
+        if min(low[place], high) > 0
+        else np.linspace(low[place], high, _BETWEEN + 2)
+    )
     return tuple(float(v) for v in inside[1:-1])

@@ -22,6 +22,7 @@ class Answers:
     tokens: `[Q, N]` by "tokens_in" and "tokens_out"; also "prompt_chars" and "response_chars".
     prices: `[Q, N]` USD per million by "price_in" and "price_out".
     latency: `[Q, N]` seconds, or None.
+    signals: `[Q, N]` what models say of their own answers, 0 for those that say nothing, or None.
     dates: `[Q]` datetime64, or None.
     text: `[Q]` words, or None.
     labels: `[Q]` categories, or None.
@@ -44,6 +45,7 @@ class Answers:
     tokens: dict[str, np.ndarray] = field(default_factory=dict)
     prices: dict[str, np.ndarray] = field(default_factory=dict)
     latency: np.ndarray | None = None
+    signals: np.ndarray | None = None
     dates: np.ndarray | None = None
     text: np.ndarray | None = None
     labels: np.ndarray | None = None
@@ -64,6 +66,7 @@ class Answers:
         self.place = lambda row, column: place(row, columns[column])
         self.models = [self.models[column] for column in columns]
         self.scores, self.percent, self.costs, self.latency = map(of, (self.scores, self.percent, self.costs, self.latency))
+        self.signals = of(self.signals)
         self.tokens = {role: of(array) for role, array in self.tokens.items()}
         self.prices = {role: of(array) for role, array in self.prices.items()}
 

@@ -32,6 +32,7 @@ class Log:
     table: complete, scores in [0, 1].
     latency: `[Q, N]` float32 seconds, or None.
     dates: `[Q]` datetime64[s] of the queries, or None.
+    signals: `[Q, N]` float32, what models say of their own answers (columns `<model>_confidence`), 0 for those that say nothing; or None.
     features: where the table's features come from, in words.
     read: what was taken for what, converted and left out, a line each.
     """
@@ -39,6 +40,7 @@ class Log:
     table: RoutingTable
     latency: np.ndarray | None = None
     dates: np.ndarray | None = None
+    signals: np.ndarray | None = None
     features: str = "none"
     read: tuple[str, ...] = ()
 
@@ -376,4 +378,5 @@ def _log(answers: Answers, scores: np.ndarray, costs: np.ndarray, keep: np.ndarr
         dates = None
     said.append(f"kept: {table.num_queries:,} queries x {table.num_models} models, costs in {unit}")
     latency = None if latency is None else latency.astype(np.float32)
-    return Log(table, latency, dates, source, tuple(said))
+    signals = None if answers.signals is None else answers.signals[keep].astype(np.float32)
+    return Log(table, latency, dates, signals, source, tuple(said))

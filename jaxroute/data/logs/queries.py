@@ -106,16 +106,27 @@ def of_queries(sheet: Sheet, roles: Mapping[str, str], rows: np.ndarray, answers
     elif "embedding" in roles:
         answers.numbers = _vectors(sheet, roles["embedding"], rows)
         answers.numbers_from = f"column {roles['embedding']!r}"
-    else:
-        sure = [
-            n
-            for n in sheet.names
-            if n not in answers.used and "confidence" in plain(n) and looks_like_numbers(sheet.cells(n))
-        ]
-        if sure and answers.text is None:
-            answers.numbers = np.stack([_filled(sheet, name, rows) for name in sure], axis=1)
-            answers.numbers_from = "column " + ", ".join(map(repr, sure))
-            answers.used |= set(sure)
+    _signals(sheet, rows, answers)
+
+
+def _signals(sheet: Sheet, rows: np.ndarray, answers: Answers) -> None:
+    """What models say of their own answers: a column `<model>_confidence`. It is there with the answer, and no feature of the query."""
+    called = {plain(model): place for place, model in enumerate(answers.models)}
+    found = {}
+    for name in sheet.names:
+        model = plain(name).replace("confidence", "")
+        if name not in answers.used and model != plain(name) and model in called and looks_like_numbers(sheet.cells(name)):
+            found[name] = called[model]
+    if not found:
+        return
+    answers.signals = np.zeros(answers.scores.shape)
+    for name, place in found.items():
+        answers.signals[:, place] = _filled(sheet, name, rows)
+    answers.used |= set(found)
+    names = ", ".join(map(repr, found))
+    answers.said.append(
+        f"confidence: {names} (what a model says of its answer, known once that is there: no feature of the query)"
+    )
 
 
 def _filled(sheet: Sheet, column: str, rows: np.ndarray) -> np.ndarray:
