@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from .page.numbers import measured, percent, share
-from .points import JUDGE, Estimate, Point, meets
+from .points import JUDGE, RETRIES, Estimate, Point, meets
 
 # A saving is one if it is so many standard errors above 0.
 _CLEAR = 2.0
@@ -22,7 +22,8 @@ class Answer:
 
     Attributes:
       target: quality asked for.
-      best: the cheapest way that reaches it and can be had, None if nothing does. Who needs a perfect judge of answers cannot be had.
+      best: the cheapest way that reaches it and can be had, None if nothing does. Who needs a perfect judge of answers, or users who try
+        again, is no answer for those who have neither.
       with_judge: the cheapest way with such a judge that reaches it, None if that is no cheaper than `best`, or nothing does.
       single: the cheapest single model that reaches it, None if none does.
     """
@@ -70,11 +71,15 @@ def answer(points: Iterable[Point], target: float) -> Answer:
     """The answer for a target."""
     points = [p for p in points if p.kind != "bound"]
     chosen = answers(points, target)
-    best = _cheapest([p for p in chosen if JUDGE not in p.needs], target)
+    best = _cheapest([p for p in chosen if _can_be_had(p)], target)
     judged = _cheapest([p for p in chosen if JUDGE in p.needs], target)
     if judged is not None and best is not None and judged.chosen_by.cost.value >= best.chosen_by.cost.value:
         judged = None
     return Answer(target, best, judged, _cheapest([p for p in points if p.kind == "single"], target))
+
+
+def _can_be_had(point: Point) -> bool:
+    return point.kind != "bound" and JUDGE not in point.needs and RETRIES not in point.needs
 
 
 def _cheapest(points: Sequence[Point], target: float) -> Point | None:
@@ -136,8 +141,7 @@ def _less(saved: Estimate) -> str:
 
 
 def _out_of_reach(points: Sequence[Point], goal: str, judge: bool) -> str:
-    had = [p for p in points if p.kind != "bound" and JUDGE not in p.needs]
-    most = max(had, key=lambda p: p.chosen_by.quality.value)
+    most = max(filter(_can_be_had, points), key=lambda p: p.chosen_by.quality.value)
     which = "without a perfect judge of answers" if judge else "here"
     text = (
         f"Nothing {which} reaches {goal}: the highest quality is that of {named(most)}, {percent(most.judged.quality.pair)}"

@@ -10,6 +10,8 @@ Kind = Literal["single", "offline", "online", "bound"]
 
 # What a way of routing needs that knows how good answers are before one of them is served.
 JUDGE = "the true score of each answer before it is served (a perfect judge)"
+# What it needs that may serve a query again.
+RETRIES = "users who accept an answer, or try again until they do"
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from jaxroute.comparison import choice
-from jaxroute.comparison.points import JUDGE, Estimate, Measures, Point, meets
+from jaxroute.comparison.points import JUDGE, RETRIES, Estimate, Measures, Point, meets
 
 
 def point(approach, quality, cost, kind="offline", setting="", needs=(), judged=None, error=0.01):
@@ -93,6 +93,12 @@ def test_who_needs_a_perfect_judge_is_no_answer_but_said_besides():
     # One that is no cheaper than what can be had is not worth a word.
     points = [*SINGLES, point("cascade", 0.76, 6.0, needs=(JUDGE,)), point("router", 0.76, 5.0)]
     assert choice.answer(points, 0.75).with_judge is None
+
+
+def test_who_needs_users_that_try_again_is_no_answer():
+    points = [*SINGLES, point("ACQB, with retries", 0.8, 1.0, "online", needs=(RETRIES,))]
+    assert choice.answer(points, 0.75).best is SINGLES[1]
+    assert any(p.approach == "ACQB, with retries" for p in choice.answers(points, 0.75))
 
 
 def test_the_sentence_where_nothing_helps():

@@ -94,6 +94,21 @@ def test_what_is_found_where_the_best_is_known(only, tmp_path):
     assert found.sentence in repr(found) and "approach" in found.table()
 
 
+def test_how_to_go_on_is_python_that_runs(only):
+    only("LinUCB")
+    found = jr.compare(known_log(60), target_quality=0.95, orders=4, progress=False)
+    point = next(p for p in found.points if p.kind == "online")
+    names = {"jaxroute": jr, "log": found.log}
+    first, _ = point.further.split("\n")
+    exec(first, names)
+    assert names["rounds"] == 59
+    assert names["env"].spec.num_models == 3 and hasattr(names["policy"], "act")
+    with pytest.raises(ValueError, match="setting must give weight, width of LinUCB, got weight"):
+        jr.comparison.setting_of(found.log.table, "LinUCB", weight=1.0)
+    with pytest.raises(ValueError, match="name must be one of"):
+        jr.comparison.setting_of(found.log.table, "LinUBC", weight=1.0)
+
+
 def test_a_second_call_goes_on_from_what_is_there(only, tmp_path, monkeypatch):
     only("LinUCB")
     first = jr.compare(known_log(120), target_quality=0.95, out=tmp_path, orders=4, progress=False)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from jaxroute.comparison.points import JUDGE
+from jaxroute.comparison.points import JUDGE, RETRIES
 from jaxroute.core import checks
 from jaxroute.problems import cascade, combinatorial, queueing, service, staged
 from jaxroute.problems.combinatorial import AnyWin
@@ -43,6 +43,7 @@ class Approach:
       needs: what it asks for in production.
       rounds: to be played: each query once.
       rising: whether larger values of `axis` go with higher quality.
+      given: what `setting_of` must be given besides, as a person writes it.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Approach:
     needs: tuple[str, ...]
     rounds: int
     rising: bool
+    given: str = ""
 
 
 @dataclass(frozen=True)
@@ -249,6 +251,7 @@ def _cosmos_by_signals(traffic: Traffic, targets: Sequence[float]) -> Approach |
         (_SCORE_SERVED, "what models say of their own answers (confidence)", _COSTS),
         traffic.num_queries - 1,
         False,
+        ", signals=log.signals",
     )
 
 
@@ -293,7 +296,7 @@ def _acqb(traffic: Traffic, targets: Sequence[float]) -> Approach | None:
         lambda: queueing.ACQB(curvature=0.05, ridge=0.1, c1=2.0),
         {},
         lambda weight: f"rho = {weight:.3g}, a query in {100 * _LOAD:g} % of the rounds",
-        ("whether a user accepts an answer or tries again", _FEATURES),
+        (RETRIES, _FEATURES),
         rounds,
         False,
     )

@@ -134,7 +134,7 @@ def _point(
         judged=_measures(odd, traffic, pool),
         late=_measures({name: curve - curve[:, half : half + 1] for name, curve in odd.items()}, traffic, pool),
         needs=approach.needs,
-        further=f"env, policy, rounds = jaxroute.comparison.setting_of(log.table, {approach.name!r}, {values})\n"
+        further=f"env, policy, rounds = jaxroute.comparison.setting_of(log.table, {approach.name!r}, {values}{approach.given})\n"
         f"result = jaxroute.simulate(env, {{{approach.name!r}: policy}}, horizon=rounds, seeds=256)",
         learning=Learning(
             tuple(round(float(n)) for n in np.cumsum(pieces["answered"])),
