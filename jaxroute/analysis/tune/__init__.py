@@ -7,6 +7,7 @@ and `picture` what it looks like. `gradient` differentiates runs whose decisions
 
 from jaxroute.analysis.tune.gradient import Objective, Tuned, improve, objective_of, replace
 from jaxroute.analysis.tune.history import load
+from jaxroute.analysis.tune.picture import picture
 from jaxroute.analysis.tune.search import Found, Judged, search
 from jaxroute.analysis.tune.space import Choice, Integer, Linear, Log
 from jaxroute.analysis.tune.strategies import CMAES, Lattice, Random
@@ -26,6 +27,7 @@ __all__ = [
     "improve",
     "load",
     "objective_of",
+    "picture",
     "replace",
     "search",
 ]

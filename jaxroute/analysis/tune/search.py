@@ -75,7 +75,7 @@ def search(
     metric: str | MetricFunction,
     horizon: int,
     rounds: int,
-    seeds: int = 16,
+    seeds: int = 4,
     maximise: bool | None = None,
     at_most: Mapping[str, float] | None = None,
     at_least: Mapping[str, float] | None = None,
@@ -100,7 +100,8 @@ def search(
       metric: name of a recorded metric, or a function of a dict of metric to values `[seed]` that returns values `[seed]`.
       horizon: counted rounds of a run.
       rounds: counted rounds in all, of search, choice and judgement together; no more are played.
-      seeds: seeds of a candidate in the search. A CPU plays up to 16 in the same time.
+      seeds: seeds of a candidate in the search: few, for many generations teach more than sure ones. A CPU plays 16 in the same time, so that
+        where time counts and rounds do not, 16 are better.
       maximise: whether more is better (default: by the name of the metric).
       at_most, at_least: bounds on means by metric.
       margin: standard errors by which a bound has to be kept, see `jaxroute.tune.ranking`.
@@ -347,7 +348,9 @@ class _Search:
 
     def choose(self, finalists: list[_Candidate]) -> tuple[_Candidate, bool]:
         """The best of the finalists by successive halving on fresh seeds, and whether it keeps all bounds."""
-        left, rung = self.plan.choice, 0
+        # What the search left over goes to the choice.
+        spent = self.history.rounds["search"]
+        left, rung = self.plan.runs - self.plan.judges * self.plan.judged - spent, 0
         rungs = max(1, math.ceil(math.log2(len(finalists))))
         while True:
             number = left // (rungs - rung) // len(finalists)

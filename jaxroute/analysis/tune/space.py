@@ -56,11 +56,12 @@ class Log(Linear):
             raise ValueError(f"leaves[{name!r}] must have 0 < low on a logarithmic scale, got {self}")
 
     def at(self, position: float) -> Any:
-        value = math.exp(math.log(self.low) + (math.log(self.high) - math.log(self.low)) * position)
-        return float(min(max(value, self.low), self.high))
+        if position >= 1.0:
+            return float(self.high)
+        return float(min(max(self.low * (self.high / self.low) ** position, self.low), self.high))
 
     def position(self, value: Any) -> float:
-        return (math.log(value) - math.log(self.low)) / (math.log(self.high) - math.log(self.low))
+        return math.log(value / self.low) / math.log(self.high / self.low)
 
 
 @dataclass(frozen=True)

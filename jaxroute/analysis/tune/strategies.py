@@ -55,11 +55,11 @@ class CMAES:
 
     Source: Hansen (2016), arXiv 1604.00772; margin: Hamano et al. (2022), arXiv 2205.13482; as implemented by the library `cmaes`.
 
-    size: candidates of a generation.
+    size: candidates of a generation; few, for many generations.
     width: standard deviation of the first generation, in units of the box.
     """
 
-    size: int = 16
+    size: int = 8
     width: float = 0.3
 
     def check(self) -> None:
