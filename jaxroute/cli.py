@@ -184,10 +184,18 @@ def _parser() -> argparse.ArgumentParser:
     )
     one.add_argument("--metric", required=True, help="what is made smallest or largest")
     better = one.add_mutually_exclusive_group()
-    better.add_argument("--maximise", dest="maximise", action="store_true", default=None, help="more is better (default: by the metric's name)")
+    better.add_argument(
+        "--maximise",
+        dest="maximise",
+        action="store_true",
+        default=None,
+        help="more is better (default: by the metric's name)",
+    )
     better.add_argument("--minimise", dest="maximise", action="store_false", help="less is better")
     for option, word in (("--at-most", "largest"), ("--at-least", "smallest")):
-        one.add_argument(option, metavar="METRIC=NUMBER", action="append", default=[], help=f"{word} mean that a metric may have")
+        one.add_argument(
+            option, metavar="METRIC=NUMBER", action="append", default=[], help=f"{word} mean that a metric may have"
+        )
     one.add_argument("--margin", type=float, default=1.0, help="standard errors by which a bound must be kept (default 1)")
     one.add_argument("--rounds", type=_count, help="rounds in all (default: 1,000 runs)")
     one.add_argument("--horizon", type=_at_most(2**31 - 1), help="rounds of a run (default: the case's)")
@@ -195,9 +203,13 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--case", help="name of the case (default: the first)")
     one.add_argument("--policy", help="who plays, where all leaves are the environment's")
     one.add_argument("--key", type=int, default=0, help="root of all randomness (default 0)")
-    one.add_argument("--out", type=_folder, help="folder for search, picture and summary.json (default: results/tune-EXPERIMENT)")
+    one.add_argument(
+        "--out", type=_folder, help="folder for search, picture and summary.json (default: results/tune-EXPERIMENT)"
+    )
     one.add_argument("--no-figures", action="store_true", help="draw nothing")
-    one.add_argument("--accept-changed-code", action="store_true", help="go on with a search where the code has changed since")
+    one.add_argument(
+        "--accept-changed-code", action="store_true", help="go on with a search where the code has changed since"
+    )
     one.set_defaults(function=_tune)
 
     one = commands.add_parser(
@@ -579,7 +591,10 @@ def _tune(options) -> int:
 
     _keep_compiled()
     experiment = _experiment(options.experiment)
-    figures = not options.no_figures and importlib.util.find_spec("matplotlib") is not None
+    figures = not options.no_figures
+    if figures and importlib.util.find_spec("matplotlib") is None:
+        figures = False
+        print('jaxroute: no picture is drawn: it needs matplotlib, pip install "jaxroute[plot]"', file=sys.stderr)
     name = Path(experiment.name).stem if options.experiment.endswith(".py") else experiment.name
     out = options.out or Path("results") / f"tune-{name.replace('/', '-')}"
     leaves = tuning.scales(options.leaves)
@@ -601,10 +616,15 @@ def _tune(options) -> int:
         key=options.key,
         out=out,
         figures=figures,
+        progress=sys.stderr.isatty(),
         accept_changed_code=options.accept_changed_code,
     )
     written = ["search", *(["search.png"] if figures else []), "summary.json"]
-    print("\n".join(["", tuning.report(found), "", f"{time.perf_counter() - start:.1f} s", f"{out}{os.sep}: {', '.join(written)}"]))
+    print(
+        "\n".join(
+            ["", tuning.report(found), "", f"{time.perf_counter() - start:.1f} s", f"{out}{os.sep}: {', '.join(written)}"]
+        )
+    )
     return 0
 
 

@@ -78,7 +78,16 @@ TASKS = {"c2mabv": c2mabv, "stageroute": stageroute}
 def scored(task: Task, values: Mapping[str, Any], seeds: Any, key: int) -> np.ndarray:
     """Scores of a candidate by seed."""
     policy = tune.replace(task.policy, {name: np.float32(value) for name, value in values.items()})
-    data = jr.simulate(task.env, policy, horizon=task.horizon, seeds=seeds, key=key, record=task.record, record_every=task.horizon, progress=False)
+    data = jr.simulate(
+        task.env,
+        policy,
+        horizon=task.horizon,
+        seeds=seeds,
+        key=key,
+        record=task.record,
+        record_every=task.horizon,
+        progress=False,
+    )
     end = data.isel(policy=0, time=-1)
     return task.score({name: end[name].values for name in task.record})
 
@@ -108,9 +117,20 @@ def by_search(strategy: Any, seeds: int) -> Callable[[Task, int, int], Mapping[s
 
 def by_grid(task: Task, runs: int, key: int) -> Mapping[str, Any]:
     """All settings of a grid on the same seeds; the best mean."""
-    swept = jr.grid(type(task.policy), **({"solver": task.policy.solver} if hasattr(task.policy, "solver") else {}), **task.grid)
+    swept = jr.grid(
+        type(task.policy), **({"solver": task.policy.solver} if hasattr(task.policy, "solver") else {}), **task.grid
+    )
     seeds = runs // len(swept.objects)
-    data = jr.simulate(task.env, swept, horizon=task.horizon, seeds=seeds, key=key, record=task.record, record_every=task.horizon, progress=False)
+    data = jr.simulate(
+        task.env,
+        swept,
+        horizon=task.horizon,
+        seeds=seeds,
+        key=key,
+        record=task.record,
+        record_every=task.horizon,
+        progress=False,
+    )
     end = data.isel(policy=0, time=-1)
     means = task.score({name: end[name] for name in task.record}).mean("seed")
     at = means.where(means == means.max(), drop=True)
@@ -122,7 +142,15 @@ def by_gradient(task: Task, runs: int, key: int) -> Mapping[str, Any]:
     bounds = {name: (scale.low, scale.high) for name, scale in task.leaves.items()}
     steps = runs // 16
     found = tune.improve(
-        task.env, task.policy, bounds, combinatorial.relaxed_objective(PRICE), horizon=task.horizon, seeds=16, steps=steps, fresh=2, key=key
+        task.env,
+        task.policy,
+        bounds,
+        combinatorial.relaxed_objective(PRICE),
+        horizon=task.horizon,
+        seeds=16,
+        steps=steps,
+        fresh=2,
+        key=key,
     )
     return found.values
 
@@ -150,7 +178,10 @@ def main() -> None:
     parser.add_argument("--only", default="", help="searches whose name begins so")
     options = parser.parse_args()
     task = TASKS[options.task]()
-    print(f"{options.task}: {options.runs} runs of {task.horizon} rounds, {options.repeats} repeats, scored on {len(HELD_OUT)} seeds", flush=True)
+    print(
+        f"{options.task}: {options.runs} runs of {task.horizon} rounds, {options.repeats} repeats, scored on {len(HELD_OUT)} seeds",
+        flush=True,
+    )
     for name, find in SEARCHES.items():
         if not name.startswith(options.only) or (find is by_gradient and options.task != "c2mabv"):
             continue

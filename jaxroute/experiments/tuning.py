@@ -12,7 +12,9 @@ from jaxroute.core.protocols import is_policy
 from jaxroute.engine.grid import Grid
 from jaxroute.experiments.base import Case, Experiment
 
-_FORM = "POLICY.LEAF=SCALE, with a scale linear:LOW:HIGH, log:LOW:HIGH, integer:LOW:HIGH, log-integer:LOW:HIGH or choice:A,B,..."
+_FORM = (
+    "POLICY.LEAF=SCALE, with a scale linear:LOW:HIGH, log:LOW:HIGH, integer:LOW:HIGH, log-integer:LOW:HIGH or choice:A,B,..."
+)
 # Of a search whose rounds nobody said.
 _RUNS = 1000
 _SCALES: Mapping[str, Callable[..., Any]] = {
@@ -163,7 +165,9 @@ def _whose(leaves: Mapping[str, Any], players: Mapping[str, Any], policy: str | 
     if len(found) > 1:
         raise ValueError(f"--leaf must name leaves of one policy, got those of {' and '.join(found)}")
     if not found:
-        raise ValueError(f"--policy must say who plays, where all leaves are the environment's: one of {', '.join(map(repr, players))}")
+        raise ValueError(
+            f"--policy must say who plays, where all leaves are the environment's: one of {', '.join(map(repr, players))}"
+        )
     return found[0], own
 
 
@@ -183,7 +187,7 @@ def _start(leaves: Mapping[str, Any], policy: Any) -> dict[str, Any] | None:
     """The leaves that a policy has, as far as they lie in the space; None if one does not."""
     found = {}
     for name in leaves:
-        value = policy
+        value: Any = policy
         for part in name.split("."):
             value = getattr(value, part, None)
         found[name] = value.item() if hasattr(value, "item") and not getattr(value, "shape", ()) else value
@@ -229,11 +233,18 @@ def report(found: tune.Found) -> str:
     label = found.history["score"].attrs["label"]
     seeds = int(found.history["seeds"].values[-1])
     lines = ["Found"]
-    lines += [f"  {name} = {value:.6g}" if isinstance(value, float) else f"  {name} = {checks.show(value)}" for name, value in found.values.items()]
+    lines += [
+        f"  {name} = {value:.6g}" if isinstance(value, float) else f"  {name} = {checks.show(value)}"
+        for name, value in found.values.items()
+    ]
     lines += ["", f"On {seeds} seeds that the search has not seen"]
     rows = [("best", found.best), *([("start", found.start)] if found.start else [])]
     for name, one in rows:
-        more = [f"{other} {metrics.rounded(*value)}" for other, value in one.metrics.items() if other != label and other in _bounded(one)]
+        more = [
+            f"{other} {metrics.rounded(*value)}"
+            for other, value in one.metrics.items()
+            if other != label and other in _bounded(one)
+        ]
         said = [f"{bound}: {verdict}" for bound, verdict in one.bounds.items()]
         lines.append(f"  {name:<5} {label} {metrics.rounded(*one.score)}" + "".join(f"; {text}" for text in [*more, *said]))
     if found.gain is not None:

@@ -83,7 +83,12 @@ def first_difference(stored: Any, wanted: Any, where: str = "") -> str:
         return ""
     if isinstance(stored, list) and isinstance(wanted, list) and len(stored) == len(wanted):
         return next(
-            (d for i, (a, b) in enumerate(zip(stored, wanted, strict=True)) if (d := first_difference(a, b, f"{where}[{i}]"))), ""
+            (
+                d
+                for i, (a, b) in enumerate(zip(stored, wanted, strict=True))
+                if (d := first_difference(a, b, f"{where}[{i}]"))
+            ),
+            "",
         )
     return "" if json.dumps(stored) == json.dumps(wanted) else f"{where} is {show(stored)} there and {show(wanted)} here"
 

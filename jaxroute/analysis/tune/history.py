@@ -24,6 +24,7 @@ from jaxroute.store.description import StoreMismatchError, is_sound, is_url, now
 from jaxroute.store.difference import first_difference
 from jaxroute.store.places import Folder
 
+PHASES: tuple[str, ...] = ("search", "choice", "judgement")
 _ABOUT, _HISTORY = "search.json", "history.json"
 _FORMAT = 1
 
@@ -78,9 +79,13 @@ class History:
         except ValueError:
             found = {}
         if not is_sound(found):
-            raise StoreMismatchError(f"{str(self._file)!r} is damaged: delete it, and those after it, to have them played again")
+            raise StoreMismatchError(
+                f"{str(self._file)!r} is damaged: delete it, and those after it, to have them played again"
+            )
         if found["batch"] != json.loads(json.dumps(asdict(batch))):
-            raise StoreMismatchError(f"{str(self._file)!r} holds other candidates than this search asks for: choose another folder")
+            raise StoreMismatchError(
+                f"{str(self._file)!r} holds other candidates than this search asks for: choose another folder"
+            )
         values = {name: np.asarray(runs, np.float64) for name, runs in found["values"].items()}
         self.played.append((batch, (values, np.asarray(found["valid"], bool))))
         return self.played[-1][1]
@@ -101,7 +106,7 @@ class History:
     @property
     def rounds(self) -> dict[str, int]:
         """Runs so far by phase."""
-        count = dict.fromkeys(("search", "choice", "judgement"), 0)
+        count: dict[str, int] = dict.fromkeys(PHASES, 0)
         for batch, _ in self.played:
             count[batch.phase] += len(batch.candidates) * batch.seeds
         return count
@@ -136,7 +141,11 @@ def opened(out: str | os.PathLike[str] | None, settings: Mapping[str, Any], code
             if folder.names():
                 raise StoreMismatchError(f"{str(folder)!r} holds something else than a search: choose another folder")
             folder.path.mkdir(parents=True, exist_ok=True)
-            about.write(json.dumps(sealed({"format": _FORMAT, "created": now(), "settings": settings, "code": code}), indent=1).encode())
+            about.write(
+                json.dumps(
+                    sealed({"format": _FORMAT, "created": now(), "settings": settings, "code": code}), indent=1
+                ).encode()
+            )
         else:
             _check(folder, content, settings, code, accept)
         yield History(folder)

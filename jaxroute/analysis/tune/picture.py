@@ -71,7 +71,16 @@ def _panel(ax: Any, history: xr.Dataset, name: str) -> None:
             face = look["color"] if kept else "none"
             said = label if kept else f"{label}: a bound is not kept"
             bars = None if phase == "search" else errors[some]
-            ax.errorbar(places[some], scores[some], yerr=bars, linestyle="none", elinewidth=1.0, markerfacecolor=face, label=said, **look)
+            ax.errorbar(
+                places[some],
+                scores[some],
+                yerr=bars,
+                linestyle="none",
+                elinewidth=1.0,
+                markerfacecolor=face,
+                label=said,
+                **look,
+            )
     if attributes.get("scale") == "log":
         ax.set_xscale("log")
     if names:

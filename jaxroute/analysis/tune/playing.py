@@ -95,7 +95,11 @@ class Makers:
             if not self.of_policy:
                 return env, self.policy
             own = {n: values[n] for n in self.of_policy}
-            made = replace(self.policy, own) if is_policy(self.policy) and not isinstance(self.policy, type) else self.policy(**own)
+            made = (
+                replace(self.policy, own)
+                if is_policy(self.policy) and not isinstance(self.policy, type)
+                else self.policy(**own)
+            )
         except (TypeError, ValueError) as error:
             raise ValueError(f"the candidate {where} cannot be made: {error}") from error
         if not is_policy(made):
@@ -125,7 +129,11 @@ def _field(policy: Any, name: str) -> None:
         at = getattr(at, part, None)
     fields = getattr(at, "__dataclass_fields__", {})
     if last not in fields:
-        checks.one_of(f"leaf of {type(policy).__name__}", name, [".".join([*parts, field]) for field in fields] or list(policy.__dataclass_fields__))
+        checks.one_of(
+            f"leaf of {type(policy).__name__}",
+            name,
+            [".".join([*parts, field]) for field in fields] or list(policy.__dataclass_fields__),
+        )
     if fields[last].metadata.get("pytree_node", True) and hasattr(getattr(at, last), "shape"):
         leaf(policy, name)
 
@@ -171,7 +179,9 @@ class Players:
     def metrics(self, values: Mapping[str, Any]) -> dict[str, Metric]:
         """What can be recorded of a candidate."""
         env, policy = self.makers.make(values)
-        example_env, example = inputs.example("candidate", inputs.env_settings(env), inputs.policy_settings("policy", policy))
+        example_env, example = inputs.example(
+            "candidate", inputs.env_settings(env), inputs.policy_settings("policy", policy)
+        )
         return {m.name: m for m in (*example_env.spec.metrics, *metrics_of(example))}
 
     def together(self, candidates: Sequence[Mapping[str, Any]], seeds: range, **options: Any) -> Played:
@@ -190,11 +200,12 @@ class Players:
 
 
 def _play(env: Any, policies: Mapping[str, Any], seeds: range, options: Mapping[str, Any]) -> Played:
-    data = simulate(env, policies, seeds=list(seeds), progress=False, record_every=options["horizon"], **options).isel(time=-1)
+    data = simulate(env, policies, seeds=list(seeds), progress=False, record_every=options["horizon"], **options).isel(
+        time=-1
+    )
     single = {str(n): v for n, v in data.data_vars.items() if set(v.dims) == {"policy", _AXIS, "seed"} and n != "valid"}
 
     def rows(array: Any) -> np.ndarray:
         return array.transpose("policy", _AXIS, "seed").values.reshape(-1, len(seeds))
 
     return {name: rows(v).astype(np.float64) for name, v in single.items()}, rows(data["valid"]).astype(bool)
-

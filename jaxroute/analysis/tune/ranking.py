@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxroute.analysis import metrics
 from jaxroute.core import checks
 from jaxroute.core.types import Metric
 
@@ -29,15 +30,6 @@ class Runs(dict):
 
 
 MetricFunction = Callable[[Mapping[str, np.ndarray]], np.ndarray]
-
-
-def direction(metric: str, label: str) -> str | None:
-    """Whether less or more of a metric is better, by its words; None if they do not tell."""
-    words = f"{metric} {label}".lower()
-    less = ("regret", "cost", "violation", "loss", "queue", "latency", "infeasible", "overspend", "delay")
-    if any(word in words for word in less):
-        return "min"
-    return "max" if any(word in words for word in ("reward", "score", "accuracy", "quality", "utility")) else None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,9 +81,14 @@ class Goal:
         for which, given in (("at_most", at_most), ("at_least", at_least)):
             if given is not None and not isinstance(given, Mapping):
                 raise ValueError(f"{which} must be a dict of metric to bound, got {checks.show(given)}")
-            bounds[which] = {_single(which, name, known): float(checks.numbers(f"{which}[{name!r}]", value, ())) for name, value in (given or {}).items()}
+            bounds[which] = {
+                _single(which, name, known): float(checks.numbers(f"{which}[{name!r}]", value, ()))
+                for name, value in (given or {}).items()
+            }
         if maximise is None:
-            better = None if callable(metric) else direction(metric, known[metric].label if metric in known else "")
+            better = (
+                None if callable(metric) else metrics.direction(metric, known[metric].attributes if metric in known else {})
+            )
             if better is None:
                 what = "of what the function returns" if callable(metric) else f"of {metric!r}"
                 raise ValueError(f"maximise must be True or False: whether more {what} is better is not known")
@@ -99,12 +96,17 @@ class Goal:
         if not isinstance(maximise, bool):
             raise ValueError(f"maximise must be True, False or None, got {checks.show(maximise)}")
         checks.non_negative("margin", margin, ())
-        return Goal(metric, maximise, bounds["at_most"], bounds["at_least"], float(margin))
+        wanted: Any = metric
+        return Goal(wanted, maximise, bounds["at_most"], bounds["at_least"], float(margin))
 
     @property
     def name(self) -> str:
         """What is searched for, in a word."""
-        return self.metric if isinstance(self.metric, str) else getattr(self.metric, "__name__", "score").replace("<lambda>", "score")
+        return (
+            self.metric
+            if isinstance(self.metric, str)
+            else getattr(self.metric, "__name__", "score").replace("<lambda>", "score")
+        )
 
     @property
     def metrics(self) -> list[str]:
@@ -123,7 +125,9 @@ class Goal:
         found = np.asarray(self.metric(Runs(values)), np.float64)
         shape = next(iter(values.values())).shape
         if found.shape != shape:
-            raise ValueError(f"metric, a function, must return an array of shape {shape}, one number per run, got shape {found.shape}")
+            raise ValueError(
+                f"metric, a function, must return an array of shape {shape}, one number per run, got shape {found.shape}"
+            )
         return found
 
     def estimate(self, values: Mapping[str, np.ndarray], valid: np.ndarray) -> Estimate:

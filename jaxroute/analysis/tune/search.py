@@ -12,6 +12,7 @@ Three phases share the rounds, and no seed is used by two of them.
 
 import math
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
@@ -26,6 +27,7 @@ from jaxroute.analysis.tune.ranking import Estimate, Goal, MetricFunction, momen
 from jaxroute.analysis.tune.space import Scale, Space
 from jaxroute.analysis.tune.strategies import CMAES, Points, Strategy
 from jaxroute.core import checks
+from jaxroute.engine.simulate import tqdm
 from jaxroute.store.code import code_of, python
 from jaxroute.store.description import fingerprint
 from jaxroute.store.provenance import describe
@@ -88,6 +90,7 @@ def search(
     key: int = 0,
     backend: str = "auto",
     devices: Sequence[Any] | None = None,
+    progress: bool = True,
     accept_changed_code: bool = False,
 ) -> Found:
     """Finds leaves for which a metric at the horizon is smallest or largest.
@@ -112,6 +115,7 @@ def search(
       out: folder of the search, which a killed one goes on from, to the same bits.
       key: root of all randomness, of runs and candidates.
       backend, devices: as for `simulate`.
+      progress: shows a progress bar.
       accept_changed_code: goes on with a folder where the code has changed.
 
     Raises:
@@ -121,6 +125,8 @@ def search(
     space = Space.of(leaves)
     strategy = CMAES() if strategy is None else strategy
     checks.part("strategy", strategy, "begin", "CMAES()")
+    if not isinstance(progress, bool):
+        raise ValueError(f"progress must be True or False, got {checks.show(progress)}")
     horizon, seeds = checks.count("horizon", horizon, maximum=2**31 - 1), checks.count("seeds", seeds, 2)
     if isinstance(key, bool) or not isinstance(key, (int, np.integer)) or not 0 <= key < 2**32:
         raise ValueError(f"key must be a whole number from 0 to 2**32 - 1, got {checks.show(key)}")
@@ -148,9 +154,19 @@ def search(
             "backend": backend,
         }
     )
-    code = {"python": python(), **code_of([env, policy, strategy, *makers.make(examples[0]), *([metric] if callable(metric) else [])])}
-    with histories.opened(out, settings, code, accept_changed_code) as history:
-        return _Search(space, goal, plan, strategy, players, history, options, begin, int(key)).run()
+    code = {
+        "python": python(),
+        **code_of([env, policy, strategy, *makers.make(examples[0]), *([metric] if callable(metric) else [])]),
+    }
+    hidden = not progress
+    with (
+        histories.opened(out, settings, code, accept_changed_code) as history,
+        tqdm(total=plan.runs, disable=hidden, unit="run", leave=False) as bar,
+    ):
+        found = _Search(space, goal, plan, strategy, players, history, options, begin, int(key), bar).run()
+    if not found.kept:
+        warnings.warn("no finalist keeps all bounds with the margin: the one that lacks least was chosen", stacklevel=2)
+    return found
 
 
 def _probes(space: Space, structure: int) -> list[dict[str, Any]]:
@@ -251,6 +267,7 @@ class _Search:
     options: dict[str, Any]
     begin: tuple[int, np.ndarray] | None
     key: int
+    bar: Any
     next_seed: int = 0
     number: int = 0
 
@@ -269,6 +286,8 @@ class _Search:
         if played is None:
             played = self._played(batch)
             self.history.add(batch, played)
+        self.bar.set_description(phase)
+        self.bar.update(len(candidates) * len(seeds))
         values, valid = played
         for place, one in enumerate(candidates):
             one.runs.append(({name: runs[place] for name, runs in values.items()}, valid[place]))

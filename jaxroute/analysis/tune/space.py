@@ -39,7 +39,11 @@ class Linear:
 
     def at(self, position: float) -> Any:
         """The value at a position from 0 to 1."""
-        return float(min(max(self.low + (self.high - self.low) * position, self.low), self.high))
+        return self._inside(self.low + (self.high - self.low) * position)
+
+    def _inside(self, value: float) -> float:
+        """A value within the bounds, of so few digits that one which a user wrote is met again."""
+        return float(min(max(float(f"{value:.12g}"), self.low), self.high))
 
     def position(self, value: Any) -> float:
         """The position of a value."""
@@ -56,9 +60,7 @@ class Log(Linear):
             raise ValueError(f"leaves[{name!r}] must have 0 < low on a logarithmic scale, got {self}")
 
     def at(self, position: float) -> Any:
-        if position >= 1.0:
-            return float(self.high)
-        return float(min(max(self.low * (self.high / self.low) ** position, self.low), self.high))
+        return self._inside(self.low * (self.high / self.low) ** position)
 
     def position(self, value: Any) -> float:
         return math.log(value / self.low) / math.log(self.high / self.low)
@@ -120,12 +122,17 @@ class Choice:
         if isinstance(self.values, str) or not isinstance(self.values, Sequence) or len(self.values) < 1:
             raise ValueError(f"leaves[{name!r}] must be a Choice of a list of values, got {checks.show(self.values)}")
         if len(set(self.names)) < len(self.values):
-            raise ValueError(f"leaves[{name!r}] must be a Choice of values with different names, got {', '.join(self.names)}")
+            raise ValueError(
+                f"leaves[{name!r}] must be a Choice of values with different names, got {', '.join(self.names)}"
+            )
 
     @property
     def names(self) -> list[str]:
         """What the values are called in a history."""
-        return [value if isinstance(value, str) else getattr(value, "__name__", None) or checks.show(value) for value in self.values]
+        return [
+            value if isinstance(value, str) else getattr(value, "__name__", None) or checks.show(value)
+            for value in self.values
+        ]
 
 
 Scale = Linear | Integer | Choice
@@ -170,21 +177,29 @@ class Space:
     @property
     def structures(self) -> list[dict[str, Any]]:
         """All combinations of the choices; a single empty one without any."""
-        return [dict(zip(self.choices, values, strict=True)) for values in itertools.product(*(c.values for c in self.choices.values()))]
+        return [
+            dict(zip(self.choices, values, strict=True))
+            for values in itertools.product(*(c.values for c in self.choices.values()))
+        ]
 
     @property
     def structure_names(self) -> list[dict[str, str]]:
         """What the choices of each structure are called."""
-        return [dict(zip(self.choices, names, strict=True)) for names in itertools.product(*(c.names for c in self.choices.values()))]
+        return [
+            dict(zip(self.choices, names, strict=True))
+            for names in itertools.product(*(c.names for c in self.choices.values()))
+        ]
 
     @property
     def steps(self) -> np.ndarray:
         """`[d]` distance of two values in positions; 0 for a continuum."""
         return np.array([1.0 / (scale.number - 1) if scale.number else 0.0 for scale in self.numbers.values()])
 
-    def values(self, structure: int, point: Sequence[float]) -> dict[str, Any]:
+    def values(self, structure: int, point: Sequence[float] | np.ndarray) -> dict[str, Any]:
         """Values by leaf at a point `[d]` of a structure."""
-        found = self.structures[structure] | {n: s.at(float(u)) for (n, s), u in zip(self.numbers.items(), point, strict=True)}
+        found = self.structures[structure] | {
+            n: s.at(float(u)) for (n, s), u in zip(self.numbers.items(), point, strict=True)
+        }
         return {name: found[name] for name in self.leaves}
 
     def place(self, what: str, values: Any) -> tuple[int, np.ndarray]:

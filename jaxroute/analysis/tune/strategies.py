@@ -80,9 +80,7 @@ class CMAES:
             raise ImportError('CMA-ES needs cmaes: pip install "jaxroute[tune]"') from None
         mean = np.full(len(steps), 0.5) if start is None else np.clip(start, 0.0, 1.0)
         box = np.tile([0.0, 1.0], (len(steps), 1))
-        return _Adapted(
-            cmaes.CMAwM(mean, self.width, bounds=box, steps=steps, seed=seed, population_size=self.size), steps
-        )
+        return _Adapted(cmaes.CMAwM(mean, self.width, bounds=box, steps=steps, seed=seed, population_size=self.size), steps)
 
 
 class _Adapted:
@@ -167,7 +165,9 @@ class Lattice:
         axis = np.linspace(0.0, 1.0, self.points)
         cube = np.stack(np.meshgrid(*[axis] * len(steps), indexing="ij"), -1).reshape(-1, len(steps))
         left = iter(np.random.default_rng(seed).permutation(cube))
-        return _Listed(lambda number: np.array([p for _, p in zip(range(number), left, strict=False)]).reshape(-1, len(steps)))
+        return _Listed(
+            lambda number: np.array([p for _, p in zip(range(number), left, strict=False)]).reshape(-1, len(steps))
+        )
 
 
 class _Listed:
