@@ -100,6 +100,11 @@ class Goal:
         return Goal(wanted, maximise, bounds["at_most"], bounds["at_least"], float(margin))
 
     @property
+    def bounded(self) -> bool:
+        """Whether there are bounds."""
+        return bool(self.at_most or self.at_least)
+
+    @property
     def name(self) -> str:
         """What is searched for, in a word."""
         return (
@@ -136,10 +141,11 @@ class Goal:
         bounded = {name: moments(np.asarray(values[name])) for name in dict.fromkeys([*self.at_most, *self.at_least])}
         return Estimate(moments(scores), bounded, bool(np.all(valid) and np.isfinite(scores).all()))
 
-    def lacks(self, one: Estimate) -> np.ndarray:
-        """By how much each bound is not kept with the margin; zeros for a candidate that keeps all."""
-        above = [one.bounded[n][0] + self.margin * one.bounded[n][1] - most for n, most in self.at_most.items()]
-        below = [least - one.bounded[n][0] + self.margin * one.bounded[n][1] for n, least in self.at_least.items()]
+    def lacks(self, one: Estimate, margin: float | None = None) -> np.ndarray:
+        """By how much each bound is not kept with the margin (or another one); zeros for a candidate that keeps all."""
+        margin = self.margin if margin is None else margin
+        above = [one.bounded[n][0] + margin * one.bounded[n][1] - most for n, most in self.at_most.items()]
+        below = [least - one.bounded[n][0] + margin * one.bounded[n][1] for n, least in self.at_least.items()]
         return np.maximum(np.array([*above, *below], np.float64), 0.0)
 
     def keeps(self, one: Estimate) -> bool:
@@ -156,16 +162,17 @@ class Goal:
                 said[f"{name} {word} {bound:g}"] = "kept" if gap + room <= 0 else "broken" if gap - room > 0 else "open"
         return said
 
-    def order(self, estimates: Sequence[Estimate], cautious: bool = False) -> list[int]:
+    def order(self, estimates: Sequence[Estimate], cautious: bool = False, margin: float | None = None) -> list[int]:
         """The candidates' numbers from best to worst.
 
         Args:
           estimates: of the candidates.
           cautious: they were measured by different numbers of seeds, and their errors count against them.
+          margin: standard errors by which a bound must be kept, in place of the goal's.
         """
         if not estimates:
             return []
-        lacks = np.array([self.lacks(one) for one in estimates]).reshape(len(estimates), -1)
+        lacks = np.array([self.lacks(one, margin) for one in estimates]).reshape(len(estimates), -1)
         finite = np.where(np.isfinite(lacks), lacks, 0.0)
         largest = finite.max(axis=0, initial=0.0)
         total = (lacks / np.where(largest > 0, largest, 1.0)).sum(axis=1)

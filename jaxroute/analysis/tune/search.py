@@ -34,6 +34,8 @@ from jaxroute.store.provenance import describe
 
 # Candidates of the first rung of the choice, and the fewest seeds that are worth a rung.
 _FINALISTS, _FEWEST_SEEDS = 8, 4
+# Margins by which finalists keep bounds, in units of the one that is asked for, besides that.
+_STRICTER = (2.0, 4.0)
 # Parts of the rounds for the choice and for the judgement; the search has the others.
 _CHOICE, _JUDGEMENT = 1 / 5, 1 / 8
 
@@ -353,13 +355,20 @@ class _Search:
         return sorted(alive[i] for i in order[: -(-len(alive) // 2)])
 
     def _finalists(self, alive: list[int], points: Mapping[int, Points], played: list[_Candidate]) -> list[_Candidate]:
-        """The centres of the strategies, and the best that were played, each once."""
+        """The centres of the strategies, and the best that were played, each once.
+
+        All candidates of a search meet the same luck, so that those that just keep a bound may break it together on other seeds: where there
+        are bounds, two of three finalists are the best of those that keep them by more.
+        """
         most = _FINALISTS
         while most > 1 and self.plan.choice // (most * max(1, math.ceil(math.log2(most)))) < _FEWEST_SEEDS:
             most //= 2
-        order = self.goal.order([one.known(self.goal) for one in played], cautious=True)
+        known = [one.known(self.goal) for one in played]
+        margins = [max(self.goal.margin, 1.0) * more for more in _STRICTER] if self.goal.bounded else []
+        orders = [self.goal.order(known, cautious=True, margin=margin) for margin in (self.goal.margin, *margins)]
         centres = [(structure, points[structure].centre()) for structure in alive]
-        wanted = [(s, c) for s, c in centres if c is not None] + [(played[i].structure, played[i].point) for i in order]
+        wanted = [(s, c) for s, c in centres if c is not None]
+        wanted += [(played[i].structure, played[i].point) for places in zip(*orders, strict=True) for i in places]
         found: dict[str, tuple[int, np.ndarray]] = {}
         for structure, point in wanted:
             found.setdefault(repr((structure, [float(u) for u in point])), (structure, point))
