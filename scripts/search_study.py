@@ -26,9 +26,10 @@ def net_reward(values: Mapping[str, Any]) -> Any:
     return values["reward"] - PRICE * values["violation"]
 
 
-def regret(values: Mapping[str, Any]) -> Any:
-    """Regret, less of which is better."""
-    return -values["regret"]
+def net_regret(values: Mapping[str, Any]) -> Any:
+    """Regret (less is better) with a price on what is spent above the budget: without it the best is to spend more."""
+    above = values["cost_ratio"] - 1.0
+    return -values["regret"] - 100.0 * above * (above > 0)
 
 
 class Task(NamedTuple):
@@ -60,14 +61,14 @@ def c2mabv() -> Task:
 
 
 def stageroute() -> Task:
-    """StageRoute on the market of its figures, with two windows of 500 queries and then some."""
+    """StageRoute on the market of its figures, in ten short stages."""
     return Task(
-        staged.arena_market(max_deployed=6, stage_length=250, horizon=2000),
+        staged.arena_market(max_deployed=6, stage_length=50, horizon=500),
         staged.StageRoute(),
         {"gamma": tune.Log(0.001, 10.0), "radius_multiplier": tune.Log(0.05, 5.0)},
-        2000,
-        regret,
-        ["regret"],
+        500,
+        net_regret,
+        ["regret", "cost_ratio"],
         {"gamma": [0.001, 0.01, 0.1, 0.3, 1.0, 10.0], "radius_multiplier": [0.1, 0.5, 1.0, 2.0]},
     )
 
@@ -109,6 +110,7 @@ def by_search(strategy: Any, seeds: int) -> Callable[[Task, int, int], Mapping[s
             strategy=strategy,
             fresh=2,
             key=key,
+            progress=False,
         )
         return found.values
 

@@ -1,5 +1,6 @@
 """A search in the leaves of a policy of an experiment, or in settings of its environment: `jaxroute tune`."""
 
+import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -180,6 +181,9 @@ def _environments(case: Case, names: Sequence[str]) -> Callable[..., Any]:
     def make(**settings: Any) -> Any:
         return case.build(case.horizon, settings)
 
+    # What it takes is the environment's, and not the policy's leaves.
+    parameters = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in names]
+    setattr(make, "__signature__", inspect.Signature(parameters))  # noqa: B010
     return make
 
 

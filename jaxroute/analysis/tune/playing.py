@@ -56,7 +56,7 @@ class Makers:
     """Who makes environment and policy of a candidate from its leaves.
 
     Args:
-      env: an environment or sampler, or a function of some leaves that returns an environment.
+      env: an environment or sampler, or a function of some leaves that returns an environment; one with `**more` takes all leaves.
       policy: a policy whose fields are the leaves, or a function (or class) of some leaves that returns a policy; where all leaves are the
         environment's, whatever `simulate` takes.
       leaves: their names.
@@ -105,10 +105,6 @@ class Makers:
         if not is_policy(made):
             raise ValueError(f"policy must return a policy when called with {where}, got {checks.show(made)}")
         return env, made
-
-    def code(self) -> list[Any]:
-        """Whose code decides."""
-        return [self.env, self.policy]
 
 
 def _parameters(function: Any) -> list[str]:

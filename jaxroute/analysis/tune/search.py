@@ -5,7 +5,8 @@ Three phases share the rounds, and no seed is used by two of them.
 1. Search: generations of candidates, each one grid, all on the same few seeds, so that differences are those of the leaves and not of luck.
    Structures (combinations of choices) share it by halving: after each of `log2 S` stages the better half goes on.
 2. Choice: the best candidates by mean and error, and the centre that the strategy expects most of, are played again on fresh seeds; after
-   each rung, of equal cost, the better half goes on, on twice as many fresh seeds. What is known of a candidate is all its runs of this
+   each rung, of equal cost, the better half goes on, on twice as many fresh seeds. Where there are bounds, some of them keep these by more
+   than is asked for: the luck that all candidates of the search share may have been good to the bound. What is known of a candidate is all its runs of this
    phase: that it was lucky in the search does not count.
 3. Judgement: the chosen one, and the start beside it, on seeds that neither phase has seen. Its mean is unbiased.
 """
@@ -137,10 +138,11 @@ def search(
     makers = Makers(env, policy, list(space.leaves))
     players = [Players(makers, _probes(space, number)) for number in range(len(space.structures))]
     examples = [space.values(number, np.full(len(space.numbers), 0.5)) for number in range(len(space.structures))]
-    goal = Goal.of(metric, maximise, at_most, at_least, margin, players[0].metrics(examples[0]))
-    wanted = list(dict.fromkeys([*goal.metrics, *(record or ())]))
-    options: dict[str, Any] = {"horizon": horizon, "key": int(key), "backend": backend, "devices": devices}
-    options["record"] = None if callable(metric) and record is None else wanted
+    known = players[0].metrics(examples[0])
+    goal = Goal.of(metric, maximise, at_most, at_least, margin, known)
+    usual = [m.name for m in known.values() if m.default] if callable(metric) else []
+    wanted = list(dict.fromkeys([*goal.metrics, *(usual if record is None else record)]))
+    options: dict[str, Any] = {"horizon": horizon, "key": int(key), "backend": backend, "devices": devices, "record": wanted}
     settings = fingerprint(
         {
             "environment": describe(env),
@@ -160,10 +162,9 @@ def search(
         "python": python(),
         **code_of([env, policy, strategy, *makers.make(examples[0]), *([metric] if callable(metric) else [])]),
     }
-    hidden = not progress
     with (
         histories.opened(out, settings, code, accept_changed_code) as history,
-        tqdm(total=plan.runs, disable=hidden, unit="run", leave=False) as bar,
+        tqdm(total=plan.runs, disable=not progress, unit="run", leave=False) as bar,
     ):
         found = _Search(space, goal, plan, strategy, players, history, options, begin, int(key), bar).run()
     if not found.kept:
