@@ -183,8 +183,9 @@ def test_one_program_for_all_generations_and_common_luck():
         phase: {(int(f), int(n)) for f, n in zip(part.first_seed, part.seeds, strict=True)}
         for phase, part in history.groupby("phase")
     }
-    assert spans["search"] == {(0, 4)}, "all candidates of all generations meet the same luck"
-    seeds = [range(f, f + n) for f, n in sorted(set.union(*spans.values()))]
+    assert spans["search"] <= {(0, 4 * 2**k) for k in range(6)}, "all candidates of all generations meet the same luck"
+    longest = max(spans["search"])
+    seeds = [range(f, f + n) for f, n in sorted({longest, *spans["choice"], *spans["judgement"]})]
     assert all(one.stop <= other.start for one, other in itertools.pairwise(seeds)), "no seed is used twice"
     for row in (0, 17, history.sizes["evaluation"] - 1):
         one = history.isel(evaluation=row)
@@ -308,6 +309,26 @@ def test_order_of_candidates():
     assert goal.verdicts(candidates[4]) == {"spend <= 1": "open"}
     sure, unsure = estimate(0.52, 0.01), estimate(0.5, 0.05)
     assert goal.order([sure, unsure]) == [1, 0] and goal.order([sure, unsure], cautious=True) == [0, 1]
+
+
+def test_seeds_are_doubled_where_their_halves_do_not_agree(monkeypatch):
+    sure, luck = np.linspace(0, 1, 8)[:, None], np.random.default_rng(0).normal(size=(8, 16))
+    assert ranking.agreement(sure + 0.01 * luck) == 1.0 and ranking.agreement(sure[::-1] + 0 * luck) == 1.0
+    assert ranking.agreement(luck) < 0.8 and ranking.agreement(np.ones((8, 4))) == 1.0
+    for noise, most in ((0.0, 4), (1.0, 16)):
+
+        def play(env, policies, seeds, options, noise=noise):
+            rows = sum(len(grid.objects) for grid in policies.values())
+            own = noise * np.random.default_rng(len(seeds)).normal(size=(rows, len(seeds))) + np.arange(rows)[:, None] * (
+                1 - noise
+            )
+            return {"loss": own}, np.ones((rows, len(seeds)), bool)
+
+        monkeypatch.setattr(playing, "_play", play)
+        history = find().history
+        seeds = history.seeds.values[history.phase.values == "search"]
+        assert seeds[0] == 4 and seeds.max() >= most and (np.diff(seeds) >= 0).all()
+        assert noise or (seeds == 4).all()
 
 
 def test_nan_is_last():

@@ -183,6 +183,19 @@ class Goal:
         return [int(i) for i in np.lexsort((np.nan_to_num(score, nan=np.inf), np.nan_to_num(total, nan=np.inf), invalid))]
 
 
+def agreement(scores: np.ndarray) -> float:
+    """Rank correlation between the candidates' means over one half of the seeds and over the other: 1 without noise, about 0 if all is noise.
+
+    Args:
+      scores: `[candidate, seed]`.
+    """
+    halves = [np.mean(scores[:, start::2], axis=1) for start in (0, 1)]
+    ranks = [np.argsort(np.argsort(half)).astype(np.float64) for half in halves]
+    if len(scores) < 3 or any(np.ptp(half) == 0 for half in halves):
+        return 1.0
+    return float(np.corrcoef(*ranks)[0, 1])
+
+
 def moments(values: np.ndarray) -> tuple[float, float]:
     """Mean and standard error; without an error for a single run."""
     if len(values) < 2:

@@ -3,6 +3,7 @@
 Three phases share the rounds, and no seed is used by two of them.
 
 1. Search: generations of candidates, each one grid, all on the same few seeds, so that differences are those of the leaves and not of luck.
+   Where the halves of the seeds do not agree on which candidates are better, later generations play twice as many, the same ones first.
    Structures (combinations of choices) share it by halving: after each of `log2 S` stages the better half goes on.
 2. Choice: the best candidates by mean and error, and the centre that the strategy expects most of, are played again on fresh seeds; after
    each rung, of equal cost, the better half goes on, on twice as many fresh seeds. Where there are bounds, some of them keep these by more
@@ -24,7 +25,7 @@ import xarray as xr
 from jaxroute.analysis.tune import history as histories
 from jaxroute.analysis.tune.history import Batch, History
 from jaxroute.analysis.tune.playing import Makers, Played, Players
-from jaxroute.analysis.tune.ranking import Estimate, Goal, MetricFunction, moments
+from jaxroute.analysis.tune.ranking import Estimate, Goal, MetricFunction, agreement, moments
 from jaxroute.analysis.tune.space import Scale, Space
 from jaxroute.analysis.tune.strategies import CMAES, Points, Strategy
 from jaxroute.core import checks
@@ -37,6 +38,8 @@ from jaxroute.store.provenance import describe
 _FINALISTS, _FEWEST_SEEDS = 8, 4
 # Margins by which finalists keep bounds, in units of the one that is asked for, besides that.
 _STRICTER = (2.0, 4.0)
+# Generations by which the seeds are judged, and the mean rank correlation of their halves below which they are doubled.
+_LOOKS, _AGREEMENT = 2, 0.5
 # Parts of the rounds for the choice and for the judgement; the search has the others.
 _CHOICE, _JUDGEMENT = 1 / 5, 1 / 8
 
@@ -106,8 +109,8 @@ def search(
       metric: name of a recorded metric, or a function of a dict of metric to values `[seed]` that returns values `[seed]`.
       horizon: counted rounds of a run.
       rounds: counted rounds in all, of search, choice and judgement together; no more are played.
-      seeds: seeds of a candidate in the search: few, for many generations teach more than sure ones. A CPU plays 16 in the same time, so that
-        where time counts and rounds do not, 16 are better.
+      seeds: seeds of a candidate in the first generations: few, for many generations teach more than sure ones; doubled where luck decides who
+        is better. A CPU plays 16 in the same time, so that where time counts and rounds do not, 16 are better.
       maximise: whether more is better (default: by the name of the metric).
       at_most, at_least: bounds on means by metric.
       margin: standard errors by which a bound has to be kept, see `jaxroute.tune.ranking`.
@@ -258,7 +261,8 @@ class _Candidate:
 class _Search:
     """A search that is going on.
 
-    next_seed: the first that no phase has used. number: of candidates so far.
+    next_seed: the first that no phase has used. number: of candidates so far. seeds: of a candidate now, by structure. agreed: between the
+    halves of the seeds, by structure and generation since the last doubling.
     """
 
     space: Space
@@ -273,6 +277,8 @@ class _Search:
     bar: Any
     next_seed: int = 0
     number: int = 0
+    seeds: dict[int, int] = field(default_factory=dict)
+    agreed: dict[int, list[float]] = field(default_factory=dict)
 
     def run(self) -> Found:
         """The story."""
@@ -299,7 +305,7 @@ class _Search:
         candidates = [self.space.values(batch.structure, point) for point in batch.points]
         player = self.players[batch.structure]
         if batch.phase == "search":
-            return player.together(candidates, batch.span, **self.options)
+            return player.together(candidates, batch.span, block=self.plan.seeds, **self.options)
         return player.one_by_one(candidates, batch.span, block=_block(self.plan), **self.options)
 
     def candidate(self, structure: int, point: np.ndarray) -> _Candidate:
@@ -309,17 +315,17 @@ class _Search:
 
     def look(self) -> list[_Candidate]:
         """The search; returns the finalists, who know nothing of it."""
-        plan, seeds = self.plan, range(self.plan.seeds)
-        self.next_seed = plan.seeds if plan.stages else 0
+        plan = self.plan
         alive, played = list(range(len(self.players))), {number: [] for number in range(len(self.players))}
         if not plan.stages:
             return [self.candidate(structure, np.zeros(0)) for structure in alive]
         points = {structure: self._begin(structure) for structure in alive}
+        self.seeds = dict.fromkeys(alive, plan.seeds)
         generations, left = dict.fromkeys(alive, 0), plan.search
         for stage in range(plan.stages):
             share = left // (plan.stages - stage) // len(alive)
             for structure in alive:
-                spent = self._stage(structure, points[structure], share, seeds, played[structure], generations)
+                spent = self._stage(structure, points[structure], share, played[structure], generations)
                 left -= spent
             alive = self._halved(alive, played) if stage < plan.stages - 1 else alive
         return self._finalists(alive, points, [one for structure in alive for one in played[structure]])
@@ -330,21 +336,32 @@ class _Search:
         return self.strategy.begin(self.space.steps, at, seed)
 
     def _stage(
-        self, structure: int, points: Points, share: int, seeds: range, played: list[_Candidate], generations: dict[int, int]
+        self, structure: int, points: Points, share: int, played: list[_Candidate], generations: dict[int, int]
     ) -> int:
         """Generations of a structure for a number of runs; how many were played."""
         spent = 0
-        while (number := min(self.plan.size, (share - spent) // len(seeds))) > 0:
+        while (number := min(self.plan.size, (share - spent) // self.seeds[structure])) > 0:
             asked = points.ask(number)
             if not len(asked):
                 break
             candidates = [self.candidate(structure, point) for point in asked]
+            seeds = range(self.seeds[structure])
+            self.next_seed = max(self.next_seed, seeds.stop)
             self.play("search", generations[structure], candidates, seeds)
             generations[structure] += 1
             points.tell(asked, self.goal.order([one.known(self.goal) for one in candidates]))
             played += candidates
             spent += len(candidates) * len(seeds)
+            self._adapt(structure, candidates)
         return spent
+
+    def _adapt(self, structure: int, candidates: list[_Candidate]) -> None:
+        """Twice as many seeds from now on, where the halves of the seeds have not agreed on who is better."""
+        agreed = self.agreed.setdefault(structure, [])
+        agreed.append(agreement(np.array([self.goal.scores(one.runs[-1][0]) for one in candidates])))
+        if len(agreed) >= _LOOKS and np.mean(agreed[-_LOOKS:]) < _AGREEMENT:
+            self.seeds[structure] *= 2
+            agreed.clear()
 
     def _halved(self, alive: list[int], played: Mapping[int, list[_Candidate]]) -> list[int]:
         """The better half of the structures, by the best candidate of each."""
