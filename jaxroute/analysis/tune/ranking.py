@@ -193,7 +193,7 @@ def agreement(scores: np.ndarray) -> float:
     ranks = [np.argsort(np.argsort(half)).astype(np.float64) for half in halves]
     if len(scores) < 3 or any(np.ptp(half) == 0 for half in halves):
         return 1.0
-    return float(np.corrcoef(*ranks)[0, 1])
+    return float(np.corrcoef(ranks[0], ranks[1])[0, 1])
 
 
 def moments(values: np.ndarray) -> tuple[float, float]:
