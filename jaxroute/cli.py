@@ -202,6 +202,52 @@ def _parser() -> argparse.ArgumentParser:
     one.set_defaults(function=_compare)
 
     one = commands.add_parser(
+        "tune",
+        help="search the best leaves of a policy",
+        description="Searches leaves of a policy of an experiment, or settings of its environment, by any metric, and judges the best on seeds "
+        "that the search has not seen; a killed search is continued.",
+    )
+    one.add_argument("experiment", help="a name from `jaxroute list`, or a Python file that defines `experiment`")
+    one.add_argument(
+        "--leaf",
+        dest="leaves",
+        metavar="POLICY.LEAF=SCALE",
+        action="append",
+        required=True,
+        help="what is searched, for example StageRoute.gamma=log:0.01:1; scales are linear, log, integer, log-integer (LOW:HIGH) and choice "
+        "(A,B,...); environment.SETTING too",
+    )
+    one.add_argument("--metric", required=True, help="what is made smallest or largest")
+    better = one.add_mutually_exclusive_group()
+    better.add_argument(
+        "--maximise",
+        dest="maximise",
+        action="store_true",
+        default=None,
+        help="more is better (default: by the metric's name)",
+    )
+    better.add_argument("--minimise", dest="maximise", action="store_false", help="less is better")
+    for option, word in (("--at-most", "largest"), ("--at-least", "smallest")):
+        one.add_argument(
+            option, metavar="METRIC=NUMBER", action="append", default=[], help=f"{word} mean that a metric may have"
+        )
+    one.add_argument("--margin", type=float, default=1.0, help="standard errors by which a bound must be kept (default 1)")
+    one.add_argument("--rounds", type=_count, help="rounds in all (default: 1,000 runs)")
+    one.add_argument("--horizon", type=_at_most(2**31 - 1), help="rounds of a run (default: the case's)")
+    one.add_argument("--seeds", type=_count, default=4, help="seeds of a candidate in the search (default 4)")
+    one.add_argument("--case", help="name of the case (default: the first)")
+    one.add_argument("--policy", help="who plays, where all leaves are the environment's")
+    one.add_argument("--key", type=int, default=0, help="root of all randomness (default 0)")
+    one.add_argument(
+        "--out", type=_folder, help="folder for search, picture and summary.json (default: results/tune-EXPERIMENT)"
+    )
+    one.add_argument("--no-figures", action="store_true", help="draw nothing")
+    one.add_argument(
+        "--accept-changed-code", action="store_true", help="go on with a search where the code has changed since"
+    )
+    one.set_defaults(function=_tune)
+
+    one = commands.add_parser(
         "store",
         help="what is in a store, whether it is sound, and stores put together",
         description="Shows what the stores below a folder hold, and what would be played to complete them.",
@@ -694,6 +740,48 @@ def _run_here(options, mesh: Any = None) -> int:
         raise ValueError(_with_setting(error, experiment)) from error
     if hosts.is_first():
         print(_report(experiment, summary, changes, out, time.perf_counter() - start))
+    return 0
+
+
+def _tune(options) -> int:
+    from jaxroute.experiments import tuning
+
+    _keep_compiled()
+    experiment = _experiment(options.experiment)
+    figures = not options.no_figures
+    if figures and importlib.util.find_spec("matplotlib") is None:
+        figures = False
+        print('jaxroute: no picture is drawn: it needs matplotlib, pip install "jaxroute[plot]"', file=sys.stderr)
+    name = Path(experiment.name).stem if options.experiment.endswith(".py") else experiment.name
+    out = options.out or Path("results") / f"tune-{name.replace('/', '-')}"
+    leaves = tuning.scales(options.leaves)
+    print(f"{experiment.name}: {experiment.title}")
+    start = time.perf_counter()
+    found = tuning.search(
+        experiment,
+        leaves,
+        metric=options.metric,
+        maximise=options.maximise,
+        at_most=tuning.bounds("--at-most", options.at_most),
+        at_least=tuning.bounds("--at-least", options.at_least),
+        margin=options.margin,
+        rounds=options.rounds,
+        horizon=options.horizon,
+        seeds=options.seeds,
+        case=options.case,
+        policy=options.policy,
+        key=options.key,
+        out=out,
+        figures=figures,
+        progress=sys.stderr.isatty(),
+        accept_changed_code=options.accept_changed_code,
+    )
+    written = ["search", *(["search.png"] if figures else []), "summary.json"]
+    print(
+        "\n".join(
+            ["", tuning.report(found), "", f"{time.perf_counter() - start:.1f} s", f"{out}{os.sep}: {', '.join(written)}"]
+        )
+    )
     return 0
 
 

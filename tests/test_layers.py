@@ -150,7 +150,7 @@ def test_nothing_but_experiments_and_tools_knows_a_problem():
 
 def test_of_the_analysis_only_tuning_plays():
     playing = {m for m in MODULES if part(m) == "analysis" and any(part(i) == "engine" for i, _ in imports(m))}
-    assert playing <= {"analysis.tune"}
+    assert all(module.startswith("analysis.tune.") for module in playing)
 
 
 @pytest.mark.parametrize("module", [m for m in MODULES if part(m) in ("core", "estimators", "solvers", "store", "engine")])

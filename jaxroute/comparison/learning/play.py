@@ -119,6 +119,8 @@ def _point(
     warm: float,
 ) -> Point:
     """A point of curves `[seed, time]`."""
+    if len(times) > 2 and times[-1] - times[-2] < times[0] / 2:  # A last piece of a few queries tells nothing.
+        times, curves = [*times[:-2], times[-1]], {name: np.delete(curve, -2, axis=1) for name, curve in curves.items()}
     begin, half = (int(np.searchsorted(times, share * times[-1])) for share in (warm, (1.0 + warm) / 2))
     whole = curves if warm == 0.0 else {name: curve - curve[:, begin : begin + 1] for name, curve in curves.items()}
     even, odd = ({name: curve[first::2] for name, curve in whole.items()} for first in (0, 1))
