@@ -1,6 +1,7 @@
 """The points of a table: which there are, what they say, and what must not change them."""
 
 import dataclasses
+import types
 
 import numpy as np
 import pytest
@@ -62,7 +63,7 @@ def test_models_are_their_means(points, table):
 def test_the_line_that_goes_on_makes_the_rule_of_the_setting(points, table):
     for point in points:
         if point.kind == "offline":
-            names = {"table": table}
+            names = {"log": types.SimpleNamespace(table=table)}
             exec(point.further, names)
             assert point.setting.endswith(f": {names['rule']}")
 
