@@ -12,6 +12,8 @@ from .points import JUDGE, RETRIES, Estimate, Point, meets
 
 # A saving is one if it is so many standard errors above 0.
 _CLEAR = 2.0
+# Costs that differ by less, relatively, are the same sums in another order.
+_EQUAL = 1e-6
 # The approach that needs nothing but shares of the traffic, for comparison.
 MIXTURE = "Best mixture"
 
@@ -73,7 +75,7 @@ def answer(points: Iterable[Point], target: float) -> Answer:
     chosen = answers(points, target)
     best = _cheapest([p for p in chosen if _can_be_had(p)], target)
     judged = _cheapest([p for p in chosen if JUDGE in p.needs], target)
-    if judged is not None and best is not None and judged.chosen_by.cost.value >= best.chosen_by.cost.value:
+    if judged is not None and best is not None and _cheapest([best, judged], target) is best:
         judged = None
     return Answer(target, best, judged, _cheapest([p for p in points if p.kind == "single"], target))
 
@@ -83,9 +85,16 @@ def _can_be_had(point: Point) -> bool:
 
 
 def _cheapest(points: Sequence[Point], target: float) -> Point | None:
-    """The cheapest that reaches the target, by what a choice may look at."""
+    """The cheapest that reaches the target, by what a choice may look at; of equals a single model, for a rule that always calls it is no other."""
     fits = [p for p in points if meets(p.chosen_by.quality, target)]
-    return min(fits, key=lambda p: p.chosen_by.cost.value) if fits else None
+    if not fits:
+        return None
+    least = min(fits, key=lambda p: p.chosen_by.cost.value)
+    return min((p for p in fits if _same_cost(p, least)), key=lambda p: p.kind != "single")
+
+
+def _same_cost(point: Point, other: Point) -> bool:
+    return math.isclose(point.chosen_by.cost.value, other.chosen_by.cost.value, rel_tol=_EQUAL)
 
 
 def named(point: Point) -> str:
@@ -115,7 +124,7 @@ def sentences(points: Sequence[Point], found: Answer, unit: str) -> list[str]:
         if best is not single:
             said.append(f"{named(best)} costs {_less(saving(best, single))}.")
     mixture = _cheapest([p for p in points if p.approach == MIXTURE], found.target)
-    if single is not None and mixture is not None and mixture is not best:
+    if single is not None and mixture is not None and mixture is not best and not _same_cost(mixture, single):
         saved = saving(mixture, single)
         verb = "saves" if saved.value >= 0 else "costs"
         more = "" if saved.value >= 0 else " more"

@@ -24,6 +24,9 @@ MIXTURE = [
     point(choice.MIXTURE, 0.75, 8.0, setting="a quarter small"),
 ]
 
+# What always calls the large model: its costs are the same sums in another order.
+RULES = [(-1, "router", ()), (1, choice.MIXTURE, ()), (-2, "cascade", (JUDGE,))]
+
 
 def said(points, target, unit="USD per query"):
     return choice.sentences(points, choice.answer(points, target), unit)
@@ -108,6 +111,17 @@ def test_the_sentence_where_nothing_helps():
     )
     assert besides == ["router costs 1.0 (2.8) % less."]
     assert said(SINGLES, 0.75) == [first]
+
+
+def test_a_rule_that_always_calls_one_model_is_that_model():
+    """RouterArena's rows: one of two models is the better and the cheaper one, and every rule that is fitted calls it."""
+    alike = [point(name, 0.8, 10.0 * (1 + 1e-12 * sign), needs=needs) for sign, name, needs in RULES]
+    found = choice.answer([*SINGLES[1:], *alike], 0.75)
+    assert found.best is found.single is SINGLES[1]
+    assert found.with_judge is None and not found.saves
+    assert said([*SINGLES[1:], *alike], 0.75) == [
+        "Nothing that can be had clearly saves money at 75 %: large alone reaches it at 10.0 (0.2) USD per query."
+    ]
 
 
 def test_the_sentence_where_no_single_model_is_good_enough():

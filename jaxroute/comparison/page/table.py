@@ -91,7 +91,7 @@ def answers(summary: Summary, looked: dict[str, Look]) -> Markup:
         ("misses", "do not meet the target", [_cells(p, summary, looked, used, best) for p in missing]),
         ("bounds", "out of reach, for scale", [_cells(p, summary, looked, used, best) for p in bounds]),
     ]
-    many = " wide" if len(heads) > 8 else ""  # Errors go below their numbers where a line would not hold all columns.
+    many = " wide" if len(heads) > 7 else ""  # Errors go below their numbers where a line would not hold all columns.
     return table(heads, [g for g in groups if g[2]], class_=f"answers cards{many}", aria_label="Chosen settings")
 
 
