@@ -1,0 +1,509 @@
+"""Branch and bound over selections of models, exact, in memory that does not depend on the number of sets.
+
+A node is a piece of the search: what has been decided about each model. Its relaxation is a linear program over a box with a few rows, solved
+by a dual simplex method whose basis is as small as the number of rows. Any multipliers of the rows bound the program from above (weak
+duality), so that a node is dropped only when it can be, whatever rounding did to the simplex method; the basis goes on from node to node,
+for with a box any basis has a choice of bounds that makes it dual feasible.
+
+The search is one loop: each step is a pivot, or a branch, or a return to the last branch with a side left. Under `vmap` all runs step
+together until the last of them is done.
+
+Source: Land and Doig (1960), the search; Lemke (1954), the dual simplex method; Falk and Soland (1969), the split of a convex piece at the
+solution of its relaxation. The bounds by dominance are ours.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.typing import DTypeLike
+
+from jaxroute.core import numerics
+
+# Nodes of a search at most, unless told otherwise.
+MOST_NODES = 100_000
+
+
+class Program(NamedTuple):
+    """Linear program of a node: the most of `constant + gain . x` over `{low <= x <= high, rows @ x <= limit}`, some rows with equality.
+
+    Attributes:
+      gain: `[n]`.
+      rows: `[R, n]`, of the order of one.
+      limit: `[R]`.
+      low: `[n]`.
+      high: `[n]`.
+      constant: `[]`.
+    """
+
+    gain: jax.Array
+    rows: jax.Array
+    limit: jax.Array
+    low: jax.Array
+    high: jax.Array
+    constant: jax.Array
+
+
+class Solved(NamedTuple):
+    """A node's program at a basis.
+
+    Attributes:
+      x: `[n]` the basic solution, moved into the box.
+      bound: `[]` no point of the node is better, whatever the basis.
+      reduced: `[n]` reduced gains: what `bound` loses for each unit that `x` is kept from the end it prefers.
+      price: `[R]` multipliers of the rows.
+      margin: `[]` rounding of the bound.
+      best: `[]` value of the best point found before.
+    """
+
+    x: jax.Array
+    bound: jax.Array
+    reduced: jax.Array
+    price: jax.Array
+    margin: jax.Array
+    best: jax.Array
+
+
+class Branches(NamedTuple):
+    """What a problem makes of a node whose program is solved.
+
+    Attributes:
+      value: `[]` of the solution, -inf if it is no solution of the problem.
+      near: piece to go on with.
+      far: piece to return to.
+      splits: `[]` bool, whether anything is left to split.
+    """
+
+    value: jax.Array
+    near: Any
+    far: Any
+    splits: jax.Array
+
+
+class Found(NamedTuple):
+    """Result of a search.
+
+    Attributes:
+      x: `[n]` the best point found; zero if none is feasible.
+      piece: that it lies in.
+      value: `[]` its value, -inf if none is feasible.
+      price: `[R]` multipliers of the rows there.
+      residual: `[]` by how much a point that was not looked at may be better: 0 when the search is complete.
+      converged: `[]` bool, whether the search is complete.
+      nodes: `[]` int32, nodes that were looked at.
+      steps: `[]` int32, steps of the loop, pivots included.
+    """
+
+    x: jax.Array
+    piece: Any
+    value: jax.Array
+    price: jax.Array
+    residual: jax.Array
+    converged: jax.Array
+    nodes: jax.Array
+    steps: jax.Array
+
+
+class _Search(NamedTuple):
+    """State of the loop.
+
+    Attributes:
+      piece: of the node in work.
+      basis: `[R]` int32, the basic columns; those from `n` on are slacks.
+      upper: `[n + R]` bool, columns outside the basis that are at their upper end.
+      pivots: `[]` int32, of this node.
+      stack: pieces to return to, the last one first.
+      bounds: `[depth + 1]` theirs.
+      waiting: `[]` int32, how many there are.
+      lost: `[]` largest bound of what was given up.
+      found: the best so far.
+      running: `[]` bool.
+    """
+
+    piece: Any
+    basis: jax.Array
+    upper: jax.Array
+    pivots: jax.Array
+    stack: Any
+    bounds: jax.Array
+    waiting: jax.Array
+    lost: jax.Array
+    found: Found
+    running: jax.Array
+
+
+def tolerance(dtype: DTypeLike) -> float:
+    """What counts as rounding, of sums of the order of one."""
+    return float(np.finfo(dtype).eps ** 0.8)
+
+
+def search(
+    start: Any,
+    program: Callable[[Any], Program],
+    branch: Callable[[Any, Solved], Branches],
+    *,
+    equal: tuple[bool, ...],
+    depth: int,
+    most_nodes: jax.Array | int = MOST_NODES,
+    needed: jax.Array | bool = True,
+) -> Found:
+    """Depth-first branch and bound.
+
+    Args:
+      start: piece of the root, a pytree of arrays.
+      program: relaxation of a piece; its columns and gains may differ from node to node.
+      branch: what a solved node is worth, and its two sides.
+      equal: which rows must be met with equality (static).
+      depth: pieces that can wait (static); what does not fit is counted as given up.
+      most_nodes: `[]` nodes to look at.
+      needed: `[]` bool, whether to search at all.
+    """
+    root = jax.eval_shape(program, start)
+    count, dtype, num_rows = root.gain.shape[-1], root.gain.dtype, len(equal)
+    most_pivots = 8 * (count + num_rows)
+    slacks = count + lax.iota(jnp.int32, num_rows)
+    lowest = jnp.full((), -jnp.inf, dtype)
+    zero = jnp.zeros((), jnp.int32)
+
+    def go_on(s: _Search) -> jax.Array:
+        return s.running
+
+    def step(s: _Search) -> _Search:
+        lp = program(s.piece)
+        view = _simplex(lp, equal, s.basis, s.upper)
+        margin = tolerance(dtype) * jnp.maximum(jnp.abs(view.bound), 1.0)
+        best = s.found.value
+        hopeless = ~(view.bound > best + margin)
+        tired = s.pivots >= most_pivots
+        pivot = ~hopeless & ~view.feasible & ~view.impossible & ~tired
+        done = ~hopeless & (view.feasible | (tired & ~view.impossible))
+
+        solved = Solved(view.x, view.bound, view.reduced, view.price, margin, best)
+        sides = branch(s.piece, solved)
+        value = jnp.where(view.feasible & done, sides.value, -jnp.inf)
+        better = value > best
+        best = jnp.where(better, value, best)
+        found = _where(better, Found(view.x, s.piece, value, view.price, *s.found[4:]), s.found)
+        beaten = view.bound <= best + margin
+        splits = done & ~beaten & sides.splits
+        stuck = done & ~beaten & ~sides.splits
+        room = s.waiting < depth
+        lost = jnp.where(stuck | (splits & ~room), jnp.maximum(s.lost, view.bound), s.lost)
+
+        stack = jax.tree.map(lambda table, x: numerics.put(table, (s.waiting,), x), s.stack, sides.far)
+        bounds = numerics.put(s.bounds, (s.waiting,), view.bound)
+        waiting = jnp.where(splits & room, s.waiting + 1, s.waiting)
+
+        # Back to the last piece that may still hold a better point.
+        back = ~pivot & ~splits
+        place = lax.iota(jnp.int32, depth + 1)
+        alive = (place < waiting) & (bounds > best + margin)
+        last = jnp.max(jnp.where(alive, place, -1))
+        popped = jax.tree.map(lambda table: numerics.at(table, (jnp.maximum(last, 0),)), stack)
+        piece = _where(back, popped, _where(splits, sides.near, s.piece))
+        waiting = jnp.where(back, jnp.maximum(last, 0), waiting)
+        running = ~(back & (last < 0))
+
+        nodes = found.nodes + jnp.where(pivot, 0, 1)
+        over = running & (nodes >= most_nodes)
+        left = jnp.maximum(
+            jnp.max(jnp.where(alive & (place < waiting), bounds, -jnp.inf)),
+            jnp.where(back, bounds[jnp.maximum(last, 0)], view.bound),
+        )
+        lost = jnp.where(over, jnp.maximum(lost, left), lost)
+        found = found._replace(nodes=nodes, steps=found.steps + 1)
+        return _Search(
+            piece=piece,
+            basis=jnp.where(pivot, view.basis, s.basis),
+            upper=jnp.where(pivot, view.next_upper, view.upper),
+            pivots=jnp.where(pivot, s.pivots + 1, 0),
+            stack=stack,
+            bounds=bounds,
+            waiting=waiting,
+            lost=lost,
+            found=found,
+            running=running & ~over,
+        )
+
+    found = Found(
+        x=jnp.zeros((count,), dtype),
+        piece=start,
+        value=lowest,
+        price=jnp.zeros((num_rows,), dtype),
+        residual=jnp.zeros((), dtype),
+        converged=jnp.asarray(True),
+        nodes=zero,
+        steps=zero,
+    )
+    first = _Search(
+        piece=start,
+        basis=slacks,
+        upper=jnp.zeros((count + num_rows,), bool),
+        pivots=zero,
+        stack=jax.tree.map(lambda x: jnp.zeros((depth + 1, *x.shape), x.dtype), start),
+        bounds=jnp.full((depth + 1,), -jnp.inf, dtype),
+        waiting=zero,
+        lost=lowest,
+        found=found,
+        running=jnp.asarray(needed, bool),
+    )
+    last = lax.while_loop(go_on, step, first)
+    found = last.found
+    margin = tolerance(dtype) * jnp.maximum(jnp.abs(last.lost), 1.0)
+    complete = ~(last.lost > found.value + margin)
+    residual = jnp.where(complete, 0.0, last.lost - found.value)
+    return found._replace(residual=residual, converged=complete)
+
+
+def _where(mask: jax.Array, new: Any, old: Any) -> Any:
+    return jax.tree.map(lambda n, o: jnp.where(mask, n, o), new, old)
+
+
+class _View(NamedTuple):
+    """A program at a basis, and the next basis.
+
+    Attributes:
+      x: `[n]` the basic solution, in the box.
+      bound: `[]` of the program.
+      reduced: `[n]` reduced gains.
+      price: `[R]` multipliers.
+      feasible: `[]` bool, the basic solution is in the box, and so optimal.
+      impossible: `[]` bool, no point of the box meets the rows.
+      upper: `[n + R]` bool, at the upper end.
+      basis: `[R]` int32, the next one.
+      next_upper: `[n + R]` bool, there.
+    """
+
+    x: jax.Array
+    bound: jax.Array
+    reduced: jax.Array
+    price: jax.Array
+    feasible: jax.Array
+    impossible: jax.Array
+    upper: jax.Array
+    basis: jax.Array
+    next_upper: jax.Array
+
+
+def _simplex(lp: Program, equal: tuple[bool, ...], basis: jax.Array, upper: jax.Array) -> _View:
+    """One step of the dual simplex method with bounds on both sides.
+
+    Args:
+      lp: the program.
+      equal: rows with equality.
+      basis: `[R]` int32.
+      upper: `[n + R]` bool.
+    """
+    count, num_rows, dtype = lp.gain.shape[-1], len(equal), lp.gain.dtype
+    tol = tolerance(dtype)
+    least = jnp.sum(jnp.minimum(lp.rows * lp.low, lp.rows * lp.high), axis=1)
+    slack = jnp.where(np.asarray(equal), 0.0, jnp.maximum(lp.limit - least, 0.0))
+    columns = jnp.concatenate([lp.rows, jnp.eye(num_rows, dtype=dtype)], axis=1)
+    gain = jnp.concatenate([lp.gain, jnp.zeros((num_rows,), dtype)])
+    low, high = jnp.concatenate([lp.low, jnp.zeros((num_rows,), dtype)]), jnp.concatenate([lp.high, slack])
+
+    def basics(basis: jax.Array) -> jax.Array:
+        return basis[:, None] == lax.iota(jnp.int32, count + num_rows)  # [R, n + R]
+
+    def inverse_at(basis: jax.Array) -> tuple[jax.Array, jax.Array]:
+        return _inverse(jnp.sum(jnp.where(basics(basis)[None], columns[:, None, :], 0.0), axis=-1))
+
+    inverse, regular = inverse_at(basis)
+    basis = jnp.where(regular, basis, count + lax.iota(jnp.int32, num_rows))
+    inverse = jnp.where(regular, inverse, jnp.eye(num_rows, dtype=dtype))
+    chosen = basics(basis)
+    basic = jnp.any(chosen, axis=0)
+
+    price = jnp.sum(numerics.pick(chosen, gain)[:, None] * inverse, axis=0)
+    reduced = gain - jnp.sum(price[:, None] * columns, axis=0)
+    reduced, bound = numerics.materialised(
+        (
+            reduced,
+            lp.constant + jnp.sum(price * lp.limit) + jnp.sum(jnp.maximum(reduced * low, reduced * high)),
+        )
+    )
+    slope_tol = 8 * np.finfo(dtype).eps * jnp.maximum(jnp.max(jnp.abs(lp.gain)), np.finfo(dtype).tiny)
+    slope = jnp.where(basic, 0.0, reduced)
+    upper = jnp.where(slope > slope_tol, True, jnp.where(slope < -slope_tol, False, upper))
+    outside = jnp.where(basic, 0.0, jnp.where(upper, high, low))
+    rest = lp.limit - jnp.sum(columns * outside, axis=1)
+    inside = jnp.sum(inverse * rest, axis=1)
+    below, above = numerics.pick(chosen, low) - inside, inside - numerics.pick(chosen, high)
+    excess = jnp.maximum(below, above)
+    worst = numerics.one_hot(numerics.argmax(excess), num_rows)
+    feasible = numerics.pick(worst, excess) <= tol
+    up = numerics.pick(worst, below) > numerics.pick(worst, above)
+
+    # Moving a column off its end must move the worst basic variable towards its box.
+    row = (
+        jnp.sum(jnp.where(worst, jnp.sum(jnp.where(worst[:, None], inverse, 0.0), axis=0), 0.0)[:, None] * columns, axis=0)
+        if False
+        else jnp.sum(jnp.sum(jnp.where(worst[:, None], inverse, 0.0), axis=0)[:, None] * columns, axis=0)
+    )
+    helps = jnp.where(up, -row, row) * jnp.where(upper, -1.0, 1.0)
+    eligible = ~basic & (high > low) & (helps > 4 * np.finfo(dtype).eps)
+    size = jnp.where(eligible, helps, 1.0)
+    # Of the columns whose reduced gains vanish first, within rounding, the one with the largest pivot.
+    first = jnp.min(jnp.where(eligible, (jnp.abs(slope) + slope_tol) / size, jnp.inf))
+    entering = numerics.argmax(jnp.where(eligible & (jnp.abs(slope) / size <= first), helps, -1.0))
+    leaving = jnp.any(chosen & worst[:, None], axis=0)
+    x = jnp.clip(outside + jnp.sum(jnp.where(chosen, inside[:, None], 0.0), axis=0), low, high)
+    return _View(
+        x=x[:count],
+        bound=bound,
+        reduced=reduced[:count],
+        price=price,
+        feasible=feasible,
+        impossible=~feasible & ~jnp.any(eligible),
+        upper=upper,
+        basis=jnp.where(worst, entering, basis),
+        next_upper=jnp.where(leaving, ~up, upper),
+    )
+
+
+def _inverse(matrix: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The inverse of a small matrix `[R, R]` by elimination with pivots, and whether it has one."""
+    size, dtype = matrix.shape[-1], matrix.dtype
+    table = jnp.concatenate([matrix, jnp.eye(size, dtype=dtype)], axis=1)
+    regular = jnp.asarray(True)
+    place = lax.iota(jnp.int32, size)
+    for k in range(size):
+        column = jnp.abs(table[:, k])
+        chosen = place == numerics.argmax(column, place >= k)
+        pivot = jnp.sum(jnp.where(chosen[:, None], table, 0.0), axis=0)
+        regular &= jnp.abs(pivot[k]) > 64 * np.finfo(dtype).eps
+        pivot_row = pivot / jnp.where(pivot[k] == 0.0, 1.0, pivot[k])
+        swapped = jnp.where(chosen[:, None], table[k], table)
+        table = jnp.where((place == k)[:, None], pivot_row, swapped - swapped[:, k : k + 1] * pivot_row)
+    return table[:, size:], regular
+
+
+class SparseMix(NamedTuple):
+    """The best mix of few models.
+
+    Attributes:
+      members: `[K]` bool, the models of the mix, at most so many as were allowed.
+      amount: `[K]`.
+      value: `[]`, -inf if no mix is feasible.
+      multiplier: `[]` shadow price of the budget in the last linear program.
+      residual: `[]` by how much another mix may be better: 0 when the search is complete.
+      converged: `[]` bool, whether the search is complete.
+      nodes: `[]` int32, nodes of the search.
+      steps: `[]` int32, steps of its loop.
+    """
+
+    members: jax.Array
+    amount: jax.Array
+    value: jax.Array
+    multiplier: jax.Array
+    residual: jax.Array
+    converged: jax.Array
+    nodes: jax.Array
+    steps: jax.Array
+
+
+def sparse_fill(
+    value: jax.Array,
+    cost: jax.Array,
+    capacity: jax.Array,
+    budget: jax.Array | float,
+    most: jax.Array | int,
+    *,
+    valid: jax.Array | None = None,
+    priority: jax.Array | None = None,
+    most_nodes: jax.Array | int = MOST_NODES,
+    needed: jax.Array | bool = True,
+) -> SparseMix:
+    """Maximises `value . x` over `{0 <= x <= capacity, sum(x) = 1, cost . x <= budget}` with at most `most` positive amounts, exactly.
+
+    The relaxation counts a model by the part of its capacity that is used, until it is decided that the model belongs to the mix. A
+    model that is no better than another in value, cost and capacity is used only beside it.
+
+    Source: StageRoute (arXiv 2506.17254), eq. (3); the search is ours.
+
+    Args:
+      value: `[K]`.
+      cost: `[K]` non-negative.
+      capacity: `[K]` non-negative.
+      budget: `[]`.
+      most: `[]` whole number.
+      valid: `[K]` bool, models that may be used (default all).
+      priority: `[K]` int32, which of equal models comes first (default the index).
+      most_nodes: `[]` nodes after which the best mix so far is returned.
+      needed: `[]` bool; without need no node is looked at.
+    """
+    count, dtype = value.shape[-1], value.dtype
+    valid = jnp.ones((count,), bool) if valid is None else valid
+    priority = lax.iota(jnp.int32, count) if priority is None else priority
+    capacity = jnp.where(valid, capacity, 0.0)
+    value, cost = jnp.where(valid, value, 0.0), jnp.where(valid, cost, 0.0)
+    value, cost, capacity = numerics.materialised((value, cost, capacity))
+    unit = jnp.maximum(jnp.max(jnp.where(valid, cost, 0.0)), np.finfo(dtype).tiny)
+    most = jnp.asarray(most, dtype)
+    gain, ones = value * capacity, jnp.ones((count,), dtype)
+    weights, spends, zeros = capacity, capacity * (cost / unit), jnp.zeros((count,), dtype)
+    tol = tolerance(dtype)
+
+    def program(piece: tuple[jax.Array, jax.Array]) -> Program:
+        inside, outside = piece
+        places = most - jnp.sum(inside.astype(dtype))
+        return Program(
+            gain=gain,
+            rows=jnp.stack([weights, spends, jnp.where(inside, zeros, ones)]),
+            limit=jnp.stack([jnp.ones((), dtype), jnp.asarray(budget / unit, dtype), places]),
+            low=zeros,
+            high=jnp.where(outside, zeros, ones),
+            constant=jnp.zeros((), dtype),
+        )
+
+    def branch(piece: tuple[jax.Array, jax.Array], at: Solved) -> Branches:
+        inside, outside = piece
+        free = ~inside & ~outside
+        used = inside | (free & (at.x > tol))
+        fits = jnp.sum(used.astype(dtype)) <= most
+        # What is left of the bound if a free model is kept out, and if it is given a place.
+        least = at.best + at.margin
+        kept = jnp.maximum(at.reduced, 0.0)
+        placed = jnp.maximum(at.reduced + at.price[2], 0.0) - at.price[2]
+        out = free & (at.bound - kept + placed <= least)
+        inn = free & ~out & (at.bound - kept <= least)
+        inside, outside, free = inside | inn, outside | out, free & ~out & ~inn
+        part = jnp.minimum(at.x, 1.0 - at.x)
+        chosen = numerics.one_hot(numerics.argmax(jnp.where(part > tol, 1.0 + part, at.x), free), count)
+
+        def here(x: jax.Array) -> jax.Array:
+            return numerics.pick(chosen, x)
+
+        v, c, a = here(value), here(cost), here(capacity)
+        order = jnp.sum(jnp.where(chosen, priority, 0))
+        same = (value == v) & (cost == c) & (capacity == a)
+        behind = (value <= v) & (cost >= c) & (capacity <= a) & (~same | (priority > order))
+        ahead = (value >= v) & (cost <= c) & (capacity >= a) & (~same | (priority < order))
+        with_it = (inside | chosen | (free & ahead), outside)
+        without = (inside, outside | chosen | (free & behind))
+        first = here(at.x) >= 0.5
+        return Branches(
+            value=jnp.where(fits, jnp.sum(gain * at.x), -jnp.inf),
+            near=_where(first, with_it, without),
+            far=_where(first, without, with_it),
+            splits=jnp.any(free),
+        )
+
+    start = (jnp.zeros((count,), bool), ~valid)
+    found = search(start, program, branch, equal=(True, False, False), depth=count + 1, most_nodes=most_nodes, needed=needed)
+    inside, outside = found.piece
+    feasible = found.value > -jnp.inf
+    members = ~outside & (inside | (found.x > tol)) & feasible
+    return SparseMix(
+        members=members,
+        amount=found.x * capacity,
+        value=found.value,
+        multiplier=jnp.maximum(found.price[1], 0.0) / unit,
+        residual=found.residual,
+        converged=found.converged,
+        nodes=found.nodes,
+        steps=found.steps,
+    )
