@@ -12,7 +12,7 @@ Source: Land and Doig (1960), the search; Lemke (1954), the dual simplex method;
 solution of its relaxation. The bounds by dominance are ours.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -338,11 +338,8 @@ def _simplex(lp: Program, equal: tuple[bool, ...], basis: jax.Array, upper: jax.
     up = numerics.pick(worst, below) > numerics.pick(worst, above)
 
     # Moving a column off its end must move the worst basic variable towards its box.
-    row = (
-        jnp.sum(jnp.where(worst, jnp.sum(jnp.where(worst[:, None], inverse, 0.0), axis=0), 0.0)[:, None] * columns, axis=0)
-        if False
-        else jnp.sum(jnp.sum(jnp.where(worst[:, None], inverse, 0.0), axis=0)[:, None] * columns, axis=0)
-    )
+    weights = jnp.sum(jnp.where(worst[:, None], inverse, 0.0), axis=0)
+    row = jnp.sum(weights[:, None] * columns, axis=0)
     helps = jnp.where(up, -row, row) * jnp.where(upper, -1.0, 1.0)
     eligible = ~basic & (high > low) & (helps > 4 * np.finfo(dtype).eps)
     size = jnp.where(eligible, helps, 1.0)
@@ -502,6 +499,122 @@ def sparse_fill(
         amount=found.x * capacity,
         value=found.value,
         multiplier=jnp.maximum(found.price[1], 0.0) / unit,
+        residual=found.residual,
+        converged=found.converged,
+        nodes=found.nodes,
+        steps=found.steps,
+    )
+
+
+class SearchedSelection(NamedTuple):
+    """A relaxed selection, found by a search.
+
+    Attributes:
+      z: `[K]` in [0, 1].
+      value: `[]` `-log` of the chance that all fail.
+      multiplier: `[]` shadow price of the budget in the linear program that found it.
+      residual: `[]` by how much another selection's `value` may be larger: 0 when the search is complete.
+      converged: `[]` bool, whether the search is complete.
+      nodes: `[]` int32, nodes of the search.
+      steps: `[]` int32, steps of its loop.
+    """
+
+    z: jax.Array
+    value: jax.Array
+    multiplier: jax.Array
+    residual: jax.Array
+    converged: jax.Array
+    nodes: jax.Array
+    steps: jax.Array
+
+
+def branching_any_win(
+    w: jax.Array,
+    cost: jax.Array,
+    budget: jax.Array | float,
+    size: jax.Array | float,
+    *,
+    allowed: jax.Array | None = None,
+    groups: Sequence[int] | None = None,
+    most_nodes: jax.Array | int = MOST_NODES,
+) -> SearchedSelection:
+    """Maximises `1 - prod(1 - w_k z_k)` over `{0 <= z <= allowed, sum z <= size, cost . z <= budget}`, by branch and bound.
+
+    `-log` of the chance that all fail is a sum of convex functions of each `z_k`. Between two ends a convex function is below its chord,
+    so that the relaxation of a piece, in which each `z_k` is between two ends, is a linear program. A piece is split where the
+    solution of its relaxation is farthest from the chord's function. Of two models of a group, one no better and no cheaper than the other,
+    the other one is selected at least as far.
+
+    Source: C2MAB-V, eq. (3); the search is that of Falk and Soland (1969).
+
+    Args:
+      w: `[K]` chances in [0, 1].
+      cost: `[K]` non-negative.
+      budget: `[]`.
+      size: `[]`; with groups `[M]`, that of each.
+      allowed: `[K]` bool (default all).
+      groups: group of each model, from 0 (static).
+      most_nodes: `[]` nodes after which the best selection so far is returned.
+    """
+    count, dtype = w.shape[-1], w.dtype
+    allowed = jnp.ones((count,), bool) if allowed is None else allowed
+    w = jnp.where(allowed, jnp.minimum(w, 1.0 - np.finfo(dtype).epsneg), 0.0)
+    w, cost = numerics.materialised((w, jnp.where(allowed, cost, 0.0)))
+    kinds = np.ones((1, count), bool) if groups is None else numerics.members(groups)
+    unit = jnp.maximum(jnp.max(cost), np.finfo(dtype).tiny)
+    rows = jnp.concatenate([(cost / unit)[None], jnp.asarray(kinds, dtype)])
+    limit = jnp.concatenate([jnp.reshape(jnp.asarray(budget / unit, dtype), (1,)), jnp.atleast_1d(jnp.asarray(size, dtype))])
+    together = kinds.T.astype(int) @ kinds > 0
+    short = 64 * np.finfo(dtype).eps
+
+    def weight(z: jax.Array) -> jax.Array:
+        return -jnp.log1p(-w * z)
+
+    def program(piece: tuple[jax.Array, jax.Array]) -> Program:
+        low, high = piece
+        span = high - low
+        base = weight(low)
+        gain = jnp.where(span > 0.0, (weight(high) - base) / jnp.where(span > 0.0, span, 1.0), 0.0)
+        return Program(gain, rows, limit, low, high, jnp.sum(base - gain * low))
+
+    def branch(piece: tuple[jax.Array, jax.Array], at: Solved) -> Branches:
+        low, high = piece
+        lp = program(piece)
+        true = weight(at.x)
+        gap = weight(low) + lp.gain * (at.x - low) - true
+        # How far a model can be kept from the end it prefers before the bound is beaten.
+        reach = (at.bound - at.best + at.margin) / jnp.where(at.reduced == 0.0, np.finfo(dtype).tiny, jnp.abs(at.reduced))
+        low, high = (
+            jnp.where(at.reduced > 0.0, jnp.maximum(low, high - reach), low),
+            jnp.where(at.reduced < 0.0, jnp.minimum(high, low + reach), high),
+        )
+        wide = high - low > short
+        chosen = numerics.one_hot(numerics.argmax(gap, wide), count)
+
+        def here(x: jax.Array) -> jax.Array:
+            return numerics.pick(chosen, x)
+
+        x, bottom, top = here(at.x), here(low), here(high)
+        inner = jnp.minimum(x - bottom, top - x) > 0.01 * (top - bottom)
+        middle = jnp.where(inner, x, (bottom + top) / 2)
+        better, cheaper = here(w), here(cost)
+        kin = jnp.any(chosen[:, None] & together, axis=0)
+        same, place = (w == better) & (cost == cheaper), lax.iota(jnp.int32, count)
+        mine = jnp.sum(jnp.where(chosen, place, 0))
+        behind = kin & (w <= better) & (cost >= cheaper) & (~same | (place > mine))
+        ahead = kin & allowed & (w >= better) & (cost <= cheaper) & (~same | (place < mine))
+        below = (jnp.where(chosen | behind, jnp.minimum(low, middle), low), jnp.where(chosen | behind, jnp.minimum(high, middle), high))
+        above = (jnp.where(chosen | ahead, jnp.maximum(low, middle), low), jnp.where(chosen | ahead, jnp.maximum(high, middle), high))
+        up = x - bottom >= top - x
+        return Branches(jnp.sum(true), _where(up, above, below), _where(up, below, above), jnp.any(wide))
+
+    start = (jnp.zeros((count,), dtype), allowed.astype(dtype))
+    equal = (False,) * rows.shape[0]
+    found = search(start, program, branch, equal=equal, depth=2 * count + 16, most_nodes=most_nodes)
+    return SearchedSelection(
+        z=jnp.where(allowed, found.x, 0.0),
+        value=found.value,
+        multiplier=jnp.maximum(found.price[0], 0.0) / unit,
         residual=found.residual,
         converged=found.converged,
         nodes=found.nodes,
