@@ -603,8 +603,14 @@ def branching_any_win(
         mine = jnp.sum(jnp.where(chosen, place, 0))
         behind = kin & (w <= better) & (cost >= cheaper) & (~same | (place > mine))
         ahead = kin & allowed & (w >= better) & (cost <= cheaper) & (~same | (place < mine))
-        below = (jnp.where(chosen | behind, jnp.minimum(low, middle), low), jnp.where(chosen | behind, jnp.minimum(high, middle), high))
-        above = (jnp.where(chosen | ahead, jnp.maximum(low, middle), low), jnp.where(chosen | ahead, jnp.maximum(high, middle), high))
+        below = (
+            jnp.where(chosen | behind, jnp.minimum(low, middle), low),
+            jnp.where(chosen | behind, jnp.minimum(high, middle), high),
+        )
+        above = (
+            jnp.where(chosen | ahead, jnp.maximum(low, middle), low),
+            jnp.where(chosen | ahead, jnp.maximum(high, middle), high),
+        )
         up = x - bottom >= top - x
         return Branches(jnp.sum(true), _where(up, above, below), _where(up, below, above), jnp.any(wide))
 

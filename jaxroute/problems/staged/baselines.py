@@ -83,5 +83,5 @@ class Static(StageRoute):
     def choose(
         self, key: jax.Array, state: SlotState, value: jax.Array, cost: jax.Array, obs: Observation, t: jax.Array
     ) -> jax.Array:
-        first, _ = deploy(key, value, cost, obs, state.spec, self.filler, self.tie)
+        first = deploy(key, value, cost, obs, state.spec, self.filler, self.tie).deployed
         return jnp.where(t == 0, first, jnp.any(state.in_slots(), axis=0))

@@ -107,7 +107,7 @@ class StageRoute:
     ) -> jax.Array:
         """The models `[N]` bool to deploy, for bounds `U` (`value`) and `L` (`cost`): by DeployOPT, eq. (3)."""
         del t
-        return deploy(key, value, cost, obs, state.spec, self.filler, self.tie)[0]
+        return deploy(key, value, cost, obs, state.spec, self.filler, self.tie).deployed
 
     def route(self, value: jax.Array, cost: jax.Array, state: SlotState, budget: jax.Array, priority: jax.Array) -> Routing:
         """The routing over the slots for bounds `U` (`value`) and `L` (`cost`): by RouteOPT, eq. (7)."""
