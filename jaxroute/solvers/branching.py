@@ -158,7 +158,7 @@ def search(
       branch: what a solved node is worth, and its two sides.
       equal: which rows must be met with equality (static).
       depth: pieces that can wait (static); what does not fit is counted as given up.
-      most_nodes: `[]` nodes to look at.
+      most_nodes: `[]` nodes to look at; up to `depth` more while no point is found.
       needed: `[]` bool, whether to search at all.
     """
     root = jax.eval_shape(program, start)
@@ -208,7 +208,8 @@ def search(
         running = ~(back & (last < 0))
 
         nodes = found.nodes + jnp.where(pivot, 0, 1)
-        over = running & (nodes >= most_nodes)
+        # The first dive may go on until it has found something.
+        over = running & (nodes >= most_nodes + jnp.where(best > -jnp.inf, 0, depth))
         left = jnp.maximum(
             jnp.max(jnp.where(alive & (place < waiting), bounds, -jnp.inf)),
             jnp.where(back, bounds[jnp.maximum(last, 0)], view.bound),

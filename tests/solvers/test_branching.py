@@ -7,12 +7,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from c_functions import by_c
 from helpers import x64
 from scipy.optimize import Bounds, LinearConstraint, milp
 
+from jaxroute.engine.batching.lanes import lanes
+from jaxroute.engine.kernels import host
 from jaxroute.problems.combinatorial import optimum
-from jaxroute.solvers import any_win, branching_any_win, exact_any_win, sparse_fill
-from jaxroute.solvers.selection import num_vertices
+from jaxroute.solvers import branching_any_win, exact_any_win, sparse_fill
+from jaxroute.solvers.selection import any_win, num_vertices
 
 
 def mixed_integer_value(value, cost, capacity, budget, most):
@@ -196,13 +199,10 @@ def test_a_limit_of_nodes_is_reported():
         solve = jax.jit(lambda limit: sparse_fill(u, c, a, b, 10, most_nodes=limit))
         for limit in (1, 20, 2000):
             found = jax.tree.map(np.asarray, solve(limit))
-            assert not found.converged and found.nodes == limit
-            if found.value > -np.inf:
-                assert (
-                    c @ found.amount <= b * (1 + 1e-9)
-                    and found.amount.sum() == pytest.approx(1)
-                    and found.members.sum() <= 10
-                )
+            assert not found.converged and limit <= found.nodes <= limit + 41
+            assert (
+                c @ found.amount <= b * (1 + 1e-9) and found.amount.sum() == pytest.approx(1) and found.members.sum() <= 10
+            )
             assert found.value <= best + 1e-9 <= found.value + found.residual + 2e-9
         assert found.residual < 1e-3
         w, c = np.random.default_rng(0).random((2, 40))
@@ -242,3 +242,26 @@ def test_the_program_does_not_grow(solver):
 
     small, large = (lowered(size).as_text().count("stablehlo.") for size in (8, 256))
     assert small == large
+
+
+@pytest.mark.skipif(host.compiler() is None, reason="there is no C compiler")
+def test_kernels_search_too():
+    """Runs on the last axis, and the C of the function, find what `vmap` finds: the same sets, by the same nodes."""
+    rng, runs = np.random.default_rng(6), 7
+    u, c = rng.random((2, 12, runs)).astype(np.float32)
+    capacity = np.full(12, 0.3, np.float32)
+
+    def mix(u, c):
+        found = sparse_fill(u, c, jnp.asarray(capacity), 0.3, 4)
+        return found.members, found.nodes, found.converged
+
+    def selection(u, c):
+        found = branching_any_win(u, c, 0.7, 4.0)
+        return found.z > 0.5, found.nodes, found.converged
+
+    for fn in (mix, selection):
+        theirs = jax.jit(jax.vmap(fn, in_axes=-1, out_axes=-1))(u, c)
+        for mine in (by_c(fn, u, c), jax.jit(lanes(fn, runs))(u, c)):
+            for one, other in zip(mine, theirs, strict=True):
+                np.testing.assert_array_equal(np.asarray(one), np.asarray(other))
+        assert np.asarray(theirs[2]).all() and np.asarray(theirs[1]).max() > 1
