@@ -1,5 +1,8 @@
 """jaxroute: vectorised batch simulation of online routing, selection, scheduling and cascading of language models."""
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from jaxroute.analysis import metrics, plot, tune
 from jaxroute.core import draws, numerics
 from jaxroute.core.protocols import Environment, Policy
@@ -13,6 +16,10 @@ from jaxroute.store.description import StoreMismatchError
 from jaxroute.store.locks import StoreInUseError
 from jaxroute.store.results import load
 
+if TYPE_CHECKING:
+    from jaxroute import comparison, data
+    from jaxroute.comparison import compare
+
 __version__ = "0.1.0"
 
 __all__ = [
@@ -25,6 +32,9 @@ __all__ = [
     "Spec",
     "StoreInUseError",
     "StoreMismatchError",
+    "compare",
+    "comparison",
+    "data",
     "draws",
     "grid",
     "instances",
@@ -37,3 +47,12 @@ __all__ = [
     "trace_count",
     "tune",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """What takes long to import, when it is asked for."""
+    if name in ("comparison", "data"):
+        return importlib.import_module(f"jaxroute.{name}")
+    if name == "compare":
+        return importlib.import_module("jaxroute.comparison").compare
+    raise AttributeError(f"module 'jaxroute' has no attribute {name!r}")

@@ -8,6 +8,7 @@ import json
 import math
 import os
 import runpy
+import shlex
 import shutil
 import signal
 import sys
@@ -43,6 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if rest and options.function is not _bench:
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
     options.rest = rest
+    options.given = list(sys.argv[1:] if arguments is None else arguments)
     before, warnings.formatwarning = warnings.formatwarning, _warning
     handlers = _end_by_signals()
     try:
@@ -167,6 +169,85 @@ def _parser() -> argparse.ArgumentParser:
     one.set_defaults(function=_run)
 
     one = commands.add_parser(
+        "data",
+        help="what a log of answers says: how it is read, models, what routing could gain",
+        description="Reads a log of models' answers to queries, a table with a row per query and model or per query, and shows how it was read and what it says.",
+    )
+    _add_log_options(one)
+    one.add_argument("--json", action="store_true", help="for programs")
+    one.set_defaults(function=_data)
+
+    one = commands.add_parser(
+        "compare",
+        help="which way of routing reaches a quality for the least money, on your log",
+        description="Compares fixed models, mixtures, routers, cascades and policies that learn on a log of models' answers to queries, and writes "
+        "a page that says which of them reaches a quality for the least money, and how sure that is. A comparison that was stopped goes on.",
+    )
+    _add_log_options(one)
+    one.add_argument("--target-quality", type=float, required=True, metavar="Q", help="mean score to be reached, as in 0.75")
+    one.add_argument(
+        "--out", type=_folder, default=Path("report"), help="folder for the page and its numbers (default: report)"
+    )
+    one.add_argument(
+        "--minutes", type=float, help="of all; what is left after the comparison goes into more random orders of the queries"
+    )
+    one.add_argument("--orders", type=_count, help="random orders that policies learn in (default: 8 to 32)")
+    one.add_argument(
+        "--warm-start",
+        type=float,
+        default=0.0,
+        metavar="SHARE",
+        help="share of the queries that policies learn from before they are judged (default: 0)",
+    )
+    one.set_defaults(function=_compare)
+
+    one = commands.add_parser(
+        "tune",
+        help="search the best leaves of a policy",
+        description="Searches leaves of a policy of an experiment, or settings of its environment, by any metric, and judges the best on seeds "
+        "that the search has not seen; a killed search is continued.",
+    )
+    one.add_argument("experiment", help="a name from `jaxroute list`, or a Python file that defines `experiment`")
+    one.add_argument(
+        "--leaf",
+        dest="leaves",
+        metavar="POLICY.LEAF=SCALE",
+        action="append",
+        required=True,
+        help="what is searched, for example StageRoute.gamma=log:0.01:1; scales are linear, log, integer, log-integer (LOW:HIGH) and choice "
+        "(A,B,...); environment.SETTING too",
+    )
+    one.add_argument("--metric", required=True, help="what is made smallest or largest")
+    better = one.add_mutually_exclusive_group()
+    better.add_argument(
+        "--maximise",
+        dest="maximise",
+        action="store_true",
+        default=None,
+        help="more is better (default: by the metric's name)",
+    )
+    better.add_argument("--minimise", dest="maximise", action="store_false", help="less is better")
+    for option, word in (("--at-most", "largest"), ("--at-least", "smallest")):
+        one.add_argument(
+            option, metavar="METRIC=NUMBER", action="append", default=[], help=f"{word} mean that a metric may have"
+        )
+    one.add_argument("--margin", type=float, default=1.0, help="standard errors by which a bound must be kept (default 1)")
+    one.add_argument("--rounds", type=_count, help="rounds in all (default: 1,000 runs)")
+    one.add_argument("--horizon", type=_at_most(2**31 - 1), help="rounds of a run (default: the case's)")
+    one.add_argument("--seeds", type=_count, default=4, help="seeds of a candidate in the search (default 4)")
+    one.add_argument("--case", help="name of the case (default: the first)")
+    one.add_argument("--policy", help="who plays, where all leaves are the environment's")
+    one.add_argument("--key", type=int, default=0, help="root of all randomness (default 0)")
+    one.add_argument(
+        "--out", type=_folder, help="folder for search, picture and summary.json (default: results/tune-EXPERIMENT)"
+    )
+    one.add_argument("--no-figures", action="store_true", help="draw nothing")
+    one.add_argument(
+        "--accept-changed-code", action="store_true", help="go on with a search where the code has changed since"
+    )
+    one.set_defaults(function=_tune)
+
+    one = commands.add_parser(
         "store",
         help="what is in a store, whether it is sound, and stores put together",
         description="Shows what the stores below a folder hold, and what would be played to complete them.",
@@ -196,6 +277,128 @@ def _parser() -> argparse.ArgumentParser:
     one = commands.add_parser("doctor", help="device, versions, memory, and a ten-second self-check")
     one.set_defaults(function=_doctor)
     return parser
+
+
+def _add_log_options(parser: argparse.ArgumentParser) -> None:
+    """The file of a log, and how it is read; `_reading` takes them."""
+    parser.add_argument(
+        "file", type=_path, help="csv, tsv, JSON, JSON lines, parquet, Excel, npz or pickle; also a folder of SPROUT's files"
+    )
+    how = parser.add_argument_group("how the file is read, where that cannot be told or is told wrongly")
+    how.add_argument(
+        "--column",
+        dest="columns",
+        metavar="ROLE=NAME",
+        action="append",
+        default=[],
+        help="the column of a role (query, model, score, cost, tokens_in, tokens_out, latency, category, text, date, embedding); 'perf_*' for a "
+        "column per model",
+    )
+    how.add_argument(
+        "--price",
+        dest="prices",
+        metavar="MODEL=IN:OUT",
+        action="append",
+        default=[],
+        help="USD per million input and output tokens",
+    )
+    how.add_argument("--cost", dest="costs", metavar="MODEL=VALUE", action="append", default=[], help="cost per query")
+    how.add_argument(
+        "--cost-unit", metavar="TEXT", help='what a cost counts (default: what the file says, or "USD per query")'
+    )
+    how.add_argument("--models", metavar="A,B", help="keep these models alone")
+    how.add_argument(
+        "--missing",
+        choices=("drop", "zero"),
+        default="drop",
+        help="leave out queries that a model has not answered (default), or count no answer as score 0 and cost 0",
+    )
+    how.add_argument(
+        "--scale", metavar="LOW:HIGH", help="lowest and highest score there can be, such as 1:10 (--scale=-1:1 below zero)"
+    )
+    how.add_argument("--separator", metavar="CHARACTER", help="what is between columns of text")
+    how.add_argument("--encoding", help="of text, such as windows-1252")
+    how.add_argument(
+        "--features", metavar="WHICH", help="own, text or none, or a file of numbers (npy, npz); default: the best there is"
+    )
+
+
+def _reading(options) -> dict[str, Any]:
+    """The arguments of `read_log` that the options of `_add_log_options` name, without the file."""
+    return {
+        "columns": _named("--column", "ROLE=NAME", options.columns, str) or {},
+        "costs": _named("--cost", "MODEL=VALUE", options.costs, float),
+        "prices": _named("--price", "MODEL=IN:OUT", options.prices, _two),
+        "cost_unit": options.cost_unit,
+        "models": None if options.models is None else [name.strip() for name in options.models.split(",") if name.strip()],
+        "missing": options.missing,
+        "scale": None if options.scale is None else _scale(options.scale),
+        "separator": options.separator,
+        "encoding": options.encoding,
+        "features": options.features,
+    }
+
+
+def _named(option: str, form: str, texts: Sequence[str], read: Callable[[str], Any]) -> dict[str, Any] | None:
+    """`["a=1", "b=2"]` by name; None without any. A name may hold `=`."""
+    found: dict[str, Any] = {}
+    for text in texts:
+        name, equals, value = text.partition("=") if option == "--column" else text.rpartition("=")
+        name = name.strip()
+        try:
+            parsed = read(value.strip())
+        except ValueError:
+            parsed = None
+        if not (equals and name and value.strip()) or parsed is None:
+            raise ValueError(f"{option} must have the form {form}, got {text!r}")
+        if name in found:
+            raise ValueError(f"{option} {name} must be given once, got {found[name]} and {value}")
+        found[name] = parsed
+    return found or None
+
+
+def _two(text: str) -> tuple[float, float]:
+    low, colon, high = text.partition(":")
+    return float(low), float(high if colon else low)
+
+
+def _scale(text: str) -> tuple[float, float]:
+    try:
+        if ":" in text:
+            return _two(text)
+    except ValueError:
+        pass
+    raise ValueError(f"--scale must have the form LOW:HIGH, such as 0:10, got {text!r}")
+
+
+def _data(options) -> int:
+    from jaxroute.data import describe, read_log
+
+    description = describe(read_log(options.file, **_reading(options)))
+    print(json.dumps(description.as_dict(), indent=2) if options.json else "\n".join(description.lines(_width())))
+    return 0
+
+
+def _compare(options) -> int:
+    from jaxroute.comparison import compare
+
+    _keep_compiled()
+    start = time.perf_counter()
+    found = compare(
+        options.file,
+        target_quality=options.target_quality,
+        out=options.out,
+        minutes=options.minutes,
+        orders=options.orders,
+        warm=options.warm_start,
+        command=shlex.join(["jaxroute", *options.given]),
+        progress=sys.stderr.isatty(),
+        **_reading(options),
+    )
+    print("\n".join(_wrapped("", line, 2) for line in found.log.read))
+    print(f"\n{_wrapped('', found.sentence, 0)}\n\n{found.table(_width())}\n")
+    print(f"{time.perf_counter() - start:.0f} s; {options.out / 'index.html'} is the page")
+    return 0
 
 
 def _count(text: str) -> int:
@@ -537,6 +740,48 @@ def _run_here(options, mesh: Any = None) -> int:
         raise ValueError(_with_setting(error, experiment)) from error
     if hosts.is_first():
         print(_report(experiment, summary, changes, out, time.perf_counter() - start))
+    return 0
+
+
+def _tune(options) -> int:
+    from jaxroute.experiments import tuning
+
+    _keep_compiled()
+    experiment = _experiment(options.experiment)
+    figures = not options.no_figures
+    if figures and importlib.util.find_spec("matplotlib") is None:
+        figures = False
+        print('jaxroute: no picture is drawn: it needs matplotlib, pip install "jaxroute[plot]"', file=sys.stderr)
+    name = Path(experiment.name).stem if options.experiment.endswith(".py") else experiment.name
+    out = options.out or Path("results") / f"tune-{name.replace('/', '-')}"
+    leaves = tuning.scales(options.leaves)
+    print(f"{experiment.name}: {experiment.title}")
+    start = time.perf_counter()
+    found = tuning.search(
+        experiment,
+        leaves,
+        metric=options.metric,
+        maximise=options.maximise,
+        at_most=tuning.bounds("--at-most", options.at_most),
+        at_least=tuning.bounds("--at-least", options.at_least),
+        margin=options.margin,
+        rounds=options.rounds,
+        horizon=options.horizon,
+        seeds=options.seeds,
+        case=options.case,
+        policy=options.policy,
+        key=options.key,
+        out=out,
+        figures=figures,
+        progress=sys.stderr.isatty(),
+        accept_changed_code=options.accept_changed_code,
+    )
+    written = ["search", *(["search.png"] if figures else []), "summary.json"]
+    print(
+        "\n".join(
+            ["", tuning.report(found), "", f"{time.perf_counter() - start:.1f} s", f"{out}{os.sep}: {', '.join(written)}"]
+        )
+    )
     return 0
 
 

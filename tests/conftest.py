@@ -46,6 +46,22 @@ FAST = (
 
 # Beginnings of tests that compile for five seconds or more to see what quicker neighbours see: for the slow tier.
 LONG = (
+    "problems/staged/parts/test_deployment.py::test_table_1_at_its_true_values[3-6-0.360847-expected0-float32",
+    "problems/staged/parts/test_deployment.py::test_table_1_at_its_true_values[3-15-0.721693-expected2-float64",
+    "problems/staged/parts/test_deployment.py::test_single_precision_is_as_good[8-3-80",
+    "problems/staged/test_oracle.py::test_oracle_has_no_regret[6-250-0.8395",
+    "problems/staged/test_theory.py::test_parts_equal_a_plain_loop",
+    "problems/staged/test_theory.py::test_decomposition_into_deployment_and_routing",
+    "problems/staged/test_stageroute.py::test_deployed_sets_of_figure_5[Greedy",
+    "problems/queueing/test_env.py::test_queue_regret_is_the_difference_to_the_optimal_policys_run",
+    *(
+        f"engine/kernels/test_rollout.py::test_the_kernel_plays_what_the_scan_plays[{name}]"
+        for name in ("queueing/Random", "combinatorial/C2MABV", "cascade/LinUCB")
+    ),
+    "engine/test_precision.py::test_runs_differ_by_rounding_only_and_the_referee_agrees[cascade/LinUCB",
+    "estimators/mnl/test_likelihood.py::test_rows_have_its_derivatives[1]",
+    "experiments/test_claims.py::test_every_case_is_traced_and_every_claim_can_hold_and_fail[queueing/figure-6",
+    "solvers/test_selection.py::test_program_against_highs[True-tiny costs-25",
     *(
         f"problems/cascade/test_env.py::test_the_optimal_search_has_no_regret_whatever_the_law[{law}"
         for law in ("LOC", "SPIKE")

@@ -349,7 +349,7 @@ COMMANDS = {
     "--data without costs": (["run", "service/table", "--data", "plain.csv"], "--set environment.costs="),
     "a setting that does not suit the data": (["run", "staged/table", "--smoke", "--data", "t.csv"], "got 0.0002; --set environment.budget=VALUE changes it"),
     "a size above the number of models": (["run", "combinatorial/table", "--data", "t.csv"], "size must be from 1 to 2, got 3; --set environment.size=VALUE changes it"),
-    "no features": (["run", "queueing/table", "--data", "t.csv"], "t.csv has no features: give embeddings"),
+    "no features": (["run", "queueing/table", "--data", "t.csv"], "t.csv has no features, of text or otherwise: give embeddings"),
     "--data twice": (["run", "service/table", "--data", "t.csv", "--set", "environment.data=u.csv"], "--data and --set environment.data mean the same: give one of them"),
     "--set twice": (["run", "stochastic/regret", "--set", "UCB1.width=1", "--set", "UCB1.width=2"], "--set UCB1.width must be given once, got 1 and 2"),
     "--set without a leaf": (["run", "stochastic/regret", "--set", "UCB1=2"], "--set must have the form POLICY.LEAF=VALUE, got 'UCB1=2'"),

@@ -153,6 +153,67 @@ WRONG = {
 }
 
 
+TABLE = "Query ID;LLM;Correct;Cost (EUR);Task\n" + "".join(
+    f"{q};{m};{'yes' if (q + i) % 3 else 'no'};0,0{i + 1};{'law' if q % 2 else 'code'}\n"
+    for q in range(30)
+    for i, m in enumerate(("small", "large"))
+)
+WRONG_LOGS = {
+    "no file": (["nowhere.csv"], "nowhere.csv: there is no such file"),
+    "an unknown role": (["t.csv", "--column", "scoer=Correct"], "a role in columns must be one of"),
+    "an unknown column": (["t.csv", "--column", "score=correkt"], "did you mean 'Correct'?"),
+    "a column without role": (["t.csv", "--column", "Correct"], "--column must have the form ROLE=NAME, got 'Correct'"),
+    "a role twice": (["t.csv", "--column", "cost=a", "--column", "cost=b"], "--column cost must be given once, got a and b"),
+    "a price in words": (["t.csv", "--price", "small=cheap"], "--price must have the form MODEL=IN:OUT, got 'small=cheap'"),
+    "a cost without value": (["t.csv", "--cost", "small="], "--cost must have the form MODEL=VALUE, got 'small='"),
+    "costs of one model": (["t.csv", "--cost", "small=1"], "only small would be left"),
+    "an unknown model": (["t.csv", "--models", "small,larg"], "did you mean 'large'?"),
+    "a scale": (["t.csv", "--scale", "10"], "--scale must have the form LOW:HIGH, such as 0:10, got '10'"),
+    "gaps": (["t.csv", "--missing", "keep"], "invalid choice: 'keep'"),
+    "an encoding": (["t.csv", "--encoding", "utf-7000"], "encoding must be one such as 'utf-8'"),
+    "features": (["t.csv", "--features", "text"], "no column of text was found"),
+}
+
+
+def test_a_log_is_shown(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    Path("t.csv").write_text(TABLE)
+    assert run("data", "t.csv") == 0
+    shown = capsys.readouterr().out
+    assert max(map(len, shown.splitlines())) <= 80
+    words = (
+        "semicolons between columns",
+        "decimal commas read as points",
+        "'yes' counts as 1",
+        "EUR per query",
+        "30 queries x 2 models",
+    )
+    for word in (*words, "best single model", "upper bound", "routing by categories"):
+        assert word in " ".join(shown.split()), word
+    assert run("data", "t.csv", "--cost", "small=0.5", "--cost", "large=2", "--cost-unit", "J per query", "--json") == 0
+    about = json.loads(capsys.readouterr().out)
+    assert (about["queries"], about["cost_unit"], about["cheapest"]) == (30, "J per query", "small")
+    assert [model["cost"] for model in about["models"]] == [0.5, 2.0]
+    Path("u.csv").write_text("n,model=a:1_hit,b_hit,a_fee\n1,3,4,1\n2,5,2,1\n")
+    options = ["--column", "score=*_hit", "--scale", "1:5", "--cost", "model=a:1=1", "--cost", "b=2"]
+    assert run("data", "u.csv", *options) == 0
+    assert "scale 1:5 mapped to 0:1, as given" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", WRONG_LOGS)
+def test_a_wrong_log_or_option_is_refused(name, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("t.csv").write_text(TABLE)
+    arguments, message = WRONG_LOGS[name]
+    try:
+        status = run("data", *arguments)
+    except SystemExit as stop:  # argparse
+        status = stop.code
+    error = capsys.readouterr().err
+    assert status == 2 and message in error and "Traceback" not in error and error.count("\n") == 1
+
+
 @pytest.mark.parametrize("name", WRONG)
 def test_wrong_input_is_refused_by_name_and_leaves_nothing(name, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -13,7 +13,7 @@ import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import NormalDist
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -768,3 +768,12 @@ def axis_label(attrs: Mapping[str, Any], name: str = "") -> str:
     """Label and unit of a variable, for an axis: "cumulative regret (reward)"."""
     label, unit = attrs.get("label", name), attrs.get("unit", "")
     return f"{label} ({unit})" if unit else str(label)
+
+
+def direction(metric: str, attributes: Mapping[str, Any]) -> Literal["min", "max"] | None:
+    """Whether less or more of a metric is better, by its name and label; None if they do not tell."""
+    words = f"{metric} {attributes.get('label', '')}".lower()
+    less = ("regret", "cost", "violation", "loss", "queue", "latency", "infeasible", "overspend", "delay")
+    if any(word in words for word in less):
+        return "min"
+    return "max" if any(word in words for word in ("reward", "score", "accuracy", "quality", "utility")) else None

@@ -240,7 +240,7 @@ def leaders(
       ValueError: "auto" does not know the metric.
     """
     data, array, _ = _at_end(*_scalar(data, metric))
-    mark = _direction(metric, array.attrs) if best == "auto" else checks.one_of("best", best, ("min", "max"))
+    mark = metrics.direction(metric, array.attrs) if best == "auto" else checks.one_of("best", best, ("min", "max"))
     if mark is None:
         raise ValueError(f"best must be 'min' or 'max' for {metric!r}, got 'auto'")
     sign = 1.0 if mark == "min" else -1.0
@@ -657,7 +657,7 @@ def heat(
     mesh = ax.pcolormesh(*borders, np.ma.masked_invalid(shown), rasterized=True, **_colours(shown, centre, limits))
     ax.set_facecolor("#DDDDDD")  # Cells without a value.
     note = ""
-    mark = _direction(metric, array.attrs) if best == "auto" else best
+    mark = metrics.direction(metric, array.attrs) if best == "auto" else best
     if mark is not None:
         pick = (np.nanargmin if mark == "min" else np.nanargmax)(shown)
         row, column = np.unravel_index(pick, shown.shape)
@@ -694,16 +694,6 @@ def _colours(values: np.ndarray, centre: float | None, limits: tuple[float, floa
     middle = centre or 0.0
     reach = max(abs(low - middle), abs(high - middle)) or 1.0
     return {"cmap": "RdBu_r", "vmin": middle - reach, "vmax": middle + reach}
-
-
-def _direction(metric: str, attributes: Mapping[str, Any]) -> str | None:
-    """Whether less or more of a metric is better, by its name; None if that does not tell."""
-    words = f"{metric} {attributes.get('label', '')}".lower()
-    if any(
-        w in words for w in ("regret", "cost", "violation", "loss", "queue", "latency", "infeasible", "overspend", "delay")
-    ):
-        return "min"
-    return "max" if any(w in words for w in ("reward", "score", "accuracy", "quality", "utility")) else None
 
 
 @style.styled

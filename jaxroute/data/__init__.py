@@ -4,6 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from .describe import Description, describe
+from .logs import Log, read_log
 from .messplus import (
     MESSPLUS_BENCHMARKS,
     MESSPLUS_DROPOUT,
@@ -139,7 +141,8 @@ DATASETS = (
     Dataset(
         "table",
         "public file",
-        "Any table of scores and costs, a row per query, or per query and model (npz, csv, tsv, jsonl, parquet or pickle).",
+        "Any table of scores and costs, a row per query, or per query and model (npz, csv, tsv, jsonl, parquet or pickle); `jaxroute data FILE` reads "
+        "these and others (Excel, JSON, prices and tokens, text), and describes them.",
         "the caller",
         load_table,
     ),
@@ -177,7 +180,9 @@ __all__ = [
     "STANDIN_MODELS",
     "Benchmark",
     "Dataset",
+    "Description",
     "Entry",
+    "Log",
     "ModelTable",
     "Overhead",
     "PriceTable",
@@ -186,6 +191,7 @@ __all__ = [
     "UnsafePickleError",
     "compare_with_table_2",
     "costs_by_size",
+    "describe",
     "divide_by_max",
     "load_columns",
     "load_embeddings",
@@ -195,5 +201,6 @@ __all__ = [
     "load_sprout",
     "load_table",
     "min_max",
+    "read_log",
     "standin",
 ]

@@ -186,8 +186,8 @@ _OTHER_KINDS = (
 
 
 @contextlib.contextmanager
-def _text(path: str | os.PathLike) -> Generator[io.TextIOWrapper, None, None]:
-    """The text of a file in UTF-8, or in UTF-16 with a byte order mark, compressed by gzip or not."""
+def open_text(path: str | os.PathLike, encoding: str | None = None) -> Generator[io.TextIOWrapper, None, None]:
+    """The text of a file, compressed by gzip or not; without an encoding in UTF-8, or in UTF-16 with a byte order mark."""
     with open(path, "rb") as raw:
         zipped = raw.peek(2)[:2] == b"\x1f\x8b"
         try:
@@ -199,12 +199,14 @@ def _text(path: str | os.PathLike) -> Generator[io.TextIOWrapper, None, None]:
                 if start.startswith(magic):
                     raise ValueError(f"{path} is {kind} and no text, in spite of its name")
             wide = start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-            if b"\0" in start and not wide:
+            if b"\0" in start and not wide and encoding is None:
                 raise ValueError(f"{path} is no text, or in UTF-16 without a byte order mark: save it in UTF-8")
-            with io.TextIOWrapper(binary, "utf-16" if wide else "utf-8-sig", newline="") as text:
+            with io.TextIOWrapper(binary, encoding or ("utf-16" if wide else "utf-8-sig"), newline="") as text:
                 yield text
         except UnicodeDecodeError as error:
             code = f"byte 0x{error.object[error.start]:02x}"
+            if encoding is not None:
+                raise ValueError(f"{path} is not in {encoding} ({code}): {error.reason}") from None
             raise ValueError(
                 f"{path} is not in UTF-8 ({code}), but probably in Latin-1 or Windows-1252: save it in UTF-8, for example with "
                 "`iconv -f WINDOWS-1252 -t UTF-8`"
@@ -213,17 +215,28 @@ def _text(path: str | os.PathLike) -> Generator[io.TextIOWrapper, None, None]:
             raise ValueError(f"{path} is a damaged gzip file: {error}") from None
 
 
-def _open_delimited(path: str | os.PathLike) -> ColumnFile:
-    with _text(path) as text:
-        first = next((line for line in text if line.strip()), "")
-    separator = "\t" if ".tsv" in Path(path).name.lower() else _separator(path, first)
+def open_delimited(path: str | os.PathLike, separator: str | None = None, encoding: str | None = None) -> ColumnFile:
+    """Opens a csv or tsv file.
+
+    Args:
+      path: the file.
+      separator: what is between its columns; None for what its first line has.
+      encoding: as in `open_text`.
+
+    Raises:
+      ValueError: the file is empty, damaged or of another kind.
+    """
+    if separator is None:
+        with open_text(path, encoding) as text:
+            first = next((line for line in text if line.strip()), "")
+        separator = "\t" if ".tsv" in Path(path).name.lower() else _separator(path, first)
     lines: list[int] = []
 
     def read(wanted: list[str]) -> Columns:
         places = [names.index(name) for name in wanted]
         columns: list[list[str | None]] = [[] for _ in places]
         lines.clear()
-        for line, row in _rows(path, separator):
+        for line, row in _rows(path, separator, encoding):
             lines.append(line)
             for column, place in zip(columns, places, strict=True):
                 column.append(row[place].strip() or None)
@@ -232,7 +245,7 @@ def _open_delimited(path: str | os.PathLike) -> ColumnFile:
             raise ValueError(f"{path} has a line of names, but no rows")
         return {name: np.array(column[1:], dtype=object) for name, column in zip(wanted, columns, strict=True)}
 
-    with contextlib.closing(_rows(path, separator)) as rows:
+    with contextlib.closing(_rows(path, separator, encoding)) as rows:
         names = [name.strip() for name in next(rows, (0, []))[1]]
     if not names:
         raise ValueError(f"{path} is empty")
@@ -249,10 +262,10 @@ def _separator(path: str | os.PathLike, header: str) -> str:
     return best
 
 
-def _rows(path: str | os.PathLike, separator: str) -> Generator[tuple[int, list[str]], None, None]:
+def _rows(path: str | os.PathLike, separator: str, encoding: str | None) -> Generator[tuple[int, list[str]], None, None]:
     """Number of the last line and fields of each row, the first with the names."""
     width = 0
-    with _text(path) as text:
+    with open_text(path, encoding) as text:
         before = csv.field_size_limit(min(sys.maxsize, 2**31 - 1))  # Prompts may be long.
         rows = csv.reader(text, delimiter=separator, skipinitialspace=True, strict=True)
         try:
@@ -274,9 +287,14 @@ def _rows(path: str | os.PathLike, separator: str) -> Generator[tuple[int, list[
             csv.field_size_limit(before)
 
 
-def _open_jsonl(path: str | os.PathLike) -> ColumnFile:
+def open_jsonl(path: str | os.PathLike, encoding: str | None = None) -> ColumnFile:
+    """Opens a file with a JSON object in every line.
+
+    Raises:
+      ValueError: a line is something else, or the file is empty or of another kind.
+    """
     records, lines = [], []
-    with _text(path) as text:
+    with open_text(path, encoding) as text:
         for number, line in enumerate(text, 1):
             if not line.strip():
                 continue
@@ -325,8 +343,8 @@ def _open_pickle(path: str | os.PathLike) -> ColumnFile:
 
 
 _READERS = (
-    ((".csv", ".csv.gz", ".tsv", ".tsv.gz"), _open_delimited),
-    ((".jsonl", ".jsonl.gz"), _open_jsonl),
+    ((".csv", ".csv.gz", ".tsv", ".tsv.gz"), open_delimited),
+    ((".jsonl", ".jsonl.gz"), open_jsonl),
     ((".parquet",), _open_parquet),
     ((".pkl", ".pickle"), _open_pickle),
 )

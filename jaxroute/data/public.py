@@ -168,7 +168,7 @@ def load_table(
         with named(path), open_arrays(path) as file:
             return _from_arrays(file, costs, cost_unit, missing)
     file = open_columns(path, ".npz")
-    if Path(path).name.lower().endswith(".parquet") and _sprout_models(path):
+    if Path(path).name.lower().endswith(".parquet") and sprout_models(path):
         return _load_sprout(path, None, costs, missing)
     with named(path):
         if any(name.startswith(_ENERGY) for name in file.names):
@@ -202,7 +202,7 @@ def load_columns(path: str | os.PathLike, numbers: Sequence[str], labels: Sequen
     data = open_columns(path).read((*numbers, *labels))
     found = {name: as_numbers(data[name]) for name in numbers}
     for name in labels:
-        group = _grouped(data[name])
+        group = grouped(data[name])
         found[name] = np.asarray(group["group_names"])[group["groups"]]
     return found
 
@@ -237,14 +237,32 @@ def _load_sprout(
         raise ValueError(
             f"costs must be None for {path}: SPROUT's are made of its token counts; change prices in load_sprout"
         )
+    models, scores, costs_of, labels = sprout_arrays(path, prices)
+
+    def gap(row: int, column: int) -> str:
+        return f"{path}, row {row} (from 0), model {models[column]!r}"
+
+    with named(path):
+        return build(scores, costs_of, models, missing or "drop", gap, **grouped(labels))
+
+
+def sprout_files(path: str | os.PathLike) -> list[Path]:
+    """The parquet files that a path names: itself, or those in a folder in the order of their names."""
+    return sorted(Path(path).glob("*.parquet")) if Path(path).is_dir() else [Path(path)]
+
+
+def sprout_arrays(
+    path: str | os.PathLike, prices: Mapping[str, tuple[float, float]] | None
+) -> tuple[list[str], np.ndarray, np.ndarray, np.ndarray | None]:
+    """Models, scores `[Q, N]` and costs `[Q, N]` with NaN for what is missing, and labels `[Q]` of a SPROUT file, see `load_sprout`."""
     parquet = optional("pyarrow.parquet")
     compute = optional("pyarrow.compute")
     prices = SPROUT_PRICES if prices is None else prices
-    files = sorted(Path(path).glob("*.parquet")) if Path(path).is_dir() else [Path(path)]
+    files = sprout_files(path)
     if not files:
         raise ValueError(f"path is {str(path)!r}, a folder without *.parquet files")
 
-    models = _sprout_models(files[0])
+    models = sprout_models(files[0])
     names = parquet.read_schema(files[0]).names
     if not models:
         raise ValueError(f"{files[0]} has no struct column with {', '.join(_SPROUT_FIELDS)}; it has {some(names)}")
@@ -267,18 +285,13 @@ def _load_sprout(
     price = np.array([prices[model] for model in models], dtype=np.float64)  # [N, 2]
     costs_of = np.einsum("nkq,nk->qn", tokens, price) / 1e6
     labels = np.concatenate([arrow_values(part["dataset"]) for part in parts]) if "dataset" in names else None
-
-    def gap(row: int, column: int) -> str:
-        return f"{path}, row {row} (from 0), model {models[column]!r}"
-
-    with named(path):
-        return build(scores, costs_of, models, missing or "drop", gap, **_grouped(labels))
+    return models, scores, costs_of, labels
 
 
 _SPROUT_FIELDS = ("score", "num_input_tokens", "num_output_tokens")
 
 
-def _sprout_models(path: str | os.PathLike) -> list[str]:
+def sprout_models(path: str | os.PathLike) -> list[str]:
     """Names of the columns of a parquet file that are structs with scores and tokens."""
     with named(path):
         schema = optional("pyarrow.parquet").read_schema(path)
@@ -454,7 +467,7 @@ def _from_messplus(file: ColumnFile, benchmark: str | None, missing: Missing) ->
     columns = [f"{score}{model}" for model in models], [f"{_ENERGY}{model}" for model in models]
     scores, costs = _values(file, data, columns[0], "scores", missing), _values(file, data, columns[1], "costs", missing)
     table = build(
-        scores, costs, models, missing, _gap_in(file, data, *columns), cost_unit="J per request", **_grouped(data.get(group))
+        scores, costs, models, missing, _gap_in(file, data, *columns), cost_unit="J per request", **grouped(data.get(group))
     )
     if benchmark is not None:
         if benchmark not in table.group_names:
@@ -489,15 +502,6 @@ def _from_arrays(
     else:
         raise ValueError(f"{file.path} has no array costs or cost; {_GIVE_COSTS}")
 
-    grouped = {}
-    for index, names in (
-        ("groups", "group_names"),
-        ("eval_name_idx", "eval_names"),
-        ("task_idx", "tasks"),
-    ):
-        if index in file and names in file:
-            grouped = {"groups": file[index], "group_names": file[names].tolist()}
-            break
     unit = str(file["cost_unit"]) if "cost_unit" in file and costs is None else cost_unit or _USD
     return build(
         scores,
@@ -505,11 +509,23 @@ def _from_arrays(
         models,
         missing or "error",
         features=first("features", "feat", required=False),
-        **(grouped or _grouped(first("eval_name", required=False))),
+        **array_groups(file),
         cost_unit=unit,
         rows=file.get("rows"),
         num_rows=file.get("num_rows"),
     )
+
+
+def array_groups(file: ArrayFile) -> dict:
+    """Group numbers and names of an npz file, empty if it has none."""
+    for index, names in (
+        ("groups", "group_names"),
+        ("eval_name_idx", "eval_names"),
+        ("task_idx", "tasks"),
+    ):
+        if index in file and names in file:
+            return {"groups": file[index], "group_names": file[names].tolist()}
+    return grouped(file.get("eval_name"))
 
 
 _USD = "USD per query"
@@ -571,8 +587,8 @@ def _from_long(
         absent = np.flatnonzero([cell is None or cell != cell for cell in data[roles[role]]])
         if absent.size:
             raise ValueError(f"{file.place(absent[0])}, column {roles[role]!r} is empty")
-    row, queries = _numbered(data[roles["query"]], by_number=True)
-    column, models = _numbered([str(model) for model in data[roles["model"]]])
+    row, queries = numbered(data[roles["query"]], by_number=True)
+    column, models = numbered([str(model) for model in data[roles["model"]]])
 
     pairs = row * len(models) + column
     if not repeated and len(np.unique(pairs)) < len(pairs):
@@ -611,10 +627,10 @@ def _from_long(
         )
     firsts = np.unique(row, return_index=True)[1]
     labels = data[roles["group"]][firsts] if "group" in roles else None
-    return build(scores, cost_matrix, models, missing, gap, cost_unit=cost_unit or _USD, **_grouped(labels))
+    return build(scores, cost_matrix, models, missing, gap, cost_unit=cost_unit or _USD, **grouped(labels))
 
 
-def _numbered(values: Iterable[Any], by_number: bool = False) -> tuple[np.ndarray, list[Any]]:
+def numbered(values: Iterable[Any], by_number: bool = False) -> tuple[np.ndarray, list[Any]]:
     """`[R]` numbers of values, and the different values: in the order of their first places, or by size if they all are whole numbers."""
     numbers: dict[Any, int] = {}
     places = np.array([numbers.setdefault(value, len(numbers)) for value in values], dtype=np.int64)
@@ -653,7 +669,7 @@ def _from_wide(
     else:
         cost_matrix = _same_every_query(costs, len(scores))
     gap = _gap_in(file, data, score_columns, cost_columns)
-    return build(scores, cost_matrix, models, missing, gap, cost_unit=cost_unit or _USD, **_grouped(data.get("eval_name")))
+    return build(scores, cost_matrix, models, missing, gap, cost_unit=cost_unit or _USD, **grouped(data.get("eval_name")))
 
 
 def _wide_columns(file: ColumnFile, roles: Mapping[str, str]) -> tuple[list[str], list[str], list[str]]:
@@ -705,7 +721,7 @@ def _warn_repeated(file: ColumnFile, roles: Mapping[str, str]) -> None:
     """Says how many rows are of a query that an earlier row has."""
     if "query" not in roles:
         return
-    places, _ = _numbered(str(cell) for cell in file.read([roles["query"]])[roles["query"]])
+    places, _ = numbered(str(cell) for cell in file.read([roles["query"]])[roles["query"]])
     first = np.unique(places, return_index=True)[1]
     again = np.setdiff1d(np.arange(len(places)), first)
     if again.size:
@@ -758,7 +774,7 @@ def _same_every_query(costs: Mapping[str, float], num_queries: int) -> np.ndarra
     return np.tile(list(costs.values()), (num_queries, 1))
 
 
-def _grouped(labels: Iterable | None) -> dict:
+def grouped(labels: Iterable | None) -> dict:
     """Group numbers and names, in alphabetical order, of one label per query."""
     if labels is None:
         return {}

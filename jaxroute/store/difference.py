@@ -40,7 +40,7 @@ class Difference:
 def difference(there: Mapping[str, Any], here: Mapping[str, Any]) -> Difference:
     """How the settings of a run (plain JSON) differ from those of a store."""
     there, here = _USUAL | dict(there), _USUAL | dict(here)
-    found = Difference(refused=_other(_without(there), _without(here)))
+    found = Difference(refused=first_difference(_without(there), _without(here)))
     if not found.refused and there["horizon"] != here["horizon"]:
         _horizon(there, here, found)
     comparisons = {
@@ -70,20 +70,25 @@ def _same(one: Any, other: Any) -> bool:
     return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 
-def _other(stored: Any, wanted: Any, where: str = "") -> str:
+def first_difference(stored: Any, wanted: Any, where: str = "") -> str:
     """The first difference of two JSON values, in words; empty if there is none."""
     if isinstance(stored, dict) and isinstance(wanted, dict):
         for key in [*stored, *(k for k in wanted if k not in stored)]:
             place = f"{where}.{key}" if where else key
             if key not in stored or key not in wanted:
                 return f"{place} is only in {'the store' if key in stored else 'this run'}"
-            found = _other(stored[key], wanted[key], place)
+            found = first_difference(stored[key], wanted[key], place)
             if found:
                 return found
         return ""
     if isinstance(stored, list) and isinstance(wanted, list) and len(stored) == len(wanted):
         return next(
-            (d for i, (a, b) in enumerate(zip(stored, wanted, strict=True)) if (d := _other(a, b, f"{where}[{i}]"))), ""
+            (
+                d
+                for i, (a, b) in enumerate(zip(stored, wanted, strict=True))
+                if (d := first_difference(a, b, f"{where}[{i}]"))
+            ),
+            "",
         )
     return "" if json.dumps(stored) == json.dumps(wanted) else f"{where} is {show(stored)} there and {show(wanted)} here"
 
@@ -182,7 +187,7 @@ def _grid(there: Any, here: Any, where: str, found: Difference) -> None:
     """A grid may have more values along its axes; settings that both have must be the same."""
     old, new = axes_of(there), axes_of(here)
     if not old or list(old) != list(new) or ("each" in there) != ("each" in here):
-        found.refused = _other(there, here, where)
+        found.refused = first_difference(there, here, where)
         return
     for axis in old:
         if len({*map(str, new[axis])}) < len(new[axis]):
@@ -195,7 +200,7 @@ def _grid(there: Any, here: Any, where: str, found: Difference) -> None:
             found.refused = f"{where}.{axis} {_some(only)} is only in the store"
             return
     if "each" in there:
-        found.refused = _other(there["each"], here["each"], where)
+        found.refused = first_difference(there["each"], here["each"], where)
     else:
         shapes = [tuple(map(len, axes.values())) for axes in (old, new)]
         settings = [
@@ -235,7 +240,7 @@ def _records(there: Mapping[str, Any], here: Mapping[str, Any], found: Differenc
         for name, entries in old.items():
             if not isinstance(entries, list) or any(entry not in new[name] for entry in entries):
                 if not _same(entries, new[name]):
-                    found.refused = _other(entries, new[name], f"record.{policy}.{name}")
+                    found.refused = first_difference(entries, new[name], f"record.{policy}.{name}")
                     return
                 continue
             more += [_name(entry) for entry in new[name] if entry not in entries]
@@ -250,7 +255,7 @@ def _name(entry: Any) -> str:
 
 def _goals(there: Any, here: Any, found: Difference) -> None:
     if there is None or (here is not None and any(name not in here or here[name] > goal for name, goal in there.items())):
-        found.refused = _other(there, here, "until_stderr")
+        found.refused = first_difference(there, here, "until_stderr")
     else:
         found.grown.append("smaller standard errors" if here else "all seeds")
 

@@ -44,3 +44,20 @@ def test_claims_about_any_table_are_judged_of_a_users_own():
         assert experiment.departures(5000, {"environment": {"load": 0.5}}) == "environment.load = 0.5"
         assert experiment.departures(5000, {"ACQB": {"c1": 1.0}}) == "ACQB.c1 = 1.0"
     assert EXPERIMENTS["queueing/figure-3"].departures(5000, table).startswith("environment.data = FILE")
+
+
+def test_a_log_of_texts_is_played_by_features_of_the_texts(tmp_path):
+    pytest.importorskip("sklearn")
+    words = ("solve", "write", "prove", "draw", "count", "sort")
+    rows = [
+        f"{q},{words[q % 6]} the {words[q // 6 % 6]},{m},{(q + i) % 2},0.0{i + 1}"
+        for q in range(60)
+        for i, m in enumerate("ab")
+    ]
+    file = tmp_path / "answers.csv"
+    file.write_text("\n".join(("query_id,prompt,model,score,cost", *rows)) + "\n")
+    with pytest.warns(UserWarning, match="answers.csv: features: text of column 'prompt', hashed"):
+        env = prompts.data_queue(data=str(file), horizon=50)
+    assert env.spec.rounds == 50
+    pool, offline = prompts._tables("sprout", str(file), None, None, 64)
+    assert (pool.num_queries, offline.num_queries) == (40, 20) and pool.features.shape[1] <= 32

@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ import xarray as xr
 from jaxroute import grid
 from jaxroute.analysis import metrics, plot, style
 from jaxroute.core import checks
-from jaxroute.data import RoutingTable, load_embeddings, load_table, standin
+from jaxroute.data import RoutingTable, read_log, standin
 from jaxroute.estimators.contrastive import CONTRASTIVE_PRESETS, fit_projection
 from jaxroute.experiments.base import Case, Claim, Experiment, Results
 from jaxroute.experiments.claims import Verdict, all_hold
@@ -45,11 +46,15 @@ def _tables(
             if value is not None:
                 raise ValueError(f"{name} must be None without data, got {checks.show(value)}")
         return standin(models, preset="semantic-noise", dim=dim)
-    table = load_table(data, costs=None if costs is None else dict(costs))
-    if embeddings is not None:
-        table = table.with_features(load_embeddings(embeddings))
+    log = read_log(data, costs=None if costs is None else dict(costs), features=embeddings)
+    table = log.table
+    for line in log.read:
+        if line.startswith(("left out", "missing", "cost:", "features:")):
+            warnings.warn(f"{data}: {line}", stacklevel=2)
     if table.features is None:
-        raise ValueError(f"{data} has no features: give embeddings, a file of them (--set environment.embeddings=FILE)")
+        raise ValueError(
+            f"{data} has no features, of text or otherwise: give embeddings, a file of them (--set environment.embeddings=FILE)"
+        )
     order = np.random.default_rng(0).permutation(table.num_queries)
     pool = min(1000, (2 * table.num_queries) // 3)
     return table.subset(rows=order[:pool]), table.subset(rows=order[pool:])
@@ -76,8 +81,8 @@ def data_queue(
 
     Args:
       models: "sprout", "embedllm" or "routerbench": whose stand-in, and whose preset the head is trained by.
-      data: file of a table, of which at most 1,000 and two thirds of the rows become the pool.
-      embeddings: file of its features.
+      data: file of a log (`jaxroute.data.read_log`), of which at most 1,000 and two thirds of the rows become the pool.
+      embeddings: file of its features; None for its own, or those of its text.
       costs: per query of each model, where the file has none.
       load: arrival rate.
       num_offered: `K`.
@@ -278,7 +283,7 @@ def _figure(number: int, models: str, name: str, size: int, seeds: int, horizon:
         smoke_horizon=60,
         source=where,
         notes=f"not the paper's data: without --data a stand-in of 1,000 generated prompts (semantic noise, soft scores) with {dim} features, the "
-        f"paper's have 384, over {horizon:,} rounds, the paper's 5,000; --data FILE plays a table, --set environment.embeddings=FILE gives its features; "
+        f"paper's have 384, over {horizon:,} rounds, the paper's 5,000; --data FILE plays a log of yours, whose features are its embedding or made of its text unless --set environment.embeddings=FILE gives others; "
         + NOTES,
     )
 

@@ -76,7 +76,7 @@ WRONG = {
     "a model for free": (lambda: queries(costs=table()[1] * [1.0, 0.0, 1.0]), "costs must be above 0 somewhere in each column, got none in column 1"),
     "an order by name": (lambda: queries(shuffled="file"), "shuffled must be True or False, got 'file'"),
     "queries of a law": (lambda: run(ca.QueryAll(), queries().replace(contexts=ca.UniformContexts(2))), "contexts must be recorded ones, RecordedContexts or ShuffledContexts"),
-    "directions without features": (lambda: ca.recorded_rows("standin", directions=0), "directions must be at least 1, got 0"),
+    "directions without features": (lambda: ca.recorded_rows("standin", directions=0), "directions must be from 1 to 64, got 0"),
     "too many directions": (lambda: ca.recorded_rows("standin", directions=65), "directions must be .*64, got 65"),
     "negative tokens": (lambda: ca.token_costs([1, -2], 1, 1, 1), r"input_tokens must be at least 0, got -2 at index \(1,\)"),
     "prices of other models": (lambda: ca.token_costs(np.ones((4, 2)), 1, np.ones(3), 1), r"input_tokens, .* must broadcast, got \(4, 2\), \(\), \(3,\) and \(\)"),

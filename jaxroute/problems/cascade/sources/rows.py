@@ -121,7 +121,7 @@ def recorded_rows(
         table = _table(data, costs)
         table = table if models is None else table.subset(models=models)
         parts = np.asarray(table.scores, float), np.asarray(table.costs, float), query_groups(table, by, count)
-        contexts = None if directions is None else _main_directions(table, checks.count("directions", directions), data)
+        contexts = None if directions is None else _contexts(table, directions, data)
         found = RecordedRows(*parts, table.models, table.currency, contexts=contexts)
     if not found.dearest > 0:
         raise ValueError(f"costs must not all be zero, got {data} where they are")
@@ -162,11 +162,23 @@ def _clusters(features: np.ndarray, number: int) -> np.ndarray:
     return best
 
 
-def _main_directions(table: RoutingTable, number: int, data: str) -> np.ndarray:
-    """1 and the principal components of the features of queries `[N, 1 + number]`, the longest of length 1."""
+def _contexts(table: RoutingTable, directions: int, data: str) -> np.ndarray:
     if table.features is None:
         raise ValueError(f"data must have features of queries, got {data} without")
-    features = np.asarray(table.features, np.float64)
+    return main_directions(table.features, directions)
+
+
+def main_directions(features: np.ndarray, number: int) -> np.ndarray:
+    """1 and the directions in which features of queries differ most, for contexts.
+
+    Args:
+      features: `[N, d]`.
+      number: of directions, at most `d`.
+
+    Returns:
+      `[N, 1 + number]`: a column of ones and the principal components, the longest row of these of length 1.
+    """
+    features = np.asarray(features, np.float64)
     features = features - features.mean(axis=0)
     axes = np.linalg.svd(features, full_matrices=False)[2][: checks.count("directions", number, 1, features.shape[1])]
     parts = features @ axes.T

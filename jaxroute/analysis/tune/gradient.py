@@ -36,7 +36,7 @@ def replace(policy: Any, leaves: Mapping[str, Any]) -> Any:
     return policy
 
 
-def _leaf(policy: Any, name: str) -> Any:
+def leaf(policy: Any, name: str) -> Any:
     """The leaf of that name."""
     for part in name.split("."):
         if not hasattr(policy, part):
@@ -155,7 +155,7 @@ def improve(
     if not leaves:
         raise ValueError("leaves must name at least one leaf of the policy, got none")
     for name, (low, high) in leaves.items():
-        _leaf(policy, name)
+        leaf(policy, name)
         if not 0 < low < high:
             raise ValueError(f"leaves[{name!r}] must be (lowest, highest) with 0 < lowest < highest, got {(low, high)}")
     steps, seeds, fresh = checks.count("steps", steps), checks.count("seeds", seeds), checks.count("fresh", fresh, 2)
@@ -179,7 +179,7 @@ def improve(
         logs = {name: jnp.clip(x + updates[name], *bounds[name]) for name, x in logs.items()}
         return logs, state, mean
 
-    logs: Any = {n: jnp.clip(jnp.log(jnp.asarray(_leaf(policy, n), jnp.float32)), *bounds[n]) for n in leaves}
+    logs: Any = {n: jnp.clip(jnp.log(jnp.asarray(leaf(policy, n), jnp.float32)), *bounds[n]) for n in leaves}
     start, state = logs, optimizer.init(logs)
     numbers = np.arange(steps * seeds, dtype=np.uint32).reshape(steps, seeds)
     play = compile_lanes(step.lower(logs, state, numbers[0]), jax.default_backend())

@@ -1,0 +1,33 @@
+"""Tuning: searches over leaves by any metric, and gradients of simulated objectives.
+
+`search` finds leaves of an environment and a policy for which a metric is best, without derivatives, and judges them on fresh seeds; `space`
+is where it looks, `strategies` what it plays next, `ranking` what is better, `playing` how candidates become one grid, `history` what is kept
+and `picture` what it looks like. `gradient` differentiates runs whose decisions are relaxed.
+"""
+
+from jaxroute.analysis.tune.gradient import Objective, Tuned, improve, objective_of, replace
+from jaxroute.analysis.tune.history import load
+from jaxroute.analysis.tune.picture import picture
+from jaxroute.analysis.tune.search import Found, Judged, search
+from jaxroute.analysis.tune.space import Choice, Integer, Linear, Log
+from jaxroute.analysis.tune.strategies import CMAES, Lattice, Random
+
+__all__ = [
+    "CMAES",
+    "Choice",
+    "Found",
+    "Integer",
+    "Judged",
+    "Lattice",
+    "Linear",
+    "Log",
+    "Objective",
+    "Random",
+    "Tuned",
+    "improve",
+    "load",
+    "objective_of",
+    "picture",
+    "replace",
+    "search",
+]

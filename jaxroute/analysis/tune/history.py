@@ -1,0 +1,242 @@
+"""What a search has played: in memory, in a folder from which a killed search goes on, and as a Dataset.
+
+A search asks its strategy for candidates, plays them and tells the strategy what came out; all three follow from the settings and the
+seeds. So what was played is the only state: a search that goes on asks again from the start, and finds the answers here, to the last bit.
+"""
+
+import contextlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+
+from jaxroute.analysis.tune.playing import Played
+from jaxroute.analysis.tune.ranking import Goal, moments
+from jaxroute.analysis.tune.space import Choice, Integer, Log, Space
+from jaxroute.core.checks import show
+from jaxroute.store.code import changes
+from jaxroute.store.description import StoreMismatchError, is_sound, is_url, now, sealed
+from jaxroute.store.difference import first_difference
+from jaxroute.store.places import Folder
+
+PHASES: tuple[str, ...] = ("search", "choice", "judgement")
+_ABOUT, _HISTORY = "search.json", "history.json"
+_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Candidates of one structure that were, or are to be, played on the same seeds.
+
+    phase: "search", "choice" or "judgement".
+    generation: of the structure's search, or rung of the choice.
+    structure: number of the choices.
+    candidates: numbers of the candidates.
+    points: `[n][d]` where they lie in the unit cube.
+    first_seed: the first of consecutive seeds.
+    seeds: their number.
+    """
+
+    phase: str
+    generation: int
+    structure: int
+    candidates: Sequence[int]
+    points: Sequence[Sequence[float]]
+    first_seed: int
+    seeds: int
+
+    @property
+    def span(self) -> range:
+        """The seeds."""
+        return range(self.first_seed, self.first_seed + self.seeds)
+
+
+class History:
+    """The batches of a search, in order; those of an earlier process first.
+
+    played: batches and what came out.
+    """
+
+    def __init__(self, folder: Folder | None = None):
+        self.folder = folder
+        self.played: list[tuple[Batch, Played]] = []
+
+    def stored(self, batch: Batch) -> Played | None:
+        """What came out of the next batch, if it was played before; it is then part of the history.
+
+        Raises:
+          StoreMismatchError: another batch was played in its place, or its file is damaged.
+        """
+        if self.folder is None or (content := self._file.read()) is None:
+            return None
+        try:
+            found = json.loads(content)
+        except ValueError:
+            found = {}
+        if not is_sound(found):
+            raise StoreMismatchError(
+                f"{str(self._file)!r} is damaged: delete it, and those after it, to have them played again"
+            )
+        if found["batch"] != json.loads(json.dumps(asdict(batch))):
+            raise StoreMismatchError(
+                f"{str(self._file)!r} holds other candidates than this search asks for: choose another folder"
+            )
+        values = {name: np.asarray(runs, np.float64) for name, runs in found["values"].items()}
+        self.played.append((batch, (values, np.asarray(found["valid"], bool))))
+        return self.played[-1][1]
+
+    def add(self, batch: Batch, played: Played) -> None:
+        """Keeps what came out of the next batch."""
+        values, valid = played
+        if self.folder is not None:
+            plain = {"batch": asdict(batch), "values": {n: v.tolist() for n, v in values.items()}, "valid": valid.tolist()}
+            self._file.write(json.dumps(sealed(plain)).encode())
+        self.played.append((batch, played))
+
+    @property
+    def _file(self) -> Folder:
+        assert self.folder is not None
+        return self.folder / f"batch-{len(self.played):05d}.json"
+
+    @property
+    def rounds(self) -> dict[str, int]:
+        """Runs so far by phase."""
+        count: dict[str, int] = dict.fromkeys(PHASES, 0)
+        for batch, _ in self.played:
+            count[batch.phase] += len(batch.candidates) * batch.seeds
+        return count
+
+
+@contextlib.contextmanager
+def opened(out: str | os.PathLike[str] | None, settings: Mapping[str, Any], code: Mapping[str, Any], accept: bool):
+    """The history in a folder, which this process alone writes to; an empty one in memory without.
+
+    Args:
+      out: the folder, or None.
+      settings: all that decides what is played, as plain JSON.
+      code: what those who play do.
+      accept: the code may have changed.
+
+    Raises:
+      ValueError: `out` is no folder on disk.
+      StoreMismatchError: the folder holds another search, or other code made it.
+      StoreInUseError: another process writes to it.
+    """
+    if out is None:
+        yield History()
+        return
+    if not isinstance(out, (str, os.PathLike)) or is_url(out) or not os.fspath(out):
+        raise ValueError(f"out must be a folder on disk, got {show(out)}")
+    folder = Folder(Path(out))
+    with folder.lock():
+        settings, code = (json.loads(json.dumps(one)) for one in (settings, code))
+        about = folder / _ABOUT
+        content = about.read()
+        if content is None:
+            if folder.names():
+                raise StoreMismatchError(f"{str(folder)!r} holds something else than a search: choose another folder")
+            folder.path.mkdir(parents=True, exist_ok=True)
+            about.write(
+                json.dumps(
+                    sealed({"format": _FORMAT, "created": now(), "settings": settings, "code": code}), indent=1
+                ).encode()
+            )
+        else:
+            _check(folder, content, settings, code, accept)
+        yield History(folder)
+
+
+def _check(folder: Folder, content: bytes, settings: Mapping[str, Any], code: Mapping[str, Any], accept: bool) -> None:
+    try:
+        found = json.loads(content)
+    except ValueError:
+        found = {}
+    if not is_sound(found):
+        raise StoreMismatchError(f"the description of the search in {str(folder)!r} is damaged: choose another folder")
+    what = first_difference(found["settings"], settings)
+    if what:
+        raise StoreMismatchError(f"{str(folder)!r} holds another search: {what}; choose another folder")
+    changed = changes(found["code"], code)
+    if changed and not accept:
+        more = f" and {len(changed) - 4} more" if len(changed) > 4 else ""
+        raise StoreMismatchError(
+            f"{str(folder)!r} was made by other code: {', '.join(changed[:4])}{more} changed; choose another folder, or go on nevertheless "
+            "with accept_changed_code=True (--accept-changed-code)"
+        )
+
+
+def dataset(history: History, space: Space, goal: Goal, horizon: int, chosen: int, **attributes: Any) -> xr.Dataset:
+    """Every evaluation of a search: one candidate on one set of seeds.
+
+    Args:
+      history: what was played.
+      space: its leaves.
+      goal: what was searched for.
+      horizon: counted rounds of a run.
+      chosen: number of the candidate that was chosen.
+      attributes: more of them.
+
+    Returns:
+      Variables along `evaluation`: `phase`, `generation` (in the choice: the rung), `structure`, `candidate`, `first_seed`, `seeds`, `rounds`
+      (played until then), `score` and its standard error `stderr`, `keeps` (whether all bounds are kept with the margin), `valid`,
+      `leaf.<name>` for each leaf (of a choice its name), and for each metric `mean.<name>` and `stderr.<name>`.
+    """
+    rows: list[dict[str, Any]] = []
+    rounds = 0
+    for batch, (values, valid) in history.played:
+        names = space.structure_names[batch.structure]
+        for place, (candidate, point) in enumerate(zip(batch.candidates, batch.points, strict=True)):
+            rounds += batch.seeds * horizon
+            own = {name: runs[place] for name, runs in values.items()}
+            known = goal.estimate(own, valid[place])
+            row: dict[str, Any] = {
+                "phase": batch.phase,
+                "generation": batch.generation,
+                "structure": batch.structure,
+                "candidate": candidate,
+                "first_seed": batch.first_seed,
+                "seeds": batch.seeds,
+                "rounds": rounds,
+                "score": known.score[0],
+                "stderr": known.score[1],
+                "keeps": goal.keeps(known),
+                "valid": known.valid,
+            }
+            row |= {f"leaf.{n}": names.get(n, v) for n, v in space.values(batch.structure, point).items()}
+            for name, runs in own.items():
+                row[f"mean.{name}"], row[f"stderr.{name}"] = moments(runs)
+            rows.append(row)
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    data = xr.Dataset({name: ("evaluation", np.array([row.get(name, np.nan) for row in rows])) for name in names})
+    data["score"].attrs = {"label": goal.name, "better": "max" if goal.maximise else "min"}
+    for name, scale in space.leaves.items():
+        data[f"leaf.{name}"].attrs = _described(scale)
+    bounds = {f"at_most.{n}": v for n, v in goal.at_most.items()} | {f"at_least.{n}": v for n, v in goal.at_least.items()}
+    data.attrs = {"horizon": horizon, "chosen": chosen, "margin": goal.margin, **bounds, **attributes}
+    if history.folder is not None:
+        (history.folder / _HISTORY).write(json.dumps(data.to_dict()).encode())
+    return data
+
+
+def load(out: str | os.PathLike[str]) -> xr.Dataset:
+    """The history of a finished search from its folder.
+
+    Raises:
+      ValueError: there is none.
+    """
+    content = (Folder(Path(out)) / _HISTORY).read()
+    if content is None:
+        raise ValueError(f"out must be the folder of a finished search, got {show(str(out))}")
+    return xr.Dataset.from_dict(json.loads(content))
+
+
+def _described(scale: Any) -> dict[str, Any]:
+    if isinstance(scale, Choice):
+        return {"scale": "choice", "values": scale.names}
+    log = isinstance(scale, Log) or (isinstance(scale, Integer) and scale.log)
+    return {"scale": "log" if log else "linear", "low": scale.low, "high": scale.high}

@@ -1,0 +1,8 @@
+"""Policies that learn while they serve, on recorded queries: the five systems and a contextual bandit, all metered alike."""
+
+from .approaches import APPROACHES, Approach, approaches_for, setting_of
+from .metered import Metered
+from .play import play
+from .traffic import Traffic
+
+__all__ = ["APPROACHES", "Approach", "Metered", "Traffic", "approaches_for", "play", "setting_of"]

@@ -1,0 +1,157 @@
+"""One meter for all problems: what the user gets, and what it costs, of every recorded query that is served."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from jaxroute.core.types import Leaf, Metric
+
+METRICS = (
+    Metric("quality", "score of the answer", "score", "total"),
+    Metric("quality_square", "its square", "", "total"),
+    Metric("spent", "cost of all calls", "cost", "total"),
+    Metric("spent_square", "its square", "", "total"),
+    Metric("calls", "models called", "calls", "total"),
+    Metric("calls_square", "its square", "", "total"),
+    Metric("latency", "time until the answer", "s", "total"),
+    Metric("latency_square", "its square", "", "total"),
+    Metric("answered", "queries that have got their answer", "queries", "total"),
+)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How the decisions of a problem are read.
+
+    Attributes:
+      row: `(env, state, action, t) -> []`, the row of the table that is served.
+      called: `flows -> [N]` bool, the models that are called.
+      quality: `(flows, called, scores) -> []`, score of the answer that the user gets, of scores `[N]`.
+      answered: `flows -> []`, 1 if the user has the answer after this round, else 0.
+      in_turn: calls wait for each other.
+    """
+
+    row: Callable[..., jax.Array]
+    called: Callable[..., jax.Array]
+    quality: Callable[..., jax.Array]
+    answered: Callable[..., Any]
+    in_turn: bool
+
+
+@struct.dataclass
+class Metered:
+    """An environment of one of the problems that plays the rows of a table, measured by the table itself.
+
+    Attributes:
+      env: the environment.
+      scores: `[Q, N]`, models in its order.
+      costs: `[Q, N]`.
+      latency: `[Q, N]` s, None for 0.
+      reading: how its decisions are read (static).
+    """
+
+    env: Any
+    scores: Leaf
+    costs: Leaf
+    latency: Leaf | None
+    reading: Reading = struct.field(pytree_node=False)
+
+    @property
+    def spec(self) -> Any:
+        return replace(self.env.spec, metrics=METRICS, room_flow=None)
+
+    def check(self) -> None:
+        self.env.check()
+
+    def init(self, key: jax.Array) -> Any:
+        return self.env.init(key)
+
+    def observe(self, key: jax.Array, state: Any, t: jax.Array) -> Any:
+        return self.env.observe(key, state, t)
+
+    def step(self, key: jax.Array, state: Any, action: Any, t: jax.Array) -> tuple[Any, Any, dict[str, jax.Array]]:
+        row = self.reading.row(self.env, state, action, t)
+        after, feedback, flows = self.env.step(key, state, action, t)
+        scores, costs = (jnp.asarray(table, jnp.float32)[row] for table in (self.scores, self.costs))
+        called, answered = self.reading.called(flows), self.reading.answered(flows)
+        quality = self.reading.quality(flows, called, scores)
+        spent = jnp.sum(jnp.where(called, costs, 0.0))
+        latency = jnp.zeros(())
+        if self.latency is not None:
+            seconds = jnp.where(called, jnp.asarray(self.latency, jnp.float32)[row], 0.0)
+            latency = jnp.sum(seconds) if self.reading.in_turn else jnp.max(seconds)
+        calls = jnp.sum(called.astype(jnp.float32))
+        metered = {
+            "quality": quality,
+            "quality_square": jnp.square(quality),
+            "spent": spent,
+            "spent_square": jnp.square(spent),
+            "calls": calls,
+            "calls_square": jnp.square(calls),
+            "latency": latency,
+            "latency_square": jnp.square(latency),
+            "answered": jnp.asarray(answered, jnp.float32),
+        }
+        return after, feedback, metered | {name: flows[name] for name in self.env.spec.zero_flows}
+
+
+def _is(flow: jax.Array) -> jax.Array:
+    return flow > 0.5
+
+
+def _of_one(flows: Any, chosen: str, scores: jax.Array) -> jax.Array:
+    return jnp.sum(jnp.where(_is(flows[chosen]), scores, 0.0))
+
+
+def _best(flows: Any, called: jax.Array, scores: jax.Array) -> jax.Array:
+    del flows
+    return jnp.max(jnp.where(called, scores, 0.0))
+
+
+def _always(flows: Any) -> float:
+    del flows
+    return 1.0
+
+
+# One model answers, or the best answer of several counts.
+ROUTED = Reading(
+    row=lambda env, state, action, t: state.source[t % env.outcomes.scores.shape[0]],
+    called=lambda flows: _is(flows["pulls"]),
+    quality=lambda flows, called, scores: _of_one(flows, "pulls", scores),
+    answered=_always,
+    in_turn=True,
+)
+EXPLORED = Reading(
+    row=lambda env, state, action, t: state.source[t % env.requests.labels.shape[0]],
+    called=lambda flows: _is(flows["called_share"]),
+    quality=lambda flows, called, scores: _of_one(flows, "served_share", scores),
+    answered=_always,
+    in_turn=False,
+)
+AT_ONCE = Reading(
+    row=lambda env, state, action, t: state.source[t % env.outcomes.outcomes.shape[0]],
+    called=lambda flows: _is(flows["pulls"]),
+    quality=_best,
+    answered=_always,
+    in_turn=False,
+)
+IN_TURN = replace(AT_ONCE, in_turn=True)
+OPENED = Reading(
+    row=lambda env, state, action, t: env.contexts.row(state, t),
+    called=lambda flows: _is(flows["opened"]),
+    quality=lambda flows, called, scores: _of_one(flows, "deployed", scores),
+    answered=_always,
+    in_turn=True,
+)
+# Only an answer that is accepted counts; each that is not is paid all the same.
+RETRIED = Reading(
+    row=lambda env, state, action, t: jnp.maximum(action.query, 0),
+    called=lambda flows: _is(flows["offered_share"]),
+    quality=lambda flows, called, scores: jnp.where(_is(flows["departures"]), _best(flows, called, scores), 0.0),
+    answered=lambda flows: flows["departures"],
+    in_turn=True,
+)

@@ -1,0 +1,119 @@
+"""The queries that learning policies play: a table, brought into the form that all of them need."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from jaxroute.data import RoutingTable
+from jaxroute.problems.cascade import main_directions
+
+# Models that learning policies choose among, at most.
+_MOST_MODELS = 16
+# Directions of the features of queries that contexts show, and groups that they tell apart.
+_DIRECTIONS, _GROUPS = 8, 8
+# The least cost of a call, in mean calls of the dearest model: policies may not be told that a call is free.
+_LEAST_COST = 1e-6
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Recorded queries for policies that learn.
+
+    Attributes:
+      table: scores and costs of the models that are chosen among, with features of mean 0 and mean square length 1 where there are any.
+      unit: the same with costs in mean calls of the dearest model.
+      contexts: `[Q, m]`: 1, and the main directions of the features, or the groups.
+      latency: `[Q, N]` seconds, or None.
+      signals: `[Q, N]` what each model says of its answer, its confidence for example, or None.
+    """
+
+    table: RoutingTable
+    unit: RoutingTable
+    contexts: np.ndarray
+    latency: np.ndarray | None = None
+    signals: np.ndarray | None = None
+
+    @property
+    def num_queries(self) -> int:
+        """`Q`."""
+        return self.table.num_queries
+
+    @property
+    def binary(self) -> bool:
+        """Whether all scores are 0 or 1."""
+        return bool(np.isin(self.table.scores, (0.0, 1.0)).all())
+
+    @classmethod
+    def of(cls, table: RoutingTable, latency: np.ndarray | None = None, signals: np.ndarray | None = None) -> "Traffic":
+        """The queries of a table.
+
+        Of more than 16 models those are kept that no cheaper one beats in mean score, the best of the others after them; of more than 16
+        that none beats, as many from the cheapest to the best.
+
+        Args:
+          table: recorded scores and costs.
+          latency: `[Q, N]` seconds, or None.
+          signals: `[Q, N]` what each model says of its answer, or None.
+
+        Raises:
+          ValueError: no model costs anything.
+        """
+        kept = _kept(table)
+        if len(kept) < table.num_models:
+            latency, signals = (None if values is None else values[:, kept] for values in (latency, signals))
+            table = table.subset(models=[table.models[k] for k in kept])
+        if table.features is None and table.groups is not None:
+            table = table.with_features(_indicators(table.groups))
+        if table.features is not None:
+            table = table.with_features(_scaled(table.features))
+        dearest = float(table.mean_costs().max())
+        if not dearest > 0:
+            raise ValueError("costs must be above 0 for some model, got none: there is nothing to save")
+        costs = np.maximum(table.costs / dearest, _LEAST_COST)
+        unit = RoutingTable(table.scores, costs, table.models, table.features, cost_unit="mean calls of the dearest model")
+        return cls(table, unit, _contexts(table), latency, signals)
+
+    def blind_cost(self, quality: float) -> float:
+        """Least mean cost at which a mixture of models that does not look at queries has a mean score, in mean calls of the dearest.
+
+        Args:
+          quality: mean score; one that is out of reach counts as that of the best model.
+        """
+        score, cost = self.unit.mean_scores(), self.unit.mean_costs()
+        quality = float(np.clip(quality, score.min(), score.max()))
+        below, above = np.meshgrid(np.arange(len(score)), np.arange(len(score)), indexing="ij")
+        span = score[above] - score[below]
+        part = np.where(span > 0, (quality - score[below]) / np.where(span > 0, span, 1.0), 0.0)
+        fits = (score[below] <= quality) & (score[above] >= quality)
+        return float(np.where(fits, cost[below] + part * (cost[above] - cost[below]), np.inf).min())
+
+
+def _kept(table: RoutingTable) -> list[int]:
+    """Numbers of the models to choose among, in the table's order."""
+    score, cost = table.mean_scores(), table.mean_costs()
+    beaten = [bool(((cost <= c) & (score > s)).any()) for s, c in zip(score, cost, strict=True)]
+    front = sorted((k for k in range(table.num_models) if not beaten[k]), key=lambda k: cost[k])
+    if len(front) > _MOST_MODELS:
+        return sorted(front[i] for i in np.linspace(0, len(front) - 1, _MOST_MODELS).round().astype(int))
+    by_rank = sorted(range(table.num_models), key=lambda k: (beaten[k], -score[k]))
+    return sorted(by_rank[:_MOST_MODELS])
+
+
+def _indicators(groups: np.ndarray) -> np.ndarray:
+    """`[Q, G]` which of the largest groups a query belongs to."""
+    largest = np.argsort(-np.bincount(groups), kind="stable")[:_GROUPS]
+    return (groups[:, None] == largest).astype(np.float32)
+
+
+def _scaled(features: np.ndarray) -> np.ndarray:
+    """Features around their mean, of mean square length 1: gradient steps would be as long as the file's numbers are large."""
+    features = np.asarray(features, np.float64)
+    features = features - features.mean(axis=0)
+    length = float(np.sqrt(np.square(features).sum(axis=1).mean()))
+    return features / length if length > 0 else features
+
+
+def _contexts(table: RoutingTable) -> np.ndarray:
+    if table.features is None:
+        return np.ones((table.num_queries, 1))
+    return main_directions(table.features, min(_DIRECTIONS, table.features.shape[1]))

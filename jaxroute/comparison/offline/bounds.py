@@ -1,0 +1,68 @@
+"""What nobody can have, for scale: choices that see the score of every model on the query."""
+
+import numpy as np
+
+from .sample import Played, Sample, play_single
+
+
+def best_of_each(sample: Sample) -> np.ndarray:
+    """`[Q]` number of the model of highest score, of equal ones the cheapest on the query, then the first."""
+    top = sample.scores >= sample.scores.max(1, keepdims=True)
+    return np.argmin(np.where(top, sample.costs, np.inf), axis=1)
+
+
+def steps(sample: Sample) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Each query's steps from its cheapest model to its best one, along the upper hull of score over cost.
+
+    Returns:
+      `[Q]` number of the cheapest model, of equal ones the best; then of all steps, from the highest gain per cost on: the query, the model
+      before, the model after, and `[steps]` gains in score.
+    """
+    scores, costs, rows = sample.scores, sample.costs, np.arange(sample.num_queries)
+    least = costs <= costs.min(1, keepdims=True)
+    first = np.argmax(np.where(least, scores, -np.inf), axis=1)
+    at, query, before, after, slope = first, [], [], [], []
+    for _ in range(sample.num_models):
+        gain, more = scores - scores[rows, at][:, None], costs - costs[rows, at][:, None]
+        better = gain > 0
+        if not better.any():
+            break
+        # What is better costs more: the cheapest model is the best of its cost, and later ones are on the hull.
+        steepness = np.where(better, gain / np.where(better, np.maximum(more, 1e-300), 1.0), -np.inf)
+        steepest = steepness >= steepness.max(1, keepdims=True) * (1 - 1e-12)
+        following = np.argmax(np.where(steepest & better, scores, -np.inf), axis=1)
+        moving = np.flatnonzero(better.any(1))
+        query.append(moving)
+        before.append(at[moving])
+        after.append(following[moving])
+        slope.append(steepness[moving, following[moving]])
+        at = np.where(better.any(1), following, at)
+    if not query:
+        none = np.zeros(0, int)
+        return first, none, none, none, np.zeros(0)
+    query, before, after, slope = (np.concatenate(a) for a in (query, before, after, slope))
+    order = np.argsort(-slope, kind="stable")
+    query, before, after = query[order], before[order], after[order]
+    return first, query, before, after, scores[query, after] - scores[query, before]
+
+
+def cheapest_right(sample: Sample, target: float) -> Played:
+    """The least cost at which the target is reached on this sample: the linear program of one choice per query, solved exactly.
+
+    Steps along the hulls are taken in order of gain per cost until the target is reached; the last one in part, which is a draw.
+
+    Args:
+      sample: the queries.
+      target: mean score to reach; if even the best models of all queries miss it, those.
+    """
+    first, query, before, after, gains = steps(sample)
+    start = play_single(sample, first)
+    missing = target * sample.num_queries - start.quality.sum()
+    reached = np.cumsum(gains)
+    parts = np.clip((missing - (reached - gains)) / np.where(gains > 0, gains, 1.0), 0.0, 1.0)
+    latency = None if start.latency is None else start.latency.copy()
+    quality, cost = start.quality.copy(), start.cost.copy()
+    for total, values in ((quality, sample.scores), (cost, sample.costs), (latency, sample.latency)):
+        if total is not None and values is not None:
+            np.add.at(total, query, parts * (values[query, after] - values[query, before]))
+    return Played(quality, cost, start.calls, latency)

@@ -1,0 +1,52 @@
+"""Of many rules with their quality and cost on the fitting part, the cheapest that reaches a target."""
+
+import numpy as np
+
+
+def cheapest(quality: np.ndarray, cost: np.ndarray, target: float) -> int:
+    """Number of the candidate that reaches a target at least cost; of equal ones the better, then the first.
+
+    Where none reaches it: the one of highest quality, of equal ones the cheapest, then the first.
+
+    Args:
+      quality: `[C]` mean score of each candidate.
+      cost: `[C]` mean cost.
+      target: quality to reach.
+    """
+    # Sums in another order differ in their last digits, which must not decide between equal candidates.
+    good = np.flatnonzero(quality >= min(target, float(quality.max())) - 1e-12)
+    least = good[cost[good] <= cost[good].min() * (1 + 1e-12)]
+    return int(least[np.argmax(quality[least] >= quality[least].max() - 1e-12)])
+
+
+def multipliers(costs: np.ndarray, number: int) -> np.ndarray:
+    """`[number]` prices of a unit of cost: 0, then from where cost hardly counts to where it alone counts.
+
+    Args:
+      costs: `[N]` mean cost of each model.
+      number: how many; one where no model costs anything.
+    """
+    paid = costs[costs > 0]
+    if not paid.size:
+        return np.zeros(1)
+    gaps = np.diff(np.sort(paid))
+    least = min(float(paid.min()), float(gaps[gaps > 1e-9 * paid.max()].min(initial=np.inf)))
+    return np.append(0.0, np.geomspace(3e-3 / paid.max(), 2.0 / least, number - 1))
+
+
+def between(prices: np.ndarray, reached: np.ndarray, number: int) -> np.ndarray:
+    """`[number]` further prices, where quality falls most from one to the next.
+
+    Args:
+      prices: `[L]`, rising.
+      reached: `[L]` mean score at each.
+      number: how many; none where there is one price.
+    """
+    gaps = np.abs(np.diff(reached))
+    pieces = np.ones(len(gaps))
+    for _ in range(number if len(gaps) else 0):
+        pieces[np.argmax(gaps / pieces)] += 1
+    further = []
+    for lower, upper, count in zip(prices[:-1], prices[1:], pieces.astype(int)):
+        further.append(np.geomspace(lower if lower > 0 else upper / 100, upper, count + 1)[1:-1])
+    return np.concatenate(further) if further else np.zeros(0)

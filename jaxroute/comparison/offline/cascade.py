@@ -1,0 +1,209 @@
+"""FrugalGPT: ask cheap models first, and the next only where the judge doubts the answer."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..points import JUDGE
+from .candidates import cheapest
+from .part import Known, Part, Predictor
+from .sample import Played, Sample, play_called
+
+# Thresholds that are tried for each model.
+THRESHOLDS = 16
+# Of more models than these, those are searched that fewest others beat in both quality and cost.
+MOST_MODELS = 12
+
+
+@dataclass(frozen=True, eq=False)
+class Cascade:
+    """Asks `stages` one after the other until the judge's value of an answer is at least the stage's threshold; the last is always served.
+
+    Source: Chen et al. (2023), FrugalGPT, eq. (2) and Section 3, "LLM cascade".
+
+    Attributes:
+      models: names.
+      judge: of answers, a value in [0, 1] each.
+      stages: numbers of one to three models.
+      thresholds: of all stages but the last.
+    """
+
+    models: tuple[str, ...]
+    judge: Predictor
+    stages: tuple[int, ...]
+    thresholds: tuple[float, ...]
+
+    def play(self, sample: Sample) -> Played:
+        """What it does with each query."""
+        value = self.judge.predict(sample)
+        called, asking = np.zeros(sample.scores.shape, bool), np.ones(sample.num_queries, bool)
+        quality = np.empty(sample.num_queries)
+        for stage, threshold in zip(self.stages, (*self.thresholds, -np.inf)):
+            called[asking, stage] = True
+            quality[asking] = sample.scores[asking, stage]
+            asking = asking & (value[:, stage] < threshold)
+        return play_called(sample, called, quality)
+
+    def __str__(self) -> str:
+        parts = [self.models[self.stages[0]]]
+        for stage, threshold in zip(self.stages[1:], self.thresholds):
+            parts.append(f"-> {self.models[stage]} below {threshold:.2g}")
+        return " ".join(parts)
+
+
+@dataclass(frozen=True, eq=False)
+class Searched:
+    """All cascades of up to three models, with what each reaches on the fitting part.
+
+    Attributes:
+      models: names.
+      judge: of answers.
+      numbers: `[M]` of the models that were searched.
+      thresholds: `[M, T]` of each.
+      reached: `[C]` mean scores: of single models, then pairs `[M, T, M]`, then triples `[k, i, T, j, T]` with `k` last to be asked.
+      spent: `[C]` mean costs; infinite where a model would come twice.
+    """
+
+    models: tuple[str, ...]
+    judge: Predictor
+    numbers: np.ndarray
+    thresholds: np.ndarray
+    reached: np.ndarray
+    spent: np.ndarray
+
+    def tuned(self, target: float) -> Cascade:
+        """The cascade that reaches the target at least cost."""
+        best = int(cheapest(self.reached, self.spent, target))
+        num_models, num_thresholds = self.thresholds.shape
+        pairs = num_models * num_thresholds * num_models
+        if best < num_models:
+            stages, cuts = (best,), ()
+        elif best < num_models + pairs:
+            i, t, j = np.unravel_index(best - num_models, (num_models, num_thresholds, num_models))
+            stages, cuts = (i, j), (self.thresholds[i, t],)
+        else:
+            shape = (num_models, num_models, num_thresholds, num_models, num_thresholds)
+            k, i, t, j, u = np.unravel_index(best - num_models - pairs, shape)
+            stages, cuts = (i, j, k), (self.thresholds[i, t], self.thresholds[j, u])
+        return Cascade(self.models, self.judge, tuple(int(self.numbers[s]) for s in stages), tuple(map(float, cuts)))
+
+
+def thresholds_of(values: np.ndarray, number: int = THRESHOLDS) -> np.ndarray:
+    """`[number]` thresholds that part the values differently: halfway between neighbours, at quantiles where there are many; NaN fills up."""
+    seen, counts = np.unique(values, return_counts=True)
+    cuts = (seen[1:] + seen[:-1]) / 2
+    if len(cuts) > number:
+        below = np.cumsum(counts)[:-1] / len(values)
+        wanted = np.arange(1, number + 1) / (number + 1)
+        cuts = cuts[np.unique(np.minimum(np.searchsorted(below, wanted), len(cuts) - 1))]
+    return np.append(cuts, np.full(number - len(cuts), np.nan))
+
+
+def sensible(cost: np.ndarray, quality: np.ndarray, most: int = MOST_MODELS) -> np.ndarray:
+    """Numbers of at most `most` models: first those that no model beats in both, then those that one beats, and so on."""
+    worse = (cost[:, None] >= cost) & (quality[:, None] <= quality) & ((cost[:, None] > cost) | (quality[:, None] < quality))
+    return np.sort(np.lexsort((-quality, worse.sum(1)))[:most])
+
+
+def search(sample: Sample, values: np.ndarray, numbers: np.ndarray, number: int = THRESHOLDS) -> tuple[np.ndarray, ...]:
+    """Quality and cost of all cascades of up to three of some models, at all thresholds, by sums over queries.
+
+    A triple (i, j, k) at thresholds (t, u) serves `s_i` where `v_i >= t`, else `s_j` where `v_j >= u`, else `s_k`. All that it takes are sums of
+    scores and costs over the queries below `t` and `u`: histograms over the thresholds of each two models, summed up from below.
+
+    Args:
+      sample: the fitting part.
+      values: `[Q, N]` of the judge.
+      numbers: `[M]` models.
+      number: `T`, thresholds of each.
+
+    Returns:
+      thresholds `[M, T]`, then quality and cost `[C]` as in `Searched`.
+    """
+    scores, costs, values = (a[:, numbers].T for a in (sample.scores, sample.costs, values))
+    num_models = len(scores)
+    cuts = np.stack([thresholds_of(v, number) for v in values])
+    cuts = cuts[:, : max(1, int(np.isfinite(cuts).sum(1).max()))]
+    one, two = _below(cuts, values, np.concatenate([scores, costs]))
+    absent, same = np.isnan(cuts), np.eye(num_models, dtype=bool)
+
+    serve = scores.mean(1)[:, None] - np.einsum("iit->it", one[:num_models])  # [M, T] served at once.
+    pair_quality = serve[:, :, None] + one[:num_models].transpose(1, 2, 0)
+    pair_cost = costs.mean(1)[:, None, None] + one[num_models:].transpose(1, 2, 0)
+    pair_cost[same[:, None, :] | absent[:, :, None]] = np.inf
+
+    # [M, T, M, T] served by the first two: of j what i doubts, less what is doubted of j too.
+    doubted = np.einsum("jijtu->itju", two[:num_models])
+    before = pair_quality[..., None] - doubted
+    triple_quality = before + two[:num_models].transpose(0, 1, 3, 2, 4)
+    triple_cost = pair_cost[..., None] + two[num_models:].transpose(0, 1, 3, 2, 4)
+    triple_cost[:, absent[:, :, None, None] | absent[None, None] | same[:, None, :, None]] = np.inf
+    triple_cost[np.broadcast_to(same[:, :, None, None, None] | same[:, None, None, :, None], triple_cost.shape)] = np.inf
+    reached = np.concatenate([scores.mean(1), pair_quality.reshape(-1), triple_quality.reshape(-1)])
+    spent = np.concatenate([costs.mean(1), pair_cost.reshape(-1), triple_cost.reshape(-1)])
+    return cuts, np.where(np.isfinite(spent), reached, -np.inf), spent
+
+
+def _below(cuts: np.ndarray, values: np.ndarray, amounts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Sums of amounts over the queries whose values lie below thresholds, divided by `Q`.
+
+    Args:
+      cuts: `[M, T]` thresholds of each model, rising; NaN where there are fewer.
+      values: `[M, Q]`.
+      amounts: `[A, Q]`.
+
+    Returns:
+      `[A, M, T]` below one threshold, and `[A, M, M, T, T]` below those of two models.
+    """
+    (num_models, number), (num_amounts, num_queries) = cuts.shape, amounts.shape
+    edges = np.where(np.isnan(cuts), np.inf, cuts)
+    # A value in bin b is below the thresholds b, b + 1, ...
+    bins = np.stack([np.searchsorted(e, v, side="right") for e, v in zip(edges, values)])
+    two = np.empty((num_amounts, num_models, num_models, number + 1, number + 1))
+    for i in range(num_models):
+        for j in range(i, num_models):
+            places = bins[i] * (number + 1) + bins[j]
+            for a in range(num_amounts):
+                counts = np.bincount(places, weights=amounts[a], minlength=(number + 1) ** 2).reshape(number + 1, number + 1)
+                two[a, i, j], two[a, j, i] = counts, counts.T
+    two = np.cumsum(np.cumsum(two, axis=3), axis=4)[:, :, :, :number] / num_queries
+    return np.einsum("aiit->ait", two[..., -1]), two[..., :number]
+
+
+@dataclass(frozen=True)
+class Cascades:
+    """An approach: a judge, and the models, their order and the thresholds that reach the target.
+
+    Attributes:
+      name: of the approach.
+      line: of Python that fits it.
+      judge: which of the part's judges.
+      needs: in production.
+    """
+
+    name: str
+    line: str
+    judge: Callable[[Part], Known]
+    needs: tuple[str, ...]
+
+    def fit(self, part: Part) -> Searched:
+        """Searches all cascades of the sensible models."""
+        (judge, values), sample = self.judge(part), part.sample
+        numbers = sensible(sample.costs.mean(0), sample.scores.mean(0))
+        return Searched(sample.models, judge, numbers, *search(sample, values, numbers))
+
+
+_RECORDED = "scores of all models on a recorded sample"
+LEARNED = Cascades(
+    "FrugalGPT cascade",
+    'fit_cascade(log.table, {target}, judge="learned")',
+    lambda part: part.judge,
+    (_RECORDED, "features of each query before it is served", "what an answer cost, once it is there"),
+)
+PERFECT = Cascades(
+    "FrugalGPT cascade, perfect judge",
+    'fit_cascade(log.table, {target}, judge="perfect")',
+    lambda part: part.perfect,
+    (_RECORDED, JUDGE),
+)

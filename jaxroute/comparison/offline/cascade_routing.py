@@ -1,0 +1,198 @@
+"""Cascade routing: after each answer, the model to ask next, or none."""
+
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..points import JUDGE
+from .candidates import between, cheapest, multipliers
+from .part import Part, Predictor
+from .sample import Played, Sample, play_called
+
+# Prices of a first look, then of a second where quality falls most.
+_PRICES, _FURTHER = 14, 22
+_ROWS = 8192
+# With more models than these, one further call is weighed at a time instead of two.
+_MOST_FOR_PAIRS = 16
+
+
+@dataclass(frozen=True, eq=False)
+class CascadeRouting:
+    """Asks on as long as one or two further answers are expected to be worth their cost, and serves the best answer seen.
+
+    Given the answers seen, with best score `b`, a set `M` of further models is worth `(1 - b)(1 - prod_j (1 - p_j)) - price * sum_j c_j`: an
+    answer is taken to be right or wrong, right with probability `p_j`, its conditional mean given the scores seen (those of a normal law). Of the best set the
+    cheapest model is asked; nothing if no set is worth more than 0. The first model is always asked.
+
+    Source: Dekoninck et al. (2024), "A unified approach to routing and cascading for LLMs", Section 4.
+
+    Differs from the paper: supermodels grow by at most two models at a time; the judge is perfect, so the maximum of an answer seen and a
+    further one has no noise in the former.
+
+    Attributes:
+      models: names, from the lowest mean cost on.
+      predictor: of scores before anything is asked.
+      covariance: `[N, N]` of what it misses.
+      costs: `[N]` mean costs.
+      price: of a unit of cost, in units of score.
+    """
+
+    models: tuple[str, ...]
+    predictor: Predictor
+    covariance: np.ndarray
+    costs: np.ndarray
+    price: float
+
+    def play(self, sample: Sample) -> Played:
+        """What it does with each query."""
+        prices = np.full(sample.num_queries, self.price)
+        called = calls(self.predictor.predict(sample), sample.scores, self.covariance, self.costs, prices)
+        return play_called(sample, called, np.where(called, sample.scores, 0.0).max(1))
+
+    def __str__(self) -> str:
+        return f"asks on while the expected gain in score exceeds {self.price:.3g} x mean cost"
+
+
+def calls(
+    before: np.ndarray, scores: np.ndarray, covariance: np.ndarray, costs: np.ndarray, prices: np.ndarray
+) -> np.ndarray:
+    """`[Q, N]` which models are asked for each query, in blocks of queries.
+
+    Args:
+      before: `[Q, N]` predicted scores before anything is asked.
+      scores: `[Q, N]`, each seen only once its model is asked.
+      covariance: `[N, N]` of `scores - before`.
+      costs: `[N]` mean costs.
+      prices: `[Q]` of a unit of cost.
+    """
+    blocks = [slice(start, start + _ROWS) for start in range(0, len(scores), _ROWS)]
+    return np.concatenate([_calls(before[b], scores[b], covariance, costs, prices[b]) for b in blocks])
+
+
+def _calls(
+    before: np.ndarray, scores: np.ndarray, covariance: np.ndarray, costs: np.ndarray, prices: np.ndarray
+) -> np.ndarray:
+    num_models = scores.shape[1]
+    sets = [(i, i) for i in range(num_models)]
+    if num_models <= _MOST_FOR_PAIRS:
+        sets += itertools.combinations(range(num_models), 2)
+    one, other = np.array(sets).T
+    set_costs = np.where(one == other, costs[one], costs[one] + costs[other])
+    called = np.zeros(scores.shape, bool)
+    rows, best = np.arange(len(scores)), np.zeros(len(scores))
+    for step in range(num_models):
+        p = conditional(before[rows], scores[rows], called[rows], covariance)
+        missed = 1 - p
+        right = 1 - np.where(one == other, missed[:, one], missed[:, one] * missed[:, other])
+        worth = (1 - best[rows])[:, None] * right - prices[rows, None] * set_costs
+        worth[called[rows][:, one] | called[rows][:, other]] = -np.inf
+        # Differences in the last digits must not decide; the first of equal sets is the one of fewest and cheapest models.
+        top = worth.max(1)
+        chosen = np.argmax(worth >= top[:, None] - 1e-12, axis=1)
+        on = np.ones(len(rows), bool) if step == 0 else top > 1e-12
+        rows, asked = rows[on], one[chosen[on]]  # Models go by cost, so the first of a set is the cheapest.
+        if not rows.size:
+            break
+        called[rows, asked] = True
+        best[rows] = np.maximum(best[rows], scores[rows, asked])
+    return called
+
+
+def conditional(before: np.ndarray, scores: np.ndarray, called: np.ndarray, covariance: np.ndarray) -> np.ndarray:
+    """`[Q, N]` means of scores given those seen, as of a normal law, in [0, 1].
+
+    Args:
+      before: `[Q, N]` unconditional means.
+      scores: `[Q, N]`, of which only those called count.
+      called: `[Q, N]` which are seen.
+      covariance: `[N, N]`.
+    """
+    if not called.any():
+        return np.clip(before, 0.0, 1.0)
+    if called.shape[1] <= 53:  # Numbers sort faster than rows.
+        _, first, which = np.unique(called @ np.exp2(np.arange(called.shape[1])), return_index=True, return_inverse=True)
+        patterns = called[first]
+    else:
+        patterns, which = np.unique(called, axis=0, return_inverse=True)
+    seen = patterns[:, :, None] & patterns[:, None, :]
+    identity = np.eye(covariance.shape[0])
+    # Rows of unseen models are those of the identity; the ridge keeps copies of a model apart.
+    ridge = 1e-6 * max(float(np.trace(covariance)), 1e-6) * identity
+    system = np.where(seen, covariance + ridge, identity * ~patterns[:, :, None])
+    gains = np.linalg.solve(system, np.where(patterns[:, :, None], covariance, 0.0))  # [U, seen, N]
+    surprise = np.where(called, scores - before, 0.0)
+    mean = np.array(before)
+    order = np.argsort(which.reshape(-1), kind="stable")
+    ends = np.cumsum(np.bincount(which.reshape(-1), minlength=len(patterns)))
+    for gain, start, end in zip(gains, np.append(0, ends[:-1]), ends):
+        rows = order[start:end]
+        mean[rows] += surprise[rows] @ gain
+    return np.clip(mean, 0.0, 1.0)
+
+
+def shrunk_covariance(missed: np.ndarray) -> np.ndarray:
+    """`[N, N]` second moments of `[Q, N]` residuals, those between models shrunk by `N / (N + Q / 10)`."""
+    num_queries, num_models = missed.shape
+    moments = missed.T @ missed / num_queries
+    part = num_models / (num_models + num_queries / 10)
+    return (1 - part) * moments + part * np.diag(np.diag(moments))
+
+
+@dataclass(frozen=True, eq=False)
+class Prices:
+    """Cascade routing at many prices, with what each reaches on the fitting part.
+
+    Attributes:
+      rule: at a price of 0.
+      prices: `[L]`.
+      reached: `[L]` mean scores.
+      spent: `[L]` mean costs.
+    """
+
+    rule: CascadeRouting
+    prices: np.ndarray
+    reached: np.ndarray
+    spent: np.ndarray
+
+    def tuned(self, target: float) -> CascadeRouting:
+        """The rule that reaches the target at least cost."""
+        best, rule = cheapest(self.reached, self.spent, target), self.rule
+        return CascadeRouting(rule.models, rule.predictor, rule.covariance, rule.costs, float(self.prices[best]))
+
+
+class PerfectCascadeRouting:
+    """Cascade routing that sees the true score of each answer once it is there."""
+
+    name = "Cascade routing, perfect judge"
+    needs = ("scores of all models on a recorded sample", JUDGE)
+    line = "fit_cascade_routing(log.table, {target})"
+
+    def fit(self, part: Part) -> Prices:
+        """Plays every price, each fold with the covariance of the others."""
+        sample = part.sample
+        predictor, before = part.logistic if sample.described else part.means
+        missed, costs = sample.scores - before, sample.costs.mean(0)
+        prices = multipliers(costs, _PRICES)
+        reached, spent = _play(part, before, prices)
+        further = between(prices, reached, _FURTHER)
+        if further.size:
+            parts = zip((prices, reached, spent), (further, *_play(part, before, further)))
+            prices, reached, spent = (np.concatenate(both) for both in parts)
+        rule = CascadeRouting(sample.models, predictor, shrunk_covariance(missed), costs, 0.0)
+        return Prices(rule, prices, reached, spent)
+
+
+def _play(part: Part, before: np.ndarray, prices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Quality and cost at each price, `[L]` each, on every fold with the covariance and costs of the others."""
+    sample, missed = part.sample, part.sample.scores - before
+    reached, spent = np.zeros(len(prices)), np.zeros(len(prices))
+    for fold in np.unique(part.folds):
+        rows, others = np.flatnonzero(part.folds == fold), part.folds != fold
+        every, price = np.tile(rows, len(prices)), np.repeat(prices, len(rows))
+        covariance, costs = shrunk_covariance(missed[others]), sample.costs[others].mean(0)
+        called = calls(before[every], sample.scores[every], covariance, costs, price)
+        called = called.reshape(len(prices), len(rows), -1)
+        reached += np.where(called, sample.scores[rows], 0.0).max(2).sum(1) / sample.num_queries
+        spent += np.where(called, sample.costs[rows], 0.0).sum((1, 2)) / sample.num_queries
+    return reached, spent

@@ -1,0 +1,55 @@
+"""What is known of a query before it is served, as columns of numbers."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .sample import Sample
+
+# More columns than these are replaced by their main directions.
+MOST_FEATURES = 64
+# A category with fewer queries in the fitting part has no column.
+LEAST_OF_GROUP = 5
+
+
+@dataclass(frozen=True, eq=False)
+class Design:
+    """Features, centred and turned into their main directions where they are many, then a column per category.
+
+    The features have a total variance of 1, so that two queries are on average as far apart by their features as by different categories.
+
+    Attributes:
+      mean: `[d]` of the features in the fitting part, or None without features.
+      turn: `[d, r]` directions, scaled.
+      groups: `[G]` categories that have a column, or None without categories.
+    """
+
+    mean: np.ndarray | None
+    turn: np.ndarray | None
+    groups: np.ndarray | None
+
+    def columns(self, sample: Sample) -> np.ndarray:
+        """`[Q, r + G]` numbers of each query."""
+        columns = []
+        if self.mean is not None and self.turn is not None and sample.features is not None:
+            columns.append((sample.features - self.mean) @ self.turn)
+        if self.groups is not None and sample.groups is not None:
+            columns.append((sample.groups[:, None] == self.groups).astype(np.float64))
+        return np.concatenate(columns, axis=1) if columns else np.zeros((sample.num_queries, 0))
+
+
+def design(sample: Sample) -> Design:
+    """The columns that suit a fitting part."""
+    mean = turn = groups = None
+    if sample.features is not None:
+        mean = sample.features.mean(0)
+        centred = sample.features - mean
+        turn = np.eye(centred.shape[1])
+        if centred.shape[1] > MOST_FEATURES:
+            turn = np.linalg.eigh(centred.T @ centred)[1][:, -MOST_FEATURES:]
+        total = np.square(centred @ turn).sum(1).mean()
+        turn = turn / np.sqrt(total) if total > 0 else turn * 0.0
+    if sample.groups is not None:
+        numbers, counts = np.unique(sample.groups, return_counts=True)
+        groups = numbers[counts >= LEAST_OF_GROUP]
+    return Design(mean, turn, groups)

@@ -1,0 +1,100 @@
+"""A random choice between at most two models that does not look at the query."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .part import Part
+from .sample import Played, Sample, play_single
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Asks `second` with probability `weight`, else `first`.
+
+    Attributes:
+      models: names.
+      first: number of the cheaper model.
+      second: number of the better one; the same where one model is enough.
+      weight: in [0, 1].
+    """
+
+    models: tuple[str, ...]
+    first: int
+    second: int
+    weight: float
+
+    def play(self, sample: Sample) -> Played:
+        """What it does with each query, in expectation over its draws."""
+        one, other = (play_single(sample, np.full(sample.num_queries, i)) for i in (self.first, self.second))
+
+        def mean(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+            return (1 - self.weight) * a + self.weight * b
+
+        latency = None if one.latency is None or other.latency is None else mean(one.latency, other.latency)
+        return Played(mean(one.quality, other.quality), mean(one.cost, other.cost), one.calls, latency)
+
+    def __str__(self) -> str:
+        if self.first == self.second or self.weight == 0:
+            return self.models[self.first]
+        if self.weight == 1:
+            return self.models[self.second]
+        return f"{self.models[self.second]} for {100 * self.weight:.3g} % of queries, else {self.models[self.first]}"
+
+
+@dataclass(frozen=True, eq=False)
+class Hull:
+    """Models that no mixture of others beats, from the cheapest on.
+
+    Attributes:
+      models: names of all.
+      corners: numbers of those on the hull.
+      quality: `[N]` mean scores of all.
+    """
+
+    models: tuple[str, ...]
+    corners: tuple[int, ...]
+    quality: np.ndarray
+
+    def tuned(self, target: float) -> Mixture:
+        """The cheapest mixture that reaches the target on the fitting part; the best model if none does."""
+        quality = self.quality[list(self.corners)]
+        upper = int(np.searchsorted(quality, target - 1e-12))
+        if upper == 0 or upper == len(quality):
+            corner = self.corners[min(upper, len(quality) - 1)]
+            return Mixture(self.models, corner, corner, 0.0)
+        weight = (target - quality[upper - 1]) / (quality[upper] - quality[upper - 1])
+        return Mixture(self.models, self.corners[upper - 1], self.corners[upper], float(np.clip(weight, 0.0, 1.0)))
+
+
+def hull(cost: np.ndarray, quality: np.ndarray) -> tuple[int, ...]:
+    """Corners of the upper hull of quality over cost, rising, from the cheapest to the best.
+
+    Args:
+      cost: `[N]`.
+      quality: `[N]`.
+    """
+    at = min(range(len(cost)), key=lambda i: (cost[i], -quality[i], i))
+    corners = [at]
+    while (quality > quality[at]).any():
+        # Nothing that is better is cheaper than a corner, so no gap is negative; equal costs cannot occur after the first corner.
+        better = np.flatnonzero(quality > quality[at])
+        slopes = (quality[better] - quality[at]) / (cost[better] - cost[at])
+        steepest = better[slopes >= slopes.max() * (1 - 1e-12)]
+        at = int(steepest[np.argmax(quality[steepest])])
+        corners.append(at)
+    return tuple(corners)
+
+
+class BestMixture:
+    """The cheapest random choice between two models."""
+
+    name = "Best mixture"
+    needs = ("scores of all models on a recorded sample",)
+    line = "fit_mixture(log.table, {target})"
+
+    def fit(self, part: Part) -> Hull:
+        """The hull of the fitting part."""
+        sample = part.sample
+        quality = sample.scores.mean(0)
+        return Hull(sample.models, hull(sample.costs.mean(0), quality), quality)

@@ -1,0 +1,70 @@
+"""The mean score of the most similar queries."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .design import Design, design
+from .sample import Sample
+
+SIZES = (5, 10, 20, 40, 80)
+_BLOCK = 512
+
+
+@dataclass(frozen=True, eq=False)
+class Neighbours:
+    """Predicts the score of each model as its mean over the `size` recorded queries that are nearest.
+
+    Attributes:
+      design: columns of numbers in which distances are taken.
+      columns: `[R, r]` of the recorded queries.
+      scores: `[R, N]` of the recorded queries.
+      size: number of neighbours.
+    """
+
+    design: Design
+    columns: np.ndarray
+    scores: np.ndarray
+    size: int
+
+    def predict(self, sample: Sample) -> np.ndarray:
+        """`[Q, N]` predicted scores."""
+        return _means(self.design.columns(sample), self.columns, self.scores, (self.size,), False)[0]
+
+
+def fit_neighbours(sample: Sample) -> tuple[Neighbours, np.ndarray]:
+    """The predictor, its number of neighbours chosen by leaving each query out, and those predictions.
+
+    Args:
+      sample: the fitting part, with features.
+
+    Returns:
+      The predictor, and `[Q, N]` predictions from the other queries.
+    """
+    made = design(sample)
+    columns = made.columns(sample)
+    sizes = tuple(sorted({min(size, sample.num_queries - 1) for size in SIZES}))
+    predicted = _means(columns, columns, sample.scores, sizes, True)
+    best = int(np.argmin(np.square(predicted - sample.scores).mean((1, 2))))
+    return Neighbours(made, columns, sample.scores, sizes[best]), predicted[best]
+
+
+def _means(
+    columns: np.ndarray, recorded: np.ndarray, scores: np.ndarray, sizes: tuple[int, ...], leave_out: bool
+) -> np.ndarray:
+    """`[S, Q, N]` mean scores of the nearest recorded queries, for each number of them; `leave_out` if row q is the recorded query q."""
+    means = np.empty((len(sizes), len(columns), scores.shape[1]))
+    lengths, most = np.square(recorded).sum(1), sizes[-1]
+    for start in range(0, len(columns), _BLOCK):
+        rows = np.arange(start, min(start + _BLOCK, len(columns)))
+        distances = lengths - 2 * columns[rows] @ recorded.T
+        if leave_out:
+            distances[rows - start, rows] = np.inf
+        nearest = np.argpartition(distances, most - 1, axis=1)[:, :most]
+        if len(sizes) > 1:
+            nearest = np.take_along_axis(nearest, np.argsort(np.take_along_axis(distances, nearest, 1), axis=1), 1)
+        before, total = 0, np.zeros((len(rows), scores.shape[1]))
+        for i, size in enumerate(sizes):
+            total = total + scores[nearest[:, before:size]].sum(1)
+            means[i, rows], before = total / size, size
+    return means

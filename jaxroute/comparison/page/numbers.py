@@ -1,0 +1,114 @@
+"""How numbers are written: three digits, the standard error in parentheses, tiny and huge ones with a power of ten."""
+
+import math
+from decimal import ROUND_HALF_UP, Decimal
+from typing import TypeGuard
+
+from jaxroute.comparison.summary import Pair
+
+NOTHING = "\N{EN DASH}"
+_MINUS = "\N{MINUS SIGN}"
+_SUPERSCRIPTS = str.maketrans("-0123456789", "\N{SUPERSCRIPT MINUS}⁰¹²³⁴⁵⁶⁷⁸⁹")
+_SMALLEST, _LARGEST = -5, 6  # Exponents that are written out: 0.0000123 is, 0.00000123 is not.
+
+
+def known(value: float | None) -> TypeGuard[float]:
+    """Whether there is a finite number."""
+    return value is not None and math.isfinite(value)
+
+
+def measured(pair: Pair | None, unit: str = "", *, decimals: int | None = None) -> str:
+    """A mean and its standard error in parentheses, as in "0.00614 (0.0002) USD".
+
+    Args:
+      pair: mean and standard error; a mean that is not known is written as a dash, an error that is not known is left out.
+      unit: written behind, after a space.
+      decimals: of the mean; three significant digits if None.
+
+    Returns:
+      the text.
+    """
+    value, error = pair or (None, None)
+    if not known(value):
+        return NOTHING
+    power = _exponent(value)
+    tens = power if decimals is None and value and not _SMALLEST <= power <= _LARGEST else 0
+    places = max(0, 2 - power + tens) if decimals is None else decimals
+    text = _rounded(value, places, tens, significant=3 if decimals is None else None)
+    if known(error):
+        text += f" ({_error(abs(error), tens, decimals)})"
+    return " ".join(part for part in (text, _power(tens), unit) if part)
+
+
+def plain(value: float | None, unit: str = "") -> str:
+    """A number with three significant digits, without an error."""
+    return measured((value, None), unit)
+
+
+def percent(pair: Pair | None, unit: str = "%") -> str:
+    """A fraction in percent with one decimal, as in "75.1 (0.4) %"."""
+    value, error = pair or (None, None)
+    if not known(value):
+        return NOTHING
+    return measured((100 * value, 100 * error if known(error) else None), unit, decimals=1)
+
+
+def share(value: float) -> str:
+    """A fraction in percent with the digits that it has, as in "75 %": for targets, which people type."""
+    return f"{_trimmed(100 * value)} %"
+
+
+def ticks(values: list[float], log: bool = False) -> list[str]:
+    """Labels of an axis, with powers of ten where they would be long: each its own on a logarithmic axis, else all the same."""
+    top = _exponent(max(map(abs, values), default=0.0))
+    return [_tick(v, _exponent(v) if log else top) for v in values]
+
+
+def count(number: int, one: str, many: str = "") -> str:
+    """A number and its noun, as in "1 model", "11 models"."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def _tick(value: float, power: int) -> str:
+    if not value or _SMALLEST < power < _LARGEST:
+        return _trimmed(value)
+    lead = value / 10.0**power
+    return _power(power)[2:] if math.isclose(lead, 1.0) else f"{_trimmed(lead)}\N{THIN SPACE}{_power(power)}"
+
+
+def _trimmed(value: float) -> str:
+    """The shortest text of a number to nine digits, without a power of ten."""
+    text = f"{Decimal(f'{value:.9g}'):,f}"
+    text = text.rstrip("0").rstrip(".") if "." in text else text
+    return text.replace("-", _MINUS)
+
+
+def _exponent(value: float) -> int:
+    """Of the leading digit when the number is rounded to three digits; 0 of zero."""
+    return int(f"{abs(value):.2e}".split("e")[1]) if value else 0
+
+
+def _power(tens: int) -> str:
+    return f"× 10{str(tens).translate(_SUPERSCRIPTS)}" if tens else ""
+
+
+def _rounded(value: float, places: int, tens: int = 0, significant: int | None = None) -> str:
+    """A number over a power of ten, rounded half up (away from zero) as it reads in decimals."""
+    number = Decimal(repr(float(value))).scaleb(-tens)
+    if significant is not None and number:
+        places = min(places, significant - 1 - number.adjusted()) if places <= 0 else places
+    number = number.quantize(Decimal(1).scaleb(-places), ROUND_HALF_UP)
+    text = f"{number:,f}" if number else f"{abs(number):f}"
+    return text.replace("-", _MINUS)
+
+
+def _error(error: float, tens: int, decimals: int | None) -> str:
+    """One digit of an error, two if the first is 1; at least as many decimals as were asked for."""
+    number = Decimal(repr(float(error))).scaleb(-tens)
+    if not number:
+        return "0"
+    places = -number.adjusted() + (str(number.normalize().as_tuple().digits[0]) == "1")
+    if decimals is not None:
+        places = decimals if places <= decimals or round(float(number), decimals) else -number.adjusted()
+    text = f"{number.quantize(Decimal(1).scaleb(-places), ROUND_HALF_UP):,f}"
+    return text.rstrip("0").rstrip(".") if "." in text and decimals is None else text

@@ -1,0 +1,264 @@
+"""A search in the leaves of a policy of an experiment, or in settings of its environment: `jaxroute tune`."""
+
+import inspect
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from jaxroute.analysis import metrics, plot, tune
+from jaxroute.analysis.tune.space import Space
+from jaxroute.core import checks
+from jaxroute.core.protocols import is_policy
+from jaxroute.engine.grid import Grid
+from jaxroute.experiments.base import Case, Experiment
+
+_FORM = (
+    "POLICY.LEAF=SCALE, with a scale linear:LOW:HIGH, log:LOW:HIGH, integer:LOW:HIGH, log-integer:LOW:HIGH or choice:A,B,..."
+)
+# Of a search whose rounds nobody said.
+_RUNS = 1000
+_SCALES: Mapping[str, Callable[..., Any]] = {
+    "linear": tune.Linear,
+    "log": tune.Log,
+    "integer": tune.Integer,
+    "log-integer": lambda low, high: tune.Integer(low, high, log=True),
+}
+
+
+def scales(texts: Sequence[str]) -> dict[str, Any]:
+    """`["StageRoute.gamma=log:0.01:1"]` as `{"StageRoute.gamma": Log(0.01, 1.0)}`.
+
+    Raises:
+      ValueError: a text has another form, or a leaf is given twice.
+    """
+    found: dict[str, Any] = {}
+    for text in texts:
+        target, equals, scale = text.partition("=")
+        kind, colon, rest = scale.partition(":")
+        if not (equals and colon and "." in target.strip(".")):
+            raise ValueError(f"--leaf must have the form {_FORM}, got {text!r}")
+        if target in found:
+            raise ValueError(f"--leaf {target} must be given once")
+        checks.one_of(f"--leaf {target}: the scale", kind, [*_SCALES, "choice"])
+        try:
+            if kind == "choice":
+                found[target] = tune.Choice([_value(part) for part in rest.split(",")])
+            else:
+                read = int if "integer" in kind else float
+                low, high = (read(part) for part in rest.split(":"))
+                found[target] = _SCALES[kind](low, high)
+        except ValueError:
+            raise ValueError(f"--leaf must have the form {_FORM}, got {text!r}") from None
+    return found
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def bounds(option: str, texts: Sequence[str]) -> dict[str, float]:
+    """`["violation=0.1"]` as `{"violation": 0.1}`.
+
+    Raises:
+      ValueError: a text has another form.
+    """
+    found = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        try:
+            found[name] = float(value)
+        except ValueError:
+            equals = ""
+        if not (equals and name):
+            raise ValueError(f"{option} must have the form METRIC=NUMBER, got {text!r}")
+    return found
+
+
+def search(
+    experiment: Experiment,
+    leaves: Mapping[str, Any],
+    *,
+    metric: str,
+    rounds: int | None = None,
+    horizon: int | None = None,
+    case: str | None = None,
+    policy: str | None = None,
+    out: Path | None = None,
+    figures: bool = True,
+    **options: Any,
+) -> tune.Found:
+    """Searches leaves of one policy of an experiment, beginning with those that it has; writes history, picture and summary.
+
+    Args:
+      experiment: whose environment and policy are played.
+      leaves: scale by `"POLICY.LEAF"`, or `"environment.SETTING"`.
+      metric: as for `tune.search`.
+      rounds: likewise (default: 1,000 runs).
+      horizon: in place of the case's own.
+      case: name of the case (default: the first).
+      policy: its name, where all leaves are the environment's.
+      out: the folder, from which a killed search goes on.
+      figures: draw the picture.
+      options: more of `tune.search`.
+
+    Raises:
+      ValueError: a name is unknown, leaves of several policies are asked for, or the policy has none that can be swept.
+    """
+    one = _case(experiment, case)
+    if horizon is not None:
+        one = one.with_horizon(checks.count("horizon", horizon))
+    env = one.build(one.horizon, {})
+    if isinstance(env, Grid):
+        raise ValueError("the environment of this experiment is a grid, in which nothing is searched; choose another --case")
+    players = one.players(env, {})
+    who, own = _whose(leaves, players, policy)
+    player = players[who]
+    mine = {name.removeprefix(f"{who}."): scale for name, scale in leaves.items() if name not in own}
+    settings = {name.removeprefix("environment."): leaves[name] for name in own}
+    if mine and (isinstance(player, Grid) or not is_policy(player)):
+        raise ValueError(f"--leaf cannot change {who}: it is a grid, or is made from the environment")
+    start = _start(mine, player)
+    made = _environments(one, list(settings)) if settings else env
+    if settings:
+        start = None
+    found = tune.search(
+        made,
+        player,
+        {**mine, **settings},
+        metric=metric,
+        horizon=one.horizon,
+        rounds=_RUNS * one.horizon if rounds is None else rounds,
+        start=start,
+        out=None if out is None else out / "search",
+        **options,
+    )
+    if out is not None:
+        (out / "summary.json").write_text(json.dumps(summary(experiment, one, who, found), indent=2) + "\n")
+        if figures:
+            plot.save(tune.picture(found.history, title=f"{experiment.name}: {who}"), out / "search.png")
+    return found
+
+
+def _case(experiment: Experiment, name: str | None) -> Case:
+    if name is None:
+        return experiment.cases[0]
+    checks.one_of("--case", name, [one.name for one in experiment.cases])
+    return next(one for one in experiment.cases if one.name == name)
+
+
+def _whose(leaves: Mapping[str, Any], players: Mapping[str, Any], policy: str | None) -> tuple[str, list[str]]:
+    """The policy that is searched, and which leaves are the environment's."""
+    own = [name for name in leaves if name.startswith("environment.")]
+    names = sorted(players, key=len, reverse=True)  # A name may begin with another.
+    whose = {}
+    for name in leaves:
+        if name not in own:
+            whose[name] = next((one for one in names if name.startswith(f"{one}.")), None) or checks.one_of(
+                "--leaf", name.partition(".")[0], [*players, "environment"]
+            )
+    found = list(dict.fromkeys(whose.values()))
+    if policy is not None:
+        found = list(dict.fromkeys([*found, checks.one_of("--policy", policy, players)]))
+    if len(found) > 1:
+        raise ValueError(f"--leaf must name leaves of one policy, got those of {' and '.join(found)}")
+    if not found:
+        raise ValueError(
+            f"--policy must say who plays, where all leaves are the environment's: one of {', '.join(map(repr, players))}"
+        )
+    return found[0], own
+
+
+def _environments(case: Case, names: Sequence[str]) -> Callable[..., Any]:
+    """A function of some settings of the environment."""
+    for name in names:
+        if not callable(case.environment):
+            raise ValueError(f"environment.{name} cannot be set: the environment of this experiment is fixed")
+
+    def make(**settings: Any) -> Any:
+        return case.build(case.horizon, settings)
+
+    # What it takes is the environment's, and not the policy's leaves.
+    parameters = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in names]
+    setattr(make, "__signature__", inspect.Signature(parameters))  # noqa: B010
+    return make
+
+
+def _start(leaves: Mapping[str, Any], policy: Any) -> dict[str, Any] | None:
+    """The leaves that a policy has, as far as they lie in the space; None if one does not."""
+    found = {}
+    for name in leaves:
+        value: Any = policy
+        for part in name.split("."):
+            value = getattr(value, part, None)
+        found[name] = value.item() if hasattr(value, "item") and not getattr(value, "shape", ()) else value
+    try:
+        Space.of(leaves).place("start", found)
+    except ValueError:
+        return None
+    return found
+
+
+def summary(experiment: Experiment, case: Case, policy: str, found: tune.Found) -> dict[str, Any]:
+    """What a search found, as plain JSON."""
+
+    def judged(one: tune.Judged) -> dict[str, Any]:
+        return {
+            "values": {name: _plain(value) for name, value in one.values.items()},
+            "score": list(one.score),
+            "metrics": {name: list(value) for name, value in one.metrics.items()},
+            "bounds": one.bounds,
+        }
+
+    return {
+        "experiment": experiment.name,
+        "case": case.name,
+        "policy": policy,
+        "horizon": case.horizon,
+        "score": found.history["score"].attrs["label"],
+        "better": found.history["score"].attrs["better"],
+        "best": judged(found.best),
+        "start": None if found.start is None else judged(found.start),
+        "gain": None if found.gain is None else list(found.gain),
+        "kept": found.kept,
+        "rounds": found.rounds,
+    }
+
+
+def _plain(value: Any) -> Any:
+    return value if isinstance(value, (bool, int, float, str)) or value is None else checks.show(value)
+
+
+def report(found: tune.Found) -> str:
+    """What the terminal shows: what was found, what it is worth, and how that compares with the start."""
+    label = found.history["score"].attrs["label"]
+    seeds = int(found.history["seeds"].values[-1])
+    lines = ["Found"]
+    lines += [
+        f"  {name} = {value:.6g}" if isinstance(value, float) else f"  {name} = {checks.show(value)}"
+        for name, value in found.values.items()
+    ]
+    lines += ["", f"On {seeds} seeds that the search has not seen"]
+    rows = [("best", found.best), *([("start", found.start)] if found.start else [])]
+    for name, one in rows:
+        more = [
+            f"{other} {metrics.rounded(*value)}"
+            for other, value in one.metrics.items()
+            if other != label and other in _bounded(one)
+        ]
+        said = [f"{bound}: {verdict}" for bound, verdict in one.bounds.items()]
+        lines.append(f"  {name:<5} {label} {metrics.rounded(*one.score)}" + "".join(f"; {text}" for text in [*more, *said]))
+    if found.gain is not None:
+        lines.append(f"  the best is better than the start by {metrics.rounded(*found.gain)}, seed by seed")
+    if not found.kept:
+        lines.append("  no candidate keeps the bounds with the margin: the one that lacks least was chosen")
+    played = ", ".join(f"{rounds:,} of the {phase}" for phase, rounds in found.rounds.items())
+    lines += ["", f"{sum(found.rounds.values()):,} rounds: {played}"]
+    return "\n".join(lines)
+
+
+def _bounded(one: tune.Judged) -> set[str]:
+    return {bound.split(" ")[0] for bound in one.bounds}

@@ -1,0 +1,128 @@
+"""Which way is the answer, and what is said of it, on points made by hand."""
+
+import math
+
+import pytest
+
+from jaxroute.comparison import choice
+from jaxroute.comparison.points import JUDGE, RETRIES, Estimate, Measures, Point, meets
+
+
+def point(approach, quality, cost, kind="offline", setting="", needs=(), judged=None, error=0.01):
+    """Judged as it was chosen by, unless `judged` says otherwise: a pair of quality and cost."""
+
+    def measures(q, c):
+        return Measures(Estimate(q, error), Estimate(c, 0.02 * c), Estimate(1.0, 0.0))
+
+    return Point(approach, kind, setting, measures(quality, cost), measures(*(judged or (quality, cost))), needs=needs)
+
+
+SINGLES = [point("small", 0.6, 1.0, "single"), point("large", 0.8, 10.0, "single"), point("huge", 0.82, 20.0, "single")]
+BOUND = point("Best model of each query", 0.95, 3.0, "bound")
+MIXTURE = [
+    point(choice.MIXTURE, 0.7, 5.5, setting="half small"),
+    point(choice.MIXTURE, 0.75, 8.0, setting="a quarter small"),
+]
+
+
+def said(points, target, unit="USD per query"):
+    return choice.sentences(points, choice.answer(points, target), unit)
+
+
+def test_a_quality_is_reached_that_misses_by_no_more_than_half_of_its_error():
+    assert meets(Estimate(0.745, 0.01), 0.75)
+    assert not meets(Estimate(0.7449, 0.01), 0.75)
+    assert meets(Estimate(0.75), 0.75)
+    assert not meets(Estimate(0.7499), 0.75)
+
+
+def test_a_saving_is_one_minus_the_quotient_with_the_error_of_both():
+    saved = choice.saving(point("a", 0.8, 4.0), SINGLES[1])
+    assert saved.value == pytest.approx(0.6)  # 1 - 4 / 10
+    # The quotient .4 has relative errors of 2 % twice: .4 sqrt(2) .02.
+    assert saved.error == pytest.approx(0.4 * math.sqrt(2) * 0.02)
+    assert math.isnan(choice.saving(point("a", 0.8, 4.0), point("free", 0.8, 0.0, "single")).value)
+
+
+def test_the_answer_is_the_cheapest_that_reaches_the_target_and_can_be_had():
+    cheap = point("router", 0.76, 2.0, setting="lambda = 1")
+    found = choice.answer([*SINGLES, *MIXTURE, BOUND, cheap, point("router", 0.7, 1.5, setting="lambda = 2")], 0.75)
+    assert found.best is cheap
+    assert found.single is SINGLES[1]
+    assert found.saves
+
+
+def test_a_choice_looks_only_at_what_it_may_look_at():
+    lucky = point("lucky", 0.7, 0.5, judged=(0.9, 0.1))
+    unlucky = point("unlucky", 0.76, 3.0, judged=(0.7, 9.0))
+    found = choice.answer([*SINGLES, lucky, unlucky], 0.75)
+    assert found.best is unlucky
+    text = said([*SINGLES, lucky, unlucky], 0.75)[0]
+    assert "falls short where it is judged" in text
+
+
+def test_each_approach_has_one_chosen_setting():
+    better = point("policy", 0.74, 6.0, "online", "V = 2")
+    short = [point("policy", 0.7, 1.0, "online", "V = 1"), better]
+    chosen = choice.answers([*SINGLES, *MIXTURE, BOUND, *short], 0.75)
+    assert [p for p in chosen if p.approach == "policy"] == [better]  # None reaches it: the one of the highest quality.
+    assert [p.setting for p in chosen if p.approach == choice.MIXTURE] == ["a quarter small"]
+    assert [p.approach for p in chosen if p.kind == "single"] == ["large"]
+    assert not [p for p in chosen if p.kind == "bound"]
+
+
+def test_the_sentence_that_answers():
+    points = [*SINGLES, *MIXTURE, BOUND, point("LinUCB", 0.76, 2.9, "online", "width 0.1")]
+    first, *besides = said(points, 0.75)
+    assert first.startswith(
+        "LinUCB (width 0.1) reaches 76.0 (1.0) % at 2.90 (0.06) USD per query, 71.0 (0.8) % less than large,"
+    )
+    assert first.endswith("the cheapest single model that does.")
+    assert besides == ["The best mixture that looks at no query saves 20.0 (2.3) %."]
+
+
+def test_who_needs_a_perfect_judge_is_no_answer_but_said_besides():
+    judged = point("cascade", 0.76, 2.0, needs=(JUDGE,))
+    points = [*SINGLES, *MIXTURE, judged, point("router", 0.76, 5.0)]
+    assert choice.answer(points, 0.75).best.approach == "router"
+    first, *besides = said(points, 0.75)
+    assert first.startswith("router reaches") and "cascade" not in first
+    assert besides[-1].startswith(
+        "With a perfect judge of each answer before it is served, cascade would reach 76.0 (1.0) % at 2.00"
+    )
+    # One that is no cheaper than what can be had is not worth a word.
+    points = [*SINGLES, point("cascade", 0.76, 6.0, needs=(JUDGE,)), point("router", 0.76, 5.0)]
+    assert choice.answer(points, 0.75).with_judge is None
+
+
+def test_who_needs_users_that_try_again_is_no_answer():
+    points = [*SINGLES, point("ACQB, with retries", 0.8, 1.0, "online", needs=(RETRIES,))]
+    assert choice.answer(points, 0.75).best is SINGLES[1]
+    assert any(p.approach == "ACQB, with retries" for p in choice.answers(points, 0.75))
+
+
+def test_the_sentence_where_nothing_helps():
+    first, *besides = said([*SINGLES, point("router", 0.76, 9.9)], 0.75)
+    assert (
+        first == "Nothing that can be had clearly saves money at 75 %: large alone reaches it at 10.0 (0.2) USD per query."
+    )
+    assert besides == ["router costs 1.0 (2.8) % less."]
+    assert said(SINGLES, 0.75) == [first]
+
+
+def test_the_sentence_where_no_single_model_is_good_enough():
+    first, *besides = said([*SINGLES, point("router", 0.9, 12.0), BOUND], 0.88)
+    assert first == "No single model reaches 88 %. router reaches 90.0 (1.0) % at 12.0 (0.2) USD per query."
+    assert besides == []
+
+
+def test_the_sentence_where_nothing_is_good_enough():
+    points = [*SINGLES, BOUND]
+    found = choice.answer(points, 0.97)
+    assert found.best is None and not found.saves
+    (text,) = said(points, 0.97)
+    assert text.startswith("Nothing here reaches 97 %: the highest quality is that of huge, 82.0 (1.0) %")
+    assert "the best answer to each query would have 95.0 (1.0) %" in text
+    first, besides = said([*points, point("cascade", 0.98, 12.0, needs=(JUDGE,))], 0.97)
+    assert first.startswith("Nothing without a perfect judge of answers reaches 97 %: the highest quality is that of huge")
+    assert "cascade would reach 98.0 (1.0) %" in besides

@@ -1,0 +1,166 @@
+"""The comparison as a whole: what it refuses, what it finds where the best is known, and that it goes on from what is there."""
+
+import json
+
+import numpy as np
+import pytest
+
+import jaxroute as jr
+from jaxroute.comparison import comparing, learning
+from jaxroute.comparison.points import JUDGE, meets
+from jaxroute.data import RoutingTable
+
+
+def known_log(queries=400, seed=0, noise=0.02):
+    """Half of the queries are easy: the small model answers them as well as the large one, and no other.
+
+    Who sees the features sends each query to the cheapest model that answers it, for (1 + 10) / 2 = 5.5 on average, and is right as often
+    as the large model, which costs 10.
+    """
+    rng = np.random.default_rng(seed)
+    easy = np.arange(queries) % 2 == 0
+    right = np.stack([easy, np.zeros(queries, bool), np.ones(queries, bool)], axis=1)
+    right ^= rng.random(right.shape) < noise
+    costs = np.array([1.0, 2.0, 10.0]) * rng.uniform(0.9, 1.1, right.shape)
+    features = np.stack([easy, ~easy], axis=1) + 0.05 * rng.normal(size=(queries, 2))
+    return RoutingTable(right.astype(float), costs, ("small", "odd", "large"), features=features)
+
+
+@pytest.fixture
+def only(monkeypatch):
+    """Leaves some of the policies that learn."""
+
+    def keep(*names):
+        monkeypatch.setattr(learning.approaches, "APPROACHES", {name: learning.APPROACHES[name] for name in names})
+
+    return keep
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"target_quality": 75}, "target_quality must be above 0 and below 1, got 75; for 75 % give 0.75"),
+        ({"target_quality": 0.0}, "target_quality must be above 0 and below 1, got 0"),
+        ({"target_quality": float("nan")}, "target_quality"),
+        ({"target_quality": 0.9, "minutes": -1}, "minutes"),
+        ({"target_quality": 0.9, "orders": 3}, "orders"),
+        ({"target_quality": 0.9, "warm": 0.9}, "warm must be a share of at most .5"),
+    ],
+)
+def test_arguments_that_make_no_sense(arguments, message):
+    with pytest.raises(ValueError, match=message.replace("%", "%")):
+        jr.compare(known_log(), progress=False, **arguments)
+
+
+def test_too_few_queries_and_nothing_to_save():
+    with pytest.raises(ValueError, match="at least 40 queries that all models answered, got 30"):
+        jr.compare(known_log(30), target_quality=0.9, progress=False)
+    table = known_log(60)
+    free = RoutingTable(table.scores, np.zeros_like(table.costs), table.models)
+    with pytest.raises(ValueError, match="costs must be above 0 for some model"):
+        jr.compare(free, target_quality=0.9, progress=False)
+
+
+def test_what_is_found_where_the_best_is_known(only, tmp_path):
+    only("LinUCB")
+    found = jr.compare(known_log(), target_quality=0.95, out=tmp_path / "report", orders=8, progress=False)
+    assert found.answer.single.approach == "large"
+    best = found.answer.best
+    assert JUDGE not in best.needs
+    # Routers know the best rule; a policy that learns it on 400 queries pays for that.
+    assert best.judged.cost.value == pytest.approx(5.5, rel=0.1)
+    assert meets(best.judged.quality, 0.95)
+    mixture = min(
+        (p for p in found.points if p.approach == "Best mixture" and meets(p.judged.quality, 0.95)),
+        key=lambda p: p.judged.cost.value,
+    )
+    assert mixture.judged.cost.value > 1.5 * best.judged.cost.value
+    # Nothing that can be had is better than what sees every score.
+    bound = min(p.judged.cost.value for p in found.points if p.kind == "bound" and meets(p.judged.quality, 0.95))
+    for point in found.points:
+        if point.kind in ("offline", "online") and meets(point.judged.quality, 0.95):
+            assert point.judged.cost.value > bound - 3 * point.judged.cost.error
+    assert "large" in found.sentence and "less than" in found.sentence
+
+    summary = json.loads((tmp_path / "report" / "summary.json").read_text())
+    assert [summary["sentence"], *summary["besides"]] == found.sentences
+    assert summary["points"][summary["best"]]["approach"] == best.approach
+    assert {p["approach"] for p in summary["points"]} == {p.approach for p in found.points}
+    assert (tmp_path / "report" / "index.html").read_text().count(found.sentence[:20]) >= 1
+    data = found.dataset
+    assert data.sizes["point"] == len(found.points)
+    assert float(data["quality"][0]) == found.points[0].judged.quality.value
+    assert data.attrs["sentence"] == found.sentence
+    assert found.sentence in repr(found) and "approach" in found.table()
+
+
+def test_how_to_go_on_is_python_that_runs(only):
+    only("LinUCB")
+    found = jr.compare(known_log(60), target_quality=0.95, orders=4, progress=False)
+    point = next(p for p in found.points if p.kind == "online")
+    names = {"jaxroute": jr, "log": found.log}
+    first, _ = point.further.split("\n")
+    exec(first, names)
+    assert names["rounds"] == 59
+    assert names["env"].spec.num_models == 3 and hasattr(names["policy"], "act")
+    with pytest.raises(ValueError, match="setting must give weight, width of LinUCB, got weight"):
+        jr.comparison.setting_of(found.log.table, "LinUCB", weight=1.0)
+    with pytest.raises(ValueError, match="name must be one of"):
+        jr.comparison.setting_of(found.log.table, "LinUBC", weight=1.0)
+
+
+def test_a_second_call_goes_on_from_what_is_there(only, tmp_path, monkeypatch):
+    only("LinUCB")
+    first = jr.compare(known_log(120), target_quality=0.95, out=tmp_path, orders=4, progress=False)
+    seeds = []
+    simulate = jr.simulate
+    monkeypatch.setattr(jr, "simulate", lambda *a, **k: (r := simulate(*a, **k), seeds.append(r.attrs.get("run_s", 0.0)))[0])
+    again = jr.compare(known_log(120), target_quality=0.95, out=tmp_path, orders=4, progress=False)
+    assert again.points == first.points
+    more = jr.compare(known_log(120), target_quality=0.95, out=tmp_path, orders=8, progress=False)
+    assert more.orders == 8
+    # What was chosen by is a part of the even orders now, with a smaller error.
+    assert [p.setting for p in more.points if p.kind == "offline"] == [
+        p.setting for p in first.points if p.kind == "offline"
+    ]
+
+
+def test_settings_are_chosen_and_judged_on_different_orders(only):
+    only("LinUCB")
+    found = jr.compare(known_log(120), target_quality=0.95, orders=4, progress=False)
+    online = [p for p in found.points if p.kind == "online"]
+    assert online
+    assert any(p.chosen_by.quality.value != p.judged.quality.value for p in online)
+    assert all(p.learning.queries[-1] == 119 for p in online)  # Each query once, but the one of the free first period.
+
+
+def test_a_warm_start_leaves_the_first_part_out(only):
+    only("LinUCB")
+    cold, warm = (
+        jr.compare(known_log(400), target_quality=0.95, orders=4, warm=share, progress=False) for share in (0.0, 0.5)
+    )
+    of = {(p.approach, p.setting): p for p in warm.points}
+    pairs = [(p, of[p.approach, p.setting]) for p in cold.points if p.kind == "online" and (p.approach, p.setting) in of]
+    assert np.mean([w.judged.quality.value - p.judged.quality.value for p, w in pairs]) > 0
+    assert "first 50 %" in " ".join(warm.summary["assumptions"])
+
+
+def test_targets_are_looked_at_that_tell_ways_apart():
+    table = known_log()
+    assert comparing._targets(table, 0.95) == pytest.approx((0.85, 0.9, 0.925, 0.95, 0.975))
+    assert 0.3 in comparing._targets(table, 0.3)  # The one asked for is always among them.
+
+
+@pytest.mark.slow
+def test_all_policies_on_the_log_whose_best_is_known():
+    found = jr.compare(known_log(1000), target_quality=0.95, progress=False)
+    names = {p.approach for p in found.points if p.kind == "online"}
+    assert names == set(learning.APPROACHES) - {"COSMOS, learned evaluator"}
+    learned = min(
+        (p for p in found.points if p.approach == "LinUCB" and meets(p.judged.quality, 0.95)),
+        key=lambda p: p.judged.cost.value,
+    )
+    assert learned.judged.cost.value < 7.5
+    late = min(p.late.cost.value for p in found.points if p.approach == "LinUCB" and meets(p.late.quality, 0.95))
+    assert late < 6.5
+    assert "saves" in found.sentence or "less than" in found.sentence

@@ -1,0 +1,186 @@
+"""What is fitted: the search of cascades against all of them, predictors against plain optimisers."""
+
+import numpy as np
+import pytest
+from offline_cases import random_sample, world
+from reference import offline as reference
+
+from jaxroute.comparison.offline import cascade
+from jaxroute.comparison.offline.candidates import between, cheapest, multipliers
+from jaxroute.comparison.offline.cascade import PERFECT, Searched, search, sensible, thresholds_of
+from jaxroute.comparison.offline.design import MOST_FEATURES, design
+from jaxroute.comparison.offline.logistic import fit_each, fit_weights, sigmoid
+from jaxroute.comparison.offline.neighbours import fit_neighbours
+from jaxroute.comparison.offline.part import Part, TrueScores
+from jaxroute.comparison.offline.router import LOGISTIC
+from jaxroute.comparison.offline.sample import Sample, sample_of
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("perfect", [True, False])
+def test_the_search_finds_what_all_cascades_have(seed, perfect):
+    sample = random_sample(seed, 9, 4 if seed % 2 else 3)
+    values = sample.scores if perfect else np.random.default_rng(seed).random(sample.scores.shape)
+    everything = reference.all_cascades(sample.scores, sample.costs, values)
+    numbers = np.arange(sample.num_models)
+    judge = TrueScores()
+    found = Searched(sample.models, judge, numbers, *search(sample, values, numbers, 8))
+    assert np.isfinite(found.spent).sum() == len(everything)
+    for target in (0.0, 0.3, 0.5, 0.6, 0.7, 0.8, 0.95, 1.0):
+        rule = found.tuned(target)
+        quality, cost, _ = reference.cascade(sample.scores, sample.costs, values, rule.stages, rule.thresholds)
+        expected = reference.cheapest(everything, target)
+        assert (quality.mean(), cost.mean()) == pytest.approx(expected, abs=1e-10)
+
+
+def test_every_candidate_is_what_it_says():
+    """Not only the winners: quality and cost of all of them, played."""
+    sample = random_sample(3, 10, 3)
+    found = PERFECT.fit(Part(sample))
+    seen = set()
+    for c in np.flatnonzero(np.isfinite(found.spent)):
+        alone = Searched(
+            found.models,
+            found.judge,
+            found.numbers,
+            found.thresholds,
+            -np.abs(np.arange(found.reached.size) - c),
+            found.spent,
+        )
+        rule = alone.tuned(0.0)
+        played = rule.play(sample)
+        assert (played.quality.mean(), played.cost.mean()) == pytest.approx((found.reached[c], found.spent[c]), abs=1e-12)
+        seen.add((rule.stages, rule.thresholds))
+    assert len(seen) == np.isfinite(found.spent).sum()
+
+
+def test_thresholds():
+    np.testing.assert_array_equal(thresholds_of(np.array([0.0, 1.0, 1.0]), 3), [0.5, np.nan, np.nan])
+    assert np.isnan(thresholds_of(np.ones(5), 3)).all()
+    many = thresholds_of(np.arange(1000) / 999, 9)
+    np.testing.assert_allclose(many, np.arange(1, 10) / 10, atol=2e-3)
+    mostly = thresholds_of(np.append(np.zeros(900), np.linspace(0.1, 1, 100)), 9)  # A heavy value is parted from the rest.
+    assert np.nanmin(mostly) == pytest.approx(0.05)
+
+
+def test_models_that_others_beat_are_left_out_first():
+    cost, quality = np.array([1.0, 2.0, 3.0, 4.0]), np.array([0.5, 0.4, 0.8, 0.7])
+    assert sensible(cost, quality, 2).tolist() == [0, 2]
+    assert sensible(cost, quality, 3).tolist() == [0, 1, 2] or sensible(cost, quality, 3).tolist() == [0, 2, 3]
+    assert sensible(cost, quality).tolist() == [0, 1, 2, 3]
+
+
+def test_more_models_than_are_searched():
+    rng = np.random.default_rng(0)
+    scores = (rng.random((60, 30)) < np.linspace(0.2, 0.9, 30)).astype(float)
+    sample = Sample(tuple(map(str, range(30))), scores, np.tile(np.linspace(1, 30, 30), (60, 1)))
+    found = PERFECT.fit(Part(sample))
+    assert found.numbers.size == cascade.MOST_MODELS
+    rule = found.tuned(0.8)
+    assert rule.play(sample).quality.mean() >= 0.8
+
+
+def test_the_cheapest_candidate():
+    quality, cost = np.array([0.2, 0.6, 0.6, 0.7, 0.7]), np.array([1.0, 3.0, 2.0, 2.0, 5.0])
+    assert [cheapest(quality, cost, t) for t in (0.0, 0.5, 0.65, 0.9)] == [0, 3, 3, 3]
+    assert cheapest(quality + 1e-15 * np.arange(5), cost, 0.6) == 3
+    assert cheapest(np.array([0.5, 0.5]), np.array([0.0, 0.0]), 0.4) == 0
+
+
+def test_prices():
+    assert multipliers(np.zeros(3), 10).tolist() == [0.0]
+    prices = multipliers(np.array([0.0, 1.0, 4.0]), 10)
+    assert len(prices) == 10 and prices[0] == 0 and (np.diff(prices) > 0).all()
+    further = between(np.array([0.0, 1.0, 10.0]), np.array([0.9, 0.8, 0.2]), 4)
+    assert len(further) == 4 and ((further > 1) & (further < 10)).all()
+    assert between(np.array([0.0]), np.array([0.5]), 4).size == 0
+
+
+@pytest.mark.parametrize("penalty", [0.3, 5.0])
+def test_logistic_regression_against_a_plain_optimiser(penalty):
+    rng = np.random.default_rng(0)
+    columns = rng.standard_normal((80, 4)) + 1.0
+    scores = np.clip(sigmoid(columns @ [1.0, -1.0, 0.5, 0.0]) + 0.3 * rng.standard_normal(80), 0, 1)
+    both = np.stack([scores, (scores > 0.5).astype(float)], axis=1)
+    fast = fit_weights(columns, both, np.array([penalty, 100.0]), steps=300)
+    each = fit_each(np.stack([columns.T, columns.T], axis=2), both, penalty)
+    for i in range(2):
+        expected = reference.logistic(columns, both[:, i], penalty)
+        np.testing.assert_allclose(fast[0, :, i], expected, atol=1e-4)
+        np.testing.assert_allclose(each[i], expected, atol=1e-4)
+    # As many steps as are made: predictions to the third digit.
+    quick = fit_weights(columns, both, np.array([penalty]))[0]
+    np.testing.assert_allclose(
+        sigmoid(quick[0] + columns @ quick[1:]), sigmoid(fast[0, 0] + columns @ fast[0, 1:]), atol=1e-3
+    )
+
+
+def test_logistic_regression_against_scikit_learn():
+    linear = pytest.importorskip("sklearn.linear_model")
+    rng = np.random.default_rng(1)
+    columns, right = rng.standard_normal((200, 5)), rng.random(200) < 0.4
+    columns[:, 0] += right
+    known = linear.LogisticRegression(C=1 / 3.0, tol=1e-10, max_iter=1000).fit(columns, right)
+    weights = fit_weights(columns, right[:, None].astype(float), np.array([3.0]), steps=300)[0, :, 0]
+    np.testing.assert_allclose(weights, [known.intercept_[0], *known.coef_[0]], atol=1e-5)
+
+
+def test_newton_does_not_fail_on_answers_that_are_all_right():
+    columns = np.stack([np.arange(20.0)[:, None], np.zeros((20, 1))])
+    for scores in (np.ones((20, 1)), (columns[0] > 9.5).astype(float)):
+        weights = fit_each(columns, scores)
+        assert np.isfinite(weights).all()
+        p = sigmoid(weights[:, 0] + weights[:, 1] * columns[0])
+        assert np.abs(p - scores).mean() < 0.1
+
+
+def test_neighbours_against_loops():
+    sample = sample_of(world(0, 60))
+    predictor, left_out = fit_neighbours(sample)
+    new = sample_of(world(1, 10))
+    columns = predictor.design.columns(new)
+    expected = reference.neighbours(columns, predictor.columns, sample.scores, predictor.size)
+    np.testing.assert_allclose(predictor.predict(new), expected, atol=1e-12)
+    others = np.arange(60) != 7
+    alone = reference.neighbours(predictor.columns[[7]], predictor.columns[others], sample.scores[others], predictor.size)
+    np.testing.assert_allclose(left_out[7], alone[0], atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["neighbours", "logistic", "judge"])
+def test_predictions_of_the_fitting_part_do_not_know_the_querys_own_scores(kind):
+    sample = sample_of(world(2, 80))
+    _, before = getattr(Part(sample), kind)
+    turned = np.array(sample.scores)
+    turned[11] = 1 - turned[11]
+    changed = Sample(sample.models, turned, sample.costs, None, sample.features, sample.groups)
+    part = Part(changed)
+    after = getattr(part, kind)[1]
+    if kind == "neighbours":
+        np.testing.assert_allclose(after[11], before[11])
+    elif kind == "logistic":
+        np.testing.assert_allclose(after[11], before[11])
+        same_fold = part.folds == part.folds[11]
+        np.testing.assert_allclose(after[same_fold], before[same_fold])
+    assert not np.array_equal(after, before)
+
+
+def test_many_features_become_their_main_directions():
+    rng = np.random.default_rng(0)
+    features = rng.standard_normal((300, 3)) @ rng.standard_normal((3, 200)) + 1e-3 * rng.standard_normal((300, 200))
+    sample = Sample(("a",), np.zeros((300, 1)), np.ones((300, 1)), None, features, np.repeat([0, 1, 2], [150, 147, 3]))
+    made = design(sample)
+    columns = made.columns(sample)
+    assert columns.shape == (300, MOST_FEATURES + 2)  # The third category has too few queries for a column.
+    assert np.square(columns[:, :MOST_FEATURES]).sum(1).mean() == pytest.approx(1.0)
+    constant = Sample(("a",), np.zeros((30, 1)), np.ones((30, 1)), None, np.ones((30, 2)))
+    assert not design(constant).columns(constant).any()
+
+
+def test_routers_find_the_categories():
+    """With much data, the router that reaches 80 % asks the dear model where the others are bad, and nowhere else."""
+    table = world(5, 3000)
+    sample = sample_of(table)
+    rule = LOGISTIC.fit(Part(sample)).tuned(0.8)
+    chosen = rule.choose(sample)
+    share = [np.mean(chosen[table.groups == g] == 2) for g in range(4)]
+    assert share[2] > 0.8 and max(share[0], share[1]) < 0.1

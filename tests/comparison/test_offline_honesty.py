@@ -1,0 +1,130 @@
+"""Nothing is tuned on what it is judged on, and error bars hold."""
+
+import numpy as np
+import pytest
+from helpers import assert_mean_close
+from offline_cases import noise, world
+
+from jaxroute.comparison.offline import fit_cascade, fit_mixture, fit_router, offline, router, sample_of
+from jaxroute.comparison.offline.cascade import LEARNED
+from jaxroute.comparison.offline.crossfit import crossfit, estimate, parting
+from jaxroute.comparison.offline.measure import approaches
+from jaxroute.comparison.offline.mixture import BestMixture
+from jaxroute.comparison.offline.sample import Sample
+
+
+def test_every_query_is_judged_once_in_each_partition():
+    for num_queries, num_folds in ((8, 2), (9, 4), (365, 4)):
+        folds = [parting(num_queries, num_folds, p) for p in range(3)]
+        for each in folds:
+            assert np.ptp(np.bincount(each, minlength=num_folds)) <= 1
+        assert not np.array_equal(folds[0], folds[1])
+
+
+class Spy:
+    """An approach that keeps what its rules say."""
+
+    def __init__(self, approach, said):
+        self.approach, self.said = approach, said
+
+    def fit(self, part):
+        fitted = self.approach.fit(part)
+        self.said.append([str(fitted.tuned(target)) for target in (0.5, 0.7, 0.8)])
+        return fitted
+
+
+def test_scores_of_the_judged_half_change_nothing_that_is_fitted():
+    sample = sample_of(world(0, 60))
+    judged = parting(60, 2, 0) == 0
+    scores = np.array(sample.scores)
+    scores[judged] = np.random.default_rng(0).permutation(scores[judged])
+    changed = Sample(sample.models, scores, sample.costs, None, sample.features, sample.groups)
+    said = [[], []]
+    for each, what in zip((sample, changed), said):
+        crossfit(each, [Spy(a, what) for a in approaches(sample)], (0.7,), 1, 2)
+    number = len(approaches(sample))
+    assert said[0][:number] == said[1][:number]
+    assert said[0][number:] != said[1][number:]  # Those of the other half were fitted to them.
+
+
+def test_noise_gains_nothing():
+    """On the fitting part the tuned rules seem to reach more than the models have; judged, they do not. Perfect judges do gain: they see scores."""
+    used, targets = [BestMixture(), router.NEIGHBOURS, router.LOGISTIC, LEARNED], (0.6,)
+    judged = np.empty((len(used), 40))
+    seeming = []
+    for seed in range(40):
+        sample = sample_of(noise(seed, 60))
+        for i, of_targets in enumerate(crossfit(sample, used, targets, 2, 2)):
+            judged[i, seed] = of_targets[0].quality.mean()
+        seeming.append(max(sample.scores[:30].mean(0)))
+    assert np.mean(seeming) > 0.53
+    for approach, each in zip(used, judged):
+        assert_mean_close(each, 0.5, num_sigma=3.5, what=approach.name)
+
+
+def test_the_error_has_both_parts():
+    values = np.array([[0.0, 1.0, 1.0, 0.0], [1.0, 1.0, 1.0, 0.0]])
+    rules = np.array([[0, 0, 1, 1], [0, 1, 0, 1]])
+    # Of the second partition 0.75, variance of its queries 1/4 over 4 of them. From the mean of both, the first partition is -1/2 on query 1, so
+    # its rules are -1/4 and 0 away; those of the second 1/4 and 0: (1/16 + 1/16) / 4 on average, doubled for two partitions.
+    found = estimate(values, rules, 1)
+    assert found.value == 0.75
+    assert found.error == pytest.approx(np.sqrt(0.25 / 4 + 2 / 32))
+    assert estimate(values, rules, 0).value == 0.5
+    alone = estimate(values[:1], rules[:1], 1)
+    assert (alone.value, alone.error) == (0.5, pytest.approx(np.sqrt(1 / 3 / 4)))
+
+
+def _z(found, truth):
+    return (found.value - truth) / found.error
+
+
+def test_errors_of_models_and_mixtures_cover():
+    """Against the law that the tables are drawn from: models, and the mixture that the whole table gives."""
+    right, costs = np.array([[0.9, 0.3, 0.2, 0.6], [0.9, 0.9, 0.9, 0.7]]).T, np.array([0.1, 2.0])
+    singles, mixtures = [], []
+    for seed in range(120):
+        table = world(seed, 100, right, costs, features=False)
+        points = crossfit(sample_of(table), [BestMixture()], (0.7,), 4, 3)[0][0].measures(1)
+        rule = fit_mixture(table, 0.7)
+        quality = right.mean(0)
+        truth = (1 - rule.weight) * quality[rule.first] + rule.weight * quality[rule.second]
+        mixtures.append(_z(points.quality, truth))
+        singles.append(_z(estimate(table.scores[:, :1].T.astype(float), np.zeros((1, 100), int)), quality[0]))
+    for z in (np.array(singles), np.array(mixtures)):
+        assert 0.88 <= np.mean(np.abs(z) < 2) <= 1.0
+        assert 0.5 < np.mean(z**2) < 1.6
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "which", ["Nearest neighbours", "Logistic regression", "FrugalGPT cascade", "FrugalGPT cascade, perfect judge"]
+)
+def test_errors_of_fitted_rules_cover(which):
+    """Judged quality and cost against what the rule of the whole table has on many fresh queries of the same law."""
+    fresh = sample_of(world(10**6, 10_000))
+    fit = {
+        "Nearest neighbours": lambda table: fit_router(table, 0.7, by="neighbours"),
+        "Logistic regression": lambda table: fit_router(table, 0.7),
+        "FrugalGPT cascade": lambda table: fit_cascade(table, 0.7),
+        "FrugalGPT cascade, perfect judge": lambda table: fit_cascade(table, 0.7, judge="perfect"),
+    }[which]
+    z = []
+    for seed in range(80):
+        table = world(seed, 200)
+        approach = next(a for a in approaches(sample_of(table)) if a.name == which)
+        judged = crossfit(sample_of(table), [approach], (0.7,), 4, 3)[0][0].measures(1)
+        played = fit(table).play(fresh)
+        z.append((_z(judged.quality, played.quality.mean()), _z(judged.cost, played.cost.mean())))
+    z = np.array(z)
+    print(which, "within 2:", np.mean(np.abs(z) < 2, axis=0), "mean square:", np.mean(z**2, axis=0), "mean:", z.mean(0))
+    assert (np.mean(np.abs(z) < 2, axis=0) >= [0.88, 0.8]).all(), np.mean(np.abs(z) < 2, axis=0)
+    assert (np.mean(z, axis=0) ** 2 < 0.5).all(), z.mean(0)
+
+
+def test_the_two_halves_of_the_partitions_are_different_but_agree():
+    points = [p for p in offline(world(1, 200), (0.7,)) if p.kind == "offline"]
+    for point in points:
+        gap = point.chosen_by.quality.value - point.judged.quality.value
+        assert abs(gap) < 2 * point.judged.quality.error
+    assert any(p.chosen_by != p.judged for p in points)

@@ -1,0 +1,176 @@
+"""The points of a table: which there are, what they say, and what must not change them."""
+
+import dataclasses
+import types
+
+import numpy as np
+import pytest
+from offline_cases import by_name, world
+
+import jaxroute.comparison.offline as package
+from jaxroute.comparison.offline import bounds, fit_cascade, fit_cascade_routing, fit_mixture, fit_router, offline, sample_of
+from jaxroute.comparison.offline.candidates import cheapest
+from jaxroute.data import RoutingTable
+
+TARGETS = (0.5, 0.6, 0.7, 0.75)
+SECONDS = np.random.default_rng(5).random((120, 3))
+
+
+@pytest.fixture(scope="module")
+def table():
+    return world(0, 120)
+
+
+@pytest.fixture(scope="module")
+def points(table):
+    return offline(table, TARGETS, latency=SECONDS)
+
+
+def test_what_there_is(points, table):
+    assert [p.approach for p in points if p.kind == "single"] == list(table.models)
+    assert {p.approach for p in points if p.kind == "bound"} == {
+        "Best model of each query",
+        "Cheapest right model of each query",
+    }
+    assert {p.approach for p in points if p.kind == "offline"} == {
+        "Best mixture",
+        "Nearest neighbours",
+        "Logistic regression",
+        "FrugalGPT cascade",
+        "FrugalGPT cascade, perfect judge",
+        "Cascade routing, perfect judge",
+    }
+    for point in points:
+        assert point.late is None and point.learning is None
+        assert (point.setting == "") == (point.kind == "single" or point.approach == "Best model of each query")
+        assert bool(point.needs) == (point.kind != "single")
+        for m in (point.judged, point.chosen_by):
+            for e in (m.quality, m.cost, m.calls, m.latency):
+                assert np.isfinite([e.value, e.error]).all() and e.error >= 0
+
+
+def test_models_are_their_means(points, table):
+    for i, point in enumerate(p for p in points if p.kind == "single"):
+        assert point.judged == point.chosen_by
+        scores = table.scores[:, i].astype(float)
+        assert point.judged.quality.value == pytest.approx(scores.mean())
+        assert point.judged.quality.error == pytest.approx(scores.std(ddof=1) / np.sqrt(120))
+        assert point.judged.cost.value == pytest.approx(table.costs[:, i].mean(dtype=float))
+        assert point.judged.latency.value == pytest.approx(SECONDS[:, i].mean())
+        assert point.judged.calls.value == 1
+
+
+def test_the_line_that_goes_on_makes_the_rule_of_the_setting(points, table):
+    for point in points:
+        if point.kind == "offline":
+            names = {"log": types.SimpleNamespace(table=table)}
+            exec(point.further, names)
+            assert point.setting.endswith(f": {names['rule']}")
+
+
+def test_the_bound_is_below_everything(points, table):
+    """Whatever a rule did, an all-knowing one has its quality for no more."""
+    sample = sample_of(table)
+    assert len([p for p in points if p.kind != "bound"]) > 20
+    best = next(p for p in points if p.approach == "Best model of each query")
+    for point in points:
+        for measures in (point.judged, point.chosen_by):
+            assert measures.quality.value <= best.judged.quality.value + 1e-12
+            assert bounds.cheapest_right(sample, measures.quality.value).cost.mean() <= measures.cost.value + 1e-9
+
+
+def test_bounds_reach_their_targets(points):
+    for target in TARGETS:
+        point = by_name(points).get(("Cheapest right model of each query", f"at {100 * target:g} %"))
+        assert point is None or point.judged.quality.value >= target - 1e-9
+
+
+def test_no_two_points_are_the_same(points):
+    kinds = [(p.approach, p.setting.split(": ", 1)[-1], p.judged, p.chosen_by) for p in points]
+    assert len(set(kinds)) == len(kinds)
+    # The dear model has about 0.86: above that, all targets have the same best rule.
+    high = offline(world(0, 120), (0.97, 0.98, 0.99))
+    assert len([p for p in high if p.approach == "Best mixture"]) == 1
+    assert len([p for p in high if p.approach == "Cheapest right model of each query"]) >= 1
+
+
+def test_names_and_their_order_do_not_matter(points, table):
+    order = [2, 0, 1]
+    turned = table.subset(models=[table.models[i] for i in order])
+    other = by_name(offline(turned, TARGETS, latency=SECONDS[:, order]))
+    assert other.keys() == by_name(points).keys()
+    for key, point in by_name(points).items():
+        assert dataclasses.replace(point) == other[key], key
+
+
+def test_the_unit_of_costs_does_not_matter(points, table):
+    dear = dataclasses.replace(table, costs=table.costs * 1024)  # A power of two: float32 is exact.
+    for key, point in by_name(offline(dear, TARGETS)).items():
+        first = by_name(points)[key].judged
+        assert point.judged.quality.value == pytest.approx(first.quality.value, abs=1e-9), key
+        assert point.judged.cost.value == pytest.approx(1024 * first.cost.value), key
+        assert point.judged.latency is None
+
+
+def test_calls_and_seconds_of_cascades_add_up(table):
+    rule, sample = fit_cascade(table, 0.8, judge="perfect"), sample_of(table, np.ones((120, 3)))
+    played = rule.play(sample)
+    np.testing.assert_allclose(played.latency, played.calls)
+    assert played.calls.max() > 1
+
+
+def test_a_table_without_features_or_groups(table):
+    plain = RoutingTable(table.scores, table.costs, table.models)
+    names = {p.approach for p in offline(plain, (0.7,)) if p.kind == "offline"}
+    assert names == {"Best mixture", "FrugalGPT cascade, perfect judge", "Cascade routing, perfect judge"}
+    for call in (lambda: fit_router(plain, 0.7), lambda: fit_cascade(plain, 0.7)):
+        with pytest.raises(ValueError, match="neither features nor groups"):
+            call()
+
+
+def test_a_table_with_groups_alone(table):
+    grouped = table.with_features(None)
+    names = {p.approach for p in offline(grouped, (0.7,)) if p.kind == "offline"}
+    assert {"Logistic regression", "FrugalGPT cascade"} <= names and "Nearest neighbours" not in names
+    with pytest.raises(ValueError, match="needs features"):
+        fit_router(grouped, 0.7, by="neighbours")
+
+
+def test_odd_tables():
+    rng = np.random.default_rng(0)
+    one = RoutingTable(rng.random((9, 1)), rng.random((9, 1)), ("only",), features=np.ones((9, 2)))
+    assert all(p.judged.quality.value == pytest.approx(one.scores.mean(dtype=float)) for p in offline(one, (0.2, 0.9)))
+    free = RoutingTable(rng.random((20, 3)), np.zeros((20, 3)), ("a", "b", "c"), features=rng.random((20, 2)))
+    assert all(p.judged.cost.value == 0 for p in offline(free, (0.5,)))
+    same = RoutingTable(np.ones((8, 2)), np.ones((8, 2)), ("a", "b"), groups=np.zeros(8, int), group_names=("g",))
+    assert all(p.judged.quality.value == 1 for p in offline(same, (0.5, 1.0)))
+
+
+def test_progress_is_told(table):
+    said = []
+    offline(table, (0.7,), progress=said.append)
+    assert said[0] == "rules that are fitted: part 1 of 12" and said[-1] == "rules that are fitted: the whole table"
+
+
+def test_what_is_refused(table):
+    with pytest.raises(ValueError, match="table has 7 queries"):
+        offline(table.subset(rows=slice(7)), (0.7,))
+    with pytest.raises(ValueError, match=r"targets has 70.0; expected qualities in \[0, 1\]"):
+        offline(table, (70,))
+    with pytest.raises(ValueError, match="latency has shape"):
+        offline(table, (0.7,), latency=np.ones(3))
+    with pytest.raises(ValueError, match="latency must be finite"):
+        offline(table, (0.7,), latency=np.full((120, 3), np.nan))
+    with pytest.raises(ValueError, match="target is 1.5"):
+        fit_mixture(table, 1.5)
+    with pytest.raises(ValueError, match="table must be a RoutingTable"):
+        fit_cascade_routing(np.ones((3, 3)), 0.5)
+    with pytest.raises(ValueError, match="by is 'knn'"):
+        fit_router(table, 0.5, by="knn")
+    with pytest.raises(ValueError, match="judge is 'me'"):
+        fit_cascade(table, 0.5, judge="me")
+
+
+def test_public_names():
+    assert all(hasattr(package, name) for name in package.__all__)
+    assert cheapest(np.array([0.5]), np.array([1.0]), 0.4) == 0

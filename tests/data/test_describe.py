@@ -1,0 +1,108 @@
+"""What is said about a log before anything is routed."""
+
+import json
+
+import numpy as np
+import pytest
+from log_cases import shared
+
+from jaxroute.data import Description, Log, RoutingTable, describe, prediction, read_log
+
+pytestmark = pytest.mark.fast
+
+SCORES = np.array([[1, 1, 0], [1, 0, 0], [0, 0, 1], [0, 0, 0]], float)
+COSTS = np.array([[3, 1, 2], [3, 1, 2], [5, 1, 2], [5, 1, 2]], float)
+
+
+def two_kinds(num_queries=400, noise=0.1, seed=0):
+    """Queries of two kinds, of which model a answers one and model b, as dear, the other; features tell the kind."""
+    rng = np.random.default_rng(seed)
+    kind = rng.integers(0, 2, num_queries)
+    right = rng.uniform(size=(num_queries, 2)) < np.where(np.arange(2) == kind[:, None], 1 - noise, noise)
+    features = kind[:, None] + 0.1 * rng.standard_normal((num_queries, 3))
+    return RoutingTable(right, np.full((num_queries, 2), 0.5), ("a", "b"), features, kind, ("x", "y"))
+
+
+def test_by_hand():
+    about = describe(Log(RoutingTable(SCORES, COSTS, ("a", "b", "c")), latency=np.float32(COSTS)))
+    a, b, c = about.models
+    assert (about.queries, about.best, about.cheapest) == (4, "a", "b")
+    assert (a.quality, b.quality, c.quality) == (0.5, 0.25, 0.25)
+    assert a.stderr == pytest.approx(np.std([1, 1, 0, 0], ddof=1) / 2)
+    assert (a.cost, b.cost, c.cost) == (4, 1, 2) and (a.latency, b.latency, c.latency) == (4, 1, 2)
+    # The best score at the lowest cost: b on query 0 (1), a on 1 (3), c on 2 (2), and b on 3, where all are wrong (1).
+    assert about.bound == (0.75, 7 / 4)
+    assert (about.all_right, about.none_right) == (0, 0.25)
+    assert (a.alone, b.alone, c.alone) == (0.25, 0, 0.25) and (a.best, b.best, c.best) == (0.75, 0.5, 0.5)
+    assert about.correlation[0][1] == pytest.approx(np.corrcoef(SCORES.T)[0, 1])
+    assert about.predictions == () and "4 queries are too few" in about.left_out[0]
+
+
+def test_what_can_be_predicted_is_and_gains():
+    pytest.importorskip("sklearn")
+    about = describe(two_kinds())
+    assert [p.how for p in about.predictions] == ["categories", "nearest neighbours", "logistic regression"]
+    for found in about.predictions:
+        assert found.measure == "AUC" and min(found.models) > 0.8
+        assert found.gain > 0.3 and found.gain > 5 * found.stderr and found.cost == pytest.approx(0.5)
+
+
+def test_what_cannot_be_predicted_is_not():
+    pytest.importorskip("sklearn")
+    rng = np.random.default_rng(1)
+    table = RoutingTable(rng.integers(0, 2, (500, 2)), rng.uniform(size=(500, 2)), ("a", "b"), rng.standard_normal((500, 4)))
+    for found in describe(table).predictions:
+        assert all(0.4 < auc < 0.6 for auc in found.models)
+        assert abs(found.gain) < 4 * found.stderr + 1e-9
+
+
+def test_fractional_scores_are_explained_and_constant_ones_left_open():
+    pytest.importorskip("sklearn")
+    x = np.linspace(0, 1, 200)
+    table = RoutingTable(
+        np.stack([(1 + x) / 2, np.full(200, 0.5)], 1), np.ones((200, 2)), ("a", "b"), np.stack([x, x**2], 1)
+    )
+    about = describe(table)
+    assert [p.measure for p in about.predictions] == ["R2", "R2"] and about.predictions[1].models[0] > 0.99
+    assert np.isnan(about.predictions[0].models[1]) and np.isnan(about.correlation[0][1])
+    plain = json.loads(json.dumps(about.as_dict(), allow_nan=False))
+    assert plain["correlation"][0][1] is None and plain["best"] == "a"
+    assert any(line.split()[:1] == ["b"] and line.split()[-1] == "-" for line in about.lines())
+
+
+def test_without_scikit_learn_categories_predict_alone(monkeypatch):
+    monkeypatch.setattr(prediction, "has_sklearn", lambda: False)
+    about = describe(two_kinds())
+    assert [p.how for p in about.predictions] == ["categories"]
+    assert about.left_out == ('predictions from features need scikit-learn: pip install "jaxroute[data]"',)
+    assert "scikit-learn" in "\n".join(about.lines())
+
+
+@pytest.mark.parametrize("width", [60, 80, 130])
+def test_lines_fit_the_terminal(width):
+    log = Log(two_kinds(), latency=np.ones((400, 2), np.float32), read=("file: " + "words " * 40,))
+    lines = describe(log).lines(width)
+    assert max(map(len, lines)) <= width
+    text = "\n".join(lines)
+    for part in (
+        "How it was read",
+        "400 queries x 2 models",
+        "p50 s",
+        "What there is to gain",
+        "upper bound",
+        "correlation",
+    ):
+        assert part in text, part
+
+
+def test_only_logs_are_described():
+    with pytest.raises(ValueError, match="log must be what read_log returns, or a RoutingTable, got 'x.csv'"):
+        describe("x.csv")
+    assert Description.__module__ == "jaxroute.data.describe"
+
+
+def test_a_real_log():
+    about = describe(read_log(shared("llmrouter_9models.npz")))
+    assert (about.queries, len(about.models), about.best) == (6108, 9, "llama-3.1-nemotron-51b-instruct")
+    assert about.bound[0] > 0.79 and about.categories == 14
+    assert about.predictions[0].gain > 0.03  # By categories.
