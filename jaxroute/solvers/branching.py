@@ -25,10 +25,12 @@ from jaxroute.core import numerics
 
 # Nodes of a search at most, unless told otherwise.
 MOST_NODES = 100_000
+# What the budget leaves to one model alone is loosened by this: the budget's own row then has the multiplier.
+_SPARE = 1.001
 
 
 class Program(NamedTuple):
-    """Linear program of a node: the most of `constant + gain . x` over `{low <= x <= high, rows @ x <= limit}`, some rows with equality.
+    """Linear program of a node: the most of `constant + gain . (x - low)` over `{low <= x <= high, rows @ x <= limit}`, some rows with equality.
 
     Attributes:
       gain: `[n]`.
@@ -52,10 +54,10 @@ class Solved(NamedTuple):
 
     Attributes:
       x: `[n]` the basic solution, moved into the box.
-      bound: `[]` no point of the node is better, whatever the basis.
+      bound: `[]` no point of the node is better by more than the margin, whatever the basis.
       reduced: `[n]` reduced gains: what `bound` loses for each unit that `x` is kept from the end it prefers.
       price: `[R]` multipliers of the rows.
-      margin: `[]` rounding of the bound.
+      margin: `[]` what counts as no better than the best point found before.
       best: `[]` value of the best point found before.
     """
 
@@ -174,10 +176,10 @@ def search(
     def step(s: _Search) -> _Search:
         lp = program(s.piece)
         view = _simplex(lp, equal, s.basis, s.upper)
-        margin = tolerance(dtype) * jnp.maximum(jnp.abs(view.bound), 1.0)
         best = s.found.value
+        margin = _margin(best)
         hopeless = ~(view.bound > best + margin)
-        tired = s.pivots >= most_pivots
+        tired = (s.pivots >= most_pivots) | view.stuck
         pivot = ~hopeless & ~view.feasible & ~view.impossible & ~tired
         done = ~hopeless & (view.feasible | (tired & ~view.impossible))
 
@@ -186,10 +188,11 @@ def search(
         value = jnp.where(view.feasible & done, sides.value, -jnp.inf)
         better = value > best
         best = jnp.where(better, value, best)
+        margin = _margin(best)
         found = _where(better, Found(view.x, s.piece, value, view.price, *s.found[4:]), s.found)
         beaten = view.bound <= best + margin
         splits = done & ~beaten & sides.splits
-        stuck = done & ~beaten & ~sides.splits
+        stuck = done & ~beaten & ~sides.splits & ~view.feasible
         room = s.waiting < depth
         lost = jnp.where(stuck | (splits & ~room), jnp.maximum(s.lost, view.bound), s.lost)
 
@@ -253,10 +256,14 @@ def search(
     )
     last = lax.while_loop(go_on, step, first)
     found = last.found
-    margin = tolerance(dtype) * jnp.maximum(jnp.abs(last.lost), 1.0)
-    complete = ~(last.lost > found.value + margin)
+    complete = ~(last.lost > found.value + _margin(found.value))
     residual = jnp.where(complete, 0.0, last.lost - found.value)
     return found._replace(residual=residual, converged=complete)
+
+
+def _margin(best: jax.Array) -> jax.Array:
+    """By how much a bound may be above the best value and still count as no better. Not relative to a bound: at some bases they are huge."""
+    return tolerance(best.dtype) * jnp.maximum(jnp.where(best > -jnp.inf, jnp.abs(best), 0.0), 1.0)
 
 
 def _where(mask: jax.Array, new: Any, old: Any) -> Any:
@@ -273,6 +280,7 @@ class _View(NamedTuple):
       price: `[R]` multipliers.
       feasible: `[]` bool, the basic solution is in the box, and so optimal.
       impossible: `[]` bool, no point of the box meets the rows.
+      stuck: `[]` bool, neither, but there is no pivot that is more than rounding.
       upper: `[n + R]` bool, at the upper end.
       basis: `[R]` int32, the next one.
       next_upper: `[n + R]` bool, there.
@@ -284,6 +292,7 @@ class _View(NamedTuple):
     price: jax.Array
     feasible: jax.Array
     impossible: jax.Array
+    stuck: jax.Array
     upper: jax.Array
     basis: jax.Array
     next_upper: jax.Array
@@ -300,11 +309,12 @@ def _simplex(lp: Program, equal: tuple[bool, ...], basis: jax.Array, upper: jax.
     """
     count, num_rows, dtype = lp.gain.shape[-1], len(equal), lp.gain.dtype
     tol = tolerance(dtype)
-    least = jnp.sum(jnp.minimum(lp.rows * lp.low, lp.rows * lp.high), axis=1)
-    slack = jnp.where(np.asarray(equal), 0.0, jnp.maximum(lp.limit - least, 0.0))
+    # From here on columns begin at 0: what differs little is not the difference of what is large.
+    limit, range_ = lp.limit - jnp.sum(lp.rows * lp.low, axis=1), lp.high - lp.low
+    slack = limit - jnp.sum(jnp.minimum(lp.rows, 0.0) * range_, axis=1)
     columns = jnp.concatenate([lp.rows, jnp.eye(num_rows, dtype=dtype)], axis=1)
     gain = jnp.concatenate([lp.gain, jnp.zeros((num_rows,), dtype)])
-    low, high = jnp.concatenate([lp.low, jnp.zeros((num_rows,), dtype)]), jnp.concatenate([lp.high, slack])
+    span = jnp.concatenate([range_, jnp.where(np.asarray(equal), 0.0, jnp.maximum(slack, 0.0))])
 
     def basics(basis: jax.Array) -> jax.Array:
         return basis[:, None] == lax.iota(jnp.int32, count + num_rows)  # [R, n + R]
@@ -320,42 +330,46 @@ def _simplex(lp: Program, equal: tuple[bool, ...], basis: jax.Array, upper: jax.
 
     price = jnp.sum(numerics.pick(chosen, gain)[:, None] * inverse, axis=0)
     reduced = gain - jnp.sum(price[:, None] * columns, axis=0)
-    reduced, bound = numerics.materialised(
-        (
-            reduced,
-            lp.constant + jnp.sum(price * lp.limit) + jnp.sum(jnp.maximum(reduced * low, reduced * high)),
-        )
-    )
+    bound = lp.constant + jnp.sum(price * limit) + jnp.sum(jnp.maximum(reduced, 0.0) * span)
+    # Where rows are nearly parallel multipliers are large, and so is the rounding of the bound.
+    terms = jnp.abs(gain) + jnp.sum(jnp.abs(price[:, None] * columns), axis=0)
+    rounding = np.finfo(dtype).eps * (jnp.sum(jnp.abs(price * limit)) + jnp.sum(jnp.where(reduced > 0.0, terms * span, 0.0)))
+    reduced, bound = numerics.materialised((reduced, bound + jnp.maximum(rounding - tol, 0.0)))
     slope_tol = 8 * np.finfo(dtype).eps * jnp.maximum(jnp.max(jnp.abs(lp.gain)), np.finfo(dtype).tiny)
     slope = jnp.where(basic, 0.0, reduced)
     upper = jnp.where(slope > slope_tol, True, jnp.where(slope < -slope_tol, False, upper))
-    outside = jnp.where(basic, 0.0, jnp.where(upper, high, low))
-    rest = lp.limit - jnp.sum(columns * outside, axis=1)
+    outside = jnp.where(~basic & upper, span, 0.0)
+    rest = limit - jnp.sum(columns * outside, axis=1)
     inside = jnp.sum(inverse * rest, axis=1)
-    below, above = numerics.pick(chosen, low) - inside, inside - numerics.pick(chosen, high)
+    below, above = -inside, inside - numerics.pick(chosen, span)
     excess = jnp.maximum(below, above)
     worst = numerics.one_hot(numerics.argmax(excess), num_rows)
-    feasible = numerics.pick(worst, excess) <= tol
+    most = numerics.pick(worst, excess)
+    feasible = most <= tol
     up = numerics.pick(worst, below) > numerics.pick(worst, above)
 
     # Moving a column off its end must move the worst basic variable towards its box.
     weights = jnp.sum(jnp.where(worst[:, None], inverse, 0.0), axis=0)
     row = jnp.sum(weights[:, None] * columns, axis=0)
     helps = jnp.where(up, -row, row) * jnp.where(upper, -1.0, 1.0)
-    eligible = ~basic & (high > low) & (helps > 4 * np.finfo(dtype).eps)
+    eligible = ~basic & (span > 0.0) & (helps > 4 * np.finfo(dtype).eps)
+    impossible = (
+        most > jnp.sum(jnp.where(basic, 0.0, jnp.maximum(helps, 0.0) * span)) + tol
+    )  # even if all move as far as they can
     size = jnp.where(eligible, helps, 1.0)
     # Of the columns whose reduced gains vanish first, within rounding, the one with the largest pivot.
     first = jnp.min(jnp.where(eligible, (jnp.abs(slope) + slope_tol) / size, jnp.inf))
     entering = numerics.argmax(jnp.where(eligible & (jnp.abs(slope) / size <= first), helps, -1.0))
     leaving = jnp.any(chosen & worst[:, None], axis=0)
-    x = jnp.clip(outside + jnp.sum(jnp.where(chosen, inside[:, None], 0.0), axis=0), low, high)
+    x = lp.low + (outside + jnp.sum(jnp.where(chosen, inside[:, None], 0.0), axis=0))[:count]
     return _View(
-        x=x[:count],
+        x=jnp.clip(x, lp.low, lp.high),
         bound=bound,
         reduced=reduced[:count],
         price=price,
         feasible=feasible,
-        impossible=~feasible & ~jnp.any(eligible),
+        impossible=impossible,
+        stuck=~feasible & ~impossible & ~jnp.any(eligible),
         upper=upper,
         basis=jnp.where(worst, entering, basis),
         next_upper=jnp.where(leaving, ~up, upper),
@@ -434,15 +448,20 @@ def sparse_fill(
       needed: `[]` bool; without need no node is looked at.
     """
     count, dtype = value.shape[-1], value.dtype
-    valid = jnp.ones((count,), bool) if valid is None else valid
+    valid = capacity > 0.0 if valid is None else valid & (capacity > 0.0)
     priority = lax.iota(jnp.int32, count) if priority is None else priority
-    capacity = jnp.where(valid, capacity, 0.0)
     value, cost = jnp.where(valid, value, 0.0), jnp.where(valid, cost, 0.0)
+    # Amounts sum to one: costs count from the budget, and a model has no more than the budget allows beside the cheapest one.
+    cheapest = jnp.min(jnp.where(valid, cost, jnp.inf))
+    budget = jnp.minimum(jnp.asarray(budget, dtype), jnp.max(cost))
+    above = jnp.where(valid, cost - cheapest, 0.0)
+    room = _SPARE * jnp.maximum(budget - cheapest, 0.0)
+    capacity = jnp.where(valid, jnp.where(above * capacity > room, room / jnp.where(above > 0.0, above, 1.0), capacity), 0.0)
     value, cost, capacity = numerics.materialised((value, cost, capacity))
-    unit = jnp.maximum(jnp.max(jnp.where(valid, cost, 0.0)), np.finfo(dtype).tiny)
-    most = jnp.asarray(most, dtype)
-    gain, ones = value * capacity, jnp.ones((count,), dtype)
-    weights, spends, zeros = capacity, capacity * (cost / unit), jnp.zeros((count,), dtype)
+    unit = jnp.maximum(jnp.maximum(budget, jnp.where(valid, cheapest, 0.0).max()), np.finfo(dtype).tiny)
+    most = jnp.minimum(jnp.asarray(most, dtype), count)
+    gain, ones, zeros = value * capacity, jnp.ones((count,), dtype), jnp.zeros((count,), dtype)
+    spends = jnp.where(capacity > 0.0, capacity * ((cost - budget) / unit), 0.0)
     tol = tolerance(dtype)
 
     def program(piece: tuple[jax.Array, jax.Array]) -> Program:
@@ -450,8 +469,8 @@ def sparse_fill(
         places = most - jnp.sum(inside.astype(dtype))
         return Program(
             gain=gain,
-            rows=jnp.stack([weights, spends, jnp.where(inside, zeros, ones)]),
-            limit=jnp.stack([jnp.ones((), dtype), jnp.asarray(budget / unit, dtype), places]),
+            rows=jnp.stack([capacity, spends, jnp.where(inside, zeros, ones)]),
+            limit=jnp.stack([jnp.ones((), dtype), jnp.zeros((), dtype), places]),
             low=zeros,
             high=jnp.where(outside, zeros, ones),
             constant=jnp.zeros((), dtype),
@@ -460,6 +479,7 @@ def sparse_fill(
     def branch(piece: tuple[jax.Array, jax.Array], at: Solved) -> Branches:
         inside, outside = piece
         free = ~inside & ~outside
+        splits = jnp.any(free)  # If all are decided below, both sides are the same, and solved once more.
         used = inside | (free & (at.x > tol))
         fits = jnp.sum(used.astype(dtype)) <= most
         # What is left of the bound if a free model is kept out, and if it is given a place.
@@ -487,17 +507,17 @@ def sparse_fill(
             value=jnp.where(fits, jnp.sum(gain * at.x), -jnp.inf),
             near=_where(first, with_it, without),
             far=_where(first, without, with_it),
-            splits=jnp.any(free),
+            splits=splits,
         )
 
-    start = (jnp.zeros((count,), bool), ~valid)
+    start = (jnp.zeros((count,), bool), capacity <= 0.0)
     found = search(start, program, branch, equal=(True, False, False), depth=count + 1, most_nodes=most_nodes, needed=needed)
     inside, outside = found.piece
     feasible = found.value > -jnp.inf
     members = ~outside & (inside | (found.x > tol)) & feasible
     return SparseMix(
         members=members,
-        amount=found.x * capacity,
+        amount=jnp.where(members, found.x * capacity, 0.0),
         value=found.value,
         multiplier=jnp.maximum(found.price[1], 0.0) / unit,
         residual=found.residual,
@@ -560,11 +580,16 @@ def branching_any_win(
     count, dtype = w.shape[-1], w.dtype
     allowed = jnp.ones((count,), bool) if allowed is None else allowed
     w = jnp.where(allowed, jnp.minimum(w, 1.0 - np.finfo(dtype).epsneg), 0.0)
-    w, cost = numerics.materialised((w, jnp.where(allowed, cost, 0.0)))
+    chance, cost = numerics.materialised((w, jnp.where(allowed, cost, 0.0)))
     kinds = np.ones((1, count), bool) if groups is None else numerics.members(groups)
-    unit = jnp.maximum(jnp.max(cost), np.finfo(dtype).tiny)
-    rows = jnp.concatenate([(cost / unit)[None], jnp.asarray(kinds, dtype)])
-    limit = jnp.concatenate([jnp.reshape(jnp.asarray(budget / unit, dtype), (1,)), jnp.atleast_1d(jnp.asarray(size, dtype))])
+    # The search is over `z / most`, where `most` is what the budget leaves to one model alone.
+    budget = jnp.minimum(jnp.asarray(budget, dtype), jnp.sum(cost))
+    unit = jnp.maximum(budget, np.finfo(dtype).tiny)
+    room = _SPARE * jnp.maximum(budget, 0.0)
+    most = jnp.where(cost > room, room / jnp.where(cost > 0.0, cost, 1.0), 1.0)
+    w, most, spends = numerics.materialised((chance * most, most, jnp.where(most > 0.0, cost * most / unit, 0.0)))
+    rows = jnp.concatenate([spends[None], jnp.where(kinds, most, 0.0)])
+    limit = jnp.concatenate([jnp.reshape(budget / unit, (1,)), jnp.minimum(jnp.atleast_1d(jnp.asarray(size, dtype)), count)])
     together = kinds.T.astype(int) @ kinds > 0
     short = 64 * np.finfo(dtype).eps
 
@@ -576,11 +601,12 @@ def branching_any_win(
         span = high - low
         base = weight(low)
         gain = jnp.where(span > 0.0, (weight(high) - base) / jnp.where(span > 0.0, span, 1.0), 0.0)
-        return Program(gain, rows, limit, low, high, jnp.sum(base - gain * low))
+        return Program(gain, rows, limit, low, high, jnp.sum(base))
 
     def branch(piece: tuple[jax.Array, jax.Array], at: Solved) -> Branches:
         low, high = piece
         lp = program(piece)
+        wide = high - low > short
         true = weight(at.x)
         gap = weight(low) + lp.gain * (at.x - low) - true
         # How far a model can be kept from the end it prefers before the bound is beaten.
@@ -589,6 +615,7 @@ def branching_any_win(
             jnp.where(at.reduced > 0.0, jnp.maximum(low, high - reach), low),
             jnp.where(at.reduced < 0.0, jnp.minimum(high, low + reach), high),
         )
+        splits = jnp.any(wide)
         wide = high - low > short
         chosen = numerics.one_hot(numerics.argmax(gap, wide), count)
 
@@ -598,28 +625,30 @@ def branching_any_win(
         x, bottom, top = here(at.x), here(low), here(high)
         inner = jnp.minimum(x - bottom, top - x) > 0.01 * (top - bottom)
         middle = jnp.where(inner, x, (bottom + top) / 2)
-        better, cheaper = here(w), here(cost)
+        # The same selection of the other models.
+        ends = jnp.where(chosen, middle, jnp.minimum(middle * (here(most) / jnp.where(most > 0.0, most, 1.0)), 1.0))
+        better, cheaper = here(chance), here(cost)
         kin = jnp.any(chosen[:, None] & together, axis=0)
-        same, place = (w == better) & (cost == cheaper), lax.iota(jnp.int32, count)
+        same, place = (chance == better) & (cost == cheaper), lax.iota(jnp.int32, count)
         mine = jnp.sum(jnp.where(chosen, place, 0))
-        behind = kin & (w <= better) & (cost >= cheaper) & (~same | (place > mine))
-        ahead = kin & allowed & (w >= better) & (cost <= cheaper) & (~same | (place < mine))
+        behind = kin & (chance <= better) & (cost >= cheaper) & (~same | (place > mine))
+        ahead = kin & allowed & (chance >= better) & (cost <= cheaper) & (~same | (place < mine))
         below = (
-            jnp.where(chosen | behind, jnp.minimum(low, middle), low),
-            jnp.where(chosen | behind, jnp.minimum(high, middle), high),
+            jnp.where(chosen | behind, jnp.minimum(low, ends), low),
+            jnp.where(chosen | behind, jnp.minimum(high, ends), high),
         )
         above = (
-            jnp.where(chosen | ahead, jnp.maximum(low, middle), low),
-            jnp.where(chosen | ahead, jnp.maximum(high, middle), high),
+            jnp.where(chosen | ahead, jnp.maximum(low, ends), low),
+            jnp.where(chosen | ahead, jnp.maximum(high, ends), high),
         )
         up = x - bottom >= top - x
-        return Branches(jnp.sum(true), _where(up, above, below), _where(up, below, above), jnp.any(wide))
+        return Branches(jnp.sum(true), _where(up, above, below), _where(up, below, above), splits)
 
-    start = (jnp.zeros((count,), dtype), allowed.astype(dtype))
+    start = (jnp.zeros((count,), dtype), (allowed & (most > 0.0)).astype(dtype))
     equal = (False,) * rows.shape[0]
     found = search(start, program, branch, equal=equal, depth=2 * count + 16, most_nodes=most_nodes)
     return SearchedSelection(
-        z=jnp.where(allowed, found.x, 0.0),
+        z=jnp.where(allowed, found.x * most, 0.0),
         value=found.value,
         multiplier=jnp.maximum(found.price[0], 0.0) / unit,
         residual=found.residual,

@@ -32,7 +32,15 @@ _MOST_VERTICES = 10_000
 RELAXATION_METRICS = (
     Metric("shadow_price", "shadow price of the budget", "weight per cost", "average", default=False),
     Metric("infeasible_share", "share of rounds without a selection within the budget", "", "average", default=False),
-    Metric("unfinished_share", "share of rounds whose search stopped early", "", "average", default=False),
+    Metric(
+        "unfinished_share",
+        "share of rounds whose search stopped early",
+        "",
+        "average",
+        default=False,
+        most=0.0,
+        beyond="not always the best selection",
+    ),
 )
 
 
@@ -290,6 +298,12 @@ def default_solver(spec: CombinatorialSpec) -> Solver:
     if spec.reward.exact_size:
         return Linear()
     return Vertices() if selection.num_vertices(spec.num_models, spec.max_size) <= _MOST_VERTICES else BestOf()
+
+
+def metrics_of(solver: Solver | None) -> tuple[Metric, ...]:
+    """What is measured; whether a search stopped early is recorded unasked with `Vertices`, the only solver that may."""
+    shown = isinstance(solver, Vertices)
+    return tuple(dataclasses.replace(m, default=shown) if m.name == "unfinished_share" else m for m in RELAXATION_METRICS)
 
 
 def solve_by_group(

@@ -38,10 +38,10 @@ class Deployment(NamedTuple):
     """
 
     deployed: jax.Array
-    feasible: jax.Array
-    residual: jax.Array
-    converged: jax.Array
-    nodes: jax.Array
+    feasible: jax.Array | bool = True
+    residual: jax.Array | float = 0.0
+    converged: jax.Array | bool = True
+    nodes: jax.Array | int = 0
 
 
 def deploy(
