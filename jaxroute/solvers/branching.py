@@ -353,17 +353,20 @@ def _simplex(lp: Program, equal: tuple[bool, ...], basis: jax.Array, upper: jax.
     row = jnp.sum(weights[:, None] * columns, axis=0)
     helps = jnp.where(up, -row, row) * jnp.where(upper, -1.0, 1.0)
     eligible = ~basic & (span > 0.0) & (helps > 4 * np.finfo(dtype).eps)
-    impossible = (
-        most > jnp.sum(jnp.where(basic, 0.0, jnp.maximum(helps, 0.0) * span)) + tol
-    )  # even if all move as far as they can
+    # The rows, so weighted, cannot hold even if all columns move as far as they can; large weights make small roundings large.
+    reach = jnp.sum(jnp.where(basic, 0.0, jnp.maximum(helps, 0.0) * span))
+    impossible = most > reach + tol * jnp.maximum(jnp.sum(jnp.abs(weights)), 1.0)
+    x = jnp.clip(outside + jnp.sum(jnp.where(chosen, inside[:, None], 0.0), axis=0), 0.0, span)[:count]
+    missing = limit - jnp.sum(lp.rows * x, axis=1)
+    missing = jnp.where(np.asarray(equal), jnp.abs(missing), jnp.maximum(-missing, 0.0))
+    feasible |= ~jnp.any(eligible) & ~impossible & (jnp.max(missing) <= 4 * tol)
     size = jnp.where(eligible, helps, 1.0)
     # Of the columns whose reduced gains vanish first, within rounding, the one with the largest pivot.
     first = jnp.min(jnp.where(eligible, (jnp.abs(slope) + slope_tol) / size, jnp.inf))
     entering = numerics.argmax(jnp.where(eligible & (jnp.abs(slope) / size <= first), helps, -1.0))
     leaving = jnp.any(chosen & worst[:, None], axis=0)
-    x = lp.low + (outside + jnp.sum(jnp.where(chosen, inside[:, None], 0.0), axis=0))[:count]
     return _View(
-        x=jnp.clip(x, lp.low, lp.high),
+        x=jnp.clip(lp.low + x, lp.low, lp.high),
         bound=bound,
         reduced=reduced[:count],
         price=price,

@@ -3,6 +3,7 @@
 import functools
 import itertools
 
+import exactness
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -196,6 +197,17 @@ def test_mixes_of_equal_models():
     for order in (jnp.arange(40, dtype=jnp.int32), jnp.arange(40, dtype=jnp.int32)[::-1]):
         found = sparse_fill(value, same, jnp.full(40, 0.35), 1.0, 3, priority=order)
         assert float(found.value) == pytest.approx(0.35 * 0.9 + 0.65 * 0.5, abs=1e-6) and found.members[17]
+
+
+def test_rows_that_are_nearly_parallel():
+    """25 models, two places, each half of the traffic, but a little less of some: a basis is nearly singular, and its solution off by more
+    than a tolerance. The two models of the best mix were taken for impossible."""
+    *arrays, budget, most = list(exactness.problems(exactness.markets, 1, 155))[-1]
+    value, cost, capacity = (np.asarray(x, np.float32) for x in arrays)
+    best = mixed_integer_value(*(x.astype(float) for x in (value, cost, capacity)), float(np.float32(budget)), int(most))
+    found = sparse_fill(*map(jnp.asarray, (value, cost, capacity)), jnp.float32(budget), int(most))
+    assert found.converged and float(found.value) == pytest.approx(best, abs=2e-5)
+    np.testing.assert_array_equal(np.flatnonzero(found.members), [19, 24])
 
 
 def hard(count, most):
