@@ -27,6 +27,8 @@ Index = jax.Array | np.ndarray | int
 
 # So many terms of a sum are written out.
 _MOST_TERMS = 64
+# So many terms of a sum over what is ahead are written out; of longer ones so many at a time.
+_MOST_AHEAD, _TERMS_AHEAD = 16, 8
 # Long axes are worked on in chunks of this many elements.
 _CHUNK = 32
 
@@ -147,8 +149,8 @@ def sum_ahead(
 ) -> jax.Array:
     """Sum of `values` `[K]` over the elements that are ahead of each element; `[K]`.
 
-    The sum is written out, one term per element: a reduction over one axis of a `[K, K]` comparison is not vectorised over runs, and
-    takes two to three times as long.
+    The sum is written out, one term per element, eight at a time if there are more than 16: a reduction over one axis of a `[K, K]` comparison
+    is not vectorised over runs, and takes two to three times as long.
 
     Args:
       values: `[K]`.
@@ -159,10 +161,28 @@ def sum_ahead(
     """
     zero = jnp.zeros_like(values)
     total = zero if start is None else start
-    for j in range(values.shape[-1]):
-        mask = ahead([k[j] for k in keys], keys)
-        total += jnp.where(mask if together is None else mask & together[j], values[j], zero)
-    return primitives.kept(total)  # or it would be computed again in every place that uses it
+    size = values.shape[-1]
+    if size <= _MOST_AHEAD:
+        for j in range(size):
+            mask = ahead([k[j] for k in keys], keys)
+            total += jnp.where(mask if together is None else mask & together[j], values[j], zero)
+        return primitives.kept(total)  # or it would be computed again in every place that uses it
+
+    # The same terms in the same order, some at a time: a program that does not grow with the size.
+    pad = -size % _TERMS_AHEAD
+    others = [jnp.pad(x, (0, pad)) for x in (jnp.asarray(values), *map(jnp.asarray, keys))]
+    counts = None if together is None else jnp.asarray(np.pad(together, ((0, pad), (0, 0))))
+
+    def add(chunk: jax.Array, total: jax.Array) -> jax.Array:
+        first = chunk * _TERMS_AHEAD
+        amounts, *others_keys = primitives.kept([lax.dynamic_slice_in_dim(x, first, _TERMS_AHEAD) for x in others])
+        rows = None if counts is None else lax.dynamic_slice_in_dim(counts, first, _TERMS_AHEAD)
+        for j in range(_TERMS_AHEAD):
+            mask = ahead([k[j] for k in others_keys], keys)
+            total += jnp.where(mask if rows is None else mask & rows[j], amounts[j], zero)
+        return total
+
+    return primitives.kept(lax.fori_loop(0, (size + pad) // _TERMS_AHEAD, add, total))
 
 
 def amount_ahead(values: Array, *keys: Array, together: np.ndarray | None = None) -> jax.Array:

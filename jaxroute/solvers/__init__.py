@@ -3,7 +3,9 @@ function.
 
 - `budgeted_fill`: linear program with a box, a sum and a budget (fractional knapsack); returns a `FillSolution`.
 - `linear_selection`: the same for sets of models, with groups; returns a `Selection`.
-- `exact_any_win`: relaxed chance of any win under a budget, over all vertices.
+- `exact_any_win`: relaxed chance of any win under a budget, over all vertices, or by branch and bound if they are many.
+- `branching_any_win`: the same by branch and bound; returns a `SearchedSelection`.
+- `sparse_fill`: `budgeted_fill` with a bound on the number of models, by branch and bound; returns a `SparseMix`.
 - `log_any_win`, `continuous_greedy_any_win`, `polish_any_win`, `best_any_win`: the same for many models, approximately.
 - `best_subset`: the best set within a budget, over all sets.
 - `project`: Euclidean projection onto a box with a sum and a budget, with exact derivatives; returns a `Projection`.
@@ -16,6 +18,7 @@ function.
 """
 
 from jaxroute.solvers.assortment import best_models, best_pair, log_weight_of_best
+from jaxroute.solvers.branching import SearchedSelection, SparseMix, branching_any_win, sparse_fill
 from jaxroute.solvers.budgeted_fill import FillSolution, budgeted_fill
 from jaxroute.solvers.projected_gradient import Ascent, projected_gradient
 from jaxroute.solvers.projection import Projection, differentiable_lp, project, smoothed_lp
@@ -36,11 +39,14 @@ __all__ = [
     "Ascent",
     "FillSolution",
     "Projection",
+    "SearchedSelection",
     "Selection",
+    "SparseMix",
     "best_any_win",
     "best_models",
     "best_pair",
     "best_subset",
+    "branching_any_win",
     "budgeted_fill",
     "continuous_greedy_any_win",
     "differentiable_lp",
@@ -56,6 +62,7 @@ __all__ = [
     "project",
     "projected_gradient",
     "smoothed_lp",
+    "sparse_fill",
     "swap",
     "two_point_index",
     "uniform_index",

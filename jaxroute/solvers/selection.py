@@ -12,6 +12,7 @@ import numpy as np
 from jax import lax
 
 from jaxroute.core import numerics
+from jaxroute.solvers.branching import MOST_NODES, branching_any_win
 from jaxroute.solvers.budgeted_fill import budget_tolerance, budgeted_fill, default_steps
 
 # Sets that are compared at once, and in all.
@@ -19,6 +20,9 @@ _BLOCK = 4096
 _MOST_SETS = 5_000_000
 # Dual steps of the linear programs inside continuous greedy: on 8,000 instances of 9 and 16 models no result differs from the exact ones'.
 _GREEDY_STEPS = 6
+# From here on the vertices of any win are searched by branch and bound: with 256 runs at once, 16 models and 6 places (.9 million) take it
+# .16 ms a run in place of .52, 14 models and 5 places (.15 million) .08 in place of .06.
+_MOST_VERTICES = 250_000
 # The loss of a choice that is not allowed; finite, so that derivatives stay finite too.
 _BARRED = 1e20
 
@@ -28,18 +32,24 @@ Groups = Sequence[int] | None
 class Selection(NamedTuple):
     """A relaxed selection.
 
-    It has no residual: the solvers of this file compare all candidates, or take the fixed number of steps that
+    Only a search can stop early: the other solvers of this file compare all candidates, or take the fixed number of steps that
     `budgeted_fill` needs; what is approximate says so, and its guarantee.
 
     Attributes:
       z: `[K]` in [0, 1].
       multiplier: `[]` shadow price of the budget, what the solver's objective gains per unit of it.
       feasible: `[]` bool, whether the constraints admit a point; if not, `z` selects the cheapest models.
+      residual: `[]` by how much a selection that a search has not looked at may be better, in the solver's objective.
+      converged: `[]` bool, whether a search has looked at all.
+      nodes: `[]` int32, nodes of a search.
     """
 
     z: jax.Array
     multiplier: jax.Array
     feasible: jax.Array
+    residual: jax.Array | float = 0.0
+    converged: jax.Array | bool = True
+    nodes: jax.Array | int = 0
 
 
 def linear_selection(
@@ -258,6 +268,12 @@ def _best_join(
     return jnp.where(better, both, z), jnp.where(better, numerics.pick(second, pair_price), price)
 
 
+def num_vertices(num_models: int, largest: int) -> int:
+    """Sets of fewer than `largest` models, times the models and pairs that may join each with a fraction."""
+    sets = sum(math.comb(num_models, m) for m in range(min(largest, num_models)))
+    return sets * math.comb(num_models + 1, 2)
+
+
 def exact_any_win(
     w: jax.Array,
     cost: jax.Array,
@@ -267,13 +283,17 @@ def exact_any_win(
     allowed: jax.Array | None = None,
     groups: Groups = None,
     sizes: tuple[int, int] | None = None,
+    most_nodes: jax.Array | int = MOST_NODES,
 ) -> Selection:
-    """Maximises `1 - prod(1 - w_k z_k)` over `{0 <= z <= allowed, sum z <= size, cost . z <= budget}`, by comparing
-    vertices.
+    """Maximises `1 - prod(1 - w_k z_k)` over `{0 <= z <= allowed, sum z <= size, cost . z <= budget}`, exactly.
 
     The logarithm of the chance that all fail is concave in each `z_k`, so that some vertex of the polytope is optimal: a set
     of models with `z = 1` and either one fraction that uses up the budget, or two fractions (of one group) that sum to one
-    and use it up. All sets meet all such fractions: 45 fractions and up to 130 sets for 9 models and 4 places.
+    and use it up. All sets meet all such fractions: 45 fractions and up to 130 sets for 9 models and 4 places. Of equal vertices the
+    first is taken: smaller sets come first, then those of lower indices.
+
+    With more than 250,000 vertices the answer is that of `branching_any_win`: memory and compile time do not depend on their number, and
+    of equally good vertices it is any.
 
     Source: C2MAB-V, eq. (3); the enumeration is ours.
 
@@ -285,7 +305,15 @@ def exact_any_win(
       allowed: `[K]` bool (default all).
       groups: group of each model, from 0 (static).
       sizes: smallest and largest (total) size that may be asked for (static; default 1 and `K`).
+      most_nodes: `[]` nodes after which the search returns its best selection so far.
     """
+    count = w.shape[-1]
+    if num_vertices(count, count if sizes is None else sizes[1]) > _MOST_VERTICES:
+        searched = branching_any_win(w, cost, budget, size, allowed=allowed, groups=groups, most_nodes=most_nodes)
+        z, price, residual, converged, nodes = (
+            searched.z, searched.multiplier, searched.residual, searched.converged, searched.nodes,
+        )  # fmt: skip
+        return Selection(z, price, jnp.asarray(True), residual, converged, nodes)
     if allowed is not None:
         w = jnp.where(allowed, w, 0.0)
     w = jnp.minimum(w, 1.0 - np.finfo(w.dtype).epsneg)

@@ -15,11 +15,11 @@ from jaxroute.problems.combinatorial.parts.cascade_order import ByPrice, Order, 
 from jaxroute.problems.combinatorial.parts.posteriors import BetaPosterior, CountInPart, Grading, Posterior
 from jaxroute.problems.combinatorial.parts.radii import PlainRadius, Radius
 from jaxroute.problems.combinatorial.parts.relaxation import (
-    RELAXATION_METRICS,
     BestSet,
     Solver,
     conditioned,
     info_of,
+    metrics_of,
     solve_by_group,
 )
 from jaxroute.problems.combinatorial.parts.rounding import Indicator, Rounding, round_by_group, top_models
@@ -85,7 +85,7 @@ class Relaxer(Learner):
 
     @property
     def metrics(self) -> tuple[Metric, ...]:
-        return RELAXATION_METRICS
+        return metrics_of(self.solver)
 
     def check(self) -> None:
         super().check()

@@ -14,10 +14,10 @@ from jaxroute.estimators.running import RunningMean
 from jaxroute.problems.combinatorial.parts.batches import Hold, HoldAction
 from jaxroute.problems.combinatorial.parts.cascade_order import ByPrice, Order, action_of
 from jaxroute.problems.combinatorial.parts.relaxation import (
-    RELAXATION_METRICS,
     Solver,
     conditioned,
     info_of,
+    metrics_of,
     solve_by_group,
 )
 from jaxroute.problems.combinatorial.parts.rounding import Rounding, round_by_group
@@ -94,7 +94,7 @@ class C2MABV:
     def metrics(self) -> tuple[Metric, ...]:
         label = "mean upper bound of the set's reward"
         optimism = Metric("optimistic_reward", label, "reward per round", "average", default=False)
-        return (*RELAXATION_METRICS, optimism)
+        return (*metrics_of(self.solver), optimism)
 
     def check(self) -> None:
         checks.part("order", self.order, "order", "ByPrice()")

@@ -9,7 +9,7 @@ from flax import struct
 from jax import lax
 
 from jaxroute.core import draws, numerics
-from jaxroute.problems.staged.parts.deployment import deploy
+from jaxroute.problems.staged.parts.deployment import Deployment, deploy
 from jaxroute.problems.staged.parts.routing import RouteByLP, Routing, RoutingRule
 from jaxroute.problems.staged.stageroute import StageRoute
 from jaxroute.problems.staged.types import Observation, SlotState
@@ -32,11 +32,11 @@ class Greedy(StageRoute):
 
     def choose(
         self, key: jax.Array, state: SlotState, value: jax.Array, cost: jax.Array, obs: Observation, t: jax.Array
-    ) -> jax.Array:
+    ) -> Deployment:
         del t
         value, priority = self.tie.apply(key, value)
         order = numerics.rank(obs.available, value / cost, -cost, -priority)
-        return obs.available & (order < state.spec.max_deployed)
+        return Deployment(obs.available & (order < state.spec.max_deployed))
 
     def route(self, value: jax.Array, cost: jax.Array, state: SlotState, budget: jax.Array, priority: jax.Array) -> Routing:
         return self.routing.route(value, cost, state, budget, priority, self.lp_steps)
@@ -48,10 +48,10 @@ class Cheapest(StageRoute):
 
     def choose(
         self, key: jax.Array, state: SlotState, value: jax.Array, cost: jax.Array, obs: Observation, t: jax.Array
-    ) -> jax.Array:
+    ) -> Deployment:
         del key, t
         index = lax.iota(jnp.int32, value.shape[-1])
-        return obs.available & (numerics.rank(obs.available, -cost, value, -index) < state.spec.max_deployed)
+        return Deployment(obs.available & (numerics.rank(obs.available, -cost, value, -index) < state.spec.max_deployed))
 
 
 @struct.dataclass
@@ -60,10 +60,10 @@ class RandomDeploy(StageRoute):
 
     def choose(
         self, key: jax.Array, state: SlotState, value: jax.Array, cost: jax.Array, obs: Observation, t: jax.Array
-    ) -> jax.Array:
+    ) -> Deployment:
         del value, cost, t
         score = draws.uniform(key, obs.available.shape)
-        return obs.available & (numerics.rank(obs.available, score) < state.spec.max_deployed)
+        return Deployment(obs.available & (numerics.rank(obs.available, score) < state.spec.max_deployed))
 
 
 @struct.dataclass
@@ -82,6 +82,7 @@ class Static(StageRoute):
 
     def choose(
         self, key: jax.Array, state: SlotState, value: jax.Array, cost: jax.Array, obs: Observation, t: jax.Array
-    ) -> jax.Array:
-        first, _ = deploy(key, value, cost, obs, state.spec, self.filler, self.tie)
-        return jnp.where(t == 0, first, jnp.any(state.in_slots(), axis=0))
+    ) -> Deployment:
+        first = deploy(key, value, cost, obs, state.spec, self.filler, self.tie)
+        deployed = jnp.where(t == 0, first.deployed, jnp.any(state.in_slots(), axis=0))
+        return Deployment(deployed, converged=jnp.where(t == 0, first.converged, ~state.unfinished))

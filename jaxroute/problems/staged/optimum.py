@@ -7,9 +7,12 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.optimize import Bounds, LinearConstraint, milp
 
-# Sets of models that are compared at most: some seconds.
-_MOST_SETS = 2_000_000
+# Sets of models that are compared at most; more are searched by HiGHS, which is then faster.
+_MOST_SETS = 2_000
+# HiGHS stops at an absolute gap of 1e-6 of its objective.
+_SCALE = 1e4
 
 
 def max_support(capacity: ArrayLike) -> int:
@@ -72,9 +75,6 @@ def pool_value(
       budget: cost per query.
       pool: indices of the models to choose from.
       max_deployed: `M`.
-
-    Raises:
-      ValueError: there are too many sets of `max_deployed` models to compare.
     """
     pool = tuple(int(m) for m in pool)
     if not pool:
@@ -82,16 +82,35 @@ def pool_value(
     size = min(max_deployed, len(pool))
     if size == len(pool) or size >= max_support(np.asarray(capacity)[list(pool)]):
         return float(routing_values(reward, cost, capacity, budget, [pool])[0])
-    number = math.comb(len(pool), size)
-    if number > _MOST_SETS:
-        raise ValueError(
-            f"max_deployed={max_deployed} of {len(pool)} models are {number:,} sets to compare, at most {_MOST_SETS:,} are: with "
-            f"capacities of at least {1 / (size - 1):.3g} (now down to {np.min(np.asarray(capacity)[list(pool)]):g}) or more slots "
-            "there is nothing to enumerate"
-        )
-    sets = np.asarray(list(itertools.combinations(pool, size)))
+    inside = [np.asarray(x, np.float64)[list(pool)] for x in (reward, cost, capacity)]
+    if math.comb(len(pool), size) > _MOST_SETS:
+        chosen = _best_set(*inside, budget, size)
+        return 0.0 if chosen is None else float(routing_values(*inside, budget, [chosen])[0])
+    sets = np.asarray(list(itertools.combinations(range(len(pool)), size)))
     blocks = np.array_split(sets, max(1, len(sets) // 4096))
-    return float(max(routing_values(reward, cost, capacity, budget, block).max() for block in blocks))
+    return float(max(routing_values(*inside, budget, block).max() for block in blocks))
+
+
+def _best_set(reward: np.ndarray, cost: np.ndarray, capacity: np.ndarray, budget: float, size: int) -> list[int] | None:
+    """The best set of `size` models by HiGHS: amounts, and for each model whether it has one. None if no set is feasible."""
+    count = len(reward)
+    ones, none, each = np.ones(count), np.zeros(count), np.eye(count)
+    found = milp(
+        _SCALE * np.append(-reward, none),
+        constraints=[
+            LinearConstraint(np.append(ones, none), 1.0, 1.0),
+            LinearConstraint(np.append(cost, none), -np.inf, budget),
+            LinearConstraint(np.append(none, ones), -np.inf, size),
+            LinearConstraint(np.hstack([each, -np.diag(capacity)]), -np.inf, 0.0),
+        ],
+        integrality=np.append(none, ones),
+        bounds=Bounds(0.0, np.append(capacity, ones)),
+        options={"mip_rel_gap": 0.0},
+    )
+    if found.x is None:
+        return None
+    first = np.argsort(-found.x[:count], kind="stable")[:size]
+    return sorted(int(m) for m in first)
 
 
 def optimum_steps(

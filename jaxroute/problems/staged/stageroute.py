@@ -9,7 +9,7 @@ from jaxroute.core import checks, draws, numerics
 from jaxroute.core.types import Leaf, Metric, Unplanned, planned_state
 from jaxroute.estimators.confidence import bernstein_radius
 from jaxroute.problems.staged.parts.budgets import BudgetRule, FixedBudget
-from jaxroute.problems.staged.parts.deployment import deploy
+from jaxroute.problems.staged.parts.deployment import Deployment, deploy
 from jaxroute.problems.staged.parts.estimators import Estimator, Mean
 from jaxroute.problems.staged.parts.fillers import Filler, Reduced
 from jaxroute.problems.staged.parts.routing import Routing, route_opt
@@ -71,6 +71,15 @@ class StageRoute:
                 beyond="mostly infeasible",
             ),
             Metric("multiplier", "shadow price of the budget", "reward per cost", "average", default=False),
+            Metric(
+                "unfinished_share",
+                "share of queries with a deployment whose search stopped early",
+                "",
+                "average",
+                default=False,
+                most=0.0,
+                beyond="not always the best deployment",
+            ),
         )
 
     def check(self) -> None:
@@ -104,10 +113,10 @@ class StageRoute:
 
     def choose(
         self, key: jax.Array, state: SlotState, value: jax.Array, cost: jax.Array, obs: Observation, t: jax.Array
-    ) -> jax.Array:
-        """The models `[N]` bool to deploy, for bounds `U` (`value`) and `L` (`cost`): by DeployOPT, eq. (3)."""
+    ) -> Deployment:
+        """The models to deploy, for bounds `U` (`value`) and `L` (`cost`): by DeployOPT, eq. (3)."""
         del t
-        return deploy(key, value, cost, obs, state.spec, self.filler, self.tie)[0]
+        return deploy(key, value, cost, obs, state.spec, self.filler, self.tie)
 
     def route(self, value: jax.Array, cost: jax.Array, state: SlotState, budget: jax.Array, priority: jax.Array) -> Routing:
         """The routing over the slots for bounds `U` (`value`) and `L` (`cost`): by RouteOPT, eq. (7)."""
@@ -123,8 +132,8 @@ class StageRoute:
         # Algorithm 1, line 4: models that are new have no pulls, and the start values.
         value, cost = self.bounds(book, self.known_costs(obs))
         chosen = self.choose(key, state.replace(book=book), value, cost, obs, t)  # Algorithm 1, line 5: DeployOPT, eq. (3)
-        deployed = chosen & obs.available  # Algorithm 1, line 6 and eq. (6)
-        return loaded(state, book, deployed, obs.capacity, self.scope)
+        deployed = chosen.deployed & obs.available  # Algorithm 1, line 6 and eq. (6)
+        return loaded(state, book, deployed, obs.capacity, self.scope, ~jnp.asarray(chosen.converged))
 
     def act(self, key: jax.Array, state: SlotState, obs: Observation, t: jax.Array) -> tuple[Action, dict[str, jax.Array]]:
         del t
@@ -143,6 +152,7 @@ class StageRoute:
         info = {
             "infeasible_share": 1.0 - routing.feasible.astype(jnp.float32),
             "multiplier": routing.multiplier,
+            "unfinished_share": state.unfinished.astype(jnp.float32),
             "reward_ucb": value,
             "cost_lcb": cost,
         }

@@ -160,6 +160,7 @@ class SlotState:
       slot_model: `[M]` int32, model in each slot, in ascending order.
       slot_filled: `[M]` bool, the slot is in use.
       slot_capacity: `[M]` largest share of the traffic of each.
+      unfinished: `[]` bool, whether the search for this deployment stopped early.
       spec: sizes (static).
     """
 
@@ -168,6 +169,7 @@ class SlotState:
     slot_model: jax.Array
     slot_filled: jax.Array
     slot_capacity: jax.Array
+    unfinished: jax.Array
     spec: StagedSpec = struct.field(pytree_node=False)
 
     def in_slots(self) -> jax.Array:

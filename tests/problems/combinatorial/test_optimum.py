@@ -8,6 +8,7 @@ from combinatorial_cases import SUBJECTS, TASKS, end, play
 from reference import combinatorial as plain
 
 from jaxroute.problems import combinatorial as cb
+from jaxroute.problems.combinatorial import optimum
 from jaxroute.problems.combinatorial.parts.rewards import REWARDS
 
 
@@ -75,3 +76,33 @@ def test_best_of_groups_by_brute_force(task):
                 weight = reward.weight(mean, np)
                 best = plain.partition_linear_program(weight, cost, [groups == g for g in range(3)], size, budget, True)
                 assert weight @ z == pytest.approx(weight @ best, abs=1e-7)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_search_and_comparison_agree(task, monkeypatch):
+    """40 instances, half of them with two groups, a third with prices in quarters."""
+    rng = np.random.default_rng(2)
+    for row in range(40):
+        mean, cost = rng.random((2, 9))
+        if row % 3 == 0:
+            cost = np.round(cost * 4) / 4
+        groups, size = ([0, 1, 0, 1, 0, 1, 0, 1, 0], [2, 2]) if row % 2 else (None, 4)
+        budget, values = rng.random() * 2, []
+        for most in (0, 10**9):
+            monkeypatch.setattr(optimum, "_MOST_SETS", most)
+            monkeypatch.setattr(optimum, "_MOST_CELLS", most)
+            values.append(
+                [find(REWARDS[task], mean, cost, budget, size, groups=groups)[1] for find in (cb.best_set, cb.best_relaxed)]
+            )
+        assert values[0] == pytest.approx(values[1], rel=1e-9), row
+
+
+def test_benchmarks_of_forty_models():
+    rng = np.random.default_rng(3)
+    mean, cost = rng.random((2, 40))
+    mean *= 0.3
+    mask, value = cb.best_set(cb.AnyWin(), mean, cost, 2.0, 10)
+    z, relaxed = cb.best_relaxed(cb.AnyWin(), mean, cost, 2.0, 10)
+    assert cost @ mask <= 2.0 and mask.sum() <= 10 and cost @ z <= 2.0 + 1e-9 and z.sum() <= 10 + 1e-9
+    assert value < relaxed < value + 0.02
+    assert ((z > 0) & (z < 1)).sum() <= 2

@@ -21,7 +21,7 @@ def test_greedy_at_the_true_values():
     policy = staged.Greedy()
     mu, cost = (jnp.asarray(x, jnp.float32) for x in (env.outcomes.reward_mean, env.outcomes.cost_mean))
     state = planned_state(policy.init(key, env.spec))
-    chosen = policy.choose(key, state, mu, cost, obs, 0)
+    chosen = policy.choose(key, state, mu, cost, obs, 0).deployed
     np.testing.assert_array_equal(np.flatnonzero(chosen), [2, 5, 6, 8, 9, 10])
 
 

@@ -5,6 +5,7 @@ import pytest
 from reference import staged as plain
 
 from jaxroute.problems import staged
+from jaxroute.problems.staged import optimum
 
 VALUES = {
     ("min-max", 6): ([0.384730] + [0.542902] * 3 + [0.612698] + [0.721693] * 2 + [0.732649] * 2 + [0.766050], 6300.8696),
@@ -93,7 +94,31 @@ def test_known_costs_out_of_range_are_refused():
         staged.arena_market().replace(cost_floor=np.float32(60)).check()
 
 
-def test_too_many_sets_are_refused():
-    outcomes = staged.LawOutcomes(np.linspace(0.1, 0.9, 30), np.ones(30), np.float32(0), np.float32(0))
-    with pytest.raises(ValueError, match="max_deployed=10 of 30 models are 30,045,015 sets"):
-        staged.market(outcomes, capacity=0.1, budget=2.0, max_deployed=10, stage_length=10, horizon=100)
+def test_many_sets():
+    """30,045,015 sets: the optimum is below that of more slots, and the bound of the relaxed program is near."""
+    rng = np.random.default_rng(0)
+    cost = 10.0 ** rng.uniform(-1, 1, 30)
+    outcomes = staged.LawOutcomes(np.clip(cost / 10, 0, 1) ** 0.5, cost, np.float32(0), np.float32(0))
+    values = []
+    for slots in (10, 11, 12):
+        env = staged.market(outcomes, capacity=0.1, budget=2.0, max_deployed=slots, stage_length=10, horizon=100)
+        values.append(float(env.optimum_value[0]))
+    assert values[0] <= values[1] <= values[2]
+    relaxed = staged.routing_values(outcomes.reward_mean, cost, np.full(30, 0.1), 2.0, [range(30)])[0]
+    assert values[1:] == pytest.approx([relaxed] * 2, abs=1e-7)  # An optimal routing needs eleven models.
+    assert relaxed - 0.01 < values[0] < relaxed
+
+
+def test_search_and_comparison_agree(monkeypatch):
+    """60 instances with tight and slack budgets, equal models and prices in whole numbers."""
+    rng = np.random.default_rng(1)
+    for row in range(60):
+        reward, cost = rng.uniform(size=9), 10.0 ** rng.uniform(-1, 1, 9)
+        if row % 2:
+            reward, cost = np.round(reward * 4) / 4, np.ceil(cost)
+        problem = (reward, cost, rng.choice([0.25, 0.3, 0.4], 9), float(cost.min() * 10.0 ** rng.uniform(-0.1, 1)))
+        values = []
+        for most in (0, 10**6):
+            monkeypatch.setattr(optimum, "_MOST_SETS", most)
+            values.append(staged.pool_value(*problem, range(9), 4))
+        assert values[0] == pytest.approx(values[1], abs=1e-10), row

@@ -10,7 +10,6 @@ reward itself for `SumUp`, of its logarithm for `AllIn`, and of minus the logari
 """
 
 import dataclasses
-import math
 from typing import Protocol
 
 import jax
@@ -22,6 +21,7 @@ from jaxroute.core import checks, draws, numerics
 from jaxroute.core.types import Leaf, Metric
 from jaxroute.problems.combinatorial.types import CombinatorialSpec, Info, Observation
 from jaxroute.solvers import selection
+from jaxroute.solvers.branching import MOST_NODES
 from jaxroute.solvers.projected_gradient import projected_gradient
 from jaxroute.solvers.projection import smoothed_lp
 from jaxroute.solvers.selection import Selection
@@ -32,6 +32,15 @@ _MOST_VERTICES = 10_000
 RELAXATION_METRICS = (
     Metric("shadow_price", "shadow price of the budget", "weight per cost", "average", default=False),
     Metric("infeasible_share", "share of rounds without a selection within the budget", "", "average", default=False),
+    Metric(
+        "unfinished_share",
+        "share of rounds whose search stopped early",
+        "",
+        "average",
+        default=False,
+        most=0.0,
+        beyond="not always the best selection",
+    ),
 )
 
 
@@ -74,14 +83,24 @@ class Linear:
 
 @struct.dataclass
 class Vertices:
-    """All vertices compared: exact for `AnyWin` with few models. Source: C2MAB-V, eq. (3)."""
+    """Exact for `AnyWin`: all vertices compared, or searched by branch and bound if they are many. Source: C2MAB-V, eq. (3).
+
+    Attributes:
+      most_nodes: nodes after which a search returns its best selection so far; the metric `unfinished_share` counts such rounds (static).
+    """
+
+    most_nodes: int = struct.field(pytree_node=False, default=MOST_NODES)
+
+    def check(self) -> None:
+        checks.count("most_nodes", self.most_nodes)
 
     def solve(
         self, spec: CombinatorialSpec, w: jax.Array, cost: jax.Array, obs: Observation, allowed: jax.Array
     ) -> Selection:
         _require_any_win(spec, "Vertices")
         sizes = (spec.min_size, spec.max_size)
-        return selection.exact_any_win(w, cost, obs.budget, obs.size, allowed=allowed, groups=spec.groups, sizes=sizes)
+        rules = {"allowed": allowed, "groups": spec.groups, "sizes": sizes, "most_nodes": self.most_nodes}
+        return selection.exact_any_win(w, cost, obs.budget, obs.size, **rules)
 
 
 @struct.dataclass
@@ -278,9 +297,13 @@ def default_solver(spec: CombinatorialSpec) -> Solver:
     """Exact where that is cheap: `Linear`, or `Vertices` for few models; otherwise `BestOf`."""
     if spec.reward.exact_size:
         return Linear()
-    pairs = math.comb(spec.num_models + 1, 2)
-    sets = sum(math.comb(spec.num_models, size) for size in range(spec.max_size))
-    return Vertices() if sets * pairs <= _MOST_VERTICES else BestOf()
+    return Vertices() if selection.num_vertices(spec.num_models, spec.max_size) <= _MOST_VERTICES else BestOf()
+
+
+def metrics_of(solver: Solver | None) -> tuple[Metric, ...]:
+    """What is measured; whether a search stopped early is recorded unasked with `Vertices`, the only solver that may."""
+    shown = isinstance(solver, Vertices)
+    return tuple(dataclasses.replace(m, default=shown) if m.name == "unfinished_share" else m for m in RELAXATION_METRICS)
 
 
 def solve_by_group(
@@ -313,7 +336,14 @@ def solve_by_group(
         return solve(alone, obs.replace(budget=budget, size=size), allowed & member)
 
     parts = jax.vmap(one)(jnp.asarray(members), obs.budget, obs.size)
-    return Selection(jnp.sum(parts.z, axis=0), jnp.sum(parts.multiplier), jnp.all(parts.feasible))
+    return Selection(
+        z=jnp.sum(parts.z, axis=0),
+        multiplier=jnp.sum(parts.multiplier),
+        feasible=jnp.all(parts.feasible),
+        residual=jnp.sum(jnp.asarray(parts.residual)),
+        converged=jnp.all(jnp.asarray(parts.converged)),
+        nodes=jnp.sum(jnp.asarray(parts.nodes)),
+    )
 
 
 def conditioned(key: jax.Array, value: jax.Array, cap: Leaf, noise: Leaf) -> jax.Array:
@@ -334,5 +364,6 @@ def info_of(found: Selection) -> Info:
     return {
         "shadow_price": jnp.where(found.feasible, found.multiplier, 0.0),
         "infeasible_share": 1.0 - found.feasible.astype(jnp.float32),
+        "unfinished_share": 1.0 - jnp.asarray(found.converged, jnp.float32),
         "relaxed": found.z,
     }

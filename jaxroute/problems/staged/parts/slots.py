@@ -27,6 +27,7 @@ def empty_slots(spec: StagedSpec) -> SlotState:
         slot_model=jnp.zeros((slots,), jnp.int32),
         slot_filled=jnp.zeros((slots,), bool),
         slot_capacity=jnp.zeros((slots,), jnp.float32),
+        unfinished=jnp.zeros((), bool),
         spec=spec,
     )
 
@@ -44,7 +45,9 @@ def written_back(state: SlotState, scope: Scope) -> Statistics:
     return jax.tree.map(write_back, state.book, state.slots)
 
 
-def loaded(state: SlotState, book: Statistics, deployed: jax.Array, capacity: jax.Array, scope: Scope) -> SlotState:
+def loaded(
+    state: SlotState, book: Statistics, deployed: jax.Array, capacity: jax.Array, scope: Scope, unfinished: jax.Array
+) -> SlotState:
     """The state at the start of a stage, with the deployed models in the slots.
 
     Args:
@@ -53,6 +56,7 @@ def loaded(state: SlotState, book: Statistics, deployed: jax.Array, capacity: ja
       deployed: `[N]` bool, at most `M` models.
       capacity: `[N]` largest share of the traffic of each model.
       scope: what deployment and routing remember.
+      unfinished: `[]` bool, whether the search for the deployment stopped early.
     """
     position = numerics.prefix_sums(deployed.astype(jnp.float32)).astype(jnp.int32) - 1
     slots = state.slot_model.shape[-1]
@@ -67,4 +71,5 @@ def loaded(state: SlotState, book: Statistics, deployed: jax.Array, capacity: ja
         slot_model=take(lax.iota(jnp.int32, state.spec.num_models)),
         slot_filled=jnp.any(load, axis=1),
         slot_capacity=take(capacity),
+        unfinished=unfinished,
     )

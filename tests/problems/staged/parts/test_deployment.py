@@ -31,7 +31,7 @@ def deployer(num_models, slots, support, filler, tie, dtype):
     def one(key, u, c, capacity, available, budget):
         zero = jnp.zeros((), u.dtype)
         obs = Observation(available, capacity, budget, zero, jnp.int32(1), jnp.float32(0.1), jnp.float32(50.0))
-        return module.deploy(key, u, c, obs, spec, filler, tie)
+        return module.deploy(key, u, c, obs, spec, filler, tie)[:2]
 
     return jax.jit(jax.vmap(one))
 
