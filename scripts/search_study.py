@@ -1,15 +1,15 @@
 """Does `jaxroute.tune.search` find better leaves than a grid, random points and the gradient, at the same number of rounds?
 
-    python scripts/search_study.py [--tasks any-win ...] [--repeats 8] [--runs 768] [--searches search grid ...] [--json FILE]
+    python scripts/search_study.py [--tasks MESS+ "C2MAB-V, sum up" ...] [--searches search grid ...] [--repeats 8] [--runs 768] [--json FILE]
 
-The grid is what a practitioner would lay over the same box, the random points are 48; the best mean wins, under the same rule as in the search
-where there is a bound: it must be kept by one standard error. All have the same number of runs of the same length, and 8 repeats with other
-keys, which change the luck of the runs and the candidates. What they find is scored on seeds and a key that none of them has seen, common to all:
-the mean of the metric, where above a bound at a price that is the same for all, and more than what breaking it earns. Shown are the mean over
-the repeats with its standard error, which holds the luck of the search and not that of the scoring; the share of the repeats whose mean breaks
-a bound by more than two errors of the scoring; and the mean of the paired difference between the search and the best of its rivals.
+The grid is what a practitioner would lay over the same box, and the random points are 48; all of them meet the same seeds, and the best mean
+wins, under the rule of the search where there is a bound: it has to be kept by a standard error. Everybody has the same number of runs of the
+same length, and is repeated with other keys, which change the luck of the runs and the candidates.
 
-A price of the bound is not known to any of them; for C2MAB-V, whose violation is a metric like others, it is a part of the metric.
+What they find is scored on seeds and a key that none of them has seen, common to all: the mean of the metric, plus a price on what it is beyond
+a bound, which is higher than what breaking the bound earns, and which nobody knew. Shown are the mean over the repeats with its standard error,
+which holds the luck of the search and not that of the scoring; the share of the repeats that break a bound by more than two errors of the
+scoring; and by how much each rival is worse than the search, repeat by repeat. `scripts/bench_results/search.json` has what came out.
 """
 
 import argparse

@@ -120,7 +120,7 @@ def _read(file: Folder) -> tuple[str, Played]:
 
 @contextlib.contextmanager
 def opened(out: str | os.PathLike[str] | None, settings: Mapping[str, Any], code: Mapping[str, Any], accept: bool):
-    """The history in a folder, which this process alone writes to; an empty one in memory without.
+    """The history in a folder, which this process alone writes to; an empty one in memory without. With more rounds its search goes on.
 
     Args:
       out: the folder, or None.
@@ -180,7 +180,7 @@ def _check(
     """Refuses another search, unless it differs by more rounds alone, and other code."""
     there, here = found["settings"], settings
     if here["plan"]["runs"] > there["plan"]["runs"]:
-        there, here = (one | {"plan": one["plan"] | dict.fromkeys(_GROWING)} for one in (there, here))
+        there, here = ({**one, "plan": {**one["plan"], **dict.fromkeys(_GROWING)}} for one in (there, here))
     what = first_difference(there, here)
     if what:
         raise StoreMismatchError(f"{str(folder)!r} holds another search: {what}; choose another folder")
