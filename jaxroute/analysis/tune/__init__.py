@@ -1,8 +1,9 @@
 """Tuning: searches over leaves by any metric, and gradients of simulated objectives.
 
 `search` finds leaves of an environment and a policy for which a metric is best, without derivatives, and judges them on fresh seeds; `space`
-is where it looks, `strategies` what it plays next, `ranking` what is better, `playing` how candidates become one grid, `history` what is kept
-and `picture` what it looks like. `gradient` differentiates runs whose decisions are relaxed.
+is where it looks, `strategies` what it plays next, `ranking` what is better, `surrogate` what all that was played says of a candidate,
+`playing` how candidates become one grid, `history` what is kept and `picture` what it looks like. `gradient` differentiates runs whose
+decisions are relaxed.
 """
 
 from jaxroute.analysis.tune.gradient import Objective, Tuned, improve, objective_of, replace

@@ -2,6 +2,7 @@
 
 A search asks its strategy for candidates, plays them and tells the strategy what came out; all three follow from the settings and the
 seeds. So what was played is the only state: a search that goes on asks again from the start, and finds the answers here, to the last bit.
+One with more rounds asks for the same generations first, and then for others: what it finds is what it would have found in an empty folder.
 """
 
 import contextlib
@@ -25,8 +26,10 @@ from jaxroute.store.difference import first_difference
 from jaxroute.store.places import Folder
 
 PHASES: tuple[str, ...] = ("search", "choice", "judgement")
-_ABOUT, _HISTORY = "search.json", "history.json"
+_ABOUT, _HISTORY, _BATCH = "search.json", "history.json", "batch-"
 _FORMAT = 1
+# Parts of the plan that are others in a search with more rounds.
+_GROWING = ("runs", "judged", "choice")
 
 
 @dataclass(frozen=True)
@@ -57,51 +60,37 @@ class Batch:
 
 
 class History:
-    """The batches of a search, in order; those of an earlier process first.
+    """The batches that a search has asked for, in order.
 
+    folder: where they are kept, with those of earlier processes.
     played: batches and what came out.
+
+    Raises:
+      StoreMismatchError: a file is damaged.
     """
 
     def __init__(self, folder: Folder | None = None):
         self.folder = folder
         self.played: list[tuple[Batch, Played]] = []
+        files = [] if folder is None else [folder / name for name in folder.names(_BATCH) if name.endswith(".json")]
+        self._kept = dict(map(_read, files))
+        self._next = 1 + max((int(file.path.stem.removeprefix(_BATCH)) for file in files), default=-1)
 
     def stored(self, batch: Batch) -> Played | None:
-        """What came out of the next batch, if it was played before; it is then part of the history.
-
-        Raises:
-          StoreMismatchError: another batch was played in its place, or its file is damaged.
-        """
-        if self.folder is None or (content := self._file.read()) is None:
-            return None
-        try:
-            found = json.loads(content)
-        except ValueError:
-            found = {}
-        if not is_sound(found):
-            raise StoreMismatchError(
-                f"{str(self._file)!r} is damaged: delete it, and those after it, to have them played again"
-            )
-        if found["batch"] != json.loads(json.dumps(asdict(batch))):
-            raise StoreMismatchError(
-                f"{str(self._file)!r} holds other candidates than this search asks for: choose another folder"
-            )
-        values = {name: np.asarray(runs, np.float64) for name, runs in found["values"].items()}
-        self.played.append((batch, (values, np.asarray(found["valid"], bool))))
-        return self.played[-1][1]
+        """What came out of a batch, if it was played before; it is then part of the history."""
+        played = self._kept.get(_asked(asdict(batch)))
+        if played is not None:
+            self.played.append((batch, played))
+        return played
 
     def add(self, batch: Batch, played: Played) -> None:
-        """Keeps what came out of the next batch."""
+        """Keeps what came out of a batch."""
         values, valid = played
         if self.folder is not None:
             plain = {"batch": asdict(batch), "values": {n: v.tolist() for n, v in values.items()}, "valid": valid.tolist()}
-            self._file.write(json.dumps(sealed(plain)).encode())
+            (self.folder / f"{_BATCH}{self._next:05d}.json").write(json.dumps(sealed(plain)).encode())
+            self._next += 1
         self.played.append((batch, played))
-
-    @property
-    def _file(self) -> Folder:
-        assert self.folder is not None
-        return self.folder / f"batch-{len(self.played):05d}.json"
 
     @property
     def rounds(self) -> dict[str, int]:
@@ -112,9 +101,26 @@ class History:
         return count
 
 
+def _asked(batch: Mapping[str, Any]) -> str:
+    """What decides what comes out of a batch."""
+    return json.dumps([batch[name] for name in ("phase", "structure", "points", "first_seed", "seeds")])
+
+
+def _read(file: Folder) -> tuple[str, Played]:
+    """A batch by what was asked, and what came out."""
+    try:
+        found = json.loads(file.read() or b"")
+    except ValueError:
+        found = {}
+    if not is_sound(found):
+        raise StoreMismatchError(f"{str(file)!r} is damaged: delete it to have it played again")
+    values = {name: np.asarray(runs, np.float64) for name, runs in found["values"].items()}
+    return _asked(found["batch"]), (values, np.asarray(found["valid"], bool))
+
+
 @contextlib.contextmanager
 def opened(out: str | os.PathLike[str] | None, settings: Mapping[str, Any], code: Mapping[str, Any], accept: bool):
-    """The history in a folder, which this process alone writes to; an empty one in memory without.
+    """The history in a folder, which this process alone writes to; an empty one in memory without. With more rounds its search goes on.
 
     Args:
       out: the folder, or None.
@@ -135,30 +141,47 @@ def opened(out: str | os.PathLike[str] | None, settings: Mapping[str, Any], code
     folder = Folder(Path(out))
     with folder.lock():
         settings, code = (json.loads(json.dumps(one)) for one in (settings, code))
-        about = folder / _ABOUT
-        content = about.read()
-        if content is None:
-            if folder.names():
-                raise StoreMismatchError(f"{str(folder)!r} holds something else than a search: choose another folder")
+        found = _described(folder)
+        if found is None:
             folder.path.mkdir(parents=True, exist_ok=True)
-            about.write(
-                json.dumps(
-                    sealed({"format": _FORMAT, "created": now(), "settings": settings, "code": code}), indent=1
-                ).encode()
-            )
+            _describe(folder, {"created": now(), "settings": settings, "code": code})
         else:
-            _check(folder, content, settings, code, accept)
+            _check(folder, found, settings, code, accept)
+            if found["settings"]["plan"] != settings["plan"]:
+                (folder / _HISTORY).delete()  # That of fewer rounds.
+                _describe(folder, {**found, "settings": settings})
         yield History(folder)
 
 
-def _check(folder: Folder, content: bytes, settings: Mapping[str, Any], code: Mapping[str, Any], accept: bool) -> None:
+def _describe(folder: Folder, about: Mapping[str, Any]) -> None:
+    """Says what the search in a folder is."""
+    (folder / _ABOUT).write(json.dumps(sealed({"format": _FORMAT, **about}), indent=1).encode())
+
+
+def _described(folder: Folder) -> dict[str, Any] | None:
+    """What the search in a folder is; None for an empty one."""
+    content = (folder / _ABOUT).read()
+    if content is None:
+        if folder.names():
+            raise StoreMismatchError(f"{str(folder)!r} holds something else than a search: choose another folder")
+        return None
     try:
         found = json.loads(content)
     except ValueError:
         found = {}
     if not is_sound(found):
         raise StoreMismatchError(f"the description of the search in {str(folder)!r} is damaged: choose another folder")
-    what = first_difference(found["settings"], settings)
+    return found
+
+
+def _check(
+    folder: Folder, found: Mapping[str, Any], settings: Mapping[str, Any], code: Mapping[str, Any], accept: bool
+) -> None:
+    """Refuses another search, unless it differs by more rounds alone, and other code."""
+    there, here = found["settings"], settings
+    if here["plan"]["runs"] > there["plan"]["runs"]:
+        there, here = ({**one, "plan": {**one["plan"], **dict.fromkeys(_GROWING)}} for one in (there, here))
+    what = first_difference(there, here)
     if what:
         raise StoreMismatchError(f"{str(folder)!r} holds another search: {what}; choose another folder")
     changed = changes(found["code"], code)
@@ -215,7 +238,7 @@ def dataset(history: History, space: Space, goal: Goal, horizon: int, chosen: in
     data = xr.Dataset({name: ("evaluation", np.array([row.get(name, np.nan) for row in rows])) for name in names})
     data["score"].attrs = {"label": goal.name, "better": "max" if goal.maximise else "min"}
     for name, scale in space.leaves.items():
-        data[f"leaf.{name}"].attrs = _described(scale)
+        data[f"leaf.{name}"].attrs = _scale(scale)
     bounds = {f"at_most.{n}": v for n, v in goal.at_most.items()} | {f"at_least.{n}": v for n, v in goal.at_least.items()}
     data.attrs = {"horizon": horizon, "chosen": chosen, "margin": goal.margin, **bounds, **attributes}
     if history.folder is not None:
@@ -235,7 +258,7 @@ def load(out: str | os.PathLike[str]) -> xr.Dataset:
     return xr.Dataset.from_dict(json.loads(content))
 
 
-def _described(scale: Any) -> dict[str, Any]:
+def _scale(scale: Any) -> dict[str, Any]:
     if isinstance(scale, Choice):
         return {"scale": "choice", "values": scale.names}
     log = isinstance(scale, Log) or (isinstance(scale, Integer) and scale.log)

@@ -105,6 +105,11 @@ class Goal:
         return bool(self.at_most or self.at_least)
 
     @property
+    def limited(self) -> list[str]:
+        """Metrics that have a bound."""
+        return list(dict.fromkeys([*self.at_most, *self.at_least]))
+
+    @property
     def name(self) -> str:
         """What is searched for, in a word."""
         return (
@@ -117,7 +122,7 @@ class Goal:
     def metrics(self) -> list[str]:
         """Metrics that have to be recorded."""
         named = [self.metric] if isinstance(self.metric, str) else []
-        return list(dict.fromkeys([*named, *self.at_most, *self.at_least]))
+        return list(dict.fromkeys([*named, *self.limited]))
 
     def scores(self, values: Mapping[str, np.ndarray]) -> np.ndarray:
         """What is searched for, by run `[seed]`.
@@ -138,7 +143,7 @@ class Goal:
     def estimate(self, values: Mapping[str, np.ndarray], valid: np.ndarray) -> Estimate:
         """What runs `[seed]` say of a candidate."""
         scores = self.scores(values)
-        bounded = {name: moments(np.asarray(values[name])) for name in dict.fromkeys([*self.at_most, *self.at_least])}
+        bounded = {name: moments(np.asarray(values[name])) for name in self.limited}
         return Estimate(moments(scores), bounded, bool(np.all(valid) and np.isfinite(scores).all()))
 
     def lacks(self, one: Estimate, margin: float | None = None) -> np.ndarray:

@@ -2,13 +2,14 @@
 
 Three phases share the rounds, and no seed is used by two of them.
 
-1. Search: generations of candidates, each one grid, all on the same few seeds, so that differences are those of the leaves and not of luck.
-   Where the halves of the seeds do not agree on which candidates are better, later generations play twice as many, the same ones first.
-   Structures (combinations of choices) share it by halving: after each of `log2 S` stages the better half goes on.
-2. Choice: the best candidates by mean and error, and the centre that the strategy expects most of, are played again on fresh seeds; after
-   each rung, of equal cost, the better half goes on, on twice as many fresh seeds. Where there are bounds, some of them keep these by more
-   than is asked for: the luck that all candidates of the search share may have been good to the bound. What is known of a candidate is all its runs of this
-   phase: that it was lucky in the search does not count.
+1. Search: generations of candidates, each one grid, all on the same few seeds, so that differences are those of the leaves and not of luck; the
+   next one has fresh seeds, so that nobody learns what suits some seeds. Where the halves of the seeds do not agree on which candidates are
+   better, later generations have twice as many. Structures (combinations of choices) share the search by halving: after each of `log2 S` stages
+   the better half goes on.
+2. Choice: finalists are the centre that the strategy expects most of, and the best candidates by a model of all that was played of a structure
+   (`surrogate`), which tells leaves from luck. They are played again on fresh seeds; after each rung, of equal cost, the better half by the
+   model goes on, on twice as many fresh seeds. Where there are bounds, some finalists keep these by more than is asked for: what the model does
+   not know of a bound it does not know of all candidates alike.
 3. Judgement: the chosen one, and the start beside it, on seeds that neither phase has seen. Its mean is unbiased.
 """
 
@@ -16,7 +17,7 @@ import math
 import os
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,6 +29,7 @@ from jaxroute.analysis.tune.playing import Makers, Played, Players
 from jaxroute.analysis.tune.ranking import Estimate, Goal, MetricFunction, agreement, moments
 from jaxroute.analysis.tune.space import Scale, Space
 from jaxroute.analysis.tune.strategies import CMAES, Points, Strategy
+from jaxroute.analysis.tune.surrogate import Knowledge
 from jaxroute.core import checks
 from jaxroute.engine.simulate import tqdm
 from jaxroute.store.code import code_of, python
@@ -61,8 +63,8 @@ class Found(NamedTuple):
     """Result of `search`.
 
     values: the chosen leaves by name. best: how good they are, on seeds that neither search nor choice has seen. start: the same of the start,
-    None without one. gain: of the best over the start, seed by seed (positive is better), with its standard error. kept: whether the runs
-    of the choice keep all bounds with the margin. rounds: that were played, by phase. history: every evaluation, see
+    None without one. gain: of the best over the start, seed by seed (positive is better), with its standard error. kept: whether it
+    keeps all bounds with the margin, by all runs of search and choice. rounds: that were played, by phase. history: every evaluation, see
     `jaxroute.tune.history.dataset`.
     """
 
@@ -118,7 +120,8 @@ def search(
       start: leaves to begin with, which are also judged (default: the middle of the box, and no judgement).
       fresh: seeds of the judgement (default: an eighth of the rounds).
       record: metrics that are kept besides (default: those that environment and policy mark as default, if `metric` is a function).
-      out: folder of the search, which a killed one goes on from, to the same bits.
+      out: folder of the search, which a killed one goes on from, to the same bits; with more rounds a finished one, too, which then finds what
+        it would have found with so many from the start, and plays the generations that both have once.
       key: root of all randomness, of runs and candidates.
       backend, devices: as for `simulate`.
       progress: shows a progress bar.
@@ -261,8 +264,9 @@ class _Candidate:
 class _Search:
     """A search that is going on.
 
-    next_seed: the first that no phase has used. number: of candidates so far. seeds: of a candidate now, by structure. agreed: between the
-    halves of the seeds, by structure and generation since the last doubling.
+    next_seed: the first that no phase has used. number: of candidates so far. seeds: of a candidate now, by structure. fresh: the first that
+    a structure has not seen. agreed: between the halves of the seeds, by structure and generation since the last doubling. knowledge: what
+    search and choice have played of a structure.
     """
 
     space: Space
@@ -278,7 +282,9 @@ class _Search:
     next_seed: int = 0
     number: int = 0
     seeds: dict[int, int] = field(default_factory=dict)
+    fresh: dict[int, int] = field(default_factory=dict)
     agreed: dict[int, list[float]] = field(default_factory=dict)
+    knowledge: dict[int, Knowledge] = field(default_factory=dict)
 
     def run(self) -> Found:
         """The story."""
@@ -298,6 +304,8 @@ class _Search:
         self.bar.set_description(phase)
         self.bar.update(len(candidates) * len(seeds))
         values, valid = played
+        if phase != "judgement":
+            self.knowledge.setdefault(structure, Knowledge(self.goal)).add(np.array(points), values, valid)
         for place, one in enumerate(candidates):
             one.runs.append(({name: runs[place] for name, runs in values.items()}, valid[place]))
 
@@ -345,8 +353,9 @@ class _Search:
             if not len(asked):
                 break
             candidates = [self.candidate(structure, point) for point in asked]
-            seeds = range(self.seeds[structure])
-            self.next_seed = max(self.next_seed, seeds.stop)
+            first = self.fresh.get(structure, 0)
+            seeds = range(first, first + self.seeds[structure])
+            self.fresh[structure], self.next_seed = seeds.stop, max(self.next_seed, seeds.stop)
             self.play("search", generations[structure], candidates, seeds)
             generations[structure] += 1
             points.tell(asked, self.goal.order([one.known(self.goal) for one in candidates]))
@@ -354,6 +363,16 @@ class _Search:
             spent += len(candidates) * len(seeds)
             self._adapt(structure, candidates)
         return spent
+
+    def estimates(self, candidates: Sequence[_Candidate]) -> list[Estimate]:
+        """What all that was played of their structures says of candidates; what their own runs say where that is too little for a model."""
+        known = [one.known(self.goal) for one in candidates]
+        for structure in dict.fromkeys(one.structure for one in candidates):
+            which = [i for i, one in enumerate(candidates) if one.structure == structure]
+            modelled = self.knowledge[structure].at(np.array([candidates[i].point for i in which]))
+            for i, one in zip(which, modelled or [], strict=False):
+                known[i] = replace(one, valid=known[i].valid)
+        return known
 
     def _adapt(self, structure: int, candidates: list[_Candidate]) -> None:
         """Twice as many seeds from now on, where the halves of the seeds have not agreed on who is better."""
@@ -367,7 +386,7 @@ class _Search:
         """The better half of the structures, by the best candidate of each."""
         best = []
         for structure in alive:
-            known = [one.known(self.goal) for one in played[structure]]
+            known = self.estimates(played[structure])
             best.append(known[self.goal.order(known, cautious=True)[0]])
         order = self.goal.order(best, cautious=True)
         return sorted(alive[i] for i in order[: -(-len(alive) // 2)])
@@ -375,13 +394,13 @@ class _Search:
     def _finalists(self, alive: list[int], points: Mapping[int, Points], played: list[_Candidate]) -> list[_Candidate]:
         """The centres of the strategies, and the best that were played, each once.
 
-        All candidates of a search meet the same luck, so that those that just keep a bound may break it together on other seeds: where there
-        are bounds, two of three finalists are the best of those that keep them by more.
+        Where there are bounds, two of three finalists are the best of those that keep them by more: those that just keep a bound may break it
+        together on other seeds.
         """
         most = _FINALISTS
         while most > 1 and self.plan.choice // (most * max(1, math.ceil(math.log2(most)))) < _FEWEST_SEEDS:
             most //= 2
-        known = [one.known(self.goal) for one in played]
+        known = self.estimates(played)
         margins = [max(self.goal.margin, 1.0) * more for more in _STRICTER] if self.goal.bounded else []
         orders = [self.goal.order(known, cautious=True, margin=margin) for margin in (self.goal.margin, *margins)]
         centres = [(structure, points[structure].centre()) for structure in alive]
@@ -404,7 +423,7 @@ class _Search:
             for structure in dict.fromkeys(one.structure for one in finalists):
                 self.play("choice", rung, [one for one in finalists if one.structure == structure], seeds)
             self.next_seed, left, rung = seeds.stop, left - number * len(finalists), rung + 1
-            known = [one.known(self.goal) for one in finalists]
+            known = self.estimates(finalists)
             order = self.goal.order(known)
             if rung == rungs:
                 return finalists[order[0]], self.goal.keeps(known[order[0]])
