@@ -137,9 +137,14 @@ def improve(
 ) -> Tuned:
     """Raises the objective by gradient steps on some of a policy's leaves; every step plays new seeds.
 
-    The search is in the logarithm of each leaf, so that leaves of different size take steps of the same kind. Differentiation is
-    forward: a step carries one tangent per leaf, so that its time grows with their number, while its memory does not grow with the
-    horizon. For many leaves differentiate `objective_of` in reverse.
+    The search is in the logarithm of each leaf, so that leaves of different size take steps of the same kind.
+
+    What its derivative leaves out: rounding; decisions that jump, such as which models are deployed; and what a decision teaches, since data are
+    taken as given. @@MEASURED@@ So it is right where the relaxed objective is what counts and the data hardly depend on the leaves, and a fast way
+    out of a poor setting; for a metric as it is measured `climb` follows its slope, and where leaves are few `search` finds more.
+
+    Differentiation is forward: a step carries one tangent per leaf, so that its time grows with their number, while its memory does not grow
+    with the horizon. @@COST@@
 
     Args:
       env, policy, objective, horizon, key: as for `objective_of`.
