@@ -4,12 +4,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import struct
-from helpers import assert_mean_close
+from helpers import assert_mean_close, assert_means_agree
+from toys import small_market
 
 from jaxroute import tune
 from jaxroute.analysis.tune import slopes
 from jaxroute.core import draws
 from jaxroute.core.types import Leaf, Metric, Spec
+from jaxroute.problems import staged
 
 # At most so many rounds are won: a decision that is too large loses all of them.
 LIMIT = 0.7
@@ -124,6 +126,20 @@ def test_seeds_are_those_that_are_asked_for():
     both, late = found(seeds=20).runs, found(seeds=10, first_seed=10).runs
     np.testing.assert_array_equal(both[10:], late)
     assert not np.array_equal(found(seeds=10, key=1).runs, late)
+
+
+@pytest.mark.slow
+def test_both_kinds_of_ways_agree_on_a_policy_that_learns():
+    """On other seeds, by the errors of both; and the slope is not nothing."""
+    leaves = {"gamma": tune.Log(0.01, 10.0), "radius_multiplier": tune.Log(0.1, 5.0)}
+    task = {"metric": "regret", "horizon": 100, "seeds": 1500, "at": {"gamma": 1.0, "radius_multiplier": 1.0}}
+    axes = tune.slope(small_market(), staged.StageRoute(), leaves, **task)
+    turned = tune.slope(
+        small_market(), staged.StageRoute(), leaves, pairs=2, step=0.05 / np.sqrt(2), first_seed=1500, **task
+    )
+    for place, name in enumerate(leaves):
+        assert_means_agree(axes.runs[:, place], turned.runs[:, place], what=name)
+    assert abs(axes.values["gamma"]) > 5 * axes.errors["gamma"]
 
 
 @pytest.mark.parametrize(("number", "pairs"), [(1, 1), (3, 3), (5, 15), (4, 2)])
