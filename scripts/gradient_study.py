@@ -644,7 +644,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=8)
     parser.add_argument("--runs", type=int, default=768)
     parser.add_argument("--first-key", type=int, default=0)
-    parser.add_argument("--only", default="", help="ascents whose name begins so; nothing is kept")
+    parser.add_argument("--only", default="", help="ascents whose name begins so")
     options = parser.parse_args()
     if options.part == "cost":
         cost()

@@ -8,7 +8,7 @@ from helpers import assert_mean_close, assert_means_agree
 from toys import small_market
 
 from jaxroute import tune
-from jaxroute.analysis.tune import slopes
+from jaxroute.analysis.tune import gradient, slopes
 from jaxroute.core import draws
 from jaxroute.core.types import Leaf, Metric, Spec
 from jaxroute.problems import staged
@@ -185,6 +185,23 @@ def test_bad_input(options, message):
 def test_runs_that_are_not_valid_are_named():
     with pytest.warns(UserWarning, match="invalid"), pytest.raises(FloatingPointError, match="'x': 0.55"):
         found(env=Valley(broken_above=0.5), seeds=2)
+
+
+def test_improve_is_the_same_forward_and_in_reverse(monkeypatch):
+    def objective(env, state, action, t):
+        del env, state, t
+        return -((action[0] - 0.5) ** 2) - jnp.log(action[1]) ** 2 - 0.1 * action[0] * action[1]
+
+    def improved():
+        bounds = {"x": (0.1, 2.0), "y": (0.1, 10.0)}
+        return tune.improve(Valley(), Pair(), bounds, objective, horizon=5, seeds=2, steps=30, fresh=2)
+
+    forward = improved()
+    monkeypatch.setattr(gradient, "_MOST_FORWARD", 1)
+    np.testing.assert_allclose(forward.history, improved().history, rtol=1e-4)
+    # Where both derivatives vanish: `2 (x - .5) + .1 y` and `2 log y + .1 x y`.
+    x, y = forward.values["x"], forward.values["y"]
+    assert abs(2 * (x - 0.5) + 0.1 * y) < 0.05 and abs(2 * np.log(y) + 0.1 * x * y) < 0.05
 
 
 # The least mean loss `x^2 + 2 log^2 y + x log y + 3` is at the start of both axes.
