@@ -2,14 +2,16 @@
 
 `search` finds leaves of an environment and a policy for which a metric is best, without derivatives, and judges them on fresh seeds; `space`
 is where it looks, `strategies` what it plays next, `ranking` what is better, `surrogate` what all that was played says of a candidate,
-`playing` how candidates become one grid, `history` what is kept and `picture` what it looks like. `gradient` differentiates runs whose
-decisions are relaxed.
+`playing` how candidates become one grid, `history` what is kept and `picture` what it looks like. `slopes` says how a metric moves with
+leaves, by differences on common luck, and `climbing` follows that; `gradient` differentiates runs whose decisions are relaxed.
 """
 
+from jaxroute.analysis.tune.climbing import climb
 from jaxroute.analysis.tune.gradient import Objective, Tuned, improve, objective_of, replace
 from jaxroute.analysis.tune.history import load
 from jaxroute.analysis.tune.picture import picture
 from jaxroute.analysis.tune.search import Found, Judged, search
+from jaxroute.analysis.tune.slopes import Slope, slope
 from jaxroute.analysis.tune.space import Choice, Integer, Linear, Log
 from jaxroute.analysis.tune.strategies import CMAES, Lattice, Random
 
@@ -24,11 +26,14 @@ __all__ = [
     "Log",
     "Objective",
     "Random",
+    "Slope",
     "Tuned",
+    "climb",
     "improve",
     "load",
     "objective_of",
     "picture",
     "replace",
     "search",
+    "slope",
 ]
