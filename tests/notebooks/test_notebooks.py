@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 FOLDER = Path(__file__).resolve().parents[2] / "notebooks"
-NAMES = ("quickstart", "staged", "combinatorial", "service", "queueing", "cascade", "your_traffic")
+NAMES = ("quickstart", "staged", "combinatorial", "service", "queueing", "cascade", "your_traffic", "decision_focused")
 MAX_BYTES = 200_000
 SECONDS_PER_CELL = 300
 
@@ -29,7 +29,7 @@ def figures(cell):
 
 
 # Long ones; what they show is also in the tests of their problems.
-LONG = ("staged", "combinatorial", "service", "queueing", "cascade", "your_traffic")
+LONG = ("staged", "combinatorial", "service", "queueing", "cascade", "your_traffic", "decision_focused")
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n in LONG else n for n in NAMES])
