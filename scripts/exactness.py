@@ -41,7 +41,7 @@ RESULTS = Path(__file__).resolve().parent / "bench_results" / "exactness.json"
 SIZES = (8, 15, 25, 40)
 NUMBERS = (2, 4, 8, 19)
 LARGE = (100, 20)
-Problem = tuple[np.ndarray, ...]  # Arrays of one element a model, then the budget and the number of places.
+Problem = tuple[Any, ...]  # Arrays of one element a model, then the budget and the number of places.
 
 
 def markets(rng: np.random.Generator, size: int, most: int, kind: int) -> Problem:

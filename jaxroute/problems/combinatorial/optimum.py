@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from scipy.optimize import Bounds, LinearConstraint, linprog, milp
@@ -102,10 +102,10 @@ def _searched(
     weight: np.ndarray, cost: np.ndarray, budget: float, kinds: np.ndarray, sizes: np.ndarray, exact_size: bool
 ) -> np.ndarray | None:
     """The same by HiGHS."""
-    ones = np.ones(len(weight))
+    ones, limit = np.ones(len(weight)), cast(Any, sizes)
     rows = [
         LinearConstraint(cost, -np.inf, budget),
-        LinearConstraint(kinds.astype(float), sizes if exact_size else -np.inf, sizes),
+        LinearConstraint(kinds.astype(float), limit if exact_size else -np.inf, limit),
     ]
     found = milp(-_SCALE * weight, constraints=rows, integrality=ones, bounds=Bounds(0, 1), options={"mip_rel_gap": 0.0})
     return None if found.x is None else found.x > 0.5
@@ -229,7 +229,7 @@ def _best_of_chords(
     rows[len(earlier) + place, switch], rows[len(earlier) + place, earlier] = 1.0, -1.0
     rows[2 * len(earlier), :num] = cost[model] * length
     rows[2 * len(earlier) + 1 :, :num] = kinds[:, model] * length
-    most = np.concatenate([np.zeros(2 * len(earlier)), [budget], sizes])
+    most: Any = np.concatenate([np.zeros(2 * len(earlier)), [budget], sizes])
     found = milp(
         -_SCALE * np.append(gain, np.zeros(len(earlier))),
         constraints=LinearConstraint(rows, -np.inf, most),

@@ -4,6 +4,7 @@ import functools
 import itertools
 import math
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -82,19 +83,20 @@ def pool_value(
     size = min(max_deployed, len(pool))
     if size == len(pool) or size >= max_support(np.asarray(capacity)[list(pool)]):
         return float(routing_values(reward, cost, capacity, budget, [pool])[0])
-    inside = [np.asarray(x, np.float64)[list(pool)] for x in (reward, cost, capacity)]
+    u, c, a = (np.asarray(x, np.float64)[list(pool)] for x in (reward, cost, capacity))
     if math.comb(len(pool), size) > _MOST_SETS:
-        chosen = _best_set(*inside, budget, size)
-        return 0.0 if chosen is None else float(routing_values(*inside, budget, [chosen])[0])
+        chosen = _best_set(u, c, a, budget, size)
+        return 0.0 if chosen is None else float(routing_values(u, c, a, budget, [chosen])[0])
     sets = np.asarray(list(itertools.combinations(range(len(pool)), size)))
     blocks = np.array_split(sets, max(1, len(sets) // 4096))
-    return float(max(routing_values(*inside, budget, block).max() for block in blocks))
+    return float(max(routing_values(u, c, a, budget, block).max() for block in blocks))
 
 
 def _best_set(reward: np.ndarray, cost: np.ndarray, capacity: np.ndarray, budget: float, size: int) -> list[int] | None:
     """The best set of `size` models by HiGHS: amounts, and for each model whether it has one. None if no set is feasible."""
     count = len(reward)
     ones, none, each = np.ones(count), np.zeros(count), np.eye(count)
+    top: Any = np.append(capacity, ones)
     found = milp(
         _SCALE * np.append(-reward, none),
         constraints=[
@@ -104,7 +106,7 @@ def _best_set(reward: np.ndarray, cost: np.ndarray, capacity: np.ndarray, budget
             LinearConstraint(np.hstack([each, -np.diag(capacity)]), -np.inf, 0.0),
         ],
         integrality=np.append(none, ones),
-        bounds=Bounds(0.0, np.append(capacity, ones)),
+        bounds=Bounds(0.0, top),
         options={"mip_rel_gap": 0.0},
     )
     if found.x is None:
