@@ -443,8 +443,8 @@ def row(found: np.ndarray, error: float, runs: int, cpu: float, truth: tuple[flo
     bias, per_run = mean - truth[0], found.std(ddof=1) * np.sqrt(runs)
     bias_error = float(np.hypot(error, truth[1]))
     needed = (per_run / (0.1 * truth[0])) ** 2
-    # No number of runs helps where the bias is more than a tenth, by two of its errors.
-    reaches = abs(bias) <= 0.1 * abs(truth[0]) + 2.0 * bias_error
+    # No number of runs helps where the bias is more than a tenth, by three of its errors: of so many rows one passes two by luck.
+    reaches = abs(bias) <= 0.1 * abs(truth[0]) + 3.0 * bias_error
     return {
         "estimate": mean,
         "error": error,
