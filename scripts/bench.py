@@ -335,7 +335,12 @@ def main(arguments: list[str] | None = None) -> int:
     """Runs the benchmark; returns 0."""
     parser = argparse.ArgumentParser(prog="bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "--only", nargs="+", choices=[*PROBLEMS, SOLVERS], default=list(PROBLEMS), metavar="PROBLEM", help=f"these problems only, or {SOLVERS}"
+        "--only",
+        nargs="+",
+        choices=[*PROBLEMS, SOLVERS],
+        default=list(PROBLEMS),
+        metavar="PROBLEM",
+        help=f"these problems only, or {SOLVERS}",
     )
     parser.add_argument("--policies", nargs="*", help="names of policies (default: all)")
     parser.add_argument("--seeds", type=int, default=1024, help="runs (default 1024)")

@@ -112,12 +112,20 @@ def mpax_tool(num_models: int) -> Tool:
     """The quadratic solver of MPAX in float64, with tolerances of 1e-6; no derivative."""
     import mpax
 
-    square, ones, size, eye = _matrices(num_models)
+    square, ones, size, _ = _matrices(num_models)
     solver = mpax.raPDHG(eps_abs=1e-6, eps_rel=1e-6)
 
     def solve(w: jax.Array, cost: jax.Array, budget: jax.Array) -> jax.Array:
         problem = mpax.create_qp(
-            square, -w, ones, size, -cost[None], -budget[None], jnp.zeros(num_models), jnp.ones(num_models), use_sparse_matrix=False
+            square,
+            -w,
+            ones,
+            size,
+            -cost[None],
+            -budget[None],
+            jnp.zeros(num_models),
+            jnp.ones(num_models),
+            use_sparse_matrix=False,
         )
         return solver.optimize(problem).primal_solution
 
@@ -199,7 +207,9 @@ def _reference(num_models: int, problem: Problem) -> dict[str, np.ndarray]:
     found = jax.jit(jax.vmap(lambda w, c, b: select("sum", w, c, b, num_models // 2, temperature=TEMPERATURE)))
     certificate = found(problem["w"], problem["cost"], problem["budget"])
     if not np.all(certificate.converged):
-        raise RuntimeError(f"the reference must meet the optimality conditions, got a residual of {certificate.residual.max()}")
+        raise RuntimeError(
+            f"the reference must meet the optimality conditions, got a residual of {certificate.residual.max()}"
+        )
     assert tool[1] is not None
     return {"forward": np.asarray(tool[0](problem)), "gradient": np.asarray(tool[1](problem))}
 
@@ -238,7 +248,10 @@ def show(row: dict[str, Any]) -> str:
     name = f"  {row['models']:>5} {row['tool']:<18}"
     if "unavailable" in row:
         return f"{name} unavailable: {row['unavailable']}"
-    parts = [f"{row.get(f'{what}_us', float('nan')):11.1f} {row.get(f'{what}_error', float('nan')):9.1e}" for what in ("forward", "gradient")]
+    parts = [
+        f"{row.get(f'{what}_us', float('nan')):11.1f} {row.get(f'{what}_error', float('nan')):9.1e}"
+        for what in ("forward", "gradient")
+    ]
     return f"{name} {parts[0]} {parts[1]}  x {row['batch']}"
 
 

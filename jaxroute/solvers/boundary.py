@@ -38,6 +38,8 @@ def scalar(name: str, value: Any) -> jax.Array:
 
 
 def _checked(name: str, value: Any) -> jax.Array:
+    if not known(value):
+        return value.astype(jnp.result_type(value, jnp.float32))
     try:
         array = jnp.asarray(value)
         array = array.astype(jnp.result_type(array, jnp.float32))
@@ -55,4 +57,6 @@ def _checked(name: str, value: Any) -> jax.Array:
 def require_feasible(feasible: jax.Array, size: str) -> None:
     """Refuses a problem without a point, where that is known."""
     if known(feasible) and not bool(feasible):
-        raise ValueError(f"budget and {size} must leave a selection, got a budget below the cost of the cheapest one, or too few models")
+        raise ValueError(
+            f"budget and {size} must leave a selection, got a budget below the cost of the cheapest one, or too few models"
+        )

@@ -19,7 +19,7 @@ Reward = Literal["sum", "any", "all"]
 REWARDS = ("sum", "any", "all")
 
 # Newton steps on the chance that no model wins, inside a bracket.
-_STEPS = 12
+_STEPS = 20
 
 
 def select(
@@ -82,7 +82,8 @@ def select(
     dtype, count = weight.dtype, weight.shape[0]
     cost = boundary.vector("cost", cost, count).astype(dtype)
     budget, size, temperature = (
-        boundary.scalar(name, x).astype(dtype) for name, x in (("budget", budget), ("size", size), ("temperature", temperature))
+        boundary.scalar(name, x).astype(dtype)
+        for name, x in (("budget", budget), ("size", size), ("temperature", temperature))
     )
     _check_chances(reward, weight)
     upper = jnp.ones_like(weight) if allowed is None else jnp.asarray(allowed).astype(dtype)
@@ -101,7 +102,9 @@ def _check_chances(reward: str, weight: jax.Array) -> None:
     values = np.asarray(weight)
     lowest = values > 0.0 if reward == "all" else values >= 0.0
     if not np.all(lowest & (values <= 1.0)):
-        raise ValueError(f"weight must be in {'(' if reward == 'all' else '['}0, 1] for {reward!r}, got {checks.show(weight)}")
+        raise ValueError(
+            f"weight must be in {'(' if reward == 'all' else '['}0, 1] for {reward!r}, got {checks.show(weight)}"
+        )
 
 
 def _additive(reward: str, weight: jax.Array) -> jax.Array:
@@ -163,16 +166,20 @@ def _no_win(solve: Callable[[jax.Array, tuple[jax.Array, ...]], Projection], pro
         return jax.jvp(lambda u: excess(u, fixed), (u,), (jnp.ones_like(u),))
 
     def step(state: tuple[jax.Array, ...], _: None) -> tuple[tuple[jax.Array, ...], None]:
-        low, high, u = state
+        low, high, u, best, least = state
         value, slope = at(u)
         low, high = jnp.where(value < 0.0, u, low), jnp.where(value < 0.0, high, u)
         newton = u - value / slope
-        return (low, high, jnp.where((newton >= low) & (newton <= high), newton, 0.5 * (low + high))), None
+        # Newton's step where the last one helped; on a function with steep pieces it may stay far from the root.
+        inside = (newton >= low) & (newton <= high) & (jnp.abs(value) < 0.5 * least)
+        best, least = jnp.where(jnp.abs(value) < least, u, best), jnp.minimum(jnp.abs(value), least)
+        return (low, high, jnp.where(inside, newton, 0.5 * (low + high)), best, least), None
 
     zero = jnp.zeros((), fixed[0].dtype)
     # The root is at most the sum of the gains, and at most what the largest of them allow.
     high = jnp.minimum(jnp.sum(fixed[0]), fixed[3] * jnp.max(fixed[0]))
-    (_, _, u), _ = lax.scan(step, (zero, high, 0.5 * high), None, length=_STEPS)
+    start = (zero, high, 0.5 * high, 0.5 * high, jnp.full_like(zero, jnp.inf))
+    (_, _, _, u, _), _ = lax.scan(step, start, None, length=_STEPS)
     u = lax.stop_gradient(u)
     _, slope = at(u)
     return jnp.exp(-(u - excess(u, problem) / lax.stop_gradient(slope)))
