@@ -82,7 +82,7 @@ def _rows(cost: jax.Array, budget: jax.Array, eye: jax.Array) -> tuple[jax.Array
 
 def qpax_tool(num_models: int) -> Tool:
     """qpax in float64 with a tolerance of 1e-8, its derivative at a relaxation of 1e-8."""
-    import qpax
+    import qpax  # pyright: ignore[reportMissingImports]
 
     square, ones, size, eye = _matrices(num_models)
 
@@ -95,7 +95,7 @@ def qpax_tool(num_models: int) -> Tool:
 
 def jaxopt_tool(num_models: int) -> Tool:
     """OSQP of jaxopt in float64, with a tolerance of 1e-5 and its implicit derivative."""
-    import jaxopt
+    import jaxopt  # pyright: ignore[reportMissingImports]
 
     square, ones, size, eye = _matrices(num_models)
     solver = jaxopt.OSQP(tol=1e-5, maxiter=4000)
@@ -110,7 +110,7 @@ def jaxopt_tool(num_models: int) -> Tool:
 
 def mpax_tool(num_models: int) -> Tool:
     """The quadratic solver of MPAX in float64, with tolerances of 1e-6; no derivative."""
-    import mpax
+    import mpax  # pyright: ignore[reportMissingImports]
 
     square, ones, size, _ = _matrices(num_models)
     solver = mpax.raPDHG(eps_abs=1e-6, eps_rel=1e-6)
@@ -134,8 +134,8 @@ def mpax_tool(num_models: int) -> Tool:
 
 def cvxpylayers_tool(num_models: int) -> Tool:
     """cvxpylayers with its default solver."""
-    import cvxpy as cp
-    from cvxpylayers.jax import CvxpyLayer
+    import cvxpy as cp  # pyright: ignore[reportMissingImports]
+    from cvxpylayers.jax import CvxpyLayer  # pyright: ignore[reportMissingImports]
 
     z, w, cost, budget = cp.Variable(num_models), cp.Parameter(num_models), cp.Parameter(num_models), cp.Parameter()
     gain = w @ z - TEMPERATURE / 2 * cp.sum_squares(z)

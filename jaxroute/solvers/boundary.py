@@ -39,10 +39,9 @@ def scalar(name: str, value: Any) -> jax.Array:
 
 def _checked(name: str, value: Any) -> jax.Array:
     if not known(value):
-        return value.astype(jnp.result_type(value, jnp.float32))
+        return _real(value)
     try:
-        array = jnp.asarray(value)
-        array = array.astype(jnp.result_type(array, jnp.float32))
+        array = _real(jnp.asarray(value))
     except (TypeError, ValueError):
         raise ValueError(f"{name} must be a number or an array of numbers, got {checks.show(value)}") from None
     if known(array):
@@ -52,6 +51,12 @@ def _checked(name: str, value: Any) -> jax.Array:
         if name in _NON_NEGATIVE and (values < 0).any():
             raise ValueError(f"{name} must be at least 0, got {values.min():g}")
     return array
+
+
+def _real(array: jax.Array) -> jax.Array:
+    """Of at least float32; a number of Python's keeps the precision that it has."""
+    wide = jnp.issubdtype(array.dtype, jnp.floating) and array.dtype.itemsize >= 4
+    return array if wide else array.astype(jnp.float32)
 
 
 def require_feasible(feasible: jax.Array, size: str) -> None:

@@ -78,6 +78,7 @@ def select(
         `jit` the flags `feasible` and `converged` say so.
     """
     checks.one_of("reward", reward, REWARDS)
+    exact = boundary.known(temperature) and np.ndim(temperature) == 0 and bool(np.asarray(temperature) == 0.0)
     weight = boundary.vector("weight", weight)
     dtype, count = weight.dtype, weight.shape[0]
     cost = boundary.vector("cost", cost, count).astype(dtype)
@@ -88,7 +89,7 @@ def select(
     _check_chances(reward, weight)
     upper = jnp.ones_like(weight) if allowed is None else jnp.asarray(allowed).astype(dtype)
     at_most = reward == "any" if at_most is None else at_most
-    if boundary.known(temperature) and float(temperature) == 0.0:
+    if exact:
         found = _exact(weight, cost, budget, size, upper, reward, at_most)
     else:
         found = _smooth(weight, cost, budget, size, temperature, upper, reward, at_most)
