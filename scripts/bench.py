@@ -36,6 +36,7 @@ from jaxroute.store import provenance
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import comparators
+import solver_bench
 
 RESULTS = Path(__file__).resolve().parent / "bench_results"
 MEANS = tuple(np.round(np.linspace(0.9, 0.0, 10), 6).tolist())
@@ -159,6 +160,8 @@ PROBLEMS: dict[str, dict[str, Any]] = {
         "comparators": {},
     },
 }
+# Not a problem: the solvers by themselves, on request.
+SOLVERS = "solvers"
 # Rounds and runs of a comparator: as jaxroute's where it is fast, otherwise about a second of work.
 LOOP_RUNS = {"queueing": 16, "cascade": 64}
 SLOW = {"loop": (2000, 10), "river": (2000, 10), "smpybandits": (2000, 5)}
@@ -332,7 +335,12 @@ def main(arguments: list[str] | None = None) -> int:
     """Runs the benchmark; returns 0."""
     parser = argparse.ArgumentParser(prog="bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "--only", nargs="+", choices=PROBLEMS, default=list(PROBLEMS), metavar="PROBLEM", help="these problems only"
+        "--only",
+        nargs="+",
+        choices=[*PROBLEMS, SOLVERS],
+        default=list(PROBLEMS),
+        metavar="PROBLEM",
+        help=f"these problems only, or {SOLVERS}",
     )
     parser.add_argument("--policies", nargs="*", help="names of policies (default: all)")
     parser.add_argument("--seeds", type=int, default=1024, help="runs (default 1024)")
@@ -364,6 +372,11 @@ def main(arguments: list[str] | None = None) -> int:
     options.out.mkdir(parents=True, exist_ok=True)
     stamp = report["created"].replace(":", "").replace("-", "")[:15]
     file = options.out / f"{jax.local_devices()[0].platform}-{stamp}.json"
+    if SOLVERS in options.only:
+        about = {name: value for name, value in report.items() if name != "problems"}
+        solver_bench.main(options.repeats, options.out / f"{SOLVERS}.json", about)
+        if options.only == [SOLVERS]:
+            return 0
     for problem, parts in PROBLEMS.items():
         if problem not in options.only:
             continue

@@ -1,6 +1,8 @@
 """Optimisation problems shared by several papers, exact and without branches; batched by `jax.vmap`, each a library
 function.
 
+- `select`: the best relaxed selection for a sum of wins, any win or all, with derivatives; the entry to start from.
+- `annealed`, `perturbed`: a temperature that falls, and a solver averaged over noise, against derivatives that are zero.
 - `budgeted_fill`: linear program with a box, a sum and a budget (fractional knapsack); returns a `FillSolution`.
 - `linear_selection`: the same for sets of models, with groups; returns a `Selection`.
 - `exact_any_win`: relaxed chance of any win under a budget, over all vertices, or by branch and bound if they are many.
@@ -11,7 +13,7 @@ function.
 - `project`: Euclidean projection onto a box with a sum and a budget, with exact derivatives; returns a `Projection`.
 - `differentiable_lp`: the best mix of models under a budget, from rewards, costs and the budget, with exact derivatives.
 - `smoothed_lp`: what it is made of, one projection.
-- `projected_gradient`: projected gradient ascent with an optax step, differentiable end to end; returns an `Ascent`.
+- `projected_gradient`: projected gradient ascent with an optax step, differentiable at its fixed point; returns an `Ascent`.
 - `pairwise`, `swap`: random sets with the marginals of a fractional selection.
 - `best_models`, `best_pair`, `log_weight_of_best`: assortments under a multinomial-logit choice.
 - `uniform_index`, `two_point_index`, `discrete_index`, `linear_index`, `index_by_bisection`: reservation values of Pandora's boxes.
@@ -20,10 +22,12 @@ function.
 from jaxroute.solvers.assortment import best_models, best_pair, log_weight_of_best
 from jaxroute.solvers.branching import SearchedSelection, SparseMix, branching_any_win, sparse_fill
 from jaxroute.solvers.budgeted_fill import FillSolution, budgeted_fill
+from jaxroute.solvers.perturbed import perturbed
 from jaxroute.solvers.projected_gradient import Ascent, projected_gradient
 from jaxroute.solvers.projection import Projection, differentiable_lp, project, smoothed_lp
 from jaxroute.solvers.reservation import discrete_index, index_by_bisection, linear_index, two_point_index, uniform_index
 from jaxroute.solvers.rounding import pairwise, swap
+from jaxroute.solvers.select import annealed, select
 from jaxroute.solvers.selection import (
     Selection,
     best_any_win,
@@ -42,6 +46,7 @@ __all__ = [
     "SearchedSelection",
     "Selection",
     "SparseMix",
+    "annealed",
     "best_any_win",
     "best_models",
     "best_pair",
@@ -58,9 +63,11 @@ __all__ = [
     "log_any_win",
     "log_weight_of_best",
     "pairwise",
+    "perturbed",
     "polish_any_win",
     "project",
     "projected_gradient",
+    "select",
     "smoothed_lp",
     "sparse_fill",
     "swap",

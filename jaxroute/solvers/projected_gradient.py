@@ -9,6 +9,8 @@ import numpy as np
 import optax
 from jax import lax
 
+from jaxroute.core import checks
+from jaxroute.solvers import boundary
 from jaxroute.solvers.projection import project
 
 
@@ -39,16 +41,18 @@ def projected_gradient(
     optimizer: optax.GradientTransformation,
     steps: int,
     start: jax.Array | None = None,
+    implicit: bool = True,
 ) -> Ascent:
     """Maximises a function over `{0 <= z <= upper, sum z = total (or <=), cost . z <= budget}` by its gradient.
 
-    Every step is differentiable, so that the result is, end to end, in whatever `gradient`, `cost`, `budget` and `total` depend on.
-    Where the result is a vertex of the set, that derivative is zero: with a linear objective, the instances of `smoothed_lp`'s table and
-    10 steps of `sgd(10.0)`, in 62 % of them.
+    The derivative, forward and reverse, in whatever `gradient`, `cost`, `budget`, `total` and `upper` depend on, is implicit: that of the
+    fixed point `z = P(z + gradient(z))`, whatever the optimizer, and not of its steps. It holds where the result has converged
+    (`converged` says so); where the fixed point leaves directions open it is the least one. At a vertex of the set the derivative
+    in the objective is zero. Its cost is one `[K, K]` pseudo-inverse and `K` directions of the projection. With `implicit=False` it is that of the steps that were
+    taken, which is right for any number of them and takes the time and memory of them all. First derivatives only. For a linear objective
+    `differentiable_lp` and `select` are faster.
 
-    The derivative is that of the steps that were taken, which a single last step under `stop_gradient` is not: with a linear objective
-    it agrees where the steps have converged, and is off by 90 % (median) after 10 steps of `sgd(1.0)`; with a curved one it leaves out
-    that the gradient moves with the point. For a linear objective `differentiable_lp` has the exact derivative at a tenth of the time.
+    Works under `jax.jit`, `jax.vmap`, `jax.grad` and `jax.jvp`.
 
     Source: projected gradient with the exact projection of `project`.
 
@@ -62,11 +66,13 @@ def projected_gradient(
       optimizer: optax step, for example `optax.sgd(10.0)`.
       steps: how many, at least one (static).
       start: `[K]` first point before projection (default: `total / K` each).
+      implicit: the derivative is that of the fixed point (static); otherwise of the steps.
 
     Returns:
       An `Ascent`.
     """
-    cost = jnp.asarray(cost)
+    cost = boundary.vector("cost", cost)
+    checks.count("steps", steps)
     if start is None:
         start = jnp.full_like(cost, 1.0) * total / cost.shape[-1]
 
@@ -81,6 +87,24 @@ def projected_gradient(
         return (new, z, state), None
 
     first = project(start, cost, budget, total, upper=upper, at_most=at_most)
-    (z, before, _), _ = lax.scan(step, (first.z, first.z, optimizer.init(first.z)), None, length=steps)
-    residual = jnp.max(jnp.abs(lax.stop_gradient(z - before)))
+
+    def climb(start: jax.Array) -> tuple[jax.Array, jax.Array]:
+        (z, before, _), _ = lax.scan(step, (start, start, optimizer.init(start)), None, length=steps)
+        return z, lax.stop_gradient(z - before)
+
+    def moved(z: jax.Array) -> jax.Array:
+        return z - project(z + gradient(z), cost, budget, total, upper=upper, at_most=at_most).z
+
+    if implicit:
+        first_z = lax.stop_gradient(first.z)
+        z, change = lax.custom_root(moved, first_z, lambda _, start: climb(start), _solve_linear, has_aux=True)
+    else:
+        z, change = climb(first.z)
+    residual = jnp.max(jnp.abs(lax.stop_gradient(change)))
     return Ascent(z, first.feasible, residual, residual <= 64.0 * np.finfo(z.dtype).eps)
+
+
+def _solve_linear(function: Callable[[jax.Array], jax.Array], side: jax.Array) -> jax.Array:
+    """The least `x` for which the linear `function` is nearest to `side`."""
+    matrix = jax.jacfwd(function)(jnp.zeros_like(side))
+    return jnp.linalg.pinv(matrix) @ side

@@ -9,9 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxroute.core import numerics
+from jaxroute.solvers import boundary
 
 # Newton steps on the multiplier of the budget; between steps the bracket is halved where Newton leaves it.
 _STEPS = 24
+# Beyond this many models the multiplier of the sum is found by steps too, and nothing of size K x K is formed.
+_MANY = 64
+_MOST_STEPS = 64
 
 
 class Projection(NamedTuple):
@@ -54,6 +58,8 @@ def _level(u: jax.Array, upper: jax.Array, total: jax.Array, at_most: bool) -> j
 
     With `at_most`, zero where the sum is below `total` already.
     """
+    if u.shape[-1] > _MANY:
+        return _level_of_many(u, upper, total, at_most)
     breaks = jnp.concatenate([u, u - upper])
     sums = jnp.sum(jnp.clip(u[None, :] - breaks[:, None], 0.0, upper[None, :]), axis=1)  # falling in the breakpoint
     below = jnp.max(jnp.where(sums >= total, breaks, -jnp.inf))
@@ -65,6 +71,46 @@ def _level(u: jax.Array, upper: jax.Array, total: jax.Array, at_most: bool) -> j
     share = jnp.where(high > low, (high - total) / jnp.where(high > low, high - low, 1.0), 0.0)
     nu = below + jnp.clip(share, 0.0, 1.0) * (above - below)
     return jnp.maximum(nu, 0.0) if at_most else nu
+
+
+def _level_of_many(u: jax.Array, upper: jax.Array, total: jax.Array, at_most: bool) -> jax.Array:
+    """The same to rounding, by Newton's method inside a bracket: `K` operations a step, a few steps."""
+    eps = np.finfo(u.dtype).eps
+
+    def at(nu: jax.Array) -> tuple[jax.Array, jax.Array]:
+        left = u - nu
+        excess = jnp.sum(jnp.clip(left, 0.0, upper)) - total
+        return excess, jnp.sum(((left > 0.0) & (left < upper)).astype(u.dtype))
+
+    def go_on(state: tuple[jax.Array, ...]) -> jax.Array:
+        number, _, _, _, excess, _, width, last = state
+        return (number < _MOST_STEPS) & (jnp.abs(excess) > 4.0 * eps * total) & (width < last)
+
+    def step(state: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+        number, low, high, nu, excess, free, width, _ = state
+        low, high = jnp.where(excess > 0.0, nu, low), jnp.where(excess > 0.0, high, nu)
+        newton = nu + excess / jnp.maximum(free, 1.0)
+        middle = low + 0.5 * (high - low)
+        inside = (free > 0.0) & (newton > low) & (newton < high) & (number % 4 != 3)
+        nu = jnp.where(inside, newton, middle)
+        return (number + 1, low, high, nu, *at(nu), high - low, width)
+
+    low, high = jnp.min(u - upper), jnp.max(u)
+    nu = low + 0.5 * (high - low)
+    infinite = jnp.full((), jnp.inf, u.dtype)
+    start = (jnp.zeros((), jnp.int32), low, high, nu, *at(nu), 2.0 * (high - low) + 1.0, infinite)
+    nu = jax.lax.while_loop(go_on, step, start)[3]
+    return jnp.maximum(nu, 0.0) if at_most else nu
+
+
+def _smallest_gap(cost: jax.Array) -> jax.Array:
+    """The smallest difference of two costs, or of one and zero, that is not zero; inf if there is none."""
+    if cost.shape[-1] > _MANY:
+        gaps = jnp.diff(jnp.sort(cost))
+    else:
+        gaps = jnp.abs(cost[:, None] - cost[None, :])
+    gaps = jnp.where(gaps > 0.0, gaps, jnp.inf)
+    return jnp.minimum(jnp.min(gaps), jnp.min(jnp.where(cost > 0.0, cost, jnp.inf)))
 
 
 def _solve(y: jax.Array, cost: jax.Array, budget: jax.Array, total: jax.Array, upper: jax.Array, at_most: bool) -> _Solution:
@@ -87,9 +133,7 @@ def _solve(y: jax.Array, cost: jax.Array, budget: jax.Array, total: jax.Array, u
         return jnp.sum(jnp.where(free, (cost - mean) * cost, 0.0))
 
     # Beyond this multiplier the order of y - multiplier * cost is that of -cost alone, with gaps of at least one.
-    gaps = jnp.abs(cost[:, None] - cost[None, :])
-    gaps = jnp.where(gaps > 0.0, gaps, jnp.inf)
-    smallest = jnp.minimum(jnp.min(gaps), jnp.min(jnp.where(cost > 0.0, cost, jnp.inf)))
+    smallest = _smallest_gap(cost)
     top = (jnp.max(y) - jnp.min(jnp.minimum(y, 0.0)) + 2.0) / jnp.where(jnp.isfinite(smallest), smallest, 1.0)
     nu, z, excess = at(jnp.zeros((), y.dtype))
     slack = excess <= 0.0
@@ -107,7 +151,10 @@ def _solve(y: jax.Array, cost: jax.Array, budget: jax.Array, total: jax.Array, u
         return (low, high, there, *at(there)), None
 
     start = (jnp.zeros((), y.dtype), top, jnp.zeros((), y.dtype), nu, z, excess)
-    (*_, here, nu, z, excess), _ = jax.lax.scan(step, start, None, length=_STEPS)
+    if y.shape[-1] > _MANY:
+        *_, here, nu, z, excess = _steps_as_needed(lambda state: step(state, None)[0], start, eps * budget)
+    else:
+        (*_, here, nu, z, excess), _ = jax.lax.scan(step, start, None, length=_STEPS)
     multiplier = jnp.where(slack, 0.0, here)
     least = jnp.sum(_cheapest(cost, upper, total, at_most) * cost)
     feasible = least <= budget + 8.0 * eps * jnp.maximum(jnp.abs(budget), 1.0)
@@ -115,10 +162,32 @@ def _solve(y: jax.Array, cost: jax.Array, budget: jax.Array, total: jax.Array, u
     return _Solution(z, nu, multiplier, feasible)
 
 
+def _steps_as_needed(
+    step: Callable[[tuple[jax.Array, ...]], tuple[jax.Array, ...]], start: tuple[jax.Array, ...], tolerance: jax.Array
+) -> tuple[jax.Array, ...]:
+    """`step`, until the budget (the last of the state) is met, is slack without a price, or the price stays."""
+
+    def go_on(state: tuple[Any, ...]) -> jax.Array:
+        number, before, (_, _, here, _, _, excess) = state
+        slack = (here == 0.0) & (excess <= 0.0)
+        return (number < 2 * _STEPS) & ~slack & (jnp.abs(excess) > tolerance) & (here != before)
+
+    def one(state: tuple[Any, ...]) -> tuple[Any, ...]:
+        number, _, now = state
+        return number + 1, now[2], step(now)
+
+    return jax.lax.while_loop(go_on, one, (jnp.zeros((), jnp.int32), jnp.full_like(start[2], -1.0), start))[2]
+
+
 def _cheapest(cost: jax.Array, upper: jax.Array, total: jax.Array, at_most: bool) -> jax.Array:
     """The amounts `[K]` of least cost that sum to `total` (nothing if the sum may be smaller)."""
     if at_most:
         return jnp.zeros_like(cost)
+    if cost.shape[-1] > _MANY:
+        order = jnp.argsort(cost)
+        sorted_upper = upper[order]
+        ahead = jnp.cumsum(sorted_upper) - sorted_upper
+        return jnp.zeros_like(cost).at[order].set(jnp.clip(total - ahead, 0.0, sorted_upper))
     return jnp.clip(total - numerics.amount_ahead(upper, -cost), 0.0, upper)
 
 
@@ -234,10 +303,11 @@ def project(
     Returns:
       A `Projection`.
     """
-    y = jnp.asarray(y)
-    upper = jnp.ones_like(y) if upper is None else upper
-    dtype = jnp.result_type(y, jnp.float32)
-    y, cost, budget, total, upper = (jnp.asarray(a).astype(dtype) for a in (y, cost, budget, total, upper))
+    y = boundary.vector("y", y)
+    count, dtype = y.shape[0], y.dtype
+    cost = boundary.vector("cost", cost, count).astype(dtype)
+    budget, total = (boundary.scalar(name, x).astype(dtype) for name, x in (("budget", budget), ("total", total)))
+    upper = jnp.ones_like(y) if upper is None else boundary.vector("upper", upper, count).astype(dtype)
     found = _project(y, cost, budget, total, upper, at_most)
     residual, converged = _certificate(found, y, cost, budget, total, upper, at_most)
     numbers = jnp.concatenate([y, cost, upper, budget[None], total[None]])
@@ -301,7 +371,15 @@ def smoothed_lp(
     Returns:
       A `Projection`; its multipliers times the temperature are those of the linear program.
     """
-    return project(weight / temperature, cost, budget, total, upper=upper, at_most=at_most)
+    weight = boundary.vector("weight", weight)
+    return project(weight / _temperature(temperature), cost, budget, total, upper=upper, at_most=at_most)
+
+
+def _temperature(value: jax.Array | float) -> jax.Array | float:
+    """As it is given, if it can be one."""
+    if boundary.known(value) and not np.all(np.asarray(value) > 0.0):
+        raise ValueError(f"temperature must be above 0, got {value}")
+    return value
 
 
 def differentiable_lp(
@@ -340,10 +418,13 @@ def differentiable_lp(
     Returns:
       A `Projection`: `sum_multiplier` is the reward of one more unit of `total`, `budget_multiplier` that of one more unit of the budget.
     """
-    cost = jnp.asarray(cost)
+    reward = boundary.vector("reward", reward)
+    cost = boundary.vector("cost", cost, reward.shape[0])
+    budget = boundary.scalar("budget", budget)
     largest = jax.lax.stop_gradient(jnp.max(cost))
     unit = jnp.where(largest > 0.0, largest, 1.0)
     found = smoothed_lp(reward, cost / unit, budget / unit, total, temperature, upper=capacity, at_most=at_most)
+    boundary.require_feasible(found.feasible, "total")
     return found._replace(
         sum_multiplier=found.sum_multiplier * temperature, budget_multiplier=found.budget_multiplier * temperature / unit
     )

@@ -25,11 +25,14 @@ def test_projected_gradient_reaches_the_program(rate, steps, mean, largest):
     assert gap.mean() <= mean and gap.max() <= largest, (gap.mean(), gap.max())
 
 
-def test_projected_gradient_is_differentiable_end_to_end(double_precision):
+@pytest.mark.parametrize(("implicit", "steps"), [(False, 7), (True, 80)])
+def test_projected_gradient_is_differentiable(implicit, steps, double_precision):
+    """Through a few steps, or by the fixed point that many steps have reached."""
     w, c = np.asarray(TIED["w"], float), np.asarray(TIED["c"], float)
 
     def value(weights, budget):
-        z = projected_gradient(lambda z: weights - 0.3 * z, c, budget, 2.0, optimizer=optax.sgd(0.5), steps=7).z
+        options = {"optimizer": optax.sgd(0.5), "steps": steps, "implicit": implicit}
+        z = projected_gradient(lambda z: weights - 0.3 * z, c, budget, 2.0, **options).z
         return w @ z
 
     value = jax.jit(value)
@@ -39,6 +42,9 @@ def test_projected_gradient_is_differentiable_end_to_end(double_precision):
         ends = [float(value(w + s * h * np.eye(5)[k], 0.8)) for s in (-1, 1)]
         assert float(gradient[0][k]) == pytest.approx((ends[1] - ends[0]) / (2 * h), abs=1e-6)
     ends = [float(value(w, 0.8 + s * h)) for s in (-1, 1)]
+    forward = jax.jacfwd(value, argnums=(0, 1))(w, 0.8)
+    np.testing.assert_allclose(forward[0], gradient[0], atol=1e-9)
+    assert np.abs(gradient[0]).max() > 0.1
     assert float(gradient[1]) == pytest.approx((ends[1] - ends[0]) / (2 * h), abs=1e-6)
 
 

@@ -7,6 +7,7 @@ import pytest
 from reference import combinatorial as plain
 from selection_cases import TIED, instances
 
+from jaxroute.solvers import projection
 from jaxroute.solvers.projection import differentiable_lp, project, smoothed_lp
 from jaxroute.solvers.selection import linear_selection
 
@@ -147,17 +148,40 @@ def test_certificate(at_most):
     np.testing.assert_allclose(np.maximum(found.residual, 1e-5), np.maximum(moved, 1e-5), atol=2e-5)
     if not at_most:
         assert not project(jnp.array([0.0, 0.0, 5.0]), jnp.array([0.1, 0.2, 0.9]), 0.2, 2.0).converged
-    assert not project(jnp.array([jnp.nan, 0.5]), jnp.ones(2), 1.0, 1.0, at_most=at_most).converged
+    assert not jax.jit(lambda y: project(y, jnp.ones(2), 1.0, 1.0, at_most=at_most))(jnp.array([jnp.nan, 0.5])).converged
 
 
 @pytest.mark.parametrize("name", ["y", "cost", "budget", "total"])
 def test_nan_is_infeasible(name):
     given = {"y": [0.5, 0.2], "cost": [1.0, 2.0], "budget": 2.0, "total": 1.0}
     given = {k: jnp.asarray(v, jnp.float32) for k, v in given.items()}
-    assert bool(project(**given).feasible)
+    solve = jax.jit(lambda given: project(**given))
+    assert bool(solve(given).feasible)
     given[name] = given[name].at[(0,) * given[name].ndim].set(jnp.nan)
-    found = project(**given)
+    found = solve(given)
     assert not bool(found.feasible) and not bool(found.converged)
+    with pytest.raises(ValueError, match=f"{name} must not be NaN"):
+        project(**given)
+
+
+@pytest.mark.parametrize("at_most", [False, True])
+def test_many_models_are_projected_as_few(at_most, double_precision, monkeypatch):
+    """The way of more than 64 models against the one without sorting and loops, on 90 models; ties and free models too."""
+    rng = np.random.default_rng(31)
+    y, c = 3.0 * rng.standard_normal((60, 90)), rng.random((60, 90))
+    c[20:40] = np.round(c[20:40], 1)
+    c[40:] *= rng.random((20, 90)) < 0.5
+    budget = np.sort(c, axis=1)[:, :30].sum(1) * 1.3 + 1e-3
+
+    def solve():
+        return jax.jit(jax.vmap(lambda y, c, b: project(y, c, b, 30.0, at_most=at_most)))(y, c, budget)
+
+    many = solve()
+    monkeypatch.setattr(projection, "_MANY", 1000)
+    few = solve()
+    assert many.converged.all() and many.feasible.all()
+    np.testing.assert_allclose(many.z, few.z, atol=1e-9)
+    np.testing.assert_allclose(many.budget_multiplier, few.budget_multiplier, atol=1e-8)
 
 
 def test_derivatives_that_are_zero_are_as_many_as_the_documentation_says():

@@ -1,0 +1,237 @@
+"""The best relaxed selection of models under a budget and a size, for each of three rewards, with derivatives."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax import lax
+
+from jaxroute.core import checks
+from jaxroute.solvers import boundary
+from jaxroute.solvers.projection import Projection, project
+from jaxroute.solvers.selection import any_win, any_win_weight, exact_any_win, linear_selection
+
+Reward = Literal["sum", "any", "all"]
+REWARDS = ("sum", "any", "all")
+
+# Newton steps on the chance that no model wins, inside a bracket.
+_STEPS = 20
+
+
+def select(
+    reward: Reward,
+    weight: jax.Array,
+    cost: jax.Array,
+    budget: jax.Array | float,
+    size: jax.Array | float,
+    *,
+    temperature: jax.Array | float = 0.1,
+    allowed: jax.Array | None = None,
+    at_most: bool | None = None,
+) -> Projection:
+    """The best relaxed selection `z` `[K]` of models under a budget and a size, differentiable in all its arguments.
+
+    Maximises `f(z) - temperature / 2 * |z|^2` over `{0 <= z <= 1, sum z = size (or <=), cost . z <= budget}`, where `f` is
+
+        "sum"   weight . z                    wins add up
+        "all"   sum z_k log(weight_k)         logarithm of the chance that all selected models win
+        "any"   1 - prod (1 - weight_k)^z_k   chance that any selected model wins
+
+    All three are concave. At whole numbers "any" is the chance of any win; in between it is above `1 - prod (1 - weight_k z_k)`, which is
+    not concave and which `exact_any_win` maximises. At a low temperature "any" therefore tends to the solution of `log_any_win`, not to that
+    of `exact_any_win`.
+
+    The derivative, forward and reverse, is that of the optimality conditions and not of the steps that solve them: for "sum" and "all" that
+    of one projection (`project`); for "any" the gradient is a number times fixed weights, and that number is the root of an increasing
+    function, solved under `stop_gradient` and differentiated by one exact step. First derivatives only for "any".
+
+    A temperature of 0 (a plain number) asks for the exact solvers, `linear_selection` and `exact_any_win`. These have no derivative
+    here: asking for one is an error, and not a row of zeros. `sum_multiplier` is then NaN.
+
+    At a positive temperature the derivative in the weights is still zero wherever the selection is a vertex: see `smoothed_lp` for how
+    often, `annealed` for a temperature that falls, and `perturbed` for a derivative that is hardly ever zero.
+
+    Works under `jax.jit`, `jax.vmap`, `jax.grad` and `jax.jvp`. Lists are taken for arrays; the numbers are float32, or float64 if `weight` is.
+
+    Source: C2MAB-V, eqs. (3) to (5), for the rewards; quadratic smoothing, Mangasarian and Meyer (1979); derivatives as in Amos and Kolter
+    (2017). The concave form of "any" and its method are ours.
+
+    Args:
+      reward: "sum", "any" or "all" (static).
+      weight: `[K]` value of each model; for "any" a chance in [0, 1], for "all" in (0, 1].
+      cost: `[K]` non-negative.
+      budget: `[]` largest cost, in the unit of `cost`.
+      size: `[]` how many models.
+      temperature: `[]` in the unit of `f`.
+      allowed: `[K]` bool (default all).
+      at_most: the sum may be smaller than `size` (static; default only for "any").
+
+    Returns:
+      A `Projection`, its multipliers in units of `f` per unit of size and budget.
+
+    Raises:
+      ValueError: outside of `jit`, an argument is NaN, negative or of the wrong shape, or no selection is within the budget. Under
+        `jit` the flags `feasible` and `converged` say so.
+    """
+    checks.one_of("reward", reward, REWARDS)
+    exact = boundary.known(temperature) and np.ndim(temperature) == 0 and bool(np.asarray(temperature) == 0.0)
+    weight = boundary.vector("weight", weight)
+    dtype, count = weight.dtype, weight.shape[0]
+    cost = boundary.vector("cost", cost, count).astype(dtype)
+    budget, size, temperature = (
+        boundary.scalar(name, x).astype(dtype)
+        for name, x in (("budget", budget), ("size", size), ("temperature", temperature))
+    )
+    _check_chances(reward, weight)
+    upper = jnp.ones_like(weight) if allowed is None else jnp.asarray(allowed).astype(dtype)
+    at_most = reward == "any" if at_most is None else at_most
+    if exact:
+        found = _exact(weight, cost, budget, size, upper, reward, at_most)
+    else:
+        found = _smooth(weight, cost, budget, size, temperature, upper, reward, at_most)
+    boundary.require_feasible(found.feasible, "size")
+    return found
+
+
+def _check_chances(reward: str, weight: jax.Array) -> None:
+    if reward == "sum" or not boundary.known(weight):
+        return
+    values = np.asarray(weight)
+    lowest = values > 0.0 if reward == "all" else values >= 0.0
+    if not np.all(lowest & (values <= 1.0)):
+        raise ValueError(
+            f"weight must be in {'(' if reward == 'all' else '['}0, 1] for {reward!r}, got {checks.show(weight)}"
+        )
+
+
+def _additive(reward: str, weight: jax.Array) -> jax.Array:
+    """Weights `[K]` whose sum `f` is a function of."""
+    return {"sum": lambda w: w, "all": jnp.log, "any": any_win_weight}[reward](weight)
+
+
+def _smooth(
+    weight: jax.Array,
+    cost: jax.Array,
+    budget: jax.Array,
+    size: jax.Array,
+    temperature: jax.Array,
+    upper: jax.Array,
+    reward: str,
+    at_most: bool,
+) -> Projection:
+    """The regularised problem: one projection of the gradient over the temperature."""
+    gain = _additive(reward, weight)
+    gain = jnp.where(upper > 0.0, gain, 0.0)
+    largest = lax.stop_gradient(jnp.max(cost))
+    unit = jnp.where(largest > 0.0, largest, 1.0)
+    cost, budget = cost / unit, budget / unit
+
+    def solve(slope: jax.Array, problem: tuple[jax.Array, ...]) -> Projection:
+        gain, cost, budget, size, temperature = problem
+        return project(slope * gain / temperature, cost, budget, size, upper=upper, at_most=at_most)
+
+    problem = (gain, cost, budget, size, temperature)
+    slope = _no_win(solve, problem) if reward == "any" else jnp.ones((), weight.dtype)
+    found = solve(slope, problem)
+    residual = found.residual
+    if reward == "any":
+        residual = jnp.maximum(residual, lax.stop_gradient(jnp.abs(slope - jnp.exp(-jnp.sum(gain * found.z)))))
+    # The projection's certificate is for y = slope * gain / temperature; a chance is as exact as the gains over the temperature.
+    rounding = 64.0 * np.finfo(weight.dtype).eps * (1.0 + lax.stop_gradient(jnp.max(jnp.abs(gain))))
+    converged = found.converged & (residual <= jnp.maximum(found.residual, rounding))
+    return found._replace(
+        sum_multiplier=found.sum_multiplier * temperature,
+        budget_multiplier=found.budget_multiplier * temperature / unit,
+        residual=residual,
+        converged=converged,
+    )
+
+
+def _no_win(solve: Callable[[jax.Array, tuple[jax.Array, ...]], Projection], problem: tuple[jax.Array, ...]) -> jax.Array:
+    """The chance `s` that no model wins at the optimum: the root of `-log s = gain . z(s)`.
+
+    `z(s)` is the selection for the weights `s * gain`; `gain . z(s)` rises with `s`, so that with `u = -log s` the difference
+    `u - gain . z(exp(-u))` rises at least as fast as `u`.
+    """
+
+    def excess(u: jax.Array, problem: tuple[jax.Array, ...]) -> jax.Array:
+        return u - jnp.sum(problem[0] * solve(jnp.exp(-u), problem).z)
+
+    fixed = lax.stop_gradient(problem)
+
+    def at(u: jax.Array) -> tuple[jax.Array, jax.Array]:
+        return jax.jvp(lambda u: excess(u, fixed), (u,), (jnp.ones_like(u),))
+
+    def step(state: tuple[jax.Array, ...], _: None) -> tuple[tuple[jax.Array, ...], None]:
+        low, high, u, best, least = state
+        value, slope = at(u)
+        low, high = jnp.where(value < 0.0, u, low), jnp.where(value < 0.0, high, u)
+        newton = u - value / slope
+        # Newton's step where the last one helped; on a function with steep pieces it may stay far from the root.
+        inside = (newton >= low) & (newton <= high) & (jnp.abs(value) < 0.5 * least)
+        best, least = jnp.where(jnp.abs(value) < least, u, best), jnp.minimum(jnp.abs(value), least)
+        return (low, high, jnp.where(inside, newton, 0.5 * (low + high)), best, least), None
+
+    zero = jnp.zeros((), fixed[0].dtype)
+    # The root is at most the sum of the gains, and at most what the largest of them allow.
+    high = jnp.minimum(jnp.sum(fixed[0]), fixed[3] * jnp.max(fixed[0]))
+    start = (zero, high, 0.5 * high, 0.5 * high, jnp.full_like(zero, jnp.inf))
+    (_, _, _, u, _), _ = lax.scan(step, start, None, length=_STEPS)
+    u = lax.stop_gradient(u)
+    _, slope = at(u)
+    return jnp.exp(-(u - excess(u, problem) / lax.stop_gradient(slope)))
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(5, 6))
+def _exact(
+    weight: jax.Array, cost: jax.Array, budget: jax.Array, size: jax.Array, upper: jax.Array, reward: str, at_most: bool
+) -> Projection:
+    """The exact solvers, at a temperature of zero."""
+    allowed = upper > 0.0
+    if reward == "any":
+        if not at_most:
+            raise ValueError("at_most must be True for 'any' at a temperature of 0, got False")
+        found = exact_any_win(weight, cost, budget, size, allowed=allowed)
+        price = found.multiplier * (1.0 - any_win(weight, found.z))
+        feasible = budget >= 0.0
+    else:
+        gain = jnp.where(allowed, _additive(reward, weight), 0.0)
+        found = linear_selection(gain, cost, budget, size, allowed=allowed, exact_size=not at_most)
+        price, feasible = found.multiplier, found.feasible & (at_most | (jnp.sum(upper) >= size))
+    numbers = jnp.concatenate([weight, cost, budget[None], size[None]])
+    feasible &= ~jnp.isnan(numbers).any()
+    residual = jnp.asarray(found.residual, weight.dtype)
+    unknown = jnp.full((), jnp.nan, weight.dtype)
+    return Projection(found.z, unknown, price, feasible, residual, feasible & jnp.asarray(found.converged))
+
+
+@_exact.defjvp
+def _exact_jvp(reward: str, at_most: bool, primals: Any, tangents: Any) -> Any:
+    del reward, at_most, primals, tangents
+    raise TypeError("select has no derivative at a temperature of 0: give a positive temperature, or use perturbed")
+
+
+def annealed(first: float = 1.0, last: float = 0.01, *, steps: int) -> optax.Schedule:
+    """A temperature that falls from `first` to `last` by the same factor in each of `steps` steps, and then stays.
+
+    A schedule of optax, `optax.exponential_decay`: call it with the number of the step, also under `jit`, `vmap` and `grad`. Early steps
+    find a derivative nearly everywhere, late ones the linear program's objective; see the table of `smoothed_lp`.
+
+    Args:
+      first: of step 0, above 0.
+      last: of step `steps` and later, above 0 and at most `first`.
+      steps: at least 1.
+
+    Raises:
+      ValueError: a temperature is not above 0, it does not fall, or there is no step.
+    """
+    checks.positive("first", first, ())
+    checks.positive("last", last, ())
+    checks.count("steps", steps)
+    if last > first:
+        raise ValueError(f"last must be at most first = {first}, got {last}")
+    return optax.exponential_decay(first, steps, last / first, end_value=last)

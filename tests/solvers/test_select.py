@@ -1,0 +1,115 @@
+"""The best relaxed selection: optimum against SciPy, derivatives against differences, what is refused."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from selection_cases import instances
+
+from jaxroute.solvers import annealed, exact_any_win, linear_selection, select
+
+K, SIZE = 6, 3
+
+
+def cases(count, seed):
+    w, c, budget = (x.astype(np.float64) for x in instances("uniform", count, K, SIZE, seed=seed))
+    return 0.05 + 0.9 * w, c, budget
+
+
+def objective(reward, w, z, temperature):
+    gain = {"sum": w, "all": np.log(w), "any": -np.log(1 - w)}[reward] @ z
+    return (1 - np.exp(-gain) if reward == "any" else gain) - temperature / 2 * z @ z
+
+
+@pytest.mark.parametrize("reward", ["sum", "any", "all"])
+def test_optimum_against_scipy(reward, double_precision):
+    w, c, budget = cases(20, seed=41)
+    found = jax.jit(jax.vmap(lambda w, c, b: select(reward, w, c, b, SIZE, temperature=0.1)))(w, c, budget)
+    assert found.converged.all() and found.feasible.all()
+    for row in range(len(w)):
+        z, equal = np.asarray(found.z[row]), "ineq" if reward == "any" else "eq"
+        rules = [
+            {"type": equal, "fun": lambda z: SIZE - z.sum()},
+            {"type": "ineq", "fun": lambda z, row=row: budget[row] - c[row] @ z},
+        ]
+        start = np.full(K, SIZE / K)
+        other = minimize(
+            lambda z, row=row: -objective(reward, w[row], z, 0.1),
+            start, bounds=[(0, 1)] * K, constraints=rules, method="SLSQP", options={"ftol": 1e-13, "maxiter": 300},
+        )  # fmt: skip
+        assert c[row] @ z <= budget[row] + 1e-9 and z.sum() <= SIZE + 1e-9
+        assert objective(reward, w[row], z, 0.1) >= -other.fun - 1e-8
+
+
+@pytest.mark.parametrize("reward", ["sum", "any", "all"])
+def test_derivatives_against_differences(reward, double_precision):
+    """In weights, costs, budget, size and temperature, forward and reverse, on 200 instances; kinks by one-sided differences."""
+    w, c, budget = cases(200, seed=42)
+    rest = np.tile([SIZE, 0.2], (len(w), 1))
+    at = np.concatenate([w, c, budget[:, None] * 1.02, rest], axis=1)
+    side = np.random.default_rng(43).standard_normal(K)
+
+    def value(x):
+        found = select(reward, x[:K], x[K : 2 * K], x[2 * K], x[2 * K + 1] - 0.5, temperature=x[2 * K + 2])
+        return found.z @ side + found.budget_multiplier
+
+    h = 1e-6
+    value_of = jax.jit(jax.vmap(value))
+    slopes = [np.asarray(jax.jit(jax.vmap(d(value)))(at)) for d in (jax.jacfwd, jax.grad)]
+    np.testing.assert_allclose(slopes[0], slopes[1], atol=1e-7)
+    middle, checked, worst = np.asarray(value_of(at)), 0, 0.0
+    for k in range(at.shape[1]):
+        ends = [np.asarray(value_of(at + s * h * np.eye(at.shape[1])[k])) for s in (-1, 1)]
+        smooth = np.abs((ends[1] - middle) - (middle - ends[0])) / h < 1e-3 * (1 + np.abs(slopes[1][:, k]))
+        gap = np.abs((ends[1] - ends[0]) / (2 * h) - slopes[1][:, k]) / (1 + np.abs(slopes[1][:, k]))
+        checked, worst = checked + smooth.sum(), max(worst, gap[smooth].max())
+    assert checked > 0.98 * at.size, checked / at.size
+    assert worst < 1e-4, worst
+    assert (slopes[1] != 0).mean() > 0.1
+
+
+def test_temperature_of_zero_is_exact_and_has_no_derivative():
+    w, c, budget = (x[0].astype(np.float32) for x in cases(1, seed=44))
+    linear = jax.jit(lambda: select("sum", w, c, budget, SIZE, temperature=0))()
+    best = jax.jit(lambda: linear_selection(jnp.asarray(w), jnp.asarray(c), budget, SIZE))()
+    np.testing.assert_array_equal(linear.z, best.z)
+    found = jax.jit(lambda: select("any", w, c, budget, SIZE, temperature=0))()
+    np.testing.assert_array_equal(found.z, jax.jit(lambda: exact_any_win(jnp.asarray(w), jnp.asarray(c), budget, SIZE))().z)
+    with pytest.raises(TypeError, match="no derivative at a temperature of 0"):
+        jax.grad(lambda w: select("sum", w, c, budget, SIZE, temperature=0).z[0])(jnp.asarray(w))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"reward": "some"}, "reward must be one of"),
+        ({"weight": [np.nan, 0.5]}, "weight must not be NaN"),
+        ({"weight": [1.5, 0.5], "reward": "any"}, "weight must be in"),
+        ({"weight": [[0.5, 0.5]]}, "weight must have shape"),
+        ({"cost": [-1.0, 1.0]}, "cost must be at least 0"),
+        ({"cost": [1.0]}, "cost must have shape"),
+        ({"budget": "much"}, "budget must be a number"),
+        ({"temperature": -0.1}, "temperature must be at least 0"),
+        ({"budget": 0.5}, "budget and size must leave a selection"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(change, message):
+    given = {"reward": "sum", "weight": [0.5, 0.6], "cost": [1.0, 2.0], "budget": 1.5, "size": 1, **change}
+    with pytest.raises(ValueError, match=message):
+        select(**given)
+
+
+def test_under_jit_flags_say_so():
+    solve = jax.jit(lambda b, w: select("sum", w, jnp.array([1.0, 2.0]), b, 1))
+    assert solve(1.5, jnp.array([0.5, 0.6])).converged
+    for found in (solve(0.5, jnp.array([0.5, 0.6])), solve(1.5, jnp.array([jnp.nan, 0.6]))):
+        assert not found.feasible and not found.converged
+
+
+def test_annealed():
+    temperature = annealed(1.0, 0.01, steps=20)
+    found = np.array([float(np.asarray(temperature(step))) for step in (0, 10, 20, 99)])
+    np.testing.assert_allclose(found, [1, 0.1, 0.01, 0.01], rtol=1e-5)
+    with pytest.raises(ValueError, match="last must be at most"):
+        annealed(0.1, 1.0, steps=5)
