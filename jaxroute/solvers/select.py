@@ -53,7 +53,7 @@ def select(
     here: asking for one is an error, and not a row of zeros. `sum_multiplier` is then NaN.
 
     At a positive temperature the derivative in the weights is still zero wherever the selection is a vertex: see `smoothed_lp` for how
-    often, `annealed` for a temperature that falls, and `perturbed` for a derivative that is hardly ever zero.
+    often, `annealed` for a temperature that falls, and `perturbed` for one that is zero less often.
 
     Works under `jax.jit`, `jax.vmap`, `jax.grad` and `jax.jvp`. Lists are taken for arrays; the numbers are float32, or float64 if `weight` is.
 

@@ -261,6 +261,7 @@ class ProjectedGradient:
             at_most=not exact,
             optimizer=optax.sgd(self.learning_rate),
             steps=self.steps,
+            implicit=False,  # Ten steps need not have converged.
         )
         z = found.z
         return Selection(z, jnp.zeros(()), jnp.sum(cost * z) <= obs.budget * (1 + 1e-5))
