@@ -116,17 +116,11 @@ def mpax_tool(num_models: int) -> Tool:
     solver = mpax.raPDHG(eps_abs=1e-6, eps_rel=1e-6)
 
     def solve(w: jax.Array, cost: jax.Array, budget: jax.Array) -> jax.Array:
-        problem = mpax.create_qp(
-            square,
-            -w,
-            ones,
-            size,
-            -cost[None],
-            -budget[None],
-            jnp.zeros(num_models),
-            jnp.ones(num_models),
-            use_sparse_matrix=False,
-        )
+        rows = (ones, size, -cost[None], -budget[None])
+        with jax.ensure_compile_time_eval():  # It looks whether the square is zero.
+            problem = mpax.create_qp(
+                square, -w, *rows, jnp.zeros(num_models), jnp.ones(num_models), use_sparse_matrix=False
+            )
         return solver.optimize(problem).primal_solution
 
     return _batched(solve, jnp.float64)[0], None

@@ -53,6 +53,8 @@ def index_by_bisection(
 ) -> jax.Array:
     """Root of `excess(s) = cost` in `[low, high]`, elementwise, in a fixed number of halvings.
 
+    Its derivative is zero, for halvings only compare; that of the root in the cost is one over the slope of `excess` there.
+
     Args:
       excess: function `s -> E[(M - s)^+]` on arrays of the shape of `cost`.
       cost: mean cost.
