@@ -118,9 +118,7 @@ def mpax_tool(num_models: int) -> Tool:
     def solve(w: jax.Array, cost: jax.Array, budget: jax.Array) -> jax.Array:
         rows = (ones, size, -cost[None], -budget[None])
         with jax.ensure_compile_time_eval():  # It looks whether the square is zero.
-            problem = mpax.create_qp(
-                square, -w, *rows, jnp.zeros(num_models), jnp.ones(num_models), use_sparse_matrix=False
-            )
+            problem = mpax.create_qp(square, -w, *rows, jnp.zeros(num_models), jnp.ones(num_models), use_sparse_matrix=False)
         return solver.optimize(problem).primal_solution
 
     return _batched(solve, jnp.float64)[0], None

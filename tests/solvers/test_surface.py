@@ -66,7 +66,7 @@ DIFFERENTIABLE = {
 # Its derivative is an estimate, which has tests of its own.
 ESTIMATED = {
     "perturbed": (
-        lambda w: solvers.perturbed(lambda x: solvers.linear_selection(x, COST, 1.3, 3.0).z, 8, 0.2)(w, KEY),
+        lambda w: solvers.perturbed(lambda x: solvers.linear_selection(x, jnp.asarray(COST), 1.3, 3.0).z, 8, 0.2)(w, KEY),
         (W,),
     )
 }
