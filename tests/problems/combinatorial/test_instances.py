@@ -86,7 +86,6 @@ def test_copies_keep_the_other_conditions():
             lambda: cb.law_cloud([[0.5, 0.2]] * 2, [0.1, 0.2], reward="suc", budget=1.0, size=1, switch=[0, 2.5]),
             "whole numbers",
         ),
-        (lambda: cb.uniform_cloud(num_models=30, size=15), "at most 5,000,000 sets"),
         (lambda: cb.copies_of(cb.sciq_cloud(availability=0.5), 0), "env must have no availability"),
         (lambda: cb.sciq_cloud(reward="any"), "reward must be one of"),
         (lambda: cb.sciq_cloud(budget=-1.0), "budget must be above 0"),
