@@ -7,6 +7,7 @@ from jaxroute.analysis import metrics, plot, tune
 from jaxroute.core import draws, numerics
 from jaxroute.core.protocols import Environment, Policy
 from jaxroute.core.types import Metric, Spec
+from jaxroute.core.wrapper import Wrapper
 from jaxroute.engine.errors import CannotPlayError
 from jaxroute.engine.grid import Grid, grid, instances
 from jaxroute.engine.hosts import HostsError
@@ -32,6 +33,7 @@ __all__ = [
     "Spec",
     "StoreInUseError",
     "StoreMismatchError",
+    "Wrapper",
     "compare",
     "comparison",
     "data",

@@ -33,6 +33,7 @@ from jaxroute.analysis.tune.playing import Makers, Players
 from jaxroute.analysis.tune.space import Space
 from jaxroute.core import draws, numerics
 from jaxroute.core.types import Metric, planned_state
+from jaxroute.core.wrapper import Wrapper
 from jaxroute.engine.batching.compiling import compile_lanes
 from jaxroute.engine.rollout import rollout
 from jaxroute.engine.rounds import Record, run_streams
@@ -96,21 +97,10 @@ SCORES = {"c2mabv": search_study.net_reward, "stageroute": net_regret}
 
 
 @struct.dataclass
-class Watched:
+class Watched(Wrapper):
     """An environment with further flows."""
 
-    env: Any
     besides: Callable[..., Any] = struct.field(pytree_node=False)
-
-    @property
-    def spec(self):
-        return self.env.spec
-
-    def init(self, key):
-        return self.env.init(key)
-
-    def observe(self, key, state, t):
-        return self.env.observe(key, state, t)
 
     def step(self, key, state, action, t):
         after, feedback, flows = self.env.step(key, state, action, t)

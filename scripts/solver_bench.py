@@ -4,14 +4,18 @@
 
 Maximises `w . z - tau / 2 |z|^2` over `{0 <= z <= 1, sum z = N, cost . z <= budget}` with `tau = .1`, `N = K // 2` and a budget that
 binds; HiGHS solves the linear program without the square. Errors are against ours in float64, whose optimality conditions are checked.
-The gradient is that of `side . z` in the weights. Every time is the median of several repeats after a warm-up (a repeat that took long ends
-them); a solver that is not installed, fails, or is too slow for a size says so.
+The gradient is that of `side . z` in the weights. Every tool has the same instances at once and, size by size, a process of its own. Every
+time is the median of several repeats after a warm-up (a repeat that took long ends them); a solver that is not installed, fails, or takes
+too long for a size says so.
 """
 
 import importlib.metadata
 import importlib.util
 import json
+import os
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -25,11 +29,12 @@ from jaxroute.solvers import select
 
 TEMPERATURE = 0.1
 # Models -> instances at once.
-SIZES = {9: 512, 25: 512, 100: 256, 1000: 64}
-# A tool that needs more seconds an instance than this is not tried on the next size.
-_TOO_SLOW = 1.0
-# Seconds after which no repeat is begun.
-_PATIENCE = 12.0
+SIZES = {9: 512, 25: 512, 100: 16, 1000: 4}
+# Of all processes: on two cores the threads of XLA's pool may wait for each other for ever where a batch of matrices is factorised, as qpax
+# does from K = 25 on; with eight they did not.
+_THREADS = {"NPROC": "8"}
+# Seconds after which no repeat is begun, and after which a tool is given up.
+_PATIENCE, _LIMIT = 12.0, 300.0
 
 Problem = dict[str, np.ndarray]
 # `(forward, gradient)`, each from a problem to arrays `[batch, K]`; the gradient may be missing.
@@ -180,17 +185,19 @@ def timed(work: Callable[[], Any], repeats: int) -> tuple[Any, float, float]:
     return np.asarray(answer, np.float64), middle, max(first - middle, 0.0)
 
 
-def measured(tool: Tool, problem: Problem, exact: dict[str, np.ndarray], linear: bool, repeats: int) -> dict[str, Any]:
+def measured(name: str, num_models: int, repeats: int) -> dict[str, Any]:
     """Times and errors of one tool on one size."""
-    batch, row = len(problem["w"]), {}
-    for name, work in zip(("forward", "gradient"), tool, strict=True):
+    problem = problems(num_models, SIZES[num_models])
+    row: dict[str, Any] = {"batch": SIZES[num_models]}
+    exact = {} if name == "scipy" else _reference(num_models, problem)
+    for part, work in zip(("forward", "gradient"), TOOLS[name][1](num_models), strict=True):
         if work is None:
             continue
         answer, seconds, compiling = timed(lambda work=work: work(problem), repeats)
-        row[f"{name}_us"], row[f"{name}_compile_s"] = 1e6 * seconds / batch, compiling
-        if not linear:
-            wrong = np.abs(answer - exact[name][:batch]).max(axis=1)
-            row[f"{name}_error"], row[f"{name}_median_error"] = float(wrong.max()), float(np.median(wrong))
+        row[f"{part}_us"], row[f"{part}_compile_s"] = 1e6 * seconds / row["batch"], compiling
+        if exact:
+            wrong = np.abs(answer - exact[part]).max(axis=1)
+            row[f"{part}_error"], row[f"{part}_median_error"] = float(wrong.max()), float(np.median(wrong))
     return row
 
 
@@ -207,31 +214,25 @@ def _reference(num_models: int, problem: Problem) -> dict[str, np.ndarray]:
 
 
 def rows(repeats: int) -> Iterator[dict[str, Any]]:
-    """One row per tool and size."""
-    slow: set[str] = set()
-    for num_models, most in SIZES.items():
-        problem = problems(num_models, most)
-        exact = _reference(num_models, problem)
-        for name, (module, make) in TOOLS.items():
+    """One row per tool and size, each from a process of its own."""
+    for num_models in SIZES:
+        for name, (module, _) in TOOLS.items():
             row: dict[str, Any] = {"tool": name, "models": num_models}
             if importlib.util.find_spec(module) is None:
                 yield {**row, "unavailable": "not installed"}
                 continue
-            if name in slow:
-                yield {**row, "unavailable": f"above {_TOO_SLOW:g} s an instance, by the smaller size"}
-                continue
-            own = name.startswith("jaxroute")
-            batch = most if own or num_models < 1000 else min(most, 8)
-            part = {key: value[:batch] for key, value in problem.items()}
-            begin = time.perf_counter()
+            command = [sys.executable, __file__, name, str(num_models), str(repeats)]
             try:
-                row |= {"batch": batch, **measured(make(num_models), part, exact, name == "scipy", repeats)}
-            except Exception as error:  # Of somebody else's solver: it is reported, and the others go on.
-                if own:
-                    raise
-                row["unavailable"] = f"{type(error).__name__}: {error}"[:200]
-            if time.perf_counter() - begin > 8 * _PATIENCE:
-                slow.add(name)
+                child = subprocess.run(
+                    command, capture_output=True, text=True, timeout=_LIMIT, check=False, env={**os.environ, **_THREADS}
+                )
+            except subprocess.TimeoutExpired:
+                row["unavailable"] = f"not done after {_LIMIT:.0f} s"
+            else:
+                lines = (child.stderr if child.returncode else child.stdout).strip().splitlines() or ["no word"]
+                if child.returncode and module == "jaxroute":
+                    raise RuntimeError(child.stderr)
+                row |= {"unavailable": lines[-1][:200]} if child.returncode else json.loads(lines[-1])
             yield row
 
 
@@ -258,8 +259,12 @@ def main(repeats: int, file: Path, about: dict[str, Any]) -> None:
     tools = {module for module, _ in TOOLS.values() if importlib.util.find_spec(module)}
     about = {**about, "tools": {name: importlib.metadata.version(name) for name in sorted(tools)}, "rows": []}
     print(f"\nsolvers\n  {'K':>5} {'tool':<18} {'forward us':>11} {'error':>9} {'gradient us':>11} {'error':>9}")
+    for row in rows(repeats):
+        about["rows"].append(row)
+        print(show(row), flush=True)
+        file.write_text(json.dumps(about, indent=1) + "\n")
+
+
+if __name__ == "__main__":
     with jax.enable_x64(True):
-        for row in rows(repeats):
-            about["rows"].append(row)
-            print(show(row), flush=True)
-            file.write_text(json.dumps(about, indent=1) + "\n")
+        print(json.dumps(measured(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))))

@@ -421,10 +421,25 @@ def differentiable_lp(
     reward = boundary.vector("reward", reward)
     cost = boundary.vector("cost", cost, reward.shape[0])
     budget = boundary.scalar("budget", budget)
+    found = lp_in_units(reward, cost, budget, total, _temperature(temperature), upper=capacity, at_most=at_most)
+    boundary.require_feasible(found.feasible, "total")
+    return found
+
+
+def lp_in_units(
+    weight: jax.Array,
+    cost: jax.Array,
+    budget: jax.Array | float,
+    total: jax.Array | float,
+    temperature: jax.Array | float,
+    *,
+    upper: jax.Array | None,
+    at_most: bool,
+) -> Projection:
+    """`smoothed_lp` with costs in units of the largest one, and multipliers in the units of the arguments; nothing is checked."""
     largest = jax.lax.stop_gradient(jnp.max(cost))
     unit = jnp.where(largest > 0.0, largest, 1.0)
-    found = smoothed_lp(reward, cost / unit, budget / unit, total, temperature, upper=capacity, at_most=at_most)
-    boundary.require_feasible(found.feasible, "total")
+    found = project(weight / temperature, cost / unit, budget / unit, total, upper=upper, at_most=at_most)
     return found._replace(
         sum_multiplier=found.sum_multiplier * temperature, budget_multiplier=found.budget_multiplier * temperature / unit
     )

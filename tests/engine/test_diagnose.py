@@ -13,21 +13,10 @@ BANDIT = stochastic.bernoulli([0.3, 0.5, 0.7])
 
 
 @struct.dataclass
-class BrokenFeedback:
+class BrokenFeedback(jr.Wrapper):
     """A bandit whose feedback is NaN in one round; what it measures stays finite."""
 
-    env: stochastic.BanditEnv
     when: int = struct.field(pytree_node=False, default=30)
-
-    @property
-    def spec(self):
-        return self.env.spec
-
-    def init(self, key):
-        return self.env.init(key)
-
-    def observe(self, key, state, t):
-        return self.env.observe(key, state, t)
 
     def step(self, key, state, action, t):
         state, feedback, flows = self.env.step(key, state, action, t)

@@ -105,6 +105,16 @@ def test_whatever_the_environment_is_given_as(env, options):
     assert data["valid"].all() and data.attrs["played_again"] > 0 and float(data["length"].max()) > 8
 
 
+def test_a_wrapper_makes_room_inside(enough):
+    wrapped = played(jr.Wrapper(Buffer()))
+    assert wrapped.attrs["played_again"] > 0
+    np.testing.assert_array_equal(wrapped["length"], enough["length"])
+    assert roomier_of(jr.Wrapper(Buffer(limit=HORIZON))) is None
+    assert jr.Wrapper(Buffer()).rate == 0.7
+    with pytest.raises(AttributeError, match="'Buffer' object has no attribute 'rooms'"):
+        _ = jr.Wrapper(Buffer()).rooms
+
+
 def test_statistics_too(enough):
     moments = played(Buffer(), keep="moments")
     assert int(moments["invalid"].sum()) == 0

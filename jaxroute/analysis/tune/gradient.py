@@ -22,6 +22,7 @@ from flax import struct
 
 from jaxroute.core import checks, draws
 from jaxroute.core.types import Metric
+from jaxroute.core.wrapper import Wrapper
 from jaxroute.engine.batching.compiling import compile_lanes
 from jaxroute.engine.precision import as_written
 from jaxroute.engine.rollout import rollout
@@ -66,21 +67,10 @@ class Tuned(NamedTuple):
 
 
 @struct.dataclass
-class _Watched:
+class _Watched(Wrapper):
     """An environment whose flows also hold the objective of the round."""
 
-    env: Any
     objective: Objective = struct.field(pytree_node=False)
-
-    @property
-    def spec(self):
-        return self.env.spec
-
-    def init(self, key):
-        return self.env.init(key)
-
-    def observe(self, key, state, t):
-        return self.env.observe(key, state, t)
 
     def step(self, key, state, action, t):
         after, feedback, flows = self.env.step(key, state, action, t)

@@ -12,6 +12,7 @@ from jaxroute.analysis.tune.gradient import leaf, replace
 from jaxroute.core import checks
 from jaxroute.core.protocols import is_environment, is_policy, metrics_of
 from jaxroute.core.types import Metric
+from jaxroute.core.wrapper import Wrapper
 from jaxroute.engine import inputs
 from jaxroute.engine.grid import Grid
 from jaxroute.engine.simulate import simulate
@@ -23,29 +24,10 @@ Played = tuple[dict[str, np.ndarray], np.ndarray]
 
 
 @struct.dataclass
-class _Together:
+class _Together(Wrapper):
     """An environment that brings its policy along, for a search in leaves of both."""
 
-    env: Any
     policy: Any
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or name == "env":
-            raise AttributeError(name)
-        return getattr(self.env, name)
-
-    @property
-    def spec(self):
-        return self.env.spec
-
-    def init(self, key):
-        return self.env.init(key)
-
-    def observe(self, key, state, t):
-        return self.env.observe(key, state, t)
-
-    def step(self, key, state, action, t):
-        return self.env.step(key, state, action, t)
 
 
 def _policy_of(env: Any) -> Any:

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from flax import struct
 
 from jaxroute.core.types import Leaf, Metric
+from jaxroute.core.wrapper import Wrapper
 
 METRICS = (
     Metric("quality", "score of the answer", "score", "total"),
@@ -43,7 +44,7 @@ class Reading:
 
 
 @struct.dataclass
-class Metered:
+class Metered(Wrapper):
     """An environment of one of the problems that plays the rows of a table, measured by the table itself.
 
     Attributes:
@@ -54,7 +55,6 @@ class Metered:
       reading: how its decisions are read (static).
     """
 
-    env: Any
     scores: Leaf
     costs: Leaf
     latency: Leaf | None
@@ -63,15 +63,6 @@ class Metered:
     @property
     def spec(self) -> Any:
         return replace(self.env.spec, metrics=METRICS, room_flow=None)
-
-    def check(self) -> None:
-        self.env.check()
-
-    def init(self, key: jax.Array) -> Any:
-        return self.env.init(key)
-
-    def observe(self, key: jax.Array, state: Any, t: jax.Array) -> Any:
-        return self.env.observe(key, state, t)
 
     def step(self, key: jax.Array, state: Any, action: Any, t: jax.Array) -> tuple[Any, Any, dict[str, jax.Array]]:
         row = self.reading.row(self.env, state, action, t)

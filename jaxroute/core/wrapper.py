@@ -1,0 +1,50 @@
+"""An environment around another one."""
+
+from typing import Any
+
+import jax
+from flax import struct
+
+from jaxroute.core.types import Spec
+
+
+@struct.dataclass
+class Wrapper:
+    """An environment that hands everything on to another one; a subclass overrides what it changes.
+
+    Also what that one may have besides the protocol (`gauges`, `check`, its own fields). A subclass is a `flax.struct.dataclass` too:
+
+        @struct.dataclass
+        class Doubled(jr.Wrapper):
+            def step(self, key, state, action, t):
+                state, feedback, flows = self.env.step(key, state, action, t)
+                return state, feedback, {**flows, "cost": 2.0 * flows["cost"]}
+
+    Attributes:
+      env: the environment inside.
+    """
+
+    env: Any
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name == "env":  # Asked for before there is an `env`, by a copy for example.
+            raise AttributeError(name)
+        found = getattr(self.env, name)
+        return self._roomier if name == "roomier" else found
+
+    def _roomier(self) -> Any:
+        more = self.env.roomier()
+        return None if more is None else self.replace(env=more)  # pyright: ignore[reportAttributeAccessIssue]
+
+    @property
+    def spec(self) -> Spec:
+        return self.env.spec
+
+    def init(self, key: jax.Array) -> Any:
+        return self.env.init(key)
+
+    def observe(self, key: jax.Array, state: Any, t: jax.Array) -> Any:
+        return self.env.observe(key, state, t)
+
+    def step(self, key: jax.Array, state: Any, action: Any, t: jax.Array) -> tuple[Any, Any, dict[str, Any]]:
+        return self.env.step(key, state, action, t)
