@@ -41,14 +41,16 @@ def select(
     A temperature of 0 (a plain number) asks for the exact solvers, `linear_selection` and `exact_any_win`. These have no derivative
     here: asking for one is an error, and not a row of zeros. `sum_multiplier` is then NaN.
 
-    At a positive temperature the derivative in the weights is still zero wherever the selection is a vertex: see `smoothed_lp` for how
-    often, `annealed` for a temperature that falls, and `perturbed` for one that is zero less often. What is lost by a temperature, in the
-    true objective, for 6 of 25 models (4 of 9 in brackets; 512 instances, weights up to .99, `scripts/relaxations.py`):
+    At a positive temperature the derivative in the weights is still zero wherever the selection is a vertex. How often, and what the
+    smoothing loses of the true objective ("all": of the logarithm), for 6 of 25 models and a budget that binds (`scripts/relaxations.py`):
 
-        temperature    .01            .1             .3             1
-        "sum"          @SUM@
-        "any"          @ANY@
-        "all"          @ALL@
+        temperature             .01        .03        .1        .3        1
+        "sum"   zero, lost    21 % .00     14 % .02   6 % .17   0 % 1.5   0 % 10 %
+        "any"   zero, lost    22 % .00     20 % .00  11 % .00   4 % .00   0 % .00 %
+        "all"   zero, lost    20 % .01     15 % .06   9 % .58   0 % 4.9   0 % 37 %
+
+    With fewer models it is zero more often: for 4 of 9 in 15, 18 and 21 % at .1. So: .1 to .3 for "sum" and "all", weights of the order
+    of one; 1 for "any"; or `annealed`. `perturbed` has derivatives as often for more of the objective, more work and noise.
 
     Differs from the paper: its relaxed chance of any win is `1 - prod (1 - weight_k z_k)`, which is not concave, and which `exact_any_win`
     maximises; it is what the losses of "any" are against. At whole numbers the two are the same.

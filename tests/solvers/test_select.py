@@ -8,6 +8,7 @@ from scipy.optimize import minimize
 from selection_cases import instances
 
 from jaxroute.solvers import annealed, exact_any_win, linear_selection, select
+from jaxroute.solvers.selection import any_win
 
 K, SIZE = 6, 3
 
@@ -66,6 +67,15 @@ def test_derivatives_against_differences(reward, double_precision):
     assert checked > 0.98 * at.size, checked / at.size
     assert worst < 1e-4, worst
     assert (slopes[1] != 0).mean() > 0.1
+
+
+def test_any_win_is_hardly_less_than_the_exact_one(double_precision):
+    """At the default temperature, where the chance itself in place of its logarithm would lose a sixth."""
+    w, c, budget = cases(100, seed=45)
+    found = jax.jit(jax.vmap(lambda w, c, b: select("any", w, c, b, SIZE)))(w, c, budget)
+    best = jax.jit(jax.vmap(lambda w, c, b: select("any", w, c, b, SIZE, temperature=0)))(w, c, budget)
+    lost = 1 - any_win(w, np.asarray(found.z)) / any_win(w, np.asarray(best.z))
+    assert lost.min() > -1e-9 and lost.mean() < 2e-3 and lost.max() < 0.05
 
 
 def test_temperature_of_zero_is_exact_and_has_no_derivative():
