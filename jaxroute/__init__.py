@@ -3,25 +3,54 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from jaxroute.analysis import metrics, plot, tune
-from jaxroute.core import draws, numerics
-from jaxroute.core.protocols import Environment, Policy
-from jaxroute.core.types import Metric, Spec
-from jaxroute.core.wrapper import Wrapper
-from jaxroute.engine.errors import CannotPlayError
-from jaxroute.engine.grid import Grid, grid, instances
-from jaxroute.engine.hosts import HostsError
-from jaxroute.engine.programs import trace_count
-from jaxroute.engine.simulate import run_bytes, simulate
-from jaxroute.store.description import StoreMismatchError
-from jaxroute.store.locks import StoreInUseError
-from jaxroute.store.results import load
-
 if TYPE_CHECKING:
     from jaxroute import comparison, data
+    from jaxroute.analysis import metrics, plot, tune
     from jaxroute.comparison import compare
+    from jaxroute.core import draws, numerics
+    from jaxroute.core.protocols import Environment, Policy
+    from jaxroute.core.types import Metric, Spec
+    from jaxroute.core.wrapper import Wrapper
+    from jaxroute.engine.errors import CannotPlayError
+    from jaxroute.engine.grid import Grid, grid, instances
+    from jaxroute.engine.hosts import HostsError
+    from jaxroute.engine.programs import trace_count
+    from jaxroute.engine.simulate import run_bytes, simulate
+    from jaxroute.store.description import StoreMismatchError
+    from jaxroute.store.locks import StoreInUseError
+    from jaxroute.store.results import load
 
 __version__ = "0.1.0"
+
+# Where each name is; imported when it is asked for, because jax, xarray and SciPy take seconds.
+_MODULES = {
+    "comparison": "jaxroute.comparison",
+    "data": "jaxroute.data",
+    "draws": "jaxroute.core.draws",
+    "metrics": "jaxroute.analysis.metrics",
+    "numerics": "jaxroute.core.numerics",
+    "plot": "jaxroute.analysis.plot",
+    "tune": "jaxroute.analysis.tune",
+}
+_NAMES = {
+    "CannotPlayError": "jaxroute.engine.errors",
+    "Environment": "jaxroute.core.protocols",
+    "Grid": "jaxroute.engine.grid",
+    "HostsError": "jaxroute.engine.hosts",
+    "Metric": "jaxroute.core.types",
+    "Policy": "jaxroute.core.protocols",
+    "Spec": "jaxroute.core.types",
+    "StoreInUseError": "jaxroute.store.locks",
+    "StoreMismatchError": "jaxroute.store.description",
+    "Wrapper": "jaxroute.core.wrapper",
+    "compare": "jaxroute.comparison",
+    "grid": "jaxroute.engine.grid",
+    "instances": "jaxroute.engine.grid",
+    "load": "jaxroute.store.results",
+    "run_bytes": "jaxroute.engine.simulate",
+    "simulate": "jaxroute.engine.simulate",
+    "trace_count": "jaxroute.engine.programs",
+}
 
 __all__ = [
     "CannotPlayError",
@@ -52,9 +81,16 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """What takes long to import, when it is asked for."""
-    if name in ("comparison", "data"):
-        return importlib.import_module(f"jaxroute.{name}")
-    if name == "compare":
-        return importlib.import_module("jaxroute.comparison").compare
-    raise AttributeError(f"module 'jaxroute' has no attribute {name!r}")
+    """A public name, imported when it is asked for."""
+    if name in _MODULES:
+        found: Any = importlib.import_module(_MODULES[name])
+    elif name in _NAMES:
+        found = getattr(importlib.import_module(_NAMES[name]), name)
+    else:
+        raise AttributeError(f"module 'jaxroute' has no attribute {name!r}")
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

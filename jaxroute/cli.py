@@ -20,12 +20,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import jax
-
 from jaxroute import __version__
-from jaxroute.engine import hosts
-from jaxroute.engine.inputs import BACKENDS
-from jaxroute.store.description import is_url
+from jaxroute.engine import BACKENDS
 
 
 class _Ended(KeyboardInterrupt):
@@ -54,7 +50,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # Whoever read the output has gone, as `head` does.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
-    except (ValueError, ImportError, OSError, MemoryError, hosts.HostsError, jax.errors.JaxRuntimeError) as error:
+    except Exception as error:
+        if not _is_told(error):
+            raise
         print(f"jaxroute: {_reason(error)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt as end:
@@ -65,6 +63,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         warnings.formatwarning = before
         for number, handler in handlers.items():
             signal.signal(number, handler)
+
+
+def _is_told(error: Exception) -> bool:
+    """Whether one line says it, and not a traceback: what is wrong with the input, the machine or the memory."""
+    kinds: tuple[type[Exception], ...] = (ValueError, ImportError, OSError, MemoryError)
+    if "jax" in sys.modules:  # As late as here: `--help` and a wrong option do without it.
+        import jax
+
+        from jaxroute.engine import hosts
+
+        kinds += (hosts.HostsError, jax.errors.JaxRuntimeError)
+    return isinstance(error, kinds)
 
 
 def _end_by_signals() -> dict[int, Any]:
@@ -431,6 +441,8 @@ def _path(text: str) -> Path:
 
 
 def _folder(text: str) -> Path:
+    from jaxroute.store.description import is_url
+
     if is_url(text):
         raise argparse.ArgumentTypeError(f"must be a folder on disk, where figures and summary.json go, got {text!r}")
     return _path(text)
@@ -597,6 +609,8 @@ def _with_setting(error: ValueError, experiment: Any) -> str:
 
 def _keep_compiled() -> str | None:
     """Lets JAX keep compiled programs between commands, unless it has been told where to, or not to; returns the folder."""
+    import jax
+
     if not jax.config.jax_enable_compilation_cache:
         return None
     if jax.config.jax_compilation_cache_dir is None:
@@ -650,6 +664,8 @@ def _devices(text: str | None) -> list[Any] | None:
     """`"cuda:0,1"` as devices; None without."""
     if text is None:
         return None
+    import jax
+
     platform, colon, numbers = text.partition(":")
     try:
         devices = jax.local_devices(backend=platform)
@@ -674,6 +690,10 @@ def _index(text: str, size: int) -> int:
 
 
 def _run(options) -> int:
+    import jax
+
+    from jaxroute.engine import hosts
+
     if options.x64:
         jax.config.update("jax_enable_x64", True)
     three = options.coordinator, options.processes, options.process_id
@@ -693,6 +713,7 @@ def _run(options) -> int:
 
 def _run_here(options, mesh: Any = None) -> int:
     from jaxroute import experiments
+    from jaxroute.engine import hosts
 
     devices = _devices(options.devices)
     if devices is not None and mesh is not None:
@@ -888,6 +909,7 @@ def _nvrtc() -> str:
 
 def _doctor(options) -> int:
     del options
+    import jax
     import numpy as np
 
     import jaxroute

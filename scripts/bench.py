@@ -29,7 +29,7 @@ import numpy as np
 
 import jaxroute
 from jaxroute.analysis import metrics
-from jaxroute.engine.inputs import BACKENDS
+from jaxroute.engine import BACKENDS
 from jaxroute.estimators.mnl import Newton, Online
 from jaxroute.problems import cascade, combinatorial, default_policies, queueing, service, staged, stochastic
 from jaxroute.store import provenance

@@ -287,6 +287,21 @@ def test_the_command_is_installed():
     assert all(word in shown for word in ("list", "run", "plot", "bench", "doctor"))
 
 
+@pytest.mark.parametrize("arguments", ["--help", "--version", "run --help", "run", "rnu"])
+def test_what_needs_no_jax_does_not_wait_for_it(arguments):
+    code = f"import sys; from jaxroute import cli\ntry: cli.main({arguments.split()})\nexcept SystemExit: print('jax' in sys.modules)"
+    child = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert child.stdout.splitlines()[-1] == "False"
+
+
+def test_public_names_are_there_when_they_are_asked_for():
+    code = "import sys, jaxroute as jr; print('jax' in sys.modules, [n for n in jr.__all__ if not hasattr(jr, n)], 'jax' in sys.modules)"
+    child = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert child.stdout.split() == ["False", "[]", "True"] and set(jr.__all__) <= set(dir(jr))
+    with pytest.raises(AttributeError, match="module 'jaxroute' has no attribute 'simulat'"):
+        _ = jr.simulat
+
+
 def test_compiled_programs_are_kept_where_the_user_says(tmp_path, monkeypatch):
     names = ("jax_compilation_cache_dir", "jax_enable_compilation_cache", "jax_persistent_cache_min_compile_time_secs")
     before = {name: getattr(jax.config, name) for name in names}

@@ -33,7 +33,7 @@ from jaxroute.core.protocols import (
     stage_length_of,
 )
 from jaxroute.core.types import Spec
-from jaxroute.engine import recording, stopping
+from jaxroute.engine import BACKENDS, recording, stopping
 from jaxroute.engine.grid import FunctionGrid, Grid
 from jaxroute.engine.precision import in_64_bits
 from jaxroute.engine.rounds import Record, built_for, spec_for
@@ -47,8 +47,6 @@ EnvironmentLike: TypeAlias = AnyEnvironment | Grid | Sampler
 PolicyLike: TypeAlias = AnyPolicy | Grid | PolicyOf
 Policies: TypeAlias = PolicyLike | Sequence[PolicyLike] | Mapping[str, PolicyLike]
 
-# Who plays the rounds: a scan over runs on the last axis, C with a thread for each run, or the textbook's `vmap` of a scan.
-BACKENDS = ("auto", "scan", "kernel", "reference")
 # What stays of the runs: all of them, or their statistics.
 KEPT = ("runs", "moments")
 
