@@ -542,6 +542,8 @@ def _experiment(name: str) -> Any:
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from None
         return found
+    if name in EXPERIMENTS:
+        return EXPERIMENTS[name]
     try:
         return EXPERIMENTS[checks.one_of("experiment", name, EXPERIMENTS)]
     except ValueError as error:

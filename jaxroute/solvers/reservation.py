@@ -12,7 +12,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
-from scipy.optimize import minimize
 
 from jaxroute.core import checks, numerics
 
@@ -123,6 +122,8 @@ def linear_index(features: ArrayLike, values: ArrayLike, costs: ArrayLike, ridge
 
     Source: Belloni, Chen and Wei (2026), eqs. (7) and (8).
     """
+    from scipy import optimize
+
     psi = checks.numbers("features", features)
     if psi.ndim != 2 or 0 in psi.shape:
         raise ValueError(f"features must have shape [n, m], got {psi.shape}")
@@ -146,7 +147,7 @@ def linear_index(features: ArrayLike, values: ArrayLike, costs: ArrayLike, ridge
         active = psi[score > psi @ rho]
         return active.T @ active / number + ridge * np.eye(psi.shape[1])
 
-    found = minimize(
+    found = optimize.minimize(
         loss,
         np.zeros(psi.shape[1]),
         jac=slope,

@@ -1,6 +1,8 @@
 """Every built-in experiment runs at smoke size, draws its figures and evaluates its claims."""
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -56,6 +58,18 @@ def smoke(name: str, out, **changes):
     found = faults_by_figure(name, data)
     assert {figure: texts for figure, texts in found.items() if figure not in FAULTY.get(name, ())} == {}
     return summary
+
+
+def test_only_the_problem_that_is_asked_for_is_imported():
+    code = """
+import sys
+from jaxroute.experiments import EXPERIMENTS
+assert "stochastic/regret" in EXPERIMENTS and "stochastic/x" not in EXPERIMENTS and "x" not in EXPERIMENTS
+print([name for name in ("cascade", "combinatorial", "staged") if f"jaxroute.problems.{name}" in sys.modules], "scipy.optimize" in sys.modules)
+print(len(EXPERIMENTS) == len(list(EXPERIMENTS)) > 60)
+"""
+    child = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert child.stdout.splitlines() == ["[] False", "True"]
 
 
 @pytest.mark.parametrize("name", [n for n in EXPERIMENTS if n not in (*LARGE, *NEEDS_DATA)])

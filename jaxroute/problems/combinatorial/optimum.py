@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import numpy as np
-from scipy.optimize import Bounds, LinearConstraint, linprog, milp
 
 from jaxroute.core import numerics
 from jaxroute.core.types import Leaf
@@ -102,12 +101,16 @@ def _searched(
     weight: np.ndarray, cost: np.ndarray, budget: float, kinds: np.ndarray, sizes: np.ndarray, exact_size: bool
 ) -> np.ndarray | None:
     """The same by HiGHS."""
+    from scipy import optimize
+
     ones, limit = np.ones(len(weight)), cast(Any, sizes)
     rows = [
-        LinearConstraint(cost, -np.inf, budget),
-        LinearConstraint(kinds.astype(float), limit if exact_size else -np.inf, limit),
+        optimize.LinearConstraint(cost, -np.inf, budget),
+        optimize.LinearConstraint(kinds.astype(float), limit if exact_size else -np.inf, limit),
     ]
-    found = milp(-_SCALE * weight, constraints=rows, integrality=ones, bounds=Bounds(0, 1), options={"mip_rel_gap": 0.0})
+    found = optimize.milp(
+        -_SCALE * weight, constraints=rows, integrality=ones, bounds=optimize.Bounds(0, 1), options={"mip_rel_gap": 0.0}
+    )
     return None if found.x is None else found.x > 0.5
 
 
@@ -124,6 +127,8 @@ def best_relaxed(
 
     Arguments as in `best_set`. Source: C2MAB-V, eqs. (3) to (5) with the true means.
     """
+    from scipy import optimize
+
     mean, cost = np.asarray(mean, np.float64), np.asarray(cost, np.float64)
     usable = np.flatnonzero(np.ones(mean.shape, bool) if allowed is None else allowed)
     kinds, sizes = _limits(usable, size, groups)
@@ -139,7 +144,7 @@ def best_relaxed(
         z[usable] = _any_win_vertex(mean[usable], cost[usable], float(budgets[0]), sizes, kinds)
     else:
         weight = reward.weight(np.clip(mean, 1e-12, 1.0 - 1e-12), np)[usable]
-        found = linprog(
+        found = optimize.linprog(
             -weight,
             A_ub=cost[usable][None],
             b_ub=budgets,
@@ -217,6 +222,8 @@ def _best_of_chords(
 
     One variable for each piece between two points, and between two pieces a binary one: the later is used only if the earlier is full.
     """
+    from scipy import optimize
+
     model = np.repeat(np.arange(len(w)), [len(p) - 1 for p in points])
     start, end = (np.concatenate([p[part] for p in points]) for part in (slice(-1), slice(1, None)))
     length, num = end - start, len(model)
@@ -230,11 +237,11 @@ def _best_of_chords(
     rows[2 * len(earlier), :num] = cost[model] * length
     rows[2 * len(earlier) + 1 :, :num] = kinds[:, model] * length
     most: Any = np.concatenate([np.zeros(2 * len(earlier)), [budget], sizes])
-    found = milp(
+    found = optimize.milp(
         -_SCALE * np.append(gain, np.zeros(len(earlier))),
-        constraints=LinearConstraint(rows, -np.inf, most),
+        constraints=optimize.LinearConstraint(rows, -np.inf, most),
         integrality=np.append(np.zeros(num), np.ones(len(earlier))),
-        bounds=Bounds(0, 1),
+        bounds=optimize.Bounds(0, 1),
         options={"mip_rel_gap": 0.0},
     )
     return np.clip(np.bincount(model, found.x[:num] * length, len(w)), 0.0, 1.0), -found.fun / _SCALE

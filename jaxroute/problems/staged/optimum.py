@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import Bounds, LinearConstraint, milp
 
 # Sets of models that are compared at most; more are searched by HiGHS, which is then faster.
 _MOST_SETS = 2_000
@@ -94,19 +93,21 @@ def pool_value(
 
 def _best_set(reward: np.ndarray, cost: np.ndarray, capacity: np.ndarray, budget: float, size: int) -> list[int] | None:
     """The best set of `size` models by HiGHS: amounts, and for each model whether it has one. None if no set is feasible."""
+    from scipy import optimize
+
     count = len(reward)
     ones, none, each = np.ones(count), np.zeros(count), np.eye(count)
     top: Any = np.append(capacity, ones)
-    found = milp(
+    found = optimize.milp(
         _SCALE * np.append(-reward, none),
         constraints=[
-            LinearConstraint(np.append(ones, none), 1.0, 1.0),
-            LinearConstraint(np.append(cost, none), -np.inf, budget),
-            LinearConstraint(np.append(none, ones), -np.inf, size),
-            LinearConstraint(np.hstack([each, -np.diag(capacity)]), -np.inf, 0.0),
+            optimize.LinearConstraint(np.append(ones, none), 1.0, 1.0),
+            optimize.LinearConstraint(np.append(cost, none), -np.inf, budget),
+            optimize.LinearConstraint(np.append(none, ones), -np.inf, size),
+            optimize.LinearConstraint(np.hstack([each, -np.diag(capacity)]), -np.inf, 0.0),
         ],
         integrality=np.append(none, ones),
-        bounds=Bounds(0.0, top),
+        bounds=optimize.Bounds(0.0, top),
         options={"mip_rel_gap": 0.0},
     )
     if found.x is None:

@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.cluster.vq import kmeans2
 
 from jaxroute.core import checks
 from jaxroute.data import RoutingTable, load_columns, load_table, standin
@@ -149,6 +148,8 @@ def _numbered(labels: np.ndarray) -> np.ndarray:
 
 
 def _clusters(features: np.ndarray, number: int) -> np.ndarray:
+    from scipy.cluster.vq import kmeans2
+
     points, rng = np.unique(features, axis=0), np.random.default_rng(0)
     best, least = np.zeros(len(features), int), np.inf
     for _ in range(_RESTARTS):
