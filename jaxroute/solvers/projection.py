@@ -116,9 +116,11 @@ def _smallest_gap(cost: jax.Array) -> jax.Array:
 def _solve(y: jax.Array, cost: jax.Array, budget: jax.Array, total: jax.Array, upper: jax.Array, at_most: bool) -> _Solution:
     """Newton's method on the budget's multiplier, inside a bracket; the multiplier of the sum is exact at every step."""
     eps = np.finfo(y.dtype).eps
+    cheapest = _cheapest(cost, upper, total, at_most)
+    extra = _from_the_margin(cost, cheapest, at_most)
 
     def at(multiplier: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-        u = y - multiplier * cost
+        u = y - multiplier * extra
         nu = _level(u, upper, total, at_most)
         z = jnp.clip(u - nu, 0.0, upper)
         return nu, z, jnp.sum(cost * z) - budget
@@ -130,7 +132,7 @@ def _solve(y: jax.Array, cost: jax.Array, budget: jax.Array, total: jax.Array, u
         c = jnp.where(free, cost, 0.0)
         mean = jnp.sum(c) / jnp.maximum(number, 1.0)
         mean = jnp.where(nu > 0.0, mean, 0.0) if at_most else mean
-        return jnp.sum(jnp.where(free, (cost - mean) * cost, 0.0))
+        return jnp.sum(jnp.where(free, jnp.square(cost - mean), 0.0))
 
     # Beyond this multiplier the order of y - multiplier * cost is that of -cost alone, with gaps of at least one.
     smallest = _smallest_gap(cost)
@@ -156,8 +158,8 @@ def _solve(y: jax.Array, cost: jax.Array, budget: jax.Array, total: jax.Array, u
     else:
         (*_, here, nu, z, excess), _ = jax.lax.scan(step, start, None, length=_STEPS)
     multiplier = jnp.where(slack, 0.0, here)
-    least = jnp.sum(_cheapest(cost, upper, total, at_most) * cost)
-    feasible = least <= budget + 8.0 * eps * jnp.maximum(jnp.abs(budget), 1.0)
+    nu = nu - here * (cost[0] - extra[0])  # of the costs as they are
+    feasible = jnp.sum(cheapest * cost) <= budget + 8.0 * eps * jnp.maximum(jnp.abs(budget), 1.0)
     z, nu, multiplier = _polish(y, cost, budget, total, upper, at_most, nu, multiplier, z)
     return _Solution(z, nu, multiplier, feasible)
 
@@ -177,6 +179,15 @@ def _steps_as_needed(
         return number + 1, now[2], step(now)
 
     return jax.lax.while_loop(go_on, one, (jnp.zeros((), jnp.int32), jnp.full_like(start[2], -1.0), start))[2]
+
+
+def _from_the_margin(cost: jax.Array, cheapest: jax.Array, at_most: bool) -> jax.Array:
+    """Costs `[K]` less that of the dearest model among the cheapest that make up the sum.
+
+    A large multiplier of the budget orders models by cost, and those in between 0 and their bounds have costs near that one: with a sum
+    that is given, which costs are counted from makes no difference but to rounding, and from there nothing that matters is large.
+    """
+    return cost if at_most else cost - jnp.max(jnp.where(cheapest > 0.0, cost, 0.0))
 
 
 def _cheapest(cost: jax.Array, upper: jax.Array, total: jax.Array, at_most: bool) -> jax.Array:
@@ -330,9 +341,12 @@ def _certificate(
     moved = jnp.max(jnp.abs(z - jnp.clip(y - nu - multiplier * cost, 0.0, upper)))
     short, spare = jnp.sum(z) - total, jnp.sum(cost * z) - budget
     missed = jnp.maximum(short, 0.0) if at_most else jnp.abs(short)
-    residual = jnp.maximum(moved, jnp.maximum(missed, jnp.maximum(spare, 0.0)))
+    over = jnp.maximum(spare, 0.0)
+    rounding = 64.0 * np.finfo(y.dtype).eps
+    # A large multiplier hides where a point lies, and not whether it keeps the sum and the budget.
+    kept = jnp.maximum(missed, over) <= rounding * jnp.maximum(jnp.maximum(jnp.abs(total), 1.0), jnp.abs(budget))
     scale = jnp.maximum(jnp.max(jnp.abs(y)) + jnp.max(jnp.abs(multiplier * cost)), jnp.maximum(jnp.abs(total), 1.0))
-    return residual, residual <= 64.0 * np.finfo(y.dtype).eps * scale
+    return jnp.maximum(moved, jnp.maximum(missed, over)), kept & (moved <= rounding * scale)
 
 
 def smoothed_lp(

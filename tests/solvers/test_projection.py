@@ -56,6 +56,29 @@ def test_projection_of_awkward_costs(kind, at_most, double_precision):
         np.testing.assert_allclose(found.z[row], z, atol=1e-6, err_msg=f"{kind} {row}")
 
 
+@pytest.mark.parametrize(
+    "budget_factor", [0.8, 1.0, 1.0001, 1.2], ids=["infeasible", "just feasible", "hardly more", "easy"]
+)
+def test_costs_that_differ_by_one_unit_in_the_last_place(budget_factor):
+    """20,000 instances in float32: the budget's multiplier may have to be huge, and the sum is kept all the same."""
+    rng, count = np.random.default_rng(15), 20_000
+    y, c = -33 * rng.random((count, 9)).astype(np.float32), rng.random((count, 9)).astype(np.float32)
+    y[::2] *= 1e-3
+    one, other = rng.integers(0, 9, (2, count))
+    c[np.arange(count), one] = np.nextafter(c[np.arange(count), other], np.float32(2))
+    budget = (budget_factor * np.sort(c, axis=1)[:, :4].sum(1)).astype(np.float32)
+    found = jax.jit(jax.vmap(lambda y, c, b: project(y, c, b, 4.0)))(y, c, budget)
+    z = np.asarray(found.z, np.float64)
+    assert np.abs(z.sum(1) - 4).max() < 1e-5 and z.min() >= 0 and z.max() <= 1
+    if budget_factor >= 1:
+        assert np.all(found.feasible) and np.mean(found.converged) > 0.999
+        over = (z * c).sum(1) - budget
+        assert over[np.asarray(found.converged)].max() < 4e-5
+    else:
+        assert not np.any(found.feasible)
+        np.testing.assert_allclose((z * c).sum(1), np.sort(c, axis=1)[:, :4].sum(1), atol=2e-5)
+
+
 def test_projection_by_hand():
     y, c = jnp.array([0.9, 0.1, 1.4, -0.3, 0.6]), jnp.asarray(TIED["c"])
     found = project(y, c, 0.8, 2.0)
