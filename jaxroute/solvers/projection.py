@@ -117,7 +117,8 @@ def _solve(y: jax.Array, cost: jax.Array, budget: jax.Array, total: jax.Array, u
     """Newton's method on the budget's multiplier, inside a bracket; the multiplier of the sum is exact at every step."""
     eps = np.finfo(y.dtype).eps
     cheapest = _cheapest(cost, upper, total, at_most)
-    extra = _from_the_margin(cost, cheapest, at_most)
+    margin = _margin(cost, cheapest, at_most)
+    extra = cost - margin
 
     def at(multiplier: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
         u = y - multiplier * extra
@@ -158,7 +159,7 @@ def _solve(y: jax.Array, cost: jax.Array, budget: jax.Array, total: jax.Array, u
     else:
         (*_, here, nu, z, excess), _ = jax.lax.scan(step, start, None, length=_STEPS)
     multiplier = jnp.where(slack, 0.0, here)
-    nu = nu - here * (cost[0] - extra[0])  # of the costs as they are
+    nu = nu - here * margin  # of the costs as they are
     feasible = jnp.sum(cheapest * cost) <= budget + 8.0 * eps * jnp.maximum(jnp.abs(budget), 1.0)
     z, nu, multiplier = _polish(y, cost, budget, total, upper, at_most, nu, multiplier, z)
     return _Solution(z, nu, multiplier, feasible)
@@ -181,13 +182,13 @@ def _steps_as_needed(
     return jax.lax.while_loop(go_on, one, (jnp.zeros((), jnp.int32), jnp.full_like(start[2], -1.0), start))[2]
 
 
-def _from_the_margin(cost: jax.Array, cheapest: jax.Array, at_most: bool) -> jax.Array:
-    """Costs `[K]` less that of the dearest model among the cheapest that make up the sum.
+def _margin(cost: jax.Array, cheapest: jax.Array, at_most: bool) -> jax.Array:
+    """The cost `[]` of the dearest model among the cheapest that make up the sum: costs are counted from there.
 
-    A large multiplier of the budget orders models by cost, and those in between 0 and their bounds have costs near that one: with a sum
-    that is given, which costs are counted from makes no difference but to rounding, and from there nothing that matters is large.
+    A large multiplier of the budget orders models by cost, and those between 0 and their bounds have costs near that one. With a sum that
+    is given it makes no difference but to rounding where costs are counted from, and from there nothing that matters is large.
     """
-    return cost if at_most else cost - jnp.max(jnp.where(cheapest > 0.0, cost, 0.0))
+    return jnp.zeros((), cost.dtype) if at_most else jnp.max(jnp.where(cheapest > 0.0, cost, 0.0))
 
 
 def _cheapest(cost: jax.Array, upper: jax.Array, total: jax.Array, at_most: bool) -> jax.Array:

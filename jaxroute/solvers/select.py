@@ -44,10 +44,10 @@ def select(
     At a positive temperature the derivative in the weights is still zero wherever the selection is a vertex. How often, and what the
     smoothing loses of the true objective ("all": of the logarithm), for 6 of 25 models and a budget that binds (`scripts/relaxations.py`):
 
-        temperature             .01        .03        .1        .3        1
-        "sum"   zero, lost    21 % .00     14 % .02   6 % .17   0 % 1.5   0 % 10 %
-        "any"   zero, lost    22 % .00     20 % .00  11 % .00   4 % .00   0 % .00 %
-        "all"   zero, lost    20 % .01     15 % .06   9 % .58   0 % 4.9   0 % 37 %
+        temperature           .01        .03        .1         .3         1
+        "sum"  zero, lost     21, .00 %  14, .02 %   6, .17 %   0, 1.5 %   0, 10 %
+        "any"  zero, lost     22, .00 %  20, .00 %  11, .00 %   4, .00 %   0, .00 %
+        "all"  zero, lost     20, .01 %  15, .06 %   9, .58 %   0, 4.9 %   0, 37 %
 
     With fewer models it is zero more often: for 4 of 9 in 15, 18 and 21 % at .1. So: .1 to .3 for "sum" and "all", weights of the order
     of one; 1 for "any"; or `annealed`. `perturbed` has derivatives as often for more of the objective, more work and noise.
