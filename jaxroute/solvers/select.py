@@ -103,10 +103,9 @@ def _check_chances(reward: str, weight: jax.Array) -> None:
         return
     values = np.asarray(weight)
     lowest = values > 0.0 if reward == "all" else values >= 0.0
-    if not np.all(lowest & (values <= 1.0)):
-        raise ValueError(
-            f"weight must be in {'(' if reward == 'all' else '['}0, 1] for {reward!r}, got {checks.show(weight)}"
-        )
+    wrong = values[~(lowest & (values <= 1.0))]
+    if wrong.size:
+        raise ValueError(f"weight must be in {'(' if reward == 'all' else '['}0, 1] for {reward!r}, got {wrong[0]:g}")
 
 
 def _additive(reward: str, weight: jax.Array) -> jax.Array:

@@ -94,7 +94,7 @@ def test_temperature_of_zero_is_exact_and_has_no_derivative():
     [
         ({"reward": "some"}, "reward must be one of"),
         ({"weight": [np.nan, 0.5]}, "weight must not be NaN"),
-        ({"weight": [1.5, 0.5], "reward": "any"}, "weight must be in"),
+        ({"weight": [1.5, 0.5], "reward": "any"}, r"weight must be in \[0, 1\] for 'any', got 1.5"),
         ({"weight": [[0.5, 0.5]]}, "weight must have shape"),
         ({"cost": [-1.0, 1.0]}, "cost must be at least 0"),
         ({"cost": [1.0]}, "cost must have shape"),
