@@ -30,7 +30,7 @@ def perturbed(
 
     What it takes, for a sum over 4 of 9 models (`scripts/relaxations.py`): at a deviation of .1 with 32 samples 3 % of the derivatives
     are zero, 1.3 % of the objective is lost, the derivative's noise is .85 of its length (1.7 with 8 samples; 1.5 and 3 for 25 models) and
-    its time 20 times that of `select`, which at a temperature of .3 is zero in 4 % and loses .8 %. So `select` first; this is for solvers
+    its time some 15 times that of `select`, which at a temperature of .3 is zero in 4 % and loses .8 %. So `select` first; this is for solvers
     that have no smooth form, such as sets.
 
     Works under `jax.jit`, `jax.vmap`, `jax.grad` and `jax.jvp`; a sample costs one call of the solver.
