@@ -67,10 +67,15 @@ def _words(key: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 def fold_in(key: jax.Array, data: Leaf) -> jax.Array:
     """The child of `key` (typed, `[]`) at the integer address `data` (`[]`, taken modulo 2**32)."""
+    return jax.random.wrap_key_data(child_words(*_words(key), data), impl=KEY_IMPL)
+
+
+def child_words(k0: Leaf, k1: Leaf, data: Leaf) -> jax.Array:
+    """The words of children of the key `(k0, k1)`, uint32 `[2, ...]`, at integer addresses `data` `[...]`; see `fold_in`."""
     address = np.uint32(data % 2**32) if isinstance(data, int) else jnp.asarray(data).astype(jnp.uint32)
-    x0, x1 = threefry_2x32(*_words(key), np.uint32(0), address)
-    x0, x1 = primitives.kept((x0, x1))
-    return jax.random.wrap_key_data(jnp.stack([x0, x1]), impl=KEY_IMPL)
+    words = (k0, k1, address)
+    shape = np.broadcast_shapes(*map(np.shape, words))
+    return child_words_p.bind(*(w if np.shape(w) in ((), shape) else jnp.broadcast_to(w, shape) for w in words))
 
 
 def split(key: jax.Array, num: int = 2) -> tuple[jax.Array, ...]:
@@ -204,6 +209,17 @@ def beta(key: jax.Array, a: Leaf, b: Leaf) -> jax.Array:
     return x / (x + y)
 
 
+def _spread(words: Any, dims: Any) -> list[Any]:
+    """Operands with the batch axis first; a batch of scalars beside arrays gets their axes."""
+    size = next(w.shape[d] for w, d in zip(words, dims, strict=True) if d is not None)
+    moved = [w if d is None else batching.bdim_at_front(w, d, size) for w, d in zip(words, dims, strict=True)]
+    rank = max(jnp.ndim(w) - (d is not None) for w, d in zip(words, dims, strict=True))
+    return [
+        w if d is None or w.ndim == rank + 1 else lax.expand_dims(w, tuple(range(1, rank + 1)))
+        for w, d in zip(moved, dims, strict=True)
+    ]
+
+
 threefry_2x32_p = Primitive("threefry_2x32")
 threefry_2x32_p.multiple_results = True
 _one_function = jax.jit(encrypted)  # Lowered to one function for each shape, which is called.
@@ -217,16 +233,34 @@ def _(*words: Any) -> list[Any]:
     return [block, block]
 
 
-def _batch_threefry_2x32(words: Any, dims: Any) -> tuple[Any, tuple[int, int]]:
-    size = next(w.shape[d] for w, d in zip(words, dims, strict=True) if d is not None)
-    moved = [w if d is None else batching.bdim_at_front(w, d, size) for w, d in zip(words, dims, strict=True)]
-    rank = max(jnp.ndim(w) - (d is not None) for w, d in zip(words, dims, strict=True))
-    # A batch of scalars beside blocks gets their axes.
-    spread = [
-        w if d is None or w.ndim == rank + 1 else lax.expand_dims(w, tuple(range(1, rank + 1)))
-        for w, d in zip(moved, dims, strict=True)
-    ]
-    return threefry_2x32(*spread), (0, 0)
+batching.primitive_batchers[threefry_2x32_p] = lambda words, dims: (threefry_2x32(*_spread(words, dims)), (0, 0))
 
 
-batching.primitive_batchers[threefry_2x32_p] = _batch_threefry_2x32
+@jax.jit
+def _side_by_side(k0: Any, k1: Any, address: Any) -> jax.Array:
+    """Both words in one array, each element with an encryption of its own: one loop over the runs, where two outputs would be two."""
+    shape = np.broadcast_shapes(*map(np.shape, (k0, k1, address)))
+    full = [jnp.broadcast_to(w, (2, *shape)) for w in (k0, k1, address)]
+    first = lax.broadcasted_iota(jnp.int32, (2, *shape), 0) == 0
+    return lax.optimization_barrier(jnp.where(first, *encrypted(*full[:2], np.uint32(0), full[2])))
+
+
+@jax.jit
+def _stacked(k0: Any, k1: Any, address: Any) -> jax.Array:
+    """Both words from one encryption."""
+    return jnp.stack(encrypted(k0, k1, np.uint32(0), address))
+
+
+child_words_p = Primitive("child_words")
+child_words_p.def_impl(_stacked)
+mlir.register_lowering(child_words_p, mlir.lower_fun(_stacked, multiple_results=False))
+mlir.register_lowering(child_words_p, mlir.lower_fun(_side_by_side, multiple_results=False), platform="cpu")
+
+
+@child_words_p.def_abstract_eval
+def _(*words: Any) -> Any:
+    block = max(words, key=lambda w: len(w.shape))
+    return block.update(shape=(2, *block.shape), dtype=jnp.dtype("uint32"), weak_type=False)
+
+
+batching.primitive_batchers[child_words_p] = lambda words, dims: (child_words_p.bind(*_spread(words, dims)), 1)

@@ -23,14 +23,27 @@ from jaxroute.engine.kernels.compiling import Unsupported, compilations, finish
 from jaxroute.engine.kernels.rollout import kernel_rollout
 from jaxroute.engine.layout import Layout, cores, threads
 from jaxroute.engine.memory import LANE_MULTIPLE
-from jaxroute.engine.rollout import rollout
+from jaxroute.engine.packing import Packed
+from jaxroute.engine.rollout import packed_rollout
 from jaxroute.engine.rounds import STATE, Record, run_streams
 
-# Who plays the rounds, by backend: each has the arguments of `rollout` and returns what it returns.
-PLAYERS: dict[str, Callable[..., dict[str, Any]]] = {
-    "scan": rollout,
-    "kernel": kernel_rollout,
-    "reference": reference.rollout,
+
+def _apart(player: Callable[..., dict[str, Any]]) -> Callable[..., tuple[Packed, dict[str, Any]]]:
+    """A player that returns arrays by name as one that returns what `packed_rollout` returns."""
+
+    def play(*args: Any, **options: Any) -> tuple[Packed, dict[str, Any]]:
+        values = player(*args, **options)
+        states = {name: values.pop(name) for name in list(values) if name.startswith(STATE)}
+        return Packed.apart(values), states
+
+    return play
+
+
+# Who plays the rounds, by backend: each has the arguments of `packed_rollout` and returns what it returns.
+PLAYERS: dict[str, Callable[..., tuple[Packed, dict[str, Any]]]] = {
+    "scan": packed_rollout,
+    "kernel": _apart(kernel_rollout),
+    "reference": _apart(reference.rollout),
 }
 
 
@@ -234,9 +247,8 @@ class Block:
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Shape of each recorded quantity in one run, without time."""
-        info = self.lower(self._any_seeds()).lowered.out_info
-        lead = len(self.axes) + 1  # settings and runs; then records
-        return {name: tuple(out.shape[lead + 1 :]) for name, out in info.items() if not name.startswith(STATE)}
+        packed, _ = self.lower(self._any_seeds()).lowered.out_info
+        return packed.shapes()
 
     def compile_in(
         self,
@@ -288,7 +300,7 @@ class Block:
         compiling = time.perf_counter() - start
         precision = jax.config.read("jax_enable_x64")  # A setting of this thread, not of those below.
 
-        def play(part: tuple[np.ndarray, Mapping[str, np.ndarray]]) -> dict[str, Any]:
+        def play(part: tuple[np.ndarray, Mapping[str, np.ndarray]]) -> Any:
             with jax.enable_x64(precision), jax.default_device(self.device):
                 leaves, index, root, *runs = self._arguments(tile, *part)
                 if self.mesh.size > 1:
@@ -301,7 +313,8 @@ class Block:
 
         try:
             with ThreadPoolExecutor(self.threads) as pool:
-                return self._joined(list(pool.map(play, parts))), compiling
+                packed, states = self._joined(list(pool.map(play, parts)))
+                return packed.returned() | states, compiling
         except jax.errors.JaxRuntimeError as error:
             half = len(seeds) // 2
             if "RESOURCE_EXHAUSTED" not in str(error):
@@ -327,12 +340,12 @@ class Block:
         """How seeds and states are spread over the devices."""
         return PartitionSpec("seed"), PartitionSpec(*[None] * len(self.axes), "seed")
 
-    def _joined(self, parts: list[dict[str, Any]]) -> dict[str, Any]:
+    def _joined(self, parts: list[Any]) -> Any:
         """The values of several parts of the seeds as those of all."""
         if len(parts) == 1:
             return parts[0]
         concatenate = jnp.concatenate if self.stays else np.concatenate
-        return {name: concatenate([part[name] for part in parts], axis=len(self.axes)) for name in parts[0]}
+        return jax.tree.map(lambda *arrays: concatenate(arrays, axis=len(self.axes)), *parts)
 
 
 def stays_on_device(keep: str, platform: str) -> bool:

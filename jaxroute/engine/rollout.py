@@ -1,14 +1,17 @@
 """The only scan over rounds: plays a block of runs of one environment and one policy."""
 
-from collections.abc import Callable, Mapping
+import itertools
+from collections.abc import Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from jaxroute.core.protocols import AnyEnvironment, AnyPolicy, PolicyOf, Sampler
 from jaxroute.engine.batching.lanes import lanes
+from jaxroute.engine.packing import Packed
 from jaxroute.engine.rounds import Record, States, leaves_of, one_run, states_of
 
 Values = dict[str, Any]
@@ -24,6 +27,7 @@ def rollout(
     since: int = 0,
     begun: Mapping[str, jax.Array] | None = None,
     keep_states: bool = False,
+    reversible: bool = False,
 ) -> Values:
     """Plays `horizon` counted rounds of `R` runs, or those that are left of them, and returns what was recorded in each interval.
 
@@ -36,78 +40,90 @@ def rollout(
       since: counted rounds that were played before, whole record intervals (static).
       begun: states after them, as `leaves_of` returns them.
       keep_states: returns the states after the last round, too (static).
+      reversible: loops have lengths that are known, for derivatives in reverse; the program may hold the rounds several times (static).
 
     Returns:
       Arrays `[records, ..., R]` by name: increments of flows over each interval (float32 sums), gauges and probes after it.
       `zero/<name>` holds the sums of absolute zero flows. The last interval is shorter if `record.every` does not divide
       `horizon`.
     """
+    packed, states = packed_rollout(
+        env, policy, streams, horizon, record, since=since, begun=begun, keep_states=keep_states, reversible=reversible
+    )
+    return packed.by_name() | states
+
+
+def packed_rollout(
+    env: AnyEnvironment | Sampler,
+    policy: AnyPolicy | PolicyOf,
+    streams: Mapping[str, jax.Array],
+    horizon: int,
+    record: Record,
+    *,
+    since: int = 0,
+    begun: Mapping[str, jax.Array] | None = None,
+    keep_states: bool = False,
+    reversible: bool = False,
+) -> tuple[Packed, Values]:
+    """What `rollout` returns, with the records packed; the states after the last round by name, if they are kept."""
     run = one_run(env, policy, streams, horizon, record)
-    stage_length, chunk = run.stage_length, run.chunk
-
-    def on_runs(function: Callable[..., Any], states: States, t: Any) -> Any:
-        """`function(instance, words, states, t)` of every run."""
-        mapped = lanes(lambda instance, words, states: function(instance, words, states, t), run.size)
-        return mapped(run.instance, run.words, states)
-
-    start = lambda: lanes(run.start, run.size)(run.instance, run.words)  # noqa: E731
+    stage_length, chunk, of_runs = run.stage_length, run.chunk, (run.instance, run.words)
+    plan, play, read = (lanes(function, run.size, fixed=1) for function in (run.plan, run.play, run.read))
+    start = lambda: lanes(run.start, run.size)(*of_runs)  # noqa: E731
     states = states_of(begun, jax.eval_shape(start)) if begun else start()
-    _, shapes = jax.eval_shape(lambda s: on_runs(run.play, s, jnp.int32(0)), states)
+    _, shapes = play.shapes(*of_runs, states, jnp.int32(0))
     zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
 
     def add(a: Values, b: Values) -> Values:
         return jax.tree.map(jnp.add, a, b)
 
-    def rounds(states: States, first: Any, count: int) -> tuple[States, Values]:
+    def rounds(states: States, first: Any, count: Any) -> tuple[States, Values]:
         """Plays `count <= chunk` rounds that begin at a chunk boundary; plans first if a stage begins there."""
 
-        def one(carry: tuple[States, Values], t: jax.Array) -> tuple[tuple[States, Values], None]:
+        def one(i: Any, carry: tuple[States, Values]) -> tuple[States, Values]:
             states, sums = carry
-            states, values = on_runs(run.play, states, t)
-            return (states, add(sums, values)), None
+            states, values = play(*of_runs, states, first + i.astype(jnp.int32))
+            return states, add(sums, values)
 
         if stage_length and chunk % stage_length == 0:
-            states = on_runs(run.plan, states, first)
+            states = plan(*of_runs, states, first)
         elif stage_length:
             # An unbatched predicate: under vmap over settings this stays a branch.
-            states = lax.cond(first % stage_length == 0, lambda s: on_runs(run.plan, s, first), lambda s: s, states)
-        (states, sums), _ = lax.scan(one, (states, zeros), first + jnp.arange(count, dtype=jnp.int32))
-        return states, sums
+            begins = first % stage_length == 0
+            states = lax.cond(begins, lambda s: plan(*of_runs, s, first), lambda s: s, states)
+        return lax.fori_loop(0, count, one, (states, zeros))
 
-    def interval(states: States, first: Any, count: int) -> tuple[States, Values]:
-        """Plays `count` rounds from a record boundary: full chunks, then a shorter one."""
-        full, short = divmod(count, chunk)
-        sums = zeros
-        if full == 1:
-            states, sums = rounds(states, first, chunk)
-        elif full:
+    def interval(states: States, first: Any, count: Any, most: int) -> tuple[States, Values]:
+        """Plays `count <= most` rounds from a record boundary: full chunks, the last one of which may be shorter."""
+        if most <= chunk:
+            return rounds(states, first, count)
+        shorter = not isinstance(count, int) or count % chunk
 
-            def one(carry: tuple[States, Values], i: jax.Array) -> tuple[tuple[States, Values], None]:
-                states, sums = carry
-                states, more = rounds(states, first + i * chunk, chunk)
-                return (states, add(sums, more)), None
+        def one(i: Any, carry: tuple[States, Values]) -> tuple[States, Values]:
+            states, sums = carry
+            played = chunk * i.astype(jnp.int32)
+            states, more = rounds(states, first + played, jnp.minimum(chunk, count - played) if shorter else chunk)
+            return states, add(sums, more)
 
-            (states, sums), _ = lax.scan(one, (states, zeros), jnp.arange(full, dtype=jnp.int32))
-        if short:
-            states, more = rounds(states, first + full * chunk, short)
-            sums = add(sums, more)
-        return states, sums
+        return lax.fori_loop(0, (count + chunk - 1) // chunk, one, (states, zeros))
 
-    def recorded(states: States, first: Any, count: int) -> tuple[States, Values]:
-        states, sums = interval(states, first, count)
-        return states, {**sums, **on_runs(run.read, states, first + count)}
+    def recorded(states: States, first: Any, count: Any, most: int) -> tuple[States, Packed]:
+        states, sums = interval(states, first, count, most)
+        return states, Packed.of({**sums, **read(*of_runs, states, first + count)})
 
-    if run.free_rounds and not begun:
-        states, _ = interval(states, jnp.int32(0), run.free_rounds)
+    # Rounds of each interval; the first one may be a warm-up, which is not returned.
+    warm_up = 0 if begun else run.free_rounds
     full, short = divmod(horizon - since, record.every)
-    parts: list[Values] = []
-    if full:
-        firsts = run.free_rounds + since + record.every * jnp.arange(full, dtype=jnp.int32)
-        states, values = lax.scan(lambda s, first: recorded(s, first, record.every), states, firsts)
-        parts.append(values)
-    if short:
-        first = jnp.int32(run.free_rounds + since + full * record.every)
-        states, values = recorded(states, first, short)
-        parts.append(jax.tree.map(lambda v: v[None], values))
-    values = parts[0] if len(parts) == 1 else jax.tree.map(lambda a, b: jnp.concatenate([a, b]), *parts)
-    return values | (leaves_of(states) if keep_states else {})
+    counts = [n for n in (warm_up, *[record.every] * full, short) if n]
+    firsts = run.free_rounds + since - warm_up + np.cumsum([0, *counts[:-1]])
+    # Intervals of several lengths share one copy of the rounds, in a loop of as many as it takes: that has no derivative in reverse.
+    groups = [list(same) for _, same in itertools.groupby(range(len(counts)), counts.__getitem__)]
+    parts = []
+    for group in groups if reversible else [list(range(len(counts)))]:
+        lengths, most = {counts[i] for i in group}, max(counts[i] for i in group)
+        xs = jnp.asarray([[firsts[i], counts[i]] for i in group], jnp.int32)
+        count = most if len(lengths) == 1 else None
+        states, packed = lax.scan(lambda s, x: recorded(s, x[0], x[1] if count is None else count, most), states, xs)
+        parts.append(packed)
+    packed = jax.tree.map(lambda *arrays: jnp.concatenate(arrays)[1 if warm_up else 0 :], *parts)
+    return packed, leaves_of(states) if keep_states else {}

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from jaxroute.core import draws
@@ -98,8 +99,9 @@ def run_streams(root: Any, seeds: Any) -> dict[str, jax.Array]:
     names = ("instance", "env_init", "env", "policy_init", "plan", "act", "update")
 
     def streams(seed: jax.Array) -> dict[str, jax.Array]:
-        run_key = draws.fold_in(draws_key(root), seed)
-        return {name: jax.random.key_data(draws.fold_in(run_key, i)) for i, name in enumerate(names)}
+        run_key = jax.random.key_data(draws.fold_in(draws_key(root), seed))
+        words = draws.child_words(run_key[0], run_key[1], np.arange(len(names), dtype=np.uint32))
+        return {name: words[:, i] for i, name in enumerate(names)}
 
     return lanes(streams, seeds.shape[-1])(seeds)
 

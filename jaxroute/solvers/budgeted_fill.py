@@ -118,13 +118,15 @@ def budgeted_fill(
 
     def at(slope: jax.Array) -> _Fill:
         """The fill at a multiplier."""
+        # Together with the slope, or a compiler takes the differences out of the loop, each of which it then writes and reads.
+        (values, costs), slope = numerics.kept(((value, cost), slope))
 
         def ahead(other: Sequence[jax.Array], this: Sequence[jax.Array]) -> jax.Array:
             return (other[0] - this[0]) - slope * (other[1] - this[1]) > 0
 
         # Rounded gains need not be transitive: of three models on one line each may be ahead of the next. How many are ahead of a
         # model is a number, so the numbers give a total order (the same, if the gains had one), and the fill its right sum.
-        order = numerics.sum_ahead(jnp.full_like(place, size), (value, cost), ahead, together=together, start=place)
+        order = numerics.sum_ahead(jnp.full_like(place, size), (values, costs), ahead, together=together, start=place)
         return fill((numerics.materialised(order),), lambda other, this: other[0] < this[0])
 
     def slope_of(over: _Fill, under: _Fill) -> jax.Array:

@@ -127,11 +127,14 @@ def swap(z: jax.Array, uniforms: jax.Array, surplus_uniforms: jax.Array) -> jax.
     size = z.shape[-1]
     weight, members = decompose(z)
     members = members.astype(z.dtype)  # Masks as numbers: booleans would not be vectorised together with the coins.
-    kept, kept_weight = members[0], weight[0]
-    for m in range(size):
-        new, new_weight = members[m + 1], weight[m + 1]
+    weight, members, uniforms, surplus_uniforms = numerics.materialised((weight, members, uniforms, surplus_uniforms))
+
+    def merge(m: jax.Array, carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        kept, kept_weight = carry
+        new, new_weight = numerics.at(members, (m + 1,)), numerics.at(weight, (m + 1,))
+        coins, surplus_coin = numerics.at(uniforms, (m,)), numerics.at(surplus_uniforms, (m,))
         grows = jnp.sum(kept) < jnp.sum(new)
-        b1, b2 = jnp.where(grows, new, kept), jnp.where(grows, kept, new)
+        b1, b2 = numerics.kept((jnp.where(grows, new, kept), jnp.where(grows, kept, new)))
         q2 = jnp.where(grows, kept_weight, new_weight)
         total = kept_weight + new_weight
         common = b1 * b2
@@ -139,8 +142,10 @@ def swap(z: jax.Array, uniforms: jax.Array, surplus_uniforms: jax.Array) -> jax.
         more = jnp.sum(only1) - jnp.sum(only2)  # 0 or 1
         rank1, rank2 = numerics.prefix_sums(only1) - 1.0 - more, numerics.prefix_sums(only2) - 1.0
         surplus = only1 * (rank1 < 0.0)
-        take = (uniforms[m] * total < q2).astype(z.dtype)  # the r-th trade gives b2's element
-        stay = (surplus_uniforms[m] * total >= q2).astype(z.dtype)
+        take = (coins * total < q2).astype(z.dtype)  # the r-th trade gives b2's element
+        stay = (surplus_coin * total >= q2).astype(z.dtype)
         kept = common + (only1 - surplus) * (1.0 - _at(take, rank1)) + only2 * _at(take, rank2) + surplus * stay
-        kept_weight = total
+        return kept, total
+
+    kept, _ = numerics.repeat(size, merge, (members[0], weight[0]))
     return kept > 0.5

@@ -195,8 +195,9 @@ def _any_win_sets(
 
 
 def _pick_each(values: jax.Array, places: np.ndarray) -> jax.Array:
-    """`values[places]`, by static slices: a gather would not be vectorised over runs."""
-    return jnp.stack([values[place] for place in places.tolist()])
+    """`values[places]` of finite values, by a product with a static matrix: neither gathers nor many slices are vectorised over runs."""
+    picks = np.asarray(places)[:, None] == np.arange(values.shape[0])
+    return jnp.dot(jnp.asarray(picks, values.dtype), values, precision=lax.Precision.HIGHEST)
 
 
 def _join_one(model: _Candidates, left: jax.Array, lose: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -258,8 +259,8 @@ def _best_join(
     if doubles is None:
         return z, price
     group_lose = numerics.of_group(table.labels[pairs[:, 0]], here_lose)
-    both_inside = _pick_each(inside, pairs[:, 0]) | _pick_each(inside, pairs[:, 1])
-    pair_loss, part, pair_price = _join_two(doubles, here, jnp.where(both_inside, _BARRED, group_lose))
+    either_inside = _pick_each(inside.astype(dtype), pairs[:, 0]) + _pick_each(inside.astype(dtype), pairs[:, 1]) > 0.5
+    pair_loss, part, pair_price = _join_two(doubles, here, jnp.where(either_inside, _BARRED, group_lose))
     second = numerics.one_hot(numerics.argmin(pair_loss), len(pairs))
     part = numerics.pick(second, part)
     i, j = (jnp.any(second[:, None] & (pairs[:, [side]] == np.arange(count)), axis=0) for side in (0, 1))

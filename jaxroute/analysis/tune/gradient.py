@@ -108,8 +108,9 @@ def _objective_by_run(env, policy, objective: Objective, horizon: int, key: int)
 
     def value(leaves, seeds):
         with as_written():
-            total = rollout(watched, replace(policy, leaves), run_streams(root, seeds), horizon, record)["objective"]
-        return total[0] / horizon
+            streams = run_streams(root, seeds)
+            played = rollout(watched, replace(policy, leaves), streams, horizon, record, reversible=True)
+        return played["objective"][0] / horizon
 
     return value
 

@@ -52,29 +52,60 @@ _FRONT_AXES = frozenset([
 _GATHERED = 32
 
 
-def lanes(fn: Callable[..., Any], size: int) -> Callable[..., Any]:
-    """Maps `fn(*mapped)` over the last axis of every array leaf of its arguments and results.
+def lanes(fn: Callable[..., Any], size: int, fixed: int = 0) -> "Lanes":
+    """Maps `fn(*mapped, *fixed)` over the last axis of every array leaf of its arguments and results.
 
     Closed-over values are not mapped. Typed key arrays are mapped over their last (only) batch axis.
 
     Args:
       fn: function of pytrees of arrays for one run.
       size: `R`, length of the run axis (static).
+      fixed: number of arguments, the last ones, that are the same for all runs, without a run axis (static).
 
     Returns:
-      A function of the same pytrees with one trailing axis of length `R`.
+      A function of the same pytrees with one trailing axis of length `R`; `fn` is traced once, however often it is called.
     """
+    return Lanes(fn, size, fixed)
 
-    def mapped_fn(*args: Any) -> Any:
-        leaves, treedef = jax.tree.flatten(args)
-        shapes = [jax.ShapeDtypeStruct(leaf.shape[:-1], leaf.dtype) for leaf in leaves]
-        closed, out_shape = jax.make_jaxpr(lambda *a: fn(*jax.tree.unflatten(treedef, a)), return_shape=True)(*shapes)
-        values = [enter(leaf) for leaf in leaves]
-        outs = _replay(closed.jaxpr, closed.consts, values, size)
-        leaves_out = [leave(spread(v, size)) for v in outs]
-        return jax.tree.unflatten(jax.tree.structure(out_shape), leaves_out)
 
-    return mapped_fn
+class Lanes:
+    """What `lanes` returns."""
+
+    def __init__(self, fn: Callable[..., Any], size: int, fixed: int):
+        self._fn, self._size, self._fixed = fn, size, fixed
+        self._traced: dict[Any, tuple[ClosedJaxpr, Any]] = {}
+
+    def __call__(self, *args: Any) -> Any:
+        number = len(args) - self._fixed
+        mapped, fixed = jax.tree.leaves(args[:number]), jax.tree.leaves(args[number:])
+        closed, out_shape = self._trace(args)
+        values = [*map(enter, mapped), *(Value(leaf, False) for leaf in fixed)]
+        outs = _replay(closed.jaxpr, closed.consts, values, self._size)
+        leaves = [leave(spread(v, self._size)) for v in outs]
+        return jax.tree.unflatten(jax.tree.structure(out_shape), leaves)
+
+    def shapes(self, *args: Any) -> Any:
+        """Shapes and types of what a call with these arguments returns; see `jax.eval_shape`."""
+        _, out_shape = self._trace(args)
+        return jax.tree.map(lambda out: jax.ShapeDtypeStruct((*out.shape, self._size), out.dtype), out_shape)
+
+    def _trace(self, args: Sequence[Any]) -> tuple[ClosedJaxpr, Any]:
+        """The function of one run, and the shapes of its results, for arguments like these."""
+        number = len(args) - self._fixed
+        mapped, fixed = jax.tree.flatten(args[:number]), jax.tree.flatten(args[number:])
+        shapes = [jax.ShapeDtypeStruct(x.shape[:-1], x.dtype) for x in mapped[0]]
+        shapes += [jax.ShapeDtypeStruct(jnp.shape(x), jnp.result_type(x)) for x in fixed[0]]
+        key = (mapped[1], fixed[1], *((x.shape, x.dtype) for x in shapes))
+        if key not in self._traced:
+            of_mapped = len(mapped[0])
+
+            def flat(*leaves: Any) -> Any:
+                return self._fn(
+                    *jax.tree.unflatten(mapped[1], leaves[:of_mapped]), *jax.tree.unflatten(fixed[1], leaves[of_mapped:])
+                )
+
+            self._traced[key] = jax.make_jaxpr(flat, return_shape=True)(*shapes)
+        return self._traced[key]
 
 
 def _replay(jaxpr: Jaxpr, consts: Sequence[Any], args: list[Value], size: int, tables: Tables | None = None) -> list[Value]:
@@ -131,14 +162,9 @@ def _rule(name: str, eqn: JaxprEqn, values: list[Value], size: int) -> list[Any]
     if name in _ELEMENTWISE:
         if name == "bitcast_convert_type" and getattr(eqn.invars[0].aval, "shape", ()) != shape:
             return None
-        full = (*shape, size)
-        wide = [
-            a if v.mapped and jnp.ndim(a) == rank + 1
-            # A mapped scalar beside arrays [R] -> [..., R]; an unmapped operand [...] -> [..., R].
-            else lax.broadcast_in_dim(a, full, (rank,) if v.mapped else tuple(range(jnp.ndim(a))))
-            for a, v in zip(arrays, values, strict=True)
-        ]  # fmt: skip
-        return bind(eqn, wide)
+        return bind(eqn, _wide(values, shape, size))
+    if name == "child_words":  # Both words of a key for each element.
+        return bind(eqn, _wide(values, shape[1:], size))
     if name in _FRONT_AXES:
         return bind(eqn, [spread(v, size).array for v in values])
     if name == "broadcast_in_dim" and len(arrays) == 1:
@@ -161,6 +187,17 @@ def _rule(name: str, eqn: JaxprEqn, values: list[Value], size: int) -> list[Any]
             return None
         return [lax.pad(spread(values[0], size).array, arrays[1], (*params["padding_config"], (0, 0, 0)))]
     return None
+
+
+def _wide(values: list[Value], shape: tuple[int, ...], size: int) -> list[Any]:
+    """Operands of an elementwise operation with results of this shape, as arrays `[..., R]`."""
+    full, rank = (*shape, size), len(shape)
+    return [
+        v.array if v.mapped and jnp.ndim(v.array) == rank + 1
+        # A mapped scalar beside arrays [R] -> [..., R]; an unmapped operand [...] -> [..., R].
+        else lax.broadcast_in_dim(v.array, full, (rank,) if v.mapped else tuple(range(jnp.ndim(v.array))))
+        for v in values
+    ]  # fmt: skip
 
 
 def _fallback(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value]:

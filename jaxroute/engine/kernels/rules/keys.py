@@ -28,6 +28,17 @@ def _threefry(writer: Writer, eqn: Any, *words: Value) -> list[Value]:
     return writer.elementwise([(shape, dtype)] * 2, make)
 
 
+@rule("child_words")
+def _child_words(writer: Writer, eqn: Any, *words: Value) -> list[Value]:
+    shape, dtype = aval_of(eqn)
+
+    def make(place: Place, names: Sequence[str]) -> list[str]:
+        k0, k1, address = (element(w, place) for w in words)
+        return [f"{names[0]} = 0u;", f"{names[1]} = {address};", f"threefry({k0}, {k1}, &{names[0]}, &{names[1]});"]
+
+    return [stacked(writer, writer.elementwise([(shape[1:], dtype)] * 2, make), 0)]
+
+
 def _encrypted(writer: Writer, shape: tuple[int, ...], key: Callable[[Place], tuple[str, str]], low: Callable[[Place], str]):
     """Threefry of the block `(0, low)` under a key of two words, at each place of a shape."""
 
