@@ -41,9 +41,13 @@ def threefry_2x32(k0: Leaf, k1: Leaf, x0: Leaf, x1: Leaf) -> tuple[jax.Array, ..
 
     One operation of a traced function, which is written out when that is compiled: tracing takes a third to two thirds of the time.
     """
-    words = (k0, k1, x0, x1)
+    return tuple(threefry_2x32_p.bind(*_together(k0, k1, x0, x1)))
+
+
+def _together(*words: Leaf) -> list[Leaf]:
+    """Words of one shape, or scalars."""
     shape = np.broadcast_shapes(*map(np.shape, words))
-    return tuple(threefry_2x32_p.bind(*(w if np.shape(w) in ((), shape) else jnp.broadcast_to(w, shape) for w in words)))
+    return [w if np.shape(w) in ((), shape) else jnp.broadcast_to(w, shape) for w in words]
 
 
 def encrypted(k0: Leaf, k1: Leaf, x0: Leaf, x1: Leaf) -> tuple[Any, Any]:
@@ -73,9 +77,7 @@ def fold_in(key: jax.Array, data: Leaf) -> jax.Array:
 def child_words(k0: Leaf, k1: Leaf, data: Leaf) -> jax.Array:
     """The words of children of the key `(k0, k1)`, uint32 `[2, ...]`, at integer addresses `data` `[...]`; see `fold_in`."""
     address = np.uint32(data % 2**32) if isinstance(data, int) else jnp.asarray(data).astype(jnp.uint32)
-    words = (k0, k1, address)
-    shape = np.broadcast_shapes(*map(np.shape, words))
-    return child_words_p.bind(*(w if np.shape(w) in ((), shape) else jnp.broadcast_to(w, shape) for w in words))
+    return child_words_p.bind(*_together(k0, k1, address))
 
 
 def split(key: jax.Array, num: int = 2) -> tuple[jax.Array, ...]:
@@ -263,4 +265,4 @@ def _(*words: Any) -> Any:
     return block.update(shape=(2, *block.shape), dtype=jnp.dtype("uint32"), weak_type=False)
 
 
-batching.primitive_batchers[child_words_p] = lambda words, dims: (child_words_p.bind(*_spread(words, dims)), 1)
+batching.primitive_batchers[child_words_p] = lambda words, dims: (child_words_p.bind(*_together(*_spread(words, dims))), 1)

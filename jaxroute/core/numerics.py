@@ -204,7 +204,7 @@ def amount_ahead(values: Array, *keys: Array, together: np.ndarray | None = None
             result = (other > key) | ((other == key) & result)
         return result
 
-    return sum_ahead(values, [*ranked, lax.iota(jnp.int32, values.shape[-1])], ahead, together=together)
+    return sum_ahead(values, [*ranked, np.arange(values.shape[-1], dtype=np.int32)], ahead, together=together)
 
 
 def rank(*keys: Array, together: np.ndarray | None = None) -> jax.Array:
