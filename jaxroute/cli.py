@@ -460,59 +460,34 @@ def _whole(plain: str, text: str) -> int:
 
 
 def _list(options) -> int:
+    from jaxroute.catalogue import catalogue
     from jaxroute.core import checks
-    from jaxroute.data import DATASETS
-    from jaxroute.experiments import EXPERIMENTS
-    from jaxroute.problems import problems
 
-    chosen = problems()
+    everything = catalogue()
     if options.problem is not None:
-        name = checks.one_of("problem", options.problem, chosen)
-        chosen = {name: chosen[name]}
-    played = {name: e for name, e in EXPERIMENTS.items() if name.split("/")[0] in chosen}
+        name = checks.one_of("problem", options.problem, everything["problems"])
+        played = {one: e for one, e in everything["experiments"].items() if one.split("/")[0] == name}
+        everything = {"problems": {name: everything["problems"][name]}, "experiments": played, "data_sets": {}}
     if options.json:
-        print(json.dumps(_everything(chosen, played, DATASETS if options.problem is None else ()), indent=2))
+        print(json.dumps(everything, indent=2))
         return 0
     print("Problems")
-    for name, problem in chosen.items():
-        print("\n" + _wrapped(f"  {name}: ", _first_line(problem)))
-        print(_wrapped("    environments: ", ", ".join(e.__name__ for e in problem.ENVIRONMENTS)))
-        print(_wrapped("    policies: ", ", ".join(p.__name__ for p in problem.POLICIES)))
+    for name, problem in everything["problems"].items():
+        print("\n" + _wrapped(f"  {name}: ", problem["title"]))
+        print(_wrapped("    environments: ", ", ".join(problem["environments"])))
+        print(_wrapped("    policies: ", ", ".join(problem["policies"])))
     print("\nExperiments\n")
-    width = max(map(len, played))
-    for name, experiment in played.items():
-        size = f"{experiment.seeds:,} seeds x {experiment.horizon:,} rounds"
-        print(_wrapped(f"  {name:<{width}}  ", f"{experiment.title} ({size})", width + 4))
-    if options.problem is not None:
+    width = max(map(len, everything["experiments"]))
+    for name, experiment in everything["experiments"].items():
+        size = f"{experiment['seeds']:,} seeds x {experiment['horizon']:,} rounds"
+        print(_wrapped(f"  {name:<{width}}  ", f"{experiment['title']} ({size})", width + 4))
+    if not everything["data_sets"]:
         return 0
     print("\nData sets\n")
-    width = max(len(d.name) for d in DATASETS)
-    for data in DATASETS:
-        print(_wrapped(f"  {data.name:<{width}}  ", f"{data.kind}: {data.description}", width + 4))
+    width = max(map(len, everything["data_sets"]))
+    for name, data in everything["data_sets"].items():
+        print(_wrapped(f"  {name:<{width}}  ", f"{data['kind']}: {data['description']}", width + 4))
     return 0
-
-
-def _everything(problems, experiments, datasets) -> dict[str, Any]:
-    """What `list` shows, as plain JSON."""
-    return {
-        "problems": {
-            name: {
-                "title": _first_line(problem),
-                "environments": [e.__name__ for e in problem.ENVIRONMENTS],
-                "policies": [p.__name__ for p in problem.POLICIES],
-            }
-            for name, problem in problems.items()
-        },
-        "experiments": {
-            name: {"title": e.title, "seeds": e.seeds, "horizon": e.horizon, "source": e.source}
-            for name, e in experiments.items()
-        },
-        "data_sets": {d.name: {"kind": d.kind, "description": d.description} for d in datasets},
-    }
-
-
-def _first_line(module) -> str:
-    return (module.__doc__ or "").strip().splitlines()[0]
 
 
 def _width() -> int:
@@ -526,6 +501,7 @@ def _wrapped(label: str, text: str, indent: int = 8) -> str:
 
 def _experiment(name: str) -> Any:
     """An experiment by name, or from a user's file."""
+    from jaxroute.catalogue import catalogue
     from jaxroute.core import checks
     from jaxroute.experiments import EXPERIMENTS, Experiment
 
@@ -542,10 +518,8 @@ def _experiment(name: str) -> Any:
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from None
         return found
-    if name in EXPERIMENTS:
-        return EXPERIMENTS[name]
     try:
-        return EXPERIMENTS[checks.one_of("experiment", name, EXPERIMENTS)]
+        return EXPERIMENTS[checks.one_of("experiment", name, catalogue()["experiments"])]
     except ValueError as error:
         hint = "a file of your own must end in .py" if Path(name).exists() else "`jaxroute list` shows all"
         raise ValueError(f"{error} ({hint})") from None

@@ -23,13 +23,14 @@ MAY_IMPORT = {
     "testing": ("core", "engine"),
     "experiments": ("core", "estimators", "solvers", "data", "problems", "store", "engine", "analysis", ""),
     "comparison": ("core", "data", "problems", "engine", "analysis", ""),
-    "cli": ("core", "data", "problems", "store", "engine", "analysis", "experiments", "comparison", "testing", ""),
+    "catalogue": ("data", "problems", "experiments"),
+    "cli": ("core", "catalogue", "data", "problems", "store", "engine", "analysis", "experiments", "comparison", "testing", ""),
     "__main__": ("cli",),
     # The package itself: its public names, the last two of them loaded when they are asked for.
     "": ("core", "store", "engine", "analysis", "data", "comparison"),
 }
 # Where a problem is known, by name or otherwise.
-KNOW_PROBLEMS = ("problems", "experiments", "comparison", "cli")
+KNOW_PROBLEMS = ("problems", "experiments", "comparison", "catalogue", "cli")
 MAY_LOAD_BY_NAME = ("__init__.py", "problems/__init__.py", "experiments", "cli.py", "data")
 
 

@@ -4,9 +4,10 @@ A program writes each array of its results by a loop of its own, copies it once 
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 from flax import struct
 
@@ -31,48 +32,48 @@ class Packed:
     Attributes:
       arrays: by name, with an axis of quantities: `[n, R]` of one record, `[records, n, R]` of several; `[..., R, records, n]` as
         a program returns them.
-      places: of each quantity by name (static).
+      places: of each quantity (static).
+      structure: of the pytree whose leaves are the quantities, a dict by name (static).
     """
 
     arrays: dict[str, Any]
-    places: tuple[tuple[str, Place], ...] = struct.field(pytree_node=False)
+    places: tuple[Place, ...] = struct.field(pytree_node=False)
+    structure: Any = struct.field(pytree_node=False)
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> "Packed":
-        """One record, from arrays `[..., R]` by name."""
-        flat = {name: jnp.reshape(value, (-1, value.shape[-1])) for name, value in values.items()}
-        kinds = {name: str(value.dtype) for name, value in values.items()}
-        arrays, places = {}, {}
-        for kind in dict.fromkeys(kinds.values()):
-            first = 0
-            for name in (one for one in values if kinds[one] == kind):
-                places[name] = Place(kind, first, values[name].shape[:-1])
-                first += flat[name].shape[0]
-            arrays[kind] = jnp.concatenate([flat[name] for name in values if kinds[name] == kind])
-        return cls(arrays, tuple(places.items()))
+        """One record, from arrays `[..., R]`."""
+        leaves, structure = jax.tree.flatten(dict(values))
+        parts: dict[str, list[Any]] = {}
+        places, used = [], dict.fromkeys({str(leaf.dtype) for leaf in leaves}, 0)
+        for leaf in leaves:
+            kind = str(leaf.dtype)
+            place = Place(kind, used[kind], leaf.shape[:-1])
+            used[kind] = place.numbers.stop
+            places.append(place)
+            parts.setdefault(kind, []).append(jnp.reshape(leaf, (-1, leaf.shape[-1])))
+        return cls({kind: jnp.concatenate(some) for kind, some in parts.items()}, tuple(places), structure)
 
     @classmethod
     def apart(cls, values: Mapping[str, Any]) -> "Packed":
-        """Several records, from arrays `[records, ..., R]` by name, which stay what they are."""
-        arrays = {name: jnp.reshape(value, (value.shape[0], -1, value.shape[-1])) for name, value in values.items()}
-        return cls(arrays, tuple((name, Place(name, 0, value.shape[1:-1])) for name, value in values.items()))
+        """Several records, from arrays `[records, ..., R]`, which stay what they are."""
+        leaves, structure = jax.tree.flatten(dict(values))
+        places = tuple(Place(str(i), 0, leaf.shape[1:-1]) for i, leaf in enumerate(leaves))
+        arrays = {str(i): jnp.reshape(leaf, (leaf.shape[0], -1, leaf.shape[-1])) for i, leaf in enumerate(leaves)}
+        return cls(arrays, places, structure)
 
     def by_name(self) -> dict[str, Any]:
-        """Arrays `[records, ..., R]` of several records, in the order in which they were given."""
-        return {
-            name: jnp.reshape(whole[:, place.numbers], (whole.shape[0], *place.shape, whole.shape[-1]))
-            for name, place in self.places
-            for whole in (self.arrays[place.array],)
-        }
+        """Arrays `[records, ..., R]` of several records."""
+        return self._with(lambda whole, place: whole[:, place.numbers].reshape(len(whole), *place.shape, whole.shape[-1]))
 
     def returned(self) -> dict[str, Any]:
         """Arrays `[..., R, records, ...]` from what a program has returned; of NumPy they are views."""
-        return {
-            name: whole[..., place.numbers].reshape(*whole.shape[:-1], *place.shape)
-            for name, place in self.places
-            for whole in (self.arrays[place.array],)
-        }
+        return self._with(lambda whole, place: whole[..., place.numbers].reshape(*whole.shape[:-1], *place.shape))
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Shape of each quantity in one run, without time."""
-        return {name: place.shape for name, place in self.places}
+        return self._with(lambda _, place: place.shape)
+
+    def _with(self, function: Callable[[Any, Place], Any]) -> dict[str, Any]:
+        """A function of the array and the place of each quantity."""
+        return jax.tree.unflatten(self.structure, [function(self.arrays[place.array], place) for place in self.places])

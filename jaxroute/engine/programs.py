@@ -24,14 +24,15 @@ from jaxroute.engine.kernels.rollout import kernel_rollout
 from jaxroute.engine.layout import Layout, cores, threads
 from jaxroute.engine.memory import LANE_MULTIPLE
 from jaxroute.engine.packing import Packed
-from jaxroute.engine.rollout import packed_rollout
+from jaxroute.engine.rollout import packed_rollout, spans_of
 from jaxroute.engine.rounds import STATE, Record, run_streams
 
 
 def _apart(player: Callable[..., dict[str, Any]]) -> Callable[..., tuple[Packed, dict[str, Any]]]:
     """A player that returns arrays by name as one that returns what `packed_rollout` returns."""
 
-    def play(*args: Any, **options: Any) -> tuple[Packed, dict[str, Any]]:
+    def play(*args: Any, spans: Any, **options: Any) -> tuple[Packed, dict[str, Any]]:
+        del spans
         values = player(*args, **options)
         states = {name: values.pop(name) for name in list(values) if name.startswith(STATE)}
         return Packed.apart(values), states
@@ -126,6 +127,7 @@ class Block:
       policy: settings of the policy.
       record: what is written.
       horizon: counted rounds.
+      free_rounds: of the environment, before them.
       key: root of all randomness.
       layout: seeds and settings of a call.
       devices: that the seeds are spread over.
@@ -141,6 +143,7 @@ class Block:
         policy: Grid,
         record: Record,
         horizon: int,
+        free_rounds: int,
         key: int,
         layout: Layout,
         devices: Sequence[Any],
@@ -155,7 +158,7 @@ class Block:
         self.threads = threads(devices, layout.padded(len(devices)))
         self.root = np.asarray(jax.random.key_data(draws.key(key)))
         self.static = (record, horizon, tuple(devices), jax.config.read("jax_enable_x64"), keep_states)
-        self.since, self.stays = 0, stays
+        self.since, self.stays, self.free_rounds = 0, stays, free_rounds
         self.backend, self.reason = backend, ""  # Why the scan plays in place of the kernel.
 
     @property
@@ -171,22 +174,25 @@ class Block:
                 positions[name] = np.minimum(span, len(coordinates) - 1)  # The last tile repeats its last setting.
         index = [np.zeros(self.layout.tile[a], np.int32) for a in self.axes]
         leaves = tuple(tuple(g.tile(positions)) for g in self.grids)
-        return leaves, index, self.root, np.asarray(seeds, np.uint32), dict(begun)
+        record, horizon, *_ = self.static
+        first = self.free_rounds + self.since
+        spans = spans_of(horizon - self.since, record.every, 0 if begun else self.free_rounds, first)
+        return leaves, index, self.root, spans, np.asarray(seeds, np.uint32), dict(begun)
 
     def _function(self) -> Callable[..., Any]:
-        """The block as a function of leaves, indices of settings, root, seeds, and states of runs that were begun."""
+        """The block as a function of leaves, indices of settings, root, spans of rounds, seeds, and states of runs that were begun."""
         env, policy = self.grids
         record, horizon, _, _, keep_states = self.static
         player, since = PLAYERS[self.backend], self.since
 
-        def play(leaves: Any, index: Any, root: Any, seeds: Any, begun: Any) -> Any:
+        def play(leaves: Any, index: Any, root: Any, spans: Any, seeds: Any, begun: Any) -> Any:
             PROGRAMS.traces += 1
             del index
             options: dict[str, Any] = {"keep_states": True} if keep_states else {}
             if begun:
                 options |= {"since": since, "begun": jax.tree.map(lambda v: jnp.moveaxis(v, 0, -1), begun)}
             streams = run_streams(root, seeds)
-            values = player(env.build(leaves[0]), policy.build(leaves[1]), streams, horizon, record, **options)
+            values = player(env.build(leaves[0]), policy.build(leaves[1]), streams, horizon, record, spans=spans, **options)
             return jax.tree.map(lambda v: jnp.moveaxis(v, -1, 0), values)
 
         # One vmap per axis of settings, outermost first, around the scan: it finds by itself which parts of the state depend
@@ -198,11 +204,11 @@ class Block:
                 tuple(0 if grid is swept and place in varies else None for varies in grid.leaf_axes) for grid in self.grids
             )
             index_axes = [0 if i == axis else None for i in range(len(self.axes))]
-            function = jax.vmap(function, in_axes=(leaf_axes, index_axes, None, None, 0))
+            function = jax.vmap(function, in_axes=(leaf_axes, index_axes, None, None, None, 0))
         if self.mesh.size == 1:
             return function
         everywhere, (by_seed, by_run) = PartitionSpec(), self._specs()
-        specs = (everywhere, everywhere, everywhere, by_seed, by_run)
+        specs = (everywhere, everywhere, everywhere, everywhere, by_seed, by_run)
         return jax.shard_map(function, mesh=self.mesh, in_specs=specs, out_specs=by_run, check_vma=False)
 
     def after(self, rounds: int) -> "Block":
@@ -302,13 +308,13 @@ class Block:
 
         def play(part: tuple[np.ndarray, Mapping[str, np.ndarray]]) -> Any:
             with jax.enable_x64(precision), jax.default_device(self.device):
-                leaves, index, root, *runs = self._arguments(tile, *part)
+                leaves, index, root, spans, *runs = self._arguments(tile, *part)
                 if self.mesh.size > 1:
                     runs = [
                         jax.device_put(v, NamedSharding(self.mesh, spec))
                         for v, spec in zip(runs, self._specs(), strict=True)
                     ]
-                values = executable(leaves, index, root, *runs)
+                values = executable(leaves, index, root, spans, *runs)
                 return jax.block_until_ready(values) if self.stays else jax.device_get(values)
 
         try:
@@ -354,13 +360,19 @@ def stays_on_device(keep: str, platform: str) -> bool:
     return keep == "moments" and platform != "cpu"
 
 
-def compile_blocks(blocks: Sequence[Block]) -> None:
-    """Compiles the blocks of several policies at the same time; what does not compile says so when it is played."""
+@contextmanager
+def compiler() -> Generator[ThreadPoolExecutor, None, None]:
+    """A pool in which blocks are compiled, see `Block.compile_in`, as many at a time as there are cores."""
     pool = ThreadPoolExecutor(cores())
     try:
-        wait([block.compile_in(pool) for block in blocks])
+        yield pool
     finally:
         pool.shutdown(cancel_futures=True)  # Interrupted, it does not compile all the others first.
+
+
+def compile_blocks(blocks: Sequence[Block], pool: ThreadPoolExecutor) -> None:
+    """Compiles the blocks of several policies at the same time; what does not compile says so when it is played."""
+    wait([block.compile_in(pool) for block in blocks])
 
 
 def _compile(program: Program, platform: str) -> Any:

@@ -64,8 +64,14 @@ def packed_rollout(
     begun: Mapping[str, jax.Array] | None = None,
     keep_states: bool = False,
     reversible: bool = False,
+    spans: jax.Array | None = None,
 ) -> tuple[Packed, Values]:
-    """What `rollout` returns, with the records packed; the states after the last round by name, if they are kept."""
+    """What `rollout` returns, with the records packed; the states after the last round by name, if they are kept.
+
+    Args:
+      env, policy, streams, horizon, record, since, begun, keep_states, reversible: as for `rollout`.
+      spans: what `spans_of` gives, as an argument of the program, which then is the same for other horizons with as many records.
+    """
     run = one_run(env, policy, streams, horizon, record)
     stage_length, chunk, of_runs = run.stage_length, run.chunk, (run.instance, run.words)
     plan, play, read = (lanes(function, run.size, fixed=1) for function in (run.plan, run.play, run.read))
@@ -111,19 +117,29 @@ def packed_rollout(
         states, sums = interval(states, first, count, most)
         return states, Packed.of({**sums, **read(*of_runs, states, first + count)})
 
-    # Rounds of each interval; the first one may be a warm-up, which is not returned.
     warm_up = 0 if begun else run.free_rounds
-    full, short = divmod(horizon - since, record.every)
-    counts = [n for n in (warm_up, *[record.every] * full, short) if n]
-    firsts = run.free_rounds + since - warm_up + np.cumsum([0, *counts[:-1]])
-    # Intervals of several lengths share one copy of the rounds, in a loop of as many as it takes: that has no derivative in reverse.
-    groups = [list(same) for _, same in itertools.groupby(range(len(counts)), counts.__getitem__)]
+    known = spans_of(horizon - since, record.every, warm_up, run.free_rounds + since)
+    most = int(known[:, 1].max())
+    # Spans of several lengths share one copy of the rounds, in a loop of as many as it takes: that has no derivative in reverse.
     parts = []
-    for group in groups if reversible else [list(range(len(counts)))]:
-        lengths, most = {counts[i] for i in group}, max(counts[i] for i in group)
-        xs = jnp.asarray([[firsts[i], counts[i]] for i in group], jnp.int32)
-        count = most if len(lengths) == 1 else None
+    for same in np.split(known, np.flatnonzero(np.diff(known[:, 1])) + 1) if reversible else [known]:
+        xs = jnp.asarray(same if spans is None else spans, jnp.int32)
+        count = int(same[0, 1]) if spans is None and (same[:, 1] == same[0, 1]).all() else None
         states, packed = lax.scan(lambda s, x: recorded(s, x[0], x[1] if count is None else count, most), states, xs)
         parts.append(packed)
     packed = jax.tree.map(lambda *arrays: jnp.concatenate(arrays)[1 if warm_up else 0 :], *parts)
     return packed, leaves_of(states) if keep_states else {}
+
+
+def spans_of(rounds: int, every: int, warm_up: int, first: int) -> np.ndarray:
+    """First round and number of rounds of each interval that is played, int32 `[n, 2]`; the last record may be shorter.
+
+    Args:
+      rounds: that are recorded.
+      every: rounds of a record.
+      warm_up: rounds that are played before, and are not recorded; 0 for none.
+      first: the first round that is recorded.
+    """
+    full, short = divmod(rounds, every)
+    counts = [number for number in (warm_up, *[every] * full, short) if number]
+    return np.stack([first - warm_up + np.cumsum([0, *counts[:-1]]), counts], axis=1).astype(np.int32)

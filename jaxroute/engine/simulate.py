@@ -6,6 +6,7 @@ import os
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -18,7 +19,7 @@ from jaxroute.engine import diagnose, hosts, inputs, memory, recording, stopping
 from jaxroute.engine.errors import explained
 from jaxroute.engine.inputs import EnvironmentLike, Inputs, Policies, PolicyLike, read_inputs
 from jaxroute.engine.layout import Layout
-from jaxroute.engine.programs import PROGRAMS, Block, compile_blocks, stays_on_device
+from jaxroute.engine.programs import PROGRAMS, Block, compile_blocks, compiler, stays_on_device
 from jaxroute.engine.sharing import shared_axes
 from jaxroute.engine.tasks import Effort, Played, play_task, played_ahead
 from jaxroute.store import provenance
@@ -182,14 +183,18 @@ def _simulate(asked: Inputs, processes: hosts.Processes, out: str | os.PathLike[
     accept = asked.accept_changed_code
     layout = Layout(**processes.agree(lambda: _cut(asked, processes, stored_layout(out, settings, code, accept))))
     blocks = _blocks(asked, layout, processes.devices)
-    with effort.compiling():
-        contents = _contents(asked, settings, code, layout, blocks, processes.devices[0], stored_settings(out))
-    first = processes.rank == 0
-    sink = processes.in_turn(lambda: open_sink(asked.keep, out, contents, repair=first, rank=processes.rank))
-    tasks = _tasks(asked, layout, sink, processes)
-    _say_size(asked, layout, tasks, progress and first)
-    with effort.compiling():
-        compile_blocks([blocks[name] for name in dict.fromkeys(task[0] for task in tasks if not sink.is_begun(*task))])
+    stored, first = stored_settings(out), processes.rank == 0
+    with compiler() as pool:
+        everything = not stored and processes.size == 1  # Else what is to be played is not known yet.
+        with effort.compiling():
+            shapes = _traced(asked, blocks, pool if everything else None)
+        contents = _contents(asked, settings, code, layout, shapes, processes.devices[0], stored)
+        sink = processes.in_turn(lambda: open_sink(asked.keep, out, contents, repair=first, rank=processes.rank))
+        tasks = _tasks(asked, layout, sink, processes)
+        _say_size(asked, layout, tasks, progress and first)
+        with effort.compiling():
+            names = dict.fromkeys(task[0] for task in tasks if not sink.is_begun(*task))
+            compile_blocks([blocks[name] for name in names], pool)
     ending = _play(asked, processes, layout, blocks, sink, tasks, effort, progress)
     measured = processes.gather(effort.measured(), sink.missing)
     data = sink.finish(processes.late_s)
@@ -243,6 +248,7 @@ def _blocks(asked: Inputs, layout: Layout, devices: Sequence[Any]) -> dict[str, 
             policy,
             asked.records[name],
             asked.horizon,
+            asked.spec.free_rounds,
             asked.key,
             layout,
             devices,
@@ -254,20 +260,30 @@ def _blocks(asked: Inputs, layout: Layout, devices: Sequence[Any]) -> dict[str, 
     }
 
 
+_Shapes = dict[str, dict[str, tuple[int, ...]]]
+
+
+def _traced(asked: Inputs, blocks: Mapping[str, Block], pool: ThreadPoolExecutor | None) -> _Shapes:
+    """Traces every policy: shapes of what is recorded, by policy and name. With a pool, each is compiled while the next is traced."""
+    shapes: _Shapes = {}
+    for name, block in blocks.items():
+        with explained(name, *asked.examples[name]):
+            shapes[name] = block.shapes()
+            if pool is not None:
+                block.compile_in(pool)
+    return shapes
+
+
 def _contents(
     asked: Inputs,
     settings: Mapping[str, Any],
     code: Mapping[str, Any] | None,
     layout: Layout,
-    blocks: Mapping[str, Block],
+    shapes: _Shapes,
     device: Any,
     stored: Mapping[str, Any],
 ) -> Contents:
-    """What the result will hold; traces every policy. `stored`: settings of the store, if there is one."""
-    shapes: dict[str, dict[str, tuple[int, ...]]] = {}
-    for name, block in blocks.items():
-        with explained(name, *asked.examples[name]):
-            shapes[name] = block.shapes()
+    """What the result will hold. `stored`: settings of the store, if there is one."""
     return Contents(
         policies=list(asked.policies),
         axes=asked.axes,

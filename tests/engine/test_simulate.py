@@ -137,7 +137,7 @@ def test_a_block_that_does_not_fit_into_memory_is_halved(monkeypatch):
         compiled = compile_(lowered, platform)
 
         def call(*args):
-            if args[3].shape[0] > 16:
+            if args[4].shape[0] > 16:
                 raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: out of memory")
             return compiled(*args)
 

@@ -155,7 +155,8 @@ def dry_engine() -> Iterator[None]:
         patch.setattr(programs.Block, "shapes", _shapes)
         patch.setattr(programs.Block, "play", _numbers)
         patch.setattr(simulate, "_cut", _one_tile)
-        patch.setattr(simulate, "compile_blocks", lambda blocks: None)
+        patch.setattr(simulate, "compiler", contextlib.nullcontext)
+        patch.setattr(simulate, "compile_blocks", lambda blocks, pool: None)
         yield
 
 

@@ -16,7 +16,7 @@ CPU_OPTIONS = {
 }
 # A pass that makes every operation outside of a fusion a fusion of its own. Each fusion takes some 20 ms of CPU time to compile, and without
 # the pass programs are as fast; but XLA has scatter only as a fusion.
-_WRAPPER, _WRAPPED = "fusion-wrapper", ("stablehlo.scatter",)
+_WRAPPER, _WRAPPED = "fusion-wrapper", "stablehlo.scatter"
 
 # How XLA compiles for GPUs. The host launches every kernel of every round, if it is not told to let a loop be one graph on the device (WHILE);
 # the other types are its defaults, since the list must be complete. A driver of CUDA 12.3 or later is needed; with an older one XLA does
@@ -43,7 +43,7 @@ def compile_lanes(lowered: jax.stages.Lowered, platform: str) -> Any:
     wanted = CPU_OPTIONS if platform == "cpu" else GPU_OPTIONS if platform in ("gpu", "cuda") else {}
     options: dict[str, str | bool] = {k: v for k, v in wanted.items() if k not in _dropped}
     passes, refused = options.get("xla_disable_hlo_passes", ""), []
-    if platform == "cpu" and passes and not any(name in lowered.as_text() for name in _WRAPPED):
+    if platform == "cpu" and passes and _WRAPPED not in lowered.as_text():
         options["xla_disable_hlo_passes"] = f"{passes},{_WRAPPER}"
     while True:
         try:

@@ -3,6 +3,7 @@
 import warnings
 
 import jax
+import jax.numpy as jnp
 import pytest
 
 from jaxroute.engine.batching import compiling
@@ -12,13 +13,19 @@ from jaxroute.engine.batching.compiling import CPU_OPTIONS, GPU_OPTIONS, compile
 class Watched:
     """A lowered function that notes the options that it is compiled with."""
 
-    def __init__(self):
-        self.lowered = jax.jit(lambda x: x + 1).lower(1.0)
+    def __init__(self, function=lambda x: x + 1):
+        self.lowered = jax.jit(function).lower(1.0)
         self.used = []
 
     def compile(self, compiler_options):
         self.used.append(dict(compiler_options or {}))
         return self.lowered.compile(compiler_options=compiler_options)
+
+    def as_text(self):
+        return self.lowered.as_text()
+
+
+UNWRAPPED = CPU_OPTIONS | {"xla_disable_hlo_passes": CPU_OPTIONS["xla_disable_hlo_passes"] + ",fusion-wrapper"}
 
 
 @pytest.fixture(autouse=True)
@@ -33,18 +40,24 @@ def test_options_that_this_compiler_does_not_have_are_left_out_and_named_once(mo
     assert dropped_options() == ()
     with pytest.warns(UserWarning, match="xla_of_tomorrow, xla_of_yesterday; .* four times as long"):
         assert compile_lanes(watched, "cpu")(1.0) == 2.0
-    assert watched.used[-1] == CPU_OPTIONS and len(watched.used) == 3
+    assert watched.used[-1] == UNWRAPPED and len(watched.used) == 3
     assert dropped_options() == ("xla_of_tomorrow", "xla_of_yesterday")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         compile_lanes(watched, "cpu")
-    assert watched.used[3:] == [CPU_OPTIONS]
+    assert watched.used[3:] == [UNWRAPPED]
 
 
 def test_this_compiler_has_all_options():
     watched = Watched()
     compile_lanes(watched, "cpu")
-    assert (watched.used, dropped_options()) == ([CPU_OPTIONS], ())
+    assert (watched.used, dropped_options()) == ([UNWRAPPED], ())
+
+
+def test_scatter_is_compiled_as_a_fusion():
+    watched = Watched(lambda x: jnp.zeros(8).at[jnp.array([3, 4])].add(x))
+    assert compile_lanes(watched, "cpu")(1.0).sum() == 2.0
+    assert watched.used == [CPU_OPTIONS]
 
 
 class Noted(Watched):

@@ -1,0 +1,42 @@
+"""What there is: problems, experiments and data sets.
+
+Kept in a file beside this one, for to see it in the code takes seconds of imports. `python -m jaxroute.catalogue` writes the file anew.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+_FILE = Path(__file__).with_name("catalogue.json")
+
+
+def catalogue() -> dict[str, Any]:
+    """Entries of `problems`, `experiments` and `data_sets` by name, as plain JSON; see `described`."""
+    return json.loads(_FILE.read_text(encoding="utf-8"))
+
+
+def described() -> dict[str, Any]:
+    """The catalogue, from the code."""
+    from jaxroute.data import DATASETS
+    from jaxroute.experiments import EXPERIMENTS
+    from jaxroute.problems import problems
+
+    return {
+        "problems": {
+            name: {
+                "title": (problem.__doc__ or "").strip().splitlines()[0],
+                "environments": [e.__name__ for e in problem.ENVIRONMENTS],
+                "policies": [p.__name__ for p in problem.POLICIES],
+            }
+            for name, problem in problems().items()
+        },
+        "experiments": {
+            name: {"title": e.title, "seeds": e.seeds, "horizon": e.horizon, "source": e.source}
+            for name, e in EXPERIMENTS.items()
+        },
+        "data_sets": {d.name: {"kind": d.kind, "description": d.description} for d in DATASETS},
+    }
+
+
+if __name__ == "__main__":
+    _FILE.write_text(json.dumps(described(), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
