@@ -12,6 +12,7 @@ import pytest
 
 import jaxroute as jr
 from jaxroute import cli
+from jaxroute.catalogue import catalogue, described
 from jaxroute.experiments import EXPERIMENTS
 
 USER_EXPERIMENT = """
@@ -287,9 +288,18 @@ def test_the_command_is_installed():
     assert all(word in shown for word in ("list", "run", "plot", "bench", "doctor"))
 
 
-@pytest.mark.parametrize("arguments", ["--help", "--version", "run --help", "run", "rnu"])
+def test_the_catalogue_is_that_of_the_code():
+    assert catalogue() == described(), "run `python -m jaxroute.catalogue`, which writes it anew"
+
+
+@pytest.mark.parametrize(
+    "arguments", ["--help", "--version", "run --help", "run", "rnu", "list", "list --json", "list staged"]
+)
 def test_what_needs_no_jax_does_not_wait_for_it(arguments):
-    code = f"import sys; from jaxroute import cli\ntry: cli.main({arguments.split()})\nexcept SystemExit: print('jax' in sys.modules)"
+    code = (
+        f"import sys; from jaxroute import cli\ntry: cli.main({arguments.split()})\nexcept SystemExit: pass\n"
+        "print('jax' in sys.modules)"
+    )
     child = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert child.stdout.splitlines()[-1] == "False"
 

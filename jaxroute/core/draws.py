@@ -244,7 +244,8 @@ def _side_by_side(k0: Any, k1: Any, address: Any) -> jax.Array:
     shape = np.broadcast_shapes(*map(np.shape, (k0, k1, address)))
     full = [jnp.broadcast_to(w, (2, *shape)) for w in (k0, k1, address)]
     first = lax.broadcasted_iota(jnp.int32, (2, *shape), 0) == 0
-    return lax.optimization_barrier(jnp.where(first, *encrypted(*full[:2], np.uint32(0), full[2])))
+    x0, x1 = encrypted(full[0], full[1], np.uint32(0), full[2])
+    return lax.optimization_barrier(jnp.where(first, x0, x1))
 
 
 @jax.jit

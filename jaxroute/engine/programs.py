@@ -4,7 +4,7 @@ import copy
 import time
 import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -26,6 +26,7 @@ from jaxroute.engine.memory import LANE_MULTIPLE
 from jaxroute.engine.packing import Packed
 from jaxroute.engine.rollout import packed_rollout, spans_of
 from jaxroute.engine.rounds import STATE, Record, run_streams
+from jaxroute.engine.waiting import wait_aloud
 
 
 def _apart(player: Callable[..., dict[str, Any]]) -> Callable[..., tuple[Packed, dict[str, Any]]]:
@@ -370,9 +371,16 @@ def compiler() -> Generator[ThreadPoolExecutor, None, None]:
         pool.shutdown(cancel_futures=True)  # Interrupted, it does not compile all the others first.
 
 
-def compile_blocks(blocks: Sequence[Block], pool: ThreadPoolExecutor) -> None:
-    """Compiles the blocks of several policies at the same time; what does not compile says so when it is played."""
-    wait([block.compile_in(pool) for block in blocks])
+def compile_blocks(blocks: Mapping[str, Block], pool: ThreadPoolExecutor, progress: bool = False) -> None:
+    """Compiles the blocks of several policies at the same time; what does not compile says so when it is played.
+
+    Args:
+      blocks: by policy.
+      pool: of `compiler`.
+      progress: shows what is being compiled.
+    """
+    compiling = {name: block.compile_in(pool) for name, block in blocks.items()}
+    wait_aloud(compiling, {name: block.name for name, block in blocks.items()}, progress)
 
 
 def _compile(program: Program, platform: str) -> Any:

@@ -1,6 +1,5 @@
 """The only scan over rounds: plays a block of runs of one environment and one policy."""
 
-import itertools
 from collections.abc import Mapping
 from typing import Any
 
@@ -120,12 +119,20 @@ def packed_rollout(
     warm_up = 0 if begun else run.free_rounds
     known = spans_of(horizon - since, record.every, warm_up, run.free_rounds + since)
     most = int(known[:, 1].max())
-    # Spans of several lengths share one copy of the rounds, in a loop of as many as it takes: that has no derivative in reverse.
+
+    def played(states: States, part: np.ndarray) -> tuple[States, Packed]:
+        """Plays some spans. Those of several lengths share one copy of the rounds, in a loop of as many as it takes: that has no derivative
+        in reverse."""
+        count = int(part[0, 1]) if spans is None and (part[:, 1] == part[0, 1]).all() else None
+
+        def one(states: States, span: jax.Array) -> tuple[States, Packed]:
+            return recorded(states, span[0], span[1] if count is None else count, most)
+
+        return lax.scan(one, states, jnp.asarray(part if spans is None else spans, jnp.int32))
+
     parts = []
-    for same in np.split(known, np.flatnonzero(np.diff(known[:, 1])) + 1) if reversible else [known]:
-        xs = jnp.asarray(same if spans is None else spans, jnp.int32)
-        count = int(same[0, 1]) if spans is None and (same[:, 1] == same[0, 1]).all() else None
-        states, packed = lax.scan(lambda s, x: recorded(s, x[0], x[1] if count is None else count, most), states, xs)
+    for part in np.split(known, np.flatnonzero(np.diff(known[:, 1])) + 1) if reversible else [known]:
+        states, packed = played(states, part)
         parts.append(packed)
     packed = jax.tree.map(lambda *arrays: jnp.concatenate(arrays)[1 if warm_up else 0 :], *parts)
     return packed, leaves_of(states) if keep_states else {}

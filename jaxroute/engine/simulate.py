@@ -22,15 +22,12 @@ from jaxroute.engine.layout import Layout
 from jaxroute.engine.programs import PROGRAMS, Block, compile_blocks, compiler, stays_on_device
 from jaxroute.engine.sharing import shared_axes
 from jaxroute.engine.tasks import Effort, Played, play_task, played_ahead
+from jaxroute.engine.waiting import tqdm
 from jaxroute.store import provenance
 from jaxroute.store.description import Contents, fingerprint, place_of, stored_layout, stored_settings
 from jaxroute.store.results import open_sink
 from jaxroute.store.sink import Sink, Task
 from jaxroute.store.states import Kept
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # tqdm.auto warns in notebooks without ipywidgets, and then shows its text bar
-    from tqdm.auto import tqdm
 
 # Bytes of the curves of a block, where they are not kept.
 _CURVES = 1 << 30
@@ -194,7 +191,7 @@ def _simulate(asked: Inputs, processes: hosts.Processes, out: str | os.PathLike[
         _say_size(asked, layout, tasks, progress and first)
         with effort.compiling():
             names = dict.fromkeys(task[0] for task in tasks if not sink.is_begun(*task))
-            compile_blocks([blocks[name] for name in names], pool)
+            compile_blocks({name: blocks[name] for name in names}, pool, progress and first)
     ending = _play(asked, processes, layout, blocks, sink, tasks, effort, progress)
     measured = processes.gather(effort.measured(), sink.missing)
     data = sink.finish(processes.late_s)

@@ -156,7 +156,7 @@ def dry_engine() -> Iterator[None]:
         patch.setattr(programs.Block, "play", _numbers)
         patch.setattr(simulate, "_cut", _one_tile)
         patch.setattr(simulate, "compiler", contextlib.nullcontext)
-        patch.setattr(simulate, "compile_blocks", lambda blocks, pool: None)
+        patch.setattr(simulate, "compile_blocks", lambda blocks, pool, progress: None)
         yield
 
 

@@ -36,6 +36,26 @@ def test_equals_vmap(name):
     check(fn, *args, **({"rtol": 2e-4, "atol": 1e-5} if name in LINEAR_ALGEBRA or "solve" in name else {}))
 
 
+def test_arguments_that_all_runs_share_are_not_mapped_and_a_function_is_traced_once():
+    traced = []
+
+    def fn(x, t, table):
+        traced.append(t)
+        return jnp.sum(x) * t + table[0], jnp.where(t > 3, x, 0.0)
+
+    mapped = lanes(fn, R, fixed=2)
+    x, table = floats(3), jnp.arange(R, dtype=jnp.float32)  # As long as there are runs.
+
+    def loop(x):
+        return jax.lax.fori_loop(0, 5, lambda t, x: mapped(x, t, table)[1] + 1.0, mapped(x, 4, table)[1])
+
+    loop(x)
+    assert len(traced) == 1
+    total, chosen = mapped(x, jnp.int32(2), table)
+    assert_same((total, chosen), (2 * jnp.sum(x, axis=0) + table[0], jnp.zeros_like(x)))
+    assert [(s.shape, s.dtype) for s in mapped.shapes(x, 2, table)] == [((R,), np.float32), ((3, R), np.float32)]
+
+
 def test_closed_over_values_are_not_mapped():
     """Also tracers of an outer `jit`, whose last axis happens to have length R."""
     x, table = floats(3), jnp.arange(3.0 * R).reshape(3, R)

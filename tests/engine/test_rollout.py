@@ -1,0 +1,57 @@
+"""One copy of the rounds for intervals of several lengths: the same numbers as several copies, and the same program for other horizons."""
+
+import jax
+import numpy as np
+import pytest
+
+from jaxroute.core import draws
+from jaxroute.engine.rollout import packed_rollout, rollout, spans_of
+from jaxroute.engine.rounds import Record, run_streams
+from jaxroute.problems import staged, stochastic
+
+ROOT = np.asarray(jax.random.key_data(draws.key(0)))
+SEEDS = np.arange(16, dtype=np.uint32)
+
+
+def players(name):
+    if name == "bandit":
+        return stochastic.bernoulli([0.2, 0.5, 0.9]), stochastic.GaussianThompson()
+    rng = np.random.default_rng(0)
+    law = staged.LawOutcomes(reward_mean=rng.random(5), cost_mean=rng.random(5) + 0.1, reward_noise=0.1, cost_noise=0.1)
+    env = staged.market(law, capacity=0.5, budget=0.8, max_deployed=3, stage_length=7, horizon=60)
+    return env, staged.StageRoute()
+
+
+@pytest.mark.parametrize("every", [10, 14, 23, 60, 70])
+@pytest.mark.parametrize("name", ["bandit", "stages"])
+def test_one_copy_of_the_rounds_plays_what_several_do(name, every):
+    env, policy = players(name)
+    record = Record(every=every, flows=tuple(m for m in env.spec.metrics if m.kind != "gauge"))
+
+    def play(reversible):
+        streams = run_streams(ROOT, SEEDS)
+        return jax.jit(lambda: rollout(env, policy, streams, 60, record, keep_states=True, reversible=reversible))()
+
+    ours, theirs = play(False), play(True)
+    assert ours.keys() == theirs.keys()
+    for quantity in ours:
+        np.testing.assert_array_equal(ours[quantity], theirs[quantity], err_msg=quantity)
+
+
+def test_other_horizons_with_as_many_records_are_the_same_program():
+    env, policy = players("bandit")
+
+    def text(horizon, every):
+        def play(spans, seeds):
+            packed, _ = packed_rollout(env, policy, run_streams(ROOT, seeds), horizon, Record(every=every), spans=spans)
+            return packed.by_name()
+
+        return jax.jit(play).lower(spans_of(horizon, every, 0, 0), SEEDS).as_text()
+
+    assert text(100, 10) == text(1000, 100) == text(991, 100)
+    assert text(100, 10) != text(100, 20)
+
+
+def test_spans_follow_each_other():
+    np.testing.assert_array_equal(spans_of(10, 4, 0, 6), [[6, 4], [10, 4], [14, 2]])
+    np.testing.assert_array_equal(spans_of(8, 4, 6, 6), [[0, 6], [6, 4], [10, 4]])
