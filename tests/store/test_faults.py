@@ -543,7 +543,7 @@ def test_out_of_memory_halves_the_block_and_keeps_the_store(tmp_path, monkeypatc
         compiled = compile_(lowered, platform)
 
         def call(*args):
-            if args[3].shape[0] > 16:
+            if args[4].shape[0] > 16:
                 raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 1 byte.")
             return compiled(*args)
 
@@ -579,10 +579,10 @@ def test_an_interrupt_while_policies_are_compiled(monkeypatch, fresh_programs):
 
     def slow(lowered, platform):
         begun.append(lowered)
-        time.sleep(0.2)
+        time.sleep(1.0)
         return compile_(lowered, platform)
 
-    def interrupted(futures):
+    def interrupted(*compiling):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(programs, "compile_lanes", slow)
@@ -590,7 +590,7 @@ def test_an_interrupt_while_policies_are_compiled(monkeypatch, fresh_programs):
     with monkeypatch.context() as patch:
         patch.setattr(layout, "cores", lambda: 1)
         patch.setattr(programs, "cores", lambda: 1)
-        patch.setattr(programs, "wait", interrupted)
+        patch.setattr(programs, "wait_aloud", interrupted)
         with pytest.raises(KeyboardInterrupt):
             jr.simulate(ENV, policies, horizon=20, seeds=16, progress=False)
     assert len(begun) < 3
