@@ -2,7 +2,8 @@
 
 Six problems are covered. `stochastic` is the K-armed Bernoulli bandit under UCB1, Gaussian and Beta Thompson
 sampling and epsilon-greedy; `staged` is StageRoute in the setting of Table 1 of arXiv 2506.17254; `combinatorial` is C2MAB-V on its nine models;
-`service` is MESS+ on Winogrande; `queueing` is ACQB in the setting of its figure 2 (the plain NumPy loop of `tests/reference`);
+`service` is MESS+ on Winogrande; `queueing` is ACQB in the setting of its figure 2 (the plain NumPy loop of `tests/reference`, and a
+compiled one);
 `cascade` is COSMOS on three boxes. The tools:
 
   loop         one run at a time in plain Python and NumPy, as most papers' code is written
@@ -163,7 +164,7 @@ class ServiceSetting:
 
 @dataclass(frozen=True)
 class QueueSetting:
-    """ACQB on random instances: models, features, answers, arrival rate, slack, kappa, lambda_0 and c1."""
+    """ACQB on random instances: models, features, answers, arrival rate, slack, kappa, lambda_0, c1, contexts tried."""
 
     num_models: int = 5
     dim: int = 5
@@ -173,6 +174,7 @@ class QueueSetting:
     curvature: float = 0.3
     ridge: float = 1.0
     c1: float = 1.0
+    candidates: int = 64
 
 
 @dataclass(frozen=True)
@@ -1338,6 +1340,228 @@ def vectorised_stageroute(setting: StagedSetting, rounds: int, n: int, rng: np.r
 
 
 # ----------------------------------------------------------------------------------------------------------
+# (g) ACQB with one answer, compiled by numba, runs in parallel
+
+
+@functools.cache
+def _queue_loops(num_models: int, dim: int) -> tuple[Callable, Callable]:
+    """The compiled estimate and the compiled runs for these sizes, which are constants of the code: short loops are unrolled."""
+
+    @_jit()
+    def shortened(move, longest):
+        """Newton's step `[d]` in place, cut where it may move a logit by more than 1.79 (Sun and Tran-Dinh, 2019)."""
+        size = 0.0
+        for i in range(dim):
+            size += move[i] * move[i]
+        reach = longest * math.sqrt(size)
+        if reach > 1.79:
+            for i in range(dim):
+                move[i] *= math.log1p(reach) / reach
+
+    @_jit()
+    def solve(matrix, move):
+        """Solves `matrix @ move = move` in place; of `matrix` `[d, d]` the lower half is read, and overwritten by its root."""
+        for i in range(dim):
+            for j in range(i):
+                total = matrix[i, j]
+                for k in range(j):
+                    total -= matrix[i, k] * matrix[j, k]
+                matrix[i, j] = total / matrix[j, j]
+            total = matrix[i, i]
+            for k in range(i):
+                total -= matrix[i, k] * matrix[i, k]
+            matrix[i, i] = math.sqrt(total)
+        for i in range(dim):
+            total = move[i]
+            for k in range(i):
+                total -= matrix[i, k] * move[k]
+            move[i] = total / matrix[i, i]
+        for i in range(dim - 1, -1, -1):
+            total = move[i]
+            for k in range(i + 1, dim):
+                total -= matrix[k, i] * move[k]
+            move[i] = total / matrix[i, i]
+
+    @_jit()
+    def grow(root, x, work):
+        """Adds `x x'` to `V = L L'` in place of its lower root `L` `[d, d]`."""
+        for i in range(dim):
+            work[i] = x[i]
+        for k in range(dim):
+            new = math.sqrt(root[k, k] * root[k, k] + work[k] * work[k])
+            cosine, sine = new / root[k, k], work[k] / root[k, k]
+            root[k, k] = new
+            for i in range(k + 1, dim):
+                root[i, k] = (root[i, k] + sine * work[i]) / cosine
+                work[i] = cosine * work[i] - sine * root[i, k]
+
+    @_jit()
+    def fit(theta, curvature, rows, count, accepted, took, ridge, longest, matrix, move):
+        """The ridge logistic regression of one model, warm: a step on the newest row, then at most two Newton steps on all.
+
+        After a step that moved nothing by more than 1e-3 the next would be of the order of its square, below what single precision
+        resolves: that one is left out.
+
+        theta: `[d]`, in place. curvature: `[d, d]`, that of the rows at the last fit, in place. rows: `[>= count, d]`, the newest
+        last. accepted: `[d]`, sum of the accepted rows. took: whether the newest was. longest: of the norms of rows. matrix
+        `[d, d]` and move `[d]`: room.
+        """
+        x = rows[count - 1]
+        logit = 0.0
+        for i in range(dim):
+            logit += x[i] * theta[i]
+        chance = 1.0 / (1.0 + math.exp(-logit))
+        weight = chance * (1.0 - chance)
+        for i in range(dim):
+            move[i] = (chance - took) * x[i]
+            for j in range(i + 1):
+                matrix[i, j] = curvature[i, j] + weight * x[i] * x[j]
+            matrix[i, i] += ridge
+        solve(matrix, move)
+        shortened(move, longest)
+        for i in range(dim):
+            theta[i] -= move[i]
+        passes = 0
+        for _ in range(2):
+            passes += 1
+            for i in range(dim):
+                move[i] = ridge * theta[i] - accepted[i]
+                for j in range(i + 1):
+                    curvature[i, j] = 0.0
+            for h in range(count):
+                logit = 0.0
+                for i in range(dim):
+                    logit += rows[h, i] * theta[i]
+                chance = 1.0 / (1.0 + math.exp(-logit))
+                weight = chance * (1.0 - chance)
+                for i in range(dim):
+                    move[i] += chance * rows[h, i]
+                    scaled = weight * rows[h, i]
+                    for j in range(i + 1):
+                        curvature[i, j] += scaled * rows[h, j]
+            for i in range(dim):
+                for j in range(i + 1):
+                    matrix[i, j] = curvature[i, j]
+                matrix[i, i] += ridge
+            solve(matrix, move)
+            shortened(move, longest)
+            largest = 0.0
+            for i in range(dim):
+                theta[i] -= move[i]
+                largest = max(largest, abs(move[i]))
+            if largest < 1e-3:
+                break
+        return passes
+
+    @_jit(parallel=True)
+    def play(arrival_rate, least_rate, candidates, curvature_scale, ridge, c1, rounds, runs, seed):
+        """Regret of routing `[R]`; NaN of a run in which no candidate could be served well enough."""
+        regret = np.zeros(runs)
+        radius = np.empty(rounds + 1)
+        for n in range(rounds + 1):
+            growth = dim * math.log1p(n / (dim * ridge)) + 4.0 * math.log(max(n, 1))
+            radius[n] = 0.5 * curvature_scale * math.sqrt(growth) + curvature_scale * math.sqrt(ridge)
+        for run in _prange(runs):
+            stream = _stream(seed, run)
+            truth = np.empty((num_models, dim))
+            for j in range(num_models):
+                for i in range(dim):
+                    truth[j, i] = 2.0 * _uniform(stream) - 1.0
+            theta, root = np.zeros((num_models, dim)), np.zeros((num_models, dim, dim))
+            for j in range(num_models):
+                for i in range(dim):
+                    root[j, i, i] = math.sqrt(ridge)
+            curvature, accepted = np.zeros((num_models, dim, dim)), np.zeros((num_models, dim))
+            rows, pulls = np.empty((num_models, rounds, dim)), np.zeros(num_models, np.int64)
+            waiting, rates = np.empty((rounds, dim)), np.empty(rounds)  # A prefix; the newest is the last.
+            matrix, move, sample = np.empty((dim, dim)), np.empty(dim), np.empty((num_models, dim))
+            length, pointer, arrived, lost, longest = 0, 0, False, 0.0, 0.0
+            for t in range(rounds):
+                if length > 0:
+                    place, arm = length - 1, pointer
+                    if arrived and _uniform(stream) <= c1 / math.sqrt(t + 1.0):
+                        pointer = (pointer + 1) % num_models
+                    else:
+                        for j in range(num_models):
+                            for i in range(dim - 1, -1, -1):
+                                total = _normal(stream)
+                                for k in range(i + 1, dim):
+                                    total -= root[j, k, i] * move[k]
+                                move[i] = total / root[j, i, i]
+                            for i in range(dim):
+                                sample[j, i] = theta[j, i] + radius[pulls[j]] * move[i]
+                        top = -np.inf
+                        for q in range(length):
+                            for j in range(num_models):
+                                utility = 0.0
+                                for i in range(dim):
+                                    utility += waiting[q, i] * sample[j, i]
+                                if utility > top:
+                                    place, arm, top = q, j, utility
+                    utility, size = 0.0, 0.0
+                    n = pulls[arm]
+                    x = rows[arm, n]
+                    for i in range(dim):
+                        x[i] = waiting[place, i]
+                        utility += x[i] * truth[arm, i]
+                        size += x[i] * x[i]
+                    longest = max(longest, math.sqrt(size))
+                    rate = 1.0 / (1.0 + math.exp(-utility))
+                    lost += rates[place] - rate
+                    took = 0.0
+                    if _uniform(stream) <= rate:
+                        took = 1.0
+                        length -= 1
+                        rates[place] = rates[length]
+                        for i in range(dim):
+                            waiting[place, i] = waiting[length, i]
+                            accepted[arm, i] += x[i]
+                    pulls[arm] = n + 1
+                    fit(theta[arm], curvature[arm], rows[arm], n + 1, accepted[arm], took, ridge, longest, matrix, move)
+                    grow(root[arm], x, move)
+                arrived = _uniform(stream) < arrival_rate
+                if arrived:
+                    rate = 0.0
+                    for _ in range(candidates):
+                        for i in range(dim):
+                            waiting[length, i] = 2.0 * _uniform(stream) - 1.0
+                        top = -np.inf
+                        for j in range(num_models):
+                            utility = 0.0
+                            for i in range(dim):
+                                utility += waiting[length, i] * truth[j, i]
+                            top = max(top, utility)
+                        rate = 1.0 / (1.0 + math.exp(-top))
+                        if rate >= least_rate:
+                            break
+                    if rate < least_rate:
+                        lost = np.nan
+                    rates[length] = rate
+                    length += 1
+            regret[run] = lost
+        return regret
+
+    return fit, play
+
+
+def numba_acqb(setting: QueueSetting, rounds: int, runs: int, seed: int) -> np.ndarray:
+    """ACQB with one answer over `runs` runs, compiled; regret of routing `[<= runs]`.
+
+    The work of a round is what its hand-writer would do, in double precision: a context is drawn where a query comes, the
+    queries that wait are scored, the rows of the model that was shown are passed over once or twice, and one Cholesky root
+    grows by a row. Nothing but this regret is counted. A run (one in two thousand) in which no candidate could be served
+    well enough is left out, as by jaxroute.
+    """
+    s = setting
+    if s.num_offered != 1:
+        raise ValueError(f"num_offered must be 1, got {s.num_offered}")
+    play = _queue_loops(s.num_models, s.dim)[1]
+    least = s.arrival_rate + s.slack
+    regret = play(s.arrival_rate, least, s.candidates, s.curvature, s.ridge, s.c1, rounds, runs, seed)
+    return regret[~np.isnan(regret)]
+
+
+# ----------------------------------------------------------------------------------------------------------
 # Registry
 
 
@@ -1345,7 +1569,7 @@ def vectorised_stageroute(setting: StagedSetting, rounds: int, n: int, rng: np.r
 class Comparator:
     """One competitor.
 
-    problem: "stochastic" or "staged".
+    problem: as in `bench.PROBLEMS`.
     policy: the same name for all tools.
     tool: see the module's first lines.
     run: `run(rounds, runs, seed)` does the work once; without the tool it returns no decisions and a reason.
@@ -1374,7 +1598,7 @@ def _status(tool: str, problem: str) -> tuple[bool, str]:
         if problem == "staged":  # HiGHS solves the loop's programs and gives all tools the benchmark.
             importlib.import_module("scipy.optimize")
             return True, f"NumPy {np.__version__}, SciPy {importlib.metadata.version('scipy')}"
-        if problem.startswith("queueing"):
+        if problem.startswith("queueing") and tool == "loop":
             _queue_reference()
         if tool.startswith("numba"):
             return (True, f"numba {numba.__version__}") if numba else (False, f"numba: {_NUMBA_PROBLEM}")
@@ -1521,6 +1745,7 @@ def comparators(
     add("loop", "c2mabv_highs", "combinatorial", bind(loop_c2mabv_highs, selection))
     add("loop", "messplus", "service", bind(loop_messplus, ServiceSetting()))
     add("loop", "acqb", "queueing", bind(loop_acqb, QueueSetting()))
+    add("numba", "acqb", "queueing", bind(numba_acqb, QueueSetting()), threads=cores)
     add("loop", "acqb_pairs", "queueing, two answers", bind(loop_acqb, QueueSetting(num_offered=2)))
     add("loop", "cosmos", "cascade", bind(loop_cosmos, CascadeSetting()))
     # Its many short calls gain nothing from threads; beyond 4,096 runs OpenBLAS starts its own, at a loss.
@@ -1562,7 +1787,7 @@ def main() -> None:
         comparator = COMPARATORS[name]
         rounds, runs = _SIZES.get(comparator.tool, (1000, 16384))
         if comparator.problem != "stochastic":
-            rounds, runs = (1000, 2 if comparator.tool == "loop" else 4096)
+            rounds, runs = (1000, 2 if comparator.tool == "loop" else 256 if comparator.tool == "numba" else 4096)
         comparator.warm_up()
         wall, cpu = time.perf_counter(), time.process_time()
         outcome = comparator.run(rounds, max(2, round(runs * arguments.scale)), 1)
