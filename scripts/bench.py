@@ -1,17 +1,20 @@
 """Measures decisions per second of every policy, next to other tools in the same job.
 
-    python scripts/bench.py                      # everything; a table here, JSON under scripts/bench_results/
-    python scripts/bench.py --only staged --seeds 4096 --repeats 7
-    python scripts/bench.py --backend scan kernel --runs 1e3 1e4 1e5 1e6 --no-comparators
-    jaxroute bench --no-comparators
+    jaxroute bench                               # the README's rows, about five minutes on two cores
+    jaxroute bench --full                        # every policy of every problem, about a quarter of an hour
+    jaxroute bench --only staged --seeds 4096 --repeats 7
+    jaxroute bench --full --backend scan kernel --runs 1e3 1e4 1e5 1e6 --no-comparators
     jaxroute bench --compare A.json B.json       # two stored results, row by row
 
-Every figure is the median of several repeats after a warm-up; compilation is timed apart. "per CPU s" divides by the processor time
-of all threads. Comparators (see `comparators.py`) run in the same process, between the repeats' blocks; river and SMPyBandits play
+Prints a table, and writes JSON under scripts/bench_results/. Every speed is the median of several repeats after the first call. That one is
+made from cold, with nothing traced or compiled before, in this process or on disk: "first call" is what it took beyond a later one, for
+tracing and compiling. "per CPU s" divides by the processor time of all threads. The last line says whether the machine was quiet
+(`quiet.py`). Comparators (see `comparators.py`) run in the same process, between the repeats' blocks; river and SMPyBandits play
 fewer decisions because they are slow. Works unchanged on a GPU, where the comparators still run on the CPU.
 """
 
 import argparse
+import contextlib
 import datetime
 import json
 import os
@@ -19,10 +22,11 @@ import platform
 import resource
 import statistics
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
@@ -30,14 +34,17 @@ import numpy as np
 import jaxroute
 from jaxroute.analysis import metrics
 from jaxroute.engine import BACKENDS
+from jaxroute.engine.programs import PROGRAMS
 from jaxroute.estimators.mnl import Newton, Online
 from jaxroute.problems import cascade, combinatorial, default_policies, queueing, service, staged, stochastic
 from jaxroute.store import provenance
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import comparators
+import quiet
 import solver_bench
 
+T = TypeVar("T")
 RESULTS = Path(__file__).resolve().parent / "bench_results"
 MEANS = tuple(np.round(np.linspace(0.9, 0.0, 10), 6).tolist())
 
@@ -162,27 +169,88 @@ PROBLEMS: dict[str, dict[str, Any]] = {
 }
 # Not a problem: the solvers by themselves, on request.
 SOLVERS = "solvers"
+# Not played unless asked for: a repeat takes about a minute on two cores.
+LONG = ("queueing, long",)
+# By default the repeats of a row end when they have taken so many seconds, but for the first two.
+PATIENCE = 6.0
 # Rounds and runs of a comparator: as jaxroute's where it is fast, otherwise about a second of work.
 LOOP_RUNS = {"queueing": 16, "cascade": 64}
 SLOW = {"loop": (2000, 10), "river": (2000, 10), "smpybandits": (2000, 5)}
 
 
-def measured(work: Callable[[], int], repeats: int) -> dict[str, Any]:
-    """Median speed of a function that returns the number of decisions it took."""
+def plan(only: Sequence[str] = (), policies: Sequence[str] = (), full: bool = False) -> dict[str, list[str]]:
+    """Policies to be played of each problem: of problems that were chosen, or with `full`, all; else the README's rows but for `LONG`.
+
+    Args:
+      only: problems that were chosen.
+      policies: names that were chosen.
+      full: whether all of all problems are.
+    """
+    short = not (only or policies or full)
+    rows: dict[str, list[str]] = {}
+    for problem, parts in PROBLEMS.items():
+        if (only and problem not in only) or (short and problem in LONG):
+            continue
+        compared = parts.get("comparators", ())
+        names = [n for place, n in enumerate(parts["policies"]) if not short or place == 0 or n in compared]
+        if chosen := [n for n in names if not policies or n in policies]:
+            rows[problem] = chosen
+    return rows
+
+
+@contextlib.contextmanager
+def nothing_kept() -> Iterator[None]:
+    """A context in which no compiled program is taken from the disk, or left there."""
+    before, home = jax.config.jax_enable_compilation_cache, os.environ.get("XDG_CACHE_HOME")
+    with tempfile.TemporaryDirectory() as folder:
+        jax.config.update("jax_enable_compilation_cache", False)
+        os.environ["XDG_CACHE_HOME"] = folder  # Of kernels.
+        try:
+            yield
+        finally:
+            jax.config.update("jax_enable_compilation_cache", before)
+            os.environ.pop("XDG_CACHE_HOME")
+            if home is not None:
+                os.environ["XDG_CACHE_HOME"] = home
+
+
+def timed(work: Callable[[], T]) -> tuple[T, float, float]:
+    """What a function returns, and how long it took: seconds, and seconds of all threads."""
+    start, used = time.perf_counter(), time.process_time()
+    made = work()
+    return made, time.perf_counter() - start, time.process_time() - used
+
+
+def from_cold(work: Callable[[], T]) -> tuple[T, float, float]:
+    """`timed`, where this process has traced and compiled nothing."""
+    PROGRAMS.clear()
+    jax.clear_caches()
+    return timed(work)
+
+
+def measured(work: Callable[[], int], repeats: int, patience: float = float("inf")) -> dict[str, Any]:
+    """Median speed of a function that returns the number of decisions it took.
+
+    Args:
+      work: the function.
+      repeats: how often it is called, at most.
+      patience: seconds after which no further call is made, but for the second.
+    """
     wall, cpu, decisions = [], [], 0
-    for _ in range(repeats):
-        start, used = time.perf_counter(), time.process_time()
-        decisions = work()
-        wall.append(time.perf_counter() - start)
-        cpu.append(time.process_time() - used)
-    middle = statistics.median(wall)
+    while len(wall) < repeats and (len(wall) < 2 or sum(wall) < patience):
+        decisions, seconds, used = timed(work)
+        wall.append(seconds)
+        cpu.append(used)
+    middle, cpu_seconds = statistics.median(wall), statistics.median(cpu)
     return {
         "decisions": decisions,
-        "repeats": repeats,
+        "repeats": len(wall),
         "seconds": middle,
+        "cpu_seconds": cpu_seconds,
         "seconds_all": [round(w, 4) for w in wall],
+        "spread": quiet.spread(wall),
         "decisions_per_s": decisions / middle,
-        "decisions_per_cpu_s": decisions / statistics.median(cpu),
+        "decisions_per_cpu_s": decisions / cpu_seconds,
     }
 
 
@@ -193,16 +261,24 @@ def peak_memory() -> int:
 
 
 def bench_policy(
-    env, name: str, policy, horizon: int, seeds: int, repeats: int, metric: str, backend: str = "scan"
+    env,
+    name: str,
+    policy,
+    horizon: int,
+    seeds: int,
+    repeats: int,
+    metric: str,
+    backend: str = "scan",
+    patience: float = float("inf"),
 ) -> dict[str, Any]:
-    """Speed of one policy: whole runs with a hundred records of one metric."""
+    """Speed of one policy: whole runs with a hundred records of one metric; and what its first call takes beyond a later one."""
 
     def play():
         options = {"horizon": horizon, "seeds": seeds, "record": [metric], "progress": False, "backend": backend}
         return jaxroute.simulate(env, {name: policy}, **options)
 
-    warm = play()
-    entry = measured(lambda: play().attrs["decisions"], repeats)
+    warm, seconds, cpu_seconds = from_cold(play)
+    entry = measured(lambda: play().attrs["decisions"], repeats, patience)
     regret = warm[metric].isel(time=-1, policy=0).isel(dict.fromkeys(metrics.setting_axes(warm), 0))
     return {
         **entry,
@@ -212,6 +288,8 @@ def bench_policy(
         "horizon": horizon,
         "runs": seeds,
         "us_per_round": 1e6 * entry["seconds"] / horizon,
+        "first_call_s": max(seconds - entry["seconds"], 0.0),
+        "first_call_cpu_s": max(cpu_seconds - entry["cpu_seconds"], 0.0),
         "compile_s": warm.attrs["compile_s"],
         "peak_bytes": peak_memory(),
         "mean_regret": float(regret.mean()),
@@ -219,7 +297,9 @@ def bench_policy(
     }
 
 
-def bench_grid(env, name: str, grid, horizon: int, seeds: int, repeats: int, metric: str) -> list[dict[str, Any]]:
+def bench_grid(
+    env, name: str, grid, horizon: int, seeds: int, repeats: int, metric: str, patience: float = float("inf")
+) -> list[dict[str, Any]]:
     """Speed of a grid of settings in one call, and of one of its settings alone.
 
     By the time that the compiled calls take: what `simulate` does besides, about a third of a second, a loop over settings would pay
@@ -233,33 +313,45 @@ def bench_grid(env, name: str, grid, horizon: int, seeds: int, repeats: int, met
     ):
         row = bench_policy(where, name, who, horizon, seeds, 1, metric)
         seconds = []
-        for _ in range(repeats):
+        while len(seconds) < repeats and (len(seconds) < 2 or sum(seconds) < patience):
             options = {"horizon": horizon, "seeds": seeds, "record": [metric], "progress": False}
             seconds.append(jaxroute.simulate(where, {name: who}, **options).attrs["run_s"])
         middle = statistics.median(seconds)
         speed = {"decisions_per_s": row["decisions"] / middle, "us_per_round": 1e6 * middle / horizon, "seconds": middle}
-        wall = {"wall_seconds": row["seconds"], "runs": seeds * number, "repeats": repeats, "seconds_all": seconds}
-        rows.append({**row, **speed, **wall, "tool": tool, "policy": f"{name}, {number} settings" if number > 1 else name})
+        wall = {"wall_seconds": row["seconds"], "runs": seeds * number, "repeats": len(seconds), "seconds_all": seconds}
+        rows.append(
+            {
+                **row,
+                **speed,
+                **wall,
+                "spread": quiet.spread(seconds),
+                "tool": tool,
+                "policy": f"{name}, {number} settings" if number > 1 else name,
+            }
+        )
     return rows
 
 
-def bench_comparator(name: str, comparator, horizon: int, seeds: int, repeats: int) -> dict[str, Any]:
-    """Speed of one comparator."""
+def bench_comparator(
+    name: str, comparator, horizon: int, seeds: int, repeats: int, patience: float = float("inf")
+) -> dict[str, Any]:
+    """Speed of one comparator; of compiled ones the first call's time, which compiles, too."""
     usable, reason = comparators.available(name)
     if not usable:
         return {"tool": comparator.tool, "policy": comparator.policy, "unavailable": reason}
     rounds, runs = SLOW.get(comparator.tool, (horizon, seeds))
     if comparator.tool == "loop" and comparator.problem != "stochastic":
         rounds, runs = 1000, LOOP_RUNS.get(comparator.problem.split(",")[0], 2)
-    comparator.warm_up()
+    _, seconds, cpu_seconds = timed(comparator.warm_up)
+    first = {"first_call_s": seconds, "first_call_cpu_s": cpu_seconds} if comparator.tool.startswith("numba") else {}
     last: dict[str, Any] = {}
 
     def work() -> int:
         last.update(comparator.run(rounds, runs, 1))
         return last["decisions"]
 
-    entry = measured(work, repeats if comparator.tool not in SLOW else 1)
-    extra = {"mean_regret": last["mean_regret"], "stderr": last["standard_error"], "threads": comparator.threads}
+    entry = measured(work, repeats if comparator.tool not in SLOW else 1, patience)
+    extra = {**first, "mean_regret": last["mean_regret"], "stderr": last["standard_error"], "threads": comparator.threads}
     return {**entry, **extra, "tool": comparator.tool, "policy": comparator.policy, "horizon": rounds, "runs": runs}
 
 
@@ -267,20 +359,23 @@ def show(problem: str, rows: list[dict[str, Any]], ratios: dict[str, dict[str, f
     """Prints one problem's table."""
     print(f"\n{problem}")
     print(
-        f"  {'policy':<18} {'tool':<22} {'decisions/s':>13} {'per CPU s':>13} {'us/round':>9} {'compile s':>9}  mean regret (or metric)"
+        f"  {'policy':<18} {'tool':<22} {'decisions/s':>13} {'first call':>10} {'per CPU s':>13} {'us/round':>9} {'apart':>6}  mean regret (or metric)"
     )
     for row in rows:
         if "unavailable" in row:
             print(f"  {row['policy']:<18} {row['tool']:<22} unavailable: {row['unavailable']}")
             continue
         tool = row["tool"] + (", fell back" if "fell_back" in row else "")
-        rounds = f"{row['us_per_round']:9.1f} {row['compile_s']:9.1f}" if "compile_s" in row else " " * 19
+        first = f"{row['first_call_s']:8.1f} s" if "first_call_s" in row else ""
+        rounds = f"{row['us_per_round']:.1f}" if "us_per_round" in row else ""
+        apart = f"{row['spread']:.0%}" if row["spread"] is not None else ""
         print(
-            f"  {row['policy']:<18} {tool:<22} {row['decisions_per_s']:13,.0f} {row['decisions_per_cpu_s']:13,.0f} "
-            f"{rounds}  {row['mean_regret']:.2f} ({row['stderr']:.2f}), T = {row['horizon']}, {row['runs']:,} runs"
+            f"  {row['policy']:<18} {tool:<22} {row['decisions_per_s']:13,.0f} {first:>10} {row['decisions_per_cpu_s']:13,.0f} "
+            f"{rounds:>9} {apart:>6}  {row['mean_regret']:.2f} ({row['stderr']:.2f}), T = {row['horizon']}, {row['runs']:,} runs"
         )
     for policy, by_tool in ratios.items():
         print(f"  {policy}: " + ", ".join(f"{ratio:,.1f} x {tool}" for tool, ratio in by_tool.items()))
+    sys.stdout.flush()
 
 
 def compare(first: Path, second: Path) -> str:
@@ -301,6 +396,7 @@ def compare(first: Path, second: Path) -> str:
             f"{first} and {second} must have a row in common, got {len(tables[0])} and {len(tables[1])} other ones"
         )
     lines = [f"{name}: {r['created']}, {r['device']}, {r['commit']}" for name, r in zip("AB", reports, strict=True)]
+    lines += [f"{name}: {r['noise']['line']}" for name, r in zip("AB", reports, strict=True) if "noise" in r]
     if len({r["device"] for r in reports}) > 1:
         lines.append("The devices differ.")
     width = max(len(" ".join(key[:3])) for key in shared) + 2
@@ -338,11 +434,16 @@ def main(arguments: list[str] | None = None) -> int:
         "--only",
         nargs="+",
         choices=[*PROBLEMS, SOLVERS],
-        default=list(PROBLEMS),
+        default=[],
         metavar="PROBLEM",
-        help=f"these problems only, or {SOLVERS}",
+        help=f"all policies of these problems, or {SOLVERS}",
     )
-    parser.add_argument("--policies", nargs="*", help="names of policies (default: all)")
+    parser.add_argument("--policies", nargs="*", default=[], help="these policies only, of the problems chosen or of all")
+    parser.add_argument(
+        "--full",
+        action="store_true",
+        help="every policy of every problem, a quarter of an hour on two quiet cores (default: the README's rows, about five minutes)",
+    )
     parser.add_argument("--seeds", type=int, default=1024, help="runs (default 1024)")
     parser.add_argument("--runs", nargs="+", type=float, help="numbers of runs, one after the other, in place of --seeds")
     parser.add_argument(
@@ -361,6 +462,22 @@ def main(arguments: list[str] | None = None) -> int:
     if options.compare:
         print(compare(*options.compare))
         return 0
+    with nothing_kept():
+        _bench(options)
+    return 0
+
+
+def _whole(bench: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str, Any]:
+    """A row, and how long it took in all: seconds, and seconds of all threads."""
+    row, seconds, cpu_seconds = timed(lambda: bench(*arguments))
+    return {**row, "took_s": seconds, "took_cpu_s": cpu_seconds}
+
+
+def _bench(options: argparse.Namespace) -> None:
+    """Measures, prints and writes what was asked for."""
+    watch = quiet.Watch()
+    short = not (options.full or options.only or options.policies)
+    patience = PATIENCE if short else float("inf")
     report: dict[str, Any] = {
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "device": provenance.device_name(jax.local_devices()),
@@ -376,21 +493,19 @@ def main(arguments: list[str] | None = None) -> int:
         about = {name: value for name, value in report.items() if name != "problems"}
         solver_bench.main(options.repeats, options.out / f"{SOLVERS}.json", about)
         if options.only == [SOLVERS]:
-            return 0
-    for problem, parts in PROBLEMS.items():
-        if problem not in options.only:
-            continue
+            return
+    for problem, names in plan(options.only, options.policies, options.full).items():
+        parts, rows, ratios, start = PROBLEMS[problem], [], {}, time.perf_counter()
         env, horizon = parts["env"](), options.horizon or parts["horizon"]
-        rows, ratios = [], {}
-        for name, policy in parts["policies"].items():
-            if options.policies and name not in options.policies:
-                continue
+        for name in names:
+            policy = parts["policies"][name]
             if "comparators" not in parts:
-                rows += bench_grid(env, name, policy, horizon, options.seeds, options.repeats, parts["metric"])
+                rows += bench_grid(env, name, policy, horizon, options.seeds, options.repeats, parts["metric"], patience)
                 ratios[name] = {rows[-1]["tool"]: rows[-2]["decisions_per_s"] / rows[-1]["decisions_per_s"]}
                 continue
+            metric = parts.get("metric", "regret")
             own = [
-                bench_policy(env, name, policy, horizon, int(runs), options.repeats, parts.get("metric", "regret"), backend)
+                _whole(bench_policy, env, name, policy, horizon, int(runs), options.repeats, metric, backend, patience)
                 for runs in options.runs or [options.seeds]
                 for backend in options.backend
             ]
@@ -401,15 +516,19 @@ def main(arguments: list[str] | None = None) -> int:
             found = comparators.comparators(bandit=comparators.BanditSetting(means=MEANS))
             for key, comparator in found.items():
                 if comparator.policy == other and comparator.problem == problem:
-                    row = bench_comparator(key, comparator, horizon, options.seeds, options.repeats)
+                    row = _whole(bench_comparator, key, comparator, horizon, options.seeds, options.repeats, patience)
                     rows.append({**row, "policy": name})
                     if "decisions_per_s" in row:
                         ratios.setdefault(name, {})[comparator.tool] = own[0]["decisions_per_s"] / row["decisions_per_s"]
-        report["problems"][problem] = {"rows": rows, "ratios": ratios}
+        report["problems"][problem] = {"rows": rows, "ratios": ratios, "took_s": time.perf_counter() - start}
         show(problem, rows, ratios)
+        report["noise"] = watch.verdict([r.get("spread") for p in report["problems"].values() for r in p["rows"]])
         file.write_text(json.dumps(report, indent=1) + "\n")  # After each problem: a run that is cut short is not lost.
     print(f"\n{report['device']}; {file}")
-    return 0
+    if short:
+        print(f"The README's rows, but for {', '.join(LONG)}; --full plays every policy of every problem")
+    if "noise" in report:
+        print(report["noise"]["line"])
 
 
 if __name__ == "__main__":
