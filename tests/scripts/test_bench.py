@@ -130,11 +130,13 @@ def test_repeats_end_when_patience_does():
 
 
 def test_a_bench_keeps_the_first_call_and_says_whether_the_machine_was_quiet(tmp_path, capsys, monkeypatch):
-    enabled, cleared = jax.config.jax_enable_compilation_cache, []
-    monkeypatch.setattr(bench.PROGRAMS, "clear", lambda: cleared.append(jax.config.jax_enable_compilation_cache))
+    enabled, kept = jax.config.jax_enable_compilation_cache, []
+    traces, clear = bench.PROGRAMS.traces, bench.PROGRAMS.clear
+    monkeypatch.setattr(bench.PROGRAMS, "clear", lambda: (kept.append(jax.config.jax_enable_compilation_cache), clear()))
     sizes = ("--horizon", "50", "--seeds", "8", "--repeats", "2", "--no-comparators", "--out", str(tmp_path))
     assert bench.main(["--only", "stochastic", "--policies", "UCB1", *sizes]) == 0
-    assert cleared == [False] and jax.config.jax_enable_compilation_cache == enabled
+    assert kept == [False] and jax.config.jax_enable_compilation_cache == enabled
+    assert bench.PROGRAMS.traces == traces + 1  # By the first call, which plays nothing; the others take its program.
     (file,) = tmp_path.iterdir()
     made = json.loads(file.read_text())
     (row,) = made["problems"]["stochastic"]["rows"]
