@@ -29,6 +29,7 @@ from jaxroute.engine.grid import canonical
 from jaxroute.engine.kernels import cuda, host, rollout
 from jaxroute.engine.kernels.compiling import compilations
 from jaxroute.engine.programs import PLAYERS
+from jaxroute.engine.rollout import spans_of
 from jaxroute.engine.rounds import Record, run_streams
 from jaxroute.problems import cascade, combinatorial, queueing, service, staged, stochastic
 from jaxroute.store import provenance
@@ -78,12 +79,14 @@ class Play:
         record = Record(every=max(1, horizon // RECORDS), flows=flows, zero_flows=example.spec.zero_flows)
         leaves, structure = jax.tree.flatten(canonical((env, policy)))
         root = np.asarray(jax.random.key_data(draws.key(0)))
+        spans = spans_of(horizon, record.every, 0, 0)
 
-        def play(leaves: Any, seeds: Any) -> Any:
-            return PLAYERS[backend](*jax.tree.unflatten(structure, leaves), run_streams(root, seeds), horizon, record)
+        def play(leaves: Any, seeds: Any, spans: Any) -> Any:
+            pair = jax.tree.unflatten(structure, leaves)
+            return PLAYERS[backend](*pair, run_streams(root, seeds), horizon, record, spans=spans)[0]
 
         with jax.default_device(device):
-            self.arguments = jax.device_put((leaves, np.arange(runs, dtype=np.uint32)), device)
+            self.arguments = jax.device_put((leaves, np.arange(runs, dtype=np.uint32), spans), device)
             marks = [time.perf_counter()]
             with compilations() as kernels:
                 lowered = jax.jit(play).lower(*self.arguments)
@@ -100,7 +103,7 @@ class Play:
     def values(self) -> Values:
         """What was recorded: `[records, ..., R]` by name."""
         with contextlib.nullcontext() if self.on_cpu else alone_on_device():
-            return {name: np.asarray(value) for name, value in jax.device_get(self.compiled(*self.arguments)).items()}
+            return jax.device_get(self.compiled(*self.arguments)).by_name()
 
     def speed(self, repeats: int = 5, most_s: float = 6.0) -> dict[str, Any]:
         """Median time of plays after a first one, as speed; of fewer if they take long, and of the first if it alone takes so long."""
