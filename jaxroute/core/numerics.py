@@ -18,6 +18,7 @@ from jax import lax
 
 from jaxroute.core import primitives
 from jaxroute.core.primitives import kept as kept
+from jaxroute.core.primitives import largest_over_runs as largest_over_runs
 from jaxroute.core.primitives import on_a_gpu as on_a_gpu
 from jaxroute.core.primitives import repeat as repeat
 from jaxroute.core.primitives import sums as sums
@@ -91,7 +92,7 @@ def fold(leaves: Any, in_use: Index, start: Any, step: Callable[[Any, Any, jax.A
 
     Args:
       leaves: pytree of arrays `[..., B]`, with `B` from `padded`.
-      in_use: `[]` int32, the same in all runs; what comes later may be looked at, or not.
+      in_use: `[]` int32, the same in all runs, see `largest_over_runs`; what comes later may be looked at, or not.
       start: first carry.
       step: function of the carry, a chunk of the leaves `[..., 32]`, and the index of its first element.
 

@@ -42,6 +42,15 @@ def first_best(score: Array, allowed: Array | None = None) -> jax.Array:
     return first_best_p.bind(*given, axis=score.ndim - 1)
 
 
+def largest_over_runs(number: Array | int) -> jax.Array:
+    """The largest of a whole number `[]` over all runs that are played together: the same in all of them, so that it may bound loops.
+
+    A run that is played alone has its own number. What lies between that and the largest one must be masked: a result that depends
+    on more than the run's own number depends on who its neighbours are.
+    """
+    return largest_over_runs_p.bind(jnp.asarray(number))
+
+
 def on_a_gpu(on_gpu: Callable[[], Any], elsewhere: Callable[[], Any]) -> Any:
     """`on_gpu()` where a GPU runs the program, else `elsewhere()`: two ways to the same result."""
     return lax.platform_dependent(**dict.fromkeys(GPUS, on_gpu), default=elsewhere)
@@ -129,6 +138,22 @@ def _jvp_first_best(args: Sequence[Any], tangents: Sequence[Any], *, axis: int) 
     out = first_best_p.bind(*args, axis=axis)
     return out, ad.Zero(jax.typeof(out).to_tangent_aval())
 
+
+def _jvp_largest_over_runs(args: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+    del tangents
+    out = largest_over_runs_p.bind(*args)
+    return out, ad.Zero(jax.typeof(out).to_tangent_aval())
+
+
+largest_over_runs_p = Primitive("largest_over_runs")
+largest_over_runs_p.def_impl(lambda number: number)
+largest_over_runs_p.def_abstract_eval(lambda number: number)
+batching.primitive_batchers[largest_over_runs_p] = lambda args, dims: (
+    largest_over_runs_p.bind(jnp.max(args[0], axis=dims[0])),
+    None,
+)
+ad.primitive_jvps[largest_over_runs_p] = _jvp_largest_over_runs
+mlir.register_lowering(largest_over_runs_p, lambda ctx, number: [number])
 
 batching.primitive_batchers[first_best_p] = _batch_first_best
 ad.primitive_jvps[first_best_p] = _jvp_first_best

@@ -81,6 +81,8 @@ def _which_of(eqn: JaxprEqn, given: list[bool]) -> list[bool]:
         return which_depend(params[CALLS[name]], given)
     if name in BARRIERS:
         return given
+    if name == "largest_over_runs":  # The same in all runs; it only bounds loops over what is masked.
+        return [False]
     if handles_keys(eqn):
         return [any(given)] * len(eqn.outvars)
     if name == "cond" and not given[0]:

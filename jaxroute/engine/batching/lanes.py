@@ -138,6 +138,8 @@ def _apply(eqn: JaxprEqn, values: list[Value], size: int, tables: Tables) -> lis
         return [Value(values[0].array, True)]
     if name in BARRIERS:
         return [Value(out, v.mapped) for out, v in zip(bind(eqn, [v.array for v in values]), values, strict=True)]
+    if name == "largest_over_runs":  # Of what is left the map over settings takes the largest.
+        return [Value(bind(eqn, [jnp.max(values[0].array, axis=-1)])[0], False)]
     if handles_keys(eqn):
         return _fallback(eqn, values, size)
     if name in ("scan", "cond", "while"):

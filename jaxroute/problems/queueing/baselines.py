@@ -29,11 +29,10 @@ class Random:
         return OracleState(spec=spec)
 
     def act(self, key: jax.Array, state: OracleState, obs: Observation, t: jax.Array) -> tuple[Action, dict[str, jax.Array]]:
-        del t
         k_query, k_models = draws.split(key)
         length = obs.queue_length.astype(jnp.float32)
         rank = jnp.minimum(jnp.floor(draws.uniform(k_query) * length).astype(jnp.int32), obs.queue_length - 1)
-        query = place_of_rank(obs.waiting, rank, obs.in_use)
+        query = place_of_rank(obs, rank, t)
         offered = best_models(draws.uniform(k_models, (state.spec.num_models,)), state.spec.num_offered)
         return Action(query=query, offered=offered, explored=jnp.zeros((), bool)), {}
 

@@ -134,6 +134,7 @@ class QueueEnv:
             arrived=seen.arrived,
             newest=seen.newest,
             oldest=seen.oldest,
+            in_front=seen.in_front,
         )
 
     def step(
@@ -149,13 +150,13 @@ class QueueEnv:
         accepted, rate = choose(served.utility, action.offered, drawn.uniform)
         accepted &= busy
         departed = jnp.any(accepted)
-        best_of_all = best_rate_waiting(seen.waiting, self.contexts.rates_of(self.backlog.rows(backlog)), seen.in_use)
+        best_of_all = best_rate_waiting(self.contexts.rates_of(self.backlog.rows(backlog)), seen)
         size = jnp.sum(action.offered.astype(jnp.int32))
         allowed = (size == self.num_offered) | (self.mixed & (size >= 1) & (size <= self.num_offered))
         waits = (
             (action.query >= 0)
-            & numerics.take(seen.waiting, action.query).astype(bool)
             & (action.query < self.backlog.places)
+            & self.backlog.waits(backlog, action.query)
         )
 
         # Then a query may come; the optimal policy's queue has the same arrivals, contexts and uniform number.

@@ -30,6 +30,6 @@ def play_round(backlog: Backlog, contexts: Source, state: Any, drawn: Round, t: 
     """
     seen = backlog.view(state, t)
     rates = contexts.rates_of(backlog.rows(state))
-    place, rate = best_place(lambda rate: rate, rates, seen.waiting, seen.arrival, seen.in_use)
+    place, rate = best_place(lambda rate: rate, rates, seen)
     departed = (state.length > 0) & (drawn.uniform <= rate)
     return backlog.move(state, place, departed, contexts.row_for_optimum(drawn.row), drawn.arrived, t)

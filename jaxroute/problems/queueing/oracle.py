@@ -94,7 +94,7 @@ class Optimal:
         """The prompt, and the utilities `[N]` of its models."""
         table = jnp.asarray(self.log_odds, obs.features.dtype)
         weight = log_weight_of_best(list(table), state.spec.num_offered)
-        place, _ = best_place(lambda weight: weight, weight, obs.waiting, obs.arrival, obs.in_use)
+        place, _ = best_place(lambda weight: weight, weight, obs)
         place = obs.oldest if self.fifo else place
         return place, numerics.take(table, place)
 

@@ -63,11 +63,13 @@ class Observation:
       waiting: `[B]`, whether a query waits at each place, or how many (int32) with each prompt of a pool.
       arrival: `[B]` int32, round in which the query there came; it decides ties. None if places are in order of arrival, and
         with a pool.
-      in_use: `[]` int32, places from here on are empty, the same number in all runs.
+      in_use: `[]` int32, places from here on are empty, the same number in all runs: for bounds of loops alone, since it may
+        depend on the other runs.
       queue_length: `[]` int32.
       arrived: `[]` bool, the round before brought a query.
       newest: `[]` int32, the place of that query.
       oldest: `[]` int32, place of the query that has waited longest.
+      in_front: queries wait in the first `queue_length` places (static).
     """
 
     features: jax.Array
@@ -78,6 +80,7 @@ class Observation:
     arrived: jax.Array
     newest: jax.Array
     oldest: jax.Array
+    in_front: bool = struct.field(pytree_node=False, default=False)
 
 
 @struct.dataclass

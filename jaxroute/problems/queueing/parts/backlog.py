@@ -25,7 +25,11 @@ class Places:
     queue_length: jax.Array
     arrived: jax.Array
     newest: jax.Array
-    oldest: jax.Array
+    oldest: jax.Array = struct.field(default=None)  # type: ignore[assignment]
+    in_front: bool = struct.field(pytree_node=False, default=False)
+
+    def with_oldest(self) -> "Places":
+        return self.replace(oldest=oldest_place(self))
 
 
 class Backlog(Protocol):
@@ -67,6 +71,10 @@ class Backlog(Protocol):
 
     def serve(self, state: Any, action: Action) -> tuple[Any, Any, Action]:
         """The row of the query that is served, state and action; later writes of the state come after all that reads it."""
+        ...
+
+    def waits(self, state: Any, place: jax.Array) -> jax.Array:
+        """Whether a query waits at a place, `[]` bool."""
         ...
 
     def waited(self, state: Any, place: jax.Array, t: jax.Array) -> jax.Array:
@@ -157,14 +165,16 @@ class ByArrival:
             queue_length=state.length,
             arrived=state.arrived,
             newest=jnp.maximum(t - 1, 0),
-            oldest=oldest_place(state.waiting, None, in_use),
-        )
+        ).with_oldest()
 
     def rows(self, state: SlotState) -> Any:
         return state.rows
 
     def serve(self, state: SlotState, action: Action) -> tuple[Any, SlotState, Action]:
         return _served(state, action)
+
+    def waits(self, state: SlotState, place: jax.Array) -> jax.Array:
+        return numerics.take(state.waiting, place)
 
     def waited(self, state: SlotState, place: jax.Array, t: jax.Array) -> jax.Array:
         del state
@@ -242,23 +252,25 @@ class Compact:
         )
 
     def view(self, state: CompactState, t: jax.Array) -> Places:
-        waiting = lax.iota(jnp.int32, self.places) < state.length
-        in_use = jnp.minimum(t, self.limit)
+        del t
         return Places(
-            waiting=waiting,
+            waiting=lax.iota(jnp.int32, self.places) < state.length,
             arrival=state.arrival,
-            in_use=in_use,
+            in_use=numerics.largest_over_runs(state.length),
             queue_length=state.length,
             arrived=state.arrived,
             newest=jnp.maximum(state.length - 1, 0),
-            oldest=oldest_place(waiting, state.arrival, in_use),
-        )
+            in_front=True,
+        ).with_oldest()
 
     def rows(self, state: CompactState) -> Any:
         return state.rows
 
     def serve(self, state: CompactState, action: Action) -> tuple[Any, CompactState, Action]:
         return _served(state, action)
+
+    def waits(self, state: CompactState, place: jax.Array) -> jax.Array:
+        return place < state.length
 
     def waited(self, state: CompactState, place: jax.Array, t: jax.Array) -> jax.Array:
         return t - numerics.take(state.arrival, place)
@@ -343,7 +355,7 @@ class PoolCounts:
         )
 
     def view(self, state: PoolState, t: jax.Array) -> Places:
-        first = oldest_place(state.here, None, jnp.minimum(t, self.rounds))
+        first = self._oldest(state, state.here, t)
         return Places(
             waiting=state.count,
             arrival=None,
@@ -360,9 +372,17 @@ class PoolCounts:
     def serve(self, state: PoolState, action: Action) -> tuple[jax.Array, PoolState, Action]:
         return action.query, state, action
 
+    def _oldest(self, state: PoolState, here: jax.Array, t: jax.Array) -> jax.Array:
+        """The first slot `[]` of those in a mask."""
+        in_use = jnp.minimum(t, self.rounds)
+        return oldest_place(Places(here, None, in_use, state.length, state.arrived, in_use))
+
     def _first(self, state: PoolState, place: jax.Array, t: jax.Array) -> jax.Array:
         """Slot of the oldest query with a prompt."""
-        return oldest_place(state.here & (state.prompt == place), None, jnp.minimum(t, self.rounds))
+        return self._oldest(state, state.here & (state.prompt == place), t)
+
+    def waits(self, state: PoolState, place: jax.Array) -> jax.Array:
+        return numerics.take(state.count, place) > 0
 
     def waited(self, state: PoolState, place: jax.Array, t: jax.Array) -> jax.Array:
         return t - self._first(state, place, t)

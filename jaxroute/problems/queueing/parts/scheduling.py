@@ -1,5 +1,6 @@
 """Which waiting query is served: the place of the best score, of a rank, or of the oldest query, in a queue or a pool."""
 
+import functools
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -18,32 +19,63 @@ _NEVER = 2**31 - 1
 Weight = Callable[[list[jax.Array]], jax.Array]
 
 
-def _fold(leaves: Any, in_use: Leaf, start: Any, step: Callable) -> Any:
-    """`numerics.fold`, or one step over all places of a pool, whose tables are not padded to whole chunks."""
-    size = jax.tree.leaves(leaves)[0].shape[-1]
+class Waiting(Protocol):
+    """Who waits where, as `Observation` tells it."""
+
+    @property
+    def waiting(self) -> jax.Array: ...
+
+    @property
+    def arrival(self) -> jax.Array | None: ...
+
+    @property
+    def in_use(self) -> jax.Array: ...
+
+    @property
+    def queue_length(self) -> jax.Array: ...
+
+    @property
+    def in_front(self) -> bool: ...
+
+
+# A chunk of places: its leaves, where a query waits (bool or a number, `[C]`), and its rounds of arrival (None for a pool).
+_Part = tuple[Any, jax.Array, jax.Array | None]
+
+
+def _fold(leaves: Any, who: Waiting, start: Any, step: Callable[[Any, _Part, jax.Array], Any]) -> Any:
+    """`numerics.fold` over places: steps take a carry, a `_Part`, and the index of its first place.
+
+    One step over all places of a pool, whose tables are not padded to whole chunks.
+    """
+    size = who.waiting.shape[-1]
+    tables = (leaves, None if who.in_front else who.waiting, who.arrival)
+
+    def with_waiting(carry: Any, part: Any, first: jax.Array) -> Any:
+        leaves, waiting, arrival = part
+        if waiting is None:
+            width = jax.tree.leaves(part)[0].shape[-1]
+            waiting = first + lax.iota(jnp.int32, width) < who.queue_length
+        return step(carry, (leaves, waiting, arrival), first)
+
     if size != numerics.padded(size):
-        return step(start, leaves, jnp.int32(0))
-    return numerics.fold(leaves, in_use, start, step)
+        return with_waiting(start, tables, jnp.int32(0))
+    return numerics.fold(tables, who.in_use, start, with_waiting)
 
 
-def best_place(
-    score: Callable[[Any], jax.Array], leaves: Any, waiting: jax.Array, arrival: jax.Array | None, in_use: Leaf
-) -> tuple[jax.Array, jax.Array]:
+def best_place(score: Callable[[Any], jax.Array], leaves: Any, who: Waiting) -> tuple[jax.Array, jax.Array]:
     """The place of the largest score where a query waits; ties go to the earlier arrival, then to the lower place.
 
     Args:
       score: function of the leaves of a chunk, returns `[C]`.
       leaves: pytree of arrays `[..., B]`.
-      waiting: `[B]`, whether or how many.
-      arrival: `[B]`, None if places are in that order.
-      in_use: `[]`, see `numerics.fold`.
+      who: waits where.
 
     Returns:
       `[]` int32 place, `B` if nothing waits or a score is NaN; `[]` its score.
     """
-    size = waiting.shape[-1]
+    size = who.waiting.shape[-1]
 
-    def step(carry: tuple[jax.Array, ...], part: tuple, first: jax.Array) -> tuple[jax.Array, ...]:
+    def step(carry: tuple[jax.Array, ...], part: _Part, first: jax.Array) -> tuple[jax.Array, ...]:
         leaves, waiting, arrival = part
         here = waiting.astype(bool)
         value = numerics.materialised(jnp.where(here, score(leaves), -jnp.inf))
@@ -62,46 +94,67 @@ def best_place(
         new, old = (best, place, came), (best_before, place_before, came_before)
         return tuple(jnp.where(better, a, b) for a, b in zip(new, old, strict=True))
 
-    start = (jnp.full((), -jnp.inf), jnp.int32(size), *([] if arrival is None else [jnp.int32(_NEVER)]))
-    best, place, *_ = _fold((leaves, waiting, arrival), in_use, start, step)
+    start = (jnp.full((), -jnp.inf), jnp.int32(size), *([] if who.arrival is None else [jnp.int32(_NEVER)]))
+    best, place, *_ = _fold(leaves, who, start, step)
     return jnp.minimum(place, size), best
 
 
-def place_of_rank(waiting: jax.Array, rank: Leaf, in_use: Leaf) -> jax.Array:
-    """Place of the query of a rank, counted in the order of places; `B` beyond the last.
+def place_of_rank(who: Waiting, rank: Leaf, t: jax.Array) -> jax.Array:
+    """Place of the query of a rank, counted in the order of arrival, in a pool in that of places; `B` beyond the last.
 
     Args:
-      waiting: `[B]`, whether or how many.
+      who: waits where.
       rank: `[]`, from 0.
-      in_use: `[]`, see `numerics.fold`.
+      t: `[]`, the round.
     """
-    size = waiting.shape[-1]
+    size = who.waiting.shape[-1]
+    if who.arrival is not None:
+        came = _round_of_rank(who, rank, t)
+        return best_place(lambda arrival: (arrival == came).astype(jnp.float32), who.arrival, who)[0]
 
-    def step(carry: tuple[jax.Array, jax.Array], waiting: jax.Array, first: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def step(carry: tuple[jax.Array, jax.Array], part: _Part, first: jax.Array) -> tuple[jax.Array, jax.Array]:
         place, before = carry
-        until = [before + number for number in numerics.partial_sums(waiting.astype(jnp.int32))]
+        until = [before + number for number in numerics.partial_sums(part[1].astype(jnp.int32))]
         inside = (rank >= before) & (rank < until[-1])
         behind = numerics.how_many([number <= rank for number in until])
         return jnp.where(inside, first + behind, place), until[-1]
 
-    return _fold(waiting, in_use, (jnp.int32(size), jnp.int32(0)), step)[0]
+    return _fold((), who, (jnp.int32(size), jnp.int32(0)), step)[0]
 
 
-def oldest_place(waiting: jax.Array, arrival: jax.Array | None, in_use: Leaf) -> jax.Array:
-    """Place of the query that has waited longest; arguments as for `best_place`."""
-    place, _ = best_place(lambda waiting: jnp.zeros(waiting.shape, jnp.float32), waiting, waiting, arrival, in_use)
+def _round_of_rank(who: Waiting, rank: Leaf, t: jax.Array) -> jax.Array:
+    """The round in which the query of a rank came, by bisection; some round if there is none."""
+
+    def step(last: jax.Array, count: jax.Array, part: _Part, first: jax.Array) -> jax.Array:
+        del first
+        _, waiting, arrival = part
+        return count + jnp.sum((waiting.astype(bool) & (arrival <= last)).astype(jnp.int32), axis=-1)
+
+    def halve(_: jax.Array, bracket: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        low, high = bracket
+        middle = low + (high - low) // 2
+        enough = _fold((), who, jnp.int32(0), functools.partial(step, middle)) > rank
+        return jnp.where(enough, low, middle + 1), jnp.where(enough, middle, high)
+
+    halvings = 32 - lax.clz(jnp.asarray(t, jnp.int32))
+    return lax.fori_loop(0, halvings, halve, (jnp.int32(0), jnp.asarray(t, jnp.int32)))[0]
+
+
+def oldest_place(who: Waiting) -> jax.Array:
+    """Place of the query that has waited longest; `B` if nothing waits."""
+    place, _ = best_place(lambda waiting: jnp.zeros(waiting.shape, jnp.float32), who.waiting, who)
     return place
 
 
-def best_rate_waiting(waiting: jax.Array, rate: jax.Array, in_use: Leaf) -> jax.Array:
-    """Largest of the rates `[B]` where a query waits, -1 if none does; arguments as for `best_place`."""
+def best_rate_waiting(rate: jax.Array, who: Waiting) -> jax.Array:
+    """Largest of the rates `[B]` where a query waits, -1 if none does."""
 
-    def step(carry: jax.Array, part: tuple[jax.Array, jax.Array], first: jax.Array) -> jax.Array:
+    def step(carry: jax.Array, part: _Part, first: jax.Array) -> jax.Array:
         del first
-        waiting, rate = part
+        rate, waiting, _ = part
         return jnp.maximum(carry, jnp.max(jnp.where(waiting.astype(bool), rate, -1.0), axis=-1))
 
-    return _fold((waiting, rate), in_use, jnp.full((), -1.0), step)
+    return _fold(rate, who, jnp.full((), -1.0), step)
 
 
 def optimistic(sample: jax.Array, x: jax.Array) -> list[jax.Array]:
@@ -176,7 +229,7 @@ class QueueQueries:
         def score(x: jax.Array) -> jax.Array:
             return weight(optimistic(sample, x))
 
-        return best_place(score, obs.features, obs.waiting, obs.arrival, obs.in_use)
+        return best_place(score, obs.features, obs)
 
 
 @struct.dataclass
@@ -197,4 +250,4 @@ class PromptQueries:
 
     def best(self, sample: jax.Array, weight: Weight, obs: Observation) -> tuple[jax.Array, jax.Array]:
         score = weight(list(optimistic_on_table(sample, self.features(obs))))
-        return best_place(lambda value: value, score, obs.waiting, obs.arrival, obs.in_use)
+        return best_place(lambda value: value, score, obs)
