@@ -127,6 +127,30 @@ def fold(leaves: Any, in_use: Index, start: Any, step: Callable[[Any, Any, jax.A
     return unpack(lax.fori_loop(0, (jnp.minimum(in_use, size) + _CHUNK - 1) // _CHUNK, body, pack(start)))
 
 
+def rewrite(leaves: Any, in_use: Index, step: Callable[[Any, jax.Array], Any]) -> Any:
+    """The leaves with `step(chunk of the leaves, first index)` in place of each chunk of the last axis up to index `in_use`.
+
+    In place, if the leaves are not used any more: a few elements that differ between runs are written by comparison with all places
+    in use, which is faster than run by run.
+
+    Args:
+      leaves: pytree of arrays `[..., B]`, with `B` from `padded`.
+      in_use: `[]` int32, the same in all runs, see `largest_over_runs`; what comes later may be written, or not.
+      step: function of a chunk of the leaves `[..., 32]` and the index of its first element.
+    """
+    size = jax.tree.leaves(leaves)[0].shape[-1]
+    if size <= _CHUNK:
+        return step(leaves, jnp.int32(0))
+
+    def body(number: jax.Array, leaves: Any) -> Any:
+        first = number * _CHUNK
+        part = jax.tree.map(lambda x: lax.dynamic_slice_in_dim(x, first, _CHUNK, axis=x.ndim - 1), leaves)
+        new = primitives.kept(step(primitives.kept(part), first))
+        return jax.tree.map(lambda x, y: lax.dynamic_update_slice_in_dim(x, y, first, axis=x.ndim - 1), leaves, new)
+
+    return lax.fori_loop(0, (jnp.minimum(in_use, size) + _CHUNK - 1) // _CHUNK, body, leaves)
+
+
 def argmax(score: Array, allowed: Array | None = None) -> jax.Array:
     """Index of the largest element of `score` `[K]` among the allowed ones; ties go to the lowest index.
 

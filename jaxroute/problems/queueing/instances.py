@@ -15,7 +15,7 @@ from jaxroute.core.types import Leaf
 from jaxroute.data import RoutingTable
 from jaxroute.data import standin as standin_tables
 from jaxroute.problems.queueing.env import QueueEnv
-from jaxroute.problems.queueing.parts.backlog import ByArrival, Compact, PoolCounts
+from jaxroute.problems.queueing.parts.backlog import Compact, PoolCounts
 from jaxroute.problems.queueing.sources.contexts import (
     PoolContexts,
     RandomContexts,
@@ -24,26 +24,23 @@ from jaxroute.problems.queueing.sources.contexts import (
 )
 from jaxroute.problems.queueing.sources.utility import departure_chance, divide_costs
 
-# Up to this horizon there is a slot for every round; beyond, a buffer of this many places.
-_LONGEST_BY_ARRIVAL = 8192
+# Places for waiting queries to begin with, where the horizon has more rounds.
 _PLACES = 1024
 # Below this expected share of valid runs a queue with given parameters warns.
 _MOSTLY_VALID = 0.99
 
 
-def backlog_for(horizon: int, limit: int | None = None) -> ByArrival | Compact:
-    """How to keep queries: a slot per round, for long horizons a compact buffer of 1,024 places.
+def backlog_for(horizon: int, limit: int | None = None) -> Compact:
+    """How to keep queries: in a compact buffer with a place for every round, for long horizons of 1,024 places.
 
     A run that needs more places than a buffer has is played again by `simulate`, with twice as many.
 
     Args:
       horizon: rounds.
-      limit: places of a compact buffer, None to choose by the horizon.
+      limit: places of the buffer, None to choose by the horizon.
     """
     horizon = checks.count("horizon", horizon)
-    if limit is not None:
-        return Compact(horizon, checks.count("limit", limit))
-    return ByArrival(horizon) if horizon <= _LONGEST_BY_ARRIVAL else Compact(horizon, _PLACES)
+    return Compact(horizon, min(horizon, _PLACES) if limit is None else checks.count("limit", limit))
 
 
 @struct.dataclass

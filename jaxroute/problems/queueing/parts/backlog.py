@@ -278,22 +278,26 @@ class Compact:
     def move(
         self, state: CompactState, place: jax.Array, departed: jax.Array, row: Any, arrived: jax.Array, t: jax.Array
     ) -> tuple[CompactState, jax.Array]:
-        number = lax.iota(jnp.int32, self.places)
-        left = departed & (number == place)
         length = state.length - departed.astype(jnp.int32)
         fits = length < self.limit
         comes = arrived & fits
-        enters = comes & (number == length)
         last = jnp.maximum(state.length - 1, 0)
+        tables = (state.rows, state.arrival)
+        moves = numerics.materialised(jax.tree.map(lambda x: numerics.take(x, last), tables))
+        newcomer = (row, jnp.asarray(t, jnp.int32))
 
-        def moved(x: jax.Array, new: jax.Array) -> jax.Array:
-            return jnp.where(enters, jnp.expand_dims(new, -1), jnp.where(left, numerics.take(x, last)[..., None], x))
+        def written(part: Any, first: jax.Array) -> Any:
+            number = first + lax.iota(jnp.int32, part[1].shape[-1])
+            left, enters = departed & (number == place), comes & (number == length)
 
+            def new(x: jax.Array, moved: jax.Array, come: jax.Array) -> jax.Array:
+                return jnp.where(enters, jnp.expand_dims(come, -1), jnp.where(left, jnp.expand_dims(moved, -1), x))
+
+            return jax.tree.map(new, part, moves, newcomer)
+
+        rows, arrival = numerics.rewrite(tables, numerics.largest_over_runs(state.length + 1), written)
         return CompactState(
-            rows=jax.tree.map(moved, state.rows, row),
-            arrival=moved(state.arrival, jnp.asarray(t, jnp.int32)),
-            length=length + comes.astype(jnp.int32),
-            arrived=comes,
+            rows=rows, arrival=arrival, length=length + comes.astype(jnp.int32), arrived=comes
         ), arrived & ~fits
 
 
