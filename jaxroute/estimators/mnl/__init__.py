@@ -20,6 +20,7 @@ from jaxroute.estimators.mnl.likelihood import negative_log_likelihood
 from jaxroute.estimators.mnl.newest import New, new_pair, new_row
 from jaxroute.estimators.mnl.newton import Newton, NewtonState
 from jaxroute.estimators.mnl.rows import PairRows, Rows
+from jaxroute.estimators.mnl.tracked import Tracked, TrackedState
 from jaxroute.estimators.mnl.types import Derivatives, Solver, Sums
 
 __all__ = [
@@ -35,6 +36,8 @@ __all__ = [
     "Rows",
     "Solver",
     "Sums",
+    "Tracked",
+    "TrackedState",
     "negative_log_likelihood",
     "new_pair",
     "new_row",

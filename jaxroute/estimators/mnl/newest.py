@@ -18,12 +18,16 @@ class New:
       gradient: `[A, d]`, `(p_j - y_j) x`.
       weight: `[A]` or `[K]` as `x`, chance times its complement, `p_j (1 - p_j)`.
       curvature: `[A, d, d]`, the diagonal blocks of the second derivatives.
+      took: `[K]` float32, 1 for the item that was accepted; None where nobody asks.
+      shown: `[K]` bool, which items there are; None where nobody asks.
     """
 
     x: jax.Array
     gradient: jax.Array
     weight: jax.Array
     curvature: jax.Array
+    took: jax.Array | None = None
+    shown: jax.Array | None = None
 
     def rows_of(self, a: int, number: int) -> list[int]:
         """The rows of `x` that bear on a parameter: the one of its item, or all of them if there is only one parameter.
@@ -55,7 +59,9 @@ def new_row(logits: jax.Array, x: jax.Array, items: jax.Array, accepted: jax.Arr
     missed = share - jnp.sum(jnp.where(mine & took, 1.0, 0.0), axis=1)
     seen = jnp.where(jnp.any(mine, axis=1)[:, None], x, 0.0)
     weight = share * (1.0 - share)
-    return New(seen, missed[:, None] * seen, weight, weight[:, None, None] * seen[:, :, None] * seen[:, None, :])
+    curvature = weight[:, None, None] * seen[:, :, None] * seen[:, None, :]
+    present = items >= 0
+    return New(seen, missed[:, None] * seen, weight, curvature, (took & present).astype(jnp.float32), present)
 
 
 def new_pair(theta: jax.Array, x: jax.Array, present: jax.Array, accepted: jax.Array) -> New:
@@ -74,4 +80,5 @@ def new_pair(theta: jax.Array, x: jax.Array, present: jax.Array, accepted: jax.A
     mean = jnp.sum(chance[:, None] * x, axis=0)
     second = jnp.sum(chance[:, None, None] * x[:, :, None] * x[:, None, :], axis=0)
     gradient = jnp.sum((chance - took)[:, None] * x, axis=0)
-    return New(x, gradient[None], chance * (1.0 - chance), (second - mean[:, None] * mean)[None])
+    curvature = (second - mean[:, None] * mean)[None]
+    return New(x, gradient[None], chance * (1.0 - chance), curvature, took.astype(jnp.float32), present)

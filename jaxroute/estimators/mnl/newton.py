@@ -13,7 +13,23 @@ from jaxroute.estimators.mnl.newest import New
 from jaxroute.estimators.mnl.types import Derivatives, Sums
 
 # A full Newton step lowers the loss if no logit moves further than this: exp(z) - z - 1 < z^2.
-_SAFE_MOVE = 1.79
+SAFE_MOVE = 1.79
+
+
+def safe(steps: jax.Array, longest: jax.Array, *, single: bool) -> jax.Array:
+    """Newton steps, each shortened to a length at which the loss falls, whatever features and ridge are.
+
+    Source: Sun and Tran-Dinh (2019), "Generalized self-concordant functions".
+
+    Args:
+      steps: `[N, d]`, one per item.
+      longest: `[]`, norm of the longest features.
+      single: rows show one item each, so that every item has a loss of its own; otherwise all steps are shortened alike.
+    """
+    squares = jnp.sum(jnp.square(steps), axis=1, keepdims=True)
+    # With several items the third derivative is bounded by the range of the logits' moves.
+    reach = longest * jnp.sqrt(squares) if single else 2.0 * longest * jnp.sqrt(jnp.max(squares))
+    return steps * jnp.where(reach > SAFE_MOVE, jnp.log1p(reach) / jnp.maximum(reach, 1.0), 1.0)
 
 
 @struct.dataclass
@@ -74,7 +90,7 @@ class Newton:
         def cut(move: jax.Array) -> jax.Array:
             """A step of a length that is safe."""
             reach = spread * longest * jnp.sqrt(jnp.max(jnp.sum(jnp.square(move.reshape(-1, dim)), axis=1)))
-            return move * jnp.where(reach > _SAFE_MOVE, jnp.log1p(reach) / jnp.maximum(reach, 1.0), 1.0)
+            return move * jnp.where(reach > SAFE_MOVE, jnp.log1p(reach) / jnp.maximum(reach, 1.0), 1.0)
 
         # A step on the new observation alone, with the curvature of the old ones.
         start = _picked(masks, theta)

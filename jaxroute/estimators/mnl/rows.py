@@ -136,6 +136,63 @@ class Rows:
         )
 
 
+    def sums_of_all(self, theta: jax.Array, in_use: jax.Array | int) -> Sums:
+        """`sums` in the parameters of all items.
+
+        Args:
+          theta: `[N, d]`.
+          in_use: see `sums`.
+
+        Returns:
+          gradient `[N, d]`; second derivatives `[N, d, d]` of each item with itself where rows show one item each, otherwise
+          `[1, N d, N d]` of all.
+        """
+        num, dim = theta.shape
+        shown = self.items.shape[0]
+        upper, square = _triangle(dim)
+        pairs, square_of_pairs = _triangle(num)
+        numbers = jnp.arange(num, dtype=self.items.dtype)[:, None]
+
+        def step(
+            carry: tuple[jax.Array, jax.Array], part: tuple[jax.Array, jax.Array, jax.Array], first: jax.Array
+        ) -> tuple[jax.Array, jax.Array]:
+            del first
+            x, items, accepted = part
+            mine = [items[k] == numbers for k in range(shown)]  # [N, C]
+            if shown == 1:
+                logit = sum((jnp.where(mine[0][j], numerics.combine(theta[j], x), 0.0) for j in range(num)), jnp.zeros(x.shape[1]))
+                chance, took = jax.nn.sigmoid(numerics.kept(logit))[None], (accepted == 0)[None]
+            else:
+                chance, took, _, _ = _of_several_shown(theta, x, items, accepted)
+            missed = [chance[k] - took[k] for k in range(shown)]
+            missing = sum((jnp.where(m, v, 0.0) for m, v in zip(mine, missed, strict=True)), jnp.zeros((num, x.shape[1])))
+            if shown == 1:
+                weight = jnp.where(mine[0], chance[0] * (1.0 - chance[0]), 0.0)
+            else:
+                share = sum((jnp.where(m, p, 0.0) for m, p in zip(mine, chance, strict=True)), jnp.zeros((num, x.shape[1])))
+                share = numerics.kept(share)
+                weight = jnp.stack([(share[a] if a == b else 0.0) - share[a] * share[b] for a, b in pairs])
+            products = jnp.stack([x[i] * x[j] for i, j in upper])
+            missing, weight, products = numerics.kept((missing, weight, products))
+            gradient, second = carry
+            return gradient + numerics.outer_sums(missing, x), second + numerics.outer_sums(weight, products)
+
+        rows = num if shown == 1 else len(pairs)
+        start = jnp.zeros((num, dim)), jnp.zeros((rows, len(upper)))
+        gradient, second = numerics.fold((self.features, self.items, self.accepted), in_use, start, step)
+        second = second[:, square].reshape(rows, dim, dim)
+        if shown > 1:
+            blocks = second[square_of_pairs].reshape(num, num, dim, dim)
+            second = jnp.swapaxes(blocks, 1, 2).reshape(1, num * dim, num * dim)
+        return Sums(jnp.zeros(()), gradient, second)
+
+
+def _triangle(size: int) -> tuple[list[tuple[int, int]], np.ndarray]:
+    """Places of the upper triangle of a symmetric matrix, and the number `[size * size]` of each entry's place among them."""
+    upper = [(i, j) for i in range(size) for j in range(i, size)]
+    return upper, np.array([upper.index((min(i, j), max(i, j))) for i in range(size) for j in range(size)])
+
+
 # Of the items shown `[K, C]`: chances `p`, which was accepted, utilities; and the normaliser `[C]`, `-log p_0`.
 _Choice = tuple[jax.Array, jax.Array, jax.Array, jax.Array]
 
@@ -295,3 +352,9 @@ class PairRows:
         total = numerics.fold((self.features, self.shown, self.accepted), in_use, start, step)
         gradient = jnp.stack(total["gradient"])[None]
         return Sums(total.get("loss", zero), gradient, _assemble(total["hessian"], 1, dim) if hessian else None)
+
+    def sums_of_all(self, theta: jax.Array, in_use: jax.Array | int) -> Sums:
+        """`sums` in the one parameter there is, with second derivatives `[1, d, d]`."""
+        found = self.sums(theta, jnp.zeros((1,), jnp.int32), in_use)
+        assert found.hessian is not None
+        return found.replace(hessian=found.hessian[None])

@@ -27,7 +27,19 @@ class Sums:
 class Derivatives(Protocol):
     """The observations so far, as a function of the parameters."""
 
-    def __call__(self, theta: jax.Array, *, loss: bool = False, hessian: bool = True) -> Sums: ...
+    def __call__(
+        self, theta: jax.Array, *, loss: bool = False, hessian: bool = True, everyone: bool = False
+    ) -> Sums:
+        """Derivatives at `theta` `[N, d]`.
+
+        Args:
+          theta: parameters.
+          loss: whether the loss is wanted.
+          hessian: whether second derivatives are wanted.
+          everyone: in the parameters of all items, not only the chosen ones: a gradient `[N, d]`, second derivatives `[N, d, d]`
+            where every row is about one parameter, otherwise `[1, N d, N d]`; for `Tracked`.
+        """
+        ...
 
 
 class Solver(Protocol):

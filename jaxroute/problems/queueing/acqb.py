@@ -1,5 +1,6 @@
 """ACQB: explores on arrivals now and then, else serves the query and the assortment that look best in posterior samples."""
 
+import dataclasses
 from typing import Any, NamedTuple
 
 import jax
@@ -22,6 +23,8 @@ from jaxroute.solvers.assortment import best_models, log_weight_of_best
 
 # From this dimension on the estimator takes first-order steps, and the sampler a square root that is kept up to date.
 _LARGE = 9
+# Up to so many numbers in all parameters together the solver keeps their second derivatives, where rounds show several models.
+_TRACKED = 64
 # The paper's c1.
 _C1 = 1.0
 
@@ -176,14 +179,25 @@ class ACQB:
         """What the policy is put together from in an environment: chosen by its sizes where nothing was given."""
         dim = spec.dim if self.features is None else np.shape(self.features)[0]
         memory = memory_for(spec, dim, self.joint)
-        exact = dim < _LARGE and memory.has_hessian
         return Parts(
-            solver=self.solver or (mnl.Newton() if exact else mnl.Majorise()),
+            solver=self._solver(spec, memory, dim),
             sampler=self.sampler or (ByCholesky() if dim < _LARGE else ByRoot()),
             num_samples=self.num_samples or num_samples(spec.num_offered),
             memory=memory,
             queries=PromptQueries(self.features) if spec.pool else QueueQueries(),
         )
+
+    def _solver(self, spec: QueueSpec, memory: Memory, dim: int) -> mnl.Solver:
+        """The solver that was given, or the one for these sizes."""
+        together = spec.num_offered > 1 and not spec.pair_features
+        if isinstance(self.solver, mnl.Tracked):
+            return dataclasses.replace(self.solver, together=together)
+        if self.solver is not None:
+            return self.solver
+        if dim >= _LARGE or not memory.has_hessian:
+            return mnl.Majorise()
+        small = not together or spec.num_models * dim <= _TRACKED
+        return mnl.Tracked(together=together) if spec.num_offered <= 2 and small and not self.joint else mnl.Newton()
 
     def init(self, key: jax.Array, spec: QueueSpec) -> LearnerState:
         del key
