@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
+from jax import lax
 from jax.typing import DTypeLike
 
 from jaxroute.core import numerics
@@ -149,13 +150,13 @@ class Rows:
         """
         num, dim = theta.shape
         shown = self.items.shape[0]
-        upper, square = _triangle(dim)
+        _, square = _triangle(dim)
         pairs, square_of_pairs = _triangle(num)
         numbers = jnp.arange(num, dtype=self.items.dtype)[:, None]
 
         def step(
-            carry: tuple[jax.Array, jax.Array], part: tuple[jax.Array, jax.Array, jax.Array], first: jax.Array
-        ) -> tuple[jax.Array, jax.Array]:
+            carry: tuple[jax.Array, ...], part: tuple[jax.Array, jax.Array, jax.Array], first: jax.Array
+        ) -> tuple[jax.Array, ...]:
             del first
             x, items, accepted = part
             mine = [items[k] == numbers for k in range(shown)]  # [N, C]
@@ -172,15 +173,16 @@ class Rows:
                 share = sum((jnp.where(m, p, 0.0) for m, p in zip(mine, chance, strict=True)), jnp.zeros((num, x.shape[1])))
                 share = numerics.kept(share)
                 weight = jnp.stack([(share[a] if a == b else 0.0) - share[a] * share[b] for a, b in pairs])
-            products = jnp.stack([x[i] * x[j] for i, j in upper])
-            missing, weight, products = numerics.kept((missing, weight, products))
-            gradient, second = carry
-            return gradient + numerics.outer_sums(missing, x), second + numerics.outer_sums(weight, products)
+            missing, weight = numerics.kept((missing, weight))
+            gradient, *second = carry
+            products = [lax.slice_in_dim(x, i, i + 1) * lax.slice_in_dim(x, i, dim) for i in range(dim)]
+            second = [total + numerics.outer_sums(weight, p) for total, p in zip(second, numerics.kept(products), strict=True)]
+            return gradient + numerics.outer_sums(missing, x), *second
 
         rows = num if shown == 1 else len(pairs)
-        start = jnp.zeros((num, dim)), jnp.zeros((rows, len(upper)))
-        gradient, second = numerics.fold((self.features, self.items, self.accepted), in_use, start, step)
-        second = second[:, square].reshape(rows, dim, dim)
+        start = jnp.zeros((num, dim)), *(jnp.zeros((rows, dim - i)) for i in range(dim))
+        gradient, *parts = numerics.fold((self.features, self.items, self.accepted), in_use, start, step)
+        second = jnp.concatenate(parts, axis=1)[:, square].reshape(rows, dim, dim)
         if shown > 1:
             blocks = second[square_of_pairs].reshape(num, num, dim, dim)
             second = jnp.swapaxes(blocks, 1, 2).reshape(1, num * dim, num * dim)

@@ -16,6 +16,9 @@ from jaxroute.estimators.mnl.types import Derivatives
 
 # Newton steps for the utilities of the newest observation: one to three numbers, so that they cost next to nothing.
 _STEPS = 5
+# Newton steps on all of the data end after one that moved no utility further than this, since the next would move it by the square, or after
+# so many.
+_CLOSE, _MOST_STEPS = 0.03, 12
 
 
 @struct.dataclass
@@ -29,11 +32,22 @@ class TrackedState:
       inverse: `[G, D, D]`, of the second derivatives of the loss with the ridge.
       longest: `[]`, norm of the longest features so far.
       rounds: `[]` int32, observations so far, the same in all runs.
+      due: `[]` int32, after how many observations the next Newton step comes, the same in all runs.
     """
 
     inverse: jax.Array
     longest: jax.Array
     rounds: jax.Array
+    due: jax.Array
+
+
+class _Steps(NamedTuple):
+    """Between two Newton steps; `steps` are the same in all runs, `needed` says whether this one needs another."""
+
+    theta: jax.Array
+    inverses: jax.Array
+    needed: jax.Array
+    steps: jax.Array
 
 
 @struct.dataclass
@@ -67,7 +81,7 @@ class Tracked:
         """Nothing observed."""
         groups, size = (1, num * dim) if self.together else (num, dim)
         inverse = jnp.broadcast_to(jnp.eye(size, dtype=jnp.float32) / ridge, (groups, size, size))
-        return TrackedState(inverse, jnp.zeros((), jnp.float32), jnp.zeros((), jnp.int32))
+        return TrackedState(inverse, jnp.zeros((), jnp.float32), jnp.zeros((), jnp.int32), jnp.ones((), jnp.int32))
 
     def fit(
         self, state: TrackedState, sums: Derivatives, theta: jax.Array, chosen: jax.Array, ridge: Leaf, new: New
@@ -108,26 +122,36 @@ class Tracked:
 
         longest = jnp.maximum(state.longest, jnp.sqrt(jnp.max(jnp.sum(jnp.square(new.x), axis=1))))
 
-        def anew(theta: jax.Array, inverses: jax.Array) -> tuple[jax.Array, jax.Array]:
-            """A Newton step on all of the data."""
-            del inverses
-            found = sums(theta, everyone=True)
+        def step(values: _Steps) -> _Steps:
+            """A Newton step on all of the data, in the runs that need one."""
+            found = sums(values.theta, everyone=True)
             assert found.hessian is not None
             inverses = inverted(found.hessian + ridge * jnp.eye(size, dtype=jnp.float32))
-            gradient = (found.gradient + ridge * theta).reshape(groups, size)
-            steps = jnp.stack([numerics.combine(gradient[g], inverses[g]) for g in range(groups)]).reshape(num, dim)
-            return theta - safe(steps, longest, single=shown == 1), inverses
+            gradient = (found.gradient + ridge * values.theta).reshape(groups, size)
+            full = jnp.stack([numerics.combine(gradient[g], inverses[g]) for g in range(groups)]).reshape(num, dim)
+            moves = safe(full, longest, single=shown == 1)
+            far = longest * jnp.sqrt(jnp.max(jnp.sum(jnp.square(moves), axis=1))) > _CLOSE
+            theta = jnp.where(values.needed, values.theta - moves, values.theta)
+            inverses = jnp.where(values.needed, inverses, values.inverses)
+            return _Steps(*numerics.kept((theta, inverses)), values.needed & far, values.steps + 1)
 
-        rounds = numerics.largest_over_runs(state.rounds + 1)
+        def anew(theta: jax.Array, inverses: jax.Array) -> tuple[jax.Array, jax.Array]:
+            """Newton steps until utilities stand still."""
+
+            def goes_on(values: _Steps) -> jax.Array:
+                return (numerics.largest_over_runs(values.needed.astype(jnp.int32)) > 0) & (values.steps < _MOST_STEPS)
+
+            begun = _Steps(theta, inverses, jnp.bool_(True), jnp.int32(0))
+            done = lax.while_loop(goes_on, step, begun)
+            return done.theta, done.inverses
+
+        rounds, due = numerics.largest_over_runs(state.rounds + 1), numerics.largest_over_runs(state.due)
         theta, inverses = lax.cond(
-            self._due(rounds), anew, lambda theta, inverses: (theta, inverses), *numerics.kept((theta, inverses))
+            rounds >= due, anew, lambda theta, inverses: (theta, inverses), *numerics.kept((theta, inverses))
         )
-        return numerics.kept(theta), TrackedState(numerics.kept(inverses), longest, state.rounds + 1)
-
-    def _due(self, rounds: jax.Array) -> jax.Array:
-        """Whether a round ends with a Newton step: the distance is the largest power of two up to a share of the rounds."""
-        bits = 31 - lax.clz(jnp.maximum(rounds // self.share, 1))
-        return (rounds <= self.first) | (rounds % lax.shift_left(jnp.int32(1), bits) == 0)
+        distance = jnp.where(rounds < self.first, 1, jnp.maximum(rounds // self.share, 1))
+        due = jnp.where(rounds >= due, rounds + distance, due)
+        return numerics.kept(theta), TrackedState(numerics.kept(inverses), longest, rounds, due)
 
 
 def _picked(mask: jax.Array, values: jax.Array) -> jax.Array:

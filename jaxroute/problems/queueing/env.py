@@ -151,6 +151,7 @@ class QueueEnv:
         accepted &= busy
         departed = jnp.any(accepted)
         best_of_all = best_rate_waiting(self.contexts.rates_of(self.backlog.rows(backlog)), seen)
+        best_of_all, backlog = numerics.materialised((best_of_all, backlog))
         size = jnp.sum(action.offered.astype(jnp.int32))
         allowed = (size == self.num_offered) | (self.mixed & (size >= 1) & (size <= self.num_offered))
         waits = (

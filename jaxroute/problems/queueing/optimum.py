@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 
+from jaxroute.core import numerics
 from jaxroute.problems.queueing.parts.backlog import Backlog
 from jaxroute.problems.queueing.parts.scheduling import best_place
 from jaxroute.problems.queueing.sources.contexts import Round, Source
@@ -31,5 +32,6 @@ def play_round(backlog: Backlog, contexts: Source, state: Any, drawn: Round, t: 
     seen = backlog.view(state, t)
     rates = contexts.rates_of(backlog.rows(state))
     place, rate = best_place(lambda rate: rate, rates, seen)
+    place, rate, state = numerics.materialised((place, rate, state))
     departed = (state.length > 0) & (drawn.uniform <= rate)
     return backlog.move(state, place, departed, contexts.row_for_optimum(drawn.row), drawn.arrived, t)
