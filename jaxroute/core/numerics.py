@@ -297,7 +297,9 @@ def outer_sums(a: Array, b: Array) -> jax.Array:
     For a chunk of rows: as many sums at once as there are pairs, in one pass, in place of a reduction each.
     """
     size = a.shape[-1]
-    columns = [(lax.slice_in_dim(a, c, c + 1, axis=1), lax.slice_in_dim(b, c, c + 1, axis=1)[:, 0][None]) for c in range(size)]
+    columns = [
+        (lax.slice_in_dim(a, c, c + 1, axis=1), lax.slice_in_dim(b, c, c + 1, axis=1)[:, 0][None]) for c in range(size)
+    ]
     total = columns[0][0] * columns[0][1]
     for x, y in columns[1:]:
         total = total + x * y

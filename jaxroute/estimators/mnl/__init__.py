@@ -20,10 +20,11 @@ from jaxroute.estimators.mnl.likelihood import negative_log_likelihood
 from jaxroute.estimators.mnl.newest import New, new_pair, new_row
 from jaxroute.estimators.mnl.newton import Newton, NewtonState
 from jaxroute.estimators.mnl.rows import PairRows, Rows
-from jaxroute.estimators.mnl.tracked import Tracked, TrackedState
+from jaxroute.estimators.mnl.tracked import BlocksState, Tracked, TrackedBlocks, TrackedState
 from jaxroute.estimators.mnl.types import Derivatives, Solver, Sums
 
 __all__ = [
+    "BlocksState",
     "Counts",
     "Derivatives",
     "Majorise",
@@ -37,6 +38,7 @@ __all__ = [
     "Solver",
     "Sums",
     "Tracked",
+    "TrackedBlocks",
     "TrackedState",
     "negative_log_likelihood",
     "new_pair",

@@ -64,7 +64,8 @@ class Majorise:
             gradient = sums(theta, hessian=False).gradient
             for a, mask in enumerate(masks):
                 now = jnp.sum(jnp.where(mask[:, None], theta, 0.0), axis=0)
-                moved = now - numerics.combine(gradient[a] + ridge * now, inverses[a])  # B_j^-1 times eq. (4)
+                # B_j^-1 times eq. (4), computed once and not for each item anew.
+                moved = numerics.kept(now - numerics.combine(gradient[a] + ridge * now, inverses[a]))
                 theta = jnp.where(mask[:, None], moved, theta)
             theta = numerics.kept(theta)
         return theta, state
@@ -100,6 +101,7 @@ class Online:
                 inverse = sherman_morrison(inverse, new.x[k], new.weight[k])
             inverse = numerics.kept(inverse)
             now = jnp.sum(jnp.where(mask[:, None], theta, 0.0), axis=0)
-            theta = jnp.where(mask[:, None], now - numerics.combine(new.gradient[a], inverse), theta)
+            moved = numerics.kept(now - numerics.combine(new.gradient[a], inverse))
+            theta = jnp.where(mask[:, None], moved, theta)
             state = numerics.put(state, place, inverse)
         return theta, state

@@ -136,7 +136,6 @@ class Rows:
             _assemble(blocks, number, dim) if hessian else None,
         )
 
-
     def sums_of_all(self, theta: jax.Array, in_use: jax.Array | int) -> Sums:
         """`sums` in the parameters of all items.
 
@@ -161,7 +160,9 @@ class Rows:
             x, items, accepted = part
             mine = [items[k] == numbers for k in range(shown)]  # [N, C]
             if shown == 1:
-                logit = sum((jnp.where(mine[0][j], numerics.combine(theta[j], x), 0.0) for j in range(num)), jnp.zeros(x.shape[1]))
+                logit = sum(
+                    (jnp.where(mine[0][j], numerics.combine(theta[j], x), 0.0) for j in range(num)), jnp.zeros(x.shape[1])
+                )
                 chance, took = jax.nn.sigmoid(numerics.kept(logit))[None], (accepted == 0)[None]
             else:
                 chance, took, _, _ = _of_several_shown(theta, x, items, accepted)
@@ -176,7 +177,9 @@ class Rows:
             missing, weight = numerics.kept((missing, weight))
             gradient, *second = carry
             products = [lax.slice_in_dim(x, i, i + 1) * lax.slice_in_dim(x, i, dim) for i in range(dim)]
-            second = [total + numerics.outer_sums(weight, p) for total, p in zip(second, numerics.kept(products), strict=True)]
+            second = [
+                total + numerics.outer_sums(weight, p) for total, p in zip(second, numerics.kept(products), strict=True)
+            ]
             return gradient + numerics.outer_sums(missing, x), *second
 
         rows = num if shown == 1 else len(pairs)

@@ -27,9 +27,7 @@ class Sums:
 class Derivatives(Protocol):
     """The observations so far, as a function of the parameters."""
 
-    def __call__(
-        self, theta: jax.Array, *, loss: bool = False, hessian: bool = True, everyone: bool = False
-    ) -> Sums:
+    def __call__(self, theta: jax.Array, *, loss: bool = False, hessian: bool = True, everyone: bool = False) -> Sums:
         """Derivatives at `theta` `[N, d]`.
 
         Args:

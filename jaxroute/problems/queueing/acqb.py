@@ -1,6 +1,5 @@
 """ACQB: explores on arrivals now and then, else serves the query and the assortment that look best in posterior samples."""
 
-import dataclasses
 from typing import Any, NamedTuple
 
 import jax
@@ -189,15 +188,14 @@ class ACQB:
 
     def _solver(self, spec: QueueSpec, memory: Memory, dim: int) -> mnl.Solver:
         """The solver that was given, or the one for these sizes."""
-        together = spec.num_offered > 1 and not spec.pair_features
-        if isinstance(self.solver, mnl.Tracked):
-            return dataclasses.replace(self.solver, together=together)
         if self.solver is not None:
             return self.solver
         if dim >= _LARGE or not memory.has_hessian:
             return mnl.Majorise()
-        small = not together or spec.num_models * dim <= _TRACKED
-        return mnl.Tracked(together=together) if spec.num_offered <= 2 and small and not self.joint else mnl.Newton()
+        if spec.num_offered == 1 or (spec.pair_features and spec.num_offered == 2):
+            return mnl.Tracked()
+        small = spec.num_models * dim <= _TRACKED
+        return mnl.TrackedBlocks() if spec.num_offered == 2 and small and not self.joint else mnl.Newton()
 
     def init(self, key: jax.Array, spec: QueueSpec) -> LearnerState:
         del key

@@ -154,11 +154,7 @@ class QueueEnv:
         best_of_all, backlog = numerics.materialised((best_of_all, backlog))
         size = jnp.sum(action.offered.astype(jnp.int32))
         allowed = (size == self.num_offered) | (self.mixed & (size >= 1) & (size <= self.num_offered))
-        waits = (
-            (action.query >= 0)
-            & (action.query < self.backlog.places)
-            & self.backlog.waits(backlog, action.query)
-        )
+        waits = (action.query >= 0) & (action.query < self.backlog.places) & self.backlog.waits(backlog, action.query)
 
         # Then a query may come; the optimal policy's queue has the same arrivals, contexts and uniform number.
         after, dropped = self.backlog.move(backlog, action.query, departed, drawn.row, drawn.arrived, t)

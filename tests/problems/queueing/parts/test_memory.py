@@ -22,7 +22,7 @@ def test_what_is_remembered_fits_the_instance():
     matrices = 2 * 112 * 384**2 * 4
     assert matrices < size < 1.02 * matrices
     parts = policy.parts(qu.RandomQueues(num_offered=2).of(np.zeros((5, 5))).spec)
-    assert isinstance(parts.solver, Newton) and isinstance(parts.sampler, qu.ByCholesky) and parts.num_samples == 9
+    assert isinstance(parts.solver, TrackedBlocks) and isinstance(parts.sampler, qu.ByCholesky) and parts.num_samples == 9
     assert isinstance(qu.RandomQueues(horizon=20_000).of(np.zeros((5, 5))).backlog, qu.Compact)
 
 
