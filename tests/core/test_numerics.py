@@ -257,3 +257,33 @@ def test_a_compensated_sum_of_a_million_equal_numbers_does_not_drift(value):
     plain, total, _ = (float(x) / 1e6 / float(value) - 1.0 for x in sums(value))
     assert abs(plain) > 5e-3
     assert abs(total) < 1e-6
+
+
+@pytest.mark.parametrize("size", [20, 64, 160])
+def test_a_table_is_rewritten_up_to_what_is_in_use(size):
+    """Chunks in use get what the step says; the others keep what they had."""
+    rng, width = np.random.default_rng(0), numerics.padded(size)
+    table, number = rng.random((3, width)).astype(np.float32), rng.integers(0, size, 5).astype(np.int32)
+    for in_use in (1, 33, size):
+
+        def run(place, in_use=in_use):
+            def step(part, first):
+                here = first + jnp.arange(part[0].shape[-1]) == place
+                return jnp.where(here, 7.0, part[0]), jnp.where(here, 1, part[1])
+
+            leaves = jnp.asarray(table), jnp.zeros((width,), jnp.int32)
+            return numerics.rewrite(leaves, jnp.int32(in_use), step)
+
+        changed, counts = jax.jit(jax.vmap(run))(number)
+        reached = width if width <= 32 else -(-min(in_use, width) // 32) * 32
+        for r, place in enumerate(number):
+            expected = table.copy()
+            expected[:, place] = 7.0 if place < reached else expected[:, place]
+            np.testing.assert_array_equal(changed[r], expected)
+            assert int(counts[r].sum()) == int(place < reached)
+
+
+def test_outer_sums_are_a_matrix_product():
+    rng = np.random.default_rng(0)
+    a, b = rng.standard_normal((5, 32)), rng.standard_normal((3, 32))
+    np.testing.assert_allclose(numerics.outer_sums(jnp.asarray(a), jnp.asarray(b)), a @ b.T, rtol=2e-5, atol=1e-5)

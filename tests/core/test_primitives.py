@@ -66,6 +66,35 @@ def test_a_choice_has_no_derivative_and_a_value_that_is_kept_has_its_own():
     np.testing.assert_allclose(slope, 2 * x)
 
 
+def sum_up_to(number, x):
+    """The sum of the first `number` elements, by a loop as long as the longest of all runs, and that length."""
+    length = primitives.largest_over_runs(number)
+    return lax.fori_loop(0, length, lambda i, total: total + jnp.where(i < number, x[i], 0.0), jnp.float32(0.0)), length
+
+
+def test_the_largest_over_runs_bounds_a_loop_of_all():
+    numbers, x = jnp.asarray([3, 0, 5, 1]), jnp.asarray(RNG.random((6, 4)), jnp.float32)
+    alone = [sum_up_to(numbers[r], x[:, r]) for r in range(4)]
+    assert [int(length) for _, length in alone] == [3, 0, 5, 1]
+    for played in (lanes(sum_up_to, 4), jax.vmap(sum_up_to, in_axes=(0, 1))):
+        sums, lengths = jax.jit(played)(numbers, x)
+        np.testing.assert_array_equal(sums, [total for total, _ in alone])
+        assert np.unique(lengths).tolist() == [5]
+    # A setting more: still one loop for all, since nothing in its bound depends on the run.
+    settings = jnp.stack([numbers, numbers + 1])
+    sums, lengths = jax.jit(jax.vmap(lanes(sum_up_to, 4), in_axes=(0, None)))(settings, x)
+    np.testing.assert_array_equal(sums[0], [total for total, _ in alone])
+    assert np.unique(lengths).tolist() == [6]
+    program = jax.make_jaxpr(jax.vmap(lanes(sum_up_to, 4), in_axes=(0, None)))(settings, x)
+    (loop,) = (eqn for eqn in program.jaxpr.eqns if eqn.primitive.name == "while")
+    assert loop.params["cond_jaxpr"].out_avals[0].shape == ()
+
+
+def test_the_largest_over_runs_has_no_derivative():
+    slope = jax.grad(lambda x: x * primitives.largest_over_runs(jnp.int32(3)).astype(jnp.float32))(2.0)
+    assert float(slope) == 3.0
+
+
 def test_nothing_can_be_kept():
     assert primitives.kept(()) == ()
 

@@ -84,9 +84,10 @@ class ACQB:
 
     A query that has just come is explored now and then with the next assortment in turn. In other rounds `M` parameters are
     sampled from `N(theta_j, radius_j^2 V_j^-1)` for each model; a utility is the largest over the samples, and the query and
-    assortment with the largest departure rate are served. The estimate is the regularised maximum-likelihood one. It is
-    followed from round to round by a fixed number of steps: Newton steps up to 8 features, which keep its digits; with more
-    features, and with the prompts of a pool, first-order steps.
+    assortment with the largest departure rate are served. The estimate is the regularised maximum-likelihood one. Up to 8
+    features and two answers it follows a quadratic model of the loss, made anew from all of the data in the first 64 rounds and then at
+    growing distances (`Tracked`, `TrackedBlocks`); with more answers Newton steps in every round keep its digits (`Newton()`, which can
+    be given for fewer too); with more features, and with the prompts of a pool, first-order steps.
 
     Whether features belong to queries (one parameter per model) or to pairs (one for all) is the environment's choice.
 
@@ -108,7 +109,7 @@ class ACQB:
         show `K`.
       features: `[d', P]` in place of the features of a pool's prompts (ACQB-CL), None for those.
       num_samples: `M`, None for the paper's (static).
-      solver: `Newton`, `Majorise` or `Online`, None to choose by dimension (static).
+      solver: `Tracked`, `TrackedBlocks`, `Newton`, `Majorise` or `Online`, None to choose by sizes (static).
       sampler: `ByCholesky` or `ByRoot`, None to choose by dimension (static).
       joint: the estimates of all models are solved together, not only those shown (static).
       fifo: Thompson rounds serve the query that has waited longest (static).
@@ -148,7 +149,9 @@ class ACQB:
             checks.count("num_samples", self.num_samples)
         if self.solver is not None:
             if isinstance(self.solver, type) or not hasattr(self.solver, "fit"):
-                raise ValueError(f"solver must be Newton(...), Majorise(...) or Online(), got {checks.show(self.solver)}")
+                raise ValueError(
+                    f"solver must be Tracked(), TrackedBlocks(), Newton(), Majorise() or Online(), got {checks.show(self.solver)}"
+                )
             self.solver.check()
         if self.sampler is not None and (isinstance(self.sampler, type) or not hasattr(self.sampler, "sample")):
             raise ValueError(f"sampler must be ByCholesky() or ByRoot(), got {checks.show(self.sampler)}")
@@ -173,6 +176,14 @@ class ACQB:
                 "solver must be Majorise(...) or Online() for a pool of prompts with one or two answers, got "
                 f"{type(parts.solver).__name__}(...)"
             )
+        blocks = spec.num_offered == 2 and not spec.pair_features
+        if isinstance(parts.solver, mnl.TrackedBlocks) and (not blocks or self.joint):
+            raise ValueError(
+                "solver must not be TrackedBlocks(...) but where two answers with a parameter each are estimated together"
+            )
+        if isinstance(parts.solver, mnl.Tracked) and (spec.num_offered > 2 or blocks):
+            allowed = "TrackedBlocks(...), Newton(...) or Majorise(...)" if blocks else "Newton(...) or Majorise(...)"
+            raise ValueError(f"solver must be {allowed} with {spec.num_offered} answers, got Tracked(...)")
 
     def parts(self, spec: QueueSpec) -> Parts:
         """What the policy is put together from in an environment: chosen by its sizes where nothing was given."""

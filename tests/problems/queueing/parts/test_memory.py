@@ -6,7 +6,7 @@ from queueing_cases import pool
 
 import jaxroute as jr
 from jaxroute.core import draws
-from jaxroute.estimators.mnl import Majorise, Newton
+from jaxroute.estimators.mnl import Majorise, Newton, Tracked, TrackedBlocks
 from jaxroute.problems import queueing as qu
 
 
@@ -23,6 +23,17 @@ def test_what_is_remembered_fits_the_instance():
     assert matrices < size < 1.02 * matrices
     parts = policy.parts(qu.RandomQueues(num_offered=2).of(np.zeros((5, 5))).spec)
     assert isinstance(parts.solver, TrackedBlocks) and isinstance(parts.sampler, qu.ByCholesky) and parts.num_samples == 9
+    kinds = {
+        Tracked: ({"num_offered": 1}, {"num_offered": 2, "pair_features": True, "arrival_rate": 0.4}),
+        TrackedBlocks: ({"num_offered": 2},),
+        Newton: ({"num_offered": 3}, {"num_offered": 2, "num_models": 20}),
+        Majorise: ({"num_offered": 1, "dim": 9},),
+    }
+    for kind, all_settings in kinds.items():
+        for settings in all_settings:
+            queues = qu.RandomQueues(**settings)
+            shape = (5,) if "pair_features" in settings else (queues.num_models, queues.dim)
+            assert type(qu.ACQB().parts(queues.of(np.zeros(shape)).spec).solver) is kind, settings
     assert isinstance(qu.RandomQueues(horizon=20_000).of(np.zeros((5, 5))).backlog, qu.Compact)
 
 
