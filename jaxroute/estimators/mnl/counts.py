@@ -60,8 +60,8 @@ class Counts:
         """
         tried, accepted = _of_item((self.tried, self.accepted), chosen[0])
 
-        def sums(theta: jax.Array, *, loss: bool = False, hessian: bool = True) -> Sums:
-            del loss, hessian
+        def sums(theta: jax.Array, *, loss: bool = False, hessian: bool = True, everyone: bool = False) -> Sums:
+            del loss, hessian, everyone
             parameter = numerics.at(theta, (jnp.maximum(chosen[0], 0),))
             missed = tried * jax.nn.sigmoid(numerics.project(parameter, table)) - accepted
             return Sums(jnp.zeros(()), numerics.project(missed, table.T)[None], None)
@@ -112,8 +112,8 @@ class PairCounts:
         """
         rows = [_of_item((self.tried, self.accepted), chosen[a]) for a in range(chosen.shape[0])]
 
-        def sums(theta: jax.Array, *, loss: bool = False, hessian: bool = True) -> Sums:
-            del loss, hessian
+        def sums(theta: jax.Array, *, loss: bool = False, hessian: bool = True, everyone: bool = False) -> Sums:
+            del loss, hessian, everyone
             logits = numerics.kept(numerics.project(theta, table))
             gradients = []
             for a, (tried, accepted) in enumerate(rows):

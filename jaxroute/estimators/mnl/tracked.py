@@ -74,7 +74,8 @@ def _newton_steps(
         theta, model, moved = step(values.theta)
         new, old = (theta, model), (values.theta, values.model)
         theta, model = jax.tree.map(functools.partial(jnp.where, values.needed), new, old)
-        return _Steps(*numerics.kept((theta, model)), values.needed & (moved > _CLOSE), values.steps + 1)
+        theta, model = numerics.kept((theta, model))
+        return _Steps(theta, model, values.needed & (moved > _CLOSE), values.steps + 1)
 
     done = lax.while_loop(goes_on, one, _Steps(theta, model, jnp.bool_(True), jnp.int32(0)))
     return done.theta, done.model
@@ -258,7 +259,8 @@ class TrackedBlocks:
         due, schedule = state.schedule.next(self.first, self.share)
         values = numerics.kept((theta, model))
         theta, model = lax.cond(due, functools.partial(_newton_steps, step), lambda theta, model: (theta, model), *values)
-        return numerics.kept(theta), BlocksState(*numerics.kept(model), longest, schedule)
+        hessian, gradient = numerics.kept(model)
+        return numerics.kept(theta), BlocksState(hessian, gradient, longest, schedule)
 
 
 class _Block(NamedTuple):
@@ -367,7 +369,7 @@ class _Newest(NamedTuple):
             now = [v - length * step for v, step in zip(now, steps, strict=True)]
         return now
 
-    def _slope(self, utilities: list[jax.Array]) -> tuple[list[list[Any]], jax.Array, list[list[Any]]]:
+    def _slope(self, utilities: list[jax.Array]) -> tuple[list[list[Any]], Any, list[list[Any]]]:
         """Adjugate and determinant of `I + reach W`, and `W = diag(p) - p p'`."""
         p = self.chances(utilities)
         if len(p) == 1:

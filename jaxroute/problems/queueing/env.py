@@ -6,13 +6,18 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from jaxroute.core import checks, numerics
+from jaxroute.core import checks, draws, numerics
 from jaxroute.problems.queueing import optimum
 from jaxroute.problems.queueing.parts.backlog import Backlog
 from jaxroute.problems.queueing.parts.scheduling import best_rate_waiting
+from jaxroute.problems.queueing.sources.arrivals import Arrivals
 from jaxroute.problems.queueing.sources.choice import choose
 from jaxroute.problems.queueing.sources.contexts import Source
 from jaxroute.problems.queueing.types import METRICS, ZERO_FLOWS, Action, Feedback, Observation, QueueSpec
+from jaxroute.problems.queueing.waiting import class_of
+
+# The child of a round's key that a process of arrivals has; the source has those from 0 on.
+_ARRIVALS = 2**16
 
 
 @struct.dataclass
@@ -23,11 +28,13 @@ class QueueState:
       backlog: of the policy's queries.
       optimal: of the optimal policy's, with the same luck.
       peak: `[]` int32, longest queue so far.
+      arrivals: of the process of arrivals, None without one.
     """
 
     backlog: Any
     optimal: Any
     peak: jax.Array
+    arrivals: Any = None
 
 
 @struct.dataclass
@@ -60,6 +67,7 @@ class QueueEnv:
       pair_features: features belong to pairs of query and model (static).
       mixed: assortments may be smaller than `K` (static).
       names: of the models (static).
+      arrivals: when queries come, `Rates`, `Bursts` or `Slots`, None for coins of the source's `arrival_rate`.
     """
 
     contexts: Source
@@ -70,6 +78,7 @@ class QueueEnv:
     pair_features: bool = struct.field(pytree_node=False, default=False)
     mixed: bool = struct.field(pytree_node=False, default=False)
     names: tuple[str, ...] = struct.field(pytree_node=False, default=())
+    arrivals: Arrivals | None = None
 
     @property
     def pool(self) -> bool:
@@ -108,6 +117,9 @@ class QueueEnv:
         checks.count("num_offered", self.num_offered, maximum=self.num_models)
         self.backlog.check()
         self.contexts.check()
+        if self.arrivals is not None:
+            checks.part("arrivals", self.arrivals, "draw", "Bursts.on_off(...)")
+            self.arrivals.check()
 
     def roomier(self) -> "QueueEnv | None":
         """The same queue with twice the places for waiting queries; None if it has one for every round."""
@@ -120,6 +132,7 @@ class QueueEnv:
             backlog=self.backlog.init(example),
             optimal=self.backlog.init(self.contexts.row_for_optimum(example)),
             peak=jnp.zeros((), jnp.int32),
+            arrivals=None if self.arrivals is None else self.arrivals.init(draws.fold_in(key, _ARRIVALS)),
         )
 
     def observe(self, key: jax.Array, state: QueueState, t: jax.Array) -> Observation:
@@ -140,7 +153,10 @@ class QueueEnv:
     def step(
         self, key: jax.Array, state: QueueState, action: Action, t: jax.Array
     ) -> tuple[QueueState, Feedback, dict[str, jax.Array]]:
-        drawn = self.contexts.draw(key, t, self.spec)
+        drawn, arrivals = self.contexts.draw(key, t, self.spec), state.arrivals
+        if self.arrivals is not None:
+            arrived, arrivals = self.arrivals.draw(draws.fold_in(key, _ARRIVALS), arrivals, t)
+            drawn = drawn.replace(arrived=arrived)
         busy = state.backlog.length > 0
         seen = self.backlog.view(state.backlog, t)
 
@@ -163,7 +179,8 @@ class QueueEnv:
         def counted(flag: jax.Array) -> jax.Array:
             return flag.astype(jnp.float32)
 
-        waited = self.backlog.waited(backlog, action.query, t).astype(jnp.float32)
+        waited = self.backlog.waited(backlog, action.query, t)
+        oldest = self.backlog.waited(backlog, seen.oldest, t)
         flows = {
             # Never negative but for rounding.
             "routing_regret": jnp.where(busy, jnp.maximum(served.best_rate - rate, 0.0), 0.0),
@@ -175,7 +192,10 @@ class QueueEnv:
             "arrivals": counted(drawn.arrived),
             "idle": counted(~busy),
             "explored": counted(busy & action.explored),
-            "sojourn": jnp.where(departed, waited, 0.0),
+            "sojourn": jnp.where(departed, waited.astype(jnp.float32), 0.0),
+            "waiting_times": counted(departed & class_of(waited)),
+            "oldest_wait": jnp.where(busy, oldest.astype(jnp.float32), 0.0),
+            "rejected_contexts": jnp.where(drawn.arrived, drawn.rejected, 0).astype(jnp.float32),
             "offered_share": counted(busy & action.offered),
             "dropped": counted(dropped | lost),
             "unslack": counted(drawn.unslack & drawn.arrived),
@@ -184,7 +204,7 @@ class QueueEnv:
         }
         peak = jnp.maximum(state.peak, after.length)
         feedback = Feedback(chosen=accepted, features=served.features)
-        return QueueState(backlog=after, optimal=optimal, peak=peak), feedback, flows
+        return QueueState(backlog=after, optimal=optimal, peak=peak, arrivals=arrivals), feedback, flows
 
     def gauges(self, state: QueueState) -> dict[str, jax.Array]:
         length = state.backlog.length

@@ -16,6 +16,7 @@ from jaxroute.data import RoutingTable
 from jaxroute.data import standin as standin_tables
 from jaxroute.problems.queueing.env import QueueEnv
 from jaxroute.problems.queueing.parts.backlog import Compact, PoolCounts
+from jaxroute.problems.queueing.sources.arrivals import Arrivals
 from jaxroute.problems.queueing.sources.contexts import (
     PoolContexts,
     RandomContexts,
@@ -65,6 +66,7 @@ class RandomQueues:
       pair_features: one parameter for all models (static).
       mixed: assortments may be smaller (static).
       candidates: contexts tried per round (static).
+      arrivals: when queries come, `Rates`, `Bursts` or `Slots`, in place of coins of chance `arrival_rate`.
     """
 
     arrival_rate: Leaf = 0.7
@@ -78,6 +80,7 @@ class RandomQueues:
     pair_features: bool = struct.field(pytree_node=False, default=False)
     mixed: bool = struct.field(pytree_node=False, default=False)
     candidates: int = struct.field(pytree_node=False, default=64)
+    arrivals: Arrivals | None = None
 
     def check(self) -> None:
         checks.count("dim", self.dim)
@@ -113,6 +116,7 @@ class RandomQueues:
             dim=self.dim,
             pair_features=self.pair_features,
             mixed=self.mixed,
+            arrivals=self.arrivals,
         )
 
     def __call__(self, key: jax.Array) -> QueueEnv:
@@ -132,7 +136,7 @@ def fixed_queue(theta: ArrayLike, *, num_offered: int = 1, horizon: int = 1000, 
         `RandomQueues(pair_features=True, ...).of(theta)`.
     """
     for name in settings:
-        checks.one_of("setting", name, ("arrival_rate", "slack", "spread", "limit", "mixed", "candidates"))
+        checks.one_of("setting", name, ("arrival_rate", "slack", "spread", "limit", "mixed", "candidates", "arrivals"))
     values = checks.numbers("theta", theta).astype(np.float32)
     if values.ndim != 2:
         raise ValueError(f"theta must have shape [N, d], one row per model, got {values.shape}")
@@ -249,6 +253,7 @@ def pool_queue(
     horizon: int = 5000,
     names: Sequence[str] = (),
     recorded: tuple[Any, Any, Any] | None = None,
+    arrivals: Arrivals | None = None,
 ) -> QueueEnv:
     """A queue of prompts from a pool, with given chances that a model's answer is accepted.
 
@@ -260,6 +265,7 @@ def pool_queue(
       horizon: `T`.
       names: of the models.
       recorded: arrivals `[T]`, prompts `[T]` and uniforms `[T]`, in place of random ones; `T` is the horizon then.
+      arrivals: when queries come, `Rates`, `Bursts` or `Slots`, in place of coins of chance `arrival_rate`.
     """
     table, accept = checks.numbers("features", features), checks.numbers("chance", chance)
     if table.ndim != 2 or accept.ndim != 2 or table.shape[0] != accept.shape[0]:
@@ -286,12 +292,12 @@ def pool_queue(
     else:
         if not isinstance(recorded, Sequence) or len(recorded) != 3:
             raise ValueError(f"recorded must be three arrays: arrivals, prompts and uniforms, got {checks.show(recorded)}")
-        arrivals, drawn, luck = (
+        came, drawn, luck = (
             checks.numbers(name, x) for name, x in zip(("arrivals", "prompts", "uniforms"), recorded, strict=True)
         )
-        contexts = RecordedPrompts(**shared, arrivals=arrivals, prompts=drawn, uniforms=luck)
+        contexts = RecordedPrompts(**shared, arrivals=came, prompts=drawn, uniforms=luck)
         contexts.check()
-        contexts = contexts.replace(arrivals=arrivals > 0, prompts=drawn.astype(np.int32))
+        contexts = contexts.replace(arrivals=came > 0, prompts=drawn.astype(np.int32))
         horizon = len(luck)
     env = QueueEnv(
         contexts=contexts,
@@ -300,6 +306,7 @@ def pool_queue(
         num_offered=num_offered,
         dim=table.shape[1],
         names=tuple(names),
+        arrivals=arrivals,
     )
     env.check()
     return env
@@ -314,6 +321,7 @@ def table_queue(
     cost_weight: float = 0.1,
     low: float = 0.1,
     high: float = 0.99,
+    arrivals: Arrivals | None = None,
 ) -> QueueEnv:
     """A queue of the queries of a table: scores less weighted costs become chances that an answer is accepted.
 
@@ -327,15 +335,15 @@ def table_queue(
       cost_weight: rho, of costs divided by the largest.
       low: chance of the worst model of a query.
       high: chance of the best one.
+      arrivals: see `pool_queue`.
     """
     if not isinstance(table, RoutingTable):
         raise ValueError(f"table must be a RoutingTable, got {checks.show(table)}")
     if table.features is None:
         raise ValueError("table must have features: give it some with table.with_features(...)")
     chance, _ = departure_chance(table.scores, divide_costs(table.costs), cost_weight=cost_weight, low=low, high=high)
-    return pool_queue(
-        table.features, chance, arrival_rate=arrival_rate, num_offered=num_offered, horizon=horizon, names=table.models
-    )
+    settings: dict[str, Any] = {"arrival_rate": arrival_rate, "num_offered": num_offered, "horizon": horizon}
+    return pool_queue(table.features, chance, **settings, names=table.models, arrivals=arrivals)
 
 
 def standin_queue(

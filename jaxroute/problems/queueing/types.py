@@ -23,6 +23,9 @@ METRICS = (
     Metric("idle", "rounds without a query", "rounds", "total", default=False),
     Metric("explored", "rounds of forced exploration", "rounds", "total", default=False),
     Metric("sojourn", "rounds that the departed had waited", "rounds", "total", default=False),
+    Metric("waiting_times", "queries that left by how long they had waited", "queries", "total", ("wait",), default=False),
+    Metric("oldest_wait", "age of the oldest waiting query", "rounds", "average", default=False),
+    Metric("rejected_contexts", "contexts drawn and not kept", "contexts", "total", default=False),
     Metric("peak", "longest queue so far", "queries", "gauge", default=False),
     Metric("offered_share", "answers shown by each model", "answers per round", "average", ("model",), default=False),
 )

@@ -11,7 +11,7 @@ from queueing_cases import play, pool, small
 import jaxroute as jr
 from jaxroute import testing
 from jaxroute.core import draws
-from jaxroute.estimators.mnl import Newton, Online
+from jaxroute.estimators.mnl import Newton, Online, Tracked, TrackedBlocks
 from jaxroute.problems import queueing as qu
 
 
@@ -106,12 +106,15 @@ WRONG = {
     "negative kappa": (lambda: play(small(), qu.ACQB(curvature=-1.0)), "curvature must be at least 0, got -1"),
     "no ridge": (lambda: play(small(), qu.ACQB(ridge=0.0)), "ridge must be above 0, got 0"),
     "a trigger of something else": (lambda: play(small(), qu.ACQB(trigger=0.5)), r"trigger must be Decaying\(...\) or PhaseThenCoin\(...\), got 0.5"),
-    "a solver of something else": (lambda: play(small(), qu.ACQB(solver=3)), r"solver must be Newton\(...\), .*, got 3"),
+    "a solver of something else": (lambda: play(small(), qu.ACQB(solver=3)), r"solver must be Tracked\(\), .*, got 3"),
     "Newton on a pool": (lambda: play(pool(), qu.ACQB(solver=Newton())), r"solver must be Majorise\(...\) or Online\(\) for a pool"),
+    "blocks of one answer": (lambda: play(small(), qu.ACQB(solver=TrackedBlocks())), "solver must not be TrackedBlocks"),
+    "one parameter at a time with two answers": (lambda: play(small(num_offered=2), qu.ACQB(solver=Tracked())), r"solver must be TrackedBlocks\(...\), .* with 2 answers, got Tracked"),
+    "one parameter at a time with three": (lambda: play(small(num_offered=3), qu.ACQB(solver=Tracked())), r"solver must be Newton\(...\) or .* with 3 answers, got Tracked"),
     "features without a pool": (lambda: play(small(), qu.ACQB(features=np.ones((2, 5)))), "features must be None where there is no pool"),
     "features of another pool": (lambda: play(pool(), qu.ACQB(features=np.ones((2, 5)))), r"features must be \[d, 12\], one column per prompt, got shape \(2, 5\)"),
     "one answer at a time where it cannot be": (lambda: play(small(num_offered=2), qu.ACQB(second_answer=0.2)), "second_answer must be None .* mixed=False"),
-    "a class in place of a solver": (lambda: play(small(), qu.ACQB(solver=Newton)), "solver must be Newton"),
+    "a class in place of a solver": (lambda: play(small(), qu.ACQB(solver=Newton)), "solver must be Tracked"),
     "two rules of exploration": (lambda: play(small(), qu.ACQB(c1=2.0, trigger=qu.Decaying(1.0))), "c1 must be left out where a trigger is given"),
     "negative exploration": (lambda: play(small(), qu.ACQB(c1=-1.0)), "c1 must be at least 0, got -1"),
 }  # fmt: skip

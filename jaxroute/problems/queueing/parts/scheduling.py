@@ -128,6 +128,7 @@ def _round_of_rank(who: Waiting, rank: Leaf, t: jax.Array) -> jax.Array:
     def step(last: jax.Array, count: jax.Array, part: _Part, first: jax.Array) -> jax.Array:
         del first
         _, waiting, arrival = part
+        assert arrival is not None
         return count + jnp.sum(waiting.astype(bool) & (arrival <= last), axis=-1, dtype=jnp.int32)
 
     def halve(_: jax.Array, bracket: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:

@@ -13,7 +13,7 @@ from jaxroute.core.types import Leaf
 
 
 class Trigger(Protocol):
-    """When to explore; anything with these methods can be given as `ACQB(trigger=...)`, for example recorded coins."""
+    """When to explore; anything with these methods can be given as `ACQB(trigger=...)`."""
 
     def check(self) -> None: ...
 
@@ -44,6 +44,26 @@ class Decaying:
 
     def fires(self, t: jax.Array, coin: jax.Array) -> jax.Array:
         return coin <= jnp.minimum(1.0, self.c1 * jax.lax.rsqrt((t + 1).astype(jnp.float32)))
+
+
+@struct.dataclass
+class RecordedCoins:
+    """Coins given in advance, for replays: round `t` explores a query that has just come if `coins[t]`.
+
+    Attributes:
+      coins: `[T]` bool; later rounds have none.
+    """
+
+    coins: Leaf
+
+    def check(self) -> None:
+        if np.ndim(checks.booleans("coins", self.coins)) != 1 or not np.size(self.coins):
+            raise ValueError(f"coins must have shape [T], got {np.shape(self.coins)}")
+
+    def fires(self, t: jax.Array, coin: jax.Array) -> jax.Array:
+        del coin
+        coins = jnp.asarray(self.coins, bool)
+        return jax.lax.dynamic_index_in_dim(coins, t, keepdims=False) & (t < coins.shape[0])
 
 
 @struct.dataclass

@@ -59,12 +59,14 @@ class Round:
       row: the query that came (or would have come).
       unslack: `[]` bool, no context was found that can be served well enough.
       uniform: `[]`, drives the user's choice.
+      rejected: `[]` int32, contexts that were looked at before and not kept, for which no assortment is good enough.
     """
 
     arrived: jax.Array
     row: Any
     unslack: jax.Array
     uniform: jax.Array
+    rejected: jax.Array | int = 0
 
 
 class Source(Protocol):
@@ -164,27 +166,28 @@ class RandomContexts(_Linear):
         starts = self.candidates * np.arange(np.prod(lead), dtype=np.uint32).reshape(*lead, 1)
 
         def search(first: int, number: int) -> tuple[jax.Array, jax.Array, jax.Array]:
-            """The first good one of some candidates, or the last of them, with its departure rate and whether it is good."""
+            """The first good one of some candidates, or the last of them, with its departure rate and its number among all."""
             places = jnp.asarray(starts) + (lax.iota(jnp.uint32, number) + np.uint32(first))
             x = scale * (2.0 * draws.uniform_at(jax.random.wrap_key_data(words, impl=draws.KEY_IMPL), places) - 1.0)
             rate = best_rate(self.utility(x, spec.pair_features), spec.num_offered)
             good = rate >= self.arrival_rate + self.slack
             place = numerics.argmax(good.astype(jnp.float32), good)
             chosen = numerics.one_hot(jnp.minimum(place, number - 1), number)
-            return numerics.pick(chosen, x), numerics.pick(chosen, rate), place < number
+            return numerics.pick(chosen, x), numerics.pick(chosen, rate), first + place
 
         def for_few() -> tuple[jax.Array, jax.Array, jax.Array]:
             usual = search(0, _USUAL_CANDIDATES)
             more = functools.partial(search, _USUAL_CANDIDATES, self.candidates - _USUAL_CANDIDATES)
-            return lax.cond(~usual[2], more, lambda: usual)
+            return lax.cond(usual[2] == _USUAL_CANDIDATES, more, lambda: usual)
 
         at_once = functools.partial(search, 0, self.candidates)
-        x, rate, good = numerics.on_a_gpu(at_once, for_few) if self.candidates > _USUAL_CANDIDATES else at_once()
+        x, rate, rejected = numerics.on_a_gpu(at_once, for_few) if self.candidates > _USUAL_CANDIDATES else at_once()
         return Round(
             arrived=draws.uniform(k_arrival) < self.arrival_rate,
             row=Query(features=x, best_rate=rate),
-            unslack=~good,
+            unslack=rejected == self.candidates,
             uniform=draws.uniform(k_choice),
+            rejected=rejected,
         )
 
 
