@@ -162,7 +162,9 @@ def swap_with(
 
     if size == 1:
         return of_two()
-    several = jnp.any((fraction > 0.0) & (fraction < largest - TOLERANCE))  # the same fraction is rounded otherwise beside another number
+    several = jnp.any(
+        (fraction > 0.0) & (fraction < largest - TOLERANCE)
+    )  # the same fraction is rounded otherwise beside another number
     return lax.cond(several, of_all, of_two)
 
 

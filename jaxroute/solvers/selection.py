@@ -3,7 +3,7 @@
 import functools
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -260,7 +260,9 @@ def _least_with_two(
 
     def compare(_: None, one: Any) -> tuple[None, jax.Array]:
         left, lose, free, group, barred = one
-        loss, *_ = _join_two(tuple(_rows(x, free) for x in pairs), left, lose[0] if lose.shape[0] == 1 else _rows(lose, group))
+        loss, *_ = _join_two(
+            tuple(_rows(x, free) for x in pairs), left, lose[0] if lose.shape[0] == 1 else _rows(lose, group)
+        )
         return None, jnp.min(numerics.materialised(loss)) + barred
 
     return lax.scan(compare, None, (left, lose.T, free, group[free], barred))[1]
@@ -273,7 +275,9 @@ def _best_join(
     count, pairs = table.members.shape[1], table.pairs
     bits = jnp.asarray((table.members @ (1 << np.arange(count))).astype(np.int32))
     inside = (numerics.take(bits, place) >> np.arange(count)) & 1 == 1
-    here, here_lose = numerics.materialised((numerics.take(table.left, place), numerics.take(table.lose, place)))  # [] and [M]
+    here, here_lose = numerics.materialised(
+        (numerics.take(table.left, place), numerics.take(table.lose, place))
+    )  # [] and [M]
     loss, part, price = _join_one(singles, here, jnp.where(inside, _BARRED, numerics.of_group(table.labels, here_lose)))
     first = numerics.one_hot(numerics.argmin(loss), count)
     z = inside + jnp.where(first, numerics.pick(first, part), 0.0)
