@@ -260,9 +260,8 @@ def _least_with_two(
 
     def compare(_: None, one: Any) -> tuple[None, jax.Array]:
         left, lose, free, group, barred = one
-        loss, *_ = _join_two(
-            tuple(_rows(x, free) for x in pairs), left, lose[0] if lose.shape[0] == 1 else _rows(lose, group)
-        )
+        lose = lose[0] if lose.shape[0] == 1 else _rows(lose, group)
+        loss = _join_two(tuple(_rows(x, free) for x in pairs), left, lose)[0]
         return None, jnp.min(numerics.materialised(loss)) + barred
 
     return lax.scan(compare, None, (left, lose.T, free, group[free], barred))[1]
