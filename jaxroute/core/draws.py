@@ -12,6 +12,7 @@ Source: Salmon et al. (2011), "Parallel random numbers: as easy as 1, 2, 3", Thr
 
 import functools
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -27,8 +28,10 @@ from jaxroute.core.types import Leaf
 KEY_IMPL = "threefry2x32"
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = np.uint32(0x1BD11BDA)
-# Candidates of a rejection method that are drawn at once; few draws need another.
-_USUAL_TRIES = 2
+# A rejection method draws one candidate for each element, and so many more for those that have none yet, one element at a time.
+_REPAIRS = 2
+# Both words of a key, `[]` or in the shape of what is drawn.
+_Words = tuple[Leaf, Leaf]
 
 
 def key(seed: int) -> jax.Array:
@@ -87,7 +90,7 @@ def split(key: jax.Array, num: int = 2) -> tuple[jax.Array, ...]:
 
 def bits(key: jax.Array, shape: tuple[int, ...] = ()) -> jax.Array:
     """Random words, uint32 of the given shape."""
-    return primitives.kept(_bits(key, _places(shape)))
+    return primitives.kept(_bits(_words(key), _places(shape)))
 
 
 def _places(shape: tuple[int, ...], first: int = 0) -> Any:
@@ -98,41 +101,41 @@ def _places(shape: tuple[int, ...], first: int = 0) -> Any:
     return number + np.uint32(first) if first else number
 
 
-def _bits(key: jax.Array, places: Leaf) -> jax.Array:
-    x0, x1 = threefry_2x32(*_words(key), np.uint32(0), places)
+def _bits(words: _Words, places: Leaf) -> jax.Array:
+    x0, x1 = threefry_2x32(*words, np.uint32(0), places)
     return x0 ^ x1
 
 
-def _unit(key: jax.Array, places: Leaf) -> jax.Array:
+def _unit(words: _Words, places: Leaf) -> jax.Array:
     """Uniform on [0, 1) from the upper 23 bits, without barrier."""
-    mantissa = (_bits(key, places) >> np.uint32(9)) | np.uint32(0x3F800000)
+    mantissa = (_bits(words, places) >> np.uint32(9)) | np.uint32(0x3F800000)
     return lax.bitcast_convert_type(mantissa, jnp.float32) - np.float32(1)
 
 
-def _open_unit(key: jax.Array, places: Leaf) -> jax.Array:
+def _open_unit(words: _Words, places: Leaf) -> jax.Array:
     tiny = np.finfo(np.float32).tiny
-    return jnp.maximum(tiny, _unit(key, places) * np.float32(1 - tiny) + tiny)
+    return jnp.maximum(tiny, _unit(words, places) * np.float32(1 - tiny) + tiny)
 
 
-def _normal(key: jax.Array, places: Leaf) -> jax.Array:
+def _normal(words: _Words, places: Leaf) -> jax.Array:
     low = np.nextafter(np.float32(-1), np.float32(0), dtype=np.float32)
-    centred = primitives.kept(jnp.maximum(low, _unit(key, places) * (np.float32(1) - low) + low))
+    centred = primitives.kept(jnp.maximum(low, _unit(words, places) * (np.float32(1) - low) + low))
     return primitives.kept(np.float32(np.sqrt(2)) * lax.erf_inv(centred))
 
 
 def uniform(key: jax.Array, shape: tuple[int, ...] = ()) -> jax.Array:
     """Uniform draws on [0, 1), float32."""
-    return primitives.kept(_unit(key, _places(shape)))
+    return primitives.kept(_unit(_words(key), _places(shape)))
 
 
 def uniform_at(key: jax.Array, places: Leaf) -> jax.Array:
     """The elements of a `uniform` draw of any shape at these flat indices (an array of integers), in the shape of the indices."""
-    return primitives.kept(_unit(key, jnp.asarray(places).astype(jnp.uint32)))
+    return primitives.kept(_unit(_words(key), jnp.asarray(places).astype(jnp.uint32)))
 
 
 def normal(key: jax.Array, shape: tuple[int, ...] = ()) -> jax.Array:
     """Standard normal draws, float32, by the inverse error function."""
-    return _normal(key, _places(shape))
+    return _normal(_words(key), _places(shape))
 
 
 def bernoulli(key: jax.Array, probability: Leaf = 0.5, shape: tuple[int, ...] | None = None) -> jax.Array:
@@ -143,7 +146,7 @@ def bernoulli(key: jax.Array, probability: Leaf = 0.5, shape: tuple[int, ...] | 
 
 def gumbel(key: jax.Array, shape: tuple[int, ...] = ()) -> jax.Array:
     """Standard Gumbel draws, float32."""
-    return primitives.kept(-jnp.log(-jnp.log(primitives.kept(_open_unit(key, _places(shape))))))
+    return primitives.kept(-jnp.log(-jnp.log(primitives.kept(_open_unit(_words(key), _places(shape))))))
 
 
 def exponential(key: jax.Array, shape: tuple[int, ...] = ()) -> jax.Array:
@@ -174,40 +177,66 @@ def gamma(key: jax.Array, shape_parameter: Leaf, tries: int = 6) -> jax.Array:
 
     Source: Marsaglia and Tsang (2000), "A simple method for generating gamma variables".
     """
-    shape = jnp.shape(shape_parameter)
-    words = [jax.random.key_data(k) for k in split(key)]
-    d = primitives.kept(shape_parameter - np.float32(1 / 3))
-    c = np.float32(1) / jnp.sqrt(9 * d)
+    return _gammas([key], [shape_parameter], tries)[0]
 
-    def attempt(first: int, number: int):
-        """The first accepted of some candidates, 0 where there is none."""
-        k_normal, k_uniform = (jax.random.wrap_key_data(w, impl=KEY_IMPL) for w in words)
-        places = _places((number, *shape), first * math.prod(shape))
-        x = _normal(k_normal, places)
-        u = primitives.kept(_open_unit(k_uniform, places))
-        v = (1 + c * x) ** 3
+
+def _gammas(keys: Sequence[jax.Array], shape_parameters: Sequence[Leaf], tries: int = 6) -> list[jax.Array]:
+    """`gamma` draws of several keys, with shape parameters of one shape, at once."""
+    shape = jnp.shape(shape_parameters[0])
+    streams, number = len(keys), math.prod(shape)
+    size = streams * number
+    places = np.arange(number, dtype=np.uint32)
+    children = [[jnp.stack(_words(child)) for child in split(key)] for key in keys]
+    # [2, streams, 1] each: of the normal draws and of the uniform ones.
+    words = [jnp.stack(kind, axis=1)[..., None] for kind in zip(*children, strict=True)]
+    alpha = jnp.stack([jnp.reshape(a, (number,)) for a in shape_parameters])
+    d = primitives.kept(alpha - np.float32(1 / 3))  # [streams, number]
+
+    def attempt(words: Sequence[Any], places: Leaf, d: jax.Array) -> jax.Array:
+        """Candidates at these places, 0 where they are not accepted."""
+        x = _normal((words[0][0], words[0][1]), places)
+        u = primitives.kept(_open_unit((words[1][0], words[1][1]), places))
+        v = (1 + np.float32(1) / jnp.sqrt(9 * d) * x) ** 3
         log_v = jnp.log(jnp.where(v > 0, v, 1.0))
-        accepted = (v > 0) & (jnp.log(u) < 0.5 * x * x + d - d * v + d * log_v)
-        drawn = jnp.zeros(shape, jnp.float32)
-        for one in reversed(range(number)):
-            drawn = jnp.where(accepted[one], v[one], drawn)
-        return primitives.kept(drawn)
+        return jnp.where((v > 0) & (jnp.log(u) < 0.5 * x * x + d - d * v + d * log_v), v, 0.0)
 
-    def for_few():
-        drawn = attempt(0, _USUAL_TRIES)
-        more = functools.partial(attempt, _USUAL_TRIES, tries - _USUAL_TRIES)
-        rest = lax.cond(jnp.any(drawn == 0), more, lambda: jnp.zeros(shape, jnp.float32))
+    def first_accepted(first: int, last: int) -> jax.Array:
+        """The first accepted of the candidates from number `first` up to `last`, without it."""
+        numbers = np.arange(first, last, dtype=np.uint32)
+        found = attempt([w[:, None] for w in words], numbers[:, None, None] * np.uint32(number) + places, d)
+        return primitives.kept(functools.reduce(lambda later, one: jnp.where(one > 0, one, later), found[::-1]))
+
+    def repaired(drawn: jax.Array) -> jax.Array:
+        """One candidate at a time, for the first element that has none: most often there is one such element, or none."""
+        index = lax.iota(jnp.int32, size)
+        drawn, before, tried = drawn.reshape(size), jnp.int32(size), jnp.uint32(0)
+        for _ in range(min(_REPAIRS, tries - 1)):
+            element = primitives.kept(jnp.min(jnp.where(drawn == 0, index, size)))
+            tried = jnp.where(element == before, tried + 1, jnp.uint32(1))
+            here = index == element
+            its_d = jnp.where(element == size, 1.0, jnp.sum(jnp.where(here, d.reshape(size), 0.0)))
+            stream = element // number
+            its_words = [jnp.sum(jnp.where(stream == np.arange(streams), w[..., 0], 0), axis=1) for w in words]
+            place = tried * np.uint32(number) + (element - stream * number).astype(jnp.uint32)
+            new = primitives.kept(attempt(its_words, place, its_d))
+            drawn, before = primitives.kept(jnp.where(here, new, drawn)), element
+        return drawn.reshape(streams, number)
+
+    def for_few() -> jax.Array:
+        drawn = repaired(first_accepted(0, 1))
+        more = functools.partial(first_accepted, 1, tries)
+        rest = lax.cond(jnp.min(drawn) == 0, more, lambda: jnp.zeros_like(drawn))
         return jnp.where(drawn > 0, drawn, rest)
 
-    at_once = functools.partial(attempt, 0, tries)
-    drawn = primitives.on_a_gpu(at_once, for_few) if tries > _USUAL_TRIES else at_once()
-    return primitives.kept(jnp.where(drawn > 0, d * drawn, shape_parameter))
+    at_once = functools.partial(first_accepted, 0, tries)
+    drawn = primitives.on_a_gpu(at_once, for_few) if tries > 1 else at_once()
+    drawn = primitives.kept(jnp.where(drawn > 0, d * drawn, alpha))
+    return [drawn[i].reshape(shape) for i in range(streams)]
 
 
 def beta(key: jax.Array, a: Leaf, b: Leaf) -> jax.Array:
     """Beta draws for parameters of at least 1, as the share of one of two `gamma` draws; shape and float32 as `a`."""
-    k_a, k_b = split(key)
-    x, y = gamma(k_a, a), gamma(k_b, b)
+    x, y = _gammas(split(key), [a, jnp.broadcast_to(b, jnp.shape(a))])
     return x / (x + y)
 
 

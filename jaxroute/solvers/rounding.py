@@ -5,9 +5,11 @@ All functions take their uniforms as an argument and have a fixed number of oper
 
 import functools
 import operator
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from jaxroute.core import numerics
@@ -88,16 +90,30 @@ def decompose(z: jax.Array) -> tuple[jax.Array, jax.Array]:
     Returns:
       Weights `[K + 1]`, which sum to one, and the sets `[K + 1, K]` bool. Weights may be zero.
     """
-    size = z.shape[-1]
+    upper, fraction = _prefixes(z)
+    return _sets_between(upper, jnp.concatenate([fraction, jnp.ones((1,), z.dtype)]))
+
+
+def _prefixes(z: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The prefix sums of `z` `[K]`, and how far each is above a whole number; `[K]` each."""
     upper = numerics.prefix_sums(z)
     upper = jnp.where(_fractional(upper - jnp.floor(upper)), upper, jnp.round(upper))  # or a set could be one too large
-    fraction = upper - jnp.floor(upper)
-    points = jnp.concatenate([fraction, jnp.ones((1,), z.dtype)])
+    return upper, upper - jnp.floor(upper)
+
+
+def _sets_between(upper: jax.Array, points: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Weights `[n]` and sets `[n, K]` bool of the offsets from each point to the next larger one, from the prefix sums `upper` `[K]`.
+
+    Args:
+      upper: from `_prefixes`.
+      points: `[n]` where the sets change, in any order, the last of which is 1.
+    """
+    size = points.shape[-1]
     # Sorted by rank: a permutation without gathers.
     order = numerics.rank(-points)
-    place = order[None, :] == lax.iota(jnp.int32, size + 1)[:, None]
+    place = order[None, :] == lax.iota(jnp.int32, size)[:, None]
     points = jnp.sum(jnp.where(place, points[None, :], 0.0), axis=1)
-    before = jnp.concatenate([jnp.zeros((1,), z.dtype), points[:-1]])
+    before = jnp.concatenate([jnp.zeros((1,), points.dtype), points[:-1]])
     weight, middle = points - before, 0.5 * (points + before)
     steps = jnp.ceil(upper[None, :] - middle[:, None])
     first = jnp.ceil(-middle)[:, None]
@@ -112,6 +128,9 @@ def swap(z: jax.Array, uniforms: jax.Array, surplus_uniforms: jax.Array) -> jax.
     In a merge of `b1` (the larger) with `b2`, the surplus element of `b1` is put aside, the r-th lowest elements that only
     one of the two has are traded against each other, and the surplus element is kept with the weight of `b1`.
 
+    A vertex of a budget and a size has one fraction, or two that sum to one: then two sets have a weight, and only their merge, the last
+    one, is worked out.
+
     Source: Chekuri, Vondrak and Zenklusen (2010); C2MAB-V, Algorithm 2.
 
     Differs from the paper: `K + 1` sets in place of `K`, which do not suffice if the sum is not a whole number.
@@ -124,10 +143,42 @@ def swap(z: jax.Array, uniforms: jax.Array, surplus_uniforms: jax.Array) -> jax.
     Returns:
       The set, `[K]` bool.
     """
+    return swap_with(z, lambda merges: uniforms[merges], lambda merges: surplus_uniforms[merges])
+
+
+def swap_with(
+    z: jax.Array, trades: Callable[[np.ndarray], jax.Array], surplus: Callable[[np.ndarray], jax.Array]
+) -> jax.Array:
+    """`swap` with coins that are drawn when they are used: of `n` merges, `trades` gives `[n, M]` uniforms and `surplus` `[n]`."""
     size = z.shape[-1]
-    weight, members = decompose(z)
-    members = members.astype(z.dtype)  # Masks as numbers: booleans would not be vectorised together with the coins.
-    weight, members, uniforms, surplus_uniforms = numerics.materialised((weight, members, uniforms, surplus_uniforms))
+    upper, fraction = numerics.materialised(_prefixes(z))
+    largest = numerics.materialised(jnp.max(fraction))
+
+    def of_two() -> jax.Array:
+        return _merged(*_sets_between(upper, jnp.stack([largest, jnp.ones_like(largest)])), trades, surplus)
+
+    def of_all() -> jax.Array:
+        return _merged(*_sets_between(upper, jnp.concatenate([fraction, jnp.ones((1,), z.dtype)])), trades, surplus)
+
+    if size == 1:
+        return of_two()
+    several = jnp.any(
+        (fraction > 0.0) & (fraction < largest - TOLERANCE)
+    )  # the same fraction is rounded otherwise beside another number
+    return lax.cond(several, of_all, of_two)
+
+
+def _merged(
+    weight: jax.Array,
+    members: jax.Array,
+    trades: Callable[[np.ndarray], jax.Array],
+    surplus: Callable[[np.ndarray], jax.Array],
+) -> jax.Array:
+    """The set `[K]` bool that merging `n` sets leads to, by the coins of the last merges of `K`; see `swap`."""
+    count, size = members.shape
+    merges = np.arange(size - count + 1, size)
+    members = members.astype(weight.dtype)  # Masks as numbers: booleans would not be vectorised together with the coins.
+    weight, members, uniforms, surplus_uniforms = numerics.materialised((weight, members, trades(merges), surplus(merges)))
 
     def merge(m: jax.Array, carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         kept, kept_weight = carry
@@ -142,10 +193,10 @@ def swap(z: jax.Array, uniforms: jax.Array, surplus_uniforms: jax.Array) -> jax.
         more = jnp.sum(only1) - jnp.sum(only2)  # 0 or 1
         rank1, rank2 = numerics.prefix_sums(only1) - 1.0 - more, numerics.prefix_sums(only2) - 1.0
         surplus = only1 * (rank1 < 0.0)
-        take = (coins * total < q2).astype(z.dtype)  # the r-th trade gives b2's element
-        stay = (surplus_coin * total >= q2).astype(z.dtype)
+        take = (coins * total < q2).astype(weight.dtype)  # the r-th trade gives b2's element
+        stay = (surplus_coin * total >= q2).astype(weight.dtype)
         kept = common + (only1 - surplus) * (1.0 - _at(take, rank1)) + only2 * _at(take, rank2) + surplus * stay
         return kept, total
 
-    kept, _ = numerics.repeat(size, merge, (members[0], weight[0]))
+    kept, _ = numerics.repeat(count - 1, merge, (members[0], weight[0]))
     return kept > 0.5

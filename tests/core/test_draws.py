@@ -370,3 +370,11 @@ def test_beta_has_the_beta_law():
     for (a, b), sample in zip(pairs, drawn, strict=True):
         assert stats.kstest(sample.astype(np.float64), stats.beta(a, b).cdf).pvalue > 1e-5, (a, b)
         assert_mean_close(sample, a / (a + b))
+
+
+def test_beta_is_the_share_of_two_gammas():
+    """They are drawn at once, each from a key of its own."""
+    a, b, key = jnp.asarray([1.0, 2.5, 40.0]), jnp.asarray([3.0, 1.0, 7.0]), draws.key(10)
+    x, y = (draws.gamma(k, p) for k, p in zip(draws.split(key), (a, b), strict=True))
+    np.testing.assert_allclose(draws.beta(key, a, b), x / (x + y), rtol=1e-6)
+    np.testing.assert_allclose(draws.beta(key, a, 2.0), draws.beta(key, a, jnp.full(3, 2.0)), rtol=1e-6)

@@ -1,12 +1,14 @@
 """One copy of the rounds for intervals of several lengths: the same numbers as several copies, and the same program for other horizons."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from jaxroute.core import draws
+from jaxroute.engine.batching.lanes import lanes
 from jaxroute.engine.rollout import packed_rollout, rollout, spans_of
-from jaxroute.engine.rounds import Record, run_streams
+from jaxroute.engine.rounds import Record, any_nan, run_streams
 from jaxroute.problems import staged, stochastic
 
 ROOT = np.asarray(jax.random.key_data(draws.key(0)))
@@ -55,3 +57,12 @@ def test_other_horizons_with_as_many_records_are_the_same_program():
 def test_spans_follow_each_other():
     np.testing.assert_array_equal(spans_of(10, 4, 0, 6), [[6, 4], [10, 4], [14, 2]])
     np.testing.assert_array_equal(spans_of(8, 4, 6, 6), [[0, 6], [6, 4], [10, 4]])
+
+
+def test_any_nan_sees_a_nan_among_infinities_and_of_each_run():
+    """Leaves of other types, without elements, or without a NaN do not count."""
+    table = jnp.asarray([[1.0, jnp.inf, -jnp.inf], [0.0, jnp.nan, 2.0], [-jnp.inf, -jnp.inf, -jnp.inf]])
+    tree = lambda x: {"a": x, "n": jnp.arange(3), "flag": jnp.bool_(True), "none": jnp.zeros((0,)), "zero": jnp.float32(0.0)}  # noqa: E731
+    np.testing.assert_array_equal(jax.jit(jax.vmap(lambda x: any_nan(tree(x))))(table), [False, True, False])
+    np.testing.assert_array_equal(jax.jit(lanes(lambda x: any_nan(tree(x)), 3))(table.T), [False, True, False])
+    assert any_nan((jnp.float32(jnp.nan), jnp.zeros(2))) and not any_nan((jnp.arange(3), jnp.zeros((2, 0))))

@@ -9,6 +9,7 @@ import pytest
 from helpers import assert_mean_close
 from reference import combinatorial as plain
 
+from jaxroute.engine.batching.lanes import lanes
 from jaxroute.problems.combinatorial.parts.rewards import REWARDS
 from jaxroute.solvers import rounding
 
@@ -59,6 +60,25 @@ def test_roundings_equal_the_reference_coin_by_coin():
         u, trades, group = rng.random(6), rng.random((6, 6)), rng.random(6)
         np.testing.assert_array_equal(pairwise(z, u), plain.round_pairwise(z, u), err_msg=f"pairwise {z}")
         np.testing.assert_array_equal(swap(z, trades, group), plain.round_swap(z, trades, group), err_msg=f"swap {z}")
+
+
+def test_swap_of_vertices_is_the_reference_s_for_one_run_and_for_many():
+    """One fraction, or two that sum to one wherever they stand, take the branch of one merge; others among them take that of all."""
+    rng = np.random.default_rng(22)
+    size, runs = 7, 200
+    z = np.round(rng.random((runs, size)))
+    for row, fraction in zip(z, np.round(rng.uniform(0.02, 0.98, runs), 2), strict=True):
+        i, j = rng.permutation(size)[:2]
+        row[i] = fraction
+        if rng.random() < 0.7:
+            row[j] = 1.0 - row[i]
+    z[::20] = np.round(rng.random((runs // 20, size)), 2)
+    trades, surplus = rng.random((runs, size, size)).astype(np.float32), rng.random((runs, size)).astype(np.float32)
+    expected = [plain.round_swap(*row) for row in zip(z, trades, surplus, strict=True)]
+    one = jax.jit(rounding.swap)
+    np.testing.assert_array_equal([one(*row) for row in zip(z, trades, surplus, strict=True)], expected)
+    last = [jnp.moveaxis(jnp.asarray(x), 0, -1) for x in (z.astype(np.float32), trades, surplus)]
+    np.testing.assert_array_equal(np.asarray(jax.jit(lanes(rounding.swap, runs))(*last)).T, expected)
 
 
 def test_decomposition_by_hand():

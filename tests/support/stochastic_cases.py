@@ -22,7 +22,7 @@ def _luck(run, horizon, size):
 
     def one(t):
         env, act = (jax.random.fold_in(jax.random.fold_in(run, child), t) for child in (2, 5))
-        coin, arm = (jax.random.uniform(jax.random.fold_in(act, child)) for child in (0, 1))
+        coin, arm = jax.random.uniform(act, (2,), jnp.float32)
         normals = jax.random.normal(act, (size,), jnp.float32)
         return jax.random.uniform(env, (), jnp.float32), jax.random.normal(env, (), jnp.float32), normals, coin, arm
 

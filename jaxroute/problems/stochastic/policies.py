@@ -178,11 +178,13 @@ class EpsilonGreedy:
         self, key: jax.Array, state: ArmStatistics, obs: tuple[()], t: jax.Array
     ) -> tuple[jax.Array, dict[str, jax.Array]]:
         del obs, t
-        k_coin, k_model = draws.split(key)
+        # Two draws of one key: making a key for each would cost as much as both.
+        coin, place = (draws.uniform_at(key, number) for number in range(2))
         pulls = jnp.maximum(state.pulls, 1).astype(jnp.float32)
         best = numerics.argmax(jnp.where(state.pulls > 0, state.reward_sum / pulls, jnp.inf))
-        explore = draws.uniform(k_coin) < self.epsilon
-        anyone = draws.randint(k_model, state.pulls.shape[-1])
+        explore = coin < self.epsilon
+        size = state.pulls.shape[-1]
+        anyone = jnp.minimum((place * size).astype(jnp.int32), size - 1)
         return jnp.where(explore, anyone, best), {"explored": explore.astype(jnp.float32)}
 
     def update(

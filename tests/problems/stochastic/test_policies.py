@@ -116,3 +116,16 @@ def test_one_model_leaves_nothing_to_choose():
 def test_ucb_tries_every_model_once_and_in_order():
     chosen, _, _ = play(bandit("bernoulli"), stochastic.UCB1(), double=True)
     np.testing.assert_array_equal(chosen[:, :5], [[0, 1, 2, 3, 4]] * 3)
+
+
+def test_epsilon_greedy_explores_every_model_alike():
+    """Whether it explores, and whom, are independent: 100,000 rounds, after which the coin is `.25` in one and the models `1 / 3` each."""
+    policy, count = stochastic.EpsilonGreedy(epsilon=0.25), 100_000
+    state = ArmStatistics(pulls=jnp.asarray([2, 1, 1]), reward_sum=jnp.asarray([2.0, 0.0, 0.0]))
+    keys = jax.random.split(draws.key(3), count)
+    action, info = jax.jit(jax.vmap(lambda key: policy.act(key, state, (), jnp.int32(4))))(keys)
+    explored = np.asarray(info["explored"]) > 0
+    assert (np.asarray(action)[~explored] == 0).all()
+    assert abs(explored.mean() - 0.25) < 5 * np.sqrt(0.25 * 0.75 / count)
+    shares = np.bincount(np.asarray(action)[explored], minlength=3) / explored.sum()
+    np.testing.assert_allclose(shares, 1 / 3, atol=5 * np.sqrt(2 / 9 / explored.sum()))

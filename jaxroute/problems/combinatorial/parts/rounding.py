@@ -38,9 +38,18 @@ class Swap:
     """Swap rounding. Source: C2MAB-V, Algorithm 2."""
 
     def round(self, key: jax.Array, z: jax.Array, spec: CombinatorialSpec) -> jax.Array:
-        k_trade, k_surplus = draws.split(key)
-        size = z.shape[-1]
-        return rounding.swap(z, draws.uniform(k_trade, (size, spec.max_size)), draws.uniform(k_surplus, (size,)))
+        # As words: a branch over keys would be taken by all runs.
+        words = [jax.random.key_data(k) for k in draws.split(key)]
+        trade = np.arange(spec.max_size)
+
+        def uniforms(stream: int, places: np.ndarray) -> jax.Array:
+            return draws.uniform_at(jax.random.wrap_key_data(words[stream], impl=draws.KEY_IMPL), places)
+
+        return rounding.swap_with(
+            z,
+            lambda merges: uniforms(0, merges[:, None] * spec.max_size + trade),
+            lambda merges: uniforms(1, merges),
+        )
 
 
 @struct.dataclass
