@@ -166,7 +166,7 @@ class Rows:
                 chance, took = jax.nn.sigmoid(numerics.kept(logit))[None], (accepted == 0)[None]
             else:
                 chance, took, _, _ = _of_several_shown(theta, x, items, accepted)
-            missed = [chance[k] - took[k] for k in range(shown)]
+            missed = [chance[k] - took[k].astype(x.dtype) for k in range(shown)]
             missing = sum((jnp.where(m, v, 0.0) for m, v in zip(mine, missed, strict=True)), jnp.zeros((num, x.shape[1])))
             if shown == 1:
                 weight = jnp.where(mine[0], chance[0] * (1.0 - chance[0]), 0.0)

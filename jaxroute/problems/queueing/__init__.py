@@ -3,7 +3,7 @@
 `acqb` holds the paper's policy, put together from `parts`: how waiting queries are kept and which is served, what is
 remembered, when to explore. `env` is the queue, `sources` where queries and answers come from, `instances` ready-made
 queues, `optimum` the optimal policy's queue that regret is measured against, `baselines` and `oracle` the other policies,
-`theory` the paper's bounds, `waiting` how long queries waited, `types` what passes between them.
+`theory` the paper's bounds, `types` what passes between them.
 """
 
 from jaxroute.estimators.confidence import mnl_radius
@@ -23,6 +23,7 @@ from jaxroute.problems.queueing.instances import (
 from jaxroute.problems.queueing.oracle import Optimal, SwitchAt
 from jaxroute.problems.queueing.parts.backlog import ByArrival, Compact, PoolCounts
 from jaxroute.problems.queueing.parts.triggers import Decaying, PhaseThenCoin, RecordedCoins
+from jaxroute.problems.queueing.parts.waiting import waiting_percentiles
 from jaxroute.problems.queueing.sources.arrivals import Bursts, Rates, Slots
 from jaxroute.problems.queueing.sources.contexts import PoolContexts, RandomContexts, RecordedContexts, RecordedPrompts
 from jaxroute.problems.queueing.sources.utility import departure_chance, describe_chances, divide_costs
@@ -32,7 +33,6 @@ from jaxroute.problems.queueing.theory import (
     explore_chance,
     num_samples,
 )
-from jaxroute.problems.queueing.waiting import waiting_percentiles
 
 POLICIES = (ACQB, CQBEpsilon, QUCB, QThS, Random, Optimal)
 ENVIRONMENTS = (RandomQueues, fixed_queue, recorded_queue, pool_queue, table_queue, standin_queue)

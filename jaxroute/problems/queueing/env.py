@@ -10,11 +10,11 @@ from jaxroute.core import checks, draws, numerics
 from jaxroute.problems.queueing import optimum
 from jaxroute.problems.queueing.parts.backlog import Backlog
 from jaxroute.problems.queueing.parts.scheduling import best_rate_waiting
+from jaxroute.problems.queueing.parts.waiting import class_of
 from jaxroute.problems.queueing.sources.arrivals import Arrivals
 from jaxroute.problems.queueing.sources.choice import choose
 from jaxroute.problems.queueing.sources.contexts import Source
 from jaxroute.problems.queueing.types import METRICS, ZERO_FLOWS, Action, Feedback, Observation, QueueSpec
-from jaxroute.problems.queueing.waiting import class_of
 
 # The child of a round's key that a process of arrivals has; the source has those from 0 on.
 _ARRIVALS = 2**16

@@ -7,7 +7,7 @@ from queueing_cases import THETA, play, pool, small
 
 import jaxroute as jr
 from jaxroute.problems import queueing as qu
-from jaxroute.problems.queueing.waiting import WAITS, class_of
+from jaxroute.problems.queueing.parts.waiting import WAITS, class_of
 
 
 def test_classes_are_exact_at_first_and_narrow_later():
