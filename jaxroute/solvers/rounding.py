@@ -162,10 +162,12 @@ def swap_with(
 
     if size == 1:
         return of_two()
-    several = jnp.any(
-        (fraction > 0.0) & (fraction < largest - TOLERANCE)
-    )  # the same fraction is rounded otherwise beside another number
-    return lax.cond(several, of_all, of_two)
+    # Fractions that differ by rounding alone are one, with its sum to one or without.
+    several = jnp.any((fraction > 0.0) & (fraction < largest - TOLERANCE))
+    chosen = of_two()
+    # A branch that all runs take or none, in place of one for few runs, which would take longer to compile than all the rest.
+    needed = numerics.largest_over_runs(several.astype(jnp.int32)) > 0
+    return lax.cond(needed, lambda: jnp.where(several, of_all(), chosen), lambda: chosen)
 
 
 def _merged(
