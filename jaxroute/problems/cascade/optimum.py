@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxroute.core import checks, draws
+from jaxroute.core.brief import brief_jit
 from jaxroute.core.types import Leaf
 from jaxroute.problems.cascade.env import CascadeEnv, as_cascade
 from jaxroute.problems.cascade.sources.boxes import RecordedBoxes
@@ -97,7 +98,6 @@ def tuned_threshold(env: CascadeEnv, number: int = _DRAWS, seed: int = 0) -> tup
     key = draws.key(checks.count("seed", seed, minimum=0))
     theta = None if env.evaluator is None else jnp.asarray(env.evaluator.theta)
 
-    @jax.jit
     def played(period: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
         one = draws.fold_in(key, period)
         drawn = env.draw(one, env.init(draws.fold_in(one, 0)), jnp.int32(period))
@@ -105,7 +105,7 @@ def tuned_threshold(env: CascadeEnv, number: int = _DRAWS, seed: int = 0) -> tup
             return drawn.score, drawn.score, drawn.cost
         return env.spec.score_link.value(drawn.features @ theta), drawn.score, drawn.cost
 
-    drawn = jax.lax.map(played, jnp.arange(number), batch_size=4096)
+    drawn = brief_jit(lambda periods: jax.lax.map(played, periods, batch_size=4096))(jnp.arange(number))
     seen, score, cost = (np.asarray(x, np.float64) for x in drawn)
     return best_threshold(score, cost, seen, np.argsort(cost_order(env), kind="stable"))
 

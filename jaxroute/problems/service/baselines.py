@@ -12,10 +12,11 @@ from flax import struct
 from jax import lax
 
 from jaxroute.core import checks, draws, numerics
+from jaxroute.core.brief import brief_jit
 from jaxroute.core.types import Leaf
 from jaxroute.problems.service.env import ServiceEnv
 from jaxroute.problems.service.messplus import Learner
-from jaxroute.problems.service.parts.contrastive import cluster_loss, contrastive_loss, nearest_clusters
+from jaxroute.problems.service.parts.contrastive import Clusters, cluster_loss, contrastive_loss, nearest_clusters
 from jaxroute.problems.service.parts.predictors import Predictor, TrueChances
 from jaxroute.problems.service.sources import draw_requests
 from jaxroute.problems.service.types import Action, Feedback, Observation, Params, ServiceSpec
@@ -142,7 +143,7 @@ def educated_guess(accuracy: jax.Array, alpha: jax.Array) -> jax.Array:
     return _guess(accuracy, alpha)
 
 
-@jax.jit
+@brief_jit
 def _guess(accuracy: jax.Array, alpha: jax.Array) -> jax.Array:
     models = accuracy.shape[-1]
 
@@ -371,7 +372,7 @@ def fit_routerdc(
     return _fit(env, learning_rate, cluster_weight, checks.count("seed", seed, minimum=0), sizes)
 
 
-@functools.partial(jax.jit, static_argnums=4)
+@functools.partial(brief_jit, static_argnums=4)
 def _fit(env: ServiceEnv, learning_rate: Leaf, cluster_weight: Leaf, seed: Leaf, sizes: tuple[int, ...]) -> RouterDC:
     """`fit_routerdc` after its checks; compiled once for all environments of a structure."""
     num_requests, steps, batch, width, positives, negatives, num_clusters, outside = sizes
@@ -379,6 +380,7 @@ def _fit(env: ServiceEnv, learning_rate: Leaf, cluster_weight: Leaf, seed: Leaf,
     data = draw_requests(env.requests, k_data, num_requests)
     x, satisfied = data.features, data.satisfied
     cluster = nearest_clusters(x, num_clusters, k_cluster)
+    clusters = Clusters.of(cluster, num_clusters)
     spec = env.spec
     k_encoder, k_experts = draws.split(k_init)
     router: Any = RouterDC(
@@ -391,9 +393,8 @@ def _fit(env: ServiceEnv, learning_rate: Leaf, cluster_weight: Leaf, seed: Leaf,
         k_batch, k_inside, k_outside = draws.split(key, 3)
         chosen = draws.randint(k_batch, num_requests, (batch,))
         routed = jax.vmap(lambda i: contrastive_loss(router.logits(x[i]), satisfied[i], positives, negatives))(chosen)
-        same = cluster[chosen][:, None] == cluster
-        inside = jnp.argmax(jnp.where(same, draws.uniform(k_inside, same.shape), -1.0), axis=-1)
-        _, others = lax.top_k(jnp.where(same, -1.0, draws.uniform(k_outside, same.shape)), outside)
+        inside = jax.vmap(clusters.inside)(cluster[chosen], draws.uniform(k_inside, (batch,)))
+        others = jax.vmap(clusters.outside)(cluster[chosen], draws.uniform(k_outside, (batch, outside)))
         codes = jnp.dot(x, router.encoder, precision="highest")  # Not in TF32, on a GPU.
         apart = jax.vmap(lambda i, j, others: cluster_loss(codes[i], codes[j], codes[others]))(chosen, inside, others)
         return jnp.mean(routed) + cluster_weight * jnp.mean(apart)

@@ -1,5 +1,7 @@
 """The losses that RouterDC is trained with, and the clusters of requests that one of them compares."""
 
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -62,3 +64,45 @@ def nearest_clusters(x: jax.Array, number: int, key: jax.Array, sweeps: int = 10
 
     centres, _ = lax.scan(sweep, centres, None, length=sweeps)
     return nearest(centres)
+
+
+class Clusters(NamedTuple):
+    """Requests by cluster, so that one inside or outside a cluster is drawn by its place.
+
+    order: `[n]` int32, numbers of the requests, one cluster after the other.
+    start: `[C]` int32, place of the first of each cluster.
+    count: `[C]` int32, how many it has.
+    """
+
+    order: jax.Array
+    start: jax.Array
+    count: jax.Array
+
+    @classmethod
+    def of(cls, cluster: jax.Array, number: int) -> "Clusters":
+        """From the cluster `[n]` of each request, of so many."""
+        count = jnp.sum(cluster[:, None] == jnp.arange(number), axis=0, dtype=jnp.int32)
+        return cls(jnp.argsort(cluster, stable=True).astype(jnp.int32), jnp.cumsum(count) - count, count)
+
+    def inside(self, cluster: jax.Array, uniform: jax.Array) -> jax.Array:
+        """A request `[]` of a cluster, by a uniform number."""
+        return self.order[self.start[cluster] + _below(self.count[cluster], uniform)]
+
+    def outside(self, cluster: jax.Array, uniforms: jax.Array) -> jax.Array:
+        """Different requests `[H]` of other clusters, by uniform numbers `[H]`; any ones if there are too few."""
+        start, count, size = self.start[cluster], self.count[cluster], self.order.shape[0]
+        taken: list[jax.Array] = []  # Places among those outside, in rising order.
+        for number in range(uniforms.shape[0]):
+            place = _below(size - count - number, uniforms[number])
+            for other in taken:
+                place = place + (place >= other).astype(jnp.int32)
+            for i, other in enumerate(taken):
+                taken[i], place = jnp.minimum(other, place), jnp.maximum(other, place)
+            taken.append(place)
+        places = jnp.stack(taken)
+        return self.order[jnp.minimum(jnp.where(places >= start, places + count, places), size - 1)]
+
+
+def _below(number: jax.Array, uniform: jax.Array) -> jax.Array:
+    """A whole number below another one, by a uniform number; 0 if there is none."""
+    return jnp.clip((uniform * number.astype(jnp.float32)).astype(jnp.int32), 0, jnp.maximum(number - 1, 0))

@@ -1,0 +1,57 @@
+"""Programs that are compiled for a short time to compile."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jaxroute.core import brief
+from jaxroute.core.brief import brief_jit
+
+
+def power(x, n):
+    return jnp.sum(jnp.sin(x) ** n) + x[0]
+
+
+def test_results_are_those_of_jit_up_to_rounding():
+    x = jnp.asarray(np.random.default_rng(0).random(100), jnp.float32)
+    for n in (2, 3):
+        np.testing.assert_allclose(
+            brief_jit(power, static_argnums=1)(x, n), jax.jit(power, static_argnums=1)(x, n), rtol=1e-6
+        )
+
+
+def test_a_program_is_traced_once():
+    traces = []
+
+    def counted(x):
+        traces.append(x)
+        return x + 1
+
+    played = brief_jit(counted)
+    assert [int(played(i)) for i in range(3)] == [1, 2, 3] and len(traces) == 1
+
+
+def test_it_may_be_a_part_of_another_program():
+    whole = jax.jit(lambda x: brief_jit(power, static_argnums=1)(2 * x, 2))
+    x = jnp.ones(3)
+    np.testing.assert_allclose(whole(x), power(2 * x, 2), rtol=1e-6)
+    assert "pjit" not in str(jax.make_jaxpr(lambda x: brief_jit(lambda y: y + 1)(x))(x))
+
+
+def test_options_that_xla_does_not_have_are_left_out(monkeypatch):
+    monkeypatch.setattr(brief, "_OPTIONS", {"no_such_option": "0", "xla_backend_optimization_level": "0"})
+    brief._options.cache_clear()
+    try:
+        assert brief._options() == {"xla_backend_optimization_level": "0"}
+    finally:
+        monkeypatch.undo()
+        brief._options.cache_clear()
+
+
+def test_an_error_of_the_function_is_its_own():
+    def wrong(x):
+        raise ValueError("x must be something else")
+
+    with pytest.raises(ValueError, match="x must be something else"):
+        brief_jit(wrong)(1.0)
