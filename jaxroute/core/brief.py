@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec, TypeVar
 
 import jax
+from jax.core import Tracer
 
 Given = ParamSpec("Given")
 Made = TypeVar("Made")
@@ -30,7 +31,7 @@ def brief_jit(function: Callable[Given, Made], static_argnums: int | Sequence[in
 
     @functools.wraps(function)
     def call(*args: Given.args, **kwargs: Given.kwargs) -> Made:
-        if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves((args, kwargs))):
+        if any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((args, kwargs))):
             return function(*args, **kwargs)  # Of another program, which has options of its own.
         return compiled(jax.default_backend())(*args, **kwargs)
 

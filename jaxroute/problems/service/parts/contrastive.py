@@ -71,12 +71,12 @@ class Clusters(NamedTuple):
 
     order: `[n]` int32, numbers of the requests, one cluster after the other.
     start: `[C]` int32, place of the first of each cluster.
-    count: `[C]` int32, how many it has.
+    number: `[C]` int32, how many it has.
     """
 
     order: jax.Array
     start: jax.Array
-    count: jax.Array
+    number: jax.Array
 
     @classmethod
     def of(cls, cluster: jax.Array, number: int) -> "Clusters":
@@ -86,11 +86,11 @@ class Clusters(NamedTuple):
 
     def inside(self, cluster: jax.Array, uniform: jax.Array) -> jax.Array:
         """A request `[]` of a cluster, by a uniform number."""
-        return self.order[self.start[cluster] + _below(self.count[cluster], uniform)]
+        return self.order[self.start[cluster] + _below(self.number[cluster], uniform)]
 
     def outside(self, cluster: jax.Array, uniforms: jax.Array) -> jax.Array:
         """Different requests `[H]` of other clusters, by uniform numbers `[H]`; any ones if there are too few."""
-        start, count, size = self.start[cluster], self.count[cluster], self.order.shape[0]
+        start, count, size = self.start[cluster], self.number[cluster], self.order.shape[0]
         taken: list[jax.Array] = []  # Places among those outside, in rising order.
         for number in range(uniforms.shape[0]):
             place = _below(size - count - number, uniforms[number])

@@ -35,7 +35,7 @@ def test_cluster_loss_equals_the_reference():
 def test_requests_inside_and_outside_a_cluster_are_drawn_uniformly():
     cluster = jnp.asarray([2, 0, 2, 1, 0, 2, 2, 1])
     clusters = Clusters.of(cluster, 4)
-    assert clusters.count.tolist() == [2, 2, 4, 0]
+    assert clusters.number.tolist() == [2, 2, 4, 0]
     uniforms = jnp.asarray(np.random.default_rng(0).random((20_000, 3)), jnp.float32)
     for c in (0, 2):
         members = np.flatnonzero(np.asarray(cluster) == c)
