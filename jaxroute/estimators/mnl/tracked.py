@@ -87,6 +87,25 @@ def _farthest(features: jax.Array, before: jax.Array) -> jax.Array:
 
 
 @struct.dataclass
+class _Following:
+    """What both kinds have: when Newton steps on all of the data come.
+
+    Attributes:
+      first: so many rounds all end with Newton steps (static).
+      share: from then on they come after at most one in so many of the rounds so far (static).
+    """
+
+    first: int = struct.field(pytree_node=False, default=64)
+    share: int = struct.field(pytree_node=False, default=32)
+
+    needs_hessian: ClassVar[bool] = True
+
+    def check(self) -> None:
+        checks.count("first", self.first)
+        checks.count("share", self.share)
+
+
+@struct.dataclass
 class TrackedState:
     """State of `Tracked`.
 
@@ -102,7 +121,7 @@ class TrackedState:
 
 
 @struct.dataclass
-class Tracked:
+class Tracked(_Following):
     """The minimum of a quadratic model of the old observations' loss plus the exact loss of the newest one; for small dimensions.
 
     For rows that bear on one parameter: those of one item each, or of pairs of query and item. See `TrackedBlocks` for others.
@@ -120,15 +139,6 @@ class Tracked:
       first: so many rounds all end with Newton steps (static).
       share: from then on they come after at most one in so many of the rounds so far (static).
     """
-
-    first: int = struct.field(pytree_node=False, default=64)
-    share: int = struct.field(pytree_node=False, default=32)
-
-    needs_hessian: ClassVar[bool] = True
-
-    def check(self) -> None:
-        checks.count("first", self.first)
-        checks.count("share", self.share)
 
     def init(self, num: int, dim: int, ridge: Leaf) -> TrackedState:
         """Nothing observed."""
@@ -188,7 +198,7 @@ class BlocksState:
 
 
 @struct.dataclass
-class TrackedBlocks:
+class TrackedBlocks(_Following):
     """`Tracked` for rows that show two items with a parameter each: the two are estimated together, the others stay what they are.
 
     The quadratic model is one of all parameters, since an item's loss depends on those that it was shown with. Its gradient is followed
@@ -202,15 +212,6 @@ class TrackedBlocks:
       first: so many rounds all end with Newton steps (static).
       share: from then on they come after at most one in so many of the rounds so far (static).
     """
-
-    first: int = struct.field(pytree_node=False, default=64)
-    share: int = struct.field(pytree_node=False, default=32)
-
-    needs_hessian: ClassVar[bool] = True
-
-    def check(self) -> None:
-        checks.count("first", self.first)
-        checks.count("share", self.share)
 
     def init(self, num: int, dim: int, ridge: Leaf) -> BlocksState:
         """Nothing observed."""
