@@ -44,7 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     before, warnings.formatwarning = warnings.formatwarning, _warning
     handlers = _end_by_signals()
     try:
-        status = options.function(options)
+        with contextlib.ExitStack() as options.until_the_end:
+            status = options.function(options)
         sys.stdout.flush()
         return status
     except BrokenPipeError:  # Whoever read the output has gone, as `head` does.
@@ -392,7 +393,7 @@ def _data(options) -> int:
 def _compare(options) -> int:
     from jaxroute.comparison import compare
 
-    _keep_compiled()
+    _keep_programs(options)
     start = time.perf_counter()
     found = compare(
         options.file,
@@ -596,6 +597,15 @@ def _keep_compiled() -> str | None:
     return jax.config.jax_compilation_cache_dir
 
 
+def _keep_programs(options) -> None:
+    """Lets a command keep compiled programs for the next one: JAX, and the engine, which then need not even trace them."""
+    folder = _keep_compiled()
+    if folder is not None and "://" not in folder:
+        from jaxroute.engine.shelf import shelf
+
+        options.until_the_end.enter_context(shelf(Path(folder) / "jaxroute-programs"))
+
+
 def _changes(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
     """`["StageRoute.gamma=0.5"]` as `{"StageRoute": {"gamma": 0.5}}`."""
     changes: dict[str, dict[str, Any]] = {}
@@ -694,7 +704,7 @@ def _run_here(options, mesh: Any = None) -> int:
     devices = _devices(options.devices)
     if devices is not None and mesh is not None:
         raise ValueError("--distributed uses the devices of all processes, and takes no --devices")
-    _keep_compiled()
+    _keep_programs(options)
     experiment = _experiment(options.experiment)
     figures = bool(experiment.figures) and not options.no_figures
     if figures and importlib.util.find_spec("matplotlib") is None:
@@ -743,7 +753,7 @@ def _run_here(options, mesh: Any = None) -> int:
 def _tune(options) -> int:
     from jaxroute.experiments import tuning
 
-    _keep_compiled()
+    _keep_programs(options)
     experiment = _experiment(options.experiment)
     figures = not options.no_figures
     if figures and importlib.util.find_spec("matplotlib") is None:

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
@@ -16,7 +16,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxroute.core import draws
-from jaxroute.engine import reference
+from jaxroute.engine import reference, shelf
 from jaxroute.engine.batching.compiling import compile_lanes
 from jaxroute.engine.grid import Grid
 from jaxroute.engine.kernels.compiling import Unsupported, compilations, finish
@@ -57,12 +57,16 @@ class Program:
     kernels: compilations of kernels that it calls, which go on meanwhile.
     compiled: of the program, once it was begun.
     reason: why there is none.
+    shapes: of what is recorded of a run, by name.
+    name: on the shelf; None if it is not kept there.
     """
 
     lowered: Any = None
     kernels: "Sequence[Future[Any]]" = ()
     compiled: "Future[Any] | None" = None
     reason: str = ""
+    shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    name: str | None = None
 
 
 class ProgramCache:
@@ -229,9 +233,15 @@ class Block:
         arguments = self._arguments(dict.fromkeys(self.axes, 0), seeds, begun)
 
         def trace() -> Program:
+            name = self._name(arguments)
+            if name is not None and (kept := shelf.current().take(name)) is not None:
+                ready: Future[Any] = Future()
+                ready.set_result(kept.executable)
+                return Program(compiled=ready, shapes=kept.shapes)
             try:
                 with jax.default_device(self.device), compilations() as kernels:
-                    return Program(jax.jit(self._function()).lower(*arguments), kernels)
+                    lowered = jax.jit(self._function()).lower(*arguments)
+                    return Program(lowered, kernels, shapes=lowered.out_info[0].shapes(), name=name)
             except Exception as error:
                 if self.backend != "kernel":
                     raise
@@ -241,6 +251,22 @@ class Block:
         structure = (*(g.structure for g in self.grids), *(tuple(g.leaf_axes) for g in self.grids))
         program = PROGRAMS.get((*structure, shapes, self.static, self.since, self.backend), trace)
         return self._fall_back(program, seeds) if program.reason else program
+
+    def _name(self, arguments: Any) -> str | None:
+        """Of the program on the shelf; None without one, and for what is not the scan on one device of this process."""
+        if shelf.current() is None or self.backend != "scan" or self.mesh.size > 1 or jax.process_count() > 1:
+            return None
+        record, horizon, _, precise, keep_states = self.static
+        return shelf.name_of(
+            self.device,
+            [*(grid.example for grid in self.grids), *(probe for _, probe in record.probes)],
+            [*(grid.structure for grid in self.grids), jax.tree.structure(arguments)],
+            leaf_axes=[grid.leaf_axes for grid in self.grids],
+            types=[(np.shape(a), str(a.dtype)) for a in jax.tree.leaves(arguments)],
+            record=record,
+            rounds=(horizon, self.since, self.free_rounds),
+            options=(precise, keep_states),
+        )
 
     def _fall_back(self, program: Program, seeds: np.ndarray) -> Program:
         """The scan's block in place of the kernel's, which gives the reason."""
@@ -254,8 +280,7 @@ class Block:
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Shape of each recorded quantity in one run, without time."""
-        packed, _ = self.lower(self._any_seeds()).lowered.out_info
-        return packed.shapes()
+        return self.lower(self._any_seeds()).shapes
 
     def compile_in(
         self,
@@ -385,7 +410,11 @@ def compile_blocks(blocks: Mapping[str, Block], pool: ThreadPoolExecutor, progre
 
 def _compile(program: Program, platform: str) -> Any:
     finish(program.kernels)
-    return compile_lanes(program.lowered, platform)
+    before = shelf.hits()
+    compiled = compile_lanes(program.lowered, platform)
+    if program.name is not None and (there := shelf.current()) is not None and shelf.hits() == before:
+        there.keep(program.name, compiled, program.shapes)
+    return compiled
 
 
 def _first_line(error: Exception) -> str:

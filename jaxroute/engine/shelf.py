@@ -1,0 +1,167 @@
+"""Compiled programs on disk, found by what they are made of: a command that is given again need not even trace them.
+
+JAX keeps compiled programs too, and finds them by their text; but to have the text it must trace the rounds first, which takes
+about a second for each policy. A program on the shelf has a name that says all that its text depends on: the package's sources, the code of
+policies and environments of others, their structure, sizes and types, JAX's settings, versions and the processor. Where one of them cannot be
+told, nothing is taken, or kept.
+"""
+
+import contextlib
+import functools
+import hashlib
+import json
+import os
+import pickle
+import re
+import threading
+from collections.abc import Generator, Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+from jax.experimental import serialize_executable
+
+import jaxroute
+from jaxroute.store.code import code_of
+from jaxroute.store.provenance import describe, made_with
+
+# Settings of JAX that decide what is kept or logged, not what is computed.
+_UNRELATED = ("cache", "log", "traceback", "dump", "profil")
+# In the `repr` of what has none of its own: such a thing cannot be told from another.
+_NAMELESS = " at 0x"
+
+
+class Kept(NamedTuple):
+    """A program that was taken from the shelf.
+
+    executable: to be called like what was compiled.
+    shapes: of what it records of a run, by name.
+    """
+
+    executable: Any
+    shapes: dict[str, tuple[int, ...]]
+
+
+class Shelf:
+    """A folder of programs.
+
+    Args:
+      folder: made when the first program is kept; whoever can write to it can let others run what he likes, as with JAX's own cache.
+    """
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+
+    def take(self, name: str) -> Kept | None:
+        """The program of this name; None if there is none, or it cannot be read."""
+        try:
+            payload, in_tree, out_tree, shapes = pickle.loads((self.folder / name).read_bytes())
+            return Kept(serialize_executable.deserialize_and_load(payload, in_tree, out_tree), shapes)
+        except FileNotFoundError:
+            return None
+        except Exception:  # Whatever is wrong with it, another one is made in its place.
+            return None
+
+    def keep(self, name: str, executable: Any, shapes: Mapping[str, tuple[int, ...]]) -> None:
+        """Keeps a program, if that can be done."""
+        path = self.folder / name
+        part = path.with_suffix(f".{os.getpid()}")
+        try:
+            content = pickle.dumps((*serialize_executable.serialize(executable), dict(shapes)))
+            self.folder.mkdir(parents=True, exist_ok=True)
+            part.write_bytes(content)
+            part.replace(path)
+        except Exception:  # An executable that cannot be written, or a full disk: the next process makes its own.
+            with contextlib.suppress(OSError):
+                part.unlink()
+
+
+_open: list[Shelf] = []
+_hits: dict[int, int] = {}  # Programs that JAX has taken from its own cache, by thread.
+
+
+def _count_hit(event: str, **_: Any) -> None:
+    if event == "/jax/compilation_cache/cache_hits":
+        _hits[threading.get_ident()] = _hits.get(threading.get_ident(), 0) + 1
+
+
+jax.monitoring.register_event_listener(_count_hit)
+
+
+def hits() -> int:
+    """How many programs JAX has taken from its own cache in this thread: such a one cannot be written again, as a part of it is missing."""
+    return _hits.get(threading.get_ident(), 0)
+
+
+@contextlib.contextmanager
+def shelf(folder: Path) -> Generator[Shelf, None, None]:
+    """A context in which programs are taken from a folder and kept there."""
+    _open.append(Shelf(folder))
+    try:
+        yield _open[-1]
+    finally:
+        _open.pop()
+
+
+def current() -> Shelf | None:
+    """The shelf of the innermost context, None outside."""
+    return _open[-1] if _open else None
+
+
+def name_of(device: Any, players: Iterable[Any], structures: Iterable[Any], **more: Any) -> str | None:
+    """The name of a program, None where something cannot be told.
+
+    Args:
+      device: that plays it.
+      players: an environment and a policy (or functions that make them), and probes.
+      structures: of their pytrees.
+      more: whatever else it depends on, as `describe` takes it.
+    """
+    roots = list(players)
+    said = {
+        "sources": _sources(),
+        "made_with": made_with(device),
+        "features": _features(),
+        "config": _config(),
+        "players": [describe(value) for value in roots],
+        "structures": [_structure(s) for s in structures],
+        "code": code_of(roots),
+        **{key: describe(value) for key, value in more.items()},
+    }
+    text = json.dumps(said, sort_keys=True, default=repr)
+    return None if _NAMELESS in text else hashlib.sha256(text.encode()).hexdigest()
+
+
+def _structure(structure: Any) -> Any:
+    """A structure by its classes and static fields. A function among them stands by its name: `describe` and `code_of` tell the rest."""
+    if not isinstance(structure, jax.tree_util.PyTreeDef):
+        return describe(structure)
+    return re.sub(r"<function (\S+) at 0x[0-9a-f]+>", r"<function \1>", repr(structure))
+
+
+@functools.cache
+def _sources() -> str:
+    """Digest of the sources of this package, as they were when this was first asked for."""
+    found, root = hashlib.sha256(), os.path.dirname(jaxroute.__file__)
+    for folder, inside, files in os.walk(root):
+        inside[:] = sorted(set(inside) - {"__pycache__"})
+        for file in sorted(files):
+            path = os.path.join(folder, file)
+            with open(path, "rb") as content:
+                found.update(os.path.relpath(path, root).encode() + b"\0" + content.read() + b"\0")
+    return found.hexdigest()
+
+
+@functools.cache
+def _features() -> str:
+    """What the processor has, as Linux tells it."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith(("flags", "Features")):
+                return line.partition(":")[2].strip()
+    return ""
+
+
+def _config() -> dict[str, str]:
+    """JAX's settings."""
+    return {k: repr(v) for k, v in jax.config.values.items() if not any(word in k for word in _UNRELATED)}

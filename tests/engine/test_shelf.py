@@ -1,0 +1,164 @@
+"""Programs that a later process takes from a folder in place of tracing them."""
+
+import importlib.util
+import sys
+
+import jax
+import pytest
+from jax.experimental.compilation_cache import compilation_cache
+
+import jaxroute as jr
+from jaxroute.engine import programs, shelf
+from jaxroute.problems import queueing, staged, stochastic
+
+ENV = stochastic.bernoulli([0.9, 0.5, 0.1])
+
+
+@pytest.fixture(autouse=True)
+def no_cache_of_jax():
+    """What JAX takes from its own cache cannot be put on a shelf."""
+    jax.config.update("jax_enable_compilation_cache", False)
+    compilation_cache.reset_cache()
+    yield
+    jax.config.update("jax_enable_compilation_cache", True)
+    compilation_cache.reset_cache()
+
+
+def play(policy=None, env=ENV, **options):
+    """As another process would: nothing is remembered but what is on disk."""
+    programs.PROGRAMS.clear()
+    before = programs.trace_count()
+    settings = {"horizon": 50, "seeds": 16, "progress": False} | options
+    data = jr.simulate(env, stochastic.UCB1() if policy is None else policy, **settings)
+    return data, programs.trace_count() - before
+
+
+def test_a_program_is_traced_by_the_first_process_only(tmp_path):
+    with shelf.shelf(tmp_path / "programs"):
+        first, traces = play()
+        assert traces == 1 and len(list((tmp_path / "programs").iterdir())) == 1
+        for changed in ({}, {"key": 7}, {"seeds": range(16, 32)}):
+            again, traces = play(**changed)
+            assert traces == 0, changed
+            if not changed:
+                assert again.equals(first)
+    alone, traces = play(key=7)
+    assert traces == 1
+    with shelf.shelf(tmp_path / "programs"):
+        assert play(key=7)[0].equals(alone)
+
+
+OTHERS = {
+    "horizon": lambda: play(horizon=60),
+    "policy": lambda: play(stochastic.EpsilonGreedy()),
+    "records": lambda: play(record_every=5),
+    "metrics": lambda: play(record=["reward"]),
+    "models": lambda: play(env=stochastic.bernoulli([0.9, 0.5])),
+    "grid": lambda: play(jr.grid(stochastic.UCB1, width=[1.0, 2.0])),
+}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_another_program_has_another_name(name, tmp_path):
+    with shelf.shelf(tmp_path):
+        play()
+        first, traces = OTHERS[name]()
+        assert traces == 1 and len(list(tmp_path.iterdir())) == 2
+        again, traces = OTHERS[name]()
+        assert traces == 0 and again.equals(first)
+
+
+def test_stages_are_kept_and_samplers_that_have_a_name(tmp_path):
+    market = staged.arena_market(horizon=40, stage_length=20)
+    with shelf.shelf(tmp_path):
+        for policy, env in ((staged.StageRoute(), market), (queueing.Random(), queueing.RandomQueues(horizon=40))):
+            first, traces = play(policy, env, horizon=40)
+            assert traces == 1
+            again, traces = play(policy, env, horizon=40)
+            assert traces == 0 and again.equals(first)
+
+
+def test_a_damaged_program_is_made_again(tmp_path):
+    with shelf.shelf(tmp_path):
+        first, _ = play()
+        (path,) = tmp_path.iterdir()
+        for content in (b"", path.read_bytes()[:1000], b"nonsense"):
+            path.write_bytes(content)
+            again, traces = play()
+            assert traces == 1 and again.equals(first) and path.stat().st_size > 10_000
+        assert play()[1] == 0
+
+
+def test_what_jax_took_from_its_own_cache_is_not_kept(tmp_path):
+    jax.config.update("jax_enable_compilation_cache", True)
+    compilation_cache.reset_cache()
+    play(horizon=70)  # In JAX's cache from here on, if it was not before.
+    jax.clear_caches()
+    with shelf.shelf(tmp_path):
+        first, _ = play(horizon=70)
+        second, traces = play(horizon=70)
+        assert first.equals(second) and traces == 1 - len(list(tmp_path.iterdir()))
+
+
+def test_a_folder_that_cannot_be_written_to_is_no_fault(tmp_path):
+    (tmp_path / "file").write_text("")
+    with shelf.shelf(tmp_path / "file" / "programs"):
+        assert play()[1] == 1
+
+
+def test_without_a_shelf_nothing_is_kept(tmp_path):
+    with shelf.shelf(tmp_path):
+        pass
+    play()
+    assert shelf.current() is None and not list(tmp_path.iterdir())
+
+
+def named(policy, **more):
+    return shelf.name_of(jax.devices()[0], [ENV, policy], [jax.tree.structure(ENV), jax.tree.structure(policy)], **more)
+
+
+def of_this_code(folder, body):
+    """A policy whose `act` ends with an expression, from a file that somebody edits."""
+    path = folder / "mine.py"
+    path.write_text(
+        "from flax import struct\n\nfrom jaxroute.problems import stochastic\n\n\n@struct.dataclass\nclass Mine(stochastic.UCB1):\n"
+        "    def act(self, key, state, obs, t):\n        action, info = super().act(key, state, obs, t)\n"
+        f"        return {body}, info\n"
+    )
+    spec = importlib.util.spec_from_file_location("mine", path)
+    sys.modules["mine"] = module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.Mine()
+
+
+def test_the_code_of_a_policy_is_in_the_name(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "mine", None)
+    one = named(of_this_code(tmp_path, "action"))
+    assert one == named(of_this_code(tmp_path, "action")) != named(of_this_code(tmp_path, "action * 0"))
+    assert named(stochastic.UCB1()) == named(stochastic.UCB1()) != named(stochastic.UCB1(), rounds=3)
+
+
+def test_what_has_no_name_is_not_kept():
+    class Nameless:
+        pass
+
+    assert named(stochastic.UCB1(), thing=Nameless()) is None
+
+
+def test_settings_of_jax_are_in_the_name():
+    before = named(stochastic.UCB1())
+    with jax.default_matmul_precision("highest"):
+        config = shelf._config()
+    assert "jax_enable_x64" in config and not any("cache" in key for key in config)
+    with jax.numpy_dtype_promotion("strict"):
+        assert isinstance(before, str)
+
+
+def test_versions_sources_and_processor_are_in_the_name(monkeypatch):
+    before = named(stochastic.UCB1())
+    for function in ("_sources", "_features"):
+        with monkeypatch.context() as patched:
+            patched.setattr(shelf, function, lambda: "other")
+            assert named(stochastic.UCB1()) != before
+    monkeypatch.setenv("XLA_FLAGS", "--xla_some_flag=1")
+    assert named(stochastic.UCB1()) != before
