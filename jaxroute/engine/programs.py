@@ -233,8 +233,9 @@ class Block:
         arguments = self._arguments(dict.fromkeys(self.axes, 0), seeds, begun)
 
         def trace() -> Program:
-            name = self._name(arguments)
-            if name is not None and (kept := shelf.current().take(name)) is not None:
+            there = shelf.current()
+            name = None if there is None else self._name(arguments)
+            if there is not None and name is not None and (kept := there.take(name)) is not None:
                 ready: Future[Any] = Future()
                 ready.set_result(kept.executable)
                 return Program(compiled=ready, shapes=kept.shapes)
@@ -253,8 +254,8 @@ class Block:
         return self._fall_back(program, seeds) if program.reason else program
 
     def _name(self, arguments: Any) -> str | None:
-        """Of the program on the shelf; None without one, and for what is not the scan on one device of this process."""
-        if shelf.current() is None or self.backend != "scan" or self.mesh.size > 1 or jax.process_count() > 1:
+        """Of the program on the shelf; None for what is not the scan on one device of this process."""
+        if self.backend != "scan" or self.mesh.size > 1 or jax.process_count() > 1:
             return None
         record, horizon, _, precise, keep_states = self.static
         return shelf.name_of(

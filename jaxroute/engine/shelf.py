@@ -21,7 +21,6 @@ from typing import Any, NamedTuple
 import jax
 from jax.experimental import serialize_executable
 
-import jaxroute
 from jaxroute.store.code import code_of
 from jaxroute.store.provenance import describe, made_with
 
@@ -142,7 +141,7 @@ def _structure(structure: Any) -> Any:
 @functools.cache
 def _sources() -> str:
     """Digest of the sources of this package, as they were when this was first asked for."""
-    found, root = hashlib.sha256(), os.path.dirname(jaxroute.__file__)
+    found, root = hashlib.sha256(), os.path.dirname(os.path.dirname(__file__))
     for folder, inside, files in os.walk(root):
         inside[:] = sorted(set(inside) - {"__pycache__"})
         for file in sorted(files):
