@@ -67,7 +67,7 @@ class Environment(Protocol[State, GivenObs, TakenAction, GivenFeedback]):
 class Policy(Protocol[State, TakenObs, Action, TakenFeedback]):
     """Who decides.
 
-    Optional methods: those of `Planner`, `Gauged`, `Checked` and `Suited`. Optional attributes: `metrics`, a tuple of `Metric` for
+    Optional methods: those of `Planner`, `Gauged`, `Checked`, `Suited` and `Lengthy`. Optional attributes: `metrics`, a tuple of `Metric` for
     gauges and for entries of Info that are worth recording by default; `stage_length`, used where the environment has no stages.
     """
 
@@ -129,6 +129,15 @@ class Suited(Protocol):
         ...
 
 
+class Lengthy(Protocol):
+    """A policy some of whose rounds are long by themselves."""
+
+    def has_long_rounds(self, spec: Any) -> bool:
+        """Whether a round of one run, in an environment with this `Spec`, is so much work on large arrays of its own (some ten thousand
+        products) that a CPU had better play runs one by one than side by side."""
+        ...
+
+
 AnyEnvironment: TypeAlias = Environment[Any, Any, Any, Any]
 AnyPolicy: TypeAlias = Policy[Any, Any, Any, Any]
 # A random instance per run, and a policy (an oracle) that is built from the environment.
@@ -141,7 +150,7 @@ ENVIRONMENT_METHODS = ("init", "observe", "step")
 POLICY_METHODS = ("init", "act", "update")
 # What they may have besides.
 ENVIRONMENT_OPTIONS = ("spec", "gauges", "check", "roomier")
-POLICY_OPTIONS = ("plan", "gauges", "metrics", "check", "check_for", "stage_length")
+POLICY_OPTIONS = ("plan", "gauges", "metrics", "check", "check_for", "stage_length", "has_long_rounds")
 # A name that is so similar to one of the protocol is taken for a misspelling (`updat` and `update`: 0.91).
 _ALIKE = 0.8
 
@@ -248,6 +257,11 @@ def check_suits(policy: AnyPolicy, spec: Spec) -> None:
     """
     if hasattr(policy, "check_for"):
         cast(Suited, policy).check_for(spec)
+
+
+def has_long_rounds(policy: AnyPolicy, spec: Spec) -> bool:
+    """Whether a policy's rounds are long by themselves; not, if it does not say so."""
+    return cast(Lengthy, policy).has_long_rounds(spec) if hasattr(policy, "has_long_rounds") else False
 
 
 def build_policy(policy: Any, env: AnyEnvironment) -> AnyPolicy:

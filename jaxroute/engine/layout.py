@@ -1,14 +1,13 @@
 """How a run is cut into compiled calls: blocks of seeds, and tiles of settings."""
 
 import math
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from jaxroute.engine.memory import LANE_MULTIPLE
+from jaxroute.engine.memory import LANE_MULTIPLE, cores
 
 # Runs x settings of one compiled call on a CPU core: enough to fill the vector units, few enough to stay in cache.
 _CPU_LANES = 1024
@@ -43,6 +42,7 @@ class Layout:
         most: int,
         devices: Sequence[Any],
         held: int = 0,
+        alone: bool = False,
     ) -> "Layout":
         """Round numbers, so that other numbers of seeds and settings meet the same shapes.
 
@@ -54,6 +54,7 @@ class Layout:
           most: runs that fit into memory.
           devices: of one kind.
           held: bytes of the state of a run.
+          alone: there are runs that are played one by one, so that a call has one setting.
         """
         multiple = LANE_MULTIPLE * len(devices)
         on_cpu = devices[0].platform == "cpu"
@@ -64,7 +65,7 @@ class Layout:
         widest = (4 if on_cpu else 16) if len(axes) <= 2 else 2
 
         def width(axis: str, most_settings: int) -> int:
-            return min(most_settings, 1 << (len(axes[axis]) - 1).bit_length())
+            return 1 if alone else min(most_settings, 1 << (len(axes[axis]) - 1).bit_length())
 
         tile = {a: width(a, _SHARED_TILE if a in shared else 1 if shared else widest) for a in axes}
         while shared and math.prod(tile.values()) > max(1, most // multiple):
@@ -111,11 +112,6 @@ def _one_call(num_seeds: int) -> int:
     quarter more, so that other numbers of seeds meet the same shapes."""
     step = 1 << max(0, num_seeds.bit_length() - 3)
     return -(-num_seeds // step) * step
-
-
-def cores() -> int:
-    """Processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def threads(devices: Sequence[Any], runs: int) -> int:

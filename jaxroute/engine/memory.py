@@ -1,6 +1,7 @@
 """What a run takes: bytes of its state, shapes of what its functions return, and how many runs fit into memory."""
 
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Container, Mapping
 from typing import Any
 
 import jax
@@ -17,6 +18,11 @@ from jaxroute.store.provenance import memory_limit
 LANE_MULTIPLE = 16
 
 _shapes: dict[Any, Any] = {}
+
+
+def cores() -> int:
+    """Processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def shapes_of(what: str, function: Callable[..., Any], env: AnyEnvironment, policy: AnyPolicy) -> Any:
@@ -50,6 +56,7 @@ def runs_that_fit(
     numbers: Mapping[str, int],
     num_records: int,
     devices: list[Any],
+    alone: Container[str] = (),
 ) -> int:
     """Runs whose states and curves fit into a quarter of the devices' memory: a guess that a halved block can correct.
 
@@ -58,17 +65,18 @@ def runs_that_fit(
       numbers: how many numbers a run of each policy writes at a record time.
       num_records: record times.
       devices: of one kind.
+      alone: policies whose runs are played one by one, as many at a time as there are cores.
 
     Raises:
       ValueError: not even the fewest runs that are played together fit into memory.
     """
     worst, memory = 1, memory_limit(devices[0])
     for name, (env, policy) in examples.items():
-        held = bytes_of_run(env, policy)
-        if held * LANE_MULTIPLE > memory:
+        held, together = bytes_of_run(env, policy), cores() if name in alone else LANE_MULTIPLE
+        if held * together > memory:
             raise ValueError(
-                f"policy {name!r} needs {held / 1e9:.3g} GB for the state of one run, and {LANE_MULTIPLE} runs are played together: more "
+                f"policy {name!r} needs {held / 1e9:.3g} GB for the state of one run, and {together} runs are played together: more "
                 f"than the {memory / 1e9:.3g} GB of {devices[0].platform} memory; make the instance smaller"
             )
-        worst = max(worst, 4 * num_records * numbers[name] + 8 * held)
+        worst = max(worst, 4 * num_records * numbers[name] + (0 if name in alone else 8 * held))
     return max(1, memory * len(devices) // 4 // worst)

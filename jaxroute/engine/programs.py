@@ -21,8 +21,8 @@ from jaxroute.engine.batching.compiling import compile_lanes
 from jaxroute.engine.grid import Grid
 from jaxroute.engine.kernels.compiling import Unsupported, compilations, finish
 from jaxroute.engine.kernels.rollout import kernel_rollout
-from jaxroute.engine.layout import Layout, cores, threads
-from jaxroute.engine.memory import LANE_MULTIPLE
+from jaxroute.engine.layout import Layout, threads
+from jaxroute.engine.memory import LANE_MULTIPLE, cores
 from jaxroute.engine.packing import Packed
 from jaxroute.engine.rollout import packed_rollout, spans_of
 from jaxroute.engine.rounds import STATE, Record, run_streams
@@ -139,6 +139,7 @@ class Block:
       backend: "scan", "kernel" or "reference".
       keep_states: the states after the last round are returned, too.
       stays: what was played stays on the device.
+      alone: a call plays one run, with rounds that are long by themselves; several calls at a time.
     """
 
     def __init__(
@@ -155,12 +156,14 @@ class Block:
         backend: str,
         keep_states: bool = False,
         stays: bool = False,
+        alone: bool = False,
     ):
         self.name, self.grids = name, (env, policy)
         self.axes = [*env.axes, *policy.axes]
         self.layout = layout
         self.mesh = Mesh(np.asarray(devices), ("seed",))
-        self.threads = threads(devices, layout.padded(len(devices)))
+        self.alone = alone
+        self.threads = cores() if alone else threads(devices, layout.padded(len(devices)))
         self.root = np.asarray(jax.random.key_data(draws.key(key)))
         self.static = (record, horizon, tuple(devices), jax.config.read("jax_enable_x64"), keep_states)
         self.since, self.stays, self.free_rounds = 0, stays, free_rounds
@@ -275,9 +278,13 @@ class Block:
         warnings.warn(f"{self.name} does not fit into a kernel, and is played by the scan: {self.reason}", stacklevel=2)
         return self.lower(seeds)
 
+    def padded(self, runs: int) -> int:
+        """Runs that are played where so many are asked for."""
+        return runs if self.alone else self.layout.padded(self.mesh.size)
+
     def _any_seeds(self) -> np.ndarray:
         """As many seeds as one compiled call plays."""
-        return np.zeros(self.layout.padded(self.mesh.size) // self.threads)
+        return np.zeros(1 if self.alone else self.layout.padded(self.mesh.size) // self.threads)
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Shape of each recorded quantity in one run, without time."""
@@ -328,7 +335,7 @@ class Block:
           MemoryError: not even the smallest block fits into memory.
         """
         start = time.perf_counter()
-        parts = self._parts(seeds, begun, self.threads)
+        parts = self._parts(seeds, begun, len(seeds) if self.alone else self.threads)
         executable = self._executable(*parts[0])
         compiling = time.perf_counter() - start
         precision = jax.config.read("jax_enable_x64")  # A setting of this thread, not of those below.
@@ -352,7 +359,7 @@ class Block:
             half = len(seeds) // 2
             if "RESOURCE_EXHAUSTED" not in str(error):
                 raise
-            if half % (LANE_MULTIPLE * self.mesh.size * self.threads):
+            if self.alone or half % (LANE_MULTIPLE * self.mesh.size * self.threads):
                 raise MemoryError(
                     f"a block of {len(seeds)} seeds does not fit into memory, and is too small to be halved; what is finished is kept"
                 ) from error

@@ -14,12 +14,13 @@ import jax
 import xarray as xr
 
 from jaxroute.core import checks
-from jaxroute.core.protocols import Probe
+from jaxroute.core.protocols import Probe, has_long_rounds
 from jaxroute.engine import diagnose, hosts, inputs, memory, recording, stopping
 from jaxroute.engine.errors import explained
 from jaxroute.engine.inputs import EnvironmentLike, Inputs, Policies, PolicyLike, read_inputs
 from jaxroute.engine.layout import Layout
 from jaxroute.engine.programs import PROGRAMS, Block, compile_blocks, compiler, stays_on_device
+from jaxroute.engine.rounds import spec_for
 from jaxroute.engine.sharing import shared_axes
 from jaxroute.engine.tasks import Effort, Played, play_task, played_ahead
 from jaxroute.engine.waiting import tqdm
@@ -224,20 +225,29 @@ def _cut(asked: Inputs, processes: hosts.Processes, stored: Mapping[str, Any] | 
     if stored and set(asked.axes) == set(stored["tile"]):
         return dict(stored)
     numbers = {name: recording.numbers_per_record(record, asked.spec) for name, record in asked.records.items()}
-    most = memory.runs_that_fit(asked.examples, numbers, len(asked.times), processes.devices)
+    alone = _alone(asked, processes.devices)
+    most = memory.runs_that_fit(asked.examples, numbers, len(asked.times), processes.devices, alone)
     if (
         asked.keep == "moments"
     ):  # The curves of all policies of a block are in memory at the same time, for their differences.
         most = min(most, max(1, _CURVES // (8 * len(asked.times) * sum(numbers.values()))))
-    held = max(memory.bytes_of_run(*players) for players in asked.examples.values())
+    held = max((memory.bytes_of_run(*asked.examples[name]) for name in asked.policies if name not in alone), default=0)
     each = -(-len(asked.seeds) // processes.size)  # Every process gets some blocks of seeds.
     shared = shared_axes(asked.env, asked.policies)
-    chosen = asdict(Layout.choose(asked.axes, shared, each, asked.block, most, processes.devices, held))
+    chosen = asdict(Layout.choose(asked.axes, shared, each, asked.block, most, processes.devices, held, bool(alone)))
     return {"block": stored["block"], "tile": chosen["tile"] | stored["tile"]} if stored else chosen
+
+
+def _alone(asked: Inputs, devices: Sequence[Any]) -> set[str]:
+    """Policies whose runs are played one by one: their rounds are long by themselves, and there is but a CPU, without kernels."""
+    if len(devices) > 1 or devices[0].platform != "cpu" or asked.backend != "scan":
+        return set()
+    return {name for name, (env, policy) in asked.examples.items() if has_long_rounds(policy, spec_for(env, asked.horizon))}
 
 
 def _blocks(asked: Inputs, layout: Layout, devices: Sequence[Any]) -> dict[str, Block]:
     """What is compiled, by policy."""
+    alone = _alone(asked, devices)
     return {
         name: Block(
             f"policy {name!r} on {type(asked.examples[name][0]).__name__}",
@@ -252,6 +262,7 @@ def _blocks(asked: Inputs, layout: Layout, devices: Sequence[Any]) -> dict[str, 
             asked.backend,
             asked.keep_states,
             stays_on_device(asked.keep, asked.platform),
+            name in alone,
         )
         for name, policy in asked.policies.items()
     }
@@ -333,7 +344,7 @@ def _play(
         return stopping.reached(asked.goals, {m: sink.errors(m, owners[m], ending.blocks) for m in asked.goals})
 
     def play(task: Task, begun: Kept | None) -> Played:
-        return play_task(asked, layout, blocks[task[0]], task, len(processes.devices), effort, begun)
+        return play_task(asked, layout, blocks[task[0]], task, effort, begun)
 
     everything = layout.blocks(len(asked.seeds))
     looks = stopping.looks(len(asked.seeds), layout.block) if asked.goals else [everything]

@@ -84,7 +84,6 @@ def play_task(
     layout: Layout,
     block: Block,
     task: Task,
-    num_devices: int,
     effort: Effort,
     begun: Kept | None = None,
 ) -> Played:
@@ -93,7 +92,7 @@ def play_task(
     chosen = asked.seeds[number * layout.block : (number + 1) * layout.block]
     runs = (*(min(layout.tile[a], len(asked.axes[a]) - begin) for a, begin in tile.items()), len(chosen))
     inside = tuple(slice(count) for count in runs)
-    whole = (*(layout.tile[a] for a in tile), layout.padded(num_devices))
+    whole = (*(layout.tile[a] for a in tile), block.padded(len(chosen)))
     first, states = (0, {}) if begun is None else (begun.rounds, {n: _padded(v, whole) for n, v in begun.states.items()})
 
     def played(block: Block) -> Curves:
@@ -110,7 +109,7 @@ def play_task(
     rooms = room.roomier(asked.env, asked.examples[name][0])
     while (short := room.short_of_room(increments, asked.spec.room_flow, len(runs))).any():
         if begun is not None:  # What was kept has no more room, either.
-            return play_task(asked, layout, block, task, num_devices, effort)
+            return play_task(asked, layout, block, task, effort)
         if (env := next(rooms, None)) is None:
             break
         larger = block.with_environment(env)

@@ -16,8 +16,8 @@ from jaxroute.core.types import Leaf
 
 # Up to this size factorisations are written out: a library call per run and round costs more.
 _SMALL = 16
-# Up to this dimension the products of `ByRoot` are written out, which is vectorised over runs.
-_WRITTEN_OUT = 64
+# Up to so many numbers in all square roots the products of `ByRoot` are written out, which is vectorised over runs.
+WRITTEN_OUT = 2**15
 
 
 def cholesky(matrix: jax.Array) -> jax.Array:
@@ -235,10 +235,9 @@ class ByRoot:
         return spread
 
     def sample(self, spread: jax.Array, noise: jax.Array) -> jax.Array:
-        size = spread.shape[-1]
-        if size > _WRITTEN_OUT:
+        if spread.size >= WRITTEN_OUT:
             return jnp.einsum("nij,njm->nim", spread, noise, precision="highest")
-        terms = [spread[:, :, j, None] * noise[:, None, j, :] for j in range(size)]
+        terms = [spread[:, :, j, None] * noise[:, None, j, :] for j in range(spread.shape[-1])]
         return sum(terms[1:], terms[0])
 
     def min_eigenvalue(self, spread: jax.Array) -> jax.Array:

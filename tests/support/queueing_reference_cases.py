@@ -117,10 +117,9 @@ def instance(seed, T, N, d, K, pair=False, arrival_rate=0.7):
     return Luck(theta, contexts, rng.random(T) < arrival_rate, rng.random(T))
 
 
-def assert_same_run(seen, luck, K, want, prompt=None, utility=None):
+def assert_same_run(seen, luck, K, want):
     """Equal decisions, choices, queues, flows and gauges in every round, and no flow that must be zero."""
-    utility = luck.utility if utility is None else utility
-    optimal = ref.simulate(luck.A, luck.U, utility, K, ref.Optimal(utility, K), prompt)
+    optimal = ref.simulate(luck.A, luck.U, luck.utility, K, ref.Optimal(luck.utility, K))
     busy = ~want["idle"]
 
     def equal(ours, theirs, what, rounds=slice(None)):
@@ -128,8 +127,7 @@ def assert_same_run(seen, luck, K, want, prompt=None, utility=None):
         assert not different.size, f"{what} differs in {different.size} rounds, the first is {different[0]}"
 
     equal(seen["queue"], want["queue"], "queue length")
-    queries = want["query"] if prompt is None else prompt[want["query"]]
-    equal(seen["query"], queries, "query", busy)
+    equal(seen["query"], want["query"], "query", busy)
     equal(seen["offered"], want["offered"], "assortment", busy)
     chosen = np.where(seen["chosen"].any(1), seen["chosen"].argmax(1), -1)
     equal(chosen, want["chosen"], "choice")
@@ -183,5 +181,5 @@ def pool(seed, T, P, N, d, arrival_rate=0.7):
 
 
 def run_pool(given, K, policy):
-    """`ref.run_pool(clear_oldest_copy=True)` on log odds."""
-    return ref.simulate(given.A, given.U, given.utility, K, policy, given.prompt)
+    """`ref.run_pool` on log odds."""
+    return ref.simulate(given.A, given.U, given.utility, K, policy)

@@ -7,7 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from jaxroute.engine.kernels.values import Unsupported
-from jaxroute.engine.layout import cores
+from jaxroute.engine.memory import cores
 
 # Seconds that a compilation may take.
 MOST_S = 120

@@ -21,7 +21,7 @@ from jaxroute.problems.queueing.instances import (
     table_queue,
 )
 from jaxroute.problems.queueing.oracle import Optimal, SwitchAt
-from jaxroute.problems.queueing.parts.backlog import ByArrival, Compact, PoolCounts
+from jaxroute.problems.queueing.parts.backlog import ByArrival, Compact
 from jaxroute.problems.queueing.parts.triggers import Decaying, PhaseThenCoin, RecordedCoins
 from jaxroute.problems.queueing.parts.waiting import waiting_percentiles
 from jaxroute.problems.queueing.sources.arrivals import Bursts, Rates, Slots
@@ -52,7 +52,6 @@ __all__ = [
     "Optimal",
     "PhaseThenCoin",
     "PoolContexts",
-    "PoolCounts",
     "QThS",
     "QueueEnv",
     "Random",

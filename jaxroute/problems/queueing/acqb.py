@@ -11,7 +11,7 @@ from jaxroute.core import checks, draws, numerics
 from jaxroute.core.types import Leaf, Metric
 from jaxroute.estimators import mnl
 from jaxroute.estimators.confidence import mnl_radius
-from jaxroute.estimators.gaussian import ByCholesky, ByRoot, Sampler
+from jaxroute.estimators.gaussian import WRITTEN_OUT, ByCholesky, ByRoot, Sampler
 from jaxroute.problems.queueing.parts.assortments import accepted_place, mask_of, next_combination, shown_items
 from jaxroute.problems.queueing.parts.memory import Memory, memory_for
 from jaxroute.problems.queueing.parts.scheduling import PromptQueries, Queries, QueueQueries, optimistic
@@ -95,7 +95,7 @@ class ACQB:
 
     Differs from the paper: kappa, lambda_0 and c1 are not given there. With a kappa that the theory asks for the policy is
     hardly better than a random one; the default is a scale that was tuned. `log 0` in the radius is 0. Eq. (4) lacks a
-    factor `x_i`. Ties go to the query that came first, in a pool to the lowest prompt, then to the lower models. First-order
+    factor `x_i`. Ties go to the query that came first, then to the lower models. First-order
     steps (`Majorise`, five a round) stay behind the solution of eqs. (1) and (4): on the stand-in for RouterBench (64 features,
     lambda_0 = .1, one answer) logits of prompts were off by up to .12, by .04 (root mean square) in the worst model, and in
     the setting of figure 7 by .05 and .012. Thirty steps changed the regret of 1,000 rounds by 2.2 (2.7) in 151.
@@ -162,9 +162,9 @@ class ACQB:
                 "second_answer must be None where the number of answers is not free: it needs a queue with mixed=True and "
                 f"num_offered above 1, got mixed={spec.mixed} and num_offered={spec.num_offered}"
             )
-        if self.features is not None and (not spec.pool or np.shape(self.features)[1] != spec.capacity):
+        if self.features is not None and np.shape(self.features)[1] != spec.prompts:
             allowed = (
-                f"[d, {spec.capacity}], one column per prompt" if spec.pool else "None where there is no pool of prompts"
+                f"[d, {spec.prompts}], one column per prompt" if spec.prompts else "None where there is no pool of prompts"
             )
             raise ValueError(f"features must be {allowed}, got shape {np.shape(self.features)}")
         parts = self.parts(spec)
@@ -185,6 +185,10 @@ class ACQB:
             allowed = "TrackedBlocks(...), Newton(...) or Majorise(...)" if blocks else "Newton(...) or Majorise(...)"
             raise ValueError(f"solver must be {allowed} with {spec.num_offered} answers, got Tracked(...)")
 
+    def has_long_rounds(self, spec: QueueSpec) -> bool:
+        dim = spec.dim if self.features is None else np.shape(self.features)[0]
+        return (1 if spec.pair_features else spec.num_models) * dim * dim >= WRITTEN_OUT
+
     def parts(self, spec: QueueSpec) -> Parts:
         """What the policy is put together from in an environment: chosen by its sizes where nothing was given."""
         dim = spec.dim if self.features is None else np.shape(self.features)[0]
@@ -194,7 +198,7 @@ class ACQB:
             sampler=self.sampler or (ByCholesky() if dim < _LARGE else ByRoot()),
             num_samples=self.num_samples or num_samples(spec.num_offered),
             memory=memory,
-            queries=PromptQueries(self.features) if spec.pool else QueueQueries(),
+            queries=PromptQueries(self.features) if spec.prompts else QueueQueries(),
         )
 
     def _solver(self, spec: QueueSpec, memory: Memory, dim: int) -> mnl.Solver:
@@ -247,7 +251,7 @@ class ACQB:
         place, score = parts.queries.best(sample, lambda utilities: self._weight(utilities, size, spec), obs)
         if self.fifo:
             place = obs.oldest
-        phi = numerics.take(parts.queries.features(obs), place)[..., None]
+        phi = parts.queries.at(obs, place)[..., None]
         best = best_models(jnp.stack(optimistic(sample, phi))[:, 0], size)
 
         action = Action(
@@ -282,7 +286,7 @@ class ACQB:
         items = shown_items(action.offered & busy, spec.num_offered)
         phi = parts.queries.served(obs, action, feedback)
         lesson = parts.memory.lesson(state.theta, phi, items, accepted_place(items, feedback.chosen))
-        data = numerics.materialised(parts.memory.write(state.data, t, action.query, lesson, busy))
+        data = numerics.materialised(parts.memory.write(state.data, t, feedback.prompt, lesson, busy))
 
         # Line 15 (Algorithm 1, line 10): eq. (4) of the models shown, or eq. (1). Its radius, eq. (3), follows from `pulls`.
         likelihood = parts.memory.derivatives(data, lesson.refit, parts.queries.features(obs), t)

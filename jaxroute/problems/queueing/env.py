@@ -83,7 +83,7 @@ class QueueEnv:
     @property
     def pool(self) -> bool:
         """Whether queries come from a pool of prompts."""
-        return self.backlog.pool
+        return self.contexts.pool_size > 0
 
     @property
     def spec(self) -> QueueSpec:
@@ -98,7 +98,7 @@ class QueueEnv:
             capacity=self.backlog.places,
             rounds=self.backlog.rounds,
             pair_features=self.pair_features,
-            pool=self.pool,
+            prompts=self.contexts.pool_size,
             mixed=self.mixed,
         )
 
@@ -130,16 +130,16 @@ class QueueEnv:
         example = jax.eval_shape(lambda key: self.contexts.draw(key, jnp.int32(0), self.spec).row, key)
         return QueueState(
             backlog=self.backlog.init(example),
-            optimal=self.backlog.init(self.contexts.row_for_optimum(example)),
+            optimal=self.backlog.init(example.for_optimum()),
             peak=jnp.zeros((), jnp.int32),
             arrivals=None if self.arrivals is None else self.arrivals.init(draws.fold_in(key, _ARRIVALS)),
         )
 
     def observe(self, key: jax.Array, state: QueueState, t: jax.Array) -> Observation:
         del key
-        seen = self.backlog.view(state.backlog, t)
+        seen, rows = self.backlog.view(state.backlog, t), self.backlog.rows(state.backlog)
         return Observation(
-            features=jnp.asarray(self.contexts.features_of(self.backlog.rows(state.backlog))),
+            features=jnp.asarray(self.contexts.features_of(rows)),
             waiting=seen.waiting,
             arrival=seen.arrival,
             in_use=seen.in_use,
@@ -147,6 +147,7 @@ class QueueEnv:
             arrived=seen.arrived,
             newest=seen.newest,
             oldest=seen.oldest,
+            prompt=rows.prompt,
             in_front=seen.in_front,
         )
 
@@ -166,7 +167,7 @@ class QueueEnv:
         accepted, rate = choose(served.utility, action.offered, drawn.uniform)
         accepted &= busy
         departed = jnp.any(accepted)
-        best_of_all = best_rate_waiting(self.contexts.rates_of(self.backlog.rows(backlog)), seen)
+        best_of_all = best_rate_waiting(self.backlog.rows(backlog).best_rate, seen)
         best_of_all, backlog = numerics.materialised((best_of_all, backlog))
         size = jnp.sum(action.offered.astype(jnp.int32))
         allowed = (size == self.num_offered) | (self.mixed & (size >= 1) & (size <= self.num_offered))
@@ -174,7 +175,7 @@ class QueueEnv:
 
         # Then a query may come; the optimal policy's queue has the same arrivals, contexts and uniform number.
         after, dropped = self.backlog.move(backlog, action.query, departed, drawn.row, drawn.arrived, t)
-        optimal, lost = optimum.play_round(self.backlog, self.contexts, state.optimal, drawn, t)
+        optimal, lost = optimum.play_round(self.backlog, state.optimal, drawn, t)
 
         def counted(flag: jax.Array) -> jax.Array:
             return flag.astype(jnp.float32)
@@ -203,7 +204,7 @@ class QueueEnv:
             "beyond": counted(t >= self.backlog.rounds),
         }
         peak = jnp.maximum(state.peak, after.length)
-        feedback = Feedback(chosen=accepted, features=served.features)
+        feedback = Feedback(chosen=accepted, features=served.features, prompt=row.prompt)
         return QueueState(backlog=after, optimal=optimal, peak=peak, arrivals=arrivals), feedback, flows
 
     def gauges(self, state: QueueState) -> dict[str, jax.Array]:

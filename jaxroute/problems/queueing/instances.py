@@ -15,7 +15,7 @@ from jaxroute.core.types import Leaf
 from jaxroute.data import RoutingTable
 from jaxroute.data import standin as standin_tables
 from jaxroute.problems.queueing.env import QueueEnv
-from jaxroute.problems.queueing.parts.backlog import Compact, PoolCounts
+from jaxroute.problems.queueing.parts.backlog import Compact
 from jaxroute.problems.queueing.sources.arrivals import Arrivals
 from jaxroute.problems.queueing.sources.contexts import (
     PoolContexts,
@@ -275,7 +275,7 @@ def pool_queue(
     if not ((accept > 0) & (accept < 1)).all():
         where = tuple(int(i) for i in np.argwhere(~((accept > 0) & (accept < 1)))[0])
         raise ValueError(f"chance must be above 0 and below 1, got {accept[where]:g} at index {where}")
-    prompts, number = accept.shape
+    number = accept.shape[1]
     if isinstance(names, str):
         raise ValueError(f"names must be a list of names, got {names!r}")
     checks.count("num_offered", num_offered, maximum=number)
@@ -301,7 +301,7 @@ def pool_queue(
         horizon = len(luck)
     env = QueueEnv(
         contexts=contexts,
-        backlog=PoolCounts(checks.count("horizon", horizon), prompts),
+        backlog=backlog_for(horizon, horizon),
         num_models=number,
         num_offered=num_offered,
         dim=table.shape[1],

@@ -11,18 +11,17 @@ import jax
 from jaxroute.core import numerics
 from jaxroute.problems.queueing.parts.backlog import Backlog
 from jaxroute.problems.queueing.parts.scheduling import best_place
-from jaxroute.problems.queueing.sources.contexts import Round, Source
+from jaxroute.problems.queueing.sources.contexts import Round
 
 
-def play_round(backlog: Backlog, contexts: Source, state: Any, drawn: Round, t: jax.Array) -> tuple[Any, jax.Array]:
+def play_round(backlog: Backlog, state: Any, drawn: Round, t: jax.Array) -> tuple[Any, jax.Array]:
     """A round of the optimal policy's queue.
 
     Source: ACQB, section 2 and appendix D.1.
 
     Args:
       backlog: how queries are kept.
-      contexts: where they come from.
-      state: of the backlog, with rows `contexts.row_for_optimum(row)`.
+      state: of the backlog, with rows `Query.for_optimum()`.
       drawn: what chance decides in the round.
       t: `[]`, the round.
 
@@ -30,8 +29,7 @@ def play_round(backlog: Backlog, contexts: Source, state: Any, drawn: Round, t: 
       the state after the round; `[]` bool, whether a query was lost for want of space.
     """
     seen = backlog.view(state, t)
-    rates = contexts.rates_of(backlog.rows(state))
-    place, rate = best_place(lambda rate: rate, rates, seen)
+    place, rate = best_place(lambda rate: rate, backlog.rows(state).best_rate, seen)
     place, rate, state = numerics.materialised((place, rate, state))
     departed = (state.length > 0) & (drawn.uniform <= rate)
-    return backlog.move(state, place, departed, contexts.row_for_optimum(drawn.row), drawn.arrived, t)
+    return backlog.move(state, place, departed, drawn.row.for_optimum(), drawn.arrived, t)

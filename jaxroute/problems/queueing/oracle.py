@@ -9,10 +9,10 @@ import numpy as np
 from flax import struct
 
 from jaxroute.core import checks, numerics
-from jaxroute.core.protocols import check_suits, check_values, gauges_of, is_policy, metrics_of
+from jaxroute.core.protocols import check_suits, check_values, gauges_of, has_long_rounds, is_policy, metrics_of
 from jaxroute.core.types import Leaf, Metric
 from jaxroute.problems.queueing.env import QueueEnv
-from jaxroute.problems.queueing.parts.scheduling import QueueQueries, best_place, optimistic
+from jaxroute.problems.queueing.parts.scheduling import QueueQueries, best_prompt, optimistic
 from jaxroute.problems.queueing.types import Action, Feedback, Observation, QueueSpec
 from jaxroute.solvers.assortment import best_models, log_weight_of_best
 
@@ -65,10 +65,10 @@ class Optimal:
         name, table = ("theta", self.theta) if self.theta is not None else ("log_odds", self.log_odds)
         if table is None:
             raise ValueError("theta and log_odds must not both be None; use Optimal.of(environment)")
-        columns = spec.capacity if spec.pool else spec.dim
+        columns = spec.prompts or spec.dim
         shape = (1 if spec.pair_features else spec.num_models, columns)
-        if np.shape(table) != shape or (self.theta is None) != spec.pool:
-            kind = "log_odds" if spec.pool else "theta"
+        if np.shape(table) != shape or (self.theta is None) != (spec.prompts > 0):
+            kind = "log_odds" if spec.prompts else "theta"
             raise ValueError(
                 f"{kind} must have shape {shape}, got {name} of shape {np.shape(table)}; use Optimal.of(environment)"
             )
@@ -91,12 +91,12 @@ class Optimal:
         return place, jnp.stack(optimistic(sample, numerics.take(obs.features, place)[..., None]))[:, 0]
 
     def _in_a_pool(self, state: OracleState, obs: Observation) -> tuple[jax.Array, jax.Array]:
-        """The prompt, and the utilities `[N]` of its models."""
+        """The place of the query, and the utilities `[N]` of its prompt's models."""
         table = jnp.asarray(self.log_odds, obs.features.dtype)
         weight = log_weight_of_best(list(table), state.spec.num_offered)
-        place, _ = best_place(lambda weight: weight, weight, obs)
+        place, _ = best_prompt(weight, obs)
         place = obs.oldest if self.fifo else place
-        return place, numerics.take(table, place)
+        return place, numerics.take(table, numerics.take(obs.prompt, place))
 
     def update(
         self, key: jax.Array, state: OracleState, obs: Observation, action: Action, feedback: Feedback, t: jax.Array
@@ -147,6 +147,9 @@ class SwitchAt:
             return cls(first=first, second=Optimal.of(env), at=at)
 
         return build
+
+    def has_long_rounds(self, spec: QueueSpec) -> bool:
+        return any(has_long_rounds(policy, spec) for policy in (self.first, self.second))
 
     def init(self, key: jax.Array, spec: QueueSpec) -> tuple[Any, Any]:
         return self.first.init(key, spec), self.second.init(key, spec)

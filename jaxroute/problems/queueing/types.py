@@ -1,6 +1,6 @@
 """Values that pass between environment and policies of the queueing problem, and what is measured.
 
-Sizes: `N` models, `K` answers shown, `d` features of a query, `B` places (slots of a queue, or prompts of a pool).
+Sizes: `N` models, `K` answers shown, `d` features of a query, `B` places (places for waiting queries).
 """
 
 from dataclasses import dataclass
@@ -44,7 +44,7 @@ class QueueSpec(Spec):
       capacity: `B`.
       rounds: horizon that the queue was made for.
       pair_features: features describe pairs of query and model, with one parameter for all (the paper's Algorithm 1).
-      pool: places are prompts, with features that stay; otherwise they are slots of a queue.
+      prompts: `P`, size of the pool of prompts that queries come from; 0 without one.
       mixed: fewer answers may be shown.
     """
 
@@ -53,7 +53,7 @@ class QueueSpec(Spec):
     capacity: int = 1
     rounds: int = 1
     pair_features: bool = False
-    pool: bool = False
+    prompts: int = 0
     mixed: bool = False
 
 
@@ -62,16 +62,16 @@ class Observation:
     """What the operator sees before a decision.
 
     Attributes:
-      features: `[d, B]`, with pair features `[N, d, B]`.
-      waiting: `[B]`, whether a query waits at each place, or how many (int32) with each prompt of a pool.
-      arrival: `[B]` int32, round in which the query there came; it decides ties. None if places are in order of arrival, and
-        with a pool.
+      features: `[d, B]`, with pair features `[N, d, B]`; with a pool `[d, P]`, those of its prompts.
+      waiting: `[B]` bool, whether a query waits at each place.
+      arrival: `[B]` int32, round in which the query there came; it decides ties. None if places are in order of arrival.
       in_use: `[]` int32, places from here on are empty, the same number in all runs: for bounds of loops alone, since it may
         depend on the other runs.
       queue_length: `[]` int32.
       arrived: `[]` bool, the round before brought a query.
       newest: `[]` int32, the place of that query.
       oldest: `[]` int32, place of the query that has waited longest.
+      prompt: `[B]` int32, the prompt of the query at each place; None without a pool.
       in_front: queries wait in the first `queue_length` places (static).
     """
 
@@ -83,6 +83,7 @@ class Observation:
     arrived: jax.Array
     newest: jax.Array
     oldest: jax.Array
+    prompt: jax.Array | None = None
     in_front: bool = struct.field(pytree_node=False, default=False)
 
 
@@ -109,7 +110,9 @@ class Feedback:
       chosen: `[N]` bool, whose answer the user accepted; all False if the user tries again (or nobody waited).
       features: `[d]`, with pair features `[N, d]`, of the query that was served: the place may have been taken by another
         one.
+      prompt: `[]` int32, its prompt; None without a pool.
     """
 
     chosen: jax.Array
     features: jax.Array
+    prompt: jax.Array | None = None

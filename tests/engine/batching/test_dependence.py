@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import jaxroute as jr
-from jaxroute.engine import inputs, layout, sharing
+from jaxroute.engine import inputs, layout, memory, sharing
 from jaxroute.engine.sharing import leaf_dependence
 from jaxroute.problems import service, staged, stochastic
 
@@ -56,7 +56,7 @@ def test_axes_that_share_the_state_get_a_wide_tile():
     axes = {"alpha": np.arange(20), "V": np.arange(5), "c": np.arange(3)}
     chosen = layout.Layout.choose(axes, ("alpha", "V"), 1000, None, 1 << 30, jax.devices("cpu")[:1])
     assert chosen.tile == {"alpha": 16, "V": 8, "c": 1}
-    assert chosen.block * 16 * 8 <= 16 * 1024 * max(1, layout.cores())
+    assert chosen.block * 16 * 8 <= 16 * 1024 * max(1, memory.cores())
 
 
 def test_a_function_of_the_environment_is_looked_at_too():

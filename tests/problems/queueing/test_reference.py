@@ -293,7 +293,7 @@ def test_acqb_on_a_pool(name):
     seen = play(given.env(K).replace(mixed="p_k2" in plain), ours)
     copies = [len(s) - len({given.prompt[q] for q in s}) for s in want["states"]]
     assert max(copies) > 1  # Several copies of one prompt wait at times.
-    assert_same_run(seen, given, K, want, given.prompt, given.utility)
+    assert_same_run(seen, given, K, want)
     np.testing.assert_allclose(seen["theta"], want["theta"], atol=1e-8)
     np.testing.assert_allclose(seen["state"].spread, theirs.V, atol=1e-11)
     if K == 1:
@@ -309,12 +309,12 @@ def test_acqb_on_a_pool(name):
 @pytest.mark.parametrize("P", [pytest.param(20, marks=slow), 300])
 @pytest.mark.parametrize("name", ["Optimal", pytest.param("Optimal, fifo", marks=slow)])
 def test_optimal_on_a_pool(name, P):
-    """Two answers. With 300 prompts a table is longer than a chunk of `numerics.fold`, and no multiple of it."""
+    """Two answers."""
     K, fifo = 2, "fifo" in name
     given = pool(40, 300, P, 4, 3, arrival_rate=0.75)
     env = given.env(K)
     want = run_pool(given, K, ref.Optimal(given.utility, K, fifo))
-    assert_same_run(play(env, rq.Optimal.of(env, fifo)), given, K, want, given.prompt, given.utility)
+    assert_same_run(play(env, rq.Optimal.of(env, fifo)), given, K, want)
 
 
 @pytest.mark.parametrize("K", [1, pytest.param(2, marks=slow)])
@@ -324,7 +324,7 @@ def test_root_of_the_design_matrix_after_a_run(K):
     busy = seen["queue"] > 0
     root = seen["state"].spread.astype(float)
     for j in range(3):
-        x = given.features[seen["query"][busy & seen["offered"][:, j]]]
+        x = given.features[given.prompt[seen["query"][busy & seen["offered"][:, j]]]]
         V = np.eye(10) + x.T @ x
         np.testing.assert_allclose(np.linalg.inv(root[j] @ root[j].T), V, rtol=1e-4, atol=1e-4)
     assert np.isfinite(seen["theta"]).all()

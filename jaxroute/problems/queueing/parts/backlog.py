@@ -1,9 +1,9 @@
-"""Where waiting queries are kept: in slots by round of arrival, in a compact buffer, or as numbers of prompts of a pool.
+"""Where waiting queries are kept: in slots by round of arrival, or in a compact buffer.
 
-All kinds have the methods of `Backlog`.
+Both have the methods of `Backlog`.
 """
 
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -33,13 +33,7 @@ class Places:
 
 
 class Backlog(Protocol):
-    """A way to keep waiting queries. Its state has `length`, the `[]` int32 number of them.
-
-    Attributes:
-      pool: whether places are prompts of a pool, with features that stay.
-    """
-
-    pool: ClassVar[bool]
+    """A way to keep waiting queries. Its state has `length`, the `[]` int32 number of them."""
 
     @property
     def rounds(self) -> int:
@@ -66,7 +60,7 @@ class Backlog(Protocol):
         ...
 
     def rows(self, state: Any) -> Any:
-        """What is stored of each query, a pytree `[..., B]`; None if that is the number of the place."""
+        """What is stored of each query, a pytree `[..., B]`."""
         ...
 
     def serve(self, state: Any, action: Action) -> tuple[Any, Any, Action]:
@@ -135,8 +129,6 @@ class ByArrival:
     """
 
     rounds: int = struct.field(pytree_node=False)
-
-    pool: ClassVar[bool] = False
 
     def check(self) -> None:
         checks.count("rounds", self.rounds)
@@ -230,8 +222,6 @@ class Compact:
     rounds: int = struct.field(pytree_node=False)
     limit: int = struct.field(pytree_node=False)
 
-    pool: ClassVar[bool] = False
-
     def check(self) -> None:
         checks.count("rounds", self.rounds)
         checks.count("limit", self.limit)
@@ -298,113 +288,4 @@ class Compact:
         rows, arrival = numerics.rewrite(tables, numerics.largest_over_runs(state.length + 1), written)
         return CompactState(
             rows=rows, arrival=arrival, length=length + comes.astype(jnp.int32), arrived=comes
-        ), arrived & ~fits
-
-
-@struct.dataclass
-class PoolState:
-    """State of `PoolCounts`.
-
-    Attributes:
-      count: `[P]` int32, queries waiting with each prompt.
-      prompt: `[L]` int32, of each round's query.
-      here: `[L]` bool, whether it waits.
-      length: `[]` int32.
-      arrived: `[]` bool.
-    """
-
-    count: jax.Array
-    prompt: jax.Array
-    here: jax.Array
-    length: jax.Array
-    arrived: jax.Array
-
-
-@struct.dataclass
-class PoolCounts:
-    """How often each prompt of a pool waits: exact for every policy that looks at contexts, and nothing can be lost.
-
-    Queries with the same prompt are the same to such a policy; the oldest of them leaves first.
-
-    Attributes:
-      rounds: horizon (static).
-      prompts: size of the pool (static).
-    """
-
-    rounds: int = struct.field(pytree_node=False)
-    prompts: int = struct.field(pytree_node=False)
-
-    pool: ClassVar[bool] = True
-
-    def check(self) -> None:
-        checks.count("rounds", self.rounds)
-        checks.count("prompts", self.prompts)
-
-    def roomier(self) -> None:
-        return None
-
-    @property
-    def places(self) -> int:
-        return self.prompts
-
-    def init(self, row: Any) -> PoolState:
-        del row
-        slots = numerics.padded(self.rounds)
-        return PoolState(
-            count=jnp.zeros((self.prompts,), jnp.int32),
-            prompt=jnp.zeros((slots,), jnp.int32),
-            here=jnp.zeros((slots,), bool),
-            length=jnp.zeros((), jnp.int32),
-            arrived=jnp.zeros((), bool),
-        )
-
-    def view(self, state: PoolState, t: jax.Array) -> Places:
-        first = self._oldest(state, state.here, t)
-        return Places(
-            waiting=state.count,
-            arrival=None,
-            in_use=jnp.int32(self.prompts),
-            queue_length=state.length,
-            arrived=state.arrived,
-            newest=lax.dynamic_index_in_dim(state.prompt, jnp.maximum(t - 1, 0), keepdims=False),
-            oldest=numerics.take(state.prompt, first),
-        )
-
-    def rows(self, state: PoolState) -> None:
-        del state
-
-    def serve(self, state: PoolState, action: Action) -> tuple[jax.Array, PoolState, Action]:
-        return action.query, state, action
-
-    def _oldest(self, state: PoolState, here: jax.Array, t: jax.Array) -> jax.Array:
-        """The first slot `[]` of those in a mask."""
-        in_use = jnp.minimum(t, self.rounds)
-        return oldest_place(Places(here, None, in_use, state.length, state.arrived, in_use))
-
-    def _first(self, state: PoolState, place: jax.Array, t: jax.Array) -> jax.Array:
-        """Slot of the oldest query with a prompt."""
-        return self._oldest(state, state.here & (state.prompt == place), t)
-
-    def waits(self, state: PoolState, place: jax.Array) -> jax.Array:
-        return numerics.take(state.count, place) > 0
-
-    def waited(self, state: PoolState, place: jax.Array, t: jax.Array) -> jax.Array:
-        return t - self._first(state, place, t)
-
-    def move(
-        self, state: PoolState, place: jax.Array, departed: jax.Array, row: Any, arrived: jax.Array, t: jax.Array
-    ) -> tuple[PoolState, jax.Array]:
-        fits = t < self.rounds
-        comes = arrived & fits
-        number, slots = lax.iota(jnp.int32, self.prompts), lax.iota(jnp.int32, state.here.shape[-1])
-        change = (comes & (number == row)).astype(jnp.int32) - (departed & (number == place)).astype(jnp.int32)
-        gone = departed & (slots == self._first(state, place, t))
-        slot = jnp.minimum(t, self.rounds - 1)
-        prompt = jnp.where(fits, row, lax.dynamic_index_in_dim(state.prompt, slot, keepdims=False))
-        return PoolState(
-            count=state.count + change,
-            prompt=lax.dynamic_update_index_in_dim(state.prompt, prompt, slot, 0),
-            here=(state.here & ~gone) | (comes & (slots == t)),
-            length=state.length - departed.astype(jnp.int32) + comes.astype(jnp.int32),
-            arrived=comes,
         ), arrived & ~fits

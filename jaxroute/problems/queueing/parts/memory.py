@@ -75,13 +75,13 @@ class Memory(Protocol):
         """
         ...
 
-    def write(self, data: Any, t: jax.Array, query: jax.Array, lesson: Lesson, valid: jax.Array) -> Any:
+    def write(self, data: Any, t: jax.Array, prompt: jax.Array | None, lesson: Lesson, valid: jax.Array) -> Any:
         """The data with a round.
 
         Args:
           data: from `init` or the last `write`.
           t: `[]`, the round.
-          query: `[]`, the place that was served, in a pool the prompt.
+          prompt: `[]`, that was served, None without a pool.
           lesson: of the round.
           valid: `[]` bool; if False nobody was served.
         """
@@ -93,7 +93,7 @@ class Memory(Protocol):
         Args:
           data: after the round.
           refit: `[A]`, in which parameters.
-          features: of all places, see `Queries.features`.
+          features: of all places, or prompts, see `Queries.features`.
           t: `[]`, the round.
         """
         ...
@@ -137,8 +137,10 @@ class SharedRows:
             new=mnl.new_pair(theta[0], shown, present, accepted),
         )
 
-    def write(self, data: mnl.PairRows, t: jax.Array, query: jax.Array, lesson: Lesson, valid: jax.Array) -> mnl.PairRows:
-        del query
+    def write(
+        self, data: mnl.PairRows, t: jax.Array, prompt: jax.Array | None, lesson: Lesson, valid: jax.Array
+    ) -> mnl.PairRows:
+        del prompt
         return data.write(t, lesson.x, lesson.items >= 0, lesson.accepted, valid)
 
     def derivatives(self, data: mnl.PairRows, refit: jax.Array, features: jax.Array, t: jax.Array) -> mnl.Derivatives:
@@ -177,8 +179,8 @@ class ModelRows:
         everyone = jnp.arange(self.spec.num_models, dtype=jnp.int32)
         return _lesson_per_model(theta, x, items, accepted, everyone if self.joint else items)
 
-    def write(self, data: mnl.Rows, t: jax.Array, query: jax.Array, lesson: Lesson, valid: jax.Array) -> mnl.Rows:
-        del query
+    def write(self, data: mnl.Rows, t: jax.Array, prompt: jax.Array | None, lesson: Lesson, valid: jax.Array) -> mnl.Rows:
+        del prompt
         return data.write(t, lesson.x[0], lesson.items, lesson.accepted, valid)
 
     def derivatives(self, data: mnl.Rows, refit: jax.Array, features: jax.Array, t: jax.Array) -> mnl.Derivatives:
@@ -204,7 +206,7 @@ class PromptCounts:
 
     def init(self) -> mnl.Counts | mnl.PairCounts:
         kind = mnl.Counts if self.spec.num_offered == 1 else mnl.PairCounts
-        return kind.empty(self.spec.num_models, self.spec.capacity, self.spec.rounds)
+        return kind.empty(self.spec.num_models, self.spec.prompts, self.spec.rounds)
 
     def rounds_learned(self, pulls: jax.Array, t: jax.Array) -> jax.Array:
         del t
@@ -214,10 +216,10 @@ class PromptCounts:
         return _lesson_per_model(theta, x, items, accepted, items)
 
     def write(
-        self, data: mnl.Counts | mnl.PairCounts, t: jax.Array, query: jax.Array, lesson: Lesson, valid: jax.Array
+        self, data: mnl.Counts | mnl.PairCounts, t: jax.Array, prompt: jax.Array | None, lesson: Lesson, valid: jax.Array
     ) -> mnl.Counts | mnl.PairCounts:
         del t
-        return data.add(query, lesson.items, lesson.accepted, valid)
+        return data.add(prompt, lesson.items, lesson.accepted, valid)
 
     def derivatives(
         self, data: mnl.Counts | mnl.PairCounts, refit: jax.Array, features: jax.Array, t: jax.Array
@@ -234,7 +236,7 @@ def memory_for(spec: QueueSpec, dim: int, joint: bool) -> SharedRows | ModelRows
       dim: of the features that the policy sees.
       joint: see `ModelRows`.
     """
-    if spec.pool and spec.num_offered <= 2:
+    if spec.prompts and spec.num_offered <= 2:
         return PromptCounts(spec)
     return SharedRows(spec, dim) if spec.pair_features else ModelRows(spec, dim, joint)
 

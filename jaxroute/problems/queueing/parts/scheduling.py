@@ -1,4 +1,4 @@
-"""Which waiting query is served: the place of the best score, of a rank, or of the oldest query, in a queue or a pool."""
+"""Which waiting query is served: the place of the best score, of a rank, or of the oldest query."""
 
 import functools
 from collections.abc import Callable
@@ -38,16 +38,12 @@ class Waiting(Protocol):
     def in_front(self) -> bool: ...
 
 
-# A chunk of places: its leaves, where a query waits (bool or a number, `[C]`), and its rounds of arrival (None for a pool).
+# A chunk of places: its leaves, where a query waits (`[C]` bool), and its rounds of arrival (None where places are in their order).
 _Part = tuple[Any, jax.Array, jax.Array | None]
 
 
 def _fold(leaves: Any, who: Waiting, start: Any, step: Callable[[Any, _Part, jax.Array], Any]) -> Any:
-    """`numerics.fold` over places: steps take a carry, a `_Part`, and the index of its first place.
-
-    One step over all places of a pool, whose tables are not padded to whole chunks.
-    """
-    size = who.waiting.shape[-1]
+    """`numerics.fold` over places: steps take a carry, a `_Part`, and the index of its first place."""
     tables = (leaves, None if who.in_front else who.waiting, who.arrival)
 
     def with_waiting(carry: Any, part: Any, first: jax.Array) -> Any:
@@ -57,8 +53,6 @@ def _fold(leaves: Any, who: Waiting, start: Any, step: Callable[[Any, _Part, jax
             waiting = first + lax.iota(jnp.int32, width) < who.queue_length
         return step(carry, (leaves, waiting, arrival), first)
 
-    if size != numerics.padded(size):
-        return with_waiting(start, tables, jnp.int32(0))
     return numerics.fold(tables, who.in_use, start, with_waiting)
 
 
@@ -76,8 +70,7 @@ def best_place(score: Callable[[Any], jax.Array], leaves: Any, who: Waiting) -> 
     size = who.waiting.shape[-1]
 
     def step(carry: tuple[jax.Array, ...], part: _Part, first: jax.Array) -> tuple[jax.Array, ...]:
-        leaves, waiting, arrival = part
-        here = waiting.astype(bool)
+        leaves, here, arrival = part
         value = numerics.materialised(jnp.where(here, score(leaves), -jnp.inf))
         best = numerics.materialised(jnp.max(value, axis=-1))
         tied = here & (value == best)
@@ -99,8 +92,13 @@ def best_place(score: Callable[[Any], jax.Array], leaves: Any, who: Waiting) -> 
     return jnp.minimum(place, size), best
 
 
+def best_prompt(score: jax.Array, obs: Observation) -> tuple[jax.Array, jax.Array]:
+    """The place of the waiting query with the largest score `[P]` of its prompt, and the score; see `best_place`."""
+    return best_place(lambda prompt: jnp.take(score, prompt, mode="clip"), obs.prompt, obs)
+
+
 def place_of_rank(who: Waiting, rank: Leaf, t: jax.Array) -> jax.Array:
-    """Place of the query of a rank, counted in the order of arrival, in a pool in that of places; `B` beyond the last.
+    """Place of the query of a rank, counted in the order of arrival; `B` beyond the last.
 
     Args:
       who: waits where.
@@ -129,7 +127,7 @@ def _round_of_rank(who: Waiting, rank: Leaf, t: jax.Array) -> jax.Array:
         del first
         _, waiting, arrival = part
         assert arrival is not None
-        return count + jnp.sum(waiting.astype(bool) & (arrival <= last), axis=-1, dtype=jnp.int32)
+        return count + jnp.sum(waiting & (arrival <= last), axis=-1, dtype=jnp.int32)
 
     def halve(_: jax.Array, bracket: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         low, high = bracket
@@ -153,7 +151,7 @@ def best_rate_waiting(rate: jax.Array, who: Waiting) -> jax.Array:
     def step(carry: jax.Array, part: _Part, first: jax.Array) -> jax.Array:
         del first
         rate, waiting, _ = part
-        return jnp.maximum(carry, jnp.max(jnp.where(waiting.astype(bool), rate, -1.0), axis=-1))
+        return jnp.maximum(carry, jnp.max(jnp.where(waiting, rate, -1.0), axis=-1))
 
     return _fold(rate, who, jnp.full((), -1.0), step)
 
@@ -197,7 +195,11 @@ class Queries(Protocol):
     """The features that a policy sees, and which query is best by them: the context map phi of ACQB, Algorithm 2, line 1."""
 
     def features(self, obs: Observation) -> jax.Array:
-        """phi of all places."""
+        """phi of all places, or of all prompts of a pool."""
+        ...
+
+    def at(self, obs: Observation, place: jax.Array) -> jax.Array:
+        """phi of the query at a place, `[d]`, with pair features `[N, d]`."""
         ...
 
     def served(self, obs: Observation, action: Action, feedback: Feedback) -> jax.Array:
@@ -221,6 +223,9 @@ class QueueQueries:
 
     def features(self, obs: Observation) -> jax.Array:
         return obs.features
+
+    def at(self, obs: Observation, place: jax.Array) -> jax.Array:
+        return numerics.take(obs.features, place)
 
     def served(self, obs: Observation, action: Action, feedback: Feedback) -> jax.Array:
         del obs, action
@@ -246,9 +251,12 @@ class PromptQueries:
     def features(self, obs: Observation) -> jax.Array:
         return obs.features if self.table is None else jnp.asarray(self.table, obs.features.dtype)
 
+    def at(self, obs: Observation, place: jax.Array) -> jax.Array:
+        return numerics.take(self.features(obs), numerics.take(obs.prompt, place))
+
     def served(self, obs: Observation, action: Action, feedback: Feedback) -> jax.Array:
-        return feedback.features if self.table is None else numerics.take(self.features(obs), action.query)
+        return feedback.features if self.table is None else numerics.take(self.features(obs), feedback.prompt)
 
     def best(self, sample: jax.Array, weight: Weight, obs: Observation) -> tuple[jax.Array, jax.Array]:
         score = weight(list(optimistic_on_table(sample, self.features(obs))))
-        return best_place(lambda value: value, score, obs)
+        return best_prompt(score, obs)

@@ -1,11 +1,11 @@
 """Where queries come from: random instances, recorded arrivals, or a pool of prompts with given chances.
 
-What the environment stores of a query is a row. A source with parameters draws features, and a row is a `Query`; a source
-with a pool of prompts keeps the features itself, and a row is the number of a prompt. Both have the methods of `Source`.
+What the environment stores of a query is a `Query`. A source with parameters draws features; a source with a pool of prompts
+keeps the features itself, and a query has the number of its prompt. Both have the methods of `Source`.
 """
 
 import functools
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -27,12 +27,18 @@ class Query:
     """What is stored of a query.
 
     Attributes:
-      features: `[d]`, with pair features `[N, d]`; None in the optimal policy's queue, which needs the rate alone.
       best_rate: `[]`, departure rate of its best assortment.
+      features: `[d]`, with pair features `[N, d]`; None with a pool, and in the optimal policy's queue, which needs the rate alone.
+      prompt: `[]` int32, its number in a pool, None without, and in the optimal policy's queue.
     """
 
-    features: Any
     best_rate: jax.Array
+    features: Any = None
+    prompt: Any = None
+
+    def for_optimum(self) -> "Query":
+        """What the optimal policy's queue stores."""
+        return self.replace(features=None, prompt=None)
 
 
 @struct.dataclass
@@ -63,7 +69,7 @@ class Round:
     """
 
     arrived: jax.Array
-    row: Any
+    row: Query
     unslack: jax.Array
     uniform: jax.Array
     rejected: jax.Array | int = 0
@@ -72,25 +78,23 @@ class Round:
 class Source(Protocol):
     """Where queries come from."""
 
+    @property
+    def pool_size(self) -> int:
+        """`P`, size of the pool; 0 without one."""
+        ...
+
     def check(self) -> None: ...
 
     def draw(self, key: jax.Array, t: jax.Array, spec: QueueSpec) -> Round:
         """What chance decides in round `t`."""
         ...
 
-    def row_for_optimum(self, row: Any) -> Any:
-        """What the optimal policy's queue stores of a query."""
+    def features_of(self, rows: Query) -> jax.Array:
+        """Features `[d, B]`, with pair features `[N, d, B]`, of all places, of which `rows` is what is stored there; of a pool
+        `[d, P]`, those of its prompts."""
         ...
 
-    def features_of(self, rows: Any) -> jax.Array:
-        """Features `[d, B]`, with pair features `[N, d, B]`, of all places, of which `rows` is what is stored there."""
-        ...
-
-    def rates_of(self, rows: Any) -> jax.Array:
-        """Departure rates `[B]` of the best assortments of all places."""
-        ...
-
-    def serve(self, row: Any, spec: QueueSpec) -> Served:
+    def serve(self, row: Query, spec: QueueSpec) -> Served:
         """Of one row."""
         ...
 
@@ -105,18 +109,14 @@ class _Linear:
 
     theta: Leaf
 
+    pool_size: ClassVar[int] = 0
+
     def utility(self, features: jax.Array, pair_features: bool) -> jax.Array:
         """Utilities `[N]` of a query's features."""
         return utilities_of(self.theta, features, pair_features)
 
-    def row_for_optimum(self, row: Query) -> Query:
-        return row.replace(features=None)
-
     def features_of(self, rows: Query) -> jax.Array:
         return rows.features
-
-    def rates_of(self, rows: Query) -> jax.Array:
-        return rows.best_rate
 
     def serve(self, row: Query, spec: QueueSpec) -> Served:
         utility = self.utility(row.features, spec.pair_features)
@@ -252,31 +252,31 @@ class PoolContexts:
         checks.numbers("log_odds", self.log_odds)
         checks.probability("arrival_rate", self.arrival_rate, ())
 
+    @property
+    def pool_size(self) -> int:
+        return np.shape(self.best_rate)[-1]
+
     def draw(self, key: jax.Array, t: jax.Array, spec: QueueSpec) -> Round:
-        del t
+        del t, spec
         k_arrival, k_context, k_choice = draws.split(key, 3)
         return Round(
             arrived=draws.uniform(k_arrival) < self.arrival_rate,
-            row=draws.randint(k_context, spec.capacity),
+            row=self._query(draws.randint(k_context, self.pool_size)),
             unslack=jnp.zeros((), bool),
             uniform=draws.uniform(k_choice),
         )
 
-    def row_for_optimum(self, row: jax.Array) -> jax.Array:
-        return row
+    def _query(self, prompt: jax.Array) -> Query:
+        return Query(best_rate=numerics.take(jnp.asarray(self.best_rate), prompt), prompt=prompt)
 
-    def features_of(self, rows: None) -> jax.Array:
+    def features_of(self, rows: Query) -> jax.Array:
         del rows
         return jnp.asarray(self.features)
 
-    def rates_of(self, rows: None) -> jax.Array:
-        del rows
-        return jnp.asarray(self.best_rate)
-
-    def serve(self, row: jax.Array, spec: QueueSpec) -> Served:
+    def serve(self, row: Query, spec: QueueSpec) -> Served:
         del spec
-        tables = (jnp.asarray(x) for x in (self.features, self.log_odds, self.best_rate))
-        return Served(*(numerics.take(table, row) for table in tables))
+        features, utility = (numerics.take(jnp.asarray(x), row.prompt) for x in (self.features, self.log_odds))
+        return Served(features=features, utility=utility, best_rate=row.best_rate)
 
 
 @struct.dataclass
@@ -312,4 +312,4 @@ class RecordedPrompts(PoolContexts):
     def draw(self, key: jax.Array, t: jax.Array, spec: QueueSpec) -> Round:
         del key, spec
         arrived, prompt, uniform = (jnp.asarray(x)[t] for x in (self.arrivals, self.prompts, self.uniforms))
-        return Round(arrived=arrived, row=prompt, unslack=jnp.zeros((), bool), uniform=uniform)
+        return Round(arrived=arrived, row=self._query(prompt), unslack=jnp.zeros((), bool), uniform=uniform)
