@@ -212,7 +212,8 @@ class Block:
                 tuple(0 if grid is swept and place in varies else None for varies in grid.leaf_axes) for grid in self.grids
             )
             index_axes = [0 if i == axis else None for i in range(len(self.axes))]
-            function = jax.vmap(function, in_axes=(leaf_axes, index_axes, None, None, None, 0))
+            in_axes = (leaf_axes, index_axes, None, None, None, 0)
+            function = _of_one_setting(function, in_axes) if self.alone else jax.vmap(function, in_axes=in_axes)
         if self.mesh.size == 1:
             return function
         everywhere, (by_seed, by_run) = PartitionSpec(), self._specs()
@@ -253,7 +254,7 @@ class Block:
 
         shapes = tuple((a.shape, str(a.dtype)) for a in jax.tree.leaves(arguments))
         structure = (*(g.structure for g in self.grids), *(tuple(g.leaf_axes) for g in self.grids))
-        program = PROGRAMS.get((*structure, shapes, self.static, self.since, self.backend), trace)
+        program = PROGRAMS.get((*structure, shapes, self.static, self.since, self.backend, self.alone), trace)
         return self._fall_back(program, seeds) if program.reason else program
 
     def _name(self, arguments: Any) -> str | None:
@@ -269,7 +270,7 @@ class Block:
             types=[(np.shape(a), str(a.dtype)) for a in jax.tree.leaves(arguments)],
             record=record,
             rounds=(horizon, self.since, self.free_rounds),
-            options=(precise, keep_states),
+            options=(precise, keep_states, self.alone),
         )
 
     def _fall_back(self, program: Program, seeds: np.ndarray) -> Program:
@@ -386,6 +387,19 @@ class Block:
             return parts[0]
         concatenate = jnp.concatenate if self.stays else np.concatenate
         return jax.tree.map(lambda *arrays: concatenate(arrays, axis=len(self.axes)), *parts)
+
+
+def _of_one_setting(function: Callable[..., Any], in_axes: Any) -> Callable[..., Any]:
+    """`jax.vmap` over an axis of length one, without that axis inside."""
+
+    def one(*args: Any) -> Any:
+        def at_first(axis: int | None, part: Any) -> Any:
+            return part if axis is None else jax.tree.map(lambda x: x[0], part)
+
+        inside = jax.tree.map(at_first, in_axes, args, is_leaf=lambda x: x is None)
+        return jax.tree.map(lambda x: x[None], function(*inside))
+
+    return one
 
 
 def stays_on_device(keep: str, platform: str) -> bool:

@@ -164,13 +164,14 @@ def sample_by_root(root: jax.Array, noise: jax.Array) -> jax.Array:
 class Sampler(Protocol):
     """What is kept of the design matrices `V`, and how parameters are sampled from it."""
 
-    def init(self, num: int, dim: int, ridge: Leaf) -> Any:
+    def init(self, num: int, dim: int, ridge: Leaf, observations: int) -> Any:
         """Of `V = ridge I` for each parameter.
 
         Args:
           num: parameters, `N`.
           dim: `d`.
           ridge: `[]`.
+          observations: most that will be added.
         """
         ...
 
@@ -202,7 +203,8 @@ class Sampler(Protocol):
 class ByCholesky:
     """Keeps the design matrix `V` `[N, d, d]` and factorises it in every round; for small dimensions."""
 
-    def init(self, num: int, dim: int, ridge: Leaf) -> jax.Array:
+    def init(self, num: int, dim: int, ridge: Leaf, observations: int) -> jax.Array:
+        del observations
         return jnp.broadcast_to(ridge * jnp.eye(dim, dtype=jnp.float32), (num, dim, dim))
 
     def add(self, spread: jax.Array, chosen: jax.Array, x: jax.Array) -> jax.Array:
@@ -223,7 +225,8 @@ class ByCholesky:
 class ByRoot:
     """Keeps a square root of `V^-1` `[N, d, d]`, for large dimensions: a matrix-vector product per sample and per update."""
 
-    def init(self, num: int, dim: int, ridge: Leaf) -> jax.Array:
+    def init(self, num: int, dim: int, ridge: Leaf, observations: int) -> jax.Array:
+        del observations
         return jnp.broadcast_to(jnp.eye(dim, dtype=jnp.float32) / jnp.sqrt(ridge), (num, dim, dim))
 
     def add(self, spread: jax.Array, chosen: jax.Array, x: jax.Array) -> jax.Array:

@@ -7,6 +7,7 @@ queues, `optimum` the optimal policy's queue that regret is measured against, `b
 """
 
 from jaxroute.estimators.confidence import mnl_radius
+from jaxroute.estimators.factors import ByFactors
 from jaxroute.estimators.gaussian import ByCholesky, ByRoot
 from jaxroute.problems.queueing.acqb import ACQB
 from jaxroute.problems.queueing.baselines import QUCB, CQBEpsilon, QThS, Random
@@ -45,6 +46,7 @@ __all__ = [
     "Bursts",
     "ByArrival",
     "ByCholesky",
+    "ByFactors",
     "ByRoot",
     "CQBEpsilon",
     "Compact",

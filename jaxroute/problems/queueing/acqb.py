@@ -11,10 +11,11 @@ from jaxroute.core import checks, draws, numerics
 from jaxroute.core.types import Leaf, Metric
 from jaxroute.estimators import mnl
 from jaxroute.estimators.confidence import mnl_radius
+from jaxroute.estimators.factors import ByFactors
 from jaxroute.estimators.gaussian import WRITTEN_OUT, ByCholesky, ByRoot, Sampler
 from jaxroute.problems.queueing.parts.assortments import accepted_place, mask_of, next_combination, shown_items
 from jaxroute.problems.queueing.parts.memory import Memory, memory_for
-from jaxroute.problems.queueing.parts.scheduling import PromptQueries, Queries, QueueQueries, optimistic
+from jaxroute.problems.queueing.parts.scheduling import PromptQueries, Queries, QueueQueries
 from jaxroute.problems.queueing.parts.triggers import Decaying, Trigger
 from jaxroute.problems.queueing.theory import num_samples
 from jaxroute.problems.queueing.types import Action, Feedback, Observation, QueueSpec
@@ -110,7 +111,7 @@ class ACQB:
       features: `[d', P]` in place of the features of a pool's prompts (ACQB-CL), None for those.
       num_samples: `M`, None for the paper's (static).
       solver: `Tracked`, `TrackedBlocks`, `Newton`, `Majorise` or `Online`, None to choose by sizes (static).
-      sampler: `ByCholesky` or `ByRoot`, None to choose by dimension (static).
+      sampler: `ByCholesky`, `ByRoot` or `ByFactors`, None to choose by sizes (static).
       joint: the estimates of all models are solved together, not only those shown (static).
       fifo: Thompson rounds serve the query that has waited longest (static).
     """
@@ -154,7 +155,7 @@ class ACQB:
                 )
             self.solver.check()
         if self.sampler is not None and (isinstance(self.sampler, type) or not hasattr(self.sampler, "sample")):
-            raise ValueError(f"sampler must be ByCholesky() or ByRoot(), got {checks.show(self.sampler)}")
+            raise ValueError(f"sampler must be ByCholesky(), ByRoot() or ByFactors(), got {checks.show(self.sampler)}")
 
     def check_for(self, spec: QueueSpec) -> None:
         if self.second_answer is not None and not (spec.mixed and spec.num_offered > 1):
@@ -195,7 +196,7 @@ class ACQB:
         memory = memory_for(spec, dim, self.joint)
         return Parts(
             solver=self._solver(spec, memory, dim),
-            sampler=self.sampler or (ByCholesky() if dim < _LARGE else ByRoot()),
+            sampler=self.sampler or self._sampler(spec, memory, dim),
             num_samples=self.num_samples or num_samples(spec.num_offered),
             memory=memory,
             queries=PromptQueries(self.features) if spec.prompts else QueueQueries(),
@@ -212,6 +213,13 @@ class ACQB:
         small = spec.num_models * dim <= _TRACKED
         return mnl.TrackedBlocks() if spec.num_offered == 2 and small and not self.joint else mnl.Newton()
 
+    def _sampler(self, spec: QueueSpec, memory: Memory, dim: int) -> Sampler:
+        """For these sizes: by factors, where they have fewer numbers than the square roots."""
+        if dim < _LARGE:
+            return ByCholesky()
+        few = spec.rounds * spec.num_offered < memory.num_parameters * dim
+        return ByFactors() if few and self.has_long_rounds(spec) else ByRoot()
+
     def init(self, key: jax.Array, spec: QueueSpec) -> LearnerState:
         del key
         parts = self.parts(spec)
@@ -219,7 +227,7 @@ class ACQB:
         ridge = jnp.asarray(self.ridge, jnp.float32)
         return LearnerState(
             theta=jnp.zeros((num, dim), jnp.float32),
-            spread=parts.sampler.init(num, dim, ridge),  # V_0 = lambda_0 I
+            spread=parts.sampler.init(num, dim, ridge, spec.rounds * spec.num_offered),  # V_0 = lambda_0 I
             fit=parts.solver.init(num, dim, ridge),
             data=parts.memory.init(),
             pulls=jnp.zeros((spec.num_models,), jnp.int32),
@@ -251,8 +259,7 @@ class ACQB:
         place, score = parts.queries.best(sample, lambda utilities: self._weight(utilities, size, spec), obs)
         if self.fifo:
             place = obs.oldest
-        phi = parts.queries.at(obs, place)[..., None]
-        best = best_models(jnp.stack(optimistic(sample, phi))[:, 0], size)
+        best = best_models(parts.queries.utilities(sample, obs, place), size)
 
         action = Action(
             query=jnp.where(explore, obs.newest, place).astype(jnp.int32),

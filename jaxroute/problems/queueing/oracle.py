@@ -12,7 +12,7 @@ from jaxroute.core import checks, numerics
 from jaxroute.core.protocols import check_suits, check_values, gauges_of, has_long_rounds, is_policy, metrics_of
 from jaxroute.core.types import Leaf, Metric
 from jaxroute.problems.queueing.env import QueueEnv
-from jaxroute.problems.queueing.parts.scheduling import QueueQueries, best_prompt, optimistic
+from jaxroute.problems.queueing.parts.scheduling import QueueQueries, best_prompt
 from jaxroute.problems.queueing.types import Action, Feedback, Observation, QueueSpec
 from jaxroute.solvers.assortment import best_models, log_weight_of_best
 
@@ -88,7 +88,7 @@ class Optimal:
         sample, size = jnp.asarray(self.theta, obs.features.dtype)[..., None], state.spec.num_offered
         place, _ = QueueQueries().best(sample, lambda utilities: log_weight_of_best(utilities, size), obs)
         place = obs.oldest if self.fifo else place
-        return place, jnp.stack(optimistic(sample, numerics.take(obs.features, place)[..., None]))[:, 0]
+        return place, QueueQueries().utilities(sample, obs, place)
 
     def _in_a_pool(self, state: OracleState, obs: Observation) -> tuple[jax.Array, jax.Array]:
         """The place of the query, and the utilities `[N]` of its prompt's models."""

@@ -198,8 +198,8 @@ class Queries(Protocol):
         """phi of all places, or of all prompts of a pool."""
         ...
 
-    def at(self, obs: Observation, place: jax.Array) -> jax.Array:
-        """phi of the query at a place, `[d]`, with pair features `[N, d]`."""
+    def utilities(self, sample: jax.Array, obs: Observation, place: jax.Array) -> jax.Array:
+        """The largest utilities over the samples, `[N]`, of the query at a place; see `optimistic`."""
         ...
 
     def served(self, obs: Observation, action: Action, feedback: Feedback) -> jax.Array:
@@ -224,8 +224,8 @@ class QueueQueries:
     def features(self, obs: Observation) -> jax.Array:
         return obs.features
 
-    def at(self, obs: Observation, place: jax.Array) -> jax.Array:
-        return numerics.take(obs.features, place)
+    def utilities(self, sample: jax.Array, obs: Observation, place: jax.Array) -> jax.Array:
+        return jnp.stack(optimistic(sample, numerics.take(obs.features, place)[..., None]))[:, 0]
 
     def served(self, obs: Observation, action: Action, feedback: Feedback) -> jax.Array:
         del obs, action
@@ -251,8 +251,9 @@ class PromptQueries:
     def features(self, obs: Observation) -> jax.Array:
         return obs.features if self.table is None else jnp.asarray(self.table, obs.features.dtype)
 
-    def at(self, obs: Observation, place: jax.Array) -> jax.Array:
-        return numerics.take(self.features(obs), numerics.take(obs.prompt, place))
+    def utilities(self, sample: jax.Array, obs: Observation, place: jax.Array) -> jax.Array:
+        phi = numerics.take(self.features(obs), numerics.take(obs.prompt, place))
+        return jnp.max(jnp.einsum("ndm,d->nm", sample, phi, precision="highest"), axis=1)
 
     def served(self, obs: Observation, action: Action, feedback: Feedback) -> jax.Array:
         return feedback.features if self.table is None else numerics.take(self.features(obs), feedback.prompt)

@@ -1,0 +1,151 @@
+"""Square roots of `V^-1` as products of rank-one factors, for many large models with few observations each."""
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+from jax import lax
+
+from jaxroute.core import numerics
+from jaxroute.core.types import Leaf
+
+# Observations of a page.
+_PAGE = 16
+
+
+@struct.dataclass
+class Factors:
+    """`W = ridge^-1/2 Q_1 Q_2 ...` of each parameter: `Q = I - A' T A` for every page of up to 16 of its observations.
+
+    The pages of all parameters stand in the order in which they were begun, so that memory goes with the number of observations. The
+    last one stays empty, and stands for "none".
+
+    Attributes:
+      rows: `[G, 16, d]`, `A`: for the observation `x` the vector `a = W' x`, with `W` as it was before; zero where there is none yet.
+      mix: `[G, 16, 16]`, `T`, upper triangular, which makes one of the factors `I - c a a'`.
+      owner: `[G]` int32, the parameter of a page.
+      after: `[G]` int32, the next page of the same parameter.
+      first: `[N]` int32, each parameter's first page.
+      last: `[N]` int32, its last one.
+      pages: `[N]` int32, how many it has.
+      filled: `[N]` int32, observations in the last one.
+      in_use: `[]` int32, pages that were begun.
+      scale: `[]`, `ridge^-1/2`.
+    """
+
+    rows: jax.Array
+    mix: jax.Array
+    owner: jax.Array
+    after: jax.Array
+    first: jax.Array
+    last: jax.Array
+    pages: jax.Array
+    filled: jax.Array
+    in_use: jax.Array
+    scale: jax.Array
+
+
+def _times(a: jax.Array, b: jax.Array) -> jax.Array:
+    return jnp.matmul(a, b, precision=lax.Precision.HIGHEST)
+
+
+def _page(spread: Factors, page: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """`A` and `T` of a page."""
+    return numerics.kept((numerics.at(spread.rows, (page,)), numerics.at(spread.mix, (page,))))
+
+
+@struct.dataclass
+class ByFactors:
+    """Keeps a square root of `V^-1` in product form: a round's work and memory go with the observations, not with `N d^2`.
+
+    For a sample all pages are multiplied with the noise of their parameters, about `2 d` products an observation, where `ByRoot` has
+    `N d^2` in any case. Both have the same square root, and so the same samples, but for rounding.
+
+    Source: the rank-one update of `grown_root`; Schreiber and Van Loan (1989) for products of factors by blocks.
+    """
+
+    def init(self, num: int, dim: int, ridge: Leaf, observations: int) -> Factors:
+        # Every page but a parameter's last one is full.
+        number = min(num, observations) + observations // _PAGE + 1
+        none = jnp.full((num,), number - 1, jnp.int32)
+        zeros = jnp.zeros((num,), jnp.int32)
+        return Factors(
+            rows=jnp.zeros((number, _PAGE, dim), jnp.float32),
+            mix=jnp.zeros((number, _PAGE, _PAGE), jnp.float32),
+            owner=jnp.zeros((number,), jnp.int32),
+            after=jnp.full((number,), number - 1, jnp.int32),
+            first=none,
+            last=none,
+            pages=zeros,
+            filled=zeros,
+            in_use=jnp.int32(0),
+            scale=1.0 / jnp.sqrt(jnp.asarray(ridge, jnp.float32)),
+        )
+
+    def add(self, spread: Factors, chosen: jax.Array, x: jax.Array) -> Factors:
+        for k in range(chosen.shape[0]):
+            spread = self._add(spread, chosen[k], x[k])
+        return spread
+
+    def _add(self, spread: Factors, parameter: jax.Array, x: jax.Array) -> Factors:
+        counts, none = parameter >= 0, spread.owner.shape[0] - 1
+        place = (jnp.maximum(parameter, 0),)
+        first, last, pages, filled = (
+            numerics.at(table, place) for table in (spread.first, spread.last, spread.pages, spread.filled)
+        )
+        pages = jnp.where(counts, pages, 0)
+
+        def through(_: jax.Array, carry: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+            """Times `Q'` of the next page; behind the last one there are empty ones."""
+            page, a = carry
+            rows, mix = _page(spread, page)
+            return numerics.at(spread.after, (page,)), a - _times(_times(_times(rows, a), mix), rows)
+
+        start = (jnp.where(counts, first, none), spread.scale * x)
+        a = lax.fori_loop(0, numerics.largest_over_runs(pages), through, start)[1]
+
+        new = counts & ((pages == 0) | (filled == _PAGE))
+        page = jnp.where(counts, jnp.where(new, spread.in_use, last), none)
+        row = jnp.where(new | ~counts, 0, filled)
+        norm = jnp.sum(a * a)
+        s = jnp.sqrt(1.0 + norm)
+        factor = jnp.where(counts, 1.0 / (s * (1.0 + s)), 0.0)  # As in `grown_root`.
+        rows, mix = _page(spread, page)
+        here = numerics.one_hot(row, _PAGE)
+        column = jnp.where(here, factor, -factor * _times(mix, _times(rows, a)))
+        mix = jnp.where(here[None, :], column[:, None], mix)
+        # Whole pages are written, for what is written must follow from all that is read, or the tables would be copied in every round.
+        rows, mix = numerics.materialised((jnp.where(here[:, None], jnp.where(counts, a, 0.0), rows), mix))
+
+        def put(table: jax.Array, place: jax.Array, value: jax.Array) -> jax.Array:
+            return numerics.put(table, (place,), jnp.where(counts, value, numerics.at(table, (place,))))
+
+        return spread.replace(
+            rows=numerics.put(spread.rows, (page,), rows),
+            mix=numerics.put(spread.mix, (page,), mix),
+            owner=put(spread.owner, page, *place),
+            # The page before; the empty page stays behind itself.
+            after=put(spread.after, last, jnp.where(new & (last < none), page, numerics.at(spread.after, (last,)))),
+            first=put(spread.first, *place, jnp.where(pages == 0, page, first)),
+            last=put(spread.last, *place, page),
+            pages=put(spread.pages, *place, pages + new.astype(jnp.int32)),
+            filled=put(spread.filled, *place, row + 1),
+            in_use=spread.in_use + new.astype(jnp.int32),
+        )
+
+    def sample(self, spread: Factors, noise: jax.Array) -> jax.Array:
+        number = numerics.largest_over_runs(spread.in_use)
+
+        def through(step: jax.Array, samples: jax.Array) -> jax.Array:
+            """Times `Q` of a page, from the last one to the first."""
+            page = number - 1 - step
+            rows, mix = _page(spread, page)
+            owner = (numerics.at(spread.owner, (page,)),)
+            now = numerics.materialised(numerics.at(samples, owner))
+            return numerics.put(samples, owner, now - _times(rows.T, _times(mix, _times(rows, now))))
+
+        return spread.scale * lax.fori_loop(0, number, through, noise)
+
+    def min_eigenvalue(self, spread: Factors) -> jax.Array:
+        num, dim = spread.first.shape[0], spread.rows.shape[-1]
+        eye = jnp.broadcast_to(jnp.eye(dim, dtype=jnp.float32), (num, dim, dim))
+        return 1.0 / jnp.square(jnp.linalg.norm(self.sample(spread, eye), ord=2, axis=(-2, -1)))
