@@ -73,10 +73,18 @@ def packed_rollout(
     """
     run = one_run(env, policy, streams, horizon, record)
     stage_length, chunk, of_runs = run.stage_length, run.chunk, (run.instance, run.words)
-    plan, play, read = (lanes(function, run.size, fixed=1) for function in (run.plan, run.play, run.read))
     start = lambda: lanes(run.start, run.size)(*of_runs)  # noqa: E731
     states = states_of(begun, jax.eval_shape(start)) if begun else start()
-    _, shapes = play.shapes(*of_runs, states, jnp.int32(0))
+    by_itself = run.size == 1
+    if (
+        by_itself
+    ):  # Without an axis of runs: reads and writes at a place stay what they are, and states are written in place.
+        plan, play, read = run.plan, run.play, run.read
+        of_runs, states = _without_axis(of_runs), _without_axis(states)
+        _, shapes = jax.eval_shape(play, *of_runs, states, jnp.int32(0))
+    else:
+        plan, play, read = (lanes(function, run.size, fixed=1) for function in (run.plan, run.play, run.read))
+        _, shapes = play.shapes(*of_runs, states, jnp.int32(0))
     zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
 
     def add(a: Values, b: Values) -> Values:
@@ -114,7 +122,8 @@ def packed_rollout(
 
     def recorded(states: States, first: Any, count: Any, most: int) -> tuple[States, Packed]:
         states, sums = interval(states, first, count, most)
-        return states, Packed.of({**sums, **read(*of_runs, states, first + count)})
+        values = {**sums, **read(*of_runs, states, first + count)}
+        return states, Packed.of(_with_axis(values) if by_itself else values)
 
     warm_up = 0 if begun else run.free_rounds
     known = spans_of(horizon - since, record.every, warm_up, run.free_rounds + since)
@@ -135,7 +144,18 @@ def packed_rollout(
         states, packed = played(states, part)
         parts.append(packed)
     packed = jax.tree.map(lambda *arrays: jnp.concatenate(arrays)[1 if warm_up else 0 :], *parts)
+    states = _with_axis(states) if by_itself else states
     return packed, leaves_of(states) if keep_states else {}
+
+
+def _without_axis(tree: Any) -> Any:
+    """Values of the only run, from arrays `[..., 1]`."""
+    return jax.tree.map(lambda x: x[..., 0], tree)
+
+
+def _with_axis(tree: Any) -> Any:
+    """Arrays `[..., 1]` from the values of the only run."""
+    return jax.tree.map(lambda x: jnp.asarray(x)[..., None], tree)
 
 
 def spans_of(rounds: int, every: int, warm_up: int, first: int) -> np.ndarray:

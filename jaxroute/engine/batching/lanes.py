@@ -16,7 +16,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, jaxpr_as_fun
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
 
 from jaxroute.engine.batching import indexing
 from jaxroute.engine.batching.dependence import (
@@ -79,9 +79,6 @@ class Lanes:
         number = len(args) - self._fixed
         mapped, fixed = jax.tree.leaves(args[:number]), jax.tree.leaves(args[number:])
         closed, out_shape = self._trace(args)
-        if self._size == 1:  # As it was written, which leaves reads and writes at a place what they are.
-            outs = jaxpr_as_fun(closed)(*(leaf[..., 0] for leaf in mapped), *fixed)
-            return jax.tree.unflatten(jax.tree.structure(out_shape), [out[..., None] for out in outs])
         values = [*map(enter, mapped), *(Value(leaf, False) for leaf in fixed)]
         outs = _replay(closed.jaxpr, closed.consts, values, self._size)
         leaves = [leave(spread(v, self._size)) for v in outs]

@@ -111,13 +111,21 @@ class PairCounts:
           chosen: `[2]`, the items.
         """
         rows = [_of_item((self.tried, self.accepted), chosen[a]) for a in range(chosen.shape[0])]
+        places = [(jnp.maximum(chosen[a], 0),) for a in range(chosen.shape[0])]
+        of_others: list[jax.Array] = []  # From the first call: other parameters stay.
 
         def sums(theta: jax.Array, *, loss: bool = False, hessian: bool = True, everyone: bool = False) -> Sums:
             del loss, hessian, everyone
-            logits = numerics.kept(numerics.project(theta, table))
+            if not of_others:
+                of_others.append(numerics.kept(numerics.project(theta, table)))
+            own = [numerics.project(numerics.at(theta, place), table) for place in places]
+            logits = of_others[0]
+            for place, logit in zip(places, own, strict=True):
+                logits = numerics.put(logits, place, logit)
+            logits = numerics.kept(logits)
             gradients = []
             for a, (tried, accepted) in enumerate(rows):
-                logit = numerics.materialised(numerics.at(logits, (jnp.maximum(chosen[a], 0),)))
+                logit = numerics.materialised(own[a])
                 itself = numerics.one_hot(chosen[a], logits.shape[0])[:, None]
                 others = jnp.where(itself, 0.0, jnp.exp(logits - logit))
                 missed = jnp.sum(tried / (1.0 + jnp.exp(-logit) + others) - accepted, axis=0)
@@ -129,7 +137,8 @@ class PairCounts:
 
 def _one_more(table: jax.Array, cell: tuple[jax.Array, ...], counts: jax.Array) -> jax.Array:
     """`table` with one added at a `cell`, if it `counts`."""
-    now = numerics.materialised(numerics.at(table, cell))
+    # Materialised, the table too: two writes in one loop would go through all of it.
+    now, table = numerics.materialised((numerics.at(table, cell), table))
     return numerics.put(table, cell, now + counts.astype(table.dtype))
 
 

@@ -252,7 +252,7 @@ def pictures(name: str, loads: Mapping[int, Sequence[float]], baselines: bool = 
 # Of each figure: the data set, its name, models, seeds, rounds and features.
 _FIGURES = (
     (3, "sprout", "SPROUT-o3mini", 14, 16, 5000, 64),
-    (6, "embedllm", "EmbedLLM", 112, 8, 1000, 32),
+    (6, "embedllm", "EmbedLLM", 112, 4, 5000, 384),
     (7, "routerbench", "RouterBench", 11, 16, 5000, 64),
 )
 

@@ -1,5 +1,6 @@
 """ACQB: explores on arrivals now and then, else serves the query and the assortment that look best in posterior samples."""
 
+import math
 from typing import Any, NamedTuple
 
 import jax
@@ -250,7 +251,9 @@ class ACQB:
         # Lines 7 to 9 (Algorithm 1, line 6): M samples of each parameter from N(theta, alpha^2 V^-1), with alpha of eq. (3).
         rounds = parts.memory.rounds_learned(state.pulls, t)
         radius = mnl_radius(rounds, state.theta.shape[1], spec.num_offered, self.curvature, self.ridge)
-        noise = draws.normal(k_sample, (*state.theta.shape, parts.num_samples))
+        # In one row, and then in its shape: loops over the last axis alone are short ones where there is one run.
+        shape = (*state.theta.shape, parts.num_samples)
+        noise = numerics.kept(draws.normal(k_sample, (math.prod(shape),))).reshape(shape)
         sample = state.theta[..., None] + radius[:, None, None] * parts.sampler.sample(state.spread, noise)
         sample = numerics.kept(sample)
 

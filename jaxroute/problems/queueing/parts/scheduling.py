@@ -15,6 +15,9 @@ from jaxroute.problems.queueing.types import Action, Feedback, Observation
 
 _NEVER = 2**31 - 1
 
+# From so many products on, prompts are scored that wait, one by one, and not all of the pool.
+_LARGE_TABLE = 2**22
+
 # Logarithm of the weight of the best assortment, from one array of utilities per model.
 Weight = Callable[[list[jax.Array]], jax.Array]
 
@@ -259,5 +262,11 @@ class PromptQueries:
         return feedback.features if self.table is None else numerics.take(self.features(obs), feedback.prompt)
 
     def best(self, sample: jax.Array, weight: Weight, obs: Observation) -> tuple[jax.Array, jax.Array]:
-        score = weight(list(optimistic_on_table(sample, self.features(obs))))
-        return best_prompt(score, obs)
+        table = self.features(obs)
+        if sample.size * table.shape[1] < _LARGE_TABLE:
+            return best_prompt(weight(list(optimistic_on_table(sample, table))), obs)
+
+        def score(prompt: jax.Array) -> jax.Array:
+            return weight(list(optimistic_on_table(sample, jnp.take(table, prompt, axis=1, mode="clip"))))
+
+        return best_place(score, obs.prompt, obs)
