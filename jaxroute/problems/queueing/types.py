@@ -4,6 +4,7 @@ Sizes: `N` models, `K` answers shown, `d` features of a query, `B` places (place
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 from flax import struct
@@ -83,7 +84,7 @@ class Observation:
     arrived: jax.Array
     newest: jax.Array
     oldest: jax.Array
-    prompt: jax.Array | None = None
+    prompt: Any = None
     in_front: bool = struct.field(pytree_node=False, default=False)
 
 
@@ -115,4 +116,4 @@ class Feedback:
 
     chosen: jax.Array
     features: jax.Array
-    prompt: jax.Array | None = None
+    prompt: Any = None

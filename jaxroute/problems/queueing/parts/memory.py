@@ -219,6 +219,7 @@ class PromptCounts:
         self, data: mnl.Counts | mnl.PairCounts, t: jax.Array, prompt: jax.Array | None, lesson: Lesson, valid: jax.Array
     ) -> mnl.Counts | mnl.PairCounts:
         del t
+        assert prompt is not None
         return data.add(prompt, lesson.items, lesson.accepted, valid)
 
     def derivatives(

@@ -5,7 +5,7 @@ keeps the features itself, and a query has the number of its prompt. Both have t
 """
 
 import functools
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -109,7 +109,9 @@ class _Linear:
 
     theta: Leaf
 
-    pool_size: ClassVar[int] = 0
+    @property
+    def pool_size(self) -> int:
+        return 0
 
     def utility(self, features: jax.Array, pair_features: bool) -> jax.Array:
         """Utilities `[N]` of a query's features."""
