@@ -60,6 +60,8 @@ class Layout:
         on_cpu = devices[0].platform == "cpu"
         per_core = min(_CPU_LANES, max(_FEWEST_CPU_LANES, 1 << (max(1, _CPU_CACHE // max(held, 1)).bit_length() - 1)))
         lanes = per_core * max(len(devices), 1 << (cores().bit_length() - 1)) if on_cpu else _GPU_LANES * len(devices)
+        if alone:  # A block is what is stored at once.
+            lanes = min(lanes, 2 * multiple)
         # A fixed tile: a grid with more settings meets the same shapes. The price is a last tile that is partly padding.
         # Beside axes that share the state the others stand alone, or what is shared would be computed for each of their settings.
         widest = (4 if on_cpu else 16) if len(axes) <= 2 else 2

@@ -76,9 +76,8 @@ def packed_rollout(
     start = lambda: lanes(run.start, run.size)(*of_runs)  # noqa: E731
     states = states_of(begun, jax.eval_shape(start)) if begun else start()
     by_itself = run.size == 1
-    if (
-        by_itself
-    ):  # Without an axis of runs: reads and writes at a place stay what they are, and states are written in place.
+    if by_itself:
+        # Without an axis of runs: reads and writes at a place stay what they are, and states are written in place.
         plan, play, read = run.plan, run.play, run.read
         of_runs, states = _without_axis(of_runs), _without_axis(states)
         _, shapes = jax.eval_shape(play, *of_runs, states, jnp.int32(0))

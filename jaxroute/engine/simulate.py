@@ -247,7 +247,8 @@ def _alone(asked: Inputs, devices: Sequence[Any]) -> set[str]:
 
 def _blocks(asked: Inputs, layout: Layout, devices: Sequence[Any]) -> dict[str, Block]:
     """What is compiled, by policy."""
-    alone = _alone(asked, devices)
+    # A store may have been begun with several settings a call.
+    alone = _alone(asked, devices) if set(layout.tile.values()) <= {1} else set()
     return {
         name: Block(
             f"policy {name!r} on {type(asked.examples[name][0]).__name__}",

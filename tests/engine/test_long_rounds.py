@@ -57,6 +57,15 @@ def test_goes_on(tmp_path):
     assert_equal(longer, played(Long()))
 
 
+def test_a_store_with_several_settings_a_call_goes_on(tmp_path, monkeypatch):
+    grid = jr.grid(Long, width=[0.5, 1.0, 2.0])
+    with monkeypatch.context() as patch:
+        patch.setattr(Long, "has_long_rounds", lambda self, spec: False)
+        played({"a": grid}, out=tmp_path / "runs")
+    longer = played({"a": grid}, seeds=5, out=tmp_path / "runs", accept_changed_code=True)
+    assert_equal(longer, played({"a": jr.grid(Short, width=[0.5, 1.0, 2.0])}, seeds=5))
+
+
 def test_nobody_is_played_that_was_not_asked_for(monkeypatch):
     """Side by side runs come in sixteens; one by one as many as were asked for."""
     seen, play = [], programs.Block.play
