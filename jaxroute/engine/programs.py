@@ -258,8 +258,8 @@ class Block:
         return self._fall_back(program, seeds) if program.reason else program
 
     def _name(self, arguments: Any) -> str | None:
-        """Of the program on the shelf; None for what is not the scan on one device of this process."""
-        if self.backend != "scan" or self.mesh.size > 1 or jax.process_count() > 1:
+        """Of the program on the shelf; None for what is not the scan on the CPU of this process, where alone that has been tried."""
+        if self.backend != "scan" or self.device.platform != "cpu" or self.mesh.size > 1 or jax.process_count() > 1:
             return None
         record, horizon, _, precise, keep_states = self.static
         return shelf.name_of(

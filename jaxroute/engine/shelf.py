@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 from jax.experimental import serialize_executable
 
 from jaxroute.store.code import code_of
@@ -55,6 +56,8 @@ class Shelf:
         """The program of this name; None if there is none, or it cannot be read."""
         try:
             payload, in_tree, out_tree, shapes = pickle.loads((self.folder / name).read_bytes())
+            if b"lapack" in payload:
+                _load_lapack()
             return Kept(serialize_executable.deserialize_and_load(payload, in_tree, out_tree), shapes)
         except FileNotFoundError:
             return None
@@ -129,6 +132,12 @@ def name_of(device: Any, players: Iterable[Any], structures: Iterable[Any], **mo
     }
     text = json.dumps(said, sort_keys=True, default=repr)
     return None if _NAMELESS in text else hashlib.sha256(text.encode()).hexdigest()
+
+
+@functools.cache
+def _load_lapack() -> None:
+    """Lets programs call LAPACK: JAX finds its routines when it first lowers one, without which a call ends the process."""
+    jax.jit(jnp.linalg.eigvalsh).lower(jax.ShapeDtypeStruct((1, 1), jnp.float32))
 
 
 def _structure(structure: Any) -> Any:

@@ -1,6 +1,8 @@
 """Programs that a later process takes from a folder in place of tracing them."""
 
 import importlib.util
+import os
+import subprocess
 import sys
 
 import jax
@@ -162,3 +164,29 @@ def test_versions_sources_and_processor_are_in_the_name(monkeypatch):
             assert named(stochastic.UCB1()) != before
     monkeypatch.setenv("XLA_FLAGS", "--xla_some_flag=1")
     assert named(stochastic.UCB1()) != before
+
+
+_WITH_LAPACK = """
+import pathlib, sys
+import jax
+jax.config.update("jax_enable_compilation_cache", False)
+import jaxroute as jr
+from jaxroute.engine import programs, shelf
+from jaxroute.problems import queueing as qu
+with shelf.shelf(pathlib.Path(sys.argv[1])):
+    env = qu.RandomQueues(dim=2, num_models=2, horizon=20)
+    data = jr.simulate(env, qu.ACQB(), horizon=20, seeds=16, record=["min_eigenvalue"], progress=False)
+print(programs.trace_count(), float(data["min_eigenvalue"].mean()))
+"""
+
+
+def test_a_process_that_has_not_met_lapack_plays_a_program_that_calls_it(tmp_path):
+    """It would end with a fault of segmentation: hence a process of its own."""
+    said = []
+    for _ in range(2):
+        command = [sys.executable, "-c", _WITH_LAPACK, str(tmp_path / "programs")]
+        done = subprocess.run(command, capture_output=True, text=True, env=os.environ | {"JAX_PLATFORMS": "cpu"})
+        assert done.returncode == 0, done.stderr[-2000:]
+        said.append(done.stdout.split())
+    (first, mean), (second, again) = said
+    assert (first, second) == ("1", "0") and mean == again
