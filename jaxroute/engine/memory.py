@@ -10,6 +10,7 @@ import numpy as np
 
 from jaxroute.core import draws
 from jaxroute.core.protocols import AnyEnvironment, AnyPolicy, first_state
+from jaxroute.engine import shelf
 from jaxroute.engine.precision import widened
 from jaxroute.engine.rounds import spec_for, state_bytes
 from jaxroute.store.provenance import memory_limit
@@ -17,7 +18,7 @@ from jaxroute.store.provenance import memory_limit
 # Runs of one device come in multiples of this, so that a run's arithmetic does not depend on its neighbours' number.
 LANE_MULTIPLE = 16
 
-_shapes: dict[Any, Any] = {}
+_measured: dict[Any, Any] = {}  # What `traced_once` has found, by what it was found for.
 
 
 def cores() -> int:
@@ -25,21 +26,31 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def shapes_of(what: str, function: Callable[..., Any], env: AnyEnvironment, policy: AnyPolicy) -> Any:
-    """Shapes of `function(env, policy, key)`, from memory if it has been traced for an equal structure before.
+def traced_once(
+    what: str, function: Callable[..., Any], read: Callable[[Any], Any], env: AnyEnvironment, policy: AnyPolicy
+) -> Any:
+    """What `read` finds in the shapes of `function(env, policy, key)`: from memory or the shelf, if it was found for an equal pair before.
 
     Args:
-      what: name of the function, for the memory.
+      what: name of the function, for memory and shelf.
       function: to be traced.
+      read: takes its result, with shapes in place of arrays, and returns plain JSON.
       env: first argument.
       policy: second argument.
     """
     leaves, structure = jax.tree.flatten((env, policy))
     types = tuple((np.shape(leaf), str(jnp.result_type(leaf))) for leaf in leaves)
     key = (what, structure, types, jax.config.read("jax_enable_x64"))
-    if key not in _shapes:
-        _shapes[key] = jax.eval_shape(widened(function), env, policy, draws.key(0))
-    return _shapes[key]
+    if key not in _measured:
+        there = shelf.current()
+        name = there and shelf.name_of(jax.local_devices()[0], [env, policy], [structure], what=what, types=types)
+        found = there.recall(name) if there and name else None
+        if found is None:
+            found = read(jax.eval_shape(widened(function), env, policy, draws.key(0)))
+            if there and name:
+                there.note(name, found)
+        _measured[key] = found
+    return _measured[key]
 
 
 def bytes_of_run(env: AnyEnvironment, policy: AnyPolicy) -> int:
@@ -48,7 +59,7 @@ def bytes_of_run(env: AnyEnvironment, policy: AnyPolicy) -> int:
     def start(env: AnyEnvironment, policy: AnyPolicy, key: jax.Array) -> tuple[Any, Any]:
         return env.init(key), first_state(env, policy, key, spec_for(env, 1))
 
-    return sum(map(state_bytes, jax.tree.leaves(shapes_of("state", start, env, policy))))
+    return traced_once("state", start, lambda states: sum(map(state_bytes, jax.tree.leaves(states))), env, policy)
 
 
 def runs_that_fit(

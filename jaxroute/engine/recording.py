@@ -13,7 +13,7 @@ from jaxroute.core import checks
 from jaxroute.core.protocols import AnyEnvironment, AnyPolicy, Probe, first_state, gauges_of, metrics_of
 from jaxroute.core.types import Metric, Spec
 from jaxroute.engine.errors import explained
-from jaxroute.engine.memory import shapes_of
+from jaxroute.engine.memory import traced_once
 from jaxroute.engine.rounds import NAN_ROUNDS, NAN_STATES, Record, spec_for
 from jaxroute.store.states import Kept
 
@@ -21,7 +21,7 @@ from jaxroute.store.states import Kept
 RESERVED = ("policy", "baseline", "seed", "time", "model", "valid", "runs", "invalid", "first_invalid")
 
 # Shapes of what a round gives by kind (`flows`, `info`, `env_gauges`, `policy_gauges`) and name.
-Shapes = dict[str, dict[str, tuple[int, ...]]]
+Shapes = dict[str, dict[str, list[int]]]
 
 
 def make_records(
@@ -114,9 +114,11 @@ def shapes_of_round(name: str, env: AnyEnvironment, policy: AnyPolicy) -> Shapes
             "policy_gauges": gauges_of(policy, policy_state),
         }
 
+    def read(shapes: dict[str, Mapping[str, Any]]) -> Shapes:
+        return {kind: {entry: list(value.shape) for entry, value in entries.items()} for kind, entries in shapes.items()}
+
     with explained(name, env, policy):
-        shapes = shapes_of("measured", play, env, policy)
-    return {kind: {entry: value.shape for entry, value in entries.items()} for kind, entries in shapes.items()}
+        return traced_once("measured", play, read, env, policy)
 
 
 def _check_metrics(spec: Spec, declared: Mapping[str, tuple[Metric, ...]], measured: Mapping[str, Shapes]) -> None:
@@ -143,7 +145,7 @@ def _check_metric(name: str, metric: Metric, kind: str, place: str, measured: Sh
         raise ValueError(f"the metric {metric.name!r} is declared, but the {place} do not have it (policy {name!r})")
     if len(shapes[metric.name]) != len(metric.dims):
         raise ValueError(
-            f"the metric {metric.name!r} must have the dimensions {metric.dims}, got shape {shapes[metric.name]} in the {place}"
+            f"the metric {metric.name!r} must have the dimensions {metric.dims}, got shape {tuple(shapes[metric.name])} in the {place}"
         )
 
 

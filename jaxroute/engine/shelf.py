@@ -1,4 +1,4 @@
-"""Compiled programs on disk, found by what they are made of: a command that is given again need not even trace them.
+"""Compiled programs on disk, and what was measured of rounds, found by what they are made of: a command that is given again traces nothing.
 
 JAX keeps compiled programs too, and finds them by their text; but to have the text it must trace the rounds first, which takes
 about a second for each policy. A program on the shelf has a name that says all that its text depends on: the package's sources, the code of
@@ -29,6 +29,8 @@ from jaxroute.store.provenance import describe, made_with
 _UNRELATED = ("cache", "log", "traceback", "dump", "profil")
 # In the `repr` of what has none of its own: such a thing cannot be told from another.
 _NAMELESS = " at 0x"
+# End of the name of a note's file.
+_NOTE = ".json"
 
 
 class Kept(NamedTuple):
@@ -43,10 +45,10 @@ class Kept(NamedTuple):
 
 
 class Shelf:
-    """A folder of programs.
+    """A folder of programs and notes.
 
     Args:
-      folder: made when the first program is kept; whoever can write to it can let others run what he likes, as with JAX's own cache.
+      folder: made when the first is kept; whoever can write to it can let others run what he likes, as with JAX's own cache.
     """
 
     def __init__(self, folder: Path):
@@ -66,14 +68,27 @@ class Shelf:
 
     def keep(self, name: str, executable: Any, shapes: Mapping[str, tuple[int, ...]]) -> None:
         """Keeps a program, if that can be done."""
-        path = self.folder / name
-        part = path.with_suffix(f".{os.getpid()}")
+        with contextlib.suppress(Exception):  # An executable that cannot be written: the next process makes its own.
+            self._write(name, pickle.dumps((*serialize_executable.serialize(executable), dict(shapes))))
+
+    def recall(self, name: str) -> Any:
+        """The note of this name; None if there is none, or it cannot be read."""
         try:
-            content = pickle.dumps((*serialize_executable.serialize(executable), dict(shapes)))
+            return json.loads((self.folder / f"{name}{_NOTE}").read_text())
+        except (OSError, ValueError):
+            return None
+
+    def note(self, name: str, value: Any) -> None:
+        """Keeps plain JSON, if that can be done."""
+        self._write(f"{name}{_NOTE}", json.dumps(value).encode())
+
+    def _write(self, file: str, content: bytes) -> None:
+        part = self.folder / f"{file}.{os.getpid()}"
+        try:
             self.folder.mkdir(parents=True, exist_ok=True)
             part.write_bytes(content)
-            part.replace(path)
-        except Exception:  # An executable that cannot be written, or a full disk: the next process makes its own.
+            part.replace(self.folder / file)
+        except OSError:  # A full disk, for example: the next process finds it out by itself.
             with contextlib.suppress(OSError):
                 part.unlink()
 
@@ -111,7 +126,7 @@ def current() -> Shelf | None:
 
 
 def name_of(device: Any, players: Iterable[Any], structures: Iterable[Any], **more: Any) -> str | None:
-    """The name of a program, None where something cannot be told.
+    """The name of a program or note, None where something cannot be told.
 
     Args:
       device: that plays it.

@@ -10,7 +10,7 @@ import pytest
 from jax.experimental.compilation_cache import compilation_cache
 
 import jaxroute as jr
-from jaxroute.engine import programs, shelf
+from jaxroute.engine import memory, programs, shelf
 from jaxroute.problems import queueing, staged, stochastic
 
 ENV = stochastic.bernoulli([0.9, 0.5, 0.1])
@@ -26,9 +26,15 @@ def no_cache_of_jax():
     compilation_cache.reset_cache()
 
 
+def kept(folder):
+    """Files of programs."""
+    return [path for path in folder.iterdir() if path.suffix != ".json"]
+
+
 def play(policy=None, env=ENV, **options):
     """As another process would: nothing is remembered but what is on disk."""
     programs.PROGRAMS.clear()
+    memory._measured.clear()
     before = programs.trace_count()
     settings = {"horizon": 50, "seeds": 16, "progress": False} | options
     data = jr.simulate(env, stochastic.UCB1() if policy is None else policy, **settings)
@@ -38,7 +44,7 @@ def play(policy=None, env=ENV, **options):
 def test_a_program_is_traced_by_the_first_process_only(tmp_path):
     with shelf.shelf(tmp_path / "programs"):
         first, traces = play()
-        assert traces == 1 and len(list((tmp_path / "programs").iterdir())) == 1
+        assert traces == 1 and len(kept(tmp_path / "programs")) == 1
         for changed in ({}, {"key": 7}, {"seeds": range(16, 32)}):
             again, traces = play(**changed)
             assert traces == 0, changed
@@ -65,7 +71,7 @@ def test_another_program_has_another_name(name, tmp_path):
     with shelf.shelf(tmp_path):
         play()
         first, traces = OTHERS[name]()
-        assert traces == 1 and len(list(tmp_path.iterdir())) == 2
+        assert traces == 1 and len(kept(tmp_path)) == 2
         again, traces = OTHERS[name]()
         assert traces == 0 and again.equals(first)
 
@@ -80,10 +86,28 @@ def test_stages_are_kept_and_samplers_that_have_a_name(tmp_path):
             assert traces == 0 and again.equals(first)
 
 
+def test_shapes_of_a_round_are_measured_by_the_first_process_only(tmp_path, monkeypatch):
+    measured = []
+    shapes = jax.eval_shape
+    monkeypatch.setattr(jax, "eval_shape", lambda function, *args: measured.append(function) or shapes(function, *args))
+    with shelf.shelf(tmp_path):
+        numbers = []
+        for _ in range(2):
+            measured.clear()
+            data, _ = play(record=["regret", "info.bound"])
+            numbers.append(len(measured))
+        notes = [path for path in tmp_path.iterdir() if path.suffix == ".json"]
+        assert numbers[0] == numbers[1] + 2 == numbers[1] + len(notes)  # What a round gives, and bytes of its states.
+        for path in notes:
+            path.write_text("{nonsense")
+        again, _ = play(record=["regret", "info.bound"])
+        assert again.equals(data) and all(path.read_text() != "{nonsense" for path in notes)
+
+
 def test_a_damaged_program_is_made_again(tmp_path):
     with shelf.shelf(tmp_path):
         first, _ = play()
-        (path,) = tmp_path.iterdir()
+        (path,) = kept(tmp_path)
         for content in (b"", path.read_bytes()[:1000], b"nonsense"):
             path.write_bytes(content)
             again, traces = play()
@@ -99,7 +123,7 @@ def test_what_jax_took_from_its_own_cache_is_not_kept(tmp_path):
     with shelf.shelf(tmp_path):
         first, _ = play(horizon=70)
         second, traces = play(horizon=70)
-        assert first.equals(second) and traces == 1 - len(list(tmp_path.iterdir()))
+        assert first.equals(second) and traces == 1 - len(kept(tmp_path))
 
 
 def test_a_folder_that_cannot_be_written_to_is_no_fault(tmp_path):
