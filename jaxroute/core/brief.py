@@ -10,7 +10,8 @@ from jax.core import Tracer
 Given = ParamSpec("Given")
 Made = TypeVar("Made")
 
-# How XLA compiles them on a CPU: in a third of the time, into programs that run two to four times as long.
+# How XLA compiles them on a CPU: in a third of the time, into programs that run two to four times as long; rounds, which are vectorised
+# over runs otherwise, ten times.
 _OPTIONS: dict[str, str | bool] = {"xla_backend_optimization_level": "0", "xla_cpu_use_fusion_emitters": False}
 
 
@@ -26,7 +27,7 @@ def brief_jit(function: Callable[Given, Made], static_argnums: int | Sequence[in
 
     @functools.cache
     def compiled(platform: str) -> Callable[Given, Made]:
-        options: Any = _options() if platform == "cpu" else None
+        options: Any = brief_options() if platform == "cpu" else None
         return jax.jit(function, static_argnums=static_argnums, compiler_options=options)
 
     @functools.wraps(function)
@@ -39,8 +40,8 @@ def brief_jit(function: Callable[Given, Made], static_argnums: int | Sequence[in
 
 
 @functools.cache
-def _options() -> dict[str, str | bool]:
-    """Those of `_OPTIONS` that this version of XLA has."""
+def brief_options() -> dict[str, str | bool]:
+    """How XLA compiles briefly on a CPU, as far as this version of it can."""
     nothing = jax.jit(lambda: None).lower()
 
     def has(name: str) -> bool:

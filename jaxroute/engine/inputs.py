@@ -182,10 +182,12 @@ def read_inputs(
         raise ValueError(f"key must be a whole number from 0 to 2**32 - 1, got {checks.show(key)}")
     if checks.one_of("backend", backend, BACKENDS) == "auto":
         backend = "scan" if platform == "cpu" or in_64_bits() else "kernel"
+    if backend == "brief" and platform != "cpu":
+        raise ValueError(f"backend='brief' is for CPUs, got devices of the platform {platform!r}; 'scan' is the same there")
     checks.one_of("keep", keep, KEPT)
     if keep_states and (keep != "runs" or backend == "reference"):
         raise ValueError(
-            f"keep_states needs keep='runs' and backend='scan' or 'kernel', got keep={keep!r} and backend={backend!r}"
+            f"keep_states needs keep='runs' and another backend than 'reference', got keep={keep!r} and backend={backend!r}"
         )
     try:
         json.dumps(dict(description or {}), allow_nan=False)

@@ -16,7 +16,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxroute.core import draws
-from jaxroute.engine import reference, shelf
+from jaxroute.engine import SCANS, reference, shelf
 from jaxroute.engine.batching.compiling import compile_lanes
 from jaxroute.engine.grid import Grid
 from jaxroute.engine.kernels.compiling import Unsupported, compilations, finish
@@ -44,6 +44,7 @@ def _apart(player: Callable[..., dict[str, Any]]) -> Callable[..., tuple[Packed,
 # Who plays the rounds, by backend: each has the arguments of `packed_rollout` and returns what it returns.
 PLAYERS: dict[str, Callable[..., tuple[Packed, dict[str, Any]]]] = {
     "scan": packed_rollout,
+    "brief": packed_rollout,
     "kernel": _apart(kernel_rollout),
     "reference": _apart(reference.rollout),
 }
@@ -136,7 +137,7 @@ class Block:
       key: root of all randomness.
       layout: seeds and settings of a call.
       devices: that the seeds are spread over.
-      backend: "scan", "kernel" or "reference".
+      backend: "scan", "brief", "kernel" or "reference".
       keep_states: the states after the last round are returned, too.
       stays: what was played stays on the device.
       alone: a call plays one run, with rounds that are long by themselves; several calls at a time.
@@ -259,7 +260,7 @@ class Block:
 
     def _name(self, arguments: Any) -> str | None:
         """Of the program on the shelf; None for what is not the scan on the CPU of this process, where alone that has been tried."""
-        if self.backend != "scan" or self.device.platform != "cpu" or self.mesh.size > 1 or jax.process_count() > 1:
+        if self.backend not in SCANS or self.device.platform != "cpu" or self.mesh.size > 1 or jax.process_count() > 1:
             return None
         record, horizon, _, precise, keep_states = self.static
         return shelf.name_of(
@@ -270,7 +271,7 @@ class Block:
             types=[(np.shape(a), str(a.dtype)) for a in jax.tree.leaves(arguments)],
             record=record,
             rounds=(horizon, self.since, self.free_rounds),
-            options=(precise, keep_states, self.alone),
+            options=(precise, keep_states, self.alone, self.backend),
         )
 
     def _fall_back(self, program: Program, seeds: np.ndarray) -> Program:
@@ -301,7 +302,7 @@ class Block:
         program = self.lower(self._any_seeds() if seeds is None else seeds, begun)
         compiling = program.compiled
         if compiling is None or compiling.cancelled() or (compiling.done() and compiling.exception()):
-            compiling = program.compiled = pool.submit(_compile, program, self.device.platform)
+            compiling = program.compiled = pool.submit(_compile, program, self.device.platform, self.backend == "brief")
         return compiling
 
     def _executable(self, seeds: np.ndarray, begun: Mapping[str, np.ndarray]) -> Callable[..., Any]:
@@ -430,10 +431,10 @@ def compile_blocks(blocks: Mapping[str, Block], pool: ThreadPoolExecutor, progre
     wait_aloud(compiling, {name: block.name for name, block in blocks.items()}, progress)
 
 
-def _compile(program: Program, platform: str) -> Any:
+def _compile(program: Program, platform: str, brief: bool) -> Any:
     finish(program.kernels)
     before = shelf.hits()
-    compiled = compile_lanes(program.lowered, platform)
+    compiled = compile_lanes(program.lowered, platform, brief)
     if program.name is not None and (there := shelf.current()) is not None and shelf.hits() == before:
         there.keep(program.name, compiled, program.shapes)
     return compiled

@@ -15,7 +15,7 @@ import xarray as xr
 
 from jaxroute.core import checks
 from jaxroute.core.protocols import Probe, has_long_rounds
-from jaxroute.engine import diagnose, hosts, inputs, memory, recording, stopping
+from jaxroute.engine import SCANS, diagnose, hosts, inputs, memory, recording, stopping
 from jaxroute.engine.errors import explained
 from jaxroute.engine.inputs import EnvironmentLike, Inputs, Policies, PolicyLike, read_inputs
 from jaxroute.engine.layout import Layout
@@ -90,7 +90,8 @@ def simulate(
         "reference", the textbook's `vmap` of a scan, slower, to compare with. "auto" is that of an existing store, otherwise the kernel
         on a GPU and the scan on a CPU. The streams are the same bits; what is computed from them is equal but for the rounding of
         logarithms, exponentials and sums. What has no C is played by the scan, with a warning and the reason in the attribute
-        `fell_back`. A kernel needs a C compiler, on a GPU NVRTC, which comes with jax.
+        `fell_back`. A kernel needs a C compiler, on a GPU NVRTC, which comes with jax. "brief" is the scan on a CPU, compiled with few
+        optimisations: in a third of the time, but it plays ten times as long. It is for a first look at few runs.
       keep: "runs", every run's curves, or "moments", only their statistics over the seeds: count, mean, variance, minimum, maximum and
         histogram of each metric at each recorded time, and of the differences between policies, seed by seed. Memory and store then do
         not grow with the number of seeds; `metrics` and `plot` answer the same questions, but for those about single runs.
@@ -240,7 +241,7 @@ def _cut(asked: Inputs, processes: hosts.Processes, stored: Mapping[str, Any] | 
 
 def _alone(asked: Inputs, devices: Sequence[Any]) -> set[str]:
     """Policies whose runs are played one by one: their rounds are long by themselves, and there is but a CPU, without kernels."""
-    if len(devices) > 1 or devices[0].platform != "cpu" or asked.backend != "scan":
+    if len(devices) > 1 or devices[0].platform != "cpu" or asked.backend not in SCANS:
         return set()
     return {name for name, (env, policy) in asked.examples.items() if has_long_rounds(policy, spec_for(env, asked.horizon))}
 

@@ -41,12 +41,12 @@ def test_it_may_be_a_part_of_another_program():
 
 def test_options_that_xla_does_not_have_are_left_out(monkeypatch):
     monkeypatch.setattr(brief, "_OPTIONS", {"no_such_option": "0", "xla_backend_optimization_level": "0"})
-    brief._options.cache_clear()
+    brief.brief_options.cache_clear()
     try:
-        assert brief._options() == {"xla_backend_optimization_level": "0"}
+        assert brief.brief_options() == {"xla_backend_optimization_level": "0"}
     finally:
         monkeypatch.undo()
-        brief._options.cache_clear()
+        brief.brief_options.cache_clear()
 
 
 def test_an_error_of_the_function_is_its_own():

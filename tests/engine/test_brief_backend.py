@@ -1,0 +1,84 @@
+"""The scan compiled with few optimisations, for a first look."""
+
+import jax
+import numpy as np
+import pytest
+from jax.experimental.compilation_cache import compilation_cache
+
+import jaxroute as jr
+from jaxroute.engine import programs, shelf
+from jaxroute.engine.inputs import read_inputs
+from jaxroute.problems import service, stochastic
+
+ENV = stochastic.bernoulli([0.9, 0.5, 0.1])
+OPTIONS = {"horizon": 40, "seeds": 16, "progress": False}
+
+
+def both(env, policy, **options):
+    return [jr.simulate(env, policy, backend=backend, **OPTIONS | options) for backend in ("brief", "scan")]
+
+
+@pytest.mark.parametrize("policy", [stochastic.UCB1(), stochastic.BetaThompson()], ids=["UCB1", "BetaThompson"])
+def test_it_is_the_scan_but_for_rounding(policy):
+    ours, theirs = both(ENV, policy)
+    assert (ours.attrs["backend"], theirs.attrs["backend"]) == ("brief", "scan")
+    np.testing.assert_allclose(ours["regret"], theirs["regret"], rtol=1e-5, atol=1e-5)
+
+
+def test_virtual_queues_are_those_of_the_scan():
+    ours, theirs = both(service.benchmark_service(), service.paper_policy(), horizon=30)
+    np.testing.assert_allclose(ours["cost"], theirs["cost"], rtol=1e-4)
+
+
+def test_it_is_compiled_with_fewer_optimisations():
+    """By what XLA was told: the program itself says nothing about it."""
+    told = []
+    compile_ = programs.compile_lanes
+
+    def watched(lowered, platform, brief=False):
+        told.append(brief)
+        return compile_(lowered, platform, brief)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(programs, "compile_lanes", watched)
+        for backend in ("brief", "scan"):
+            jr.simulate(ENV, stochastic.UCB1(width=1.5), backend=backend, horizon=33, seeds=16, progress=False)
+    assert told == [True, False]
+
+
+def test_both_have_their_place_on_the_shelf(tmp_path):
+    jax.config.update("jax_enable_compilation_cache", False)  # What JAX takes from its own cache cannot be put on a shelf.
+    compilation_cache.reset_cache()
+    try:
+        with programs.PROGRAMS.fresh(), shelf.shelf(tmp_path):
+            both(ENV, stochastic.UCB1())
+    finally:
+        jax.config.update("jax_enable_compilation_cache", True)
+        compilation_cache.reset_cache()
+    assert len([path for path in tmp_path.iterdir() if path.suffix != ".json"]) == 2
+
+
+def test_a_store_goes_on_as_it_was_begun(tmp_path):
+    jr.simulate(ENV, stochastic.UCB1(), backend="brief", out=tmp_path / "store", **OPTIONS)
+    longer = jr.simulate(ENV, stochastic.UCB1(), out=tmp_path / "store", **OPTIONS | {"seeds": 48})
+    assert longer.attrs["backend"] == "brief"
+    with pytest.raises(ValueError, match="backend is 'brief' there and 'scan' here"):
+        jr.simulate(ENV, stochastic.UCB1(), backend="scan", out=tmp_path / "store", **OPTIONS)
+
+
+def test_it_is_refused_on_a_gpu():
+    options = {name: None for name in ("record_every", "record", "probes", "instances", "block", "until_stderr", "description")}
+    with pytest.raises(ValueError, match="backend='brief' is for CPUs, got devices of the platform 'cuda'"):
+        read_inputs(
+            ENV,
+            stochastic.UCB1(),
+            horizon=10,
+            seeds=16,
+            key=0,
+            backend="brief",
+            platform="cuda",
+            keep="runs",
+            keep_states=False,
+            accept_changed_code=False,
+            **options,
+        )
