@@ -12,22 +12,27 @@ Made = TypeVar("Made")
 
 # How XLA compiles them on a CPU: in a third of the time, into programs that run two to four times as long; rounds, which are vectorised
 # over runs otherwise, ten times.
-_OPTIONS: dict[str, str | bool] = {"xla_backend_optimization_level": "0", "xla_cpu_use_fusion_emitters": False}
+_LEVEL = "xla_backend_optimization_level"
+_OPTIONS: dict[str, str | bool] = {_LEVEL: "0", "xla_cpu_use_fusion_emitters": False}
 
 
-def brief_jit(function: Callable[Given, Made], static_argnums: int | Sequence[int] = ()) -> Callable[Given, Made]:
-    """`jax.jit` of a function that runs once, for well below a second.
-
-    Training RouterDC takes 5 CPU seconds to compile otherwise, and a tenth of one to run.
+def brief_jit(
+    function: Callable[Given, Made], static_argnums: int | Sequence[int] = (), often: bool = False
+) -> Callable[Given, Made]:
+    """`jax.jit` of a function that runs once, or a few times, for well below a second.
 
     Args:
       function: to be compiled; it may be a traced part of another one.
       static_argnums: as for `jax.jit`.
+      often: it may run dozens of times: LLVM optimises it, XLA's emitters of fusions do not. Training RouterDC compiles in 2.6 CPU seconds
+        in place of 4.8 (1.7 without `often`), and runs in .1 s in place of .08 (.6).
     """
 
     @functools.cache
     def compiled(platform: str) -> Callable[Given, Made]:
-        options: Any = brief_options() if platform == "cpu" else None
+        options: Any = None
+        if platform == "cpu":
+            options = {k: v for k, v in brief_options().items() if not (often and k == _LEVEL)}
         return jax.jit(function, static_argnums=static_argnums, compiler_options=options)
 
     @functools.wraps(function)

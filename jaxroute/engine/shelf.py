@@ -29,8 +29,8 @@ from jaxroute.store.provenance import describe, made_with
 _UNRELATED = ("cache", "log", "traceback", "dump", "profil")
 # In the `repr` of what has none of its own: such a thing cannot be told from another.
 _NAMELESS = " at 0x"
-# End of the name of a note's file.
-_NOTE = ".json"
+# Ends of the names of files: notes, and the executables, which programs of several names may share.
+_NOTE, _CODE = ".json", ".code"
 
 
 class Kept(NamedTuple):
@@ -57,19 +57,35 @@ class Shelf:
     def take(self, name: str) -> Kept | None:
         """The program of this name; None if there is none, or it cannot be read."""
         try:
-            payload, in_tree, out_tree, shapes = pickle.loads((self.folder / name).read_bytes())
+            code, in_tree, out_tree, shapes = pickle.loads((self.folder / name).read_bytes())
+            payload = (self.folder / f"{code}{_CODE}").read_bytes()
             if b"lapack" in payload:
                 _load_lapack()
             return Kept(serialize_executable.deserialize_and_load(payload, in_tree, out_tree), shapes)
-        except FileNotFoundError:
-            return None
-        except Exception:  # Whatever is wrong with it, another one is made in its place.
+        except Exception:  # There is none; or whatever is wrong with it, another one is made in its place.
             return None
 
-    def keep(self, name: str, executable: Any, shapes: Mapping[str, tuple[int, ...]]) -> None:
-        """Keeps a program, if that can be done."""
+    def keep(
+        self, name: str, lowered: jax.stages.Lowered, executable: Any, shapes: Mapping[str, Any], options: str, whole: bool
+    ) -> None:
+        """Keeps a program, if that can be done.
+
+        Args:
+          name: from `name_of`.
+          lowered: what was compiled.
+          executable: what came of it.
+          shapes: of what it records of a run, by name.
+          options: how it was compiled.
+          whole: JAX did not take it from its own cache: such a one cannot be written again, as a part of it is missing. It is kept if an
+            equal program is, as programs of several names may be one, which JAX finds by its text.
+        """
         with contextlib.suppress(Exception):  # An executable that cannot be written: the next process makes its own.
-            self._write(name, pickle.dumps((*serialize_executable.serialize(executable), dict(shapes))))
+            code = f"{name.partition('-')[0]}-{_code_of(lowered, options)}"
+            file = f"{code}{_CODE}"
+            if whole:
+                self._write(file, serialize_executable.serialize(executable)[0])
+            if (self.folder / file).exists():
+                self._write(name, pickle.dumps((code, executable.in_tree, executable.out_tree, dict(shapes))))
 
     def recall(self, name: str) -> Any:
         """The note of this name; None if there is none, or it cannot be read."""
@@ -106,7 +122,7 @@ jax.monitoring.register_event_listener(_count_hit)
 
 
 def hits() -> int:
-    """How many programs JAX has taken from its own cache in this thread: such a one cannot be written again, as a part of it is missing."""
+    """How many programs JAX has taken from its own cache in this thread."""
     return _hits.get(threading.get_ident(), 0)
 
 
@@ -126,7 +142,7 @@ def current() -> Shelf | None:
 
 
 def name_of(device: Any, players: Iterable[Any], structures: Iterable[Any], **more: Any) -> str | None:
-    """The name of a program or note, None where something cannot be told.
+    """The name of a program or note, None where something cannot be told: a digest of where it is made, and one of what it is.
 
     Args:
       device: that plays it.
@@ -135,18 +151,25 @@ def name_of(device: Any, players: Iterable[Any], structures: Iterable[Any], **mo
       more: whatever else it depends on, as `describe` takes it.
     """
     roots = list(players)
+    where = {"sources": _sources(), "made_with": made_with(device), "features": _features(), "config": _config()}
     said = {
-        "sources": _sources(),
-        "made_with": made_with(device),
-        "features": _features(),
-        "config": _config(),
         "players": [describe(value) for value in roots],
         "structures": [_structure(s) for s in structures],
         "code": code_of(roots),
         **{key: describe(value) for key, value in more.items()},
     }
-    text = json.dumps(said, sort_keys=True, default=repr)
-    return None if _NAMELESS in text else hashlib.sha256(text.encode()).hexdigest()
+    first, second = (json.dumps(part, sort_keys=True, default=repr) for part in (where, said))
+    return None if _NAMELESS in first + second else f"{_digest(first)[:16]}-{_digest(second)}"
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _code_of(lowered: jax.stages.Lowered, options: str) -> str:
+    """Digest of what is compiled: its text, which of its arguments it takes, and how it is compiled."""
+    taken = sorted(lowered._lowering.compile_args["kept_var_idx"])  # Where JAX no longer says so, nothing is kept.
+    return _digest(f"{lowered.as_text()}\n{lowered.in_tree.num_leaves} {taken} {options}")
 
 
 @functools.cache

@@ -55,7 +55,7 @@ def test_both_have_their_place_on_the_shelf(tmp_path):
     finally:
         jax.config.update("jax_enable_compilation_cache", True)
         compilation_cache.reset_cache()
-    assert len([path for path in tmp_path.iterdir() if path.suffix != ".json"]) == 2
+    assert len([path for path in tmp_path.iterdir() if not path.suffix]) == 2
 
 
 def test_a_store_goes_on_as_it_was_begun(tmp_path):
@@ -67,7 +67,9 @@ def test_a_store_goes_on_as_it_was_begun(tmp_path):
 
 
 def test_it_is_refused_on_a_gpu():
-    options = {name: None for name in ("record_every", "record", "probes", "instances", "block", "until_stderr", "description")}
+    options = {
+        name: None for name in ("record_every", "record", "probes", "instances", "block", "until_stderr", "description")
+    }
     with pytest.raises(ValueError, match="backend='brief' is for CPUs, got devices of the platform 'cuda'"):
         read_inputs(
             ENV,

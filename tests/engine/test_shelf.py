@@ -28,7 +28,7 @@ def no_cache_of_jax():
 
 def kept(folder):
     """Files of programs."""
-    return [path for path in folder.iterdir() if path.suffix != ".json"]
+    return [path for path in folder.iterdir() if not path.suffix]
 
 
 def play(policy=None, env=ENV, **options):
@@ -108,10 +108,14 @@ def test_a_damaged_program_is_made_again(tmp_path):
     with shelf.shelf(tmp_path):
         first, _ = play()
         (path,) = kept(tmp_path)
-        for content in (b"", path.read_bytes()[:1000], b"nonsense"):
-            path.write_bytes(content)
-            again, traces = play()
-            assert traces == 1 and again.equals(first) and path.stat().st_size > 10_000
+        (code,) = tmp_path.glob("*.code")
+        for damaged in (path, code):
+            for content in (b"", damaged.read_bytes()[:100], b"nonsense"):
+                damaged.write_bytes(content)
+                again, traces = play()
+                assert traces == 1 and again.equals(first) and code.stat().st_size > 10_000
+        code.unlink()
+        assert play()[1] == 1 and code.exists()
         assert play()[1] == 0
 
 
@@ -124,6 +128,27 @@ def test_what_jax_took_from_its_own_cache_is_not_kept(tmp_path):
         first, _ = play(horizon=70)
         second, traces = play(horizon=70)
         assert first.equals(second) and traces == 1 - len(kept(tmp_path))
+
+
+def test_programs_of_two_names_share_their_code(tmp_path):
+    """JAX finds the second one by its text, and what it finds cannot be written again."""
+    settings = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
+    before = {name: getattr(jax.config, name) for name in settings}
+    try:
+        jax.config.update("jax_enable_compilation_cache", True)
+        jax.config.update("jax_compilation_cache_dir", str(tmp_path / "jax"))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+        compilation_cache.reset_cache()
+        with shelf.shelf(tmp_path / "programs"):
+            for state in ("cold", "warm"):
+                for factor in (1, 2):
+                    data, traces = play(horizon=70 * factor, record_every=7 * factor)
+                    assert traces == (state == "cold") and data["time"][-1] == 70 * factor
+                    assert len(kept(tmp_path / "programs")) == (factor if state == "cold" else 2)
+        assert len(list((tmp_path / "programs").glob("*.code"))) == 1
+    finally:
+        for name, value in before.items():
+            jax.config.update(name, value)
 
 
 def test_a_folder_that_cannot_be_written_to_is_no_fault(tmp_path):

@@ -141,7 +141,7 @@ def _page(results: Results, benchmark: str) -> Any:
     alphas = data["alpha"].values
     figure, axes = plot.panels(3 * len(alphas), columns=len(alphas))
     bounds = {"best blind mixture": sv.best_blind, "clairvoyant": sv.best_clairvoyant}
-    requests = sv.benchmark_service(benchmark).requests
+    requests = common.at_its_target(benchmark).requests
     runs = f"request\nmean ± 2 s.e. of {data.sizes['seed']:,} runs"
     for column, alpha in zip(axes.reshape(3, -1).T, alphas, strict=True):
         one, (top, middle, bottom) = data.sel(alpha=alpha), column

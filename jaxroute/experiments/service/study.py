@@ -43,7 +43,7 @@ def _parts(env: sv.ServiceEnv, settings: dict[str, Any]) -> dict[str, Any]:
 
 def _debt_of(benchmark: str) -> float:
     """`V price / T` in points: a queue at rest stands at V times the price of satisfaction, and what stands in it was not served."""
-    return 100.0 * _V * float(sv.benchmark_service(benchmark).best.price) / MESSPLUS_BENCHMARKS[benchmark].num_requests
+    return 100.0 * _V * float(common.at_its_target(benchmark).best.price) / MESSPLUS_BENCHMARKS[benchmark].num_requests
 
 
 def _costs_fit(results: Results) -> Verdict:
@@ -132,7 +132,7 @@ def _above_blind(results: Results, name: str, policy: str, **where: Any) -> xr.D
     """Cost above that of the best blind mixture at the share of satisfied requests that was reached, in percent of it, by run."""
     cost, share = (common.runs(results, name, metric, policy, **where) for metric in ("cost", "satisfaction"))
     middle, accuracy = float(share.mean()), MESSPLUS_BENCHMARKS[name].accuracy.max()
-    blind = sv.best_blind(sv.benchmark_service(name).requests, min(middle, accuracy))
+    blind = sv.best_blind(common.at_its_target(name).requests, min(middle, accuracy))
     return 100.0 * ((cost - blind.price * (share - middle)) / blind.value - 1.0)
 
 

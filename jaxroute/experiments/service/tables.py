@@ -127,7 +127,7 @@ def _single_is_cheaper(results: Results) -> Verdict:
             mj(results, name, "MESS+"),
             reached(results, name, "satisfaction", "MESS+"),
         )
-        requests = sv.benchmark_service(name).requests
+        requests = common.at_its_target(name).requests
         blind = sv.best_blind(requests, min(share.mean, data.accuracy.max())).value * data.num_requests / 1e6
         mixtures += cost.above(blind, by=2.0)
         text = f"MESS+ {show(cost)}, best mixture at its share {blind:.3f}"

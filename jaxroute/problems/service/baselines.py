@@ -372,7 +372,7 @@ def fit_routerdc(
     return _fit(env, learning_rate, cluster_weight, checks.count("seed", seed, minimum=0), sizes)
 
 
-@functools.partial(brief_jit, static_argnums=4)
+@functools.partial(brief_jit, static_argnums=4, often=True)
 def _fit(env: ServiceEnv, learning_rate: Leaf, cluster_weight: Leaf, seed: Leaf, sizes: tuple[int, ...]) -> RouterDC:
     """`fit_routerdc` after its checks; compiled once for all environments of a structure."""
     num_requests, steps, batch, width, positives, negatives, num_clusters, outside = sizes

@@ -192,7 +192,9 @@ def test_what_cannot_be_compiled_is_played_by_the_scan(fault, monkeypatch, tmp_p
 
 
 def test_an_unknown_backend_is_refused():
-    with pytest.raises(ValueError, match="backend must be one of 'auto', 'scan', 'brief', 'kernel', 'reference', got 'cuda'"):
+    with pytest.raises(
+        ValueError, match="backend must be one of 'auto', 'scan', 'brief', 'kernel', 'reference', got 'cuda'"
+    ):
         jr.simulate(stochastic.bernoulli([0.5]), stochastic.UCB1(), horizon=3, seeds=3, backend="cuda")
 
 
