@@ -67,8 +67,7 @@ def like(data: xr.Dataset | xr.DataArray, metric: str | None = None) -> xr.DataA
     """A variable with the dimensions (but for `seed`), coordinates and attributes of a metric."""
     if isinstance(data, xr.Dataset) and not has_runs(data):
         return _statistic(data, metric, "mean")
-    first = data.isel(seed=[0]) if "seed" in getattr(data, "dims", ()) else data
-    return pick(first, metric).isel(seed=0, drop=True)
+    return _of_runs(data, metric).isel(seed=0, drop=True).astype(np.float64)
 
 
 def setting_axes(data: xr.Dataset | xr.DataArray) -> list[str]:
@@ -104,6 +103,15 @@ def pick(data: xr.Dataset | xr.DataArray, metric: str | None = None) -> xr.DataA
     Raises:
       ValueError: there is no such metric, or it has no seeds; `NeedsRunsError` if the result holds only statistics.
     """
+    array = _of_runs(data, metric).astype(np.float64)
+    if not isinstance(data, xr.Dataset) or "valid" not in data:
+        return array
+    valid = data["valid"]
+    return array if set(valid.dims) <= set(array.dims) and bool(valid.values.all()) else array.where(valid)
+
+
+def _of_runs(data: xr.Dataset | xr.DataArray, metric: str | None) -> xr.DataArray:
+    """One metric as it was recorded, with the dimension `seed`; raises what `pick` does."""
     if not has_runs(data):
         raise NeedsRunsError(
             f"{metric or 'this'!s}: single runs are needed, and only their statistics were kept; run with keep='runs'"
@@ -126,9 +134,6 @@ def pick(data: xr.Dataset | xr.DataArray, metric: str | None = None) -> xr.DataA
         if "seed" not in array.coords:
             raise ValueError(f"data must have the dimension 'seed', got {tuple(map(str, array.dims))}")
         array = array.expand_dims("seed", axis=_pivot(array))
-    array = array.astype(np.float64)
-    if isinstance(data, xr.Dataset) and "valid" in data:
-        array = array.where(data["valid"])
     return array
 
 
@@ -195,7 +200,8 @@ def beyond(data: xr.Dataset, time: int | None = None) -> list[Beyond]:
             continue
         values = final(data, name, time)[name]
         values = values if "policy" in values.dims else values.expand_dims("policy")
-        axes = [a for a in setting_axes(like(data, name)) if a in own_axes_of(data, name)]
+        own = own_axes_of(data, name)
+        axes = [a for a in setting_axes(like(data, name)) if a in own]
         for policy in values["policy"].values:
             one = values.sel(policy=policy)
             for place in np.ndindex(*(one.sizes[a] for a in axes)):
@@ -442,9 +448,9 @@ def table(
         own = _own_axes_of(one, axes)
         shape = tuple(one.sizes[a] if a in own else 1 for a in axes)
         for place in np.ndindex(shape):
-            cell = one.isel({a: i for a, i in zip(axes, place) if a in one.dims})
+            cell = {n: v.values[tuple(dict(zip(axes, place)).get(str(d), slice(None)) for d in v.dims)] for n, v in one.items()}
             settings = [show_value(one[a].values[i]) if a in own else "any" for a, i in zip(axes, place)]
-            cells = {n: rounded(*cell[n].values) for n in names}
+            cells = {n: rounded(*cell[n]) for n in names}
             for name, of_some in partial.items():
                 middle, share = (
                     float(x.isel({"policy": p, **dict(zip(axes, place))}, missing_dims="ignore")) for x in of_some
@@ -530,17 +536,18 @@ def summary(data: xr.Dataset) -> dict[str, Any]:
         values = values.expand_dims("policy")
     axes = list(dict.fromkeys(a for name in values.data_vars for a in setting_axes(like(data, str(name)))))
 
-    def numbers(cell):
-        return {str(n): {s: _plain(cell[n].sel(statistic=s).item()) for s in ("mean", "stderr")} for n in cell.data_vars}
+    def numbers(one: xr.Dataset, place: Mapping[str, int]) -> dict[str, Any]:
+        pairs = {n: v.values[tuple(place.get(str(d), slice(None)) for d in v.dims)] for n, v in one.data_vars.items()}
+        return {str(n): {"mean": _plain(middle), "stderr": _plain(error)} for n, (middle, error) in pairs.items()}
 
     answer: dict[str, Any] = {}
     for p, policy in enumerate(values["policy"].values):
         one = values.isel(policy=p)
         if not axes:
-            answer[str(policy)] = numbers(one)
+            answer[str(policy)] = numbers(one, {})
             continue
         answer[str(policy)] = [
-            {"coordinates": {a: _plain(one[a].values[i]) for a, i in place.items()}, **numbers(one.isel(place))}
+            {"coordinates": {a: _plain(one[a].values[i]) for a, i in place.items()}, **numbers(one, place)}
             for place in (dict(zip(axes, index)) for index in np.ndindex(*(one.sizes[a] for a in axes)))
         ]
     return answer

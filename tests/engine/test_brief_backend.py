@@ -67,9 +67,7 @@ def test_a_store_goes_on_as_it_was_begun(tmp_path):
 
 
 def test_it_is_refused_on_a_gpu():
-    options = {
-        name: None for name in ("record_every", "record", "probes", "instances", "block", "until_stderr", "description")
-    }
+    options = dict.fromkeys(("record_every", "record", "probes", "instances", "block", "until_stderr", "description"))
     with pytest.raises(ValueError, match="backend='brief' is for CPUs, got devices of the platform 'cuda'"):
         read_inputs(
             ENV,
