@@ -448,7 +448,9 @@ def table(
         own = _own_axes_of(one, axes)
         shape = tuple(one.sizes[a] if a in own else 1 for a in axes)
         for place in np.ndindex(shape):
-            cell = {n: v.values[tuple(dict(zip(axes, place)).get(str(d), slice(None)) for d in v.dims)] for n, v in one.items()}
+            cell = {
+                n: v.values[tuple(dict(zip(axes, place)).get(str(d), slice(None)) for d in v.dims)] for n, v in one.items()
+            }
             settings = [show_value(one[a].values[i]) if a in own else "any" for a, i in zip(axes, place)]
             cells = {n: rounded(*cell[n]) for n in names}
             for name, of_some in partial.items():

@@ -302,7 +302,8 @@ class Block:
         program = self.lower(self._any_seeds() if seeds is None else seeds, begun)
         compiling = program.compiled
         if compiling is None or compiling.cancelled() or (compiling.done() and compiling.exception()):
-            compiling = program.compiled = pool.submit(_compile, program, self.device.platform, self.backend)
+            brief = self.backend == "brief" and not self.alone  # Long rounds would take more than compiling saves.
+            compiling = program.compiled = pool.submit(_compile, program, self.device.platform, brief)
         return compiling
 
     def _executable(self, seeds: np.ndarray, begun: Mapping[str, np.ndarray]) -> Callable[..., Any]:
@@ -431,12 +432,12 @@ def compile_blocks(blocks: Mapping[str, Block], pool: ThreadPoolExecutor, progre
     wait_aloud(compiling, {name: block.name for name, block in blocks.items()}, progress)
 
 
-def _compile(program: Program, platform: str, backend: str) -> Any:
+def _compile(program: Program, platform: str, brief: bool) -> Any:
     finish(program.kernels)
     before = shelf.hits()
-    compiled = compile_lanes(program.lowered, platform, backend == "brief")
+    compiled = compile_lanes(program.lowered, platform, brief)
     if program.name is not None and (there := shelf.current()) is not None:
-        there.keep(program.name, program.lowered, compiled, program.shapes, backend, shelf.hits() == before)
+        there.keep(program.name, program.lowered, compiled, program.shapes, {"brief": brief}, shelf.hits() == before)
     return compiled
 
 

@@ -66,7 +66,13 @@ class Shelf:
             return None
 
     def keep(
-        self, name: str, lowered: jax.stages.Lowered, executable: Any, shapes: Mapping[str, Any], options: str, whole: bool
+        self,
+        name: str,
+        lowered: jax.stages.Lowered,
+        executable: Any,
+        shapes: Mapping[str, Any],
+        options: Mapping[str, bool],
+        whole: bool,
     ) -> None:
         """Keeps a program, if that can be done.
 
@@ -166,10 +172,10 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _code_of(lowered: jax.stages.Lowered, options: str) -> str:
+def _code_of(lowered: jax.stages.Lowered, options: Mapping[str, bool]) -> str:
     """Digest of what is compiled: its text, which of its arguments it takes, and how it is compiled."""
     taken = sorted(lowered._lowering.compile_args["kept_var_idx"])  # Where JAX no longer says so, nothing is kept.
-    return _digest(f"{lowered.as_text()}\n{lowered.in_tree.num_leaves} {taken} {options}")
+    return _digest(f"{lowered.as_text()}\n{lowered.in_tree.num_leaves} {taken} {dict(options)}")
 
 
 @functools.cache

@@ -91,7 +91,8 @@ def simulate(
         on a GPU and the scan on a CPU. The streams are the same bits; what is computed from them is equal but for the rounding of
         logarithms, exponentials and sums. What has no C is played by the scan, with a warning and the reason in the attribute
         `fell_back`. A kernel needs a C compiler, on a GPU NVRTC, which comes with jax. "brief" is the scan on a CPU, compiled with few
-        optimisations: in a third of the time, but it plays ten times as long. It is for a first look at few runs.
+        optimisations: in a third of the time, but it plays ten times as long. It is for a first look at few runs; policies whose rounds
+        are long by themselves are compiled as for "scan".
       keep: "runs", every run's curves, or "moments", only their statistics over the seeds: count, mean, variance, minimum, maximum and
         histogram of each metric at each recorded time, and of the differences between policies, seed by seed. Memory and store then do
         not grow with the number of seeds; `metrics` and `plot` answer the same questions, but for those about single runs.

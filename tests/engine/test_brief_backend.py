@@ -3,6 +3,7 @@
 import jax
 import numpy as np
 import pytest
+from flax import struct
 from jax.experimental.compilation_cache import compilation_cache
 
 import jaxroute as jr
@@ -12,6 +13,14 @@ from jaxroute.problems import service, stochastic
 
 ENV = stochastic.bernoulli([0.9, 0.5, 0.1])
 OPTIONS = {"horizon": 40, "seeds": 16, "progress": False}
+
+
+@struct.dataclass
+class Long(stochastic.UCB1):
+    """Its rounds are long by themselves: playing them would take more than compiling saves."""
+
+    def has_long_rounds(self, spec):
+        return True
 
 
 def both(env, policy, **options):
@@ -41,9 +50,9 @@ def test_it_is_compiled_with_fewer_optimisations():
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(programs, "compile_lanes", watched)
-        for backend in ("brief", "scan"):
-            jr.simulate(ENV, stochastic.UCB1(width=1.5), backend=backend, horizon=33, seeds=16, progress=False)
-    assert told == [True, False]
+        for policy, backend in ((stochastic.UCB1(), "brief"), (stochastic.UCB1(), "scan"), (Long(), "brief")):
+            jr.simulate(ENV, policy, backend=backend, horizon=33, seeds=16, progress=False)
+    assert told == [True, False, False]
 
 
 def test_both_have_their_place_on_the_shelf(tmp_path):

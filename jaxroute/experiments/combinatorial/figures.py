@@ -18,7 +18,8 @@ from jaxroute.problems.combinatorial.instances import BUDGETS
 
 PAPER = "C2MAB-V (Dai et al.)"
 TASKS = {"awc": "any win", "suc": "sum up", "aic": "all in"}
-LAWS = {"fixed": cb.FixedCosts(), "scaled": cb.ScaledCosts()}
+# Fixed costs are scaled ones without spread, so that the same programs play both.
+LAWS = {"fixed": cb.ScaledCosts(0.0), "scaled": cb.ScaledCosts()}
 SETTINGS = {f"C2MAB-V {name}": cb.C2MABV(*widths) for name, widths in C2MABV_SETTINGS.items()}
 RIVALS = {"CUCB": cb.CUCB(), "Thompson": cb.Thompson(cb.NormalPosterior()), "EpsilonGreedy": cb.EpsilonGreedy()}
 RECORD = ("reward", "cost", "violation", "violation_eq1", "ratio", "alpha_regret", "lp_regret")
