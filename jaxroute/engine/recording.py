@@ -61,7 +61,7 @@ def make_records(
     def pick(metrics: Sequence[Metric], gauge: bool) -> tuple[Metric, ...]:
         return tuple(m for m in metrics if m.name in chosen and (m.kind == "gauge") == gauge)
 
-    def entries(shapes: Mapping[str, tuple[int, ...]]) -> tuple[Metric, ...]:
+    def entries(shapes: Mapping[str, Sequence[int]]) -> tuple[Metric, ...]:
         wanted = [n for n in chosen if n.startswith("info.") and n.removeprefix("info.") in shapes]
         ranks = {n: len(shapes[n.removeprefix("info.")]) for n in wanted}
         return tuple(

@@ -280,7 +280,9 @@ def _figure(number: int, models: str, name: str, size: int, seeds: int, horizon:
         seeds,
         claims(f"on the stand-in for {name}, ", source=where),
         pictures(f"figure-{number}", LOADS),
-        smoke_horizon=60,
+        # Each round of many models and features takes milliseconds.
+        smoke_seeds=2 if size > 100 else 16,
+        smoke_horizon=12 if size > 100 else 60,
         source=where,
         notes=f"not the paper's data: without --data a stand-in of 1,000 generated prompts (semantic noise, soft scores) with {dim} features, the "
         f"paper's have 384, over {horizon:,} rounds, the paper's 5,000; --data FILE plays a log of yours, whose features are its embedding or made of its text unless --set environment.embeddings=FILE gives others; "
