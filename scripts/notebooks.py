@@ -8,7 +8,9 @@ is filled in, a notebook that is opened on Colab installs jaxroute by itself.
 """
 
 import argparse
+import base64
 import datetime
+import io
 import os
 import time
 import tomllib
@@ -16,9 +18,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import nbformat
+from PIL import Image
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "notebooks"
+MAX_BYTES = 200_000  # Of a notebook with its pictures.
 
 _FIRST_CELL = """\
 # On Colab: between the quotes belongs the address of a wheel of jaxroute, or "git+" and that of its repository. A GPU is to be had there by
@@ -88,8 +92,29 @@ def execute(name: str) -> list[tuple[int, float]]:
             if (end - begin).total_seconds() >= 10:
                 slow.append((place, (end - begin).total_seconds()))
     notebook.metadata = {key: value for key, value in notebook.metadata.items() if key in ("kernelspec", "language_info")}
+    tidy(notebook)
     _save(name, notebook)
     return slow
+
+
+def tidy(notebook: nbformat.NotebookNode) -> None:
+    """Makes outputs small, and the same on a busy machine: pictures of as many colours as there is room for, and no word of XLA that it
+    compiles slowly."""
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    for cell in cells:
+        cell.outputs = [
+            one for one in cell.outputs if one.get("name") != "stderr" or "slow_operation_alarm" not in one["text"]
+        ]
+    drawn = [one["data"] for cell in cells for one in cell.outputs if "image/png" in one.get("data", {})]
+    pictures = [Image.open(io.BytesIO(base64.b64decode(data["image/png"]))).convert("RGB") for data in drawn]
+    for colours in (64, 48, 32, 24):
+        for data, picture in zip(drawn, pictures, strict=True):
+            buffer = io.BytesIO()
+            few = picture.quantize(colours, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
+            few.save(buffer, "PNG", optimize=True)
+            data["image/png"] = base64.b64encode(buffer.getvalue()).decode()
+        if len(nbformat.writes(notebook).encode()) < MAX_BYTES:
+            return
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

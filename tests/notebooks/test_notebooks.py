@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from notebooks import first_cell
+from notebooks import MAX_BYTES, first_cell
 
 FOLDER = Path(__file__).resolve().parents[2] / "notebooks"
 NAMES = ("quickstart", "staged", "combinatorial", "service", "queueing", "cascade", "your_traffic", "decision_focused")
-MAX_BYTES = 200_000
 SECONDS_PER_CELL = 300
 
 
