@@ -106,11 +106,13 @@ def tidy(notebook: nbformat.NotebookNode) -> None:
             one for one in cell.outputs if one.get("name") != "stderr" or "slow_operation_alarm" not in one["text"]
         ]
     drawn = [one["data"] for cell in cells for one in cell.outputs if "image/png" in one.get("data", {})]
-    pictures = [Image.open(io.BytesIO(base64.b64decode(data["image/png"]))).convert("RGB") for data in drawn]
-    for colours in (64, 48, 32, 24):
+    pictures = [Image.open(io.BytesIO(base64.b64decode(data["image/png"]))) for data in drawn]
+    if all(picture.mode == "P" for picture in pictures):  # They have few colours already.
+        return
+    for colours in (64, 48, 32):
         for data, picture in zip(drawn, pictures, strict=True):
+            few = picture.convert("RGB").quantize(colours, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
             buffer = io.BytesIO()
-            few = picture.quantize(colours, Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE)
             few.save(buffer, "PNG", optimize=True)
             data["image/png"] = base64.b64encode(buffer.getvalue()).decode()
         if len(nbformat.writes(notebook).encode()) < MAX_BYTES:
