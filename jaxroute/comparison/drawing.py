@@ -3,9 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from jaxroute.analysis import plot
+from jaxroute.analysis import plot, style
 
 if TYPE_CHECKING:
     from jaxroute.comparison.comparing import Comparison
@@ -27,10 +25,13 @@ def frontier(found: "Comparison", *, ax: Any = None):
         if point.kind != "bound" and all(point.judged.quality.value > quality for _, quality in line):
             line.append((point.judged.cost.value, point.judged.quality.value))
     drawn = {name: line for name, line in series.items() if line}
-    ax = plot.points(drawn, x=found.log.table.cost_unit, y="mean score", ax=ax)
+    ax = style.new_axes(ax)
+    style.cast_of(ax).enrol(drawn, role="rival")  # Here the systems are each other's rivals, and none is the subject.
+    plot.points(drawn, x=found.log.table.cost_unit, y="mean score", ax=ax)
     plot.level(ax, "target", found.target)
     plot.log_axis(ax, "x")
-    return _legend_beside(ax)
+    ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False, fontsize=8)
+    return ax
 
 
 def learning(found: "Comparison", axes: Sequence[Any] | None = None):
@@ -46,6 +47,8 @@ def learning(found: "Comparison", axes: Sequence[Any] | None = None):
     answers = found.dataset["answer"].values
     chosen = [point for point, answer in zip(found.points, answers, strict=True) if answer and point.learning is not None]
     left, right = plot.panels(2)[1] if axes is None else axes
+    for ax in (left, right):
+        style.cast_of(ax).enrol([point.approach for point in chosen], role="rival")
     for point in chosen:
         parts = point.learning
         assert parts is not None
@@ -56,7 +59,8 @@ def learning(found: "Comparison", axes: Sequence[Any] | None = None):
         ax.set_xlabel(f"queries served\nmean of {found.orders} orders")
         ax.set_ylabel(words)
     plot.log_axis(right, "y")
-    _legend_beside(right)
+    if axes is None:
+        plot.share_legend(left.figure)
     return left, right
 
 
@@ -77,18 +81,3 @@ def other_targets(found: "Comparison", *, ax: Any = None):
         "the cheapest single model": [(row["target"], single[row["single"]]) for row in rows if row["single"] in single],
     }
     return plot.points(series, x="target: mean score", y=found.log.table.cost_unit, ax=ax)
-
-
-def _legend_beside(ax: Any):
-    """A long legend stands right of the axes."""
-    handles, labels = ax.get_legend_handles_labels()
-    order = np.argsort([label == "target" for label in labels], kind="stable")
-    ax.legend(
-        [handles[i] for i in order],
-        [labels[i] for i in order],
-        loc="center left",
-        bbox_to_anchor=(1.0, 0.5),
-        frameon=False,
-        fontsize=8,
-    )
-    return ax
