@@ -25,12 +25,15 @@ def frontier(found: "Comparison", *, ax: Any = None):
         if point.kind != "bound" and all(point.judged.quality.value > quality for _, quality in line):
             line.append((point.judged.cost.value, point.judged.quality.value))
     drawn = {name: line for name, line in series.items() if line}
-    ax = style.new_axes(ax)
+    own = ax is None
+    if own:
+        (ax,) = plot.panels(1, size=(8.0, 4.4))[1]  # Wide, with a legend of many names below.
     style.cast_of(ax).enrol(drawn, role="rival")  # Here the systems are each other's rivals, and none is the subject.
     plot.points(drawn, x=found.log.table.cost_unit, y="mean score", ax=ax)
     plot.level(ax, "target", found.target)
     plot.log_axis(ax, "x")
-    ax.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False, fontsize=8)
+    if own:
+        plot.share_legend(ax.figure)
     return ax
 
 
