@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from jaxroute.store.locks import StoreInUseError
     from jaxroute.store.results import load
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # Where each name is; imported when it is asked for, because jax, xarray and SciPy take seconds.
 _MODULES = {

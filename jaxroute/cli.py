@@ -286,7 +286,9 @@ def _parser() -> argparse.ArgumentParser:
     one = commands.add_parser("bench", help="measure decisions per second, or compare measurements", add_help=False)
     one.set_defaults(function=_bench)
 
-    one = commands.add_parser("doctor", help="device, versions, memory, and a ten-second self-check")
+    one = commands.add_parser(
+        "doctor", help="whether what is installed fits together, device, memory, and a ten-second self-check"
+    )
     one.set_defaults(function=_doctor)
     return parser
 
@@ -901,8 +903,25 @@ def _nvrtc() -> str:
         return f"nobody: {error}"
 
 
+def _fits() -> bool | None:
+    """Says what is installed and what of it does not fit; whether all does, None if jax cannot even be imported."""
+    from jaxroute import installation
+
+    found = installation.findings()
+    for one in found:
+        print(f"{'note' if one.level == 'note' else 'FAILED':<10} {one.what}\n{'':<10} {one.command}")
+    if not found:
+        print("ok         jax, its plugins, the GPU and what jaxroute needs fit together")
+    sys.stdout.flush()
+    levels = {one.level for one in found}
+    return None if "broken" in levels else "slow" not in levels
+
+
 def _doctor(options) -> int:
     del options
+    fits = _fits()
+    if fits is None:
+        return 1
     import jax
     import numpy as np
 
@@ -939,7 +958,7 @@ def _doctor(options) -> int:
     print("options   ", slower if lacking else "this XLA has all that jaxroute compiles with")
     speed = data.attrs["decisions"] / data.attrs["run_s"] / 1e6
     print(f"speed      {speed:.1f} M decisions/s at 256 runs; self-check took {time.perf_counter() - start:.1f} s")
-    return 0 if all(checks.values()) else 1
+    return 0 if fits and all(checks.values()) else 1
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ PARTS = {
     "combinatorial and service": ["tests/problems/combinatorial", "tests/problems/service", "tests/reference"],
     "queueing": ["tests/problems/queueing"],
     "cascade": ["tests/problems/cascade"],
-    "experiments": ["tests/experiments", "tests/notebooks", "tests/scripts", "tests/test_cli.py"],
+    "experiments": ["tests/experiments", "tests/notebooks", "tests/scripts", "tests/test_cli.py", "tests/test_release.py"],
 }
 
 

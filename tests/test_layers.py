@@ -24,6 +24,7 @@ MAY_IMPORT = {
     "experiments": ("core", "estimators", "solvers", "data", "problems", "store", "engine", "analysis", ""),
     "comparison": ("core", "data", "problems", "engine", "analysis", ""),
     "catalogue": ("data", "problems", "experiments"),
+    "installation": ("",),
     "cli": (
         "core",
         "catalogue",
@@ -35,6 +36,7 @@ MAY_IMPORT = {
         "experiments",
         "comparison",
         "testing",
+        "installation",
         "",
     ),
     "__main__": ("cli",),

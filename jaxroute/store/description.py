@@ -8,6 +8,7 @@ import json
 import os
 import platform
 import re
+import sys
 import warnings
 from collections.abc import Collection, Mapping, Sequence
 from importlib import metadata
@@ -75,8 +76,9 @@ class StoreMismatchError(ValueError):
 @functools.cache
 def versions() -> dict[str, str]:
     """Versions of what the numbers depend on, of this process."""
-    packages = {name: metadata.version(name) for name in ("jaxroute", "jax", "jaxlib", "numpy")}
-    return {"python": platform.python_version(), **packages}
+    packages = {name: metadata.version(name) for name in ("jax", "jaxlib", "numpy")}
+    own = sys.modules[__name__.partition(".")[0]].__version__  # A clone that is not installed has no metadata.
+    return {"python": platform.python_version(), "jaxroute": own, **packages}
 
 
 def stored_settings(path: str | os.PathLike | None) -> dict[str, Any]:
@@ -179,8 +181,8 @@ def with_session(attributes: Mapping[str, Any], own: Mapping[str, str], store: P
     if dict(own) in made:
         return {}
     if made:
-        other = [
-            f"{name} {made[-1].get(name)!r} there and {value!r} here"
+        other = [  # Before 0.2.0 sessions did not say the version of jaxroute.
+            f"{name} {repr(made[-1][name]) if name in made[-1] else 'an earlier one'} there and {value!r} here"
             for name, value in own.items()
             if made[-1].get(name) != value
         ]

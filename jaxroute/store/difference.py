@@ -12,6 +12,8 @@ from jaxroute.core.checks import show
 
 # Settings in which a run may ask for more than a store holds; all others must be the same.
 _GROWING = ("seeds", "horizon", "policies", "environment", "record", "until_stderr")
+# Another version is no other setting: whether its code does the same is compared by itself, and `made_with` says who made what.
+_TOLD = ("jaxroute",)
 # What is only said where it is not the usual.
 _USUAL = {"backend": "scan", "keep": "runs", "until_stderr": None, "keep_states": False}
 # Seeds are said one by one up to this number, then by spans of consecutive ones, up to so many of them.
@@ -63,7 +65,7 @@ def difference(there: Mapping[str, Any], here: Mapping[str, Any]) -> Difference:
 
 
 def _without(settings: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in settings.items() if name not in _GROWING}
+    return {name: value for name, value in settings.items() if name not in (*_GROWING, *_TOLD)}
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -95,7 +95,7 @@ def made_with(device: Any) -> dict[str, str]:
         "processor": processor(),
         "device": device.device_kind,
         "flags": flags,
-        **{n: own[n] for n in ("python", "jaxlib", "numpy")},
+        **{n: own[n] for n in ("jaxroute", "python", "jaxlib", "numpy")},
     }
 
 

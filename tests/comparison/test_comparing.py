@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import jaxroute as jr
-from jaxroute.comparison import comparing, learning
+from jaxroute.comparison import comparing, drawing, learning
 from jaxroute.comparison.points import JUDGE, meets
 from jaxroute.data import RoutingTable
 
@@ -92,6 +92,33 @@ def test_what_is_found_where_the_best_is_known(only, tmp_path):
     assert float(data["quality"][0]) == found.points[0].judged.quality.value
     assert data.attrs["sentence"] == found.sentence
     assert found.sentence in repr(found) and "approach" in found.table()
+    check_drawings(found)
+
+
+def check_drawings(found):
+    """Each in one call, from the points that the comparison holds."""
+    plt = pytest.importorskip("matplotlib.pyplot")
+    ax = drawing.frontier(found)
+    names = ax.get_legend_handles_labels()[1]
+    assert (
+        "target" in names
+        and {"small", "large"} <= set(names)
+        and not {p.approach for p in found.points if p.kind == "bound"} & set(names)
+    )
+    assert ax.get_xscale() == "log" and ax.get_xlabel() == found.log.table.cost_unit
+    left, right = drawing.learning(found)
+    (policy,) = (p for p, answer in zip(found.points, found.dataset["answer"].values) if answer and p.learning is not None)
+    line = next(one for one in left.get_lines() if one.get_label() == policy.approach)
+    np.testing.assert_array_equal(line.get_ydata(), policy.learning.quality)
+    assert f"mean of {found.orders} orders" in right.get_xlabel()
+    ax = drawing.other_targets(found)
+    ways, singles = (bars.lines[0].get_xydata() for bars in ax.containers)
+    rows = [row for row in found.summary["sensitivity"] if row["cost"]]
+    np.testing.assert_allclose(ways, [(row["target"], row["cost"][0]) for row in rows])
+    models = {model["name"]: model["cost"][0] for model in found.summary["data"]["models"]}
+    rows = [row for row in found.summary["sensitivity"] if row["single"]]
+    np.testing.assert_allclose(singles, [(row["target"], models[row["single"]]) for row in rows])
+    plt.close("all")
 
 
 def test_how_to_go_on_is_python_that_runs(only):

@@ -1,14 +1,18 @@
 """Notebooks: they run from the first cell to the last, and are saved with clean outputs."""
 
 import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from notebooks import MAX_BYTES, first_cell
+
 FOLDER = Path(__file__).resolve().parents[2] / "notebooks"
 NAMES = ("quickstart", "staged", "combinatorial", "service", "queueing", "cascade", "your_traffic", "decision_focused")
-MAX_BYTES = 200_000
 SECONDS_PER_CELL = 300
 
 
@@ -75,9 +79,92 @@ def test_saved_outputs_are_clean(name):
             assert found is None, f"cell {cell['id']!r} shows the path {found.group()}"
 
 
+@pytest.mark.fast
+def test_all_notebooks_are_looked_at():
+    assert sorted(NAMES) == sorted(path.stem for path in FOLDER.glob("*.ipynb"))
+
+
+@pytest.mark.fast
 @pytest.mark.parametrize("name", NAMES)
-def test_installs_on_colab_and_shrinks_in_one_place(name):
+def test_has_the_common_first_cell_and_shrinks_in_one_place(name):
     cells = code_cells(saved(name))
-    assert '"google.colab" in sys.modules' in source(cells[0])
-    assert '%pip install -q "jaxroute[plot]"' in source(cells[0])
+    assert source(cells[0]) == first_cell(), "python scripts/notebooks.py writes it"
     assert sum("JAXROUTE_SMOKE" in source(cell) for cell in cells) == 1
+    assert not any("pip install" in source(cell) for cell in cells[1:])
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize("name", NAMES)
+def test_says_what_one_learns_and_where_to_go_next(name):
+    first, *_, last = (source(cell) for cell in saved(name)["cells"] if cell["cell_type"] == "markdown")
+    assert first.startswith("# ") and "**What you learn:**" in first
+    names = re.findall(r"`(\w+)\.ipynb`", last.partition("**Where to go next:**")[2])
+    assert names and set(names) <= set(NAMES) - {name}
+
+
+# The first cell, in an interpreter of its own: what it does before jax is there.
+
+
+def first_cell_in(folder, *options, before="", address=""):
+    """Runs the first cell; what it prints, and the last line of an error."""
+    text = first_cell().replace('JAXROUTE = ""', f"JAXROUTE = {address!r}", 1)
+    kept = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | {"JAX_PLATFORMS": "cpu"}
+    done = subprocess.run([sys.executable, *options, "-c", f"{before}\n{text}"], cwd=folder, env=kept, capture_output=True, text=True)
+    return done.stdout, (done.stderr.strip().splitlines() or [""])[-1]
+
+
+@pytest.mark.fast
+def test_first_cell_in_a_clone_takes_the_sources_beside_it():
+    shown, error = first_cell_in(FOLDER, before="import atexit, sys\natexit.register(lambda: print(sys.modules['jaxroute'].__file__))")
+    assert error == ""
+    assert re.search(r"^jaxroute \S+, jax \S+: nothing had to be installed\.$", shown, re.MULTILINE)
+    assert str(FOLDER.parent / "jaxroute") in shown
+
+
+@pytest.mark.fast
+def test_first_cell_where_jaxroute_is_installed(tmp_path):
+    """Anywhere, with jaxroute on the path."""
+    shown, error = first_cell_in(tmp_path, before=f"import sys\nsys.path.insert(0, {str(FOLDER.parent)!r})")
+    assert error == "" and "nothing had to be installed" in shown
+
+
+@pytest.mark.fast
+def test_first_cell_where_nothing_is_installed_says_what_to_do(tmp_path):
+    shown, error = first_cell_in(tmp_path, "-I", "-S")
+    assert shown == "" and error.startswith("ImportError: jaxroute is not installed here: write into JAXROUTE")
+
+
+PIP = """
+import subprocess, sys
+def run(command, **options):
+    print("CALLED", *command[1:])
+    if "--no-deps" in command:
+        sys.path.insert(0, {sources!r})
+    return subprocess.CompletedProcess(command, 0, "", "")
+subprocess.run = run
+"""
+
+
+@pytest.mark.fast
+def test_first_cell_with_an_address_installs_that_alone_and_then_what_it_needs(tmp_path):
+    """With a pip that only puts the sources in reach; `scripts/colab.py` plays it with the real one."""
+    before = PIP.format(sources=str(FOLDER.parent))
+    shown, error = first_cell_in(tmp_path, "-I", "-S", before=before, address="git+https://host.invalid/x")
+    first, *_, last = [line for line in shown.splitlines() if "pip" in line]
+    assert first == "CALLED -m pip install -q --no-deps git+https://host.invalid/x"
+    assert last.startswith("CALLED -m pip install -q --upgrade jax>=0.9 ") and "matplotlib>=3.8" in last
+    assert "jaxroute" not in last  # Nothing is installed by a name that is not registered.
+    assert "jax is not installed" in error  # This pip installed nothing, and that is noticed.
+
+
+@pytest.mark.fast
+def test_the_address_is_the_link_that_is_filled_in(tmp_path):
+    file = tmp_path / "pyproject.toml"
+    texts = {
+        "": "",
+        'Repository = "https://host.invalid/r"': "git+https://host.invalid/r",
+        'Repository = "https://host.invalid/r"\nWheel = "https://host.invalid/w.whl"': "https://host.invalid/w.whl",
+    }
+    for links, address in texts.items():
+        file.write_text(f"[project]\nname = 'x'\n[project.urls]\n{links}\n")
+        assert f'JAXROUTE = "{address}"\n' in first_cell(file)

@@ -7,11 +7,12 @@ import warnings
 import jax
 import numpy as np
 import pytest
+import xarray as xr
 from helpers import retell
 
 import jaxroute as jr
 from jaxroute.problems import stochastic
-from jaxroute.store import code, provenance, runs
+from jaxroute.store import code, description, provenance, runs
 
 MODULE = '''
 import jax.numpy as jnp
@@ -187,7 +188,7 @@ def test_a_run_that_goes_on_with_another_processor_says_so_of_each_block(tmp_pat
         with pytest.raises(KeyboardInterrupt):
             jr.simulate(env, policies, seeds=70, out=tmp_path, **options)
     own = provenance.made_with(jax.devices()[0])
-    assert own["processor"] and set(own) == {"processor", "device", "flags", "python", "jaxlib", "numpy"}
+    assert own["processor"] and set(own) == {"processor", "device", "flags", "jaxroute", "python", "jaxlib", "numpy"}
     other = own | {"processor": "another one"}
     monkeypatch.setattr(provenance, "made_with", lambda device: other)
     with pytest.warns(
@@ -200,6 +201,27 @@ def test_a_run_that_goes_on_with_another_processor_says_so_of_each_block(tmp_pat
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # It is one of those that are known.
         assert jr.simulate(env, policies, seeds=70, out=tmp_path, **options).attrs["made_with"] == data.attrs["made_with"]
+
+
+def test_a_store_of_another_version_is_continued_and_says_so(tmp_path, monkeypatch):
+    """As one of 0.1.0 is, whose sessions did not name the version."""
+    env, policies, options = stochastic.bernoulli([0.5, 0.4]), {"ucb": stochastic.UCB1()}, {"horizon": 20, "progress": False}
+    now, made_with = description.versions(), provenance.made_with(jax.devices()[0])
+    with monkeypatch.context() as patch:
+        patch.setattr(description, "versions", lambda: now | {"jaxroute": "0.1.0"})
+        patch.setattr(provenance, "made_with", lambda device: {n: v for n, v in made_with.items() if n != "jaxroute"})
+        old = jr.simulate(env, policies, seeds=4, out=tmp_path, **options)
+    assert old.attrs["settings"]["jaxroute"] == "0.1.0"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # It is read without a word.
+        xr.testing.assert_equal(jr.load(tmp_path), old)
+    with pytest.warns(
+        UserWarning, match=f"was begun with something else: jaxroute an earlier one there and '{jr.__version__}' here"
+    ):
+        more = jr.simulate(env, policies, seeds=8, out=tmp_path, **options)
+    xr.testing.assert_equal(more.isel(seed=slice(4)), old)
+    assert more.attrs["settings"]["jaxroute"] == jr.__version__
+    assert [one.get("jaxroute") for one in more.attrs["made_with"]] == [None, jr.__version__]
 
 
 def test_other_luck_of_jax_is_refused(tmp_path):

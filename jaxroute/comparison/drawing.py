@@ -1,0 +1,86 @@
+"""Pictures of a comparison on axes of one's own, for notebooks; those of the report are made by `page`."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from jaxroute.analysis import plot, style
+
+if TYPE_CHECKING:
+    from jaxroute.comparison.comparing import Comparison
+
+
+def frontier(found: "Comparison", *, ax: Any = None):
+    """Quality against cost: of each approach the settings that no other setting of its own beats, and the target.
+
+    Args:
+      found: a comparison.
+      ax: axes to draw on (default: a new figure).
+
+    Returns:
+      The axes.
+    """
+    series: dict[str, list[tuple[float, float]]] = {}
+    for point in sorted(found.points, key=lambda p: p.judged.cost.value):
+        line = series.setdefault(point.approach, [])
+        if point.kind != "bound" and all(point.judged.quality.value > quality for _, quality in line):
+            line.append((point.judged.cost.value, point.judged.quality.value))
+    drawn = {name: line for name, line in series.items() if line}
+    own = ax is None
+    if own:
+        (ax,) = plot.panels(1, size=(8.0, 4.4))[1]  # Wide, with a legend of many names below.
+    style.cast_of(ax).enrol(drawn, role="rival")  # Here the systems are each other's rivals, and none is the subject.
+    plot.points(drawn, x=found.log.table.cost_unit, y="mean score", ax=ax)
+    plot.level(ax, "target", found.target)
+    plot.log_axis(ax, "x")
+    if own:
+        plot.share_legend(ax.figure)
+    return ax
+
+
+def learning(found: "Comparison", axes: Sequence[Any] | None = None):
+    """What policies do while they learn, in each part of the stream, at the setting that was chosen of each: mean score and cost.
+
+    Args:
+      found: a comparison.
+      axes: two axes to draw on (default: a new figure).
+
+    Returns:
+      Both axes.
+    """
+    answers = found.dataset["answer"].values
+    chosen = [point for point, answer in zip(found.points, answers, strict=True) if answer and point.learning is not None]
+    left, right = plot.panels(2)[1] if axes is None else axes
+    for ax in (left, right):
+        style.cast_of(ax).enrol([point.approach for point in chosen], role="rival")
+    for point in chosen:
+        parts = point.learning
+        assert parts is not None
+        left.plot(parts.queries, parts.quality, label=point.approach, **plot.look(left, point.approach))
+        right.plot(parts.queries, parts.cost, label=point.approach, **plot.look(right, point.approach))
+    plot.level(left, "target", found.target)
+    for ax, words in ((left, "mean score"), (right, found.log.table.cost_unit)):
+        ax.set_xlabel(f"queries served\nmean of {found.orders} orders")
+        ax.set_ylabel(words)
+    plot.log_axis(right, "y")
+    if axes is None:
+        plot.share_legend(left.figure)
+    return left, right
+
+
+def other_targets(found: "Comparison", *, ax: Any = None):
+    """What the cheapest way costs for each target, beside the cheapest single model that reaches it; nothing where none does.
+
+    Args:
+      found: a comparison.
+      ax: axes to draw on (default: a new figure).
+
+    Returns:
+      The axes.
+    """
+    single = {model["name"]: model["cost"][0] for model in found.summary["data"]["models"]}
+    rows = found.summary["sensitivity"]
+    series = {
+        "the cheapest way": [(row["target"], row["cost"][0]) for row in rows if row["cost"]],
+        "the cheapest single model": [(row["target"], single[row["single"]]) for row in rows if row["single"] in single],
+    }
+    return plot.points(series, x="target: mean score", y=found.log.table.cost_unit, ax=ax)

@@ -1,0 +1,159 @@
+"""Plays a notebook's first cell as Colab would: an environment of its own with a jax and a CUDA plugin that were there before.
+
+    python scripts/colab.py                 # an older jax with its plugin, a recent jax, a recent jax with the plugin of an older one
+    python scripts/colab.py --case older
+
+Each case makes a virtual environment, puts a jax there with the plugin's two packages (not NVIDIA's libraries: there is no GPU here), a module
+`google.colab`, and runs the first cell of the quickstart and a simulation after it in a kernel of that environment. The wheel is built from this tree and is the address in
+the cell. It prints versions before and after, what the cell said, and whether what has to hold does; the exit status is 1 if not.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import nbformat
+
+from notebooks import FOLDER, ROOT, first_cell
+
+NAMES = ("jax", "jaxlib", "jax-cuda12-plugin", "jax-cuda12-pjrt", "flax", "numpy")
+OLDER, RECENT = "0.7.2", "0.9.2"
+
+
+class Case(NamedTuple):
+    """What is there before: `pins` for pip, then `plugin`, a version of the CUDA plugin without its libraries.
+
+    keeps: whether jax has to be what it was.
+    """
+
+    pins: tuple[str, ...]
+    plugin: str
+    keeps: bool
+
+
+CASES = {
+    "older": Case((f"jax=={OLDER}", "flax==0.10.7"), OLDER, keeps=False),
+    "recent": Case((f"jax=={RECENT}",), RECENT, keeps=True),
+    "mixed": Case((f"jax=={RECENT}",), OLDER, keeps=True),
+}
+# Colab's kernels have this module loaded before the first cell.
+BEFORE = """\
+import sys, types
+for name in ("google", "google.colab", "google.colab.output"):
+    sys.modules[name] = types.ModuleType(name)
+sys.modules["google.colab"].output = sys.modules["google.colab.output"]  # jax looks for it."""
+AFTER = """\
+import warnings
+with warnings.catch_warnings(record=True) as told:
+    warnings.simplefilter("always")
+    import numpy as np
+    import jaxroute as jr
+    from jaxroute.problems import stochastic
+    result = jr.simulate(stochastic.bernoulli([0.3, 0.7]), {"UCB1": stochastic.UCB1()}, horizon=50, seeds=4, progress=False)
+import json
+print(json.dumps({"file": jr.__file__, "told": [str(one.message) for one in told], "valid": bool(result["valid"].all()), "jax": sys.modules["jax"].__file__}))"""
+
+
+def wheel(into: Path) -> Path:
+    """The wheel of this tree."""
+    subprocess.run([sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(into), str(ROOT)], check=True)
+    return next(into.glob("jaxroute-*.whl"))
+
+
+def play(name: str, folder: Path, address: str) -> bool:
+    """Plays one case in `folder` and says what happened; whether all that has to hold does."""
+    case, start = CASES[name], time.perf_counter()
+    python = folder / "venv" / "bin" / "python"
+    subprocess.run([sys.executable, "-m", "venv", str(folder / "venv")], check=True)
+
+    def pip(*arguments: str) -> None:
+        subprocess.run([str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check", *arguments], check=True)
+
+    pip("ipykernel", *case.pins)
+    pip("--no-deps", f"jax-cuda12-plugin=={case.plugin}", f"jax-cuda12-pjrt=={case.plugin}")
+    before = _versions(python)
+    print(f"{name}: made in {time.perf_counter() - start:.0f} s", flush=True)
+    start = time.perf_counter()
+    cell = first_cell().replace('JAXROUTE = ""', f'JAXROUTE = "{address}"', 1)
+    first = next(one for one in nbformat.read(FOLDER / "quickstart.ipynb", as_version=4).cells if one.cell_type == "code")
+    if first.source != first_cell() or address not in cell:
+        raise ValueError("the quickstart must have the first cell that scripts/notebooks.py writes, with an empty address")
+    said, after_cell = _run(python, folder, [BEFORE, cell, AFTER])
+    after, seen = _versions(python), json.loads(after_cell)
+    for package in NAMES:
+        was, now = before.get(package, "-"), after.get(package, "-")
+        print(f"   {package:<18} {was:<9} {'kept' if was == now else '-> ' + now}")
+    print("   " + said.strip().replace("\n", "\n   "))
+    checks = {
+        "jax is what it was": after["jax"] == before["jax"] and after["jaxlib"] == before["jaxlib"],
+        "jax is new enough": tuple(map(int, after["jax"].split("."))) >= (0, 9),
+        "the plugin is of jaxlib's version": {after["jax-cuda12-plugin"], after["jax-cuda12-pjrt"]} == {after["jaxlib"]},
+        "jax does not complain about its plugin": not any("plugin" in text for text in seen["told"]),
+        "jaxroute is the installed one, and plays": all(str(folder) in seen[k] for k in ("file", "jax")) and seen["valid"],
+        "the cell says how to get a GPU": "Runtime > Change runtime type" in said,
+    }
+    if not case.keeps:
+        del checks["jax is what it was"]
+    for words, holds in checks.items():
+        print(f"   {'ok' if holds else 'FAILED':<7} {words}")
+    print(f"   first cell and a first simulation: {time.perf_counter() - start:.0f} s", flush=True)
+    return all(checks.values())
+
+
+def _versions(python: Path) -> dict[str, str]:
+    listed = subprocess.run(
+        [str(python), "-m", "pip", "list", "--format", "json"], capture_output=True, text=True, check=True
+    )
+    return {one["name"]: one["version"] for one in json.loads(listed.stdout)}
+
+
+def _run(python: Path, folder: Path, cells: Sequence[str]) -> tuple[str, str]:
+    """Runs cells in a kernel of that interpreter; what the last two of them printed."""
+    import nbclient
+
+    kernels = folder / "kernels" / "colab"
+    kernels.mkdir(parents=True)
+    spec = {
+        "argv": [str(python), "-m", "ipykernel_launcher", "-f", "{connection_file}"],
+        "display_name": "colab",
+        "language": "python",
+    }
+    (kernels / "kernel.json").write_text(json.dumps(spec))
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in cells])
+    content = folder / "content"
+    content.mkdir()
+    os.environ["JUPYTER_PATH"] = str(folder)
+    os.environ.pop("PYTHONPATH", None)
+    nbclient.NotebookClient(
+        notebook, timeout=1800, kernel_name="colab", resources={"metadata": {"path": str(content)}}
+    ).execute()
+    first, second = (
+        "".join(o.get("text", "") for o in cell.outputs if o.get("name") == "stdout") for cell in notebook.cells[1:]
+    )
+    return first, second
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--case", choices=list(CASES), help="only this one")
+    options = parser.parse_args(arguments)
+    passed = True
+    for name in [options.case] if options.case else CASES:
+        folder = Path(tempfile.mkdtemp())
+        try:
+            passed = play(name, folder, str(wheel(folder))) and passed
+        finally:
+            shutil.rmtree(folder)
+    return 0 if passed else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

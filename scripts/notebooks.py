@@ -1,0 +1,147 @@
+"""Keeps the notebooks: one first cell in all of them, and outputs of one undisturbed run.
+
+    python scripts/notebooks.py                      # writes the first cell into every notebook
+    python scripts/notebooks.py --execute queueing   # runs notebooks as they stand and stores what they print and draw
+
+The first cell comes from here, and the address in it from `Wheel` or `Repository` under `[project.urls]` in `pyproject.toml`: where one of them
+is filled in, a notebook that is opened on Colab installs jaxroute by itself.
+"""
+
+import argparse
+import base64
+import datetime
+import io
+import os
+import time
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+
+import nbformat
+from PIL import Image
+
+ROOT = Path(__file__).resolve().parents[1]
+FOLDER = ROOT / "notebooks"
+MAX_BYTES = 200_000  # Of a notebook with its pictures.
+
+_FIRST_CELL = """\
+# On Colab: between the quotes belongs the address of a wheel of jaxroute, or "git+" and that of its repository. A GPU is to be had there by
+# Runtime > Change runtime type, before anything runs.
+JAXROUTE = "{address}"
+
+import os, subprocess, sys
+
+if os.path.isfile("../jaxroute/__init__.py"):  # In a clone: the sources beside this notebook.
+    sys.path.insert(0, os.path.abspath(".."))
+elif JAXROUTE:
+    subprocess.run([sys.executable, "-m", "pip", "install", "-q", "--no-deps", JAXROUTE], check=True)
+try:
+    from jaxroute import installation
+except ImportError:
+    raise ImportError("jaxroute is not installed here: write into JAXROUTE, above, where it is, and run this cell again") from None
+
+# With an address, installs what else is missing. A jax that is recent enough stays as it is; an older one goes together with its GPU plugin.
+installation.prepare("plot", "tune", install=bool(JAXROUTE))"""
+
+
+def first_cell(pyproject: Path = ROOT / "pyproject.toml") -> str:
+    """The first cell of code of every notebook."""
+    links = tomllib.loads(pyproject.read_text(encoding="utf-8"))["project"].get("urls", {})
+    return _FIRST_CELL.format(
+        address=links.get("Wheel") or (f"git+{links['Repository']}" if links.get("Repository") else "")
+    )
+
+
+def names() -> list[str]:
+    """Names of the notebooks."""
+    return sorted(path.stem for path in FOLDER.glob("*.ipynb"))
+
+
+def write(name: str) -> bool:
+    """Puts the first cell into a notebook; whether it had another one."""
+    notebook = _read(name)
+    cell = next(cell for cell in notebook.cells if cell.cell_type == "code")
+    if cell.source == first_cell():
+        return False
+    cell.source = first_cell()
+    _save(name, notebook)
+    return True
+
+
+def execute(name: str) -> list[tuple[int, float]]:
+    """Runs a notebook on a CPU, in its folder, and stores it with its outputs; the cells that took ten seconds or more, and how long."""
+    import nbclient
+
+    os.environ.setdefault("JAX_PLATFORMS", "cpu")
+    notebook = _read(name)
+    for cell in notebook.cells:
+        cell.metadata = {}
+        if cell.cell_type == "code":
+            cell.outputs, cell.execution_count = [], None
+    client = nbclient.NotebookClient(
+        notebook, timeout=None, kernel_name="python3", resources={"metadata": {"path": str(FOLDER)}}
+    )
+    client.execute()
+    slow = []
+    for place, cell in enumerate(notebook.cells):
+        times = cell.metadata.pop("execution", {})
+        if {"iopub.execute_input", "shell.execute_reply"} <= times.keys():
+            begin, end = (
+                datetime.datetime.fromisoformat(times[key]) for key in ("iopub.execute_input", "shell.execute_reply")
+            )
+            if (end - begin).total_seconds() >= 10:
+                slow.append((place, (end - begin).total_seconds()))
+    notebook.metadata = {key: value for key, value in notebook.metadata.items() if key in ("kernelspec", "language_info")}
+    tidy(notebook)
+    _save(name, notebook)
+    return slow
+
+
+def tidy(notebook: nbformat.NotebookNode) -> None:
+    """Makes outputs small, and the same on a busy machine: pictures of as many colours as there is room for, and no word of XLA that it
+    compiles slowly."""
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    for cell in cells:
+        cell.outputs = [
+            one for one in cell.outputs if one.get("name") != "stderr" or "slow_operation_alarm" not in one["text"]
+        ]
+    drawn = [one["data"] for cell in cells for one in cell.outputs if "image/png" in one.get("data", {})]
+    pictures = [Image.open(io.BytesIO(base64.b64decode(data["image/png"]))) for data in drawn]
+    if all(picture.mode == "P" for picture in pictures):  # They have few colours already.
+        return
+    for colours in (64, 48, 32):
+        for data, picture in zip(drawn, pictures, strict=True):
+            few = picture.convert("RGB").quantize(colours, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)
+            buffer = io.BytesIO()
+            few.save(buffer, "PNG", optimize=True)
+            data["image/png"] = base64.b64encode(buffer.getvalue()).decode()
+        if len(nbformat.writes(notebook).encode()) < MAX_BYTES:
+            return
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(names())}; all of them if none is given")
+    parser.add_argument("--execute", action="store_true", help="run them, too, and store their outputs")
+    options = parser.parse_args(arguments)
+    if unknown := sorted(set(options.names) - set(names())):
+        parser.error(f"NAME must be of {', '.join(names())}, got {', '.join(unknown)}")
+    for name in options.names or names():
+        print(f"{name}: {'first cell written' if write(name) else 'first cell as it was'}", flush=True)
+        if options.execute:
+            start = time.perf_counter()
+            for place, seconds in execute(name):
+                print(f"   cell {place}: {seconds:.0f} s")
+            print(f"{name}: executed in {time.perf_counter() - start:.0f} s", flush=True)
+
+
+def _read(name: str) -> nbformat.NotebookNode:
+    return nbformat.read(FOLDER / f"{name}.ipynb", as_version=4)
+
+
+def _save(name: str, notebook: nbformat.NotebookNode) -> None:
+    nbformat.write(notebook, FOLDER / f"{name}.ipynb")
+
+
+if __name__ == "__main__":
+    main()
