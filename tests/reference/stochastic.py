@@ -346,18 +346,20 @@ def best_shares(mean, kl):
 
     def part_of(y, other):
         def short(part):
-            return kl(best, middle(part, other)) + part / (1.0 - part) * kl(other, middle(part, other)) - y
+            at = middle(part, other)
+            return max(kl(best, at), 0.0) + part / (1.0 - part) * max(kl(other, at), 0.0) - y
 
-        return brentq(short, 0.0, 1.0 - 1e-12, xtol=1e-15, rtol=1e-14)
+        return top if short(top) <= 0.0 else brentq(short, 0.0, top, xtol=1e-15, rtol=1e-14)
 
     others = [x for m, x in enumerate(mean) if m not in first]
 
     def excess(y):
         middles = [(middle(part_of(y, x), x), x) for x in others]
-        return sum(kl(best, m) / max(kl(x, m), 1e-300) for m, x in middles) - 1.0
+        return sum(max(kl(best, m), 0.0) / max(kl(x, m), 1e-300) for m, x in middles) - 1.0
 
-    most = min(kl(best, x) for x in others)
-    y = brentq(excess, 1e-9 * most, most * (1.0 - 1e-9), xtol=1e-16, rtol=1e-13)
+    top = 1.0 - 1e-9
+    most = min(kl(best, x) for x in others) * (1.0 - 1e-9)
+    y = most if excess(most) <= 0.0 else brentq(excess, 0.0, most, xtol=1e-16, rtol=1e-13)
     ratio = [1.0 if m in first else (p := part_of(y, x)) / (1.0 - p) for m, x in enumerate(mean)]
     return [r / sum(ratio) for r in ratio]
 

@@ -7,7 +7,7 @@ from jaxroute.core import numerics
 from jaxroute.estimators.families import Family
 
 # Steps of Newton's method from the start that holds for the normal law, and of the search for that start.
-_STEPS, _START_STEPS = 4, 5
+_STEPS, _START_STEPS = 5, 5
 
 
 def optimal_shares(mean: jax.Array, family: Family) -> jax.Array:
@@ -15,7 +15,7 @@ def optimal_shares(mean: jax.Array, family: Family) -> jax.Array:
 
     With the best model 1 and `x = w / w_1`, `m = (mean_1 + x mean) / (1 + x)` for each other model, all transportation costs
     `kl(mean_1, m) + x kl(mean, m)` are one number `y`, and `sum of kl(mean_1, m) / kl(mean, m) = 1`. All `x` and `y` are found together by
-    Newton's method in `log x`: four steps from the solution for normal laws, to 1e-4 (a test measures it). Several best models share alike.
+    Newton's method in `log x`: five steps from the solution for normal laws, to 1e-4 (a test measures it). Several best models share alike.
 
     Source: Garivier and Kaufmann (2016), Theorem 5.
 

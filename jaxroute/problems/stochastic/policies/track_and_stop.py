@@ -74,7 +74,6 @@ class TrackAndStop:
     threshold: Callable[[jax.Array, int, Leaf], jax.Array] = struct.field(pytree_node=False, default=proven_threshold)
 
     def check(self) -> None:
-        checks.positive("delta", self.delta, ())
         checks.share("delta", self.delta, ())
         check_family("family", self.family)
         checks.takes("threshold", self.threshold, "rounds", "num_models", "delta")
