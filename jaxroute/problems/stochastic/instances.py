@@ -41,9 +41,9 @@ def beta(mean: Sequence[float], concentration: float = 10.0) -> BanditEnv:
 
 def poisson(mean: Sequence[float]) -> BanditEnv:
     """Bandit with Poisson rewards (counts) of the given means `[K]`, at most 64."""
-    means = checks.numbers("mean", mean)
+    means = _vector("mean", checks.non_negative("mean", mean))
     check_means(PoissonLaw(1), "mean", means, 0.0)
-    return _fixed(PoissonLaw.of(means) if means.size else PoissonLaw(1), mean)
+    return _fixed(PoissonLaw.of(means), mean)
 
 
 def exponential(mean: Sequence[float]) -> BanditEnv:

@@ -82,8 +82,7 @@ def test_characteristic_time():
     # No other shares have a larger least cost.
     rng = np.random.default_rng(0)
     mean, least = np.array([0.5, 0.45, 0.43, 0.4]), 1.0 / stochastic.characteristic_time(first)
-    for _ in range(200):
-        w = rng.dirichlet(400 * stochastic.optimal_weights(first))
+    for w in rng.dirichlet(400 * stochastic.optimal_weights(first), 100):
         m = (w[0] * mean[0] + w * mean) / (w[0] + w)
         cost = [
             w[0] * plain.kl_bernoulli(mean[0], b) + c * plain.kl_bernoulli(a, b) for a, b, c in zip(mean, m, w, strict=True)
