@@ -1,5 +1,7 @@
 """All policies of the plain bandit side by side: on fixed means beside what theory says, and on means that change."""
 
+import numpy as np
+
 from jaxroute.analysis import plot
 from jaxroute.experiments.base import Case, Claim, Experiment, Results
 from jaxroute.experiments.claims import all_hold, rising
