@@ -42,7 +42,7 @@ from jaxroute.problems.stochastic.policies import (
     practical_threshold,
     proven_threshold,
 )
-from jaxroute.problems.stochastic.sources import Brownian, Chains, Piecewise, Sinusoid
+from jaxroute.problems.stochastic.sources import Brownian, Chains, Pieces, Sinusoid
 from jaxroute.problems.stochastic.theory import (
     auer_bound,
     characteristic_time,
@@ -109,7 +109,7 @@ __all__ = [
     "Exp3PlusPlus",
     "GaussianThompson",
     "Oracle",
-    "Piecewise",
+    "Pieces",
     "Sinusoid",
     "SlidingWindowThompson",
     "SlidingWindowUCB",

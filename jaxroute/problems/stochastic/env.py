@@ -65,7 +65,7 @@ class ChangingEnv:
     """A K-armed bandit whose means change; regret is against the best model of each round.
 
     Attributes:
-      path: how the means change, for example `Piecewise(means, starts)`.
+      path: how the means change, for example `Pieces(means, starts)`.
       scale: `[]` as for `BanditEnv`.
       law: likewise (static).
     """
@@ -79,7 +79,7 @@ class ChangingEnv:
         return Spec(num_models=self.path.num_models, metrics=METRICS)
 
     def check(self) -> None:
-        checks.part("path", self.path, "move", "Piecewise(means, starts)")
+        checks.part("path", self.path, "move", "Pieces(means, starts)")
         checks.non_negative("scale", self.scale, ())
 
     def init(self, key: jax.Array) -> Any:

@@ -10,7 +10,7 @@ from jaxroute.problems.stochastic.env import BanditEnv, ChangingEnv, check_means
 from jaxroute.problems.stochastic.sources import (
     Brownian,
     Chains,
-    Piecewise,
+    Pieces,
     PoissonLaw,
     Sinusoid,
     bernoulli_law,
@@ -58,7 +58,7 @@ def piecewise(means: Sequence[Sequence[float]], starts: Sequence[int]) -> Changi
       means: `[P, K]` probabilities in each piece.
       starts: `[P]` first round of each piece, rising from 0.
     """
-    path = Piecewise(_single(checks.probability("means", means)), checks.numbers("starts", starts))
+    path = Pieces(_single(checks.probability("means", means)), checks.numbers("starts", starts))
     path.check()
     return _changing(path.replace(starts=np.asarray(path.starts, np.int32)))
 

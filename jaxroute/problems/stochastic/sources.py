@@ -131,7 +131,7 @@ class _Timetable:
 
 
 @struct.dataclass
-class Piecewise(_Timetable):
+class Pieces(_Timetable):
     """Means that stay as they are for a while and then change at once.
 
     Source: Garivier and Moulines (2011), section 2, abruptly changing environments.
