@@ -126,7 +126,6 @@ __all__ = [
     "garivier_moulines",
     "gaussian",
     "lai_robbins",
-    "line",
     "minimax_bound",
     "minimax_lower_bound",
     "optimal_weights",

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -62,7 +63,9 @@ def divergence_of(env: BanditEnv) -> Callable[[np.ndarray, ArrayLike], np.ndarra
 
     if isinstance(env.law, PoissonLaw):
         return poisson
-    return {bernoulli_law: bernoulli, beta_law: beta, exponential_law: exponential}.get(env.law, gaussian)
+    known: dict[Any, Callable[[np.ndarray, ArrayLike], np.ndarray]]
+    known = {bernoulli_law: bernoulli, beta_law: beta, exponential_law: exponential}
+    return known.get(env.law, gaussian)
 
 
 def auer_bound(env: BanditEnv, t: ArrayLike) -> np.ndarray:
