@@ -9,7 +9,7 @@
 Prints a table, and writes JSON under scripts/bench_results/. Every speed is the median of several repeats after a warm-up. "first call" is
 what a first call takes until it plays, for tracing and compiling, from cold: nothing was traced or compiled before, in this process or on
 disk. "per CPU s" divides by the processor time of all threads. The last line says whether the machine was quiet
-(`quiet.py`). Comparators (see `comparators.py`) run in the same process, between the repeats' blocks; river and SMPyBandits play
+(`quiet.py`). Comparators (see `comparators.py`) run in the same process, between the repeats' blocks; river, SMPyBandits and MABWiser play
 fewer decisions because they are slow. Works unchanged on a GPU, where the comparators still run on the CPU.
 """
 
@@ -49,7 +49,7 @@ T = TypeVar("T")
 RESULTS = Path(__file__).resolve().parent / "bench_results"
 MEANS = tuple(np.round(np.linspace(0.9, 0.0, 10), 6).tolist())
 
-# Problem -> environment, policies, horizon, and the comparators' name of each policy.
+# Problem -> environment, policies, horizon, and the comparators' name of each policy; `short`: which of these are the README's rows, if not all.
 PROBLEMS: dict[str, dict[str, Any]] = {
     "stochastic": {
         "env": lambda: stochastic.bernoulli(MEANS),
@@ -60,7 +60,19 @@ PROBLEMS: dict[str, dict[str, Any]] = {
             "GaussianThompson": "gaussian_thompson",
             "BetaThompson": "beta_thompson",
             "EpsilonGreedy": "epsilon_greedy",
+            "KLUCB": "kl_ucb",
+            "UCBV": "ucb_v",
+            "MOSS": "moss",
+            "AnytimeMOSS": "moss_anytime",
+            "IMED": "imed",
+            "BayesUCB": "bayes_ucb",
+            "Exp3": "exp3",
+            "Exp3PlusPlus": "exp3_plus_plus",
+            "SlidingWindowUCB": "sliding_window_ucb",
+            "DiscountedUCB": "discounted_ucb",
+            "DiscountedThompson": "discounted_thompson",
         },
+        "short": ("UCB1", "GaussianThompson", "BetaThompson", "EpsilonGreedy"),
     },
     "staged": {
         "env": lambda: staged.arena_market(max_deployed=6, stage_length=250),
@@ -176,7 +188,7 @@ LONG = ("queueing, long",)
 PATIENCE = 6.0
 # Rounds and runs of a comparator: as jaxroute's where it is fast, otherwise about a second of work.
 LOOP_RUNS = {"queueing": 16, "cascade": 64}
-SLOW = {"loop": (2000, 10), "river": (2000, 10), "smpybandits": (2000, 5)}
+SLOW = {"loop": (2000, 10), "river": (2000, 10), "smpybandits": (2000, 5), "mabwiser": (200, 2)}
 
 
 def plan(only: Sequence[str] = (), policies: Sequence[str] = (), full: bool = False) -> dict[str, list[str]]:
@@ -192,7 +204,7 @@ def plan(only: Sequence[str] = (), policies: Sequence[str] = (), full: bool = Fa
     for problem, parts in PROBLEMS.items():
         if (only and problem not in only) or (short and problem in LONG):
             continue
-        compared = parts.get("comparators", ())
+        compared = parts.get("short", parts.get("comparators", ()))
         names = [n for place, n in enumerate(parts["policies"]) if not short or place == 0 or n in compared]
         if chosen := [n for n in names if not policies or n in policies]:
             rows[problem] = chosen

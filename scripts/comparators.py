@@ -1,7 +1,7 @@
 """Honest competitors for the throughput benchmark: the same simulations, written for other tools.
 
 Six problems are covered. `stochastic` is the K-armed Bernoulli bandit under UCB1, Gaussian and Beta Thompson
-sampling and epsilon-greedy; `staged` is StageRoute in the setting of Table 1 of arXiv 2506.17254; `combinatorial` is C2MAB-V on its nine models;
+sampling, epsilon-greedy and the policies of the shelf; `staged` is StageRoute in the setting of Table 1 of arXiv 2506.17254; `combinatorial` is C2MAB-V on its nine models;
 `service` is MESS+ on Winogrande; `queueing` is ACQB in the setting of its figure 2 (the plain NumPy loop of `tests/reference`, and a
 compiled one);
 `cascade` is COSMOS on three boxes. The tools:
@@ -13,6 +13,7 @@ compiled one);
   numba_lanes  the same with blocks of runs in the innermost loops, which fill the SIMD lanes
   river        the bandit policies of the `river` package
   smpybandits  the policies of the `SMPyBandits` package
+  mabwiser     the policies of the `MABWiser` package
 
 Every comparator is `run(rounds, runs, seed) -> dict` with `decisions` (`rounds * runs`), `mean_regret` (mean
 over runs of the cumulative pseudo-regret, in units of reward) and `standard_error` of that mean. Timing is
@@ -564,6 +565,214 @@ def vectorised_epsilon_greedy(setting: BanditSetting, rounds: int, n: int, rng: 
 
 
 # ----------------------------------------------------------------------------------------------------------
+# (b2) The shelf, all runs at once in NumPy
+#
+# As above: [K, n] statistics in single precision, runs last, buffers in place. What an index needs of the counts alone is cached.
+
+
+def _vectorised_index(setting: BanditSetting, rounds: int, n: int, rng: np.random.Generator, index: Callable) -> np.ndarray:
+    """Plays the arm of the largest `index(t, mean, share)` (`[K, n]`, `t` from 1, `share = 1 / pulls`); an unused arm comes first."""
+    means, lane = np.array(setting.means, np.float32), np.arange(n)
+    shape = (means.size, n)
+    pulls, reward_sum, mean = np.zeros((3, *shape), np.float32)
+    share = np.ones(shape, np.float32)
+    first_argmax, uniforms = _FirstArgmax(*shape), _uniforms(rng, n)
+    pulls_at, sum_at, mean_at, share_at = (x.reshape(-1) for x in (pulls, reward_sum, mean, share))
+    cell = np.empty(n, np.intp)
+    for t in range(1, rounds + 1):
+        arm = np.full(n, t - 1) if t <= means.size else first_argmax(index(t, mean, share))
+        np.multiply(arm, n, out=cell)
+        np.add(cell, lane, out=cell)
+        used = pulls_at[cell]
+        used += 1
+        total = sum_at[cell]
+        total += next(uniforms) < means[arm]
+        pulls_at[cell] = used
+        sum_at[cell] = total
+        np.reciprocal(used, out=used)
+        share_at[cell] = used
+        mean_at[cell] = np.multiply(total, used, out=total)
+    return _regret(setting, pulls)
+
+
+def _kl_upper(mean: np.ndarray, level: np.ndarray) -> np.ndarray:
+    """KL-UCB's bound by Newton's method in `-log(1 - q)`, the same steps as an expert would take; overwrites `level`."""
+    rest = 1 - mean
+    tiny = np.float32(1e-12)
+    least = mean * np.log(mean + tiny) + rest * np.log(rest + tiny)
+    spread = np.sqrt(2 * mean * rest * level)
+    near = np.maximum(spread + np.float32(2 / 3) * (1 - 2 * mean) * level, np.float32(0.7) * spread)
+    left = rest - np.minimum(near, np.sqrt(level * np.float32(0.5)))
+    high = np.minimum((level - least) / (rest + tiny), np.float32(16.6))
+    np.minimum(high, -np.log(np.maximum(left, tiny)), out=high)
+    for _ in range(3):
+        bound = np.maximum(1 - np.exp(-high), tiny)
+        excess = least - mean * np.log(bound) + rest * high - level
+        high -= excess * bound / np.maximum(bound - mean, np.float32(1e-6))
+        np.clip(high, 0, np.float32(16.6), out=high)
+    return np.maximum(1 - np.exp(-high), mean)
+
+
+def vectorised_kl_ucb(setting: BanditSetting, rounds: int, n: int, rng: np.random.Generator) -> np.ndarray:
+    """KL-UCB with `c = 0` over `n` runs; returns the regret `[n]`."""
+
+    def index(t, mean, share):
+        return _kl_upper(mean, share * np.float32(math.log(t)))
+
+    return _vectorised_index(setting, rounds, n, rng, index)
+
+
+def vectorised_ucb_v(setting: BanditSetting, rounds: int, n: int, rng: np.random.Generator) -> np.ndarray:
+    """UCB-V with `zeta = 1.2` and `c = 1` over `n` runs of 0/1 rewards, whose squares are themselves; returns the regret `[n]`."""
+
+    def index(t, mean, share):
+        weight = share * np.float32(1.2 * math.log(t))
+        bound = mean * (1 - mean)
+        bound *= weight
+        bound *= 2
+        np.sqrt(bound, out=bound)
+        weight *= 3
+        bound += weight
+        bound += mean
+        return bound
+
+    return _vectorised_index(setting, rounds, n, rng, index)
+
+
+def vectorised_moss(setting: BanditSetting, rounds: int, n: int, rng: np.random.Generator) -> np.ndarray:
+    """MOSS over `n` runs; returns the regret `[n]`."""
+    part = np.float32(rounds / len(setting.means))
+
+    def index(_, mean, share):
+        bound = share * part
+        np.log(bound, out=bound)
+        np.maximum(bound, 0, out=bound)
+        bound *= share
+        np.sqrt(bound, out=bound)
+        bound += mean
+        return bound
+
+    return _vectorised_index(setting, rounds, n, rng, index)
+
+
+def vectorised_moss_anytime(setting: BanditSetting, rounds: int, n: int, rng: np.random.Generator) -> np.ndarray:
+    """MOSS-anytime with `alpha = 1.35` over `n` runs; returns the regret `[n]`."""
+    size = len(setting.means)
+
+    def index(t, mean, share):
+        bound = share * np.float32(t / size)
+        np.log(bound, out=bound)
+        np.maximum(bound, 0, out=bound)
+        bound *= share
+        bound *= np.float32(1.175)
+        np.sqrt(bound, out=bound)
+        bound += mean
+        return bound
+
+    return _vectorised_index(setting, rounds, n, rng, index)
+
+
+def vectorised_imed(setting: BanditSetting, rounds: int, n: int, rng: np.random.Generator) -> np.ndarray:
+    """IMED over `n` runs; returns the regret `[n]`."""
+    tiny = np.float32(1e-12)
+
+    def index(_, mean, share):
+        best, rest = mean.max(axis=0), 1 - mean
+        cost = mean * np.log((mean + tiny) / (best + tiny))
+        cost += rest * np.log((rest + tiny) / (1 - best + tiny))
+        np.maximum(cost, 0, out=cost)
+        cost /= share
+        cost -= np.log(share)
+        return np.negative(cost, out=cost)
+
+    return _vectorised_index(setting, rounds, n, rng, index)
+
+
+def vectorised_bayes_ucb(setting: BanditSetting, rounds: int, n: int, rng: np.random.Generator) -> np.ndarray:
+    """Bayes-UCB with `c = 0` over `n` runs, by SciPy's quantile of the beta law; returns the regret `[n]`."""
+    from scipy.special import betainccinv
+
+    def index(t, mean, share):
+        pulls = 1 / share
+        return betainccinv(1 + mean * pulls, 1 + pulls * (1 - mean), np.float32(1 / (t + 1))).astype(np.float32)
+
+    return _vectorised_index(setting, rounds, n, rng, index)
+
+
+def vectorised_sliding_window_ucb(setting: BanditSetting, rounds: int, n: int, rng: np.random.Generator) -> np.ndarray:
+    """Sliding-window UCB (607 rounds, `xi = .6`) over `n` runs, with a ring of choices and rewards; returns the regret `[n]`."""
+    window, lane = 607, np.arange(n)
+    means = np.array(setting.means, np.float32)
+    shape = (means.size, n)
+    pulls, reward_sum, bound, share = np.zeros((4, *shape), np.float32)
+    regret, gaps = np.zeros(n), (means.max() - means).astype(np.float64)
+    arms, rewards = np.zeros((window, n), np.intp), np.zeros((window, n), np.float32)
+    first_argmax, uniforms = _FirstArgmax(*shape), _uniforms(rng, n)
+    for t in range(rounds):
+        with np.errstate(divide="ignore", invalid="ignore"):
+            np.reciprocal(pulls, out=share)
+            np.multiply(share, np.float32(0.6 * math.log(min(t + 1, window) or 1)), out=bound)
+            np.sqrt(bound, out=bound)
+            bound += reward_sum * share
+        np.copyto(bound, np.inf, where=pulls == 0)
+        arm = first_argmax(bound)
+        reward = (next(uniforms) < means[arm]).astype(np.float32)
+        place = t % window
+        if t >= window:
+            pulls[arms[place], lane] -= 1
+            reward_sum[arms[place], lane] -= rewards[place]
+        pulls[arm, lane] += 1
+        reward_sum[arm, lane] += reward
+        arms[place], rewards[place] = arm, reward
+        regret += gaps[arm]
+    return regret
+
+
+def vectorised_discounted_ucb(setting: BanditSetting, rounds: int, n: int, rng: np.random.Generator) -> np.ndarray:
+    """Discounted UCB (`.9975`, `xi = .6`) over `n` runs; returns the regret `[n]`."""
+    means, lane, discount = np.array(setting.means, np.float32), np.arange(n), np.float32(0.9975)
+    shape = (means.size, n)
+    pulls, reward_sum, bound, share = np.zeros((4, *shape), np.float32)
+    regret, gaps = np.zeros(n), (means.max() - means).astype(np.float64)
+    first_argmax, uniforms = _FirstArgmax(*shape), _uniforms(rng, n)
+    total = 0.0
+    for _ in range(rounds):
+        with np.errstate(divide="ignore", invalid="ignore"):
+            np.reciprocal(pulls, out=share)
+            np.multiply(share, np.float32(2.4 * math.log(max(total, 1.0))), out=bound)
+            np.sqrt(bound, out=bound)
+            bound += reward_sum * share
+        np.copyto(bound, np.inf, where=pulls == 0)
+        arm = first_argmax(bound)
+        pulls *= discount
+        reward_sum *= discount
+        total = total * 0.9975 + 1.0
+        pulls[arm, lane] += 1
+        reward_sum[arm, lane] += next(uniforms) < means[arm]
+        regret += gaps[arm]
+    return regret
+
+
+def vectorised_exp3(setting: BanditSetting, rounds: int, n: int, rng: np.random.Generator) -> np.ndarray:
+    """Exp3 made for these rounds, over `n` runs; returns the regret `[n]`."""
+    means, lane = np.array(setting.means, np.float32), np.arange(n)
+    size = means.size
+    gamma = np.float32(min(1.0, math.sqrt(size * math.log(size) / ((math.e - 1) * rounds))))
+    weight = np.ones((size, n), np.float32)
+    regret, gaps, uniforms = np.zeros(n), (means.max() - means).astype(np.float64), _uniforms(rng, n)
+    for _ in range(rounds):
+        probability = weight * ((1 - gamma) / weight.sum(axis=0))
+        probability += gamma / size
+        below = np.cumsum(probability, axis=0)
+        arm = np.minimum((below <= next(uniforms)).sum(axis=0), size - 1)
+        reward = next(uniforms) < means[arm]
+        weight[arm, lane] *= np.exp(gamma / size * reward / probability[arm, lane])
+        weight /= weight.max(axis=0)
+        regret += gaps[arm]
+    return regret
+
+
+# ----------------------------------------------------------------------------------------------------------
 # (c) Compiled by numba, runs in parallel
 #
 # Numba's own generator is a Mersenne twister whose normals (polar method) take twice as long as the ziggurat
@@ -1058,6 +1267,63 @@ def smpybandits_epsilon_greedy(setting: BanditSetting, seed: int):
     """`EpsilonGreedy` as shipped: exploits the largest reward *sum* and never explores the last arm."""
     policies, _ = _smpybandits()
     return _smpybandits_policy(policies.EpsilonGreedy(len(setting.means), epsilon=setting.epsilon), seed)
+
+
+# What SMPyBandits calls the shelf's policies, with arguments that make them the same; and where it departs, in what.
+_SMPYBANDITS = {
+    "kl_ucb": ("klUCB", {}, ""),
+    "ucb_v": ("UCBV", {}, "the constants of its bound are fixed: 2 log t for 2.4 log t, 3 log t for 3.6 log t"),
+    "moss": ("MOSS", {}, "t in place of the horizon"),
+    "moss_anytime": ("MOSSAnytime", {"alpha": 1.35}, ""),
+    "imed": ("IMED", {}, ""),
+    "bayes_ucb": ("BayesUCB", {}, ""),
+    "exp3": ("Exp3WithHorizon", {"horizon": 2000}, "its learning rate is another one"),
+    "exp3_plus_plus": ("Exp3PlusPlus", {"alpha": 3.0, "beta": 256.0}, "explores by the learning rate in place of the gaps"),
+    "sliding_window_ucb": ("SWUCB", {"tau": 607, "alpha": 0.6}, ""),
+    "discounted_ucb": ("DiscountedUCB", {"alpha": 4.8, "gamma": 0.9975}, "its discounted pulls are whole numbers"),
+    "discounted_thompson": ("DiscountedThompson", {"gamma": 0.9975}, "discounts a model only when it is used"),
+}
+
+
+def smpybandits_of(policy: str) -> Callable:
+    """The maker of one of the shelf's policies in SMPyBandits: a function of setting and seed."""
+    name, options, _ = _SMPYBANDITS[policy]
+
+    def make(setting: BanditSetting, seed: int):
+        policies, _ = _smpybandits()
+        return _smpybandits_policy(getattr(policies, name)(len(setting.means), **options), seed)
+
+    return make
+
+
+def _mabwiser_policy(policy, num_arms: int, seed: int):
+    """A policy of MABWiser, which learns by `partial_fit` after a first `fit`; that is of one reward of 0 for each arm."""
+    from mabwiser.mab import MAB
+
+    mab = MAB(arms=list(range(num_arms)), learning_policy=policy, seed=seed)
+    mab.fit(decisions=list(range(num_arms)), rewards=[0.0] * num_arms)
+    return mab.predict, lambda arm, reward: mab.partial_fit([arm], [reward])
+
+
+def mabwiser_ucb1(setting: BanditSetting, seed: int):
+    """`UCB1`: `mean + alpha sqrt(2 log(t) / pulls)`, `alpha = width / sqrt(2)`."""
+    from mabwiser.mab import LearningPolicy
+
+    return _mabwiser_policy(LearningPolicy.UCB1(alpha=setting.width / math.sqrt(2.0)), len(setting.means), seed)
+
+
+def mabwiser_beta_thompson(setting: BanditSetting, seed: int):
+    """`ThompsonSampling`, from Beta(1, 1)."""
+    from mabwiser.mab import LearningPolicy
+
+    return _mabwiser_policy(LearningPolicy.ThompsonSampling(), len(setting.means), seed)
+
+
+def mabwiser_epsilon_greedy(setting: BanditSetting, seed: int):
+    """`EpsilonGreedy` of the means."""
+    from mabwiser.mab import LearningPolicy
+
+    return _mabwiser_policy(LearningPolicy.EpsilonGreedy(epsilon=setting.epsilon), len(setting.means), seed)
 
 
 # ----------------------------------------------------------------------------------------------------------
@@ -1605,6 +1871,9 @@ def _status(tool: str, problem: str) -> tuple[bool, str]:
         if tool == "river":
             _river()
             return True, f"river {importlib.metadata.version('river')}"
+        if tool == "mabwiser":
+            importlib.import_module("mabwiser.mab")
+            return True, f"MABWiser {importlib.metadata.version('mabwiser')}"
         if tool == "smpybandits":
             _smpybandits()
             return True, f"SMPyBandits {importlib.metadata.version('SMPyBandits')}"
@@ -1741,6 +2010,15 @@ def comparators(
             facts = {"same_law": False, "note": note}
         maker = globals()[f"smpybandits_{policy}"]
         add("smpybandits", policy, "stochastic", bind_policy(_package_loop, maker), **facts)
+        if maker := globals().get(f"mabwiser_{policy}"):
+            first = {"same_law": False, "note": "begins with a reward of 0 for each arm, without which it cannot"}
+            add("mabwiser", policy, "stochastic", bind_policy(_package_loop, maker), **first)
+    for policy, (_, _, note) in _SMPYBANDITS.items():
+        if vectorised := globals().get(f"vectorised_{policy}"):
+            blocks = bind_blocks(vectorised, bandit, cores, 512, 8192)
+            add("vectorised", policy, "stochastic", blocks, threads=cores)
+        facts = {"same_law": False, "note": note} if note else {}
+        add("smpybandits", policy, "stochastic", bind_policy(_package_loop, smpybandits_of(policy)), **facts)
     add("loop", "stageroute_highs", "staged", bind(loop_stageroute_highs, staged))
     add("loop", "c2mabv_highs", "combinatorial", bind(loop_c2mabv_highs, selection))
     add("loop", "messplus", "service", bind(loop_messplus, ServiceSetting()))
@@ -1769,7 +2047,13 @@ def warm_up(name: str) -> None:
 
 
 # Rounds and runs of the table that the script prints: about a second each.
-_SIZES = {"loop": (1000, 20), "river": (1000, 20), "smpybandits": (1000, 20), "vectorised": (1000, 16384)}
+_SIZES = {
+    "loop": (1000, 20),
+    "river": (1000, 20),
+    "smpybandits": (1000, 20),
+    "mabwiser": (200, 5),
+    "vectorised": (1000, 16384),
+}
 
 
 def main() -> None:

@@ -60,6 +60,11 @@ def non_negative(name: str, value: Any, shape: tuple[int, ...] | None = None) ->
     return _bounded(name, value, shape, "at least 0", lambda a: a >= 0)
 
 
+def at_least(name: str, value: Any, least: float, shape: tuple[int, ...] | None = ()) -> np.ndarray:
+    """Finite numbers of at least so much."""
+    return _bounded(name, value, shape, f"at least {least:g}", lambda a: a >= least)
+
+
 def probability(name: str, value: Any, shape: tuple[int, ...] | None = None) -> np.ndarray:
     """Finite numbers in [0, 1]."""
     return _bounded(name, value, shape, "in [0, 1]", lambda a: (a >= 0) & (a <= 1))

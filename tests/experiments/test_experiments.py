@@ -35,6 +35,7 @@ LARGE = (
     *(n for n in EXPERIMENTS if n.startswith("service/") and n not in NEEDS_DATA),
     *(n for n in EXPERIMENTS if n.startswith("queueing/") and n not in NEEDS_DATA),
     *(n for n in EXPERIMENTS if n.startswith("cascade/")),
+    *("stochastic/shelf", "stochastic/changes", "stochastic/best-arm"),
     *(n for n in EXPERIMENTS if n.startswith("combinatorial/") and n not in NEEDS_DATA),
 )
 
@@ -256,7 +257,7 @@ def test_names_and_metrics_are_those_of_the_documentation():
     expected |= {f"staged/figure-{n}" for n in ("2", "3b", "3c", "4a", "4b", "5", "6")}
     expected |= {f"combinatorial/figure-{n}" for n in ("4a", "4b", "4c", *range(6, 15))}
     expected |= {"combinatorial/table-4", "combinatorial/slopes", "combinatorial/policies", "combinatorial/table"}
-    expected |= {"combinatorial/variants"}
+    expected |= {"combinatorial/variants", "stochastic/shelf", "stochastic/changes", "stochastic/best-arm"}
     expected |= {f"service/{n}" for n in ("figure-2", "figure-3", "figure-C1", "figure-C2", "figure-C3", "theory", "table")}
     expected |= {f"service/table-{n}" for n in (2, 3, 6, 7, "2-parts")} | {
         "service/frontier",

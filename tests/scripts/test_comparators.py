@@ -48,3 +48,30 @@ def test_its_regret_is_that_of_jaxroute():
 def test_it_is_for_one_answer():
     with pytest.raises(ValueError, match="num_offered must be 1, got 2"):
         comparators.numba_acqb(comparators.QueueSetting(num_offered=2), 10, 2, 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", [n for n in comparators._SMPYBANDITS if f"vectorised_{n}" in comparators.COMPARATORS])
+def test_the_shelfs_regret_in_numpy_is_that_of_jaxroute(policy):
+    if policy == "bayes_ucb":
+        pytest.importorskip("scipy")
+    rounds, runs = 500, 1024
+    made = comparators.COMPARATORS[f"vectorised_{policy}"].run(rounds, runs, 1)
+    bench = importlib.import_module("bench")
+    (name,) = (n for n, other in bench.PROBLEMS["stochastic"]["comparators"].items() if other == policy)
+    parts = bench.PROBLEMS["stochastic"]
+    data = jaxroute.simulate(
+        parts["env"](), {name: parts["policies"][name]}, horizon=rounds, seeds=runs, record=["regret"], progress=False
+    )
+    ours = data["regret"].isel(time=-1, policy=0).values
+    error = np.hypot(made["standard_error"], ours.std(ddof=1) / np.sqrt(runs))
+    assert abs(made["mean_regret"] - ours.mean()) < 4 * error, (made, ours.mean(), error)
+
+
+def test_every_rival_of_the_bench_is_there():
+    """Of each policy that the bench compares, at least one; what departs from its law says in what."""
+    bench = importlib.import_module("bench")
+    known = {(c.problem, c.policy) for c in comparators.COMPARATORS.values()}
+    for problem, parts in bench.PROBLEMS.items():
+        assert {(problem, policy) for policy in parts.get("comparators", {}).values()} <= known
+    assert all(c.same_law or c.note for c in comparators.COMPARATORS.values())

@@ -3,12 +3,16 @@
 A claim has a pair of lists of `put`, on results in which everything is 1: what confirms it, and what refutes it.
 """
 
+import math
+
+import numpy as np
 import xarray as xr
 from fillings import Put, put
 
 from jaxroute.data import MESSPLUS_BENCHMARKS, MESSPLUS_MODELS, MESSPLUS_TABLE_2, MESSPLUS_TABLE_2_DIFFERS
 from jaxroute.data.messplus import MESSPLUS_REPLAY
-from jaxroute.problems import queueing, service
+from jaxroute.experiments.stochastic import best_arm, shelf
+from jaxroute.problems import queueing, service, stochastic
 
 Outcomes = dict[str, tuple[tuple[Put, ...], tuple[Put, ...]]]
 # Everything is 1, and no curve grows.
@@ -376,7 +380,29 @@ _CASCADE = {
     "cascade/queries": {"learns": _against(_more("utility", 2, "linear indices (other half)"))},
 }
 
+# The plain bandit.
+
+
+def _best_arm() -> Outcomes:
+    """Samples that fall towards T* log(1 / delta), and such that do not."""
+    falling = tuple(
+        put("samples", factor * stochastic.characteristic_time(env) * math.log(1 / delta), case=case, where={"delta": delta})
+        for case, env in best_arm.INSTANCES.items()
+        for delta, factor in ((0.001, 1.2), (0.01, 1.3), (0.1, 1.6))
+    )
+    return {"mistakes": ((put("mistaken", 0.0),), EVEN), "characteristic-time": (falling, EVEN)}
+
+
 OUTCOMES: dict[str, Outcomes] = {
+    "stochastic/shelf": {
+        "lai-robbins": (
+            (put("regret", float(np.diff(stochastic.lai_robbins(shelf.RARE, [2000, 20_000]))[0]), time=1.0),),
+            EVEN,
+        ),
+        "moss-bound": _against(_more("regret", 1e6, "MOSS")),
+        "exp3-bound": _against(_more("regret", 1e6, "Exp3")),
+    },
+    "stochastic/best-arm": _best_arm(),
     "stochastic/regret": {
         "ucb1-bound": _against(_more("regret", 1e6, "UCB1")),
         "greedy-linear": _growth("regret", 1.0, policy="EpsilonGreedy"),

@@ -22,6 +22,10 @@ SAME_RANKS = {
     *(f"combinatorial/{name}" for name in ("OracleRelaxed", "OracleInteger")),
     *(f"staged/{name}" for name in ("Greedy", "Cheapest", "RandomDeploy", "Uniform")),
     *(f"stochastic/{name}" for name in ("UCB1", "GaussianThompson", "EpsilonGreedy", "Oracle")),
+    *(
+        f"stochastic/{name}"
+        for name in ("KLUCB", "UCBV", "MOSS", "AnytimeMOSS", "IMED", "Exp3", "SlidingWindowUCB", "DiscountedUCB")
+    ),
 }
 
 

@@ -1,5 +1,7 @@
 """The plain bandit."""
 
-from jaxroute.experiments.stochastic.figures import EXPERIMENTS
+from jaxroute.experiments.stochastic import best_arm, figures, shelf
+
+EXPERIMENTS = (*figures.EXPERIMENTS, *shelf.EXPERIMENTS, *best_arm.EXPERIMENTS)
 
 __all__ = ["EXPERIMENTS"]

@@ -1,30 +1,138 @@
 """The plain K-armed bandit: the quickstart, and the yardstick against other simulators.
 
-`env` is the bandit, `sources` its laws of rewards, `instances` the ready-made ones, `types` the state of the policies and what is
-measured. `policies` holds UCB1, Thompson sampling and epsilon-greedy, `oracle` the policy that knows the best model, `theory` the
-Lai-Robbins line.
+`env` is the bandit, `sources` its laws of rewards and how means change, `instances` the ready-made ones, `types` the state of the policies
+and what is measured. `policies` has a file for each method, `oracle` the policy that knows the best model, `theory` the Lai-Robbins line,
+bounds of proofs, and the characteristic time of best-arm identification.
 """
 
-from jaxroute.problems.stochastic.env import BanditEnv
-from jaxroute.problems.stochastic.instances import bernoulli, gaussian
+from jaxroute.estimators import families
+from jaxroute.problems.stochastic.env import BanditEnv, ChangingEnv
+from jaxroute.problems.stochastic.instances import (
+    bernoulli,
+    beta,
+    drifting,
+    exponential,
+    garivier_moulines,
+    gaussian,
+    piecewise,
+    poisson,
+    restless,
+    sinusoidal,
+)
 from jaxroute.problems.stochastic.oracle import Oracle
-from jaxroute.problems.stochastic.policies import UCB1, BetaThompson, EpsilonGreedy, GaussianThompson
-from jaxroute.problems.stochastic.theory import auer_bound, lai_robbins
+from jaxroute.problems.stochastic.policies import (
+    IMED,
+    KLUCB,
+    MOSS,
+    UCB1,
+    UCBV,
+    AnytimeMOSS,
+    BayesUCB,
+    BetaThompson,
+    DiscountedThompson,
+    DiscountedUCB,
+    EpsilonGreedy,
+    Exp3,
+    Exp3PlusPlus,
+    GaussianThompson,
+    SlidingWindowThompson,
+    SlidingWindowUCB,
+    TrackAndStop,
+    UniformAndStop,
+    practical_threshold,
+    proven_threshold,
+)
+from jaxroute.problems.stochastic.sources import Brownian, Chains, Pieces, Sinusoid
+from jaxroute.problems.stochastic.theory import (
+    auer_bound,
+    characteristic_time,
+    exp3_bound,
+    lai_robbins,
+    minimax_bound,
+    minimax_lower_bound,
+    optimal_weights,
+)
 
-POLICIES = (UCB1, GaussianThompson, BetaThompson, EpsilonGreedy, Oracle)
-ENVIRONMENTS = (bernoulli, gaussian)
+POLICIES = (
+    UCB1,
+    GaussianThompson,
+    BetaThompson,
+    EpsilonGreedy,
+    KLUCB,
+    UCBV,
+    MOSS,
+    AnytimeMOSS,
+    IMED,
+    BayesUCB,
+    Exp3,
+    Exp3PlusPlus,
+    SlidingWindowUCB,
+    DiscountedUCB,
+    SlidingWindowThompson,
+    DiscountedThompson,
+    TrackAndStop,
+    UniformAndStop,
+    Oracle,
+)
+ENVIRONMENTS = (
+    bernoulli,
+    gaussian,
+    beta,
+    poisson,
+    exponential,
+    piecewise,
+    garivier_moulines,
+    drifting,
+    sinusoidal,
+    restless,
+)
 
 __all__ = [
     "ENVIRONMENTS",
+    "IMED",
+    "KLUCB",
+    "MOSS",
     "POLICIES",
     "UCB1",
+    "UCBV",
+    "AnytimeMOSS",
     "BanditEnv",
+    "BayesUCB",
     "BetaThompson",
+    "Brownian",
+    "Chains",
+    "ChangingEnv",
+    "DiscountedThompson",
+    "DiscountedUCB",
     "EpsilonGreedy",
+    "Exp3",
+    "Exp3PlusPlus",
     "GaussianThompson",
     "Oracle",
+    "Pieces",
+    "Sinusoid",
+    "SlidingWindowThompson",
+    "SlidingWindowUCB",
+    "TrackAndStop",
+    "UniformAndStop",
     "auer_bound",
     "bernoulli",
+    "beta",
+    "characteristic_time",
+    "drifting",
+    "exp3_bound",
+    "exponential",
+    "families",
+    "garivier_moulines",
     "gaussian",
     "lai_robbins",
+    "minimax_bound",
+    "minimax_lower_bound",
+    "optimal_weights",
+    "piecewise",
+    "poisson",
+    "practical_threshold",
+    "proven_threshold",
+    "restless",
+    "sinusoidal",
 ]

@@ -1,16 +1,21 @@
-"""K-armed stochastic bandit: each model has a fixed reward law, and only the chosen model's reward is seen."""
+"""K-armed stochastic bandit: only the chosen model's reward is seen; its law is fixed, or its mean changes."""
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from jaxroute.core import checks, numerics
+from jaxroute.core import checks, draws, numerics
 from jaxroute.core.types import Leaf, Spec
-from jaxroute.problems.stochastic.sources import bernoulli_law
+from jaxroute.problems.stochastic.sources import Path as MeanPath
+from jaxroute.problems.stochastic.sources import PoissonLaw, bernoulli_law, beta_law, exponential_law
 from jaxroute.problems.stochastic.types import METRICS
+
+# Poisson rewards of a larger mean would take hundreds of terms in every round.
+MOST_COUNTS = 64
 
 
 @struct.dataclass
@@ -22,7 +27,7 @@ class BanditEnv:
 
     Attributes:
       mean: `[K]` expected reward of each model.
-      scale: `[]` standard deviation of the noise (Gaussian law).
+      scale: `[]` standard deviation of the noise (Gaussian law), or concentration (beta law).
       law: reward law, `(key, mean, scale) -> rewards [K]` (static).
     """
 
@@ -37,10 +42,7 @@ class BanditEnv:
     def check(self) -> None:
         if np.ndim(self.mean) != 1 or np.size(self.mean) < 1:
             raise ValueError(f"mean must have shape [K] with K >= 1, got shape {np.shape(self.mean)}")
-        if self.law is bernoulli_law:
-            checks.probability("mean", self.mean)
-        checks.numbers("mean", self.mean)
-        checks.non_negative("scale", self.scale, ())
+        check_means(self.law, "mean", self.mean, self.scale)
 
     def init(self, key: jax.Array) -> tuple[()]:
         del key
@@ -54,11 +56,80 @@ class BanditEnv:
         self, key: jax.Array, state: tuple[()], action: jax.Array, t: jax.Array
     ) -> tuple[tuple[()], jax.Array, dict[str, jax.Array]]:
         del t
-        chosen = numerics.one_hot(action, self.mean.shape[-1])
-        reward = numerics.pick(chosen, self.law(key, self.mean, self.scale))
-        flows = {
-            "regret": jnp.max(self.mean) - numerics.pick(chosen, self.mean),
-            "reward": reward,
-            "pulls": chosen.astype(jnp.float32),
-        }
+        reward, flows = _played(self.law, key, self.mean, self.scale, action)
         return state, reward, flows
+
+
+@struct.dataclass
+class ChangingEnv:
+    """A K-armed bandit whose means change; regret is against the best model of each round.
+
+    Attributes:
+      path: how the means change, for example `Pieces(means, starts)`.
+      scale: `[]` as for `BanditEnv`.
+      law: likewise (static).
+    """
+
+    path: MeanPath
+    scale: Leaf
+    law: Callable[[jax.Array, Leaf, Leaf], jax.Array] = struct.field(pytree_node=False, default=bernoulli_law)
+
+    @property
+    def spec(self) -> Spec:
+        return Spec(num_models=self.path.num_models, metrics=METRICS)
+
+    def check(self) -> None:
+        checks.part("path", self.path, "move", "Pieces(means, starts)")
+        checks.non_negative("scale", self.scale, ())
+
+    def init(self, key: jax.Array) -> Any:
+        return self.path.init(key)
+
+    def observe(self, key: jax.Array, state: Any, t: jax.Array) -> tuple[()]:
+        del key, state, t
+        return ()
+
+    def step(
+        self, key: jax.Array, state: Any, action: jax.Array, t: jax.Array
+    ) -> tuple[Any, jax.Array, dict[str, jax.Array]]:
+        k_reward, k_move = draws.split(key)
+        reward, flows = _played(self.law, k_reward, self.path.mean(state, t), self.scale, action)
+        return self.path.move(k_move, state, t), reward, flows
+
+
+def check_means(law: Any, name: str, means: Any, scale: Any) -> None:
+    """That a law can have these means.
+
+    Args:
+      law: of rewards.
+      name: of the argument that holds the means.
+      means: array of any shape.
+      scale: the law's other number.
+    """
+    value = checks.non_negative("scale", scale, ())
+    if law is bernoulli_law:
+        checks.probability(name, means)
+    elif law is beta_law:
+        least = np.min(np.minimum(checks.probability(name, means), 1.0 - np.asarray(means, np.float64))) * value
+        if least < 1.0 - 1e-5:
+            raise ValueError(
+                f"concentration times {name}, and times 1 - {name}, must be at least 1, got {least:g} with concentration {value:g}"
+            )
+    elif law is exponential_law:
+        checks.positive(name, means)
+    elif isinstance(law, PoissonLaw) and np.max(checks.non_negative(name, means)) > MOST_COUNTS:
+        raise ValueError(f"{name} must be at most {MOST_COUNTS} for counts, got {np.max(means):g}")
+    checks.numbers(name, means)
+
+
+def _played(
+    law: Callable[[jax.Array, Leaf, Leaf], jax.Array], key: jax.Array, mean: jax.Array, scale: Leaf, action: jax.Array
+) -> tuple[jax.Array, dict[str, jax.Array]]:
+    """Reward and flows of a round with these means."""
+    chosen = numerics.one_hot(action, mean.shape[-1])
+    reward = numerics.pick(chosen, law(key, mean, scale))
+    return reward, {
+        "regret": jnp.max(mean) - numerics.pick(chosen, mean),
+        "reward": reward,
+        "pulls": chosen.astype(jnp.float32),
+    }

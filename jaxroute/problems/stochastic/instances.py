@@ -1,24 +1,135 @@
 """Ready-made bandits."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
 from jaxroute.core import checks
-from jaxroute.problems.stochastic.env import BanditEnv
-from jaxroute.problems.stochastic.sources import bernoulli_law, gaussian_law
+from jaxroute.problems.stochastic.env import BanditEnv, ChangingEnv, check_means
+from jaxroute.problems.stochastic.sources import (
+    Brownian,
+    Chains,
+    Pieces,
+    PoissonLaw,
+    Sinusoid,
+    bernoulli_law,
+    beta_law,
+    exponential_law,
+    gaussian_law,
+)
 
 
 def bernoulli(mean: Sequence[float]) -> BanditEnv:
     """Bernoulli bandit with the given success probabilities `[K]`."""
-    env = BanditEnv(mean=checks.numbers("mean", mean).astype(np.float32), scale=np.float32(0.0), law=bernoulli_law)
-    env.check()
-    return env
+    return _fixed(bernoulli_law, mean)
 
 
 def gaussian(mean: Sequence[float], scale: float = 1.0) -> BanditEnv:
     """Gaussian bandit with the given means `[K]` and a common standard deviation."""
-    means, noise = checks.numbers("mean", mean), checks.non_negative("scale", scale, ())
-    env = BanditEnv(mean=means.astype(np.float32), scale=np.float32(noise), law=gaussian_law)
+    return _fixed(gaussian_law, mean, float(checks.non_negative("scale", scale, ())))
+
+
+def beta(mean: Sequence[float], concentration: float = 10.0) -> BanditEnv:
+    """Bandit with beta rewards in [0, 1]: means `[K]`, and a common concentration `a + b` of the parameters `a = mean (a + b)` and `b`.
+
+    Both must be at least 1 for every model. The larger the concentration, the less rewards vary: variance
+    `mean (1 - mean) / (concentration + 1)`.
+    """
+    return _fixed(beta_law, mean, float(checks.positive("concentration", concentration, ())))
+
+
+def poisson(mean: Sequence[float]) -> BanditEnv:
+    """Bandit with Poisson rewards (counts) of the given means `[K]`, at most 64."""
+    means = _vector("mean", checks.non_negative("mean", mean))
+    check_means(PoissonLaw(1), "mean", means, 0.0)
+    return _fixed(PoissonLaw.of(means), mean)
+
+
+def exponential(mean: Sequence[float]) -> BanditEnv:
+    """Bandit with exponential rewards of the given means `[K]`, above 0."""
+    return _fixed(exponential_law, mean)
+
+
+def piecewise(means: Sequence[Sequence[float]], starts: Sequence[int]) -> ChangingEnv:
+    """Bernoulli bandit whose success probabilities change at once.
+
+    Args:
+      means: `[P, K]` probabilities in each piece.
+      starts: `[P]` first round of each piece, rising from 0.
+    """
+    path = Pieces(_single(checks.probability("means", means)), checks.numbers("starts", starts))
+    path.check()
+    return _changing(path.replace(starts=np.asarray(path.starts, np.int32)))
+
+
+def garivier_moulines() -> ChangingEnv:
+    """The abrupt changes of Garivier and Moulines (2011), section 5: three models and 10,000 rounds.
+
+    The third model has the mean .4, but .9 from round 3,000 to round 5,000; the others .5 and .3 throughout.
+    """
+    return piecewise([[0.5, 0.3, 0.4], [0.5, 0.3, 0.9], [0.5, 0.3, 0.4]], [0, 3000, 5000])
+
+
+def drifting(mean: Sequence[float], step: float = 0.005) -> ChangingEnv:
+    """Bernoulli bandit whose success probabilities wander: Brownian motions, reflected at 0 and 1.
+
+    Args:
+      mean: `[K]` probabilities of the first round.
+      step: standard deviation of a round's step, at most 1/8.
+    """
+    start = _vector("mean", checks.probability("mean", mean))
+    return _changing(Brownian(start, np.float32(checks.positive("step", step, ()))))
+
+
+def sinusoidal(mean: Sequence[float], amplitude: float = 0.3, period: float = 2000.0) -> ChangingEnv:
+    """Bernoulli bandit whose success probabilities rise and fall, one model after the other.
+
+    Args:
+      mean: `[K]` their averages.
+      amplitude: largest distance from these; all probabilities must stay in [0, 1].
+      period: rounds.
+    """
+    centre = _vector("mean", checks.probability("mean", mean))
+    swing = np.float32(checks.non_negative("amplitude", amplitude, ()))
+    checks.probability("mean - amplitude", np.round(centre - swing, 6))
+    checks.probability("mean + amplitude", np.round(centre + swing, 6))
+    phase = (np.arange(centre.size) / centre.size).astype(np.float32)
+    return _changing(Sinusoid(centre, np.full_like(centre, swing), phase, np.float32(period)))
+
+
+def restless(low: Sequence[float], high: Sequence[float], up: Sequence[float], down: Sequence[float]) -> ChangingEnv:
+    """Restless Bernoulli bandit: the success probability of each model jumps between two values, whether it is used or not.
+
+    Regret is against the best model of each round, which no policy can know.
+
+    Args:
+      low, high: `[K]` the two probabilities.
+      up, down: `[K]` chances that a model changes from the low (high) one to the other before the next round.
+    """
+    values = [_vector(name, checks.probability(name, v)) for name, v in (("low", low), ("high", high))]
+    chances = [_vector(name, checks.share(name, v)) for name, v in (("up", up), ("down", down))]
+    return _changing(Chains(*values, *chances))
+
+
+def _fixed(law: Callable[..., Any], mean: Sequence[float], scale: float = 0.0) -> BanditEnv:
+    env = BanditEnv(mean=_single(checks.numbers("mean", mean)), scale=np.float32(scale), law=law)
     env.check()
     return env
+
+
+def _changing(path: Any) -> ChangingEnv:
+    path.check()
+    env = ChangingEnv(path=path, scale=np.float32(0.0))
+    env.check()
+    return env
+
+
+def _single(values: np.ndarray) -> np.ndarray:
+    return values.astype(np.float32)
+
+
+def _vector(name: str, values: np.ndarray) -> np.ndarray:
+    if values.ndim != 1 or values.size < 1:
+        raise ValueError(f"{name} must have shape [K] with K >= 1, got shape {values.shape}")
+    return _single(values)

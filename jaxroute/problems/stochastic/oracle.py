@@ -21,7 +21,13 @@ class Oracle:
 
     @classmethod
     def of(cls, env: BanditEnv) -> "Oracle":
-        """The oracle of an environment."""
+        """The oracle of an environment.
+
+        Raises:
+          ValueError: the means of the environment change, and with them the best model.
+        """
+        if not hasattr(env, "mean"):
+            raise ValueError("Oracle needs an environment with fixed means: regret is 0 for whoever knows means that change")
         return cls(best=numerics.argmax(jnp.asarray(env.mean)))
 
     def init(self, key: jax.Array, spec: Spec) -> tuple[()]:

@@ -1,9 +1,14 @@
-"""Where rewards come from: laws of the rewards of all models in a round."""
+"""Where rewards come from: laws of the rewards of all models in a round, and how means change."""
+
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from flax import struct
 
-from jaxroute.core import draws
+from jaxroute.core import checks, draws, numerics
 from jaxroute.core.types import Leaf
 
 
@@ -34,3 +39,251 @@ def gaussian_law(key: jax.Array, mean: Leaf, scale: Leaf) -> jax.Array:
       `[K]` rewards.
     """
     return mean + scale * draws.normal(key)
+
+
+def beta_law(key: jax.Array, mean: Leaf, scale: Leaf) -> jax.Array:
+    """Beta rewards in [0, 1], each model with draws of its own: there is no cheap inverse of its distribution function.
+
+    Args:
+      key: of the round.
+      mean: `[K]` expected rewards.
+      scale: `[]` concentration `a + b`; both parameters of every model must be at least 1.
+
+    Returns:
+      `[K]` rewards.
+    """
+    return draws.beta(key, mean * scale, (1.0 - mean) * scale)
+
+
+def exponential_law(key: jax.Array, mean: Leaf, scale: Leaf) -> jax.Array:
+    """Exponential rewards; one shock drives all models.
+
+    Args:
+      key: of the round.
+      mean: `[K]` expected rewards.
+      scale: not used.
+
+    Returns:
+      `[K]` rewards.
+    """
+    del scale
+    return mean * draws.exponential(key)
+
+
+@dataclass(frozen=True)
+class PoissonLaw:
+    """Counts; one uniform drives all models, by the inverse of their distribution functions.
+
+    Attributes:
+      terms: largest count; what is left of the probability must be below that of the smallest uniform, `2^-23`.
+    """
+
+    terms: int
+
+    @classmethod
+    def of(cls, mean: np.ndarray) -> "PoissonLaw":
+        """With enough terms for these means, by Chernoff's inequality."""
+        top, terms = float(np.max(mean)), 1
+        while top - terms + terms * np.log(terms / max(top, 1e-30)) < 24 * np.log(2.0) or terms <= top:
+            terms += 1
+        return cls(terms)
+
+    def __call__(self, key: jax.Array, mean: Leaf, scale: Leaf) -> jax.Array:
+        """Rewards `[K]` of one round, as for the other laws; `scale` is not used."""
+        del scale
+        uniform = draws.uniform(key)
+        mean = jnp.asarray(mean)
+        probability = jnp.exp(-mean)
+        below, count = probability, jnp.zeros_like(mean)
+        for number in range(1, self.terms + 1):
+            count = count + (uniform >= below).astype(count.dtype)
+            probability = probability * (mean / number)
+            below = below + probability
+        return count
+
+
+class Path(Protocol):
+    """How the means of all models change as the rounds go on."""
+
+    def init(self, key: jax.Array) -> Any:
+        """State before the first round."""
+        ...
+
+    def mean(self, state: Any, t: jax.Array) -> jax.Array:
+        """`[K]` means in round `t`."""
+        ...
+
+    def move(self, key: jax.Array, state: Any, t: jax.Array) -> Any:
+        """State of the next round."""
+        ...
+
+
+class _Timetable:
+    """A path that is known beforehand."""
+
+    def init(self, key: jax.Array) -> tuple[()]:
+        del key
+        return ()
+
+    def move(self, key: jax.Array, state: tuple[()], t: jax.Array) -> tuple[()]:
+        del key, state, t
+        return ()
+
+
+@struct.dataclass
+class Pieces(_Timetable):
+    """Means that stay as they are for a while and then change at once.
+
+    Source: Garivier and Moulines (2011), section 2, abruptly changing environments.
+
+    Attributes:
+      means: `[P, K]` of each piece.
+      starts: `[P]` int32, the first round of each piece, rising; that of the first is 0.
+    """
+
+    means: Leaf
+    starts: Leaf
+
+    @property
+    def num_models(self) -> int:
+        return np.shape(self.means)[-1]
+
+    def check(self) -> None:
+        if np.ndim(self.means) != 2 or np.size(self.means) < 1:
+            raise ValueError(f"means must have shape [P, K] with P, K >= 1, got shape {np.shape(self.means)}")
+        checks.numbers("means", self.means)
+        starts = checks.numbers("starts", self.starts, (np.shape(self.means)[0],))
+        if starts[0] != 0 or (np.diff(starts) <= 0).any() or (starts % 1 != 0).any():
+            raise ValueError(f"starts must be whole numbers that begin with 0 and rise, got {starts.tolist()}")
+
+    def mean(self, state: tuple[()], t: jax.Array) -> jax.Array:
+        del state
+        place = jnp.sum((jnp.asarray(t, jnp.int32) >= jnp.asarray(self.starts)).astype(jnp.int32)) - 1
+        return numerics.at(jnp.asarray(self.means), (place,))
+
+
+@struct.dataclass
+class Sinusoid(_Timetable):
+    """Means that rise and fall: `centre + amplitude sin(2 pi (t / period + phase))`.
+
+    Source: Garivier and Moulines (2011), section 5; Besbes, Gur and Zeevi (2014), section 5.
+
+    Attributes:
+      centre: `[K]`.
+      amplitude: `[K]`.
+      phase: `[K]` in periods.
+      period: `[]` rounds.
+    """
+
+    centre: Leaf
+    amplitude: Leaf
+    phase: Leaf
+    period: Leaf
+
+    @property
+    def num_models(self) -> int:
+        return np.shape(self.centre)[-1]
+
+    def check(self) -> None:
+        if np.ndim(self.centre) != 1 or np.size(self.centre) < 1:
+            raise ValueError(f"centre must have shape [K] with K >= 1, got shape {np.shape(self.centre)}")
+        checks.numbers("centre", self.centre)
+        checks.numbers("amplitude", self.amplitude, np.shape(self.centre))
+        checks.numbers("phase", self.phase, np.shape(self.centre))
+        checks.positive("period", self.period, ())
+
+    def mean(self, state: tuple[()], t: jax.Array) -> jax.Array:
+        del state
+        # Whole periods are taken off first: the angle of a late round would be rounded to tenths.
+        turns = jnp.mod(jnp.asarray(t, float), self.period) / self.period
+        return self.centre + self.amplitude * jnp.sin(2.0 * np.pi * (turns + self.phase))
+
+
+@struct.dataclass
+class Brownian:
+    """Means that wander: a normal step in each round, reflected at both ends of an interval, the same in every round and for every policy.
+
+    Source: Slivkins and Upfal (2008), Definition 1.1.
+
+    Attributes:
+      start: `[K]` means of the first round.
+      step: `[]` standard deviation of a step.
+      low, high: `[]` the interval.
+    """
+
+    start: Leaf
+    step: Leaf
+    low: Leaf = 0.0
+    high: Leaf = 1.0
+
+    @property
+    def num_models(self) -> int:
+        return np.shape(self.start)[-1]
+
+    def check(self) -> None:
+        if np.ndim(self.start) != 1 or np.size(self.start) < 1:
+            raise ValueError(f"start must have shape [K] with K >= 1, got shape {np.shape(self.start)}")
+        low, high = checks.numbers("low", self.low, ()), checks.numbers("high", self.high, ())
+        if not low < high:
+            raise ValueError(f"low must be below high, got {low:g} and {high:g}")
+        start = checks.numbers("start", self.start)
+        if (start < low).any() or (start > high).any():
+            raise ValueError(f"start must lie in [{low:g}, {high:g}], got {start.tolist()}")
+        if not 0.0 < checks.positive("step", self.step, ()) <= (high - low) / 8.0:
+            raise ValueError(f"step must be at most an eighth of the interval, {(high - low) / 8.0:g}, got {self.step:g}")
+
+    def init(self, key: jax.Array) -> jax.Array:
+        del key
+        return jnp.asarray(self.start, jnp.float32)
+
+    def mean(self, state: jax.Array, t: jax.Array) -> jax.Array:
+        del t
+        return state
+
+    def move(self, key: jax.Array, state: jax.Array, t: jax.Array) -> jax.Array:
+        del t
+        moved = state + self.step * draws.normal(key, state.shape)
+        moved = jnp.where(moved < self.low, 2.0 * self.low - moved, moved)
+        return jnp.clip(jnp.where(moved > self.high, 2.0 * self.high - moved, moved), self.low, self.high)
+
+
+@struct.dataclass
+class Chains:
+    """Means that jump between two values, each by a Markov chain of its own that goes on whether the model is used or not: a restless bandit.
+
+    Source: Gilbert (1960); Whittle (1988); Liu and Zhao (2010), section II.
+
+    Attributes:
+      low, high: `[K]` the two means of each model.
+      up, down: `[K]` probability that a model which has the low (high) mean has the other one in the next round.
+    """
+
+    low: Leaf
+    high: Leaf
+    up: Leaf
+    down: Leaf
+
+    @property
+    def num_models(self) -> int:
+        return np.shape(self.low)[-1]
+
+    def check(self) -> None:
+        if np.ndim(self.low) != 1 or np.size(self.low) < 1:
+            raise ValueError(f"low must have shape [K] with K >= 1, got shape {np.shape(self.low)}")
+        checks.numbers("low", self.low)
+        checks.numbers("high", self.high, np.shape(self.low))
+        checks.share("up", self.up, np.shape(self.low))
+        checks.share("down", self.down, np.shape(self.low))
+
+    def init(self, key: jax.Array) -> jax.Array:
+        stationary = self.up / (self.up + self.down)
+        return draws.bernoulli(key, stationary)
+
+    def mean(self, state: jax.Array, t: jax.Array) -> jax.Array:
+        del t
+        return jnp.where(state, self.high, self.low)
+
+    def move(self, key: jax.Array, state: jax.Array, t: jax.Array) -> jax.Array:
+        del t
+        jumps = draws.bernoulli(key, jnp.where(state, self.down, self.up))
+        return state ^ jumps

@@ -1,10 +1,19 @@
-"""The least regret that any consistent policy can have, and the most that UCB1 can."""
+"""The least regret that any consistent policy can have, the most that policies have by their proofs, and the fewest samples that tell."""
+
+import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy import special
 
+from jaxroute.core import checks
 from jaxroute.problems.stochastic.env import BanditEnv
-from jaxroute.problems.stochastic.sources import bernoulli_law
+from jaxroute.problems.stochastic.sources import PoissonLaw, bernoulli_law, beta_law, exponential_law
+
+# Halvings of an interval in float64.
+_HALVINGS = 60
 
 
 def lai_robbins(env: BanditEnv, t: ArrayLike) -> np.ndarray:
@@ -16,7 +25,7 @@ def lai_robbins(env: BanditEnv, t: ArrayLike) -> np.ndarray:
     Source: Lai and Robbins (1985), Theorem 2.
 
     Args:
-      env: a bandit with the Bernoulli or the Gaussian law.
+      env: a bandit with fixed means; of the beta law, all laws of its concentration are the family.
       t: rounds, array of any shape, at least 1.
 
     Returns:
@@ -25,13 +34,38 @@ def lai_robbins(env: BanditEnv, t: ArrayLike) -> np.ndarray:
     mean = np.asarray(env.mean, np.float64)
     best = mean.max()
     worse = mean[mean < best]
-    if env.law is bernoulli_law:
-        with np.errstate(divide="ignore", invalid="ignore"):
-            kl = np.where(worse > 0, worse * np.log(worse / best), 0.0)
-            kl += np.where(worse < 1, (1 - worse) * np.log((1 - worse) / (1 - best)), 0.0)
-    else:
-        kl = (best - worse) ** 2 / (2 * float(env.scale) ** 2)
-    return np.sum((best - worse) / kl) * np.log(np.asarray(t, np.float64))
+    return np.sum((best - worse) / divergence_of(env)(worse, best)) * np.log(np.asarray(t, np.float64))
+
+
+def divergence_of(env: BanditEnv) -> Callable[[np.ndarray, ArrayLike], np.ndarray]:
+    """The Kullback-Leibler divergence of an environment's laws, a function of two means in float64.
+
+    Args:
+      env: a bandit with one of the laws of `sources`.
+    """
+    scale = float(env.scale)
+
+    def bernoulli(x: np.ndarray, y: ArrayLike) -> np.ndarray:
+        return special.rel_entr(x, y) + special.rel_entr(1.0 - x, 1.0 - np.asarray(y))
+
+    def beta(x: np.ndarray, y: ArrayLike) -> np.ndarray:
+        a, b, c, d = x * scale, (1.0 - x) * scale, np.asarray(y) * scale, (1.0 - np.asarray(y)) * scale
+        return special.betaln(c, d) - special.betaln(a, b) + (a - c) * special.digamma(a) + (b - d) * special.digamma(b)
+
+    def poisson(x: np.ndarray, y: ArrayLike) -> np.ndarray:
+        return special.kl_div(x, y)
+
+    def exponential(x: np.ndarray, y: ArrayLike) -> np.ndarray:
+        return x / y - 1.0 - np.log(x / y)
+
+    def gaussian(x: np.ndarray, y: ArrayLike) -> np.ndarray:
+        return (x - y) ** 2 / (2.0 * scale**2)
+
+    if isinstance(env.law, PoissonLaw):
+        return poisson
+    known: dict[Any, Callable[[np.ndarray, ArrayLike], np.ndarray]]
+    known = {bernoulli_law: bernoulli, beta_law: beta, exponential_law: exponential}
+    return known.get(env.law, gaussian)
 
 
 def auer_bound(env: BanditEnv, t: ArrayLike) -> np.ndarray:
@@ -50,3 +84,119 @@ def auer_bound(env: BanditEnv, t: ArrayLike) -> np.ndarray:
     gaps = mean.max() - mean
     gaps = gaps[gaps > 0]
     return np.sum(8.0 / gaps) * np.log(np.asarray(t, np.float64)) + (1 + np.pi**2 / 3) * gaps.sum()
+
+
+def minimax_bound(num_models: int, t: ArrayLike) -> np.ndarray:
+    """MOSS's bound `49 sqrt(K T)` for rewards in [0, 1], whatever the means are.
+
+    Source: Audibert and Bubeck (2009), Theorem 5.
+
+    Args:
+      num_models: `K`.
+      t: rounds `T` of a run that ends there, array of any shape.
+
+    Returns:
+      The bound, float64, in units of reward.
+    """
+    return 49.0 * np.sqrt(checks.count("num_models", num_models) * np.asarray(t, np.float64))
+
+
+def minimax_lower_bound(num_models: int, t: ArrayLike) -> np.ndarray:
+    """`min(sqrt(K T), T) / 20`: for every policy there are means in [0, 1] for which its regret is at least that.
+
+    Source: Auer, Cesa-Bianchi, Freund and Schapire (2002), Theorem 5.1.
+
+    Args:
+      num_models: `K`, at least 2.
+      t: rounds `T`, array of any shape.
+
+    Returns:
+      The bound, float64, in units of reward.
+    """
+    rounds = np.asarray(t, np.float64)
+    return np.minimum(np.sqrt(checks.count("num_models", num_models, 2) * rounds), rounds) / 20.0
+
+
+def exp3_bound(num_models: int, t: ArrayLike) -> np.ndarray:
+    """Exp3's bound `2 sqrt((e - 1) T K log K)`, whoever chooses the rewards in [0, 1].
+
+    Source: Auer, Cesa-Bianchi, Freund and Schapire (2002), Corollary 3.2.
+
+    Args:
+      num_models: `K`.
+      t: rounds `T` that Exp3 was made for, array of any shape.
+
+    Returns:
+      The bound, float64, in units of reward.
+    """
+    size = checks.count("num_models", num_models)
+    return 2.0 * np.sqrt((math.e - 1.0) * np.asarray(t, np.float64) * size * math.log(size))
+
+
+def characteristic_time(env: BanditEnv) -> float:
+    """The `T*` of best-arm identification: whoever is wrong with probability at most `delta` needs `T* kl(delta, 1 - delta)` samples on average.
+
+    That is about `T* log(1 / (2.4 delta))`, and Track-and-Stop reaches `T* log(1 / delta)` as `delta` goes to 0. With the shares `w` of
+    `optimal_weights`, `1 / T*` is the least of `w_1 kl(mean_1, m) + w_k kl(mean_k, m)`, `m = (w_1 mean_1 + w_k mean_k) / (w_1 + w_k)`.
+
+    Source: Garivier and Kaufmann (2016), Theorem 1 and Lemma 3.
+
+    Args:
+      env: a bandit with fixed means and one best model, of a law with one parameter.
+
+    Returns:
+      `T*`, in samples.
+    """
+    mean, kl = np.asarray(env.mean, np.float64), divergence_of(env)
+    weight = optimal_weights(env)
+    best = int(mean.argmax())
+    others = np.arange(mean.size) != best
+    middle = (weight[best] * mean[best] + weight * mean) / (weight[best] + weight)
+    cost = weight[best] * kl(np.full_like(mean, mean[best]), middle) + weight * kl(mean, middle)
+    return float(1.0 / cost[others].min())
+
+
+def optimal_weights(env: BanditEnv) -> np.ndarray:
+    """The shares of samples with which the best model is told apart soonest, by two bisections in float64.
+
+    Source: Garivier and Kaufmann (2016), Theorem 5.
+
+    Args:
+      env: as for `characteristic_time`.
+
+    Returns:
+      `[K]`, sum 1.
+    """
+    if env.law is beta_law:
+        raise ValueError("law must be one of an exponential family of one parameter, got beta_law")
+    mean, kl = np.asarray(env.mean, np.float64), divergence_of(env)
+    best = int(mean.argmax())
+    if mean.size < 2 or np.sum(mean == mean[best]) > 1:
+        raise ValueError(f"mean must have one largest of at least two values, got {mean.tolist()}")
+    others = np.delete(mean, best)
+    top = np.full_like(others, mean[best])
+
+    def middle(part: np.ndarray) -> np.ndarray:
+        return (1.0 - part) * mean[best] + part * others
+
+    def parts(y: float) -> np.ndarray:
+        """`x / (1 + x)` of each other model, whose cost is `y`."""
+        low, high = np.zeros_like(others), np.ones_like(others)
+        for _ in range(_HALVINGS):
+            part = (low + high) / 2.0
+            below = kl(top, middle(part)) + part / (1.0 - part) * kl(others, middle(part)) < y
+            low, high = np.where(below, part, low), np.where(below, high, part)
+        return (low + high) / 2.0
+
+    low, high = 0.0, float(np.min(kl(top, others)))
+    if not np.isfinite(high):  # Of a mean of 0 or 1 the cost has no bound.
+        high = float(np.min(kl(top, (top + others) / 2.0))) * 1e6
+    for _ in range(_HALVINGS):
+        y = (low + high) / 2.0
+        at = middle(parts(y))
+        with np.errstate(divide="ignore"):
+            below = np.sum(kl(top, at) / kl(others, at)) < 1.0
+        low, high = (y, high) if below else (low, y)
+    part = parts(low)
+    weight = np.insert(part / (1.0 - part), best, 1.0)
+    return weight / weight.sum()

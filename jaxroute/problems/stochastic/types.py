@@ -1,9 +1,11 @@
 """Values that pass between environment and policies of the stochastic bandit."""
 
 import jax
+import jax.numpy as jnp
 from flax import struct
 
-from jaxroute.core.types import Metric
+from jaxroute.core import numerics
+from jaxroute.core.types import Leaf, Metric, Spec
 
 METRICS = (
     Metric("regret", "cumulative regret", "reward", "total"),
@@ -23,3 +25,26 @@ class ArmStatistics:
 
     pulls: jax.Array
     reward_sum: jax.Array
+
+
+def no_statistics(spec: Spec) -> ArmStatistics:
+    """Of models that were never used."""
+    size = (spec.num_models,)
+    return ArmStatistics(pulls=jnp.zeros(size, jnp.int32), reward_sum=jnp.zeros(size, jnp.float32))
+
+
+def added(state: ArmStatistics, action: jax.Array, reward: jax.Array) -> ArmStatistics:
+    """With one more reward of the model that was used."""
+    chosen = numerics.one_hot(action, state.pulls.shape[-1])
+    return state.replace(
+        pulls=state.pulls + chosen.astype(jnp.int32),
+        reward_sum=state.reward_sum + jnp.where(chosen, reward, 0.0),
+    )
+
+
+def rounds_of(spec: Spec, horizon: Leaf | None) -> jax.Array:
+    """The rounds that a policy is made for, `[]` float32: the horizon that it was given, or else the run's."""
+    rounds = spec.horizon if horizon is None else horizon
+    if rounds is None:
+        raise ValueError("horizon must be given where no run gives it")
+    return jnp.asarray(rounds, jnp.float32)

@@ -1,0 +1,159 @@
+"""Families of reward laws with one parameter, the mean: how far apart two of them are, and which means are plausible.
+
+What index policies and tests need of a family is its Kullback-Leibler divergence `kl(x, y)` between the laws of means `x` and `y`, and the
+largest `y` above `x` with `kl(x, y) <= level`. Both are a fixed number of elementwise operations.
+
+Source: Garivier and Cappe (2011), sections 2 and 5; Cappe, Garivier, Maillard, Munos and Stoltz (2013), section 4.
+"""
+
+from typing import Protocol
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from jaxroute.core import checks
+from jaxroute.core.types import Leaf
+
+# Steps of Newton's method: the error of a bound is then that of float32 (a test measures it). Of Bernoulli laws two are in plain logarithms, which
+# take half the time of `log1p`, and a last one is exact.
+_STEPS, _ROUGH_STEPS = 5, 2
+# -log(1 - q) of the largest q below 1 in float32.
+_MOST = 16.6
+_TINY = 1e-30
+
+
+class Family(Protocol):
+    """A family of laws; see `Bernoulli`."""
+
+    def divergence(self, mean: jax.Array, other: jax.Array) -> jax.Array:
+        """`kl(mean, other)` of the laws with these means, elementwise."""
+        ...
+
+    def upper(self, mean: jax.Array, level: jax.Array) -> jax.Array:
+        """The largest `q >= mean` with `kl(mean, q) <= level`, elementwise."""
+        ...
+
+    def variance(self, mean: jax.Array) -> jax.Array:
+        """Of the law with this mean, elementwise."""
+        ...
+
+
+def _part(mean: jax.Array, change: jax.Array) -> jax.Array:
+    """`-mean log(1 + change / mean)`, zero for a mean of zero: exact also where the change is small."""
+    ratio = change / jnp.maximum(mean, _TINY)
+    return jnp.where(mean > 0, -mean * jnp.log1p(ratio), 0.0)
+
+
+@struct.dataclass
+class Bernoulli:
+    """Rewards 0 and 1, and others in [0, 1], whose bounds hold too: `kl(x, y) = x log(x / y) + (1 - x) log((1 - x) / (1 - y))`.
+
+    The upper bound is found by Newton's method in `-log(1 - q)`, in which the divergence is convex and nearly a line.
+    """
+
+    def divergence(self, mean: jax.Array, other: jax.Array) -> jax.Array:
+        change = other - mean
+        return _part(mean, change) + _part(1.0 - mean, -change)
+
+    def upper(self, mean: jax.Array, level: jax.Array) -> jax.Array:
+        rest = 1.0 - mean
+        share, part = jnp.maximum(mean, _TINY), jnp.maximum(rest, 1e-12)
+        least = jnp.where(mean > 0, mean * jnp.log(share), 0.0) + jnp.where(rest > 0, rest * jnp.log(part), 0.0)
+        # Above the root lie its asymptote, for -mean log q >= 0, and Pinsker's inequality; near it an expansion in sqrt(level).
+        asymptote = jnp.minimum((level - least) / part, _MOST)
+        spread = jnp.sqrt(2.0 * mean * rest * level)
+        near = jnp.maximum(spread + (2.0 / 3.0) * (1.0 - 2.0 * mean) * level, 0.7 * spread)
+        left = rest - jnp.minimum(near, jnp.sqrt(0.5 * level))
+        high = jnp.where(left > 0, jnp.minimum(asymptote, -jnp.log(jnp.maximum(left, _TINY))), asymptote)
+        for _ in range(_ROUGH_STEPS):
+            bound = jnp.maximum(1.0 - jnp.exp(-high), _TINY)
+            excess = least - mean * jnp.log(bound) + rest * high - level
+            slope = (bound - mean) / bound
+            high = jnp.clip(jnp.where(slope > 1e-6, high - excess / jnp.maximum(slope, 1e-6), high), 0.0, _MOST)
+        # The last step without cancellation: of small differences nothing is lost.
+        bound = -jnp.expm1(-high)
+        change = jnp.clip(bound - mean, 0.0, rest * (1.0 - 1e-6))
+        excess = jnp.where(mean > 0, -mean * jnp.log1p(change / share), 0.0) - rest * jnp.log1p(-change / part) - level
+        slope = change / jnp.maximum(bound, _TINY)
+        high = jnp.clip(jnp.where(slope > 0, high - excess / jnp.maximum(slope, 1e-12), high), 0.0, _MOST)
+        return jnp.where((level > 0) & (rest > 0), jnp.maximum(-jnp.expm1(-high), mean), mean)
+
+    def variance(self, mean: jax.Array) -> jax.Array:
+        return mean * (1.0 - mean)
+
+
+@struct.dataclass
+class Gaussian:
+    """Normal rewards with a known standard deviation, and all that are not wider (sub-Gaussian): `kl(x, y) = (x - y)^2 / (2 scale^2)`.
+
+    Attributes:
+      scale: `[]` standard deviation of one reward; 1/2 holds for every law on [0, 1].
+    """
+
+    scale: Leaf = 1.0
+
+    def check(self) -> None:
+        checks.positive("scale", self.scale, ())
+
+    def divergence(self, mean: jax.Array, other: jax.Array) -> jax.Array:
+        return jnp.square((mean - other) / self.scale) * 0.5
+
+    def upper(self, mean: jax.Array, level: jax.Array) -> jax.Array:
+        return mean + self.scale * jnp.sqrt(2.0 * level)
+
+    def variance(self, mean: jax.Array) -> jax.Array:
+        return jnp.broadcast_to(jnp.asarray(self.scale, mean.dtype) ** 2, mean.shape)
+
+
+@struct.dataclass
+class Poisson:
+    """Counts: `kl(x, y) = y - x + x log(x / y)`.
+
+    The upper bound is found by Newton's method in the root of `q`, from above, where the divergence is convex.
+    """
+
+    def divergence(self, mean: jax.Array, other: jax.Array) -> jax.Array:
+        change = other - mean
+        return jnp.maximum(change + _part(mean, change), 0.0)
+
+    def upper(self, mean: jax.Array, level: jax.Array) -> jax.Array:
+        # kl(x, q) >= (q - x)^2 / (2 q): above the root.
+        change = level + jnp.sqrt(level * (level + 2.0 * mean))
+        for _ in range(_STEPS):
+            excess = change + _part(mean, change) - level
+            slope = change / jnp.maximum(mean + change, _TINY)
+            change = jnp.where(slope > 0, jnp.maximum(change - excess / jnp.maximum(slope, 1e-12), 0.0), change)
+        return mean + change
+
+    def variance(self, mean: jax.Array) -> jax.Array:
+        return mean
+
+
+@struct.dataclass
+class Exponential:
+    """Waiting times: `kl(x, y) = x / y - 1 - log(x / y)`. A mean of zero, which is none of the family, has no finite bound.
+
+    The upper bound is found by Newton's method in `log(q / x)`, in which the divergence is convex.
+    """
+
+    def divergence(self, mean: jax.Array, other: jax.Array) -> jax.Array:
+        relative = (mean - other) / other
+        return jnp.maximum(relative - jnp.log1p(relative), 0.0)
+
+    def upper(self, mean: jax.Array, level: jax.Array) -> jax.Array:
+        # With v = log(q / x): kl = exp(-v) - 1 + v, below v^2 / 2; and above v - 1, so that 1 + level is above the root.
+        log_ratio = jnp.minimum(1.0 + level, jnp.sqrt(2.0 * level) + level)
+        for _ in range(_STEPS):
+            slope = -jnp.expm1(-log_ratio)
+            excess = log_ratio - slope - level
+            log_ratio = jnp.where(slope > 0, jnp.maximum(log_ratio - excess / jnp.maximum(slope, 1e-12), 0.0), log_ratio)
+        return jnp.where(mean > 0, mean * jnp.exp(log_ratio), jnp.inf)
+
+    def variance(self, mean: jax.Array) -> jax.Array:
+        return jnp.square(mean)
+
+
+def check_family(name: str, family: Family) -> None:
+    """That an object is a family of laws, with values in range."""
+    checks.part(name, family, "divergence", "families.Bernoulli()")

@@ -1,0 +1,58 @@
+"""Sums over the latest rounds alone."""
+
+from typing import Self
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from jaxroute.core import numerics
+
+
+@struct.dataclass
+class WindowSums:
+    """Choices and rewards of the latest `W` rounds, and their sums by model, renewed in a time that does not depend on `W`.
+
+    A ring buffer whose place is the round modulo `W`: the same place in every run, so that a round writes one row.
+
+    Attributes:
+      pulls: `[K]` int32, times each model was used in the window.
+      reward_sum: `[K]` float32, its total reward there.
+      actions: `[W]` int32, the model of each round; `K` where there was none yet.
+      rewards: `[W]` float32.
+    """
+
+    pulls: jax.Array
+    reward_sum: jax.Array
+    actions: jax.Array
+    rewards: jax.Array
+
+    @classmethod
+    def empty(cls, num_models: int, window: int) -> Self:
+        """Before the first round.
+
+        Args:
+          num_models: `K`.
+          window: `W`.
+        """
+        return cls(
+            pulls=jnp.zeros((num_models,), jnp.int32),
+            reward_sum=jnp.zeros((num_models,), jnp.float32),
+            actions=jnp.full((window,), num_models, jnp.int32),
+            rewards=jnp.zeros((window,), jnp.float32),
+        )
+
+    def add(self, action: jax.Array, reward: jax.Array, t: jax.Array) -> Self:
+        """After round `t`, with the model that was used and its reward; round `t - W` leaves."""
+        place = (jnp.asarray(t, jnp.int32) % self.actions.shape[-1],)
+        old_action, old_reward = numerics.materialised((numerics.at(self.actions, place), numerics.at(self.rewards, place)))
+        size = self.pulls.shape[-1]
+        new, old = numerics.one_hot(action, size), numerics.one_hot(old_action, size)
+        pulls = self.pulls + new.astype(jnp.int32) - old.astype(jnp.int32)
+        total = self.reward_sum + jnp.where(new, reward, 0.0) - jnp.where(old, old_reward, 0.0)
+        return self.replace(  # pyright: ignore[reportAttributeAccessIssue]
+            pulls=pulls,
+            reward_sum=jnp.where(pulls > 0, total, 0.0),  # What rounding has left of rewards that are gone is forgotten.
+            actions=numerics.put(self.actions, place, action),
+            rewards=numerics.put(self.rewards, place, reward),
+        )

@@ -1,0 +1,127 @@
+"""Best-arm identification: how many samples Track-and-Stop takes, beside the fewest that one can take."""
+
+import jax.numpy as jnp
+import numpy as np
+
+from jaxroute.analysis import plot
+from jaxroute.engine.grid import grid
+from jaxroute.experiments.base import Case, Claim, Experiment, Results
+from jaxroute.experiments.claims import Number, agrees, all_hold
+from jaxroute.experiments.measure import end, show
+from jaxroute.problems import stochastic
+
+# Garivier and Kaufmann (2016), section 6: two instances, and the mean samples of their Table 1 for delta = .1.
+INSTANCES = {
+    "mu-1": stochastic.bernoulli([0.5, 0.45, 0.43, 0.4]),
+    "mu-2": stochastic.bernoulli([0.3, 0.21, 0.2, 0.19, 0.18]),
+}
+_DELTAS = (0.001, 0.01, 0.1)
+_HORIZONS = {"mu-1": 25_000, "mu-2": 10_000}
+_PAPER = (
+    Number("Track-and-Stop", 25_000, 4052.0, None, where=(("delta", 0.1),), metric="samples", case="mu-1"),
+    Number("Track-and-Stop", 10_000, 1406.0, None, where=(("delta", 0.1),), metric="samples", case="mu-2"),
+)
+
+
+def _mistaken(env, policy, env_state, policy_state, t):
+    """1 where the recommendation, or what it would be now, is not the best model."""
+    del env_state, t
+    return (stochastic.Oracle.of(env).best != policy.recommendation(policy_state)).astype(jnp.float32)
+
+
+def _policies() -> dict:
+    options = {"threshold": stochastic.practical_threshold}
+    return {
+        "Track-and-Stop": grid(stochastic.TrackAndStop, delta=list(_DELTAS), **options),
+        "uniform": grid(stochastic.UniformAndStop, delta=list(_DELTAS), **options),
+    }
+
+
+@all_hold()
+def _right(results: Results):
+    for case, data in results.items():
+        for delta in _DELTAS:
+            share = end(data, "mistaken", "Track-and-Stop", delta=delta)
+            yield f"{case}, delta {delta:g}: {show(share)}", not share.above(delta, by=3.0)
+
+
+@all_hold()
+def _fewer(results: Results):
+    for case, data in results.items():
+        for delta in _DELTAS:
+            ours, other = (end(data, "samples", name, delta=delta) for name in ("Track-and-Stop", "uniform"))
+            yield f"{case}, delta {delta:g}: {show(ours)} against {show(other)}", ours.below(other, by=3.0)
+
+
+@all_hold("samples over T* log(1 / delta): ")
+def _approaches(results: Results):
+    """Above the least, and nearer to it the smaller delta is."""
+    for case, data in results.items():
+        time = stochastic.characteristic_time(INSTANCES[case])
+        ratios = [end(data, "samples", "Track-and-Stop", delta=d).times(-1.0 / (time * np.log(d))) for d in _DELTAS]
+        text = ", ".join(f"{show(ratio)} at {delta:g}" for ratio, delta in zip(ratios, _DELTAS, strict=True))
+        falls = ratios[0].below(ratios[-1], by=3.0)
+        yield f"{case} {text}", falls and ratios[0].above(1.0, by=3.0) and ratios[0].below(1.5, by=3.0)
+
+
+def _figure(results: Results):
+    figure, axes = plot.panels(len(results), columns=2)
+    for ax, (case, data) in zip(axes, results.items(), strict=True):
+        time = stochastic.characteristic_time(INSTANCES[case])
+        means = ", ".join(f"{x:g}" for x in np.round(INSTANCES[case].mean.astype(float), 6))
+        plot.final(data, "samples", x="delta", ax=ax, title=f"means {means}")
+        deltas = np.geomspace(_DELTAS[0], _DELTAS[-1], 50)
+        ax.plot(deltas, time * np.log(1.0 / deltas), label="T* log(1 / delta)", color="0.35", linestyle=":")
+        ax.set_ylim(bottom=0.0)
+    plot.share_legend(figure)
+    return figure
+
+
+EXPERIMENTS = (
+    Experiment(
+        name="stochastic/best-arm",
+        title="Samples until Track-and-Stop knows the best of four and of five models, beside the characteristic time",
+        cases=tuple(
+            Case(
+                env,
+                _policies(),
+                horizon=_HORIZONS[name],
+                name=name,
+                coordinates={"instance": name},
+                record=["samples", "decided"],
+                probes={"mistaken": _mistaken},
+            )
+            for name, env in INSTANCES.items()
+        ),
+        seeds=512,
+        claims=(
+            Claim(
+                "table-1",
+                "the mean samples at delta = .1 are those of the paper, within four errors",
+                "Garivier and Kaufmann (2016), Table 1",
+                agrees(_PAPER),
+            ),
+            Claim(
+                "mistakes",
+                "the recommendation is wrong with a probability of at most delta, by three errors",
+                "Garivier and Kaufmann (2016), Theorem 10",
+                _right,
+            ),
+            Claim(
+                "uniform",
+                "it takes fewer samples than sampling in turn with the same stopping rule, by three errors",
+                "Garivier and Kaufmann (2016), section 6",
+                _fewer,
+            ),
+            Claim(
+                "characteristic-time",
+                "samples over T* log(1 / delta) fall towards 1 as delta falls: below 1.5 at .001, by three errors",
+                "Garivier and Kaufmann (2016), Theorem 14",
+                _approaches,
+            ),
+        ),
+        figures={"samples": _figure},
+        source="Garivier and Kaufmann (2016), section 6",
+        notes="With the threshold log((log t + 1) / delta) of the paper's experiments; runs that have not decided by the horizon count with it.",
+    ),
+)

@@ -1,0 +1,56 @@
+"""Bayes-UCB: a quantile of the posterior in place of a draw from it."""
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+from jax.scipy.special import ndtri
+
+from jaxroute.core import checks, numerics
+from jaxroute.core.types import Leaf, Spec
+from jaxroute.estimators.beta import upper_quantile
+from jaxroute.problems.stochastic.types import ArmStatistics, added, no_statistics
+
+
+@struct.dataclass
+class BayesUCB:
+    """Uses the model whose beta posterior has the largest quantile of level `1 - 1 / t`.
+
+    Its regret meets the Lai-Robbins line. The quantile is found in a fixed number of operations (`estimators.beta`).
+
+    Source: Kaufmann, Cappe and Garivier (2012), Algorithm 1, with `c = 0` in the level `1 - 1 / (t (log T)^c)`, as in their experiments; their
+    proof has `c = 5`.
+
+    Differs from the paper: `t` is 2 in the first round, so that the first level is 1/2 and not 0. A reward in (0, 1) counts as that share of a
+    success.
+
+    Attributes:
+      successes: `[]` prior successes, at least 1.
+      failures: `[]` prior failures, at least 1.
+    """
+
+    successes: Leaf = 1.0
+    failures: Leaf = 1.0
+
+    def check(self) -> None:
+        checks.at_least("successes", self.successes, 1.0)
+        checks.at_least("failures", self.failures, 1.0)
+
+    def init(self, key: jax.Array, spec: Spec) -> ArmStatistics:
+        del key
+        return no_statistics(spec)
+
+    def act(
+        self, key: jax.Array, state: ArmStatistics, obs: tuple[()], t: jax.Array
+    ) -> tuple[jax.Array, dict[str, jax.Array]]:
+        del key, obs
+        log_tail = -jnp.log(jnp.asarray(t, state.reward_sum.dtype) + 2.0)
+        wins = self.successes + state.reward_sum
+        losses = self.failures + (state.pulls.astype(jnp.float32) - state.reward_sum)
+        bound = upper_quantile(wins, losses, log_tail, -ndtri(jnp.exp(log_tail)))
+        return numerics.argmax(bound), {"bound": bound}
+
+    def update(
+        self, key: jax.Array, state: ArmStatistics, obs: tuple[()], action: jax.Array, feedback: jax.Array, t: jax.Array
+    ) -> ArmStatistics:
+        del key, obs, t
+        return added(state, action, jnp.clip(feedback, 0.0, 1.0))

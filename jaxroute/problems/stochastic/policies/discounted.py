@@ -1,0 +1,140 @@
+"""Policies that forget: what is old counts less."""
+
+import math
+from typing import Self
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from jaxroute.core import checks, draws, numerics
+from jaxroute.core.types import Leaf, Spec
+
+
+@struct.dataclass
+class DiscountedSums:
+    """Sums over all rounds, each weighted by the discount to the power of its age.
+
+    Attributes:
+      pulls: `[K]` float32, weight of the rounds that used each model.
+      reward_sum: `[K]` float32, weighted rewards of each.
+    """
+
+    pulls: jax.Array
+    reward_sum: jax.Array
+
+    @classmethod
+    def empty(cls, num_models: int) -> Self:
+        """Before the first round."""
+        zeros = jnp.zeros((num_models,), jnp.float32)
+        return cls(pulls=zeros, reward_sum=zeros)
+
+    def add(self, action: jax.Array, reward: jax.Array, discount: Leaf) -> Self:
+        """A round later, with the model that was used and its reward."""
+        chosen = numerics.one_hot(action, self.pulls.shape[-1])
+        return self.replace(  # pyright: ignore[reportAttributeAccessIssue]
+            pulls=discount * self.pulls + chosen.astype(jnp.float32),
+            reward_sum=discount * self.reward_sum + jnp.where(chosen, reward, 0.0),
+        )
+
+
+@struct.dataclass
+class DiscountedUCB:
+    """UCB of discounted sums: `mean + 2 b sqrt(xi log(n) / pulls)`, with `n` the discounted number of all rounds.
+
+    For means that change. A model that was never used comes first, by index.
+
+    Source: Garivier and Moulines (2011), section 3 and Algorithm 1.
+
+    Attributes:
+      discount: `[]` weight of the round before, in (0, 1]; the default is that of `tuned(10_000)`.
+      xi: `[]` exploration; the theory asks for more than 1/2.
+      upper: `[]` the `b`: rewards lie in `[0, b]`.
+    """
+
+    discount: Leaf = 0.9975
+    xi: Leaf = 0.6
+    upper: Leaf = 1.0
+
+    @classmethod
+    def tuned(cls, horizon: int, changes: int = 1, upper: float = 1.0, **options: Leaf) -> Self:
+        """With the discount of the theory, `1 - sqrt(changes / T) / (4 b)`.
+
+        Source: Garivier and Moulines (2011), section 4.
+
+        Args:
+          horizon: rounds `T`.
+          changes: how often the means change in them.
+          upper: `b`.
+          options: the other attributes.
+        """
+        rounds, times = checks.count("horizon", horizon), checks.count("changes", changes)
+        top = float(checks.positive("upper", upper, ()))
+        return cls(discount=1.0 - math.sqrt(times / rounds) / (4.0 * top), upper=upper, **options)
+
+    def check(self) -> None:
+        checks.share("discount", self.discount, ())
+        checks.non_negative("xi", self.xi, ())
+        checks.positive("upper", self.upper, ())
+
+    def init(self, key: jax.Array, spec: Spec) -> DiscountedSums:
+        del key
+        return DiscountedSums.empty(spec.num_models)
+
+    def act(
+        self, key: jax.Array, state: DiscountedSums, obs: tuple[()], t: jax.Array
+    ) -> tuple[jax.Array, dict[str, jax.Array]]:
+        del key, obs, t
+        used = state.pulls > 0
+        share = 1.0 / jnp.where(used, state.pulls, 1.0)
+        log_n = jnp.log(jnp.maximum(jnp.sum(state.pulls, axis=-1), 1.0))
+        bound = state.reward_sum * share + 2.0 * self.upper * jnp.sqrt(self.xi * log_n * share)
+        bound = jnp.where(used, bound, jnp.inf)
+        return numerics.argmax(bound), {"bound": bound}
+
+    def update(
+        self, key: jax.Array, state: DiscountedSums, obs: tuple[()], action: jax.Array, feedback: jax.Array, t: jax.Array
+    ) -> DiscountedSums:
+        del key, obs, t
+        return state.add(action, feedback, self.discount)
+
+
+@struct.dataclass
+class DiscountedThompson:
+    """Thompson sampling with a beta posterior of discounted sums: `Beta(successes + wins, failures + losses)`.
+
+    Source: Raj and Kalyani (2017), Algorithm 1, dTS. A reward in (0, 1) counts as that share of a success. A draw costs as much as one of
+    `BetaThompson`.
+
+    Attributes:
+      discount: `[]` weight of the round before, in (0, 1]; the default is that of `DiscountedUCB`.
+      successes: `[]` prior successes, at least 1.
+      failures: `[]` prior failures, at least 1.
+    """
+
+    discount: Leaf = 0.9975
+    successes: Leaf = 1.0
+    failures: Leaf = 1.0
+
+    def check(self) -> None:
+        checks.share("discount", self.discount, ())
+        checks.at_least("successes", self.successes, 1.0)
+        checks.at_least("failures", self.failures, 1.0)
+
+    def init(self, key: jax.Array, spec: Spec) -> DiscountedSums:
+        del key
+        return DiscountedSums.empty(spec.num_models)
+
+    def act(
+        self, key: jax.Array, state: DiscountedSums, obs: tuple[()], t: jax.Array
+    ) -> tuple[jax.Array, dict[str, jax.Array]]:
+        del obs, t
+        losses = jnp.maximum(state.pulls - state.reward_sum, 0.0)
+        sample = draws.beta(key, self.successes + state.reward_sum, self.failures + losses)
+        return numerics.argmax(sample), {"sample": sample}
+
+    def update(
+        self, key: jax.Array, state: DiscountedSums, obs: tuple[()], action: jax.Array, feedback: jax.Array, t: jax.Array
+    ) -> DiscountedSums:
+        del key, obs, t
+        return state.add(action, jnp.clip(feedback, 0.0, 1.0), self.discount)

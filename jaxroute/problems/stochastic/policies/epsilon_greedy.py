@@ -1,0 +1,50 @@
+"""Epsilon-greedy."""
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from jaxroute.core import checks, draws, numerics
+from jaxroute.core.types import Leaf, Spec
+from jaxroute.problems.stochastic.types import ArmStatistics, added, no_statistics
+
+
+@struct.dataclass
+class EpsilonGreedy:
+    """Explores a uniformly random model with probability `min(1, epsilon)`, else uses the best empirical mean.
+
+    Models that were never used come first, by index.
+
+    Source: Sutton and Barto (2018), section 2.4.
+
+    Attributes:
+      epsilon: `[]` exploration probability.
+    """
+
+    epsilon: Leaf = 0.1
+
+    def check(self) -> None:
+        checks.probability("epsilon", self.epsilon, ())
+
+    def init(self, key: jax.Array, spec: Spec) -> ArmStatistics:
+        del key
+        return no_statistics(spec)
+
+    def act(
+        self, key: jax.Array, state: ArmStatistics, obs: tuple[()], t: jax.Array
+    ) -> tuple[jax.Array, dict[str, jax.Array]]:
+        del obs, t
+        # Two draws of one key: making a key for each would cost as much as both.
+        coin, place = (draws.uniform_at(key, number) for number in range(2))
+        pulls = jnp.maximum(state.pulls, 1).astype(jnp.float32)
+        best = numerics.argmax(jnp.where(state.pulls > 0, state.reward_sum / pulls, jnp.inf))
+        explore = coin < self.epsilon
+        size = state.pulls.shape[-1]
+        anyone = jnp.minimum((place * size).astype(jnp.int32), size - 1)
+        return jnp.where(explore, anyone, best), {"explored": explore.astype(jnp.float32)}
+
+    def update(
+        self, key: jax.Array, state: ArmStatistics, obs: tuple[()], action: jax.Array, feedback: jax.Array, t: jax.Array
+    ) -> ArmStatistics:
+        del key, obs, t
+        return added(state, action, feedback)

@@ -1,0 +1,142 @@
+"""Best-arm identification: Track-and-Stop, and uniform sampling with the same stopping rule."""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from jaxroute.core import checks, numerics
+from jaxroute.core.types import Leaf, Metric, Spec
+from jaxroute.estimators.families import Bernoulli, Family, check_family
+from jaxroute.problems.stochastic.parts.allocation import evidence, optimal_shares
+from jaxroute.problems.stochastic.types import ArmStatistics, added, no_statistics
+
+_METRICS = (
+    Metric("decided", "share of runs that have decided", "share", "gauge"),
+    Metric("samples", "samples before the decision", "rounds", "gauge"),
+)
+# Means of rewards in [0, 1] are kept so far from both ends where shares are computed: there a divergence has no bound.
+_MARGIN = 1e-4
+
+
+def proven_threshold(rounds: jax.Array, num_models: int, delta: Leaf) -> jax.Array:
+    """`log(2 t (K - 1) / delta)`: the recommendation is then wrong with probability at most `delta` (Bernoulli rewards).
+
+    Source: Garivier and Kaufmann (2016), Theorem 10.
+    """
+    return jnp.log(2.0 * rounds * max(num_models - 1, 1) / delta)
+
+
+def practical_threshold(rounds: jax.Array, num_models: int, delta: Leaf) -> jax.Array:
+    """`log((log t + 1) / delta)`, lower and without a proof.
+
+    Source: Garivier and Kaufmann (2016), section 6, of their experiments.
+    """
+    del num_models
+    return jnp.log((jnp.log(rounds) + 1.0) / delta)
+
+
+@struct.dataclass
+class IdentificationState:
+    """Sums of every model, which no longer change once it has decided.
+
+    Attributes:
+      arms: sums by model.
+      decided: `[]` bool.
+    """
+
+    arms: ArmStatistics
+    decided: jax.Array
+
+
+@struct.dataclass
+class TrackAndStop:
+    """Finds the best model with as few samples as one can, and is wrong with probability at most `delta`.
+
+    It samples so that the shares follow those that are optimal for the means seen so far (D-tracking: the model with the largest
+    `t share - pulls`; one with fewer than `sqrt(t) - K / 2` pulls comes first), until the generalised likelihood ratio of the best model passes
+    a threshold. From then on it uses the model that it recommends: a run has a fixed horizon. Samples grow like `T* log(1 / delta)`,
+    see `characteristic_time`.
+
+    Source: Garivier and Kaufmann (2016), section 3.1 eq. (6), D-tracking; section 3.2, the stopping rule.
+
+    Differs from the paper: the shares are those of means that are at least 1e-4 away from 0 and 1 (Bernoulli family).
+
+    Attributes:
+      delta: `[]` largest probability of a wrong recommendation.
+      family: of reward laws; see `KLUCB`.
+      threshold: of the likelihood ratio, a function `(rounds, K, delta) -> []` (static): `proven_threshold` or `practical_threshold`.
+    """
+
+    delta: Leaf = 0.1
+    family: Family = Bernoulli()
+    threshold: Callable[[jax.Array, int, Leaf], jax.Array] = struct.field(pytree_node=False, default=proven_threshold)
+
+    def check(self) -> None:
+        checks.share("delta", self.delta, ())
+        check_family("family", self.family)
+        checks.takes("threshold", self.threshold, "rounds", "num_models", "delta")
+
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        return _METRICS
+
+    def init(self, key: jax.Array, spec: Spec) -> IdentificationState:
+        del key
+        return IdentificationState(no_statistics(spec), jnp.zeros((), bool))
+
+    def _next(self, pulls: jax.Array, mean: jax.Array, t: jax.Array) -> jax.Array:
+        """The model that is sampled in round `t`, before a decision."""
+        if isinstance(self.family, Bernoulli):
+            mean = jnp.clip(mean, _MARGIN, 1.0 - _MARGIN)
+        rounds = jnp.asarray(t, mean.dtype)
+        starved = pulls < jnp.maximum(jnp.sqrt(rounds) - 0.5 * pulls.shape[-1], 0.5)
+        short = rounds * optimal_shares(mean, self.family) - pulls
+        most = jnp.max(pulls, axis=-1) + rounds + 1.0
+        return numerics.argmax(jnp.where(starved, most - pulls, short))
+
+    def act(
+        self, key: jax.Array, state: IdentificationState, obs: tuple[()], t: jax.Array
+    ) -> tuple[jax.Array, dict[str, jax.Array]]:
+        del key, obs
+        pulls = state.arms.pulls.astype(jnp.float32)
+        mean = numerics.kept(state.arms.reward_sum / jnp.maximum(pulls, 1.0))
+        return jnp.where(state.decided, numerics.argmax(mean), self._next(pulls, mean, t)), {"mean": mean}
+
+    def update(
+        self,
+        key: jax.Array,
+        state: IdentificationState,
+        obs: tuple[()],
+        action: jax.Array,
+        feedback: jax.Array,
+        t: jax.Array,
+    ) -> IdentificationState:
+        del key, obs
+        more = added(state.arms, action, feedback)
+        arms = jax.tree.map(lambda old, new: jnp.where(state.decided, old, new), state.arms, more)
+        pulls = arms.pulls.astype(jnp.float32)
+        rounds = jnp.asarray(t, pulls.dtype) + 1.0
+        ratio = evidence(jnp.maximum(pulls, 1.0), arms.reward_sum / jnp.maximum(pulls, 1.0), self.family)
+        sure = ratio > self.threshold(rounds, pulls.shape[-1], self.delta)
+        return IdentificationState(arms, state.decided | (sure & (jnp.min(arms.pulls, axis=-1) > 0)))
+
+    def gauges(self, state: IdentificationState) -> dict[str, jax.Array]:
+        return {"decided": state.decided.astype(jnp.float32), "samples": jnp.sum(state.arms.pulls, axis=-1)}
+
+    def recommendation(self, state: IdentificationState) -> jax.Array:
+        """The model with the largest mean so far, int32 `[]`."""
+        return numerics.argmax(state.arms.reward_sum / jnp.maximum(state.arms.pulls, 1).astype(jnp.float32))
+
+
+@struct.dataclass
+class UniformAndStop(TrackAndStop):
+    """Samples the models in turn until `TrackAndStop`'s stopping rule is sure of the best one, which it uses from then on.
+
+    Source: Garivier and Kaufmann (2016), section 6, uniform sampling.
+    """
+
+    def _next(self, pulls: jax.Array, mean: jax.Array, t: jax.Array) -> jax.Array:
+        del mean
+        return jnp.asarray(t, jnp.int32) % pulls.shape[-1]
