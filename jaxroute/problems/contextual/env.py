@@ -56,7 +56,7 @@ class ContextualEnv:
 
     def means(self, features: jax.Array) -> jax.Array:
         """Expected rewards `[K]` at the contexts `[rows, d]`."""
-        predictor = numerics.combine(features.T, jnp.asarray(self.theta, jnp.float32).T)
+        predictor = numerics.combine(features.T, jnp.asarray(self.theta).T)
         return self.link.value(jnp.broadcast_to(predictor, (self.num_models,)))
 
     def init(self, key: jax.Array) -> tuple[()]:
@@ -146,16 +146,16 @@ class TableEnv:
 
     def observe(self, key: jax.Array, state: jax.Array | tuple[()], t: jax.Array) -> jax.Array:
         """The context `[1, d]`."""
-        return jnp.asarray(self.features, jnp.float32)[self.row(key, state, t)][None]
+        return jnp.asarray(self.features)[self.row(key, state, t)][None]
 
     def step(
         self, key: jax.Array, state: jax.Array | tuple[()], action: jax.Array, t: jax.Array
     ) -> tuple[jax.Array | tuple[()], jax.Array, dict[str, jax.Array]]:
         row = self.row(key, state, t)
-        x, score, cost = (jnp.asarray(table, jnp.float32)[row] for table in (self.features, self.scores, self.costs))
+        x, score, cost = (jnp.asarray(table)[row] for table in (self.features, self.scores, self.costs))
         rewards = score - self.cost_weight * cost
-        linear = numerics.argmax(numerics.project(x, jnp.asarray(self.fit, jnp.float32)))
-        single = numerics.argmax(jnp.asarray(self.average, jnp.float32))
+        linear = numerics.argmax(numerics.project(x, jnp.asarray(self.fit)))
+        single = numerics.argmax(jnp.asarray(self.average))
         chosen, by_rule, always = (numerics.one_hot(k, rewards.shape[-1]) for k in (action, linear, single))
         reward = numerics.pick(chosen, rewards)
         flows = {

@@ -37,7 +37,7 @@ class Oracle:
     def act(self, key: jax.Array, state: tuple[()], obs: jax.Array, t: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:
         del key, state, t
         # Every link rises, so that the linear predictor says who is best.
-        predictor = numerics.combine(obs.T, jnp.asarray(self.theta, jnp.float32).T)
+        predictor = numerics.combine(obs.T, jnp.asarray(self.theta).T)
         return numerics.argmax(jnp.broadcast_to(predictor, (self.num_models,))), {}
 
     def update(

@@ -115,7 +115,7 @@ class Shared:
     def columns(self, features: jax.Array) -> jax.Array:
         if self.descriptors is None:
             return features.T
-        products = jnp.asarray(self.descriptors, jnp.float32).T[:, None, :] * features.T[None, :, :]
+        products = jnp.asarray(self.descriptors).T[:, None, :] * features.T[None, :, :]
         return products.reshape(-1, products.shape[-1])
 
     def of_chosen(self, x: jax.Array, action: jax.Array, number: int) -> tuple[jax.Array, jax.Array]:
