@@ -124,9 +124,7 @@ def squarecb(models, dim, horizon, delta, uniforms, ridge=1.0, shared=False):
 
     def pick(t, x):
         # The new context counts before its loss is seen: (A + x x')^-1 b.
-        loss = np.array(
-            [-x[k] @ np.linalg.solve(r.A[r.of(k)] + np.outer(x[k], x[k]), r.b[r.of(k)]) for k in range(models)]
-        )
+        loss = np.array([-x[k] @ np.linalg.solve(r.A[r.of(k)] + np.outer(x[k], x[k]), r.b[r.of(k)]) for k in range(models)])
         best = int(np.argmin(loss))
         chance = 1.0 / (models + gamma * (loss - loss[best]))
         chance[best] = 0.0

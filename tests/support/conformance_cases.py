@@ -41,7 +41,9 @@ def small_bandit(**options):
 
 
 def small_routing(**options):
-    return contextual.table_routing(small_table(features=np.random.default_rng(0).normal(size=(30, 4))), directions=2, **options)
+    return contextual.table_routing(
+        small_table(features=np.random.default_rng(0).normal(size=(30, 4))), directions=2, **options
+    )
 
 
 def small_cloud(**options):

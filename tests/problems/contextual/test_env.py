@@ -111,7 +111,7 @@ def test_what_does_not_fit_is_refused(name):
 
 
 def test_the_oracle_has_no_regret_and_rivals_have():
-    env = contextual.logistic([[2.0, -1.0], [-1.0, 2.0], [0.5, 0.5]], intercept=True)
+    env = contextual.logistic([[1.0, -2.0], [0.5, 2.0], [0.0, 0.5]], intercept=True)
     policies = {"Oracle": contextual.Oracle.of, "BestSingle": contextual.BestSingle.of, "Uniform": contextual.Uniform()}
     data = simulate(env, policies, horizon=200, seeds=32, record=["regret", "pulls"], progress=False)
     regret = data["regret"].isel(time=-1).mean("seed")

@@ -79,7 +79,11 @@ def test_without_bonus_it_is_greedy():
     rounds = [([[1.0, 0.1]], 0, 0.4), ([[0.2, 0.9]], 1, 0.8), ([[0.5, 0.5]], 2, 0.3)]
     for x in np.random.default_rng(0).normal(size=(20, 1, 2)):
         chosen = set()
-        for policy in (contextual.LinUCB(alpha=0.0), contextual.LinearThompson(scale=0.0), contextual.EpsilonGreedy(epsilon=0.0)):
+        for policy in (
+            contextual.LinUCB(alpha=0.0),
+            contextual.LinearThompson(scale=0.0),
+            contextual.EpsilonGreedy(epsilon=0.0),
+        ):
             state = played(policy, env, rounds)
             chosen.add(int(policy.act(KEY, state, jnp.float32(x), jnp.int32(3))[0]))
         assert chosen == {int(np.argmax(x @ state.theta))}
@@ -194,7 +198,9 @@ def test_regret_of_a_numpy_loop():
     ours = data["regret"].isel(policy=0, time=-1).values
     theirs = np.array(
         [
-            plain.play(rng.uniform(-1, 1, (300, 1, 3)) / np.sqrt(3), theta, rng.normal(size=300), plain.linucb(3, 3, 0.5), noise=0.3)[2][-1]
+            plain.play(
+                rng.uniform(-1, 1, (300, 1, 3)) / np.sqrt(3), theta, rng.normal(size=300), plain.linucb(3, 3, 0.5), noise=0.3
+            )[2][-1]
             for _ in range(64)
         ]
     )
