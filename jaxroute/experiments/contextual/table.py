@@ -50,6 +50,7 @@ def _policies(env: co.TableEnv) -> dict[str, Any]:
         "LogisticThompson": co.LogisticThompson(low=float(-paid.max()), high=1.0),
         "EpsilonGreedy": co.EpsilonGreedy(epsilon=0.05),
         "SquareCB": co.SquareCB(),
+        "SquareCB, 10 gamma": co.SquareCB(scale=10.0),
         "Uniform": co.Uniform(),
         _SINGLE: co.BestSingle.of(env),
         _RULE: co.Oracle.of(env),
