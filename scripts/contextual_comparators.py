@@ -178,7 +178,11 @@ PLAYERS: dict[tuple[str, str], tuple[Callable[..., np.ndarray], bool, str]] = {
     ("vectorised", "linear_thompson"): (vectorised(optimistic=False), True, ""),
     ("mabwiser", "linucb"): (one_by_one(_mabwiser(mabwiser_linucb)), False, ""),
     ("mabwiser", "linear_thompson"): (one_by_one(_mabwiser(mabwiser_thompson)), False, ""),
-    ("river", "linucb"): (one_by_one(_river_linucb), False, "its bound is one deviation of the next reward above, with noise of variance 1"),
+    ("river", "linucb"): (
+        one_by_one(_river_linucb),
+        False,
+        "its bound is one deviation of the next reward above, with noise of variance 1",
+    ),
     ("contextualbandits", "linucb"): (one_by_one(_contextualbandits("LinUCB")), False, ""),
     ("contextualbandits", "linear_thompson"): (one_by_one(_contextualbandits("LinTS")), False, ""),
 }

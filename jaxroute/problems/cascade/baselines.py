@@ -12,12 +12,12 @@ from flax import struct
 
 from jaxroute.core import checks, draws, numerics
 from jaxroute.core.types import Leaf
-from jaxroute.estimators.designs import first_inverse, grown_inverse
 from jaxroute.estimators.glm import GLM, FrozenGLM, OnlineGLM
 from jaxroute.problems.cascade.cosmos import COSMOS
 from jaxroute.problems.cascade.env import CascadeEnv
 from jaxroute.problems.cascade.optimum import best_list, cost_order, tuned_threshold
 from jaxroute.problems.cascade.parts import evaluation as ev
+from jaxroute.problems.cascade.parts.designs import first_inverse, grown_inverse
 from jaxroute.problems.cascade.parts.exploration import Coins, Exploration, OncePerBlock, ThenCommit, WarmUp
 from jaxroute.problems.cascade.parts.location import LocationFamily
 from jaxroute.problems.cascade.parts.loss import IndexEstimator

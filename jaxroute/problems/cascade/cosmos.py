@@ -10,10 +10,10 @@ from flax import struct
 
 from jaxroute.core import checks, draws, numerics
 from jaxroute.core.types import Leaf, Metric, PyTree
-from jaxroute.estimators.designs import first_inverse, grown_inverse, square_norm
 from jaxroute.estimators.glm import GLM, OnlineGLM
 from jaxroute.estimators.links import IDENTITY
 from jaxroute.problems.cascade.parts import evaluation as ev
+from jaxroute.problems.cascade.parts.designs import first_inverse, grown_inverse, square_norm
 from jaxroute.problems.cascade.parts.exploration import Exploration, WarmUp
 from jaxroute.problems.cascade.parts.loss import Evaluator, IndexEstimator, Sample, Sizes
 from jaxroute.problems.cascade.parts.radii import Now, Practical, Radius

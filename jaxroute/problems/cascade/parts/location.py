@@ -8,8 +8,8 @@ from flax import struct
 
 from jaxroute.core import checks, numerics
 from jaxroute.core.types import Leaf
-from jaxroute.estimators.designs import first_inverse, grown_inverse
 from jaxroute.estimators.links import Link
+from jaxroute.problems.cascade.parts.designs import first_inverse, grown_inverse
 from jaxroute.problems.cascade.parts.loss import Evaluator, Sample, Sizes, summed
 from jaxroute.solvers.reservation import index_by_bisection
 

@@ -9,9 +9,9 @@ from jax import lax
 
 from jaxroute.core import checks, numerics
 from jaxroute.core.types import Leaf
-from jaxroute.estimators.designs import first_inverse
 from jaxroute.estimators.glm import shortened
 from jaxroute.estimators.links import Link
+from jaxroute.problems.cascade.parts.designs import first_inverse
 from jaxroute.problems.cascade.parts.loss import Evaluator, LinearIndex, Sample, Sizes, curvature, moment
 
 

@@ -1,0 +1,25 @@
+"""Inverse design matrices of the boxes, side by side: `[m, m, K]`, the inverses of `V` in eq. (13) of the paper."""
+
+import jax
+import jax.numpy as jnp
+
+from jaxroute.core import numerics
+from jaxroute.core.types import Leaf
+
+
+def first_inverse(ridge: Leaf, dim: int, number: int) -> jax.Array:
+    """Inverses `[m, m, K]` before the first row: `I / ridge`."""
+    eye = jnp.eye(dim, dtype=jnp.float32)[:, :, None] / jnp.asarray(ridge, jnp.float32)
+    return jnp.broadcast_to(eye, (dim, dim, number))
+
+
+def grown_inverse(inverse: jax.Array, x: jax.Array, seen: jax.Array) -> jax.Array:
+    """Inverses `[m, m, K]` after one more row `x` `[m]` where `seen` `[K]`."""
+    direction = numerics.kept(numerics.combine(x, inverse))
+    gain = jnp.where(seen, 1.0, 0.0) / (1.0 + numerics.combine(x, direction))
+    return inverse - gain * direction[:, None] * direction[None]
+
+
+def square_norm(inverse: jax.Array, x: jax.Array) -> jax.Array:
+    """Squared norm `[K]` of `x` `[m]` in the inverses `[m, m, K]`."""
+    return jnp.maximum(numerics.combine(x, numerics.combine(x, inverse)), 0.0)
