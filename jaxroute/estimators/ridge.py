@@ -1,7 +1,7 @@
 """Ridge regressions of several models, side by side, kept up to date by one rank-one step per observation.
 
 Of the symmetric matrices the lower triangle is kept, one number after the other, and their quadratic forms are sums over it: half the
-numbers to read, and half the products. With ten models and ten features a round of LinUCB is 1.35 times as fast on a CPU.
+numbers to read, and half the products. With ten models and ten features a round of LinUCB is about 1.4 times as fast on a CPU.
 """
 
 import jax
@@ -30,14 +30,20 @@ def _places(dim: int) -> np.ndarray:
     return places
 
 
+def _slim(x: jax.Array) -> jax.Array:
+    """`[d, 1]` as a vector `[d]`, so that its numbers are scalars of a run; `[d, K]` as it is."""
+    return x[:, 0] if x.shape[-1] == 1 else x
+
+
 def _form(x: jax.Array, triangle: jax.Array) -> jax.Array:
     """`x' A x` of `x` `[d, K]` (or `[d, 1]`) and the triangle `[d (d + 1) / 2, G]` of `A`, for each column."""
     row, column = _triangle(x.shape[0])
-    twice = np.where(row == column, 1.0, 2.0).astype(np.float32)[:, None]
+    x = _slim(x)
+    twice = np.where(row == column, 1.0, 2.0).astype(np.float32).reshape(-1, *(1,) * (x.ndim - 1))
     products = numerics.kept(twice * x[row] * x[column])
     size = len(row)
     if size > _MOST_TERMS:
-        return jnp.sum(products * triangle, axis=0)
+        return jnp.sum(products.reshape(size, -1) * triangle, axis=0)
     parts = [numerics.combine(products[i : i + _TERMS], triangle[i : i + _TERMS]) for i in range(0, size, _TERMS)]
     return sum(parts[1:], parts[0])
 
@@ -86,12 +92,12 @@ class Ridge:
         """
         dim = self.theta.shape[0]
         row, column = _triangle(dim)
+        error = y - numerics.pick(seen, self.predict(x))
         x = x[:, 0] if x.shape[-1] == 1 else numerics.pick(seen, x)
         own = numerics.kept(numerics.pick(seen, self.triangle))
-        theta = numerics.pick(seen, self.theta)
         direction = numerics.kept(numerics.combine(x, own[_places(dim)]))
         gain = 1.0 / (1.0 + jnp.sum(x * direction))  # Sherman and Morrison (1950).
-        step = gain * (y - jnp.sum(x * theta)) * direction
+        step = gain * error * direction
         change = numerics.kept(gain * direction[row] * direction[column])
         return Ridge(
             theta=self.theta + jnp.where(seen, step[:, None], 0.0),
@@ -100,7 +106,7 @@ class Ridge:
 
     def predict(self, x: jax.Array) -> jax.Array:
         """`theta . x` of each column of `x` `[d, K]` (or `[d, 1]`): `[K]`."""
-        return numerics.combine(x, self.theta)
+        return numerics.combine(_slim(x), self.theta)
 
     def square_deviation(self, x: jax.Array) -> jax.Array:
         """`x' V^-1 x`, likewise."""
