@@ -39,7 +39,17 @@ from jaxroute.engine.batching.lanes import lanes
 from jaxroute.engine.grid import canonical
 from jaxroute.engine.rollout import rollout
 from jaxroute.engine.rounds import Record, one_run, run_streams
-from jaxroute.problems import cascade, combinatorial, contextual, default_policies, problems, queueing, service, staged, stochastic
+from jaxroute.problems import (
+    cascade,
+    combinatorial,
+    contextual,
+    default_policies,
+    problems,
+    queueing,
+    service,
+    staged,
+    stochastic,
+)
 
 RESULTS = Path(__file__).resolve().parent / "bench_results" / "kernels.json"
 TARGET = """
