@@ -137,7 +137,7 @@ def _river_linucb(s: ContextualSetting, seed: int) -> tuple[Callable, Callable]:
     from river import bandit
 
     policy = bandit.LinUCBDisjoint(alpha=1.0, beta=1.0, seed=seed)
-    arms = list(range(s.num_models))
+    arms: list[Any] = list(range(s.num_models))
 
     def choose(x):
         return policy.pull(arms, context=dict(enumerate(x.tolist())))

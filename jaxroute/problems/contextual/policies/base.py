@@ -1,5 +1,7 @@
 """What all policies on ridge regressions have in common: how they start, and how they learn."""
 
+from typing import Any
+
 import jax
 from flax import struct
 
@@ -29,13 +31,13 @@ class OnRidge:
     def check_for(self, spec: ContextualSpec) -> None:
         self.parameters.check_for(spec)
 
-    def init(self, key: jax.Array, spec: ContextualSpec) -> Ridge:
+    def init(self, key: jax.Array, spec: ContextualSpec) -> Any:
         del key
         return Ridge.start(self.ridge, *self.parameters.sizes(spec))
 
     def update(
-        self, key: jax.Array, state: Ridge, obs: jax.Array, action: jax.Array, feedback: jax.Array, t: jax.Array
-    ) -> Ridge:
+        self, key: jax.Array, state: Any, obs: jax.Array, action: jax.Array, feedback: jax.Array, t: jax.Array
+    ) -> Any:
         del key, t
         x, seen = self.parameters.of_chosen(self.parameters.columns(obs), action, state.theta.shape[-1])
         return state.add(x, feedback, seen)
