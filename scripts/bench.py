@@ -37,7 +37,7 @@ from jaxroute.analysis import metrics
 from jaxroute.engine import BACKENDS
 from jaxroute.engine.programs import PROGRAMS, Block
 from jaxroute.estimators.mnl import Newton, Online
-from jaxroute.problems import cascade, combinatorial, default_policies, queueing, service, staged, stochastic
+from jaxroute.problems import cascade, combinatorial, contextual, default_policies, queueing, service, staged, stochastic
 from jaxroute.store import provenance
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -47,6 +47,7 @@ import solver_bench
 
 T = TypeVar("T")
 RESULTS = Path(__file__).resolve().parent / "bench_results"
+CONTEXTUAL = comparators.contextual_comparators.ContextualSetting()
 MEANS = tuple(np.round(np.linspace(0.9, 0.0, 10), 6).tolist())
 
 # Problem -> environment, policies, horizon, and the comparators' name of each policy; `short`: which of these are the README's rows, if not all.
@@ -73,6 +74,21 @@ PROBLEMS: dict[str, dict[str, Any]] = {
             "DiscountedThompson": "discounted_thompson",
         },
         "short": ("UCB1", "GaussianThompson", "BetaThompson", "EpsilonGreedy"),
+    },
+    "contextual": {
+        "env": lambda: contextual.linear(CONTEXTUAL.theta, CONTEXTUAL.noise),
+        "policies": default_policies(contextual) | {"LinUCB": contextual.LinUCB(alpha=CONTEXTUAL.alpha)},
+        "horizon": 1000,
+        "comparators": {"LinUCB": "linucb", "LinearThompson": "linear_thompson"},
+    },
+    "contextual, shared": {
+        "env": lambda: contextual.linear(CONTEXTUAL.theta[0], CONTEXTUAL.noise, num_models=CONTEXTUAL.num_models),
+        "policies": {
+            made.__name__: made(parameters=contextual.Shared())
+            for made in (contextual.OFUL, contextual.LinearThompson, contextual.LogisticThompson, contextual.SquareCB)
+        },
+        "horizon": 1000,
+        "comparators": {},
     },
     "staged": {
         "env": lambda: staged.arena_market(max_deployed=6, stage_length=250),
@@ -182,13 +198,19 @@ PROBLEMS: dict[str, dict[str, Any]] = {
 }
 # Not a problem: the solvers by themselves, on request.
 SOLVERS = "solvers"
-# Not played unless asked for: a repeat takes about a minute on two cores.
-LONG = ("queueing, long",)
+# Not played unless asked for: a repeat of the first takes about a minute on two cores.
+LONG = ("queueing, long", "contextual", "contextual, shared")
 # By default the repeats of a row end when they have taken so many seconds, but for the first two.
 PATIENCE = 6.0
 # Rounds and runs of a comparator: as jaxroute's where it is fast, otherwise about a second of work.
 LOOP_RUNS = {"queueing": 16, "cascade": 64}
-SLOW = {"loop": (2000, 10), "river": (2000, 10), "smpybandits": (2000, 5), "mabwiser": (200, 2)}
+SLOW = {
+    "loop": (2000, 10),
+    "river": (2000, 10),
+    "smpybandits": (2000, 5),
+    "mabwiser": (1000, 2),
+    "contextualbandits": (1000, 2),
+}
 
 
 def plan(only: Sequence[str] = (), policies: Sequence[str] = (), full: bool = False) -> dict[str, list[str]]:

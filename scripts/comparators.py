@@ -1,10 +1,10 @@
 """Honest competitors for the throughput benchmark: the same simulations, written for other tools.
 
-Six problems are covered. `stochastic` is the K-armed Bernoulli bandit under UCB1, Gaussian and Beta Thompson
+Seven problems are covered. `stochastic` is the K-armed Bernoulli bandit under UCB1, Gaussian and Beta Thompson
 sampling, epsilon-greedy and the policies of the shelf; `staged` is StageRoute in the setting of Table 1 of arXiv 2506.17254; `combinatorial` is C2MAB-V on its nine models;
 `service` is MESS+ on Winogrande; `queueing` is ACQB in the setting of its figure 2 (the plain NumPy loop of `tests/reference`, and a
 compiled one);
-`cascade` is COSMOS on three boxes. The tools:
+`cascade` is COSMOS on three boxes; `contextual` (see `contextual_comparators.py`) is LinUCB and linear Thompson sampling. The tools:
 
   loop         one run at a time in plain Python and NumPy, as most papers' code is written
   textbook     all runs at once in NumPy, the formulas written as they stand
@@ -13,7 +13,8 @@ compiled one);
   numba_lanes  the same with blocks of runs in the innermost loops, which fill the SIMD lanes
   river        the bandit policies of the `river` package
   smpybandits  the policies of the `SMPyBandits` package
-  mabwiser     the policies of the `MABWiser` package
+  mabwiser     the policies of the `MABWiser` package, linear ones too
+  contextualbandits  the linear policies of that package
 
 Every comparator is `run(rounds, runs, seed) -> dict` with `decisions` (`rounds * runs`), `mean_regret` (mean
 over runs of the cumulative pseudo-regret, in units of reward) and `standard_error` of that mean. Timing is
@@ -41,6 +42,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import contextual_comparators
 
 try:
     import numba
@@ -1871,9 +1875,8 @@ def _status(tool: str, problem: str) -> tuple[bool, str]:
         if tool == "river":
             _river()
             return True, f"river {importlib.metadata.version('river')}"
-        if tool == "mabwiser":
-            importlib.import_module("mabwiser.mab")
-            return True, f"MABWiser {importlib.metadata.version('mabwiser')}"
+        if tool in contextual_comparators.PACKAGES:
+            return True, contextual_comparators.version(tool)
         if tool == "smpybandits":
             _smpybandits()
             return True, f"SMPyBandits {importlib.metadata.version('SMPyBandits')}"
@@ -2026,6 +2029,10 @@ def comparators(
     add("numba", "acqb", "queueing", bind(numba_acqb, QueueSetting()), threads=cores)
     add("loop", "acqb_pairs", "queueing, two answers", bind(loop_acqb, QueueSetting(num_offered=2)))
     add("loop", "cosmos", "cascade", bind(loop_cosmos, CascadeSetting()))
+    setting = contextual_comparators.ContextualSetting()
+    for (tool, policy), (play, in_blocks, note) in contextual_comparators.PLAYERS.items():
+        run = bind_blocks(play, setting, cores, 256, 256) if in_blocks else bind(play, setting)
+        add(tool, policy, "contextual", run, threads=cores if in_blocks else 1, same_law=not note, note=note)
     # Its many short calls gain nothing from threads; beyond 4,096 runs OpenBLAS starts its own, at a loss.
     add("vectorised", "stageroute", "staged", bind_blocks(vectorised_stageroute, staged, 1, 1, 4096))
     return found

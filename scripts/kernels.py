@@ -39,7 +39,17 @@ from jaxroute.engine.batching.lanes import lanes
 from jaxroute.engine.grid import canonical
 from jaxroute.engine.rollout import rollout
 from jaxroute.engine.rounds import Record, one_run, run_streams
-from jaxroute.problems import cascade, combinatorial, default_policies, problems, queueing, service, staged, stochastic
+from jaxroute.problems import (
+    cascade,
+    combinatorial,
+    contextual,
+    default_policies,
+    problems,
+    queueing,
+    service,
+    staged,
+    stochastic,
+)
 
 RESULTS = Path(__file__).resolve().parent / "bench_results" / "kernels.json"
 TARGET = """
@@ -79,6 +89,7 @@ MEANS = tuple(np.round(np.linspace(0.9, 0.0, 10), 6).tolist())
 # The benchmark's environments.
 ENVIRONMENTS: dict[str, Callable[[], Any]] = {
     "stochastic": lambda: stochastic.bernoulli(MEANS),
+    "contextual": lambda: contextual.logistic(np.linspace([1.0, -1.0, 0.5], [-1.0, 0.5, 1.0], 5), intercept=True),
     "staged": lambda: staged.arena_market(max_deployed=6, stage_length=250),
     "combinatorial": lambda: combinatorial.sciq_cloud(reward="suc"),
     "service": lambda: service.benchmark_service("winogrande", signal=0.15, reveals_labels=True),

@@ -71,7 +71,13 @@ def _started(checkout: Path, row: dict[str, Any]) -> subprocess.Popen[str]:
     environment = {**os.environ, "PYTHONPATH": str(checkout)}
     command = [sys.executable, "-c", _CHILD, str(checkout), json.dumps(row)]
     return subprocess.Popen(
-        command, env=environment, cwd=checkout, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        command,
+        env=environment,
+        cwd=checkout,
+        text=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     )
 
 

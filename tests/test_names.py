@@ -18,6 +18,7 @@ OF_THE_PAPER = {
     "queueing": "acqb",
     "cascade": "cosmos",
     "stochastic": "policies",
+    "contextual": "policies",
 }
 
 

@@ -275,12 +275,14 @@ def of_group(groups: Sequence[int] | np.ndarray, values: Array) -> jax.Array:
 def combine(x: Array, rows: Array) -> jax.Array:
     """`sum_i x[i] rows[i]` of `x` `[d]` and `rows` `[d, ...]`: the product of a matrix that every run has for itself with a vector.
 
+    An `x` `[d, K]` has a vector for each place of the last axis of `rows`.
+
     Up to 64 terms are written out: a reduction over an axis that is not the last is not vectorised over runs, and takes 2 to 10 times
     as long.
     """
     size = x.shape[0]
     if size > _MOST_TERMS:
-        return jnp.sum(x.reshape(size, *(1,) * (rows.ndim - 1)) * rows, axis=0)
+        return jnp.sum(x.reshape(size, *(1,) * (rows.ndim - x.ndim), *x.shape[1:]) * rows, axis=0)
     ones = (1,) * size
     terms = [
         lax.squeeze(a, (0,)) * lax.squeeze(b, (0,)) for a, b in zip(lax.split(x, ones), lax.split(rows, ones), strict=True)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from .describe import Description, describe
+from .features import main_directions
 from .logs import Log, read_log
 from .messplus import (
     MESSPLUS_BENCHMARKS,
@@ -200,6 +201,7 @@ __all__ = [
     "load_routerbench",
     "load_sprout",
     "load_table",
+    "main_directions",
     "min_max",
     "read_log",
     "standin",

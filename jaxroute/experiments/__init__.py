@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 
 from jaxroute.experiments.base import Case, Claim, Experiment, redraw, run
 
-_PROBLEMS = ("stochastic", "staged", "combinatorial", "service", "queueing", "cascade")
+_PROBLEMS = ("stochastic", "contextual", "staged", "combinatorial", "service", "queueing", "cascade")
 
 
 class _Catalogue(Mapping[str, Experiment]):

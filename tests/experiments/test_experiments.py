@@ -34,7 +34,7 @@ LARGE = (
     ),
     *(n for n in EXPERIMENTS if n.startswith("service/") and n not in NEEDS_DATA),
     *(n for n in EXPERIMENTS if n.startswith("queueing/") and n not in NEEDS_DATA),
-    *(n for n in EXPERIMENTS if n.startswith("cascade/")),
+    *(n for n in EXPERIMENTS if n.startswith(("cascade/", "contextual/"))),
     *("stochastic/shelf", "stochastic/changes", "stochastic/best-arm"),
     *(n for n in EXPERIMENTS if n.startswith("combinatorial/") and n not in NEEDS_DATA),
 )

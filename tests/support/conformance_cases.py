@@ -11,7 +11,17 @@ import numpy as np
 
 from jaxroute.data import RoutingTable
 from jaxroute.estimators.mnl import Newton, Online
-from jaxroute.problems import cascade, combinatorial, default_policies, problems, queueing, service, staged, stochastic
+from jaxroute.problems import (
+    cascade,
+    combinatorial,
+    contextual,
+    default_policies,
+    problems,
+    queueing,
+    service,
+    staged,
+    stochastic,
+)
 
 
 class Pair(NamedTuple):
@@ -23,6 +33,17 @@ class Pair(NamedTuple):
 
 def bernoulli():
     return stochastic.bernoulli([0.9, 0.5, 0.1])
+
+
+def small_bandit(**options):
+    """Three models, two numbers of context."""
+    return contextual.logistic([[1.0, -0.5], [-0.8, 0.9], [0.2, 1.0]], **options)
+
+
+def small_routing(**options):
+    return contextual.table_routing(
+        small_table(features=np.random.default_rng(0).normal(size=(30, 4))), directions=2, **options
+    )
 
 
 def small_cloud(**options):
@@ -114,6 +135,7 @@ def _lazy(function, *arguments, **options):
 # The environment on which the policies of a problem are checked.
 USUAL = {
     "stochastic": _lazy(bernoulli),
+    "contextual": _lazy(small_bandit),
     "staged": _lazy(small_market),
     "combinatorial": _lazy(small_cloud),
     "service": _lazy(small_service),
@@ -154,6 +176,10 @@ _OPTIONS_OF_ACQB = {
     "Newton": (queueing.ACQB(solver=Newton(passes=3, search=True), ridge=0.2), {}),
     "on line": (queueing.ACQB(solver=Online(), sampler=queueing.ByRoot(), num_samples=3), {}),
 }
+_SHARED = tuple(
+    made(parameters=contextual.Shared())
+    for made in (contextual.OFUL, contextual.LinearThompson, contextual.LogisticThompson, contextual.SquareCB)
+)
 _POOL = (queueing.ACQB(), queueing.Random(), queueing.QUCB(), queueing.Optimal.of)
 _PROBIT = _lazy(service.probit_service, [0.4, 0.6, 0.7, 0.8], [1.0, 2.0, 5.0, 9.0], alpha=0.6, arrival=0.6, knows_cost=False)
 _OPTIONS_OF_MESSPLUS = (
@@ -183,6 +209,16 @@ OPTIONS = {
     },
     **{f"queueing/pool {i}": Pair(policy, _lazy(small_pool)) for i, policy in enumerate(_POOL)},
     **{f"service/options {i}": Pair(policy, _PROBIT) for i, policy in enumerate(_OPTIONS_OF_MESSPLUS)},
+    **{
+        f"contextual/shared {type(policy).__name__}": Pair(
+            policy, _lazy(contextual.linear, [0.5, -0.5], num_models=3, intercept=True)
+        )
+        for policy in _SHARED
+    },
+    "contextual/descriptors": Pair(
+        contextual.LinearThompson(parameters=contextual.Shared(np.float32([[1.0, 0.0], [1.0, 0.5], [1.0, 1.0]]))),
+        _lazy(small_routing),
+    ),
     "cascade/optimum of joint rows": Pair(cascade.JointOracle.of(small_replay(joint=True)), _lazy(small_replay, joint=True)),
     "combinatorial/groups": _options_of_c2mabv(0.6),
     "combinatorial/groups with budgets": _options_of_c2mabv([0.2, 0.5]),
@@ -191,6 +227,7 @@ OPTIONS = {
 # Every environment that a problem names, by problem and constructor.
 _PLAYERS = {
     "stochastic": stochastic.UCB1(),
+    "contextual": contextual.Uniform(),
     "staged": staged.Uniform(),
     "combinatorial": combinatorial.CUCB(),
     "service": service.MessPlus(),
@@ -208,6 +245,9 @@ _CONSTRUCTED = {
     "stochastic/drifting": lambda: stochastic.drifting([0.3, 0.6], step=0.1),
     "stochastic/sinusoidal": lambda: stochastic.sinusoidal([0.5, 0.4], period=12.0),
     "stochastic/restless": lambda: stochastic.restless([0.2, 0.3], [0.9, 0.6], [0.2, 0.1], [0.3, 0.1]),
+    "contextual/linear": lambda: contextual.linear([[0.5, -0.5], [0.1, 0.3]], 0.2),
+    "contextual/logistic": small_bandit,
+    "contextual/table_routing": lambda: small_routing(cost_weight=0.2),
     "staged/arena_market": lambda: staged.arena_market(stage_length=10, horizon=40),
     "staged/routerbench_market": lambda: staged.routerbench_market(stage_length=10, horizon=40),
     "staged/table_market": table_market,
@@ -250,6 +290,10 @@ ENVIRONMENTS = {
 
 # Environments with other settings than the default ones.
 VARIANTS = {
+    "contextual/a context for each model": Pair(
+        contextual.Uniform(), _lazy(contextual.logistic, [0.5, -0.5], num_models=3, intercept=True)
+    ),
+    "contextual/rows with replacement": Pair(contextual.Uniform(), _lazy(small_routing, one_pass=False)),
     "staged/small market": Pair(staged.Uniform(), _lazy(small_market)),
     "staged/hard budget": Pair(staged.Uniform(), _lazy(small_market, deploy_fee=0.1, stop_at_budget=True)),
     "combinatorial/lost answers": Pair(

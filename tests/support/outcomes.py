@@ -407,6 +407,11 @@ OUTCOMES: dict[str, Outcomes] = {
         "ucb1-bound": _against(_more("regret", 1e6, "UCB1")),
         "greedy-linear": _growth("regret", 1.0, policy="EpsilonGreedy"),
     },
+    "contextual/regret": {
+        "oful-bound": _against(_more("regret", 1e6, "OFUL")),
+        "oful-sublinear": _against(_growth("regret", 1.0, policy="OFUL")),
+        "squarecb-bound": _against(_more("regret", 1e6, "SquareCB")),
+    },
     **_STAGED,
     **_COMBINATORIAL,
     **_SERVICE,

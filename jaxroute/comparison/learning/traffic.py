@@ -4,8 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from jaxroute.data import RoutingTable
-from jaxroute.problems.cascade import main_directions
+from jaxroute.data import RoutingTable, main_directions
 
 # Models that learning policies choose among, at most.
 _MOST_MODELS = 16

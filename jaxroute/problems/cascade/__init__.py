@@ -78,7 +78,7 @@ from jaxroute.problems.cascade.sources.features import (
     RecordedFeatures,
     ScoredFeatures,
 )
-from jaxroute.problems.cascade.sources.rows import RecordedRows, main_directions, query_groups, recorded_rows
+from jaxroute.problems.cascade.sources.rows import RecordedRows, query_groups, recorded_rows
 from jaxroute.problems.cascade.theory import (
     design_growth,
     evaluator_error,
@@ -190,7 +190,6 @@ __all__ = [
     "group_cascade",
     "index_error",
     "joint_plan",
-    "main_directions",
     "oracle_value",
     "pass_fail_cascade",
     "potential_bound",

@@ -1,0 +1,93 @@
+"""Routing of recorded queries as a contextual bandit: the common baseline of papers on routers, on the user's rows."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from jaxroute.analysis import plot
+from jaxroute.data import RoutingTable, load_table, standin
+from jaxroute.experiments.base import Case, Experiment, Results
+from jaxroute.experiments.measure import end
+from jaxroute.problems import contextual as co
+
+_RULE, _SINGLE = "linear rule (in sample)", "best single model (in sample)"
+
+
+def _rows(data: str, costs: Mapping[str, float] | None) -> RoutingTable:
+    if data == "standin":
+        return standin("routerbench", scores="binary", queries=4000)[0]
+    return load_table(data, costs=costs, missing="drop")
+
+
+def _routing(
+    data: str = "standin", weight: float = 0.1, directions: int = 8, costs: Mapping[str, float] | None = None
+) -> co.TableEnv:
+    """The rows of a file, in a random order per run.
+
+    Args:
+      data: file of a table, or "standin" for generated queries.
+      weight: what a mean call of the dearest model counts, in score.
+      directions: of the features that contexts show.
+      costs: per query of each model where the file has none.
+    """
+    table = _rows(data, costs)
+    dearest = float(table.mean_costs().max())
+    return co.table_routing(table, cost_weight=weight / dearest if dearest > 0 else 0.0, directions=directions)
+
+
+def _policies(env: co.TableEnv) -> dict[str, Any]:
+    """Widths and scales are half a score: scores are 0 or 1, or in between."""
+    paid = float(env.cost_weight) * np.asarray(env.costs, float)
+    prices = np.log(np.maximum(np.mean(env.costs, axis=0, dtype=float), 1e-12))
+    spread = prices.std()
+    descriptors = np.column_stack([np.ones(len(prices)), (prices - prices.mean()) / (spread if spread > 0 else 1.0)])
+    by_price = co.Shared(descriptors.astype(np.float32))
+    return {
+        "LinUCB": co.LinUCB(alpha=0.5),
+        "OFUL, by price": co.OFUL(parameters=by_price),
+        "LinearThompson": co.LinearThompson(scale=0.5),
+        "LogisticThompson": co.LogisticThompson(low=float(-paid.max()), high=1.0),
+        "EpsilonGreedy": co.EpsilonGreedy(epsilon=0.05),
+        "SquareCB": co.SquareCB(),
+        "SquareCB, 10 gamma": co.SquareCB(scale=10.0),
+        "Uniform": co.Uniform(),
+        _SINGLE: co.BestSingle.of(env),
+        _RULE: co.Oracle.of(env),
+    }
+
+
+def _picture(results: Results) -> Any:
+    """Cost against score; what was earned per query over the pass; and regret against the linear rule."""
+    data = results["result"]
+    figure, axes = plot.panels(3)
+    names = [str(p) for p in data["policy"].values]
+    where = {p: [tuple(end(data, metric, p) for metric in ("cost", "score"))] for p in names}
+    unit = f"{data['cost'].attrs['unit']}\nmean ± 2 s.e. of {data.sizes['seed']:,} runs"
+    plot.points(where, x=unit, y="mean score", ax=axes[0], join=False)
+    plot.log_axis(axes[0], "x")
+    clairvoyant = end(data, "reward", _RULE).mean + end(data, "regret", _RULE).mean / float(data["time"][-1])
+    plot.curves(data, "reward", log="x", reference={"best model of each query": clairvoyant}, ax=axes[1])
+    plot.curves(data, "linear_regret", ax=axes[2], policies=[p for p in names if p != _RULE])
+    return figure
+
+
+TABLE = Experiment(
+    name="contextual/table",
+    title="Routing of recorded queries as a contextual bandit: all policies on the rows of a table (--data FILE)",
+    cases=(
+        Case(
+            _routing,
+            _policies,
+            4000,
+            settings={"data": "standin", "weight": 0.1, "directions": 8},
+            one_pass=lambda env: env.num_queries,
+        ),
+    ),
+    seeds=64,
+    figures={"table": _picture},
+    source="Li et al. (2010), with recorded outcomes of all models",
+    notes="one pass over the rows, unless --horizon asks for more; the reward is the score less the weighted cost, where a mean call of the dearest "
+    "model counts --set environment.weight=.1; two policies know the rows: the best single model, and the linear rule that was fitted to them",
+    smoke_horizon=200,
+)

@@ -1,0 +1,170 @@
+"""Contextual bandits: before each decision a context is seen, on which the expected rewards of the models depend."""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+
+from jaxroute.core import checks, draws, numerics
+from jaxroute.core.types import Leaf, priced
+from jaxroute.estimators.links import IDENTITY, Link
+from jaxroute.problems.contextual.sources import UniformContexts, gaussian_law
+from jaxroute.problems.contextual.types import METRICS, TABLE_METRICS, ContextualSpec
+
+
+@struct.dataclass
+class ContextualEnv:
+    """A bandit whose expected rewards are `link(theta_k . x_k)`, generalised linear in what is seen.
+
+    One form has both kinds of the literature. With one context for all models, `x_k = x`, each model has a parameter of its own (Li et
+    al., 2010, disjoint); with a context for each model, all can have the same parameter (Chu et al., 2011).
+
+    The rewards of all models are drawn in every round from one shock, of which a policy sees that of its own.
+
+    Attributes:
+      contexts: where `x` comes from.
+      theta: `[K, d]`, one parameter for each model, or `[1, d]`, the same for all.
+      average: `[K]` expected reward of each model over all contexts, for `BestSingle`.
+      scale: `[]` standard deviation of the noise (Gaussian law).
+      num_models: `K` (static).
+      link: of the linear predictor (static).
+      law: reward law, `(key, mean, scale) -> rewards [K]` (static).
+    """
+
+    contexts: UniformContexts
+    theta: Leaf
+    average: Leaf
+    scale: Leaf
+    num_models: int = struct.field(pytree_node=False)
+    link: Link = struct.field(pytree_node=False, default=IDENTITY)
+    law: Callable[[jax.Array, jax.Array, Leaf], jax.Array] = struct.field(pytree_node=False, default=gaussian_law)
+
+    @property
+    def spec(self) -> ContextualSpec:
+        return ContextualSpec(num_models=self.num_models, metrics=METRICS, dim=self.contexts.dim, rows=self.contexts.rows)
+
+    def check(self) -> None:
+        self.contexts.check()
+        theta = checks.numbers("theta", self.theta)
+        if theta.ndim != 2 or theta.shape[1] != self.contexts.dim or theta.shape[0] not in (1, self.num_models):
+            raise ValueError(f"theta must have shape [{self.num_models} or 1, {self.contexts.dim}], got {theta.shape}")
+        if self.contexts.rows not in (1, self.num_models):
+            raise ValueError(f"contexts must have 1 or {self.num_models} rows, one per model, got {self.contexts.rows}")
+        checks.non_negative("scale", self.scale, ())
+
+    def means(self, features: jax.Array) -> jax.Array:
+        """Expected rewards `[K]` at the contexts `[rows, d]`."""
+        predictor = numerics.combine(features.T, jnp.asarray(self.theta).T)
+        return self.link.value(jnp.broadcast_to(predictor, (self.num_models,)))
+
+    def init(self, key: jax.Array) -> tuple[()]:
+        del key
+        return ()
+
+    def observe(self, key: jax.Array, state: tuple[()], t: jax.Array) -> jax.Array:
+        """Contexts `[rows, d]`."""
+        del state, t
+        return self.contexts.draw(draws.fold_in(key, 0))
+
+    def step(
+        self, key: jax.Array, state: tuple[()], action: jax.Array, t: jax.Array
+    ) -> tuple[tuple[()], jax.Array, dict[str, jax.Array]]:
+        means = self.means(self.observe(key, state, t))
+        chosen = numerics.one_hot(action, self.num_models)
+        reward = numerics.pick(chosen, self.law(draws.fold_in(key, 1), means, self.scale))
+        flows = {
+            "regret": jnp.max(means) - numerics.pick(chosen, means),
+            "reward": reward,
+            "pulls": chosen.astype(jnp.float32),
+        }
+        return state, reward, flows
+
+
+@struct.dataclass
+class TableEnv:
+    """Routing of recorded queries as a contextual bandit: features of the query are the context, score less weighted cost the reward.
+
+    The row of a query has the outcomes of all models, of which a policy sees that of its own. Nobody knows what would be expected of
+    other queries with the same features. So there are three benchmarks: the best model of each query, which only a clairvoyant knows;
+    the linear rule that was fitted to all rows, which is the most that a linear policy can hope for, roughly; and the best single model.
+
+    Attributes:
+      features: `[Q, d]` contexts.
+      scores: `[Q, K]`, in [0, 1].
+      costs: `[Q, K]`.
+      cost_weight: `[]` score per unit of cost.
+      fit: `[d, K]` least-squares parameters of the rewards of all rows.
+      average: `[K]` mean reward of each model.
+      one_pass: each row once, in a random order, before any is repeated, instead of drawing with replacement (static).
+      names: of the models (static).
+      currency: in which costs are counted (static).
+    """
+
+    features: Leaf
+    scores: Leaf
+    costs: Leaf
+    cost_weight: Leaf
+    fit: Leaf
+    average: Leaf
+    one_pass: bool = struct.field(pytree_node=False, default=True)
+    names: tuple[str, ...] = struct.field(pytree_node=False, default=())
+    currency: str = struct.field(pytree_node=False, default="cost")
+
+    @property
+    def spec(self) -> ContextualSpec:
+        return ContextualSpec(
+            num_models=self.scores.shape[-1],
+            model_names=self.names,
+            metrics=priced(TABLE_METRICS, self.currency),
+            dim=self.features.shape[-1],
+        )
+
+    @property
+    def num_queries(self) -> int:
+        """`Q`."""
+        return self.features.shape[0]
+
+    def check(self) -> None:
+        shape = np.shape(checks.probability("scores", self.scores))
+        checks.non_negative("costs", self.costs, shape)
+        checks.non_negative("cost_weight", self.cost_weight, ())
+        features = checks.numbers("features", self.features)
+        if features.ndim != 2 or len(features) != shape[0]:
+            raise ValueError(f"features must have shape [{shape[0]}, d], got {features.shape}")
+
+    def init(self, key: jax.Array) -> jax.Array | tuple[()]:
+        """The order of the rows `[Q]`, if each is played once."""
+        return jax.random.permutation(key, self.num_queries).astype(jnp.int32) if self.one_pass else ()
+
+    def row(self, key: jax.Array, state: jax.Array | tuple[()], t: jax.Array) -> jax.Array:
+        """Number of the row of round `t`."""
+        if isinstance(state, tuple):
+            return draws.randint(key, self.num_queries)
+        return numerics.at(state, (t % self.num_queries,))
+
+    def observe(self, key: jax.Array, state: jax.Array | tuple[()], t: jax.Array) -> jax.Array:
+        """The context `[1, d]`."""
+        return jnp.asarray(self.features)[self.row(key, state, t)][None]
+
+    def step(
+        self, key: jax.Array, state: jax.Array | tuple[()], action: jax.Array, t: jax.Array
+    ) -> tuple[jax.Array | tuple[()], jax.Array, dict[str, jax.Array]]:
+        row = self.row(key, state, t)
+        x, score, cost = (jnp.asarray(table)[row] for table in (self.features, self.scores, self.costs))
+        rewards = score - self.cost_weight * cost
+        linear = numerics.argmax(numerics.project(x, jnp.asarray(self.fit)))
+        single = numerics.argmax(jnp.asarray(self.average))
+        chosen, by_rule, always = (numerics.one_hot(k, rewards.shape[-1]) for k in (action, linear, single))
+        reward = numerics.pick(chosen, rewards)
+        flows = {
+            "regret": jnp.max(rewards) - reward,
+            "linear_regret": numerics.pick(by_rule, rewards) - reward,
+            "single_regret": numerics.pick(always, rewards) - reward,
+            "reward": reward,
+            "score": numerics.pick(chosen, score),
+            "cost": numerics.pick(chosen, cost),
+            "pulls": chosen.astype(jnp.float32),
+        }
+        return state, reward, flows

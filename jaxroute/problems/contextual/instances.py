@@ -1,0 +1,106 @@
+"""Ready-made contextual bandits."""
+
+from typing import Any
+
+import numpy as np
+
+from jaxroute.core import checks
+from jaxroute.core.types import Leaf
+from jaxroute.data import RoutingTable, main_directions
+from jaxroute.estimators.links import IDENTITY, LOGISTIC, Link
+from jaxroute.problems.contextual.env import ContextualEnv, TableEnv
+from jaxroute.problems.contextual.sources import UniformContexts, bernoulli_law, gaussian_law
+
+# Contexts on which the mean reward of a model is measured.
+_CONTEXTS = 20_000
+
+
+def linear(theta: Leaf, scale: float = 0.1, *, num_models: int | None = None, intercept: bool = False) -> ContextualEnv:
+    """A linear contextual bandit: the expected reward of a model is `theta_k . x_k`, with normal noise.
+
+    Contexts are uniform in a cube, and at most 1 long.
+
+    Args:
+      theta: `[K, d]`, a parameter for each model, and all see the same context; or `[d]`, one parameter for all, and each of the
+        `num_models` has a context of its own.
+      scale: standard deviation of the noise.
+      num_models: `K`, with one parameter.
+      intercept: the first number of a context is always the same.
+    """
+    noise = np.float32(checks.non_negative("scale", scale, ()))
+    return _law(theta, num_models, intercept, scale=noise, link=IDENTITY, law=gaussian_law)
+
+
+def logistic(theta: Leaf, *, num_models: int | None = None, intercept: bool = False) -> ContextualEnv:
+    """A logistic contextual bandit: the reward of a model is 1 with chance `1 / (1 + exp(-theta_k . x_k))`, else 0.
+
+    Args:
+      theta: as for `linear`.
+      num_models: as for `linear`.
+      intercept: as for `linear`.
+    """
+    return _law(theta, num_models, intercept, scale=np.float32(0.0), link=LOGISTIC, law=bernoulli_law)
+
+
+def _law(theta: Leaf, num_models: int | None, intercept: bool, link: Link, **options: Any) -> ContextualEnv:
+    parameters = checks.numbers("theta", theta)
+    if parameters.ndim not in (1, 2) or 0 in parameters.shape:
+        raise ValueError(f"theta must have shape [K, d], or [d] with num_models, got {parameters.shape}")
+    if (parameters.ndim == 1) != (num_models is not None):
+        raise ValueError(
+            f"num_models must be given with one theta [d] for all models, and only then, got {num_models} and {parameters.shape}"
+        )
+    shared = parameters.ndim == 1
+    number = checks.count("num_models", num_models) if shared else len(parameters)
+    parameters = np.atleast_2d(parameters)
+    contexts = UniformContexts(parameters.shape[1], rows=number if shared else 1, intercept=bool(intercept))
+    predictor = np.einsum("nrd,gd->nrg" if shared else "nrd,gd->ng", contexts.sample(_CONTEXTS), parameters)
+    average = np.asarray(link.value(predictor.reshape(_CONTEXTS, number))).mean(axis=0)
+    env = ContextualEnv(
+        contexts=contexts,
+        theta=parameters.astype(np.float32),
+        average=average.astype(np.float32),
+        num_models=number,
+        link=link,
+        **options,
+    )
+    env.check()
+    return env
+
+
+def table_routing(table: RoutingTable, *, cost_weight: float = 0.0, directions: int = 8, one_pass: bool = True) -> TableEnv:
+    """Routing of the queries of a table: the common baseline of papers on routers.
+
+    A context has 1 and the directions in which the features of the queries differ most; of a table without features, which of its groups
+    a query belongs to; without both, 1 alone.
+
+    Args:
+      table: scores and costs of every model on every query, best with features.
+      cost_weight: what a unit of cost counts, in score.
+      directions: of the features, at most.
+      one_pass: each query once, in a random order for each run, before any is repeated, instead of drawing with replacement.
+    """
+    if not isinstance(table, RoutingTable):
+        raise ValueError(f"table must be a RoutingTable (see jaxroute.data), got {checks.show(table)}")
+    weight = float(checks.non_negative("cost_weight", cost_weight, ()))
+    checks.count("directions", directions)
+    if table.features is not None:
+        features = main_directions(table.features, min(directions, table.features.shape[1]))
+    elif table.groups is not None:
+        features = np.eye(len(table.group_names))[table.groups]
+    else:
+        features = np.ones((table.num_queries, 1))
+    rewards = np.asarray(table.scores, np.float64) - weight * np.asarray(table.costs, np.float64)
+    env = TableEnv(
+        features=features.astype(np.float32),
+        scores=np.asarray(table.scores),
+        costs=np.asarray(table.costs),
+        cost_weight=np.float32(weight),
+        fit=np.linalg.lstsq(features, rewards)[0].astype(np.float32),
+        average=rewards.mean(axis=0).astype(np.float32),
+        one_pass=bool(one_pass),
+        names=table.models,
+        currency=table.currency,
+    )
+    env.check()
+    return env

@@ -1,0 +1,38 @@
+"""Epsilon-greedy on a regressor."""
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from jaxroute.core import checks, draws, numerics
+from jaxroute.core.types import Leaf
+from jaxroute.estimators.ridge import Ridge
+from jaxroute.problems.contextual.policies.base import OnRidge
+
+
+@struct.dataclass
+class EpsilonGreedy(OnRidge):
+    """Uses a uniformly random model with probability `min(1, epsilon)`, else the best one by ridge regression.
+
+    Source: Sutton and Barto (2018), section 2.4, on a regression of the context; compared in Chapelle and Li (2011), Table 2.
+
+    Attributes:
+      epsilon: `[]` exploration probability.
+      ridge: `[]` weight of the squared norm, above 0.
+      parameters: `Disjoint()`, or `Shared()`: each model its own, or one for all.
+    """
+
+    epsilon: Leaf = 0.1
+
+    def check(self) -> None:
+        super().check()
+        checks.probability("epsilon", self.epsilon, ())
+
+    def act(self, key: jax.Array, state: Ridge, obs: jax.Array, t: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:
+        del t
+        coin, place = (draws.uniform_at(key, number) for number in range(2))  # One key: two would cost as much again.
+        predicted = state.predict(self.parameters.columns(obs))
+        size = predicted.shape[-1]
+        anyone = jnp.minimum((place * size).astype(jnp.int32), size - 1)
+        explore = coin < self.epsilon
+        return jnp.where(explore, anyone, numerics.argmax(predicted)), {"explored": explore.astype(jnp.float32)}

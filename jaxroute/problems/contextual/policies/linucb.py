@@ -1,0 +1,107 @@
+"""LinUCB: optimism with a radius of constant width."""
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from jaxroute.core import checks, numerics
+from jaxroute.core.types import Leaf
+from jaxroute.estimators.ridge import Ridge
+from jaxroute.problems.contextual.policies.base import OnRidge
+from jaxroute.problems.contextual.types import ContextualSpec
+
+
+@struct.dataclass
+class LinUCB(OnRidge):
+    """Uses the model with the largest upper bound on its expected reward in this context.
+
+    The bound is `theta_k . x + alpha sqrt(x' A_k^-1 x)`, with the ridge estimate `theta_k` and its design matrix `A_k`; ties go to the
+    lower index. With `alpha = 0` it is greedy.
+
+    Source: Li, Chu, Langford and Schapire (2010), Algorithm 1, with `Disjoint()`; Chu, Li, Reyzin and Schapire (2011), Algorithm 1, with
+    `Shared()`. Both have `ridge = 1`.
+
+    Attributes:
+      alpha: `[]` width of the radius, in units of reward.
+      ridge: `[]` weight of the squared norm, above 0.
+      parameters: `Disjoint()`, or `Shared()`: each model its own, or one for all.
+    """
+
+    alpha: Leaf = 1.0
+
+    def check(self) -> None:
+        super().check()
+        checks.non_negative("alpha", self.alpha, ())
+
+    def act(self, key: jax.Array, state: Ridge, obs: jax.Array, t: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:
+        del key, t
+        x = self.parameters.columns(obs)
+        bound = state.predict(x) + self.alpha * jnp.sqrt(state.square_deviation(x))  # Algorithm 1, line 9
+        return numerics.argmax(bound), {"bound": bound}
+
+
+@struct.dataclass
+class OFULState:
+    """State of `OFUL`.
+
+    Attributes:
+      estimate: the ridge regressions.
+      log_det: `[G]` `log(det V / det(lambda I))`.
+    """
+
+    estimate: Ridge
+    log_det: jax.Array
+
+
+@struct.dataclass
+class OFUL(OnRidge):
+    """LinUCB with the radius that holds in all rounds with a given chance: optimism in the face of uncertainty, linear.
+
+    The bound is `theta . x + beta sqrt(x' V^-1 x)` with
+    `beta = noise sqrt(log(det V / det(lambda I)) + 2 log(1 / delta)) + sqrt(lambda) norm`.
+
+    Source: Abbasi-Yadkori, Pal and Szepesvari (2011), Theorem 2 and Figure 1.
+
+    Differs from the paper: with `Disjoint()` each of the `K` parameters has a radius of its own, that fails with chance `delta / K`.
+
+    Attributes:
+      noise: `[]` sub-Gaussian constant of the rewards, the paper's R.
+      norm: `[]` the longest that a parameter may be, the paper's S.
+      delta: `[]` chance that the radius ever fails, in (0, 1].
+      ridge: `[]` the paper's lambda, above 0.
+      parameters: `Disjoint()`, or `Shared()`: each model its own, or one for all.
+    """
+
+    noise: Leaf = 0.5
+    norm: Leaf = 1.0
+    delta: Leaf = 0.01
+
+    def check(self) -> None:
+        super().check()
+        for name in ("noise", "norm"):
+            checks.non_negative(name, getattr(self, name), ())
+        checks.share("delta", self.delta, ())
+
+    def init(self, key: jax.Array, spec: ContextualSpec) -> OFULState:
+        estimate = super().init(key, spec)
+        return OFULState(estimate=estimate, log_det=jnp.zeros(estimate.theta.shape[-1:], jnp.float32))
+
+    def act(self, key: jax.Array, state: OFULState, obs: jax.Array, t: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:
+        del key, t
+        x = self.parameters.columns(obs)
+        number = state.log_det.shape[-1]
+        rare = 2.0 * (jnp.log(float(number)) - jnp.log(self.delta))
+        radius = self.noise * jnp.sqrt(state.log_det + rare) + jnp.sqrt(self.ridge) * self.norm  # Theorem 2
+        bound = state.estimate.predict(x) + radius * jnp.sqrt(state.estimate.square_deviation(x))
+        return numerics.argmax(bound), {"bound": bound}
+
+    def update(
+        self, key: jax.Array, state: OFULState, obs: jax.Array, action: jax.Array, feedback: jax.Array, t: jax.Array
+    ) -> OFULState:
+        del key, t
+        x, seen = self.parameters.of_chosen(self.parameters.columns(obs), action, state.log_det.shape[-1])
+        growth = jnp.log1p(state.estimate.square_deviation(x))  # det(V + x x') = det V (1 + x' V^-1 x)
+        return OFULState(
+            estimate=state.estimate.add(x, feedback, seen),
+            log_det=state.log_det + jnp.where(seen, growth, 0.0),
+        )

@@ -1,0 +1,112 @@
+"""SquareCB: a regression on line becomes a bandit by inverse gap weighting."""
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from jaxroute.core import checks, draws, numerics
+from jaxroute.core.types import Leaf
+from jaxroute.estimators.ridge import Ridge
+from jaxroute.problems.contextual.policies.base import OnRidge
+from jaxroute.problems.contextual.types import ContextualSpec
+
+
+@struct.dataclass
+class SquareCBState:
+    """State of `SquareCB`.
+
+    Attributes:
+      estimate: the regressions.
+      gamma: `[]` what a gap counts.
+    """
+
+    estimate: Ridge
+    gamma: jax.Array
+
+
+def inverse_gap_weights(predicted: jax.Array, gamma: Leaf) -> jax.Array:
+    """Chances `[K]`: `1 / (K + gamma gap)` of a model whose predicted reward is so far from the best, and the rest for the best.
+
+    Source: Foster and Rakhlin (2020), Algorithm 1, with `mu = K`.
+
+    Args:
+      predicted: `[K]` rewards.
+      gamma: `[]`.
+    """
+    number = predicted.shape[-1]
+    best = numerics.one_hot(numerics.argmax(predicted), number)
+    gap = jnp.max(predicted) - predicted
+    others = jnp.where(best, 0.0, 1.0 / (number + gamma * gap))
+    return jnp.where(best, 1.0 - jnp.sum(others), others)
+
+
+@struct.dataclass
+class SquareCB(OnRidge):
+    """Uses each model with a chance that falls with the gap of its predicted reward to the best prediction.
+
+    Predictions are those of Vovk, Azoury and Warmuth, ridge regressions that count the new context before they predict:
+    `theta_k . x / (1 + x' V_k^-1 x)`. Their regret in square loss is known, and with it
+    `gamma = scale sqrt(K T / (square regret + log(2 / delta)))`; see `theory.square_regret`.
+
+    Source: Foster and Rakhlin (2020), Algorithm 1 and Theorem 1.
+
+    Differs from the paper: it predicts rewards where the paper has losses, one minus these.
+
+    Attributes:
+      scale: `[]` factor of gamma; 1 is that of the theorem.
+      delta: `[]` chance that the bound of the theorem fails, in (0, 1].
+      horizon: `[]`, `T`, None for the run's.
+      ridge: `[]` weight of the squared norm, above 0.
+      parameters: `Disjoint()`, or `Shared()`: each model its own, or one for all.
+    """
+
+    scale: Leaf = 1.0
+    delta: Leaf = 0.01
+    horizon: Leaf | None = None
+
+    def check(self) -> None:
+        super().check()
+        checks.positive("scale", self.scale, ())
+        checks.share("delta", self.delta, ())
+        if self.horizon is not None and float(checks.positive("horizon", self.horizon, ())) < 1:
+            raise ValueError(f"horizon must be at least 1, got {float(self.horizon):g}")
+
+    def init(self, key: jax.Array, spec: ContextualSpec) -> SquareCBState:
+        horizon = spec.horizon if self.horizon is None else self.horizon
+        if horizon is None:
+            raise ValueError("horizon must be given where no run gives it")
+        rounds = jnp.asarray(horizon, jnp.float32)
+        dim, number = self.parameters.sizes(spec)
+        regret = square_regret(rounds, dim, number, self.ridge)
+        gamma = self.scale * jnp.sqrt(spec.num_models * rounds / (regret + jnp.log(2.0 / self.delta)))
+        return SquareCBState(estimate=super().init(key, spec), gamma=jnp.asarray(gamma, jnp.float32))
+
+    def act(
+        self, key: jax.Array, state: SquareCBState, obs: jax.Array, t: jax.Array
+    ) -> tuple[jax.Array, dict[str, jax.Array]]:
+        del t
+        x = self.parameters.columns(obs)
+        predicted = state.estimate.predict(x) / (1.0 + state.estimate.square_deviation(x))
+        chances = inverse_gap_weights(predicted, state.gamma)
+        return numerics.inverse_cdf(chances, draws.uniform(key)), {"chance": chances}
+
+    def update(
+        self, key: jax.Array, state: SquareCBState, obs: jax.Array, action: jax.Array, feedback: jax.Array, t: jax.Array
+    ) -> SquareCBState:
+        return state.replace(estimate=super().update(key, state.estimate, obs, action, feedback, t))
+
+
+def square_regret(rounds: Leaf, dim: int, number: int, ridge: Leaf) -> jax.Array:
+    """Bound on the regret in square loss of Vovk-Azoury-Warmuth predictions of rewards in [-1, 1], contexts and parameters at most 1 long.
+
+    `G (lambda + d log(1 + T / (G lambda d)))`
+
+    Source: Vovk (2001); Azoury and Warmuth (2001); Foster and Rakhlin (2020), section 2.3.
+
+    Args:
+      rounds: `[]`, `T`.
+      dim: `d`.
+      number: `G` parameters, among which the rounds divide.
+      ridge: `[]`, lambda.
+    """
+    return number * (ridge + dim * jnp.log1p(rounds / (number * ridge * dim)))

@@ -1,0 +1,39 @@
+"""Linear Thompson sampling."""
+
+import jax
+from flax import struct
+
+from jaxroute.core import checks, numerics
+from jaxroute.core.types import Leaf
+from jaxroute.estimators.ridge import Ridge
+from jaxroute.problems.contextual.policies.base import OnRidge
+
+
+@struct.dataclass
+class LinearThompson(OnRidge):
+    """Draws the parameters from their normal posterior, and uses the model that is best with these.
+
+    The law is `N(theta, scale^2 B^-1)` with the ridge estimate `theta` and its design matrix `B`.
+
+    Source: Agrawal and Goyal (2013b), Algorithm 1 with `Shared()`, which has `ridge = 1` and, for its proof,
+    `scale = noise sqrt(9 d log(t / delta))`.
+
+    Differs from the paper: with `Disjoint()` each model has a posterior of its own.
+
+    Attributes:
+      scale: `[]` the paper's v, in units of reward; the standard deviation of one reward makes it the posterior of a normal prior.
+      ridge: `[]` weight of the squared norm, above 0.
+      parameters: `Disjoint()`, or `Shared()`: each model its own, or one for all.
+    """
+
+    scale: Leaf = 0.5
+
+    def check(self) -> None:
+        super().check()
+        checks.non_negative("scale", self.scale, ())
+
+    def act(self, key: jax.Array, state: Ridge, obs: jax.Array, t: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:
+        del t
+        x = self.parameters.columns(obs)
+        sample = state.predict(x) + self.scale * self.parameters.errors(key, x, state)
+        return numerics.argmax(sample), {"sample": sample}

@@ -1,0 +1,64 @@
+"""Where contexts come from, and the laws of rewards given their means."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+
+from jaxroute.core import checks, draws
+from jaxroute.core.types import Leaf
+
+
+@struct.dataclass
+class UniformContexts:
+    """Contexts with independent entries, uniform on `[-1, 1] / sqrt(d)`, so that none is longer than 1.
+
+    Attributes:
+      dim: `d` (static).
+      rows: contexts of a round, 1 or one for each model (static).
+      intercept: the first entry is `1 / sqrt(d)` (static).
+    """
+
+    dim: int = struct.field(pytree_node=False)
+    rows: int = struct.field(pytree_node=False, default=1)
+    intercept: bool = struct.field(pytree_node=False, default=False)
+
+    def check(self) -> None:
+        checks.count("dim", self.dim)
+        checks.count("rows", self.rows)
+
+    def draw(self, key: jax.Array) -> jax.Array:
+        """Contexts `[rows, d]` of a round."""
+        scale = np.float32(1.0 / np.sqrt(self.dim))
+        x = scale * (2.0 * draws.uniform(key, (self.rows, self.dim)) - 1.0)
+        return jnp.where(jnp.arange(self.dim) == 0, scale, x) if self.intercept else x
+
+    def sample(self, number: int) -> np.ndarray:
+        """`[number, rows, d]` on the host, always the same."""
+        x = np.random.default_rng(0).uniform(-1.0, 1.0, (number, self.rows, self.dim))
+        if self.intercept:
+            x[..., 0] = 1.0
+        return x / np.sqrt(self.dim)
+
+
+def gaussian_law(key: jax.Array, mean: jax.Array, scale: Leaf) -> jax.Array:
+    """Normal rewards `[K]`; one shock drives all models.
+
+    Args:
+      key: of the round.
+      mean: `[K]` expected rewards.
+      scale: `[]` standard deviation.
+    """
+    return mean + scale * draws.normal(key)
+
+
+def bernoulli_law(key: jax.Array, mean: jax.Array, scale: Leaf) -> jax.Array:
+    """Rewards `[K]` that are 1 with the chances `mean`, else 0; one uniform drives all models.
+
+    Args:
+      key: of the round.
+      mean: `[K]` chances.
+      scale: not used.
+    """
+    del scale
+    return (draws.uniform(key) < mean).astype(jnp.float32)

@@ -1,0 +1,66 @@
+"""Bounds on the regret of OFUL and SquareCB."""
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from jaxroute.core import checks
+
+
+def oful_bound(
+    rounds: ArrayLike,
+    dim: int,
+    *,
+    noise: float,
+    norm: float = 1.0,
+    delta: float = 0.01,
+    ridge: float = 1.0,
+    length: float = 1.0,
+    number: int = 1,
+) -> np.ndarray:
+    """OFUL's bound, which holds in all rounds at once with chance `1 - delta`, for expected rewards in [-1, 1].
+
+    `4 sqrt(T d log(lambda + T L^2 / d)) (sqrt(lambda) S + R sqrt(2 log(1 / delta) + d log(1 + T L^2 / (lambda d))))`
+
+    Source: Abbasi-Yadkori, Pal and Szepesvari (2011), Theorem 3, which has `L` in place of `L^2` and needs `lambda >= max(1, L^2)`.
+
+    Differs from the paper: with `number` disjoint parameters each has such a bound for the rounds in which it is used, and the sum of them
+    is largest where these are equally many.
+
+    Args:
+      rounds: `T`, array of any shape, at least 1.
+      dim: `d`.
+      noise: `R`, sub-Gaussian constant of the rewards.
+      norm: `S`, longest parameter.
+      delta: chance that it fails.
+      ridge: `lambda`.
+      length: `L`, longest features.
+      number: of parameters, 1 for `Shared()`, `K` for `Disjoint()`.
+
+    Returns:
+      The bound at `rounds`, float64, in units of reward.
+    """
+    dim, number = checks.count("dim", dim), checks.count("number", number)
+    each = np.asarray(rounds, np.float64) / number
+    grown = each * length**2 / dim
+    radius = np.sqrt(ridge) * norm + noise * np.sqrt(2.0 * np.log(number / delta) + dim * np.log1p(grown / ridge))
+    return number * 4.0 * np.sqrt(each * dim * np.log(ridge + grown)) * radius
+
+
+def squarecb_bound(rounds: ArrayLike, num_models: int, square_regret: ArrayLike, *, delta: float = 0.01) -> np.ndarray:
+    """SquareCB's bound at the horizon that its gamma is for: `4 sqrt(K T square regret) + 8 sqrt(K T log(2 / delta))`.
+
+    It holds with chance `1 - delta`, for rewards in [0, 1].
+
+    Source: Foster and Rakhlin (2020), Theorem 1.
+
+    Args:
+      rounds: `T`, array of any shape, at least 1.
+      num_models: `K`.
+      square_regret: of the predictions at `T`, see `square_regret`.
+      delta: chance that it fails.
+
+    Returns:
+      The bound at `rounds`, float64, in units of reward.
+    """
+    total = checks.count("num_models", num_models) * np.asarray(rounds, np.float64)
+    return 4.0 * np.sqrt(total * np.asarray(square_regret)) + 8.0 * np.sqrt(total * np.log(2.0 / delta))

@@ -1,0 +1,209 @@
+"""Policies of contextual bandits: rounds by hand, limits, what is refused, and single precision in long runs."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from reference import contextual as plain
+
+from jaxroute import draws, simulate
+from jaxroute.estimators.ridge import Ridge
+from jaxroute.problems import contextual
+from jaxroute.problems.contextual import Disjoint, Shared
+from jaxroute.problems.contextual.policies.logistic import newest_slope
+from jaxroute.problems.contextual.policies.squarecb import inverse_gap_weights
+
+KEY = draws.key(0)
+
+
+def played(policy, env, rounds):
+    """State after some rounds `(context, action, reward)`, one by one without the engine."""
+    state = policy.init(KEY, env.spec)
+    for t, (x, action, reward) in enumerate(rounds):
+        state = policy.update(KEY, state, jnp.float32(x), jnp.int32(action), jnp.float32(reward), jnp.int32(t))
+    return state
+
+
+@pytest.mark.fast
+def test_linucb_by_hand():
+    """A_0 = I + (1, 1)'(1, 1) = [[2, 1], [1, 2]] after one round of model 0, so A_0^-1 = [[2, -1], [-1, 2]] / 3 and theta_0 = (1, 1) / 3.
+
+    At x = (1, 0): bound of model 0 is 1/3 + alpha sqrt(2/3), of model 1, which knows nothing, alpha. Equal at alpha = 1.816.
+    """
+    env = contextual.linear([[1.0, 0.0], [0.0, 1.0]])
+    policy = contextual.LinUCB(alpha=1.0)
+    state = played(policy, env, [([[1.0, 1.0]], 0, 1.0)])
+    np.testing.assert_allclose(state.theta[:, 0], [1 / 3, 1 / 3], rtol=1e-6)
+    np.testing.assert_allclose(state.inverse[:, :, 0], np.array([[2, -1], [-1, 2]]) / 3, rtol=1e-6)
+    x = jnp.float32([[1.0, 0.0]])
+    action, info = policy.act(KEY, state, x, jnp.int32(1))
+    np.testing.assert_allclose(info["bound"], [1 / 3 + np.sqrt(2 / 3), 1.0], rtol=1e-6)
+    assert action == 0 and policy.replace(alpha=1.9).act(KEY, state, x, jnp.int32(1))[0] == 1
+
+
+@pytest.mark.fast
+def test_radius_of_oful_by_hand():
+    """One row of length sqrt(3): det V = 1 + 3, so beta = R sqrt(log 4 + 2 log 100) + S with delta = .01."""
+    env = contextual.linear([1.0, 0.0, 0.0], num_models=2)
+    policy = contextual.OFUL(noise=0.5, norm=2.0, delta=0.01, parameters=Shared())
+    state = played(policy, env, [([[1.0, 1.0, 1.0], [0.0, 0.0, 0.0]], 0, 0.0)])
+    np.testing.assert_allclose(state.log_det, [np.log(4.0)], rtol=1e-6)
+    bound = policy.act(KEY, state, jnp.float32([[0.0, 0.0, 0.0], [0.0, 0.0, 2.0]]), jnp.int32(1))[1]["bound"]
+    beta = 0.5 * np.sqrt(np.log(4.0) + 2 * np.log(100.0)) + 2.0
+    np.testing.assert_allclose(bound, [0.0, beta * 2 * np.sqrt(0.75)], rtol=1e-5)  # V^-1 = I - 11'/4
+
+
+@pytest.mark.fast
+def test_inverse_gap_weights_by_hand():
+    """Three models, gamma = 10, gaps .1 and .7: 1 / (3 + 1) and 1 / (3 + 7), and .65 for the best."""
+    np.testing.assert_allclose(inverse_gap_weights(jnp.float32([0.8, 0.9, 0.2]), 10.0), [0.25, 0.65, 0.1], rtol=1e-5)
+    np.testing.assert_allclose(inverse_gap_weights(jnp.zeros(4), 10.0), np.full(4, 0.25), rtol=1e-6)
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize("label", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("level, variance", [(0.0, 0.1), (-8.0, 50.0), (6.0, 1e4), (25.0, 1e-6)])
+def test_the_slope_solves_its_equation(level, variance, label):
+    c = float(newest_slope(jnp.float32(level), jnp.float32(variance), jnp.float32(label)))
+    low, high = label - 1.0, label
+    for _ in range(80):  # Bisection in double precision.
+        middle = (low + high) / 2
+        low, high = (low, middle) if middle - label + plain.sigmoid(level + middle * variance) > 0 else (middle, high)
+    assert c == pytest.approx(low, abs=1e-4)
+
+
+@pytest.mark.fast
+def test_without_bonus_it_is_greedy():
+    """alpha = 0, scale = 0 and epsilon = 0 are one policy: the ridge estimate's best."""
+    env = contextual.linear([[1.0, 0.2], [0.1, 0.9], [0.5, 0.5]])
+    rounds = [([[1.0, 0.1]], 0, 0.4), ([[0.2, 0.9]], 1, 0.8), ([[0.5, 0.5]], 2, 0.3)]
+    for x in np.random.default_rng(0).normal(size=(20, 1, 2)):
+        chosen = set()
+        for policy in (
+            contextual.LinUCB(alpha=0.0),
+            contextual.LinearThompson(scale=0.0),
+            contextual.EpsilonGreedy(epsilon=0.0),
+        ):
+            state = played(policy, env, rounds)
+            chosen.add(int(policy.act(KEY, state, jnp.float32(x), jnp.int32(3))[0]))
+        assert chosen == {int(np.argmax(x @ state.theta))}
+
+
+@pytest.mark.fast
+def test_a_context_of_ones_is_the_plain_bandit():
+    """The estimate is `sum / (pulls + ridge)`, the width `1 / sqrt(pulls + ridge)`."""
+    env = contextual.linear([[0.5], [0.2]], intercept=True)
+    state = played(contextual.LinUCB(), env, [([[1.0]], 0, 0.5), ([[1.0]], 0, 0.7), ([[1.0]], 1, 0.1)])
+    np.testing.assert_allclose(state.theta[0], [1.2 / 3, 0.1 / 2], rtol=1e-6)
+    np.testing.assert_allclose(state.square_deviation(jnp.ones((1, 1))), [1 / 3, 1 / 2], rtol=1e-6)
+    np.testing.assert_array_equal(env.observe(KEY, (), jnp.int32(0)), [[1.0]])
+
+
+@pytest.mark.fast
+def test_unit_vectors_as_descriptors_are_disjoint_parameters():
+    env = contextual.linear([[1.0, 0.2], [0.1, 0.9], [0.5, 0.5]])
+    rng, bounds = np.random.default_rng(1), []
+    rounds = [(rng.normal(size=(1, 2)), rng.integers(3), rng.normal()) for _ in range(9)]
+    for parameters in (Disjoint(), Shared(descriptors=np.eye(3, dtype=np.float32))):
+        policy = contextual.LinUCB(alpha=0.7, parameters=parameters)
+        obs = jnp.float32([[0.3, -0.4]])
+        bounds.append(policy.act(KEY, played(policy, env, rounds), obs, jnp.int32(9))[1]["bound"])
+    np.testing.assert_allclose(*bounds, rtol=1e-4)
+
+
+@pytest.mark.fast
+def test_relabelled_models_have_relabelled_bounds():
+    env = contextual.linear([[1.0, 0.2], [0.1, 0.9], [0.5, 0.5]])
+    order, rng = np.array([2, 0, 1]), np.random.default_rng(2)
+    rounds = [(rng.normal(size=(1, 2)), int(rng.integers(3)), rng.normal()) for _ in range(8)]
+    renamed = [(x, int(np.flatnonzero(order == a)[0]), y) for x, a, y in rounds]
+    for policy in (contextual.OFUL(), contextual.LinUCB()):
+        one, two = (
+            policy.act(KEY, played(policy, env, r), jnp.float32([[0.5, 0.1]]), jnp.int32(8))[1]["bound"]
+            for r in (rounds, renamed)
+        )
+        np.testing.assert_allclose(np.asarray(one)[order], two, rtol=1e-6)
+
+
+@pytest.mark.fast
+def test_samples_have_the_covariance_of_the_posterior():
+    """Errors of all models are those of one parameter: `x_j' V^-1 x_k`, or 0 between disjoint ones."""
+    rng = np.random.default_rng(3)
+    rows = rng.normal(size=(6, 3))
+    x = jnp.float32(rng.normal(size=(3, 2)))
+    number = 40_000
+    for parameters, size in ((Shared(), 1), (Disjoint(), 2)):
+        ridge = Ridge.start(0.5, 3, size)
+        for row in rows:
+            for place in range(size):
+                ridge = ridge.add(jnp.float32(row)[:, None], jnp.float32(0.0), jnp.arange(size) == place)
+        keys = jax.vmap(lambda i: draws.fold_in(KEY, i))(jnp.arange(number))
+        errors = np.asarray(jax.vmap(lambda k, p=parameters, r=ridge: p.errors(k, x, r))(keys), float)
+        expected = x.T @ np.linalg.inv(0.5 * np.eye(3) + rows.T @ rows) @ x
+        expected = expected if size == 1 else np.diag(np.diag(expected))
+        tolerance = 5 * np.sqrt((expected**2 + np.outer(np.diag(expected), np.diag(expected))) / number)
+        assert (np.abs(errors.T @ errors / number - expected) < tolerance).all()
+
+
+REFUSED = {
+    "alpha": (lambda: contextual.LinUCB(alpha=-1.0), "alpha must be at least 0"),
+    "ridge": (lambda: contextual.LinUCB(ridge=0.0), "ridge must be above 0"),
+    "parameters": (lambda: contextual.LinUCB(parameters=Disjoint), "parameters must be an object such as"),
+    "delta": (lambda: contextual.OFUL(delta=0.0), r"delta must be in \(0, 1\]"),
+    "noise": (lambda: contextual.OFUL(noise=-0.1), "noise must be at least 0"),
+    "scale": (lambda: contextual.LinearThompson(scale=-0.1), "scale must be at least 0"),
+    "epsilon": (lambda: contextual.EpsilonGreedy(epsilon=1.5), r"epsilon must be in \[0, 1\]"),
+    "horizon": (lambda: contextual.SquareCB(horizon=0.5), "horizon must be at least 1"),
+    "high": (lambda: contextual.LogisticThompson(low=1.0, high=0.0), "high must be above low"),
+    "descriptors": (lambda: contextual.LinUCB(parameters=Shared(np.ones(3))), r"descriptors must have shape \[K, m\]"),
+}
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_out_of_range_is_refused(name):
+    make, message = REFUSED[name]
+    with pytest.raises(ValueError, match=message):
+        make().check()
+
+
+@pytest.mark.fast
+def test_parameters_that_do_not_suit_are_refused():
+    env = contextual.linear([[1.0, 0.2], [0.1, 0.9]])
+    with pytest.raises(ValueError, match="descriptors of the models must be given"):
+        contextual.LinUCB(parameters=Shared()).check_for(env.spec)
+    with pytest.raises(ValueError, match="descriptors must have 2 rows"):
+        contextual.LinUCB(parameters=Shared(np.ones((3, 1)))).check_for(env.spec)
+
+
+@pytest.mark.slow
+def test_single_precision_stays_near_the_exact_estimate():
+    """After 20,000 rank-one steps, of which the last ones change what is known by a part in ten thousand."""
+    rng = np.random.default_rng(0)
+    x, y = rng.uniform(-1, 1, (20_000, 10)) / np.sqrt(10), rng.normal(size=20_000)
+    step = jax.jit(lambda r, x, y: r.add(x[:, None], y, jnp.ones(1, bool)))
+    ridge = Ridge.start(1.0, 10, 1)
+    for row, reward in zip(jnp.float32(x), jnp.float32(y), strict=True):
+        ridge = step(ridge, row, reward)
+    exact = np.linalg.inv(np.eye(10) + x.T @ x)
+    np.testing.assert_allclose(ridge.inverse[:, :, 0], exact, atol=1e-4 * np.abs(exact).max())
+    np.testing.assert_allclose(ridge.theta[:, 0], exact @ x.T @ y, atol=1e-4)
+
+
+@pytest.mark.slow
+def test_regret_of_a_numpy_loop():
+    """LinUCB's mean regret is that of the reference on draws of its own."""
+    rng = np.random.default_rng(7)
+    theta = np.float32([[0.9, -0.3, 0.2], [-0.5, 0.7, 0.4], [0.1, 0.2, -0.9]])
+    data = simulate(contextual.linear(theta, 0.3), contextual.LinUCB(alpha=0.5), horizon=300, seeds=512, progress=False)
+    ours = data["regret"].isel(policy=0, time=-1).values
+    theirs = np.array(
+        [
+            plain.play(
+                rng.uniform(-1, 1, (300, 1, 3)) / np.sqrt(3), theta, rng.normal(size=300), plain.linucb(3, 3, 0.5), noise=0.3
+            )[2][-1]
+            for _ in range(64)
+        ]
+    )
+    error = np.hypot(ours.std(ddof=1) / np.sqrt(ours.size), theirs.std(ddof=1) / np.sqrt(theirs.size))
+    assert abs(ours.mean() - theirs.mean()) < 5 * error
