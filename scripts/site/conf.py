@@ -54,7 +54,7 @@ add_module_names = False
 
 html_theme = "furo"
 html_title = f"jaxroute {version}"
-html_static_path = ["static"]
+html_static_path = ["static", str(formulas.FONTS)]
 html_css_files = ["site.css"]
 html_show_sourcelink = False
 html_copy_source = False
