@@ -102,13 +102,17 @@ def _short_hints(app: Any, domain: str, kind: str, content: Any) -> None:
     for hints in app.env.current_document.autodoc_annotations.values():
         for name, hint in list(hints.items()):
             short = re.sub(r"\[(~typing\.Any(, )?)+\]", "", hint)
-            if short.strip(":`~").endswith("typing.Any") and "[" not in short or len(re.sub(r"~[\w.]+\.", "", short)) > 110:
+            if (short.strip(":`~").endswith("typing.Any") and "[" not in short) or len(
+                re.sub(r"~[\w.]+\.", "", short)
+            ) > 110:
                 del hints[name]
             else:
                 hints[name] = short
 
 
-def _signature(app: Any, what: str, name: str, thing: Any, options: Any, signature: str, returned: str) -> tuple[str, str] | None:
+def _signature(
+    app: Any, what: str, name: str, thing: Any, options: Any, signature: str, returned: str
+) -> tuple[str, str] | None:
     """A protocol is not called."""
     return ("", returned) if what == "class" and getattr(thing, "_is_protocol", False) else None
 
