@@ -285,7 +285,21 @@ def _directive(entry: Entry) -> list[str]:
     if _kind(entry.thing) == "function":
         return [f".. autofunction:: {entry.name}", ""]
     said = _comment(entry.module, member) or getattr(entry.thing, "source", "")
-    return [f".. py:data:: {entry.name}", "", f"   {_escaped(said)}" if said else "   A constant.", ""]
+    said = said or (f"The type `{_short(entry.thing)}`." if isinstance(entry.thing, GenericAlias) else "A constant.")
+    # The section's automodule has made its module the current one.
+    return [
+        f".. py:currentmodule:: {entry.name.rpartition('.')[0]}",
+        "",
+        f".. py:data:: {member}",
+        "",
+        f"   {_escaped(said)}",
+        "",
+    ]
+
+
+def _short(alias: Any) -> str:
+    """A type without the modules of its parts."""
+    return re.sub(r"\b[a-z_.]+\.(?=[A-Z])", "", str(alias))
 
 
 def _escaped(said: str) -> str:
