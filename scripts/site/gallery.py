@@ -1,0 +1,241 @@
+"""The gallery: plays the experiments, and keeps a small picture of each figure and what was measured under notebooks/site/gallery/.
+
+    python scripts/site/gallery.py                                  # every experiment that is not in the gallery yet, one after the other
+    python scripts/site/gallery.py --only staged/figure-2 cascade   # an experiment, all of a problem
+    python scripts/site/gallery.py --only staged --redraw           # drawn anew from what was played, after a change of figures or claims
+
+Each is played by the command that the gallery shows, `jaxroute run`, at its own horizon and with its own seeds, or as many as take some 40 s
+of a processor (`SEEDS`). Results stay in results/gallery/; with them there, an experiment that is played again only grows.
+"""
+
+import argparse
+import io
+import itertools
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+GALLERY = ROOT / "notebooks" / "site" / "gallery"
+CATALOGUE = ROOT / "jaxroute" / "catalogue.json"
+LARGEST = 40_000  # Bytes of a picture.
+WIDEST = 2_000  # Pixels: more than twice the width of a page's text, for screens of two pixels to a point.
+
+# Seeds of the experiments that take longer with their own number of them.
+SEEDS = {
+    "staged/discovery-slope": 64,
+    "staged/lower-bound": 128,
+    "staged/figure-6": 128,
+    "combinatorial/figure-4a": 64,
+    "combinatorial/figure-4b": 128,
+    "combinatorial/figure-4c": 128,
+    "combinatorial/figure-6": 64,
+    "combinatorial/figure-7": 32,
+    "combinatorial/figure-8": 32,
+    "combinatorial/figure-9": 64,
+    "combinatorial/figure-10": 32,
+    "combinatorial/figure-11": 128,
+    "combinatorial/table-4": 16,
+    "combinatorial/policies": 16,
+    "combinatorial/variants": 16,
+    "service/table-2": 256,
+    "service/theory": 128,
+    "service/signal": 64,
+    "queueing/figure-2": 256,
+    "queueing/figure-4": 64,
+    "queueing/figure-5": 128,
+    "queueing/figure-3": 2,
+    "queueing/figure-7": 2,
+    "queueing/kappa-sensitivity": 32,
+    "queueing/contrastive": 4,
+    "queueing/table": 8,
+    "queueing/theory": 128,
+    "cascade/sizes": 16,
+    "cascade/learned-scores": 32,
+    "cascade/laws": 16,
+}
+# What is not played, and why.
+NOT_PLAYED = {
+    "staged/table": "plays a table of your own",
+    "combinatorial/table": "plays a table of your own",
+    "service/table": "plays a table of your own",
+    "queueing/figure-6": "takes hours: 112 models with 384 features each, 5,000 rounds, six loads",
+}
+
+
+def named(only: list[str], names: list[str]) -> list[str]:
+    """The experiments that are meant: by their names, or all of a problem; without any all."""
+    for one in only:
+        if one not in names and not any(name.startswith(f"{one}/") for name in names):
+            raise ValueError(f"--only must name an experiment or a problem of `jaxroute list`, got {one!r}")
+    return [name for name in names if not only or name in only or name.partition("/")[0] in only]
+
+
+def stem(name: str) -> str:
+    """What the files of an experiment in the gallery begin with."""
+    return name.replace("/", "-")
+
+
+def entries(folder: Path = GALLERY) -> Iterator[dict[str, Any]]:
+    """What the gallery knows of each experiment in it, in the order of `jaxroute list`."""
+    for name in json.loads(CATALOGUE.read_text(encoding="utf-8"))["experiments"]:
+        file = folder / f"{stem(name)}.json"
+        if file.is_file():
+            yield json.loads(file.read_text(encoding="utf-8"))
+
+
+def command(experiment: Any, seeds: int) -> list[str]:
+    """The arguments of `jaxroute` that play an experiment."""
+    return ["run", experiment.name, *(["--seeds", str(seeds)] if seeds != experiment.seeds else [])]
+
+
+def play(experiment: Any, seeds: int, out: Path) -> float:
+    """Plays an experiment by its command, in a process of its own; returns the seconds of a processor that took."""
+    arguments = [sys.executable, "-m", "jaxroute", *command(experiment, seeds), "--no-figures", "--out", str(out)]
+    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    done = subprocess.run(arguments, env={**os.environ, "PYTHONPATH": path}, stdout=subprocess.PIPE, text=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    (out.parent / f"{out.name}.txt").write_text(done.stdout)
+    if done.returncode:
+        raise RuntimeError(f"{experiment.name}: `{' '.join(arguments)}` ended with status {done.returncode}")
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def results_of(experiment: Any, out: Path) -> dict[str, Any]:
+    """The results of a finished run, by case."""
+    from jaxroute.store import results
+
+    one = len(experiment.cases) == 1
+    return {case.name: results.load(out if one else out / case.name) for case in experiment.cases}
+
+
+def draw(figure: Any, target: Path) -> tuple[int, int]:
+    """Writes a figure as WebP, as sharp as fits into `LARGEST` bytes; returns width and height in pixels.
+
+    Each channel keeps a few levels, by which lines keep their hue, and the file has no loss besides: of lines and letters that is
+    half the size of a good JPEG. Where it is too large the figure is drawn anew with fewer dots, as resampled letters take more bytes.
+    """
+    import numpy as np
+    from PIL import Image
+
+    for dots, step in itertools.product((160, 130, 110, 90), (16, 32, 48)):
+        if dots > 90 and figure.get_figwidth() * dots > WIDEST:
+            continue
+        with io.BytesIO() as drawn:
+            figure.savefig(drawn, format="png", dpi=dots)
+            pixels = np.asarray(Image.open(drawn).convert("RGB"), dtype=np.float32)
+        few = Image.fromarray(np.clip(np.round(pixels / step) * step, 0, 255).astype(np.uint8))
+        few.save(target, lossless=True, quality=80)
+        if target.stat().st_size <= LARGEST:
+            return few.size
+    raise RuntimeError(f"{target.name} takes more than {LARGEST} bytes with as few dots as can be read")
+
+
+def keep(experiment: Any, out: Path, spent: float | None, folder: Path = GALLERY) -> dict[str, Any]:
+    """Draws the figures of a finished run into the gallery, and writes what is known of it beside them.
+
+    Args:
+      experiment: that was played.
+      out: folder of the run.
+      spent: seconds of a processor that it took; None for those that the gallery has.
+      folder: the gallery.
+    """
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import jaxroute
+    from jaxroute.experiments.base import summarise
+
+    folder.mkdir(parents=True, exist_ok=True)
+    played = json.loads((out / "summary.json").read_text())
+    data = results_of(experiment, out)
+    summary = summarise(experiment, data, played["seeds"], played["horizon"])
+    pictures = []
+    for name, make in experiment.figures.items():
+        file = f"{stem(experiment.name)}.webp" if len(experiment.figures) == 1 else f"{stem(experiment.name)}--{name}.webp"
+        made = make(data)
+        figure = getattr(made, "figure", made)  # Some return the axes.
+        width, height = draw(figure, folder / file)
+        matplotlib.pyplot.close(figure)
+        pictures.append({"name": name, "file": file, "width": width, "height": height})
+    target = folder / f"{stem(experiment.name)}.json"
+    if spent is None:
+        spent = json.loads(target.read_text(encoding="utf-8"))["cpu_s"]
+    entry = {
+        "experiment": experiment.name,
+        "title": experiment.title,
+        "source": experiment.source,
+        "notes": experiment.notes,
+        "command": " ".join(["jaxroute", *command(experiment, summary["seeds"])]),
+        "seeds": summary["seeds"],
+        "own_seeds": experiment.seeds,
+        "horizon": summary["horizon"],
+        "claims": summary["claims"],
+        "pictures": pictures,
+        "device": summary["device"],
+        "version": jaxroute.__version__,
+        "compile_s": round(played["compile_s"], 1),
+        "run_s": round(played["run_s"], 1),
+        "cpu_s": round(spent, 1),
+    }
+    target.write_text(json.dumps(entry, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    return entry
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs the command."""
+    sys.path.insert(0, str(ROOT))
+    from jaxroute.experiments import EXPERIMENTS
+
+    parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
+    parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="experiments, or problems (default: all)")
+    parser.add_argument(
+        "--seeds", type=int, help="in place of those of the experiment, or of SEEDS; plays one that is there again"
+    )
+    parser.add_argument("--redraw", action="store_true", help="draw and judge anew what was played, and play nothing")
+    options = parser.parse_args(arguments)
+    try:
+        names = named(options.only, list(EXPERIMENTS))
+    except ValueError as error:
+        parser.error(str(error))
+    failed = 0
+    for name in names:
+        experiment = EXPERIMENTS[name]
+        out = ROOT / "results" / "gallery" / stem(name)
+        out.parent.mkdir(parents=True, exist_ok=True)
+        there = (GALLERY / f"{stem(name)}.json").is_file()
+        if name in NOT_PLAYED and name not in options.only:
+            print(f"{name}: {NOT_PLAYED[name]}")
+            continue
+        if options.redraw:
+            if there and (out / "summary.json").is_file():
+                keep(experiment, out, None)
+                print(f"{name}: drawn")
+            continue
+        if there and options.seeds is None:
+            continue
+        seeds = options.seeds or min(experiment.seeds, SEEDS.get(name, experiment.seeds))
+        start = time.perf_counter()
+        try:
+            entry = keep(experiment, out, play(experiment, seeds, out))
+        except RuntimeError as error:
+            print(error, file=sys.stderr)
+            failed = 1
+            continue
+        sizes = ", ".join(f"{(GALLERY / one['file']).stat().st_size / 1000:.0f} kB" for one in entry["pictures"])
+        print(
+            f"{name}: {seeds} seeds, {time.perf_counter() - start:.0f} s, {entry['cpu_s']:.0f} of a processor; {sizes}",
+            flush=True,
+        )
+    return failed
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
