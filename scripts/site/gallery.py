@@ -23,6 +23,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 GALLERY = ROOT / "notebooks" / "site" / "gallery"
+RESULTS = ROOT / "results" / "gallery"
 CATALOGUE = ROOT / "jaxroute" / "catalogue.json"
 LARGEST = 40_000  # Bytes of a picture.
 WIDEST = 2_000  # Pixels: more than twice the width of a page's text, for screens of two pixels to a point.
@@ -82,10 +83,10 @@ def stem(name: str) -> str:
     return name.replace("/", "-")
 
 
-def entries(folder: Path = GALLERY) -> Iterator[dict[str, Any]]:
+def entries() -> Iterator[dict[str, Any]]:
     """What the gallery knows of each experiment in it, in the order of `jaxroute list`."""
     for name in json.loads(CATALOGUE.read_text(encoding="utf-8"))["experiments"]:
-        file = folder / f"{stem(name)}.json"
+        file = GALLERY / f"{stem(name)}.json"
         if file.is_file():
             yield json.loads(file.read_text(encoding="utf-8"))
 
@@ -117,35 +118,34 @@ def results_of(experiment: Any, out: Path) -> dict[str, Any]:
 
 
 def draw(figure: Any, target: Path) -> tuple[int, int]:
-    """Writes a figure as WebP, as sharp as fits into `LARGEST` bytes; returns width and height in pixels.
+    """Writes a figure as WebP without loss, as sharp as fits into `LARGEST` bytes; returns width and height in pixels.
 
-    Each channel keeps a few levels, by which lines keep their hue, and the file has no loss besides: of lines and letters that is
-    half the size of a good JPEG. Where it is too large the figure is drawn anew with fewer dots, as resampled letters take more bytes.
+    If it is too large each channel keeps a few levels only, by which lines keep their hue; and if that does not do, the figure is drawn
+    anew with fewer dots, for resampled letters take more bytes.
     """
     import numpy as np
     from PIL import Image
 
-    for dots, step in itertools.product((160, 130, 110, 90), (16, 32, 48)):
+    for dots, levels in itertools.product((160, 130, 110, 90), (256, 18, 9, 6)):
         if dots > 90 and figure.get_figwidth() * dots > WIDEST:
             continue
         with io.BytesIO() as drawn:
             figure.savefig(drawn, format="png", dpi=dots)
             pixels = np.asarray(Image.open(drawn).convert("RGB"), dtype=np.float32)
-        few = Image.fromarray(np.clip(np.round(pixels / step) * step, 0, 255).astype(np.uint8))
+        few = Image.fromarray(np.round(np.round(pixels / 255 * (levels - 1)) * 255 / (levels - 1)).astype(np.uint8))
         few.save(target, lossless=True, quality=80)
         if target.stat().st_size <= LARGEST:
             return few.size
     raise RuntimeError(f"{target.name} takes more than {LARGEST} bytes with as few dots as can be read")
 
 
-def keep(experiment: Any, out: Path, spent: float | None, folder: Path = GALLERY) -> dict[str, Any]:
+def keep(experiment: Any, out: Path, spent: float | None) -> dict[str, Any]:
     """Draws the figures of a finished run into the gallery, and writes what is known of it beside them.
 
     Args:
       experiment: that was played.
       out: folder of the run.
       spent: seconds of a processor that it took; None for those that the gallery has.
-      folder: the gallery.
     """
     import matplotlib
 
@@ -153,7 +153,7 @@ def keep(experiment: Any, out: Path, spent: float | None, folder: Path = GALLERY
     import jaxroute
     from jaxroute.experiments.base import summarise
 
-    folder.mkdir(parents=True, exist_ok=True)
+    GALLERY.mkdir(parents=True, exist_ok=True)
     played = json.loads((out / "summary.json").read_text())
     data = results_of(experiment, out)
     summary = summarise(experiment, data, played["seeds"], played["horizon"])
@@ -162,10 +162,10 @@ def keep(experiment: Any, out: Path, spent: float | None, folder: Path = GALLERY
         file = f"{stem(experiment.name)}.webp" if len(experiment.figures) == 1 else f"{stem(experiment.name)}--{name}.webp"
         made = make(data)
         figure = getattr(made, "figure", made)  # Some return the axes.
-        width, height = draw(figure, folder / file)
+        width, height = draw(figure, GALLERY / file)
         matplotlib.pyplot.close(figure)
         pictures.append({"name": name, "file": file, "width": width, "height": height})
-    target = folder / f"{stem(experiment.name)}.json"
+    target = GALLERY / f"{stem(experiment.name)}.json"
     if spent is None:
         spent = json.loads(target.read_text(encoding="utf-8"))["cpu_s"]
     entry = {
@@ -208,7 +208,7 @@ def main(arguments: list[str] | None = None) -> int:
     failed = 0
     for name in names:
         experiment = EXPERIMENTS[name]
-        out = ROOT / "results" / "gallery" / stem(name)
+        out = RESULTS / stem(name)
         out.parent.mkdir(parents=True, exist_ok=True)
         there = (GALLERY / f"{stem(name)}.json").is_file()
         if name in NOT_PLAYED and name not in options.only:
