@@ -63,10 +63,10 @@ SEEDS = {
 }
 # What is not played, and why.
 NOT_PLAYED = {
-    "staged/table": "plays a table of your own",
-    "combinatorial/table": "plays a table of your own",
-    "service/table": "plays a table of your own",
-    "queueing/figure-6": "takes hours: 112 models with 384 features each, 5,000 rounds, six loads",
+    "staged/table": "it plays a table of your own, `--data FILE`",
+    "combinatorial/table": "it plays a table of your own, `--data FILE`",
+    "service/table": "it plays a table of your own, `--data FILE`",
+    "queueing/figure-6": "it takes long: 112 models with 384 features each, 5,000 rounds, six loads",
 }
 
 

@@ -159,6 +159,16 @@ class Verdicts(_OfGallery):
         return [table(("experiment", "what is asked", "claims"), rows)]
 
 
+class NotPlayed(SphinxDirective):
+    """The experiments that the gallery leaves out, and why."""
+
+    def run(self) -> list[nodes.Node]:
+        listed = nodes.bullet_list()
+        for name, reason in gallery.NOT_PLAYED.items():
+            listed += nodes.list_item("", nodes.paragraph("", "", *inline(f"`jaxroute run {name}`: {reason}.")))
+        return [listed]
+
+
 class _OfProblem(SphinxDirective):
     """A table of a problem's classes or functions, from their docstrings."""
 
@@ -190,6 +200,7 @@ def setup(app: Any) -> dict[str, Any]:
     """Registers the directives."""
     app.add_directive("gallery", Gallery)
     app.add_directive("gallery-verdicts", Verdicts)
+    app.add_directive("gallery-not-played", NotPlayed)
     app.add_directive("policies", Policies)
     app.add_directive("environments", Environments)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
