@@ -1,0 +1,95 @@
+"""Sphinx's settings. The source folder is put together by build.py: pages, notebooks, and what is made from the package."""
+
+import importlib
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT), str(Path(__file__).resolve().parent)]
+
+import api  # noqa: E402
+import docstrings  # noqa: E402
+import formulas  # noqa: E402
+from links import links  # noqa: E402
+
+import jaxroute  # noqa: E402
+
+project = "jaxroute"
+author = "The jaxroute developers"
+copyright = author
+version = release = jaxroute.__version__
+language = "en"
+
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton", "sphinx_design"]
+nitpicky = True
+suppress_warnings = ["config.cache"]
+
+myst_enable_extensions = ["colon_fence", "deflist", "dollarmath", "attrs_inline"]
+myst_heading_anchors = 4
+myst_links_external_new_tab = False
+nb_execution_mode = "off"  # Pages show what a notebook was saved with; the tests run them.
+nb_merge_streams = True
+html_math_renderer = "mathml"  # In the page itself: no script, nothing from another server.
+
+autodoc_member_order = "bysource"
+autodoc_preserve_defaults = True
+autodoc_typehints = "description"
+autodoc_typehints_description_target = "documented"
+autodoc_typehints_format = "short"
+python_use_unqualified_type_names = True
+python_maximum_signature_line_length = 88
+napoleon_google_docstring = True
+napoleon_numpy_docstring = False
+napoleon_use_rtype = False
+toc_object_entries_show_parents = "hide"
+add_module_names = False
+
+html_theme = "furo"
+html_title = f"jaxroute {version}"
+html_static_path = ["static"]
+html_css_files = ["site.css"]
+html_show_sourcelink = False
+html_copy_source = False
+html_show_sphinx = False
+html_theme_options: dict[str, Any] = {"navigation_with_keys": True, "top_of_page_buttons": []}
+if "Repository" in links():
+    html_theme_options["source_repository"] = links()["Repository"]
+copybutton_exclude = ".linenos, .gp, .go"
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
+
+
+def _documented(target: str) -> str | None:
+    """The name under which an object is shown that a type hint names by where it is defined."""
+    module, _, name = target.rpartition(".")
+    while module:
+        try:
+            thing: Any = importlib.import_module(module)
+        except ImportError:
+            module, _, first = module.rpartition(".")
+            name = f"{first}.{name}"
+            continue
+        for part in name.split("."):
+            thing = getattr(thing, part, None)
+        return api.names().get(id(thing)) if thing is not None else None
+    return None
+
+
+def _missing(app: Any, env: Any, node: Any, contnode: Any) -> Any:
+    """Links of type hints: to where the type is shown; plain text for types of other packages. A link that a person wrote must exist."""
+    if node.get("refdomain") != "py":
+        return None
+    shown = _documented(node["reftarget"])
+    if shown and shown != node["reftarget"]:
+        found = env.get_domain("py").resolve_xref(env, node["refdoc"], app.builder, "obj", shown, node, contnode)
+        if found is not None:
+            return found
+    return contnode if node["refdoc"].startswith("api/") else None
+
+
+def setup(app: Any) -> None:
+    app.connect("autodoc-process-docstring", docstrings.process, priority=400)  # Before napoleon, which has 500.
+    app.connect("autodoc-skip-member", docstrings.skip)
+    app.connect("missing-reference", _missing)
+    formulas.setup(app)
