@@ -182,8 +182,17 @@ class _OfProblem(SphinxDirective):
             self.env.note_dependency(inspect.getsourcefile(one) or "")
             paragraphs = inspect.cleandoc(one.__doc__ or "").split("\n\n")
             sources = [text.removeprefix("Source:") for text in paragraphs if text.startswith("Source:")]
-            rows.append([[nodes.literal("", one.__name__)], inline(paragraphs[0]), inline(" ".join(sources).strip(" ."))])
+            rows.append([[self.link(one)], inline(paragraphs[0]), inline(" ".join(sources).strip(" ."))])
         return [table((self.kind, "what it does", "source"), rows)]
+
+
+    def link(self, thing: Any) -> nodes.Node:
+        """To where the reference shows it."""
+        name = f"jaxroute.problems.{self.arguments[0]}.{thing.__name__}"
+        text = nodes.literal("", thing.__name__, classes=["xref", "py", "py-obj"])
+        return addnodes.pending_xref(
+            "", text, refdomain="py", reftype="obj", reftarget=name, refexplicit=True, refwarn=True, refdoc=self.env.docname
+        )
 
 
 class Policies(_OfProblem):
@@ -198,6 +207,7 @@ class Environments(_OfProblem):
 
 def setup(app: Any) -> dict[str, Any]:
     """Registers the directives."""
+    app.add_css_file("problem_pages.css")
     app.add_directive("gallery", Gallery)
     app.add_directive("gallery-verdicts", Verdicts)
     app.add_directive("gallery-not-played", NotPlayed)
