@@ -26,7 +26,8 @@ ROOT = Path(__file__).resolve().parents[2]
 GALLERY = ROOT / "notebooks" / "site" / "gallery"
 RESULTS = ROOT / "results" / "gallery"
 CATALOGUE = ROOT / "jaxroute" / "catalogue.json"
-LARGEST = 40_000  # Bytes of a picture.
+LARGEST = 40_000  # Bytes of a picture,
+A_PANEL = 7_500  # and of a panel of those with more than five.
 
 # Seeds of the experiments that take longer with their own number of them.
 SEEDS = {
@@ -97,7 +98,7 @@ def command(experiment: Any, seeds: int) -> list[str]:
 
 
 def play(experiment: Any, seeds: int, out: Path) -> float:
-    """Plays an experiment by its command, in a process of its own; returns the seconds of a processor that took."""
+    """Plays an experiment by its command, in a process of its own; returns the seconds of a processor that took, in all calls together."""
     arguments = [sys.executable, "-m", "jaxroute", *command(experiment, seeds), "--no-figures", "--out", str(out)]
     path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -106,7 +107,11 @@ def play(experiment: Any, seeds: int, out: Path) -> float:
     (out.parent / f"{out.name}.txt").write_text(done.stdout)
     if done.returncode:
         raise RuntimeError(f"{experiment.name}: `{' '.join(arguments)}` ended with status {done.returncode}")
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    file = out.parent / f"{out.name}.seconds"
+    spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    spent += float(file.read_text()) if file.is_file() else 0.0
+    file.write_text(f"{spent:.2f}\n")
+    return spent
 
 
 def results_of(experiment: Any, out: Path) -> dict[str, Any]:
@@ -137,8 +142,13 @@ def in_few(pixels: np.ndarray, colours: int) -> np.ndarray:
     return kept[nearest].astype(np.uint8)[place.reshape(codes.shape)]
 
 
-def draw(figure: Any, target: Path) -> tuple[int, int]:
-    """Writes a figure as WebP, as sharp and in as many colours as fits into `LARGEST` bytes; returns width and height in pixels.
+def largest(panels: int) -> int:
+    """Bytes that the picture of a figure may take."""
+    return max(LARGEST, A_PANEL * panels)
+
+
+def draw(figure: Any, target: Path, most: int) -> tuple[int, int]:
+    """Writes a figure as WebP, as sharp and in as many colours as fits into `most` bytes; returns width and height in pixels.
 
     Nothing else is lost: of lines and letters that takes half the bytes of a good JPEG. Fewer dots are drawn anew, for resampled
     letters take more bytes.
@@ -151,9 +161,9 @@ def draw(figure: Any, target: Path) -> tuple[int, int]:
             pixels = np.asarray(Image.open(drawn).convert("RGB"))
         few = Image.fromarray(in_few(pixels, colours))
         few.save(target, lossless=True, quality=80)
-        if target.stat().st_size <= LARGEST:
+        if target.stat().st_size <= most:
             return few.size
-    raise RuntimeError(f"{target.name} takes more than {LARGEST} bytes with as few dots as can be read")
+    raise RuntimeError(f"{target.name} takes more than {most} bytes with as few dots as can be read")
 
 
 def keep(experiment: Any, out: Path, spent: float | None) -> dict[str, Any]:
@@ -179,9 +189,10 @@ def keep(experiment: Any, out: Path, spent: float | None) -> dict[str, Any]:
         file = f"{stem(experiment.name)}.webp" if len(experiment.figures) == 1 else f"{stem(experiment.name)}--{name}.webp"
         made = make(data)
         figure = getattr(made, "figure", made)  # Some return the axes.
-        width, height = draw(figure, GALLERY / file)
+        panels = sum(ax.get_visible() for ax in figure.axes)
+        width, height = draw(figure, GALLERY / file, largest(panels))
         matplotlib.pyplot.close(figure)
-        pictures.append({"name": name, "file": file, "width": width, "height": height})
+        pictures.append({"name": name, "file": file, "width": width, "height": height, "panels": panels})
     target = GALLERY / f"{stem(experiment.name)}.json"
     if spent is None:
         spent = json.loads(target.read_text(encoding="utf-8"))["cpu_s"]

@@ -185,7 +185,6 @@ class _OfProblem(SphinxDirective):
             rows.append([[self.link(one)], inline(paragraphs[0]), inline(" ".join(sources).strip(" ."))])
         return [table((self.kind, "what it does", "source"), rows)]
 
-
     def link(self, thing: Any) -> nodes.Node:
         """To where the reference shows it."""
         name = f"jaxroute.problems.{self.arguments[0]}.{thing.__name__}"
