@@ -191,8 +191,9 @@ def keep(experiment: Any, out: Path, spent: float | None) -> dict[str, Any]:
         figure = getattr(made, "figure", made)  # Some return the axes.
         panels = sum(ax.get_visible() for ax in figure.axes)
         width, height = draw(figure, GALLERY / file, largest(panels))
+        dots = round(width / figure.get_figwidth())
         matplotlib.pyplot.close(figure)
-        pictures.append({"name": name, "file": file, "width": width, "height": height, "panels": panels})
+        pictures.append({"name": name, "file": file, "width": width, "height": height, "dots": dots, "panels": panels})
     target = GALLERY / f"{stem(experiment.name)}.json"
     if spent is None:
         spent = json.loads(target.read_text(encoding="utf-8"))["cpu_s"]

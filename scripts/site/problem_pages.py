@@ -29,8 +29,7 @@ import gallery
 
 PAGE = "gallery"  # The page with all of them, to which the other pages link.
 _VERDICTS = {True: "holds", False: "fails", None: "not judged"}
-# Of a picture's pixels to those of a page: figures have 160 dots an inch, a page 96.
-_SCALE = 96 / 160
+_DOTS = 96  # An inch of a page.
 
 
 def number_of(things: int, one: str) -> str:
@@ -83,8 +82,7 @@ class _OfGallery(SphinxDirective):
 
     def entries(self) -> list[dict[str, Any]]:
         there = list(gallery.entries())
-        for file in sorted(gallery.GALLERY.glob("*.json")):
-            self.env.note_dependency(str(file))
+        self.env.note_reread()  # What is new in the gallery is in no list of files that were read.
         found = []
         for name in self.arguments:
             named = [entry for entry in there if name in (entry["experiment"], entry["experiment"].partition("/")[0])]
@@ -111,7 +109,7 @@ class Gallery(_OfGallery):
             standard.anonlabels[label] = (PAGE, label)
         block += nodes.paragraph("", "", nodes.literal("", name), nodes.Text(" "), nodes.strong("", entry["title"]))
         for picture in entry["pictures"]:
-            width = f"{round(picture['width'] * _SCALE)}px"
+            width = f"{round(picture['width'] * _DOTS / picture['dots'])}px"
             block += nodes.figure("", nodes.image(uri=f"/gallery/{picture['file']}", alt=entry["title"], width=width))
         text = nodes.paragraph("", caption(entry), classes=["gallery-caption"])
         text += nodes.Text(f" {entry['source']}." if entry["source"] else "")
