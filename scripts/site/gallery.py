@@ -122,13 +122,8 @@ def results_of(experiment: Any, out: Path) -> dict[str, Any]:
     return {case.name: results.load(out if one else out / case.name) for case in experiment.cases}
 
 
-# Dots an inch and colours of a picture, from the best to the least that can be read.
-_QUALITIES = (
-    *((160, colours) for colours in (256, 128, 64, 48)),
-    *((130, colours) for colours in (128, 64, 48, 32)),
-    *((110, colours) for colours in (64, 48, 32)),
-    *((90, colours) for colours in (64, 48, 32, 24)),
-)
+# Colours of a picture by dots an inch, from the best to the least that can be read.
+_QUALITIES = {160: (256, 128, 64, 48), 130: (128, 64, 48, 32), 110: (64, 48, 32), 90: (64, 48, 32, 24)}
 
 
 def in_few(pixels: np.ndarray, colours: int) -> np.ndarray:
@@ -155,14 +150,15 @@ def draw(figure: Any, target: Path, most: int) -> tuple[int, int]:
     """
     from PIL import Image
 
-    for dots, colours in _QUALITIES:
+    for dots, numbers in _QUALITIES.items():
         with io.BytesIO() as drawn:
             figure.savefig(drawn, format="png", dpi=dots)
             pixels = np.asarray(Image.open(drawn).convert("RGB"))
-        few = Image.fromarray(in_few(pixels, colours))
-        few.save(target, lossless=True, quality=80)
-        if target.stat().st_size <= most:
-            return few.size
+        for colours in numbers:
+            few = Image.fromarray(in_few(pixels, colours))
+            few.save(target, lossless=True, quality=80)
+            if target.stat().st_size <= most:
+                return few.size
     raise RuntimeError(f"{target.name} takes more than {most} bytes with as few dots as can be read")
 
 
