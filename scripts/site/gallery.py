@@ -9,11 +9,11 @@ of a processor (`SEEDS`). Results stay in results/gallery/; with them there, an 
 """
 
 import argparse
+import contextlib
 import io
 import json
-import os
+import multiprocessing
 import resource
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -31,33 +31,34 @@ A_PANEL = 7_500  # and of a panel of those with more than five.
 
 # Seeds of the experiments that take longer with their own number of them.
 SEEDS = {
+    "staged/interval-effect": 256,
     "staged/discovery-slope": 64,
-    "staged/lower-bound": 128,
-    "staged/figure-6": 128,
+    "staged/lower-bound": 64,
+    "staged/figure-6": 64,
     "combinatorial/figure-4a": 64,
-    "combinatorial/figure-4b": 128,
-    "combinatorial/figure-4c": 128,
+    "combinatorial/figure-4b": 64,
+    "combinatorial/figure-4c": 64,
     "combinatorial/figure-6": 64,
     "combinatorial/figure-7": 32,
     "combinatorial/figure-8": 32,
     "combinatorial/figure-9": 64,
     "combinatorial/figure-10": 32,
-    "combinatorial/figure-11": 128,
-    "combinatorial/table-4": 16,
+    "combinatorial/figure-11": 64,
+    "combinatorial/table-4": 8,
     "combinatorial/policies": 16,
     "combinatorial/variants": 16,
-    "service/table-2": 256,
-    "service/theory": 128,
-    "service/signal": 64,
+    "service/table-2": 128,
+    "service/theory": 64,
+    "service/signal": 32,
     "queueing/figure-2": 256,
-    "queueing/figure-4": 64,
-    "queueing/figure-5": 128,
+    "queueing/figure-4": 32,
+    "queueing/figure-5": 64,
     "queueing/figure-3": 2,
     "queueing/figure-7": 2,
-    "queueing/kappa-sensitivity": 32,
+    "queueing/kappa-sensitivity": 16,
     "queueing/contrastive": 4,
-    "queueing/table": 8,
-    "queueing/theory": 128,
+    "queueing/table": 4,
+    "queueing/theory": 64,
     "cascade/sizes": 16,
     "cascade/learned-scores": 32,
     "cascade/laws": 16,
@@ -98,15 +99,15 @@ def command(experiment: Any, seeds: int) -> list[str]:
 
 
 def play(experiment: Any, seeds: int, out: Path) -> float:
-    """Plays an experiment by its command, in a process of its own; returns the seconds of a processor that took, in all calls together."""
-    arguments = [sys.executable, "-m", "jaxroute", *command(experiment, seeds), "--no-figures", "--out", str(out)]
-    path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    done = subprocess.run(arguments, env={**os.environ, "PYTHONPATH": path}, stdout=subprocess.PIPE, text=True)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    (out.parent / f"{out.name}.txt").write_text(done.stdout)
-    if done.returncode:
-        raise RuntimeError(f"{experiment.name}: `{' '.join(arguments)}` ended with status {done.returncode}")
+    """Plays an experiment by its command; returns the seconds of a processor that took, in all calls together."""
+    from jaxroute import cli
+
+    before = resource.getrusage(resource.RUSAGE_SELF)
+    with open(out.parent / f"{out.name}.txt", "w", encoding="utf-8") as told, contextlib.redirect_stdout(told):
+        status = cli.main([*command(experiment, seeds), "--no-figures", "--out", str(out)])
+    after = resource.getrusage(resource.RUSAGE_SELF)
+    if status:
+        raise RuntimeError(f"{experiment.name}: the command ended with status {status}")
     file = out.parent / f"{out.name}.seconds"
     spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     spent += float(file.read_text()) if file.is_file() else 0.0
@@ -214,53 +215,61 @@ def keep(experiment: Any, out: Path, spent: float | None) -> dict[str, Any]:
     return entry
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Runs the command."""
+def add(name: str, seeds: int | None, redraw: bool) -> None:
+    """Plays an experiment, or draws what was played, and keeps it.
+
+    Args:
+      name: of the experiment.
+      seeds: in place of those of the experiment, or of `SEEDS`.
+      redraw: play nothing.
+    """
     sys.path.insert(0, str(ROOT))
     from jaxroute.experiments import EXPERIMENTS
 
+    experiment, out, start = EXPERIMENTS[name], RESULTS / stem(name), time.perf_counter()
+    out.parent.mkdir(parents=True, exist_ok=True)
+    if redraw:
+        if (out / "summary.json").is_file():
+            keep(experiment, out, None)
+            print(f"{name}: drawn", flush=True)
+        return
+    seeds = seeds or min(experiment.seeds, SEEDS.get(name, experiment.seeds))
+    entry = keep(experiment, out, play(experiment, seeds, out))
+    sizes = ", ".join(f"{(GALLERY / one['file']).stat().st_size / 1000:.0f} kB" for one in entry["pictures"])
+    print(
+        f"{name}: {seeds} seeds, {time.perf_counter() - start:.0f} s, {entry['cpu_s']:.0f} of a processor; {sizes}",
+        flush=True,
+    )
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs the command; each experiment in a process of its own, one after the other."""
     parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
     parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="experiments, or problems (default: all)")
     parser.add_argument(
-        "--seeds", type=int, help="in place of those of the experiment, or of SEEDS; plays one that is there again"
+        "--seeds", type=int, help="in place of those of the experiment, or of SEEDS; plays what is there again"
     )
     parser.add_argument("--redraw", action="store_true", help="draw and judge anew what was played, and play nothing")
     options = parser.parse_args(arguments)
     try:
-        names = named(options.only, list(EXPERIMENTS))
+        names = named(options.only, list(json.loads(CATALOGUE.read_text(encoding="utf-8"))["experiments"]))
     except ValueError as error:
         parser.error(str(error))
-    failed = 0
+    failed = []
     for name in names:
-        experiment = EXPERIMENTS[name]
-        out = RESULTS / stem(name)
-        out.parent.mkdir(parents=True, exist_ok=True)
-        there = (GALLERY / f"{stem(name)}.json").is_file()
         if name in NOT_PLAYED and name not in options.only:
-            print(f"{name}: {NOT_PLAYED[name]}")
+            print(f"{name} is left out: {NOT_PLAYED[name]}", flush=True)
             continue
-        if options.redraw:
-            if there and (out / "summary.json").is_file():
-                keep(experiment, out, None)
-                print(f"{name}: drawn")
+        if (GALLERY / f"{stem(name)}.json").is_file() != options.redraw and options.seeds is None:
             continue
-        if there and options.seeds is None:
-            continue
-        seeds = options.seeds or min(experiment.seeds, SEEDS.get(name, experiment.seeds))
-        start = time.perf_counter()
-        try:
-            entry = keep(experiment, out, play(experiment, seeds, out))
-        except RuntimeError as error:
-            print(error, file=sys.stderr)
-            failed = 1
-            continue
-        sizes = ", ".join(f"{(GALLERY / one['file']).stat().st_size / 1000:.0f} kB" for one in entry["pictures"])
-        print(
-            f"{name}: {seeds} seeds, {time.perf_counter() - start:.0f} s, {entry['cpu_s']:.0f} of a processor; {sizes}",
-            flush=True,
-        )
-    return failed
+        process = multiprocessing.get_context("spawn").Process(target=add, args=(name, options.seeds, options.redraw))
+        process.start()
+        process.join()
+        failed += [name] if process.exitcode else []
+    if failed:
+        print(f"not done: {' '.join(failed)}", file=sys.stderr)
+    return bool(failed)
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    sys.exit(main())

@@ -136,10 +136,10 @@ def test_what_is_drawn_fits_and_keeps_its_colours(tmp_path):
 
 
 @pytest.mark.slow
-def test_it_plays_once_and_draws_again(tmp_path, monkeypatch, capsys):
+def test_it_plays_and_draws_again(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(gallery, "GALLERY", tmp_path / "gallery")
     monkeypatch.setattr(gallery, "RESULTS", tmp_path / "results")
-    assert gallery.main(["--only", "stochastic/regret", "--seeds", "4"]) == 0
+    gallery.add("stochastic/regret", 4, redraw=False)
     assert "4 seeds" in capsys.readouterr().out
     file = tmp_path / "gallery" / "stochastic-regret.json"
     first = json.loads(file.read_text())
@@ -147,7 +147,10 @@ def test_it_plays_once_and_draws_again(tmp_path, monkeypatch, capsys):
     assert first["own_seeds"] == EXPERIMENTS["stochastic/regret"].seeds
     assert (tmp_path / "gallery" / first["pictures"][0]["file"]).stat().st_size <= gallery.LARGEST
 
-    assert gallery.main(["--only", "stochastic"]) == 0
+    assert gallery.main(["--only", "stochastic/regret"]) == 0
     assert capsys.readouterr().out == ""  # It is there.
-    assert gallery.main(["--only", "stochastic", "--redraw"]) == 0
+    gallery.add("stochastic/regret", None, redraw=True)
     assert json.loads(file.read_text()) == first
+    gallery.add("stochastic/regret", 6, redraw=False)  # Only two are played.
+    assert json.loads(file.read_text())["seeds"] == 6
+    assert json.loads(file.read_text())["cpu_s"] > first["cpu_s"]
