@@ -1,11 +1,11 @@
-"""Writes the README's performance section from the stored benchmark results.
+"""Writes the table of the page on performance from the stored benchmark results.
 
-    python scripts/performance.py            # rewrites the section
+    python scripts/performance.py            # rewrites the table of notebooks/site/performance.md
     python scripts/performance.py --all      # prints the tables of all policies
 
 Of each device, problem, policy, horizon and number of runs the latest figure is taken; ratios are those to comparators of the same job. A
 result that says that its machine was noisy gives no speeds. Processor time of first calls is taken from it all the same: others hardly
-change it. The README has the policies that were compared, and the first of each problem.
+change it. The page has the policies that were compared, and the first of each problem.
 """
 
 import argparse
@@ -17,6 +17,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "scripts" / "bench_results"
+PAGE = ROOT / "notebooks" / "site" / "performance.md"
 START, END = "<!-- performance -->", "<!-- /performance -->"
 
 
@@ -71,15 +72,15 @@ def _speed(number: float) -> str:
     return f"{number / 1e6:.3g} M" if number >= 1e6 else f"{number / 1e3:.3g} k"
 
 
-def written(readme: str, text: str) -> str:
-    """The README with this section.
+def written(page: str, text: str) -> str:
+    """The page with this section.
 
     Raises:
       ValueError: it has no place for it.
     """
-    if readme.count(START) != 1 or readme.count(END) != 1:
-        raise ValueError(f"README.md must have one {START} and one {END}")
-    before, rest = readme.split(START)
+    if page.count(START) != 1 or page.count(END) != 1:
+        raise ValueError(f"{PAGE.name} must have one {START} and one {END}")
+    before, rest = page.split(START)
     return f"{before}{START}\n\n{text}\n{END}{rest.split(END)[1]}"
 
 
@@ -92,8 +93,7 @@ def main(arguments: list[str] | None = None) -> int:
     if parser.parse_args(arguments).all:
         print(section(every=True))
     else:
-        readme = ROOT / "README.md"
-        readme.write_text(written(readme.read_text(), section()))
+        PAGE.write_text(written(PAGE.read_text(encoding="utf-8"), section()), encoding="utf-8")
     return 0
 
 

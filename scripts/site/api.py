@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import ModuleType
+from types import GenericAlias, ModuleType
 from typing import Any
 
 
@@ -95,7 +95,7 @@ def _modules(names: tuple[str, ...]) -> Iterator[ModuleType]:
 
 
 def _kind(thing: Any) -> str:
-    if inspect.isclass(thing):
+    if inspect.isclass(thing) and not isinstance(thing, GenericAlias):
         return "class"
     return (
         "function"
@@ -218,6 +218,8 @@ def text(page: Page) -> str:
                 "Also here: " + ", ".join(f":py:obj:`{m} <{names()[id(getattr(package, m))]}>`" for m in other) + ".",
                 "",
             ]
+    if page.name == "jaxroute":
+        return "\n".join([*out, *(line for entry in sorted(found, key=_asked) for line in _directive(entry))])
     order = _order(page, list(sections))
     for module in order:
         if module not in tops:
@@ -255,6 +257,25 @@ def _order(page: Page, modules: list[str]) -> list[str]:
         return (first.index(name) if name in first else 90 + last.index(name) if name in last else 50, module)
 
     return sorted(modules, key=rank)
+
+
+def _asked(entry: Entry) -> tuple[bool, int, str]:
+    """The order in which a newcomer asks for the names of `jaxroute`; errors last."""
+    first = (
+        "simulate",
+        "grid",
+        "instances",
+        "load",
+        "compare",
+        "Policy",
+        "Environment",
+        "Spec",
+        "Metric",
+        "Wrapper",
+        "Grid",
+    )
+    name = entry.name.rpartition(".")[2]
+    return (name.endswith("Error"), first.index(name) if name in first else len(first), name)
 
 
 def _directive(entry: Entry) -> list[str]:

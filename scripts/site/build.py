@@ -35,6 +35,7 @@ def assemble(source: Path) -> None:
     pages = ROOT / "notebooks" / "site"
     wanted = {source / p.relative_to(pages): p for p in pages.rglob("*") if p.is_file()}
     wanted |= {source / "notebooks" / p.name: p for p in (ROOT / "notebooks").iterdir() if p.suffix in (".ipynb", ".png")}
+    wanted |= {source / f"{name.lower()}.md": ROOT / f"{name}.md" for name in ("CHANGELOG", "CONTRIBUTING")}
     for target, origin in wanted.items():
         _copied(origin, target)
     api.write(source / "api")

@@ -25,7 +25,14 @@ extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_co
 nitpicky = True
 suppress_warnings = ["config.cache"]
 
-myst_enable_extensions = ["colon_fence", "deflist", "dollarmath", "attrs_inline"]
+myst_enable_extensions = ["colon_fence", "deflist", "dollarmath", "attrs_inline", "substitution"]
+# Where jaxroute is to be had, as far as pyproject.toml says it.
+_HOME = (
+    "The sources are at [{0}]({0}).".format(links()["Repository"])
+    if "Repository" in links()
+    else "It has no public address yet."
+)
+myst_substitutions = {"home": _HOME}
 myst_heading_anchors = 4
 myst_links_external_new_tab = False
 nb_execution_mode = "off"  # Pages show what a notebook was saved with; the tests run them.
@@ -88,7 +95,16 @@ def _missing(app: Any, env: Any, node: Any, contnode: Any) -> Any:
     return contnode if node["refdoc"].startswith("api/") else None
 
 
+def _without_any(app: Any, domain: str, kind: str, content: Any) -> None:
+    """A leaf is a number or an array: "Any" beside it says less than its description."""
+    for hints in app.env.current_document.autodoc_annotations.values():
+        for name, hint in list(hints.items()):
+            if hint in ("~typing.Any", "Any", ":py:obj:`~typing.Any`"):
+                del hints[name]
+
+
 def setup(app: Any) -> None:
+    app.connect("object-description-transform", _without_any, priority=400)  # Before autodoc writes the types.
     app.connect("autodoc-process-docstring", docstrings.process, priority=400)  # Before napoleon, which has 500.
     app.connect("autodoc-skip-member", docstrings.skip)
     app.connect("missing-reference", _missing)

@@ -26,7 +26,8 @@ def _fields(thing: Any) -> set[str]:
     if not inspect.isclass(thing):
         return set()
     named = {f.name for f in dataclasses.fields(thing)} if dataclasses.is_dataclass(thing) else set()
-    return named | set(getattr(thing, "_fields", ())) | set(inspect.get_annotations(thing))
+    made_of = set(inspect.signature(thing).parameters) if vars(thing).get("__init__") else set()
+    return named | set(getattr(thing, "_fields", ())) | set(inspect.get_annotations(thing)) | made_of
 
 
 def _headed(lines: list[str], fields: set[str]) -> list[str]:
@@ -35,7 +36,7 @@ def _headed(lines: list[str], fields: set[str]) -> list[str]:
     listing = False
     for line in lines:
         begins = re.match(r"(\w+): ", line)
-        if begins and begins.group(1) in fields:
+        if begins and (begins.group(1) in fields or listing):
             if not listing:
                 out += ["Args:"] if not out or not out[-1].strip() else ["", "Args:"]
             listing = True

@@ -1,4 +1,4 @@
-"""The benchmark's bookkeeping: its plan, a row, tables of stored results, and the README's section that is made from them."""
+"""The benchmark's bookkeeping: its plan, a row, tables of stored results, and the page's table that is made from them."""
 
 import importlib
 import json
@@ -147,8 +147,8 @@ def test_a_bench_keeps_the_first_call_and_says_whether_the_machine_was_quiet(tmp
     assert made["noise"]["verdict"] in ("quiet", "noisy") and f"{row['first_call_s']:.1f} s" in shown
 
 
-def test_the_readme_is_made_from_what_is_stored():
-    readme = (ROOT / "README.md").read_text()
-    assert performance.written(readme, performance.section()) == readme, "run scripts/performance.py"
-    with pytest.raises(ValueError, match="README.md must have one"):
+def test_the_page_is_made_from_what_is_stored():
+    page = performance.PAGE.read_text(encoding="utf-8")
+    assert performance.written(page, performance.section()) == page, "run scripts/performance.py"
+    with pytest.raises(ValueError, match=r"performance.md must have one"):
         performance.written("no section", "text")

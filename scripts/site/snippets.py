@@ -1,0 +1,155 @@
+"""The code of README and pages, as the tests run it.
+
+Python blocks of a page run in order and share their names. Commands are read by the parser of the command; those that say so are run. A
+comment before a block, which no reader sees, says what is different about it, one thing a line:
+
+    <!-- snippet: slow -->                               for the slow tier, with all blocks before it
+    <!-- snippet: not run: needs a GPU -->               and why; it must still be Python, or a command that can be read
+    <!-- snippet: seeds=1024 => seeds=8 -->              what the tests put in its place; the page keeps what a user would write
+    <!-- snippet: raises -->                             the next text block is how the error begins; up to "..." if it has that
+    <!-- snippet: warns -->                              the same of a warning
+    <!-- snippet: file mine.py -->                       the block is also a file of that name, for commands that follow
+    <!-- snippet: run -->                                commands: run them, in the folder of the page's test
+"""
+
+import re
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+_FENCE = re.compile(r"^(`{3,})(\{?[\w-]*)")
+_OPTION = re.compile(r"^<!-- snippet: (.*) -->$")
+
+
+@dataclass(frozen=True)
+class Snippet:
+    """A block of code.
+
+    page: where it stands.
+    line: number of its first line.
+    language: `python`, `bash`, `text` or another.
+    shown: what the reader sees.
+    options: what its comments say.
+    after: the text block that follows it, if the next block is one.
+    """
+
+    page: Path
+    line: int
+    language: str
+    shown: str
+    options: tuple[str, ...]
+    after: str = ""
+
+    @property
+    def reason(self) -> str | None:
+        """Why it is not run; None if it is."""
+        return next((o.partition(":")[2].strip() for o in self.options if o.startswith("not run")), None)
+
+    @property
+    def slow(self) -> bool:
+        return "slow" in self.options
+
+    @property
+    def raises(self) -> bool:
+        return "raises" in self.options
+
+    @property
+    def warns(self) -> bool:
+        return "warns" in self.options
+
+    @property
+    def file(self) -> str | None:
+        """The file that the block is, if it is one."""
+        return next((o.removeprefix("file ") for o in self.options if o.startswith("file ")), None)
+
+    @property
+    def run(self) -> bool:
+        return "run" in self.options
+
+    @property
+    def small(self) -> str:
+        """What the tests run.
+
+        Raises:
+          ValueError: what a comment replaces is not there.
+        """
+        text = self.shown
+        for old, new in (o.split(" => ") for o in self.options if " => " in o):
+            if old not in text:
+                raise ValueError(
+                    f"{self.page.name}, line {self.line}: the comment replaces {old!r}, which the block does not have"
+                )
+            text = text.replace(old, new)
+        return text
+
+    @property
+    def code(self) -> object:
+        """The compiled block, whose errors name page and line."""
+        return compile("\n" * (self.line - 1) + self.small, str(self.page), "exec")
+
+    @property
+    def commands(self) -> list[list[str]]:
+        """The words of each command of a bash block; comments, variables in front and what a pipe does with the output left out."""
+        found = []
+        for line in self.small.replace("\\\n", " ").splitlines():
+            reader = shlex.shlex(line, posix=True, punctuation_chars=";&|")
+            reader.whitespace_split = True
+            words: list[str] = []
+            piped = False
+            for word in [*reader, ";"]:
+                if set(word) <= set(";&|"):
+                    if words and not piped:
+                        found.append(words)
+                    words, piped = [], word == "|"
+                elif words or not re.fullmatch(r"\w+=.*", word):
+                    words.append(word)
+        return found
+
+
+def snippets(page: Path) -> list[Snippet]:
+    """The blocks of a page, in order.
+
+    Raises:
+      ValueError: an option that is not one, or a block without an end.
+    """
+    lines = page.read_text(encoding="utf-8").splitlines()
+    found: list[Snippet] = []
+    options: list[str] = []
+    number = 0
+    while number < len(lines):
+        line = lines[number].strip()
+        number += 1
+        if option := _OPTION.match(line):
+            options.append(option.group(1))
+        elif begins := _FENCE.match(line):
+            fence, language = begins.groups()
+            inside, first = [], number + 1
+            indent = len(lines[number - 1]) - len(lines[number - 1].lstrip())
+            while number < len(lines) and lines[number].strip() != fence:
+                inside.append(lines[number][indent:])
+                number += 1
+            if number == len(lines):
+                raise ValueError(f"{page.name}, line {first - 1}: the block does not end")
+            number += 1
+            if language.startswith("{"):  # A directive, such as a table of contents.
+                continue
+            for one in options:
+                if (
+                    one not in ("slow", "raises", "warns", "run")
+                    and " => " not in one
+                    and not one.startswith(("not run: ", "file "))
+                ):
+                    raise ValueError(f"{page.name}, line {first - 1}: no option of a snippet: {one!r}")
+            if language in ("", "text") and found and not found[-1].after:
+                found[-1] = Snippet(**{**vars(found[-1]), "after": "\n".join(inside)})
+            elif language not in ("", "text"):
+                found.append(Snippet(page, first, language, "\n".join(inside), tuple(options)))
+            options = []
+        elif options and line and not (line.startswith("<!--") and line.endswith("-->")):
+            raise ValueError(f"{page.name}, line {number}: a snippet's comment must stand before a block")
+    return found
+
+
+def pages(root: Path) -> list[Path]:
+    """README, and the pages of the site that people write."""
+    return [root / "README.md", root / "CONTRIBUTING.md", *sorted((root / "notebooks" / "site").rglob("*.md"))]

@@ -1,0 +1,112 @@
+"""The site: built without a warning, with all that is public, and without anything from another server."""
+
+import html.parser
+import importlib
+import os
+import subprocess
+import sys
+from urllib.parse import unquote, urlsplit
+
+import pytest
+from helpers import ROOT
+
+TOOLS = ROOT / "scripts" / "site"
+
+
+class _Page(html.parser.HTMLParser):
+    """Anchors of a page, where its links go, and what a browser loads for it."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.anchors, self.links, self.loaded, self.without_words = set(), [], [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        given = dict(attributes)
+        self.anchors |= {given[name] for name in ("id", "name") if given.get(name)}
+        if tag == "a" and "href" in given:
+            self.links.append(given["href"])
+        if tag in ("script", "img", "iframe", "source") and given.get("src"):
+            self.loaded.append(given["src"])
+        if tag == "link" and given.get("rel") in ("stylesheet", "icon", "preload"):
+            self.loaded.append(given["href"])
+        if tag == "img" and not given.get("alt"):
+            self.without_words.append(given["src"])
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    pytest.importorskip("sphinx", reason='the site needs Sphinx: pip install "jaxroute[docs]"')
+    out = tmp_path_factory.mktemp("site")
+    command = [sys.executable, str(TOOLS / "build.py"), "--out", str(out)]
+    ended = subprocess.run(
+        command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"}
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    return out
+
+
+@pytest.fixture(scope="module")
+def pages(site):
+    folder = site / "html"
+    return {p.relative_to(folder).as_posix(): _Page(p.read_text(encoding="utf-8")) for p in folder.rglob("*.html")}
+
+
+@pytest.mark.slow
+def test_every_link_has_a_place(site, pages):
+    """Pages, anchors and files that links and pictures name; other sites are listed, not asked."""
+    folder = site / "html"
+    lost = []
+    for name, page in pages.items():
+        for link in (*page.links, *page.loaded):
+            parts = urlsplit(link)
+            if parts.scheme or parts.netloc:
+                continue
+            target = (folder / name).parent / unquote(parts.path) if parts.path else folder / name
+            there = target.resolve().relative_to(folder.resolve()).as_posix()
+            if not target.exists() or (
+                parts.fragment and there in pages and unquote(parts.fragment) not in pages[there].anchors
+            ):
+                lost.append(f"{name}: {link}")
+    assert not lost, "\n".join(lost)
+    outside = {link for page in pages.values() for link in page.links if urlsplit(link).netloc}
+    listed = (site / "links.txt").read_text(encoding="utf-8").split()
+    assert {link.split("#")[0] for link in outside} == set(listed) and len(listed) > 2
+
+
+@pytest.mark.slow
+def test_nothing_is_loaded_from_another_server(pages):
+    assert {src for page in pages.values() for src in page.loaded if urlsplit(src).netloc} == set()
+
+
+@pytest.mark.slow
+def test_pictures_of_pages_have_words(pages):
+    lacking = {
+        name: page.without_words for name, page in pages.items() if page.without_words and not name.startswith("notebooks/")
+    }
+    assert lacking == {}
+
+
+@pytest.mark.slow
+def test_the_reference_has_everything_public(site):
+    """Each name that a package exports is on a page, under that name or where it is defined."""
+    from sphinx.util.inventory import InventoryFile
+
+    with (site / "html" / "objects.inv").open("rb") as file:
+        known = InventoryFile.load(file, "", os.path.join)
+    shown = set(known["py:class"]) | set(known["py:function"]) | set(known["py:data"]) | set(known.get("py:exception", ()))
+    sys.path.insert(0, str(TOOLS))
+    try:
+        api = importlib.import_module("api")
+    finally:
+        sys.path.remove(str(TOOLS))
+    for page in api.pages():
+        for package in page.packages:
+            module = importlib.import_module(package)
+            for name in module.__all__:
+                thing = getattr(module, name)
+                if type(thing).__name__ == "module":
+                    continue
+                public = api.names().get(id(thing), f"{page.public.get(package, package)}.{name}")
+                assert public in shown, f"{package}.{name} is on no page"
+    assert len(shown) > 700

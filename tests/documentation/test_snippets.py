@@ -1,0 +1,153 @@
+"""The code of README and of the site's pages: it runs, its commands can be read, its errors are what the pages say.
+
+How a block is made small for the tests, or left out, stands in a comment above it: see `scripts/site/snippets.py`.
+"""
+
+import functools
+import importlib.util
+import re
+import sys
+import tomllib
+import warnings
+from types import ModuleType
+
+import numpy as np
+import pytest
+from helpers import ROOT
+
+import jaxroute as jr
+from jaxroute import cli
+from jaxroute.catalogue import catalogue
+
+_FOLDER = ROOT / "scripts" / "site"
+
+
+def _module(name):
+    """A module of the site's tools, which are no package."""
+    spec = importlib.util.spec_from_file_location(f"site_{name}", _FOLDER / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+snippets = _module("snippets")
+PAGES = {page.relative_to(ROOT).as_posix(): snippets.snippets(page) for page in snippets.pages(ROOT)}
+# Programs of commands that are not jaxroute's own, which the tests only look at.
+OTHERS = {"git", "pre-commit", "python", "python3", "pip", "pytest", "ruff", "pyright"}
+
+
+def _said(text):
+    """Words of a message, without how its lines are broken."""
+    return " ".join(text.split())
+
+
+def _expect(snippet, message):
+    begins = _said(snippet.after.partition("...")[0])
+    assert begins, f"{snippet.page.name}, line {snippet.line}: no text block follows that says the message"
+    assert _said(message).startswith(begins), f"{snippet.page.name}, line {snippet.line}: {message}"
+
+
+def _play(snippet, names):
+    """Runs a block of Python in the names of its page."""
+    if snippet.file:
+        with open(snippet.file, "w", encoding="utf-8") as file:
+            file.write(snippet.small)
+    if snippet.raises:
+        with pytest.raises(Exception) as raised:
+            exec(snippet.code, names)
+        _expect(snippet, f"{raised.type.__name__}: {raised.value}")
+    elif snippet.warns:
+        with pytest.warns() as caught:
+            exec(snippet.code, names)
+        _expect(snippet, str(caught[0].message))
+    else:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", UserWarning)  # What a page shows is free of them.
+            exec(snippet.code, names)
+
+
+def _log(path):
+    """A small log of three models, of which the dearer one is the better one."""
+    rng = np.random.default_rng(0)
+    models, chances, prices = ("small", "middle", "large"), (0.55, 0.7, 0.85), (0.0001, 0.0004, 0.002)
+    lines = ["query,model,score,cost"]
+    for query in range(120):
+        for model, chance, price in zip(models, chances, prices, strict=True):
+            lines.append(f"{query},{model},{int(rng.random() < chance)},{price * rng.uniform(0.5, 1.5):.6f}")
+    path.write_text("\n".join(lines) + "\n")
+
+
+def _walk(page, slow, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "120")
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    # As --smoke does: runs of so few rounds are all compilation. A block that names a backend has it.
+    monkeypatch.setattr(jr, "simulate", functools.partial(jr.simulate, backend="brief", progress=False))
+    module = ModuleType("a_page")  # Dataclasses look for the module that they are defined in.
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    for snippet in PAGES[page]:
+        if snippet.reason is not None or (snippet.slow and not slow):
+            continue
+        if snippet.language == "python":
+            _play(snippet, module.__dict__)
+        elif snippet.language == "bash" and snippet.run:
+            for log in ("traffic.csv", "answers.csv"):
+                _log(tmp_path / log)
+            for command in snippet.commands:
+                status = cli.main(command[1:])
+                assert status == 0, f"{snippet.page.name}, line {snippet.line}: {command}\n{capsys.readouterr()}"
+    pyplot.close("all")
+
+
+def _with(rule):
+    return [page for page, found in PAGES.items() if any(rule(s) for s in found)]
+
+
+@pytest.mark.parametrize("page", _with(lambda s: s.reason is None and not s.slow and (s.language == "python" or s.run)))
+def test_a_page_runs(page, tmp_path, monkeypatch, capsys):
+    _walk(page, False, tmp_path, monkeypatch, capsys)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", _with(lambda s: s.slow))
+def test_a_page_runs_with_what_takes_long(page, tmp_path, monkeypatch, capsys):
+    _walk(page, True, tmp_path, monkeypatch, capsys)
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize("page", PAGES)
+def test_blocks_say_what_they_are(page):
+    """Each block is of a known language and can be read, and one that is not run says why."""
+    for snippet in PAGES[page]:
+        where = f"{page}, line {snippet.line}"
+        assert snippet.language in ("python", "bash", "toml", "json"), (
+            f"{where}: a block of {snippet.language or 'no language'!r}"
+        )
+        if snippet.language == "python":
+            assert snippet.code, where
+        assert snippet.reason != "", f"{where}: no reason why it is not run"
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize("page", _with(lambda s: s.language == "bash"))
+def test_commands_can_be_read(page):
+    """The command's own parser takes each, and what it names is there."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    for snippet in PAGES[page]:
+        if snippet.language != "bash":
+            continue
+        for words in snippet.commands:
+            where = f"{page}, line {snippet.line}: {' '.join(words)}"
+            program = re.sub(r"^\.venv[\w-]*/bin/", "", words[1] if words[0] == "srun" else words[0])
+            if program == "jaxroute":
+                options = cli._parser().parse_known_args(words[2:] if words[0] == "srun" else words[1:])[0]
+                name = getattr(options, "experiment", None)
+                if name and not name.endswith(".py"):
+                    assert name in catalogue()["experiments"], where
+                continue
+            assert program in OTHERS or (ROOT / program).is_file(), where
+            for word in words[1:]:
+                assert not word.startswith("scripts/") or (ROOT / word).is_file(), where
+                for named in re.findall(r"\[([\w,]+)\]", word) if "install" in words else ():
+                    assert set(named.split(",")) <= set(extras), where
