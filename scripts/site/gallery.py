@@ -70,6 +70,8 @@ NOT_PLAYED = {
     "service/table": "it plays a table of your own, `--data FILE`",
     "queueing/figure-6": "it takes long: 112 models with 384 features each, 5,000 rounds, six loads",
 }
+# What will be played, but has not been yet.
+NOT_YET: tuple[str, ...] = ()
 
 
 def named(only: list[str], names: list[str]) -> list[str]:
