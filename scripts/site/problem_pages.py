@@ -57,9 +57,10 @@ def caption(entry: dict[str, Any]) -> str:
 
 
 def inline(text: str) -> list[nodes.Node]:
-    """Text of a docstring, with what stands between backticks as code."""
-    parts = re.split(r"`+([^`]+)`+", " ".join(text.split()))
-    return [nodes.literal("", part) if i % 2 else nodes.Text(part) for i, part in enumerate(parts) if part]
+    """Text of a docstring or an experiment; what stands between backticks is code, and so are options, whose dashes would be joined."""
+    parts = re.split(r"`+([^`]+)`+|((?<!\w)--[a-z][\w-]*)", " ".join(text.split()))
+    kinds = (nodes.Text, lambda code: nodes.literal("", code), lambda code: nodes.literal("", code))
+    return [kinds[i % 3](part) for i, part in enumerate(parts) if part]
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[list[nodes.Node]]]) -> nodes.table:
@@ -107,7 +108,9 @@ class Gallery(_OfGallery):
             standard = self.env.get_domain("std")
             standard.labels[label] = (PAGE, label, name)
             standard.anonlabels[label] = (PAGE, label)
-        block += nodes.paragraph("", "", nodes.literal("", name), nodes.Text(" "), nodes.strong("", entry["title"]))
+        block += nodes.paragraph(
+            "", "", nodes.literal("", name), nodes.Text(" "), nodes.strong("", "", *inline(entry["title"]))
+        )
         for picture in entry["pictures"]:
             width = f"{round(picture['width'] * _DOTS / picture['dots'])}px"
             block += nodes.figure("", nodes.image(uri=f"/gallery/{picture['file']}", alt=entry["title"], width=width))
@@ -115,7 +118,7 @@ class Gallery(_OfGallery):
         text += nodes.Text(f" {entry['source']}." if entry["source"] else "")
         block += text
         if entry["notes"]:
-            block += nodes.paragraph("", f"Note: {entry['notes'].rstrip('.')}.")
+            block += nodes.paragraph("", "", *inline(f"Note: {entry['notes'].rstrip('.')}."))
         block += nodes.literal_block(entry["command"], entry["command"], language="bash")
         block += self.claims(entry)
         return block
@@ -129,7 +132,7 @@ class Gallery(_OfGallery):
             verdict = _VERDICTS[claim["holds"]]
             line = nodes.paragraph()
             line += nodes.strong("", verdict, classes=[f"verdict-{verdict.replace(' ', '-')}"])
-            line += nodes.Text(f": {claim['text']} ({claim['source']}). Measured: {claim['measured']}.")
+            line += inline(f": {claim['text']} ({claim['source']}). Measured: {claim['measured']}.")
             listed += nodes.list_item("", line)
         opened = nodes.raw("", "<details><summary>Claims, and what was measured</summary>", format="html")
         return [opened, listed, nodes.raw("", "</details>", format="html")]
@@ -153,7 +156,7 @@ class Verdicts(_OfGallery):
                 refdoc=self.env.docname,
             )
             few = f" ({number_of(entry['seeds'], 'seed')})" if entry["seeds"] < entry["own_seeds"] else ""
-            rows.append([[link], [nodes.Text(entry["title"])], [nodes.Text(verdicts(entry) + few)]])
+            rows.append([[link], inline(entry["title"]), [nodes.Text(verdicts(entry) + few)]])
         return [table(("experiment", "what is asked", "claims"), rows)]
 
 
