@@ -257,7 +257,9 @@ def _beyond(data: xr.Dataset, drawn: Sequence[str]) -> str:
         if one.policy in drawn and one.policy not in by_words.setdefault(one.words, []):
             by_words[one.words].append(one.policy)
     whole = "\N{NO-BREAK SPACE}"  # A name stays on its line.
-    lines = [f"{words}: {', '.join(name.replace(' ', whole) for name in names)}" for words, names in by_words.items() if names]
+    lines = [
+        f"{words}: {', '.join(name.replace(' ', whole) for name in names)}" for words, names in by_words.items() if names
+    ]
     return "".join(f"\n{style.wrapped(line, _WIDE)}" for line in lines).replace(whole, " ")
 
 
