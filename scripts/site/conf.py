@@ -1,6 +1,7 @@
 """Sphinx's settings. The source folder is put together by build.py: pages, notebooks, and what is made from the package."""
 
 import importlib
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -54,7 +55,7 @@ add_module_names = False
 
 html_theme = "furo"
 html_title = f"jaxroute {version}"
-html_static_path = ["static"]
+html_static_path = ["static", str(formulas.FONTS)]
 html_css_files = ["site.css"]
 html_show_sourcelink = False
 html_copy_source = False
@@ -95,17 +96,31 @@ def _missing(app: Any, env: Any, node: Any, contnode: Any) -> Any:
     return contnode if node["refdoc"].startswith("api/") else None
 
 
-def _without_any(app: Any, domain: str, kind: str, content: Any) -> None:
-    """A leaf is a number or an array: "Any" beside it says less than its description."""
+def _short_hints(app: Any, domain: str, kind: str, content: Any) -> None:
+    """Type hints that tell a reader something: a leaf is a number or an array, so that "Any" says less than its description, and so does
+    what a protocol is of, or a union of more than two lines."""
     for hints in app.env.current_document.autodoc_annotations.values():
         for name, hint in list(hints.items()):
-            if hint in ("~typing.Any", "Any", ":py:obj:`~typing.Any`"):
+            short = re.sub(r"\[(~typing\.Any(, )?)+\]", "", hint)
+            if (short.strip(":`~").endswith("typing.Any") and "[" not in short) or len(
+                re.sub(r"~[\w.]+\.", "", short)
+            ) > 110:
                 del hints[name]
+            else:
+                hints[name] = short
+
+
+def _signature(
+    app: Any, what: str, name: str, thing: Any, options: Any, signature: str, returned: str
+) -> tuple[str, str] | None:
+    """A protocol is not called."""
+    return ("", returned) if what == "class" and getattr(thing, "_is_protocol", False) else None
 
 
 def setup(app: Any) -> None:
-    app.connect("object-description-transform", _without_any, priority=400)  # Before autodoc writes the types.
+    app.connect("object-description-transform", _short_hints, priority=400)  # Before autodoc writes the types.
     app.connect("autodoc-process-docstring", docstrings.process, priority=400)  # Before napoleon, which has 500.
     app.connect("autodoc-skip-member", docstrings.skip)
+    app.connect("autodoc-process-signature", _signature)
     app.connect("missing-reference", _missing)
     formulas.setup(app)

@@ -1,24 +1,35 @@
 """Formulas as MathML, which browsers draw themselves: no script, nothing from another server."""
 
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
+from docutils.nodes import SkipNode
 from latex2mathml.converter import convert
+from sphinx.util import logging
+
+_ziamath = find_spec("ziamath")
+assert _ziamath is not None and _ziamath.origin is not None, "the extra `docs` has it"
+# STIX Two Math, which ziamath brings.
+FONTS = Path(_ziamath.origin).parent / "fonts"
+_log = logging.getLogger(__name__)
+
+
+def _converted(node: Any, display: str) -> str:
+    made = convert(node.astext(), display=display)
+    if "\\" in made:  # What it does not know it leaves as it is.
+        _log.warning("a formula has a command that is not known: %s", node.astext(), location=node)
+    return made
 
 
 def _inline(writer: Any, node: Any) -> None:
-    writer.body.append(convert(node.astext(), display="inline"))
-    raise _skip()
+    writer.body.append(_converted(node, "inline"))
+    raise SkipNode
 
 
 def _block(writer: Any, node: Any) -> None:
-    writer.body.append(f'<div class="formula">{convert(node.astext(), display="block")}</div>\n')
-    raise _skip()
-
-
-def _skip() -> Exception:
-    from docutils.nodes import SkipNode
-
-    return SkipNode()
+    writer.body.append(f'<div class="formula">{_converted(node, "block")}</div>\n')
+    raise SkipNode
 
 
 def setup(app: Any) -> None:

@@ -3,6 +3,7 @@
 How a block is made small for the tests, or left out, stands in a comment above it: see `scripts/site/snippets.py`.
 """
 
+import argparse
 import functools
 import importlib.util
 import re
@@ -129,9 +130,28 @@ def test_blocks_say_what_they_are(page):
         assert snippet.reason != "", f"{where}: no reason why it is not run"
 
 
+def _read(words, monkeypatch):
+    """What the command would do, as far as its options say it: it is stopped once they are read."""
+    parse = argparse.ArgumentParser.parse_known_args
+
+    class Read(BaseException):
+        pass
+
+    def stopped(self, *arguments, **options):
+        found = parse(self, *arguments, **options)
+        if self.prog == "jaxroute":
+            raise Read(found)
+        return found
+
+    with monkeypatch.context() as patched, pytest.raises(Read) as read:
+        patched.setattr(argparse.ArgumentParser, "parse_known_args", stopped)
+        cli.main(words)
+    return read.value.args[0]
+
+
 @pytest.mark.fast
 @pytest.mark.parametrize("page", _with(lambda s: s.language == "bash"))
-def test_commands_can_be_read(page):
+def test_commands_can_be_read(page, monkeypatch):
     """The command's own parser takes each, and what it names is there."""
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     for snippet in PAGES[page]:
@@ -141,7 +161,8 @@ def test_commands_can_be_read(page):
             where = f"{page}, line {snippet.line}: {' '.join(words)}"
             program = re.sub(r"^\.venv[\w-]*/bin/", "", words[1] if words[0] == "srun" else words[0])
             if program == "jaxroute":
-                options = cli._parser().parse_known_args(words[2:] if words[0] == "srun" else words[1:])[0]
+                options, rest = _read(words[2:] if words[0] == "srun" else words[1:], monkeypatch)
+                assert not rest or words[1] == "bench", where
                 name = getattr(options, "experiment", None)
                 if name and not name.endswith(".py"):
                     assert name in catalogue()["experiments"], where
