@@ -27,7 +27,8 @@ GALLERY = ROOT / "notebooks" / "site" / "gallery"
 RESULTS = ROOT / "results" / "gallery"
 CATALOGUE = ROOT / "jaxroute" / "catalogue.json"
 LARGEST = 40_000  # Bytes of a picture,
-A_PANEL = 7_500  # and of a panel of those with more than five.
+A_PANEL = 7_500  # of a panel of those with more than five,
+MOST = 100_000  # and at the most.
 
 # Seeds of the experiments that take longer with their own number of them.
 SEEDS = {
@@ -142,7 +143,7 @@ def in_few(pixels: np.ndarray, colours: int) -> np.ndarray:
 
 def largest(panels: int) -> int:
     """Bytes that the picture of a figure may take."""
-    return max(LARGEST, A_PANEL * panels)
+    return min(max(LARGEST, A_PANEL * panels), MOST)
 
 
 def draw(figure: Any, target: Path, most: int) -> tuple[int, int]:
