@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 PARTS = {
     "engine": ["tests/core", "tests/engine", "tests/store", "tests/analysis", "tests/estimators", "tests/solvers"],
-    "conformance": ["tests/testing"],
+    "conformance": ["tests/testing", "tests/documentation"],
     "staged": ["tests/problems/staged", "tests/problems/stochastic", "tests/data"],
     "combinatorial and service": ["tests/problems/combinatorial", "tests/problems/service", "tests/reference"],
     "queueing": ["tests/problems/queueing"],
