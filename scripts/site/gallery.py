@@ -81,7 +81,6 @@ NOT_YET: tuple[str, ...] = (
     "queueing/figure-3",
     "queueing/figure-7",
     "queueing/table",
-    "queueing/theory",
     "cascade/sizes",
     "cascade/learned-scores",
     "cascade/laws",
