@@ -256,8 +256,11 @@ def _beyond(data: xr.Dataset, drawn: Sequence[str]) -> str:
     for one in metrics.beyond(data):
         if one.policy in drawn and one.policy not in by_words.setdefault(one.words, []):
             by_words[one.words].append(one.policy)
-    lines = [f"{words}: {', '.join(names)}" for words, names in by_words.items() if names]
-    return "".join(f"\n{style.wrapped(line, _WIDE)}" for line in lines)
+    whole = "\N{NO-BREAK SPACE}"  # A name stays on its line.
+    lines = [
+        f"{words}: {', '.join(name.replace(' ', whole) for name in names)}" for words, names in by_words.items() if names
+    ]
+    return "".join(f"\n{style.wrapped(line, _WIDE)}" for line in lines).replace(whole, " ")
 
 
 def _smallest(data: xr.Dataset, metric: str, policies: Sequence[str]) -> float:

@@ -22,7 +22,7 @@ copyright = author
 version = release = jaxroute.__version__
 language = "en"
 
-extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton", "sphinx_design"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton", "sphinx_design", "problem_pages"]
 nitpicky = True
 suppress_warnings = ["config.cache"]
 

@@ -587,3 +587,13 @@ def test_policies_above_a_limit_are_named_below(tmp_path):
     assert "over budget: StageRoute" in written(plot.curves(data), tmp_path)
     assert "over budget: StageRoute" in written(plot.difference(data, minus="Oracle"), tmp_path)
     assert "over budget" not in written(plot.curves(data, policies=["Greedy"]), tmp_path)
+
+
+def test_a_name_below_a_figure_is_not_broken():
+    data = fake()
+    names = ["a policy of many words", "another one of many words", "a third one of many words"]
+    data = data.assign_coords(policy=names)
+    data["spend"] = data["reward"] * 0.0 + 3.0
+    data["spend"].attrs = {"label": "spend / budget", "unit": "", "kind": "average", "most": 1.0, "beyond": "over budget"}
+    lines = plot.curves(data).get_xlabel().splitlines()
+    assert all(any(name in line for line in lines) for name in names), lines

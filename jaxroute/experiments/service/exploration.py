@@ -100,7 +100,7 @@ _BY_BENCHMARK = panels_of(
     rows="case",
     columns=(
         panel("explored", log="y", title="share explored"),
-        panel("training_loss", title="mean loss of explored requests so far"),
+        panel("training_loss", title="mean loss so far"),
         panel("explore_cost", log="y", title="cost of exploring"),
     ),
     titles=lambda data: MESSPLUS_BENCHMARKS[common.benchmark_of(data)].title,

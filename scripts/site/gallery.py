@@ -1,0 +1,290 @@
+"""The gallery: plays the experiments, and keeps a small picture of each figure and what was measured under notebooks/site/gallery/.
+
+    python scripts/site/gallery.py                                  # every experiment that is not in the gallery yet, one after the other
+    python scripts/site/gallery.py --only staged/figure-2 cascade   # an experiment, all of a problem
+    python scripts/site/gallery.py --only staged --redraw           # drawn anew from what was played, after a change of figures or claims
+
+Each is played by the command that the gallery shows, `jaxroute run`, at its own horizon and with its own seeds, or as many as take some 40 s
+of a processor (`SEEDS`). Results stay in results/gallery/; with them there, an experiment that is played again only grows.
+"""
+
+import argparse
+import contextlib
+import io
+import json
+import multiprocessing
+import resource
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[2]
+GALLERY = ROOT / "notebooks" / "site" / "gallery"
+RESULTS = ROOT / "results" / "gallery"
+CATALOGUE = ROOT / "jaxroute" / "catalogue.json"
+LARGEST = 40_000  # Bytes of a picture,
+A_PANEL = 7_500  # of a panel of those with more than five,
+MOST = 110_000  # and at the most.
+
+# Seeds of the experiments that take longer with their own number of them.
+SEEDS = {
+    "staged/interval-effect": 256,
+    "staged/discovery-slope": 64,
+    "staged/lower-bound": 64,
+    "staged/figure-6": 64,
+    "combinatorial/figure-4a": 64,
+    "combinatorial/figure-4b": 64,
+    "combinatorial/figure-4c": 64,
+    "combinatorial/figure-6": 64,
+    "combinatorial/figure-7": 32,
+    "combinatorial/figure-8": 32,
+    "combinatorial/figure-9": 64,
+    "combinatorial/figure-10": 32,
+    "combinatorial/figure-11": 64,
+    "combinatorial/table-4": 8,
+    "combinatorial/policies": 16,
+    "combinatorial/variants": 16,
+    "service/table-2": 128,
+    "service/theory": 64,
+    "service/signal": 32,
+    "queueing/figure-2": 256,
+    "queueing/figure-4": 32,
+    "queueing/figure-5": 64,
+    "queueing/figure-3": 2,
+    "queueing/figure-7": 2,
+    "queueing/kappa-sensitivity": 16,
+    "queueing/contrastive": 4,
+    "queueing/table": 4,
+    "queueing/theory": 64,
+    "cascade/sizes": 16,
+    "cascade/learned-scores": 32,
+    "cascade/laws": 16,
+}
+# What is not played, and why.
+NOT_PLAYED = {
+    "staged/table": "it plays a table of your own, `--data FILE`",
+    "combinatorial/table": "it plays a table of your own, `--data FILE`",
+    "service/table": "it plays a table of your own, `--data FILE`",
+    "queueing/figure-6": "it takes long: 112 models with 384 features each, 5,000 rounds, six loads",
+}
+# What will be played, but has not been yet.
+NOT_YET: tuple[str, ...] = (
+    "combinatorial/table-4",
+    "combinatorial/policies",
+    "combinatorial/variants",
+    "queueing/figure-4",
+    "queueing/figure-5",
+    "queueing/figure-3",
+    "queueing/figure-7",
+    "queueing/table",
+    "cascade/sizes",
+    "cascade/learned-scores",
+    "cascade/laws",
+)
+
+
+def named(only: list[str], names: list[str]) -> list[str]:
+    """The experiments that are meant: by their names, or all of a problem; without any all."""
+    for one in only:
+        if one not in names and not any(name.startswith(f"{one}/") for name in names):
+            raise ValueError(f"--only must name an experiment or a problem of `jaxroute list`, got {one!r}")
+    return [name for name in names if not only or name in only or name.partition("/")[0] in only]
+
+
+def stem(name: str) -> str:
+    """What the files of an experiment in the gallery begin with."""
+    return name.replace("/", "-")
+
+
+def entries() -> Iterator[dict[str, Any]]:
+    """What the gallery knows of each experiment in it, in the order of `jaxroute list`."""
+    for name in json.loads(CATALOGUE.read_text(encoding="utf-8"))["experiments"]:
+        file = GALLERY / f"{stem(name)}.json"
+        if file.is_file():
+            yield json.loads(file.read_text(encoding="utf-8"))
+
+
+def command(experiment: Any, seeds: int) -> list[str]:
+    """The arguments of `jaxroute` that play an experiment."""
+    return ["run", experiment.name, *(["--seeds", str(seeds)] if seeds != experiment.seeds else [])]
+
+
+def play(experiment: Any, seeds: int, out: Path) -> float:
+    """Plays an experiment by its command; returns the seconds of a processor that took, in all calls together."""
+    from jaxroute import cli
+
+    before = resource.getrusage(resource.RUSAGE_SELF)
+    with open(out.parent / f"{out.name}.txt", "w", encoding="utf-8") as told, contextlib.redirect_stdout(told):
+        status = cli.main([*command(experiment, seeds), "--no-figures", "--out", str(out)])
+    after = resource.getrusage(resource.RUSAGE_SELF)
+    if status:
+        raise RuntimeError(f"{experiment.name}: the command ended with status {status}")
+    file = out.parent / f"{out.name}.seconds"
+    spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    spent += float(file.read_text()) if file.is_file() else 0.0
+    file.write_text(f"{spent:.2f}\n")
+    return spent
+
+
+def results_of(experiment: Any, out: Path) -> dict[str, Any]:
+    """The results of a finished run, by case."""
+    from jaxroute.store import results
+
+    one = len(experiment.cases) == 1
+    return {case.name: results.load(out if one else out / case.name) for case in experiment.cases}
+
+
+# Colours of a picture by dots an inch, from the best to the least that can be read.
+_QUALITIES = {160: (256, 128, 64, 48), 130: (128, 64, 48, 32), 110: (64, 48, 32), 90: (64, 48, 32, 24)}
+
+
+def in_few(pixels: np.ndarray, colours: int) -> np.ndarray:
+    """Pixels `[H, W, 3]` in their most frequent colours; greys, of which the edges of letters have many, count less."""
+    codes = pixels.astype(np.uint32) @ np.array([1 << 16, 1 << 8, 1], np.uint32)
+    found, place, count = np.unique(codes, return_inverse=True, return_counts=True)
+    every = np.stack([found >> 16, found >> 8 & 255, found & 255], axis=-1).astype(np.int32)
+    chroma = every.max(-1) - every.min(-1)
+    kept = every[np.argsort(-count * (1 + chroma / 16))[:colours]]
+    nearest = np.square(every[:, None] - kept[None]).sum(-1).argmin(1)
+    return kept[nearest].astype(np.uint8)[place.reshape(codes.shape)]
+
+
+def largest(panels: int) -> int:
+    """Bytes that the picture of a figure may take."""
+    return min(max(LARGEST, A_PANEL * panels), MOST)
+
+
+def draw(figure: Any, target: Path, most: int) -> tuple[int, int]:
+    """Writes a figure as WebP, as sharp and in as many colours as fits into `most` bytes; returns width and height in pixels.
+
+    Nothing else is lost: of lines and letters that takes half the bytes of a good JPEG. Fewer dots are drawn anew, for resampled
+    letters take more bytes.
+    """
+    from PIL import Image
+
+    for dots, numbers in _QUALITIES.items():
+        with io.BytesIO() as drawn:
+            figure.savefig(drawn, format="png", dpi=dots)
+            pixels = np.asarray(Image.open(drawn).convert("RGB"))
+        for colours in numbers:
+            few = Image.fromarray(in_few(pixels, colours))
+            few.save(target, lossless=True, quality=80)
+            if target.stat().st_size <= most:
+                return few.size
+    raise RuntimeError(f"{target.name} takes more than {most} bytes with as few dots as can be read")
+
+
+def keep(experiment: Any, out: Path, spent: float | None) -> dict[str, Any]:
+    """Draws the figures of a finished run into the gallery, and writes what is known of it beside them.
+
+    Args:
+      experiment: that was played.
+      out: folder of the run.
+      spent: seconds of a processor that it took; None for those that the gallery has.
+    """
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import jaxroute
+    from jaxroute.experiments.base import summarise
+
+    GALLERY.mkdir(parents=True, exist_ok=True)
+    played = json.loads((out / "summary.json").read_text())
+    data = results_of(experiment, out)
+    summary = summarise(experiment, data, played["seeds"], played["horizon"])
+    pictures = []
+    for name, make in experiment.figures.items():
+        file = f"{stem(experiment.name)}.webp" if len(experiment.figures) == 1 else f"{stem(experiment.name)}--{name}.webp"
+        made = make(data)
+        figure = getattr(made, "figure", made)  # Some return the axes.
+        panels = sum(ax.get_visible() for ax in figure.axes)
+        width, height = draw(figure, GALLERY / file, largest(panels))
+        dots = round(width / figure.get_figwidth())
+        matplotlib.pyplot.close(figure)
+        pictures.append({"name": name, "file": file, "width": width, "height": height, "dots": dots, "panels": panels})
+    target = GALLERY / f"{stem(experiment.name)}.json"
+    if spent is None:
+        spent = json.loads(target.read_text(encoding="utf-8"))["cpu_s"]
+    entry = {
+        "experiment": experiment.name,
+        "title": experiment.title,
+        "source": experiment.source,
+        "notes": experiment.notes,
+        "command": " ".join(["jaxroute", *command(experiment, summary["seeds"])]),
+        "seeds": summary["seeds"],
+        "own_seeds": experiment.seeds,
+        "horizon": summary["horizon"],
+        "claims": summary["claims"],
+        "pictures": pictures,
+        "device": summary["device"],
+        "version": jaxroute.__version__,
+        "compile_s": round(played["compile_s"], 1),
+        "run_s": round(played["run_s"], 1),
+        "cpu_s": round(spent, 1),
+    }
+    target.write_text(json.dumps(entry, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    return entry
+
+
+def add(name: str, seeds: int | None, redraw: bool) -> None:
+    """Plays an experiment, or draws what was played, and keeps it.
+
+    Args:
+      name: of the experiment.
+      seeds: in place of those of the experiment, or of `SEEDS`.
+      redraw: play nothing.
+    """
+    sys.path.insert(0, str(ROOT))
+    from jaxroute.experiments import EXPERIMENTS
+
+    experiment, out, start = EXPERIMENTS[name], RESULTS / stem(name), time.perf_counter()
+    out.parent.mkdir(parents=True, exist_ok=True)
+    if redraw:
+        if (out / "summary.json").is_file():
+            keep(experiment, out, None)
+            print(f"{name}: drawn", flush=True)
+        return
+    seeds = seeds or min(experiment.seeds, SEEDS.get(name, experiment.seeds))
+    entry = keep(experiment, out, play(experiment, seeds, out))
+    sizes = ", ".join(f"{(GALLERY / one['file']).stat().st_size / 1000:.0f} kB" for one in entry["pictures"])
+    print(
+        f"{name}: {seeds} seeds, {time.perf_counter() - start:.0f} s, {entry['cpu_s']:.0f} of a processor; {sizes}",
+        flush=True,
+    )
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs the command; each experiment in a process of its own, one after the other."""
+    parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
+    parser.add_argument("--only", nargs="+", default=[], metavar="NAME", help="experiments, or problems (default: all)")
+    parser.add_argument(
+        "--seeds", type=int, help="in place of those of the experiment, or of SEEDS; plays what is there again"
+    )
+    parser.add_argument("--redraw", action="store_true", help="draw and judge anew what was played, and play nothing")
+    options = parser.parse_args(arguments)
+    try:
+        names = named(options.only, list(json.loads(CATALOGUE.read_text(encoding="utf-8"))["experiments"]))
+    except ValueError as error:
+        parser.error(str(error))
+    failed = []
+    for name in names:
+        if name in NOT_PLAYED and name not in options.only:
+            print(f"{name} is left out: {NOT_PLAYED[name]}", flush=True)
+            continue
+        if (GALLERY / f"{stem(name)}.json").is_file() != options.redraw and options.seeds is None:
+            continue
+        process = multiprocessing.get_context("spawn").Process(target=add, args=(name, options.seeds, options.redraw))
+        process.start()
+        process.join()
+        failed += [name] if process.exitcode else []
+    if failed:
+        print(f"not done: {' '.join(failed)}", file=sys.stderr)
+    return bool(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

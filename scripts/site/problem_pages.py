@@ -1,0 +1,217 @@
+"""Directives for the pages of problems and the gallery: what scripts/site/gallery.py has kept, and what docstrings say.
+
+```{gallery} staged                 experiments with picture, command and verdicts: all of a problem
+```
+```{gallery} staged/figure-2        or by their names
+```
+```{gallery-verdicts} staged        a table: of each experiment of a problem how many claims hold
+```
+```{policies} stochastic            a table: of each policy the first sentence and the source
+```
+```{environments} stochastic        likewise of each environment
+```
+"""
+
+import importlib
+import inspect
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from docutils import nodes
+from sphinx import addnodes
+from sphinx.util.docutils import SphinxDirective
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import gallery
+
+PAGE = "gallery"  # The page with all of them, to which the other pages link.
+_VERDICTS = {True: "holds", False: "fails", None: "not judged"}
+_DOTS = 96  # An inch of a page.
+
+
+def number_of(things: int, one: str) -> str:
+    """A number of things in words: "1 seed", "1,024 seeds"."""
+    return f"{things:,} {one if things == 1 else one + 's'}"
+
+
+def verdicts(entry: dict[str, Any]) -> str:
+    """How many claims hold: "2 of 3 hold", with those that were not judged named."""
+    found = [claim["holds"] for claim in entry["claims"]]
+    if not found:
+        return "none"
+    text = f"{found.count(True)} of {len(found)} hold"
+    return text + (f", {found.count(None)} not judged" if None in found else "")
+
+
+def caption(entry: dict[str, Any]) -> str:
+    """How an experiment was played, and how many of its claims hold."""
+    size = f"{number_of(entry['seeds'], 'seed')} of {number_of(entry['horizon'], 'round')}"
+    if entry["seeds"] < entry["own_seeds"]:
+        size += f" (the experiment's own number is {entry['own_seeds']:,})"
+    parts = [size, f"{entry['cpu_s']:,.0f} CPU s on {entry['device']}, jaxroute {entry['version']}"]
+    parts += [f"claims: {verdicts(entry)}"] if entry["claims"] else []
+    return "; ".join(parts) + "."
+
+
+def inline(text: str) -> list[nodes.Node]:
+    """Text of a docstring or an experiment; what stands between backticks is code, and so are options, whose dashes would be joined."""
+    parts = re.split(r"`+([^`]+)`+|((?<!\w)--[a-z][\w-]*)", " ".join(text.split()))
+    kinds = (nodes.Text, lambda code: nodes.literal("", code), lambda code: nodes.literal("", code))
+    return [kinds[i % 3](part) for i, part in enumerate(parts) if part]
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[list[nodes.Node]]]) -> nodes.table:
+    """A table of cells, each a list of inline nodes."""
+
+    def row(cells: Iterable[list[nodes.Node]]) -> nodes.row:
+        return nodes.row("", *(nodes.entry("", nodes.paragraph("", "", *cell)) for cell in cells))
+
+    group = nodes.tgroup("", *(nodes.colspec(colwidth=1) for _ in head), cols=len(head))
+    group += nodes.thead("", row([nodes.Text(name)] for name in head))
+    group += nodes.tbody("", *(row(cells) for cells in rows))
+    return nodes.table("", group, classes=["colwidths-auto"])
+
+
+class _OfGallery(SphinxDirective):
+    """What the gallery has of the experiments or problems that are named."""
+
+    required_arguments = 1
+    optional_arguments = 50
+
+    def entries(self) -> list[dict[str, Any]]:
+        there = list(gallery.entries())
+        self.env.note_reread()  # What is new in the gallery is in no list of files that were read.
+        found = []
+        for name in self.arguments:
+            named = [entry for entry in there if name in (entry["experiment"], entry["experiment"].partition("/")[0])]
+            if not named:
+                raise self.error(f"the gallery has no experiment and no problem of the name {name!r}")
+            found += named
+        return found
+
+
+class Gallery(_OfGallery):
+    """Experiments with pictures, captions, commands and claims."""
+
+    def run(self) -> list[nodes.Node]:
+        return [self.shown(entry) for entry in self.entries()]
+
+    def shown(self, entry: dict[str, Any]) -> nodes.container:
+        """An experiment."""
+        name, label = entry["experiment"], f"gallery-{gallery.stem(entry['experiment']).lower()}"
+        block = nodes.container(classes=["gallery-entry"])
+        if self.env.docname == PAGE:
+            block["ids"].append(label)
+            standard = self.env.get_domain("std")
+            standard.labels[label] = (PAGE, label, name)
+            standard.anonlabels[label] = (PAGE, label)
+        block += nodes.paragraph(
+            "", "", nodes.literal("", name), nodes.Text(" "), nodes.strong("", "", *inline(entry["title"]))
+        )
+        for picture in entry["pictures"]:
+            width = f"{round(picture['width'] * _DOTS / picture['dots'])}px"
+            block += nodes.figure("", nodes.image(uri=f"/gallery/{picture['file']}", alt=entry["title"], width=width))
+        text = nodes.paragraph("", caption(entry), classes=["gallery-caption"])
+        text += nodes.Text(f" {entry['source']}." if entry["source"] else "")
+        block += text
+        if entry["notes"]:
+            block += nodes.paragraph("", "", *inline(f"Note: {entry['notes'].rstrip('.')}."))
+        block += nodes.literal_block(entry["command"], entry["command"], language="bash")
+        block += self.claims(entry)
+        return block
+
+    def claims(self, entry: dict[str, Any]) -> list[nodes.Node]:
+        """The claims and what was measured, folded."""
+        if not entry["claims"]:
+            return []
+        listed = nodes.bullet_list()
+        for claim in entry["claims"]:
+            verdict = _VERDICTS[claim["holds"]]
+            line = nodes.paragraph()
+            line += nodes.strong("", verdict, classes=[f"verdict-{verdict.replace(' ', '-')}"])
+            line += inline(f": {claim['text']} ({claim['source']}). Measured: {claim['measured']}.")
+            listed += nodes.list_item("", line)
+        opened = nodes.raw("", "<details><summary>Claims, and what was measured</summary>", format="html")
+        return [opened, listed, nodes.raw("", "</details>", format="html")]
+
+
+class Verdicts(_OfGallery):
+    """A table of experiments: what each asks, and how many claims hold."""
+
+    def run(self) -> list[nodes.Node]:
+        rows = []
+        for entry in self.entries():
+            label = f"gallery-{gallery.stem(entry['experiment']).lower()}"
+            link = addnodes.pending_xref(
+                "",
+                nodes.literal("", entry["experiment"]),
+                refdomain="std",
+                reftype="ref",
+                reftarget=label,
+                refexplicit=True,
+                refwarn=True,
+                refdoc=self.env.docname,
+            )
+            few = f" ({number_of(entry['seeds'], 'seed')})" if entry["seeds"] < entry["own_seeds"] else ""
+            rows.append([[link], inline(entry["title"]), [nodes.Text(verdicts(entry) + few)]])
+        return [table(("experiment", "what is asked", "claims"), rows)]
+
+
+class NotPlayed(SphinxDirective):
+    """The experiments that the gallery leaves out, and why."""
+
+    def run(self) -> list[nodes.Node]:
+        listed = nodes.bullet_list()
+        later = dict.fromkeys(gallery.NOT_YET, "it has not been played for this page yet")
+        for name, reason in {**gallery.NOT_PLAYED, **later}.items():
+            listed += nodes.list_item("", nodes.paragraph("", "", *inline(f"`jaxroute run {name}`: {reason}.")))
+        return [listed]
+
+
+class _OfProblem(SphinxDirective):
+    """A table of a problem's classes or functions, from their docstrings."""
+
+    required_arguments = 1
+    names, kind = "POLICIES", "class"
+
+    def run(self) -> list[nodes.Node]:
+        problem = importlib.import_module(f"jaxroute.problems.{self.arguments[0]}")
+        rows = []
+        for one in getattr(problem, self.names):
+            self.env.note_dependency(inspect.getsourcefile(one) or "")
+            paragraphs = inspect.cleandoc(one.__doc__ or "").split("\n\n")
+            sources = [text.removeprefix("Source:") for text in paragraphs if text.startswith("Source:")]
+            rows.append([[self.link(one)], inline(paragraphs[0]), inline(" ".join(sources).strip(" ."))])
+        return [table((self.kind, "what it does", "source"), rows)]
+
+    def link(self, thing: Any) -> nodes.Node:
+        """To where the reference shows it."""
+        name = f"jaxroute.problems.{self.arguments[0]}.{thing.__name__}"
+        text = nodes.literal("", thing.__name__, classes=["xref", "py", "py-obj"])
+        return addnodes.pending_xref(
+            "", text, refdomain="py", reftype="obj", reftarget=name, refexplicit=True, refwarn=True, refdoc=self.env.docname
+        )
+
+
+class Policies(_OfProblem):
+    """The policies of a problem."""
+
+
+class Environments(_OfProblem):
+    """The environments of a problem."""
+
+    names, kind = "ENVIRONMENTS", "constructor"
+
+
+def setup(app: Any) -> dict[str, Any]:
+    """Registers the directives."""
+    app.add_css_file("problem_pages.css")
+    app.add_directive("gallery", Gallery)
+    app.add_directive("gallery-verdicts", Verdicts)
+    app.add_directive("gallery-not-played", NotPlayed)
+    app.add_directive("policies", Policies)
+    app.add_directive("environments", Environments)
+    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
