@@ -193,8 +193,8 @@ def _simulate(asked: Inputs, processes: hosts.Processes, out: str | os.PathLike[
         tasks = _tasks(asked, layout, sink, processes)
         _say_size(asked, layout, tasks, progress and first)
         with effort.compiling():
-            names = dict.fromkeys(task[0] for task in tasks if not sink.is_begun(*task))
-            compile_blocks({name: blocks[name] for name in names}, pool, progress and first)
+            labels = dict.fromkeys(asked.part(*task[:2]).label for task in tasks if not sink.is_begun(*task))
+            compile_blocks({label: blocks[label] for label in labels}, pool, progress and first)
     ending = _play(asked, processes, layout, blocks, sink, tasks, effort, progress)
     measured = processes.gather(effort.measured(), sink.missing)
     data = sink.finish(processes.late_s)
@@ -224,39 +224,43 @@ class _Ending:
 
 def _cut(asked: Inputs, processes: hosts.Processes, stored: Mapping[str, Any] | None) -> dict[str, Any]:
     """The layout of a run; that of its store, as far as there is one."""
+    static = asked.static_axes
     if stored and set(asked.axes) == set(stored["tile"]):
-        return dict(stored)
-    numbers = {name: recording.numbers_per_record(record, asked.spec) for name, record in asked.records.items()}
+        return {**stored, "tile": {a: 1 if a in static else size for a, size in stored["tile"].items()}}
+    examples = {part.label: part.example for part in asked.every_part}
+    numbers = {part.label: recording.numbers_per_record(asked.records[part.policy], asked.spec) for part in asked.every_part}
     alone = _alone(asked, processes.devices)
-    most = memory.runs_that_fit(asked.examples, numbers, len(asked.times), processes.devices, alone)
+    most = memory.runs_that_fit(examples, numbers, len(asked.times), processes.devices, alone)
     if (
         asked.keep == "moments"
     ):  # The curves of all policies of a block are in memory at the same time, for their differences.
-        most = min(most, max(1, _CURVES // (8 * len(asked.times) * sum(numbers.values()))))
-    held = max((memory.bytes_of_run(*asked.examples[name]) for name in asked.policies if name not in alone), default=0)
+        together = sum(numbers[parts[0].label] for parts in asked.parts.values())
+        most = min(most, max(1, _CURVES // (8 * len(asked.times) * together)))
+    held = max((memory.bytes_of_run(*players) for label, players in examples.items() if label not in alone), default=0)
     each = -(-len(asked.seeds) // processes.size)  # Every process gets some blocks of seeds.
-    shared = shared_axes(asked.env, asked.policies)
-    chosen = asdict(Layout.choose(asked.axes, shared, each, asked.block, most, processes.devices, held, bool(alone)))
+    shared = shared_axes([(part.env, part.settings) for part in asked.every_part], static)
+    chosen = asdict(Layout.choose(asked.axes, shared, each, asked.block, most, processes.devices, held, bool(alone), static))
     return {"block": stored["block"], "tile": chosen["tile"] | stored["tile"]} if stored else chosen
 
 
 def _alone(asked: Inputs, devices: Sequence[Any]) -> set[str]:
-    """Policies whose runs are played one by one: their rounds are long by themselves, and there is but a CPU, without kernels."""
+    """Labels of the parts whose runs are played one by one: their rounds are long by themselves, and there is but a CPU, without kernels."""
     if len(devices) > 1 or devices[0].platform != "cpu" or asked.backend not in SCANS:
         return set()
-    return {name for name, (env, policy) in asked.examples.items() if has_long_rounds(policy, spec_for(env, asked.horizon))}
+    players = {part.label: part.example for part in asked.every_part}
+    return {label for label, (env, policy) in players.items() if has_long_rounds(policy, spec_for(env, asked.horizon))}
 
 
 def _blocks(asked: Inputs, layout: Layout, devices: Sequence[Any]) -> dict[str, Block]:
-    """What is compiled, by policy."""
+    """What is compiled, by the label of each part."""
     # A store may have been begun with several settings a call.
     alone = _alone(asked, devices) if set(layout.tile.values()) <= {1} else set()
     return {
-        name: Block(
-            f"policy {name!r} on {type(asked.examples[name][0]).__name__}",
-            asked.env,
-            policy,
-            asked.records[name],
+        part.label: Block(
+            f"policy {part.label!r} on {type(part.example[0]).__name__}",
+            part.env,
+            part.settings,
+            asked.records[part.policy],
             asked.horizon,
             asked.spec.free_rounds,
             asked.key,
@@ -265,9 +269,9 @@ def _blocks(asked: Inputs, layout: Layout, devices: Sequence[Any]) -> dict[str, 
             asked.backend,
             asked.keep_states,
             stays_on_device(asked.keep, asked.platform),
-            name in alone,
+            part.label in alone,
         )
-        for name, policy in asked.policies.items()
+        for part in asked.every_part
     }
 
 
@@ -275,13 +279,25 @@ _Shapes = dict[str, dict[str, tuple[int, ...]]]
 
 
 def _traced(asked: Inputs, blocks: Mapping[str, Block], pool: ThreadPoolExecutor | None) -> _Shapes:
-    """Traces every policy: shapes of what is recorded, by policy and name. With a pool, each is compiled while the next is traced."""
+    """Traces every program: shapes of what is recorded, by policy and name. With a pool, each is compiled while the next is traced.
+
+    Raises:
+      ValueError: what is recorded has not the same shape in all programs of a policy.
+    """
     shapes: _Shapes = {}
-    for name, block in blocks.items():
-        with explained(name, *asked.examples[name]):
-            shapes[name] = block.shapes()
+    for part in asked.every_part:
+        block = blocks[part.label]
+        with explained(part.label, *part.example):
+            own = block.shapes()
             if pool is not None:
                 block.compile_in(pool)
+        first = shapes.setdefault(part.policy, own)
+        for name in (*first, *own):
+            if first.get(name) != own.get(name):
+                raise ValueError(
+                    f"what is recorded must have one shape: {name!r} has {own.get(name)} at {part.label!r}, and {first.get(name)} at "
+                    f"{asked.parts[part.policy][0].label!r}; leave it out (record), or sweep in runs of its own"
+                )
     return shapes
 
 
@@ -337,7 +353,8 @@ def _play(
 ) -> _Ending:
     """Plays the tasks, up to the look at which the goals are reached."""
     ending = _Ending()
-    owners = {metric: [name for name, block in blocks.items() if metric in block.shapes()] for metric in asked.goals}
+    measured = {name: blocks[parts[0].label].shapes() for name, parts in asked.parts.items()}
+    owners = {metric: [name for name, shapes in measured.items() if metric in shapes] for metric in asked.goals}
 
     def look() -> tuple[bool, dict[str, float | None]]:
         """Whether the goals are reached, and the largest standard errors, by all that has been played."""
@@ -347,7 +364,7 @@ def _play(
         return stopping.reached(asked.goals, {m: sink.errors(m, owners[m], ending.blocks) for m in asked.goals})
 
     def play(task: Task, begun: Kept | None) -> Played:
-        return play_task(asked, layout, blocks[task[0]], task, effort, begun)
+        return play_task(asked, layout, blocks[asked.part(*task[:2]).label], task, effort, begun)
 
     everything = layout.blocks(len(asked.seeds))
     looks = stopping.looks(len(asked.seeds), layout.block) if asked.goals else [everything]
@@ -372,9 +389,9 @@ def _say_size(asked: Inputs, layout: Layout, tasks: Sequence[Task], aloud: bool)
     """Says how much the states that are to be kept will take."""
     if not (asked.keep_states and aloud and tasks):
         return
-    held = {name: memory.bytes_of_run(*players) for name, players in asked.examples.items()}
-    settings = {name: math.prod(layout.tile[a] for a in asked.axes_of(name)) for name in held}
-    size = sum(held[name] * settings[name] for name, *_ in tasks) * layout.block
+    held = {part.label: memory.bytes_of_run(*part.example) for part in asked.every_part}
+    settings = {name: math.prod(layout.tile[a] for a in asked.axes_of(name)) for name in asked.policies}
+    size = sum(held[asked.part(name, tile).label] * settings[name] for name, tile, _ in tasks) * layout.block
     tqdm.write(f"the states at the end, which are kept, take up to {size / 1e6:,.1f} MB", file=sys.stderr)
 
 
@@ -393,9 +410,7 @@ def _report(
         "fell_back": {name: block.reason for name, block in blocks.items() if block.reason},
         **measured,
     }
-    invalid = diagnose.first_bad_rounds(
-        data, asked.env, asked.policies, asked.records, asked.examples, asked.horizon, asked.key, processes.devices[0]
-    )
+    invalid = diagnose.first_bad_rounds(data, asked, processes.devices[0])
     if invalid:
         about["invalid"] = invalid
     if asked.goals:
@@ -430,9 +445,9 @@ def _warn_invalid(data: xr.Dataset) -> None:
 def _warn_probes(data: xr.Dataset, asked: Inputs, blocks: Mapping[str, Block]) -> None:
     """What a probe shows does not make a run invalid, but NaN is rarely what it should show."""
     found: dict[str, int] = {}
-    for policy, block in blocks.items():
+    for policy, parts in asked.parts.items():
         probes = dict(asked.records[policy].probes)
-        for name in (one for one in block.shapes() if one.partition(".")[0] in probes):
+        for name in (one for one in blocks[parts[0].label].shapes() if one.partition(".")[0] in probes):
             if "seed" in data.dims:
                 values, valid = data[name].sel(policy=policy), data["valid"].sel(policy=policy)
                 number = int((values.isnull().any([d for d in values.dims if d not in valid.dims]) & valid).sum())
