@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from jaxroute.engine.grid import Grid, grid, instances
     from jaxroute.engine.hosts import HostsError
     from jaxroute.engine.programs import trace_count
+    from jaxroute.engine.progress import Progress
     from jaxroute.engine.simulate import run_bytes, simulate
     from jaxroute.store.description import StoreMismatchError
     from jaxroute.store.locks import StoreInUseError
@@ -39,6 +40,7 @@ _NAMES = {
     "HostsError": "jaxroute.engine.hosts",
     "Metric": "jaxroute.core.types",
     "Policy": "jaxroute.core.protocols",
+    "Progress": "jaxroute.engine.progress",
     "Spec": "jaxroute.core.types",
     "StoreInUseError": "jaxroute.store.locks",
     "StoreMismatchError": "jaxroute.store.description",
@@ -59,6 +61,7 @@ __all__ = [
     "HostsError",
     "Metric",
     "Policy",
+    "Progress",
     "Spec",
     "StoreInUseError",
     "StoreMismatchError",

@@ -20,6 +20,7 @@ from jaxroute.engine.errors import explained
 from jaxroute.engine.inputs import EnvironmentLike, Inputs, Policies, PolicyLike, read_inputs
 from jaxroute.engine.layout import Layout
 from jaxroute.engine.programs import PROGRAMS, Block, compile_blocks, compiler, stays_on_device
+from jaxroute.engine.progress import Callback, Follower
 from jaxroute.engine.rounds import spec_for
 from jaxroute.engine.sharing import shared_axes
 from jaxroute.engine.tasks import Effort, Played, play_task, played_ahead
@@ -50,6 +51,7 @@ def simulate(
     devices: Sequence[Any] | None = None,
     mesh: jax.sharding.Mesh | None = None,
     progress: bool = True,
+    callback: Callback | None = None,
     backend: str = "auto",
     keep: str = "runs",
     until_stderr: Mapping[str, float] | None = None,
@@ -85,6 +87,10 @@ def simulate(
         `jax.distributed.initialize`. All processes make the same call with the same `out`, which they share; each plays its share of
         the blocks, the first writes the provenance, and all return the whole result.
       progress: shows a progress bar.
+      callback: a function that is called after each block, once it is stored, with a `Progress`: what is done, seconds, and the result so
+        far when asked for (`progress.result()`). If it returns True the run ends there, and what is done is returned, with the attribute
+        `stopped`; an error that it raises ends the run, too. In both cases the same call goes on from the store. For a tracker
+        (TensorBoard, Weights & Biases) or a rule of your own; a smaller `block` calls it more often. Of one process only.
       backend: "scan", a compiled scan over rounds with the runs on the last axis; "kernel", one function of C made from the same
         functions of one run, with a thread for each run on a GPU (never run on one so far) and a loop over runs on a CPU; or
         "reference", the textbook's `vmap` of a scan, slower, to compare with. "auto" is that of an existing store, otherwise the kernel
@@ -127,7 +133,9 @@ def simulate(
         ("accept_changed_code", accept_changed_code),
     ):
         if not isinstance(value, bool):
-            raise ValueError(f"{name} must be True or False, got {checks.show(value)}")
+            hint = "; a function is given as callback" if name == "progress" and callable(value) else ""
+            raise ValueError(f"{name} must be True or False, got {checks.show(value)}{hint}")
+    follower = Follower(callback)
     if mesh is not None and devices is not None:
         raise ValueError("mesh takes the place of devices; give one of them")
     if keep_states and out is None:
@@ -138,6 +146,8 @@ def simulate(
     if stored and backend == "auto":
         backend = stored.get("backend", "scan")
     with hosts.Processes(mesh, _device_list(devices), out) as processes:
+        if callback is not None and processes.size > 1:
+            raise ValueError(f"callback is for a run of one process, got {processes.size} of them")
         asked = read_inputs(
             env,
             policies,
@@ -157,7 +167,7 @@ def simulate(
             accept_changed_code=accept_changed_code,
             description=description,
         )
-        return _simulate(asked, processes, out, progress)
+        return _simulate(asked, processes, out, progress, follower)
 
 
 def run_bytes(env: EnvironmentLike, policy: PolicyLike) -> int:
@@ -173,7 +183,9 @@ def run_bytes(env: EnvironmentLike, policy: PolicyLike) -> int:
     return memory.bytes_of_run(*players)
 
 
-def _simulate(asked: Inputs, processes: hosts.Processes, out: str | os.PathLike[str] | None, progress: bool) -> xr.Dataset:
+def _simulate(
+    asked: Inputs, processes: hosts.Processes, out: str | os.PathLike[str] | None, progress: bool, follower: Follower
+) -> xr.Dataset:
     """The story of a run, as one of the processes that share it tells it."""
     effort = Effort()
     settings, code = asked.settings(), None if out is None else asked.code()
@@ -190,18 +202,39 @@ def _simulate(asked: Inputs, processes: hosts.Processes, out: str | os.PathLike[
             shapes = _traced(asked, blocks, pool if everything else None)
         contents = _contents(asked, settings, code, layout, shapes, processes.devices[0], stored)
         sink = processes.in_turn(lambda: open_sink(asked.keep, out, contents, repair=first, rank=processes.rank))
-        tasks = _tasks(asked, layout, sink, processes)
+        tasks = follower.in_order(_tasks(asked, layout, sink, processes))
         _say_size(asked, layout, tasks, progress and first)
         with effort.compiling():
             labels = dict.fromkeys(asked.part(*task[:2]).label for task in tasks if not sink.is_begun(*task))
             compile_blocks({label: blocks[label] for label in labels}, pool, progress and first)
-    ending = _play(asked, processes, layout, blocks, sink, tasks, effort, progress)
+    ending = _play(asked, processes, layout, blocks, sink, tasks, effort, progress, follower)
+    if follower.stopped:
+        return _stopped(asked, processes, blocks, sink, effort, follower)
     measured = processes.gather(effort.measured(), sink.missing)
     data = sink.finish(processes.late_s)
     data.attrs = processes.agree(lambda: sink.sign(_report(asked, processes, blocks, data, measured, ending)))
     _warn_invalid(data)
     _warn_probes(data, asked, blocks)
     _warn_goals(asked, ending)
+    PROGRAMS.trim()
+    return data
+
+
+def _stopped(
+    asked: Inputs,
+    processes: hosts.Processes,
+    blocks: Mapping[str, Block],
+    sink: Sink,
+    effort: Effort,
+    follower: Follower,
+) -> xr.Dataset:
+    """What is done of a run that its callback has ended. Its provenance is not stored: that is for results that are whole."""
+    data = sink.so_far()
+    data.attrs = {
+        **sink.attrs,
+        **_report(asked, processes, blocks, None, effort.measured(), _Ending()),
+        "stopped": {"blocks": follower.done, "of": follower.total},
+    }
     PROGRAMS.trim()
     return data
 
@@ -350,6 +383,7 @@ def _play(
     tasks: Sequence[Task],
     effort: Effort,
     progress: bool,
+    follower: Follower,
 ) -> _Ending:
     """Plays the tasks, up to the look at which the goals are reached."""
     ending = _Ending()
@@ -368,6 +402,7 @@ def _play(
 
     everything = layout.blocks(len(asked.seeds))
     looks = stopping.looks(len(asked.seeds), layout.block) if asked.goals else [everything]
+    follower.total = len(tasks)
     with tqdm(total=len(tasks), disable=not progress or not tasks or processes.rank > 0, unit="block", leave=False) as bar:
         for goal in looks:
             now = [task for task in tasks if ending.blocks <= task[2] < goal]
@@ -376,6 +411,14 @@ def _play(
                     bar.set_description(task[0])
                     sink.write(*task, curves, kept)
                     bar.update()
+                    name, tile, number = task
+                    if follower.tell(
+                        sink.so_far,
+                        policy=name,
+                        setting={a: asked.axes[a][at : at + layout.tile[a]].tolist() for a, at in tile.items()},
+                        seeds=min((number + 1) * layout.block, len(asked.seeds)),
+                    ):
+                        return ending
             ending.blocks, ending.seeds = goal, sink.stop(goal)
             if asked.goals:
                 processes.gather({}, sink.missing)
@@ -399,21 +442,20 @@ def _report(
     asked: Inputs,
     processes: hosts.Processes,
     blocks: Mapping[str, Block],
-    data: xr.Dataset,
+    data: xr.Dataset | None,
     measured: Mapping[str, float],
     ending: _Ending,
 ) -> dict[str, Any]:
-    """Attributes of the result: where and how it was made, and what went wrong."""
+    """Attributes of the result: where and how it was made, and what went wrong, if it is whole (`data`)."""
     about: dict[str, Any] = {
         "processes": processes.size,
         "backend": asked.backend,
         "fell_back": {name: block.reason for name, block in blocks.items() if block.reason},
         **measured,
     }
-    invalid = diagnose.first_bad_rounds(data, asked, processes.devices[0])
-    if invalid:
+    if data is not None and (invalid := diagnose.first_bad_rounds(data, asked, processes.devices[0])):
         about["invalid"] = invalid
-    if asked.goals:
+    if data is not None and asked.goals:
         about["seeds_played"] = ending.seeds
         about["until_stderr"] = {"goal": asked.goals, "reached": ending.met, "stderr": ending.errors}
     return {**provenance.provenance(processes.everyone, **about), **asked.description}
