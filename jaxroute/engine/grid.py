@@ -75,7 +75,7 @@ class Grid:
             spans = [np.arange(len(v))[at.get(a, slice(None))].reshape(-1) for a, v in self.axes.items()]
             numbers = np.arange(len(self.objects)).reshape(self.shape)[np.ix_(*spans)].ravel()
             axes = {a: v[span] for (a, v), span in zip(self.axes.items(), spans, strict=True)}
-            self._parts[key] = Grid(axes, [self.objects[i] for i in numbers], self.name)
+            self._parts[key] = Grid(dict[str, Any](axes), [self.objects[i] for i in numbers], self.name)
         return self._parts[key]
 
     def tile(self, positions: Mapping[str, np.ndarray]) -> list[np.ndarray]:
