@@ -485,8 +485,8 @@ def table(
     """The results at the horizon as a table: a row per policy and setting, a mean and its standard error in each cell.
 
     An axis on which a policy's numbers do not depend has one row, marked "any". Where only some of the valid runs have a number, as of
-    a time that others never reach, the cell holds their median and their share: "115 in 66 %". A mean without spread that is a millionth
-    of the largest of its column is the rounding of a zero, and printed as 0.
+    a time that others never reach, the cell holds their median and their share: "115 in 66 %". A mean without spread that is no larger
+    than the rounding of what was added up is printed as 0.
 
     Args:
       data: a result.
@@ -512,7 +512,7 @@ def table(
       >>> print(jr.metrics.table(result, "regret", format="markdown"))
       | policy | regret (reward) |
       | :-- | --: |
-      | UCB1 | 11.96 ± 0.44 |
+      | UCB1 | 9.30 ± 0.43 |
       | Oracle | 0 |
       <BLANKLINE>
       mean ± standard error of 16 seeds after 200 rounds
@@ -528,7 +528,7 @@ def table(
     if "policy" not in values.dims:
         values = values.expand_dims("policy") if "policy" in values.coords else values.expand_dims(policy=["all"])
     axes = list(dict.fromkeys(a for name in names for a in setting_axes(like(data, name))))
-    largest = {name: float(np.nan_to_num(np.abs(values[name].sel(statistic="mean"))).max(initial=0.0)) for name in names}
+    nothing = _rounding(data, values, time)
     keys, numbers, rows = [], [], []
     for p in range(values.sizes["policy"]):
         one = values.isel(policy=p)
@@ -539,7 +539,7 @@ def table(
                 n: v.values[tuple(dict(zip(axes, place)).get(str(d), slice(None)) for d in v.dims)] for n, v in one.items()
             }
             settings = [one[a].values[i].item() if a in own else "any" for a, i in zip(axes, place)]
-            cells = {n: rounded(*_of_zero(*cell[n], largest[n])) for n in names}
+            cells = {n: "0" if _is_rounding(cell[n], nothing[n]) else rounded(*cell[n]) for n in names}
             for name, of_some in partial.items():
                 middle, share = (
                     float(x.isel({"policy": p, **dict(zip(axes, place))}, missing_dims="ignore")) for x in of_some
@@ -560,9 +560,29 @@ def table(
     return made.text(width) if format == "text" else tables.FORMATS[format](made)
 
 
-def _of_zero(middle: float, error: float, largest: float) -> tuple[float, float]:
-    """A mean without spread that is nothing but rounding, next to the largest of its column, as zero."""
-    return (0.0, 0.0) if error <= 1e-13 * abs(middle) and abs(middle) <= 1e-6 * largest else (middle, error)
+def _rounding(data: xr.Dataset, values: xr.Dataset, time: int | None) -> dict[str, float]:
+    """How much of each metric may be the rounding of what was added up in single precision: an epsilon of the largest per round of the
+    metrics of its unit, in every round."""
+    now = _at(data, time)
+    rounds = float(now["time"]) if "time" in now.coords else 1.0
+    if not any(_is_rounding(pair, math.inf) for v in values.values() for pair in v.values.reshape(-1, 2)):
+        return dict.fromkeys(map(str, values), 0.0)
+    scale: dict[str, float] = {}
+    number = {
+        name: rounds if like(data, name).attrs.get("kind") == "total" else 1.0
+        for name in {*map(str, values), *metric_names(data)}
+    }
+    units = {name: str(like(data, name).attrs.get("unit", "")).partition(" per ")[0] for name in number}
+    for name, unit in units.items():
+        size = float(np.nan_to_num(np.abs(mean(now, name).values), posinf=0.0).max(initial=0.0))
+        scale[unit] = max(scale.get(unit, 0.0), size / number[name])
+    return {str(name): float(np.finfo(np.float32).eps) * scale[units[str(name)]] * number[str(name)] for name in values}
+
+
+def _is_rounding(pair: Any, most: float) -> bool:
+    """Whether a mean and its standard error are nothing but rounding: without spread, and small, but not zero."""
+    middle, error = abs(float(pair[0])), float(pair[1])
+    return 0 < middle <= most and error <= 1e-13 * middle
 
 
 def _frame(
