@@ -1,6 +1,7 @@
 """jaxroute: vectorised batch simulation of online routing, selection, scheduling and cascading of language models."""
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -90,7 +91,8 @@ def __getattr__(name: str) -> Any:
     elif name in _NAMES:
         found = getattr(importlib.import_module(_NAMES[name]), name)
     else:
-        raise AttributeError(f"module 'jaxroute' has no attribute {name!r}")
+        # With name and object Python says what else may be meant.
+        raise AttributeError(f"module 'jaxroute' has no attribute {name!r}", name=name, obj=sys.modules[__name__])
     globals()[name] = found
     return found
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from jaxroute.cli import completion, terminal
-from jaxroute.cli.parser import parser
+from jaxroute.cli.parser import parser, refuse
 
 
 class _Ended(KeyboardInterrupt):
@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     completion.complete(made)
     options, rest = made.parse_known_args(arguments)
     if rest and options.command != "bench":
-        made.error(f"unrecognized arguments: {' '.join(rest)}")
+        refuse(made, options.command, rest)
     options.rest = rest
     options.given = list(sys.argv[1:] if arguments is None else arguments)
     before, warnings.formatwarning = warnings.formatwarning, _warning

@@ -1,10 +1,12 @@
 """What the command understands: its parser, and how texts of options become values."""
 
 import argparse
+import difflib
 import math
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import NoReturn
 
 from jaxroute import __version__
 from jaxroute.cli import completion
@@ -12,11 +14,28 @@ from jaxroute.cli.completion import completed
 from jaxroute.engine import BACKENDS
 
 
-class Parser(argparse.ArgumentParser):
-    """Errors on one line."""
+def meant(wrong: str, known: Iterable[str]) -> str:
+    """What may be meant by a wrong word, for the end of a sentence."""
+    close = difflib.get_close_matches(wrong, list(known), n=1)
+    return f"; did you mean {close[0]}?" if close else ""
 
-    def error(self, message: str) -> Any:
+
+class Parser(argparse.ArgumentParser):
+    """Errors on one line, with the name that may be meant."""
+
+    def error(self, message: str) -> NoReturn:
+        found = re.search(r"invalid choice: '(.*)' \(choose from (.*)\)", message)
+        if found:
+            message += meant(found[1], [choice.strip(" '") for choice in found[2].split(",")])
         self.exit(2, f"{self.prog}: {message} (`{self.prog} --help` shows what is understood)\n")
+
+
+def refuse(made: argparse.ArgumentParser, command: str, surplus: Sequence[str]) -> NoReturn:
+    """Ends the process: a command was given what it does not take."""
+    (commands,) = (action for action in made._actions if isinstance(action, argparse._SubParsersAction))
+    own = commands.choices[command]
+    hint = next((text for wrong in surplus if (text := meant(wrong.partition("=")[0], own._option_string_actions))), "")
+    own.error(f"unrecognized arguments: {' '.join(surplus)}{hint}")
 
 
 # What a column of a log may be.
@@ -39,7 +58,7 @@ def parser() -> argparse.ArgumentParser:
     """The parser of the command; `command` of what it returns is the name of the function that does it."""
     made = Parser(prog="jaxroute", description="Batch simulation of online routing of language models.")
     made.add_argument("--version", action="version", version=f"jaxroute {__version__}")
-    commands = made.add_subparsers(required=True, metavar="COMMAND")
+    commands = made.add_subparsers(required=True, metavar="COMMAND", parser_class=Parser)
 
     one = commands.add_parser("list", help="problems, policies, experiments and data sets")
     completed(one.add_argument("problem", nargs="?", help="a problem: only what belongs to it"), completion.problems)

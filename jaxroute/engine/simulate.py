@@ -136,6 +136,7 @@ def simulate(
             hint = "; a function is given as callback" if name == "progress" and callable(value) else ""
             raise ValueError(f"{name} must be True or False, got {checks.show(value)}{hint}")
     follower = Follower(callback)
+    inputs.refuse_tracing(env, policies)
     if mesh is not None and devices is not None:
         raise ValueError("mesh takes the place of devices; give one of them")
     if keep_states and out is None:
@@ -466,7 +467,9 @@ def _device_list(devices: Any) -> list[Any]:
         return list(jax.local_devices())
     given = list(devices) if isinstance(devices, (list, tuple)) else []
     if not given or not all(isinstance(d, jax.Device) for d in given):
-        raise ValueError(f"devices must be a non-empty list of jax devices, got {checks.show(devices)}")
+        raise ValueError(
+            f"devices must be a non-empty list of jax devices, got {checks.show(devices)}; jax.devices('cpu') is one"
+        )
     return given
 
 

@@ -89,7 +89,8 @@ class Case:
         try:
             return made(**settings)
         except TypeError as error:
-            raise ValueError(f"environment: {error}") from None
+            known = ", ".join(name for name, p in parameters.items() if p.kind is not p.VAR_KEYWORD)
+            raise ValueError(f"environment: {error} (its own are {known})") from None
 
     def with_horizon(self, horizon: int) -> "Case":
         """The case with another horizon, also in its coordinates."""
