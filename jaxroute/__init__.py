@@ -1,6 +1,7 @@
 """jaxroute: vectorised batch simulation of online routing, selection, scheduling and cascading of language models."""
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from jaxroute.engine.grid import Grid, grid, instances
     from jaxroute.engine.hosts import HostsError
     from jaxroute.engine.programs import trace_count
+    from jaxroute.engine.progress import Progress
     from jaxroute.engine.simulate import run_bytes, simulate
     from jaxroute.store.description import StoreMismatchError
     from jaxroute.store.locks import StoreInUseError
@@ -39,6 +41,7 @@ _NAMES = {
     "HostsError": "jaxroute.engine.hosts",
     "Metric": "jaxroute.core.types",
     "Policy": "jaxroute.core.protocols",
+    "Progress": "jaxroute.engine.progress",
     "Spec": "jaxroute.core.types",
     "StoreInUseError": "jaxroute.store.locks",
     "StoreMismatchError": "jaxroute.store.description",
@@ -59,6 +62,7 @@ __all__ = [
     "HostsError",
     "Metric",
     "Policy",
+    "Progress",
     "Spec",
     "StoreInUseError",
     "StoreMismatchError",
@@ -87,7 +91,8 @@ def __getattr__(name: str) -> Any:
     elif name in _NAMES:
         found = getattr(importlib.import_module(_NAMES[name]), name)
     else:
-        raise AttributeError(f"module 'jaxroute' has no attribute {name!r}")
+        # With name and object Python says what else may be meant.
+        raise AttributeError(f"module 'jaxroute' has no attribute {name!r}", name=name, obj=sys.modules[__name__])
     globals()[name] = found
     return found
 

@@ -278,7 +278,7 @@ ARGUMENTS = {
     "a grid of classes": (lambda _: jr.grid(lambda a: stochastic.UCB1, a=[1, 2]), "must give environments or policies, got <class"),
     "instances of a number": (lambda _: jr.instances(5), "environments must be a list of them, got 5"),
     "instances of one environment": (lambda _: jr.instances(BANDIT), "environments must be a list of them, got BanditEnv"),
-    "a summary of differences": (lambda _: metrics.table(metrics.paired(RESULT, "regret", "a")), "data must be the result of a simulation, with single runs along 'seed', got a Dataset of mean, stderr, z"),
+    "a summary of differences": (lambda _: metrics.table(metrics.paired(RESULT, "regret", "a")), "data must be the result of a simulation, with single runs along 'seed', got a Dataset of mean, stderr, z, count"),
     "a table of nothing": (lambda _: metrics.table(None), "data must be the xarray.Dataset of a simulation, got None"),
     "a summary of a list": (lambda _: metrics.summary([1]), r"data must be the xarray.Dataset of a simulation, got \[1\]"),
     "the end of nothing": (lambda _: metrics.final(None, "regret"), "data must be the xarray.Dataset of a simulation, got None"),
@@ -302,7 +302,9 @@ ARGUMENTS |= {
     "a number for a folder": (lambda _: play(out=3), "the folder of a result must be a path, got 3"),
     "a result of nothing": (lambda _: jr.load(None), "the folder of a result must be a path, got None"),
     "a figure of nothing": (lambda path: plot.save(None, path.with_name("x.png")), "figure must be a matplotlib Figure or Axes"),
-    "curves of differences": (lambda _: plot.curves(metrics.paired(RESULT, "regret", "a")), "data must be the result of a simulation, with single runs along 'seed', got a Dataset of mean, stderr, z"),
+    "a metric that differences are not of": (lambda _: plot.curves(metrics.paired(RESULT, "regret", "a"), "z"), "metric must be 'regret', the one of these differences, got 'z'"),
+    "quantiles of differences": (lambda _: plot.curves(metrics.paired(RESULT, "regret", "a"), band="quantile"), "band must be 'stderr' for differences, which have two signs, got 'quantile'"),
+    "a table in another language": (lambda _: metrics.table(RESULT, format="tex"), "format must be one of 'text', 'latex', 'markdown', 'frame', got 'tex'"),
 }  # fmt: skip
 
 

@@ -13,6 +13,7 @@ import pytest
 import jaxroute as jr
 from jaxroute import cli
 from jaxroute.catalogue import catalogue, described
+from jaxroute.cli.parser import count
 from jaxroute.experiments import EXPERIMENTS
 
 USER_EXPERIMENT = """
@@ -245,7 +246,7 @@ def test_version_and_lists_for_people_and_programs(capsys):
 
 
 def test_seeds_may_be_written_with_an_exponent():
-    assert [cli._count(text) for text in ("1e3", "1_000", "1,000", "1000")] == [1000] * 4
+    assert [count(text) for text in ("1e3", "1_000", "1,000", "1000")] == [1000] * 4
 
 
 FIGURE = """

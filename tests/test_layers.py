@@ -45,7 +45,7 @@ MAY_IMPORT = {
 }
 # Where a problem is known, by name or otherwise.
 KNOW_PROBLEMS = ("problems", "experiments", "comparison", "catalogue", "cli")
-MAY_LOAD_BY_NAME = ("__init__.py", "problems/__init__.py", "experiments", "cli.py", "data")
+MAY_LOAD_BY_NAME = ("__init__.py", "problems/__init__.py", "experiments", "cli", "data")
 
 
 def module_of(path):

@@ -13,13 +13,17 @@ import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import NormalDist
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
 import numpy as np
 import xarray as xr
 
+from jaxroute.analysis import tables
 from jaxroute.core import checks
 from jaxroute.store import statistics
+
+if TYPE_CHECKING:
+    import pandas
 
 _KINDS = ("total", "average", "gauge")
 
@@ -287,13 +291,30 @@ def quantiles(
 
 
 def paired(data: xr.Dataset | xr.DataArray, metric: str | None, baseline: str) -> xr.Dataset:
-    """Difference of each other policy to one of them, seed by seed.
+    """Difference of each other policy to one of them over time, seed by seed.
 
     Policies meet the same luck in the same seed, so this is sharper than the difference of two means. A seed counts where
-    both runs are valid.
+    both runs are valid. A result of `keep="moments"` holds these differences, and answers as well.
+
+    Args:
+      data: a result, or one variable of it.
+      metric: name of the metric; None if `data` is a variable.
+      baseline: the policy that is subtracted.
 
     Returns:
-      A Dataset without the baseline: `mean` of the difference, its `stderr`, and `z`, their ratio (NaN if both are zero).
+      A Dataset without the baseline: `mean` of the difference, its `stderr`, `z`, their ratio (NaN if both are zero), and `count`, the
+      number of seeds. `plot.curves` draws it.
+
+    Example:
+      >>> import jaxroute as jr
+      >>> from jaxroute.problems import stochastic
+      >>> policies = {"UCB1": stochastic.UCB1(), "Oracle": stochastic.Oracle.of}
+      >>> result = jr.simulate(stochastic.bernoulli([0.2, 0.8]), policies, horizon=200, seeds=16, progress=False)
+      >>> difference = jr.metrics.paired(result, "reward", baseline="Oracle")
+      >>> difference["mean"].dims
+      ('policy', 'time')
+      >>> bool(difference["mean"].sel(policy="UCB1", time=200) < 0)
+      True
     """
     array = like(data, metric)
     if "policy" not in array.dims:
@@ -305,21 +326,28 @@ def paired(data: xr.Dataset | xr.DataArray, metric: str | None, baseline: str) -
         runs = pick(data, metric)
         difference: Any = runs.isel(policy=others) - runs.isel(policy=names.index(baseline), drop=True)
         difference.attrs = array.attrs
-        middle, error = mean(difference), stderr(difference)
+        middle, error, number = mean(difference), stderr(difference), count(difference)
     else:
         difference = data.isel(policy=others).sel(baseline=baseline, drop=True)
-        middle, error = (f(difference, f"{metric}.difference") for f in (mean, stderr))
+        middle, error, number = (f(difference, f"{metric}.difference") for f in (mean, stderr, count))
     with np.errstate(divide="ignore", invalid="ignore"):
         z = middle / error
     about = f"{{}} minus that of {baseline}"
+    warned = [text for _, text in worst_beyond(beyond(data))] if isinstance(data, xr.Dataset) else []
     return xr.Dataset(
         {
             "mean": _describe(middle, array, about),
             "stderr": _describe(error, array, f"standard error of {about}"),
             "z": _describe(z, array, f"{about}, in standard errors", unit="standard errors"),
+            "count": _describe(number, array, f"seeds of {about}", unit="seeds"),
         },
-        attrs={"baseline": baseline},
+        attrs={"baseline": baseline, "metric": str(array.name), "notes": warned},
     )
+
+
+def is_paired(data: Any) -> bool:
+    """Whether something is what `paired` returns."""
+    return isinstance(data, xr.Dataset) and "baseline" in data.attrs and {"mean", "stderr", "count"} <= set(data.data_vars)
 
 
 def ratio_of_means(data: xr.Dataset, top: str, bottom: str) -> xr.DataArray:
@@ -409,6 +437,8 @@ def rounded(middle: float, error: float) -> str:
     error = 0.0 if error < 1e-13 * abs(middle) else error
     if not math.isfinite(middle):
         return "-" if math.isnan(middle) else f"{middle:g}"
+    if middle == 0 and error == 0:
+        return "0"
     if not math.isfinite(error) or error == 0:
         return f"{middle:.4g}" + (" (0)" if error == 0 else "")
     decimals = 1 - int(f"{error:.1e}".split("e")[1])
@@ -419,22 +449,78 @@ def rounded(middle: float, error: float) -> str:
     return f"{round(middle, decimals) + 0.0:.{digits}f} ({round(error, decimals):.{digits}f})"
 
 
+@overload
 def table(
-    data: xr.Dataset, metrics: str | Sequence[str] | None = None, *, time: int | None = None, max_rows: int = 60
-) -> str:
-    """The results at the horizon as plain text: a row per policy and setting, "mean (standard error)" in each cell.
+    data: xr.Dataset,
+    metrics: str | Sequence[str] | None = None,
+    *,
+    time: int | None = None,
+    max_rows: int = 60,
+    format: Literal["text", "latex", "markdown"] = "text",
+    width: int | None = None,
+) -> str: ...
+
+
+@overload
+def table(
+    data: xr.Dataset,
+    metrics: str | Sequence[str] | None = None,
+    *,
+    time: int | None = None,
+    max_rows: int = 60,
+    format: Literal["frame"],
+    width: int | None = None,
+) -> "pandas.DataFrame": ...
+
+
+def table(
+    data: xr.Dataset,
+    metrics: str | Sequence[str] | None = None,
+    *,
+    time: int | None = None,
+    max_rows: int = 60,
+    format: str = "text",
+    width: int | None = None,
+) -> Any:
+    """The results at the horizon as a table: a row per policy and setting, a mean and its standard error in each cell.
+
+    An axis on which a policy's numbers do not depend has one row, marked "any". Where only some of the valid runs have a number, as of
+    a time that others never reach, the cell holds their median and their share: "115 in 66 %". A mean without spread that is no larger
+    than the rounding of what was added up is printed as 0.
 
     Args:
       data: a result.
       metrics: names (default: all that are not vectors).
       time: another recorded time.
-      max_rows: further settings are cut off, and the last line says so.
+      max_rows: further settings are cut off, and the last line says so; a data frame has all.
+      format: "text" for aligned lines with "36.0 (1.6)"; "latex" for a `tabular` with the rules of booktabs, ready for a paper, and
+        "markdown" for a table with pipes, both with 36.0 ± 1.6; "frame" for a `pandas.DataFrame` of the numbers, whose columns are
+        metric and "mean" or "stderr".
+      width: of the lines of text: columns that do not fit stand below the others (default: all beside each other).
 
     Returns:
-      Aligned lines. An axis on which a policy's numbers do not depend has one row, marked "any". Where only some of the valid runs have
-      a number, as of a time that others never reach, the cell holds their median and their share: "115 in 66 %".
+      The text; or the data frame, with the notes that stand below the others in its `attrs["notes"]`.
+
+    Raises:
+      ValueError: a name is unknown, or a metric is no single number per run.
+
+    Example:
+      >>> import jaxroute as jr
+      >>> from jaxroute.problems import stochastic
+      >>> policies = {"UCB1": stochastic.UCB1(), "Oracle": stochastic.Oracle.of}
+      >>> result = jr.simulate(stochastic.bernoulli([0.2, 0.8]), policies, horizon=200, seeds=16, progress=False)
+      >>> print(jr.metrics.table(result, "regret", format="markdown"))
+      | policy | regret (reward) |
+      | :-- | --: |
+      | UCB1 | 9.30 ± 0.43 |
+      | Oracle | 0 |
+      <BLANKLINE>
+      mean ± standard error of 16 seeds after 200 rounds
     """
     checks.count("max_rows", max_rows)
+    checks.one_of("format", format, ("text", *tables.FORMATS, "frame"))
+    if width is not None:
+        checks.count("width", width)
     names = _chosen(data, metrics)
     for name in names:
         _no_vector("metrics", like(data, name))
@@ -442,7 +528,8 @@ def table(
     if "policy" not in values.dims:
         values = values.expand_dims("policy") if "policy" in values.coords else values.expand_dims(policy=["all"])
     axes = list(dict.fromkeys(a for name in names for a in setting_axes(like(data, name))))
-    rows = []
+    nothing = _rounding(data, values, time)
+    keys, numbers, rows = [], [], []
     for p in range(values.sizes["policy"]):
         one = values.isel(policy=p)
         own = _own_axes_of(one, axes)
@@ -451,26 +538,65 @@ def table(
             cell = {
                 n: v.values[tuple(dict(zip(axes, place)).get(str(d), slice(None)) for d in v.dims)] for n, v in one.items()
             }
-            settings = [show_value(one[a].values[i]) if a in own else "any" for a, i in zip(axes, place)]
-            cells = {n: rounded(*cell[n]) for n in names}
+            settings = [one[a].values[i].item() if a in own else "any" for a, i in zip(axes, place)]
+            cells = {n: "0" if _is_rounding(cell[n], nothing[n]) else rounded(*cell[n]) for n in names}
             for name, of_some in partial.items():
                 middle, share = (
                     float(x.isel({"policy": p, **dict(zip(axes, place))}, missing_dims="ignore")) for x in of_some
                 )
                 if 0.0 < share < 1.0:
                     cells[name] = f"{middle:.4g} in {100 * share:.0f} %"
-            rows.append([str(one["policy"].item()), *settings, *cells.values()])
-    cut = len(rows) - max_rows
-    rows = rows[:max_rows]
+            keys.append((str(one["policy"].item()), *settings))
+            numbers.append([number for name in names for number in map(float, cell[name])])
+            rows.append([keys[-1][0], *map(show_value, settings), *cells.values()])
+    notes = [_footnote(data, names, time)]
+    warned = [text for _, text in worst_beyond(beyond(data, time))]
+    if format == "frame":
+        return _frame(keys, axes, names, numbers, [*notes, *warned])
+    if len(rows) > max_rows:
+        notes.append(f"{len(rows) - max_rows} more rows are not shown; select settings, or raise max_rows")
     heads = [("policy", ""), *((a, "") for a in axes), *_heads(data, names)]
-    columns = [_column(head, [row[i] for row in rows], i > 0) for i, head in enumerate(heads)]
-    lines = ["  ".join(parts).rstrip() for parts in zip(*columns)]
-    rule = "-" * max(map(len, lines))
-    lines = [*lines[:2], rule, *lines[2:], rule, _footnote(data, names, time)]
-    if cut > 0:
-        lines.append(f"{cut} more rows are not shown; select settings, or raise max_rows")
-    lines += [text for _, text in worst_beyond(beyond(data, time))][:max_rows]
-    return "\n".join(lines)
+    made = tables.Table(heads, rows[:max_rows], 1 + len(axes), [*notes, *warned[:max_rows]])
+    return made.text(width) if format == "text" else tables.FORMATS[format](made)
+
+
+def _rounding(data: xr.Dataset, values: xr.Dataset, time: int | None) -> dict[str, float]:
+    """How much of each metric may be the rounding of what was added up in single precision: an epsilon of the largest per round of the
+    metrics of its unit, in every round."""
+    now = _at(data, time)
+    rounds = float(now["time"]) if "time" in now.coords else 1.0
+    if not any(_is_rounding(pair, math.inf) for v in values.values() for pair in v.values.reshape(-1, 2)):
+        return dict.fromkeys(map(str, values), 0.0)
+    scale: dict[str, float] = {}
+    number = {
+        name: rounds if like(data, name).attrs.get("kind") == "total" else 1.0
+        for name in {*map(str, values), *metric_names(data)}
+    }
+    units = {name: str(like(data, name).attrs.get("unit", "")).partition(" per ")[0] for name in number}
+    for name, unit in units.items():
+        size = float(np.nan_to_num(np.abs(mean(now, name).values), posinf=0.0).max(initial=0.0))
+        scale[unit] = max(scale.get(unit, 0.0), size / number[name])
+    return {str(name): float(np.finfo(np.float32).eps) * scale[units[str(name)]] * number[str(name)] for name in values}
+
+
+def _is_rounding(pair: Any, most: float) -> bool:
+    """Whether a mean and its standard error are nothing but rounding: without spread, and small, but not zero."""
+    middle, error = abs(float(pair[0])), float(pair[1])
+    return 0 < middle <= most and error <= 1e-13 * middle
+
+
+def _frame(
+    keys: Sequence[tuple[Any, ...]], axes: Sequence[str], names: Sequence[str], numbers: Any, notes: list[str]
+) -> Any:
+    import pandas  # Which xarray needs, and has imported.
+
+    index = pandas.MultiIndex.from_tuples(keys, names=["policy", *axes])
+    if not axes:
+        index = pandas.Index([policy for (policy,) in keys], name="policy")
+    columns = pandas.MultiIndex.from_product([names, ["mean", "stderr"]], names=["metric", "statistic"])
+    frame = pandas.DataFrame(np.asarray(numbers, np.float64).reshape(len(keys), 2 * len(names)), index, columns)
+    frame.attrs["notes"] = notes
+    return frame
 
 
 def _partial(now: xr.Dataset, names: Sequence[str]) -> dict[str, tuple[xr.DataArray, xr.DataArray]]:
@@ -495,15 +621,6 @@ def show_value(value: Any) -> str:
 
 def _heads(data: xr.Dataset, names: Sequence[str]) -> list[tuple[str, str]]:
     return [(n, str(like(data, n).attrs.get("unit", ""))) for n in names]
-
-
-def _column(head: tuple[str, str], cells: list[str], right: bool) -> list[str]:
-    """Cells of equal width; the parentheses of a column stand below each other."""
-    parts = [cell.partition(" (") for cell in cells]
-    left, tail = (max((len(p[i]) + (2 if i and p[1] else 0) for p in parts), default=0) for i in (0, 2))
-    cells = [p[0].rjust(left) + (p[1] + p[2]).ljust(tail) for p in parts] if right else cells
-    width = max(map(len, [*head, *cells]))
-    return [text.rjust(width) if right else text.ljust(width) for text in (*head, *cells)]
 
 
 def _footnote(data: xr.Dataset, names: Sequence[str], time: int | None) -> str:

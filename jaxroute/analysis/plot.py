@@ -97,8 +97,8 @@ def curves(
     """Mean curves over time, a line per policy (and per setting, if there are at most eight).
 
     Args:
-      data: a result.
-      metric: name of the metric.
+      data: a result; or what `metrics.paired` returns, whose curves are differences to a baseline, the zero line.
+      metric: name of the metric; of paired differences there is but one.
       band: around each line: "stderr" for two standard errors, "deviation" for one standard deviation of the runs, "quantile" for
         their 5 to 95 % range, or None. Where no run is below zero no band is.
       reference: name to `(times, values)`, or to one number (a budget, a target), drawn dotted and grey.
@@ -113,6 +113,8 @@ def curves(
     Raises:
       ValueError: a name is unknown, or there are too many settings for lines.
     """
+    if metrics.is_paired(data):
+        return _curves_of_differences(data, metric, band, reference, log, ax, policies, title)
     data, array = _scalar(data, metric)
     _need_time(array)
     if band is not None:
@@ -203,22 +205,73 @@ def difference(
     checks.one_of("minus", minus, _names(array))
     _few_settings(array)
     drawn = [p for p in _chosen(array, policies) if p != minus]
+    used = {name: metrics.own_axes_of(data.sel(policy=[name, minus]), metric) for name in drawn}
     found = metrics.paired(data, metric, minus)
+    label = str(array.attrs.get("label", metric)), str(array.attrs.get("unit", ""))
+    return _draw_differences(found, minus, used, label, log, ax, title, _beyond(data, [minus, *drawn]))
+
+
+def _curves_of_differences(
+    found: xr.Dataset, metric: str, band: Any, reference: Any, log: Any, ax: Any, policies: Any, title: str | None
+) -> Any:
+    """`curves` of what `metrics.paired` returns."""
+    about, array = found.attrs, found["mean"]
+    _need_time(array)
+    if metric not in ("regret", "mean", about["metric"]):  # "regret" is what nobody has asked for.
+        raise ValueError(f"metric must be {about['metric']!r}, the one of these differences, got {metric!r}")
+    for name, value, allowed in (("band", band, ("stderr",)), ("reference", reference, (None,)), ("log", log, (False, "x"))):
+        if value not in allowed:
+            shown = " or ".join(map(repr, allowed))
+            raise ValueError(f"{name} must be {shown} for differences, which have two signs, got {checks.show(value)}")
+    vectors = metrics.vector_dims(array)
+    if vectors:
+        raise ValueError(
+            f"data must have one difference per policy, got one per {vectors[0]}: select one with data.sel({vectors[0]}=...)"
+        )
+    _few_settings(array)
+    used = {
+        name: metrics.own_axes([found[v].sel(policy=name) for v in ("mean", "stderr")]) for name in _chosen(array, policies)
+    }
+    label = str(array.attrs["label"]).removesuffix(f" minus that of {about['baseline']}"), str(array.attrs.get("unit", ""))
+    notes = "".join(f"\n{style.wrapped(note, _WIDE)}" for note in about.get("notes", ()))
+    return _draw_differences(found, about["baseline"], used, label, log == "x", ax, title, notes)
+
+
+def _draw_differences(
+    found: xr.Dataset,
+    minus: str,
+    used: Mapping[str, Sequence[str]],
+    label: tuple[str, str],
+    log: bool,
+    ax: Any,
+    title: str | None,
+    notes: str,
+) -> Any:
+    """Lines of paired differences above and below the zero line of the policy that is subtracted.
+
+    Args:
+      found: as `metrics.paired` returns it.
+      minus: the policy that is subtracted.
+      used: axes that each drawn policy depends on.
+      label: of the metric, and its unit.
+      log: logarithmic time.
+      ax: axes to draw on, or None.
+      title: above the figure.
+      notes: lines below the caption.
+    """
+    array = found["mean"]
     own = ax is None
     ax = style.new_axes(ax)
-    cast = style.cast_of(ax, _names(array))
-    of_both = {name: metrics.own_axes_of(data.sel(policy=[name, minus]), metric) for name in drawn}
-    lines = list(_lines(found["mean"], of_both))
-    borders = found["mean"] - 2 * found["stderr"], found["mean"] + 2 * found["stderr"]
+    cast = style.cast_of(ax, [minus, *_names(array)])
+    lines = list(_lines(array, used))
+    borders = array - 2 * found["stderr"], array + 2 * found["stderr"]
     ax.axhline(0.0, label=minus, **{k: v for k, v in cast.style(minus).items() if k in ("color", "linestyle", "linewidth")})
-    _draw_lines(ax, lines, found["mean"], borders, "x" if log else False)
+    _draw_lines(ax, lines, array, borders, "x" if log else False)
     _time_axes(ax, array, "x" if log else False)
-    number = metrics.count(data, metric)
-    seeds = metrics.show_seeds([number.sel(policy=name).values.max() for name in [minus, *drawn]])
-    ax.set_xlabel(f"{_clock(array)}\nmean of paired differences ± 2 s.e. of {seeds}{_beyond(data, [minus, *drawn])}")
-    label = style.wrapped(str(array.attrs.get("label", metric)), _HIGH)
-    unit = f" ({array.attrs['unit']})" if array.attrs.get("unit") else ""
-    ax.set_ylabel(f"{label}\nminus that of {minus}{unit}")
+    seeds = metrics.show_seeds([found["count"].sel(policy=name).values.max() for name in used])
+    ax.set_xlabel(f"{_clock(array)}\nmean of paired differences ± 2 s.e. of {seeds}{notes}")
+    unit = f" ({label[1]})" if label[1] else ""
+    ax.set_ylabel(f"{style.wrapped(label[0], _HIGH)}\nminus that of {minus}{unit}")
     style.legend(ax, title, own)
     return ax
 

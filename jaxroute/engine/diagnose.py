@@ -19,6 +19,7 @@ from jaxroute.core.protocols import AnyEnvironment, AnyPolicy, build_policy, has
 from jaxroute.core.types import Metric, PyTree, Spec, planned_state
 from jaxroute.engine.batching.compiling import compile_lanes
 from jaxroute.engine.grid import Grid
+from jaxroute.engine.inputs import Inputs
 from jaxroute.engine.recording import shapes_of_round
 from jaxroute.engine.rollout import rollout
 from jaxroute.engine.room import roomier
@@ -207,26 +208,12 @@ def _first_of_statistics(data: xr.Dataset, policy: str) -> _Bad | None:
     return place, first.isel(place).item(), None
 
 
-def first_bad_rounds(
-    data: xr.Dataset,
-    env: Grid,
-    policies: Mapping[str, Grid],
-    records: Mapping[str, Record],
-    examples: Mapping[str, tuple[AnyEnvironment, AnyPolicy]],
-    horizon: int,
-    key: int,
-    device: Any,
-) -> list[dict[str, Any]]:
+def first_bad_rounds(data: xr.Dataset, asked: Inputs, device: Any) -> list[dict[str, Any]]:
     """Plays the first invalid run of each policy once more, up to its first bad value.
 
     Args:
       data: a result.
-      env: what it was made with, as in `Inputs`, like the following.
-      policies: by name.
-      records: by name.
-      examples: by name.
-      horizon: counted rounds.
-      key: root of all randomness.
+      asked: what it was made with.
       device: where to play.
 
     Returns:
@@ -234,28 +221,40 @@ def first_bad_rounds(
       first (`values`), and in which counted round, from 1 (`round`; None if no single round is to blame: a sum has overflowed).
     """
     found = []
-    for name, policy in policies.items():
-        record, free = records[name], examples[name][0].spec.free_rounds
+    for name, record in asked.records.items():
         bad = _first_of_statistics(data, name) if "invalid" in data else _first_of_runs(data, name, record)
         if bad is None:
             continue
         setting, seed, rounds = bad
-        own = {a: i for a, i in setting.items() if a in env.axes or a in policy.axes}
+        own = {axis: setting[axis] for axis in asked.axes_of(name)}
+        part = asked.part(name, own)
+        spec = part.example[0].spec
         start, values = None, list[str]()
         # The run may have been played with more room.
-        for played in itertools.chain([env], roomier(env, examples[name][0])):
-            firsts = _replay(played, policy, own, seed, record, examples[name], rounds or horizon, horizon, key, device)
+        for played in itertools.chain([part.env], roomier(part.env, part.example[0])):
+            firsts = _replay(
+                played,
+                part.settings,
+                own,
+                seed,
+                record,
+                part.example,
+                rounds or asked.horizon,
+                asked.horizon,
+                asked.key,
+                device,
+            )
             first = min((first for first in firsts.values() if first >= 0), default=None)
             if first is not None:
                 start, values = first, [watched for watched, when in firsts.items() if when == first]
-            if first is None or values != [examples[name][0].spec.room_flow]:
+            if first is None or values != [spec.room_flow]:
                 break
         found.append(
             {
                 "policy": name,
                 "setting": {a: data[a].values[i].item() for a, i in own.items()},
                 "seed": seed,
-                "round": None if start is None else start - free + 1,
+                "round": None if start is None else start - spec.free_rounds + 1,
                 "values": values,
             }
         )

@@ -25,8 +25,12 @@ class Grid:
     Only leaves that differ between settings get axes, and only the axes along which they differ: what a setting does not
     change is computed once for all settings.
 
-    axes: coordinates by axis name, in order. objects: the settings, row-major. name: for messages and results.
-    leaves: stacked arrays `[axes along which the leaf varies..., leaf shape]`; leaf_axes: those axes, by position.
+    Settings that differ in a static field, or in the shape of a leaf, are programs of their own. The axes along which they do are
+    `static`, and `part` has the settings of one program: a grid of the same axes, of which the static ones keep one value. A grid with
+    static axes has itself neither `leaves` nor a `structure`.
+
+    axes: coordinates by axis name, in order. objects: the settings, row-major. name: for messages and results. static: axes along which
+    programs differ. leaves: stacked arrays `[axes along which the leaf varies..., leaf shape]`; leaf_axes: those axes, by position.
     structure: what is static about the settings, hashable.
     """
 
@@ -36,27 +40,43 @@ class Grid:
         self.objects = list(objects)
         self.name = name
         flat = [jax.tree.flatten(canonical(o)) for o in self.objects]
+        kinds: list[Any] = []
+        programs = []
+        for leaves, treedef in flat:
+            kind = treedef, [v.shape for v in leaves]
+            kinds += [] if kind in kinds else [kind]
+            programs.append(kinds.index(kind))
+        which = np.asarray(programs).reshape(self.shape)
+        self.static = tuple(axis for i, axis in enumerate(self.axes) if _varies(which, i))
+        self._parts: dict[tuple[int, ...], Grid] = {}
+        if self.static:
+            return
         self.structure = flat[0][1]
-        for (_, treedef), setting in zip(flat, itertools.product(*axes.values()), strict=True):
-            if treedef != self.structure:
-                where = ", ".join(f"{k}={show(v)}" for k, v in zip(axes, setting, strict=True))
-                raise ValueError(
-                    f"{name} at {where} differs from the first setting in a static field (a size or a choice of behaviour); "
-                    "a grid sweeps numbers only: pass such settings as separate policies or separate runs"
-                )
         self.leaves: list[np.ndarray] = []
         self.leaf_axes: list[tuple[int, ...]] = []
         for leaf in zip(*(leaves for leaves, _ in flat), strict=True):
-            values = [np.asarray(v) for v in leaf]
-            if len({v.shape for v in values}) > 1:
-                raise ValueError(
-                    f"{name} has a leaf whose shape changes along the grid: {sorted({v.shape for v in values})}"
-                )
-            stacked = np.stack(values).reshape(self.shape + values[0].shape)
+            stacked = np.stack(leaf).reshape(self.shape + leaf[0].shape)
             varies = tuple(i for i in range(len(self.shape)) if _varies(stacked, i))
             index = tuple(slice(None) if i in varies else 0 for i in range(len(self.shape)))
             self.leaves.append(stacked[index])
             self.leaf_axes.append(varies)
+
+    def part(self, place: Mapping[str, int]) -> "Grid":
+        """The settings of one program: those at a place along the static axes. The grid itself, if it has none.
+
+        Args:
+          place: positions by axis; others than the static ones do not matter.
+        """
+        if not self.static:
+            return self
+        key = tuple(int(place[axis]) for axis in self.static)
+        if key not in self._parts:
+            at = dict(zip(self.static, key, strict=True))
+            spans = [np.arange(len(v))[at.get(a, slice(None))].reshape(-1) for a, v in self.axes.items()]
+            numbers = np.arange(len(self.objects)).reshape(self.shape)[np.ix_(*spans)].ravel()
+            axes = {a: v[span] for (a, v), span in zip(self.axes.items(), spans, strict=True)}
+            self._parts[key] = Grid(dict[str, Any](axes), [self.objects[i] for i in numbers], self.name)
+        return self._parts[key]
 
     def tile(self, positions: Mapping[str, np.ndarray]) -> list[np.ndarray]:
         """Leaves at the given positions of each axis, with one leading dimension per axis that the leaf varies along."""
@@ -92,6 +112,7 @@ class FunctionGrid(Grid):
         self.function = function
         self.name = getattr(function, "__qualname__", type(function).__name__)
         self.axes = {} if number is None else {"instance": np.arange(number)}
+        self.static = ()
         self.shape = () if number is None else (number,)
         self.leaves = [] if number is None else [np.arange(number, dtype=np.uint32)]
         self.leaf_axes = [] if number is None else [(0,)]
@@ -115,8 +136,8 @@ def grid(constructor: Callable[..., Any], /, **settings: Any) -> Grid:
     as it is. An array that is one value is given as a tuple, or by `functools.partial(constructor, breaks=np.array([300, 600]))`. The
     constructor runs on the host for each setting, so that what it derives (benchmarks, normalised tables) stays true.
 
-    Numbers are swept; static fields (sizes, choices of behaviour) are not, because each is a program of its own: give such settings as
-    separate policies, or run them one by one.
+    Numbers are swept in one program. Static fields (sizes, choices of behaviour) may be swept, too: each of their values is a program of
+    its own, compiled apart, under the same axis of the result. States may be of different sizes; what is recorded must have one shape.
 
     Args:
       constructor: class or function that returns an environment or a policy.
@@ -125,9 +146,14 @@ def grid(constructor: Callable[..., Any], /, **settings: Any) -> Grid:
     Returns:
       A `Grid` with one axis per swept argument, named after it. Equal values on an axis are equal runs, and a warning says so.
 
+    Example:
+      >>> import jaxroute as jr
+      >>> from jaxroute.problems import stochastic
+      >>> jr.grid(stochastic.UCB1, width=[0.5, 1.0, 2.0])
+      Grid(UCB1; width: 3)
+
     Raises:
-      ValueError: nothing is swept, an axis is empty, the constructor refuses a setting, which is then named, or settings differ in a static
-        field or a shape.
+      ValueError: nothing is swept, an axis is empty, or the constructor refuses a setting, which is then named.
       TypeError: the constructor does not take these arguments.
     """
     if not callable(constructor):
@@ -158,6 +184,17 @@ def grid(constructor: Callable[..., Any], /, **settings: Any) -> Grid:
     made = Grid(swept, objects, name)
     _need_players(name, objects)
     return made
+
+
+def places_of(grids: Sequence[Grid]) -> list[dict[str, int]]:
+    """Every place along the static axes of some grids, first axis slowest; one that says nothing if there are none."""
+    sizes = {axis: len(grid.axes[axis]) for grid in grids for axis in grid.static}
+    return [dict(zip(sizes, place, strict=True)) for place in np.ndindex(*sizes.values())]
+
+
+def show_place(place: Mapping[str, int], axes: Mapping[str, np.ndarray]) -> list[str]:
+    """A place in words: `["window=100"]`."""
+    return [f"{axis}={show(axes[axis][at])}" for axis, at in place.items()]
 
 
 def _need_players(what: str, objects: Sequence[Any]) -> None:
@@ -200,7 +237,7 @@ def _hint(error: Exception, settings: Mapping[str, Any], swept: Mapping[str, Any
 
 
 def instances(environments: Sequence[Any]) -> Grid:
-    """Several environments of one structure as one, along the axis `instance`."""
+    """Several environments as one, along the axis `instance`; those of one structure are one program."""
     if not isinstance(environments, Iterable):
         raise ValueError(f"environments must be a list of them, got {show(environments)}")
     environments = list(environments)

@@ -34,7 +34,7 @@ from jaxroute.core.protocols import (
 )
 from jaxroute.core.types import Spec
 from jaxroute.engine import BACKENDS, recording, stopping
-from jaxroute.engine.grid import FunctionGrid, Grid
+from jaxroute.engine.grid import FunctionGrid, Grid, places_of, show_place
 from jaxroute.engine.precision import in_64_bits
 from jaxroute.engine.rounds import Record, built_for, spec_for
 from jaxroute.store import provenance
@@ -52,12 +52,32 @@ KEPT = ("runs", "moments")
 
 
 @dataclass(frozen=True)
+class Part:
+    """What of a policy is one program: a place along the static axes of environment and policy.
+
+    policy: its name.
+    label: the name, and where it is if there are several parts, for messages.
+    place: position by static axis.
+    env: settings of the environment there.
+    settings: settings of the policy there.
+    example: an environment and a policy as they are played, to read what they declare.
+    """
+
+    policy: str
+    label: str
+    place: dict[str, int]
+    env: Grid
+    settings: Grid
+    example: tuple[AnyEnvironment, AnyPolicy]
+
+
+@dataclass(frozen=True)
 class Inputs:
     """A call of `simulate`, checked.
 
     env: the settings of the environment; a single one is a grid without axes.
     policies: the settings of each policy, by name.
-    examples: of each policy an environment and a policy as they are played, to read what they declare.
+    parts: the programs of each policy; one, if neither it nor the environment sweeps something static.
     records: what is recorded of each policy.
     axes: coordinates of all axes of settings.
     times: `[records]` counted rounds after which something is recorded.
@@ -77,7 +97,7 @@ class Inputs:
 
     env: Grid
     policies: dict[str, Grid]
-    examples: dict[str, tuple[AnyEnvironment, AnyPolicy]]
+    parts: dict[str, list[Part]]
     records: dict[str, Record]
     axes: dict[str, np.ndarray]
     times: np.ndarray
@@ -96,8 +116,22 @@ class Inputs:
 
     @property
     def spec(self) -> Spec:
-        """What the environment declares."""
-        return next(iter(self.examples.values()))[0].spec
+        """What the environment declares; of several programs that of the first: they differ in nothing that is recorded."""
+        return self.every_part[0].example[0].spec
+
+    @property
+    def every_part(self) -> list[Part]:
+        """The parts of all policies."""
+        return list(itertools.chain.from_iterable(self.parts.values()))
+
+    def part(self, policy: str, place: Mapping[str, int]) -> Part:
+        """The part of a policy at a place: positions by axis, of which only those along static axes matter."""
+        return next(one for one in self.parts[policy] if all(place[axis] == at for axis, at in one.place.items()))
+
+    @property
+    def static_axes(self) -> set[str]:
+        """Axes along which programs differ."""
+        return {axis for part in self.every_part for axis in part.place}
 
     def axes_of(self, policy: str) -> list[str]:
         """Axes along which the runs of a policy differ, in order."""
@@ -111,13 +145,13 @@ class Inputs:
             program, shape = jax.make_jaxpr(start, return_shape=True)(env, policy, draws.key(0))
             return str(program), [np.asarray(const).tobytes() for const in program.consts], jax.tree.structure(shape)
 
-        players = self.examples.items()
-        return [name for name, (env, policy) in players if begin(env, policy, self.horizon) != begin(env, policy, other)]
+        know = [part.policy for part in self.every_part if begin(*part.example, self.horizon) != begin(*part.example, other)]
+        return list(dict.fromkeys(know))
 
     def settings(self) -> dict[str, Any]:
         """All that decides the numbers of the result, as plain JSON. What was added later is only said where it is not the usual."""
         settings: dict[str, Any] = {
-            "problem": problem_of(next(iter(self.examples.values()))[0]),
+            "problem": problem_of(self.every_part[0].example[0]),
             "environment": describe(self.env),
             "policies": {name: describe(policy) for name, policy in self.policies.items()},
             "horizon": self.horizon,
@@ -140,10 +174,21 @@ class Inputs:
 
     def code(self) -> dict[str, Any]:
         """What the code of everybody that plays does, as plain JSON."""
-        made = [one for grid in (self.env, *self.policies.values()) for one in grid.objects[:1]]
+        made = [one for part in self.every_part for grid in (part.env, part.settings) for one in grid.objects[:1]]
         probes = [probe for record in self.records.values() for probe in record.probes]
-        players = itertools.chain.from_iterable(self.examples.values())
+        players = itertools.chain.from_iterable(part.example for part in self.every_part)
         return {"python": python(), "digests": code_of([*made, *players, *(probe for _, probe in probes)])}
+
+
+def refuse_tracing(env: EnvironmentLike, policies: Policies) -> None:
+    """`ValueError` inside `jit`, `vmap` or `grad`: `simulate` compiles and maps by itself, and its results are on the host."""
+    # Under `jit` a new key is traced, too; under the others only what is mapped or differentiated.
+    leaves = [*jax.tree.leaves((env, policies)), draws.key(0)]
+    if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
+        raise ValueError(
+            "simulate must be called outside jit, vmap and grad: it compiles and maps over seeds and settings (jaxroute.grid) by itself, and "
+            "its result is on the host; jaxroute.tune has gradients of what is simulated"
+        )
 
 
 def read_inputs(
@@ -198,14 +243,15 @@ def read_inputs(
     named = _named(policies)
     env_grid = env_settings(env, instances)
     policy_grids = {name: policy_settings(f"policy {name!r}", policy) for name, policy in named.items()}
-    examples = {name: example(name, env_grid, policy) for name, policy in policy_grids.items()}
-    _check_players(env_grid, policy_grids, examples, horizon)
+    _check_values(env_grid, policy_grids)
+    parts = {name: _parts(name, env_grid, policy) for name, policy in policy_grids.items()}
+    _check_players(parts, horizon)
     _warn_horizon(horizon, env_grid, policy_grids)
-    records = recording.make_records(examples, record, record_every, {} if probes is None else probes)
+    records = _records(parts, record, record_every, {} if probes is None else probes)
     return Inputs(
         env=env_grid,
         policies=policy_grids,
-        examples=examples,
+        parts=parts,
         records=records,
         axes=_setting_axes(env_grid, policy_grids, records),
         times=np.unique(np.append(np.arange(record_every, horizon + 1, record_every), horizon)),
@@ -377,21 +423,62 @@ def _seed_list(seeds: int | Sequence[int]) -> np.ndarray:
     return values.astype(np.uint32)
 
 
-def _check_players(
-    env: Grid, policies: Mapping[str, Grid], examples: Mapping[str, tuple[AnyEnvironment, AnyPolicy]], horizon: int
-) -> None:
-    """Runs the optional checks of everything that the user passed in, and the conditions between env and policies."""
+def _parts(name: str, env: Grid, policy: Grid) -> list[Part]:
+    """The programs of a policy."""
+    parts = []
+    for place in places_of((env, policy)):
+        where = "".join(f", {text}" for text in show_place(place, env.axes | policy.axes))
+        settings = env.part(place), policy.part(place)
+        parts.append(Part(name, f"{name}{where}", place, *settings, example(f"{name}{where}", *settings)))
+    return parts
+
+
+# What of a `Spec` a result has once, whatever the program.
+_COMMON = ("num_models", "model_names", "free_rounds", "metrics", "zero_flows", "room_flow")
+
+
+def _records(
+    parts: Mapping[str, Sequence[Part]], record: Sequence[str] | None, every: int, probes: Mapping[str, Probe]
+) -> dict[str, Record]:
+    """What is recorded of each policy, the same of each of its programs."""
+    labelled = {part.label: part for several in parts.values() for part in several}
+    first = next(iter(labelled.values())).example[0].spec
+    for label, part in labelled.items():
+        spec = part.example[0].spec
+        for name in _COMMON if part.place else ():
+            if getattr(spec, name) != getattr(first, name):
+                raise ValueError(
+                    f"env of {label!r} has spec.{name} {checks.show(getattr(spec, name))}, the first setting {checks.show(getattr(first, name))}; "
+                    "such environments have results of their own: play them in runs of their own"
+                )
+    records = recording.make_records({label: part.example for label, part in labelled.items()}, record, every, probes)
+    for name, several in parts.items():
+        for part in several[1:]:
+            if records[part.label] != records[several[0].label]:
+                raise ValueError(
+                    f"policy {name!r} has other metrics at {part.label} than at {several[0].label}; record those that both have"
+                )
+    return {name: records[several[0].label] for name, several in parts.items()}
+
+
+def _check_values(env: Grid, policies: Mapping[str, Grid]) -> None:
+    """Runs the optional checks of everything that the user passed in."""
     for what, grid in [("env", env), *((f"policy {n!r}", p) for n, p in policies.items())]:
         for one in grid.objects:
             try:
                 check_values(one)
             except ValueError as error:
                 raise ValueError(f"{what}: {error}") from None
-    for name, (example_env, example_policy) in examples.items():
+
+
+def _check_players(parts: Mapping[str, Sequence[Part]], horizon: int) -> None:
+    """The conditions between environment and policies."""
+    for name, part in ((name, part) for name, several in parts.items() for part in several):
+        example_env, example_policy = part.example
         if not isinstance(example_env.spec, Spec):
             raise ValueError(f"env.spec must be a Spec, got {checks.show(example_env.spec)}")
-        given = is_policy(policies[name].example)
-        for one in policies[name].objects if given else [example_policy]:
+        given = is_policy(part.settings.example)
+        for one in part.settings.objects if given else [example_policy]:
             try:
                 if not given:
                     check_values(one)

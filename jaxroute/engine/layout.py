@@ -1,7 +1,7 @@
 """How a run is cut into compiled calls: blocks of seeds, and tiles of settings."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,6 +43,7 @@ class Layout:
         devices: Sequence[Any],
         held: int = 0,
         alone: bool = False,
+        static: Collection[str] = (),
     ) -> "Layout":
         """Round numbers, so that other numbers of seeds and settings meet the same shapes.
 
@@ -55,6 +56,7 @@ class Layout:
           devices: of one kind.
           held: bytes of the state of a run.
           alone: there are runs that are played one by one, so that a call has one setting.
+          static: axes along which programs differ, so that a call has one setting of them.
         """
         multiple = LANE_MULTIPLE * len(devices)
         on_cpu = devices[0].platform == "cpu"
@@ -67,7 +69,7 @@ class Layout:
         widest = (4 if on_cpu else 16) if len(axes) <= 2 else 2
 
         def width(axis: str, most_settings: int) -> int:
-            return 1 if alone else min(most_settings, 1 << (len(axes[axis]) - 1).bit_length())
+            return 1 if alone or axis in static else min(most_settings, 1 << (len(axes[axis]) - 1).bit_length())
 
         tile = {a: width(a, _SHARED_TILE if a in shared else 1 if shared else widest) for a in axes}
         while shared and math.prod(tile.values()) > max(1, most // multiple):

@@ -1,6 +1,6 @@
 """Which settings share most of a run's state, found in the flow of data: what a sweep does not change is computed once."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import jax
@@ -25,18 +25,24 @@ from jaxroute.engine.rounds import States, draws_key, spec_for, state_bytes, str
 _FEW_SETTINGS = 5
 
 
-def shared_axes(env: Grid, policies: Mapping[str, Grid]) -> tuple[str, ...]:
+def shared_axes(pairs: Sequence[tuple[Grid, Grid]], static: Collection[str] = ()) -> tuple[str, ...]:
     """Axes of settings that leave most of a run's state as it is: a predictor that is trained alike whatever the settings are.
 
     In bytes, over all policies. Such settings belong into one compiled call, which computes the common part once.
+
+    Args:
+      pairs: settings of the environment and of a policy, for each program.
+      static: axes along which programs differ, which share nothing.
     """
     total: dict[str, int] = {}
     kept: dict[str, int] = {}
-    for policy in policies.values():
+    for env, policy in pairs:
         if not is_environment(env.example) or len(env.objects) * len(policy.objects) < _FEW_SETTINGS:
             continue  # Of a sampler every run has an environment of its own.
         for grid in (env, policy):
             for place, axis in enumerate(grid.axes):
+                if axis in static:
+                    continue
                 swept = [[g is grid and place in varies for varies in g.leaf_axes] for g in (env, policy)]
                 for size, changed in leaf_dependence(env.example, policy.example, [*swept[0], *swept[1]]):
                     total[axis] = total.get(axis, 0) + size

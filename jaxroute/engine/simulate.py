@@ -20,6 +20,7 @@ from jaxroute.engine.errors import explained
 from jaxroute.engine.inputs import EnvironmentLike, Inputs, Policies, PolicyLike, read_inputs
 from jaxroute.engine.layout import Layout
 from jaxroute.engine.programs import PROGRAMS, Block, compile_blocks, compiler, stays_on_device
+from jaxroute.engine.progress import Callback, Follower
 from jaxroute.engine.rounds import spec_for
 from jaxroute.engine.sharing import shared_axes
 from jaxroute.engine.tasks import Effort, Played, play_task, played_ahead
@@ -50,6 +51,7 @@ def simulate(
     devices: Sequence[Any] | None = None,
     mesh: jax.sharding.Mesh | None = None,
     progress: bool = True,
+    callback: Callback | None = None,
     backend: str = "auto",
     keep: str = "runs",
     until_stderr: Mapping[str, float] | None = None,
@@ -85,6 +87,10 @@ def simulate(
         `jax.distributed.initialize`. All processes make the same call with the same `out`, which they share; each plays its share of
         the blocks, the first writes the provenance, and all return the whole result.
       progress: shows a progress bar.
+      callback: a function that is called after each block, once it is stored, with a `Progress`: what is done, seconds, and the result so
+        far when asked for (`progress.result()`). If it returns True the run ends there, and what is done is returned, with the attribute
+        `stopped`; an error that it raises ends the run, too. In both cases the same call goes on from the store. For a tracker
+        (TensorBoard, Weights & Biases) or a rule of your own; a smaller `block` calls it more often. Of one process only.
       backend: "scan", a compiled scan over rounds with the runs on the last axis; "kernel", one function of C made from the same
         functions of one run, with a thread for each run on a GPU (never run on one so far) and a loop over runs on a CPU; or
         "reference", the textbook's `vmap` of a scan, slower, to compare with. "auto" is that of an existing store, otherwise the kernel
@@ -127,7 +133,10 @@ def simulate(
         ("accept_changed_code", accept_changed_code),
     ):
         if not isinstance(value, bool):
-            raise ValueError(f"{name} must be True or False, got {checks.show(value)}")
+            hint = "; a function is given as callback" if name == "progress" and callable(value) else ""
+            raise ValueError(f"{name} must be True or False, got {checks.show(value)}{hint}")
+    follower = Follower(callback)
+    inputs.refuse_tracing(env, policies)
     if mesh is not None and devices is not None:
         raise ValueError("mesh takes the place of devices; give one of them")
     if keep_states and out is None:
@@ -138,6 +147,8 @@ def simulate(
     if stored and backend == "auto":
         backend = stored.get("backend", "scan")
     with hosts.Processes(mesh, _device_list(devices), out) as processes:
+        if callback is not None and processes.size > 1:
+            raise ValueError(f"callback is for a run of one process, got {processes.size} of them")
         asked = read_inputs(
             env,
             policies,
@@ -157,7 +168,7 @@ def simulate(
             accept_changed_code=accept_changed_code,
             description=description,
         )
-        return _simulate(asked, processes, out, progress)
+        return _simulate(asked, processes, out, progress, follower)
 
 
 def run_bytes(env: EnvironmentLike, policy: PolicyLike) -> int:
@@ -173,7 +184,9 @@ def run_bytes(env: EnvironmentLike, policy: PolicyLike) -> int:
     return memory.bytes_of_run(*players)
 
 
-def _simulate(asked: Inputs, processes: hosts.Processes, out: str | os.PathLike[str] | None, progress: bool) -> xr.Dataset:
+def _simulate(
+    asked: Inputs, processes: hosts.Processes, out: str | os.PathLike[str] | None, progress: bool, follower: Follower
+) -> xr.Dataset:
     """The story of a run, as one of the processes that share it tells it."""
     effort = Effort()
     settings, code = asked.settings(), None if out is None else asked.code()
@@ -190,18 +203,39 @@ def _simulate(asked: Inputs, processes: hosts.Processes, out: str | os.PathLike[
             shapes = _traced(asked, blocks, pool if everything else None)
         contents = _contents(asked, settings, code, layout, shapes, processes.devices[0], stored)
         sink = processes.in_turn(lambda: open_sink(asked.keep, out, contents, repair=first, rank=processes.rank))
-        tasks = _tasks(asked, layout, sink, processes)
+        tasks = follower.in_order(_tasks(asked, layout, sink, processes))
         _say_size(asked, layout, tasks, progress and first)
         with effort.compiling():
-            names = dict.fromkeys(task[0] for task in tasks if not sink.is_begun(*task))
-            compile_blocks({name: blocks[name] for name in names}, pool, progress and first)
-    ending = _play(asked, processes, layout, blocks, sink, tasks, effort, progress)
+            labels = dict.fromkeys(asked.part(*task[:2]).label for task in tasks if not sink.is_begun(*task))
+            compile_blocks({label: blocks[label] for label in labels}, pool, progress and first)
+    ending = _play(asked, processes, layout, blocks, sink, tasks, effort, progress, follower)
+    if follower.stopped:
+        return _stopped(asked, processes, blocks, sink, effort, follower)
     measured = processes.gather(effort.measured(), sink.missing)
     data = sink.finish(processes.late_s)
     data.attrs = processes.agree(lambda: sink.sign(_report(asked, processes, blocks, data, measured, ending)))
     _warn_invalid(data)
     _warn_probes(data, asked, blocks)
     _warn_goals(asked, ending)
+    PROGRAMS.trim()
+    return data
+
+
+def _stopped(
+    asked: Inputs,
+    processes: hosts.Processes,
+    blocks: Mapping[str, Block],
+    sink: Sink,
+    effort: Effort,
+    follower: Follower,
+) -> xr.Dataset:
+    """What is done of a run that its callback has ended. Its provenance is not stored: that is for results that are whole."""
+    data = sink.so_far()
+    data.attrs = {
+        **sink.attrs,
+        **_report(asked, processes, blocks, None, effort.measured(), _Ending()),
+        "stopped": {"blocks": follower.done, "of": follower.total},
+    }
     PROGRAMS.trim()
     return data
 
@@ -224,39 +258,43 @@ class _Ending:
 
 def _cut(asked: Inputs, processes: hosts.Processes, stored: Mapping[str, Any] | None) -> dict[str, Any]:
     """The layout of a run; that of its store, as far as there is one."""
+    static = asked.static_axes
     if stored and set(asked.axes) == set(stored["tile"]):
-        return dict(stored)
-    numbers = {name: recording.numbers_per_record(record, asked.spec) for name, record in asked.records.items()}
+        return {**stored, "tile": {a: 1 if a in static else size for a, size in stored["tile"].items()}}
+    examples = {part.label: part.example for part in asked.every_part}
+    numbers = {part.label: recording.numbers_per_record(asked.records[part.policy], asked.spec) for part in asked.every_part}
     alone = _alone(asked, processes.devices)
-    most = memory.runs_that_fit(asked.examples, numbers, len(asked.times), processes.devices, alone)
+    most = memory.runs_that_fit(examples, numbers, len(asked.times), processes.devices, alone)
     if (
         asked.keep == "moments"
     ):  # The curves of all policies of a block are in memory at the same time, for their differences.
-        most = min(most, max(1, _CURVES // (8 * len(asked.times) * sum(numbers.values()))))
-    held = max((memory.bytes_of_run(*asked.examples[name]) for name in asked.policies if name not in alone), default=0)
+        together = sum(numbers[parts[0].label] for parts in asked.parts.values())
+        most = min(most, max(1, _CURVES // (8 * len(asked.times) * together)))
+    held = max((memory.bytes_of_run(*players) for label, players in examples.items() if label not in alone), default=0)
     each = -(-len(asked.seeds) // processes.size)  # Every process gets some blocks of seeds.
-    shared = shared_axes(asked.env, asked.policies)
-    chosen = asdict(Layout.choose(asked.axes, shared, each, asked.block, most, processes.devices, held, bool(alone)))
+    shared = shared_axes([(part.env, part.settings) for part in asked.every_part], static)
+    chosen = asdict(Layout.choose(asked.axes, shared, each, asked.block, most, processes.devices, held, bool(alone), static))
     return {"block": stored["block"], "tile": chosen["tile"] | stored["tile"]} if stored else chosen
 
 
 def _alone(asked: Inputs, devices: Sequence[Any]) -> set[str]:
-    """Policies whose runs are played one by one: their rounds are long by themselves, and there is but a CPU, without kernels."""
+    """Labels of the parts whose runs are played one by one: their rounds are long by themselves, and there is but a CPU, without kernels."""
     if len(devices) > 1 or devices[0].platform != "cpu" or asked.backend not in SCANS:
         return set()
-    return {name for name, (env, policy) in asked.examples.items() if has_long_rounds(policy, spec_for(env, asked.horizon))}
+    players = {part.label: part.example for part in asked.every_part}
+    return {label for label, (env, policy) in players.items() if has_long_rounds(policy, spec_for(env, asked.horizon))}
 
 
 def _blocks(asked: Inputs, layout: Layout, devices: Sequence[Any]) -> dict[str, Block]:
-    """What is compiled, by policy."""
+    """What is compiled, by the label of each part."""
     # A store may have been begun with several settings a call.
     alone = _alone(asked, devices) if set(layout.tile.values()) <= {1} else set()
     return {
-        name: Block(
-            f"policy {name!r} on {type(asked.examples[name][0]).__name__}",
-            asked.env,
-            policy,
-            asked.records[name],
+        part.label: Block(
+            f"policy {part.label!r} on {type(part.example[0]).__name__}",
+            part.env,
+            part.settings,
+            asked.records[part.policy],
             asked.horizon,
             asked.spec.free_rounds,
             asked.key,
@@ -265,9 +303,9 @@ def _blocks(asked: Inputs, layout: Layout, devices: Sequence[Any]) -> dict[str, 
             asked.backend,
             asked.keep_states,
             stays_on_device(asked.keep, asked.platform),
-            name in alone,
+            part.label in alone,
         )
-        for name, policy in asked.policies.items()
+        for part in asked.every_part
     }
 
 
@@ -275,13 +313,25 @@ _Shapes = dict[str, dict[str, tuple[int, ...]]]
 
 
 def _traced(asked: Inputs, blocks: Mapping[str, Block], pool: ThreadPoolExecutor | None) -> _Shapes:
-    """Traces every policy: shapes of what is recorded, by policy and name. With a pool, each is compiled while the next is traced."""
+    """Traces every program: shapes of what is recorded, by policy and name. With a pool, each is compiled while the next is traced.
+
+    Raises:
+      ValueError: what is recorded has not the same shape in all programs of a policy.
+    """
     shapes: _Shapes = {}
-    for name, block in blocks.items():
-        with explained(name, *asked.examples[name]):
-            shapes[name] = block.shapes()
+    for part in asked.every_part:
+        block = blocks[part.label]
+        with explained(part.label, *part.example):
+            own = block.shapes()
             if pool is not None:
                 block.compile_in(pool)
+        first = shapes.setdefault(part.policy, own)
+        for name in (*first, *own):
+            if first.get(name) != own.get(name):
+                raise ValueError(
+                    f"what is recorded must have one shape: {name!r} has {own.get(name)} at {part.label!r}, and {first.get(name)} at "
+                    f"{asked.parts[part.policy][0].label!r}; leave it out (record), or sweep in runs of its own"
+                )
     return shapes
 
 
@@ -334,10 +384,12 @@ def _play(
     tasks: Sequence[Task],
     effort: Effort,
     progress: bool,
+    follower: Follower,
 ) -> _Ending:
     """Plays the tasks, up to the look at which the goals are reached."""
     ending = _Ending()
-    owners = {metric: [name for name, block in blocks.items() if metric in block.shapes()] for metric in asked.goals}
+    measured = {name: blocks[parts[0].label].shapes() for name, parts in asked.parts.items()}
+    owners = {metric: [name for name, shapes in measured.items() if metric in shapes] for metric in asked.goals}
 
     def look() -> tuple[bool, dict[str, float | None]]:
         """Whether the goals are reached, and the largest standard errors, by all that has been played."""
@@ -347,10 +399,11 @@ def _play(
         return stopping.reached(asked.goals, {m: sink.errors(m, owners[m], ending.blocks) for m in asked.goals})
 
     def play(task: Task, begun: Kept | None) -> Played:
-        return play_task(asked, layout, blocks[task[0]], task, effort, begun)
+        return play_task(asked, layout, blocks[asked.part(*task[:2]).label], task, effort, begun)
 
     everything = layout.blocks(len(asked.seeds))
     looks = stopping.looks(len(asked.seeds), layout.block) if asked.goals else [everything]
+    follower.total = len(tasks)
     with tqdm(total=len(tasks), disable=not progress or not tasks or processes.rank > 0, unit="block", leave=False) as bar:
         for goal in looks:
             now = [task for task in tasks if ending.blocks <= task[2] < goal]
@@ -359,6 +412,14 @@ def _play(
                     bar.set_description(task[0])
                     sink.write(*task, curves, kept)
                     bar.update()
+                    name, tile, number = task
+                    if follower.tell(
+                        sink.so_far,
+                        policy=name,
+                        setting={a: asked.axes[a][at : at + layout.tile[a]].tolist() for a, at in tile.items()},
+                        seeds=min((number + 1) * layout.block, len(asked.seeds)),
+                    ):
+                        return ending
             ending.blocks, ending.seeds = goal, sink.stop(goal)
             if asked.goals:
                 processes.gather({}, sink.missing)
@@ -372,9 +433,9 @@ def _say_size(asked: Inputs, layout: Layout, tasks: Sequence[Task], aloud: bool)
     """Says how much the states that are to be kept will take."""
     if not (asked.keep_states and aloud and tasks):
         return
-    held = {name: memory.bytes_of_run(*players) for name, players in asked.examples.items()}
-    settings = {name: math.prod(layout.tile[a] for a in asked.axes_of(name)) for name in held}
-    size = sum(held[name] * settings[name] for name, *_ in tasks) * layout.block
+    held = {part.label: memory.bytes_of_run(*part.example) for part in asked.every_part}
+    settings = {name: math.prod(layout.tile[a] for a in asked.axes_of(name)) for name in asked.policies}
+    size = sum(held[asked.part(name, tile).label] * settings[name] for name, tile, _ in tasks) * layout.block
     tqdm.write(f"the states at the end, which are kept, take up to {size / 1e6:,.1f} MB", file=sys.stderr)
 
 
@@ -382,23 +443,20 @@ def _report(
     asked: Inputs,
     processes: hosts.Processes,
     blocks: Mapping[str, Block],
-    data: xr.Dataset,
+    data: xr.Dataset | None,
     measured: Mapping[str, float],
     ending: _Ending,
 ) -> dict[str, Any]:
-    """Attributes of the result: where and how it was made, and what went wrong."""
+    """Attributes of the result: where and how it was made, and what went wrong, if it is whole (`data`)."""
     about: dict[str, Any] = {
         "processes": processes.size,
         "backend": asked.backend,
         "fell_back": {name: block.reason for name, block in blocks.items() if block.reason},
         **measured,
     }
-    invalid = diagnose.first_bad_rounds(
-        data, asked.env, asked.policies, asked.records, asked.examples, asked.horizon, asked.key, processes.devices[0]
-    )
-    if invalid:
+    if data is not None and (invalid := diagnose.first_bad_rounds(data, asked, processes.devices[0])):
         about["invalid"] = invalid
-    if asked.goals:
+    if data is not None and asked.goals:
         about["seeds_played"] = ending.seeds
         about["until_stderr"] = {"goal": asked.goals, "reached": ending.met, "stderr": ending.errors}
     return {**provenance.provenance(processes.everyone, **about), **asked.description}
@@ -409,7 +467,9 @@ def _device_list(devices: Any) -> list[Any]:
         return list(jax.local_devices())
     given = list(devices) if isinstance(devices, (list, tuple)) else []
     if not given or not all(isinstance(d, jax.Device) for d in given):
-        raise ValueError(f"devices must be a non-empty list of jax devices, got {checks.show(devices)}")
+        raise ValueError(
+            f"devices must be a non-empty list of jax devices, got {checks.show(devices)}; jax.devices('cpu') is one"
+        )
     return given
 
 
@@ -430,9 +490,9 @@ def _warn_invalid(data: xr.Dataset) -> None:
 def _warn_probes(data: xr.Dataset, asked: Inputs, blocks: Mapping[str, Block]) -> None:
     """What a probe shows does not make a run invalid, but NaN is rarely what it should show."""
     found: dict[str, int] = {}
-    for policy, block in blocks.items():
+    for policy, parts in asked.parts.items():
         probes = dict(asked.records[policy].probes)
-        for name in (one for one in block.shapes() if one.partition(".")[0] in probes):
+        for name in (one for one in blocks[parts[0].label].shapes() if one.partition(".")[0] in probes):
             if "seed" in data.dims:
                 values, valid = data[name].sel(policy=policy), data["valid"].sel(policy=policy)
                 number = int((values.isnull().any([d for d in values.dims if d not in valid.dims]) & valid).sum())

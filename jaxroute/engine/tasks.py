@@ -106,7 +106,8 @@ def play_task(
     effort.decisions += (asked.horizon - first) * int(np.prod(runs))
     increments = played(block.after(first) if begun else block)
     kept = {key: increments.pop(key) for key in list(increments) if key.startswith(STATE)}
-    rooms = room.roomier(asked.env, asked.examples[name][0])
+    part = asked.part(name, tile)
+    rooms = room.roomier(part.env, part.example[0])
     while (short := room.short_of_room(increments, asked.spec.room_flow, len(runs))).any():
         if begun is not None:  # What was kept has no more room, either.
             return play_task(asked, layout, block, task, effort)

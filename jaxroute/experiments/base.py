@@ -20,6 +20,7 @@ from jaxroute.core import checks
 from jaxroute.core.protocols import is_environment
 from jaxroute.engine import hosts
 from jaxroute.engine.grid import Grid
+from jaxroute.engine.progress import Callback
 from jaxroute.engine.simulate import simulate
 from jaxroute.store import results
 from jaxroute.store.description import is_url
@@ -88,7 +89,8 @@ class Case:
         try:
             return made(**settings)
         except TypeError as error:
-            raise ValueError(f"environment: {error}") from None
+            known = ", ".join(name for name, p in parameters.items() if p.kind is not p.VAR_KEYWORD)
+            raise ValueError(f"environment: {error} (its own are {known})") from None
 
     def with_horizon(self, horizon: int) -> "Case":
         """The case with another horizon, also in its coordinates."""
@@ -167,6 +169,7 @@ def run(
     figures: bool = True,
     backend: str = "auto",
     devices: Sequence[Any] | None = None,
+    callback: Callback | None = None,
 ) -> dict[str, Any]:
     """Runs an experiment and writes its stores, figures and `summary.json` into a folder; a killed run is continued.
 
@@ -179,10 +182,11 @@ def run(
       mesh: devices of several processes, as for `simulate`; the first writes summary and figures.
       figures: draw them.
       keep_states, accept_changed_code, backend, devices: as for `simulate`.
+      callback: likewise, for every case; if it ends one, the experiment ends there, without summary and figures.
       keep, until_stderr: likewise. Of "moments", claims and figures that need single runs are left out, and said to be.
 
     Returns:
-      The summary; of other processes than the first an empty one.
+      The summary; an empty one of other processes than the first, and of an experiment that its callback has ended.
     """
     out = _on_disk(out)
     seeds = checks.count("seeds", experiment.seeds if seeds is None else seeds)
@@ -212,6 +216,7 @@ def run(
             devices=devices,
             mesh=mesh,
             progress=progress,
+            callback=callback,
             backend=backend,
             keep=keep,
             until_stderr=until_stderr,
@@ -219,6 +224,8 @@ def run(
             accept_changed_code=accept_changed_code,
             description={"experiment": experiment.name, "coordinates": dict(case.coordinates)},
         )
+        if "stopped" in data[case.name].attrs:
+            return {}
     if not hosts.is_first():
         return {}
     longest = max(c.horizon for c in cases)

@@ -538,6 +538,10 @@ class MomentSink(Sink):
         self.settle(late_s)
         return dataset(self.frame, [known.total() for known in self._all()])
 
+    def so_far(self) -> xr.Dataset:
+        """The result so far: the statistics of the blocks that all policies have played."""
+        return dataset(self.frame, [known.total() for known in self._all()])
+
 
 def _check_memory(frame: Frame, memory: int) -> None:
     """`ValueError` if the statistics will not fit into half of the memory (bytes)."""

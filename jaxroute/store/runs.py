@@ -472,6 +472,24 @@ class RunSink(Sink):
                     f"{len(broken)} blocks in {str(self.store)!r} are not what was written, the first that of {where}; the "
                     "same command plays them again"
                 )
+        return self._labelled(values, number)
+
+    @writes
+    def so_far(self) -> xr.Dataset:
+        """The result so far, of the blocks of seeds of which something has been played: what is missing is NaN, and not valid."""
+        self._flush()
+        marks = integrity.marks_of(self.arrays[DONE])
+        begun = int(np.flatnonzero(marks.any(axis=tuple(range(marks.ndim - 1)))).max(initial=-1)) + 1
+        number, place = min(begun * self.layout.block, len(self.seeds)), 1 + len(self.axes)
+        if self.group is None:  # Blocks will still be written to these arrays.
+            values = {name: self.arrays[name][(slice(None),) * place + (slice(number),)].copy() for name in self.about}
+        else:
+            heads = {name: _Head(self.arrays[name], place, number) for name in self.about}
+            values, _, _ = integrity.read(heads, _Head(self.arrays[DONE], place, begun), self.belonging)
+        return self._labelled(values, number)
+
+    def _labelled(self, values: Mapping[str, Any], number: int) -> xr.Dataset:
+        """Arrays of the first seeds as a result."""
         variables = {name: (dims, values[name], attrs) for name, (dims, attrs) in self.about.items()}
         coords = {name: (name, found) for name, found in (self.coords | {"seed": self.coords["seed"][:number]}).items()}
         return xr.Dataset(variables, coords=coords)

@@ -144,6 +144,10 @@ class Sink(abc.ABC):
           OSError: what is read is not what was written.
         """
 
+    @abc.abstractmethod
+    def so_far(self) -> xr.Dataset:
+        """The result so far, without its provenance, of the seeds of which something has been played: what is missing is NaN."""
+
     @writes
     def _open(self, path, settings, first=True):
         """The group of a store that is opened or made; `first`: this process describes it, the others find it described."""

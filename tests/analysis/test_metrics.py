@@ -167,6 +167,7 @@ def test_final_is_labelled():
         (9.876, 0.0996, "9.88 (0.10)"),
         (-0.03, 1.2, "0.0 (1.2)"),
         (0.5, 0.0, "0.5 (0)"),
+        (0.0, 0.0, "0"),
         (0.123456, np.nan, "0.1235"),
         (np.nan, np.nan, "-"),
         (3.3e-7, 1.2e-9, "3.300e-07 (1.2e-09)"),
@@ -189,6 +190,92 @@ def test_table_without_settings():
         "-----------------------------------",
         "mean (standard error) of 3 seeds after 40 rounds",
     ]
+
+
+def awkward():
+    """The small result with names that LaTeX and Markdown would read otherwise, a rounded zero and a policy over its budget."""
+    data = small().assign_coords(policy=["A_b & 50%", "B|c"])
+    data["info.x_y"] = data["reward"].assign_attrs(unit="$ per query", most=0.5, beyond="over budget")
+    data["reward"] = data["reward"] * xr.DataArray([1.0, 1e-8], dims="policy")
+    data["reward"].attrs = small()["reward"].attrs
+    return data
+
+
+def test_table_in_latex():
+    assert metrics.table(awkward(), format="latex").splitlines() == [
+        r"% needs \usepackage{booktabs}",
+        r"\begin{tabular}{lrrr}",
+        r"\toprule",
+        r"policy & regret & reward & info.x y \\",
+        r" & (reward) & (reward per round) & (\$ per query) \\",
+        r"\midrule",
+        r"A\_b \& 50\% & $3.0 \pm 1.5$ & $1 \pm 0$ & $1 \pm 0$ \\",
+        r"B\textbar{}c & $5.0 \pm 2.1$ & $0$ & $1 \pm 0$ \\",
+        r"\bottomrule",
+        r"\multicolumn{4}{l}{\footnotesize mean $\pm$ standard error of 3 seeds after 40 rounds} \\",
+        r"\multicolumn{4}{l}{\footnotesize A\_b \& 50\%: over budget, info.x\_y 1 (0), at most 0.5} \\",
+        r"\multicolumn{4}{l}{\footnotesize B\textbar{}c: over budget, info.x\_y 1 (0), at most 0.5} \\",
+        r"\end{tabular}",
+    ]
+
+
+def test_numbers_with_powers_of_ten_in_latex():
+    mathtext = pytest.importorskip("matplotlib.mathtext")
+    data = small()
+    data["reward"] = (data["regret"] * 1e-9).assign_attrs(data["reward"].attrs)
+    row = metrics.table(data, ["reward"], format="latex").splitlines()[6]
+    assert row == r"A & $3.0 \times 10^{-9} \pm 1.5 \times 10^{-9}$ \\"
+    mathtext.MathTextParser("path").parse(row.split(" & ")[1].removesuffix(r" \\"))
+
+
+def test_table_in_markdown():
+    assert metrics.table(awkward(), ["regret", "reward"], format="markdown").splitlines() == [
+        "| policy | regret (reward) | reward (reward per round) |",
+        "| :-- | --: | --: |",
+        "| A_b & 50% | 3.0 ± 1.5 | 1 ± 0 |",
+        r"| B\|c | 5.0 ± 2.1 | 0 |",
+        "",
+        "mean ± standard error of 3 seeds after 40 rounds",
+        "",
+        "A_b & 50%: over budget, info.x_y 1 (0), at most 0.5",
+        "",
+        r"B|c: over budget, info.x_y 1 (0), at most 0.5",
+    ]
+
+
+def test_table_as_a_data_frame():
+    frame = metrics.table(small(), format="frame")
+    assert frame.columns.tolist() == [(m, s) for m in ("regret", "reward") for s in ("mean", "stderr")]
+    assert frame.loc["A", ("regret", "mean")] == 3.0
+    assert frame.loc["B", ("regret", "stderr")] == pytest.approx(metrics.stderr(small(), "regret").sel(policy="B", time=40))
+    assert frame.attrs["notes"] == ["mean (standard error) of 3 seeds after 40 rounds"]
+    values = np.random.default_rng(0).normal(size=(2, 3, 5, 4))
+    values[1] = values[1, :1]  # B does not have the axis.
+    frame = metrics.table(result(values, axes={"gamma": [0.1, 1.0, 10.0]}), format="frame", max_rows=1)
+    assert frame.index.names == ["policy", "gamma"]
+    assert frame.index.tolist() == [("A", 0.1), ("A", 1.0), ("A", 10.0), ("B", "any")]
+
+
+def test_columns_that_do_not_fit_stand_below_the_others():
+    assert metrics.table(small(), width=30).splitlines() == [
+        "policy     regret",
+        "           reward",
+        "-----------------",
+        "A       3.0 (1.5)",
+        "B       5.0 (2.1)",
+        "-----------------",
+        "",
+        "policy            reward",
+        "        reward per round",
+        "------------------------",
+        "A                  1 (0)",
+        "B                  1 (0)",
+        "------------------------",
+        "mean (standard error) of 3",
+        "seeds after 40 rounds",
+    ]
+    assert metrics.table(small(), width=36).splitlines()[0] == "policy     regret            reward"
+    assert metrics.table(small(), width=5).count("policy") == 2  # No narrower than one column.
 
 
 def with_spend(values, axes=None):

@@ -287,6 +287,18 @@ def test_difference(tmp_path):
         plot.difference(data, minus="greedy")
 
 
+@pytest.mark.parametrize("policies", [None, ["Greedy"]])
+def test_curves_of_paired_differences_are_those_of_difference(policies, tmp_path):
+    data = fake()
+    one = plot.difference(data, "regret", minus="Oracle", policies=policies)
+    for metric in ("mean", "regret"):
+        other = plot.curves(metrics.paired(data, "regret", "Oracle"), metric, policies=policies)
+        assert (other.get_xlabel(), other.get_ylabel()) == (one.get_xlabel(), one.get_ylabel())
+        assert [line.get_label() for line in other.lines] == [line.get_label() for line in one.lines]
+        for mine, theirs in zip(other.lines, one.lines, strict=True):
+            np.testing.assert_array_equal(mine.get_ydata(), theirs.get_ydata())
+
+
 def test_leaders():
     data = fake(policies=("a", "ACQB", "c", "d", "e", "f"))
     assert plot.leaders(data, number=2) == ["a", "ACQB"]

@@ -456,7 +456,7 @@ X = {"x": tune.Linear(0.0, 1.0)}
         ({"leaves": {"shift": tune.Choice([])}}, "must be a Choice of a list of values"),
         ({"leaves": {"shift": tune.Choice([1.0, 1.0])}}, "values with different names"),
         ({"leaves": {"shift": tune.Choice([1.0])}}, "must have something to choose from"),
-        ({"leaves": {"shift": tune.Linear(0.0, 1.0)}}, "a grid sweeps numbers only.*in a search such a leaf is a Choice"),
+        ({"leaves": {"shift": tune.Linear(0.0, 1.0)}}, "in a static field .*in a search such a leaf is a Choice"),
         ({"metric": "los"}, "metric must be one of 'loss', 'spend', got 'los'; did you mean 'loss'"),
         ({"metric": "pulls"}, "metric must be one of 'loss', 'spend', got 'pulls'"),
         ({"metric": "spend"}, "maximise must be True or False: whether more of 'spend' is better is not known"),

@@ -210,8 +210,6 @@ CONSTRUCT = {
     "equal model names": (lambda: table(models=("a", "a")), "models.*'a'"),
     "groups without names": (lambda: table(groups=np.array([0, 1])), "groups.*group_names"),
     "grid without values": (lambda: jr.grid(stochastic.UCB1, width=[]), "width must have at least one value, got an empty list"),
-    "grid over a size": (lambda: jr.grid(small_market, max_deployed=[2, 3]), "max_deployed=3 differs from the first setting in a static field"),
-    "grid over a choice": (lambda: jr.grid(staged.StageRoute, lp_steps=[4, 6]), "lp_steps=6 differs from the first setting in a static field"),
     "grid of nothing to call": (lambda: jr.grid(5, width=[1.0, 2.0]), "constructor.*5"),
     "nothing stored": (lambda: jr.load("/nowhere/at/all"), "path must be a folder with a stored result, got '/nowhere/at/all'"),
 }  # fmt: skip

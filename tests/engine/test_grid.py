@@ -2,12 +2,10 @@
 
 import functools
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from engine_child import RECORD, differences
-from flax import struct
 from toys import Clock, Cycle, small_market
 
 import jaxroute as jr
@@ -206,17 +204,7 @@ def test_instances_of_one_structure():
 # Errors.
 
 
-@struct.dataclass
-class Sized:
-    """A policy with a leaf whose shape follows an argument."""
-
-    prior: jax.Array
-
-
 ERRORS = {
-    "a static field": (lambda: jr.grid(small_market, max_deployed=[2, 3]), "small_market at max_deployed=3 differs from the first setting in a static field"),
-    "a law": (lambda: jr.instances([stochastic.bernoulli([0.1]), stochastic.gaussian([0.1])]), "BanditEnv at instance=1 differs from the first setting in a static field"),
-    "a shape": (lambda: jr.grid(lambda size: Sized(np.ones(size)), size=[2, 3]), r"a leaf whose shape changes along the grid: \[\(2,\), \(3,\)\]"),
     "no values": (lambda: jr.grid(stochastic.UCB1, width=[]), "width must have at least one value, got an empty list"),
     "an empty array": (lambda: jr.grid(stochastic.UCB1, width=np.array([])), "width must have at least one value, got an empty ndarray"),
     "nothing swept": (lambda: jr.grid(stochastic.UCB1, width=1.0), r"grid\(UCB1, ...\) needs at least one argument with several values, got \{'width': 1.0\}"),

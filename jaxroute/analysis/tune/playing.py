@@ -142,10 +142,12 @@ class Players:
 
     def _grid(self, what: str, objects: Sequence[Any]) -> Grid:
         """A grid of objects whose leaves have an axis wherever any candidate so far has changed them."""
-        try:
-            made = Grid({_AXIS: range(len(objects))}, objects, type(objects[0]).__name__)
-        except ValueError as error:
-            raise ValueError(f"{error}; in a search such a leaf is a Choice") from None
+        made = Grid({_AXIS: range(len(objects))}, objects, type(objects[0]).__name__)
+        if made.static:
+            raise ValueError(
+                f"{made.name} differs between candidates in a static field (a size or a choice of behaviour), or in the shape of a leaf; "
+                "in a search such a leaf is a Choice"
+            )
         varying = self._varying.setdefault(what, set())
         varying |= {i for i, axes in enumerate(made.leaf_axes) if axes}
         for i in varying:

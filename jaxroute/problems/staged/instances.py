@@ -1,5 +1,6 @@
 """Markets of the paper's experiments and theory, and markets made from tables."""
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -64,6 +65,10 @@ def market(
     if len(size) != 1:
         raise ValueError(f"outcomes must hold the means of N models in one dimension, got shape {size}")
     max_deployed = checks.count("max_deployed", max_deployed)
+    if max_deployed > size[0]:
+        warnings.warn(
+            f"max_deployed is {max_deployed}, but there are {size[0]} models: all of them may be live at once", stacklevel=3
+        )
     stage_length = checks.count("stage_length", stage_length)
     horizon = checks.count("horizon", horizon)
     capacity = np.broadcast_to(checks.share("capacity", capacity, size if np.ndim(capacity) else ()), size)

@@ -46,13 +46,13 @@ def test_what_a_sweep_changes():
 
 def test_axes_that_share_the_state_get_a_wide_tile():
     env, policy = grids()
-    assert sharing.shared_axes(env, {"p": policy}) == ("alpha", "V")
+    assert sharing.shared_axes([(env, policy)]) == ("alpha", "V")
     width = jr.grid(stochastic.UCB1, width=list(np.linspace(0.5, 2.0, 6)))
     plain = inputs.env_settings(stochastic.bernoulli([0.5, 0.4]))
-    assert sharing.shared_axes(plain, {"p": width}) == ()
+    assert sharing.shared_axes([(plain, width)]) == ()
     budgets = jr.grid(staged.arena_market, budget=[1.0, 2.0, 3.0])
     gammas = jr.grid(staged.StageRoute, gamma=[0.1, 0.2])
-    assert sharing.shared_axes(budgets, {"p": gammas}) == ()
+    assert sharing.shared_axes([(budgets, gammas)]) == ()
     axes = {"alpha": np.arange(20), "V": np.arange(5), "c": np.arange(3)}
     chosen = layout.Layout.choose(axes, ("alpha", "V"), 1000, None, 1 << 30, jax.devices("cpu")[:1])
     assert chosen.tile == {"alpha": 16, "V": 8, "c": 1}
@@ -64,9 +64,9 @@ def test_a_function_of_the_environment_is_looked_at_too():
     knows = lambda env: service.MessPlus(predictor=service.TrueChances(env.requests))  # noqa: E731
     learns = lambda env: service.MessPlus(V=1e-3)  # noqa: E731
     bigger = jr.grid(service.benchmark_service, benchmark="winogrande", alpha=list(np.linspace(0.6, 0.8, 6)))
-    assert sharing.shared_axes(bigger, {"p": inputs.policy_settings("p", learns)}) == ("alpha",)
-    assert sharing.shared_axes(bigger, {"p": inputs.policy_settings("p", knows)}) == ()  # Little is left but the queue.
-    assert sharing.shared_axes(env, {"p": inputs.policy_settings("p", learns)}) == ()  # Three settings: not worth the look.
+    assert sharing.shared_axes([(bigger, inputs.policy_settings("p", learns))]) == ("alpha",)
+    assert sharing.shared_axes([(bigger, inputs.policy_settings("p", knows))]) == ()  # Little is left but the queue.
+    assert sharing.shared_axes([(env, inputs.policy_settings("p", learns))]) == ()  # Three settings: not worth the look.
 
 
 @pytest.mark.parametrize("head", [service.Logistic(), pytest.param(service.Mlp(width=4), marks=pytest.mark.slow)])

@@ -1,18 +1,14 @@
-"""The `jaxroute` command."""
+"""The `jaxroute` command: `main`, and what each of its commands does."""
 
-import argparse
 import contextlib
 import importlib.util
 import inspect
 import json
-import math
 import os
 import runpy
 import shlex
-import shutil
 import signal
 import sys
-import textwrap
 import time
 import traceback
 import warnings
@@ -20,8 +16,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from jaxroute import __version__
-from jaxroute.engine import BACKENDS
+from jaxroute.cli import completion, terminal
+from jaxroute.cli.parser import parser, refuse
 
 
 class _Ended(KeyboardInterrupt):
@@ -35,17 +31,18 @@ def _end(number: int, frame: Any) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the command; returns its exit status: 0, 2 after an error in the input, 128 and the number of a signal that ended it."""
-    parser = _parser()
-    options, rest = parser.parse_known_args(arguments)
-    if rest and options.function is not _bench:
-        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    made = parser()
+    completion.complete(made)
+    options, rest = made.parse_known_args(arguments)
+    if rest and options.command != "bench":
+        refuse(made, options.command, rest)
     options.rest = rest
     options.given = list(sys.argv[1:] if arguments is None else arguments)
     before, warnings.formatwarning = warnings.formatwarning, _warning
     handlers = _end_by_signals()
     try:
         with contextlib.ExitStack() as options.until_the_end:
-            status = options.function(options)
+            status = _COMMANDS[options.command](options)
         sys.stdout.flush()
         return status
     except BrokenPipeError:  # Whoever read the output has gone, as `head` does.
@@ -102,241 +99,6 @@ def _warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any
     return f"jaxroute: {'' if issubclass(category, UserWarning) else category.__name__ + ': '}{' '.join(str(message).split())}\n"
 
 
-class _Parser(argparse.ArgumentParser):
-    """Errors on one line."""
-
-    def error(self, message: str) -> Any:
-        self.exit(2, f"{self.prog}: {message} (`{self.prog} --help` shows what is understood)\n")
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="jaxroute", description="Batch simulation of online routing of language models.")
-    parser.add_argument("--version", action="version", version=f"jaxroute {__version__}")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
-
-    one = commands.add_parser("list", help="problems, policies, experiments and data sets")
-    one.add_argument("problem", nargs="?", help="a problem: only what belongs to it")
-    one.add_argument("--json", action="store_true", help="for programs")
-    one.set_defaults(function=_list)
-
-    one = commands.add_parser(
-        "run",
-        help="run an experiment",
-        description="Runs an experiment; a killed run is continued, and a finished one grows: with more --seeds only what is missing is played.",
-    )
-    one.add_argument("experiment", help="a name from `jaxroute list`, or a Python file that defines `experiment`")
-    one.add_argument("--seeds", type=_at_most(2**32), help="number of seeds (default: the experiment's)")
-    one.add_argument("--horizon", type=_at_most(2**31 - 1), help="rounds of the longest case; the others keep their ratio")
-    one.add_argument("--out", type=_folder, help="folder for store, figures and summary.json (default: results/EXPERIMENT)")
-    one.add_argument(
-        "--set",
-        dest="changes",
-        metavar="POLICY.LEAF=VALUE",
-        action="append",
-        default=[],
-        help="change a policy's leaf, or environment.SETTING",
-    )
-    one.add_argument("--data", type=_path, metavar="FILE", help="file for an experiment on the user's own table")
-    one.add_argument("--key", type=int, default=0, help="root of all randomness (default 0)")
-    one.add_argument(
-        "--keep", choices=("runs", "moments"), default="runs", help="every run (default), or statistics over the seeds only"
-    )
-    one.add_argument(
-        "--until-stderr",
-        metavar="METRIC=ERROR",
-        action="append",
-        default=[],
-        help="stop when the standard error at the horizon is below this for every policy; --seeds is then the most",
-    )
-    one.add_argument(
-        "--keep-states", action="store_true", help="keep the states at the end, so that a longer --horizon goes on from them"
-    )
-    one.add_argument(
-        "--backend",
-        choices=BACKENDS,
-        default="auto",
-        help="who plays the rounds: the scan, the same compiled briefly (three times as fast, but it plays ten times as long), one kernel for "
-        "all rounds, or the textbook's loop (default: the kernel on a GPU, else the scan; of --smoke on a CPU the brief one)",
-    )
-    one.add_argument(
-        "--devices",
-        metavar="PLATFORM[:I,J]",
-        help="cpu, cuda, or some of them as in cuda:0,1 (default: all of the best platform)",
-    )
-    one.add_argument("--x64", action="store_true", help="numbers of 64 bits")
-    one.add_argument("--smoke", action="store_true", help="a size that takes seconds, compiled briefly on a CPU")
-    one.add_argument("--no-figures", action="store_true", help="draw nothing; `jaxroute plot` does so later")
-    one.add_argument(
-        "--accept-changed-code",
-        action="store_true",
-        help="go on with a store where the code of a policy or environment has changed since",
-    )
-    several = one.add_argument_group("several processes, each started with the same command and the same --out")
-    several.add_argument(
-        "--distributed", action="store_true", help="share the seeds; SLURM, Open MPI, Kubernetes and TPU are detected"
-    )
-    several.add_argument("--coordinator", metavar="HOST:PORT", help="where process 0 can be reached, if nothing is detected")
-    several.add_argument("--processes", type=_count, metavar="N", help="number of processes")
-    several.add_argument("--process-id", type=int, metavar="I", help="number of this process, from 0")
-    one.set_defaults(function=_run)
-
-    one = commands.add_parser(
-        "data",
-        help="what a log of answers says: how it is read, models, what routing could gain",
-        description="Reads a log of models' answers to queries, a table with a row per query and model or per query, and shows how it was read and what it says.",
-    )
-    _add_log_options(one)
-    one.add_argument("--json", action="store_true", help="for programs")
-    one.set_defaults(function=_data)
-
-    one = commands.add_parser(
-        "compare",
-        help="which way of routing reaches a quality for the least money, on your log",
-        description="Compares fixed models, mixtures, routers, cascades and policies that learn on a log of models' answers to queries, and writes "
-        "a page that says which of them reaches a quality for the least money, and how sure that is. A comparison that was stopped goes on.",
-    )
-    _add_log_options(one)
-    one.add_argument("--target-quality", type=float, required=True, metavar="Q", help="mean score to be reached, as in 0.75")
-    one.add_argument(
-        "--out", type=_folder, default=Path("report"), help="folder for the page and its numbers (default: report)"
-    )
-    one.add_argument(
-        "--minutes", type=float, help="of all; what is left after the comparison goes into more random orders of the queries"
-    )
-    one.add_argument("--orders", type=_count, help="random orders that policies learn in (default: 8 to 32)")
-    one.add_argument(
-        "--warm-start",
-        type=float,
-        default=0.0,
-        metavar="SHARE",
-        help="share of the queries that policies learn from before they are judged (default: 0)",
-    )
-    one.set_defaults(function=_compare)
-
-    one = commands.add_parser(
-        "tune",
-        help="search the best leaves of a policy",
-        description="Searches leaves of a policy of an experiment, or settings of its environment, by any metric, and judges the best on seeds "
-        "that the search has not seen; a killed search is continued.",
-    )
-    one.add_argument("experiment", help="a name from `jaxroute list`, or a Python file that defines `experiment`")
-    one.add_argument(
-        "--leaf",
-        dest="leaves",
-        metavar="POLICY.LEAF=SCALE",
-        action="append",
-        required=True,
-        help="what is searched, for example StageRoute.gamma=log:0.01:1; scales are linear, log, integer, log-integer (LOW:HIGH) and choice "
-        "(A,B,...); environment.SETTING too",
-    )
-    one.add_argument("--metric", required=True, help="what is made smallest or largest")
-    better = one.add_mutually_exclusive_group()
-    better.add_argument(
-        "--maximise",
-        dest="maximise",
-        action="store_true",
-        default=None,
-        help="more is better (default: by the metric's name)",
-    )
-    better.add_argument("--minimise", dest="maximise", action="store_false", help="less is better")
-    for option, word in (("--at-most", "largest"), ("--at-least", "smallest")):
-        one.add_argument(
-            option, metavar="METRIC=NUMBER", action="append", default=[], help=f"{word} mean that a metric may have"
-        )
-    one.add_argument("--margin", type=float, default=1.0, help="standard errors by which a bound must be kept (default 1)")
-    one.add_argument("--rounds", type=_count, help="rounds in all (default: 1,000 runs)")
-    one.add_argument("--horizon", type=_at_most(2**31 - 1), help="rounds of a run (default: the case's)")
-    one.add_argument("--seeds", type=_count, default=4, help="seeds of a candidate in the search (default 4)")
-    one.add_argument("--case", help="name of the case (default: the first)")
-    one.add_argument("--policy", help="who plays, where all leaves are the environment's")
-    one.add_argument("--key", type=int, default=0, help="root of all randomness (default 0)")
-    one.add_argument(
-        "--out", type=_folder, help="folder for search, picture and summary.json (default: results/tune-EXPERIMENT)"
-    )
-    one.add_argument("--no-figures", action="store_true", help="draw nothing")
-    one.add_argument(
-        "--accept-changed-code", action="store_true", help="go on with a search where the code has changed since"
-    )
-    one.set_defaults(function=_tune)
-
-    one = commands.add_parser(
-        "store",
-        help="what is in a store, whether it is sound, and stores put together",
-        description="Shows what the stores below a folder hold, and what would be played to complete them.",
-    )
-    one.add_argument("folder", type=_path, help="the folder of a run, or of several")
-    one.add_argument(
-        "--verify", action="store_true", help="read everything; exit status 1 if something is not what was written"
-    )
-    one.add_argument(
-        "--merge",
-        type=_path,
-        nargs="+",
-        metavar="DIR",
-        help="first make the stores in folder out of those of these folders: the same settings, other seeds",
-    )
-    one.set_defaults(function=_store)
-
-    one = commands.add_parser("plot", help="draw the figures of a finished run again")
-    one.add_argument("folder", type=_folder, help="the folder of a run")
-    one.add_argument("experiment", nargs="?", help="the Python file that the run was made from, if it was your own")
-    one.set_defaults(function=_plot)
-
-    # Its options are those of scripts/bench.py.
-    one = commands.add_parser("bench", help="measure decisions per second, or compare measurements", add_help=False)
-    one.set_defaults(function=_bench)
-
-    one = commands.add_parser(
-        "doctor", help="whether what is installed fits together, device, memory, and a ten-second self-check"
-    )
-    one.set_defaults(function=_doctor)
-    return parser
-
-
-def _add_log_options(parser: argparse.ArgumentParser) -> None:
-    """The file of a log, and how it is read; `_reading` takes them."""
-    parser.add_argument(
-        "file", type=_path, help="csv, tsv, JSON, JSON lines, parquet, Excel, npz or pickle; also a folder of SPROUT's files"
-    )
-    how = parser.add_argument_group("how the file is read, where that cannot be told or is told wrongly")
-    how.add_argument(
-        "--column",
-        dest="columns",
-        metavar="ROLE=NAME",
-        action="append",
-        default=[],
-        help="the column of a role (query, model, score, cost, tokens_in, tokens_out, latency, category, text, date, embedding); 'perf_*' for a "
-        "column per model",
-    )
-    how.add_argument(
-        "--price",
-        dest="prices",
-        metavar="MODEL=IN:OUT",
-        action="append",
-        default=[],
-        help="USD per million input and output tokens",
-    )
-    how.add_argument("--cost", dest="costs", metavar="MODEL=VALUE", action="append", default=[], help="cost per query")
-    how.add_argument(
-        "--cost-unit", metavar="TEXT", help='what a cost counts (default: what the file says, or "USD per query")'
-    )
-    how.add_argument("--models", metavar="A,B", help="keep these models alone")
-    how.add_argument(
-        "--missing",
-        choices=("drop", "zero"),
-        default="drop",
-        help="leave out queries that a model has not answered (default), or count no answer as score 0 and cost 0",
-    )
-    how.add_argument(
-        "--scale", metavar="LOW:HIGH", help="lowest and highest score there can be, such as 1:10 (--scale=-1:1 below zero)"
-    )
-    how.add_argument("--separator", metavar="CHARACTER", help="what is between columns of text")
-    how.add_argument("--encoding", help="of text, such as windows-1252")
-    how.add_argument(
-        "--features", metavar="WHICH", help="own, text or none, or a file of numbers (npy, npz); default: the best there is"
-    )
-
-
 def _reading(options) -> dict[str, Any]:
     """The arguments of `read_log` that the options of `_add_log_options` name, without the file."""
     return {
@@ -389,7 +151,7 @@ def _data(options) -> int:
     from jaxroute.data import describe, read_log
 
     description = describe(read_log(options.file, **_reading(options)))
-    print(json.dumps(description.as_dict(), indent=2) if options.json else "\n".join(description.lines(_width())))
+    print(json.dumps(description.as_dict(), indent=2) if options.json else "\n".join(description.lines(terminal.width())))
     return 0
 
 
@@ -409,58 +171,10 @@ def _compare(options) -> int:
         progress=sys.stderr.isatty(),
         **_reading(options),
     )
-    print("\n".join(_wrapped("", line, 2) for line in found.log.read))
-    print(f"\n{_wrapped('', found.sentence, 0)}\n\n{found.table(_width())}\n")
+    print("\n".join(terminal.wrapped("", line, 2) for line in found.log.read))
+    print(f"\n{terminal.wrapped('', found.sentence, 0)}\n\n{found.table(terminal.columns())}\n")
     print(f"{time.perf_counter() - start:.0f} s; {options.out / 'index.html'} is the page")
     return 0
-
-
-def _count(text: str) -> int:
-    plain = text.replace("_", "").replace(",", "")
-    try:
-        value = int(plain)
-    except ValueError:
-        value = _whole(plain, text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"must be at least 1, got {value}")
-    return value
-
-
-def _at_most(maximum: int) -> Callable[[str], int]:
-    """Reads numbers of things, no more than the engine counts."""
-
-    def read(text: str) -> int:
-        value = _count(text)
-        if value > maximum:
-            raise argparse.ArgumentTypeError(f"must be at most {maximum:,}, got {value:,}")
-        return value
-
-    return read
-
-
-def _path(text: str) -> Path:
-    if not text.strip():
-        raise argparse.ArgumentTypeError("must be a path, got an empty text")
-    return Path(text)
-
-
-def _folder(text: str) -> Path:
-    from jaxroute.store.description import is_url
-
-    if is_url(text):
-        raise argparse.ArgumentTypeError(f"must be a folder on disk, where figures and summary.json go, got {text!r}")
-    return _path(text)
-
-
-def _whole(plain: str, text: str) -> int:
-    """A whole number such as 1e3."""
-    try:
-        value = float(plain)
-    except ValueError:
-        value = math.nan
-    if not value.is_integer():
-        raise argparse.ArgumentTypeError(f"must be a whole number, got {text!r}")
-    return int(value)
 
 
 def _list(options) -> int:
@@ -477,30 +191,21 @@ def _list(options) -> int:
         return 0
     print("Problems")
     for name, problem in everything["problems"].items():
-        print("\n" + _wrapped(f"  {name}: ", problem["title"]))
-        print(_wrapped("    environments: ", ", ".join(problem["environments"])))
-        print(_wrapped("    policies: ", ", ".join(problem["policies"])))
+        print("\n" + terminal.wrapped(f"  {name}: ", problem["title"]))
+        print(terminal.wrapped("    environments: ", ", ".join(problem["environments"])))
+        print(terminal.wrapped("    policies: ", ", ".join(problem["policies"])))
     print("\nExperiments\n")
     width = max(map(len, everything["experiments"]))
     for name, experiment in everything["experiments"].items():
         size = f"{experiment['seeds']:,} seeds x {experiment['horizon']:,} rounds"
-        print(_wrapped(f"  {name:<{width}}  ", f"{experiment['title']} ({size})", width + 4))
+        print(terminal.wrapped(f"  {name:<{width}}  ", f"{experiment['title']} ({size})", width + 4))
     if not everything["data_sets"]:
         return 0
     print("\nData sets\n")
     width = max(map(len, everything["data_sets"]))
     for name, data in everything["data_sets"].items():
-        print(_wrapped(f"  {name:<{width}}  ", f"{data['kind']}: {data['description']}", width + 4))
+        print(terminal.wrapped(f"  {name:<{width}}  ", f"{data['kind']}: {data['description']}", width + 4))
     return 0
-
-
-def _width() -> int:
-    """Columns of a line of text on this terminal."""
-    return max(60, min(shutil.get_terminal_size((110, 40)).columns, 130))
-
-
-def _wrapped(label: str, text: str, indent: int = 8) -> str:
-    return textwrap.fill(text, _width(), initial_indent=label, subsequent_indent=" " * indent)
 
 
 def _experiment(name: str) -> Any:
@@ -731,7 +436,7 @@ def _run_here(options, mesh: Any = None) -> int:
         changes["environment"]["data"] = str(options.data)
     goals = _goals(options.until_stderr)
     if hosts.is_first():
-        print(f"{experiment.name}: {experiment.title}")
+        print(terminal.wrapped(f"{experiment.name}: ", experiment.title, 2))
     start = time.perf_counter()
     try:
         summary = experiments.run(
@@ -750,6 +455,7 @@ def _run_here(options, mesh: Any = None) -> int:
             keep_states=options.keep_states,
             accept_changed_code=options.accept_changed_code,
             progress=sys.stderr.isatty(),
+            callback=None if sys.stderr.isatty() or mesh is not None else terminal.Lines(),
         )
     except ValueError as error:
         if type(error) is not ValueError:
@@ -772,7 +478,7 @@ def _tune(options) -> int:
     name = Path(experiment.name).stem if options.experiment.endswith(".py") else experiment.name
     out = options.out or Path("results") / f"tune-{name.replace('/', '-')}"
     leaves = tuning.scales(options.leaves)
-    print(f"{experiment.name}: {experiment.title}")
+    print(terminal.wrapped(f"{experiment.name}: ", experiment.title, 2))
     start = time.perf_counter()
     found = tuning.search(
         experiment,
@@ -811,34 +517,39 @@ def _report(experiment, summary: dict[str, Any], changes: dict[str, Any], out: P
     cases = experiment.cases
     for case in cases:
         data = results.load(out if len(cases) == 1 else out / case.name)
-        lines += ["", *([f"{case.name}:"] if len(cases) > 1 else []), metrics.table(data)]
+        lines += ["", *([f"{case.name}:"] if len(cases) > 1 else []), metrics.table(data, width=terminal.columns())]
     departures = experiment.departures(summary["horizon"], changes)
     if summary["claims"] and departures:
         lines += [
             "",
-            _wrapped("", f"The claims are not judged: the run differs from what they are about ({departures}).", 0),
+            terminal.wrapped(
+                "", f"The claims are not judged: the run differs from what they are about ({departures}).", 0
+            ).replace("not judged", terminal.coloured("not judged", "yellow"), 1),
         ]
     elif summary["claims"]:
         lines += ["", "Claims", *_claims(summary["claims"])]
     if experiment.notes:
-        lines += ["", _wrapped("Note: ", experiment.notes, 0)]
+        lines += ["", terminal.wrapped("Note: ", experiment.notes, 0)]
     speed = f", {summary['decisions_per_s'] / 1e6:.2f} M decisions/s" if summary["decisions_per_s"] else ""
     seconds = f"{summary['compile_s']:.1f} s compiling, {summary['run_s']:.1f} s running, {elapsed:.1f} s in all"
     written = ["store", *(f"{name}.png" for name in experiment.figures if (out / f"{name}.png").exists()), "summary.json"]
-    lines += ["", f"{summary['device']}: {seconds}{speed}", f"{out}{os.sep}: {', '.join(written)}"]
+    lines += [
+        "",
+        *(
+            terminal.wrapped("", f"{a}: {b}", 2)
+            for a, b in ((summary["device"], f"{seconds}{speed}"), (f"{out}{os.sep}", ", ".join(written)))
+        ),
+    ]
     return "\n".join(lines)
 
 
 def _claims(claims: Sequence[dict[str, Any]]) -> list[str]:
-    width = _width() - 10
     lines = []
     for claim in claims:
-        verdict, colour = {True: ("holds", 32), False: ("fails", 31), None: ("unknown", 33)}[claim["holds"]]
-        verdict = f"{verdict:<9}"
-        if sys.stdout.isatty() and "NO_COLOR" not in os.environ:
-            verdict = f"\033[{colour}m{verdict}\033[0m"
-        lines.append(f"  {verdict}{textwrap.shorten(claim['text'] + ' [' + claim['source'] + ']', 400)}")
-        lines += textwrap.wrap(f"measured: {claim['measured']}", width, initial_indent=" " * 11, subsequent_indent=" " * 21)
+        verdict, colour = {True: ("holds", "green"), False: ("fails", "red"), None: ("unknown", "yellow")}[claim["holds"]]
+        text = terminal.wrapped(f"  {verdict:<9}", f"{claim['text']} [{claim['source']}]", 11)
+        lines.append(text.replace(verdict, terminal.coloured(verdict, colour), 1))
+        lines.append(terminal.wrapped(" " * 11, f"measured: {claim['measured']}", 21))
     return lines
 
 
@@ -886,7 +597,7 @@ def _plot(options) -> int:
 
 
 def _bench(options) -> int:
-    script = Path(__file__).resolve().parents[1] / "scripts" / "bench.py"
+    script = Path(__file__).resolve().parents[2] / "scripts" / "bench.py"
     if not script.is_file():
         raise ValueError("the benchmark needs a checkout of the sources: scripts/bench.py is not part of an installation")
     sys.path.insert(0, str(script.parent))
@@ -961,5 +672,21 @@ def _doctor(options) -> int:
     return 0 if fits and all(checks.values()) else 1
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def _completion(options) -> int:
+    print(completion.script(options.shell))
+    return 0
+
+
+# What does each command; the parser knows their names.
+_COMMANDS: dict[str, Callable[[Any], int]] = {
+    "list": _list,
+    "run": _run,
+    "data": _data,
+    "compare": _compare,
+    "tune": _tune,
+    "store": _store,
+    "plot": _plot,
+    "bench": _bench,
+    "doctor": _doctor,
+    "completion": _completion,
+}

@@ -1,0 +1,146 @@
+"""What the terminal shows: widths, colours, lines of progress, completion."""
+
+import io
+import os
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from jaxroute import cli
+from jaxroute.catalogue import catalogue
+from jaxroute.cli import completion, terminal
+
+pytestmark = pytest.mark.fast
+
+
+class Screen(io.StringIO):
+    """A terminal."""
+
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize(
+    ("stream", "variables", "expected"),
+    [
+        (Screen(), {}, True),
+        (io.StringIO(), {}, False),
+        (Screen(), {"NO_COLOR": "1"}, False),
+        (Screen(), {"NO_COLOR": ""}, True),
+        (io.StringIO(), {"FORCE_COLOR": "1"}, True),
+        (io.StringIO(), {"FORCE_COLOR": "1", "NO_COLOR": "1"}, False),
+        (Screen(), {"TERM": "dumb"}, False),
+    ],
+)
+def test_colours_are_where_they_are_wanted(stream, variables, expected, monkeypatch):
+    for name in ("NO_COLOR", "FORCE_COLOR", "TERM"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert terminal.has_colours(stream) == expected
+
+
+def test_verdicts_are_coloured_and_claims_fit(monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("COLUMNS", "60")
+    claims = [
+        {"holds": holds, "text": "holds fails unknown " * 5, "source": "Fig. 1", "measured": "1 against 2 " * 9}
+        for holds in (True, False, None)
+    ]
+    lines = "\n".join(cli._claims(claims)).splitlines()
+    for colour, verdict in ((32, "holds"), (31, "fails"), (33, "unknown")):
+        assert sum(line.startswith(f"  \033[{colour}m{verdict}\033[0m ") for line in lines) == 1
+    assert max(len(line) for line in lines if "\033" not in line) <= 60
+
+
+@pytest.mark.parametrize(("said", "columns", "width"), [(None, 80, 80), ("200", 200, 110), ("20", 40, 40)])
+def test_lines_are_as_wide_as_the_terminal(said, columns, width, monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    if said:
+        monkeypatch.setenv("COLUMNS", said)
+    monkeypatch.setattr(os, "get_terminal_size", lambda *_: (_ for _ in ()).throw(OSError))  # A pipe.
+    assert (terminal.columns(), terminal.width()) == (columns, width)
+
+
+@pytest.mark.parametrize("columns", [80, 60])
+def test_the_list_fits(columns, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    assert cli.main(["list"]) == 0
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= columns
+
+
+def test_progress_is_told_ever_less_often(capsys, monkeypatch):
+    clock = [0.0]
+    monkeypatch.setattr(terminal.time, "monotonic", lambda: clock[0])
+    lines = terminal.Lines()
+    for second in range(1, 101):
+        clock[0] = float(second)
+        lines(SimpleNamespace(done=second, total=100, policy="UCB1", seeds=64 * second))
+    told = capsys.readouterr().err.splitlines()
+    assert [line.split()[1] for line in told] == ["10", "20", "40", "80"]
+    assert told[0] == "jaxroute: 10 s, block 10 of 100 (UCB1, 640 seeds)"
+
+
+# Completion.
+
+
+def completed(line):
+    """What the shell is told about a line, by a process that loads no jax."""
+    code = (
+        "import sys; from jaxroute import cli\n"
+        "try: cli.main()\n"
+        "finally: assert 'jax' not in sys.modules and 'numpy' not in sys.modules\n"
+    )
+    asked = {"_ARGCOMPLETE": "1", "_ARGCOMPLETE_IFS": "\n", "_ARGCOMPLETE_SUPPRESS_SPACE": "1"}
+    asked |= {"_ARGCOMPLETE_STDOUT_FILENAME": "/dev/stdout", "COMP_LINE": line, "COMP_POINT": str(len(line))}
+    done = subprocess.run([sys.executable, "-c", code], env=os.environ | asked, capture_output=True, text=True)
+    return done.stdout.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("line", "among"),
+    [
+        ("jaxroute ", ["run", "list", "completion"]),
+        ("jaxroute list sta", ["staged"]),
+        ("jaxroute run staged/figure-2 --no-fig", ["--no-figures"]),
+        ("jaxroute data log.csv --column to", ["tokens_in=", "tokens_out="]),
+    ],
+)
+def test_a_shell_is_told_what_fits(line, among):
+    pytest.importorskip("argcomplete")
+    found = [text.strip() for text in completed(line)]
+    assert set(among) <= set(found)
+    assert all(text.startswith(line.rpartition(" ")[2]) for text in found)
+
+
+def test_names_and_files_are_completed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").touch()
+    (tmp_path / "log.csv").touch()
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "other.py").touch()
+    names = completion.experiments("")
+    assert set(catalogue()["experiments"]) < set(names) and {"mine.py", f"folder{os.sep}"} < set(names)
+    assert "log.csv" not in names and "log.csv" in completion.files()("l")
+    assert completion.files(".py")(f"folder{os.sep}o") == [f"folder{os.sep}other.py"]
+    assert completion.files()("nowhere/x") == []
+    assert completion.problems() == list(catalogue()["problems"])
+
+
+@pytest.mark.parametrize("shell", completion.SHELLS)
+def test_each_shell_has_a_script(shell, capsys):
+    pytest.importorskip("argcomplete")
+    assert cli.main(["completion", shell]) == 0
+    shown = capsys.readouterr().out
+    assert "jaxroute" in shown and "_ARGCOMPLETE" in shown
+    if shell == "bash":
+        subprocess.run(["bash", "-n"], input=shown, text=True, check=True)
+
+
+def test_without_argcomplete_it_says_what_is_needed(capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "argcomplete", None)
+    assert cli.main(["completion", "bash"]) == 2
+    assert 'completion needs argcomplete: pip install "jaxroute[completion]"' in capsys.readouterr().err
