@@ -150,6 +150,9 @@ WRONG = {
     ),
     "policy in lower case": (["run", "stochastic/regret", "--set", "ucb1.width=1"], "did you mean 'UCB1'"),
     "unknown problem": (["list", "stage"], "problem must be one of"),
+    "misspelt option": (["run", "stochastic/regret", "--sedes", "5"], "did you mean --seeds?"),
+    "misspelt choice": (["run", "stochastic/regret", "--keep", "moment"], "did you mean moments?"),
+    "misspelt command": (["rnu", "stochastic/regret"], "did you mean run?"),
     "fraction of a seed": (["run", "stochastic/regret", "--seeds", "1.5"], "must be a whole number, got '1.5'"),
     "plot of nothing": (["plot", "nowhere"], "summary.json"),
 }

@@ -33,7 +33,7 @@ class Parser(argparse.ArgumentParser):
 def refuse(made: argparse.ArgumentParser, command: str, surplus: Sequence[str]) -> NoReturn:
     """Ends the process: a command was given what it does not take."""
     (commands,) = (action for action in made._actions if isinstance(action, argparse._SubParsersAction))
-    own = commands.choices[command]
+    own: Parser = commands.choices[command]
     hint = next((text for wrong in surplus if (text := meant(wrong.partition("=")[0], own._option_string_actions))), "")
     own.error(f"unrecognized arguments: {' '.join(surplus)}{hint}")
 

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 import jax
 import numpy as np
+from jax.core import Tracer
 
 from jaxroute.core import checks, draws
 from jaxroute.core.protocols import (
@@ -184,7 +185,7 @@ def refuse_tracing(env: EnvironmentLike, policies: Policies) -> None:
     """`ValueError` inside `jit`, `vmap` or `grad`: `simulate` compiles and maps by itself, and its results are on the host."""
     # Under `jit` a new key is traced, too; under the others only what is mapped or differentiated.
     leaves = [*jax.tree.leaves((env, policies)), draws.key(0)]
-    if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
+    if any(isinstance(leaf, Tracer) for leaf in leaves):
         raise ValueError(
             "simulate must be called outside jit, vmap and grad: it compiles and maps over seeds and settings (jaxroute.grid) by itself, and "
             "its result is on the host; jaxroute.tune has gradients of what is simulated"

@@ -1,6 +1,7 @@
 """Wrong input is refused at once, in words that name the argument and what is allowed, and leaves nothing behind."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from engine_child import BANDIT
@@ -249,6 +250,15 @@ def test_an_error_in_the_users_own_step_leaves_nothing_behind(tmp_path):
     with pytest.raises(RuntimeError, match="my own mistake"):
         play(tmp_path / "out", Broken(), Cycle())
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("around", [jax.jit, jax.grad, jax.vmap])
+def test_inside_jit_vmap_and_grad_it_says_what_to_do(around, no_play):
+    def played(width):
+        return jr.simulate(BANDIT, {"UCB1": stochastic.UCB1(width=width)}, horizon=10, seeds=2)
+
+    with pytest.raises(ValueError, match="outside jit, vmap and grad: .* jaxroute.grid"):
+        around(played)(jnp.ones((2,) if around is jax.vmap else ()))
 
 
 def test_unknown_arguments_are_named():

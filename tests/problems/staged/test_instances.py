@@ -123,3 +123,8 @@ def test_means_may_be_lists_and_capacities_of_the_papers_markets_one_for_each_mo
     shares = np.linspace(0.3, 1.0, 15)
     np.testing.assert_allclose(staged.arena_market(capacity=shares).capacity, shares, rtol=1e-6)
     assert sorted(set(staged.arena_market(capacity=0.5).capacity.tolist())) == [0.5, 1.0]
+
+
+def test_more_places_than_models_warns():
+    with pytest.warns(UserWarning, match="max_deployed is 16, but there are 15 models"):
+        staged.arena_market(max_deployed=16)
