@@ -30,7 +30,7 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {message} (`{self.prog} --help` shows what is understood)\n")
 
 
-def refuse(made: argparse.ArgumentParser, command: str, surplus: Sequence[str]) -> NoReturn:
+def refuse(made: argparse.ArgumentParser, command: str, surplus: Sequence[str]) -> None:
     """Ends the process: a command was given what it does not take."""
     (commands,) = (action for action in made._actions if isinstance(action, argparse._SubParsersAction))
     own: Parser = commands.choices[command]

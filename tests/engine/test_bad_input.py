@@ -257,7 +257,7 @@ def test_inside_jit_vmap_and_grad_it_says_what_to_do(around, no_play):
     def played(width):
         return jr.simulate(BANDIT, {"UCB1": stochastic.UCB1(width=width)}, horizon=10, seeds=2)
 
-    with pytest.raises(ValueError, match="outside jit, vmap and grad: .* jaxroute.grid"):
+    with pytest.raises(ValueError, match="outside jit, vmap and grad: .*jaxroute.grid"):
         around(played)(jnp.ones((2,) if around is jax.vmap else ()))
 
 
