@@ -16,7 +16,7 @@ from jaxroute.testing.play import on_device, play
 def check_behaviour(policy: Any, env: Any, *, horizon: int = 40, seeds: int = 24) -> None:
     """Checks, by playing, that a policy behaves on an environment as the engine expects. It keeps the protocol (`check_structure`).
 
-    In this order: the compiled run equals a plain Python loop over rounds, whose states hold no NaN; a seed is the same run alone, in a
+    In this order: the compiled run equals a plain Python loop over rounds, whose states hold no NaN; no run is invalid; a seed is the same run alone, in a
     batch and in blocks, and on one device or several; a longer horizon does not change the rounds before (give a policy whose
     constants follow the run's horizon a horizon of its own); other luck later does not change decisions now; other values of the
     leaves, and a whole grid of them, cost one trace each.
@@ -45,7 +45,15 @@ def check_behaviour(policy: Any, env: Any, *, horizon: int = 40, seeds: int = 24
 def check_valid(policy: Any, env: Any, *, horizon: int, seeds: int) -> None:
     """Checks that no run is invalid: every value is finite, and the flows that must be zero are."""
     data = simulate(env, {"policy": policy}, horizon=horizon, seeds=seeds, progress=False)
-    assert bool(data["valid"].all()), f"{int((~data['valid']).sum())} of {seeds} runs are invalid: see the variable 'valid'"
+    _assert_valid(data)
+
+
+def _assert_valid(data: Any) -> None:
+    wrong = int((~data["valid"]).sum())
+    assert not wrong, (
+        f"{wrong} of {data['valid'].size} runs are invalid: a value is not finite, or a flow that must be zero is not (such as 'illegal', "
+        "which counts decisions that there are not); a warning of `simulate` names the first"
+    )
 
 
 def _assert_equal(a, b, message: str) -> None:
@@ -101,6 +109,7 @@ def _assert_same_curves(policy: str, got, expected, message: str) -> None:
 
 def _check_batch(name: str, policy, env, horizon: int, seeds: int) -> None:
     whole = _simulate(policy, env, horizon, seeds=seeds, block=32 * len(jax.local_devices()))
+    _assert_valid(whole)
     blocks = _simulate(policy, env, horizon, seeds=seeds, block=16)
     alone = _simulate(policy, env, horizon, seeds=[seeds // 2], block=16)
     _assert_same_curves(

@@ -43,7 +43,13 @@ class ContextualEnv:
 
     @property
     def spec(self) -> ContextualSpec:
-        return ContextualSpec(num_models=self.num_models, metrics=METRICS, dim=self.contexts.dim, rows=self.contexts.rows)
+        return ContextualSpec(
+            num_models=self.num_models,
+            metrics=METRICS,
+            zero_flows=("illegal",),
+            dim=self.contexts.dim,
+            rows=self.contexts.rows,
+        )
 
     def check(self) -> None:
         self.contexts.check()
@@ -78,6 +84,7 @@ class ContextualEnv:
             "regret": jnp.max(means) - numerics.pick(chosen, means),
             "reward": reward,
             "pulls": chosen.astype(jnp.float32),
+            "illegal": (~jnp.any(chosen)).astype(jnp.float32),  # There is no such model.
         }
         return state, reward, flows
 
@@ -118,6 +125,7 @@ class TableEnv:
             num_models=self.scores.shape[-1],
             model_names=self.names,
             metrics=priced(TABLE_METRICS, self.currency),
+            zero_flows=("illegal",),
             dim=self.features.shape[-1],
         )
 
@@ -166,5 +174,6 @@ class TableEnv:
             "score": numerics.pick(chosen, score),
             "cost": numerics.pick(chosen, cost),
             "pulls": chosen.astype(jnp.float32),
+            "illegal": (~jnp.any(chosen)).astype(jnp.float32),  # There is no such model.
         }
         return state, reward, flows

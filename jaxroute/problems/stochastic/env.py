@@ -37,7 +37,7 @@ class BanditEnv:
 
     @property
     def spec(self) -> Spec:
-        return Spec(num_models=self.mean.shape[-1], metrics=METRICS)
+        return Spec(num_models=self.mean.shape[-1], metrics=METRICS, zero_flows=("illegal",))
 
     def check(self) -> None:
         if np.ndim(self.mean) != 1 or np.size(self.mean) < 1:
@@ -76,7 +76,7 @@ class ChangingEnv:
 
     @property
     def spec(self) -> Spec:
-        return Spec(num_models=self.path.num_models, metrics=METRICS)
+        return Spec(num_models=self.path.num_models, metrics=METRICS, zero_flows=("illegal",))
 
     def check(self) -> None:
         checks.part("path", self.path, "move", "Pieces(means, starts)")
@@ -132,4 +132,5 @@ def _played(
         "regret": jnp.max(mean) - numerics.pick(chosen, mean),
         "reward": reward,
         "pulls": chosen.astype(jnp.float32),
+        "illegal": (~jnp.any(chosen)).astype(jnp.float32),  # There is no such model.
     }

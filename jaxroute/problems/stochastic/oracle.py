@@ -27,7 +27,10 @@ class Oracle:
           ValueError: the means of the environment change, and with them the best model.
         """
         if not hasattr(env, "mean"):
-            raise ValueError("Oracle needs an environment with fixed means: regret is 0 for whoever knows means that change")
+            raise ValueError(
+                f"Oracle.of needs an environment with fixed means in `mean`, got {type(env).__name__}: where means change nobody is always best; of "
+                "an environment of your own give lambda env: Oracle(best=...)"
+            )
         return cls(best=numerics.argmax(jnp.asarray(env.mean)))
 
     def init(self, key: jax.Array, spec: Spec) -> tuple[()]:
