@@ -446,7 +446,7 @@ def test_a_reader_that_has_gone_is_no_error(here, capfd, monkeypatch):
     def gone(*_):
         raise BrokenPipeError
 
-    monkeypatch.setattr(cli, "_list", gone)
+    monkeypatch.setitem(cli._COMMANDS, "list", gone)
     monkeypatch.setattr(os, "dup2", lambda *_: None)
     assert cli.main(["list"]) == 141
     assert capfd.readouterr().err == ""

@@ -1,6 +1,7 @@
 """Which way of routing is the answer for a target, and the sentence that says so.
 
-A choice looks at `Point.chosen_by` alone; what is said of it is `Point.judged`.
+A choice looks at `Point.chosen_by` alone; what is said of it is `Point.judged`. A way that clearly misses the target where it is judged is no
+answer: the next one is.
 """
 
 import math
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 from .page.numbers import measured, percent, share
 from .points import JUDGE, RETRIES, Estimate, Point, meets
 
-# A saving is one if it is so many standard errors above 0.
+# A saving is one if it is so many standard errors above 0, and a target is missed if it is so many above what is judged.
 _CLEAR = 2.0
 # Costs that differ by less, relatively, are the same sums in another order.
 _EQUAL = 1e-6
@@ -24,9 +25,10 @@ class Answer:
 
     Attributes:
       target: quality asked for.
-      best: the cheapest way that reaches it and can be had, None if nothing does. Who needs a perfect judge of answers, or users who try
+      best: the cheapest way that reaches it and can be had, and does not miss it by two standard errors where it is judged; None if nothing
+        does. Who needs a perfect judge of answers, or users who try
         again, is no answer for those who have neither.
-      with_judge: the cheapest way with such a judge that reaches it, None if that is no cheaper than `best`, or nothing does.
+      with_judge: likewise with such a judge, None if that is no cheaper than `best`, or nothing does.
       single: the cheapest single model that reaches it, None if none does.
     """
 
@@ -72,12 +74,18 @@ def answers(points: Iterable[Point], target: float) -> list[Point]:
 def answer(points: Iterable[Point], target: float) -> Answer:
     """The answer for a target."""
     points = [p for p in points if p.kind != "bound"]
-    chosen = answers(points, target)
+    chosen = [p for p in answers(points, target) if not _misses(p, target)]
     best = _cheapest([p for p in chosen if _can_be_had(p)], target)
     judged = _cheapest([p for p in chosen if JUDGE in p.needs], target)
     if judged is not None and best is not None and _cheapest([best, judged], target) is best:
         judged = None
     return Answer(target, best, judged, _cheapest([p for p in points if p.kind == "single"], target))
+
+
+def _misses(point: Point, target: float) -> bool:
+    """Whether a way clearly misses the target where it is judged."""
+    quality = point.judged.quality
+    return quality.value + _CLEAR * (0.0 if math.isnan(quality.error) else quality.error) < target
 
 
 def _can_be_had(point: Point) -> bool:

@@ -341,8 +341,8 @@ def assumptions(found: Comparison) -> list[str]:
         "looks better than it is by up to .7 of its standard error with some hundred queries, by next to nothing with thousands.",
         "Errors in brackets are one standard error: over orders (or ways to part the queries) and over queries together. Savings are "
         "given the error of two means that are independent, which is more than it is, as both were measured on the same queries.",
-        "A quality counts as reached if it does not miss the target by more than half of its standard error; a saving as one if it is two "
-        "standard errors above 0.",
+        "A quality counts as reached if it does not miss the target by more than half of its standard error; what then misses it by two where it is "
+        "judged is no answer, and the next cheapest is. A saving is one if it is two standard errors above 0.",
         "A perfect judge sees the recorded score of an answer as soon as it is there, for nothing: COSMOS, C2MAB-V with several models, "
         "and the cascades that say so have one. That is an upper bound of what a judge can do, and no answer to what to do without one.",
         "Policies are not told what a call will cost before it is made; MESS+, whose paper lets it know, goes by the mean of past calls.",

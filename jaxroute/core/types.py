@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, Literal, TypeVar, cast
+from typing import Any, Generic, Literal, TypeVar, cast, get_args
 
 from flax import struct
 
@@ -39,6 +39,12 @@ class Metric:
     default: bool = True
     most: float | None = field(default=None, metadata=UNSAID_BY_DEFAULT)
     beyond: str = field(default="", metadata=UNSAID_BY_DEFAULT)
+
+    def __post_init__(self):
+        if self.kind not in (kinds := get_args(Literal["total", "average", "gauge"])):
+            raise ValueError(
+                f"kind must be one of {', '.join(map(repr, kinds))}, got {self.kind!r} for the metric {self.name!r}"
+            )
 
     @property
     def attributes(self) -> dict[str, Any]:

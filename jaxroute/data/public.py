@@ -697,7 +697,10 @@ def _wide_columns(file: ColumnFile, roles: Mapping[str, str]) -> tuple[list[str]
             f"({'; '.join(some(_ROLES[role], 4) for role in lacking)})."
         )
     )
-    raise ValueError(f"{file.path} has no column {shape}; add them, or {_GIVE_COSTS}. It has {some(file.names)}.{long}")
+    raise ValueError(
+        f"{file.path} has no column {shape}; add them, or {_GIVE_COSTS}. It has {some(file.names)}.{long} A log with other "
+        "names or shapes is read by `jaxroute data`; jaxroute.data.read_log(...).table.save('table.npz') makes a table of it."
+    )
 
 
 # Columns that are no models although they may hold numbers.

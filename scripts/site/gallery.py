@@ -73,7 +73,6 @@ NOT_PLAYED = {
 }
 # What will be played, but has not been yet.
 NOT_YET: tuple[str, ...] = (
-    "combinatorial/table-4",
     "combinatorial/policies",
     "combinatorial/variants",
     "queueing/figure-4",

@@ -57,11 +57,23 @@ def test_the_answer_is_the_cheapest_that_reaches_the_target_and_can_be_had():
 
 def test_a_choice_looks_only_at_what_it_may_look_at():
     lucky = point("lucky", 0.7, 0.5, judged=(0.9, 0.1))
-    unlucky = point("unlucky", 0.76, 3.0, judged=(0.7, 9.0))
+    unlucky = point("unlucky", 0.76, 3.0, judged=(0.735, 9.0))
     found = choice.answer([*SINGLES, lucky, unlucky], 0.75)
     assert found.best is unlucky
     text = said([*SINGLES, lucky, unlucky], 0.75)[0]
     assert "falls short where it is judged" in text
+
+
+def test_what_clearly_misses_where_it_is_judged_is_no_answer():
+    """Chosen by luck at .76, it serves .64 (.01): twelve errors short of .75."""
+    missing, next_one = point("lucky", 0.76, 0.5, judged=(0.64, 0.5)), point("router", 0.76, 2.0)
+    found = choice.answer([*SINGLES, missing, next_one], 0.75)
+    assert found.best is next_one
+    assert "lucky" not in " ".join(said([*SINGLES, missing, next_one], 0.75))
+    assert choice.answer([*SINGLES, missing], 0.75).best is SINGLES[1]
+    close = point("close", 0.76, 1.0, judged=(0.735, 1.0))  # Short by 1.5 errors: that may be luck.
+    assert choice.answer([*SINGLES, close], 0.75).best is close
+    assert "falls short where it is judged" in said([*SINGLES, close], 0.75)[0]
 
 
 def test_each_approach_has_one_chosen_setting():

@@ -139,7 +139,10 @@ def test_regret_is_against_the_best_of_the_moment():
         (lambda: stochastic.sinusoidal([0.5], period=0), "period must be above 0, got 0"),
         (lambda: stochastic.restless([0.1, 0.2], [0.5], [0.1], [0.1]), r"high must have shape \(2,\)"),
         (lambda: stochastic.restless([0.1], [0.5], [0.0], [0.1]), r"up must be in \(0, 1\], got 0"),
-        (lambda: stochastic.Oracle.of(stochastic.garivier_moulines()), "Oracle.of needs an environment with fixed means in `mean`, got ChangingEnv"),
+        (
+            lambda: stochastic.Oracle.of(stochastic.garivier_moulines()),
+            "Oracle.of needs an environment with fixed means in `mean`, got ChangingEnv",
+        ),
     ],
 )
 def test_bad_environments_are_refused(make, message):
