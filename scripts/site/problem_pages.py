@@ -6,7 +6,7 @@
 ```
 ```{gallery-verdicts} staged        a table: of each experiment of a problem how many claims hold
 ```
-```{policies} stochastic            a table: of each policy the first sentence and the source
+```{policies} stochastic            a table: of each policy the first sentence, and the source
 ```
 ```{environments} stochastic        likewise of each environment
 ```
@@ -63,7 +63,7 @@ def inline(text: str) -> list[nodes.Node]:
     return [kinds[i % 3](part) for i, part in enumerate(parts) if part]
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[list[nodes.Node]]]) -> nodes.table:
+def table(head: Sequence[str], rows: Iterable[Sequence[list[nodes.Node]]], classes: Sequence[str] = ()) -> nodes.table:
     """A table of cells, each a list of inline nodes."""
 
     def row(cells: Iterable[list[nodes.Node]]) -> nodes.row:
@@ -72,7 +72,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[list[nodes.Node]]]) -> no
     group = nodes.tgroup("", *(nodes.colspec(colwidth=1) for _ in head), cols=len(head))
     group += nodes.thead("", row([nodes.Text(name)] for name in head))
     group += nodes.tbody("", *(row(cells) for cells in rows))
-    return nodes.table("", group, classes=["colwidths-auto"])
+    return nodes.table("", group, classes=["colwidths-auto", *classes])
 
 
 class _OfGallery(SphinxDirective):
@@ -184,8 +184,15 @@ class _OfProblem(SphinxDirective):
             self.env.note_dependency(inspect.getsourcefile(one) or "")
             paragraphs = inspect.cleandoc(one.__doc__ or "").split("\n\n")
             sources = [text.removeprefix("Source:") for text in paragraphs if text.startswith("Source:")]
-            rows.append([[self.link(one)], inline(paragraphs[0]), inline(" ".join(sources).strip(" ."))])
-        return [table((self.kind, "what it does", "source"), rows)]
+            source = " ".join(" ".join(sources).split()).strip(" .")
+            # In the same cell: a column of its own is cut on a telephone.
+            rows.append(
+                [
+                    [self.link(one)],
+                    [*inline(paragraphs[0]), *([nodes.emphasis("", "", *inline(f" {source}."))] if source else [])],
+                ]
+            )
+        return [table((self.kind, "what it does, and its source"), rows, classes=["of-problem"])]
 
     def link(self, thing: Any) -> nodes.Node:
         """To where the reference shows it."""
