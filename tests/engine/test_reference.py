@@ -6,11 +6,12 @@ import pytest
 from toys import Clock, Cycle, Planner, small_market
 
 import jaxroute as jr
-from jaxroute.problems import cascade, combinatorial, problems, queueing, service, staged, stochastic
+from jaxroute.problems import cascade, combinatorial, contextual, problems, queueing, service, staged, stochastic
 
 # One policy of every problem, with an environment of a few models.
 PAIRS = {
     "stochastic": (lambda: stochastic.bernoulli([0.2, 0.6, 0.5]), stochastic.GaussianThompson()),
+    "contextual": (lambda: contextual.linear([[0.5, -0.5], [0.1, 0.3]], 0.2), contextual.LinUCB()),
     "staged": (small_market, staged.StageRoute()),
     "combinatorial": (lambda: combinatorial.sciq_cloud(reward="suc"), combinatorial.CUCB()),
     "service": (lambda: service.benchmark_service("winogrande", signal=0.15), service.MessPlus()),

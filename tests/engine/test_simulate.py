@@ -133,8 +133,8 @@ def test_a_block_that_does_not_fit_into_memory_is_halved(monkeypatch):
     expected = play(Clock(), Cycle(), block=16, **options)
     compile_ = programs.compile_lanes
 
-    def small_memory(lowered, platform):
-        compiled = compile_(lowered, platform)
+    def small_memory(*lowered):
+        compiled = compile_(*lowered)
 
         def call(*args):
             if args[4].shape[0] > 16:
@@ -407,7 +407,7 @@ def test_info_may_be_a_vector():
 def test_info_that_only_one_policy_has_is_missing_in_the_other():
     policies = {"greedy": stochastic.EpsilonGreedy(epsilon=1.0), "ucb": stochastic.UCB1()}
     data = play(BANDIT, policies, record=["info.explored"])
-    (name,) = set(data) - {"valid"}
+    (name,) = set(data) - {"valid", "illegal"}
     assert (data[name].sel(policy="greedy") == 1.0).all()
     assert np.isnan(data[name].sel(policy="ucb")).all()
     assert data["valid"].all()
@@ -416,7 +416,7 @@ def test_info_that_only_one_policy_has_is_missing_in_the_other():
 def test_nothing_needs_to_be_recorded():
     policies = {"grid": jr.grid(stochastic.UCB1, width=[1.0, 2.0]), "single": stochastic.GaussianThompson()}
     data = play(BANDIT, policies, record=[])
-    assert list(data) == ["valid"]
+    assert list(data) == ["illegal", "valid"]
     assert data["valid"].shape == (2, 2, 3)
     assert data["valid"].all()
 
@@ -580,7 +580,7 @@ def test_a_policy_function_follows_a_swept_environment():
 def test_what_did_not_compile_is_tried_again_by_the_next_call(monkeypatch, fresh_programs):
     compile_ = programs.compile_lanes
 
-    def failing(lowered, platform):
+    def failing(*lowered):
         raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: the compiler has no memory")
 
     env, policies = stochastic.bernoulli([0.3, 0.9]), {"ucb": stochastic.UCB1(), "greedy": stochastic.EpsilonGreedy()}
@@ -611,7 +611,7 @@ def test_programs_that_have_not_been_used_for_long_are_dropped(monkeypatch, fres
 
 
 def test_one_trace_per_structure(monkeypatch, fresh_programs):
-    def nothing(lowered, platform):  # What is compiled does not matter here.
+    def nothing(lowered, *_):  # What is compiled does not matter here.
         return lambda *args: jax.tree.map(lambda out: np.zeros(out.shape, out.dtype), lowered.out_info)
 
     monkeypatch.setattr(programs, "compile_lanes", nothing)

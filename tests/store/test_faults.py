@@ -539,8 +539,8 @@ def test_out_of_memory_halves_the_block_and_keeps_the_store(tmp_path, monkeypatc
     expected = play(**options | {"out": None})
     compile_ = programs.compile_lanes
 
-    def small(lowered, platform):
-        compiled = compile_(lowered, platform)
+    def small(*lowered):
+        compiled = compile_(*lowered)
 
         def call(*args):
             if args[4].shape[0] > 16:
@@ -560,7 +560,7 @@ def test_out_of_memory_halves_the_block_and_keeps_the_store(tmp_path, monkeypatc
 
 
 def test_memory_that_does_not_even_hold_the_smallest_block_is_said(tmp_path, monkeypatch, undisturbed):
-    def none(lowered, platform):
+    def none(*lowered):
         def call(*args):
             raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 1 byte.")
 
@@ -577,10 +577,10 @@ def test_an_interrupt_while_policies_are_compiled(monkeypatch, fresh_programs):
     """Those that wait for their turn are not compiled; the next call in the same process compiles them."""
     compile_, begun = programs.compile_lanes, []
 
-    def slow(lowered, platform):
+    def slow(*lowered):
         begun.append(lowered)
         time.sleep(1.0)
-        return compile_(lowered, platform)
+        return compile_(*lowered)
 
     def interrupted(*compiling):
         raise KeyboardInterrupt

@@ -282,7 +282,7 @@ def test_numbers_that_are_not_finite_are_settings_too(tmp_path):
         play(Clock(broken=1.0, slope=np.inf), Cycle(), **options)
 
 
-@pytest.mark.parametrize("what", ["jaxroute", "jax", "platform"])
+@pytest.mark.parametrize("what", ["jax", "platform"])
 def test_a_store_of_another_version_is_refused(tmp_path, what):
     play(Clock(), Cycle(), out=tmp_path, record=["rounds"], seeds=3)
     settings = zarr.open_group(tmp_path / "result.zarr", mode="r").attrs["settings"]
