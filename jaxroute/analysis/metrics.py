@@ -632,7 +632,8 @@ def _footnote(data: xr.Dataset, names: Sequence[str], time: int | None) -> str:
         invalid, runs = int((~data["valid"]).sum()), data["valid"].size
     else:
         invalid, runs = (int(data[name].sum()) if name in data else 0 for name in ("invalid", "runs"))
-    return f"{text}; invalid and left out: {invalid} of {runs} runs" if invalid else text
+    why = "not played yet, or invalid" if "stopped" in data.attrs else "invalid and left out"
+    return f"{text}; {why}: {invalid} of {runs} runs" if invalid else text
 
 
 def show_seeds(counts: Any) -> str:

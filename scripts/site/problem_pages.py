@@ -186,12 +186,8 @@ class _OfProblem(SphinxDirective):
             sources = [text.removeprefix("Source:") for text in paragraphs if text.startswith("Source:")]
             source = " ".join(" ".join(sources).split()).strip(" .")
             # In the same cell: a column of its own is cut on a telephone.
-            rows.append(
-                [
-                    [self.link(one)],
-                    [*inline(paragraphs[0]), *([nodes.emphasis("", "", *inline(f" {source}."))] if source else [])],
-                ]
-            )
+            said = [nodes.Text(" "), nodes.emphasis("", "", *inline(f"{source}."))] if source else []
+            rows.append([[self.link(one)], [*inline(paragraphs[0]), *said]])
         return [table((self.kind, "what it does, and its source"), rows, classes=["of-problem"])]
 
     def link(self, thing: Any) -> nodes.Node:

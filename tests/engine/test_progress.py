@@ -67,6 +67,14 @@ def test_true_ends_a_run_that_goes_on_later(keep, tmp_path):
     xr.testing.assert_equal(whole, play(keep=keep))
 
 
+def test_a_table_says_what_was_not_played_yet():
+    data = play(callback=lambda progress: progress.done == 3)
+    missing = int((~data["valid"]).sum())
+    assert missing > 0 and f"not played yet, or invalid: {missing} of {data['valid'].size} runs" in metrics.table(
+        data, "reward"
+    )
+
+
 def test_an_error_in_a_callback_ends_the_run_and_keeps_what_is_done(tmp_path):
     def fails(progress):
         if progress.done == 3:
