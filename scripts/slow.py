@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PARTS = {
     "engine": ["tests/core", "tests/engine", "tests/store", "tests/analysis", "tests/estimators", "tests/solvers"],
     "conformance": ["tests/testing", "tests/documentation"],
-    "staged": ["tests/problems/staged", "tests/problems/stochastic", "tests/data"],
+    "staged": ["tests/problems/staged", "tests/problems/stochastic", "tests/problems/contextual", "tests/data"],
     "combinatorial and service": ["tests/problems/combinatorial", "tests/problems/service", "tests/reference"],
     "queueing": ["tests/problems/queueing"],
     "cascade": ["tests/problems/cascade"],
