@@ -487,7 +487,10 @@ def _check_players(parts: Mapping[str, Sequence[Part]], horizon: int) -> None:
             except ValueError as error:
                 raise ValueError(f"policy {name!r}: {error}") from None
         if has_plan(example_policy) and stage_length_of(example_env, example_policy) is None:
-            raise ValueError(f"policy {name!r} plans by stage, but neither it nor the environment has a stage_length")
+            raise ValueError(
+                f"policy {name!r} plans by stage, but neither it nor the environment has a stage_length: the policy belongs to another problem, or "
+                "the environment must say how long its stages are"
+            )
 
 
 def _setting_axes(env: Grid, policies: Mapping[str, Grid], records: Mapping[str, Record]) -> dict[str, np.ndarray]:

@@ -131,7 +131,7 @@ SIMULATE = {
     "no policies": ({"policies": {}}, "policies must hold at least one policy, got none"),
     "policies named by numbers": ({"policies": {1: stochastic.UCB1()}}, "policies must be named by strings, got 1"),
     "two policies of a class": ({"policies": [stochastic.UCB1(), stochastic.UCB1()]}, "policies of the same class need names"),
-    "a policy with stages for an environment without": ({"policies": staged.StageRoute()}, "policy 'StageRoute' plans by stage, but neither .*stage_length"),
+    "a policy with stages for an environment without": ({"policies": staged.StageRoute()}, "policy 'StageRoute' plans by stage, but neither .*stage_length: the policy belongs to another problem"),
     # What environments and policies say that they measure.
     "a metric of environment and policy": ({"env": Clock(), "policies": Measuring(metric=Metric("reward", "reward", "", "total"))}, "'reward'"),
     "a metric of two shapes": ({"env": Clock(), "policies": {"one": Measuring(), "other": Measuring(metric=VECTOR, value=(1.0, 2.0, 3.0))}}, "'own'"),
