@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from jaxroute import cli
 from jaxroute.catalogue import catalogue
+from jaxroute.cli.parser import parser
 from jaxroute.experiments import EXPERIMENTS
 from jaxroute.problems import problems
 
@@ -64,7 +64,7 @@ def test_an_entry_is_what_the_experiment_says_now(entry):
 @pytest.mark.parametrize("entry", ENTRIES, ids=[entry["experiment"] for entry in ENTRIES])
 def test_a_command_is_understood_and_names_what_was_played(entry):
     program, *arguments = shlex.split(entry["command"])
-    options = cli._parser().parse_args(arguments)
+    options = parser().parse_args(arguments)
     assert program == "jaxroute"
     assert options.experiment == entry["experiment"]
     assert (options.seeds or entry["own_seeds"]) == entry["seeds"]
