@@ -194,7 +194,7 @@ def _routed(of, data):
 def _retried(of, data):
     contexts = Traffic.of(of.table).contexts
     rows = np.array([np.abs(contexts - x).max(axis=1).argmin() for x in data["feedback"].features])
-    busy = data["action"].query < min(len(contexts), 1000)
+    busy = data["obs"].queue_length > 0
     called = np.asarray(data["action"].offered, bool) & busy[:, None]
     accepted = np.asarray(data["feedback"].chosen, bool).any(axis=1) & busy
     return Read(rows, called, np.where(accepted, called.argmax(axis=1), -1), True)

@@ -29,7 +29,7 @@ class Reading:
     """How the decisions of a problem are read.
 
     Attributes:
-      row: `(env, state, action, t) -> []`, the row of the table that is served.
+      row: `(env, state, feedback, t) -> []`, the row of the table that is served, from the state before the round.
       called: `flows -> [N]` bool, the models that are called.
       quality: `(flows, called, scores) -> []`, score of the answer that the user gets, of scores `[N]`.
       answered: `flows -> []`, 1 if the user has the answer after this round, else 0.
@@ -65,8 +65,8 @@ class Metered(Wrapper):
         return replace(self.env.spec, metrics=METRICS, room_flow=None)
 
     def step(self, key: jax.Array, state: Any, action: Any, t: jax.Array) -> tuple[Any, Any, dict[str, jax.Array]]:
-        row = self.reading.row(self.env, state, action, t)
         after, feedback, flows = self.env.step(key, state, action, t)
+        row = self.reading.row(self.env, state, feedback, t)
         scores, costs = (jnp.asarray(table, jnp.float32)[row] for table in (self.scores, self.costs))
         called, answered = self.reading.called(flows), self.reading.answered(flows)
         quality = self.reading.quality(flows, called, scores)
@@ -110,21 +110,21 @@ def _always(flows: Any) -> float:
 
 # One model answers, or the best answer of several counts.
 ROUTED = Reading(
-    row=lambda env, state, action, t: state.source[t % env.outcomes.scores.shape[0]],
+    row=lambda env, state, feedback, t: state.source[t % env.outcomes.scores.shape[0]],
     called=lambda flows: _is(flows["pulls"]),
     quality=lambda flows, called, scores: _of_one(flows, "pulls", scores),
     answered=_always,
     in_turn=True,
 )
 EXPLORED = Reading(
-    row=lambda env, state, action, t: state.source[t % env.requests.labels.shape[0]],
+    row=lambda env, state, feedback, t: state.source[t % env.requests.labels.shape[0]],
     called=lambda flows: _is(flows["called_share"]),
     quality=lambda flows, called, scores: _of_one(flows, "served_share", scores),
     answered=_always,
     in_turn=False,
 )
 AT_ONCE = Reading(
-    row=lambda env, state, action, t: state.source[t % env.outcomes.outcomes.shape[0]],
+    row=lambda env, state, feedback, t: state.source[t % env.outcomes.outcomes.shape[0]],
     called=lambda flows: _is(flows["pulls"]),
     quality=_best,
     answered=_always,
@@ -132,7 +132,7 @@ AT_ONCE = Reading(
 )
 IN_TURN = replace(AT_ONCE, in_turn=True)
 OPENED = Reading(
-    row=lambda env, state, action, t: env.contexts.row(state, t),
+    row=lambda env, state, feedback, t: env.contexts.row(state, t),
     called=lambda flows: _is(flows["opened"]),
     quality=lambda flows, called, scores: _of_one(flows, "deployed", scores),
     answered=_always,
@@ -140,7 +140,7 @@ OPENED = Reading(
 )
 # Only an answer that is accepted counts; each that is not is paid all the same.
 RETRIED = Reading(
-    row=lambda env, state, action, t: jnp.maximum(action.query, 0),
+    row=lambda env, state, feedback, t: feedback.prompt,
     called=lambda flows: _is(flows["offered_share"]),
     quality=lambda flows, called, scores: jnp.where(_is(flows["departures"]), _best(flows, called, scores), 0.0),
     answered=lambda flows: flows["departures"],
