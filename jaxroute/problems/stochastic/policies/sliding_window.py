@@ -12,8 +12,24 @@ from jaxroute.core.types import Leaf, Spec
 from jaxroute.estimators.window import WindowSums
 
 
+class OnWindow:
+    """Keeps the sums of the latest rounds, as many as its `window` says."""
+
+    window: int  # A field of each policy, behind those that are its own.
+
+    def init(self, key: jax.Array, spec: Spec) -> WindowSums:
+        del key
+        return WindowSums.empty(spec.num_models, self.window)
+
+    def update(
+        self, key: jax.Array, state: WindowSums, obs: tuple[()], action: jax.Array, feedback: jax.Array, t: jax.Array
+    ) -> WindowSums:
+        del key, obs
+        return state.add(action, feedback, t)
+
+
 @struct.dataclass
-class SlidingWindowUCB:
+class SlidingWindowUCB(OnWindow):
     """UCB of the latest `W` rounds: `mean + b sqrt(xi log(min(t, W)) / pulls)`, with mean and pulls in the window.
 
     For means that change abruptly. A model that was not used in the window comes first, by index.
@@ -51,10 +67,6 @@ class SlidingWindowUCB:
         checks.positive("upper", self.upper, ())
         checks.count("window", self.window)
 
-    def init(self, key: jax.Array, spec: Spec) -> WindowSums:
-        del key
-        return WindowSums.empty(spec.num_models, self.window)
-
     def act(self, key: jax.Array, state: WindowSums, obs: tuple[()], t: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:
         del key, obs
         share = 1.0 / jnp.maximum(state.pulls, 1).astype(jnp.float32)
@@ -63,15 +75,9 @@ class SlidingWindowUCB:
         bound = jnp.where(state.pulls > 0, bound, jnp.inf)
         return numerics.argmax(bound), {"bound": bound}
 
-    def update(
-        self, key: jax.Array, state: WindowSums, obs: tuple[()], action: jax.Array, feedback: jax.Array, t: jax.Array
-    ) -> WindowSums:
-        del key, obs
-        return state.add(action, feedback, t)
-
 
 @struct.dataclass
-class SlidingWindowThompson:
+class SlidingWindowThompson(OnWindow):
     """Thompson sampling of the latest `W` rounds, with a beta posterior: `Beta(successes + wins, failures + losses)` of the window.
 
     Source: Trovo, Paladino, Restelli and Gatti (2020), Algorithm 1, SW-TS. A reward in (0, 1) counts as that share of a success. A draw costs as
@@ -92,10 +98,6 @@ class SlidingWindowThompson:
         checks.at_least("failures", self.failures, 1.0)
         checks.count("window", self.window)
 
-    def init(self, key: jax.Array, spec: Spec) -> WindowSums:
-        del key
-        return WindowSums.empty(spec.num_models, self.window)
-
     def act(self, key: jax.Array, state: WindowSums, obs: tuple[()], t: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:
         del obs, t
         wins = self.successes + state.reward_sum
@@ -107,5 +109,4 @@ class SlidingWindowThompson:
     def update(
         self, key: jax.Array, state: WindowSums, obs: tuple[()], action: jax.Array, feedback: jax.Array, t: jax.Array
     ) -> WindowSums:
-        del key, obs
-        return state.add(action, jnp.clip(feedback, 0.0, 1.0), t)
+        return super().update(key, state, obs, action, jnp.clip(feedback, 0.0, 1.0), t)
