@@ -68,7 +68,7 @@ class DiscountedUCB(OnDiscounts):
 
     For means that change. A model that was never used comes first, by index.
 
-    Source: Garivier and Moulines (2011), section 3 and Algorithm 1.
+    Source: Garivier and Moulines (2011), D-UCB.
 
     Attributes:
       discount: `[]` weight of the round before, in (0, 1]; the default is that of `tuned(10_000)`.
@@ -83,7 +83,7 @@ class DiscountedUCB(OnDiscounts):
     def tuned(cls, horizon: int, changes: int = 1, upper: float = 1.0, **options: Leaf) -> Self:
         """With the discount of the theory, `1 - sqrt(changes / T) / (4 b)`.
 
-        Source: Garivier and Moulines (2011), section 4.
+        Source: Garivier and Moulines (2011), for D-UCB.
 
         Args:
           horizon: rounds `T`.
@@ -116,7 +116,7 @@ class DiscountedUCB(OnDiscounts):
 class DiscountedThompson(OnDiscounts):
     """Thompson sampling with a beta posterior of discounted sums: `Beta(successes + wins, failures + losses)`.
 
-    Source: Raj and Kalyani (2017), Algorithm 1, dTS. A reward in (0, 1) counts as that share of a success. A draw costs as much as one of
+    Source: Raj and Kalyani (2017), dTS. A reward in (0, 1) counts as that share of a success. A draw costs as much as one of
     `BetaThompson`.
 
     Attributes:

@@ -16,8 +16,8 @@ class IMED(OnSums):
 
     Its regret meets the Lai-Robbins line, as that of KL-UCB, for a divergence per model and no search.
 
-    Source: Honda and Takemura (2015), Algorithm 1, with the divergence of a family of one parameter in place of that of all laws on an
-    interval. A model that was never used comes first, by index.
+    Source: Honda and Takemura (2015), IMED, with the divergence of a family of one parameter in place of that of all laws with bounded
+    rewards. A model that was never used comes first, by index.
 
     Attributes:
       family: of reward laws; see `KLUCB`.

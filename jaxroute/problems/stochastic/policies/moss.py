@@ -38,7 +38,7 @@ class MOSS:
     In the worst case its regret is of the order of `sqrt(K T)`, that of the best policy, where UCB1 loses a factor `sqrt(log T)`: a model that
     had its share of the rounds is not explored any more.
 
-    Source: Audibert and Bubeck (2009), section 2, for rewards in [0, 1]. A model that was never used comes first, by index.
+    Source: Audibert and Bubeck (2009), MOSS, for rewards in [0, 1]. A model that was never used comes first, by index.
 
     Attributes:
       horizon: `[]` rounds `T`; None for those of the run.
@@ -69,7 +69,7 @@ class MOSS:
 class AnytimeMOSS(OnSums):
     """MOSS without a horizon: `mean + sqrt((1 + alpha) / 2 max(log(t / (K pulls)), 0) / pulls)`.
 
-    Source: Degenne and Perchet (2016), section 3, MOSS-anytime, with `alpha = 1.35`, for rewards in [0, 1]; `t` is 1 in the first round. A model
+    Source: Degenne and Perchet (2016), MOSS-anytime, with `alpha = 1.35`, for rewards in [0, 1]; `t` is 1 in the first round. A model
     that was never used comes first, by index.
 
     Attributes:

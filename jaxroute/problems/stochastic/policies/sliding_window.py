@@ -34,7 +34,7 @@ class SlidingWindowUCB(OnWindow):
 
     For means that change abruptly. A model that was not used in the window comes first, by index.
 
-    Source: Garivier and Moulines (2011), section 3 and Algorithm 2; `t` is 1 in the first round.
+    Source: Garivier and Moulines (2011), SW-UCB; `t` is 1 in the first round.
 
     Attributes:
       xi: `[]` exploration; the theory asks for more than 1/2.
@@ -50,7 +50,7 @@ class SlidingWindowUCB(OnWindow):
     def tuned(cls, horizon: int, changes: int = 1, upper: float = 1.0, **options: Leaf) -> Self:
         """With the window of the theory, `2 b sqrt(T log(T) / changes)`.
 
-        Source: Garivier and Moulines (2011), section 4.
+        Source: Garivier and Moulines (2011), for SW-UCB.
 
         Args:
           horizon: rounds `T`, at least 2.
@@ -80,7 +80,7 @@ class SlidingWindowUCB(OnWindow):
 class SlidingWindowThompson(OnWindow):
     """Thompson sampling of the latest `W` rounds, with a beta posterior: `Beta(successes + wins, failures + losses)` of the window.
 
-    Source: Trovo, Paladino, Restelli and Gatti (2020), Algorithm 1, SW-TS. A reward in (0, 1) counts as that share of a success. A draw costs as
+    Source: Trovo, Paladino, Restelli and Gatti (2020), SW-TS. A reward in (0, 1) counts as that share of a success. A draw costs as
     much as one of `BetaThompson`.
 
     Attributes:

@@ -18,7 +18,7 @@ class GaussianThompson(OnSums):
     The posterior of a model is normal with mean `(prior_weight * prior_mean + reward_sum) / (prior_weight + pulls)` and standard
     deviation `scale / sqrt(prior_weight + pulls)`.
 
-    Source: Agrawal and Goyal (2013), Algorithm 1 (which has `scale = 1` and `prior_weight = 1`).
+    Source: Agrawal and Goyal (2013), Algorithm 2, with Gaussian priors (which has `scale = 1` and `prior_weight = 1`).
 
     Attributes:
       scale: `[]` standard deviation of one reward.
