@@ -91,9 +91,19 @@ def test_a_users_file_runs_resumes_and_reports(mine, tmp_path, capsys):
     )
     claim = summary["claims"][0]
     assert set(claim) == {"id", "text", "source", "measured", "holds"}
+    assert "s compiling, " in shown and "nothing was left to play" not in shown
+    assert summary["last_call"] == {
+        "compile_s": summary["compile_s"],
+        "run_s": summary["run_s"],
+        "decisions": (2 + 1) * 20 * 400,
+    }
     before = data["regret"].values
     assert run("run", mine, "--seeds", 20, "--out", out, "--set", "Greedy.epsilon=0.2") == 0  # nothing left to play
     np.testing.assert_array_equal(jr.load(out)["regret"].values, before)
+    shown, again = capsys.readouterr().out, json.loads((out / "summary.json").read_text())
+    assert "nothing was left to play" in shown
+    assert again["last_call"] == {"compile_s": 0, "run_s": 0, "decisions": 0}
+    assert {n: again[n] for n in ("compile_s", "run_s")} == {n: summary[n] for n in ("compile_s", "run_s")}
     assert run("run", mine, "--seeds", 20, "--out", out, "--set", "Greedy.epsilon=0.3") == 2
     assert "Greedy" in capsys.readouterr().err
 

@@ -667,7 +667,8 @@ def heat(
         reward, score or accuracy, and nothing for other metrics.
       centre: value that is white in a diverging map, for example 1 of a ratio to the budget (default: 0 if there are values on both
         sides of it; otherwise the map has one hue).
-      limits: smallest and largest value of the map, for panels to be compared (default: those of the data).
+      limits: smallest and largest value of the map, for panels to be compared (default: those of the data); of a diverging map, which reaches
+        as far on both sides, the one that is farther from its centre counts.
       ax: axes to draw on (default: a new figure).
       title: above the figure (default: the policy).
 
@@ -694,6 +695,8 @@ def heat(
         )
     if best not in ("auto", "min", "max", None):
         raise ValueError(f"best must be 'auto', 'min', 'max' or None, got {best!r}")
+    centre = None if centre is None else float(checks.numbers("centre", centre, ()))
+    limits = None if limits is None else _limits(limits)
     middle = metrics.mean(data, metric).transpose(y, x).values
     if not np.isfinite(middle).any():
         raise ValueError(f"policy must have the metric {metric!r}, got {policy!r}, which is NaN everywhere")
@@ -740,6 +743,19 @@ def heat(
     style.numbers(bar.ax.yaxis)
     style.title(ax, title or policy)
     return ax
+
+
+def _limits(limits: Any) -> tuple[float, float]:
+    """Both ends of a map; `ValueError` if they are not two numbers, the smaller first."""
+    try:
+        low, high = checks.numbers("limits", limits, (2,))
+    except ValueError:
+        low, high = 1.0, 0.0
+    if not low < high:
+        raise ValueError(
+            f"limits must be two finite numbers, the smaller first, such as (0.0, 1.0), got {checks.show(limits)}"
+        )
+    return float(low), float(high)
 
 
 def _colours(values: np.ndarray, centre: float | None, limits: tuple[float, float] | None) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from jaxroute.analysis import metrics
+from jaxroute.core import checks
 
 SIZE = (4.4, 3.0)  # Of one panel, in inches.
 _LINE = 0.18  # Height of a line of a legend, in inches.
@@ -51,10 +52,19 @@ def pyplot() -> Any:
 
 
 def styled(function: Callable) -> Callable:
-    """Draws in the house style, whatever the user's own defaults, and leaves those as they were."""
+    """Draws in the house style, whatever the user's own defaults, and leaves those as they were.
+
+    What all functions that draw have in common is checked here: names of arguments, the axes, and the title.
+    """
 
     @functools.wraps(function)
     def draw(*args, **kwargs):
+        checks.keywords(function.__name__, function, kwargs)
+        ax, heading = kwargs.get("ax"), kwargs.get("title")
+        if ax is not None and not hasattr(ax, "xaxis"):
+            raise ValueError(f"ax must be the axes of one panel, or None for a new figure, got {checks.show(ax)}")
+        if not (heading is None or isinstance(heading, str)):
+            raise ValueError(f"title must be a text or None, got {checks.show(heading)}")
         parameters = pyplot().rcParams
         # Not `rc_context`, which would also undo what importing a notebook's backend sets.
         before = {name: parameters[name] for name in HOUSE}

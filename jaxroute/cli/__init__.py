@@ -531,7 +531,12 @@ def _report(experiment, summary: dict[str, Any], changes: dict[str, Any], out: P
     if experiment.notes:
         lines += ["", terminal.wrapped("Note: ", experiment.notes, 0)]
     speed = f", {summary['decisions_per_s'] / 1e6:.2f} M decisions/s" if summary["decisions_per_s"] else ""
-    seconds = f"{summary['compile_s']:.1f} s compiling, {summary['run_s']:.1f} s running, {elapsed:.1f} s in all"
+    now = summary["last_call"]
+    if now["decisions"]:
+        seconds = f"{now['compile_s']:.1f} s compiling, {now['run_s']:.1f} s running, {elapsed:.1f} s in all"
+    else:
+        before = f"{summary['compile_s']:.1f} s compiling and {summary['run_s']:.1f} s running before"
+        seconds = f"nothing was left to play, {elapsed:.1f} s in all; {before}"
     written = ["store", *(f"{name}.png" for name in experiment.figures if (out / f"{name}.png").exists()), "summary.json"]
     lines += [
         "",

@@ -248,7 +248,7 @@ def parser() -> argparse.ArgumentParser:
     one.set_defaults(command="bench")
 
     one = commands.add_parser(
-        "doctor", help="whether what is installed fits together, device, memory, and a ten-second self-check"
+        "doctor", help="whether what is installed fits together, device, memory, and a self-check, in about ten seconds"
     )
     one.set_defaults(command="doctor")
 

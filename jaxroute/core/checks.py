@@ -102,6 +102,27 @@ def takes(name: str, function: Callable[..., Any], *arguments: str) -> None:
         raise ValueError(f"{name} must take ({', '.join(arguments)}), got one that takes {signature}") from None
 
 
+def keywords(called: str, function: Callable[..., Any], given: Iterable[str]) -> None:
+    """That a function has arguments of these names; `TypeError` with the closest of them otherwise, which Python itself suggests from 3.13 on.
+
+    Args:
+      called: how an error names the function.
+      function: that is to be called.
+      given: names of the arguments.
+    """
+    try:
+        parameters = inspect.signature(function).parameters
+    except (TypeError, ValueError):  # Written in C.
+        return
+    if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+        return
+    for key in given:
+        if key not in parameters:
+            close = difflib.get_close_matches(key, parameters, n=1)
+            hint = f"; did you mean {close[0]!r}?" if close else f"; it has {', '.join(parameters) or 'none'}"
+            raise TypeError(f"{called}() got an unexpected keyword argument {key!r}{hint}")
+
+
 def one_of(name: str, value: Any, allowed: Iterable[str]) -> str:
     """One of the given names; the error suggests the closest, and lists all but where they are too many."""
     allowed = list(allowed)

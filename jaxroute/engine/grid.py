@@ -1,7 +1,5 @@
 """Grids: many settings of an environment or a policy as one object whose swept leaves, and only those, are stacked."""
 
-import difflib
-import inspect
 import itertools
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxroute.core import draws
+from jaxroute.core import checks, draws
 from jaxroute.core.checks import show
 from jaxroute.store.difference import digest_of_setting
 from jaxroute.store.provenance import describe
@@ -170,7 +168,7 @@ def grid(constructor: Callable[..., Any], /, **settings: Any) -> Grid:
     for key, values in swept.items():
         if not values:
             raise ValueError(f"{key} must have at least one value, got an empty {type(settings[key]).__name__}")
-    _check_arguments(constructor, name, settings)
+    checks.keywords(f"grid: {name}", constructor, settings)
     _warn_equal(swept)
     objects = []
     for values in itertools.product(*swept.values()):
@@ -201,21 +199,6 @@ def _need_players(what: str, objects: Sequence[Any]) -> None:
     for one in objects:
         if isinstance(one, type) or not (callable(one) or hasattr(one, "init")):
             raise ValueError(f"{what} must give environments or policies, got {show(one)}")
-
-
-def _check_arguments(constructor: Callable[..., Any], name: str, settings: Mapping[str, Any]) -> None:
-    """`TypeError` for arguments that the constructor does not have."""
-    try:
-        parameters = inspect.signature(constructor).parameters
-    except (TypeError, ValueError):  # Written in C.
-        return
-    if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
-        return
-    for key in settings:
-        if key not in parameters:
-            close = difflib.get_close_matches(key, parameters, n=1)
-            hint = f"; did you mean {close[0]!r}?" if close else f"; it has {', '.join(parameters) or 'none'}"
-            raise TypeError(f"grid: {name}() got an unexpected keyword argument {key!r}{hint}")
 
 
 def _warn_equal(swept: Mapping[str, Sequence[Any]]) -> None:

@@ -186,7 +186,8 @@ def run(
       keep, until_stderr: likewise. Of "moments", claims and figures that need single runs are left out, and said to be.
 
     Returns:
-      The summary; an empty one of other processes than the first, and of an experiment that its callback has ended.
+      The summary; an empty one of other processes than the first, and of an experiment that its callback has ended. Its seconds are those of
+      all calls that played into the folder, and under "last_call" those of this one.
     """
     out = _on_disk(out)
     seeds = checks.count("seeds", experiment.seeds if seeds is None else seeds)
@@ -324,6 +325,10 @@ def summarise(experiment: Experiment, data: Results, seeds: int, horizon: int, d
         "claims": claims,
         "compile_s": round(sum(a["compile_s"] for a in attributes), 3),
         "run_s": round(run_s, 3),
+        "last_call": {
+            name: round(sum(a.get("last_call", a)[name] for a in attributes), 3)
+            for name in ("compile_s", "run_s", "decisions")
+        },
         "decisions_per_s": round(sum(a["decisions"] for a in attributes) / run_s) if run_s else None,
         "device": first["device"],
         "versions": dict(first["versions"]),

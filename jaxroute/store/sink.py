@@ -34,6 +34,8 @@ from jaxroute.store.states import Kept
 # A policy, the first setting of a tile along each axis, and the number of a block of seeds.
 Task: TypeAlias = tuple[str, dict[str, int], int]
 
+# What a result measures of the work that went into it, which the calls that made it add up; `last_call` has that of the latest alone.
+_ADDED = ("compile_s", "run_s", "decisions", "played_again")
 _GONE = "it was moved or removed while the run was writing to it"
 
 
@@ -233,10 +235,11 @@ class Sink(abc.ABC):
         attributes = dict(attributes)
         self.check_place()
         if self.group is not None:
-            # A resumed run adds its seconds and decisions to those of the runs before it.
-            before = self.group.attrs.asdict()
-            for name in ("compile_s", "run_s", "decisions"):
-                attributes[name] += before.get(name, 0)
+            # A resumed run adds its seconds and decisions to those of the runs before it. One that found everything there has traced the
+            # programs to see what they record, and neither compiled nor played any: it adds nothing.
+            before, added = self.group.attrs.asdict(), {name: attributes[name] for name in _ADDED}
+            added = added if added["decisions"] else dict.fromkeys(_ADDED, 0)
+            attributes |= {name: before.get(name, 0) + more for name, more in added.items()} | {"last_call": added}
             attributes |= {name: before[name] for name in ("accepted_code", "grown") if name in before}
             attributes = json.loads(json.dumps(attributes))
             self._say(attributes)

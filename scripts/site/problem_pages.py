@@ -179,16 +179,18 @@ class _OfProblem(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         problem = importlib.import_module(f"jaxroute.problems.{self.arguments[0]}")
-        rows = []
+        rows, named = [], False
         for one in getattr(problem, self.names):
             self.env.note_dependency(inspect.getsourcefile(one) or "")
             paragraphs = inspect.cleandoc(one.__doc__ or "").split("\n\n")
             sources = [text.removeprefix("Source:") for text in paragraphs if text.startswith("Source:")]
             source = " ".join(" ".join(sources).split()).strip(" .")
+            named |= bool(source)
             # In the same cell: a column of its own is cut on a telephone.
             said = [nodes.Text(" "), nodes.emphasis("", "", *inline(f"{source}."))] if source else []
             rows.append([[self.link(one)], [*inline(paragraphs[0]), *said]])
-        return [table((self.kind, "what it does, and its source"), rows, classes=["of-problem"])]
+        head = "what it does, and its source" if named else "what it does"
+        return [table((self.kind, head), rows, classes=["of-problem"])]
 
     def link(self, thing: Any) -> nodes.Node:
         """To where the reference shows it."""

@@ -503,6 +503,44 @@ def test_heat_errors():
         plot.heat(three.sel(pool="a"), policy="Greedy", x="gamma", y="budget", best="low")
 
 
+@pytest.mark.fast
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"center": 1.0}, TypeError, r"^heat\(\) got an unexpected keyword argument 'center'; did you mean 'centre'\?$"),
+        ({"polcy": "Greedy"}, TypeError, "'polcy'; did you mean 'policy'"),
+        ({"zzz": 1}, TypeError, "'zzz'; it has data, metric, policy, x, y, best, centre, limits, ax, title$"),
+        ({"centre": "a"}, ValueError, "centre must be a number or an array of numbers, got 'a'"),
+        ({"centre": [1.0, 2.0]}, ValueError, r"centre must have shape \(\), got \(2,\)"),
+        ({"centre": float("nan")}, ValueError, "centre must be finite, got nan"),
+        ({"limits": 3}, ValueError, r"limits must be two finite numbers, the smaller first, such as \(0.0, 1.0\), got 3"),
+        ({"limits": (1.0,)}, ValueError, r"limits must be .*, got \(1.0,\)"),
+        ({"limits": (3.0, 1.0)}, ValueError, r"limits must be .*, got \(3.0, 1.0\)"),
+        ({"limits": (1.0, 1.0)}, ValueError, r"limits must be .*, got \(1.0, 1.0\)"),
+        ({"limits": ("a", "b")}, ValueError, r"limits must be .*, got \('a', 'b'\)"),
+        ({"limits": (0.0, float("nan"))}, ValueError, r"limits must be .*, got \(0.0, nan\)"),
+        ({"limits": "ab"}, ValueError, "limits must be .*, got 'ab'"),
+        ({"best": "Min"}, ValueError, "best must be 'auto', 'min', 'max' or None, got 'Min'"),
+        ({"ax": 3}, ValueError, "ax must be the axes of one panel, or None for a new figure, got 3"),
+        ({"ax": np.zeros((1, 2))}, ValueError, r"ax must be the axes of one panel, .* got ndarray of shape \(1, 2\)"),
+        ({"title": 3}, ValueError, "title must be a text or None, got 3"),
+    ],
+)
+def test_heat_refuses_bad_arguments_before_it_draws(arguments, error, message):
+    import matplotlib.pyplot as plt
+
+    data, figures = fake({"gamma": [0.1, 0.2], "budget": [1, 2]}, seeds=2), plt.get_fignums()
+    with pytest.raises(error, match=message):
+        plot.heat(data, **{"policy": "Greedy", "x": "gamma", "y": "budget", **arguments})
+    assert plt.get_fignums() == figures
+
+
+@pytest.mark.fast
+def test_every_picture_is_told_a_misspelt_argument():
+    with pytest.raises(TypeError, match=r"curves\(\) got an unexpected keyword argument 'polices'; did you mean 'policies'"):
+        plot.curves(fake(), polices=["Greedy"])
+
+
 # Deployment.
 
 

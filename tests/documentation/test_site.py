@@ -5,6 +5,7 @@ import importlib
 import os
 import subprocess
 import sys
+import types
 from urllib.parse import unquote, urlsplit
 
 import pytest
@@ -110,3 +111,30 @@ def test_the_reference_has_everything_public(site):
                 public = api.names().get(id(thing), f"{page.public.get(package, package)}.{name}")
                 assert public in shown, f"{package}.{name} is on no page"
     assert len(shown) > 700
+
+
+@pytest.mark.parametrize(
+    ("names", "problem", "head"),
+    [
+        ("POLICIES", "stochastic", "what it does, and its source"),
+        ("ENVIRONMENTS", "stochastic", "what it does"),
+        ("ENVIRONMENTS", "contextual", "what it does"),
+    ],
+)
+def test_a_table_speaks_of_sources_where_there_are_some(names, problem, head):
+    pytest.importorskip("sphinx", reason='the site needs Sphinx: pip install "jaxroute[docs]"')
+    from docutils import nodes
+
+    sys.path.insert(0, str(TOOLS))
+    try:
+        directives = importlib.import_module("problem_pages")
+    finally:
+        sys.path.remove(str(TOOLS))
+    page = types.SimpleNamespace(note_dependency=lambda file: None)
+    directive = types.SimpleNamespace(
+        arguments=[problem], env=page, names=names, kind="class", link=lambda one: nodes.Text(one.__name__)
+    )
+    (made,) = directives.Policies.run(directive)
+    cells = [row.astext().split("\n\n") for row in made.findall(nodes.row)]
+    assert cells[0] == ["class", head]
+    assert all(len(row) == 2 and all(row) for row in cells)

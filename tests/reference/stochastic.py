@@ -184,7 +184,7 @@ def kl_ucb_gaussian(means, reward_draws, scale, **law):
 
 
 def ucb_v(means, reward_draws, zeta, c, upper, **law):
-    """Audibert, Munos and Szepesvari (2009), eq. (10) with E = zeta log t."""
+    """Audibert, Munos and Szepesvari (2009), UCB-V with E = zeta log t."""
 
     def index(t, n, total, own):
         variance = max(sum(x * x for x in own) / n - (total / n) ** 2, 0.0)
@@ -195,7 +195,7 @@ def ucb_v(means, reward_draws, zeta, c, upper, **law):
 
 
 def moss(means, reward_draws, horizon, **law):
-    """Audibert and Bubeck (2009), section 2."""
+    """Audibert and Bubeck (2009), MOSS."""
 
     def index(_, n, total, __):
         return total / n + math.sqrt(max(math.log(horizon / (len(means) * n)), 0.0) / n)
@@ -204,7 +204,7 @@ def moss(means, reward_draws, horizon, **law):
 
 
 def moss_anytime(means, reward_draws, alpha, **law):
-    """Degenne and Perchet (2016), section 3."""
+    """Degenne and Perchet (2016), MOSS-anytime."""
 
     def index(t, n, total, _):
         return total / n + math.sqrt((1.0 + alpha) / 2.0 * max(math.log(t / (len(means) * n)), 0.0) / n)
@@ -213,7 +213,7 @@ def moss_anytime(means, reward_draws, alpha, **law):
 
 
 def imed(means, reward_draws, **law):
-    """Honda and Takemura (2015), Algorithm 1, with the Bernoulli divergence."""
+    """Honda and Takemura (2015), IMED, with the Bernoulli divergence."""
     size = len(means)
 
     def pick(t, arms, rewards):
@@ -271,7 +271,7 @@ def exp3(means, reward_draws, policy_uniforms, gamma, **law):
 
 
 def exp3_plus_plus(means, reward_draws, policy_uniforms, alpha, beta, **law):
-    """Seldin and Slivkins (2014), Algorithm 1; gaps by Seldin and Lugosi (2017), eq. (2)."""
+    """Seldin and Slivkins (2014), Algorithm 1; gaps by Seldin and Lugosi (2017)."""
     size = len(means)
     estimate, loss, n, last = [0.0] * size, [0.0] * size, [0] * size, [0.0] * size
 
@@ -300,7 +300,7 @@ def exp3_plus_plus(means, reward_draws, policy_uniforms, alpha, beta, **law):
 
 
 def sliding_window_ucb(means, reward_draws, window, xi, upper, **law):
-    """Garivier and Moulines (2011), Algorithm 2; sums of the last rounds, added up anew in each."""
+    """Garivier and Moulines (2011), SW-UCB; sums of the last rounds, added up anew in each."""
     size = len(means)
 
     def pick(t, arms, rewards):
@@ -316,7 +316,7 @@ def sliding_window_ucb(means, reward_draws, window, xi, upper, **law):
 
 
 def discounted_ucb(means, reward_draws, discount, xi, upper, **law):
-    """Garivier and Moulines (2011), Algorithm 1; sums weighted by powers of the discount, added up anew in each round."""
+    """Garivier and Moulines (2011), D-UCB; sums weighted by powers of the discount, added up anew in each round."""
     size = len(means)
 
     def pick(t, arms, rewards):

@@ -110,6 +110,22 @@ def test_a_finished_run_is_not_played_again(tmp_path, count_blocks):
     assert jr.load(tmp_path).attrs["decisions"] == first.attrs["decisions"]
 
 
+@pytest.mark.parametrize("keep", ["runs", "moments"])
+def test_a_finished_run_that_is_opened_again_adds_no_seconds(tmp_path, keep):
+    """Its programs are traced to see what they record, and not compiled."""
+    measured = ("compile_s", "run_s", "decisions", "played_again")
+    first = play(out=tmp_path, seeds=32, keep=keep).attrs
+    assert first["last_call"] == {name: first[name] for name in measured} and first["last_call"]["decisions"] == 2 * 32 * 40
+    for _ in range(2):
+        again = play(out=tmp_path, seeds=32, keep=keep).attrs
+        assert {name: again[name] for name in measured} == {name: first[name] for name in measured}
+        assert again["last_call"] == dict.fromkeys(measured, 0) == jr.load(tmp_path).attrs["last_call"]
+    more = play(out=tmp_path, seeds=48, keep=keep).attrs
+    assert more["last_call"]["decisions"] == 2 * 16 * 40 and more["last_call"]["run_s"] > 0
+    for name in measured:
+        assert more[name] == pytest.approx(first[name] + more["last_call"][name])
+
+
 def test_the_block_of_the_store_holds(tmp_path, undisturbed, count_blocks):
     """The block size is not a setting of the result: a run continues with the stored one."""
     play(out=tmp_path)

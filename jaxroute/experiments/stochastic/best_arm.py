@@ -10,7 +10,7 @@ from jaxroute.experiments.claims import Number, agrees, all_hold
 from jaxroute.experiments.measure import end, show
 from jaxroute.problems import stochastic
 
-# Garivier and Kaufmann (2016), section 6: two instances, and the mean samples of their Table 1 for delta = .1.
+# Garivier and Kaufmann (2016), their experiments: two instances, and the mean samples of their Table 1 for delta = .1.
 INSTANCES = {
     "mu-1": stochastic.bernoulli([0.5, 0.45, 0.43, 0.4]),
     "mu-2": stochastic.bernoulli([0.3, 0.21, 0.2, 0.19, 0.18]),
@@ -110,7 +110,7 @@ EXPERIMENTS = (
             Claim(
                 "uniform",
                 "it takes fewer samples than sampling in turn with the same stopping rule, by three errors",
-                "Garivier and Kaufmann (2016), section 6",
+                "Garivier and Kaufmann (2016), their experiments",
                 _fewer,
             ),
             Claim(
@@ -121,7 +121,7 @@ EXPERIMENTS = (
             ),
         ),
         figures={"samples": _figure},
-        source="Garivier and Kaufmann (2016), section 6",
+        source="Garivier and Kaufmann (2016), their experiments",
         notes="With the threshold log((log t + 1) / delta) of the paper's experiments; runs that have not decided by the horizon count with it.",
     ),
 )

@@ -21,7 +21,8 @@ def oful_bound(
 
     `4 sqrt(T d log(lambda + T L^2 / d)) (sqrt(lambda) S + R sqrt(2 log(1 / delta) + d log(1 + T L^2 / (lambda d))))`
 
-    Source: Abbasi-Yadkori, Pal and Szepesvari (2011), Theorem 3, which has `L` in place of `L^2` and needs `lambda >= max(1, L^2)`.
+    Source: Abbasi-Yadkori, Pal and Szepesvari (2011), Theorem 3, which has `L` in place of `L^2`, and whose proof needs
+    `lambda >= max(1, L^2)`.
 
     Differs from the paper: with `number` disjoint parameters each has such a bound for the rounds in which it is used, and the sum of them
     is largest where these are equally many.

@@ -64,7 +64,7 @@ def piecewise(means: Sequence[Sequence[float]], starts: Sequence[int]) -> Changi
 
 
 def garivier_moulines() -> ChangingEnv:
-    """The abrupt changes of Garivier and Moulines (2011), section 5: three models and 10,000 rounds.
+    """The abrupt changes in the simulations of Garivier and Moulines (2011): three models and 10,000 rounds.
 
     The third model has the mean .4, but .9 from round 3,000 to round 5,000; the others .5 and .3 throughout.
     """

@@ -166,7 +166,7 @@ class Pieces(_Timetable):
 class Sinusoid(_Timetable):
     """Means that rise and fall: `centre + amplitude sin(2 pi (t / period + phase))`.
 
-    Source: Garivier and Moulines (2011), section 5; Besbes, Gur and Zeevi (2014), section 5.
+    Source: Garivier and Moulines (2011), their simulations; Besbes, Gur and Zeevi (2014), section 5.
 
     Attributes:
       centre: `[K]`.

@@ -22,7 +22,7 @@ def lai_robbins(env: BanditEnv, t: ArrayLike) -> np.ndarray:
     The regret of every consistent policy grows at least like this line (as `t` goes to infinity; at a finite `t` a policy may be
     below it).
 
-    Source: Lai and Robbins (1985), Theorem 2.
+    Source: Lai and Robbins (1985).
 
     Args:
       env: a bandit with fixed means; of the beta law, all laws of its concentration are the family.
@@ -89,7 +89,7 @@ def auer_bound(env: BanditEnv, t: ArrayLike) -> np.ndarray:
 def minimax_bound(num_models: int, t: ArrayLike) -> np.ndarray:
     """MOSS's bound `49 sqrt(K T)` for rewards in [0, 1], whatever the means are.
 
-    Source: Audibert and Bubeck (2009), Theorem 5.
+    Source: Audibert and Bubeck (2009), the bound of MOSS for all means.
 
     Args:
       num_models: `K`.

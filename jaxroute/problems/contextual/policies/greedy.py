@@ -14,7 +14,7 @@ from jaxroute.problems.contextual.policies.base import OnRidge
 class EpsilonGreedy(OnRidge):
     """Uses a uniformly random model with probability `min(1, epsilon)`, else the best one by ridge regression.
 
-    Source: Sutton and Barto (2018), section 2.4, on a regression of the context; compared in Chapelle and Li (2011), Table 2.
+    Source: Sutton and Barto (2018), section 2.4, on a regression of the context; compared in Chapelle and Li (2011).
 
     Attributes:
       epsilon: `[]` exploration probability.

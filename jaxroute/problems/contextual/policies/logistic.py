@@ -61,7 +61,7 @@ class LogisticThompson:
     `1/2 sum_i q_i (w_i - m_i)^2 + log loss(w . x, y)`, and `q_i` grows by `x_i^2 p (1 - p)` with `p = sigmoid(w . x)`. The minimum lies on
     the line `m + c x / q`, so that one number has to be found.
 
-    Source: Chapelle and Li (2011), Algorithm 3 (batches of one), and section 4 for the factor `scale`.
+    Source: Chapelle and Li (2011), Algorithm 3 (batches of one), and their reshaping of the posterior for the factor `scale`.
 
     Differs from the paper: rewards between 0 and 1 count as that share of a success.
 

@@ -91,7 +91,7 @@ class Shared:
     Where the environment shows one context for all models, descriptors tell the models apart: the features of a model are all products
     of a number of the context and a number of its descriptor. With unit vectors for descriptors that is `Disjoint`.
 
-    Source: Chu, Li, Reyzin and Schapire (2011), section 2; Li et al. (2010), section 3.2, for products as features.
+    Source: Chu, Li, Reyzin and Schapire (2011); Li et al. (2010), for products as features.
 
     Attributes:
       descriptors: `[K, m]` what is known of each model, its price or size for example; None where each model has a context of its own.

@@ -101,7 +101,7 @@ def square_regret(rounds: Leaf, dim: int, number: int, ridge: Leaf) -> jax.Array
 
     `G (lambda + d log(1 + T / (G lambda d)))`
 
-    Source: Vovk (2001); Azoury and Warmuth (2001); Foster and Rakhlin (2020), section 2.3.
+    Source: Vovk (2001); Azoury and Warmuth (2001); Foster and Rakhlin (2020), their example of linear regression.
 
     Args:
       rounds: `[]`, `T`.

@@ -15,8 +15,8 @@ class LinearThompson(OnRidge):
 
     The law is `N(theta, scale^2 B^-1)` with the ridge estimate `theta` and its design matrix `B`.
 
-    Source: Agrawal and Goyal (2013b), Algorithm 1 with `Shared()`, which has `ridge = 1` and, for its proof,
-    `scale = noise sqrt(9 d log(t / delta))`.
+    Source: Agrawal and Goyal (2013b), Algorithm 1 with `Shared()`, which has `ridge = 1` and, for its proof, a
+    `scale` of the order of `noise sqrt(d log(t / delta))`.
 
     Differs from the paper: with `Disjoint()` each model has a posterior of its own.
 

@@ -77,7 +77,7 @@ def evidence(pulls: jax.Array, mean: jax.Array, family: Family) -> jax.Array:
     `min over the others of pulls_1 kl(mean_1, m) + pulls kl(mean, m)`, with `m` the mean of both models' rewards together. Zero with several
     best models; infinite with a single model.
 
-    Source: Garivier and Kaufmann (2016), eq. (7).
+    Source: Garivier and Kaufmann (2016), section 3.2.
 
     Args:
       pulls: `[K]` times each model was used, at least 1.

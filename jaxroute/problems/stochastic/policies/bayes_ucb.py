@@ -5,14 +5,14 @@ import jax.numpy as jnp
 from flax import struct
 from jax.scipy.special import ndtri
 
-from jaxroute.core import checks, numerics
-from jaxroute.core.types import Leaf, Spec
+from jaxroute.core import numerics
 from jaxroute.estimators.beta import upper_quantile
-from jaxroute.problems.stochastic.types import ArmStatistics, added, no_statistics
+from jaxroute.problems.stochastic.policies.base import OnSuccesses
+from jaxroute.problems.stochastic.types import ArmStatistics
 
 
 @struct.dataclass
-class BayesUCB:
+class BayesUCB(OnSuccesses):
     """Uses the model whose beta posterior has the largest quantile of level `1 - 1 / t`.
 
     Its regret meets the Lai-Robbins line. The quantile is found in a fixed number of operations (`estimators.beta`).
@@ -28,29 +28,10 @@ class BayesUCB:
       failures: `[]` prior failures, at least 1.
     """
 
-    successes: Leaf = 1.0
-    failures: Leaf = 1.0
-
-    def check(self) -> None:
-        checks.at_least("successes", self.successes, 1.0)
-        checks.at_least("failures", self.failures, 1.0)
-
-    def init(self, key: jax.Array, spec: Spec) -> ArmStatistics:
-        del key
-        return no_statistics(spec)
-
     def act(
         self, key: jax.Array, state: ArmStatistics, obs: tuple[()], t: jax.Array
     ) -> tuple[jax.Array, dict[str, jax.Array]]:
         del key, obs
         log_tail = -jnp.log(jnp.asarray(t, state.reward_sum.dtype) + 2.0)
-        wins = self.successes + state.reward_sum
-        losses = self.failures + (state.pulls.astype(jnp.float32) - state.reward_sum)
-        bound = upper_quantile(wins, losses, log_tail, -ndtri(jnp.exp(log_tail)))
+        bound = upper_quantile(*self.posterior(state), log_tail, -ndtri(jnp.exp(log_tail)))
         return numerics.argmax(bound), {"bound": bound}
-
-    def update(
-        self, key: jax.Array, state: ArmStatistics, obs: tuple[()], action: jax.Array, feedback: jax.Array, t: jax.Array
-    ) -> ArmStatistics:
-        del key, obs, t
-        return added(state, action, jnp.clip(feedback, 0.0, 1.0))

@@ -39,12 +39,36 @@ class DiscountedSums:
 
 
 @struct.dataclass
-class DiscountedUCB:
+class OnDiscounts:
+    """Keeps discounted sums.
+
+    Attributes:
+      discount: `[]` weight of the round before, in (0, 1].
+    """
+
+    discount: Leaf = 0.9975
+
+    def check(self) -> None:
+        checks.share("discount", self.discount, ())
+
+    def init(self, key: jax.Array, spec: Spec) -> DiscountedSums:
+        del key
+        return DiscountedSums.empty(spec.num_models)
+
+    def update(
+        self, key: jax.Array, state: DiscountedSums, obs: tuple[()], action: jax.Array, feedback: jax.Array, t: jax.Array
+    ) -> DiscountedSums:
+        del key, obs, t
+        return state.add(action, feedback, self.discount)
+
+
+@struct.dataclass
+class DiscountedUCB(OnDiscounts):
     """UCB of discounted sums: `mean + 2 b sqrt(xi log(n) / pulls)`, with `n` the discounted number of all rounds.
 
     For means that change. A model that was never used comes first, by index.
 
-    Source: Garivier and Moulines (2011), section 3 and Algorithm 1.
+    Source: Garivier and Moulines (2011), D-UCB.
 
     Attributes:
       discount: `[]` weight of the round before, in (0, 1]; the default is that of `tuned(10_000)`.
@@ -52,7 +76,6 @@ class DiscountedUCB:
       upper: `[]` the `b`: rewards lie in `[0, b]`.
     """
 
-    discount: Leaf = 0.9975
     xi: Leaf = 0.6
     upper: Leaf = 1.0
 
@@ -60,7 +83,7 @@ class DiscountedUCB:
     def tuned(cls, horizon: int, changes: int = 1, upper: float = 1.0, **options: Leaf) -> Self:
         """With the discount of the theory, `1 - sqrt(changes / T) / (4 b)`.
 
-        Source: Garivier and Moulines (2011), section 4.
+        Source: Garivier and Moulines (2011), for D-UCB.
 
         Args:
           horizon: rounds `T`.
@@ -73,13 +96,9 @@ class DiscountedUCB:
         return cls(discount=1.0 - math.sqrt(times / rounds) / (4.0 * top), upper=upper, **options)
 
     def check(self) -> None:
-        checks.share("discount", self.discount, ())
+        super().check()
         checks.non_negative("xi", self.xi, ())
         checks.positive("upper", self.upper, ())
-
-    def init(self, key: jax.Array, spec: Spec) -> DiscountedSums:
-        del key
-        return DiscountedSums.empty(spec.num_models)
 
     def act(
         self, key: jax.Array, state: DiscountedSums, obs: tuple[()], t: jax.Array
@@ -92,18 +111,12 @@ class DiscountedUCB:
         bound = jnp.where(used, bound, jnp.inf)
         return numerics.argmax(bound), {"bound": bound}
 
-    def update(
-        self, key: jax.Array, state: DiscountedSums, obs: tuple[()], action: jax.Array, feedback: jax.Array, t: jax.Array
-    ) -> DiscountedSums:
-        del key, obs, t
-        return state.add(action, feedback, self.discount)
-
 
 @struct.dataclass
-class DiscountedThompson:
+class DiscountedThompson(OnDiscounts):
     """Thompson sampling with a beta posterior of discounted sums: `Beta(successes + wins, failures + losses)`.
 
-    Source: Raj and Kalyani (2017), Algorithm 1, dTS. A reward in (0, 1) counts as that share of a success. A draw costs as much as one of
+    Source: Raj and Kalyani (2017), dTS. A reward in (0, 1) counts as that share of a success. A draw costs as much as one of
     `BetaThompson`.
 
     Attributes:
@@ -112,18 +125,13 @@ class DiscountedThompson:
       failures: `[]` prior failures, at least 1.
     """
 
-    discount: Leaf = 0.9975
     successes: Leaf = 1.0
     failures: Leaf = 1.0
 
     def check(self) -> None:
-        checks.share("discount", self.discount, ())
+        super().check()
         checks.at_least("successes", self.successes, 1.0)
         checks.at_least("failures", self.failures, 1.0)
-
-    def init(self, key: jax.Array, spec: Spec) -> DiscountedSums:
-        del key
-        return DiscountedSums.empty(spec.num_models)
 
     def act(
         self, key: jax.Array, state: DiscountedSums, obs: tuple[()], t: jax.Array
@@ -136,5 +144,4 @@ class DiscountedThompson:
     def update(
         self, key: jax.Array, state: DiscountedSums, obs: tuple[()], action: jax.Array, feedback: jax.Array, t: jax.Array
     ) -> DiscountedSums:
-        del key, obs, t
-        return state.add(action, jnp.clip(feedback, 0.0, 1.0), self.discount)
+        return super().update(key, state, obs, action, jnp.clip(feedback, 0.0, 1.0), t)

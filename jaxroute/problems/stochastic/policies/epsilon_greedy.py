@@ -5,12 +5,13 @@ import jax.numpy as jnp
 from flax import struct
 
 from jaxroute.core import checks, draws, numerics
-from jaxroute.core.types import Leaf, Spec
-from jaxroute.problems.stochastic.types import ArmStatistics, added, no_statistics
+from jaxroute.core.types import Leaf
+from jaxroute.problems.stochastic.policies.base import OnSums
+from jaxroute.problems.stochastic.types import ArmStatistics
 
 
 @struct.dataclass
-class EpsilonGreedy:
+class EpsilonGreedy(OnSums):
     """Explores a uniformly random model with probability `min(1, epsilon)`, else uses the best empirical mean.
 
     Models that were never used come first, by index.
@@ -26,10 +27,6 @@ class EpsilonGreedy:
     def check(self) -> None:
         checks.probability("epsilon", self.epsilon, ())
 
-    def init(self, key: jax.Array, spec: Spec) -> ArmStatistics:
-        del key
-        return no_statistics(spec)
-
     def act(
         self, key: jax.Array, state: ArmStatistics, obs: tuple[()], t: jax.Array
     ) -> tuple[jax.Array, dict[str, jax.Array]]:
@@ -42,9 +39,3 @@ class EpsilonGreedy:
         size = state.pulls.shape[-1]
         anyone = jnp.minimum((place * size).astype(jnp.int32), size - 1)
         return jnp.where(explore, anyone, best), {"explored": explore.astype(jnp.float32)}
-
-    def update(
-        self, key: jax.Array, state: ArmStatistics, obs: tuple[()], action: jax.Array, feedback: jax.Array, t: jax.Array
-    ) -> ArmStatistics:
-        del key, obs, t
-        return added(state, action, feedback)

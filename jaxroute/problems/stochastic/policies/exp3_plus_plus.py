@@ -34,7 +34,7 @@ class Exp3PlusPlus:
     `sqrt(alpha log(t K^(1 / alpha)) / (2 pulls))`, lower bound minus smallest upper bound. Its regret is of the order of Exp3's for any rewards,
     and of `log(T)^2` where these have fixed means.
 
-    Source: Seldin and Slivkins (2014), Algorithm 1, with the gap estimate of Seldin and Lugosi (2017), eq. (2), which has `alpha = 3` and
+    Source: Seldin and Slivkins (2014), Algorithm 1, with the gap estimate of Seldin and Lugosi (2017), which has `alpha = 3` and
     `beta = 256`; rewards in [0, 1]; `t` is 1 in the first round.
 
     Attributes:

@@ -5,19 +5,19 @@ import jax.numpy as jnp
 from flax import struct
 
 from jaxroute.core import numerics
-from jaxroute.core.types import Spec
 from jaxroute.estimators.families import Bernoulli, Family, check_family
-from jaxroute.problems.stochastic.types import ArmStatistics, added, no_statistics
+from jaxroute.problems.stochastic.policies.base import OnSums
+from jaxroute.problems.stochastic.types import ArmStatistics
 
 
 @struct.dataclass
-class IMED:
+class IMED(OnSums):
     """Indexed minimum empirical divergence: uses the model with the least `pulls kl(mean, largest mean) + log pulls`.
 
     Its regret meets the Lai-Robbins line, as that of KL-UCB, for a divergence per model and no search.
 
-    Source: Honda and Takemura (2015), Algorithm 1, with the divergence of a family of one parameter in place of that of all laws on an
-    interval. A model that was never used comes first, by index.
+    Source: Honda and Takemura (2015), IMED, with the divergence of a family of one parameter in place of that of all laws with bounded
+    rewards. A model that was never used comes first, by index.
 
     Attributes:
       family: of reward laws; see `KLUCB`.
@@ -27,10 +27,6 @@ class IMED:
 
     def check(self) -> None:
         check_family("family", self.family)
-
-    def init(self, key: jax.Array, spec: Spec) -> ArmStatistics:
-        del key
-        return no_statistics(spec)
 
     def act(
         self, key: jax.Array, state: ArmStatistics, obs: tuple[()], t: jax.Array
@@ -42,9 +38,3 @@ class IMED:
         divergence = jnp.where(mean < best, self.family.divergence(mean, best), 0.0)
         index = jnp.where(state.pulls > 0, pulls * divergence + jnp.log(pulls), -jnp.inf)
         return numerics.argmin(index), {"index": index}
-
-    def update(
-        self, key: jax.Array, state: ArmStatistics, obs: tuple[()], action: jax.Array, feedback: jax.Array, t: jax.Array
-    ) -> ArmStatistics:
-        del key, obs, t
-        return added(state, action, feedback)

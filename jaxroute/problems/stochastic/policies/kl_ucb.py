@@ -5,13 +5,14 @@ import jax.numpy as jnp
 from flax import struct
 
 from jaxroute.core import checks, numerics
-from jaxroute.core.types import Leaf, Spec
+from jaxroute.core.types import Leaf
 from jaxroute.estimators.families import Bernoulli, Family, check_family
-from jaxroute.problems.stochastic.types import ArmStatistics, added, no_statistics
+from jaxroute.problems.stochastic.policies.base import OnSums
+from jaxroute.problems.stochastic.types import ArmStatistics
 
 
 @struct.dataclass
-class KLUCB:
+class KLUCB(OnSums):
     """Uses the model with the largest mean that its rewards do not rule out: `max {q : pulls kl(mean, q) <= log t + c log log t}`.
 
     Its regret meets the Lai-Robbins line. With the Gaussian family it is UCB with the radius `scale sqrt(2 (log t + c log log t) / pulls)`.
@@ -31,10 +32,6 @@ class KLUCB:
         checks.non_negative("loglog", self.loglog, ())
         check_family("family", self.family)
 
-    def init(self, key: jax.Array, spec: Spec) -> ArmStatistics:
-        del key
-        return no_statistics(spec)
-
     def act(
         self, key: jax.Array, state: ArmStatistics, obs: tuple[()], t: jax.Array
     ) -> tuple[jax.Array, dict[str, jax.Array]]:
@@ -45,9 +42,3 @@ class KLUCB:
         bound = self.family.upper(state.reward_sum * share, level * share)
         bound = jnp.where(state.pulls > 0, bound, jnp.inf)
         return numerics.argmax(bound), {"bound": bound}
-
-    def update(
-        self, key: jax.Array, state: ArmStatistics, obs: tuple[()], action: jax.Array, feedback: jax.Array, t: jax.Array
-    ) -> ArmStatistics:
-        del key, obs, t
-        return added(state, action, feedback)

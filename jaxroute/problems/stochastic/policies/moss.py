@@ -6,6 +6,7 @@ from flax import struct
 
 from jaxroute.core import checks, numerics
 from jaxroute.core.types import Leaf, Spec
+from jaxroute.problems.stochastic.policies.base import OnSums
 from jaxroute.problems.stochastic.types import ArmStatistics, added, no_statistics, rounds_of
 
 
@@ -37,7 +38,7 @@ class MOSS:
     In the worst case its regret is of the order of `sqrt(K T)`, that of the best policy, where UCB1 loses a factor `sqrt(log T)`: a model that
     had its share of the rounds is not explored any more.
 
-    Source: Audibert and Bubeck (2009), section 2, for rewards in [0, 1]. A model that was never used comes first, by index.
+    Source: Audibert and Bubeck (2009), MOSS, for rewards in [0, 1]. A model that was never used comes first, by index.
 
     Attributes:
       horizon: `[]` rounds `T`; None for those of the run.
@@ -65,10 +66,10 @@ class MOSS:
 
 
 @struct.dataclass
-class AnytimeMOSS:
+class AnytimeMOSS(OnSums):
     """MOSS without a horizon: `mean + sqrt((1 + alpha) / 2 max(log(t / (K pulls)), 0) / pulls)`.
 
-    Source: Degenne and Perchet (2016), section 3, MOSS-anytime, with `alpha = 1.35`, for rewards in [0, 1]; `t` is 1 in the first round. A model
+    Source: Degenne and Perchet (2016), MOSS-anytime, with `alpha = 1.35`, for rewards in [0, 1]; `t` is 1 in the first round. A model
     that was never used comes first, by index.
 
     Attributes:
@@ -80,19 +81,9 @@ class AnytimeMOSS:
     def check(self) -> None:
         checks.non_negative("alpha", self.alpha, ())
 
-    def init(self, key: jax.Array, spec: Spec) -> ArmStatistics:
-        del key
-        return no_statistics(spec)
-
     def act(
         self, key: jax.Array, state: ArmStatistics, obs: tuple[()], t: jax.Array
     ) -> tuple[jax.Array, dict[str, jax.Array]]:
         del key, obs
         rounds = jnp.asarray(t, state.reward_sum.dtype) + 1.0
         return _choice(state, rounds, 0.5 * (1.0 + self.alpha))
-
-    def update(
-        self, key: jax.Array, state: ArmStatistics, obs: tuple[()], action: jax.Array, feedback: jax.Array, t: jax.Array
-    ) -> ArmStatistics:
-        del key, obs, t
-        return added(state, action, feedback)

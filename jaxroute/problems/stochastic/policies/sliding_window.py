@@ -12,13 +12,29 @@ from jaxroute.core.types import Leaf, Spec
 from jaxroute.estimators.window import WindowSums
 
 
+class OnWindow:
+    """Keeps the sums of the latest rounds, as many as its `window` says."""
+
+    window: int  # A field of each policy, behind those that are its own.
+
+    def init(self, key: jax.Array, spec: Spec) -> WindowSums:
+        del key
+        return WindowSums.empty(spec.num_models, self.window)
+
+    def update(
+        self, key: jax.Array, state: WindowSums, obs: tuple[()], action: jax.Array, feedback: jax.Array, t: jax.Array
+    ) -> WindowSums:
+        del key, obs
+        return state.add(action, feedback, t)
+
+
 @struct.dataclass
-class SlidingWindowUCB:
+class SlidingWindowUCB(OnWindow):
     """UCB of the latest `W` rounds: `mean + b sqrt(xi log(min(t, W)) / pulls)`, with mean and pulls in the window.
 
     For means that change abruptly. A model that was not used in the window comes first, by index.
 
-    Source: Garivier and Moulines (2011), section 3 and Algorithm 2; `t` is 1 in the first round.
+    Source: Garivier and Moulines (2011), SW-UCB; `t` is 1 in the first round.
 
     Attributes:
       xi: `[]` exploration; the theory asks for more than 1/2.
@@ -34,7 +50,7 @@ class SlidingWindowUCB:
     def tuned(cls, horizon: int, changes: int = 1, upper: float = 1.0, **options: Leaf) -> Self:
         """With the window of the theory, `2 b sqrt(T log(T) / changes)`.
 
-        Source: Garivier and Moulines (2011), section 4.
+        Source: Garivier and Moulines (2011), for SW-UCB.
 
         Args:
           horizon: rounds `T`, at least 2.
@@ -51,10 +67,6 @@ class SlidingWindowUCB:
         checks.positive("upper", self.upper, ())
         checks.count("window", self.window)
 
-    def init(self, key: jax.Array, spec: Spec) -> WindowSums:
-        del key
-        return WindowSums.empty(spec.num_models, self.window)
-
     def act(self, key: jax.Array, state: WindowSums, obs: tuple[()], t: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:
         del key, obs
         share = 1.0 / jnp.maximum(state.pulls, 1).astype(jnp.float32)
@@ -63,18 +75,12 @@ class SlidingWindowUCB:
         bound = jnp.where(state.pulls > 0, bound, jnp.inf)
         return numerics.argmax(bound), {"bound": bound}
 
-    def update(
-        self, key: jax.Array, state: WindowSums, obs: tuple[()], action: jax.Array, feedback: jax.Array, t: jax.Array
-    ) -> WindowSums:
-        del key, obs
-        return state.add(action, feedback, t)
-
 
 @struct.dataclass
-class SlidingWindowThompson:
+class SlidingWindowThompson(OnWindow):
     """Thompson sampling of the latest `W` rounds, with a beta posterior: `Beta(successes + wins, failures + losses)` of the window.
 
-    Source: Trovo, Paladino, Restelli and Gatti (2020), Algorithm 1, SW-TS. A reward in (0, 1) counts as that share of a success. A draw costs as
+    Source: Trovo, Paladino, Restelli and Gatti (2020), SW-TS. A reward in (0, 1) counts as that share of a success. A draw costs as
     much as one of `BetaThompson`.
 
     Attributes:
@@ -92,10 +98,6 @@ class SlidingWindowThompson:
         checks.at_least("failures", self.failures, 1.0)
         checks.count("window", self.window)
 
-    def init(self, key: jax.Array, spec: Spec) -> WindowSums:
-        del key
-        return WindowSums.empty(spec.num_models, self.window)
-
     def act(self, key: jax.Array, state: WindowSums, obs: tuple[()], t: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:
         del obs, t
         wins = self.successes + state.reward_sum
@@ -107,5 +109,4 @@ class SlidingWindowThompson:
     def update(
         self, key: jax.Array, state: WindowSums, obs: tuple[()], action: jax.Array, feedback: jax.Array, t: jax.Array
     ) -> WindowSums:
-        del key, obs
-        return state.add(action, jnp.clip(feedback, 0.0, 1.0), t)
+        return super().update(key, state, obs, action, jnp.clip(feedback, 0.0, 1.0), t)

@@ -6,18 +6,19 @@ from flax import struct
 from jax import lax
 
 from jaxroute.core import checks, draws, numerics
-from jaxroute.core.types import Leaf, Spec
-from jaxroute.problems.stochastic.types import ArmStatistics, added, no_statistics
+from jaxroute.core.types import Leaf
+from jaxroute.problems.stochastic.policies.base import OnSuccesses, OnSums
+from jaxroute.problems.stochastic.types import ArmStatistics
 
 
 @struct.dataclass
-class GaussianThompson:
+class GaussianThompson(OnSums):
     """Thompson sampling with a normal posterior: uses the model with the largest posterior draw.
 
     The posterior of a model is normal with mean `(prior_weight * prior_mean + reward_sum) / (prior_weight + pulls)` and standard
     deviation `scale / sqrt(prior_weight + pulls)`.
 
-    Source: Agrawal and Goyal (2013), Algorithm 1 (which has `scale = 1` and `prior_weight = 1`).
+    Source: Agrawal and Goyal (2013), Algorithm 2, with Gaussian priors (which has `scale = 1` and `prior_weight = 1`).
 
     Attributes:
       scale: `[]` standard deviation of one reward.
@@ -34,10 +35,6 @@ class GaussianThompson:
         checks.numbers("prior_mean", self.prior_mean, ())
         checks.positive("prior_weight", self.prior_weight, ())
 
-    def init(self, key: jax.Array, spec: Spec) -> ArmStatistics:
-        del key
-        return no_statistics(spec)
-
     def act(
         self, key: jax.Array, state: ArmStatistics, obs: tuple[()], t: jax.Array
     ) -> tuple[jax.Array, dict[str, jax.Array]]:
@@ -47,15 +44,9 @@ class GaussianThompson:
         sample = mean + self.scale * lax.rsqrt(weight) * draws.normal(key, state.pulls.shape)
         return numerics.argmax(sample), {"sample": sample}
 
-    def update(
-        self, key: jax.Array, state: ArmStatistics, obs: tuple[()], action: jax.Array, feedback: jax.Array, t: jax.Array
-    ) -> ArmStatistics:
-        del key, obs, t
-        return added(state, action, feedback)
-
 
 @struct.dataclass
-class BetaThompson:
+class BetaThompson(OnSuccesses):
     """Thompson sampling for Bernoulli rewards with a beta posterior.
 
     A beta draw is the share of one of two gamma draws; each gamma draw is the Marsaglia-Tsang method with a fixed number of
@@ -69,28 +60,9 @@ class BetaThompson:
       failures: `[]` prior failures, at least 1.
     """
 
-    successes: Leaf = 1.0
-    failures: Leaf = 1.0
-
-    def check(self) -> None:
-        checks.at_least("successes", self.successes, 1.0)
-        checks.at_least("failures", self.failures, 1.0)
-
-    def init(self, key: jax.Array, spec: Spec) -> ArmStatistics:
-        del key
-        return no_statistics(spec)
-
     def act(
         self, key: jax.Array, state: ArmStatistics, obs: tuple[()], t: jax.Array
     ) -> tuple[jax.Array, dict[str, jax.Array]]:
         del obs, t
-        wins = self.successes + state.reward_sum
-        losses = self.failures + (state.pulls.astype(jnp.float32) - state.reward_sum)
-        sample = draws.beta(key, wins, losses)
+        sample = draws.beta(key, *self.posterior(state))
         return numerics.argmax(sample), {"sample": sample}
-
-    def update(
-        self, key: jax.Array, state: ArmStatistics, obs: tuple[()], action: jax.Array, feedback: jax.Array, t: jax.Array
-    ) -> ArmStatistics:
-        del key, obs, t
-        return added(state, action, jnp.clip(feedback, 0.0, 1.0))

@@ -31,7 +31,7 @@ def proven_threshold(rounds: jax.Array, num_models: int, delta: Leaf) -> jax.Arr
 def practical_threshold(rounds: jax.Array, num_models: int, delta: Leaf) -> jax.Array:
     """`log((log t + 1) / delta)`, lower and without a proof.
 
-    Source: Garivier and Kaufmann (2016), section 6, of their experiments.
+    Source: Garivier and Kaufmann (2016), their experiments.
     """
     del num_models
     return jnp.log((jnp.log(rounds) + 1.0) / delta)
@@ -59,7 +59,7 @@ class TrackAndStop:
     a threshold. From then on it uses the model that it recommends: a run has a fixed horizon. Samples grow like `T* log(1 / delta)`,
     see `characteristic_time`.
 
-    Source: Garivier and Kaufmann (2016), section 3.1 eq. (6), D-tracking; section 3.2, the stopping rule.
+    Source: Garivier and Kaufmann (2016), section 3: D-tracking, and Chernoff's stopping rule.
 
     Differs from the paper: the shares are those of means that are at least 1e-4 away from 0 and 1 (Bernoulli family).
 
@@ -134,7 +134,7 @@ class TrackAndStop:
 class UniformAndStop(TrackAndStop):
     """Samples the models in turn until `TrackAndStop`'s stopping rule is sure of the best one, which it uses from then on.
 
-    Source: Garivier and Kaufmann (2016), section 6, uniform sampling.
+    Source: Garivier and Kaufmann (2016), uniform sampling in their experiments.
     """
 
     def _next(self, pulls: jax.Array, mean: jax.Array, t: jax.Array) -> jax.Array:

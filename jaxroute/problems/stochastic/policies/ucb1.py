@@ -5,12 +5,13 @@ import jax.numpy as jnp
 from flax import struct
 
 from jaxroute.core import checks, numerics
-from jaxroute.core.types import Leaf, Spec
-from jaxroute.problems.stochastic.types import ArmStatistics, added, no_statistics
+from jaxroute.core.types import Leaf
+from jaxroute.problems.stochastic.policies.base import OnSums
+from jaxroute.problems.stochastic.types import ArmStatistics
 
 
 @struct.dataclass
-class UCB1:
+class UCB1(OnSums):
     """Uses the model with the largest upper confidence bound `mean + width * sqrt(log(t + 2) / pulls)`.
 
     A model that was never used has an infinite bound; ties go to the lower index.
@@ -29,10 +30,6 @@ class UCB1:
     def check(self) -> None:
         checks.non_negative("width", self.width, ())
 
-    def init(self, key: jax.Array, spec: Spec) -> ArmStatistics:
-        del key
-        return no_statistics(spec)
-
     def act(
         self, key: jax.Array, state: ArmStatistics, obs: tuple[()], t: jax.Array
     ) -> tuple[jax.Array, dict[str, jax.Array]]:
@@ -42,9 +39,3 @@ class UCB1:
         radius = self.width * jnp.sqrt(log_t * share)
         bound = jnp.where(state.pulls > 0, state.reward_sum * share + radius, jnp.inf)
         return numerics.argmax(bound), {"bound": bound}
-
-    def update(
-        self, key: jax.Array, state: ArmStatistics, obs: tuple[()], action: jax.Array, feedback: jax.Array, t: jax.Array
-    ) -> ArmStatistics:
-        del key, obs, t
-        return added(state, action, feedback)

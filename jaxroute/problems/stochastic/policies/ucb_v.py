@@ -29,8 +29,8 @@ class UCBV:
 
     The variance is the empirical one: models whose rewards vary little are explored less than by UCB1.
 
-    Source: Audibert, Munos and Szepesvari (2009), eq. (10), Theorem 3 and section 4, which has `zeta = 1.2` and `c = 1`; `t` is 1 in the first
-    round. A model that was never used comes first, by index.
+    Source: Audibert, Munos and Szepesvari (2009), UCB-V, with their `zeta = 1.2` and `c = 1`; `t` is 1 in the first round. A model that was
+    never used comes first, by index.
 
     Attributes:
       zeta: `[]` exploration; the theory asks for more than 1.
