@@ -378,9 +378,9 @@ def _draw_lines(
 ):
     times, cast, lines = middle["time"].values, style.cast_of(ax), list(lines)
     looks = [cast.shade(line.policy, line.label, line.position, line.number) for line in lines]
-    below = style.uncover([(times, line.of(middle)) for line in lines], looks, joined=True)
-    for number, (line, look) in enumerate(zip(lines, looks, strict=True)):
-        shift = number + 2 * below[number]
+    covers = style.uncover([(times, line.of(middle)) for line in lines], looks, joined=True)
+    for number, (line, look, cover) in enumerate(zip(lines, looks, covers, strict=True)):
+        shift = number if cover is None else cover + 2  # Midway between the markers of what lies above it.
         ax.plot(times, line.of(middle), label=line.label, markevery=style.marked(times, log in (True, "x"), shift), **look)
         if borders is not None:
             low, high = (line.of(border) for border in borders)

@@ -199,13 +199,19 @@ class Cast:
 
 
 def _mixed(colour: str, position: int, number: int) -> tuple[float, ...]:
-    """One of `number` steps from a light yellowish to a dark violet tone of a colour, which stands in the middle."""
+    """One of `number` steps from a light to a dark tone of a colour, which stands in the middle.
+
+    Many steps go from yellow to violet and are told apart by that; two or three keep the colour, by which policies are told apart.
+    """
     place = 2 * position / (number - 1) - 1
-    end, part = ((0.98, 0.86, 0.45), -0.72 * place) if place < 0 else ((0.10, 0.0, 0.18), 0.72 * place)
+    light, dark, reach = (
+        ((0.98, 0.86, 0.45), (0.10, 0.0, 0.18), 0.72) if number > 3 else ((1.0, 1.0, 1.0), (0.0, 0.0, 0.0), 0.45)
+    )
+    end, part = (light, -reach * place) if place < 0 else (dark, reach * place)
     return tuple((1 - part) * int(colour[1 + 2 * i : 3 + 2 * i], 16) / 255 + part * end[i] for i in range(3))
 
 
-def uncover(places: Sequence[tuple[Any, Any]], looks: Sequence[dict[str, Any]], joined: bool = False) -> list[bool]:
+def uncover(places: Sequence[Any], looks: Sequence[dict[str, Any]], joined: bool = False) -> list[int | None]:
     """Changes the looks of what would lie unseen below something else that is at the same places.
 
     A line below a solid one comes up as a thin dashed core of it; points below others get markers that stand out around theirs.
@@ -216,7 +222,7 @@ def uncover(places: Sequence[tuple[Any, Any]], looks: Sequence[dict[str, Any]], 
       joined: whether they are lines.
 
     Returns:
-      Which of them lie below another.
+      Below which other each of them lies, the uppermost; None for those that can be seen.
     """
     at = [np.asarray(place, np.float64) for place in places]
     heights = [look["zorder"] for look in looks]
@@ -231,12 +237,13 @@ def uncover(places: Sequence[tuple[Any, Any]], looks: Sequence[dict[str, Any]], 
         )
 
     in_order = sorted(range(len(at)), key=lambda i: heights[i])  # From the lowest; of two at one height the earlier.
-    depth = [0] * len(at)
+    depth: list[int] = [0] * len(at)
+    cover: list[int | None] = [None] * len(at)
     for rank, below in reversed(list(enumerate(in_order))):
         for above in in_order[rank + 1 :]:
             if not alike(at[below], at[above]):
                 continue
-            depth[below] = max(depth[below], depth[above] + 1)
+            depth[below], cover[below] = max(depth[below], depth[above] + 1), above
             if joined and looks[above]["linestyle"] == _SOLID:
                 dashes = looks[below]["linestyle"] if looks[below]["linestyle"] != _SOLID else (0, (5, 5))
                 looks[below].update(
@@ -246,7 +253,7 @@ def uncover(places: Sequence[tuple[Any, Any]], looks: Sequence[dict[str, Any]], 
         for look, deep in zip(looks, depth, strict=True):
             if deep:
                 look["markersize"] = look.get("markersize", HOUSE["lines.markersize"]) + 3 * min(deep, 3)
-    return [deep > 0 for deep in depth]
+    return cover
 
 
 # Figures with several panels.
