@@ -377,8 +377,10 @@ def _draw_lines(
     ax: Any, lines: Iterable[_Line], middle: xr.DataArray, borders: tuple[xr.DataArray, xr.DataArray] | None, log: Any
 ):
     times, cast, lines = middle["time"].values, style.cast_of(ax), list(lines)
-    for shift, line in enumerate(lines):
-        look = cast.shade(line.policy, line.label, line.position, line.number)
+    looks = [cast.shade(line.policy, line.label, line.position, line.number) for line in lines]
+    covers = style.uncover([(times, line.of(middle)) for line in lines], looks, joined=True)
+    for number, (line, look, cover) in enumerate(zip(lines, looks, covers, strict=True)):
+        shift = number if cover is None else cover + 2  # Midway between the markers of what lies above it.
         ax.plot(times, line.of(middle), label=line.label, markevery=style.marked(times, log in (True, "x"), shift), **look)
         if borders is not None:
             low, high = (line.of(border) for border in borders)
@@ -403,7 +405,15 @@ def _time_axes(ax: Any, array: xr.DataArray, log: bool | str) -> None:
 
 
 @style.styled
-def final(data: xr.Dataset, metric: str = "regret", *, x: str | None = None, ax: Any = None, title: str | None = None):
+def final(
+    data: xr.Dataset,
+    metric: str = "regret",
+    *,
+    x: str | None = None,
+    log: bool = False,
+    ax: Any = None,
+    title: str | None = None,
+):
     """The metric at the last recorded time: a dot per policy, or lines against one swept setting.
 
     Settings that are a logarithmic grid and 0 stand on a logarithmic axis, 0 before the others behind a dotted line.
@@ -412,6 +422,7 @@ def final(data: xr.Dataset, metric: str = "regret", *, x: str | None = None, ax:
       data: a result without setting axes, or with one; select the others.
       metric: name of the metric.
       x: name of the setting axis (default: the only one).
+      log: logarithmic values.
       ax: axes to draw on (default: a new figure).
       title: above the figure (default: none).
 
@@ -419,7 +430,7 @@ def final(data: xr.Dataset, metric: str = "regret", *, x: str | None = None, ax:
       The axes.
 
     Raises:
-      ValueError: a name is unknown, or more than one setting axis is left.
+      ValueError: a name is unknown, more than one setting axis is left, or a mean is not positive on a logarithmic axis.
     """
     data, array, when = _at_end(*_scalar(data, metric))
     axes = metrics.setting_axes(array)
@@ -435,6 +446,9 @@ def final(data: xr.Dataset, metric: str = "regret", *, x: str | None = None, ax:
     note = f"mean ± 2 s.e. of {metrics.show_seeds(metrics.count(data, metric).values)}{when}"
     names = _names(array)
     known = [i for i in range(len(names)) if np.isfinite(middle.isel(policy=i).values).any()]
+    if log and (middle <= 0).any():
+        wrong = [names[i] for i in known if (middle.isel(policy=i) <= 0).any()]
+        raise ValueError(f"log must be False where a mean is not positive, got True for {metric!r} of {', '.join(wrong)}")
     own = ax is None
     if not axes:
         ax = style.new_axes(ax, (style.SIZE[0], 1.0 + 0.3 * max(len(known), 2)))
@@ -447,8 +461,10 @@ def final(data: xr.Dataset, metric: str = "regret", *, x: str | None = None, ax:
                 text, (1.02, row), xycoords=("axes fraction", "data"), va="center", fontsize=8, annotation_clip=False
             )
         _rows(ax, [names[i] for i in known])
-        style.numbers(ax.xaxis)
+        if log:
+            ax.set_xscale("log")
         ax.margins(x=0.08)
+        style.numbers(ax.xaxis, few=True)
         style.grid(ax)
         ax.set_xlabel(f"{style.axis_title(array.attrs, metric, _WIDE)}\n{note}")
         style.title(ax, title)
@@ -459,15 +475,18 @@ def final(data: xr.Dataset, metric: str = "regret", *, x: str | None = None, ax:
     values = array[axis].values
     places = style.places_of(values)
     order = np.argsort(places)
-    for i in known:
+    looks = [cast.style(names[i]) for i in known]
+    style.uncover([(places[order], middle.isel(policy=i).values[order]) for i in known], looks)
+    for i, look in zip(known, looks, strict=True):
         y, bar = middle.isel(policy=i).values, error.isel(policy=i).values
-        look = cast.style(names[i])
         if style.scale_of(values) == "names":
             look["linestyle"] = "none"  # Nothing lies between two names.
         bars = np.where(np.isfinite(bar), 2 * bar, 0.0)[order]
         ax.errorbar(places[order], y[order], yerr=bars, capsize=2, elinewidth=1.2, label=names[i], **look)
     ax.margins(x=0.03)
     style.settings_axis(ax, "x", values)
+    if log:
+        ax.set_yscale("log")
     style.numbers(ax.yaxis)
     ax.set_xlabel(f"{axis}\n{note}")
     ax.set_ylabel(style.axis_title(array.attrs, metric, _HIGH))
@@ -478,6 +497,7 @@ def final(data: xr.Dataset, metric: str = "regret", *, x: str | None = None, ax:
 
 def _rows(ax: Any, names: Sequence[str]) -> None:
     """A row for each name, the first at the top."""
+    style.room_for_rows(ax, len(names))
     ax.set_yticks(range(len(names)), names)
     ax.set_ylim(len(names) - 0.4, -0.6)
     ax.tick_params(axis="y", length=0)
@@ -509,16 +529,19 @@ def points(
     own = ax is None
     ax = style.new_axes(ax)
     cast = style.cast_of(ax, series)
-    for name, places in series.items():
-        at = np.array([[np.resize([*np.ravel(value), 0.0], 2) for value in place] for place in places], float)
-        if not at.size:
-            continue
-        look = cast.style(name)
-        if not join or len(places) == 1:
+    every = {
+        name: np.array([[np.resize([*np.ravel(value), 0.0], 2) for value in place] for place in places], float)
+        for name, places in series.items()
+        if len(places)
+    }
+    looks = [{"markersize": 5} | cast.style(name) for name in every]
+    style.uncover([at[:, :, 0].T for at in every.values()], looks)
+    for (name, at), look in zip(every.items(), looks, strict=True):
+        if not join or len(at) == 1:
             look["linestyle"] = "none"
         bars = {"xerr": 2 * at[:, 0, 1], "yerr": 2 * at[:, 1, 1]}
         bars = {which: np.nan_to_num(bar) for which, bar in bars.items() if np.nan_to_num(bar).any()}
-        ax.errorbar(at[:, 0, 0], at[:, 1, 0], **bars, elinewidth=1.0, markersize=5, label=name, **look)
+        ax.errorbar(at[:, 0, 0], at[:, 1, 0], **bars, elinewidth=1.0, label=name, **look)
     style.numbers(ax.xaxis)
     style.numbers(ax.yaxis)
     ax.margins(0.06)
@@ -619,7 +642,7 @@ def spread(
     which = "y" if axes else "x"
     if log:
         getattr(ax, f"set_{which}scale")("log")
-    style.numbers(getattr(ax, f"{which}axis"))
+    style.numbers(getattr(ax, f"{which}axis"), few=not axes)
     seeds = metrics.show_seeds(metrics.count(data, metric).values)
     note = f"5, 25, 50, 75, 95 % and mean (tick)\nof {seeds}{when}"
     style.grid(ax)

@@ -209,10 +209,61 @@ class Cast:
 
 
 def _mixed(colour: str, position: int, number: int) -> tuple[float, ...]:
-    """One of `number` steps from a light yellowish to a dark violet tone of a colour, which stands in the middle."""
+    """One of `number` steps from a light to a dark tone of a colour, which stands in the middle.
+
+    Many steps go from yellow to violet and are told apart by that; two or three keep the colour, by which policies are told apart.
+    """
     place = 2 * position / (number - 1) - 1
-    end, part = ((0.98, 0.86, 0.45), -0.72 * place) if place < 0 else ((0.10, 0.0, 0.18), 0.72 * place)
+    light, dark, reach = (
+        ((0.98, 0.86, 0.45), (0.10, 0.0, 0.18), 0.72) if number > 3 else ((1.0, 1.0, 1.0), (0.0, 0.0, 0.0), 0.45)
+    )
+    end, part = (light, -reach * place) if place < 0 else (dark, reach * place)
     return tuple((1 - part) * int(colour[1 + 2 * i : 3 + 2 * i], 16) / 255 + part * end[i] for i in range(3))
+
+
+def uncover(places: Sequence[Any], looks: Sequence[dict[str, Any]], joined: bool = False) -> list[int | None]:
+    """Changes the looks of what would lie unseen below something else that is at the same places.
+
+    A line below a solid one comes up as a thin dashed core of it; points below others get markers that stand out around theirs.
+
+    Args:
+      places: of each line or set of points, `(x, y)`.
+      looks: arguments of `plot` for each, changed in place.
+      joined: whether they are lines.
+
+    Returns:
+      Below which other each of them lies, the uppermost; None for those that can be seen.
+    """
+    at = [np.asarray(place, np.float64) for place in places]
+    heights = [look["zorder"] for look in looks]
+    every = np.concatenate([a[:, np.isfinite(a).all(axis=0)] for a in at], axis=1) if at else np.zeros((2, 0))
+    near = 0.003 * np.ptp(every, axis=1, keepdims=True) if every.size else 0.0
+
+    def alike(one: np.ndarray, other: np.ndarray) -> bool:
+        """Whether two are at the same places to the eye, on an even axis and on a logarithmic one."""
+        return one.shape == other.shape and bool(
+            np.isclose(one, other, 3e-3, 0.0, equal_nan=True).all()
+            and np.isclose(one, other, 0.0, near, equal_nan=True).all()
+        )
+
+    in_order = sorted(range(len(at)), key=lambda i: heights[i])  # From the lowest; of two at one height the earlier.
+    depth: list[int] = [0] * len(at)
+    cover: list[int | None] = [None] * len(at)
+    for rank, below in reversed(list(enumerate(in_order))):
+        for above in in_order[rank + 1 :]:
+            if not alike(at[below], at[above]):
+                continue
+            depth[below], cover[below] = max(depth[below], depth[above] + 1), above
+            if joined and looks[above]["linestyle"] == _SOLID:
+                dashes = looks[below]["linestyle"] if looks[below]["linestyle"] != _SOLID else (0, (5, 5))
+                looks[below].update(
+                    zorder=heights[above] + 0.05, linewidth=0.5 * looks[above]["linewidth"], linestyle=dashes
+                )
+    if not joined:
+        for look, deep in zip(looks, depth, strict=True):
+            if deep:
+                look["markersize"] = look.get("markersize", HOUSE["lines.markersize"]) + 3 * min(deep, 3)
+    return cover
 
 
 # Figures with several panels.
@@ -265,6 +316,15 @@ def new_sheet(number: int, columns: int, size: tuple[float, float]) -> tuple[Any
         ax.set_visible(False)
     _SHEETS[figure] = Sheet(shared=True, size=whole, rows=rows)
     return figure, axes.ravel()[:number]
+
+
+def room_for_rows(ax: Any, number: int) -> None:
+    """Makes the panels of a sheet higher where one of them has so many rows of names that these would touch."""
+    sheet = sheet_of(ax.figure)
+    height = sheet.rows * (1.0 + 0.2 * number)
+    if sheet.shared and height > sheet.size[1]:
+        sheet.size = (sheet.size[0], height)
+        share_legend(ax.figure)
 
 
 # Titles and legends.
@@ -364,14 +424,23 @@ def _columns(labels: Sequence[str], width: float) -> int:
 # Axes.
 
 
-def numbers(axis: Any, span: tuple[float, float] | None = None) -> None:
-    """Plain numbers on an axis, with commas from 10,000 on; powers of ten only where plain numbers would be long."""
+def numbers(axis: Any, span: tuple[float, float] | None = None, few: bool = False) -> None:
+    """Plain numbers on an axis, with commas from 10,000 on; powers of ten only where plain numbers would be long.
+
+    Args:
+      axis: of axes.
+      span: its smallest and largest value (default: those in view).
+      few: there is little room: at most six numbers on a logarithmic axis.
+    """
     from matplotlib.ticker import FuncFormatter, LogFormatterMathtext, LogLocator, NullFormatter, ScalarFormatter
 
     scale = axis.get_scale()
     if scale == "log":
         low, high = span or axis.get_view_interval()
-        axis.set_major_locator(LogLocator(subs=(1.0,) if high > 300 * low else (1.0, 2.0, 5.0)))
+        subs = (1.0,) if high > 300 * low else (1.0, 2.0, 5.0)
+        if few and len(subs) * np.log10(high / low) > 6:
+            subs = (1.0, 3.0)
+        axis.set_major_locator(LogLocator(subs=subs))
         powers = LogFormatterMathtext()
         powers.set_axis(axis)
         axis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,g}" if 1e-4 <= v < 1e6 else powers(v)))

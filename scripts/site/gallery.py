@@ -80,9 +80,6 @@ NOT_YET: tuple[str, ...] = (
     "queueing/figure-3",
     "queueing/figure-7",
     "queueing/table",
-    "cascade/sizes",
-    "cascade/learned-scores",
-    "cascade/laws",
 )
 
 

@@ -12,6 +12,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402
 
 from jaxroute.analysis import metrics, plot, style  # noqa: E402
+from jaxroute.testing.figures import faults  # noqa: E402
 
 POLICIES = ("StageRoute", "Greedy", "Oracle")
 
@@ -179,6 +180,40 @@ def test_the_systems_of_the_problems_are_the_strongest_lines():
     assert greedy.get_color() == plot.curves(fake(policies=("other", "Greedy"))).lines[1].get_color(), "in every figure"
 
 
+def test_a_line_below_another_comes_out():
+    data = fake(policies=("StageRoute", "RandomTie", "Greedy", "other"))
+    data["regret"][1] = data["regret"][0] * 1.0001
+    subject, below, apart, _ = plot.curves(data).lines
+    assert below.get_zorder() > subject.get_zorder() > apart.get_zorder()
+    assert below.get_linewidth() < subject.get_linewidth()
+    assert below.get_linestyle() == "--" and subject.get_linestyle() == "-"
+    assert not set(below.get_markevery()) & set(subject.get_markevery())
+    data["regret"][1, :, 10:] *= 1.1
+    assert plot.curves(data).lines[1].get_zorder() == apart.get_zorder(), "there is something to be seen of it"
+
+
+def test_points_below_others_stand_out():
+    series = {"a": [(1.0, 2.0), (2.0, 3.0)], "b": [(1.0, 2.0), (2.0, 3.0)], "c": [(1.0, 2.0), (2.0, 3.5)]}
+    ax = plot.points(series, x="cost", y="score")
+    assert [c[0].get_markersize() for c in ax.containers] == [8, 5, 5]
+    data = fake({"gamma": [0.5, 1.0]}, policies=("COSMOS", "frugal"))
+    data["regret"][1] = data["regret"][0]
+    subject, other = (c[0] for c in plot.final(data).containers)
+    assert subject.get_zorder() > other.get_zorder()
+    assert other.get_markersize() > subject.get_markersize()
+
+
+def test_few_settings_keep_the_colour_of_their_policy():
+    def hue(colour):
+        return matplotlib.colors.rgb_to_hsv(matplotlib.colors.to_rgb(colour))[0]
+
+    lines = plot.curves(fake({"K": [1, 2]}, policies=("ACQB", "CQB-eps"))).lines
+    for place, name in enumerate(("ACQB", "CQB-eps")):
+        own = hue(style.Cast().style(name)["color"])
+        assert [hue(line.get_color()) for line in lines[2 * place : 2 * place + 2]] == pytest.approx([own, own])
+    assert len({line.get_color() for line in lines}) == 4
+
+
 @pytest.mark.parametrize(
     ("name", "role"),
     [
@@ -322,6 +357,28 @@ def test_final_without_settings(tmp_path):
     assert [t.get_text() for t in ax.get_yticklabels()] == list(POLICIES)
     places = [float(c.lines[0].get_xdata()[0]) for c in ax.containers]
     assert places == pytest.approx(metrics.mean(data, "regret").isel(time=-1).values)
+
+
+def test_final_on_a_logarithmic_axis():
+    data = fake()
+    data["regret"][2] /= 1000
+    ax = plot.final(data, log=True)
+    assert ax.get_xscale() == "log"
+    assert 2 <= sum(ax.get_xlim()[0] <= v <= ax.get_xlim()[1] for v in ax.get_xticks()) <= 6
+    assert plot.final(fake({"gamma": [1, 2]}), log=True).get_yscale() == "log"
+    data["regret"][1] *= -1
+    with pytest.raises(ValueError, match="log must be False where a mean is not positive, got True for 'regret' of Greedy"):
+        plot.final(data, log=True)
+
+
+def test_many_rows_make_panels_higher():
+    figure, (left, right) = plot.panels(2)
+    before = figure.get_figheight()
+    plot.final(fake(), ax=left)
+    assert figure.get_figheight() == before
+    plot.final(fake(policies=[f"policy {i}" for i in range(20)], seeds=4, points=2), ax=right)
+    assert figure.get_figheight() == pytest.approx(5.0)
+    assert faults(figure) == []
 
 
 def test_final_against_a_setting(tmp_path):

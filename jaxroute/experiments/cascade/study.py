@@ -262,7 +262,13 @@ _SCORES = c.study(
             panel(
                 "regret", plot.spread, case="bonuses", change=lambda d: d.sel(optimism=0.3), title="bonus c_p of plugging in"
             ),
-            panel("regret", plot.final, case="offline", change=lambda d: d.isel(sample=0), title="evaluator fitted before"),
+            panel(
+                "regret",
+                plot.final,
+                case="offline",
+                change=lambda d: d.isel(sample=0),
+                title="evaluator fitted before, to one sample",
+            ),
         )
     },
     notes="noise of the evaluator's estimate explores for free: differences show after some thousand rounds. Pairs are a request and the "

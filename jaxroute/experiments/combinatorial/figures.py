@@ -12,7 +12,7 @@ from jaxroute.data import C2MABV_CHATGLM2, C2MABV_FIGURE_4, C2MABV_FIGURE_8, C2M
 from jaxroute.experiments.base import Case, Claim, Experiment, Results
 from jaxroute.experiments.claims import Measure, Verdict
 from jaxroute.experiments.measure import Measured, end, mean_of, quotient, show, with_coordinates
-from jaxroute.experiments.pictures import Picture, panel, panels_of
+from jaxroute.experiments.pictures import Panel, Picture, panel, panels_of
 from jaxroute.problems import combinatorial as cb
 from jaxroute.problems.combinatorial.instances import BUDGETS
 
@@ -208,24 +208,31 @@ def _budget_of(data: xr.Dataset) -> dict[str, float]:
     return {"budget": BUDGETS[data.attrs["coordinates"]["task"]]}
 
 
-def dots(data: xr.Dataset, metric: str, **options: Any) -> Any:
-    """Means at the horizon, from zero on; a policy that never violates has no reward per violation, and is named."""
-    ax = plot.final(data, metric, **options)
+def dots(data: xr.Dataset, metric: str, *, from_zero: bool = True, log: bool = False, **options: Any) -> Any:
+    """Means at the horizon, from zero on, or on a logarithmic axis if all are positive; a policy that never violates has no reward per
+    violation, and is named."""
+    values = metrics.mean(data.isel(time=-1), metric)
+    log = log and not bool((values <= 0).any())
+    ax = plot.final(data, metric, log=log, **options)
     if metrics.setting_axes(data[metric]):
         return ax
     low, high = ax.get_xlim()
-    if 0 < low < high:
+    if from_zero and not log and 0 < low < high:
         ax.set_xlim(0.0, 1.05 * high)
-    values = metrics.mean(data.isel(time=-1), metric)
     without = [str(p) for p in data["policy"].values if not np.isfinite(float(values.sel(policy=p)))]
     if without:
         ax.set_xlabel(f"{ax.get_xlabel()}\nno violation: {', '.join(without)}")
     return ax
 
 
-def at_horizon(*names: str, **options: Any) -> Picture:
+def dotted(metric: str, **options: Any) -> Panel:
+    """A panel of `dots`."""
+    return panel(metric, dots, change=with_ratio, **options)
+
+
+def at_horizon(*names: str | Panel, **options: Any) -> Picture:
     """A row of panels for each metric, a column for each case; more cases than metrics and columns on a page change places with these."""
-    kinds = [panel(name, dots, change=with_ratio, **options) for name in names]
+    kinds = [one if isinstance(one, Panel) else dotted(one, **options) for one in names]
 
     def picture(results: Results) -> Any:
         if len(results) > max(3, len(kinds)):
@@ -378,7 +385,7 @@ EXPERIMENTS = (
             "reward": ("(a) C2MAB-V earns more in all four settings", more("reward", SETTINGS, "Direct")),
             "ratio": ("C2MAB-V (c) has the highest reward per violation (section 6)", more(RATIO, _ONLINE, "Direct")),
         },
-        at_horizon("reward", "violation", RATIO),
+        at_horizon(dotted("reward", from_zero=False), dotted("violation", log=True), dotted(RATIO, log=True)),
     ),
     _figure(
         "12",
