@@ -14,7 +14,7 @@ from jaxroute.data.files import named, optional, some
 from jaxroute.data.logs import features as features_of
 from jaxroute.data.logs.answers import Answers
 from jaxroute.data.logs.arrays import array_answers
-from jaxroute.data.logs.columns import KNOWN, SYNONYMS, candidates, given_roles, model_columns, plain
+from jaxroute.data.logs.columns import KNOWN, SYNONYMS, given_roles, model_columns, plain
 from jaxroute.data.logs.gaps import close
 from jaxroute.data.logs.pricing import give_costs, given_numbers, priced
 from jaxroute.data.logs.queries import find_roles
@@ -265,7 +265,7 @@ def _of_sprout(path: Path, prices: Mapping[str, tuple[float, float]] | None) -> 
     def place(query: int, model: int) -> str:
         return f"{path}, row {query} (from 0), model {models[model]!r}"
 
-    answers = Answers(str(path), models, scores, place, costs=costs, text=text)
+    answers = Answers(str(path), models, scores, place, costs=costs, text=text, text_from="prompt")
     answers.labels = (
         None if labels is None else np.array(["unknown" if cell is None else str(cell) for cell in labels], object)
     )
@@ -318,6 +318,11 @@ def _finished(
         said.append(
             "cost: the file has none; the models' sizes in 1e9 parameters, read from their names, take its place (7 where a name has none)"
         )
+    if costs_of is None and prices is not None:
+        raise ValueError(
+            f"{answers.name}: prices per million tokens need to know how many tokens there are, but it has neither columns of tokens nor texts of queries: "
+            f"name them (columns={{'tokens_in': ..., 'tokens_out': ...}}, on the command line --column tokens_in=NAME), or {give_costs(answers)}"
+        )
     if costs_of is None:
         raise ValueError(f"{answers.name} has no costs: {give_costs(answers)}")
     gaps = np.isnan(scores) | np.isnan(costs_of)
@@ -339,11 +344,10 @@ def _log(answers: Answers, scores: np.ndarray, costs: np.ndarray, keep: np.ndarr
     said = answers.said
     rows = np.arange(len(scores)) if answers.rows is None else answers.rows
     total = len(scores) if answers.num_rows is None else answers.num_rows
-    column = next((name for name in candidates("text", answers.used) if True), "text")
     points, source, more = features_of.choose(
         features,
         None if answers.text is None else answers.text[keep],
-        column,
+        answers.text_from,
         None if answers.numbers is None else answers.numbers[keep],
         answers.numbers_from,
         answers.labels is not None,
