@@ -41,7 +41,10 @@ _FITTED = {
 class Rule(Protocol):
     """A fitted rule that decides on one query. `str` says it in words."""
 
-    models: tuple[str, ...]
+    @property
+    def models(self) -> tuple[str, ...]:
+        """Names."""
+        ...
 
     def following(self, sample: Sample, asked: Sequence[int], draw: float) -> int | None:
         """The model to ask next for the one query of a sample, None where the last answer is served.
@@ -145,7 +148,8 @@ class Way:
         temporary = file.with_name(f".{file.name}.{os.getpid()}.part")
         try:
             with open(temporary, "wb") as stream:
-                np.savez_compressed(stream, way=np.array(said), **{f"a{i}": array for i, array in enumerate(arrays)})
+                named: dict[str, Any] = {f"a{i}": array for i, array in enumerate(arrays)}
+                np.savez_compressed(stream, way=np.array(said), **named)
             temporary.replace(file)
         finally:
             temporary.unlink(missing_ok=True)

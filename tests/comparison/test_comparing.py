@@ -197,7 +197,8 @@ def test_every_step_is_told_and_counted(only):
     assert lines[-1].startswith(f"{13 + 4 + 1} steps at most")
     numbers = [int(line.split()[1]) for line in told]
     assert numbers == sorted(set(numbers)) and numbers[0] == 1 and numbers[-1] <= 18
-    assert told[0] == "step 1 of 18: rules that are fitted: part 1 of 12" and "step 14 of 18: StageRoute" in told
+    assert told[0] == "step 1 of 18: rules that are fitted: part 1 of 12"
+    assert {"step 14 of 18: LinUCB", "step 16 of 18: StageRoute"} <= set(told)  # Also where LinUCB needs one look only.
     assert found.opened == ""
 
 

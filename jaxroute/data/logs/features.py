@@ -107,7 +107,7 @@ def read_text(texts: Sequence[str], width: int = WIDTH) -> tuple[np.ndarray, Wor
         )
     from sklearn.feature_extraction.text import TfidfTransformer
 
-    rare = TfidfTransformer(sublinear_tf=True)
+    rare: Any = TfidfTransformer(sublinear_tf=True)
     points, components = _reduced(rare.fit_transform(counts), width)
     columns = np.unique(counts.indices)
     return points, Words(columns, np.asarray(rare.idf_)[columns], components[:, columns].astype(np.float32), _HASHED)
