@@ -121,7 +121,7 @@ def _reduced(matrix, width: int) -> tuple[np.ndarray, np.ndarray]:
     svd = TruncatedSVD(size, random_state=0, algorithm="arpack" if size < min(matrix.shape) and size < 4 else "randomized")
     points = svd.fit_transform(matrix)
     there = svd.singular_values_ > 1e-5 * svd.singular_values_.max()
-    return _of_length_one(points[:, there]), svd.components_[there]
+    return _of_length_one(points[:, there]), np.asarray(svd.components_)[there]
 
 
 def _of_length_one(points: np.ndarray) -> np.ndarray:
