@@ -229,6 +229,90 @@ def test_a_wrong_log_or_option_is_refused(name, tmp_path, capsys, monkeypatch):
     assert status == 2 and message in error and "Traceback" not in error and error.count("\n") == 1
 
 
+# What `compare` refuses, and before what: jax has not been imported, and the file, which is not there, has not been looked for.
+WRONG_COMPARISONS = {
+    "a target above 1": (["--target", "2"], "argument --target-quality: must be above 0 and below 1, got 2"),
+    "a target in percent": (["--target-quality", "70"], "got 70; for 70 % give 0.7"),
+    "a target with a sign": (["--target-quality", "70%"], "got 70%; for 70 % give 0.7"),
+    "a target in words": (["--target-quality", "high"], "argument --target-quality: must be a number, got 'high'"),
+    "no target": ([], "the following arguments are required: --target-quality"),
+    "few orders": (["--target-quality", ".7", "--orders", "3"], "argument --orders: must be at least 4, got 3"),
+    "no minutes": (["--target-quality", ".7", "--minutes", "0"], "argument --minutes: must be above 0, got 0"),
+    "a long warm start": (["--target-quality", ".7", "--warm-start", ".9"], "argument --warm-start: must be from 0 to 0.5"),
+    "a price without OUT": (
+        ["--target-quality", ".7", "--price", "a:8b=3"],
+        "got 'a:8b=3'; OUT is missing, the USD per million output",
+    ),
+    "a price with an empty OUT": (["--target-quality", ".7", "--price", "a=3:"], "got 'a=3:'; OUT is missing"),
+    "a price without IN": (["--target-quality", ".7", "--price", "a=:3"], "got 'a=:3'; IN is missing"),
+    "a price in words": (
+        ["--target-quality", ".7", "--price", "a=cheap"],
+        "--price must have the form MODEL=IN:OUT, got 'a=cheap'",
+    ),
+    "a negative price": (["--target-quality", ".7", "--price", "a=1:-1"], "got 'a=1:-1'; prices are numbers of at least 0"),
+    "a negative cost": (["--target-quality", ".7", "--cost", "a=-1"], "got 'a=-1'; a cost is a number of at least 0"),
+    "a price and a cost": (
+        ["--target-quality", ".7", "--price", "a=1:1", "--cost", "b=1"],
+        "--cost and --price mean the same",
+    ),
+    "a scale upside down": (["--target-quality", ".7", "--scale", "5:1"], "--scale must have the form LOW:HIGH"),
+}
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize("name", WRONG_COMPARISONS)
+def test_a_comparison_that_makes_no_sense_is_refused_at_once(name, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("jaxroute.data.read_log", None)  # Whoever gets as far fails in another way.
+    arguments, message = WRONG_COMPARISONS[name]
+    try:
+        status = run("compare", "nowhere.csv", *arguments)
+    except SystemExit as stop:  # argparse
+        status = stop.code
+    error = capsys.readouterr().err
+    assert status == 2 and message in error and error.count("\n") == 1 and not any(tmp_path.iterdir())
+
+
+PROMPTS = "prompt,llm,correct,cost\n" + "".join(
+    f"what is the {('root', 'sum', 'law', 'name')[q % 4]} of {q},{m},{int((q + i) % 3 > 0)},{1 + 4 * i}\n"
+    for q in range(60)
+    for i, m in enumerate(("small", "large"))
+)
+
+
+def test_a_comparison_says_what_it_read_and_will_do_before_it_does_it(tmp_path, capsys, monkeypatch):
+    from jaxroute.comparison import comparing, learning
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(learning.approaches, "APPROACHES", {"LinUCB": learning.APPROACHES["LinUCB"]})
+    monkeypatch.setattr("jaxroute.cli.terminal._FIRST_LINE_S", 0.0)
+    Path("log.csv").write_text(PROMPTS)
+    before = []
+    fitted = comparing.offline
+
+    def spy(*arguments, **options):
+        before.append(capsys.readouterr().out)
+        return fitted(*arguments, **options)
+
+    monkeypatch.setattr(comparing, "offline", spy)
+    arguments = ["compare", "log.csv", "--target-quality", "0.6", "--orders", "4", "--out", "out"]
+    assert run(*arguments) == 0
+    shown = capsys.readouterr()
+    early = " ".join(before[0].split())
+    words = ("query: column 'prompt' (60 different)", "model: column 'llm' (small, large)", "score: column 'correct'")
+    words += ("60 queries x 2 models", "which of them reaches 60 % for the least money?", "2 alone", "4 times in 3 folds")
+    for word in (*words, "1 that learn while they serve, in 4 random orders", "LinUCB", "16 steps at most"):
+        assert word in early, word
+    assert max(map(len, (before[0] + shown.out).splitlines())) <= 80
+    assert "kept:" not in shown.out and "out/index.html is the page" in shown.out
+    # Where there is no terminal there are spare lines, and each step has its number.
+    assert "step 1 of 16: rules that are fitted" in shown.err and 0 < shown.err.count("\n") < 16
+    page = json.loads(Path("out/summary.json").read_text())
+    assert page["data"]["file"] == "log.csv" and page["command"] == "jaxroute " + " ".join(arguments)
+    assert any("read_log('log.csv')" in point["further"] for point in page["points"])
+
+
 @pytest.mark.parametrize("name", WRONG)
 def test_wrong_input_is_refused_by_name_and_leaves_nothing(name, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -341,3 +425,26 @@ def test_compiled_programs_are_kept_where_the_user_says(tmp_path, monkeypatch):
     finally:
         for name, value in before.items():
             jax.config.update(name, value)
+
+
+@pytest.mark.fast
+def test_experiments_that_play_generated_queries_say_so_and_the_others_ask_for_a_file():
+    """Every experiment on a user's table has one of both: `--data` that must be given, or a stand-in that is called one."""
+    named = {name for name in EXPERIMENTS if EXPERIMENTS[name].stands_in({})}
+    assert named == {"contextual/table", "cascade/replay", "cascade/queries"}
+    for name in named:
+        assert not EXPERIMENTS[name].stands_in({"environment": {"data": "table.npz"}})
+    said = " ".join(cli._stand_in("contextual/table").split())
+    assert "Stand-in: no --data was given" in said and "`jaxroute run contextual/table --data FILE`" in said
+
+
+def test_a_stand_in_is_called_one_before_and_after_it_is_played(tmp_path, capsys, monkeypatch):
+    from jaxroute import experiments
+
+    before = []
+    monkeypatch.setattr(experiments, "run", lambda *a, **k: before.append(capsys.readouterr().out) or {})
+    monkeypatch.setattr(cli, "_report", lambda *a: "the report")
+    assert run("run", "contextual/table", "--smoke", "--out", tmp_path / "a") == 0
+    assert "no --data was given" in before[0] and "no --data was given" in capsys.readouterr().out
+    assert run("run", "contextual/table", "--smoke", "--data", "t.csv", "--out", tmp_path / "b") == 0
+    assert "Stand-in" not in before[1] + capsys.readouterr().out

@@ -100,11 +100,19 @@ def _warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any
 
 
 def _reading(options) -> dict[str, Any]:
-    """The arguments of `read_log` that the options of `_add_log_options` name, without the file."""
+    """The arguments of `read_log` that the options of `_add_log_options` name, without the file.
+
+    What is wrong in them is told before anything is imported that takes seconds.
+    """
+    if options.costs and options.prices:
+        raise ValueError(
+            f"--cost and --price mean the same, a price being per million tokens: give one of them, got --cost {options.costs[0]} and "
+            f"--price {options.prices[0]}"
+        )
     return {
         "columns": _named("--column", "ROLE=NAME", options.columns, str) or {},
-        "costs": _named("--cost", "MODEL=VALUE", options.costs, float),
-        "prices": _named("--price", "MODEL=IN:OUT", options.prices, _two),
+        "costs": _named("--cost", "MODEL=VALUE", options.costs, _cost),
+        "prices": _named("--price", "MODEL=IN:OUT", options.prices, _price),
         "cost_unit": options.cost_unit,
         "models": None if options.models is None else [name.strip() for name in options.models.split(",") if name.strip()],
         "missing": options.missing,
@@ -118,63 +126,121 @@ def _reading(options) -> dict[str, Any]:
 def _named(option: str, form: str, texts: Sequence[str], read: Callable[[str], Any]) -> dict[str, Any] | None:
     """`["a=1", "b=2"]` by name; None without any. A name may hold `=`."""
     found: dict[str, Any] = {}
+    values: dict[str, str] = {}
     for text in texts:
         name, equals, value = text.partition("=") if option == "--column" else text.rpartition("=")
         name = name.strip()
-        try:
-            parsed = read(value.strip())
-        except ValueError:
-            parsed = None
-        if not (equals and name and value.strip()) or parsed is None:
-            raise ValueError(f"{option} must have the form {form}, got {text!r}")
+        parsed, reason = None, ""
+        if equals and name and value.strip():
+            try:
+                parsed = read(value.strip())
+            except _Wrong as error:
+                reason = f"; {error}".replace("NAME", name)
+            except ValueError:
+                pass
+        if parsed is None:
+            raise ValueError(f"{option} must have the form {form}, got {text!r}{reason}")
         if name in found:
-            raise ValueError(f"{option} {name} must be given once, got {found[name]} and {value}")
-        found[name] = parsed
+            raise ValueError(f"{option} {name} must be given once, got {values[name]} and {value}")
+        found[name], values[name] = parsed, value
     return found or None
 
 
-def _two(text: str) -> tuple[float, float]:
+class _Wrong(ValueError):
+    """What is wrong with a value, in words; NAME stands for what it was given to."""
+
+
+def _cost(text: str) -> float:
+    value = float(text)
+    if not 0.0 <= value < float("inf"):
+        raise _Wrong("a cost is a number of at least 0")
+    return value
+
+
+def _price(text: str) -> tuple[float, float]:
+    """USD per million input and output tokens."""
     low, colon, high = text.partition(":")
-    return float(low), float(high if colon else low)
+    if not (colon and high.strip()):
+        _cost(low)
+        raise _Wrong(
+            f"OUT is missing, the USD per million output tokens: NAME={low}:{low} if they cost what input tokens do; a cost per query is --cost NAME=VALUE"
+        )
+    if not low.strip():
+        raise _Wrong("IN is missing, the USD per million input tokens, which may be 0")
+    try:
+        return _cost(low), _cost(high)
+    except _Wrong:
+        raise _Wrong("prices are numbers of at least 0") from None
 
 
 def _scale(text: str) -> tuple[float, float]:
+    low, colon, high = text.partition(":")
     try:
-        if ":" in text:
-            return _two(text)
+        if colon and float(low) < float(high):
+            return float(low), float(high)
     except ValueError:
         pass
     raise ValueError(f"--scale must have the form LOW:HIGH, such as 0:10, got {text!r}")
 
 
 def _data(options) -> int:
+    reading = _reading(options)
     from jaxroute.data import describe, read_log
 
-    description = describe(read_log(options.file, **_reading(options)))
+    description = describe(read_log(options.file, **reading))
     print(json.dumps(description.as_dict(), indent=2) if options.json else "\n".join(description.lines(terminal.width())))
     return 0
 
 
 def _compare(options) -> int:
+    start = time.perf_counter()
+    reading = _reading(options)
+    from jaxroute.data import read_log  # Before the rest of it, which takes seconds: what was read is told at once.
+
+    log = read_log(options.file, **reading)
+    print("\n".join(["Read", *(terminal.wrapped("  ", line, 6) for line in log.read)]), flush=True)
+
     from jaxroute.comparison import compare
 
     _keep_programs(options)
-    start = time.perf_counter()
     found = compare(
-        options.file,
+        log,
         target_quality=options.target_quality,
         out=options.out,
+        name=options.file.name,
         minutes=options.minutes,
         orders=options.orders,
         warm=options.warm_start,
         command=shlex.join(["jaxroute", *options.given]),
         progress=sys.stderr.isatty(),
-        **_reading(options),
+        begun=_begun,
+        callback=None if sys.stderr.isatty() else terminal.Lines().say,
     )
-    print("\n".join(terminal.wrapped("", line, 2) for line in found.log.read))
     print(f"\n{terminal.wrapped('', found.sentence, 0)}\n\n{found.table(terminal.columns())}\n")
+    print(f"{found.shares(terminal.columns())}\n")
+    words, code = found.to_route(str(options.out / "choice.npz"))
+    print(
+        "\n".join(
+            [
+                terminal.wrapped("To route a new query: ", words, 2),
+                *(f"    {line}".rstrip() for line in code.splitlines()),
+                "",
+            ]
+        )
+    )
     print(f"{time.perf_counter() - start:.0f} s; {options.out / 'index.html'} is the page")
     return 0
+
+
+def _begun(lines: Sequence[str]) -> None:
+    """What a comparison is about to do."""
+    first, *ways, last = lines
+    shown = [
+        terminal.wrapped("", first, 0),
+        *(terminal.wrapped("  ", way, 6) for way in ways),
+        terminal.wrapped("", last, 0),
+    ]
+    print("\n" + "\n".join(shown), flush=True)
 
 
 def _list(options) -> int:
@@ -437,6 +503,8 @@ def _run_here(options, mesh: Any = None) -> int:
     goals = _goals(options.until_stderr)
     if hosts.is_first():
         print(terminal.wrapped(f"{experiment.name}: ", experiment.title, 2))
+        if experiment.stands_in(changes):
+            print(_stand_in(options.experiment), flush=True)
     start = time.perf_counter()
     try:
         summary = experiments.run(
@@ -463,7 +531,18 @@ def _run_here(options, mesh: Any = None) -> int:
         raise ValueError(_with_setting(error, experiment)) from error
     if hosts.is_first():
         print(_report(experiment, summary, changes, out, time.perf_counter() - start))
+        if experiment.stands_in(changes):
+            print(_stand_in(options.experiment))
     return 0
+
+
+def _stand_in(name: str) -> str:
+    """That generated queries are played, and how to play one's own."""
+    text = (
+        "no --data was given, so generated queries are played: the numbers say nothing about your models. "
+        f"`jaxroute run {name} --data FILE` plays your table; `jaxroute data FILE` shows how a file is read."
+    )
+    return terminal.wrapped("Stand-in: ", text, 2).replace("Stand-in", terminal.coloured("Stand-in", "yellow"), 1)
 
 
 def _tune(options) -> int:

@@ -151,20 +151,26 @@ def parser() -> argparse.ArgumentParser:
         "a page that says which of them reaches a quality for the least money, and how sure that is. A comparison that was stopped goes on.",
     )
     add_log_options(one)
-    one.add_argument("--target-quality", type=float, required=True, metavar="Q", help="mean score to be reached, as in 0.75")
+    one.add_argument(
+        "--target-quality", type=quality, required=True, metavar="Q", help="mean score to be reached, as in 0.75"
+    )
     one.add_argument(
         "--out", type=folder, default=Path("report"), help="folder for the page and its numbers (default: report)"
     )
     one.add_argument(
-        "--minutes", type=float, help="of all; what is left after the comparison goes into more random orders of the queries"
+        "--minutes",
+        type=positive,
+        help="of all; what is left after the comparison goes into more random orders of the queries",
     )
-    one.add_argument("--orders", type=count, help="random orders that policies learn in (default: 8 to 32)")
+    one.add_argument(
+        "--orders", type=at_least(4), help="random orders that policies learn in, at least 4 (default: 8 to 32)"
+    )
     one.add_argument(
         "--warm-start",
-        type=float,
+        type=warm_start,
         default=0.0,
         metavar="SHARE",
-        help="share of the queries that policies learn from before they are judged (default: 0)",
+        help="share of the queries that policies learn from before they are judged, at most 0.5 (default: 0)",
     )
     one.set_defaults(command="compare")
 
@@ -291,7 +297,7 @@ def add_log_options(parser: argparse.ArgumentParser) -> None:
         metavar="MODEL=IN:OUT",
         action="append",
         default=[],
-        help="USD per million input and output tokens",
+        help="USD per million input and output tokens, both; only models with a price are kept",
     )
     how.add_argument("--cost", dest="costs", metavar="MODEL=VALUE", action="append", default=[], help="cost per query")
     how.add_argument(
@@ -340,6 +346,54 @@ def at_most(maximum: int) -> Callable[[str], int]:
         return value
 
     return read
+
+
+def at_least(minimum: int) -> Callable[[str], int]:
+    """Reads numbers of things, no fewer than something needs."""
+
+    def read(text: str) -> int:
+        value = count(text)
+        if value < minimum:
+            raise argparse.ArgumentTypeError(f"must be at least {minimum:,}, got {value:,}")
+        return value
+
+    return read
+
+
+def number(text: str) -> float:
+    """A finite number."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        raise argparse.ArgumentTypeError(f"must be a number, got {text!r}")
+    return value
+
+
+def quality(text: str) -> float:
+    """A mean score that can be asked for."""
+    value = number(text.removesuffix("%"))
+    if text.endswith("%") or not 0.0 < value < 1.0:
+        hint = f"; for {value:g} % give {value / 100:g}" if (value > 1.0 or text.endswith("%")) and value < 100.0 else ""
+        raise argparse.ArgumentTypeError(f"must be above 0 and below 1, got {text}{hint}")
+    return value
+
+
+def positive(text: str) -> float:
+    """A number above 0."""
+    value = number(text)
+    if value <= 0.0:
+        raise argparse.ArgumentTypeError(f"must be above 0, got {text}")
+    return value
+
+
+def warm_start(text: str) -> float:
+    """A share of the queries that leaves at least half of them to judge by."""
+    value = number(text)
+    if not 0.0 <= value <= 0.5:
+        raise argparse.ArgumentTypeError(f"must be from 0 to 0.5, a share of the queries, got {text}")
+    return value
 
 
 def path(text: str) -> Path:

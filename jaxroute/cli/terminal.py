@@ -48,20 +48,20 @@ def coloured(text: str, colour: str) -> str:
 class Lines:
     """Tells how far a run is where there is no terminal for a bar: a line after ten seconds, and each time that took twice as long.
 
-    A `callback` of `simulate`.
+    A `callback` of `simulate`; `say` is one of `compare`.
     """
 
     def __init__(self) -> None:
         self._begun, self._next = time.monotonic(), _FIRST_LINE_S
 
     def __call__(self, progress: Any) -> None:
+        self.say(f"block {progress.done} of {progress.total} ({progress.policy}, {progress.seeds:,} seeds)")
+
+    def say(self, text: str) -> None:
+        """Tells it in words, if it is time."""
         passed = time.monotonic() - self._begun
         if passed < self._next:
             return
         while self._next <= passed:
             self._next *= 2
-        print(
-            f"jaxroute: {passed:.0f} s, block {progress.done} of {progress.total} ({progress.policy}, {progress.seeds:,} seeds)",
-            file=sys.stderr,
-            flush=True,
-        )
+        print(f"jaxroute: {passed:.0f} s, {text}", file=sys.stderr, flush=True)

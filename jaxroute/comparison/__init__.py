@@ -4,5 +4,6 @@ from . import drawing
 from .comparing import Comparison, compare
 from .learning import setting_of
 from .points import Estimate, Learning, Measures, Point
+from .serving import Way, load_way
 
-__all__ = ["Comparison", "Estimate", "Learning", "Measures", "Point", "compare", "drawing", "setting_of"]
+__all__ = ["Comparison", "Estimate", "Learning", "Measures", "Point", "Way", "compare", "drawing", "load_way", "setting_of"]

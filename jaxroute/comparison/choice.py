@@ -5,7 +5,7 @@ answer: the next one is.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from .page.numbers import measured, percent, share
@@ -80,6 +80,21 @@ def answer(points: Iterable[Point], target: float) -> Answer:
     if judged is not None and best is not None and _cheapest([best, judged], target) is best:
         judged = None
     return Answer(target, best, judged, _cheapest([p for p in points if p.kind == "single"], target))
+
+
+def saved(points: Iterable[Point], target: float, fits: Callable[[Point], bool]) -> Point | None:
+    """The answer if it is of a certain kind, else the cheapest way of that kind that reaches a target and can be had; None if there is none.
+
+    Where nothing clearly saves money, the single model that reaches the target.
+    """
+    points = [p for p in points if p.kind != "bound"]
+    found = answer(points, target)
+    if found.single is not None and not found.saves:
+        return found.single
+    if found.best is not None and fits(found.best):
+        return found.best
+    chosen = [p for p in answers(points, target) if fits(p) and _can_be_had(p) and not _misses(p, target)]
+    return _cheapest(chosen, target)
 
 
 def _misses(point: Point, target: float) -> bool:

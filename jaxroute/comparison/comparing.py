@@ -6,9 +6,10 @@ import os
 import shlex
 import sys
 import tempfile
+import textwrap
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,10 +22,11 @@ import jaxroute as jr
 from jaxroute.core import checks
 from jaxroute.data import Log, RoutingTable, read_log
 
-from . import choice, learning
+from . import choice, learning, serving
 from .offline import offline
 from .page import write
-from .page.numbers import measured, percent
+from .page.numbers import measured, percent, portion, share
+from .planning import Plan, plan
 from .points import Estimate, Measures, Point, meets
 from .summary import Pair, PointSummary, SensitivitySummary, Summary
 
@@ -32,8 +34,6 @@ from .summary import Pair, PointSummary, SensitivitySummary, Summary
 _FEWEST = 40
 # Other targets that are looked at, from the one asked for.
 _AROUND = (-0.1, -0.05, -0.025, 0.0, 0.025, 0.05, 0.1)
-# Random orders of the queries: as many as make so many queries in all, within bounds.
-_SERVED, _ORDERS = 160_000, (8, 32)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -117,6 +117,7 @@ class Comparison:
             "seconds": {name: round(value, 1) for name, value in self.seconds.items()},
             "orders": self.orders,
             "command": self.command,
+            "to_route": self.to_route(),
         }
 
     def _points(self, found: choice.Answer) -> list[PointSummary]:
@@ -126,16 +127,20 @@ class Comparison:
             for p in self.points
         ]
 
+    def _rows(self) -> list[Point]:
+        """The chosen setting of each approach, the cheapest that reach the target first."""
+        return sorted(
+            choice.answers(self.points, self.target),
+            key=lambda p: (not meets(p.judged.quality, self.target), p.judged.cost.value),
+        )
+
     def table(self, width: int | None = None) -> str:
         """The chosen setting of each approach as text, the cheapest that reach the target first.
 
         Args:
           width: of a line; longer settings are cut.
         """
-        rows = sorted(
-            choice.answers(self.points, self.target),
-            key=lambda p: (not meets(p.judged.quality, self.target), p.judged.cost.value),
-        )
+        rows = self._rows()
         single = self.answer.single
         lines = [("approach", "quality", f"{self.log.table.cost_unit}", "saves", "calls", "setting")]
         for p in rows:
@@ -149,6 +154,68 @@ class Comparison:
             "  ".join([*(cell.ljust(w) for cell, w in zip(line, widths, strict=False)), line[5]]).rstrip() for line in lines
         )
         return "\n".join(text if width is None or len(text) <= width else f"{text[: width - 3]}..." for text in texts)
+
+    def shares(self, width: int | None = None) -> str:
+        """How often each chosen way asks each model, as text, in the order of `table`.
+
+        Args:
+          width: of a line.
+        """
+        lines = [
+            "share of the queries for which each model is asked (more than 100 % in all: several are asked for some queries)"
+        ]
+        for p in self._rows():
+            if p.kind == "single":
+                continue
+            asked = sorted(p.shares.items(), key=lambda item: -item[1])
+            lines.append(f"{p.approach}: " + ", ".join(f"{name} {portion(part)}" for name, part in asked))
+        if width is None:
+            return "\n".join(lines)
+        return "\n".join(textwrap.fill(line, width, subsequent_indent="    ", break_on_hyphens=False) for line in lines)
+
+    @property
+    def kept(self) -> Point | None:
+        """The way that `way` makes and `report` saves: the answer if it is a rule fitted to the log, else the cheapest such rule that reaches the target."""
+        return choice.saved(self.points, self.target, serving.can_be_saved)
+
+    def way(self, point: Point | None = None) -> serving.Way:
+        """A way of routing for queries that are new, fitted to the whole log; takes seconds.
+
+        Args:
+          point: one of `points` that is a single model or fitted to the log; None for `kept`.
+
+        Raises:
+          ValueError: the point is no such rule, or no such rule reaches the target.
+        """
+        point = self.kept if point is None else point
+        if point is None:
+            raise ValueError(
+                f"no rule that is fitted to the log reaches {share(self.target)}: give a point, or a lower target"
+            )
+        return serving.way_of(self.log, point)
+
+    def to_route(self, file: str = serving.FILE) -> tuple[str, str]:
+        """How to route a new query: a sentence, and Python that does it.
+
+        Args:
+          file: where the way is saved.
+        """
+        found, kept = self.answer, self.kept
+        best = found.best
+        learns = ""
+        if best is not None and best is not kept and found.single is not kept:
+            learns = f"{choice.named(best)} learns while it serves and is no rule that can be saved: how to play it is under “To go on”, or in `further`."
+        if kept is None:
+            lacking = f"No rule that is fitted to the log reaches {share(self.target)}, so none is saved."
+            return f"{learns} {lacking}".strip(), ""
+        first = "Of the rules that can be, the cheapest is saved" if learns else "saved"
+        first = first if learns else first.capitalize()
+        code = serving.snippet(self.log, kept, file)
+        needs = "jaxroute, scikit-learn" if "(text" in code else "jaxroute"
+        text = f"{first}: {choice.named(kept)}, fitted to all queries of the log. It needs {needs} and {file}, and no log."
+        if kept.kind == "single":
+            text = f"{first}: {kept.approach} for every query, as nothing clearly saves money."
+        return f"{learns} {text}".strip(), code
 
     @property
     def dataset(self) -> xr.Dataset:
@@ -175,12 +242,18 @@ class Comparison:
         return xr.Dataset({**columns, **flags}, coords=texts, attrs=about)
 
     def report(self, folder: str | os.PathLike[str]) -> list[Path]:
-        """Writes the page, its summary, tables and pictures; the files' paths.
+        """Writes the page, its summary, tables and pictures, and the way that `kept` names; the files' paths.
 
         Args:
           folder: is made if it is not there.
         """
-        return write(self.summary, Path(folder))
+        folder = Path(folder)
+        made = None if self.kept is None else self.way()
+        files = write(self.summary, folder)
+        if made is None:
+            (folder / serving.FILE).unlink(missing_ok=True)  # Of an earlier comparison.
+            return files
+        return [*files, made.save(folder / serving.FILE)]
 
     def __repr__(self) -> str:
         return f"{self.sentence}\n\n{self.table()}"
@@ -197,6 +270,8 @@ def compare(
     warm: float = 0.0,
     command: str | None = None,
     progress: bool = True,
+    begun: Callable[[list[str]], None] | None = None,
+    callback: Callable[[str], None] | None = None,
     **reading: Any,
 ) -> Comparison:
     """Compares all ways of routing on a log, and says which one reaches a quality for the least money.
@@ -210,7 +285,9 @@ def compare(
       orders: random orders of the queries that learning policies meet, at least 4; None for 8 to 32, by the number of queries.
       warm: share of the queries that learning policies meet first and that is not counted, at most .5: a warm start.
       command: that makes the report again, for its page; None for the one that a file alone asks for.
-      progress: shows what is going on.
+      progress: shows what is going on, on one line.
+      begun: is told once what is about to be done, a few lines, as soon as the log is read.
+      callback: is told each step in words as it begins, for example "step 14 of 30: LinUCB".
       reading: further arguments of `read_log`.
 
     Raises:
@@ -227,30 +304,33 @@ def compare(
     if isinstance(data, Log) and reading:
         raise ValueError(f"{next(iter(reading))} must be left out where data is a Log, which has been read already")
     seconds: dict[str, float] = {}
-    with _Progress(progress) as told:
-        told("reading")
+    with _Progress(progress, callback) as told:
+        told.show("reading")
         log = data if isinstance(data, Log) else read_log(data, **reading)
         table = log.table
         if table.num_queries < _FEWEST:
             raise ValueError(f"data must have at least {_FEWEST} queries that all models answered, got {table.num_queries}")
-        traffic = learning.Traffic.of(table, log.latency, log.signals)
+        targets = _targets(table, target)
+        planned = plan(log, target, targets, orders=orders, warm=float(warm), minutes=minutes)
         folder = None if out is None else Path(out)
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
         seconds["reading"] = time.perf_counter() - start
+        if begun is not None:
+            told.aside(lambda: begun(planned.lines))
+        told.total = planned.steps
 
-        targets = _targets(table, target)
         mark = time.perf_counter()
-        told("rules that are fitted to recorded queries")
         fixed = offline(table, targets, latency=log.latency, progress=told)
         seconds["rules that are fitted"] = time.perf_counter() - mark
 
-        number = orders or int(np.clip(_SERVED // table.num_queries, *_ORDERS))
+        number = planned.orders
         with _runs_in(folder) as runs:
-            learned = _learned(traffic, target, targets, number, float(warm), runs, told, seconds)
+            learned = _learned(planned, targets, number, runs, told, seconds)
             while minutes is not None and _fits(start, seconds, minutes):
                 number *= 2
-                learned = _learned(traffic, target, targets, number, float(warm), runs, told, seconds)
+                told.total += sum(planned.looks)
+                learned = _learned(planned, targets, number, runs, told, seconds)
         found = Comparison(
             log,
             name or _name(data),
@@ -261,7 +341,7 @@ def compare(
             float(warm),
             seconds,
             _command(data, target, out, reading) if command is None else command,
-            _opened(data, reading),
+            log.opened,
         )
         if folder is not None:
             told("the report")
@@ -272,19 +352,17 @@ def compare(
 
 
 def _learned(
-    traffic: learning.Traffic,
-    target: float,
-    targets: Sequence[float],
-    orders: int,
-    warm: float,
-    runs: Path,
-    told: "_Progress",
-    seconds: dict[str, float],
+    planned: Plan, targets: Sequence[float], orders: int, runs: Path, told: "_Progress", seconds: dict[str, float]
 ) -> list[Point]:
     points: list[Point] = []
     mark = time.perf_counter()
-    for of_one in learning.play(traffic, target, targets, orders=orders, warm=warm, folder=runs, say=told):
+    looks = iter(planned.looks)
+    done = told.done
+    options = {"orders": orders, "warm": planned.warm, "folder": runs, "say": told}
+    for of_one in learning.play(planned.traffic, planned.target, targets, **options):
         points += of_one
+        done += next(looks)
+        told.done = done  # A second look that was not needed is done.
         now = time.perf_counter()
         part = of_one[0].approach
         seconds[part] = seconds.get(part, 0.0) + now - mark
@@ -388,6 +466,7 @@ def _point(point: Point, target: float, single: Point | None, chosen: bool, open
         "answer": chosen,
         "saving": None if single is None or single is point else choice.saving(point, single).pair,
         "needs": list(point.needs),
+        "shares": dict(point.shares),
         "further": "\n".join(line for line in (opened, point.further) if line) if point.further else "",
         "learning": None
         if learned is None
@@ -420,18 +499,20 @@ def _command(data: Any, target: float, out: Any, reading: dict[str, Any]) -> str
     return shlex.join([*words, *([] if out is None else ["--out", os.fspath(out)])])
 
 
-def _opened(data: Any, reading: dict[str, Any]) -> str:
-    """The line of Python that reads a file as it was read; empty for a table of Python's."""
-    if not isinstance(data, (str, os.PathLike)):
-        return ""
-    given = [repr(os.fspath(data)), *(f"{name}={value!r}" for name, value in reading.items() if value and value != "drop")]
-    return f"log = jaxroute.data.read_log({', '.join(given)})"
-
-
 class _Progress:
-    """A line that says what is going on and for how long, also while something compiles."""
+    """A line that says which step is going on and for how long, also while something compiles.
 
-    def __init__(self, shown: bool):
+    Args:
+      shown: whether there is a line.
+      callback: is told each step in words.
+
+    Attributes:
+      done: steps that have begun.
+      total: steps in all.
+    """
+
+    def __init__(self, shown: bool, callback: Callable[[str], None] | None = None):
+        self.done, self.total, self._callback = 0, 0, callback
         self._bar: Any = tqdm(total=0, bar_format="{desc} [{elapsed}]", disable=not shown, file=sys.stderr, leave=False)
         self._ended = threading.Event()
         self._beat = threading.Thread(target=self._keep_beating, daemon=True)
@@ -446,7 +527,21 @@ class _Progress:
         return self
 
     def __call__(self, text: str) -> None:
+        """The next step."""
+        self.done += 1
+        text = f"step {self.done} of {self.total}: {text}"
+        self.show(text)
+        if self._callback is not None:
+            self._callback(text)
+
+    def show(self, text: str) -> None:
+        """What is going on."""
         self._bar.set_description_str(text)
+
+    def aside(self, write: Callable[[], None]) -> None:
+        """Lets something write where the line is."""
+        with self._bar.external_write_mode():
+            write()
 
     def __exit__(self, *error: object) -> None:
         self._ended.set()

@@ -1,7 +1,8 @@
 """What is measured of one way of routing at one setting."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 # What a point is: a model for every query; a rule that is fitted to recorded queries; a policy that learns while it serves; or
@@ -83,6 +84,9 @@ class Point:
       needs: what it asks for in production, each a few words, for example "a score of each answer that is served".
       further: how to go on with it, a command or a line of Python; empty where there is nothing to run.
       learning: of a policy that learns; else None.
+      shares: by model, the share of the queries for which it is called, as judged: 1 in all where one model is called for each query, more where
+        several are. Models that are never called are left out.
+      tuned: the quality that a rule was tuned to; None where nothing was.
     """
 
     approach: str
@@ -94,6 +98,8 @@ class Point:
     needs: tuple[str, ...] = ()
     further: str = ""
     learning: Learning | None = None
+    shares: Mapping[str, float] = field(default_factory=dict)
+    tuned: float | None = None
 
 
 def meets(quality: Estimate, target: float) -> bool:

@@ -72,6 +72,7 @@ class PointSummary(TypedDict):
     answer: bool
     saving: Pair | None
     needs: list[str]
+    shares: dict[str, float]
     further: str
     learning: LearningSummary | None
 
@@ -113,6 +114,7 @@ class Summary(TypedDict):
     seconds: how long each part took.
     orders: random orders of the queries, of policies that learn.
     command: the command that makes this report again.
+    to_route: how to route a new query: a sentence, and Python that does it, which may be empty.
     """
 
     jaxroute: str
@@ -128,3 +130,4 @@ class Summary(TypedDict):
     seconds: dict[str, float]
     orders: int
     command: str
+    to_route: tuple[str, str]

@@ -151,6 +151,11 @@ class Experiment:
         found += [f"{who}.{leaf} = {value}" for who, values in changes.items() for leaf, value in values.items()]
         return ", ".join(found)
 
+    def stands_in(self, changes: Mapping[str, Mapping[str, Any]]) -> bool:
+        """Whether generated queries are played in place of a user's: a table's experiment that was given no table."""
+        given = changes.get("environment", {})
+        return any({**case.settings, **given}.get("data") == "standin" for case in self.cases)
+
 
 def run(
     experiment: Experiment,

@@ -93,6 +93,39 @@ def test_what_is_found_where_the_best_is_known(only, tmp_path):
     assert data.attrs["sentence"] == found.sentence
     assert found.sentence in repr(found) and "approach" in found.table()
     check_drawings(found)
+    check_shares(found, tmp_path / "report")
+    check_route(found, tmp_path / "report")
+
+
+def check_shares(found, folder):
+    """Each call goes somewhere, and the page and its files say where."""
+    for point in found.points:
+        assert sum(point.shares.values()) == pytest.approx(point.judged.calls.value, abs=0.01), point.approach
+        assert set(point.shares) <= set(found.log.table.models)
+    best = found.answer.best
+    # Half of the queries are easy, and go to the small model.
+    assert best.shares["small"] == pytest.approx(0.5, abs=0.1) and best.shares["large"] == pytest.approx(0.5, abs=0.1)
+    (line,) = (text for text in found.shares().splitlines() if text.startswith(f"{best.approach}: "))
+    assert "small " in line and "large " in line
+    assert max(map(len, found.shares(60).splitlines())) <= 60
+    assert "Where queries go" in (folder / "index.html").read_text()
+    assert "To route a new query" in (folder / "index.html").read_text()
+    summary = json.loads((folder / "summary.json").read_text())
+    assert summary["points"][summary["best"]]["shares"] == pytest.approx(dict(best.shares))
+
+
+def check_route(found, folder):
+    """What the report says of a new query is Python that runs, and sends it where it belongs."""
+    words, code = found.to_route(str(folder / "choice.npz"))
+    assert found.kept.approach in words
+    easy, names = np.array([1.0, 0.0]), {}
+    if found.kept.approach == "FrugalGPT cascade":
+        exec(code, names := {"numbers": easy, "call": lambda model: ("", 1.0)})
+        assert list(names["asked"]) == ["small"]
+    else:
+        exec(code, names := {"numbers": easy})
+        assert names["model"] == "small"
+    assert names["way"].model(features=1 - easy, asked=names.get("asked")) in ("small", "large", "odd", None)
 
 
 def check_drawings(found):
@@ -150,6 +183,23 @@ def test_a_second_call_goes_on_from_what_is_there(only, tmp_path, monkeypatch):
     assert [p.setting for p in more.points if p.kind == "offline"] == [
         p.setting for p in first.points if p.kind == "offline"
     ]
+
+
+def test_every_step_is_told_and_counted(only):
+    only("LinUCB", "StageRoute")
+    begun, told = [], []
+    found = jr.compare(
+        known_log(60), target_quality=0.95, orders=4, progress=False, begun=begun.append, callback=told.append
+    )
+    (lines,) = begun
+    ways = 3 + len({p.approach for p in found.points if p.kind in ("offline", "online")})
+    assert lines[0].startswith(f"{ways} ways of routing") and "95 %" in lines[0]
+    assert lines[-1].startswith(f"{13 + 4 + 1} steps at most")
+    numbers = [int(line.split()[1]) for line in told]
+    assert numbers == sorted(set(numbers)) and numbers[0] == 1 and numbers[-1] <= 18
+    assert told[0] == "step 1 of 18: rules that are fitted: part 1 of 12"
+    assert {"step 14 of 18: LinUCB", "step 16 of 18: StageRoute"} <= set(told)  # Also where LinUCB needs one look only.
+    assert found.opened == ""
 
 
 def test_settings_are_chosen_and_judged_on_different_orders(only):

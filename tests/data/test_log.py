@@ -442,3 +442,42 @@ def test_real_files_that_are_no_logs_or_lack_costs(name):
     with pytest.raises(ValueError) as error:
         read_log(shared(name))
     assert SUMMARIES[name] in str(error.value)
+
+
+@pytest.mark.parametrize("named", [{}, {"query": "prompt"}, {"text": "prompt"}, {"query": "prompt", "text": "prompt"}])
+@pytest.mark.parametrize("wide", [False, True])
+def test_naming_the_column_of_prompts_by_hand_loses_no_features(named, wide, tmp_path):
+    """`--column query=prompt` and the like read what is read without them."""
+    pytest.importorskip("sklearn")
+    prompts = [f"what is the {word} of {number}" for number, word in enumerate(("root", "sum", "law", "name") * 5)]
+    if wide:
+        lines = ["prompt,a,a_cost,b,b_cost", *(f"{p},{i % 2},1,1,2" for i, p in enumerate(prompts))]
+    else:
+        lines = [
+            "prompt,llm,correct,cost",
+            *(f"{p},{m},{i % 2},{1 + (m == 'b')}" for i, p in enumerate(prompts) for m in "ab"),
+        ]
+    file = tmp_path / "log.csv"
+    file.write_text("\n".join(lines))
+    log, found = read_log(file, columns=named), read_log(file)
+    assert log.features == found.features and log.features.startswith("text of column 'prompt'")
+    np.testing.assert_array_equal(log.table.features, found.table.features)
+    assert "text: column 'prompt'" in log.read
+
+
+def test_a_column_that_a_person_calls_the_query_is_text_whatever_its_name(tmp_path):
+    pytest.importorskip("sklearn")
+    lines = ["what_was_asked,llm,correct,cost"]
+    lines += [f"tell me about {i},{m},{i % 2},1" for i in range(20) for m in "ab"]
+    (tmp_path / "log.csv").write_text("\n".join(lines))
+    log = read_log(tmp_path / "log.csv", columns={"query": "what_was_asked"})
+    assert log.features.startswith("text of column 'what_was_asked'")
+    numbered = [line.replace("tell me about ", "") for line in lines]
+    (tmp_path / "log.csv").write_text("\n".join(numbered))
+    assert read_log(tmp_path / "log.csv", columns={"query": "what_was_asked"}).features == "none"
+
+
+def test_prices_without_anything_to_count_are_told_so(tmp_path):
+    (tmp_path / "log.csv").write_text("id,llm,correct\n" + "".join(f"{i},{m},{i % 2}\n" for i in range(9) for m in "ab"))
+    with pytest.raises(ValueError, match="prices per million tokens need to know how many tokens there are.*tokens_in"):
+        read_log(tmp_path / "log.csv", prices={"a": (1.0, 2.0), "b": (3.0, 4.0)})

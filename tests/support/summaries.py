@@ -46,6 +46,7 @@ def point(approach, kind, setting, quality, cost, **more):
         "answer": False,
         "saving": None,
         "needs": [],
+        "shares": {},
         "further": "",
         "learning": None,
     }
@@ -146,6 +147,7 @@ def typical(
         "seconds": {"reading": 0.4, "offline rules": 3.21, "learning policies": 41.7},
         "orders": 32,
         "command": f"jaxroute compare {file} --target-quality {target:g} --out report/",
+        "to_route": ("Saved: Best mixture.", "way = jaxroute.comparison.load_way('choice.npz')"),
     }
 
 

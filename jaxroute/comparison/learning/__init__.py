@@ -2,7 +2,7 @@
 
 from .approaches import APPROACHES, Approach, approaches_for, setting_of
 from .metered import Metered
-from .play import play
+from .play import looks, play
 from .traffic import Traffic
 
-__all__ = ["APPROACHES", "Approach", "Metered", "Traffic", "approaches_for", "play", "setting_of"]
+__all__ = ["APPROACHES", "Approach", "Metered", "Traffic", "approaches_for", "looks", "play", "setting_of"]

@@ -76,7 +76,8 @@ def _metered(traffic: Traffic, env: Any, reading: Reading, order: Sequence[str] 
     table = traffic.table
     places = [table.models.index(name) for name in order] if order else list(range(table.num_models))
     latency = None if traffic.latency is None else np.asarray(traffic.latency, np.float32)[:, places]
-    return Metered(env, table.scores[:, places], table.costs[:, places], latency, reading)
+    names = tuple(table.models[place] for place in places)
+    return Metered(env, table.scores[:, places], table.costs[:, places], latency, reading, names)
 
 
 def _budgets(traffic: Traffic, targets: Sequence[float]) -> tuple[float, ...]:

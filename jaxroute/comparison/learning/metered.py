@@ -21,6 +21,7 @@ METRICS = (
     Metric("latency", "time until the answer", "s", "total"),
     Metric("latency_square", "its square", "", "total"),
     Metric("answered", "queries that have got their answer", "queries", "total"),
+    Metric("sent", "queries for which each model is called", "queries", "total", ("model",)),
 )
 
 
@@ -53,16 +54,18 @@ class Metered(Wrapper):
       costs: `[Q, N]`.
       latency: `[Q, N]` s, None for 0.
       reading: how its decisions are read (static).
+      names: of the models, in its order (static).
     """
 
     scores: Leaf
     costs: Leaf
     latency: Leaf | None
     reading: Reading = struct.field(pytree_node=False)
+    names: tuple[str, ...] = struct.field(pytree_node=False, default=())
 
     @property
     def spec(self) -> Any:
-        return replace(self.env.spec, metrics=METRICS, room_flow=None)
+        return replace(self.env.spec, metrics=METRICS, room_flow=None, model_names=self.names or self.env.spec.model_names)
 
     def step(self, key: jax.Array, state: Any, action: Any, t: jax.Array) -> tuple[Any, Any, dict[str, jax.Array]]:
         after, feedback, flows = self.env.step(key, state, action, t)
@@ -86,6 +89,7 @@ class Metered(Wrapper):
             "latency": latency,
             "latency_square": jnp.square(latency),
             "answered": jnp.asarray(answered, jnp.float32),
+            "sent": called.astype(jnp.float32),
         }
         return after, feedback, metered | {name: flows[name] for name in self.env.spec.zero_flows}
 

@@ -5,6 +5,7 @@ import math
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +24,11 @@ _ONE_LOOK = ("ACQB, with retries",)
 # What is metered with its square, for standard errors.
 _MEASURED = ("quality", "spent", "calls", "latency")
 Say = Callable[[str], None]
+
+
+def looks(approach: Approach) -> int:
+    """How often an approach is played, at most: over its grid, then nearer to the target."""
+    return 1 if approach.name in _ONE_LOOK else 2
 
 
 def play(
@@ -56,7 +62,7 @@ def play(
         tell(approach.name)
         looked = _runs(approach, approach.values, orders, _place(folder, approach, "grid"))
         first = _points(approach, traffic, looked, warm)
-        between = () if approach.name in _ONE_LOOK else values_between(approach, first, target)
+        between = () if looks(approach) == 1 else values_between(approach, first, target)
         if between:
             tell(f"{approach.name}, nearer to the target")
             second = _runs(approach, between, orders, _place(folder, approach, "near"))
@@ -102,11 +108,23 @@ def _points(approach: Approach, traffic: Traffic, data: xr.Dataset, warm: float)
         for name in (*_MEASURED, *(f"{name}_square" for name in _MEASURED), "answered")
     }
     times = [int(t) for t in data["time"].values]
+    sent = data["sent"].isel(time=-1).transpose(*names, "seed", "model").to_numpy().astype(np.float64)
+    before = np.zeros_like(sent)
+    if warm:
+        begin = int(np.searchsorted(times, warm * times[-1]))
+        before = data["sent"].isel(time=begin).transpose(*names, "seed", "model").to_numpy().astype(np.float64)
+    models = [str(name) for name in data["model"].values]
     points = {}
     for place in itertools.product(*(range(data.sizes[name]) for name in names)):
         values = tuple(float(data[name].values[i]) for name, i in zip(names, place, strict=True))
         curves = {name: array[place] for name, array in arrays.items()}
-        points[values] = _point(approach, traffic, dict(zip(names, values, strict=True)), curves, times, warm)
+        point = _point(approach, traffic, dict(zip(names, values, strict=True)), curves, times, warm)
+        # As judged, by the odd runs; calls per query are the sum of all shares.
+        called = (sent - before)[place][1::2].sum(axis=0)
+        shares = called * point.judged.calls.value / max(float(called.sum()), 1.0)
+        points[values] = replace(
+            point, shares={name: float(share) for name, share in zip(models, shares, strict=True) if share > 0}
+        )
     return points
 
 

@@ -65,4 +65,7 @@ def cheapest_right(sample: Sample, target: float) -> Played:
     for total, values in ((quality, sample.scores), (cost, sample.costs), (latency, sample.latency)):
         if total is not None and values is not None:
             np.add.at(total, query, parts * (values[query, after] - values[query, before]))
-    return Played(quality, cost, start.calls, latency)
+    sent = start.sent.copy()
+    np.add.at(sent, before, -parts)
+    np.add.at(sent, after, parts)
+    return Played(quality, cost, start.calls, sent, latency)

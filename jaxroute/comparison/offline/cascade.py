@@ -1,6 +1,6 @@
 """FrugalGPT: ask cheap models first, and the next only where the judge doubts the answer."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,6 +44,19 @@ class Cascade:
             quality[asking] = sample.scores[asking, stage]
             asking = asking & (value[:, stage] < threshold)
         return play_called(sample, called, quality)
+
+    def following(self, sample: Sample, asked: Sequence[int], draw: float) -> int | None:
+        """The model to ask next for the one query of a sample, None where the last answer is served; see `Way`."""
+        del draw  # Nothing is drawn.
+        stage = len(asked)
+        if tuple(asked) != self.stages[:stage]:
+            due = " -> ".join(self.models[k] for k in self.stages)
+            raise ValueError(f"asked must follow the cascade {due}, got {', '.join(self.models[k] for k in asked)}")
+        if stage == len(self.stages):
+            return None
+        if stage and self.judge.predict(sample)[0, asked[-1]] >= self.thresholds[stage - 1]:
+            return None
+        return self.stages[stage]
 
     def __str__(self) -> str:
         parts = [self.models[self.stages[0]]]

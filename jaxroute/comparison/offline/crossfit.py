@@ -61,6 +61,7 @@ class Record:
         shape = (num_partitions, sample.num_queries)
         self.quality, self.cost, self.calls = np.empty(shape), np.empty(shape), np.empty(shape)
         self.rules = np.zeros(shape, np.int64)
+        self.sent, self.models = np.zeros((num_partitions, sample.num_models)), sample.models
         self.latency = None if sample.latency is None else np.empty(shape)
 
     def write(self, partition: int, rule: int, rows: np.ndarray, played: Played) -> None:
@@ -69,6 +70,7 @@ class Record:
         self.quality[partition, rows] = played.quality
         self.cost[partition, rows] = played.cost
         self.calls[partition, rows] = played.calls
+        self.sent[partition] += played.sent
         if self.latency is not None and played.latency is not None:
             self.latency[partition, rows] = played.latency
 
@@ -85,6 +87,12 @@ class Record:
         latency = None if self.latency is None else estimate(self.latency, self.rules, first)
         quality, cost, calls = (estimate(values, self.rules, first) for values in (self.quality, self.cost, self.calls))
         return Measures(quality, cost, calls, latency)
+
+    def shares(self) -> dict[str, float]:
+        """Share of the queries for which each model is called, where it is judged; models that are never called are left out."""
+        judged = self.sent[1::2] if len(self.sent) > 1 else self.sent
+        mean = judged.mean(0) / self.quality.shape[1]
+        return {name: float(value) for name, value in zip(self.models, mean, strict=True) if value > 1e-12}
 
 
 def estimate(values: np.ndarray, rules: np.ndarray, first: int = 0) -> Estimate:

@@ -56,9 +56,8 @@ def offline(
     tell = progress or (lambda line: None)
     points = [*_singles(table, sample), *_bounds(sample, targets)]
     used = approaches(sample)
-    few, many = table.num_queries <= _FEW, table.num_queries > _MANY
     with _one_thread():
-        records = crossfit(sample, used, targets, 2 if many else 4, 3 if few else 2, tell)
+        records = crossfit(sample, used, targets, *partings(table.num_queries), tell)
         tell("rules that are fitted: the whole table")
         whole = Part(sample, WHOLE)
         of_whole = [approach.fit(whole) for approach in used]
@@ -78,10 +77,17 @@ def offline(
                     chosen_by=record.measures(0),
                     judged=record.measures(1),
                     needs=approach.needs,
+                    shares=record.shares(),
+                    tuned=target,
                     further=f"from {_MODULE} import {call.split('(')[0]}; rule = {call}",
                 )
             )
     return points
+
+
+def partings(num_queries: int) -> tuple[int, int]:
+    """How often so many queries are parted, and into how many folds."""
+    return 2 if num_queries > _MANY else 4, 3 if num_queries <= _FEW else 2
 
 
 def approaches(sample: Sample) -> list[Approach]:
@@ -112,7 +118,7 @@ def _seen(approach: str, kind: Kind, setting: str, played: Played, sample: Sampl
     record = Record(1, sample)
     record.write(0, 0, np.arange(sample.num_queries), played)
     measures = record.measures()
-    return Point(approach, kind, setting, measures, measures, needs=needs)
+    return Point(approach, kind, setting, measures, measures, needs=needs, shares=record.shares())
 
 
 def _singles(table: RoutingTable, sample: Sample) -> list[Point]:

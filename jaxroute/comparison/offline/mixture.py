@@ -1,5 +1,6 @@
 """A random choice between at most two models that does not look at the query."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,7 +33,14 @@ class Mixture:
             return (1 - self.weight) * a + self.weight * b
 
         latency = None if one.latency is None or other.latency is None else mean(one.latency, other.latency)
-        return Played(mean(one.quality, other.quality), mean(one.cost, other.cost), one.calls, latency)
+        quality, cost, sent = (mean(getattr(one, name), getattr(other, name)) for name in ("quality", "cost", "sent"))
+        return Played(quality, cost, one.calls, sent, latency)
+
+    def following(self, sample: Sample, asked: Sequence[int], draw: float) -> int | None:
+        """The model to ask next for the one query of a sample, None where the last answer is served; see `Way`."""
+        if asked:
+            return None
+        return self.second if draw < self.weight else self.first
 
     def __str__(self) -> str:
         if self.first == self.second or self.weight == 0:

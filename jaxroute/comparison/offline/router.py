@@ -1,6 +1,6 @@
 """Routers: one model for each query, chosen by predicted scores and mean costs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,6 +35,11 @@ class Router:
     def play(self, sample: Sample) -> Played:
         """What it does with each query."""
         return play_single(sample, self.choose(sample))
+
+    def following(self, sample: Sample, asked: Sequence[int], draw: float) -> int | None:
+        """The model to ask next for the one query of a sample, None where the last answer is served; see `Way`."""
+        del draw  # Nothing is drawn.
+        return None if asked else int(self.choose(sample)[0])
 
     def __str__(self) -> str:
         return f"highest predicted score - {self.price:.3g} x mean cost"

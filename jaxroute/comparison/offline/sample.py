@@ -88,12 +88,14 @@ class Played:
       quality: score of the answer that was served.
       cost: of all calls.
       calls: number of models called.
+      sent: `[N]` number of queries for which each model was called.
       latency: seconds, calls one after the other; None where the sample has none.
     """
 
     quality: np.ndarray
     cost: np.ndarray
     calls: np.ndarray
+    sent: np.ndarray
     latency: np.ndarray | None = None
 
 
@@ -106,7 +108,8 @@ def play_single(sample: Sample, chosen: np.ndarray) -> Played:
     """
     rows = np.arange(sample.num_queries)
     latency = None if sample.latency is None else sample.latency[rows, chosen]
-    return Played(sample.scores[rows, chosen], sample.costs[rows, chosen], np.ones(len(rows)), latency)
+    sent = np.bincount(chosen, minlength=sample.num_models).astype(np.float64)
+    return Played(sample.scores[rows, chosen], sample.costs[rows, chosen], np.ones(len(rows)), sent, latency)
 
 
 def play_called(sample: Sample, called: np.ndarray, quality: np.ndarray) -> Played:
@@ -118,4 +121,5 @@ def play_called(sample: Sample, called: np.ndarray, quality: np.ndarray) -> Play
       quality: `[Q]` score of the answer that was served.
     """
     latency = None if sample.latency is None else np.where(called, sample.latency, 0.0).sum(1)
-    return Played(quality, np.where(called, sample.costs, 0.0).sum(1), called.sum(1).astype(np.float64), latency)
+    calls, sent = (called.sum(axis).astype(np.float64) for axis in (1, 0))
+    return Played(quality, np.where(called, sample.costs, 0.0).sum(1), calls, sent, latency)

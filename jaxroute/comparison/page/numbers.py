@@ -58,6 +58,11 @@ def share(value: float) -> str:
     return f"{_trimmed(100 * value)} %"
 
 
+def portion(value: float) -> str:
+    """A measured fraction in percent, with a digit behind the point below 10 %."""
+    return f"{100 * value:.0f} %" if value >= 0.0995 else f"{100 * value:.1f} %"
+
+
 def ticks(values: list[float], log: bool = False) -> list[str]:
     """Labels of an axis, with powers of ten where they would be long: each its own on a logarithmic axis, else all the same."""
     top = _exponent(max(map(abs, values), default=0.0))

@@ -56,6 +56,24 @@ def answers(summary: Summary, looked: dict[str, Look]) -> Markup:
     )
 
 
+def shares(summary: Summary, looked: dict[str, Look]) -> Markup | None:
+    """How often each chosen way asks each model."""
+    made = table.shares(summary, looked)
+    if made is None:
+        return None
+    note = "Share of the queries for which each model is asked, at the chosen settings; more than 100 % in all where several are asked."
+    return _section("Where queries go", element("p", note, class_="lead"), made)
+
+
+def to_route(summary: Summary) -> Markup | None:
+    """How to route a query that is new."""
+    words, code = summary["to_route"]
+    if not words:
+        return None
+    lead = element("p", breakable(words), class_="lead")
+    return _section("To route a new query", lead, _code(code) if code else None)
+
+
 def needs(summary: Summary, looked: dict[str, Look]) -> Markup | None:
     """Each feedback once, with who asks for it."""
     asked: dict[str, list[str]] = {}

@@ -104,6 +104,21 @@ def settings(summary: Summary, looked: dict[str, Look]) -> Markup:
     return table(heads, [("", "", rows)], aria_label="All settings")
 
 
+def shares(summary: Summary, looked: dict[str, Look]) -> Markup | None:
+    """The chosen ways, and which models they ask how often, the most asked first; None if nothing is known of that."""
+    meeting, missing, bounds = ways.rows(summary)
+    rows: list[list[Cell]] = []
+    for p in (*meeting, *missing, *bounds):
+        asked = sorted(p["shares"].items(), key=lambda item: -item[1])
+        if asked and p["kind"] != "single":
+            look = looked.get(p["approach"])
+            name = element("span", symbol(look), element("span", breakable(ways.name_of(p))), class_="name")
+            words = ", ".join(f"{model} {numbers.portion(part)}" for model, part in asked)
+            rows.append([(name, p["approach"]), (breakable(words), words)])
+    heads = [("approach", ""), ("models asked", "")]
+    return table(heads, [("", "", rows)], aria_label="Shares of the queries") if rows else None
+
+
 def models(summary: Summary) -> Markup:
     """The models, from the cheapest on."""
     heads = [("model", ""), ("quality", "number"), (f"cost, {summary['data']['unit']}", "number")]

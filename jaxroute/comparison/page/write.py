@@ -24,6 +24,7 @@ COLUMNS = (
     "meets",
     "answer",
     "needs",
+    "shares",
     "further",
 )
 
@@ -67,6 +68,8 @@ def page(summary: Summary) -> str:
             "main",
             sections.main_picture(summary),
             sections.answers(summary, looked),
+            sections.shares(summary, looked),
+            sections.to_route(summary),
             sections.needs(summary, looked),
             sections.learned(summary, looked),
             sections.other_targets(summary, looked),
@@ -102,7 +105,9 @@ def as_csv(summary: Summary) -> str:
     for p in ways.by_cost(summary["points"]):
         pairs = [number for name in _PAIRS for number in _numbers(p[name])]
         flags = [str(p["meets"]).lower(), str(p["answer"]).lower()]
-        lines.writerow([p["approach"], p["kind"], p["setting"], *pairs, *flags, "; ".join(p["needs"]), p["further"]])
+        shares = "; ".join(f"{name}={share:.4g}" for name, share in p["shares"].items())
+        texts = ["; ".join(p["needs"]), shares, p["further"]]
+        lines.writerow([p["approach"], p["kind"], p["setting"], *pairs, *flags, *texts])
     return text.getvalue()
 
 

@@ -25,6 +25,7 @@ class Answers:
     signals: `[Q, N]` what models say of their own answers, 0 for those that say nothing, or None.
     dates: `[Q]` datetime64, or None.
     text: `[Q]` words, or None.
+    text_from: the column that they are from.
     labels: `[Q]` categories, or None.
     numbers: `[Q, d]` the file's own features, or None.
     numbers_from: where they are from.
@@ -48,6 +49,7 @@ class Answers:
     signals: np.ndarray | None = None
     dates: np.ndarray | None = None
     text: np.ndarray | None = None
+    text_from: str = "text"
     labels: np.ndarray | None = None
     numbers: np.ndarray | None = None
     numbers_from: str = ""

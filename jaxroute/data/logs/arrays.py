@@ -114,7 +114,7 @@ def _answers(path: Path, file: ArrayFile) -> Answers:
         answers.numbers_from = f"array {feature_name!r}"
     text_name, text = first("prompt", "prompts", "text", "texts", "question")
     if text is not None and text.shape == (num_queries,) and text.dtype.kind in "UO":
-        answers.text = text.astype(object)
+        answers.text, answers.text_from = text.astype(object), str(text_name)
         said.append(f"text: array {text_name!r}")
     date_name, dates = first("dates", "date", "timestamp")
     if dates is not None and dates.shape == (num_queries,) and dates.dtype.kind == "M":

@@ -3,6 +3,7 @@
 import importlib.util
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,12 +14,72 @@ from jaxroute.data.public import load_embeddings
 WIDTH = 32
 _WIDEST = 64  # Embeddings with more numbers are reduced.
 _CHARACTERS = 4000
+_HASHED = 2**15  # Numbers that words are hashed to.
 INSTALL = 'pip install "jaxroute[data]"'
 
 
 def has_sklearn() -> bool:
     """Whether scikit-learn can be imported."""
     return importlib.util.find_spec("sklearn") is not None
+
+
+@dataclass(frozen=True, eq=False)
+class Directions:
+    """Numbers of queries in fewer directions, as rows of length one: those found on a log, for queries that are new.
+
+    Attributes:
+      components: `[r, d]` directions.
+    """
+
+    components: np.ndarray
+
+    def of(self, numbers: np.ndarray) -> np.ndarray:
+        """`[Q, r]` float32 of `[Q, d]` numbers."""
+        numbers = np.asarray(numbers, np.float64)
+        if numbers.shape[-1] != self.components.shape[1]:
+            raise ValueError(
+                f"features must have {self.components.shape[1]} numbers a query, as the log had, got {numbers.shape[-1]}"
+            )
+        return _of_length_one(numbers @ self.components.T)
+
+
+@dataclass(frozen=True, eq=False)
+class Words:
+    """Texts as points in the directions that were found on a log, for queries that are new.
+
+    Attributes:
+      columns: `[c]` hashed words and pairs of words that the log has.
+      rarity: `[c]` weight of each.
+      components: `[r, c]` directions.
+      width: numbers that words are hashed to.
+    """
+
+    columns: np.ndarray
+    rarity: np.ndarray
+    components: np.ndarray
+    width: int
+
+    def of(self, texts: Sequence[str]) -> np.ndarray:
+        """`[Q, r]` float32 rows of length one; a text without words that the log has is zero.
+
+        Raises:
+          ImportError: scikit-learn is not installed.
+        """
+        counts = _counted(texts, self.width).tocsc()[:, self.columns].tocsr()
+        counts.data = 1.0 + np.log(counts.data)  # Sublinear; the length of what the log lacks does not count.
+        weighted = counts.multiply(self.rarity).tocsr()
+        return _of_length_one(np.asarray(weighted @ self.components.T))
+
+
+def _counted(texts: Sequence[str], width: int) -> Any:
+    """`[Q, width]` how often each hashed word and pair of words is there."""
+    if not has_sklearn():
+        raise ImportError(f"features of text need scikit-learn: {INSTALL}")
+    from sklearn.feature_extraction.text import HashingVectorizer
+
+    plain: Any = None  # Counts as they are.
+    hashed = HashingVectorizer(n_features=width, ngram_range=(1, 2), alternate_sign=False, norm=plain)
+    return hashed.transform([str(text)[:_CHARACTERS] for text in texts])
 
 
 def of_text(texts: Sequence[str], width: int = WIDTH) -> np.ndarray:
@@ -34,27 +95,42 @@ def of_text(texts: Sequence[str], width: int = WIDTH) -> np.ndarray:
     Raises:
       ImportError: scikit-learn is not installed.
     """
-    from sklearn.feature_extraction.text import HashingVectorizer, TfidfTransformer
+    return read_text(texts, width)[0]
 
-    plain: Any = None  # Counts as they are.
-    hashed = HashingVectorizer(n_features=2**15, ngram_range=(1, 2), alternate_sign=False, norm=plain)
-    counts = hashed.transform([str(text)[:_CHARACTERS] for text in texts])
+
+def read_text(texts: Sequence[str], width: int = WIDTH) -> tuple[np.ndarray, Words]:
+    """Points as of `of_text`, and what makes those of further texts."""
+    counts = _counted(texts, _HASHED)
     if not counts.nnz:
-        return np.zeros((len(texts), 1), np.float32)
-    return _reduced(TfidfTransformer(sublinear_tf=True).fit_transform(counts), width)
+        return np.zeros((len(texts), 1), np.float32), Words(
+            np.zeros(0, int), np.zeros(0), np.zeros((1, 0), np.float32), _HASHED
+        )
+    from sklearn.feature_extraction.text import TfidfTransformer
+
+    rare: Any = TfidfTransformer(sublinear_tf=True)
+    points, components = _reduced(rare.fit_transform(counts), width)
+    columns = np.unique(counts.indices)
+    return points, Words(columns, np.asarray(rare.idf_)[columns], components[:, columns].astype(np.float32), _HASHED)
 
 
-def _reduced(matrix, width: int) -> np.ndarray:
-    """`[Q, d]` unit rows in at most `width` directions."""
+def _reduced(matrix, width: int) -> tuple[np.ndarray, np.ndarray]:
+    """`[Q, d]` unit rows in at most `width` directions, and the directions."""
     from sklearn.decomposition import TruncatedSVD
 
     size = min(width, min(matrix.shape))
     svd = TruncatedSVD(size, random_state=0, algorithm="arpack" if size < min(matrix.shape) and size < 4 else "randomized")
     points = svd.fit_transform(matrix)
     there = svd.singular_values_ > 1e-5 * svd.singular_values_.max()
-    points = points[:, there]
+    return _of_length_one(points[:, there]), np.asarray(svd.components_)[there]
+
+
+def _of_length_one(points: np.ndarray) -> np.ndarray:
     length = np.linalg.norm(points, axis=1, keepdims=True)
     return (points / np.where(length > 0, length, 1.0)).astype(np.float32)
+
+
+# What makes features of further queries: of their texts or numbers, or None where they are taken as they are.
+Reader = Words | Directions | None
 
 
 def choose(
@@ -66,8 +142,8 @@ def choose(
     categories: bool,
     rows: np.ndarray,
     num_rows: int,
-) -> tuple[np.ndarray | None, str, list[str]]:
-    """Features `[Q, d]` or None, where they come from in words, and lines for people.
+) -> tuple[np.ndarray | None, str, list[str], Reader]:
+    """Features `[Q, d]` or None, where they come from in words, lines for people, and what makes those of further queries.
 
     Args:
       wanted: None for the best there is; "none", "text" or "own"; an array; or the path of one.
@@ -84,7 +160,7 @@ def choose(
     """
     nothing = "categories only" if categories else "none"
     if isinstance(wanted, str) and wanted.lower() in ("none", "categories"):
-        return None, nothing, []
+        return None, nothing, [], None
     if isinstance(wanted, str) and wanted.lower() == "own" and numbers is None:
         raise ValueError('features is "own", but the file has no embedding: name its column (columns={"embedding": ...})')
     if isinstance(wanted, str) and wanted.lower() == "text" and text is None:
@@ -104,24 +180,25 @@ def choose(
     if numbers is not None and not by_text:
         return _narrow(numbers, f"the file's own {numbers.shape[1]} numbers ({numbers_from})")
     if text is None:
-        return None, nothing, []
+        return None, nothing, [], None
     if not has_sklearn():
         if by_text:
             raise ImportError(f"features of text need scikit-learn: {INSTALL}")
-        return None, nothing, [f"features: text becomes features with scikit-learn, which is not installed: {INSTALL}"]
-    points = of_text(text.tolist())
+        return None, nothing, [f"features: text becomes features with scikit-learn, which is not installed: {INSTALL}"], None
+    points, reader = read_text(text.tolist())
     words = "directions" if points.shape[1] > 1 else "direction"
-    return points, f"text of column {text_column!r}, hashed, {points.shape[1]} {words}", []
+    return points, f"text of column {text_column!r}, hashed, {points.shape[1]} {words}", [], reader
 
 
-def _narrow(numbers: np.ndarray, source: str) -> tuple[np.ndarray, str, list[str]]:
+def _narrow(numbers: np.ndarray, source: str) -> tuple[np.ndarray, str, list[str], Reader]:
     if numbers.shape[1] <= _WIDEST:
-        return numbers.astype(np.float32), source, []
+        return numbers.astype(np.float32), source, [], None
     if not has_sklearn():
         return (
             numbers.astype(np.float32),
             source,
             [f"features: {numbers.shape[1]} numbers are kept; fewer need scikit-learn: {INSTALL}"],
+            None,
         )
-    points = _reduced(numbers, WIDTH)
-    return points, f"{source}, reduced to {points.shape[1]} directions", []
+    points, components = _reduced(numbers, WIDTH)
+    return points, f"{source}, reduced to {points.shape[1]} directions", [], Directions(components)

@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,7 +14,7 @@ from jaxroute.data.files import named, optional, some
 from jaxroute.data.logs import features as features_of
 from jaxroute.data.logs.answers import Answers
 from jaxroute.data.logs.arrays import array_answers
-from jaxroute.data.logs.columns import KNOWN, SYNONYMS, candidates, given_roles, model_columns, plain
+from jaxroute.data.logs.columns import KNOWN, SYNONYMS, given_roles, model_columns, plain
 from jaxroute.data.logs.gaps import close
 from jaxroute.data.logs.pricing import give_costs, given_numbers, priced
 from jaxroute.data.logs.queries import find_roles
@@ -35,6 +35,8 @@ class Log:
     signals: `[Q, N]` float32, what models say of their own answers (columns `<model>_confidence`), 0 for those that say nothing; or None.
     features: where the table's features come from, in words.
     read: what was taken for what, converted and left out, a line each.
+    opened: the line of Python that reads it again; empty where that was no file.
+    reader: makes features of further queries, from their texts or numbers; None where there are none, or they are taken as they are.
     """
 
     table: RoutingTable
@@ -43,6 +45,8 @@ class Log:
     signals: np.ndarray | None = None
     features: str = "none"
     read: tuple[str, ...] = ()
+    opened: str = ""
+    reader: features_of.Reader = None
 
 
 def read_log(
@@ -89,6 +93,7 @@ def read_log(
       ImportError: an optional dependency reads the file: `pip install "jaxroute[data]"`.
       OSError: the file may not be read.
     """
+    opened = _line(data, locals())
     if missing not in ("drop", "zero"):
         checks.one_of("missing", missing, ("drop", "zero"))
     costs, prices = given_numbers(costs, prices)
@@ -112,7 +117,17 @@ def read_log(
         raise ValueError(f"data must be the name of a file, a RoutingTable or a pandas data frame, got {checks.show(data)}")
     with named(answers.name):
         answers.said[:0] = header
-        return _finished(answers, costs, prices, cost_unit, models, missing, scale, features)
+        return replace(_finished(answers, costs, prices, cost_unit, models, missing, scale, features), opened=opened)
+
+
+def _line(data: Any, given: Mapping[str, Any]) -> str:
+    """The line of Python that reads a file with these arguments; empty for what is in memory."""
+    arguments = {name: value for name, value in given.items() if name != "data"}
+    if not isinstance(data, (str, os.PathLike)) or any(hasattr(value, "shape") for value in arguments.values()):
+        return ""
+    plain = {name: os.fspath(value) if isinstance(value, os.PathLike) else value for name, value in arguments.items()}
+    said = [f"{name}={value!r}" for name, value in plain.items() if value and value != "drop"]
+    return f"log = jaxroute.data.read_log({', '.join([repr(os.fspath(data)), *said])})"
 
 
 def _of_table(table: RoutingTable) -> Answers:
@@ -265,7 +280,7 @@ def _of_sprout(path: Path, prices: Mapping[str, tuple[float, float]] | None) -> 
     def place(query: int, model: int) -> str:
         return f"{path}, row {query} (from 0), model {models[model]!r}"
 
-    answers = Answers(str(path), models, scores, place, costs=costs, text=text)
+    answers = Answers(str(path), models, scores, place, costs=costs, text=text, text_from="prompt")
     answers.labels = (
         None if labels is None else np.array(["unknown" if cell is None else str(cell) for cell in labels], object)
     )
@@ -318,6 +333,11 @@ def _finished(
         said.append(
             "cost: the file has none; the models' sizes in 1e9 parameters, read from their names, take its place (7 where a name has none)"
         )
+    if costs_of is None and prices is not None:
+        raise ValueError(
+            f"{answers.name}: prices per million tokens need to know how many tokens there are, but it has neither columns of tokens nor texts of queries: "
+            f"name them (columns={{'tokens_in': ..., 'tokens_out': ...}}, on the command line --column tokens_in=NAME), or {give_costs(answers)}"
+        )
     if costs_of is None:
         raise ValueError(f"{answers.name} has no costs: {give_costs(answers)}")
     gaps = np.isnan(scores) | np.isnan(costs_of)
@@ -339,11 +359,10 @@ def _log(answers: Answers, scores: np.ndarray, costs: np.ndarray, keep: np.ndarr
     said = answers.said
     rows = np.arange(len(scores)) if answers.rows is None else answers.rows
     total = len(scores) if answers.num_rows is None else answers.num_rows
-    column = next((name for name in candidates("text", answers.used) if True), "text")
-    points, source, more = features_of.choose(
+    points, source, more, reader = features_of.choose(
         features,
         None if answers.text is None else answers.text[keep],
-        column,
+        answers.text_from,
         None if answers.numbers is None else answers.numbers[keep],
         answers.numbers_from,
         answers.labels is not None,
@@ -379,4 +398,4 @@ def _log(answers: Answers, scores: np.ndarray, costs: np.ndarray, keep: np.ndarr
     said.append(f"kept: {table.num_queries:,} queries x {table.num_models} models, costs in {unit}")
     latency = None if latency is None else latency.astype(np.float32)
     signals = None if answers.signals is None else answers.signals[keep].astype(np.float32)
-    return Log(table, latency, dates, signals, source, tuple(said))
+    return Log(table, latency, dates, signals, source, tuple(said), reader=reader)

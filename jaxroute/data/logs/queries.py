@@ -34,7 +34,10 @@ def find_roles(sheet: Sheet, given: Mapping[str, str]) -> dict[str, str]:
                 taken.add(name)
                 return
 
-    best("text", looks_like_text)
+    query = found.get("query", "")
+    best("text", looks_like_text, also=[query])  # Where prompts name the queries, they are text all the same.
+    if "text" not in found and names.count(query) == 1 and looks_like_text(sheet.cells(query)):
+        found["text"] = query
     best("model", lambda cells: not _mostly_fractions(cells))
     best("query", also=[found["text"]] if "text" in found else ())
     best("score", looks_like_numbers)
@@ -82,6 +85,7 @@ def of_queries(sheet: Sheet, roles: Mapping[str, str], rows: np.ndarray, answers
         cells = sheet.cells(roles["text"])[rows]
         lacking = sum(empty(cell) for cell in cells)
         answers.text = np.array(["" if empty(cell) else str(cell) for cell in cells], dtype=object)
+        answers.text_from = roles["text"]
         say(said, "text", roles["text"], f"{lacking} empty" if lacking else "")
     if "category" in roles:
         cells = sheet.cells(roles["category"])[rows]

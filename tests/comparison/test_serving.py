@@ -1,0 +1,155 @@
+"""A way of routing for queries that are new: the rule of the report, saved, read and asked one by one."""
+
+import numpy as np
+import pytest
+
+import jaxroute as jr
+from jaxroute.comparison import choice, load_way, serving
+from jaxroute.comparison.offline import offline, sample_of
+from jaxroute.data import RoutingTable, read_log
+
+TARGETS = (0.6, 0.9)
+
+
+def logged(queries=120, seed=0, categories=False):
+    """Questions of law are answered by the large model alone, sums by both."""
+    rng = np.random.default_rng(seed)
+    rows = ["prompt,llm,correct,cost" + (",task" if categories else "")]
+    for q in range(queries):
+        law = bool(q % 2)
+        words = ("contract court judge verdict" if law else "add number plus total").split()
+        text = f"{' '.join(rng.permutation(words))} {q}"
+        for model, right, cost in (("small", not law, 1.0), ("large", True, 8.0)):
+            right ^= rng.random() < 0.03
+            rows.append(
+                f"{text},{model},{int(right)},{cost * rng.uniform(0.9, 1.1):.4f}"
+                + (f",{'law' if law else 'sum'}" * categories)
+            )
+    return "\n".join(rows)
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory):
+    pytest.importorskip("sklearn")
+    file = tmp_path_factory.mktemp("log") / "log.csv"
+    file.write_text(logged())
+    return read_log(file)
+
+
+@pytest.fixture(scope="module")
+def points(log):
+    return offline(log.table, TARGETS)
+
+
+def test_features_of_new_texts_are_those_of_the_log(log, tmp_path):
+    import csv
+
+    with open(log.opened.split("'")[1]) as file:
+        texts = list(dict.fromkeys(row["prompt"] for row in csv.DictReader(file)))
+    np.testing.assert_allclose(log.reader.of(texts), log.table.features, atol=1e-5)
+    np.testing.assert_array_equal(log.reader.of(["zzz qqq", ""]), 0.0)
+    assert log.reader.of(["court verdict of a new case"]).shape == (1, log.table.features.shape[1])
+
+
+def test_rules_decide_one_by_one_as_on_the_whole_log_also_when_saved(log, points, tmp_path):
+    sample = sample_of(log.table)
+    seen = set()
+    for point in points:
+        if not serving.can_be_saved(point) or (point.kind, point.approach) in seen:
+            continue
+        seen.add((point.kind, point.approach))
+        made = serving.way_of(log, point)
+        assert point.kind == "single" or point.setting.endswith(str(made.rule))
+        way = load_way(made.save(tmp_path / "choice.npz"))
+        assert (way.approach, way.setting, way.models, way.unit) == (made.approach, made.setting, made.models, made.unit)
+        law, total = ("verdict of the judge in court", "add a number plus a total")
+        assert way.model(law, draw=0.5) == made.model(law, draw=0.5) in way.models
+        if point.approach in ("Nearest neighbours", "Logistic regression"):
+            assert (way.model(law), way.model(total)) in (("large", "small"), ("large", "large"), ("small", "small"))
+            assert way.model(law, asked={way.model(law): 1.0}) is None
+            one_by_one = [made.rule.following(sample.take([q]), (), 0.0) for q in range(sample.num_queries)]
+            np.testing.assert_array_equal(one_by_one, made.rule.choose(sample))
+    assert {"Best mixture", "Nearest neighbours", "Logistic regression", "FrugalGPT cascade"} <= {name for _, name in seen}
+
+
+def test_a_cascade_asks_on_as_it_does_on_the_log(log):
+    sample = sample_of(log.table)
+    for target in (0.6, 0.75, 0.9, 0.97):
+        rule = serving.fit_cascade(log.table, target)
+        called = np.zeros(sample.scores.shape)
+        for q in range(sample.num_queries):
+            asked = []
+            while (following := rule.following(sample.take([q]), asked, 0.0)) is not None:
+                asked.append(following)
+                called[q, following] += 1
+        played = rule.play(sample)
+        np.testing.assert_array_equal(called.sum(0), played.sent)
+        np.testing.assert_array_equal(called.sum(1), played.calls)
+    way = serving.Way("FrugalGPT cascade", "", rule, log.reader, log.table.features.shape[1])
+    later = [name for k, name in enumerate(way.models) if k != rule.stages[0]]
+    with pytest.raises(ValueError, match="asked must follow the cascade"):
+        way.model("court", asked={later[0]: 1.0})
+
+
+def test_a_mixture_asks_as_often_as_it_says():
+    table = RoutingTable(np.tile([[0.0, 1.0], [1.0, 1.0]], (20, 1)), np.tile([[1.0, 4.0]], (40, 1)), ("a", "b"))
+    point = next(p for p in offline(table, (0.8,)) if p.approach == "Best mixture")
+    way = serving.way_of(jr.data.Log(table), point)
+    assert way.rule.weight == pytest.approx(0.6)
+    assert [way.model(draw=x) for x in (0.0, 0.59, 0.61)] == ["b", "b", "a"]
+    assert way.model("whatever", draw=0.0, asked={"b": 4.0}) is None
+    assert sum(point.shares.values()) == pytest.approx(1.0)
+
+
+def test_what_is_lacking_is_told(log, points, tmp_path):
+    way = serving.way_of(log, next(p for p in points if p.approach == "Logistic regression"))
+    with pytest.raises(ValueError, match="text must be that of the query, which Logistic regression looks at, got None"):
+        way.model()
+    with pytest.raises(ValueError, match="a model in asked must be one of"):
+        way.model("court", asked={"smal": 1.0})
+    with pytest.raises(ValueError, match="at least 0"):
+        way.model("court", asked={"small": -1.0})
+    with pytest.raises(ValueError, match="point must be a single model or one of Best mixture"):
+        serving.way_of(log, next(p for p in points if p.kind == "bound"))
+    file = tmp_path / "other.npz"
+    np.savez(file, a=np.zeros(3))
+    with pytest.raises(ValueError, match="must be a way of routing that `jaxroute compare` saved"):
+        load_way(file)
+    with pytest.raises(OSError):
+        load_way(tmp_path / "nowhere.npz")
+
+
+def test_categories_alone_and_beside_texts(tmp_path):
+    pytest.importorskip("sklearn")
+    (tmp_path / "log.csv").write_text(logged(categories=True))
+    for features in ("none", None):
+        log = read_log(tmp_path / "log.csv", features=features)
+        point = next(p for p in offline(log.table, (0.95,)) if p.approach == "Logistic regression")
+        way = load_way(serving.way_of(log, point).save(tmp_path / "way.npz"))
+        text = None if features == "none" else "verdict of the court"
+        assert way.model(text, category="law") == "large"
+        assert way.model(text, category="never heard of") in way.models
+        assert "category=category" in serving.snippet(log, point, "way.npz")
+        if features == "none":
+            with pytest.raises(ValueError, match="category must be that of the query"):
+                way.model()
+
+
+def test_long_embeddings_are_reduced_as_those_of_the_log():
+    rng = np.random.default_rng(0)
+    table = RoutingTable(rng.integers(0, 2, (60, 2)), np.tile([[1.0, 2.0]], (60, 1)), ("a", "b"))
+    numbers = rng.normal(size=(60, 100))
+    log = read_log(table, features=numbers)
+    np.testing.assert_allclose(log.reader.of(numbers), log.table.features, atol=1e-5)
+    point = next(p for p in offline(log.table, (0.5,)) if p.approach == "Nearest neighbours")
+    way = serving.way_of(log, point)
+    assert way.model(features=numbers[0]) in ("a", "b")
+    with pytest.raises(ValueError, match=r"features must have shape \(100,\)"):
+        way.model(features=numbers[0, :32])
+
+
+def test_what_is_saved_is_the_answer_or_the_cheapest_rule(points):
+    kept = choice.saved(points, 0.9, serving.can_be_saved)
+    best = choice.answer(points, 0.9).best
+    assert kept is best or kept.kind == "single"
+    assert choice.saved(points, 0.9999, serving.can_be_saved) is None
