@@ -103,13 +103,19 @@ def execute(name: str) -> list[tuple[int, float]]:
 
 
 def tidy(notebook: nbformat.NotebookNode) -> None:
-    """Makes outputs small, and the same on a busy machine: pictures of as many colours as there is room for, and no word of XLA that it
-    compiles slowly."""
+    """Makes outputs small, and the same on a busy machine: pictures of as many colours as there is room for, what is printed in one piece,
+    and no word of XLA that it compiles slowly."""
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
     for cell in cells:
-        cell.outputs = [
-            one for one in cell.outputs if one.get("name") != "stderr" or "slow_operation_alarm" not in one["text"]
-        ]
+        kept: list[nbformat.NotebookNode] = []
+        for one in cell.outputs:
+            if one.get("name") == "stderr" and "slow_operation_alarm" in one["text"]:
+                continue
+            if kept and one.output_type == kept[-1].output_type == "stream" and one.name == kept[-1].name:
+                kept[-1]["text"] += one["text"]
+            else:
+                kept.append(one)
+        cell.outputs = kept
     drawn = [one["data"] for cell in cells for one in cell.outputs if "image/png" in one.get("data", {})]
     pictures = [Image.open(io.BytesIO(base64.b64decode(data["image/png"]))) for data in drawn]
     if all(picture.mode == "P" for picture in pictures):  # They have few colours already.
