@@ -75,7 +75,6 @@ NOT_PLAYED = {
 NOT_YET: tuple[str, ...] = (
     "combinatorial/policies",
     "combinatorial/variants",
-    "queueing/figure-4",
     "queueing/figure-5",
     "queueing/figure-3",
     "queueing/figure-7",
