@@ -98,7 +98,7 @@ def test_the_source_distribution_has_tests_notebooks_and_scripts_and_makes_the_s
         inside = {name.partition("/")[2] for name in archive.getnames()}
     wanted = tracked("jaxroute", "tests", "notebooks", "scripts", "*.md", "*.cff", "LICENSE", "pyproject.toml")
     assert {name for name in wanted if not name.startswith("scripts/bench_results/")} <= inside
-    assert sdist.stat().st_size < 4 * 2**20
+    assert sdist.stat().st_size < (4 + 3) * 2**20  # The gallery's pictures may take 3 (tests/scripts/test_gallery.py).
     assert contents(wheel) == contents(direct)
 
 

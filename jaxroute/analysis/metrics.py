@@ -246,10 +246,10 @@ def stderr(data: xr.Dataset | xr.DataArray, metric: str | None = None) -> xr.Dat
     array = pick(data, metric)
     # In NumPy: of small results xarray's alignments would take most of the time.
     values, axis = array.values, array.get_axis_num("seed")
-    missing = np.isnan(values)
-    number = (~missing).sum(axis, keepdims=True)
-    middle = np.where(missing, 0.0, values).sum(axis, keepdims=True) / np.maximum(number, 1)
-    squares = np.where(missing, 0.0, (values - middle) ** 2).sum(axis)
+    number = np.count_nonzero(~np.isnan(values), axis, keepdims=True)
+    middle = np.nansum(values, axis, keepdims=True) / np.maximum(number, 1)
+    with np.errstate(invalid="ignore", over="ignore"):  # Of infinite values.
+        squares = np.nansum((values - middle) ** 2, axis)
     number = np.where(number > 1, number, np.nan).squeeze(axis)
     errors = array.isel(seed=0, drop=True).copy(data=np.sqrt(squares / (number - 1) / number))
     return _describe(errors, array, "standard error of {}")
@@ -544,7 +544,7 @@ def table(
             cell = {
                 n: v.values[tuple(dict(zip(axes, place)).get(str(d), slice(None)) for d in v.dims)] for n, v in one.items()
             }
-            settings = [one[a].values[i].item() if a in own else "any" for a, i in zip(axes, place)]
+            settings = [_number(one[a].values[i]) if a in own else "any" for a, i in zip(axes, place)]
             cells = {n: "0" if _is_rounding(cell[n], nothing[n]) else rounded(*cell[n]) for n in names}
             for name, of_some in partial.items():
                 middle, share = (
@@ -621,7 +621,7 @@ def _own_axes_of(one: xr.Dataset, axes: Sequence[str]) -> list[str]:
 
 def show_value(value: Any) -> str:
     """A coordinate as text."""
-    value = value.item() if hasattr(value, "item") else value
+    value = _number(value)
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
@@ -679,8 +679,13 @@ def summary(data: xr.Dataset) -> dict[str, Any]:
     return answer
 
 
+def _number(value: Any) -> Any:
+    """A number of NumPy's as one of Python's; anything else as it is."""
+    return value.item() if hasattr(value, "item") else value
+
+
 def _plain(value: Any) -> Any:
-    value = value.item() if hasattr(value, "item") else value
+    value = _number(value)
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 

@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pandas
 import pytest
 import xarray as xr
 
@@ -51,6 +52,19 @@ def test_mean_and_standard_error_by_hand():
     assert mean.attrs == {"label": "cumulative regret", "unit": "reward", "kind": "total"}
     assert error.attrs["label"] == "standard error of cumulative regret"
     assert metrics.mean(data["regret"]).identical(mean)
+
+
+def test_the_standard_error_is_that_of_the_labelled_arrays_also_where_values_are_missing_or_infinite():
+    values = np.random.default_rng(0).normal(size=(2, 5, 4))
+    values[0, 1, 2], values[0, :4, 3], values[1, 2, 0], values[1, :, 1] = np.nan, np.nan, np.inf, np.nan
+    data = result(values)
+    array = data["regret"]
+    number = array.count("seed").where(array.count("seed") > 1)
+    squares = ((array - array.mean("seed")) ** 2).sum("seed")
+    np.testing.assert_allclose(metrics.stderr(data, "regret"), (squares / (number - 1) / number) ** 0.5, rtol=1e-14)
+    both = metrics.final(data, "regret", time=20)["regret"]
+    assert both.dims == ("policy", "statistic") and list(both["statistic"].values) == ["mean", "stderr"]
+    np.testing.assert_array_equal(both.sel(statistic="stderr"), metrics.stderr(data, "regret").sel(time=20))
 
 
 def test_invalid_runs_are_left_out():
@@ -316,6 +330,14 @@ def test_table_with_settings_and_a_policy_without_the_axis():
     assert short[-1] == "1 more rows are not shown; select settings, or raise max_rows"
     with pytest.raises(ValueError, match="metrics must be a single number per run, got 'deployed' with one per model"):
         metrics.table(with_vector(data), "deployed")
+
+
+def test_settings_may_be_texts_of_pandas():
+    parts = [small(), small()]
+    parts[1]["regret"] *= 2.0
+    data = xr.concat(parts, pandas.Index(["1 USD", "1 cent"], name="unit")).transpose("policy", "unit", "seed", "time")
+    rows = [line.split()[1:3] for line in metrics.table(data, "regret").splitlines()[3:7]]
+    assert rows == 2 * [["1", "USD"], ["1", "cent"]]
 
 
 def test_a_number_that_only_some_runs_have_shows_its_median_and_their_share():
