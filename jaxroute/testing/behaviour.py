@@ -140,16 +140,23 @@ def _check_traces(name: str, policy, env, horizon: int, seeds: int) -> None:
     if not any(np.issubdtype(leaf.dtype, np.floating) for leaf in jax.tree.leaves(values)):
         return
 
-    def scaled(factor):
-        return jax.tree.map(lambda x: x * x.dtype.type(factor) if np.issubdtype(x.dtype, np.floating) else x, values)
+    leaves, structure = jax.tree.flatten(values)
+
+    def allowed(changed):
+        try:
+            getattr(structure.unflatten(changed), "check", lambda: None)()
+        except ValueError:
+            return False
+        return True
 
     def shifted(amount):
-        """Slightly smaller leaves, or larger ones where the policy's own check does not allow smaller."""
-        try:
-            getattr(scaled(1 - amount), "check", lambda: None)()
-        except ValueError:
-            return scaled(1 + amount)
-        return scaled(1 - amount)
+        """Each leaf slightly smaller, or larger where the policy's own check does not allow smaller, or as it is."""
+        changed = list(leaves)
+        for i, x in enumerate(leaves):
+            if np.issubdtype(x.dtype, np.floating):
+                ways = [[*changed[:i], x * x.dtype.type(factor), *changed[i + 1 :]] for factor in (1 - amount, 1 + amount)]
+                changed = next(filter(allowed, ways), changed)
+        return structure.unflatten(changed)
 
     def traced(one):
         before = trace_count()

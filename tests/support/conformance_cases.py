@@ -177,7 +177,7 @@ _OPTIONS_OF_ACQB = {
     "on line": (queueing.ACQB(solver=Online(), sampler=queueing.ByRoot(), num_samples=3), {}),
 }
 _SHARED = tuple(
-    made(parameters=contextual.Shared())
+    at_horizon(made(parameters=contextual.Shared()))
     for made in (contextual.OFUL, contextual.LinearThompson, contextual.LogisticThompson, contextual.SquareCB)
 )
 _POOL = (queueing.ACQB(), queueing.Random(), queueing.QUCB(), queueing.Optimal.of)
