@@ -216,7 +216,8 @@ def _gammas(keys: Sequence[jax.Array], shape_parameters: Sequence[Leaf], tries: 
             here = index == element
             its_d = jnp.where(element == size, 1.0, jnp.sum(jnp.where(here, d.reshape(size), 0.0)))
             stream = element // number
-            its_words = [jnp.sum(jnp.where(stream == np.arange(streams), w[..., 0], 0), axis=1) for w in words]
+            own = stream == np.arange(streams)
+            its_words = [jnp.sum(jnp.where(own, w[..., 0], np.uint32(0)), axis=1, dtype=jnp.uint32) for w in words]
             place = tried * np.uint32(number) + (element - stream * number).astype(jnp.uint32)
             new = primitives.kept(attempt(its_words, place, its_d))
             drawn, before = primitives.kept(jnp.where(here, new, drawn)), element

@@ -372,6 +372,19 @@ def test_beta_has_the_beta_law():
         assert_mean_close(sample, a / (a + b))
 
 
+def test_beta_and_gamma_in_double_precision_have_the_same_words():
+    key, shape = (
+        draws.key(3),
+        np.linspace(1.0, 8.0, 200, dtype=np.float32),
+    )  # Some of whose first candidates are not accepted.
+    single = [jax.jit(draws.gamma)(key, shape), jax.jit(draws.beta)(key, shape, shape[::-1])]
+    with x64():
+        wide = shape.astype(float)
+        double = [jax.jit(draws.gamma)(key, wide), jax.jit(draws.beta)(key, wide, wide[::-1])]
+        for one, other in zip(single, double, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-5)
+
+
 def test_beta_is_the_share_of_two_gammas():
     """They are drawn at once, each from a key of its own."""
     a, b, key = jnp.asarray([1.0, 2.5, 40.0]), jnp.asarray([3.0, 1.0, 7.0]), draws.key(10)
