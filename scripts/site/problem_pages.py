@@ -165,8 +165,7 @@ class NotPlayed(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         listed = nodes.bullet_list()
-        later = dict.fromkeys(gallery.NOT_YET, "it has not been played for this page yet")
-        for name, reason in {**gallery.NOT_PLAYED, **later}.items():
+        for name, reason in gallery.NOT_PLAYED.items():
             listed += nodes.list_item("", nodes.paragraph("", "", *inline(f"`jaxroute run {name}`: {reason}.")))
         return [listed]
 
