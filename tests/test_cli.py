@@ -431,7 +431,7 @@ def test_compiled_programs_are_kept_where_the_user_says(tmp_path, monkeypatch):
 def test_experiments_that_play_generated_queries_say_so_and_the_others_ask_for_a_file():
     """Every experiment on a user's table has one of both: `--data` that must be given, or a stand-in that is called one."""
     named = {name for name in EXPERIMENTS if EXPERIMENTS[name].stands_in({})}
-    assert named == {"contextual/table", "cascade/replay", "cascade/queries"}
+    assert named == {"contextual/table", "cascade/replay", "cascade/queries", "queueing/contrastive", "queueing/table"}
     for name in named:
         assert not EXPERIMENTS[name].stands_in({"environment": {"data": "table.npz"}})
     said = " ".join(cli._stand_in("contextual/table").split())

@@ -587,6 +587,9 @@ def _tune(options) -> int:
     return 0
 
 
+_ROWS = 120  # Of a table in the terminal.
+
+
 def _report(experiment, summary: dict[str, Any], changes: dict[str, Any], out: Path, elapsed: float) -> str:
     """What the terminal shows after a run: metrics, claims, and where the files are."""
     from jaxroute.analysis import metrics
@@ -596,7 +599,7 @@ def _report(experiment, summary: dict[str, Any], changes: dict[str, Any], out: P
     cases = experiment.cases
     for case in cases:
         data = results.load(out if len(cases) == 1 else out / case.name)
-        lines += ["", *([f"{case.name}:"] if len(cases) > 1 else []), metrics.table(data, width=terminal.columns())]
+        lines += ["", *([f"{case.name}:"] if len(cases) > 1 else []), metrics.table(data, width=terminal.columns(), max_rows=_ROWS)]
     departures = experiment.departures(summary["horizon"], changes)
     if summary["claims"] and departures:
         lines += [

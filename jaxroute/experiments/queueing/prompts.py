@@ -41,10 +41,10 @@ def _tables(
 ) -> tuple[RoutingTable, RoutingTable]:
     """The pool of prompts on line, and those that a head is trained on."""
     checks.one_of("models", models, CONTRASTIVE_PRESETS)
-    if data is None:
+    if data in (None, "standin"):
         for name, value in (("embeddings", embeddings), ("costs", costs)):
             if value is not None:
-                raise ValueError(f"{name} must be None without data, got {checks.show(value)}")
+                raise ValueError(f"{name} must be None without a file of data, got {checks.show(value)}")
         return standin(models, preset="semantic-noise", dim=dim)
     log = read_log(data, costs=None if costs is None else dict(costs), features=embeddings)
     table = log.table
@@ -81,7 +81,8 @@ def data_queue(
 
     Args:
       models: "sprout", "embedllm" or "routerbench": whose stand-in, and whose preset the head is trained by.
-      data: file of a log (`jaxroute.data.read_log`), of which at most 1,000 and two thirds of the rows become the pool.
+      data: file of a log (`jaxroute.data.read_log`), of which at most 1,000 and two thirds of the rows become the pool; None, or "standin" in
+        experiments that are meant for one, for the stand-in.
       embeddings: file of its features; None for its own, or those of its text.
       costs: per query of each model, where the file has none.
       load: arrival rate.
@@ -131,10 +132,16 @@ def case_name(num_offered: int, load: float) -> str:
 
 
 def data_case(
-    models: str, num_offered: int, load: float, horizon: int = 5000, dim: int = 64, policies: Any = _everybody
+    models: str,
+    num_offered: int,
+    load: float,
+    horizon: int = 5000,
+    dim: int = 64,
+    policies: Any = _everybody,
+    data: str | None = None,
 ) -> Case:
     """A queue of prompts at one load."""
-    settings: dict[str, Any] = {"models": models, "data": None, "embeddings": None, "costs": None, "cost_weight": 0.1}
+    settings: dict[str, Any] = {"models": models, "data": data, "embeddings": None, "costs": None, "cost_weight": 0.1}
     settings |= {"load": load, "num_offered": num_offered, "dim": dim}
     where = {"K": num_offered, "load": load}
     return Case(data_queue, policies, horizon, case_name(num_offered, load), settings, where, record=RECORD)

@@ -86,7 +86,7 @@ STUDIES = (
     _OfAnyTable(
         "queueing/contrastive",
         "What training ACQB-CL's head is good for: four heads of each training, at three loads",
-        tuple(data_case("sprout", 1, load, policies=learners) for load in LOADS[1]),
+        tuple(data_case("sprout", 1, load, policies=learners, data="standin") for load in LOADS[1]),
         16,
         claims(only=("beats-cqb", "contrastive", "longer"), source=_ASKED),
         pictures("contrastive", {1: LOADS[1]}, baselines=False),
@@ -97,7 +97,7 @@ STUDIES = (
     _OfAnyTable(
         "queueing/table",
         "ACQB on the rows of your own table, at three loads (--data FILE)",
-        tuple(data_case("routerbench", 1, load) for load in LOADS[1]),
+        tuple(data_case("routerbench", 1, load, data="standin") for load in LOADS[1]),
         32,
         claims(source=_ASKED),
         pictures("table", {1: LOADS[1]}),

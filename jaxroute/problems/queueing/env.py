@@ -12,7 +12,7 @@ from jaxroute.problems.queueing.parts.backlog import Backlog
 from jaxroute.problems.queueing.parts.scheduling import best_rate_waiting
 from jaxroute.problems.queueing.parts.waiting import class_of
 from jaxroute.problems.queueing.sources.arrivals import Arrivals
-from jaxroute.problems.queueing.sources.choice import choose
+from jaxroute.problems.queueing.sources.choice import choose, shortfall
 from jaxroute.problems.queueing.sources.contexts import Source
 from jaxroute.problems.queueing.types import METRICS, ZERO_FLOWS, Action, Feedback, Observation, QueueSpec
 
@@ -183,9 +183,8 @@ class QueueEnv:
         waited = self.backlog.waited(backlog, action.query, t)
         oldest = self.backlog.waited(backlog, seen.oldest, t)
         flows = {
-            # Never negative but for rounding.
-            "routing_regret": jnp.where(busy, jnp.maximum(served.best_rate - rate, 0.0), 0.0),
-            "joint_regret": jnp.where(busy, jnp.maximum(best_of_all - rate, 0.0), 0.0),
+            "routing_regret": jnp.where(busy, shortfall(served.best_rate, rate), 0.0),
+            "joint_regret": jnp.where(busy, shortfall(best_of_all, rate), 0.0),
             "departures": counted(departed),
             "retrials": counted(busy & ~departed),
             "mean_queue": backlog.length.astype(jnp.float32),

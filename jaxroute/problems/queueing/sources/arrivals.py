@@ -117,8 +117,8 @@ class Slots:
     """Several servers: a time slot has a round for each, and a query may come in the first round of a slot only.
 
     In a slot that many queries are served, or one of them again if its user was not content. The operator serves one after the other and
-    knows how each ended before the next: a little more than if all were served at the same time. Metrics count rounds; divide them by the
-    servers for slots.
+    knows how each ended before the next: a little more than if all were served at the same time. A slot brings one query at most, so a round
+    has no more than 1 / servers of them. Metrics count rounds; divide them by the servers for slots.
 
     Attributes:
       rate: `[]`, chance that a slot brings a query.

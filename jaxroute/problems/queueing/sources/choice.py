@@ -37,6 +37,16 @@ def best_rate(utility: jax.Array, size: int) -> jax.Array:
     return departure_rate(log_weight_of_best(list(utility), size))
 
 
+def shortfall(best: jax.Array, rate: jax.Array) -> jax.Array:
+    """By how much a departure rate is below the best one.
+
+    Both are sums of the same terms in different orders: what is within their rounding (a millionth in single precision) counts as none, so that
+    the optimal policy has no regret at all.
+    """
+    gap = best - rate
+    return jnp.where(gap > 8.0 * jnp.finfo(gap.dtype).eps, gap, 0.0)
+
+
 def choose(utility: jax.Array, offered: jax.Array, uniform: Leaf) -> tuple[jax.Array, jax.Array]:
     """Which offered model the user accepts, and how likely it was that one is accepted.
 

@@ -12,7 +12,7 @@ import pytest
 from reference import queueing as ref
 
 from jaxroute.core import draws
-from jaxroute.problems.queueing.sources.choice import choose
+from jaxroute.problems.queueing.sources.choice import best_rate, choose, shortfall
 
 
 def test_coupled_choice_by_hand(double_precision):
@@ -63,3 +63,24 @@ def test_choice_frequencies():
     p[[0, 2, 3]] = ref.choice_probabilities(np.asarray(utility), (0, 2, 3))
     assert (np.abs(chosen.mean(0) - p) <= 4 * np.sqrt(p * (1 - p) / n)).all() and (chosen.sum(1) <= 1).all()
     assert 1 - p.sum() == pytest.approx((~chosen.any(1)).mean(), abs=4 * math.sqrt(0.25 / n))
+
+
+@pytest.mark.fast
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_the_best_assortment_loses_nothing_and_others_what_they_lack(size):
+    """The best rate is a sum in order of size, a shown answer's one in the order of the models: their rounding is no regret."""
+    utility = np.random.default_rng(size).normal(0.0, 3.0, (4000, 7)).astype(np.float32)
+    offered = np.argsort(np.argsort(-utility, axis=1), axis=1) < size
+    best = best_rate(utility.T, size)
+    rate = jax.vmap(choose)(utility, offered, np.zeros(4000, np.float32))[1]
+    weight = np.exp(utility.astype(np.float64))
+    true = (np.where(offered, weight, 0.0).sum(1) / (1.0 + np.where(offered, weight, 0.0).sum(1))).astype(np.float32)
+    assert size == 1 or (np.asarray(best) != np.asarray(rate)).any()
+    for largest in (best, true):  # Of drawn contexts, and of pools, whose rates are summed in double precision.
+        np.testing.assert_array_equal(shortfall(largest, rate), 0.0)
+    np.testing.assert_allclose(shortfall(best, rate - 0.01), 0.01, atol=1e-6)
+
+
+def test_less_is_rounding_in_double_precision(double_precision):
+    assert float(shortfall(jnp.float64(0.5), jnp.float64(0.5) - 1e-9)) == pytest.approx(1e-9)
+    assert float(shortfall(jnp.float64(0.5), jnp.float64(0.5) - 1e-16)) == 0.0
