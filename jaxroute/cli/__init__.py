@@ -599,7 +599,11 @@ def _report(experiment, summary: dict[str, Any], changes: dict[str, Any], out: P
     cases = experiment.cases
     for case in cases:
         data = results.load(out if len(cases) == 1 else out / case.name)
-        lines += ["", *([f"{case.name}:"] if len(cases) > 1 else []), metrics.table(data, width=terminal.columns(), max_rows=_ROWS)]
+        lines += [
+            "",
+            *([f"{case.name}:"] if len(cases) > 1 else []),
+            metrics.table(data, width=terminal.columns(), max_rows=_ROWS),
+        ]
     departures = experiment.departures(summary["horizon"], changes)
     if summary["claims"] and departures:
         lines += [
