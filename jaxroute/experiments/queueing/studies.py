@@ -101,7 +101,7 @@ STUDIES = (
         32,
         claims(source=_ASKED),
         pictures("table", {1: LOADS[1]}),
-        source=f"{PAPER}, section 6.2, with a table of the user's",
+        source=f"{PAPER}, section 6.2, on the stand-in for RouterBench or a table of the user's (--data FILE)",
         notes="at most 1,000 and two thirds of the rows are the pool, the heads of ACQB-CL learn from the others; where the file has no "
         "costs, give the cost per query of each model with --set environment.costs='{\"model\": 0.1, ...}'; " + NOTES,
         smoke_horizon=60,
