@@ -1,6 +1,7 @@
 """Compiled blocks: how the rounds of one policy become a program, and how a program plays a tile of settings and a block of seeds."""
 
 import copy
+import functools
 import time
 import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -241,13 +242,9 @@ class Block:
             there = shelf.current()
             name = None if there is None else self._name(arguments)
             if there is not None and name is not None and (kept := there.take(name)) is not None:
-                ready: Future[Any] = Future()
-                ready.set_result(kept.executable)
-                return Program(compiled=ready, shapes=kept.shapes)
+                return Program(compiled=_loader().submit(self._loaded, kept, arguments, name), shapes=kept.shapes)
             try:
-                with jax.default_device(self.device), compilations() as kernels:
-                    lowered = jax.jit(self._function()).lower(*arguments)
-                    return Program(lowered, kernels, shapes=lowered.out_info[0].shapes(), name=name)
+                return self._lowered(arguments, name)
             except Exception as error:
                 if self.backend != "kernel":
                     raise
@@ -257,6 +254,25 @@ class Block:
         structure = (*(g.structure for g in self.grids), *(tuple(g.leaf_axes) for g in self.grids))
         program = PROGRAMS.get((*structure, shapes, self.static, self.since, self.backend, self.alone), trace)
         return self._fall_back(program, seeds) if program.reason else program
+
+    def _lowered(self, arguments: Any, name: str | None) -> Program:
+        with jax.default_device(self.device), compilations() as kernels:
+            lowered = jax.jit(self._function()).lower(*arguments)
+            return Program(lowered, kernels, shapes=lowered.out_info[0].shapes(), name=name)
+
+    def _loaded(self, kept: shelf.Kept, arguments: Any, name: str) -> Any:
+        """The executable from the shelf; one that is made again, where it cannot be read."""
+        try:
+            return kept.load()
+        except Exception:
+            with jax.enable_x64(self.static[3]):
+                program = self._lowered(arguments, name)
+            return _compile(program, self.device.platform, self._brief)
+
+    @property
+    def _brief(self) -> bool:
+        """Compiled with few optimisations: not where rounds are long, which would take more than compiling saves."""
+        return self.backend == "brief" and not self.alone
 
     def _name(self, arguments: Any) -> str | None:
         """Of the program on the shelf; None for what is not the scan on the CPU of this process, where alone that has been tried."""
@@ -301,9 +317,9 @@ class Block:
         """Begins to compile the block, for this number of seeds or the usual one, unless an equal one has been compiled, or is being."""
         program = self.lower(self._any_seeds() if seeds is None else seeds, begun)
         compiling = program.compiled
-        if compiling is None or compiling.cancelled() or (compiling.done() and compiling.exception()):
-            brief = self.backend == "brief" and not self.alone  # Long rounds would take more than compiling saves.
-            compiling = program.compiled = pool.submit(_compile, program, self.device.platform, brief)
+        failed = compiling is not None and (compiling.cancelled() or (compiling.done() and compiling.exception()))
+        if compiling is None or (failed and program.lowered is not None):
+            compiling = program.compiled = pool.submit(_compile, program, self.device.platform, self._brief)
         return compiling
 
     def _executable(self, seeds: np.ndarray, begun: Mapping[str, np.ndarray]) -> Callable[..., Any]:
@@ -434,11 +450,23 @@ def compile_blocks(blocks: Mapping[str, Block], pool: ThreadPoolExecutor, progre
 
 def _compile(program: Program, platform: str, brief: bool) -> Any:
     finish(program.kernels)
-    before = shelf.hits()
-    compiled = compile_lanes(program.lowered, platform, brief)
-    if program.name is not None and (there := shelf.current()) is not None:
-        there.keep(program.name, program.lowered, compiled, program.shapes, {"brief": brief}, shelf.hits() == before)
+    there, name, code = shelf.current(), program.name, None
+    if there is not None and name is not None:
+        code = shelf.code_of_program(name, program.lowered, {"brief": brief})
+    if there is None or name is None or code is None:
+        return compile_lanes(program.lowered, platform, brief)
+    compiled, before, made = shelf.alive(code, program.lowered), shelf.hits(), False
+    if compiled is None:
+        compiled = compile_lanes(program.lowered, platform, brief)
+        made = shelf.hits() == before
+    there.keep(name, code, compiled, program.shapes, made)
     return compiled
+
+
+@functools.cache
+def _loader() -> ThreadPoolExecutor:
+    """A pool in which programs are read from the shelf while others are traced, and stores are opened."""
+    return ThreadPoolExecutor(cores(), thread_name_prefix="shelf")
 
 
 def _first_line(error: Exception) -> str:

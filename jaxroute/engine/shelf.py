@@ -14,7 +14,8 @@ import os
 import pickle
 import re
 import threading
-from collections.abc import Generator, Iterable, Mapping
+import weakref
+from collections.abc import Callable, Generator, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,13 +35,14 @@ _NOTE, _CODE = ".json", ".code"
 
 
 class Kept(NamedTuple):
-    """A program that was taken from the shelf.
+    """A program that is on the shelf.
 
-    executable: to be called like what was compiled.
+    load: reads it, and returns what is called like what was compiled; any exception says that it cannot be read. A program takes 20 to 200
+      ms, of which other threads hardly notice.
     shapes: of what it records of a run, by name.
     """
 
-    executable: Any
+    load: Callable[[], Any]
     shapes: dict[str, tuple[int, ...]]
 
 
@@ -55,38 +57,43 @@ class Shelf:
         self.folder = folder
 
     def take(self, name: str) -> Kept | None:
-        """The program of this name; None if there is none, or it cannot be read."""
+        """The program of this name; None if there is none, or what is said of it cannot be read."""
         try:
             code, in_tree, out_tree, shapes = pickle.loads((self.folder / name).read_bytes())
+        except Exception:  # There is none; or whatever is wrong with it, another one is made in its place.
+            return None
+
+        def load() -> Any:
+            if (loaded := _live.get((code, in_tree, out_tree))) is not None:
+                return loaded
             payload = (self.folder / f"{code}{_CODE}").read_bytes()
             if b"lapack" in payload:
                 _load_lapack()
-            return Kept(serialize_executable.deserialize_and_load(payload, in_tree, out_tree), shapes)
-        except Exception:  # There is none; or whatever is wrong with it, another one is made in its place.
-            return None
+            loaded = serialize_executable.deserialize_and_load(payload, in_tree, out_tree)
+            return _live.setdefault((code, in_tree, out_tree), loaded)
+
+        return Kept(load, shapes)
 
     def keep(
         self,
         name: str,
-        lowered: jax.stages.Lowered,
+        code: str,
         executable: Any,
         shapes: Mapping[str, Any],
-        options: Mapping[str, bool],
         whole: bool,
     ) -> None:
         """Keeps a program, if that can be done.
 
         Args:
           name: from `name_of`.
-          lowered: what was compiled.
+          code: from `code_of_program`.
           executable: what came of it.
           shapes: of what it records of a run, by name.
-          options: how it was compiled.
           whole: JAX did not take it from its own cache: such a one cannot be written again, as a part of it is missing. It is kept if an
-            equal program is, as programs of several names may be one, which JAX finds by its text.
+            equal program is, as programs of several names may be one.
         """
         with contextlib.suppress(Exception):  # An executable that cannot be written: the next process makes its own.
-            code = f"{name.partition('-')[0]}-{_code_of(lowered, options)}"
+            _live.setdefault((code, executable.in_tree, executable.out_tree), executable)
             file = f"{code}{_CODE}"
             if whole:
                 self._write(file, serialize_executable.serialize(executable)[0])
@@ -116,6 +123,9 @@ class Shelf:
 
 
 _open: list[Shelf] = []
+# Programs of this process, by their code and the trees of what they take and return. Horizons and lengths of records, for example, are not
+# part of the code, so that programs of several names are one.
+_live: weakref.WeakValueDictionary[tuple[str, Any, Any], Any] = weakref.WeakValueDictionary()
 _hits: dict[int, int] = {}  # Programs that JAX has taken from its own cache, by thread.
 
 
@@ -172,10 +182,25 @@ def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _code_of(lowered: jax.stages.Lowered, options: Mapping[str, bool]) -> str:
-    """Digest of what is compiled: its text, which of its arguments it takes, and how it is compiled."""
-    taken = sorted(lowered._lowering.compile_args["kept_var_idx"])  # Where JAX no longer says so, nothing is kept.
-    return _digest(f"{lowered.as_text()}\n{lowered.in_tree.num_leaves} {taken} {dict(options)}")
+def code_of_program(name: str, lowered: jax.stages.Lowered, options: Mapping[str, bool]) -> str | None:
+    """Digest of where a program is compiled and of what: its text, which of its arguments it takes, and how; None if JAX does not tell.
+
+    Args:
+      name: from `name_of`.
+      lowered: what is compiled.
+      options: how.
+    """
+    try:
+        taken = sorted(lowered._lowering.compile_args["kept_var_idx"])
+    except (AttributeError, KeyError, TypeError):
+        return None
+    what = _digest(f"{lowered.as_text()}\n{lowered.in_tree.num_leaves} {taken} {dict(options)}")
+    return f"{name.partition('-')[0]}-{what}"
+
+
+def alive(code: str, lowered: jax.stages.Lowered) -> Any:
+    """The program of this code, if this process has it; else None."""
+    return _live.get((code, lowered.in_tree, lowered.out_tree))
 
 
 @functools.cache

@@ -314,7 +314,7 @@ def _table_policies(env: sv.ServiceEnv) -> dict[str, Any]:
         "MESS+, 10 V": sv.MessPlus(V=10.0 * one),
         **{f"always {name}": sv.Single(m) for m, name in enumerate(env.names)},
         **({"EducatedGuessing": sv.EducatedGuessing.of(env)} if env.alpha <= np.max(env.accuracy) else {}),
-        "RouterDC": grid(sv.RouterDC.of, env=env, training=range(4)),
+        "RouterDC": common.trained_routers(env, 4),
         "OracleBlind": sv.OracleBlind.of(env),
     }
 
