@@ -191,8 +191,7 @@ def curves_of(
     """Curves in float64 from the increments of the record intervals, which runs are valid, and the sums at the end.
 
     A run is valid if the environment's flows are finite, those that must be zero are, and neither a state nor feedback nor Info ever was
-    NaN (a state is looked at when something is recorded, its tables after the last round). What is only recorded, Info and gauges, may be
-    infinite.
+    NaN. What is only recorded, Info and gauges, may be infinite.
 
     Args:
       increments: arrays `[settings..., R, records, ...]` by name, as `rollout` returns them.

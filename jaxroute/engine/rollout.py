@@ -82,8 +82,7 @@ def packed_rollout(
         of_runs, states = _without_axis(of_runs), _without_axis(states)
         _, shapes = jax.eval_shape(play, *of_runs, states, jnp.int32(0))
     else:
-        plan, play = (lanes(function, run.size, fixed=1) for function in (run.plan, run.play))
-        read = lanes(run.read, run.size, fixed=2)
+        plan, play, read = (lanes(function, run.size, fixed=1) for function in (run.plan, run.play, run.read))
         _, shapes = play.shapes(*of_runs, states, jnp.int32(0))
     zeros = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)
 
@@ -120,9 +119,9 @@ def packed_rollout(
 
         return lax.fori_loop(0, (count + chunk - 1) // chunk, one, (states, zeros))
 
-    def recorded(states: States, first: Any, count: Any, most: int, last: Any) -> tuple[States, Packed]:
+    def recorded(states: States, first: Any, count: Any, most: int) -> tuple[States, Packed]:
         states, sums = interval(states, first, count, most)
-        values = {**sums, **read(*of_runs, states, first + count, last)}
+        values = {**sums, **read(*of_runs, states, first + count)}
         return states, Packed.of(_with_axis(values) if by_itself else values)
 
     warm_up = 0 if begun else run.free_rounds
@@ -134,12 +133,10 @@ def packed_rollout(
         in reverse."""
         count = int(part[0, 1]) if spans is None and (part[:, 1] == part[0, 1]).all() else None
 
-        def one(states: States, now: tuple[jax.Array, jax.Array]) -> tuple[States, Packed]:
-            span, last = now
-            return recorded(states, span[0], span[1] if count is None else count, most, last)
+        def one(states: States, span: jax.Array) -> tuple[States, Packed]:
+            return recorded(states, span[0], span[1] if count is None else count, most)
 
-        lasts = np.arange(len(part)) == len(part) - 1
-        return lax.scan(one, states, (jnp.asarray(part if spans is None else spans, jnp.int32), lasts))
+        return lax.scan(one, states, jnp.asarray(part if spans is None else spans, jnp.int32))
 
     parts = []
     for part in np.split(known, np.flatnonzero(np.diff(known[:, 1])) + 1) if reversible else [known]:

@@ -34,8 +34,6 @@ _LONGEST_CHUNK = 4096
 NAN_ROUNDS, NAN_STATES = "nan/rounds", "nan/states"
 # How many numbers XLA reduces at once.
 _PART = 32
-# Leaves of a state with more numbers than this are tables, in which a NaN is looked for after the last round only.
-_TABLE = 256
 # Leaves of the states after the last round, where they are asked for, by `STATE` and their number.
 STATE = "state/"
 
@@ -133,7 +131,7 @@ class Run:
     start: `(instance, words) -> states`.
     plan: `(instance, words, states, t) -> states`, at the start of a stage.
     play: `(instance, words, states, t) -> (states, flows)`, a round.
-    read: `(instance, words, states, t, last) -> gauges and probes`; see `recorded_gauges`.
+    read: `(instance, words, states, t) -> gauges and probes`.
     """
 
     instance: Players
@@ -216,15 +214,10 @@ def one_run(
         return (env_state, policy_state), recorded_flows(record, flows, info, feedback)
 
     def read(
-        shared: Players,
-        instance: Players,
-        words: dict[str, jax.Array],
-        states: States,
-        t: jax.Array,
-        last: jax.Array | bool = True,
+        shared: Players, instance: Players, words: dict[str, jax.Array], states: States, t: jax.Array
     ) -> dict[str, Any]:
         del words
-        return recorded_gauges(record, *players(shared, instance), *states, t, last)
+        return recorded_gauges(record, *players(shared, instance), *states, t)
 
     return Run(
         instance=instance,
@@ -254,27 +247,10 @@ def recorded_flows(
 
 
 def recorded_gauges(
-    record: Record,
-    env: Any,
-    policy: Any,
-    env_state: PyTree,
-    policy_state: PyTree,
-    t: jax.Array,
-    last: jax.Array | bool = True,
+    record: Record, env: Any, policy: Any, env_state: PyTree, policy_state: PyTree, t: jax.Array
 ) -> dict[str, Any]:
-    """Gauges and probes after the rounds before `t`, by name; `NAN_STATES`: whether a state has a NaN.
-
-    Unless these rounds are the last ones, tables are left out: to look through a queue of 1,024 places for every tenth round was a
-    sixth of ACQB's time. What matters in a table is seen in feedback and Info, too, in the round in which it is used.
-    """
-    tables: list[Any] = []
-    small: list[Any] = []
-    for leaf in jax.tree.leaves((env_state, policy_state)):
-        (tables if np.size(leaf) > _TABLE else small).append(leaf)
-    found = any_nan(small)
-    if tables:
-        found |= any_nan(tables) if last is True else lax.cond(last, any_nan, lambda _: jnp.bool_(False), tables)
-    values: dict[str, Any] = {NAN_STATES: found}
+    """Gauges and probes after the rounds before `t`, by name; `NAN_STATES`: whether a state has a NaN."""
+    values: dict[str, Any] = {NAN_STATES: any_nan((env_state, policy_state))}
     if record.env_gauges:
         gauges = env.gauges(env_state)
         values |= {m.name: gauges[m.name] for m in record.env_gauges}

@@ -37,8 +37,8 @@ _NOTE, _CODE = ".json", ".code"
 class Kept(NamedTuple):
     """A program that is on the shelf.
 
-    load: reads it, and returns what is called like what was compiled; any exception says that it cannot be read. A program takes 20 to 200
-      ms, of which other threads hardly notice.
+    load: reads it, in 20 to 200 ms mostly without the interpreter's lock, and returns what is called like what was compiled; any exception
+      says that it cannot be read.
     shapes: of what it records of a run, by name.
     """
 

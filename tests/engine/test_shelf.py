@@ -7,6 +7,7 @@ import sys
 
 import jax
 import pytest
+from jax.experimental import serialize_executable
 from jax.experimental.compilation_cache import compilation_cache
 
 import jaxroute as jr
@@ -149,6 +150,26 @@ def test_programs_of_two_names_share_their_code(tmp_path):
     finally:
         for name, value in before.items():
             jax.config.update(name, value)
+
+
+def test_one_process_compiles_and_reads_a_program_of_two_names_once(tmp_path, monkeypatch):
+    """Horizon and length of a record are in the name, and not in the program."""
+    read, compiled = [], []
+    load, compile_lanes = serialize_executable.deserialize_and_load, programs.compile_lanes
+    monkeypatch.setattr(serialize_executable, "deserialize_and_load", lambda *args: read.append(args) or load(*args))
+    monkeypatch.setattr(programs, "compile_lanes", lambda *args: compiled.append(args) or compile_lanes(*args))
+    found = {}
+    with shelf.shelf(tmp_path):
+        for state, expected in (("cold", (0, 1)), ("warm", (1, 0))):
+            programs.PROGRAMS.clear()
+            read.clear(), compiled.clear()
+            for horizon in (70, 140):
+                settings = {"horizon": horizon, "record_every": horizon // 10, "seeds": 16, "progress": False}
+                found[state, horizon] = jr.simulate(ENV, stochastic.UCB1(), **settings)
+            assert (len(read), len(compiled)) == expected, state
+    assert len(kept(tmp_path)) == 2
+    for horizon in (70, 140):
+        assert found["warm", horizon].equals(found["cold", horizon])
 
 
 def test_a_folder_that_cannot_be_written_to_is_no_fault(tmp_path):
