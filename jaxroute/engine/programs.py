@@ -118,6 +118,8 @@ class ProgramCache:
 
 
 PROGRAMS = ProgramCache()
+# Kernels of a CPU play several runs at once; without it one after the other, by the text of a GPU's kernels.
+WIDE = True
 
 
 def trace_count() -> int:
@@ -199,6 +201,8 @@ class Block:
             PROGRAMS.traces += 1
             del index
             options: dict[str, Any] = {"keep_states": True} if keep_states else {}
+            if self.backend == "kernel":
+                options["wide"] = WIDE and self.device.platform == "cpu"
             if begun:
                 options |= {"since": since, "begun": jax.tree.map(lambda v: jnp.moveaxis(v, 0, -1), begun)}
             streams = run_streams(root, seeds)

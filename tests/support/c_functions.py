@@ -10,21 +10,19 @@ from jaxroute.engine.batching.dependence import is_key
 from jaxroute.engine.kernels import host
 from jaxroute.engine.kernels.emitter import Emitter
 from jaxroute.engine.kernels.source import Array, Source
-from jaxroute.engine.kernels.values import Storage, c_type, flat
+from jaxroute.engine.kernels.values import flat
 
 
-def source_of_function(fn, *args):
-    """The C of `fn` on one run, and the shapes of its results; arguments have the runs last."""
+def source_of_function(fn, *args, wide=False):
+    """The C of `fn` on one run, or on several at once, and the shapes of its results; arguments have the runs last."""
     leaves, treedef = jax.tree.flatten(args)
     shapes = [jax.ShapeDtypeStruct(leaf.shape[:-1], leaf.dtype) for leaf in leaves]
     closed, out = jax.make_jaxpr(lambda *a: fn(*jax.tree.unflatten(treedef, a)), return_shape=True)(*shapes)
-    emitter, inputs, values = Emitter(), [], []
+    emitter, inputs, values = Emitter(wide), [], []
     for number, leaf in enumerate(map(words, leaves)):
         array = Array(leaf.shape[:-1], leaf.dtype)
         inputs.append(array)
-        name = emitter.name("p")
-        emitter.line(f"const {c_type(array.dtype)} *const {name} = in{number} + r;")
-        memory = Storage(name, array.dtype, max(1, int(np.prod(array.shape))), writable=False, stride="R")
+        memory = emitter.given(number, array.dtype, int(np.prod(array.shape)))
         values.append(emitter.copied(emitter.value_of(memory, array.shape)))
     outputs = []
     for number, value in enumerate(emitter.call(closed, values)):
@@ -32,8 +30,9 @@ def source_of_function(fn, *args):
         if value.size:
             emitter.ready(value)
             with emitter.loops(value.shape) as place:
-                emitter.line(f"out{number}[({flat(place, value.shape)})*R + r] = {value.at(place)};")
-    return Source(emitter.text(), "\n".join(emitter.tables), tuple(inputs), tuple(outputs)), out
+                emitter.put(number, flat(place, value.shape), value.at(place))
+    tables = "\n".join(emitter.tables)
+    return Source(emitter.text(), tables, tuple(inputs), tuple(outputs), wide, emitter.heap), out
 
 
 def words(leaf):
@@ -43,14 +42,14 @@ def words(leaf):
     return np.ascontiguousarray(np.asarray(leaf))
 
 
-def by_c(fn, *args):
+def by_c(fn, *args, wide=False):
     """`fn` of `R` runs, the last axis of the arguments and results."""
-    source, out = source_of_function(fn, *args)
+    source, out = source_of_function(fn, *args, wide=wide)
     given = [words(leaf) for leaf in jax.tree.leaves(args)]
     size = given[0].shape[-1]
     made = [np.zeros((*a.shape, size), a.dtype) for a in source.outputs]
     pointers = [(ctypes.c_void_p * max(1, len(some)))(*(x.ctypes.data for x in some)) for some in (given, made)]
-    host.compiled(source.for_host())(0, size, size, *pointers)
+    host.compiled(source.for_host(), wide)(0, size, size, *pointers)
 
     def back(value, like):
         return jax.random.wrap_key_data(jnp.moveaxis(jnp.asarray(value), -2, -1)) if is_key(like) else value

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
-from jaxroute.engine.batching.dependence import BARRIERS, CALLS, is_key, scan_sizes
+from jaxroute.engine.batching.dependence import BARRIERS, CALLS, carry_dependence, is_key, scan_sizes, which_depend
 from jaxroute.engine.kernels import operations
 from jaxroute.engine.kernels.values import Storage, Unsupported, Value, counting
 from jaxroute.engine.kernels.writer import Writer
@@ -24,7 +24,7 @@ _MORE_CALLS = {
 }
 _CALLS = {**CALLS, **_MORE_CALLS}
 # Operations that hand their operand on.
-_SAME = frozenset([*BARRIERS, "copy", "copy_p", "stop_gradient", "largest_over_runs", "random_wrap", "random_unwrap"])
+_SAME = frozenset([*BARRIERS, "copy", "copy_p", "stop_gradient", "random_wrap", "random_unwrap"])
 
 
 def shape_of(aval: Any) -> tuple[int, ...]:
@@ -74,6 +74,8 @@ class Emitter(Writer):
             if var not in last:
                 release(var)
         for number, eqn in enumerate(jaxpr.eqns):
+            if not any(var in last for var in eqn.outvars):
+                continue
             values = [read(v) for v in eqn.invars]
             for var in {v for v in eqn.invars if not hasattr(v, "val")}:
                 if last.get(var) == number:
@@ -96,6 +98,8 @@ class Emitter(Writer):
             return self.call(inner, args) if hasattr(inner, "consts") else self.replay(inner, [], args)
         if name in _SAME:
             return args
+        if name == "largest_over_runs":
+            return [self._largest(args[0])]
         if name in ("scan", "cond", "while"):
             return getattr(self, f"_{name}")(eqn, args)
         if name == "custom_linear_solve":  # By the solver that it holds.
@@ -116,21 +120,42 @@ class Emitter(Writer):
         for storage in storages:
             storage.readers -= 1
 
-    def carried(self, values: Sequence[Value]) -> list[Storage]:
-        """Storages of what a loop carries, with their first values: those that are free, or new ones."""
+    def _which_vary(self, values: Sequence[Value]) -> list[bool]:
+        """Which values differ between runs that are played at once."""
+        return [any(storage.varying for storage in value.storages) for value in values]
+
+    def _largest(self, value: Value) -> Value:
+        """A number of each run, of which the largest is meant where several are played at once."""
+        if not self._which_vary([value])[0]:
+            return value
+        if value.shape or value.dtype != np.int32:
+            raise Unsupported(f"the largest over runs of {value.dtype}{list(value.shape)}")
+        storage = self.variable(value.dtype, 0, varying=False)
+        self.line(f"{storage.name} = largest({value.at(())}, {self.masks[-1] if self.masks else 'true'});", storage)
+        return self.value_of(storage, ())
+
+    def carried(self, values: Sequence[Value], varying: Sequence[bool]) -> list[Storage]:
+        """Storages of what a loop carries, with their first values: those that are free, or new ones.
+
+        Args:
+          values: the first ones.
+          varying: which will differ between runs that are played at once.
+        """
         taken: set[Storage] = set()
         storages: list[Storage] = []
-        for value in values:
+        for value, varies in zip(values, varying, strict=True):
             storage = value.storage
             if (
                 storage is not None
                 and self.may_overwrite(value)
                 and storage not in taken
                 and bool(value.shape) == bool(storage.size)
+                and storage.varying == (varies and self.wide)
+                and (varies or storage.depth == len(self.masks))
             ):
                 self.ready(value)
             else:
-                storage = self.variable(value.dtype, value.size if value.shape else 0)
+                storage = self.variable(value.dtype, value.size if value.shape else 0, varies)
                 self.write(storage, value)
             taken.add(storage)
             storages.append(storage)
@@ -142,25 +167,41 @@ class Emitter(Writer):
         ready = []
         for storage, value in zip(storages, values, strict=True):
             mixed = value.storage is not storage and bool(value.storages & others)
-            ready.append(self.copied(value) if mixed else value)
+            ready.append(self.copied(value, storage.varying) if mixed else value)
         for storage, value in zip(storages, ready, strict=True):
             self.write(storage, value)
 
-    def repeat(self, head: str, body: Callable[[list[Value]], list[Value]], start: Sequence[Value]) -> list[Value]:
+    def repeat(
+        self,
+        head: str,
+        body: Callable[[list[Value]], list[Value]],
+        start: Sequence[Value],
+        varying: Sequence[bool] | None = None,
+        test: Callable[[list[Value]], None] | None = None,
+        mask: str = "",
+    ) -> list[Value]:
         """`carry = body(carry)` in a loop with this head; the last values.
 
         Args:
           head: of the loop, such as `for (...)`.
           body: writes one step.
           start: first values.
+          varying: which differ between runs that are played at once, if it is not all.
+          test: writes, before a step, what may end the loop.
+          mask: of runs that go on, if the others wait for them.
         """
-        storages = self.carried(start)
+        storages = self.carried(start, [True] * len(start) if varying is None else varying)
         shapes = [value.shape for value in start]
         for storage in storages:
             storage.reads += 1
         with self.block(head):
             now = [self.value_of(storage, shape) for storage, shape in zip(storages, shapes, strict=True)]
-            self.carry_on(storages, body(now))
+            if test is not None:
+                with self.held(now):
+                    test(now)
+            with self.masked(mask) if mask else contextlib.nullcontext():
+                self.carry_on(storages, body(now))
+                self.finish()
         return [self.value_of(storage, shape) for storage, shape in zip(storages, shapes, strict=True)]
 
     def _scan(self, eqn: Any, args: list[Value]) -> list[Value]:
@@ -184,8 +225,13 @@ class Emitter(Writer):
                     self.write_part(y, (length, *shape), (step, *(0,) * len(shape)), value, (1, *shape))
             return new[:num_carry]
 
+        flags = self._which_vary(args)
+        fixed, scanned = flags[:num_consts], flags[num_consts + num_carry :]
+        varying = carry_dependence(
+            flags[num_consts : num_consts + num_carry], lambda now: which_depend(inner, [*fixed, *now, *scanned])[:num_carry]
+        )
         with self.held([*consts, *xs]):
-            last = self.repeat(counting(t, length), body, carry)
+            last = self.repeat(counting(t, length), body, carry, varying)
         whole = [
             Value((length, *shape), dtype, lambda place: "0") if y is None else self.value_of(y, (length, *shape))
             for y, (shape, dtype) in zip(ys, outs, strict=True)
@@ -198,24 +244,46 @@ class Emitter(Writer):
         if index.known is not None:
             return self.call(branches[min(max(int(index.known), 0), len(branches) - 1)], operands)
         shapes = [(shape_of(v.aval), dtype_of(v.aval)) for v in eqn.outvars]
-        which = index.at(())
+        which, (apart, *flags) = index.at(()), self._which_vary(args)
         self.finish()
-        outs = self._handed_on(eqn, operands)
+        varying = [apart or any(own) for own in zip(*(which_depend(branch, flags) for branch in branches), strict=True)]
+        outs = self._handed_on(eqn, operands, varying)
         for place, (shape, dtype) in enumerate(shapes):
             if outs[place] is None:
-                outs[place] = self.variable(dtype, math.prod(shape) if shape else 0)
-        for number, branch in enumerate(branches):
-            if number == 0:
-                test = f"!({which})" if index.dtype == np.bool_ else f"{which} <= 0" if len(branches) > 1 else "true"
-                head = f"if ({test})"
-            else:
-                head = "else" if number == len(branches) - 1 else f"else if ({which} == {number})"
-            with self.block(head):
-                self.carry_on(outs, self.call(branch, operands))
+                outs[place] = self.variable(dtype, math.prod(shape) if shape else 0, varying[place])
+        last = len(branches) - 1
+        tests = [f"!({which})" if index.dtype == np.bool_ else f"{which} <= 0" if last else "true"]
+        if not apart:
+            heads = [f"if ({tests[0]})", *(f"else if ({which} == {number})" for number in range(1, last)), "else"]
+            for head, branch in zip(heads[: last + 1], branches, strict=True):
+                with self.block(head):
+                    self.carry_on(outs, self.call(branch, operands))
+        else:
+            tests += [f"{which} == {number}" for number in range(1, last)]
+            tests += [which if index.dtype == np.bool_ else f"{which} >= {last}"] * (last > 0)
+            masks = [self._mask(test) for test in tests]
+            shared = [value for value, own in zip(operands, flags, strict=True) if not own]
+            with self.held(shared):  # Several branches may be taken, one after the other.
+                for mask, branch in zip(masks, branches, strict=True):
+                    with self.block(f"if (any({mask}))"), self.masked(mask):
+                        self.carry_on(outs, self.call(branch, operands))
+                        self.finish()
         return [self.value_of(out, shape) for out, (shape, _) in zip(outs, shapes, strict=True)]
 
-    def _handed_on(self, eqn: Any, operands: Sequence[Value]) -> list[Any]:
-        """For each result of a choice the storage of an operand that some branch returns as it is, if nobody else needs that; else None."""
+    def _mask(self, test: str) -> str:
+        """The runs, of those that are meant, for which a test holds."""
+        name = self.name("m")
+        self.line(f"const B {name} = {' & '.join([*self.masks[-1:], f'B({test})'])};")
+        return name
+
+    def _handed_on(self, eqn: Any, operands: Sequence[Value], varying: Sequence[bool]) -> list[Any]:
+        """For each result of a choice the storage of an operand that some branch returns as it is, if nobody else needs that; else None.
+
+        Args:
+          eqn: the choice.
+          operands: without its index.
+          varying: which results differ between runs that are played at once.
+        """
         outs: list[Any] = [None] * len(eqn.outvars)
         for branch in eqn.params["branches"]:
             inner = branch.jaxpr
@@ -227,6 +295,8 @@ class Emitter(Writer):
                     self.may_overwrite(operand)
                     and operand.storage not in outs
                     and bool(operand.shape) == bool(operand.storage.size)
+                    and operand.storage.varying == (varying[place] and self.wide)
+                    and (varying[place] or operand.storage.depth == len(self.masks))
                 ):
                     outs[place] = operand.storage
                     operand.storage.reads += 1
@@ -236,27 +306,38 @@ class Emitter(Writer):
         params = eqn.params
         num_cond, num_body = params["cond_nconsts"], params["body_nconsts"]
         cond_consts, body_consts = args[:num_cond], args[num_cond : num_cond + num_body]
+        flags = self._which_vary(args)
+        varying = carry_dependence(
+            flags[num_cond + num_body :], lambda now: which_depend(params["body_jaxpr"], [*flags[num_cond : num_cond + num_body], *now])
+        )
+        apart = self.wide and which_depend(params["cond_jaxpr"], [*flags[:num_cond], *varying])[0]
+        live = self.name("m") if apart else ""  # Runs that go on.
+        if apart:
+            varying = [True] * len(varying)
+            self.line(f"B {live} = {self.masks[-1] if self.masks else 'true'};")
+
+        def test(now: list[Value]) -> None:
+            text = self.call(params["cond_jaxpr"], [*cond_consts, *now])[0].at(())
+            self.finish()
+            if apart:
+                self.line(f"{live} &= {text};")
+                self.line(f"if (!any({live})) break;")
+            else:
+                self.line(f"if (!({f'first_lane({text})' if self.varies(text) else text})) break;")
 
         def body(now: list[Value]) -> list[Value]:
-            with self.held(now):
-                goes_on = self.call(params["cond_jaxpr"], [*cond_consts, *now])[0]
-                text = goes_on.at(())
-                self.finish()
-                self.line(f"if (!({text})) break;")
             return self.call(params["body_jaxpr"], [*body_consts, *now])
 
         with self.held([*cond_consts, *body_consts]):
-            return self.repeat("for (;;)", body, args[num_cond + num_body :])
+            return self.repeat("for (;;)", body, args[num_cond + num_body :], varying, test, live)
 
 
 def _last_uses(jaxpr: Any) -> dict[Any, int]:
-    """Number of the equation that uses each variable last; of outputs, one behind the last."""
-    last = {}
-    for number, eqn in enumerate(jaxpr.eqns):
-        for var in eqn.invars:
-            if not hasattr(var, "val"):
-                last[var] = number
-    for var in jaxpr.outvars:
-        if not hasattr(var, "val"):
-            last[var] = len(jaxpr.eqns)
+    """Number of the equation that uses each variable last; of outputs, one behind the last. What nothing depends on has none."""
+    last = {var: len(jaxpr.eqns) for var in jaxpr.outvars if not hasattr(var, "val")}
+    for number, eqn in reversed(list(enumerate(jaxpr.eqns))):
+        if any(var in last for var in eqn.outvars):
+            for var in eqn.invars:
+                if not hasattr(var, "val"):
+                    last.setdefault(var, number)
     return last

@@ -77,6 +77,11 @@ CHOOSE(f, float)
 CHOOSE(d, double)
 #undef CHOOSE
 
+/* `x = y` where something holds */
+#define SET_IF(c, x, ...) do { if (c) x = __VA_ARGS__; } while (0)
+
+#define ANY(c) (c)
+
 /* Integers: sums wrap around, and what C leaves open is XLA's */
 
 FUNCTION int add_i(int a, int b) { return (int)((unsigned)a + (unsigned)b); }
@@ -88,6 +93,8 @@ FUNCTION unsigned div_u(unsigned a, unsigned b) { return b == 0 ? 0xffffffffu : 
 FUNCTION unsigned rem_u(unsigned a, unsigned b) { return b == 0 ? a : a % b; }
 FUNCTION unsigned shl_u(unsigned a, unsigned n) { return n < 32 ? a << n : 0; }
 FUNCTION unsigned shr_u(unsigned a, unsigned n) { return n < 32 ? a >> n : 0; }
+FUNCTION int shl_i(int a, int n) { return (int)shl_u((unsigned)a, (unsigned)n); }
+FUNCTION int shr_i(int a, int n) { return (int)shr_u((unsigned)a, (unsigned)n); }
 FUNCTION int sar_i(int a, unsigned n) { return a >> (n < 32 ? n : 31); }
 FUNCTION int max_i(int a, int b) { return a > b ? a : b; }
 FUNCTION int min_i(int a, int b) { return a < b ? a : b; }

@@ -36,11 +36,13 @@ def kernel_rollout(
     since: int = 0,
     begun: Mapping[str, jax.Array] | None = None,
     keep_states: bool = False,
+    wide: bool = False,
 ) -> dict[str, Any]:
     """What `rollout` computes, by one call for all rounds.
 
     Args:
       env, policy, streams, horizon, record, since, begun, keep_states: as for `rollout`.
+      wide: several runs at once, which is for CPUs; else a thread for each run, or one after the other.
 
     Returns:
       As `rollout`: arrays `[records, ..., R]` by name.
@@ -53,7 +55,7 @@ def kernel_rollout(
     run = one_run(env, policy, streams, horizon, record)
     start = lambda: lanes(run.start, run.size)(run.instance, run.words)  # noqa: E731
     states = states_of(begun, jax.eval_shape(start)) if begun else start()
-    source, shared, names = source_of(run, states, horizon, record.every, since if begun else 0)
+    source, shared, names = source_of(run, states, horizon, record.every, since if begun else 0, wide)
     own = [_words(leaf) for leaf in jax.tree.leaves((run.instance, run.words, states))]
     later = iter(own)
     common = iter(shared)
@@ -94,7 +96,7 @@ batching.primitive_batchers[rounds_p] = _batch
 
 def _host_target(source: Source, lead: tuple[int, ...], spread: Any, size: int) -> tuple[str, Future[Any]]:
     """A target of XLA's calls on a CPU, and its compilation."""
-    function = compiling.begin(host.compiled, source.for_host())
+    function = compiling.begin(host.compiled, source.for_host(), source.wide)
     sizes = [math.prod(a.shape) * (1 if a.shared else size) * a.dtype.itemsize for a in source.inputs]
     inputs = [(steps(lead, own), n) for own, n in zip(spread, sizes, strict=True)]
     every = steps(lead, (True,) * len(lead))

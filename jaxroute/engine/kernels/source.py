@@ -15,7 +15,7 @@ from jaxroute.engine.kernels.emitter import Emitter, dtype_of, shape_of
 from jaxroute.engine.kernels.values import Storage, Unsupported, Value, c_type, flat
 from jaxroute.engine.rounds import Run
 
-PRELUDE = Path(__file__).with_name("prelude.h")
+PRELUDE, LANES = (Path(__file__).with_name(name) for name in ("prelude.h", "lanes.h"))
 # Arrays of a run, or that all runs share, of so many numbers at most are read once and kept.
 _MOST_KEPT = 128
 
@@ -33,22 +33,45 @@ class Array:
 class Source:
     """The text of a function, and what it takes and gives.
 
-    body: lines of C of one run. tables: its constants. inputs, outputs: in order.
+    body: lines of C of one run, or of C++ of several at once. tables: its constants. inputs, outputs: in order.
+    wide: whether it is of several. heap: vectors of its long arrays.
     """
 
     body: str
     tables: str
     inputs: tuple[Array, ...]
     outputs: tuple[Array, ...]
+    wide: bool = False
+    heap: int = 0
 
     def for_host(self) -> str:
-        """C of a function that plays runs `first` to before `last` of `R`, one after the other."""
+        """C or C++ of a function that plays runs `first` to before `last` of `R`, one after the other or several at once."""
+        if self.wide:
+            return self._for_lanes()
         lines = [PRELUDE.read_text(), "#define CONSTANT static const", self.tables]
         lines.append("void rounds(long long first, long long last, long long R, const void **in, void **out) {")
         lines += [f"    const {c_type(a.dtype)} *restrict const in{i} = in[{i}];" for i, a in enumerate(self.inputs)]
         lines += [f"    {c_type(a.dtype)} *restrict const out{i} = out[{i}];" for i, a in enumerate(self.outputs)]
         lines += ["    for (long long r = first; r < last; ++r) {", self.body, "    }", "}", ""]
         return "\n".join(lines)
+
+    def _for_lanes(self) -> str:
+        lines = [PRELUDE.read_text(), LANES.read_text(), "#define CONSTANT static const", self.tables]
+        lines.append('extern "C" void rounds(long long first, long long last, long long R, const void **in, void **out) {')
+        lines.append(f"    vector_f *const heap = (vector_f *)aligned_alloc(sizeof(vector_f), {max(1, self.heap)} * sizeof(vector_f));")
+        for i, a in enumerate(self.inputs):
+            number = c_type(a.dtype)
+            lines.append(
+                f"    const Shared<{number}> in{i} = {{(const {number} *)in[{i}]}};"
+                if a.shared
+                else f"    const {number} *const in{i} = (const {number} *)in[{i}];"
+            )
+        lines.append("    for (long long r = first; r < last; r += LANES) {")
+        lines.append("    const long long count = last - r;")
+        for i, a in enumerate(self.outputs):
+            number = c_type(a.dtype)
+            lines.append(f"    const Made<{number}> out{i} = {{({number} *)out[{i}] + r, R, count}};")
+        return "\n".join([*lines, self.body, "    }", "    free(heap);", "}", ""])
 
     def for_device(self, lead: Sequence[int] = (), spread: Sequence[Sequence[bool]] = ()) -> str:
         """CUDA C of a kernel with a thread for each run, and a block along `y` for each setting.
@@ -94,13 +117,16 @@ def _offset(array: Array, lead: Sequence[int], own: Sequence[bool]) -> str:
     return f" + ({' + '.join(terms)}) * {whole}" if terms else ""
 
 
-def source_of(run: Run, states: Any, horizon: int, every: int, since: int = 0) -> tuple[Source, list[Any], list[str]]:
+def source_of(
+    run: Run, states: Any, horizon: int, every: int, since: int = 0, wide: bool = False
+) -> tuple[Source, list[Any], list[str]]:
     """The function that plays the rounds of `run` from the given states.
 
     Args:
       run: the rounds of one environment against one policy.
       states: of `R` runs, for their shapes.
       horizon, every, since: counted rounds, those of a record interval, and those that were played before.
+      wide: several runs at once, for a CPU.
 
     Returns:
       The function; the arrays that all runs share, its first inputs; names of what is recorded, the first outputs.
@@ -108,20 +134,20 @@ def source_of(run: Run, states: Any, horizon: int, every: int, since: int = 0) -
     Raises:
       Unsupported: an operation has no C, or a random key is recorded.
     """
-    writer = _Writer(run, states, horizon, every, since)
+    writer = _Writer(run, states, horizon, every, since, wide)
     return writer.source(), writer.shared, writer.names
 
 
 class _Writer:
     """Writes the loops over record intervals, chunks and rounds, and what is read before and written behind them."""
 
-    def __init__(self, run: Run, states: Any, horizon: int, every: int, since: int):
+    def __init__(self, run: Run, states: Any, horizon: int, every: int, since: int, wide: bool):
         self._run, self._every = run, every
         self._free, self._first, self._total = run.free_rounds, run.free_rounds + since, run.free_rounds + horizon
         self._records = -(-(horizon - since) // every)
         self._begins = -1 if run.free_rounds and not since else 0  # An interval before the first that is recorded.
         self.shared: list[Any] = []
-        self._emitter = Emitter()
+        self._emitter = Emitter(wide)
         self._arrays: list[Array] = []
         self._known: dict[int, Value] = {}
 
@@ -151,7 +177,8 @@ class _Writer:
         for number, value in enumerate(last, len(outputs)):
             outputs.append(Array(value.shape, value.dtype))
             self._write(number, value)
-        return Source(emitter.text(), "\n".join(emitter.tables), tuple(self._arrays), tuple(outputs))
+        inputs = tuple(self._arrays)
+        return Source(emitter.text(), "\n".join(emitter.tables), inputs, tuple(outputs), emitter.wide, emitter.heap)
 
     def _constant(self, const: Any) -> Value:
         """What a function closes over: known, or an input that all runs share."""
@@ -176,11 +203,8 @@ class _Writer:
     def _given(self, leaf: Any, most: int | None = None) -> Value:
         """An input of each run; of more numbers than `most` it stays in memory."""
         array = self._input(shape_of(_one_run(leaf)), dtype_of(leaf))
-        name, size = self._emitter.name("p"), math.prod(array.shape)
-        self._emitter.line(f"const {c_type(array.dtype)} *const {name} = in{len(self._arrays) - 1} + r;")
-        memory = Storage(name, array.dtype, max(1, size), writable=False, stride="R")
-        value = self._emitter.value_of(memory, array.shape)
-        return value if most is not None and size > most else self._emitter.copied(value)
+        value = self._emitter.value_of(self._emitter.given(len(self._arrays) - 1, array.dtype, math.prod(array.shape)), array.shape)
+        return value if most is not None and value.size > most else self._emitter.copied(value)
 
     def _input(self, shape: Sequence[int], dtype: Any, shared: bool = False) -> Array:
         self._arrays.append(Array(tuple(shape), np.dtype(dtype), shared))
@@ -239,7 +263,7 @@ class _Writer:
         self._emitter.ready(value)
         with self._emitter.loops(value.shape) as place:
             at = flat(place, value.shape) if record is None else flat((record, *place), (self._records, *value.shape))
-            self._emitter.line(f"out{number}[({at})*R + r] = {value.at(place)};")
+            self._emitter.put(number, at, value.at(place))
 
 
 def _one_run(leaf: Any) -> Any:

@@ -28,6 +28,13 @@ TYPES = {
 }
 
 
+# What numbers of several runs are, see `lanes.h`.
+LANE_TYPES = {
+    **{"float32": "F", "int32": "I", "uint32": "U", "bool": "B"},
+    **{"int8": "I", "int16": "I", "uint8": "U", "uint16": "U"},
+}
+
+
 class Unsupported(Exception):
     """A function that cannot be written as C; the message says which operation stands in the way."""
 
@@ -38,6 +45,20 @@ def c_type(dtype: Any) -> str:
     if name not in TYPES:
         raise Unsupported(f"numbers of type {name}")
     return TYPES[name]
+
+
+def lane_type(dtype: Any) -> str:
+    """The name of such numbers of several runs."""
+    name = np.dtype(dtype).name
+    if name not in LANE_TYPES:
+        raise Unsupported(f"numbers of type {name} of several runs")
+    return LANE_TYPES[name]
+
+
+def narrow(dtype: Any) -> bool:
+    """Whether these are whole numbers of fewer than 32 bits."""
+    dtype = np.dtype(dtype)
+    return dtype.kind in "iu" and dtype.itemsize < 4
 
 
 def literal(number: Any) -> str:
@@ -131,6 +152,7 @@ class Storage:
     writable: it may be written over when nobody needs it any more.
     stride: expression of the distance between two numbers, empty for 1.
     readers: living variables whose value is read from it. reads: how often it is read, in the text.
+    varying: it differs between runs that are played at once. depth: number of masks in force where it is declared.
     """
 
     name: str
@@ -140,6 +162,8 @@ class Storage:
     stride: str = ""
     readers: int = 0
     reads: int = 0
+    varying: bool = False
+    depth: int = 0
 
     def element(self, number: Index) -> str:
         """An element, as C reads and writes it."""
@@ -167,6 +191,7 @@ class Value:
     uniform: all elements are the same.
     lone: axis along which at most one element is true, if there is one.
     chosen: condition with such an axis, and value where it holds; it is 0 elsewhere.
+    steps: operations on numbers of a run, and on places, that an element takes where it is read.
     """
 
     shape: tuple[int, ...]
@@ -178,6 +203,7 @@ class Value:
     uniform: bool = False
     lone: int | None = None
     chosen: "tuple[Value, Value] | None" = None
+    steps: int = 0
 
     @property
     def size(self) -> int:

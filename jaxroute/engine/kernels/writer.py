@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import itertools
 import math
+import re
 from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
@@ -23,9 +24,16 @@ from jaxroute.engine.kernels.values import (
     c_type,
     counting,
     flat,
+    lane_type,
     literal,
+    narrow,
     unflat,
 )
+
+
+# Longer arrays of vectors are not on the stack.
+_MOST_ON_STACK = 256
+_NAMES = re.compile(r"\b[a-z]\d+\b")
 
 
 class _Line:
@@ -58,9 +66,16 @@ class _Elsewhere(Exception):
 
 
 class Writer:
-    """Writes statements of C, one after the other, into `lines`."""
+    """Writes statements of C, one after the other, into `lines`.
 
-    def __init__(self) -> None:
+    Args:
+      wide: a number of a run is a vector of those of several runs, unless they share it (`lanes.h`).
+    """
+
+    def __init__(self, wide: bool = False) -> None:
+        self.wide, self.masks = wide, list[str]()  # Masks in force: of runs for which lines are meant, the last the narrowest.
+        self.heap = 0  # Vectors of long arrays.
+        self._varying: set[str] = set()
         self.lines: list[Any] = []
         self.tables: list[str] = []
         self._names = itertools.count()
@@ -119,11 +134,94 @@ class Writer:
 
     # Storages
 
-    def variable(self, dtype: Any, size: int, prefix: str = "") -> Storage:
+    def variable(self, dtype: Any, size: int, varying: bool = True) -> Storage:
         """Declares an array, or a plain variable for size 0."""
-        storage = Storage(self.name(prefix or ("a" if size else "x")), np.dtype(dtype), size)
-        self.line(f"{c_type(dtype)} {storage.name}{f'[{size}]' if size else ''};", storage)
+        storage = self.storage("a" if size else "x", dtype, size, varying)
+        self.line(self.declaration(storage), storage)
         return storage
+
+    def storage(self, prefix: str, dtype: Any, size: int, varying: bool = True) -> Storage:
+        """A storage with a name of its own, to be declared."""
+        storage = Storage(self.name(prefix), np.dtype(dtype), size, varying=varying and self.wide, depth=len(self.masks))
+        if storage.varying:
+            self._varying.add(storage.name)
+        return storage
+
+    def type_of(self, dtype: Any, varying: bool = True) -> str:
+        """Name of a type."""
+        return lane_type(dtype) if varying and self.wide else c_type(dtype)
+
+    def condition(self, *texts: str) -> str:
+        """Type of what expressions say of each other."""
+        return self.type_of(bool, self.varies(*texts))
+
+    def declaration(self, storage: Storage) -> str:
+        """Of a storage."""
+        kind = self.type_of(storage.dtype, storage.varying)
+        if not storage.size:
+            return f"{kind} {storage.name};"
+        if not self.wide:
+            return f"{kind} {storage.name}[{storage.size}];"
+        if not storage.varying or storage.size <= _MOST_ON_STACK:
+            return f"Array<{kind}, {storage.size}> {storage.name};"
+        first, self.heap = self.heap, self.heap + storage.size
+        return f"auto &{storage.name} = *(Array<{kind}, {storage.size}> *)(heap + {first});"
+
+    def varies(self, *texts: str) -> bool:
+        """Whether expressions or lines differ between runs that are played at once."""
+        return self.wide and any(name in self._varying for text in texts for name in _NAMES.findall(text))
+
+    def varies_here(self, value: Value) -> bool:
+        """Whether a value does, as it is read."""
+        if not self.wide or not value.size:
+            return False
+        return self.varies(value.at(tuple(0 if n == 1 else f"i{axis}" for axis, n in enumerate(value.shape))))
+
+    @contextlib.contextmanager
+    def masked(self, mask: str) -> Generator[None, None, None]:
+        """Lines that are meant for some of the runs that are played at once."""
+        self.masks.append(mask)
+        yield
+        self.masks.pop()
+
+    def assigned(self, storage: Storage, target: str, text: str) -> str:
+        """The line that gives an element of a storage its value, in the runs that are meant."""
+        if storage.varying and storage.depth < len(self.masks):
+            return f"SET_IF({self.masks[-1]}, {target}, {text});"
+        if self.wide and not storage.varying and self.varies(text):
+            return f"{target} = first_lane({text});"
+        return f"{target} = {text};"
+
+    def only_if(self, test: str, line: str) -> str:
+        """The line that assigns something, where a test holds too."""
+        if line.startswith("SET_IF("):
+            return f"SET_IF(({test}) & {line.removeprefix('SET_IF(')}"
+        target, text = line.removesuffix(";").split(" = ", 1)
+        return f"SET_IF({test}, {target}, {text});"
+
+    def converted(self, dtype: Any, text: str) -> str:
+        """A number as one of another type, as C converts it."""
+        if not self.wide:
+            return f"(({c_type(dtype)}){text})"
+        dtype = np.dtype(dtype)
+        return f"to_{dtype.kind}{8 * dtype.itemsize if narrow(dtype) else ''}({text})"
+
+    def given(self, number: int, dtype: Any, size: int) -> Storage:
+        """The memory of an input `[..., R]`: what the runs that are played have of it."""
+        kind = c_type(dtype)
+        if not self.wide:
+            name = self.name("p")
+            self.line(f"const {kind} *const {name} = in{number} + r;")
+            return Storage(name, np.dtype(dtype), max(1, size), writable=False, stride="R")
+        lane_type(dtype)
+        storage = self.storage("p", dtype, max(1, size))
+        storage.writable = False
+        self.line(f"const Given<{kind}> {storage.name} = {{in{number} + r, R, count}};")
+        return storage
+
+    def put(self, number: int, at: Index, text: str) -> None:
+        """Writes a number to an output `[..., R]`."""
+        self.line(f"out{number}.put({at}, {text});" if self.wide else f"out{number}[({at})*R + r] = {text};")
 
     def value_of(self, storage: Storage, shape: Sequence[int]) -> Value:
         """What a storage holds, as an array."""
@@ -166,7 +264,11 @@ class Writer:
         if key not in self._tables:
             table = Storage(self.name("c"), array.dtype, array.size, writable=False)
             numbers = ", ".join(literal(number) for number in array.ravel())
-            self.tables.append(f"CONSTANT {c_type(array.dtype)} {table.name}[{array.size}] = {{{numbers}}};")
+            kind, name = c_type(array.dtype), table.name
+            if self.wide:
+                self.tables.append(f"CONSTANT Array<{kind}, {array.size}> {name} = {{{{{numbers}}}}};")
+            else:
+                self.tables.append(f"CONSTANT {kind} {name}[{array.size}] = {{{numbers}}};")
             self._tables[key] = table
         return self._tables[key]
 
@@ -180,9 +282,9 @@ class Writer:
             return value
         return self.copied(value)
 
-    def copied(self, value: Value, into: Storage | None = None) -> Value:
-        """A value in a new storage, or in one that is there."""
-        storage = self.variable(value.dtype, value.size if value.shape else 0) if into is None else into
+    def copied(self, value: Value, varying: bool = False) -> Value:
+        """A value in a new storage, which may differ between runs if the value does or if it is to."""
+        storage = self.variable(value.dtype, value.size if value.shape else 0, varying or self.varies_here(value))
         self.write(storage, value)
         return self.value_of(storage, value.shape)
 
@@ -192,13 +294,13 @@ class Writer:
             return
         self.before_writing(storage)
         if not storage.size:
-            self.line(f"{storage.name} = {value.at((0,) * len(value.shape))};", storage)
+            self.line(self.assigned(storage, storage.name, value.at((0,) * len(value.shape))), storage)
             return
         if not value.size:
             return
         self.ready(value)
         with self.loops(value.shape) as place:
-            self.line(f"{storage.element(flat(place, value.shape))} = {value.at(place)};", storage)
+            self.line(self.assigned(storage, storage.element(flat(place, value.shape)), value.at(place)), storage)
 
     def ready(self, *values: Value) -> None:
         """Finishes the loops that make values, before others begin that read them."""
@@ -216,22 +318,35 @@ class Writer:
         """Whether a value that was just used for the last time has a storage that nobody else reads."""
         return value.storage is not None and value.storage.writable and not value.storage.readers
 
+    def may_change(self, value: Value) -> bool:
+        """Whether it has, and all runs that are meant at its declaration are meant here."""
+        own = value.storage
+        return self.may_overwrite(value) and (not self.wide or (own.varying and own.depth == len(self.masks)))
+
     def index(self, number: Index) -> Index:
         """An index that is computed once."""
         if isinstance(number, int):
             return number
         name = self.name("n")
-        self.line(f"const int {name} = {number};")
+        if self.varies(number):
+            self._varying.add(name)
+        self.line(f"const {'auto' if self.wide else 'int'} {name} = {number};")
         return name
 
-    def to_change(self, value: Value) -> Storage:
-        """A storage with this value, which may be changed: its own if nobody needs it any more."""
-        if self.may_overwrite(value):
+    def to_change(self, value: Value, assigned: bool = False) -> Storage:
+        """A storage with this value, which may be changed: its own if nobody needs it any more.
+
+        Args:
+          value: the value.
+          assigned: all changes are lines of `assigned`.
+        """
+        may = self.may_overwrite(value) and (not self.wide or value.storage.varying) if assigned else self.may_change(value)
+        if may:
             self.ready(value)
             assert value.storage is not None
             self.before_writing(value.storage)
             return value.storage
-        storage = self.copied(value).storage
+        storage = self.copied(value, varying=True).storage
         assert storage is not None
         return storage
 
@@ -252,7 +367,7 @@ class Writer:
         group.open = False
         del self._groups[group.shape]
         for storage in group.made:
-            self.line(f"{c_type(storage.dtype)} {storage.name}[{storage.size}];", storage)
+            self.line(self.declaration(storage), storage)
         self.lines += group.before
         sizes = [(at, size) for at, size in zip(group.place, group.shape, strict=True) if at != 0]
         for at, size in sizes:
@@ -275,16 +390,16 @@ class Writer:
         if not math.prod(shape):
             return [Value(shape, np.dtype(dtype), lambda place: "0") for _, dtype in shapes]
         if math.prod(shape) == 1:
-            storages = [Storage(self.name("x"), np.dtype(dtype), 0) for _, dtype in shapes]
-            for text, storage in _declared(storages, make((0,) * len(shape), [s.name for s in storages])):
+            storages = [self.storage("x", dtype, 0, varying=False) for _, dtype in shapes]
+            for text, storage in self._declared(storages, make((0,) * len(shape), [s.name for s in storages])):
                 self.line(text, storage)
             return [self.value_of(storage, shape) for storage in storages]
-        names = [Storage(self.name("t"), np.dtype(dtype), 0) for _, dtype in shapes]
+        names = [self.storage("t", dtype, 0, varying=False) for _, dtype in shapes]
         group, lines = self._joined(shape, lambda place: make(place, [s.name for s in names]))
-        group.lines += [_Line(text) for text, _ in _declared(names, lines)]
+        group.lines += [_Line(text) for text, _ in self._declared(names, lines)]
         values = []
         for name in names:
-            storage = Storage(self.name("a"), name.dtype, math.prod(shape))
+            storage = self.storage("a", name.dtype, math.prod(shape), name.varying)
             group.made.append(storage)
             group.lines.append(_Line(f"{storage.element(flat(group.place, shape))} = {name.name};", storage))
             values.append(self._member_value(group, name.name, storage, shape))
@@ -305,15 +420,22 @@ class Writer:
           step: from the indices and the names of the numbers, the lines for a place.
           last: from the names of the numbers, the lines behind the loop.
         """
-        numbers = [Storage(self.name("x"), np.dtype(dtype), 0, reads=1) for dtype, _ in starts]
+        numbers = [self.storage("x", dtype, 0, varying=False) for dtype, _ in starts]
         names = [number.name for number in numbers]
-        first = [_Line(f"{c_type(n.dtype)} {n.name} = {start};") for n, (_, start) in zip(numbers, starts, strict=True)]
+        for number in numbers:
+            number.reads += 1
+
+        def first(lines: Sequence[str]) -> list[_Line]:
+            self._found(numbers, lines)
+            heads = (self.type_of(n.dtype, n.varying) + f" {n.name}" for n in numbers)
+            return [_Line(f"{head} = {start};") for head, (_, start) in zip(heads, starts, strict=True)]
+
         if math.prod(shape) <= 1:
             steps = step((0,) * len(shape), names) if math.prod(shape) else ()
-            self.lines += [*first, *map(_Line, (*steps, *last(names)))]
+            self.lines += [*first(steps), *map(_Line, (*steps, *last(names)))]
             return [self.value_of(number, ()) for number in numbers]
         group, lines = self._joined(tuple(shape), lambda place: step(place, names))
-        group.before += first
+        group.before += first(lines)
         group.lines += map(_Line, lines)
         group.after += map(_Line, last(names))
         return [self._member_value(group, "", number, ()) for number in numbers]
@@ -367,17 +489,24 @@ class Writer:
         with self.loops(sizes) as place:
             number = flat(tuple(add(s, p) for s, p in zip(starts, place, strict=True)), shape)
             inside = unflat(flat(place, sizes), own) if own != tuple(sizes) else place
-            self.line(f"{storage.element(number)} = {value.at(inside)};", storage)
+            self.line(self.assigned(storage, storage.element(number), value.at(inside)), storage)
 
+    def _found(self, storages: Sequence[Storage], lines: Sequence[str]) -> None:
+        """Says of variables whether the lines that make them differ between runs."""
+        if self.varies(*lines):
+            for storage in storages:
+                storage.varying = True
+                self._varying.add(storage.name)
 
-def _declared(storages: Sequence[Storage], lines: Sequence[str]) -> list[tuple[str, Storage | None]]:
-    """Lines that give variables their values, with their declarations; one that nobody needs may be left out."""
-    found: list[tuple[str, Storage | None]] = []
-    first = {f"{s.name} = ": s for s in storages}
-    for line in lines:
-        head = next((head for head in first if line.startswith(head)), None)
-        storage = first.pop(head) if head else None
-        number = f"{c_type(storage.dtype)} " if storage else ""
-        found.append((number + line, storage if len(lines) == 1 else None))
-    assert not first
-    return found
+    def _declared(self, storages: Sequence[Storage], lines: Sequence[str]) -> list[tuple[str, Storage | None]]:
+        """Lines that give variables their values, with their declarations; one that nobody needs may be left out."""
+        self._found(storages, lines)
+        found: list[tuple[str, Storage | None]] = []
+        first = {f"{s.name} = ": s for s in storages}
+        for line in lines:
+            head = next((head for head in first if line.startswith(head)), None)
+            storage = first.pop(head) if head else None
+            number = f"{self.type_of(storage.dtype, storage.varying)} " if storage else ""
+            found.append((number + line, storage if len(lines) == 1 else None))
+        assert not first
+        return found

@@ -173,6 +173,8 @@ class QueueEnv:
         allowed = (size == self.num_offered) | (self.mixed & (size >= 1) & (size <= self.num_offered))
         waits = (action.query >= 0) & (action.query < self.backlog.places) & self.backlog.waits(backlog, action.query)
 
+        waited, oldest = (self.backlog.waited(backlog, place, t) for place in (action.query, seen.oldest))
+
         # Then a query may come; the optimal policy's queue has the same arrivals, contexts and uniform number.
         after, dropped = self.backlog.move(backlog, action.query, departed, drawn.row, drawn.arrived, t)
         optimal, lost = optimum.play_round(self.backlog, state.optimal, drawn, t)
@@ -180,8 +182,6 @@ class QueueEnv:
         def counted(flag: jax.Array) -> jax.Array:
             return flag.astype(jnp.float32)
 
-        waited = self.backlog.waited(backlog, action.query, t)
-        oldest = self.backlog.waited(backlog, seen.oldest, t)
         flows = {
             "routing_regret": jnp.where(busy, shortfall(served.best_rate, rate), 0.0),
             "joint_regret": jnp.where(busy, shortfall(best_of_all, rate), 0.0),

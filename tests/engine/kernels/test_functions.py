@@ -58,12 +58,13 @@ MORE = {
 TAKEN = {name: case for name, case in (lane_cases.CASES | lane_cases.DIFFERENTIABLE).items() if name not in REFUSED} | MORE
 
 
+@pytest.mark.parametrize("wide", [False, True], ids=["", "wide"])
 @pytest.mark.parametrize("name", TAKEN)
-def test_the_c_of_a_function_equals_vmap(name):
+def test_the_c_of_a_function_equals_vmap(name, wide):
     fn, *args = TAKEN[name]
     theirs = jax.jit(jax.vmap(fn, in_axes=-1, out_axes=-1, axis_size=R))(*args)
     # Sums are taken in another order.
-    assert_same(by_c(fn, *args), theirs)
+    assert_same(by_c(fn, *args, wide=wide), theirs)
 
 
 @pytest.mark.parametrize("name", REFUSED)

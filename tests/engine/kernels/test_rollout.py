@@ -154,8 +154,8 @@ def test_what_has_no_c_is_played_by_the_scan_with_a_warning():
 
 
 def _no_compiler(monkeypatch):
-    monkeypatch.setattr(host, "compiler", lambda: None)
-    return "there is no C compiler"
+    monkeypatch.setattr(host, "compiler", lambda wide=False: None)
+    return "there is no C\\+\\+ compiler"
 
 
 def _refused(monkeypatch):

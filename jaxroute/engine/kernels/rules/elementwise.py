@@ -12,7 +12,7 @@ from jaxroute.engine.kernels.values import (
     Place,
     Unsupported,
     Value,
-    c_type,
+    narrow,
 )
 from jaxroute.engine.kernels.writer import Writer
 
@@ -54,25 +54,26 @@ def _power(kind: str, x: str, y: int) -> str:
     return f"({'1.0f' if kind == 'f' else '1.0'} / {total})" if y < 0 else total
 
 
-def _converted(kind: str, x: str, new: np.dtype, old: np.dtype) -> str:
+def _converted(writer: Writer, x: str, new: np.dtype, old: np.dtype) -> str:
     if new == old:
         return x
     if new.kind == "b":
-        return f"({x} != 0)"
+        zero = "0.0f" if writer.wide and old.kind == "f" else "0u" if writer.wide and old.kind == "u" else "0"
+        return f"({x} != {zero})"
     if old.kind == "f" and new.kind in "iu":
         if old.itemsize == 8 or new.itemsize == 8:
-            return f"(({c_type(new)}){x})"
+            return writer.converted(new, x)
         whole = f"{'int_of' if new.kind == 'i' else 'unsigned_of'}({x})"
-        return whole if new.itemsize == 4 else f"(({c_type(new)}){whole})"
-    return f"(({c_type(new)}){x})"
+        return whole if new.itemsize == 4 else writer.converted(new, whole)
+    return writer.converted(new, x)
 
 
-def _bitcast(x: str, new: np.dtype, old: np.dtype) -> str:
+def _bitcast(writer: Writer, x: str, new: np.dtype, old: np.dtype) -> str:
     if new.itemsize != old.itemsize or new.itemsize != 4:
         raise Unsupported("bitcast_convert_type of other than 32 bits")
     if old.kind == "f":
-        return x if new.kind == "f" else f"(({c_type(new)})bits_of({x}))"
-    return f"float_of({x})" if new.kind == "f" else f"(({c_type(new)}){x})"
+        return x if new.kind == "f" else writer.converted(new, f"bits_of({x})")
+    return f"float_of({x})" if new.kind == "f" else writer.converted(new, x)
 
 
 def _round(kind: str, x: str, rounding_method: Any, **_: Any) -> str:
@@ -123,6 +124,10 @@ _IN_THE_LIBRARY = (
     *("floor", "lgamma", "log", "log1p", "pow", "sin", "sinh", "sqrt", "tan", "tanh"),
 )
 
+# Of a long array that depends on its places alone, such as a mask of those in use, an element is computed where it is read.
+_CHEAP = frozenset(["add", "sub", "mul", "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "not", "convert_element_type"])
+_SHORT, _MOST_STEPS = 64, 4
+
 # `(kind of the first operand, *expressions, **parameters) -> expression`.
 EXPRESSIONS: dict[str, Callable[..., str]] = {
     "abs": _functions(f="fabsf", d="fabs", i="abs_i", u=""),
@@ -156,9 +161,9 @@ EXPRESSIONS: dict[str, Callable[..., str]] = {
     "rem": _functions(f="fmodf", d="fmod", i="rem_i", u="rem_u"),
     "round": _round,
     "rsqrt": _functions(f="rsqrt_f"),
-    "shift_left": _functions(i="(int)shl_u", u="shl_u"),
+    "shift_left": _functions(i="shl_i", u="shl_u"),
     "shift_right_arithmetic": _functions(i="sar_i", u="shr_u"),
-    "shift_right_logical": _functions(i="(int)shr_u", u="shr_u"),
+    "shift_right_logical": _functions(i="shr_i", u="shr_u"),
     "sign": _functions(f="sign_f", i="sign_i"),
     "square": lambda kind, x, **_: _power(kind, x, 2) if kind != "i" else f"mul_i({x}, {x})",
     "sub": _infix("-", i="sub_i"),
@@ -201,25 +206,33 @@ def write(writer: Writer, eqn: Any, args: list[Value]) -> list[Value]:
         args = [writer.view(which, shape, lambda place: which.at(place[: len(which.shape)])), *args[1:]]
     kind = kind_of(args[0].dtype)
 
-    def make(place: Place, names: Sequence[str]) -> list[str]:
+    def text_at(place: Place) -> str:
         texts = [element(a, place) for a in args]
         if name == "convert_element_type":
-            text = _converted(kind, texts[0], dtype, args[0].dtype)
-        elif name == "bitcast_convert_type":
-            text = _bitcast(texts[0], dtype, args[0].dtype)
-        elif name == "select_n":
-            text = _select(kind, kind_of(dtype), *texts)
-        else:
-            text = EXPRESSIONS[name](kind, *texts, **params)
-        return [f"{names[0]} = {text};"]
+            return _converted(writer, texts[0], dtype, args[0].dtype)
+        if name == "bitcast_convert_type":
+            return _bitcast(writer, texts[0], dtype, args[0].dtype)
+        if name == "select_n":
+            return _select(kind, kind_of(dtype), *texts)
+        text = EXPRESSIONS[name](kind, *texts, **params)
+        return writer.converted(dtype, text) if writer.wide and narrow(dtype) else text
 
-    made = writer.elementwise([(shape, dtype)], make)[0]
+    steps = 1 + sum(a.steps for a in args)
+    if name in _CHEAP and math.prod(shape) > _SHORT and steps <= _MOST_STEPS and all(map(_of_places, args)):
+        made = Value(shape, dtype, text_at, frozenset().union(*(a.storages for a in args)), steps=steps)
+    else:
+        made = writer.elementwise([(shape, dtype)], lambda place, names: [f"{names[0]} = {text_at(place)};"])[0]
     if name == "eq":
         made.lone = _lone_axis(*args)
     if name == "select_n" and kind == "b" and args[0].lone is not None and args[0].shape == shape and _is_zero(args[1]):
         made.chosen = args[0], args[2]
         made.storages |= args[0].storages | args[2].storages
     return [made]
+
+
+def _of_places(x: Value) -> bool:
+    """Whether an element depends on nothing but its place and numbers of the run."""
+    return x.known is not None or x.uniform or x.size == 1 or x.steps > 0
 
 
 def _lone_axis(a: Value, b: Value) -> int | None:

@@ -43,7 +43,7 @@ def _dynamic_update_slice(writer: Writer, eqn: Any, x: Value, new: Value, *start
     first = [writer.index(_start(s, n - size)) for s, n, size in zip(starts, x.shape, new.shape, strict=False)]
     first += [0] * (len(x.shape) - len(first))
     new = writer.apart(new, x)
-    storage = writer.to_change(x)
+    storage = writer.to_change(x, assigned=True)
     writer.write_part(storage, x.shape, first, new, new.shape)
     return [writer.value_of(storage, x.shape)]
 
@@ -113,7 +113,8 @@ def _gather(writer: Writer, eqn: Any, x: Value, indices: Value) -> list[Value]:
             own[axis] = add(starts[axis], place[dim])
         text = x.at(tuple(own))
         if fills and inside:
-            text = f"({' && '.join(inside)}) ? {text} : {literal(np.asarray(fill).astype(dtype)[()])}"
+            test, other = " && ".join(inside), literal(np.asarray(fill).astype(dtype)[()])
+            text = f"choose_{kind_of(dtype)}({test}, {text}, {other})" if writer.wide else f"({test}) ? {text} : {other}"
         return [f"{names[0]} = {text};"]
 
     return writer.elementwise([(shape, dtype)], make)
@@ -135,7 +136,7 @@ def _scatter(writer: Writer, eqn: Any, x: Value, indices: Value, updates: Value)
         sizes[axis] = updates.shape[dim]
     drops = params["mode"] in (_Mode.FILL_OR_DROP, None)
     indices, updates = writer.apart(indices, x), writer.apart(updates, x)
-    storage = writer.to_change(x)
+    storage = writer.to_change(x, assigned=True)
     writer.ready(indices, updates)
     writer.before_writing(storage)
     with writer.loops(updates.shape) as place:
@@ -149,8 +150,8 @@ def _scatter(writer: Writer, eqn: Any, x: Value, indices: Value, updates: Value)
         if operation:
             text = EXPRESSIONS[operation](kind, target, text)
             storage.reads += 1
-        test = f"if ({' && '.join(inside)}) " if drops and inside else ""
-        writer.line(f"{test}{target} = {text};", storage)
+        line = writer.assigned(storage, target, text)
+        writer.line(writer.only_if(" && ".join(inside), line) if drops and inside else line, storage)
     return [writer.value_of(storage, x.shape)]
 
 

@@ -58,7 +58,7 @@ def _as_words(writer: Writer, first: Value, second: Value) -> Value:
 def _random_seed(writer: Writer, eqn: Any, seeds: Value) -> list[Value]:
     if seeds.dtype.itemsize > 4:
         raise Unsupported("random_seed of 64 bits")
-    low = writer.view(seeds, seeds.shape, lambda place: f"((unsigned){seeds.at(place)})")
+    low = writer.view(seeds, seeds.shape, lambda place: writer.converted(np.uint32, seeds.at(place)))
     low.dtype = np.dtype(np.uint32)
     return [_as_words(writer, writer.constant(np.zeros(seeds.shape, np.uint32)), low)]
 
@@ -70,7 +70,7 @@ def _blocks(writer: Writer, keys: Value, shape: tuple[int, ...]) -> list[Value]:
         writer,
         (*keys.shape[:-1], *shape),
         lambda place: (keys.at((*place[:lead], 0)), keys.at((*place[:lead], 1))),
-        lambda place: f"((unsigned){flat(place[lead:], shape)})",
+        lambda place: writer.converted(np.uint32, str(flat(place[lead:], shape))),
     )
 
 
@@ -99,6 +99,6 @@ def _random_fold_in(writer: Writer, eqn: Any, keys: Value, data: Value) -> list[
         lambda place: (
             (keys.at((*place, 0)), keys.at((*place, 1))) if len(keys.shape) > 1 else (keys.at((0,)), keys.at((1,)))
         ),
-        lambda place: f"((unsigned){data.at(place if data.shape else ())})",
+        lambda place: writer.converted(np.uint32, data.at(place if data.shape else ())),
     )
     return [_as_words(writer, *words)]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from jaxroute.engine.kernels.rules.registry import rule
-from jaxroute.engine.kernels.values import Place, Storage, Unsupported, Value, c_type, flat
+from jaxroute.engine.kernels.values import Place, Storage, Unsupported, Value, flat
 from jaxroute.engine.kernels.writer import Writer
 
 # Sweeps of rotations: each about squares what is left beside the diagonal, so that float32 takes five.
@@ -28,7 +28,7 @@ def _entry(storage: Storage, shape: Sequence[int], place: Place, i: str, j: str)
 @rule("cholesky")
 def _cholesky(writer: Writer, eqn: Any, x: Value) -> list[Value]:
     """The lower factor, NaN where there is none."""
-    shape, number = x.shape, c_type(x.dtype)
+    shape, number = x.shape, writer.type_of(x.dtype)
     n, storage = shape[-1], _changed(writer, x)
     root = "sqrtf" if x.dtype.itemsize == 4 else "sqrt"
     with writer.loops(shape[:-2]) as place:
@@ -37,7 +37,7 @@ def _cholesky(writer: Writer, eqn: Any, x: Value) -> list[Value]:
             return _entry(storage, shape, place, i, j)
 
         writer.code(f"""
-            bool whole = true;
+            {writer.type_of(bool)} whole = true;
             for (int j = 0; j < {n}; ++j) {{
                 {number} d = {a("j", "j")};
                 for (int k = 0; k < j; ++k) d -= {a("j", "k")} * {a("j", "k")};
@@ -52,8 +52,8 @@ def _cholesky(writer: Writer, eqn: Any, x: Value) -> list[Value]:
             }}
             for (int j = 0; j < {n}; ++j) {{
                 for (int i = 0; i < {n}; ++i) {{
-                    if (!whole) {a("i", "j")} = {"NAN_32" if x.dtype.itemsize == 4 else "NAN_64"};
-                    else if (i < j) {a("i", "j")} = 0;
+                    if (i < j) {a("i", "j")} = 0;
+                    SET_IF(!whole, {a("i", "j")}, {"NAN_32" if x.dtype.itemsize == 4 else "NAN_64"});
                 }}
             }}""")
     return [writer.value_of(storage, shape)]
@@ -63,7 +63,7 @@ def _cholesky(writer: Writer, eqn: Any, x: Value) -> list[Value]:
 def _triangular_solve(writer: Writer, eqn: Any, a: Value, b: Value) -> list[Value]:
     params = eqn.params
     shape, n = b.shape, a.shape[-1]
-    storage = _changed(writer, writer.copied(b) if b.storages & a.storages else b)
+    storage = _changed(writer, writer.copied(b, True) if b.storages & a.storages else b)
     writer.ready(a)
     left, transposed = params["left_side"], params["transpose_a"]
     # Rows of the unknowns if they stand on the right of the matrix, columns if on its left.
@@ -84,7 +84,7 @@ def _triangular_solve(writer: Writer, eqn: Any, a: Value, b: Value) -> list[Valu
         writer.code(f"""
             for (int o = 0; o < {others}; ++o) {{
                 {step.format(n=n)} {{
-                    {c_type(b.dtype)} s = {unknown("i")};
+                    {writer.type_of(b.dtype)} s = {unknown("i")};
                     {before.format(n=n)} s -= {coefficient("i", "j")} * {unknown("j")};
                     {unknown("i")} = s{divided};
                 }}
@@ -95,14 +95,15 @@ def _triangular_solve(writer: Writer, eqn: Any, a: Value, b: Value) -> list[Valu
 @rule("lu")
 def _lu(writer: Writer, eqn: Any, x: Value) -> list[Value]:
     """Factors in place, the row that each row was exchanged with, and the order of rows; the largest of a column is the pivot."""
-    shape, number = x.shape, c_type(x.dtype)
+    shape, number = x.shape, writer.type_of(x.dtype)
     rows, columns = shape[-2:]
     steps, lead = min(rows, columns), shape[:-2]
     storage = _changed(writer, x)
     pivots = writer.variable(np.int32, math.prod(lead) * steps)
     order = writer.variable(np.int32, math.prod(lead) * rows)
     pivots.reads, order.reads = 1, 1
-    size = "fabsf" if x.dtype.itemsize == 4 else "fabs"
+    size, chosen = ("fabsf", "choose_f") if x.dtype.itemsize == 4 else ("fabs", "choose_d")
+    whole = writer.type_of(np.int32)
     with writer.loops(lead) as place:
 
         def a(i: str, j: str) -> str:
@@ -117,21 +118,24 @@ def _lu(writer: Writer, eqn: Any, x: Value) -> list[Value]:
         writer.code(f"""
             for (int i = 0; i < {rows}; ++i) {o("i")} = i;
             for (int j = 0; j < {steps}; ++j) {{
-                int best = j;
-                for (int i = j + 1; i < {rows}; ++i) if ({size}({a("i", "j")}) > {size}({a("best", "j")})) best = i;
-                {p("j")} = best;
-                if (best != j) {{
-                    for (int k = 0; k < {columns}; ++k) {{
-                        const {number} s = {a("j", "k")};
-                        {a("j", "k")} = {a("best", "k")};
-                        {a("best", "k")} = s;
-                    }}
-                    const int held = {o("j")};
-                    {o("j")} = {o("best")};
-                    {o("best")} = held;
-                }}
+                {whole} best = j;
+                {number} most = {size}({a("j", "j")});
                 for (int i = j + 1; i < {rows}; ++i) {{
-                    const {number} f = {a("j", "j")} == 0 ? {a("i", "j")} : {a("i", "j")} / {a("j", "j")};
+                    const {number} own = {size}({a("i", "j")});
+                    SET_IF(own > most, best, i);
+                    SET_IF(own > most, most, own);
+                }}
+                {p("j")} = best;
+                for (int k = 0; k < {columns}; ++k) {{
+                    const {number} s = {a("j", "k")};
+                    {a("j", "k")} = {a("best", "k")};
+                    {a("best", "k")} = s;
+                }}
+                const {whole} held = {o("j")};
+                {o("j")} = {o("best")};
+                {o("best")} = held;
+                for (int i = j + 1; i < {rows}; ++i) {{
+                    const {number} f = {chosen}({a("j", "j")} == 0, {a("i", "j")}, {a("i", "j")} / {a("j", "j")});
                     {a("i", "j")} = f;
                     for (int k = j + 1; k < {columns}; ++k) {a("i", "k")} -= f * {a("j", "k")};
                 }}
@@ -155,7 +159,7 @@ def _lu_pivots(writer: Writer, eqn: Any, pivots: Value) -> list[Value]:
         writer.code(f"""
             for (int i = 0; i < {size}; ++i) {o("i")} = i;
             for (int j = 0; j < {steps}; ++j) {{
-                const int other = {pivots.at((*place, "j"))}, held = {o("j")};
+                const {writer.type_of(np.int32)} other = {pivots.at((*place, "j"))}, held = {o("j")};
                 {o("j")} = {o("other")};
                 {o("other")} = held;
             }}""")
@@ -168,7 +172,7 @@ def _eigh(writer: Writer, eqn: Any, x: Value) -> list[Value]:
     params = eqn.params
     if params.get("subset_by_index") not in (None, (0, x.shape[-1])):
         raise Unsupported("eigh of some eigenvalues")
-    shape, number, n, lead = x.shape, c_type(x.dtype), x.shape[-1], x.shape[:-2]
+    shape, number, n, lead = x.shape, writer.type_of(x.dtype), x.shape[-1], x.shape[:-2]
     if x.dtype.itemsize != 4:
         raise Unsupported("eigh of 64 bits")
     a_of = _changed(writer, writer.copied(x))
@@ -190,7 +194,7 @@ def _eigh(writer: Writer, eqn: Any, x: Value) -> list[Value]:
         writer.code(f"""
             for (int i = 0; i < {n}; ++i) {{
                 for (int j = 0; j < {n}; ++j) {{
-                    {v("i", "j")} = i == j;
+                    {v("i", "j")} = i == j ? 1.0f : 0.0f;
                     {half} {a("i", "j")} = {a("j", "i")};
                 }}
             }}
@@ -198,10 +202,11 @@ def _eigh(writer: Writer, eqn: Any, x: Value) -> list[Value]:
                 for (int p = 0; p < {n}; ++p) {{
                     for (int q = p + 1; q < {n}; ++q) {{
                         const {number} beside = {a("p", "q")};
-                        if (beside == 0) continue;
-                        const {number} theta = ({a("q", "q")} - {a("p", "p")}) / (2 * beside);
-                        const {number} t = (theta < 0 ? -1 : 1) / (fabsf(theta) + sqrtf(theta * theta + 1));
-                        const {number} c = 1 / sqrtf(t * t + 1), s = t * c;
+                        if (!ANY(beside != 0)) continue;
+                        const {number} theta = ({a("q", "q")} - {a("p", "p")}) / (2.0f * beside);
+                        const {number} turn = choose_f(theta < 0, -1.0f, 1.0f) / (fabsf(theta) + sqrtf(theta * theta + 1.0f));
+                        const {number} t = choose_f(beside == 0, 0.0f, turn);
+                        const {number} c = 1.0f / sqrtf(t * t + 1.0f), s = t * c;
                         for (int k = 0; k < {n}; ++k) {{
                             const {number} x = {a("k", "p")}, y = {a("k", "q")};
                             {a("k", "p")} = c * x - s * y;
@@ -222,14 +227,16 @@ def _eigh(writer: Writer, eqn: Any, x: Value) -> list[Value]:
             }}
             for (int i = 0; i < {n}; ++i) {w("i")} = {a("i", "i")};
             for (int i = 1; i < {n}; ++i) {{
-                for (int j = i; j > 0 && {w("j")} < {w("(j - 1)")}; --j) {{
+                for (int j = i; j > 0; --j) {{
+                    const {writer.type_of(bool)} swap = {w("j")} < {w("(j - 1)")};
+                    if (!ANY(swap)) break;
                     const {number} x = {w("j")};
-                    {w("j")} = {w("(j - 1)")};
-                    {w("(j - 1)")} = x;
+                    SET_IF(swap, {w("j")}, {w("(j - 1)")});
+                    SET_IF(swap, {w("(j - 1)")}, x);
                     for (int k = 0; k < {n}; ++k) {{
                         const {number} y = {v("k", "j")};
-                        {v("k", "j")} = {v("k", "(j - 1)")};
-                        {v("k", "(j - 1)")} = y;
+                        SET_IF(swap, {v("k", "j")}, {v("k", "(j - 1)")});
+                        SET_IF(swap, {v("k", "(j - 1)")}, y);
                     }}
                 }}
             }}""")
@@ -247,7 +254,7 @@ def _svd(writer: Writer, eqn: Any, x: Value) -> list[Value]:
         turned = (*x.shape[:-2], x.shape[-1], x.shape[-2])
         whole = x
         x = writer.view(whole, turned, lambda place: whole.at((*place[:-2], place[-1], place[-2])))
-    shape, number, lead = x.shape, c_type(x.dtype), x.shape[:-2]
+    shape, number, lead = x.shape, writer.type_of(x.dtype), x.shape[:-2]
     rows, columns = shape[-2:]
     a_of = _changed(writer, writer.copied(x))
     w_of = writer.variable(x.dtype, math.prod(lead) * columns)
@@ -270,10 +277,11 @@ def _svd(writer: Writer, eqn: Any, x: Value) -> list[Value]:
                             qq += {a("k", "q")} * {a("k", "q")};
                             pq += {a("k", "p")} * {a("k", "q")};
                         }}
-                        if (pq == 0) continue;
-                        const {number} theta = (qq - pp) / (2 * pq);
-                        const {number} t = (theta < 0 ? -1 : 1) / (fabsf(theta) + sqrtf(theta * theta + 1));
-                        const {number} c = 1 / sqrtf(t * t + 1), s = t * c;
+                        if (!ANY(pq != 0)) continue;
+                        const {number} theta = (qq - pp) / (2.0f * pq);
+                        const {number} turn = choose_f(theta < 0, -1.0f, 1.0f) / (fabsf(theta) + sqrtf(theta * theta + 1.0f));
+                        const {number} t = choose_f(pq == 0, 0.0f, turn);
+                        const {number} c = 1.0f / sqrtf(t * t + 1.0f), s = t * c;
                         for (int k = 0; k < {rows}; ++k) {{
                             const {number} x = {a("k", "p")}, y = {a("k", "q")};
                             {a("k", "p")} = c * x - s * y;
@@ -288,10 +296,12 @@ def _svd(writer: Writer, eqn: Any, x: Value) -> list[Value]:
                 {w("j")} = sqrtf(s);
             }}
             for (int i = 1; i < {columns}; ++i) {{
-                for (int j = i; j > 0 && {w("j")} > {w("(j - 1)")}; --j) {{
+                for (int j = i; j > 0; --j) {{
+                    const {writer.type_of(bool)} swap = {w("j")} > {w("(j - 1)")};
+                    if (!ANY(swap)) break;
                     const {number} x = {w("j")};
-                    {w("j")} = {w("(j - 1)")};
-                    {w("(j - 1)")} = x;
+                    SET_IF(swap, {w("j")}, {w("(j - 1)")});
+                    SET_IF(swap, {w("(j - 1)")}, x);
                 }}
             }}""")
     return [writer.value_of(w_of, (*lead, columns))]

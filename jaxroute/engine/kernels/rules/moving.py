@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from jaxroute.engine.kernels.rules.registry import aval_of, mirrored, rule
+from jaxroute.engine.kernels.rules.registry import aval_of, kind_of, mirrored, rule
 from jaxroute.engine.kernels.values import (
     Place,
     Unsupported,
     Value,
     add,
-    c_type,
     flat,
     literal,
     times,
@@ -136,7 +135,7 @@ def _iota(writer: Writer, eqn: Any) -> list[Value]:
 
     def at(place: Place) -> str:
         number = place[axis]
-        return literal(line[number]) if isinstance(number, int) else f"(({c_type(dtype)}){number})"
+        return literal(line[number]) if isinstance(number, int) else writer.converted(dtype, number)
 
     return [Value(shape, dtype, at, known=known)]
 
@@ -201,9 +200,12 @@ def _pad(writer: Writer, eqn: Any, x: Value, value: Value) -> list[Value]:
                 own.append(p)
                 continue
             at = add(p, -low)
-            tests.append(f"(unsigned){at} < {n}u")
+            tests.append(f"{writer.converted(np.uint32, str(at))} < {n}u")
             own.append(f"min_i(max_i({at}, 0), {n - 1})")
-        return [f"{names[0]} = {' && '.join(tests) or 'true'} ? {x.at(tuple(own))} : {value.at(())};"]
+        test, cases = " && ".join(tests) or "true", (x.at(tuple(own)), value.at(()))
+        if writer.wide:
+            return [f"{names[0]} = choose_{kind_of(dtype)}({test}, {cases[0]}, {cases[1]});"]
+        return [f"{names[0]} = {test} ? {cases[0]} : {cases[1]};"]
 
     if not x.size:
         return [writer.view(value, shape, lambda place: value.at(()))]

@@ -12,7 +12,6 @@ from jaxroute.engine.kernels.values import (
     Place,
     Unsupported,
     Value,
-    c_type,
     counting,
     flat,
     literal,
@@ -84,8 +83,16 @@ def _reduce(writer: Writer, eqn: Any, x: Value) -> list[Value]:
     with writer.loops(shape) as place:
         target = storage.element(flat(place, shape))
         total = writer.name("s")
-        writer.line(f"{c_type(dtype)} {total} = {first or at(place, (0,) * len(axes))};")
-        if math.prod(terms):
+        writer.line(f"{writer.type_of(dtype)} {total} = {first or at(place, (0,) * len(axes))};")
+        if writer.wide and kind == "f" and operation in ("max", "min"):  # What is NaN is gathered by itself, which waits less.
+            odd, now = writer.name("s"), writer.name("s")
+            writer.line(f"B {odd} = {total} != {total};")
+            with writer.loops(terms) as inner:
+                writer.line(f"const F {now} = {at(place, inner)};")
+                writer.line(f"{odd} |= {now} != {now};")
+                writer.line(f"{total} = choose_f({now} {'>' if operation == 'max' else '<'} {total}, {now}, {total});")
+            writer.line(f"{total} = choose_f({odd}, NAN_32, {total});")
+        elif math.prod(terms):
             with writer.loops(terms) as inner:
                 writer.line(f"{total} = {merged(total, at(place, inner))};")
         writer.line(f"{target} = {total};", storage)
@@ -108,7 +115,7 @@ def _cumulative(writer: Writer, eqn: Any, x: Value) -> list[Value]:
             return (*place[:axis], mirrored(step, shape[axis]) if reverse else step, *place[axis + 1 :])
 
         total, step = writer.name("s"), writer.name("i")
-        writer.line(f"{c_type(dtype)} {total} = {x.at(here(0))};")
+        writer.line(f"{writer.type_of(dtype)} {total} = {x.at(here(0))};")
         writer.line(f"{storage.element(flat(here(0), shape))} = {total};", storage)
         writer.line(counting(step, shape[axis], 1) + " {")
         writer.line(f"{total} = {EXPRESSIONS[operation](kind_of(dtype), total, x.at(here(step)))};")
@@ -135,7 +142,9 @@ def _extreme(writer: Writer, eqn: Any, x: Value) -> list[Value]:
             best, where = names
             text = x.at(place)
             # What equals the start must come first, too.
-            return [f"if ({better(text, best)} || {where} < 0) {best} = {text}, {where} = {place[0]};"]
+            new = writer.name("s")
+            test = f"const {writer.condition(text)} {new} = {better(text, best)} || {where} < 0;"
+            return [test, f"SET_IF({new}, {best}, {text});", f"SET_IF({new}, {where}, {place[0]});"]
 
         starts = [(x.dtype, first), (dtype if dtype.kind == "i" else np.dtype(np.int32), "-1")]
         number = writer.gathered(x.shape, starts, step)[1]
@@ -150,7 +159,7 @@ def _first_place(writer: Writer, eqn: Any, x: Value, axis: int, better: Callable
     with writer.loops(shape) as place:
         best, now, step = writer.name("s"), writer.name("s"), writer.name("i")
         target = storage.element(flat(place, shape))
-        number = c_type(x.dtype)
+        number = writer.type_of(x.dtype)
 
         def here(i: Any) -> str:
             return x.at((*place[:axis], i, *place[axis:]))
@@ -159,10 +168,10 @@ def _first_place(writer: Writer, eqn: Any, x: Value, axis: int, better: Callable
         writer.line(f"{number} {best} = {here(0)};")
         writer.line(counting(step, x.shape[axis], 1) + " {")
         writer.line(f"const {number} {now} = {here(step)};")
-        writer.line(f"if ({better(now, best)}) {{")
-        writer.line(f"{best} = {now};")
-        writer.line(f"{target} = {step};", storage)
-        writer.line("}")
+        new = writer.name("s")
+        writer.line(f"const {writer.type_of(bool)} {new} = {better(now, best)};")
+        writer.line(f"SET_IF({new}, {best}, {now});")
+        writer.line(f"SET_IF({new}, {target}, {step});", storage)
         writer.line("}")
     return writer.value_of(storage, shape)
 
@@ -180,11 +189,13 @@ def _first_best(writer: Writer, eqn: Any, score: Value, allowed: Value | None = 
             now, may = score.at(place), f"{allowed.at(place)} && " if allowed is not None else ""
             # Where nothing is above the start, the first that is allowed equals it.
             better = f"({now} > {best} || ({now} == {best} && {where} == {size}))" if may else f"{now} > {best}"
-            lines = [f"if ({may}{better}) {best} = {now}, {where} = {place[0]};"]
+            new = writer.name("s")
+            lines = [f"const {writer.condition(may + now)} {new} = {may}{better};"]
+            lines += [f"SET_IF({new}, {best}, {now});", f"SET_IF({new}, {where}, {place[0]});"]
             return [*lines, f"{odd} |= {may}{now} != {now};"] if floating else lines
 
-        def last(names: Sequence[str]) -> list[str]:
-            return [f"if ({names[2]}) {names[1]} = {size};"] if floating else []  # Nothing equals a maximum that is NaN.
+        def last(names: Sequence[str]) -> list[str]:  # Nothing equals a maximum that is NaN.
+            return [f"SET_IF({names[2]}, {names[1]}, {size});"] if floating else []
 
         first = "0" if allowed is None else str(size)
         starts = [(score.dtype, literal(_lowest(score.dtype, "max"))), (dtype, first), (np.dtype(bool), "false")]
@@ -193,28 +204,28 @@ def _first_best(writer: Writer, eqn: Any, score: Value, allowed: Value | None = 
     storage = writer.variable(dtype, math.prod(shape) if shape else 0)
     lowest = "-INF_32" if floating else literal(np.asarray(np.iinfo(score.dtype).min, score.dtype)[()])
     with writer.loops(shape) as place:
-        best, now, number_of = writer.name("s"), writer.name("s"), writer.name("i")
-        target, number = storage.element(flat(place, shape)), c_type(score.dtype)
+        best, now, new, odd, number_of = (writer.name(prefix) for prefix in ("s", "s", "s", "s", "i"))
+        target, number = storage.element(flat(place, shape)), writer.type_of(score.dtype)
 
         def here(value: Value, i: Any) -> str:
             return value.at((*place[:axis], i, *place[axis:]))
 
         writer.line(f"{target} = {size};", storage)
         writer.line(f"{number} {best} = {lowest};")
+        if floating:
+            writer.line(f"{writer.type_of(bool)} {odd} = false;")
         writer.line(counting(number_of, size) + " {")
         writer.line(f"const {number} {now} = {here(score, number_of)};")
         may = f"{here(allowed, number_of)} && " if allowed is not None else ""
-        writer.line(f"if ({may}({now} > {best} || ({now} == {best} && {target} == {size}))) {{")
-        writer.line(f"{best} = {now};")
-        writer.line(f"{target} = {number_of};")
+        better = f"({now} > {best} || ({now} == {best} && {target} == {size}))"
+        writer.line(f"const {writer.type_of(bool)} {new} = {may}{better};")
+        writer.line(f"SET_IF({new}, {best}, {now});")
+        writer.line(f"SET_IF({new}, {target}, {number_of});")
+        if floating:
+            writer.line(f"{odd} |= {may}{now} != {now};")
         writer.line("}")
         if floating:  # Nothing equals a maximum that is NaN.
-            writer.line(f"if ({may}{now} != {now}) {{")
-            writer.line(f"{best} = INF_32;")
-            writer.line(f"{target} = {size};")
-            writer.line("break;")
-            writer.line("}")
-        writer.line("}")
+            writer.line(f"SET_IF({odd}, {target}, {size});")
         storage.reads += 1
     return [writer.value_of(storage, shape)]
 
@@ -248,7 +259,7 @@ def _dot_general(writer: Writer, eqn: Any, a: Value, b: Value) -> list[Value]:
         batch, rows = place[: len(a_batch)], place[len(a_batch) : len(a_batch) + len(a_free)]
         columns = place[len(a_batch) + len(a_free) :]
         total = writer.name("s")
-        writer.line(f"{c_type(dtype)} {total} = 0;")
+        writer.line(f"{writer.type_of(dtype)} {total} = 0;")
         if math.prod(terms):
             with writer.loops(terms) as inner:
                 left = at(a, a_batch, a_free, a_sum, batch, rows, inner)
@@ -273,7 +284,7 @@ def _cumlogsumexp(writer: Writer, eqn: Any, x: Value) -> list[Value]:
             return (*place[:axis], mirrored(step, shape[axis]) if reverse else step, *place[axis + 1 :])
 
         writer.code(f"""
-            float total = {x.at(here(0))};
+            {writer.type_of(dtype)} total = {x.at(here(0))};
             {storage.element(flat(here(0), shape))} = total;
             for (int k = 1; k < {shape[axis]}; ++k) {{
                 total = logaddexp_f(total, {x.at(here("k"))});

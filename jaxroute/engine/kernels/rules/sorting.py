@@ -22,7 +22,7 @@ def _sort(writer: Writer, eqn: Any, *xs: Value) -> list[Value]:
     """By insertion, which keeps equal numbers in order; NaN comes last."""
     axis, keys = eqn.params["dimension"], eqn.params["num_keys"]
     columns = [
-        writer.copied(x) if not writer.may_overwrite(x) or any(x.storage is y.storage for y in xs if y is not x) else x
+        writer.copied(x, varying=True) if not writer.may_change(x) or any(x.storage is y.storage for y in xs if y is not x) else x
         for x in xs
     ]
     shape = xs[0].shape
@@ -52,17 +52,28 @@ def _sort(writer: Writer, eqn: Any, *xs: Value) -> list[Value]:
 
         i, j = writer.name("i"), writer.name("i")
         held = [writer.name("s") for _ in xs]
-        writer.line(counting(i, shape[axis], 1) + " {")
-        for name, column in zip(held, columns, strict=True):
-            writer.line(f"const {c_type(column.dtype)} {name} = {here(column, i)};")
-        writer.line(f"int {j} = {i};")
         before = [here(c, f"({j} - 1)") for c in columns]
-        writer.line(f"for (; {j} > 0 && {ahead(held[:keys], before[:keys])}; --{j}) {{")
-        for column, text in zip(columns, before, strict=True):
-            writer.line(f"{here(column, j)} = {text};")
-        writer.line("}")
-        for name, column in zip(held, columns, strict=True):
-            writer.line(f"{here(column, j)} = {name};")
+        writer.line(counting(i, shape[axis], 1) + " {")
+        if writer.wide:  # Neighbours change places until no run has two that must.
+            own, swap = [here(c, j) for c in columns], writer.name("s")
+            writer.line(f"for (int {j} = {i}; {j} > 0; --{j}) {{")
+            writer.line(f"const B {swap} = {ahead(own[:keys], before[:keys])};")
+            writer.line(f"if (!any({swap})) break;")
+            for name, column, a, b in zip(held, columns, own, before, strict=True):
+                writer.line(f"const {writer.type_of(column.dtype)} {name} = {a};")
+                writer.line(f"SET_IF({swap}, {a}, {b});")
+                writer.line(f"SET_IF({swap}, {b}, {name});")
+            writer.line("}")
+        else:
+            for name, column in zip(held, columns, strict=True):
+                writer.line(f"const {c_type(column.dtype)} {name} = {here(column, i)};")
+            writer.line(f"int {j} = {i};")
+            writer.line(f"for (; {j} > 0 && {ahead(held[:keys], before[:keys])}; --{j}) {{")
+            for column, text in zip(columns, before, strict=True):
+                writer.line(f"{here(column, j)} = {text};")
+            writer.line("}")
+            for name, column in zip(held, columns, strict=True):
+                writer.line(f"{here(column, j)} = {name};")
         writer.line("}")
     return columns
 
@@ -87,15 +98,37 @@ def _top_k(writer: Writer, eqn: Any, x: Value) -> list[Value]:
             return where.element(flat((*place, j), shape))
 
         better = "{a} > {b}" + odd
-        writer.code(f"""
-            int count = 0;
-            for (int i = 0; i < {n}; ++i) {{
-                const {c_type(dtype)} own = {x.at((*place, "i"))};
-                int j = count;
-                for (; j > 0 && ({better.format(a="own", b=value("(j - 1)"))}); --j) {{
-                    if (j < {k}) {value("j")} = {value("(j - 1)")}, {number("j")} = {number("(j - 1)")};
-                }}
-                if (j < {k}) {value("j")} = own, {number("j")} = i;
-                if (count < {k}) ++count;
-            }}""")
+        own = f"{writer.type_of(dtype)} own = {x.at((*place, 'i'))};"
+        if writer.wide:  # What is better takes the place of the next, which goes on to the one behind it.
+            writer.code(f"""
+                for (int i = 0; i < {n}; ++i) {{
+                    {own}
+                    I at = i;
+                    B found = false;
+                    for (int j = 0; j < {k}; ++j) {{
+                        if (i <= j) {{
+                            if (i == j) {value("j")} = own, {number("j")} = at;
+                            break;
+                        }}
+                        found |= {better.format(a="own", b=value("j"))};
+                        const {writer.type_of(dtype)} next = {value("j")};
+                        const I next_at = {number("j")};
+                        SET_IF(found, {value("j")}, own);
+                        SET_IF(found, {number("j")}, at);
+                        SET_IF(found, own, next);
+                        SET_IF(found, at, next_at);
+                    }}
+                }}""")
+        else:
+            writer.code(f"""
+                int count = 0;
+                for (int i = 0; i < {n}; ++i) {{
+                    const {own}
+                    int j = count;
+                    for (; j > 0 && ({better.format(a="own", b=value("(j - 1)"))}); --j) {{
+                        if (j < {k}) {value("j")} = {value("(j - 1)")}, {number("j")} = {number("(j - 1)")};
+                    }}
+                    if (j < {k}) {value("j")} = own, {number("j")} = i;
+                    if (count < {k}) ++count;
+                }}""")
     return [writer.value_of(best, shape), writer.value_of(where, shape)]

@@ -1,0 +1,455 @@
+/* Several runs at once, in C++ for a CPU: a number of a run is a vector of those of LANES runs, and stands where C has the number. Comes after
+   `prelude.h`, whose functions have the same names for what all of these runs share. */
+
+#include <stdlib.h>
+
+#ifndef LANES
+#if defined(__AVX512F__)
+#define LANES 16
+#elif defined(__AVX__)
+#define LANES 8
+#else
+#define LANES 4
+#endif
+#endif
+#define INSIDE inline __attribute__((always_inline))
+#define EACH_LANE for (int lane = 0; lane < LANES; ++lane)
+
+typedef float vector_f __attribute__((vector_size(4 * LANES)));
+typedef int vector_i __attribute__((vector_size(4 * LANES)));
+typedef unsigned vector_u __attribute__((vector_size(4 * LANES)));
+
+/* Numbers of LANES runs: floats, integers, words, and whether something holds (all bits, or none) */
+
+struct B {
+    vector_i v;
+    B() = default;
+    INSIDE B(vector_i x) : v(x) {}
+    INSIDE B(bool x) : v((vector_i){} - (int)x) {}
+    friend INSIDE B operator&(B a, B b) { return a.v & b.v; }
+    friend INSIDE B operator|(B a, B b) { return a.v | b.v; }
+    friend INSIDE B operator^(B a, B b) { return a.v ^ b.v; }
+    friend INSIDE B operator&&(B a, B b) { return a.v & b.v; }
+    friend INSIDE B operator||(B a, B b) { return a.v | b.v; }
+    friend INSIDE B operator==(B a, B b) { return ~(a.v ^ b.v); }
+    friend INSIDE B operator!=(B a, B b) { return a.v ^ b.v; }
+    friend INSIDE B operator!(B a) { return ~a.v; }
+    INSIDE B &operator|=(B b) { return v |= b.v, *this; }
+    INSIDE B &operator&=(B b) { return v &= b.v, *this; }
+};
+
+#define INFIX(T, o) friend INSIDE T operator o(T a, T b) { return a.v o b.v; }
+#define IN_PLACE(T, o) INSIDE T &operator o(T b) { return v o b.v, *this; }
+#define COMPARISON(T, o) friend INSIDE B operator o(T a, T b) { return B((vector_i)(a.v o b.v)); }
+#define NUMBER(T, vector, number)                                                                                                     \
+    vector v;                                                                                                                         \
+    T() = default;                                                                                                                    \
+    INSIDE T(vector x) : v(x) {}                                                                                           \
+    INSIDE T(number x) : v(x - (vector){}) {}                                                                              \
+    INFIX(T, +) INFIX(T, -) INFIX(T, *) IN_PLACE(T, +=) IN_PLACE(T, -=) IN_PLACE(T, *=)                                               \
+    COMPARISON(T, ==) COMPARISON(T, !=) COMPARISON(T, <) COMPARISON(T, <=) COMPARISON(T, >) COMPARISON(T, >=)                         \
+    friend INSIDE T operator-(T a) { return -a.v; }
+#define WHOLE(T)                                                                                                                      \
+    INFIX(T, &) INFIX(T, |) INFIX(T, ^)                                                                                               \
+    friend INSIDE T operator~(T a) { return ~a.v; }                                                                        \
+    friend INSIDE T operator<<(T a, int n) { return a.v << n; }                                                            \
+    friend INSIDE T operator>>(T a, int n) { return a.v >> n; }
+
+struct F {
+    NUMBER(F, vector_f, float)
+    INFIX(F, /)
+};
+struct I {
+    NUMBER(I, vector_i, int)
+    WHOLE(I)
+};
+struct U {
+    NUMBER(U, vector_u, unsigned)
+    WHOLE(U)
+};
+/* Division of places in arrays */
+FUNCTION I operator/(I a, int n) {
+    I out;
+    EACH_LANE out.v[lane] = a.v[lane] / n;
+    return out;
+}
+FUNCTION I operator%(I a, int n) {
+    I out;
+    EACH_LANE out.v[lane] = a.v[lane] % n;
+    return out;
+}
+
+/* What several runs have of a number that they may share */
+template <class T> struct Wide { typedef T type; };
+template <> struct Wide<float> { typedef F type; };
+template <> struct Wide<int> { typedef I type; };
+template <> struct Wide<unsigned> { typedef U type; };
+template <> struct Wide<bool> { typedef B type; };
+template <> struct Wide<signed char> { typedef I type; };
+template <> struct Wide<short> { typedef I type; };
+template <> struct Wide<unsigned char> { typedef U type; };
+template <> struct Wide<unsigned short> { typedef U type; };
+
+#define EACH_CLASS(what) what(F, float, f) what(I, int, i) what(U, unsigned, u)
+
+#define CHOICE(T, number, kind)                                                                                                       \
+    FUNCTION T choose_##kind(B c, T a, T b) { return c.v ? a.v : b.v; }                                                               \
+    FUNCTION T choose_##kind(bool c, T a, T b) { return c ? a : b; }                                                                  \
+    FUNCTION T choose(B c, T a, T b) { return c.v ? a.v : b.v; }                                                                      \
+    FUNCTION number first_lane(T a) { return a.v[0]; }
+EACH_CLASS(CHOICE)
+FUNCTION B choose_b(B c, B a, B b) { return (c.v & a.v) | (~c.v & b.v); }
+FUNCTION B choose_b(bool c, B a, B b) { return c ? a : b; }
+FUNCTION B choose(B c, B a, B b) { return choose_b(c, a, b); }
+FUNCTION bool first_lane(B a) { return a.v[0]; }
+template <class T> FUNCTION T first_lane(T a) { return a; }
+
+FUNCTION bool any(bool c) { return c; }
+FUNCTION bool any(B c) {
+#if defined(__AVX512F__) && LANES == 16 && !defined(__clang__)
+    typedef int words __attribute__((vector_size(64)));
+    return __builtin_ia32_ptestmd512((words)c.v, (words)c.v, (unsigned short)-1);
+#else
+    int all = 0;
+    EACH_LANE all |= c.v[lane];
+    return all;
+#endif
+}
+FUNCTION int largest(int x, B) { return x; }
+FUNCTION int largest(I x, B among) {
+    const I low = choose_i(among, x, -2147483647 - 1);
+    int most = low.v[0];
+    EACH_LANE most = low.v[lane] > most ? low.v[lane] : most;
+    return most;
+}
+
+/* Places that differ between the runs */
+
+template <class T> FUNCTION T gathered(const T *from, I at) {
+    T out;
+    EACH_LANE out.v[lane] = from[at.v[lane]].v[lane];
+    return out;
+}
+#define SHARED(T, number, kind)                                                                                                       \
+    FUNCTION T gathered(const number *from, I at) {                                                                                   \
+        T out;                                                                                                                        \
+        EACH_LANE out.v[lane] = from[at.v[lane]];                                                                                     \
+        return out;                                                                                                                   \
+    }
+EACH_CLASS(SHARED)
+SHARED(I, signed char, i)
+SHARED(I, short, i)
+SHARED(U, unsigned char, u)
+SHARED(U, unsigned short, u)
+FUNCTION B gathered(const bool *from, I at) {
+    B out;
+    EACH_LANE out.v[lane] = -(int)from[at.v[lane]];
+    return out;
+}
+
+template <class T> struct Places {
+    T *const to;
+    const I at;
+    INSIDE operator T() const { return gathered((const T *)to, at); }
+    INSIDE void operator=(T x) const { EACH_LANE to[at.v[lane]].v[lane] = x.v[lane]; }
+    INSIDE void operator=(const Places &other) const { *this = (T)other; }
+};
+template <class T> FUNCTION T operator+(Places<T> a, T b) { return (T)a + b; }
+template <class T> FUNCTION T operator*(Places<T> a, T b) { return (T)a * b; }
+template <class T> FUNCTION T operator-(Places<T> a, T b) { return (T)a - b; }
+
+template <class T> FUNCTION Places<T> at_places(T *a, I i) { return {a, i}; }
+#define SHARED_PLACES(T, number, kind)                                                                                                \
+    FUNCTION T at_places(number *a, I i) { return gathered(a, i); }
+EACH_CLASS(SHARED_PLACES)
+SHARED_PLACES(I, signed char, i)
+SHARED_PLACES(I, short, i)
+SHARED_PLACES(U, unsigned char, u)
+SHARED_PLACES(U, unsigned short, u)
+SHARED_PLACES(B, bool, b)
+
+template <class T, int N> struct Array {
+    T a[N];
+    INSIDE T &operator[](int i) { return a[i]; }
+    INSIDE const T &operator[](int i) const { return a[i]; }
+    INSIDE auto operator[](I i) { return at_places(a, i); }
+    INSIDE auto operator[](U i) { return at_places(a, I((vector_i)i.v)); }
+    INSIDE auto operator[](U i) const { return gathered(a, I((vector_i)i.v)); }
+    INSIDE typename Wide<T>::type operator[](I i) const { return gathered(a, i); }
+};
+
+/* `x = y` where something holds */
+template <class T, class V> FUNCTION void set_if(B c, T &x, V y) { x = choose(c, (T)y, x); }
+template <class T, class V> FUNCTION void set_if(B c, const Places<T> &x, V y) {
+    const T all = y;
+    EACH_LANE if (c.v[lane]) x.to[x.at.v[lane]].v[lane] = all.v[lane];
+}
+template <class X, class V> FUNCTION void set_if(bool c, X &&x, V y) {
+    if (c) x = y;
+}
+#undef SET_IF
+#undef ANY
+#define ANY(c) any(c)
+#define SET_IF(c, x, ...) set_if(c, x, __VA_ARGS__)
+
+/* Memory of XLA: number `i` of run `r` is at `i * R + r`; of a group's last runs there may be none */
+
+template <class T> struct Given {
+    typedef typename Wide<T>::type W;
+    const T *from;
+    long long R, count;
+    INSIDE W operator[](int i) const {
+        W out;
+        const T *const here = from + i * R;
+        if (count >= LANES) EACH_LANE out.v[lane] = sign_of_bool(here[lane]);
+        else EACH_LANE out.v[lane] = sign_of_bool(here[lane < count ? lane : count - 1]);
+        return out;
+    }
+    INSIDE W operator[](I i) const {
+        W out;
+        EACH_LANE out.v[lane] = sign_of_bool(from[i.v[lane] * R + (lane < count ? lane : count - 1)]);
+        return out;
+    }
+    INSIDE W operator[](U i) const { return (*this)[I((vector_i)i.v)]; }
+    template <class N> static INSIDE N sign_of_bool(N x) { return x; }
+    static INSIDE int sign_of_bool(bool x) { return -(int)x; }
+};
+template <class T> struct Shared {
+    const T *from;
+    INSIDE const T &operator[](int i) const { return from[i]; }
+    INSIDE typename Wide<T>::type operator[](I i) const { return gathered(from, i); }
+    INSIDE typename Wide<T>::type operator[](U i) const { return gathered(from, I((vector_i)i.v)); }
+};
+template <class T> struct Made {
+    T *to;
+    long long R, count;
+    INSIDE void put(long long i, typename Wide<T>::type x) const {
+        T *const here = to + i * R;
+        if (count >= LANES) EACH_LANE here[lane] = (T)x.v[lane];
+        else for (int lane = 0; lane < count; ++lane) here[lane] = (T)x.v[lane];
+    }
+};
+
+/* From one kind of number to another */
+
+FUNCTION F to_f(F x) { return x; }
+FUNCTION F to_f(I x) { return __builtin_convertvector(x.v, vector_f); }
+FUNCTION F to_f(U x) { return __builtin_convertvector(x.v, vector_f); }
+FUNCTION F to_f(B x) { return (vector_f)(x.v & (vector_i)(1.0f - (vector_f){})); }
+FUNCTION I to_i(I x) { return x; }
+FUNCTION I to_i(U x) { return (vector_i)x.v; }
+FUNCTION I to_i(B x) { return x.v & 1; }
+FUNCTION U to_u(U x) { return x; }
+FUNCTION U to_u(I x) { return (vector_u)x.v; }
+FUNCTION U to_u(B x) { return (vector_u)(x.v & 1); }
+template <class T> FUNCTION float to_f(T x) { return (float)x; }
+template <class T> FUNCTION int to_i(T x) { return (int)x; }
+template <class T> FUNCTION unsigned to_u(T x) { return (unsigned)x; }
+/* Whole numbers of fewer bits stand in those of 32 */
+#define NARROW(kind, bits, T, S, number)                                                                                              \
+    FUNCTION T to_##kind##bits(T x) { return T((x << (32 - bits)) >> (32 - bits)); }                                                  \
+    FUNCTION T to_##kind##bits(S x) { return to_##kind##bits(to_##kind(x)); }                                                         \
+    FUNCTION T to_##kind##bits(B x) { return to_##kind(x); }                                                                          \
+    template <class N> FUNCTION number to_##kind##bits(N x) { return (number)x; }
+NARROW(i, 8, I, U, signed char)
+NARROW(i, 16, I, U, short)
+NARROW(u, 8, U, I, unsigned char)
+NARROW(u, 16, U, I, unsigned short)
+FUNCTION U bits_of(F x) { return (vector_u)x.v; }
+FUNCTION F float_of(U x) { return (vector_f)x.v; }
+FUNCTION F float_of(I x) { return (vector_f)x.v; }
+
+/* By the function of one run, lane by lane */
+#define BY_LANE_1(T, S, name)                                                                                                         \
+    FUNCTION T name(S x) {                                                                                                            \
+        T out;                                                                                                                        \
+        EACH_LANE out.v[lane] = name(x.v[lane]);                                                                                      \
+        return out;                                                                                                                   \
+    }
+#define BY_LANE_2(T, S, name)                                                                                                         \
+    FUNCTION T name(S x, S y) {                                                                                                       \
+        T out;                                                                                                                        \
+        EACH_LANE out.v[lane] = name(x.v[lane], y.v[lane]);                                                                           \
+        return out;                                                                                                                   \
+    }
+BY_LANE_1(I, I, popcount_32)
+BY_LANE_1(U, U, popcount_32)
+BY_LANE_1(I, I, clz_32)
+BY_LANE_1(U, U, clz_32)
+BY_LANE_2(I, I, div_i)
+BY_LANE_2(I, I, rem_i)
+BY_LANE_2(U, U, div_u)
+BY_LANE_2(U, U, rem_u)
+BY_LANE_1(F, F, sqrtf)
+BY_LANE_1(F, F, floorf)
+BY_LANE_1(F, F, ceilf)
+BY_LANE_1(F, F, rintf)
+BY_LANE_1(F, F, roundf)
+BY_LANE_1(F, F, acosf)
+BY_LANE_1(F, F, acoshf)
+BY_LANE_1(F, F, asinf)
+BY_LANE_1(F, F, asinhf)
+BY_LANE_1(F, F, atanf)
+BY_LANE_1(F, F, atanhf)
+BY_LANE_1(F, F, cbrtf)
+BY_LANE_1(F, F, cosf)
+BY_LANE_1(F, F, coshf)
+BY_LANE_1(F, F, erff)
+BY_LANE_1(F, F, erfcf)
+BY_LANE_1(F, F, exp2f)
+BY_LANE_1(F, F, expm1f)
+BY_LANE_1(F, F, lgammaf)
+BY_LANE_1(F, F, sinf)
+BY_LANE_1(F, F, sinhf)
+BY_LANE_1(F, F, tanf)
+BY_LANE_1(F, F, tanhf)
+BY_LANE_1(F, F, digamma_f)
+BY_LANE_2(F, F, atan2f)
+BY_LANE_2(F, F, nextafterf)
+BY_LANE_2(F, F, powf)
+BY_LANE_2(F, F, fmodf)
+
+/* Integers */
+
+FUNCTION I add_i(I a, I b) { return a + b; }
+FUNCTION I sub_i(I a, I b) { return a - b; }
+FUNCTION I mul_i(I a, I b) { return a * b; }
+FUNCTION U shl_u(U a, unsigned n) { return n < 32 ? a << (int)n : U(0u); }
+FUNCTION U shr_u(U a, unsigned n) { return n < 32 ? a >> (int)n : U(0u); }
+FUNCTION I sar_i(I a, int n) { return a >> ((unsigned)n < 32 ? n : 31); }
+BY_LANE_2(U, U, shl_u)
+BY_LANE_2(U, U, shr_u)
+BY_LANE_2(I, I, shl_i)
+BY_LANE_2(I, I, shr_i)
+BY_LANE_2(I, I, sar_i)
+FUNCTION I max_i(I a, I b) { return choose_i(a > b, a, b); }
+FUNCTION I min_i(I a, I b) { return choose_i(a < b, a, b); }
+FUNCTION U max_u(U a, U b) { return choose_u(a > b, a, b); }
+FUNCTION U min_u(U a, U b) { return choose_u(a < b, a, b); }
+FUNCTION I abs_i(I a) { return choose_i(a < 0, -a, a); }
+FUNCTION I sign_i(I a) { return to_i(a > 0) - to_i(a < 0); }
+
+/* Floats */
+
+FUNCTION F max_f(F a, F b) { return choose_f(a != a, a, choose_f(a > b, a, b)); }
+FUNCTION F min_f(F a, F b) { return choose_f(a != a, a, choose_f(a < b, a, b)); }
+FUNCTION F sign_f(F x) { return choose_f(x > 0.0f, 1.0f, choose_f(x < 0.0f, -1.0f, x)); }
+FUNCTION F fabsf(F x) { return (vector_f)((vector_i)x.v & 0x7fffffff); }
+FUNCTION F div_f(F a, F b) { return a / b; }
+FUNCTION F rsqrt_f(F x) { return 1.0f / sqrtf(x); }
+FUNCTION B is_finite_f(F x) { return fabsf(x) < INF_32; }
+FUNCTION I int_of(F x) {
+    const I whole = __builtin_convertvector(x.v, vector_i);
+    const I odd = choose_i(x != x, 0, choose_i(x > 0.0f, 2147483647, -2147483647 - 1));
+    return choose_i((x >= -2147483648.0f) & (x < 2147483648.0f), whole, odd);
+}
+BY_LANE_1(U, F, unsigned_of)
+FUNCTION I order_of(F x) {
+    const I bits = (vector_i)x.v;
+    return bits ^ ((bits >> 31) & 0x7fffffff);
+}
+FUNCTION B le_to_f(F a, F b) { return order_of(a) <= order_of(b); }
+FUNCTION B lt_to_f(F a, F b) { return order_of(a) < order_of(b); }
+FUNCTION B le_i(I a, I b) { return a <= b; }
+FUNCTION B lt_i(I a, I b) { return a < b; }
+FUNCTION B le_u(U a, U b) { return a <= b; }
+FUNCTION B lt_u(U a, U b) { return a < b; }
+
+/* Logarithm and exponential as in Cephes (Moshier): a power of two, and a polynomial of the rest */
+
+FUNCTION F logf(F x) {
+    const I bits = (vector_i)x.v;
+    I power = ((bits >> 23) & 0xff) - 126;
+    F m = (vector_f)((bits.v & 0x007fffff) | 0x3f000000);  /* from 1/2 to 1 */
+    const B small = m < 0.707106781186547524f;
+    power = power - to_i(small);
+    m = choose_f(small, m + m, m) - 1.0f;
+    const F z = m * m;
+    F p = 7.0376836292e-2f;
+    p = p * m - 1.1514610310e-1f;
+    p = p * m + 1.1676998740e-1f;
+    p = p * m - 1.2420140846e-1f;
+    p = p * m + 1.4249322787e-1f;
+    p = p * m - 1.6668057665e-1f;
+    p = p * m + 2.0000714765e-1f;
+    p = p * m - 2.4999993993e-1f;
+    p = p * m + 3.3333331174e-1f;
+    const F e = to_f(power);
+    F y = p * m * z - 2.12194440e-4f * e - 0.5f * z;
+    y = m + y + 0.693359375f * e;
+    y = choose_f(x < 0x1p-126f, choose_f(x < 0.0f, NAN_32, -INF_32), y);
+    return choose_f(x < INF_32, y, x);
+}
+
+FUNCTION F expf(F x) {
+    const F in = choose_f(x > 89.0f, 89.0f, choose_f(x < -104.0f, -104.0f, x));
+    const F n = floorf(in * 1.44269504088896341f + 0.5f);
+    const F r = in - n * 0.693359375f + n * 2.12194440e-4f;
+    F p = 1.9875691500e-4f;
+    p = p * r + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    p = p * (r * r) + r + 1.0f;
+    const I power = __builtin_convertvector(n.v, vector_i), half = power >> 1;  /* in two steps, as neither end has a power of its own */
+    const F first = (vector_f)((half.v + 127) << 23), second = (vector_f)((power.v - half.v + 127) << 23);
+    return choose_f(x == x, p * first * second, x);
+}
+
+FUNCTION F log1pf(F x) {
+    const F u = x + 1.0f;
+    const F y = logf(u) * (x / (u - 1.0f));
+    return choose_f(u == 1.0f, x, choose_f(u < INF_32, y, u));
+}
+
+FUNCTION F logistic_f(F x) { return div_f(1.0f, 1.0f + expf(-x)); }
+
+FUNCTION F logaddexp_f(F a, F b) {
+    const F top = max_f(a, b), apart = a - b;
+    return choose_f(apart != apart, a + b, top + log1pf(expf(-fabsf(apart))));
+}
+
+FUNCTION F erf_inv_f(F x) {
+    const F w = -log1pf(-x * x), near = w - 2.5f;
+    F p = 2.81022636e-08f;
+    p = 3.43273939e-07f + p * near;
+    p = -3.5233877e-06f + p * near;
+    p = -4.39150654e-06f + p * near;
+    p = 0.00021858087f + p * near;
+    p = -0.00125372503f + p * near;
+    p = -0.00417768164f + p * near;
+    p = 0.246640727f + p * near;
+    p = 1.50140941f + p * near;
+    const B rare = !(w < 5.0f);
+    if (any(rare)) {
+        const F far = sqrtf(w) - 3.0f;
+        F q = -0.000200214257f;
+        q = 0.000100950558f + q * far;
+        q = 0.00134934322f + q * far;
+        q = -0.00367342844f + q * far;
+        q = 0.00573950773f + q * far;
+        q = -0.0076224613f + q * far;
+        q = 0.00943887047f + q * far;
+        q = 1.00167406f + q * far;
+        q = choose_f(fabsf(x) == 1.0f, INF_32, 2.83297682f + q * far);
+        p = choose_f(rare, q, p);
+    }
+    return p * x;
+}
+
+FUNCTION U rotated(U x, int n) { return (x.v << n) | (x.v >> (32 - n)); }
+
+FUNCTION void threefry(U k0, U k1, U *x0, U *x1) {
+    const U k2 = k0 ^ k1 ^ 0x1BD11BDAu;
+    U a = *x0 + k0, b = *x1 + k1;
+#define ROUND(n) a += b, b = rotated(b, n) ^ a
+    ROUND(13), ROUND(15), ROUND(26), ROUND(6), a += k1, b += k2 + 1u;
+    ROUND(17), ROUND(29), ROUND(16), ROUND(24), a += k2, b += k0 + 2u;
+    ROUND(13), ROUND(15), ROUND(26), ROUND(6), a += k0, b += k1 + 3u;
+    ROUND(17), ROUND(29), ROUND(16), ROUND(24), a += k1, b += k2 + 4u;
+    ROUND(13), ROUND(15), ROUND(26), ROUND(6), a += k2, b += k0 + 5u;
+#undef ROUND
+    *x0 = a;
+    *x1 = b;
+}
