@@ -168,8 +168,10 @@ class Emitter(Writer):
         for storage, value in zip(storages, values, strict=True):
             mixed = value.storage is not storage and bool(value.storages & others)
             ready.append(self.copied(value, storage.varying) if mixed else value)
+        self.finish()
         for storage, value in zip(storages, ready, strict=True):
-            self.write(storage, value)
+            if not (sum(value.storage is other.storage for other in ready) == 1 and self.made_in(storage, value)):
+                self.write(storage, value)
 
     def repeat(
         self,

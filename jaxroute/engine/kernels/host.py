@@ -15,7 +15,7 @@ from jaxroute.engine.kernels.values import Unsupported
 # Sums and products are rounded one by one, as XLA's are on a CPU; nobody looks at errno or floating-point traps.
 FLAGS = ("-O2", "-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-march=native", "-w", "-shared", "-fPIC")
 # For C++ of several runs at once: integers wrap around.
-WIDE_FLAGS = ("-mprefer-vector-width=512", "-fwrapv", "-fno-strict-aliasing", "-std=gnu++17")
+WIDE_FLAGS = ("-O1", "-ftree-vectorize", "-mprefer-vector-width=512", "-fwrapv", "-fno-strict-aliasing", "-std=gnu++17")
 
 # Seconds that the compiler may take.
 MOST_S = 120

@@ -259,6 +259,19 @@ FUNCTION U bits_of(F x) { return (vector_u)x.v; }
 FUNCTION F float_of(U x) { return (vector_f)x.v; }
 FUNCTION F float_of(I x) { return (vector_f)x.v; }
 
+/* A result that is computed here: GCC would rather divide by the same number again in each choice that takes it, under the choice's mask */
+FUNCTION F once(F x) {
+#if defined(__AVX512F__) && LANES == 16
+    asm("" : "+v"(x.v));
+#endif
+    return x;
+}
+FUNCTION F sqrtf(F x) {
+    F out;
+    EACH_LANE out.v[lane] = sqrtf(x.v[lane]);
+    return once(out);
+}
+
 /* By the function of one run, lane by lane */
 #define BY_LANE_1(T, S, name)                                                                                                         \
     FUNCTION T name(S x) {                                                                                                            \
@@ -280,7 +293,6 @@ BY_LANE_2(I, I, div_i)
 BY_LANE_2(I, I, rem_i)
 BY_LANE_2(U, U, div_u)
 BY_LANE_2(U, U, rem_u)
-BY_LANE_1(F, F, sqrtf)
 BY_LANE_1(F, F, floorf)
 BY_LANE_1(F, F, ceilf)
 BY_LANE_1(F, F, rintf)
@@ -335,7 +347,7 @@ FUNCTION F max_f(F a, F b) { return choose_f(a != a, a, choose_f(a > b, a, b)); 
 FUNCTION F min_f(F a, F b) { return choose_f(a != a, a, choose_f(a < b, a, b)); }
 FUNCTION F sign_f(F x) { return choose_f(x > 0.0f, 1.0f, choose_f(x < 0.0f, -1.0f, x)); }
 FUNCTION F fabsf(F x) { return (vector_f)((vector_i)x.v & 0x7fffffff); }
-FUNCTION F div_f(F a, F b) { return a / b; }
+FUNCTION F div_f(F a, F b) { return once(a / b); }
 FUNCTION F rsqrt_f(F x) { return 1.0f / sqrtf(x); }
 FUNCTION B is_finite_f(F x) { return fabsf(x) < INF_32; }
 FUNCTION I int_of(F x) {
@@ -357,7 +369,7 @@ FUNCTION B lt_u(U a, U b) { return a < b; }
 
 /* Logarithm and exponential as in Cephes (Moshier): a power of two, and a polynomial of the rest */
 
-FUNCTION F logf(F x) {
+FUNCTION F lanes_logf(F x) {
     const I bits = (vector_i)x.v;
     I power = ((bits >> 23) & 0xff) - 126;
     F m = (vector_f)((bits.v & 0x007fffff) | 0x3f000000);  /* from 1/2 to 1 */
@@ -381,7 +393,7 @@ FUNCTION F logf(F x) {
     return choose_f(x < INF_32, y, x);
 }
 
-FUNCTION F expf(F x) {
+FUNCTION F lanes_expf(F x) {
     const F in = choose_f(x > 89.0f, 89.0f, choose_f(x < -104.0f, -104.0f, x));
     const F n = floorf(in * 1.44269504088896341f + 0.5f);
     const F r = in - n * 0.693359375f + n * 2.12194440e-4f;
@@ -397,11 +409,22 @@ FUNCTION F expf(F x) {
     return choose_f(x == x, p * first * second, x);
 }
 
-FUNCTION F log1pf(F x) {
+FUNCTION F lanes_log1pf(F x) {
     const F u = x + 1.0f;
-    const F y = logf(u) * (x / (u - 1.0f));
+    const F y = lanes_logf(u) * (x / (u - 1.0f));
     return choose_f(u == 1.0f, x, choose_f(u < INF_32, y, u));
 }
+
+/* What all runs share is computed in the same way, without a call that would save all registers first */
+#define INLINED(name)                                                                                                                 \
+    FUNCTION F inline_##name(F x) { return lanes_##name(x); }                                                                         \
+    FUNCTION float inline_##name(float x) { return first_lane(lanes_##name(F(x))); }
+INLINED(logf)
+INLINED(expf)
+INLINED(log1pf)
+#define logf inline_logf
+#define expf inline_expf
+#define log1pf inline_log1pf
 
 FUNCTION F logistic_f(F x) { return div_f(1.0f, 1.0f + expf(-x)); }
 

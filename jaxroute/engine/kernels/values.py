@@ -153,6 +153,7 @@ class Storage:
     stride: expression of the distance between two numbers, empty for 1.
     readers: living variables whose value is read from it. reads: how often it is read, in the text.
     varying: it differs between runs that are played at once. depth: number of masks in force where it is declared.
+    loop: numbers of the first line and of the one behind the last of the loop that gives it its value, if there is one.
     """
 
     name: str
@@ -164,6 +165,7 @@ class Storage:
     reads: int = 0
     varying: bool = False
     depth: int = 0
+    loop: tuple[int, int] | None = None
 
     def element(self, number: Index) -> str:
         """An element, as C reads and writes it."""

@@ -124,7 +124,7 @@ class Writer:
 
     def text(self) -> str:
         """All lines."""
-        written = [line for line in self.lines if line.storage is None or line.storage.reads]
+        written = [line for line in self.lines if line.text and (line.storage is None or line.storage.reads)]
         out, depth = [], 1
         for line in written:
             depth -= line.text.startswith("}")
@@ -302,6 +302,44 @@ class Writer:
         with self.loops(value.shape) as place:
             self.line(self.assigned(storage, storage.element(flat(place, value.shape)), value.at(place)), storage)
 
+    def made_in(self, storage: Storage, value: Value) -> bool:
+        """Makes a value in another storage from the start, in place of a copy at the end, if nobody reads what that one had any more.
+
+        Args:
+          storage: is to have the value at the end of the block that is being written.
+          value: made by a loop of this block, and not needed elsewhere.
+
+        Returns:
+          Whether that could be done.
+        """
+        made = value.storage
+        if made is None or made is storage or made.loop is None or not storage.writable:
+            return False
+        if (made.size, made.varying, made.dtype) != (storage.size, storage.varying, storage.dtype):
+            return False
+        if not made.depth == storage.depth == len(self.masks):
+            return False
+        (first, behind), old, new = made.loop, f"{made.name}[", f"{storage.name}["
+        own = next((n for n in range(first, behind) if self.lines[n].storage is made and self.lines[n].text.startswith(old)), None)
+        if own is None:
+            return False
+        at = self.lines[own].text.split("] = ", 1)[0].removeprefix(old)
+        name, depth = re.compile(rf"\b{storage.name}\b"), 0
+        for number, line in enumerate(self.lines[first:], first):
+            depth += line.text.endswith("{") - line.text.startswith("}")
+            reads = len(name.findall(line.text))
+            if depth < 0 or (reads and (number >= own or reads != line.text.count(f"{new}{at}]"))):
+                return False  # The block of the loop has ended, or what was there is read later, or at another place.
+        made_name = re.compile(rf"\b{made.name}\b")
+        declaration = next(n for n in range(first - 1, -1, -1) if made_name.search(self.lines[n].text))
+        self.lines[declaration].text = ""
+        for line in self.lines[first:]:
+            if line.storage is made:
+                line.storage = None
+            line.text = made_name.sub(storage.name, line.text)
+        made.name = storage.name
+        return True
+
     def ready(self, *values: Value) -> None:
         """Finishes the loops that make values, before others begin that read them."""
         for value in values:
@@ -368,6 +406,7 @@ class Writer:
         del self._groups[group.shape]
         for storage in group.made:
             self.line(self.declaration(storage), storage)
+        first = len(self.lines)
         self.lines += group.before
         sizes = [(at, size) for at, size in zip(group.place, group.shape, strict=True) if at != 0]
         for at, size in sizes:
@@ -376,6 +415,8 @@ class Writer:
         for _ in sizes:
             self.line("}")
         self.lines += group.after
+        for storage in group.made:
+            storage.loop = first, len(self.lines)
 
     def elementwise(
         self, shapes: Sequence[tuple[tuple[int, ...], Any]], make: Callable[[Place, Sequence[str]], Sequence[str]]

@@ -218,7 +218,9 @@ def write(writer: Writer, eqn: Any, args: list[Value]) -> list[Value]:
         return writer.converted(dtype, text) if writer.wide and narrow(dtype) else text
 
     steps = 1 + sum(a.steps for a in args)
-    if name in _CHEAP and math.prod(shape) > _SHORT and steps <= _MOST_STEPS and all(map(_of_places, args)):
+    long = math.prod(shape) > _SHORT and steps <= _MOST_STEPS
+    # A mask in memory is four instructions away.
+    if name in _CHEAP and (long or writer.wide and steps == 1 and dtype == bool) and all(map(_of_places, args)):
         made = Value(shape, dtype, text_at, frozenset().union(*(a.storages for a in args)), steps=steps)
     else:
         made = writer.elementwise([(shape, dtype)], lambda place, names: [f"{names[0]} = {text_at(place)};"])[0]

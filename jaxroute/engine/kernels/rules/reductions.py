@@ -182,6 +182,8 @@ def _first_best(writer: Writer, eqn: Any, score: Value, allowed: Value | None = 
     shape, dtype = aval_of(eqn)
     axis = eqn.params["axis"]
     size, floating = score.shape[axis], score.dtype.kind == "f"
+    if len(score.shape) == 1 and writer.wide and floating:
+        return [_first_of_largest(writer, score, allowed, dtype)]
     if len(score.shape) == 1:
 
         def step(place: Place, names: Sequence[str]) -> list[str]:
@@ -228,6 +230,30 @@ def _first_best(writer: Writer, eqn: Any, score: Value, allowed: Value | None = 
             writer.line(f"SET_IF({odd}, {target}, {size});")
         storage.reads += 1
     return [writer.value_of(storage, shape)]
+
+
+def _first_of_largest(writer: Writer, score: Value, allowed: Value | None, dtype: Any) -> Value:
+    """The same in two passes, of which no step waits long for the one before: the largest, and the first place that has it."""
+    size = score.shape[0]
+
+    def largest(place: Place, names: Sequence[str]) -> list[str]:
+        now, (best, odd) = score.at(place), names
+        may = f"{allowed.at(place)} & " if allowed is not None else ""
+        return [
+            f"{best} = choose_f({may}({now} > {best}), {now}, {best});",
+            f"{odd} |= {may}({now} != {now});",
+        ]
+
+    best, odd = writer.gathered(score.shape, [(score.dtype, "-INF_32"), (np.dtype(bool), "false")], largest)
+
+    def first(place: Place, names: Sequence[str]) -> list[str]:
+        may = f"{allowed.at(place)} & " if allowed is not None else ""
+        return [f"{names[0]} = min_i({names[0]}, choose_i({may}({score.at(place)} == {best.at(())}), {place[0]}, {size}));"]
+
+    def last(names: Sequence[str]) -> list[str]:  # Nothing equals a maximum that is NaN.
+        return [f"{names[0]} = choose_i({odd.at(())}, {size}, {names[0]});"]
+
+    return writer.gathered(score.shape, [(dtype, str(size))], first, last)[0]
 
 
 @rule("dot_general")
