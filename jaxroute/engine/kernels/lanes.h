@@ -12,6 +12,10 @@
 #define LANES 4
 #endif
 #endif
+/* GCC's names of instructions on 512 bits, where its own loops over lanes take longer to compile, or are not seen to be such */
+#if defined(__AVX512F__) && defined(__AVX512DQ__) && LANES == 16 && !defined(__clang__)
+#define AVX512
+#endif
 #define INSIDE inline __attribute__((always_inline))
 #define EACH_LANE for (int lane = 0; lane < LANES; ++lane)
 
@@ -106,9 +110,8 @@ template <class T> FUNCTION T first_lane(T a) { return a; }
 
 FUNCTION bool any(bool c) { return c; }
 FUNCTION bool any(B c) {
-#if defined(__AVX512F__) && LANES == 16 && !defined(__clang__)
-    typedef int words __attribute__((vector_size(64)));
-    return __builtin_ia32_ptestmd512((words)c.v, (words)c.v, (unsigned short)-1);
+#ifdef AVX512
+    return __builtin_ia32_ptestmd512(c.v, c.v, (unsigned short)-1);
 #else
     int all = 0;
     EACH_LANE all |= c.v[lane];
@@ -127,7 +130,12 @@ FUNCTION int largest(I x, B among) {
 
 template <class T> FUNCTION T gathered(const T *from, I at) {
     T out;
+#ifdef AVX512
+    const vector_i all = (vector_i){} - 1, place = at.v * LANES + (vector_i){0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    out.v = (decltype(out.v))__builtin_ia32_gathersiv16si(all, (const int *)from, place, (unsigned short)-1, 4);
+#else
     EACH_LANE out.v[lane] = from[at.v[lane]].v[lane];
+#endif
     return out;
 }
 #define SHARED(T, number, kind)                                                                                                       \
@@ -261,15 +269,36 @@ FUNCTION F float_of(I x) { return (vector_f)x.v; }
 
 /* A result that is computed here: GCC would rather divide by the same number again in each choice that takes it, under the choice's mask */
 FUNCTION F once(F x) {
-#if defined(__AVX512F__) && LANES == 16
+#ifdef AVX512
     asm("" : "+v"(x.v));
 #endif
     return x;
 }
 FUNCTION F sqrtf(F x) {
     F out;
+#ifdef AVX512
+    out.v = __builtin_ia32_sqrtps512_mask(x.v, x.v, (unsigned short)-1, 4);
+#else
     EACH_LANE out.v[lane] = sqrtf(x.v[lane]);
+#endif
     return once(out);
+}
+FUNCTION F floorf(F x) {
+    F out;
+#ifdef AVX512
+    out.v = __builtin_ia32_rndscaleps_mask(x.v, 1, x.v, (unsigned short)-1, 4);
+#else
+    EACH_LANE out.v[lane] = floorf(x.v[lane]);
+#endif
+    return out;
+}
+/* a * b + c, rounded once where the processor can: in approximations */
+FUNCTION F fused(F a, F b, F c) {
+#ifdef AVX512
+    return F(__builtin_ia32_vfmaddps512_mask(a.v, b.v, c.v, (unsigned short)-1, 4));
+#else
+    return a * b + c;
+#endif
 }
 
 /* By the function of one run, lane by lane */
@@ -293,7 +322,6 @@ BY_LANE_2(I, I, div_i)
 BY_LANE_2(I, I, rem_i)
 BY_LANE_2(U, U, div_u)
 BY_LANE_2(U, U, rem_u)
-BY_LANE_1(F, F, floorf)
 BY_LANE_1(F, F, ceilf)
 BY_LANE_1(F, F, rintf)
 BY_LANE_1(F, F, roundf)
@@ -309,12 +337,10 @@ BY_LANE_1(F, F, coshf)
 BY_LANE_1(F, F, erff)
 BY_LANE_1(F, F, erfcf)
 BY_LANE_1(F, F, exp2f)
-BY_LANE_1(F, F, expm1f)
 BY_LANE_1(F, F, lgammaf)
 BY_LANE_1(F, F, sinf)
 BY_LANE_1(F, F, sinhf)
 BY_LANE_1(F, F, tanf)
-BY_LANE_1(F, F, tanhf)
 BY_LANE_1(F, F, digamma_f)
 BY_LANE_2(F, F, atan2f)
 BY_LANE_2(F, F, nextafterf)
@@ -378,35 +404,50 @@ FUNCTION F lanes_logf(F x) {
     m = choose_f(small, m + m, m) - 1.0f;
     const F z = m * m;
     F p = 7.0376836292e-2f;
-    p = p * m - 1.1514610310e-1f;
-    p = p * m + 1.1676998740e-1f;
-    p = p * m - 1.2420140846e-1f;
-    p = p * m + 1.4249322787e-1f;
-    p = p * m - 1.6668057665e-1f;
-    p = p * m + 2.0000714765e-1f;
-    p = p * m - 2.4999993993e-1f;
-    p = p * m + 3.3333331174e-1f;
+    p = fused(p, m, -1.1514610310e-1f);
+    p = fused(p, m, 1.1676998740e-1f);
+    p = fused(p, m, -1.2420140846e-1f);
+    p = fused(p, m, 1.4249322787e-1f);
+    p = fused(p, m, -1.6668057665e-1f);
+    p = fused(p, m, 2.0000714765e-1f);
+    p = fused(p, m, -2.4999993993e-1f);
+    p = fused(p, m, 3.3333331174e-1f);
     const F e = to_f(power);
-    F y = p * m * z - 2.12194440e-4f * e - 0.5f * z;
-    y = m + y + 0.693359375f * e;
+    F y = fused(e, -2.12194440e-4f, p * m * z);
+    y = fused(e, 0.693359375f, m + fused(z, -0.5f, y));
     y = choose_f(x < 0x1p-126f, choose_f(x < 0.0f, NAN_32, -INF_32), y);
     return choose_f(x < INF_32, y, x);
 }
 
-FUNCTION F lanes_expf(F x) {
-    const F in = choose_f(x > 89.0f, 89.0f, choose_f(x < -104.0f, -104.0f, x));
-    const F n = floorf(in * 1.44269504088896341f + 0.5f);
-    const F r = in - n * 0.693359375f + n * 2.12194440e-4f;
+/* exp(x) = scale * (1 + rest), for x from -104 to 89; the scale in two factors, as neither end has a power of its own */
+FUNCTION void exponential(F x, F *rest, F *one, F *other) {
+    const F n = floorf(fused(x, 1.44269504088896341f, 0.5f));
+    const F r = fused(n, 2.12194440e-4f, fused(n, -0.693359375f, x));
     F p = 1.9875691500e-4f;
-    p = p * r + 1.3981999507e-3f;
-    p = p * r + 8.3334519073e-3f;
-    p = p * r + 4.1665795894e-2f;
-    p = p * r + 1.6666665459e-1f;
-    p = p * r + 5.0000001201e-1f;
-    p = p * (r * r) + r + 1.0f;
-    const I power = __builtin_convertvector(n.v, vector_i), half = power >> 1;  /* in two steps, as neither end has a power of its own */
-    const F first = (vector_f)((half.v + 127) << 23), second = (vector_f)((power.v - half.v + 127) << 23);
-    return choose_f(x == x, p * first * second, x);
+    p = fused(p, r, 1.3981999507e-3f);
+    p = fused(p, r, 8.3334519073e-3f);
+    p = fused(p, r, 4.1665795894e-2f);
+    p = fused(p, r, 1.6666665459e-1f);
+    p = fused(p, r, 5.0000001201e-1f);
+    *rest = fused(p, r * r, r);
+    const I power = __builtin_convertvector(n.v, vector_i), half = power >> 1;
+    *one = (vector_f)((half.v + 127) << 23), *other = (vector_f)((power.v - half.v + 127) << 23);
+}
+FUNCTION F within(F x) { return choose_f(x > 89.0f, 89.0f, choose_f(x < -104.0f, -104.0f, x)); }
+FUNCTION F lanes_expf(F x) {
+    F rest, one, other;
+    exponential(within(x), &rest, &one, &other);
+    return choose_f(x == x, (rest + 1.0f) * one * other, x);
+}
+FUNCTION F lanes_expm1f(F x) {
+    F rest, one, other;
+    exponential(within(x), &rest, &one, &other);
+    const F y = rest * one * other + (one * other - 1.0f);
+    return choose_f(x == x, choose_f(x > 88.7228394f, INF_32, y), x);
+}
+FUNCTION F lanes_tanhf(F x) {
+    const F in = choose_f(x > 10.0f, 10.0f, choose_f(x < -10.0f, -10.0f, x)), y = lanes_expm1f(in + in);
+    return choose_f(x == x, y / (y + 2.0f), x);
 }
 
 FUNCTION F lanes_log1pf(F x) {
@@ -422,9 +463,13 @@ FUNCTION F lanes_log1pf(F x) {
 INLINED(logf)
 INLINED(expf)
 INLINED(log1pf)
+INLINED(expm1f)
+INLINED(tanhf)
 #define logf inline_logf
 #define expf inline_expf
 #define log1pf inline_log1pf
+#define expm1f inline_expm1f
+#define tanhf inline_tanhf
 
 FUNCTION F logistic_f(F x) { return div_f(1.0f, 1.0f + expf(-x)); }
 
@@ -436,25 +481,25 @@ FUNCTION F logaddexp_f(F a, F b) {
 FUNCTION F erf_inv_f(F x) {
     const F w = -log1pf(-x * x), near = w - 2.5f;
     F p = 2.81022636e-08f;
-    p = 3.43273939e-07f + p * near;
-    p = -3.5233877e-06f + p * near;
-    p = -4.39150654e-06f + p * near;
-    p = 0.00021858087f + p * near;
-    p = -0.00125372503f + p * near;
-    p = -0.00417768164f + p * near;
-    p = 0.246640727f + p * near;
-    p = 1.50140941f + p * near;
+    p = fused(p, near, 3.43273939e-07f);
+    p = fused(p, near, -3.5233877e-06f);
+    p = fused(p, near, -4.39150654e-06f);
+    p = fused(p, near, 0.00021858087f);
+    p = fused(p, near, -0.00125372503f);
+    p = fused(p, near, -0.00417768164f);
+    p = fused(p, near, 0.246640727f);
+    p = fused(p, near, 1.50140941f);
     const B rare = !(w < 5.0f);
     if (any(rare)) {
         const F far = sqrtf(w) - 3.0f;
         F q = -0.000200214257f;
-        q = 0.000100950558f + q * far;
-        q = 0.00134934322f + q * far;
-        q = -0.00367342844f + q * far;
-        q = 0.00573950773f + q * far;
-        q = -0.0076224613f + q * far;
-        q = 0.00943887047f + q * far;
-        q = 1.00167406f + q * far;
+        q = fused(q, far, 0.000100950558f);
+        q = fused(q, far, 0.00134934322f);
+        q = fused(q, far, -0.00367342844f);
+        q = fused(q, far, 0.00573950773f);
+        q = fused(q, far, -0.0076224613f);
+        q = fused(q, far, 0.00943887047f);
+        q = fused(q, far, 1.00167406f);
         q = choose_f(fabsf(x) == 1.0f, INF_32, 2.83297682f + q * far);
         p = choose_f(rare, q, p);
     }

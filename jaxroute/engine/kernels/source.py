@@ -12,10 +12,12 @@ import numpy as np
 from jax.core import Tracer
 
 from jaxroute.engine.kernels.emitter import Emitter, dtype_of, shape_of
+from jaxroute.engine.kernels.invariant import with_invariants
 from jaxroute.engine.kernels.values import Storage, Unsupported, Value, c_type, flat
 from jaxroute.engine.rounds import Run
 
 PRELUDE, LANES = (Path(__file__).with_name(name) for name in ("prelude.h", "lanes.h"))
+WIDE_ENTRY = 'extern "C" void rounds'
 # Arrays of a run, or that all runs share, of so many numbers at most are read once and kept.
 _MOST_KEPT = 128
 
@@ -57,7 +59,7 @@ class Source:
 
     def _for_lanes(self) -> str:
         lines = [PRELUDE.read_text(), LANES.read_text(), "#define CONSTANT static const", self.tables]
-        lines.append('extern "C" void rounds(long long first, long long last, long long R, const void **in, void **out) {')
+        lines.append(f"{WIDE_ENTRY}(long long first, long long last, long long R, const void **in, void **out) {{")
         lines.append(f"    vector_f *const heap = (vector_f *)aligned_alloc(sizeof(vector_f), {max(1, self.heap)} * sizeof(vector_f));")
         for i, a in enumerate(self.inputs):
             number = c_type(a.dtype)
@@ -153,9 +155,10 @@ class _Writer:
 
         one = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[:-1], x.dtype), (run.instance, run.words, states))
         round_ = jax.ShapeDtypeStruct((), jnp.int32)
-        self._play, (_, flows) = jax.make_jaxpr(run.play, return_shape=True)(*one, round_)
+        play, (_, flows) = jax.make_jaxpr(run.play, return_shape=True)(*one, round_)
+        self._play = with_invariants(play)
         self._read, gauges = jax.make_jaxpr(run.read, return_shape=True)(*one, round_)
-        self._plan = jax.make_jaxpr(run.plan)(*one, round_) if run.stage_length else None
+        self._plan = with_invariants(jax.make_jaxpr(run.plan)(*one, round_)) if run.stage_length else None
         self.names = [*sorted(flows), *sorted(gauges)]
         self._recorded = _recorded(flows, gauges)
 
