@@ -380,13 +380,6 @@ def _keep_programs(options) -> None:
         options.until_the_end.enter_context(shelf(Path(folder) / "jaxroute-programs"))
 
 
-def _has_gpu(devices: list[Any] | None) -> bool:
-    """Whether something else than a CPU plays."""
-    import jax
-
-    return (devices or jax.local_devices())[0].platform != "cpu"
-
-
 def _changes(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
     """`["StageRoute.gamma=0.5"]` as `{"StageRoute": {"gamma": 0.5}}`."""
     changes: dict[str, dict[str, Any]] = {}
@@ -514,7 +507,7 @@ def _run_here(options, mesh: Any = None) -> int:
             horizon=horizon,
             changes=changes,
             key=options.key,
-            backend="brief" if options.smoke and options.backend == "auto" and not _has_gpu(devices) else options.backend,
+            backend=options.backend,
             devices=devices,
             mesh=mesh,
             keep=options.keep,

@@ -108,7 +108,7 @@ def parser() -> argparse.ArgumentParser:
         choices=BACKENDS,
         default="auto",
         help="who plays the rounds: the scan, the same compiled briefly (three times as fast, but it plays ten times as long), one kernel for "
-        "all rounds, or the textbook's loop (default: the kernel on a GPU, else the scan; of --smoke on a CPU the brief one)",
+        "all rounds, or the textbook's loop (default: the kernel; the scan on a CPU where there is no C++ compiler)",
     )
     completed(
         one.add_argument(

@@ -26,6 +26,7 @@ from jaxroute.core.protocols import (
     check_suits,
     check_values,
     first_state,
+    has_long_rounds,
     has_plan,
     is_environment,
     is_policy,
@@ -36,6 +37,7 @@ from jaxroute.core.protocols import (
 from jaxroute.core.types import Spec
 from jaxroute.engine import BACKENDS, recording, stopping
 from jaxroute.engine.grid import FunctionGrid, Grid, places_of, show_place
+from jaxroute.engine.kernels import host
 from jaxroute.engine.precision import in_64_bits
 from jaxroute.engine.rounds import Record, built_for, spec_for
 from jaxroute.store import provenance
@@ -87,7 +89,7 @@ class Inputs:
     seeds: `[R]` uint32.
     key: root of all randomness.
     block: seeds per compiled call, None for what the layout chooses.
-    backend: one of `BACKENDS`, but "auto".
+    backend: one of `BACKENDS`, but "auto". chosen: whether it was.
     platform: of the devices.
     keep: one of `KEPT`.
     goals: standard errors at which to stop, by metric; empty without.
@@ -108,6 +110,7 @@ class Inputs:
     key: int
     block: int | None
     backend: str
+    chosen: bool
     platform: str
     keep: str
     goals: dict[str, float]
@@ -226,8 +229,7 @@ def read_inputs(
         block = checks.count("block", block)
     if isinstance(key, bool) or not isinstance(key, (int, np.integer)) or not 0 <= key < 2**32:
         raise ValueError(f"key must be a whole number from 0 to 2**32 - 1, got {checks.show(key)}")
-    if checks.one_of("backend", backend, BACKENDS) == "auto":
-        backend = "scan" if platform == "cpu" or in_64_bits() else "kernel"
+    checks.one_of("backend", backend, BACKENDS)
     if backend == "brief" and platform != "cpu":
         raise ValueError(f"backend='brief' is for CPUs, got devices of the platform {platform!r}; 'scan' is the same there")
     checks.one_of("keep", keep, KEPT)
@@ -248,6 +250,9 @@ def read_inputs(
     parts = {name: _parts(name, env_grid, policy) for name, policy in policy_grids.items()}
     _check_players(parts, horizon)
     _warn_horizon(horizon, env_grid, policy_grids)
+    chosen = backend == "auto"
+    if chosen:
+        backend = _fastest(platform, parts, horizon)
     records = _records(parts, record, record_every, {} if probes is None else probes)
     return Inputs(
         env=env_grid,
@@ -262,6 +267,7 @@ def read_inputs(
         key=int(key),
         block=block,
         backend=backend,
+        chosen=chosen,
         platform=platform,
         keep=keep,
         goals=stopping.goals(until_stderr, recording.recorded_metrics(records)),
@@ -402,6 +408,17 @@ def _policy_name(policy: Any) -> str:
     if isinstance(policy, Grid):
         return policy.name
     return policy.__qualname__.split(".")[0] if hasattr(policy, "__qualname__") else type(policy).__name__
+
+
+def _fastest(platform: str, parts: Mapping[str, Sequence[Part]], horizon: int) -> str:
+    """The backend that plays fastest, of those that are at hand."""
+    if in_64_bits():
+        return "scan"
+    if platform != "cpu":
+        return "kernel"
+    players = [part.example for some in parts.values() for part in some]
+    alone = any(has_long_rounds(policy, spec_for(env, horizon)) for env, policy in players)
+    return "scan" if alone or host.compiler(wide=True) is None else "kernel"
 
 
 def _seed_list(seeds: int | Sequence[int]) -> np.ndarray:

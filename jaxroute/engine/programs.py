@@ -20,7 +20,7 @@ from jaxroute.core import draws
 from jaxroute.engine import SCANS, reference, shelf
 from jaxroute.engine.batching.compiling import compile_lanes
 from jaxroute.engine.grid import Grid
-from jaxroute.engine.kernels.compiling import Unsupported, compilations, finish
+from jaxroute.engine.kernels.compiling import Begun, Unsupported, compilations, finish
 from jaxroute.engine.kernels.rollout import kernel_rollout
 from jaxroute.engine.layout import Layout, threads
 from jaxroute.engine.memory import LANE_MULTIPLE, cores
@@ -64,7 +64,7 @@ class Program:
     """
 
     lowered: Any = None
-    kernels: "Sequence[Future[Any]]" = ()
+    kernels: "Begun" = field(default_factory=list)
     compiled: "Future[Any] | None" = None
     reason: str = ""
     shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
@@ -144,6 +144,7 @@ class Block:
       keep_states: the states after the last round are returned, too.
       stays: what was played stays on the device.
       alone: a call plays one run, with rounds that are long by themselves; several calls at a time.
+      quiet: nothing is said if the scan plays in place of the kernel.
     """
 
     def __init__(
@@ -161,12 +162,13 @@ class Block:
         keep_states: bool = False,
         stays: bool = False,
         alone: bool = False,
+        quiet: bool = False,
     ):
         self.name, self.grids = name, (env, policy)
         self.axes = [*env.axes, *policy.axes]
         self.layout = layout
         self.mesh = Mesh(np.asarray(devices), ("seed",))
-        self.alone = alone
+        self.alone, self.quiet = alone, quiet
         self.threads = cores() if alone else threads(devices, layout.padded(len(devices)))
         self.root = np.asarray(jax.random.key_data(draws.key(key)))
         self.static = (record, horizon, tuple(devices), jax.config.read("jax_enable_x64"), keep_states)
@@ -279,8 +281,13 @@ class Block:
         return self.backend == "brief" and not self.alone
 
     def _name(self, arguments: Any) -> str | None:
-        """Of the program on the shelf; None for what is not the scan on the CPU of this process, where alone that has been tried."""
-        if self.backend not in SCANS or self.device.platform != "cpu" or self.mesh.size > 1 or jax.process_count() > 1:
+        """Of the program on the shelf; None for what is not played by the CPU of this process, where alone that has been tried."""
+        if (
+            self.backend not in (*SCANS, "kernel")
+            or self.device.platform != "cpu"
+            or self.mesh.size > 1
+            or jax.process_count() > 1
+        ):
             return None
         record, horizon, _, precise, keep_states = self.static
         return shelf.name_of(
@@ -291,13 +298,14 @@ class Block:
             types=[(np.shape(a), str(a.dtype)) for a in jax.tree.leaves(arguments)],
             record=record,
             rounds=(horizon, self.since, self.free_rounds),
-            options=(precise, keep_states, self.alone, self.backend),
+            options=(precise, keep_states, self.alone, self.backend, WIDE),
         )
 
     def _fall_back(self, program: Program, seeds: np.ndarray) -> Program:
         """The scan's block in place of the kernel's, which gives the reason."""
         self.backend, self.reason = "scan", program.reason
-        warnings.warn(f"{self.name} does not fit into a kernel, and is played by the scan: {self.reason}", stacklevel=2)
+        if not self.quiet:
+            warnings.warn(f"{self.name} does not fit into a kernel, and is played by the scan: {self.reason}", stacklevel=2)
         return self.lower(seeds)
 
     def padded(self, runs: int) -> int:
@@ -463,7 +471,7 @@ def _compile(program: Program, platform: str, brief: bool) -> Any:
     if compiled is None:
         compiled = compile_lanes(program.lowered, platform, brief)
         made = shelf.hits() == before
-    there.keep(name, code, compiled, program.shapes, made)
+    there.keep(name, code, compiled, program.shapes, made, [kernel for _, kernel in program.kernels])
     return compiled
 
 

@@ -59,7 +59,7 @@ class Shelf:
     def take(self, name: str) -> Kept | None:
         """The program of this name; None if there is none, or what is said of it cannot be read."""
         try:
-            code, in_tree, out_tree, shapes = pickle.loads((self.folder / name).read_bytes())
+            code, in_tree, out_tree, shapes, kernels = pickle.loads((self.folder / name).read_bytes())
         except Exception:  # There is none; or whatever is wrong with it, another one is made in its place.
             return None
 
@@ -67,6 +67,8 @@ class Shelf:
             if (loaded := _live.get((code, in_tree, out_tree))) is not None:
                 return loaded
             payload = (self.folder / f"{code}{_CODE}").read_bytes()
+            for compiling in [kernel.registered() for kernel in kernels]:
+                compiling.result()
             if b"lapack" in payload:
                 _load_lapack()
             loaded = serialize_executable.deserialize_and_load(payload, in_tree, out_tree)
@@ -81,6 +83,7 @@ class Shelf:
         executable: Any,
         shapes: Mapping[str, Any],
         whole: bool,
+        kernels: Iterable[Any] = (),
     ) -> None:
         """Keeps a program, if that can be done.
 
@@ -91,6 +94,7 @@ class Shelf:
           shapes: of what it records of a run, by name.
           whole: JAX did not take it from its own cache: such a one cannot be written again, as a part of it is missing. It is kept if an
             equal program is, as programs of several names may be one.
+          kernels: that it calls.
         """
         with contextlib.suppress(Exception):  # An executable that cannot be written: the next process makes its own.
             _live.setdefault((code, executable.in_tree, executable.out_tree), executable)
@@ -98,7 +102,7 @@ class Shelf:
             if whole:
                 self._write(file, serialize_executable.serialize(executable)[0])
             if (self.folder / file).exists():
-                self._write(name, pickle.dumps((code, executable.in_tree, executable.out_tree, dict(shapes))))
+                self._write(name, pickle.dumps((code, executable.in_tree, executable.out_tree, dict(shapes), list(kernels))))
 
     def recall(self, name: str) -> Any:
         """The note of this name; None if there is none, or it cannot be read."""

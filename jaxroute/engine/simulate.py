@@ -92,13 +92,14 @@ def simulate(
         `stopped`; an error that it raises ends the run, too. In both cases the same call goes on from the store. For a tracker
         (TensorBoard, Weights & Biases) or a rule of your own; a smaller `block` calls it more often. Of one process only.
       backend: "scan", a compiled scan over rounds with the runs on the last axis; "kernel", one function of C made from the same
-        functions of one run, with a thread for each run on a GPU (never run on one so far) and a loop over runs on a CPU; or
-        "reference", the textbook's `vmap` of a scan, slower, to compare with. "auto" is that of an existing store, otherwise the kernel
-        on a GPU and the scan on a CPU. The streams are the same bits; what is computed from them is equal but for the rounding of
-        logarithms, exponentials and sums. What has no C is played by the scan, with a warning and the reason in the attribute
-        `fell_back`. A kernel needs a C compiler, on a GPU NVRTC, which comes with jax. "brief" is the scan on a CPU, compiled with few
-        optimisations: in a third of the time, but it plays ten times as long. It is for a first look at few runs; policies whose rounds
-        are long by themselves are compiled as for "scan".
+        functions of one run, with a thread for each run on a GPU (never run on one so far), and on a CPU in C++ for as many runs at once
+        as a vector has numbers; or "reference", the textbook's `vmap` of a scan, slower, to compare with. "auto" is that of an existing
+        store, otherwise the kernel; on a CPU without a C++ compiler, in double precision, or if the rounds of a policy are long by
+        themselves, the scan. The streams are the same bits; what is computed from them is equal but for the rounding of logarithms,
+        exponentials and sums. What has no C is played by the scan, with the reason in the attribute `fell_back`, and with a warning
+        where the kernel was asked for, or on a GPU. A kernel needs a C++ compiler (`c++`, `g++`, `clang++` or `CXX`), on a GPU NVRTC,
+        which comes with jax. "brief" is the scan on a CPU, compiled with few optimisations: in a third of the time, but it plays ten
+        times as long; policies whose rounds are long by themselves are compiled as for "scan".
       keep: "runs", every run's curves, or "moments", only their statistics over the seeds: count, mean, variance, minimum, maximum and
         histogram of each metric at each recorded time, and of the differences between policies, seed by seed. Memory and store then do
         not grow with the number of seeds; `metrics` and `plot` answer the same questions, but for those about single runs.
@@ -304,6 +305,7 @@ def _blocks(asked: Inputs, layout: Layout, devices: Sequence[Any]) -> dict[str, 
             asked.keep_states,
             stays_on_device(asked.keep, asked.platform),
             part.label in alone,
+            quiet=asked.chosen and asked.platform == "cpu",
         )
         for part in asked.every_part
     }

@@ -124,8 +124,8 @@ class Call:
         return arguments.stream or 0
 
 
-def register(function: Callable[[Call], None], platform: str) -> str:
-    """Makes a function a target of custom calls, for as long as the process lives; returns the name of the target."""
+def register(function: Callable[[Call], None], platform: str, name: str | None = None) -> str:
+    """Makes a function a target of custom calls, for as long as the process lives; returns the name of the target, a new one if none is given."""
 
     def handle(pointer: Any) -> int | None:
         frame = pointer.contents
@@ -142,7 +142,7 @@ def register(function: Callable[[Call], None], platform: str) -> str:
 
     handler = _HANDLER(handle)
     _kept.append(handler)
-    name = f"jaxroute_{next(_numbers)}"
+    name = f"jaxroute_{next(_numbers)}" if name is None else name
     jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(handler), platform=platform)
     return name
 

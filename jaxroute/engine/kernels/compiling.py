@@ -2,7 +2,7 @@
 
 import contextlib
 import contextvars
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -13,7 +13,9 @@ from jaxroute.engine.memory import cores
 MOST_S = 120
 
 _pool = ThreadPoolExecutor(cores(), thread_name_prefix="kernels")
-_begun: contextvars.ContextVar[list[Future[Any]] | None] = contextvars.ContextVar("begun", default=None)
+# Compilations, and what they are of where that can be kept on disk.
+Begun = list[tuple[Future[Any], Any]]
+_begun: contextvars.ContextVar[Begun | None] = contextvars.ContextVar("begun", default=None)
 
 
 def begin(compile_: Callable[..., Any], *arguments: Any) -> Future[Any]:
@@ -21,17 +23,17 @@ def begin(compile_: Callable[..., Any], *arguments: Any) -> Future[Any]:
     return _pool.submit(compile_, *arguments)
 
 
-def note(future: Future[Any]) -> None:
+def note(future: Future[Any], kernel: Any = None) -> None:
     """A program that is being lowered calls what this compiles."""
     begun = _begun.get()
     if begun is not None:
-        begun.append(future)
+        begun.append((future, kernel))
 
 
 @contextlib.contextmanager
-def compilations() -> Generator[list[Future[Any]], None, None]:
+def compilations() -> Generator[Begun, None, None]:
     """A context that gathers the compilations of kernels that programs lowered inside call."""
-    begun: list[Future[Any]] = []
+    begun: Begun = []
     token = _begun.set(begun)
     try:
         yield begun
@@ -39,13 +41,13 @@ def compilations() -> Generator[list[Future[Any]], None, None]:
         _begun.reset(token)
 
 
-def finish(kernels: Sequence[Future[Any]]) -> None:
+def finish(kernels: Begun) -> None:
     """Waits for compilations.
 
     Raises:
       Unsupported: one fails, or takes too long.
     """
-    for kernel in kernels:
+    for kernel, _ in kernels:
         try:
             kernel.result(MOST_S)
         except TimeoutError:

@@ -310,7 +310,8 @@ class Emitter(Writer):
         cond_consts, body_consts = args[:num_cond], args[num_cond : num_cond + num_body]
         flags = self._which_vary(args)
         varying = carry_dependence(
-            flags[num_cond + num_body :], lambda now: which_depend(params["body_jaxpr"], [*flags[num_cond : num_cond + num_body], *now])
+            flags[num_cond + num_body :],
+            lambda now: which_depend(params["body_jaxpr"], [*flags[num_cond : num_cond + num_body], *now]),
         )
         apart = self.wide and which_depend(params["cond_jaxpr"], [*flags[:num_cond], *varying])[0]
         live = self.name("m") if apart else ""  # Runs that go on.

@@ -5,9 +5,12 @@ thread holds a run's states, draws its random numbers from the same streams, and
 """
 
 import ctypes
+import dataclasses
 import functools
+import hashlib
 import itertools
 import math
+import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
@@ -94,31 +97,68 @@ def _batch(operands: Sequence[Any], dims: Sequence[int | None], *, source: Sourc
 batching.primitive_batchers[rounds_p] = _batch
 
 
-def _host_target(source: Source, lead: tuple[int, ...], spread: Any, size: int) -> tuple[str, Future[Any]]:
-    """A target of XLA's calls on a CPU, and its compilation."""
-    function = compiling.begin(host.compiled, source.for_host(), source.wide)
+@dataclasses.dataclass(frozen=True)
+class HostKernel:
+    """What a CPU plays, as a target of XLA's calls; plain data, so that programs that call it can be kept on disk.
+
+    text, wide: of the function, in C or C++. size: runs. lead: number of settings along each axis.
+    inputs, outputs: of each array, how many of it lie between two settings along each axis, and its bytes.
+    """
+
+    text: str
+    wide: bool
+    size: int
+    lead: tuple[int, ...]
+    inputs: tuple[tuple[tuple[int, ...], int], ...]
+    outputs: tuple[tuple[tuple[int, ...], int], ...]
+
+    @property
+    def name(self) -> str:
+        """Of the target: that of the same kernel in every process."""
+        return f"jaxroute_{hashlib.sha256(repr(self).encode()).hexdigest()[:32]}"
+
+    def registered(self) -> Future[Any]:
+        """Makes it known to XLA, once a process; its compilation."""
+        name = self.name
+        with _registering:
+            if name not in _registered:
+                function = _registered[name] = compiling.begin(host.compiled, self.text, self.wide)
+                calls.register(lambda call: self._play(function.result(), call), "cpu", name)
+            elif (known := _registered[name]).done() and known.exception():
+                raise Unsupported(str(known.exception()))
+            return _registered[name]
+
+    def _play(self, rounds: Any, call: calls.Call) -> None:
+        def addresses(buffers: Sequence[calls.Buffer], apart: Any, setting: Sequence[int]) -> Any:
+            moved = [
+                b.address + size * sum(i * step for i, step in zip(setting, own, strict=True))
+                for b, (own, size) in zip(buffers, apart, strict=True)
+            ]
+            return (ctypes.c_void_p * max(1, len(moved)))(*moved)
+
+        for setting in itertools.product(*map(range, self.lead)):
+            arrays = addresses(call.arguments, self.inputs, setting), addresses(call.results, self.outputs, setting)
+            rounds(0, self.size, self.size, *arrays)
+
+
+_registering = threading.Lock()
+_registered: dict[str, Future[Any]] = {}
+
+
+def _host_target(
+    source: Source, lead: tuple[int, ...], spread: Any, size: int
+) -> tuple[str, Future[Any], HostKernel | None]:
+    """A target of XLA's calls on a CPU, its compilation, and what it is."""
     sizes = [math.prod(a.shape) * (1 if a.shared else size) * a.dtype.itemsize for a in source.inputs]
-    inputs = [(steps(lead, own), n) for own, n in zip(spread, sizes, strict=True)]
-    every = steps(lead, (True,) * len(lead))
-    outputs = [(every, math.prod(a.shape) * size * a.dtype.itemsize) for a in source.outputs]
-
-    def addresses(buffers: Sequence[calls.Buffer], apart: Any, setting: Sequence[int]) -> Any:
-        moved = [
-            b.address + size * sum(i * step for i, step in zip(setting, own, strict=True))
-            for b, (own, size) in zip(buffers, apart, strict=True)
-        ]
-        return (ctypes.c_void_p * max(1, len(moved)))(*moved)
-
-    def play(call: calls.Call) -> None:
-        rounds = function.result()
-        for setting in itertools.product(*map(range, lead)):
-            rounds(0, size, size, addresses(call.arguments, inputs, setting), addresses(call.results, outputs, setting))
-
-    return calls.register(play, "cpu"), function
+    inputs = tuple((tuple(steps(lead, own)), n) for own, n in zip(spread, sizes, strict=True))
+    every = tuple(steps(lead, (True,) * len(lead)))
+    outputs = tuple((every, math.prod(a.shape) * size * a.dtype.itemsize) for a in source.outputs)
+    kernel = HostKernel(source.for_host(), source.wide, size, tuple(lead), inputs, outputs)
+    return kernel.name, kernel.registered(), kernel
 
 
 @functools.lru_cache(maxsize=256)
-def _device_target(source: Source, lead: tuple[int, ...], spread: Any, size: int) -> tuple[str, Future[Any]]:
+def _device_target(source: Source, lead: tuple[int, ...], spread: Any, size: int) -> tuple[str, Future[Any], None]:
     """A target of XLA's calls on a GPU, and its compilation."""
     text, settings = source.for_device(lead, spread), math.prod(lead)
     code = compiling.begin(lambda: cuda.compiled(text, cuda.architecture()))
@@ -127,13 +167,13 @@ def _device_target(source: Source, lead: tuple[int, ...], spread: Any, size: int
     def play(call: calls.Call) -> None:
         kernel.launch([b.address for b in (*call.arguments, *call.results)], size, settings, call.stream())
 
-    return calls.register(play, "CUDA"), code
+    return calls.register(play, "CUDA"), code, None
 
 
 def _lowered_to(target: Any) -> Any:
     def lower(ctx: Any, *operands: Any, source: Source, size: int, lead: Any, spread: Any) -> Any:
-        name, compilation = target(source, lead, spread, size)
-        compiling.note(compilation)
+        name, compilation, kernel = target(source, lead, spread, size)
+        compiling.note(compilation, kernel)
         return jax.ffi.ffi_lowering(name)(ctx, *operands)
 
     return lower

@@ -60,7 +60,9 @@ class Source:
     def _for_lanes(self) -> str:
         lines = [PRELUDE.read_text(), LANES.read_text(), "#define CONSTANT static const", self.tables]
         lines.append(f"{WIDE_ENTRY}(long long first, long long last, long long R, const void **in, void **out) {{")
-        lines.append(f"    vector_f *const heap = (vector_f *)aligned_alloc(sizeof(vector_f), {max(1, self.heap)} * sizeof(vector_f));")
+        lines.append(
+            f"    vector_f *const heap = (vector_f *)aligned_alloc(sizeof(vector_f), {max(1, self.heap)} * sizeof(vector_f));"
+        )
         for i, a in enumerate(self.inputs):
             number = c_type(a.dtype)
             lines.append(
@@ -206,7 +208,9 @@ class _Writer:
     def _given(self, leaf: Any, most: int | None = None) -> Value:
         """An input of each run; of more numbers than `most` it stays in memory."""
         array = self._input(shape_of(_one_run(leaf)), dtype_of(leaf))
-        value = self._emitter.value_of(self._emitter.given(len(self._arrays) - 1, array.dtype, math.prod(array.shape)), array.shape)
+        value = self._emitter.value_of(
+            self._emitter.given(len(self._arrays) - 1, array.dtype, math.prod(array.shape)), array.shape
+        )
         return value if most is not None and value.size > most else self._emitter.copied(value)
 
     def _input(self, shape: Sequence[int], dtype: Any, shared: bool = False) -> Array:

@@ -30,9 +30,8 @@ from jaxroute.engine.kernels.values import (
     unflat,
 )
 
-
 # Longer arrays of vectors are not on the stack.
-_MOST_ON_STACK = 256
+_MOST_ON_STACK = 64
 _NAMES = re.compile(r"\b[a-z]\d+\b")
 
 
@@ -73,7 +72,10 @@ class Writer:
     """
 
     def __init__(self, wide: bool = False) -> None:
-        self.wide, self.masks = wide, list[str]()  # Masks in force: of runs for which lines are meant, the last the narrowest.
+        self.wide, self.masks = (
+            wide,
+            list[str](),
+        )  # Masks in force: of runs for which lines are meant, the last the narrowest.
         self.heap = 0  # Vectors of long arrays.
         self._varying: set[str] = set()
         self.lines: list[Any] = []
@@ -320,7 +322,9 @@ class Writer:
         if not made.depth == storage.depth == len(self.masks):
             return False
         (first, behind), old, new = made.loop, f"{made.name}[", f"{storage.name}["
-        own = next((n for n in range(first, behind) if self.lines[n].storage is made and self.lines[n].text.startswith(old)), None)
+        own = next(
+            (n for n in range(first, behind) if self.lines[n].storage is made and self.lines[n].text.startswith(old)), None
+        )
         if own is None:
             return False
         at = self.lines[own].text.split("] = ", 1)[0].removeprefix(old)
@@ -359,7 +363,9 @@ class Writer:
     def may_change(self, value: Value) -> bool:
         """Whether it has, and all runs that are meant at its declaration are meant here."""
         own = value.storage
-        return self.may_overwrite(value) and (not self.wide or (own.varying and own.depth == len(self.masks)))
+        if own is None or not self.may_overwrite(value):
+            return False
+        return not self.wide or (own.varying and own.depth == len(self.masks))
 
     def index(self, number: Index) -> Index:
         """An index that is computed once."""
@@ -378,12 +384,12 @@ class Writer:
           value: the value.
           assigned: all changes are lines of `assigned`.
         """
-        may = self.may_overwrite(value) and (not self.wide or value.storage.varying) if assigned else self.may_change(value)
-        if may:
+        own = value.storage
+        varies = own is not None and (own.varying or not self.wide)
+        if own is not None and (self.may_overwrite(value) and varies if assigned else self.may_change(value)):
             self.ready(value)
-            assert value.storage is not None
-            self.before_writing(value.storage)
-            return value.storage
+            self.before_writing(own)
+            return own
         storage = self.copied(value, varying=True).storage
         assert storage is not None
         return storage

@@ -220,7 +220,7 @@ def write(writer: Writer, eqn: Any, args: list[Value]) -> list[Value]:
     steps = 1 + sum(a.steps for a in args)
     long = math.prod(shape) > _SHORT and steps <= _MOST_STEPS
     # A mask in memory is four instructions away.
-    if name in _CHEAP and (long or writer.wide and steps == 1 and dtype == bool) and all(map(_of_places, args)):
+    if name in _CHEAP and (long or (writer.wide and steps == 1 and dtype.kind == "b")) and all(map(_of_places, args)):
         made = Value(shape, dtype, text_at, frozenset().union(*(a.storages for a in args)), steps=steps)
     else:
         made = writer.elementwise([(shape, dtype)], lambda place, names: [f"{names[0]} = {text_at(place)};"])[0]

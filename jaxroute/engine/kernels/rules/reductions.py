@@ -84,7 +84,9 @@ def _reduce(writer: Writer, eqn: Any, x: Value) -> list[Value]:
         target = storage.element(flat(place, shape))
         total = writer.name("s")
         writer.line(f"{writer.type_of(dtype)} {total} = {first or at(place, (0,) * len(axes))};")
-        if writer.wide and kind == "f" and operation in ("max", "min"):  # What is NaN is gathered by itself, which waits less.
+        if (
+            writer.wide and kind == "f" and operation in ("max", "min")
+        ):  # What is NaN is gathered by itself, which waits less.
             odd, now = writer.name("s"), writer.name("s")
             writer.line(f"B {odd} = {total} != {total};")
             with writer.loops(terms) as inner:

@@ -22,7 +22,9 @@ def _sort(writer: Writer, eqn: Any, *xs: Value) -> list[Value]:
     """By insertion, which keeps equal numbers in order; NaN comes last."""
     axis, keys = eqn.params["dimension"], eqn.params["num_keys"]
     columns = [
-        writer.copied(x, varying=True) if not writer.may_change(x) or any(x.storage is y.storage for y in xs if y is not x) else x
+        writer.copied(x, varying=True)
+        if not writer.may_change(x) or any(x.storage is y.storage for y in xs if y is not x)
+        else x
         for x in xs
     ]
     shape = xs[0].shape
