@@ -442,8 +442,8 @@ FUNCTION F lanes_expf(F x) {
 FUNCTION F lanes_expm1f(F x) {
     F rest, one, other;
     exponential(within(x), &rest, &one, &other);
-    const F y = rest * one * other + (one * other - 1.0f);
-    return choose_f(x == x, choose_f(x > 88.7228394f, INF_32, y), x);
+    const F y = choose_f(x > 20.0f, (rest + 1.0f) * one * other, rest * one * other + (one * other - 1.0f));
+    return choose_f(x == x, y, x);
 }
 FUNCTION F lanes_tanhf(F x) {
     const F in = choose_f(x > 10.0f, 10.0f, choose_f(x < -10.0f, -10.0f, x)), y = lanes_expm1f(in + in);

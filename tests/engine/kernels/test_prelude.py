@@ -1,4 +1,4 @@
-"""What the prelude does in another way on a GPU, computed on the host."""
+"""What the preludes do in their own ways: on a GPU, computed on the host, and for several runs at once."""
 
 import ctypes
 
@@ -7,7 +7,7 @@ import pytest
 from scipy import special
 
 from jaxroute.engine.kernels import host
-from jaxroute.engine.kernels.source import PRELUDE
+from jaxroute.engine.kernels.source import LANES, PRELUDE, WIDE_ENTRY
 
 pytestmark = pytest.mark.skipif(host.compiler() is None, reason="there is no C compiler")
 
@@ -48,3 +48,79 @@ def test_its_ends(before):
     x = np.float32([-1.0, 1.0, np.nan, 1.5])
     found = inverse(x, before)
     assert found[0] == -np.inf and found[1] == np.inf and np.isnan(found[2:]).all()
+
+
+def at_once(name, *arrays):
+    """A function of `lanes.h` of several numbers at once."""
+    given = [np.ascontiguousarray(x, np.float32) for x in np.broadcast_arrays(*arrays)]
+    reads = ", ".join(f"Given<float>{{(const float *)in[{i}] + r, R, last - r}}[0]" for i in range(len(given)))
+    body = f"Made<float>{{(float *)out[0] + r, R, last - r}}.put(0, {name}({reads}));"
+    entry = f"{WIDE_ENTRY}(long long first, long long last, long long R, const void **in, void **out)"
+    text = (
+        f"{PRELUDE.read_text()}{LANES.read_text()}{entry} {{ for (long long r = first; r < last; r += LANES) {{ {body} }} }}"
+    )
+    made = np.empty_like(given[0])
+    pointers = [(ctypes.c_void_p * len(some))(*(x.ctypes.data for x in some)) for some in (given, [made])]
+    host.compiled(text, wide=True)(0, made.size, made.size, *pointers)
+    return made
+
+
+wide = pytest.mark.skipif(host.compiler(wide=True) is None, reason="there is no C++ compiler")
+SPAN = np.float32(np.concatenate([np.geomspace(1e-37, 3e38, 200_003), np.linspace(0.2, 5, 100_001)]))
+SIGNED = np.float32(
+    np.concatenate([np.linspace(-100, 88.5, 200_003), np.geomspace(1e-30, 1, 50_001), -np.geomspace(1e-30, 1, 50_001)])
+)
+
+
+@wide
+@pytest.mark.parametrize(
+    ("name", "exact", "x", "most"),
+    [
+        ("logf", np.log, SPAN, 1.5),
+        ("log1pf", np.log1p, SIGNED[SIGNED > -1], 3.0),
+        ("expf", np.exp, SIGNED[np.abs(SIGNED) < 87], 2.0),
+        ("expm1f", np.expm1, SIGNED, 2.5),
+        ("tanhf", np.tanh, SIGNED, 4.0),
+        ("logistic_f", special.expit, SIGNED[SIGNED > -80], 4.0),
+        ("sqrtf", np.sqrt, SPAN, 0.51),
+        ("floorf", np.floor, SIGNED, 0.0),
+    ],
+)
+def test_functions_of_several_numbers_at_once(name, exact, x, most):
+    """In units of the last place, at some hundred thousand numbers (SciPy and NumPy in double precision)."""
+    right = exact(x.astype(np.float64))
+    error = np.abs(at_once(name, x) - right) / np.spacing(np.abs(right).astype(np.float32))
+    assert error.max() <= most, (error.max(), x[error.argmax()])
+
+
+@wide
+@pytest.mark.parametrize(
+    "name",
+    ["logf", "log1pf", "expf", "expm1f", "tanhf", "erf_inv_f", "logistic_f", "sqrtf", "logaddexp_f", "max_f", "min_f"],
+)
+def test_their_ends(name):
+    """What NumPy and SciPy say of NaN, infinite and odd numbers; numbers below 2^-126 count as 0."""
+    ends = np.float32([0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 200.0, -200.0, 3e38, -2.0])
+    right = {
+        **{
+            "logf": np.log,
+            "log1pf": np.log1p,
+            "expf": np.exp,
+            "expm1f": np.expm1,
+            "tanhf": np.tanh,
+            "erf_inv_f": special.erfinv,
+        },
+        **{
+            "logistic_f": special.expit,
+            "sqrtf": np.sqrt,
+            "logaddexp_f": np.logaddexp,
+            "max_f": np.maximum,
+            "min_f": np.minimum,
+        },
+    }[name]
+    with np.errstate(all="ignore"):
+        if right.nin == 2:
+            a, b = (x.ravel() for x in np.meshgrid(ends, ends))
+            np.testing.assert_allclose(at_once(name, a, b), right(a, b), rtol=1e-6)
+        else:
+            np.testing.assert_allclose(at_once(name, ends), right(ends).astype(np.float32), rtol=1e-6, atol=1e-37)

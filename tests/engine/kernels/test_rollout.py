@@ -13,8 +13,9 @@ from toys import Clock, Cycle, Planner
 import jaxroute as jr
 from jaxroute.core import draws, numerics
 from jaxroute.core.types import Leaf
+from jaxroute.engine import programs
 from jaxroute.engine.kernels import compiling, host
-from jaxroute.problems import stochastic
+from jaxroute.problems import queueing, stochastic
 
 pytestmark = pytest.mark.skipif(host.compiler() is None, reason="there is no C compiler")
 
@@ -200,19 +201,67 @@ def test_an_unknown_backend_is_refused():
 
 def test_a_store_belongs_to_its_backend(tmp_path):
     options = {"horizon": 20, "seeds": 3, "progress": False, "out": tmp_path / "store"}
-    jr.simulate(stochastic.bernoulli([0.5, 0.2]), stochastic.UCB1(), **options)
+    jr.simulate(stochastic.bernoulli([0.5, 0.2]), stochastic.UCB1(), backend="scan", **options)
     with pytest.raises(ValueError, match="backend is 'scan' there and 'kernel' here"):
         jr.simulate(stochastic.bernoulli([0.5, 0.2]), stochastic.UCB1(), backend="kernel", **options)
 
 
-def test_nobody_needs_to_know_the_backend(tmp_path):
-    """It is that of the store, and without one the scan on a CPU."""
+@pytest.mark.parametrize("first, then", [("kernel", "kernel"), ("scan", "scan"), ("auto", "kernel")])
+def test_nobody_needs_to_know_the_backend(first, then, tmp_path):
+    """It is that of the store, and without one the kernel."""
     options = {"horizon": 20, "seeds": 3, "progress": False}
     env, policy = stochastic.bernoulli([0.5, 0.2]), stochastic.UCB1()
-    assert jr.simulate(env, policy, **options).attrs["backend"] == "scan"
-    jr.simulate(env, policy, backend="kernel", out=tmp_path, **options)
+    assert jr.simulate(env, policy, backend=first, out=tmp_path, **options).attrs["backend"] == then
     grown = jr.simulate(env, policy, out=tmp_path, **{**options, "seeds": 5})
-    assert grown.attrs["backend"] == "kernel" and grown.sizes["seed"] == 5
+    assert grown.attrs["backend"] == then and grown.sizes["seed"] == 5
+
+
+def test_without_a_compiler_the_scan_plays_and_nothing_is_said(monkeypatch, recwarn):
+    _no_compiler(monkeypatch)
+    data = jr.simulate(stochastic.bernoulli([0.5, 0.2]), stochastic.UCB1(), horizon=20, seeds=3, progress=False)
+    assert data.attrs["backend"] == "scan" and not data.attrs["fell_back"] and not recwarn.list
+
+
+def test_what_has_no_c_is_played_by_the_scan_in_silence_if_nobody_asked_for_a_kernel(recwarn):
+    env = stochastic.bernoulli([0.9, 0.5, 0.2])
+    data = jr.simulate(env, {"odd": Blurred()}, horizon=31, seeds=5, progress=False)
+    assert "conv_general" in data.attrs["fell_back"]["odd"] and not recwarn.list
+
+
+def test_a_queue_of_large_prompts_is_played_by_the_scan():
+    """Its rounds are long by themselves."""
+    env = queueing.standin_queue("routerbench", arrival_rate=0.8, horizon=12)
+    policies = {"small": queueing.Random(), "large": Slow()}
+    assert jr.simulate(env, policies, horizon=12, seeds=2, progress=False).attrs["backend"] == "scan"
+    del policies["large"]
+    assert jr.simulate(env, policies, horizon=12, seeds=2, progress=False).attrs["backend"] == "kernel"
+
+
+@struct.dataclass
+class Slow(queueing.Random):
+    """Says that its rounds are long."""
+
+    def has_long_rounds(self, spec):
+        return True
+
+
+@pytest.mark.parametrize("seeds", [1, 15, 16, 17, 48])
+def test_a_run_is_the_same_beside_any_number_of_others(seeds):
+    """Runs are played in groups of as many as a vector has numbers, of which the last may be short."""
+    env, policy = CASES["combinatorial/C2MABV"].env(), CASES["combinatorial/C2MABV"].policy
+    options = {"horizon": 60, "progress": False, "backend": "kernel", "block": 64}
+    some, more = (jr.simulate(env, policy, seeds=n, **options) for n in (seeds, 64))
+    for name in some.data_vars:
+        np.testing.assert_array_equal(some[name].values, more[name].isel(seed=slice(seeds)).values, err_msg=name)
+
+
+@pytest.mark.parametrize("name", FAST)
+def test_one_run_after_the_other_is_what_several_at_once_are(name, monkeypatch):
+    """The text that a GPU gets, on the host."""
+    policy, env = CASES[name].policy, CASES[name].env()
+    with programs.PROGRAMS.fresh():
+        monkeypatch.setattr(programs, "WIDE", False)
+        assert_equal_play(*both_backends(env, {"policy": policy}, record=everything(env, policy)))
 
 
 @pytest.mark.gpu
