@@ -40,6 +40,7 @@ from jaxroute.engine.grid import FunctionGrid, Grid, places_of, show_place
 from jaxroute.engine.kernels import host
 from jaxroute.engine.precision import in_64_bits
 from jaxroute.engine.rounds import Record, built_for, spec_for
+from jaxroute.engine.sharing import shared_axes
 from jaxroute.store import provenance
 from jaxroute.store.code import code_of, python
 from jaxroute.store.difference import describe_seeds
@@ -136,6 +137,11 @@ class Inputs:
     def static_axes(self) -> set[str]:
         """Axes along which programs differ."""
         return {axis for part in self.every_part for axis in part.place}
+
+    @functools.cached_property
+    def shared(self) -> tuple[str, ...]:
+        """Axes of settings that share most of a run's state."""
+        return shared_axes([(part.env, part.settings) for part in self.every_part], self.static_axes)
 
     def axes_of(self, policy: str) -> list[str]:
         """Axes along which the runs of a policy differ, in order."""
@@ -250,11 +256,8 @@ def read_inputs(
     parts = {name: _parts(name, env_grid, policy) for name, policy in policy_grids.items()}
     _check_players(parts, horizon)
     _warn_horizon(horizon, env_grid, policy_grids)
-    chosen = backend == "auto"
-    if chosen:
-        backend = _fastest(platform, parts, horizon)
     records = _records(parts, record, record_every, {} if probes is None else probes)
-    return Inputs(
+    asked = Inputs(
         env=env_grid,
         policies=policy_grids,
         parts=parts,
@@ -267,7 +270,7 @@ def read_inputs(
         key=int(key),
         block=block,
         backend=backend,
-        chosen=chosen,
+        chosen=backend == "auto",
         platform=platform,
         keep=keep,
         goals=stopping.goals(until_stderr, recording.recorded_metrics(records)),
@@ -275,6 +278,9 @@ def read_inputs(
         accept_changed_code=accept_changed_code,
         description=dict(description or {}),
     )
+    if asked.chosen:  # Nobody has it yet; a copy would look for shared axes again.
+        object.__setattr__(asked, "backend", _fastest(asked))
+    return asked
 
 
 def problem_of(env: AnyEnvironment) -> str:
@@ -410,15 +416,16 @@ def _policy_name(policy: Any) -> str:
     return policy.__qualname__.split(".")[0] if hasattr(policy, "__qualname__") else type(policy).__name__
 
 
-def _fastest(platform: str, parts: Mapping[str, Sequence[Part]], horizon: int) -> str:
+def _fastest(asked: Inputs) -> str:
     """The backend that plays fastest, of those that are at hand."""
     if in_64_bits():
         return "scan"
-    if platform != "cpu":
+    if asked.platform != "cpu":
         return "kernel"
-    players = [part.example for some in parts.values() for part in some]
-    alone = any(has_long_rounds(policy, spec_for(env, horizon)) for env, policy in players)
-    return "scan" if alone or host.compiler(wide=True) is None else "kernel"
+    if host.compiler(wide=True) is None or asked.shared:  # What settings share a kernel would compute for each.
+        return "scan"
+    players = (part.example for part in asked.every_part)
+    return "scan" if any(has_long_rounds(policy, spec_for(env, asked.horizon)) for env, policy in players) else "kernel"
 
 
 def _seed_list(seeds: int | Sequence[int]) -> np.ndarray:

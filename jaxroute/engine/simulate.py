@@ -22,7 +22,6 @@ from jaxroute.engine.layout import Layout
 from jaxroute.engine.programs import PROGRAMS, Block, compile_blocks, compiler, stays_on_device
 from jaxroute.engine.progress import Callback, Follower
 from jaxroute.engine.rounds import spec_for
-from jaxroute.engine.sharing import shared_axes
 from jaxroute.engine.tasks import Effort, Played, play_task, played_ahead
 from jaxroute.engine.waiting import tqdm
 from jaxroute.store import provenance
@@ -273,8 +272,9 @@ def _cut(asked: Inputs, processes: hosts.Processes, stored: Mapping[str, Any] | 
         most = min(most, max(1, _CURVES // (8 * len(asked.times) * together)))
     held = max((memory.bytes_of_run(*players) for label, players in examples.items() if label not in alone), default=0)
     each = -(-len(asked.seeds) // processes.size)  # Every process gets some blocks of seeds.
-    shared = shared_axes([(part.env, part.settings) for part in asked.every_part], static)
-    chosen = asdict(Layout.choose(asked.axes, shared, each, asked.block, most, processes.devices, held, bool(alone), static))
+    chosen = asdict(
+        Layout.choose(asked.axes, asked.shared, each, asked.block, most, processes.devices, held, bool(alone), static)
+    )
     return {"block": stored["block"], "tile": chosen["tile"] | stored["tile"]} if stored else chosen
 
 
