@@ -31,6 +31,7 @@ from jaxroute.engine.grid import canonical
 from jaxroute.engine.kernels import cuda
 from jaxroute.engine.kernels.source import Source, source_of
 from jaxroute.engine.kernels.values import Unsupported
+from jaxroute.engine.rollout import spans_of
 from jaxroute.engine.rounds import Record, one_run, run_streams
 
 RESULTS = Path(__file__).resolve().parent / "bench_results" / "resources.json"
@@ -65,7 +66,8 @@ def source(env: Any, policy: Any) -> Source:
         own = policy if builds else own
         run = one_run(env, build_policy(own, env) if is_environment(env) else own, run_streams(root, seeds), HORIZON, record)
         states = lanes(run.start, run.size)(run.instance, run.words)
-        made.append(source_of(run, states, HORIZON, EVERY)[0])
+        spans = spans_of(HORIZON, EVERY, run.free_rounds, run.free_rounds)
+        made.append(source_of(run, states, spans, run.free_rounds > 0)[0])
         return seeds
 
     shapes = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves]

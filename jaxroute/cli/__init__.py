@@ -380,6 +380,13 @@ def _keep_programs(options) -> None:
         options.until_the_end.enter_context(shelf(Path(folder) / "jaxroute-programs"))
 
 
+def _backend(options: Any) -> str:
+    """Who plays; a small run where there is no C++ compiler by what XLA compiles briefly."""
+    from jaxroute.engine.kernels import host
+
+    return "brief" if options.smoke and options.backend == "auto" and host.compiler(wide=True) is None else options.backend
+
+
 def _changes(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
     """`["StageRoute.gamma=0.5"]` as `{"StageRoute": {"gamma": 0.5}}`."""
     changes: dict[str, dict[str, Any]] = {}
@@ -507,7 +514,7 @@ def _run_here(options, mesh: Any = None) -> int:
             horizon=horizon,
             changes=changes,
             key=options.key,
-            backend=options.backend,
+            backend=_backend(options),
             devices=devices,
             mesh=mesh,
             keep=options.keep,
@@ -732,7 +739,7 @@ def _doctor(options) -> int:
         print(f"{name:<10} {version}")
     print("precision ", "float64" if jax.config.read("jax_enable_x64") else "float32")
     print(f"memory     {provenance.memory_limit(devices[0]) / 2**30:.1f} GiB")
-    print(f"kernels    on a CPU by {host.compiler() or 'nobody: there is no C compiler'}, on a GPU by {_nvrtc()}")
+    print(f"kernels    on a CPU by {host.compiler(wide=True) or 'nobody: there is no C++ compiler'}, on a GPU by {_nvrtc()}")
     print(f"compiled   {_keep_compiled() or 'not kept between commands'}")
     env = stochastic.bernoulli(np.linspace(0.9, 0.1, 10).tolist())
     policies = {"UCB1": stochastic.UCB1(), "Oracle": stochastic.Oracle.of}

@@ -30,24 +30,27 @@ from jaxroute.engine.rounds import STATE, Record, run_streams
 from jaxroute.engine.waiting import wait_aloud
 
 
-def _apart(player: Callable[..., dict[str, Any]]) -> Callable[..., tuple[Packed, dict[str, Any]]]:
-    """A player that returns arrays by name as one that returns what `packed_rollout` returns."""
+def _apart(values: dict[str, Any]) -> tuple[Packed, dict[str, Any]]:
+    """Arrays by name, as `packed_rollout` returns them."""
+    states = {name: values.pop(name) for name in list(values) if name.startswith(STATE)}
+    return Packed.apart(values), states
 
-    def play(*args: Any, spans: Any, **options: Any) -> tuple[Packed, dict[str, Any]]:
-        del spans
-        values = player(*args, **options)
-        states = {name: values.pop(name) for name in list(values) if name.startswith(STATE)}
-        return Packed.apart(values), states
 
-    return play
+def _by_kernel(*args: Any, **options: Any) -> tuple[Packed, dict[str, Any]]:
+    return _apart(kernel_rollout(*args, **options))
+
+
+def _by_reference(*args: Any, spans: Any, **options: Any) -> tuple[Packed, dict[str, Any]]:
+    del spans
+    return _apart(reference.rollout(*args, **options))
 
 
 # Who plays the rounds, by backend: each has the arguments of `packed_rollout` and returns what it returns.
 PLAYERS: dict[str, Callable[..., tuple[Packed, dict[str, Any]]]] = {
     "scan": packed_rollout,
     "brief": packed_rollout,
-    "kernel": _apart(kernel_rollout),
-    "reference": _apart(reference.rollout),
+    "kernel": _by_kernel,
+    "reference": _by_reference,
 }
 
 

@@ -42,6 +42,11 @@ def cache_folder() -> Path:
 
 
 @functools.cache
+def _own_folder() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="jaxroute-")
+
+
+@functools.cache
 def _version(path: str) -> str:
     return subprocess.run([path, "--version"], capture_output=True, text=True).stdout
 
@@ -75,9 +80,13 @@ def compiled(text: str, wide: bool = False) -> Any:
         raise Unsupported(f"there is no {names}")
     flags = flags_for(text, wide)
     digest = hashlib.sha256("\0".join([text, path, _version(path), _processor(), *flags]).encode()).hexdigest()[:32]
-    library = cache_folder() / f"{digest}.so"
+    library, language = cache_folder() / f"{digest}.so", "cpp" if wide else "c"
     if not library.exists():
-        _compile([path, *flags], text, library, "cpp" if wide else "c")
+        try:
+            _compile([path, *flags], text, library, language)
+        except OSError:  # The folder cannot be written, for example: it is kept for as long as this process lives.
+            library = Path(_own_folder().name) / library.name
+            _compile([path, *flags], text, library, language)
     function = ctypes.CDLL(str(library)).rounds
     function.restype = None
     function.argtypes = [ctypes.c_longlong] * 3 + [ctypes.POINTER(ctypes.c_void_p)] * 2

@@ -26,6 +26,7 @@ from jaxroute.engine.kernels import calls, compiling, cuda, host
 from jaxroute.engine.kernels.source import Source, source_of, steps
 from jaxroute.engine.kernels.values import Unsupported
 from jaxroute.engine.precision import in_64_bits
+from jaxroute.engine.rollout import spans_of
 from jaxroute.engine.rounds import STATE, Record, leaves_of, one_run, states_of
 
 
@@ -39,12 +40,13 @@ def kernel_rollout(
     since: int = 0,
     begun: Mapping[str, jax.Array] | None = None,
     keep_states: bool = False,
+    spans: jax.Array | None = None,
     wide: bool = False,
 ) -> dict[str, Any]:
     """What `rollout` computes, by one call for all rounds.
 
     Args:
-      env, policy, streams, horizon, record, since, begun, keep_states: as for `rollout`.
+      env, policy, streams, horizon, record, since, begun, keep_states, spans: as for `packed_rollout`.
       wide: several runs at once, which is for CPUs; else a thread for each run, or one after the other.
 
     Returns:
@@ -58,7 +60,11 @@ def kernel_rollout(
     run = one_run(env, policy, streams, horizon, record)
     start = lambda: lanes(run.start, run.size)(run.instance, run.words)  # noqa: E731
     states = states_of(begun, jax.eval_shape(start)) if begun else start()
-    source, shared, names = source_of(run, states, horizon, record.every, since if begun else 0, wide)
+    since = since if begun else 0
+    warm_up = 0 if begun else run.free_rounds
+    if spans is None:
+        spans = jnp.asarray(spans_of(horizon - since, record.every, warm_up, run.free_rounds + since))
+    source, shared, names = source_of(run, states, spans, warm_up > 0, wide)
     own = [_words(leaf) for leaf in jax.tree.leaves((run.instance, run.words, states))]
     later = iter(own)
     common = iter(shared)

@@ -13,7 +13,7 @@ from jax.core import Tracer
 
 from jaxroute.engine.kernels.emitter import Emitter, dtype_of, shape_of
 from jaxroute.engine.kernels.invariant import with_invariants
-from jaxroute.engine.kernels.values import Storage, Unsupported, Value, c_type, flat
+from jaxroute.engine.kernels.values import Index, Storage, Unsupported, Value, add, c_type, flat
 from jaxroute.engine.rounds import Run
 
 PRELUDE, LANES = (Path(__file__).with_name(name) for name in ("prelude.h", "lanes.h"))
@@ -122,14 +122,15 @@ def _offset(array: Array, lead: Sequence[int], own: Sequence[bool]) -> str:
 
 
 def source_of(
-    run: Run, states: Any, horizon: int, every: int, since: int = 0, wide: bool = False
+    run: Run, states: Any, spans: Any, warm_up: bool = False, wide: bool = False
 ) -> tuple[Source, list[Any], list[str]]:
     """The function that plays the rounds of `run` from the given states.
 
     Args:
       run: the rounds of one environment against one policy.
       states: of `R` runs, for their shapes.
-      horizon, every, since: counted rounds, those of a record interval, and those that were played before.
+      spans: first round and number of rounds of each interval, int32 `[n, 2]`; the kernel of other horizons with as many intervals is the same.
+      warm_up: the first interval is not recorded.
       wide: several runs at once, for a CPU.
 
     Returns:
@@ -138,22 +139,21 @@ def source_of(
     Raises:
       Unsupported: an operation has no C, or a random key is recorded.
     """
-    writer = _Writer(run, states, horizon, every, since, wide)
+    writer = _Writer(run, states, spans, warm_up, wide)
     return writer.source(), writer.shared, writer.names
 
 
 class _Writer:
     """Writes the loops over record intervals, chunks and rounds, and what is read before and written behind them."""
 
-    def __init__(self, run: Run, states: Any, horizon: int, every: int, since: int, wide: bool):
-        self._run, self._every = run, every
-        self._free, self._first, self._total = run.free_rounds, run.free_rounds + since, run.free_rounds + horizon
-        self._records = -(-(horizon - since) // every)
-        self._begins = -1 if run.free_rounds and not since else 0  # An interval before the first that is recorded.
-        self.shared: list[Any] = []
+    def __init__(self, run: Run, states: Any, spans: Any, warm_up: bool, wide: bool):
+        self._run, self._warm_up = run, int(warm_up)
+        self._intervals, self._records = len(spans), len(spans) - warm_up
+        self.shared: list[Any] = [spans]
         self._emitter = Emitter(wide)
         self._arrays: list[Array] = []
         self._known: dict[int, Value] = {}
+        self._input((self._intervals, 2), np.int32, shared=True)
 
         one = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[:-1], x.dtype), (run.instance, run.words, states))
         round_ = jax.ShapeDtypeStruct((), jnp.int32)
@@ -176,7 +176,7 @@ class _Writer:
     def source(self) -> Source:
         """The function."""
         emitter, i = self._emitter, self._emitter.name("i")
-        head = f"for (int {i} = {self._begins}; {i} < {self._records}; ++{i})"
+        head = f"for (int {i} = 0; {i} < {self._intervals}; ++{i})"
         last = emitter.repeat(head, lambda states: self._interval(i, states), self._states)
         outputs = [Array((self._records, *shape), dtype) for shape, dtype in self._recorded]
         for number, value in enumerate(last, len(outputs)):
@@ -238,13 +238,12 @@ class _Writer:
         """The rounds of a record interval, and its record."""
         emitter = self._emitter
         begin, end, c = emitter.name("n"), emitter.name("n"), emitter.name("t")
-        emitter.line(f"const int {begin} = {i} < 0 ? 0 : {self._first} + {i} * {self._every};")
-        emitter.line(f"const int {end} = {i} < 0 ? {self._free} : min_i({begin} + {self._every}, {self._total});")
+        emitter.line(f"const int {begin} = in0[2 * {i}], {end} = {begin} + in0[2 * {i} + 1];")
         head = f"for (int {c} = {begin}; {c} < {end}; {c} += {self._run.chunk})"
         states, totals = self._parted(emitter.repeat(head, lambda now: self._chunk(c, end, now), [*states, *self._zeros]))
-        with emitter.block(f"if ({i} >= 0)"), emitter.held(states):
+        with emitter.block(f"if ({i} >= {self._warm_up})"), emitter.held(states):
             for number, value in enumerate([*totals, *self._function(self._read, states, end)]):
-                self._write(number, value, i)
+                self._write(number, value, add(i, -self._warm_up))
         return states
 
     def _chunk(self, c: str, end: str, carry: Sequence[Value]) -> list[Value]:
@@ -265,7 +264,7 @@ class _Writer:
         states, more = self._parted(self._function(self._play, states, t))
         return [*states, *self._added(totals, more)]
 
-    def _write(self, number: int, value: Value, record: str | None = None) -> None:
+    def _write(self, number: int, value: Value, record: Index | None = None) -> None:
         """Writes a value to an output, or to one record of it."""
         self._emitter.ready(value)
         with self._emitter.loops(value.shape) as place:
