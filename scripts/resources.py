@@ -67,7 +67,7 @@ def source(env: Any, policy: Any) -> Source:
         run = one_run(env, build_policy(own, env) if is_environment(env) else own, run_streams(root, seeds), HORIZON, record)
         states = lanes(run.start, run.size)(run.instance, run.words)
         spans = spans_of(HORIZON, EVERY, run.free_rounds, run.free_rounds)
-        made.append(source_of(run, states, spans, run.free_rounds > 0)[0])
+        made.append(source_of(run, states, spans, run.chunk, run.free_rounds > 0)[0])
         return seeds
 
     shapes = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves]

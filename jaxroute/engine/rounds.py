@@ -28,7 +28,7 @@ from jaxroute.engine.batching.lanes import lanes
 from jaxroute.engine.precision import widened
 
 # Rounds of one inner scan: a float32 partial sum stays short, and records are sums of partial sums.
-_LONGEST_CHUNK = 4096
+LONGEST_CHUNK = 4096
 
 # Names of what tells whether a run computes NaN: rounds in which feedback or Info have one, and whether the states have one.
 NAN_ROUNDS, NAN_STATES = "nan/rounds", "nan/states"
@@ -82,8 +82,8 @@ def spec_for(env: AnyEnvironment, horizon: int) -> Spec:
 def chunk_length(record_every: int, stage_length: int | None) -> int:
     """Rounds of the inner scan: divides the record interval, the stage length, and stays short where it can."""
     length = math.gcd(record_every, stage_length) if stage_length else record_every
-    if length > _LONGEST_CHUNK:
-        divisors = [d for d in range(256, _LONGEST_CHUNK + 1) if length % d == 0]
+    if length > LONGEST_CHUNK:
+        divisors = [d for d in range(256, LONGEST_CHUNK + 1) if length % d == 0]
         length = divisors[-1] if divisors else length
     return length
 

@@ -91,7 +91,7 @@ class Play:
             with compilations() as kernels:
                 lowered = jax.jit(play).lower(*self.arguments)
             marks.append(time.perf_counter())
-            for kernel in kernels:
+            for kernel, _ in kernels:
                 kernel.result()
             marks.append(time.perf_counter())
             self.compiled = compiling.compile_lanes(lowered, device.platform)

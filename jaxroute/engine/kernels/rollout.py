@@ -27,7 +27,7 @@ from jaxroute.engine.kernels.source import Source, source_of, steps
 from jaxroute.engine.kernels.values import Unsupported
 from jaxroute.engine.precision import in_64_bits
 from jaxroute.engine.rollout import spans_of
-from jaxroute.engine.rounds import STATE, Record, leaves_of, one_run, states_of
+from jaxroute.engine.rounds import LONGEST_CHUNK, STATE, Record, leaves_of, one_run, states_of
 
 
 def kernel_rollout(
@@ -64,7 +64,9 @@ def kernel_rollout(
     warm_up = 0 if begun else run.free_rounds
     if spans is None:
         spans = jnp.asarray(spans_of(horizon - since, record.every, warm_up, run.free_rounds + since))
-    source, shared, names = source_of(run, states, spans, warm_up > 0, wide)
+    # Without stages a short interval is one chunk, whatever its length: the same kernel plays others.
+    chunk = run.chunk if run.stage_length or record.every > LONGEST_CHUNK else LONGEST_CHUNK
+    source, shared, names = source_of(run, states, spans, chunk, warm_up > 0, wide)
     own = [_words(leaf) for leaf in jax.tree.leaves((run.instance, run.words, states))]
     later = iter(own)
     common = iter(shared)

@@ -122,7 +122,7 @@ def _offset(array: Array, lead: Sequence[int], own: Sequence[bool]) -> str:
 
 
 def source_of(
-    run: Run, states: Any, spans: Any, warm_up: bool = False, wide: bool = False
+    run: Run, states: Any, spans: Any, chunk: int, warm_up: bool = False, wide: bool = False
 ) -> tuple[Source, list[Any], list[str]]:
     """The function that plays the rounds of `run` from the given states.
 
@@ -130,6 +130,7 @@ def source_of(
       run: the rounds of one environment against one policy.
       states: of `R` runs, for their shapes.
       spans: first round and number of rounds of each interval, int32 `[n, 2]`; the kernel of other horizons with as many intervals is the same.
+      chunk: rounds whose sums are added up by themselves; it divides the length of a stage, and that of an interval if that is longer.
       warm_up: the first interval is not recorded.
       wide: several runs at once, for a CPU.
 
@@ -139,15 +140,15 @@ def source_of(
     Raises:
       Unsupported: an operation has no C, or a random key is recorded.
     """
-    writer = _Writer(run, states, spans, warm_up, wide)
+    writer = _Writer(run, states, spans, chunk, warm_up, wide)
     return writer.source(), writer.shared, writer.names
 
 
 class _Writer:
     """Writes the loops over record intervals, chunks and rounds, and what is read before and written behind them."""
 
-    def __init__(self, run: Run, states: Any, spans: Any, warm_up: bool, wide: bool):
-        self._run, self._warm_up = run, int(warm_up)
+    def __init__(self, run: Run, states: Any, spans: Any, chunk: int, warm_up: bool, wide: bool):
+        self._run, self._warm_up, self._chunk_length = run, int(warm_up), chunk
         self._intervals, self._records = len(spans), len(spans) - warm_up
         self.shared: list[Any] = [spans]
         self._emitter = Emitter(wide)
@@ -239,7 +240,7 @@ class _Writer:
         emitter = self._emitter
         begin, end, c = emitter.name("n"), emitter.name("n"), emitter.name("t")
         emitter.line(f"const int {begin} = in0[2 * {i}], {end} = {begin} + in0[2 * {i} + 1];")
-        head = f"for (int {c} = {begin}; {c} < {end}; {c} += {self._run.chunk})"
+        head = f"for (int {c} = {begin}; {c} < {end}; {c} += {self._chunk_length})"
         states, totals = self._parted(emitter.repeat(head, lambda now: self._chunk(c, end, now), [*states, *self._zeros]))
         with emitter.block(f"if ({i} >= {self._warm_up})"), emitter.held(states):
             for number, value in enumerate([*totals, *self._function(self._read, states, end)]):
@@ -253,7 +254,7 @@ class _Writer:
             head = f"if ({c} % {self._run.stage_length} == 0)"
             states = emitter.repeat(head, lambda now: self._function(self._plan, now, c), states)
         t, stop = emitter.name("t"), emitter.name("n")
-        emitter.line(f"const int {stop} = min_i({c} + {self._run.chunk}, {end});")
+        emitter.line(f"const int {stop} = min_i({c} + {self._chunk_length}, {end});")
         head = f"for (int {t} = {c}; {t} < {stop}; ++{t})"
         states, more = self._parted(emitter.repeat(head, lambda now: self._round(t, now), [*states, *self._zeros]))
         return [*states, *self._added(totals, more)]
