@@ -45,6 +45,10 @@ def measured(name: str, arguments: list[str], cache: Path, sources: Path) -> dic
         out, spent = Path(folder) / "out", Path(folder) / "spent.json"
         command = [sys.executable, "-c", _CHILD, str(spent), "run", name, *arguments, "--out", str(out)]
         environment = {**os.environ, "PYTHONPATH": str(sources), "JAX_COMPILATION_CACHE_DIR": str(cache)}
+        environment |= {
+            "XDG_CACHE_HOME": str(cache),
+            "MPLCONFIGDIR": str(Path.home() / ".cache" / "matplotlib"),
+        }  # Kernels; fonts stay.
         environment["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.5"  # As the command sets it.
         used, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
         done = subprocess.run(command, env=environment, capture_output=True, text=True)

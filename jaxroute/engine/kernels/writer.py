@@ -72,10 +72,8 @@ class Writer:
     """
 
     def __init__(self, wide: bool = False) -> None:
-        self.wide, self.masks = (
-            wide,
-            list[str](),
-        )  # Masks in force: of runs for which lines are meant, the last the narrowest.
+        self.wide = wide
+        self.masks: list[str] = []  # In force: of the runs that lines are meant for, the last the narrowest.
         self.heap = 0  # Vectors of long arrays.
         self._varying: set[str] = set()
         self.lines: list[Any] = []
