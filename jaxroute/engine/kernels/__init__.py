@@ -1,1 +1,1 @@
-"""The rounds of a run as C: one thread per run, made from the same functions of one run that the scan plays."""
+"""The rounds of runs as C, made from the same functions of one run that the scan plays: a thread for each run on a GPU, several at once on a CPU."""
