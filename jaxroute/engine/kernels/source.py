@@ -12,7 +12,6 @@ import numpy as np
 from jax.core import Tracer
 
 from jaxroute.engine.kernels.emitter import Emitter, dtype_of, shape_of
-from jaxroute.engine.kernels.invariant import with_invariants
 from jaxroute.engine.kernels.values import Index, Storage, Unsupported, Value, add, c_type, flat
 from jaxroute.engine.rounds import Run
 
@@ -89,7 +88,8 @@ class Source:
         outputs = [f"{c_type(a.dtype)} *__restrict__ to{i}" for i, a in enumerate(self.outputs)]
         lines = [PRELUDE.read_text(), "#define CONSTANT static __device__ const", self.tables]
         lines.append(f'extern "C" __global__ void rounds({", ".join([*inputs, *outputs, "const long long R"])}) {{')
-        lines.append("    const long long r = (long long)blockIdx.x * blockDim.x + threadIdx.x, setting = blockIdx.y;")
+        lines.append("    const unsigned r = blockIdx.x * blockDim.x + threadIdx.x;")
+        lines.append("    const long long setting = blockIdx.y;")
         lines.append("    if (r >= R) return;")
         for i, (array, own) in enumerate(zip(self.inputs, spread, strict=True)):
             at = _offset(array, lead, own)
@@ -158,10 +158,9 @@ class _Writer:
 
         one = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[:-1], x.dtype), (run.instance, run.words, states))
         round_ = jax.ShapeDtypeStruct((), jnp.int32)
-        play, (_, flows) = jax.make_jaxpr(run.play, return_shape=True)(*one, round_)
-        self._play = with_invariants(play)
+        self._play, (_, flows) = jax.make_jaxpr(run.play, return_shape=True)(*one, round_)
         self._read, gauges = jax.make_jaxpr(run.read, return_shape=True)(*one, round_)
-        self._plan = with_invariants(jax.make_jaxpr(run.plan)(*one, round_)) if run.stage_length else None
+        self._plan = jax.make_jaxpr(run.plan)(*one, round_) if run.stage_length else None
         self.names = [*sorted(flows), *sorted(gauges)]
         self._recorded = _recorded(flows, gauges)
 
@@ -240,7 +239,7 @@ class _Writer:
         emitter = self._emitter
         begin, end, c = emitter.name("n"), emitter.name("n"), emitter.name("t")
         emitter.line(f"const int {begin} = in0[2 * {i}], {end} = {begin} + in0[2 * {i} + 1];")
-        head = f"for (int {c} = {begin}; {c} < {end}; {c} += {self._chunk_length})"
+        head = f"for (int {c} = {begin}; {c} < {end};)"
         states, totals = self._parted(emitter.repeat(head, lambda now: self._chunk(c, end, now), [*states, *self._zeros]))
         with emitter.block(f"if ({i} >= {self._warm_up})"), emitter.held(states):
             for number, value in enumerate([*totals, *self._function(self._read, states, end)]):
@@ -253,10 +252,10 @@ class _Writer:
         if self._plan is not None:
             head = f"if ({c} % {self._run.stage_length} == 0)"
             states = emitter.repeat(head, lambda now: self._function(self._plan, now, c), states)
-        t, stop = emitter.name("t"), emitter.name("n")
+        stop = emitter.name("n")
         emitter.line(f"const int {stop} = min_i({c} + {self._chunk_length}, {end});")
-        head = f"for (int {t} = {c}; {t} < {stop}; ++{t})"
-        states, more = self._parted(emitter.repeat(head, lambda now: self._round(t, now), [*states, *self._zeros]))
+        head = f"for (; {c} < {stop}; ++{c})"
+        states, more = self._parted(emitter.repeat(head, lambda now: self._round(c, now), [*states, *self._zeros]))
         return [*states, *self._added(totals, more)]
 
     def _round(self, t: str, carry: Sequence[Value]) -> list[Value]:
