@@ -380,11 +380,12 @@ def _keep_programs(options) -> None:
         options.until_the_end.enter_context(shelf(Path(folder) / "jaxroute-programs"))
 
 
-def _backend(options: Any) -> str:
-    """Who plays; a small run where there is no C++ compiler by what XLA compiles briefly."""
-    from jaxroute.engine.kernels import host
+def _backend(options: Any, devices: Sequence[Any] | None) -> str:
+    """Who plays; on a CPU a small run by what is compiled soonest."""
+    import jax
 
-    return "brief" if options.smoke and options.backend == "auto" and host.compiler(wide=True) is None else options.backend
+    platform = devices[0].platform if devices else jax.default_backend()
+    return "brief" if options.smoke and options.backend == "auto" and platform == "cpu" else options.backend
 
 
 def _changes(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
@@ -514,7 +515,7 @@ def _run_here(options, mesh: Any = None) -> int:
             horizon=horizon,
             changes=changes,
             key=options.key,
-            backend=_backend(options),
+            backend=_backend(options, devices),
             devices=devices,
             mesh=mesh,
             keep=options.keep,

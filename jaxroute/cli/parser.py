@@ -107,8 +107,8 @@ def parser() -> argparse.ArgumentParser:
         "--backend",
         choices=BACKENDS,
         default="auto",
-        help="who plays the rounds: the scan, the same compiled briefly (three times as fast, but it plays ten times as long), one kernel for "
-        "all rounds, or the textbook's loop (default: the kernel; the scan on a CPU where there is no C++ compiler)",
+        help="who plays the rounds: the scan, one kernel for all rounds, what is compiled briefly (in a third of the time, but it plays five times "
+        "as long or longer), or the textbook's loop (default: the kernel; the scan on a CPU where there is no C++ compiler)",
     )
     completed(
         one.add_argument(

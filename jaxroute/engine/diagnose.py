@@ -119,6 +119,7 @@ class _WatchedPolicy:
         return {_FIRST_OF_POLICY.name: state[1]}
 
 
+@struct.dataclass
 class _WatchedPlanner(_WatchedPolicy):
     """The same of a policy with plans."""
 

@@ -12,7 +12,7 @@ from jaxroute.core import draws
 from jaxroute.core.protocols import AnyEnvironment, AnyPolicy, first_state
 from jaxroute.engine import shelf
 from jaxroute.engine.precision import widened
-from jaxroute.engine.rounds import spec_for, state_bytes
+from jaxroute.engine.rounds import once, spec_for, state_bytes
 from jaxroute.store.provenance import memory_limit
 
 # Runs of one device come in multiples of this, so that a run's arithmetic does not depend on its neighbours' number.
@@ -42,11 +42,13 @@ def traced_once(
     types = tuple((np.shape(leaf), str(jnp.result_type(leaf))) for leaf in leaves)
     key = (what, structure, types, jax.config.read("jax_enable_x64"))
     if key not in _measured:
-        there = shelf.current()
-        name = there and shelf.name_of(jax.local_devices()[0], [env, policy], [structure], what=what, types=types)
+        there, device = shelf.current(), jax.local_devices()[0]
+        name = there and shelf.name_of(device, [env, policy], [structure], what=what, types=types)
         found = there.recall(name) if there and name else None
         if found is None:
-            found = read(jax.eval_shape(widened(function), env, policy, draws.key(0)))
+            shapes = [jax.ShapeDtypeStruct(np.shape(leaf), jnp.result_type(leaf)) for leaf in leaves]
+            with jax.default_device(device):  # As programs are traced, so that what they share is traced once.
+                found = read(jax.eval_shape(widened(function), *jax.tree.unflatten(structure, shapes), draws.key(0)))
             if there and name:
                 there.note(name, found)
         _measured[key] = found
@@ -57,7 +59,7 @@ def bytes_of_run(env: AnyEnvironment, policy: AnyPolicy) -> int:
     """Bytes of the states of one run."""
 
     def start(env: AnyEnvironment, policy: AnyPolicy, key: jax.Array) -> tuple[Any, Any]:
-        return env.init(key), first_state(env, policy, key, spec_for(env, 1))
+        return once("init", env, key), once(first_state, env, policy, key, spec=spec_for(env, 1))
 
     return traced_once("state", start, lambda states: sum(map(state_bytes, jax.tree.leaves(states))), env, policy)
 

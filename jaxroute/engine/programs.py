@@ -17,7 +17,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxroute.core import draws
-from jaxroute.engine import SCANS, reference, shelf
+from jaxroute.engine import reference, shelf
 from jaxroute.engine.batching.compiling import compile_lanes
 from jaxroute.engine.grid import Grid
 from jaxroute.engine.kernels.compiling import Begun, Unsupported, compilations, finish
@@ -48,7 +48,6 @@ def _by_reference(*args: Any, spans: Any, **options: Any) -> tuple[Packed, dict[
 # Who plays the rounds, by backend: each has the arguments of `packed_rollout` and returns what it returns.
 PLAYERS: dict[str, Callable[..., tuple[Packed, dict[str, Any]]]] = {
     "scan": packed_rollout,
-    "brief": packed_rollout,
     "kernel": _by_kernel,
     "reference": _by_reference,
 }
@@ -143,7 +142,8 @@ class Block:
       key: root of all randomness.
       layout: seeds and settings of a call.
       devices: that the seeds are spread over.
-      backend: "scan", "brief", "kernel" or "reference".
+      backend: "scan", "kernel" or "reference".
+      brief: what is compiled is to be compiled soon, and may play slowly: a kernel plays one run after the other.
       keep_states: the states after the last round are returned, too.
       stays: what was played stays on the device.
       alone: a call plays one run, with rounds that are long by themselves; several calls at a time.
@@ -162,6 +162,7 @@ class Block:
         layout: Layout,
         devices: Sequence[Any],
         backend: str,
+        brief: bool = False,
         keep_states: bool = False,
         stays: bool = False,
         alone: bool = False,
@@ -176,7 +177,8 @@ class Block:
         self.root = np.asarray(jax.random.key_data(draws.key(key)))
         self.static = (record, horizon, tuple(devices), jax.config.read("jax_enable_x64"), keep_states)
         self.since, self.stays, self.free_rounds = 0, stays, free_rounds
-        self.backend, self.reason = backend, ""  # Why the scan plays in place of the kernel.
+        self.backend, self.brief = backend, brief
+        self.reason = ""  # Why the scan plays in place of the kernel.
 
     @property
     def device(self) -> Any:
@@ -207,7 +209,7 @@ class Block:
             del index
             options: dict[str, Any] = {"keep_states": True} if keep_states else {}
             if self.backend == "kernel":
-                options["wide"] = WIDE and self.device.platform == "cpu"
+                options["wide"] = WIDE and not self.brief and self.device.platform == "cpu"
             if begun:
                 options |= {"since": since, "begun": jax.tree.map(lambda v: jnp.moveaxis(v, 0, -1), begun)}
             streams = run_streams(root, seeds)
@@ -261,7 +263,7 @@ class Block:
 
         shapes = tuple((a.shape, str(a.dtype)) for a in jax.tree.leaves(arguments))
         structure = (*(g.structure for g in self.grids), *(tuple(g.leaf_axes) for g in self.grids))
-        program = PROGRAMS.get((*structure, shapes, self.static, self.since, self.backend, self.alone), trace)
+        program = PROGRAMS.get((*structure, shapes, self.static, self.since, self.backend, self.brief, self.alone), trace)
         return self._fall_back(program, seeds) if program.reason else program
 
     def _lowered(self, arguments: Any, name: str | None) -> Program:
@@ -276,17 +278,12 @@ class Block:
         except Exception:
             with jax.enable_x64(self.static[3]):
                 program = self._lowered(arguments, name)
-            return _compile(program, self.device.platform, self._brief)
-
-    @property
-    def _brief(self) -> bool:
-        """Compiled with few optimisations: not where rounds are long, which would take more than compiling saves."""
-        return self.backend == "brief" and not self.alone
+            return _compile(program, self.device.platform, self.brief)
 
     def _name(self, arguments: Any) -> str | None:
         """Of the program on the shelf; None for what is not played by the CPU of this process, where alone that has been tried."""
         if (
-            self.backend not in (*SCANS, "kernel")
+            self.backend not in ("scan", "kernel")
             or self.device.platform != "cpu"
             or self.mesh.size > 1
             or jax.process_count() > 1
@@ -301,7 +298,7 @@ class Block:
             types=[(np.shape(a), str(a.dtype)) for a in jax.tree.leaves(arguments)],
             record=record,
             rounds=(horizon, self.since, self.free_rounds),
-            options=(precise, keep_states, self.alone, self.backend, WIDE),
+            options=(precise, keep_states, self.alone, self.backend, self.brief, WIDE),
         )
 
     def _fall_back(self, program: Program, seeds: np.ndarray) -> Program:
@@ -334,7 +331,7 @@ class Block:
         compiling = program.compiled
         failed = compiling is not None and (compiling.cancelled() or (compiling.done() and compiling.exception()))
         if compiling is None or (failed and program.lowered is not None):
-            compiling = program.compiled = pool.submit(_compile, program, self.device.platform, self._brief)
+            compiling = program.compiled = pool.submit(_compile, program, self.device.platform, self.brief)
         return compiling
 
     def _executable(self, seeds: np.ndarray, begun: Mapping[str, np.ndarray]) -> Callable[..., Any]:

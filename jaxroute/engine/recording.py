@@ -14,7 +14,7 @@ from jaxroute.core.protocols import AnyEnvironment, AnyPolicy, Probe, first_stat
 from jaxroute.core.types import Metric, Spec
 from jaxroute.engine.errors import explained
 from jaxroute.engine.memory import traced_once
-from jaxroute.engine.rounds import NAN_ROUNDS, NAN_STATES, Record, spec_for
+from jaxroute.engine.rounds import NAN_ROUNDS, NAN_STATES, Record, once, spec_for
 from jaxroute.store.states import Kept
 
 # Names of a result that are taken before any metric is.
@@ -103,10 +103,11 @@ def shapes_of_round(name: str, env: AnyEnvironment, policy: AnyPolicy) -> Shapes
     """
 
     def play(env: AnyEnvironment, policy: AnyPolicy, key: jax.Array) -> dict[str, Mapping[str, Any]]:
-        t, env_state, policy_state = jnp.int32(0), env.init(key), first_state(env, policy, key, spec_for(env, 1))
-        obs = env.observe(key, env_state, t)
-        action, info = policy.act(key, policy_state, obs, t)
-        env_state, _, flows = env.step(key, env_state, action, t)
+        t, env_state = jnp.int32(0), once("init", env, key)
+        policy_state = once(first_state, env, policy, key, spec=spec_for(env, 1))
+        obs = once("observe", env, key, env_state, t)
+        action, info = once("act", policy, key, policy_state, obs, t)
+        env_state, _, flows = once("step", env, key, env_state, action, t)
         return {
             "flows": flows,
             "info": info if isinstance(info, dict) else {},

@@ -69,6 +69,27 @@ class Record(NamedTuple):
         return (*self.flows, *self.info, *self.env_gauges, *self.policy_gauges)
 
 
+def once(function: Callable[..., Any] | str, *args: Any, **static: Any) -> Any:
+    """What a function returns, traced once for all programs in which its arguments are of equal structure and types.
+
+    Args:
+      function: of a module, or the name of a method of the first argument.
+      args: trees of arrays; where an object is none, the function is called as it is.
+      static: further arguments, hashable.
+    """
+    arrays = all(hasattr(leaf, "dtype") or isinstance(leaf, (bool, int, float)) for leaf in jax.tree.leaves(args))
+    call = _traced_once if arrays else _called
+    return call(function, tuple(static.items()), *args)
+
+
+def _called(function: Callable[..., Any] | str, static: tuple[tuple[str, Any], ...], *args: Any) -> Any:
+    whole, others = (getattr(args[0], function), args[1:]) if isinstance(function, str) else (function, args)
+    return whole(*others, **dict(static))
+
+
+_traced_once = jax.jit(_called, static_argnums=(0, 1), inline=True)
+
+
 def built_for(env: AnyEnvironment, policy: AnyPolicy | PolicyOf) -> AnyPolicy:
     """The policy itself, or the one that a function `env -> policy` makes for this environment."""
     return policy if is_policy(policy) else widened(functools.partial(build_policy, policy))(env)
@@ -194,23 +215,24 @@ def one_run(
 
     def start(shared: Players, instance: Players, words: dict[str, jax.Array]) -> States:
         env, policy = players(shared, instance)
-        states = env.init(draws_key(words["env_init"])), first_state(env, policy, draws_key(words["policy_init"]), spec)
+        env_state = once("init", env, draws_key(words["env_init"]))
+        states = env_state, once(first_state, env, policy, draws_key(words["policy_init"]), spec=spec)
         return jax.tree.map(strong, states)
 
     def plan(shared: Players, instance: Players, words: dict[str, jax.Array], states: States, t: jax.Array) -> States:
         (env, policy), (env_state, policy_state) = players(shared, instance), states
-        obs = env.observe(at(words["env"], t), env_state, t)
-        return env_state, policy.plan(at(words["plan"], t), policy_state, obs, t)
+        obs = once("observe", env, at(words["env"], t), env_state, t)
+        return env_state, once("plan", policy, at(words["plan"], t), policy_state, obs, t)
 
     def play(
         shared: Players, instance: Players, words: dict[str, jax.Array], states: States, t: jax.Array
     ) -> tuple[States, dict[str, jax.Array]]:
         (env, policy), (env_state, policy_state) = players(shared, instance), states
         env_key = at(words["env"], t)
-        obs = env.observe(env_key, env_state, t)
-        action, info = policy.act(at(words["act"], t), policy_state, obs, t)
-        env_state, feedback, flows = env.step(env_key, env_state, action, t)
-        policy_state = policy.update(at(words["update"], t), policy_state, obs, action, feedback, t)
+        obs = once("observe", env, env_key, env_state, t)
+        action, info = once("act", policy, at(words["act"], t), policy_state, obs, t)
+        env_state, feedback, flows = once("step", env, env_key, env_state, action, t)
+        policy_state = once("update", policy, at(words["update"], t), policy_state, obs, action, feedback, t)
         return (env_state, policy_state), recorded_flows(record, flows, info, feedback)
 
     def read(

@@ -15,9 +15,10 @@ import xarray as xr
 
 from jaxroute.core import checks
 from jaxroute.core.protocols import Probe, has_long_rounds
-from jaxroute.engine import SCANS, diagnose, hosts, inputs, memory, recording, stopping
+from jaxroute.engine import diagnose, hosts, inputs, memory, recording, stopping
 from jaxroute.engine.errors import explained
 from jaxroute.engine.inputs import EnvironmentLike, Inputs, Policies, PolicyLike, read_inputs
+from jaxroute.engine.kernels import host
 from jaxroute.engine.layout import Layout
 from jaxroute.engine.programs import PROGRAMS, Block, compile_blocks, compiler, stays_on_device
 from jaxroute.engine.progress import Callback, Follower
@@ -97,8 +98,9 @@ def simulate(
         themselves, the scan. The streams are the same bits; what is computed from them is equal but for the rounding of logarithms,
         exponentials and sums. What has no C is played by the scan, with the reason in the attribute `fell_back`, and with a warning
         where the kernel was asked for, or on a GPU. A kernel needs a C++ compiler (`c++`, `g++`, `clang++` or `CXX`), on a GPU NVRTC,
-        which comes with jax. "brief" is the scan on a CPU, compiled with few optimisations: in a third of the time, but it plays ten
-        times as long; policies whose rounds are long by themselves are compiled as for "scan".
+        which comes with jax. "brief", for a first look on a CPU, is compiled with few optimisations: in a third of the time, but it plays five
+        to ten times as long; the kernel, of one run after the other, or the scan where there is no C compiler (`cc`, `gcc`, `clang` or
+        `CC`); policies whose rounds are long by themselves are compiled as for "scan".
       keep: "runs", every run's curves, or "moments", only their statistics over the seeds: count, mean, variance, minimum, maximum and
         histogram of each metric at each recorded time, and of the differences between policies, seed by seed. Memory and store then do
         not grow with the number of seeds; `metrics` and `plot` answer the same questions, but for those about single runs.
@@ -280,7 +282,7 @@ def _cut(asked: Inputs, processes: hosts.Processes, stored: Mapping[str, Any] | 
 
 def _alone(asked: Inputs, devices: Sequence[Any]) -> set[str]:
     """Labels of the parts whose runs are played one by one: their rounds are long by themselves, and there is but a CPU, without kernels."""
-    if len(devices) > 1 or devices[0].platform != "cpu" or asked.backend not in SCANS:
+    if len(devices) > 1 or devices[0].platform != "cpu" or asked.backend not in ("scan", "brief"):
         return set()
     players = {part.label: part.example for part in asked.every_part}
     return {label for label, (env, policy) in players.items() if has_long_rounds(policy, spec_for(env, asked.horizon))}
@@ -290,6 +292,9 @@ def _blocks(asked: Inputs, layout: Layout, devices: Sequence[Any]) -> dict[str, 
     """What is compiled, by the label of each part."""
     # A store may have been begun with several settings a call.
     alone = _alone(asked, devices) if set(layout.tile.values()) <= {1} else set()
+    brief = asked.backend == "brief"
+    # What settings share a kernel would compute for each.
+    backend = ("scan" if asked.shared or host.compiler() is None else "kernel") if brief else asked.backend
     return {
         part.label: Block(
             f"policy {part.label!r} on {type(part.example[0]).__name__}",
@@ -301,11 +306,12 @@ def _blocks(asked: Inputs, layout: Layout, devices: Sequence[Any]) -> dict[str, 
             asked.key,
             layout,
             devices,
-            asked.backend,
+            "scan" if part.label in alone else backend,
+            brief and part.label not in alone,  # Where rounds are long, playing them would take more than compiling saves.
             asked.keep_states,
             stays_on_device(asked.keep, asked.platform),
             part.label in alone,
-            quiet=asked.chosen and asked.platform == "cpu",
+            quiet=brief or (asked.chosen and asked.platform == "cpu"),
         )
         for part in asked.every_part
     }

@@ -17,9 +17,9 @@ from jaxroute.engine.kernels.values import Unsupported
 
 # Sums and products are rounded one by one, as XLA's are on a CPU; nobody looks at errno or floating-point traps.
 FLAGS = ("-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-march=native", "-w", "-shared", "-fPIC")
-# Of one run after the other. Of several at once integers wrap around; loops of short functions are unrolled, where for long ones that would
-# take ten times as long to compile, for a few percent.
-NARROW_FLAGS = ("-O2",)
+# Of one run after the other: for what is to be compiled soon. Of several at once integers wrap around; loops of short functions are unrolled,
+# where for long ones that would take ten times as long to compile, for a few percent.
+NARROW_FLAGS = ("-Og",)
 WIDE_FLAGS = ("-mprefer-vector-width=512", "-fwrapv", "-fno-strict-aliasing", "-std=gnu++17")
 SHORT, SHORT_FLAGS, LONG_FLAGS = 20_000, ("-O3",), ("-O1", "-ftree-vectorize")
 
