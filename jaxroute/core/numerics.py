@@ -293,10 +293,12 @@ def combine(x: Array, rows: Array) -> jax.Array:
     return total
 
 
+@jax.jit
 def outer_sums(a: Array, b: Array) -> jax.Array:
     """`a @ b.T` of `a` `[P, C]` and `b` `[E, C]`, which every run has for itself: `[P, E]`, the sum over `C` written out.
 
-    For a chunk of rows: as many sums at once as there are pairs, in one pass, in place of a reduction each.
+    For a chunk of rows: as many sums at once as there are pairs, in one pass, in place of a reduction each. A call by its name, for which kernels
+    have loops of their own, with the terms in the same order.
     """
     size = a.shape[-1]
     columns = [

@@ -11,6 +11,7 @@ from jax.core import Tracer
 
 from jaxroute.engine.batching.dependence import BARRIERS, CALLS, carry_dependence, is_key, scan_sizes, which_depend
 from jaxroute.engine.kernels import operations
+from jaxroute.engine.kernels.rules import reductions
 from jaxroute.engine.kernels.values import Storage, Unsupported, Value, counting
 from jaxroute.engine.kernels.writer import Writer
 
@@ -55,7 +56,7 @@ class Emitter(Writer):
     def replay(self, jaxpr: Any, consts: Sequence[Value], args: Sequence[Value]) -> list[Value]:
         """Writes a jaxpr; values of its outputs."""
         env: dict[Any, Value] = {}
-        last = _last_uses(jaxpr)
+        last, checked = _last_uses(jaxpr), _checked_for_nan(jaxpr)
 
         def bind(var: Any, value: Value) -> None:
             env[var] = value
@@ -80,7 +81,10 @@ class Emitter(Writer):
             for var in {v for v in eqn.invars if not hasattr(v, "val")}:
                 if last.get(var) == number:
                     release(var)
-            outs = self._equation(eqn, values)
+            if self.wide and eqn.outvars[0] in checked:
+                outs = [reductions.nan_or_zero(self, values[0])]
+            else:
+                outs = self._equation(eqn, values)
             for var, value in zip(eqn.outvars, outs, strict=True):
                 assert value.shape == shape_of(var.aval), (eqn.primitive.name, value.shape, var.aval)
                 bind(var, value)
@@ -93,6 +97,8 @@ class Emitter(Writer):
 
     def _equation(self, eqn: Any, args: list[Value]) -> list[Value]:
         name = eqn.primitive.name
+        if name in _CALLS and (known := operations.CALLED.get(eqn.params.get("name", ""))):
+            return [known(self, *args)]
         if name in _CALLS:
             inner = eqn.params[_CALLS[name]]
             return self.call(inner, args) if hasattr(inner, "consts") else self.replay(inner, [], args)
@@ -333,6 +339,20 @@ class Emitter(Writer):
 
         with self.held([*cond_consts, *body_consts]):
             return self.repeat("for (;;)", body, args[num_cond + num_body :], varying, test, live)
+
+
+def _checked_for_nan(jaxpr: Any) -> set[Any]:
+    """Maxima of whole arrays of which nothing is asked but whether they are NaN."""
+    found, others = set(), set()
+    for eqn in jaxpr.eqns:
+        own = [v for v in eqn.invars if not hasattr(v, "val")]
+        compares = eqn.primitive.name == "ne" and len(own) == 2 and own[0] is own[1]
+        (found if compares else others).update(own)
+    others.update(v for v in jaxpr.outvars if not hasattr(v, "val"))
+    maxima = {
+        eqn.outvars[0] for eqn in jaxpr.eqns if eqn.primitive.name == "reduce_max" and not eqn.outvars[0].aval.shape
+    }
+    return (found & maxima) - others
 
 
 def _last_uses(jaxpr: Any) -> dict[Any, int]:

@@ -12,9 +12,11 @@
 #define LANES 4
 #endif
 #endif
-/* GCC's names of instructions on 512 bits, where its own loops over lanes take longer to compile, or are not seen to be such */
+/* GCC's names of instructions on 512 or 256 bits, where its own loops over lanes take longer to compile, or are not seen to be such */
 #if defined(__AVX512F__) && defined(__AVX512DQ__) && LANES == 16 && !defined(__clang__)
 #define AVX512
+#elif defined(__AVX2__) && defined(__FMA__) && LANES == 8 && !defined(__clang__)
+#define AVX2
 #endif
 #define INSIDE inline __attribute__((always_inline))
 #define EACH_LANE for (int lane = 0; lane < LANES; ++lane)
@@ -112,6 +114,8 @@ FUNCTION bool any(bool c) { return c; }
 FUNCTION bool any(B c) {
 #ifdef AVX512
     return __builtin_ia32_ptestmd512(c.v, c.v, (unsigned short)-1);
+#elif defined(AVX2)
+    return __builtin_ia32_movmskps256((vector_f)c.v);
 #else
     int all = 0;
     EACH_LANE all |= c.v[lane];
@@ -278,6 +282,8 @@ FUNCTION F sqrtf(F x) {
     F out;
 #ifdef AVX512
     out.v = __builtin_ia32_sqrtps512_mask(x.v, x.v, (unsigned short)-1, 4);
+#elif defined(AVX2)
+    out.v = __builtin_ia32_sqrtps256(x.v);
 #else
     EACH_LANE out.v[lane] = sqrtf(x.v[lane]);
 #endif
@@ -287,6 +293,8 @@ FUNCTION F floorf(F x) {
     F out;
 #ifdef AVX512
     out.v = __builtin_ia32_rndscaleps_mask(x.v, 1, x.v, (unsigned short)-1, 4);
+#elif defined(AVX2)
+    out.v = __builtin_ia32_roundps256(x.v, 1);
 #else
     EACH_LANE out.v[lane] = floorf(x.v[lane]);
 #endif
@@ -296,6 +304,8 @@ FUNCTION F floorf(F x) {
 FUNCTION F fused(F a, F b, F c) {
 #ifdef AVX512
     return F(__builtin_ia32_vfmaddps512_mask(a.v, b.v, c.v, (unsigned short)-1, 4));
+#elif defined(AVX2)
+    return F(__builtin_ia32_vfmaddps256(a.v, b.v, c.v));
 #else
     return a * b + c;
 #endif
@@ -375,6 +385,15 @@ FUNCTION F sign_f(F x) { return choose_f(x > 0.0f, 1.0f, choose_f(x < 0.0f, -1.0
 FUNCTION F fabsf(F x) { return (vector_f)((vector_i)x.v & 0x7fffffff); }
 FUNCTION F div_f(F a, F b) { return once(a / b); }
 FUNCTION F rsqrt_f(F x) { return 1.0f / sqrtf(x); }
+FUNCTION B either_nan(F a, F b) {
+#ifdef AVX512
+    return (vector_i)__builtin_ia32_cvtmask2d512(__builtin_ia32_cmpps512_mask(a.v, b.v, 3, (unsigned short)-1, 4));
+#elif defined(AVX2)
+    return (vector_i)__builtin_ia32_cmpps256(a.v, b.v, 3);
+#else
+    return (a != a) | (b != b);
+#endif
+}
 FUNCTION B is_finite_f(F x) { return fabsf(x) < INF_32; }
 FUNCTION I int_of(F x) {
     const I whole = __builtin_convertvector(x.v, vector_i);

@@ -13,6 +13,10 @@ from jaxroute.engine.kernels.writer import Writer
 FAMILIES = (elementwise, keys, moving, reductions, sorting, indexing, linear)
 
 
+# Functions that are called by their names, and have loops of their own in place of what they are written in.
+CALLED = {"outer_sums": linear.outer_sums}
+
+
 def write(writer: Writer, eqn: Any, args: list[Value]) -> list[Value]:
     """Writes an operation that is neither a loop nor a branch nor a call; its results."""
     name = eqn.primitive.name

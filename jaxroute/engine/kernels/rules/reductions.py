@@ -9,12 +9,16 @@ import numpy as np
 from jaxroute.engine.kernels.rules.elementwise import EXPRESSIONS
 from jaxroute.engine.kernels.rules.registry import aval_of, kind_of, mirrored, rule
 from jaxroute.engine.kernels.values import (
+    Index,
     Place,
     Unsupported,
     Value,
+    add,
     counting,
     flat,
     literal,
+    times,
+    unflat,
 )
 from jaxroute.engine.kernels.writer import Writer
 
@@ -99,6 +103,29 @@ def _reduce(writer: Writer, eqn: Any, x: Value) -> list[Value]:
                 writer.line(f"{total} = {merged(total, at(place, inner))};")
         writer.line(f"{target} = {total};", storage)
     return [writer.value_of(storage, shape)]
+
+
+def nan_or_zero(writer: Writer, x: Value) -> Value:
+    """NaN where a number of an array is one, else 0: its maximum, where nothing else is asked of it. Two numbers have one comparison."""
+    writer.ready(x)
+    odd, pairs = writer.name("s"), x.size // 2
+
+    def look(first: Index, second: Index) -> None:
+        a, b = writer.name("s"), writer.name("s")
+        writer.line(f"const F {a} = {x.at(unflat(first, x.shape))}, {b} = {x.at(unflat(second, x.shape))};")
+        writer.line(f"{odd} |= either_nan({a}, {b});")
+
+    writer.line(f"B {odd} = false;")
+    if pairs:
+        i = writer.name("i")
+        writer.line(counting(i, pairs) + " {")
+        look(times(i, 2), add(times(i, 2), 1))
+        writer.line("}")
+    if 2 * pairs < x.size:
+        look(2 * pairs, 2 * pairs)
+    storage = writer.variable(x.dtype, 0)
+    writer.line(f"{storage.name} = choose_f({odd}, NAN_32, 0.0f);", storage)
+    return writer.value_of(storage, ())
 
 
 @rule("cumsum", "cumprod", "cummax", "cummin")

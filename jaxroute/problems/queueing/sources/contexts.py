@@ -4,8 +4,7 @@ What the environment stores of a query is a `Query`. A source with parameters dr
 keeps the features itself, and a query has the number of its prompt. Both have the methods of `Source`.
 """
 
-import functools
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -18,8 +17,17 @@ from jaxroute.core.types import Leaf
 from jaxroute.problems.queueing.sources.choice import best_rate, utilities_of
 from jaxroute.problems.queueing.types import QueueSpec
 
-# Candidates for a context that are looked at in any case; three in a thousand rounds need more of them.
-_USUAL_CANDIDATES = 16
+# Candidates for a context that are looked at together, until one is good.
+_CANDIDATES = 8
+
+
+class _Found(NamedTuple):
+    """The first good one of the candidates seen so far, or the last of them: features, departure rate, how many came before it, how many were seen."""
+
+    features: jax.Array
+    rate: jax.Array
+    rejected: jax.Array
+    seen: jax.Array
 
 
 @struct.dataclass
@@ -167,23 +175,29 @@ class RandomContexts(_Linear):
         words = jax.random.key_data(k_context)
         starts = self.candidates * np.arange(np.prod(lead), dtype=np.uint32).reshape(*lead, 1)
 
-        def search(first: int, number: int) -> tuple[jax.Array, jax.Array, jax.Array]:
+        def search(first: jax.Array, number: int) -> tuple[jax.Array, jax.Array, jax.Array]:
             """The first good one of some candidates, or the last of them, with its departure rate and its number among all."""
-            places = jnp.asarray(starts) + (lax.iota(jnp.uint32, number) + np.uint32(first))
-            x = scale * (2.0 * draws.uniform_at(jax.random.wrap_key_data(words, impl=draws.KEY_IMPL), places) - 1.0)
+            numbers = jnp.minimum(lax.iota(jnp.uint32, number) + first.astype(jnp.uint32), np.uint32(self.candidates - 1))
+            key = jax.random.wrap_key_data(words, impl=draws.KEY_IMPL)
+            x = scale * (2.0 * draws.uniform_at(key, jnp.asarray(starts) + numbers) - 1.0)
             rate = best_rate(self.utility(x, spec.pair_features), spec.num_offered)
             good = rate >= self.arrival_rate + self.slack
             place = numerics.argmax(good.astype(jnp.float32), good)
             chosen = numerics.one_hot(jnp.minimum(place, number - 1), number)
-            return numerics.pick(chosen, x), numerics.pick(chosen, rate), first + place
+            rejected = jnp.minimum(first + place, self.candidates)
+            return numerics.pick(chosen, x), numerics.pick(chosen, rate), rejected
 
-        def for_few() -> tuple[jax.Array, jax.Array, jax.Array]:
-            usual = search(0, _USUAL_CANDIDATES)
-            more = functools.partial(search, _USUAL_CANDIDATES, self.candidates - _USUAL_CANDIDATES)
-            return lax.cond(usual[2] == _USUAL_CANDIDATES, more, lambda: usual)
+        def some_at_a_time() -> tuple[jax.Array, jax.Array, jax.Array]:
+            def goes_on(found: _Found) -> jax.Array:
+                return (found.rejected == found.seen) & (found.seen < self.candidates)
 
-        at_once = functools.partial(search, 0, self.candidates)
-        x, rate, rejected = numerics.on_a_gpu(at_once, for_few) if self.candidates > _USUAL_CANDIDATES else at_once()
+            def more(found: _Found) -> _Found:
+                return _Found(*search(found.seen, _CANDIDATES), found.seen + _CANDIDATES)
+
+            none = _Found(jnp.zeros(lead), jnp.zeros(()), jnp.int32(0), jnp.int32(0))
+            return lax.while_loop(goes_on, more, none)[:3]
+
+        x, rate, rejected = numerics.on_a_gpu(lambda: search(jnp.int32(0), self.candidates), some_at_a_time)
         return Round(
             arrived=draws.uniform(k_arrival) < self.arrival_rate,
             row=Query(features=x, best_rate=rate),
