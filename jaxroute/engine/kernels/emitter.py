@@ -349,9 +349,7 @@ def _checked_for_nan(jaxpr: Any) -> set[Any]:
         compares = eqn.primitive.name == "ne" and len(own) == 2 and own[0] is own[1]
         (found if compares else others).update(own)
     others.update(v for v in jaxpr.outvars if not hasattr(v, "val"))
-    maxima = {
-        eqn.outvars[0] for eqn in jaxpr.eqns if eqn.primitive.name == "reduce_max" and not eqn.outvars[0].aval.shape
-    }
+    maxima = {eqn.outvars[0] for eqn in jaxpr.eqns if eqn.primitive.name == "reduce_max" and not eqn.outvars[0].aval.shape}
     return (found & maxima) - others
 
 

@@ -9,7 +9,7 @@ from c_functions import by_c, source_of_function
 from jax import lax
 from lane_cases import R, assert_same, floats, integers, keys
 
-from jaxroute.core import primitives
+from jaxroute.core import numerics, primitives
 from jaxroute.engine.kernels import host
 from jaxroute.engine.kernels.values import Unsupported
 
@@ -37,6 +37,11 @@ MORE = {
     "sorting": (lambda x: (jnp.sort(x), jnp.argsort(x[:, 0]), lax.sort((x[:, 0], x[:, 1]), num_keys=1)), floats(4, 3)),
     "sorting with ties": (lambda i: (jnp.argsort(i), lax.sort((i % 2, i // 2, i), num_keys=2)), integers(4, 7)),
     "NaN": (lambda x: (jnp.max(x), jnp.min(x), jnp.maximum(x, 0), jnp.argmax(x), jnp.argmin(x), jnp.sort(x)), WITH_NAN),
+    "whether there is NaN": (lambda x: (jnp.isnan(jnp.max(x)), jnp.isnan(jnp.max(x[:4])), jnp.isnan(jnp.max(x[2:3]))), WITH_NAN),
+    "the largest, and whether it is NaN": (lambda x: (jnp.isnan(jnp.max(x)), jnp.max(2 * x)), WITH_NAN),
+    "infinities are no NaN": (lambda x: (jnp.isnan(jnp.max(x[:4])), jnp.isnan(jnp.max(x))), EXTREMES),
+    "outer sums": (numerics.outer_sums, floats(5, 32), floats(3, 32)),
+    "outer sums of many": (lambda x, y: (numerics.outer_sums(x, y), numerics.outer_sums(y + 1, x[:1])), floats(3, 7), floats(23, 7)),
     "NaN and ties": (lambda x: (primitives.first_best(x), primitives.first_best(x, x < 1), lax.top_k(x, 3)), WITH_NAN),
     "extremes": (lambda x: (x.astype(jnp.int32), x.astype(jnp.uint32), jnp.isfinite(x), jnp.sign(x), jnp.abs(x)), EXTREMES),
     "order of all floats": (lambda x: jnp.searchsorted(jnp.float32([-1.0, 0.0, 1.0]), x), EXTREMES),
@@ -65,6 +70,28 @@ def test_the_c_of_a_function_equals_vmap(name, wide):
     theirs = jax.jit(jax.vmap(fn, in_axes=-1, out_axes=-1, axis_size=R))(*args)
     # Sums are taken in another order.
     assert_same(by_c(fn, *args, wide=wide), theirs)
+
+
+def test_outer_sums_are_added_in_the_order_of_their_terms():
+    """So that they are the same bits as where the sum is written out."""
+    a, b = floats(4, 32), floats(6, 32)
+    written_out = jax.jit(jax.vmap(numerics.outer_sums.__wrapped__, in_axes=-1, out_axes=-1))(a, b)
+    in_order = np.zeros((4, 6, R), np.float32)
+    for c in range(32):
+        in_order += np.asarray(a)[:, None, c] * np.asarray(b)[None, :, c]
+    np.testing.assert_array_equal(by_c(numerics.outer_sums, a, b, wide=True), in_order)
+    np.testing.assert_allclose(written_out, in_order, rtol=1e-5, atol=1e-5)
+
+
+def test_looking_for_nan_takes_one_comparison_for_two_numbers_and_no_maximum():
+    look, _ = source_of_function(lambda x: jnp.isnan(jnp.max(x)), floats(9), wide=True)
+    assert look.body.count("either_nan(") == 2 and "< 4;" in look.body and "max_f(" not in look.body
+    both, _ = source_of_function(lambda x: (jnp.isnan(jnp.max(x)), jnp.max(x)), floats(9), wide=True)
+    assert "either_nan(" in both.body and both.body.count("max_f(") == 1  # The maximum that is asked for.
+    used, _ = source_of_function(
+        lambda x: jax.lax.cond(jnp.isnan(m := jnp.max(x)), lambda: 0.0, lambda: m), floats(9), wide=True
+    )
+    assert "either_nan(" not in used.body  # It is needed as a number, too.
 
 
 @pytest.mark.parametrize("name", REFUSED)
