@@ -158,9 +158,13 @@ class _Writer:
 
         one = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[:-1], x.dtype), (run.instance, run.words, states))
         round_ = jax.ShapeDtypeStruct((), jnp.int32)
-        self._play, (_, flows) = jax.make_jaxpr(run.play, return_shape=True)(*one, round_)
+        self._play, (played, flows) = jax.make_jaxpr(run.play, return_shape=True)(*one, round_)
+        _check_same(one[-1], played)
         self._read, gauges = jax.make_jaxpr(run.read, return_shape=True)(*one, round_)
-        self._plan = jax.make_jaxpr(run.plan)(*one, round_) if run.stage_length else None
+        self._plan = None
+        if run.stage_length:
+            self._plan, planned = jax.make_jaxpr(run.plan, return_shape=True)(*one, round_)
+            _check_same(one[-1], planned)
         self.names = [*sorted(flows), *sorted(gauges)]
         self._recorded = _recorded(flows, gauges)
 
@@ -275,6 +279,20 @@ class _Writer:
 def _one_run(leaf: Any) -> Any:
     """What of an array `[..., R]` one run has."""
     return jax.ShapeDtypeStruct(leaf.shape[:-1], leaf.dtype)
+
+
+def _check_same(states: Any, new: Any) -> None:
+    """What a round, or a plan, makes of the states takes their place.
+
+    Raises:
+      Unsupported: it is of other shapes or types; the scan says which.
+    """
+
+    def kinds(tree: Any) -> Any:
+        return jax.tree.structure(tree), [(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(tree)]
+
+    if kinds(states) != kinds(new):
+        raise Unsupported("a state that changes its shape or type between two rounds")
 
 
 def _recorded(flows: Any, gauges: Any) -> list[tuple[tuple[int, ...], np.dtype]]:

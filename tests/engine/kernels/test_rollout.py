@@ -14,6 +14,7 @@ import jaxroute as jr
 from jaxroute.core import draws, numerics
 from jaxroute.core.types import Leaf
 from jaxroute.engine import programs
+from jaxroute.engine.errors import CannotPlayError
 from jaxroute.engine.kernels import compiling, host
 from jaxroute.problems import queueing, service, stochastic
 
@@ -190,6 +191,50 @@ def test_what_cannot_be_compiled_is_played_by_the_scan(fault, monkeypatch, tmp_p
             ours = jr.simulate(stochastic.bernoulli(mean), stochastic.UCB1(), backend="kernel", **options)
     theirs = jr.simulate(stochastic.bernoulli(mean), stochastic.UCB1(), **options)
     np.testing.assert_array_equal(ours["regret"].values, theirs["regret"].values)
+
+
+@struct.dataclass
+class Growing(stochastic.UCB1):
+    """Its state has another shape after the first round."""
+
+    def init(self, key, spec):
+        return {"sum": 0.0}
+
+    def act(self, key, state, obs, t):
+        return jnp.int32(0), {}
+
+    def update(self, key, state, obs, action, feedback, t):
+        return {"sum": state["sum"] + jnp.ones(3)}
+
+
+@struct.dataclass
+class Typed(Growing):
+    """Its state is of another type then."""
+
+    def update(self, key, state, obs, action, feedback, t):
+        return {"sum": jnp.int32(1)}
+
+
+@struct.dataclass
+class Planned(Growing):
+    """A plan changes the shape of its state."""
+
+    stage_length: int = struct.field(pytree_node=False, default=5)
+
+    def plan(self, key, state, obs, t):
+        return {"sum": jnp.zeros(2)}
+
+    def update(self, key, state, obs, action, feedback, t):
+        return state
+
+
+@pytest.mark.parametrize("backend", ["auto", "kernel", "brief", "scan"])
+@pytest.mark.parametrize("policy", [Growing(), Typed(), Planned()], ids=["shape", "type", "plan"])
+@pytest.mark.filterwarnings("ignore:.*does not fit into a kernel")
+def test_a_state_that_changes_its_shape_is_refused(policy, backend):
+    """A kernel would write over its neighbours."""
+    with pytest.raises(CannotPlayError, match="must have equal"):
+        jr.simulate(stochastic.bernoulli([0.9, 0.5]), policy, horizon=20, seeds=8, backend=backend, progress=False)
 
 
 def test_an_unknown_backend_is_refused():
