@@ -51,7 +51,9 @@ def measured(name: str, arguments: list[str], cache: Path, sources: Path) -> dic
         }  # Kernels; fonts stay.
         environment["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.5"  # As the command sets it.
         used, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-        done = subprocess.run(command, env=environment, capture_output=True, text=True)
+        done = subprocess.run(
+            command, env=environment, cwd=sources, capture_output=True, text=True
+        )  # `-c` looks there first.
         seconds, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
         if done.returncode:
             return {"error": (done.stderr.strip().splitlines() or ["no message"])[-1][:300]}
