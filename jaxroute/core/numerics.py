@@ -310,6 +310,18 @@ def outer_sums(a: Array, b: Array) -> jax.Array:
     return total
 
 
+@jax.jit
+def has_nan(values: Array) -> jax.Array:
+    """Whether a number of `values` `[...]` is NaN, bool: the largest one is. A call by its name, for which kernels have a loop of their own.
+
+    A reduction of booleans is not vectorised over runs: with it this was a quarter of a round of COSMOS with an unknown evaluator. The
+    largest number of a long table is that of parts of 32, and so on: XLA makes windows of a longer reduction, and takes five times as long.
+    """
+    while values.ndim and values.shape[-1] > _CHUNK and values.shape[-1] % _CHUNK == 0:
+        values = kept(jnp.max(values.reshape(*values.shape[:-1], -1, _CHUNK), axis=-1))
+    return jnp.isnan(jnp.max(values))
+
+
 def project(x: Array, table: Array) -> jax.Array:
     """`x @ table` of `x` `[d]` and a `table` `[d, P]` that all runs share: over the runs a product of matrices.
 

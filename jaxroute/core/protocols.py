@@ -137,6 +137,10 @@ class Lengthy(Protocol):
         products) that a CPU had better play runs one by one than side by side."""
         ...
 
+    def has_large_products(self, spec: Any) -> bool:
+        """Whether that work is in products of large matrices, which XLA does faster than kernels' loops. Not needed: as `has_long_rounds`."""
+        ...
+
 
 AnyEnvironment: TypeAlias = Environment[Any, Any, Any, Any]
 AnyPolicy: TypeAlias = Policy[Any, Any, Any, Any]
@@ -150,7 +154,7 @@ ENVIRONMENT_METHODS = ("init", "observe", "step")
 POLICY_METHODS = ("init", "act", "update")
 # What they may have besides.
 ENVIRONMENT_OPTIONS = ("spec", "gauges", "check", "roomier")
-POLICY_OPTIONS = ("plan", "gauges", "metrics", "check", "check_for", "stage_length", "has_long_rounds")
+POLICY_OPTIONS = ("plan", "gauges", "metrics", "check", "check_for", "stage_length", "has_long_rounds", "has_large_products")
 # A name that is so similar to one of the protocol is taken for a misspelling (`updat` and `update`: 0.91).
 _ALIKE = 0.8
 
@@ -262,6 +266,15 @@ def check_suits(policy: AnyPolicy, spec: Spec) -> None:
 def has_long_rounds(policy: AnyPolicy, spec: Spec) -> bool:
     """Whether a policy's rounds are long by themselves; not, if it does not say so."""
     return cast(Lengthy, policy).has_long_rounds(spec) if hasattr(policy, "has_long_rounds") else False
+
+
+def has_large_products(policy: AnyPolicy, spec: Spec) -> bool:
+    """Whether a policy's rounds are long for products of large matrices; if it does not say so, whether they are long."""
+    return (
+        cast(Lengthy, policy).has_large_products(spec)
+        if hasattr(policy, "has_large_products")
+        else has_long_rounds(policy, spec)
+    )
 
 
 def build_policy(policy: Any, env: AnyEnvironment) -> AnyPolicy:

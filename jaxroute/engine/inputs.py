@@ -26,7 +26,7 @@ from jaxroute.core.protocols import (
     check_suits,
     check_values,
     first_state,
-    has_long_rounds,
+    has_large_products,
     has_plan,
     is_environment,
     is_policy,
@@ -425,7 +425,7 @@ def _fastest(asked: Inputs) -> str:
     if host.compiler(wide=True) is None or asked.shared:  # What settings share a kernel would compute for each.
         return "scan"
     players = (part.example for part in asked.every_part)
-    return "scan" if any(has_long_rounds(policy, spec_for(env, asked.horizon)) for env, policy in players) else "kernel"
+    return "scan" if any(has_large_products(policy, spec_for(env, asked.horizon)) for env, policy in players) else "kernel"
 
 
 def _seed_list(seeds: int | Sequence[int]) -> np.ndarray:

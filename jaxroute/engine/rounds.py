@@ -32,8 +32,6 @@ LONGEST_CHUNK = 4096
 
 # Names of what tells whether a run computes NaN: rounds in which feedback or Info have one, and whether the states have one.
 NAN_ROUNDS, NAN_STATES = "nan/rounds", "nan/states"
-# How many numbers XLA reduces at once.
-_PART = 32
 # Leaves of the states after the last round, where they are asked for, by `STATE` and their number.
 STATE = "state/"
 
@@ -286,24 +284,11 @@ def recorded_gauges(
 
 
 def any_nan(tree: PyTree) -> jax.Array:
-    """Whether a floating leaf of the tree has a NaN somewhere, bool; it has where its largest element is one.
-
-    A reduction of booleans is not vectorised over runs: with it this was a quarter of a round of COSMOS with an unknown evaluator.
-    """
+    """Whether a floating leaf of the tree has a NaN somewhere, bool."""
     leaves = [jnp.asarray(leaf) for leaf in jax.tree.leaves(tree)]
     floats = [leaf for leaf in leaves if jnp.issubdtype(leaf.dtype, jnp.floating) and leaf.size]
-    found = [_any_nan(leaf) for leaf in numerics.kept(floats)]
+    found = [numerics.has_nan(leaf) for leaf in numerics.kept(floats)]
     return functools.reduce(jnp.logical_or, found, jnp.bool_(False))
-
-
-def _any_nan(leaf: jax.Array) -> jax.Array:
-    """By the largest number; of a long table by that of parts of 32, and so on.
-
-    XLA makes windows of a longer reduction, and takes five times as long for it.
-    """
-    if leaf.ndim and leaf.shape[-1] > _PART and leaf.shape[-1] % _PART == 0:
-        return _any_nan(numerics.kept(jnp.max(leaf.reshape(*leaf.shape[:-1], -1, _PART), axis=-1)))
-    return jnp.isnan(jnp.max(leaf))
 
 
 def strong(leaf: Any) -> jax.Array:

@@ -11,7 +11,6 @@ from jax.core import Tracer
 
 from jaxroute.engine.batching.dependence import BARRIERS, CALLS, carry_dependence, is_key, scan_sizes, which_depend
 from jaxroute.engine.kernels import operations
-from jaxroute.engine.kernels.rules import reductions
 from jaxroute.engine.kernels.values import Storage, Unsupported, Value, counting
 from jaxroute.engine.kernels.writer import Writer
 
@@ -56,7 +55,7 @@ class Emitter(Writer):
     def replay(self, jaxpr: Any, consts: Sequence[Value], args: Sequence[Value]) -> list[Value]:
         """Writes a jaxpr; values of its outputs."""
         env: dict[Any, Value] = {}
-        last, checked = _last_uses(jaxpr), _checked_for_nan(jaxpr)
+        last = _last_uses(jaxpr)
 
         def bind(var: Any, value: Value) -> None:
             env[var] = value
@@ -81,11 +80,7 @@ class Emitter(Writer):
             for var in {v for v in eqn.invars if not hasattr(v, "val")}:
                 if last.get(var) == number:
                     release(var)
-            if self.wide and eqn.outvars[0] in checked:
-                outs = [reductions.nan_or_zero(self, values[0])]
-            else:
-                outs = self._equation(eqn, values)
-            for var, value in zip(eqn.outvars, outs, strict=True):
+            for var, value in zip(eqn.outvars, self._equation(eqn, values), strict=True):
                 assert value.shape == shape_of(var.aval), (eqn.primitive.name, value.shape, var.aval)
                 bind(var, value)
                 if var not in last:
@@ -339,18 +334,6 @@ class Emitter(Writer):
 
         with self.held([*cond_consts, *body_consts]):
             return self.repeat("for (;;)", body, args[num_cond + num_body :], varying, test, live)
-
-
-def _checked_for_nan(jaxpr: Any) -> set[Any]:
-    """Maxima of whole arrays of which nothing is asked but whether they are NaN."""
-    found, others = set(), set()
-    for eqn in jaxpr.eqns:
-        own = [v for v in eqn.invars if not hasattr(v, "val")]
-        compares = eqn.primitive.name == "ne" and len(own) == 2 and own[0] is own[1]
-        (found if compares else others).update(own)
-    others.update(v for v in jaxpr.outvars if not hasattr(v, "val"))
-    maxima = {eqn.outvars[0] for eqn in jaxpr.eqns if eqn.primitive.name == "reduce_max" and not eqn.outvars[0].aval.shape}
-    return (found & maxima) - others
 
 
 def _last_uses(jaxpr: Any) -> dict[Any, int]:

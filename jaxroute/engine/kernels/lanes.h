@@ -159,6 +159,17 @@ FUNCTION B gathered(const bool *from, I at) {
     return out;
 }
 
+/* A row of a table that runs share, another one for each run */
+template <int WIDTH> FUNCTION void rows_of(F *to, const float *table, I row) {
+    EACH_LANE {
+        const float *const from = table + row.v[lane] * WIDTH;
+        for (int i = 0; i < WIDTH; ++i) to[i].v[lane] = from[i];
+    }
+}
+template <int WIDTH> FUNCTION void rows_of(F *to, const float *table, int row) {
+    for (int i = 0; i < WIDTH; ++i) to[i] = table[row * WIDTH + i];
+}
+
 template <class T> struct Places {
     T *const to;
     const I at;

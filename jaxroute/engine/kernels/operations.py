@@ -14,7 +14,7 @@ FAMILIES = (elementwise, keys, moving, reductions, sorting, indexing, linear)
 
 
 # Functions that are called by their names, and have loops of their own in place of what they are written in.
-CALLED = {"outer_sums": linear.outer_sums}
+CALLED = {"outer_sums": linear.outer_sums, "has_nan": reductions.has_nan}
 
 
 def write(writer: Writer, eqn: Any, args: list[Value]) -> list[Value]:

@@ -4,28 +4,35 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
+from jax import lax
 from jax.typing import DTypeLike
 
 from jaxroute.core import numerics
 from jaxroute.estimators.mnl.types import Derivatives, Sums
 
 
-def count_type(rounds: int) -> DTypeLike:
-    """The smallest integer that can count so many rounds."""
-    return jnp.int16 if rounds <= np.iinfo(np.int16).max else jnp.int32
+def whole_type(most: int) -> DTypeLike:
+    """The smallest integer that can count so many rounds, or number so many queries."""
+    return jnp.int16 if most <= np.iinfo(np.int16).max else jnp.int32
 
 
 @struct.dataclass
 class Counts:
     """How often each item was shown alone to each query of a table, and accepted: all there is to know when `K = 1`.
 
+    The queries that an item was shown to are listed, so that a sum over them does not go through all of the table.
+
     Attributes:
       tried: `[N, P]`, int16 or int32.
       accepted: `[N, P]`, likewise.
+      queries: `[N, P']`, int16 or int32, numbers of the queries that an item was shown to, in the order of the first time.
+      listed: `[N]` int32, how many those are.
     """
 
     tried: jax.Array
     accepted: jax.Array
+    queries: jax.Array
+    listed: jax.Array
 
     @classmethod
     def empty(cls, num_items: int, num_queries: int, rounds: int) -> "Counts":
@@ -36,8 +43,13 @@ class Counts:
           num_queries: `P`.
           rounds: most rounds that there will be.
         """
-        zeros = jnp.zeros((num_items, num_queries), count_type(rounds))
-        return cls(tried=zeros, accepted=zeros)
+        zeros = jnp.zeros((num_items, num_queries), whole_type(rounds))
+        return cls(
+            tried=zeros,
+            accepted=zeros,
+            queries=jnp.zeros((num_items, numerics.padded(min(num_queries, rounds))), whole_type(num_queries)),
+            listed=jnp.zeros((num_items,), jnp.int32),
+        )
 
     def add(self, query: jax.Array, items: jax.Array, accepted: jax.Array | int, valid: jax.Array | bool) -> "Counts":
         """With one observation.
@@ -48,8 +60,16 @@ class Counts:
           accepted: `[]`, place of the accepted one, 1 for none.
           valid: `[]` bool; if False nothing was observed.
         """
-        cell, counts = (items[0], query), valid & (items[0] >= 0)
-        return Counts(_one_more(self.tried, cell, counts), _one_more(self.accepted, cell, counts & (accepted == 0)))
+        item, counts = jnp.maximum(items[0], 0), valid & (items[0] >= 0)
+        before, listed = numerics.materialised((numerics.at(self.tried, (item, query)), numerics.at(self.listed, (item,))))
+        new = counts & (before == 0)
+        end = (item, listed)
+        return Counts(
+            tried=_one_more(self.tried, (item, query), counts),
+            accepted=_one_more(self.accepted, (item, query), counts & (accepted == 0)),
+            queries=numerics.put(self.queries, end, jnp.where(new, query, numerics.at(self.queries, end))),
+            listed=numerics.put(self.listed, (item,), listed + new.astype(jnp.int32)),
+        )
 
     def sums(self, table: jax.Array, chosen: jax.Array) -> Derivatives:
         """The gradient, eq. (4) without the ridge: `sum_p (tried_p p(x_p) - accepted_p) x_p` of the chosen item.
@@ -58,13 +78,23 @@ class Counts:
           table: `[d, P]`, features that all runs share.
           chosen: `[1]`, the item.
         """
+        place, by_query = (jnp.maximum(chosen[0], 0),), table.T
         tried, accepted = _of_item((self.tried, self.accepted), chosen[0])
+        listed, queries = numerics.materialised((numerics.at(self.listed, place), numerics.at(self.queries, place)))
 
         def sums(theta: jax.Array, *, loss: bool = False, hessian: bool = True, everyone: bool = False) -> Sums:
             del loss, hessian, everyone
-            parameter = numerics.at(theta, (jnp.maximum(chosen[0], 0),))
-            missed = tried * jax.nn.sigmoid(numerics.project(parameter, table)) - accepted
-            return Sums(jnp.zeros(()), numerics.project(missed, table.T)[None], None)
+            parameter = numerics.at(theta, place)
+
+            def step(gradient: jax.Array, queries: jax.Array, first: jax.Array) -> jax.Array:
+                query = queries.astype(jnp.int32)
+                x = numerics.kept(jnp.take(by_query, query, axis=0, mode="clip"))
+                missed = jnp.take(tried, query) * jax.nn.sigmoid(numerics.project(x, parameter)) - jnp.take(accepted, query)
+                here = first + lax.iota(jnp.int32, query.shape[0]) < listed
+                return gradient + numerics.project(jnp.where(here, missed, 0.0), x)
+
+            in_use = numerics.largest_over_runs(listed)
+            return Sums(jnp.zeros(()), numerics.fold(queries, in_use, jnp.zeros_like(parameter), step)[None], None)
 
         return sums
 
@@ -84,7 +114,7 @@ class PairCounts:
     @classmethod
     def empty(cls, num_items: int, num_queries: int, rounds: int) -> "PairCounts":
         """Nothing was shown yet; see `Counts.empty`."""
-        zeros = jnp.zeros((num_items, num_items, num_queries), count_type(rounds))
+        zeros = jnp.zeros((num_items, num_items, num_queries), whole_type(rounds))
         return cls(tried=zeros, accepted=zeros)
 
     def add(self, query: jax.Array, items: jax.Array, accepted: jax.Array | int, valid: jax.Array | bool) -> "PairCounts":

@@ -26,6 +26,8 @@ from jaxroute.solvers.assortment import best_models, log_weight_of_best
 _LARGE = 9
 # Up to so many numbers in all parameters together the solver keeps their second derivatives, where rounds show several models.
 _TRACKED = 64
+# Up to so many numbers in the second derivatives of all parameters together kernels play pools with one answer at least as fast as XLA.
+_LARGE_CURVATURES = 2**17
 # The paper's c1.
 _C1 = 1.0
 
@@ -188,8 +190,17 @@ class ACQB:
             raise ValueError(f"solver must be {allowed} with {spec.num_offered} answers, got Tracked(...)")
 
     def has_long_rounds(self, spec: QueueSpec) -> bool:
+        return self._size_of_curvatures(spec) >= WRITTEN_OUT
+
+    def has_large_products(self, spec: QueueSpec) -> bool:
+        # With one answer a round reads the prompts that wait, and those that the model was tried with.
+        few_prompts = spec.prompts > 0 and spec.num_offered == 1 and self._size_of_curvatures(spec) < _LARGE_CURVATURES
+        return self.has_long_rounds(spec) and not few_prompts
+
+    def _size_of_curvatures(self, spec: QueueSpec) -> int:
+        """Numbers of the second derivatives of all parameters."""
         dim = spec.dim if self.features is None else np.shape(self.features)[0]
-        return (1 if spec.pair_features else spec.num_models) * dim * dim >= WRITTEN_OUT
+        return (1 if spec.pair_features else spec.num_models) * dim * dim
 
     def parts(self, spec: QueueSpec) -> Parts:
         """What the policy is put together from in an environment: chosen by its sizes where nothing was given."""

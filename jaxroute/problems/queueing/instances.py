@@ -282,7 +282,7 @@ def pool_queue(
     odds = np.log(accept) - np.log1p(-accept)
     best = np.sort(np.exp(odds), axis=1)[:, -num_offered:].sum(axis=1)
     shared: dict[str, Any] = {
-        "features": np.ascontiguousarray(table.T, np.float32),
+        "features": np.ascontiguousarray(table, np.float32),
         "log_odds": np.ascontiguousarray(odds.T, np.float32),
         "best_rate": (best / (1.0 + best)).astype(np.float32),
         "arrival_rate": np.float32(checks.probability("arrival_rate", arrival_rate, ())),

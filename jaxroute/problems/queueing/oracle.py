@@ -9,7 +9,15 @@ import numpy as np
 from flax import struct
 
 from jaxroute.core import checks, numerics
-from jaxroute.core.protocols import check_suits, check_values, gauges_of, has_long_rounds, is_policy, metrics_of
+from jaxroute.core.protocols import (
+    check_suits,
+    check_values,
+    gauges_of,
+    has_large_products,
+    has_long_rounds,
+    is_policy,
+    metrics_of,
+)
 from jaxroute.core.types import Leaf, Metric
 from jaxroute.problems.queueing.env import QueueEnv
 from jaxroute.problems.queueing.parts.scheduling import QueueQueries, best_prompt
@@ -150,6 +158,9 @@ class SwitchAt:
 
     def has_long_rounds(self, spec: QueueSpec) -> bool:
         return any(has_long_rounds(policy, spec) for policy in (self.first, self.second))
+
+    def has_large_products(self, spec: QueueSpec) -> bool:
+        return any(has_large_products(policy, spec) for policy in (self.first, self.second))
 
     def init(self, key: jax.Array, spec: QueueSpec) -> tuple[Any, Any]:
         return self.first.init(key, spec), self.second.init(key, spec)

@@ -15,7 +15,7 @@ from jaxroute.core import draws, numerics
 from jaxroute.core.types import Leaf
 from jaxroute.engine import programs
 from jaxroute.engine.errors import CannotPlayError
-from jaxroute.engine.kernels import compiling, host
+from jaxroute.engine.kernels import compiling, host, source
 from jaxroute.problems import queueing, service, stochastic
 
 pytestmark = pytest.mark.skipif(host.compiler() is None, reason="there is no C compiler")
@@ -280,6 +280,21 @@ def test_a_queue_of_large_prompts_is_played_by_the_scan():
     assert jr.simulate(env, policies, horizon=12, seeds=2, progress=False).attrs["backend"] == "scan"
     del policies["large"]
     assert jr.simulate(env, policies, horizon=12, seeds=2, progress=False).attrs["backend"] == "kernel"
+
+
+def test_prompts_of_a_pool_are_read_row_by_row(monkeypatch):
+    """A table that runs share, turned twice on the way, is not copied; what the scan plays is equal."""
+    env, policy = queueing.standin_queue("routerbench", arrival_rate=0.8, horizon=47, queries=70), queueing.ACQB()
+    texts, written = [], source.Source.for_host
+    monkeypatch.setattr(source.Source, "for_host", lambda self: texts.append(self.body) or written(self))
+    with programs.PROGRAMS.fresh():
+        ours, theirs = both_backends(env, {"policy": policy}, record=everything(env, policy))
+    assert_equal_play(ours, theirs)
+    (text,) = texts
+    assert "rows_of<64>" in text and "4480" not in text  # 70 prompts of 64 features.
+    assert jr.simulate(env, policy, horizon=47, seeds=2, progress=False).attrs["backend"] == "kernel"
+    pairs = queueing.standin_queue("routerbench", arrival_rate=0.8, horizon=12, num_offered=2)
+    assert jr.simulate(pairs, policy, horizon=12, seeds=2, progress=False).attrs["backend"] == "scan"
 
 
 @struct.dataclass

@@ -10,12 +10,12 @@ from reference import queueing as ref
 from jaxroute.estimators import mnl
 
 
-@pytest.mark.parametrize("K", [1, 2])
-def test_counts_are_rows(K, double_precision):
-    rng, N, d, P, H = np.random.default_rng(0), 4, 4, 6, 250
+@pytest.mark.parametrize(("K", "P"), [(1, 6), (1, 100), (2, 6)])
+def test_counts_are_rows(K, P, double_precision):
+    rng, N, d, H = np.random.default_rng(0), 4, 4, 250
     table, query = rng.normal(size=(P, d)), rng.integers(P, size=H)
     _, _, items, accepted, offered, chosen = observations(rng, H, N, K, d, missing=0.3)
-    counts = (mnl.Counts if K == 1 else mnl.PairCounts).empty(N, P, 100)
+    counts = (mnl.Counts if K == 1 else mnl.PairCounts).empty(N, P, H)
 
     def add(counts, h):
         counts = counts.add(jnp.asarray(query)[h], jnp.asarray(items)[h], jnp.asarray(accepted)[h], True)
@@ -28,3 +28,20 @@ def test_counts_are_rows(K, double_precision):
     for S in ref.combos(N, K):
         expected = ref.disjoint_loss(theta, table[query], offered, chosen, 0.0, S)[1]
         np.testing.assert_allclose(gradient(jnp.asarray(S, jnp.int32)).ravel(), expected, atol=1e-11)
+
+
+def test_queries_are_listed_in_the_order_of_their_first_time():
+    counts = mnl.Counts.empty(2, 50, 40)
+    for query, item, valid in (
+        (7, 1, True),
+        (3, 0, True),
+        (7, 1, True),
+        (9, 1, False),
+        (49, 1, True),
+        (7, 0, True),
+        (1, -1, True),
+    ):
+        counts = counts.add(jnp.int32(query), jnp.asarray([item]), 0, valid)
+    assert counts.listed.tolist() == [2, 2] and counts.queries.shape == (2, 64)
+    assert counts.queries[:, :3].tolist() == [[3, 7, 0], [7, 49, 0]]
+    assert counts.tried.sum() == 5 and int(counts.tried[1, 7]) == 2

@@ -1,6 +1,7 @@
 """Reads and writes at places that are computed."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,9 @@ from jaxroute.engine.kernels.values import (
 )
 from jaxroute.engine.kernels.writer import Writer
 
+# Rows of so many numbers are copied as such.
+_WIDE_ROW = 8
+
 
 def _start(value: Value, largest: int) -> Any:
     """An index between 0 and the largest."""
@@ -28,10 +32,15 @@ def _start(value: Value, largest: int) -> Any:
     return f"min_u({text}, {largest}u)" if value.dtype.kind == "u" else f"min_i(max_i({text}, 0), {largest})"
 
 
+def _at_hand(writer: Writer, x: Value) -> Value:
+    """A value of which a few elements are read: stored, unless it is another way to look at a table, transposed say."""
+    return x if x.known is not None or (len(x.storages) == 1 and not x.steps) else writer.stored(x)
+
+
 @rule("dynamic_slice")
 def _dynamic_slice(writer: Writer, eqn: Any, x: Value, *starts: Value) -> list[Value]:
     shape, _ = aval_of(eqn)
-    x = x if x.known is not None else writer.stored(x)
+    x = _at_hand(writer, x)
     first = [writer.index(_start(s, n - size)) for s, n, size in zip(starts, x.shape, shape, strict=False)]
     first += [0] * (len(x.shape) - len(first))
     view = writer.view(x, shape, lambda place: x.at(tuple(add(f, p) for f, p in zip(first, place, strict=True))))
@@ -86,7 +95,7 @@ def _gather(writer: Writer, eqn: Any, x: Value, indices: Value) -> list[Value]:
     shape, dtype = aval_of(eqn)
     sizes = tuple(params["slice_sizes"])
     sizes = (*sizes, *x.shape[len(sizes) :])
-    x = x if x.known is not None else writer.stored(x)
+    x = _at_hand(writer, x)
     indices = indices if indices.known is not None else writer.stored(indices)
     words = tuple(range(len(shape) - (len(x.shape) - len(params["slice_sizes"])), len(shape)))
     offset_dims = (*numbers.offset_dims, *words)
@@ -105,6 +114,14 @@ def _gather(writer: Writer, eqn: Any, x: Value, indices: Value) -> list[Value]:
             else np.iinfo(dtype).max
         )
 
+    batch_shape = tuple(n for i, n in enumerate(shape) if i not in offset_dims)
+    whole_rows = sizes == (1, *x.shape[1:]) and 0 in dropped and offset_dims == tuple(range(len(batch_shape), len(shape)))
+    shared = x.storage is not None and not x.storage.varying and not x.storage.stride and x.dtype == np.float32
+    if writer.wide and whole_rows and shared and not fills and math.prod(x.shape[1:]) >= _WIDE_ROW:
+        return [
+            _rows(writer, x, indices, batch_shape, lambda batch: _gathered_at(numbers, indices, x.shape, sizes, batch)[0][0])
+        ]
+
     def make(place: Place, names: Sequence[str]) -> list[str]:
         batch = tuple(p for i, p in enumerate(place) if i not in offset_dims)
         starts, inside = _gathered_at(numbers, indices, x.shape, sizes, batch)
@@ -118,6 +135,19 @@ def _gather(writer: Writer, eqn: Any, x: Value, indices: Value) -> list[Value]:
         return [f"{names[0]} = {text};"]
 
     return writer.elementwise([(shape, dtype)], make)
+
+
+def _rows(writer: Writer, x: Value, indices: Value, batch: tuple[int, ...], row: Callable[[Place], str]) -> Value:
+    """Rows of a table that runs share, each run's own, copied number by number of a row: they are next to each other in the table."""
+    shape = (*batch, *x.shape[1:])
+    assert x.storage is not None
+    writer.ready(indices, x)
+    storage = writer.variable(x.dtype, math.prod(shape))
+    width = math.prod(x.shape[1:])
+    with writer.loops(batch) as place:
+        first = storage.element(flat((*place, *(0 for _ in x.shape[1:])), shape))
+        writer.line(f"rows_of<{width}>(&{first}, &{x.storage.element(0)}, {row(place)});", storage)
+    return writer.value_of(storage, shape)
 
 
 @rule("scatter", *(f"scatter{dash}{how}" for dash in "-_" for how in ("add", "mul", "min", "max", "sub")))

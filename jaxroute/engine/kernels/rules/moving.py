@@ -69,7 +69,15 @@ def _transpose(writer: Writer, eqn: Any, x: Value) -> list[Value]:
     shape, _ = aval_of(eqn)
     permutation = (*eqn.params["permutation"], *range(len(eqn.params["permutation"]), len(x.shape)))
     inverse = [permutation.index(i) for i in range(len(shape))]
-    return [writer.view(x, shape, lambda place: x.at(tuple(place[i] for i in inverse)))]
+
+    def at(place: Place) -> str:
+        return x.at(tuple(place[i] for i in inverse))
+
+    # Turned twice, a stored array is what it was.
+    names = tuple(f"i{axis}" for axis in range(len(shape)))
+    own = next(iter(x.storages)) if len(x.storages) == 1 else None
+    same = own is not None and shape and own.size == x.size and at(names) == own.element(flat(names, shape))
+    return [writer.view(x, shape, at, own if same else None)]
 
 
 @rule("rev")

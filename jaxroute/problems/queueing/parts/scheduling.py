@@ -15,9 +15,6 @@ from jaxroute.problems.queueing.types import Action, Feedback, Observation
 
 _NEVER = 2**31 - 1
 
-# From so many products on, prompts are scored that wait, one by one, and not all of the pool.
-_LARGE_TABLE = 2**22
-
 # Logarithm of the weight of the best assortment, from one array of utilities per model.
 Weight = Callable[[list[jax.Array]], jax.Array]
 
@@ -262,11 +259,9 @@ class PromptQueries:
         return feedback.features if self.table is None else numerics.take(self.features(obs), feedback.prompt)
 
     def best(self, sample: jax.Array, weight: Weight, obs: Observation) -> tuple[jax.Array, jax.Array]:
-        table = self.features(obs)
-        if sample.size * table.shape[1] < _LARGE_TABLE:
-            return best_prompt(weight(list(optimistic_on_table(sample, table))), obs)
+        by_prompt = self.features(obs).T
 
         def score(prompt: jax.Array) -> jax.Array:
-            return weight(list(optimistic_on_table(sample, jnp.take(table, prompt, axis=1, mode="clip"))))
+            return weight(list(optimistic_on_table(sample, jnp.take(by_prompt, prompt, axis=0, mode="clip").T)))
 
         return best_place(score, obs.prompt, obs)

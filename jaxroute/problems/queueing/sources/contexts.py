@@ -252,7 +252,7 @@ class PoolContexts:
     Source: ACQB, section 6.2 and appendix B.4.
 
     Attributes:
-      features: `[d, P]`.
+      features: `[P, d]`, so that those of a prompt are next to each other: a round reads few prompts.
       log_odds: `[N, P]`, `log(u / (1 - u))` of the chance `u` that a model's answer alone is accepted.
       best_rate: `[P]`.
       arrival_rate: `[]`.
@@ -287,11 +287,12 @@ class PoolContexts:
 
     def features_of(self, rows: Query) -> jax.Array:
         del rows
-        return jnp.asarray(self.features)
+        return jnp.asarray(self.features).T
 
     def serve(self, row: Query, spec: QueueSpec) -> Served:
         del spec
-        features, utility = (numerics.take(jnp.asarray(x), row.prompt) for x in (self.features, self.log_odds))
+        features = numerics.at(jnp.asarray(self.features), (row.prompt,))
+        utility = numerics.take(jnp.asarray(self.log_odds), row.prompt)
         return Served(features=features, utility=utility, best_rate=row.best_rate)
 
 
