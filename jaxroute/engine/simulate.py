@@ -94,8 +94,8 @@ def simulate(
       backend: "scan", a compiled scan over rounds with the runs on the last axis; "kernel", one function of C made from the same
         functions of one run, with a thread for each run on a GPU (never run on one so far), and on a CPU in C++ for as many runs at once
         as a vector has numbers; or "reference", the textbook's `vmap` of a scan, slower, to compare with. "auto" is that of an existing
-        store, otherwise the kernel; on a CPU without a C++ compiler, in double precision, or if the rounds of a policy are long by
-        themselves, the scan. The streams are the same bits; what is computed from them is equal but for the rounding of logarithms,
+        store, otherwise the kernel; on a CPU without a C++ compiler, in double precision, or if the rounds of a policy are long for
+        products of large matrices, the scan. The streams are the same bits; what is computed from them is equal but for the rounding of logarithms,
         exponentials and sums. What has no C is played by the scan, with the reason in the attribute `fell_back`, and with a warning
         where the kernel was asked for, or on a GPU. A kernel needs a C++ compiler (`c++`, `g++`, `clang++` or `CXX`), on a GPU NVRTC,
         which comes with jax. "brief", for a first look on a CPU, is compiled with few optimisations: in a third of the time, but it plays five

@@ -107,26 +107,24 @@ def _reduce(writer: Writer, eqn: Any, x: Value) -> list[Value]:
 
 def has_nan(writer: Writer, x: Value) -> Value:
     """`numerics.has_nan`: in one pass, of several runs at once with one comparison for two numbers."""
-    step = 2 if writer.wide else 1
+    at_once = 2 if writer.wide else 1
     writer.ready(x)
     odd = writer.variable(np.dtype(bool), 0)
     writer.line(f"{odd.name} = false;", odd)
 
-    def look(number: Index) -> None:
-        places = [unflat(add(number, k), x.shape) for k in range(step)]
-        names = [writer.name("s") for _ in places]
-        for name, place in zip(names, places, strict=True):
-            writer.line(f"const {writer.type_of(x.dtype)} {name} = {x.at(place)};")
-        first, last = names[0], names[-1]
-        writer.line(f"{odd.name} |= {f'either_nan({first}, {last})' if writer.wide else f'{first} != {first}'};", odd)
+    def look(*numbers: Index) -> None:
+        names = [writer.name("s") for _ in numbers]
+        for name, number in zip(names, numbers, strict=True):
+            writer.line(f"const {writer.type_of(x.dtype)} {name} = {x.at(unflat(number, x.shape))};")
+        test = f"either_nan({names[0]}, {names[-1]})" if writer.wide else f"{names[0]} != {names[0]}"
+        writer.line(f"{odd.name} |= {test};", odd)
 
-    if pairs := x.size // step:
+    if steps := x.size // at_once:
         i = writer.name("i")
-        writer.line(counting(i, pairs) + " {")
-        look(times(i, step))
+        writer.line(counting(i, steps) + " {")
+        look(*(add(times(i, at_once), k) for k in range(at_once)))
         writer.line("}")
-    if step * pairs < x.size:
-        step = 1
+    if at_once * steps < x.size:
         look(x.size - 1)
     return writer.value_of(odd, ())
 

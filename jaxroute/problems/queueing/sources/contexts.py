@@ -264,7 +264,9 @@ class PoolContexts:
     arrival_rate: Leaf
 
     def check(self) -> None:
-        checks.numbers("features", self.features)
+        shape = np.shape(checks.numbers("features", self.features))
+        if len(shape) != 2 or shape[0] != self.pool_size:
+            raise ValueError(f"features must have shape [P, d] with P = {self.pool_size}, a row per prompt, got {shape}")
         checks.numbers("log_odds", self.log_odds)
         checks.probability("arrival_rate", self.arrival_rate, ())
 
