@@ -92,9 +92,10 @@ class Emitter(Writer):
 
     def _equation(self, eqn: Any, args: list[Value]) -> list[Value]:
         name = eqn.primitive.name
-        if name in _CALLS and (known := operations.CALLED.get(eqn.params.get("name", ""))):
-            return [known(self, *args)]
         if name in _CALLS:
+            called = operations.CALLED_WIDE if self.wide else operations.CALLED
+            if known := called.get(eqn.params.get("name", "")):
+                return [known(self, *args)]
             inner = eqn.params[_CALLS[name]]
             return self.call(inner, args) if hasattr(inner, "consts") else self.replay(inner, [], args)
         if name in _SAME:

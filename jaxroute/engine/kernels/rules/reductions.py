@@ -106,26 +106,23 @@ def _reduce(writer: Writer, eqn: Any, x: Value) -> list[Value]:
 
 
 def has_nan(writer: Writer, x: Value) -> Value:
-    """`numerics.has_nan`: in one pass, of several runs at once with one comparison for two numbers."""
-    at_once = 2 if writer.wide else 1
+    """`numerics.has_nan` of several runs at once: in one pass, with one comparison for two numbers."""
     writer.ready(x)
-    odd = writer.variable(np.dtype(bool), 0)
+    odd, pairs = writer.variable(np.dtype(bool), 0), x.size // 2
     writer.line(f"{odd.name} = false;", odd)
 
-    def look(*numbers: Index) -> None:
-        names = [writer.name("s") for _ in numbers]
-        for name, number in zip(names, numbers, strict=True):
-            writer.line(f"const {writer.type_of(x.dtype)} {name} = {x.at(unflat(number, x.shape))};")
-        test = f"either_nan({names[0]}, {names[-1]})" if writer.wide else f"{names[0]} != {names[0]}"
-        writer.line(f"{odd.name} |= {test};", odd)
+    def look(first: Index, second: Index) -> None:
+        a, b = writer.name("s"), writer.name("s")
+        writer.line(f"const F {a} = {x.at(unflat(first, x.shape))}, {b} = {x.at(unflat(second, x.shape))};")
+        writer.line(f"{odd.name} |= either_nan({a}, {b});", odd)
 
-    if steps := x.size // at_once:
+    if pairs:
         i = writer.name("i")
-        writer.line(counting(i, steps) + " {")
-        look(*(add(times(i, at_once), k) for k in range(at_once)))
+        writer.line(counting(i, pairs) + " {")
+        look(times(i, 2), add(times(i, 2), 1))
         writer.line("}")
-    if at_once * steps < x.size:
-        look(x.size - 1)
+    if 2 * pairs < x.size:
+        look(2 * pairs, 2 * pairs)
     return writer.value_of(odd, ())
 
 
