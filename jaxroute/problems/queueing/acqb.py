@@ -26,7 +26,8 @@ from jaxroute.solvers.assortment import best_models, log_weight_of_best
 _LARGE = 9
 # Up to so many numbers in all parameters together the solver keeps their second derivatives, where rounds show several models.
 _TRACKED = 64
-# Up to so many numbers in the second derivatives of all parameters together kernels play pools with one answer at least as fast as XLA.
+# Up to so many numbers in the second derivatives of all parameters together kernels play pools with one answer no slower than XLA: in .64 of its
+# time over 300 rounds, in about the same over 2,000.
 _LARGE_CURVATURES = 2**17
 # The paper's c1.
 _C1 = 1.0
