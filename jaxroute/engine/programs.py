@@ -18,7 +18,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from jaxroute.core import draws
 from jaxroute.engine import reference, shelf
-from jaxroute.engine.batching.compiling import compile_lanes
+from jaxroute.engine.batching.compiling import calls_lapack, compile_lanes, one_at_a_time
 from jaxroute.engine.grid import Grid
 from jaxroute.engine.kernels.compiling import Begun, Unsupported, compilations, finish
 from jaxroute.engine.kernels.rollout import kernel_rollout
@@ -63,6 +63,7 @@ class Program:
     reason: why there is none.
     shapes: of what is recorded of a run, by name.
     name: on the shelf; None if it is not kept there.
+    in_turn: it waits until other such programs have ended.
     """
 
     lowered: Any = None
@@ -71,6 +72,7 @@ class Program:
     reason: str = ""
     shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
     name: str | None = None
+    in_turn: bool = False
 
 
 class ProgramCache:
@@ -253,7 +255,8 @@ class Block:
             there = shelf.current()
             name = None if there is None else self._name(arguments)
             if there is not None and name is not None and (kept := there.take(name)) is not None:
-                return Program(compiled=_loader().submit(self._loaded, kept, arguments, name), shapes=kept.shapes)
+                reading = _loader().submit(self._loaded, kept, arguments, name)
+                return Program(compiled=reading, shapes=kept.shapes, in_turn=kept.in_turn)
             try:
                 return self._lowered(arguments, name)
             except Exception as error:
@@ -269,7 +272,8 @@ class Block:
     def _lowered(self, arguments: Any, name: str | None) -> Program:
         with jax.default_device(self.device), compilations() as kernels:
             lowered = jax.jit(self._function()).lower(*arguments)
-            return Program(lowered, kernels, shapes=lowered.out_info[0].shapes(), name=name)
+            shapes = lowered.out_info[0].shapes()
+            return Program(lowered, kernels, shapes=shapes, name=name, in_turn=calls_lapack(lowered))
 
     def _loaded(self, kept: shelf.Kept, arguments: Any, name: str) -> Any:
         """The executable from the shelf; one that is made again, where it cannot be read."""
@@ -342,7 +346,8 @@ class Block:
                 self.compile_in(pool, seeds, begun)
         assert program.compiled is not None
         try:
-            return program.compiled.result()
+            compiled = program.compiled.result()
+            return one_at_a_time(compiled) if program.in_turn else compiled
         except (jax.errors.JaxRuntimeError, Unsupported) as error:
             if self.backend != "kernel":
                 raise
@@ -471,7 +476,7 @@ def _compile(program: Program, platform: str, brief: bool) -> Any:
     if compiled is None:
         compiled = compile_lanes(program.lowered, platform, brief)
         made = shelf.hits() == before
-    there.keep(name, code, compiled, program.shapes, made, [kernel for _, kernel in program.kernels])
+    there.keep(name, code, compiled, program.shapes, program.in_turn, made, [kernel for _, kernel in program.kernels])
     return compiled
 
 

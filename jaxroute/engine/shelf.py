@@ -40,10 +40,12 @@ class Kept(NamedTuple):
     load: reads it, in 20 to 200 ms mostly without the interpreter's lock, and returns what is called like what was compiled; any exception
       says that it cannot be read.
     shapes: of what it records of a run, by name.
+    in_turn: it waits until other such programs have ended.
     """
 
     load: Callable[[], Any]
     shapes: dict[str, tuple[int, ...]]
+    in_turn: bool
 
 
 class Shelf:
@@ -59,7 +61,7 @@ class Shelf:
     def take(self, name: str) -> Kept | None:
         """The program of this name; None if there is none, or what is said of it cannot be read."""
         try:
-            code, in_tree, out_tree, shapes, kernels = pickle.loads((self.folder / name).read_bytes())
+            code, in_tree, out_tree, shapes, in_turn, kernels = pickle.loads((self.folder / name).read_bytes())
         except Exception:  # There is none; or whatever is wrong with it, another one is made in its place.
             return None
 
@@ -74,7 +76,7 @@ class Shelf:
             loaded = serialize_executable.deserialize_and_load(payload, in_tree, out_tree)
             return _live.setdefault((code, in_tree, out_tree), loaded)
 
-        return Kept(load, shapes)
+        return Kept(load, shapes, in_turn)
 
     def keep(
         self,
@@ -82,6 +84,7 @@ class Shelf:
         code: str,
         executable: Any,
         shapes: Mapping[str, Any],
+        in_turn: bool,
         whole: bool,
         kernels: Iterable[Any] = (),
     ) -> None:
@@ -92,6 +95,7 @@ class Shelf:
           code: from `code_of_program`.
           executable: what came of it.
           shapes: of what it records of a run, by name.
+          in_turn: it waits until other such programs have ended.
           whole: JAX did not take it from its own cache: such a one cannot be written again, as a part of it is missing. It is kept if an
             equal program is, as programs of several names may be one.
           kernels: that it calls.
@@ -102,7 +106,8 @@ class Shelf:
             if whole:
                 self._write(file, serialize_executable.serialize(executable)[0])
             if (self.folder / file).exists():
-                self._write(name, pickle.dumps((code, executable.in_tree, executable.out_tree, dict(shapes), list(kernels))))
+                about = (code, executable.in_tree, executable.out_tree, dict(shapes), in_turn, list(kernels))
+                self._write(name, pickle.dumps(about))
 
     def recall(self, name: str) -> Any:
         """The note of this name; None if there is none, or it cannot be read."""

@@ -172,6 +172,20 @@ def test_one_process_compiles_and_reads_a_program_of_two_names_once(tmp_path, mo
         assert found["warm", horizon].equals(found["cold", horizon])
 
 
+@pytest.mark.parametrize(("metric", "in_turn"), [("min_eigenvalue", True), ("explored", False)])
+def test_programs_that_call_lapack_take_turns_from_the_shelf_too(tmp_path, monkeypatch, metric, in_turn):
+    """Singular values of 64 x 64 are of LAPACK; without turns the runs of two threads wait for each other for ever."""
+    turns, one_at_a_time = [], programs.one_at_a_time
+    monkeypatch.setattr(programs, "one_at_a_time", lambda compiled: turns.append(compiled) or one_at_a_time(compiled))
+    env = queueing.standin_queue("routerbench", arrival_rate=0.8, horizon=8, queries=20)
+    options = {"env": env, "horizon": 8, "seeds": 32, "record": [metric], "backend": "scan"}
+    with shelf.shelf(tmp_path):
+        first, _ = play(queueing.ACQB(), **options)
+        again, traces = play(queueing.ACQB(), **options)
+    assert traces == 0 and again.equals(first)
+    assert len(turns) == (2 if in_turn else 0)
+
+
 def test_a_folder_that_cannot_be_written_to_is_no_fault(tmp_path):
     (tmp_path / "file").write_text("")
     with shelf.shelf(tmp_path / "file" / "programs"):

@@ -1,6 +1,8 @@
 """How XLA is told to compile for speed over runs."""
 
+import threading
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -28,6 +30,7 @@ GPU_OPTIONS = {
 }
 
 _dropped: list[str] = []  # names of options, in the order in which they were refused
+_lapack = threading.Lock()
 
 
 def compile_lanes(lowered: jax.stages.Lowered, platform: str, brief: bool = False) -> Any:
@@ -72,6 +75,24 @@ def compile_lanes(lowered: jax.stages.Lowered, platform: str, brief: bool = Fals
             stacklevel=2,
         )
     return compiled
+
+
+def calls_lapack(lowered: jax.stages.Lowered) -> bool:
+    """Whether a program calls LAPACK: factorisations, eigenvalues and singular values of many matrices on a CPU."""
+    return "@lapack_" in lowered.as_text()
+
+
+def one_at_a_time(executable: Callable[..., Any]) -> Callable[..., Any]:
+    """A program that waits until no other one of this process calls LAPACK, and returns when it has ended.
+
+    Such a call waits on a thread of XLA's pool for tasks that it gives to the same pool: two at a time, on two cores, wait for ever.
+    """
+
+    def call(*args: Any) -> Any:
+        with _lapack:
+            return jax.block_until_ready(executable(*args))
+
+    return call
 
 
 def dropped_options() -> tuple[str, ...]:

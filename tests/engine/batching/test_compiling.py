@@ -1,6 +1,9 @@
 """Options that the compiler does not have are left out, and named."""
 
+import threading
+import time
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import jax
 import jax.numpy as jnp
@@ -80,3 +83,29 @@ def test_an_option_with_a_value_that_it_cannot_have_is_an_error(monkeypatch):
     with pytest.raises(jax.errors.JaxRuntimeError, match="not a valid int32"):
         compile_lanes(Watched(), "cpu")
     assert dropped_options() == ()
+
+
+def test_programs_that_call_lapack_are_found():
+    many = jnp.ones((5, 3, 3))
+    for function, calls in ((jnp.linalg.svd, True), (jnp.linalg.eigvalsh, True), (lambda x: x @ x, False)):
+        assert compiling.calls_lapack(jax.jit(function).lower(many)) == calls
+
+
+def test_programs_that_take_turns_are_never_played_at_once():
+    """Each waits on a thread of XLA for another thread of XLA: on two cores, two of them waited for ever."""
+    inside, most, both_asked = [], [], threading.Barrier(2)
+
+    def executable(x):
+        inside.append(x)
+        most.append(len(inside))
+        time.sleep(0.05)
+        inside.remove(x)
+        return jnp.float32(x)
+
+    def play(x):
+        both_asked.wait(60)
+        return float(compiling.one_at_a_time(executable)(x))
+
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(play, (1.0, 2.0))) == [1.0, 2.0]
+    assert most == [1, 1]
