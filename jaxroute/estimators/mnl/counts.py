@@ -67,7 +67,9 @@ class Counts:
         return Counts(
             tried=_one_more(self.tried, (item, query), counts),
             accepted=_one_more(self.accepted, (item, query), counts & (accepted == 0)),
-            queries=numerics.put(self.queries, end, jnp.where(new, query.astype(self.queries.dtype), numerics.at(self.queries, end))),
+            queries=numerics.put(
+                self.queries, end, jnp.where(new, query.astype(self.queries.dtype), numerics.at(self.queries, end))
+            ),
             listed=numerics.put(self.listed, (item,), listed + new.astype(jnp.int32)),
         )
 
