@@ -158,6 +158,10 @@ WRONG = {
         ["run", "stochastic/regret", "--set", "environment.mean=1"],
         "environment.mean cannot be set: the environment of this experiment is fixed",
     ),
+    "setting of an environment that is made when it is played": (
+        ["run", "combinatorial/figure-10", "--set", "environment.size=3"],
+        "environment.size cannot be set: the environment of this experiment is fixed",
+    ),
     "policy in lower case": (["run", "stochastic/regret", "--set", "ucb1.width=1"], "did you mean 'UCB1'"),
     "unknown problem": (["list", "stage"], "problem must be one of"),
     "misspelt option": (["run", "stochastic/regret", "--sedes", "5"], "did you mean --seeds?"),

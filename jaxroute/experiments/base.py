@@ -47,7 +47,7 @@ class Case:
     """One simulation of an experiment.
 
     name: of the case, part of its folder if the experiment has several.
-    environment: an environment or sampler, or a function that makes one from `settings` (and `horizon`, if it takes that).
+    environment: an environment or sampler, or a function that makes one: from `settings` (and `horizon`, if it takes that), or of no arguments.
     policies: policies by name, as for `simulate`, or a function `environment -> policies`; one with an argument `settings` also gets
     those of the environment.
     horizon: counted rounds. settings: arguments of `environment`. coordinates: what distinguishes the case, for tables.
@@ -70,6 +70,8 @@ class Case:
     def build(self, horizon: int, changes: Mapping[str, Any]) -> Any:
         """The environment for a horizon, with changed settings."""
         made = self.environment
+        if inspect.isfunction(made) and not inspect.signature(made).parameters:
+            made = made()  # Not before it is played: benchmarks are solved for some.
         no_table = "this experiment takes no --data: it plays no table"
         if isinstance(made, Grid) or is_environment(made) or not _takes_settings(made, self.settings):
             fixed = "cannot be set: the environment of this experiment is fixed"

@@ -11,6 +11,7 @@ import xarray as xr
 
 from jaxroute import grid
 from jaxroute.analysis import metrics, plot
+from jaxroute.engine.grid import Grid
 from jaxroute.estimators.glm import fit_glm
 from jaxroute.experiments.base import Case, Results
 from jaxroute.experiments.cascade import common as c
@@ -361,8 +362,11 @@ _OTHER_LAWS = c.study(
 
 _WEIGHTS, _LEVELS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0), (0.40, 0.45, 0.50, 0.55, 0.60, 0.65)
 _PRICED = {"oracle": ca.Oracle.of, "COSMOS": learner(), _ONE: ca.ContextSingle.of, "query all": ca.QueryAll()}
-_BY_WEIGHT = grid(ca.uniform_cascade, cost_weight=list(_WEIGHTS))
 _PLANE = ("regret", "reward", "cost", "utility", "queries")
+
+
+def _by_weight() -> Grid:
+    return grid(ca.uniform_cascade, cost_weight=list(_WEIGHTS))
 
 
 def _points(data: xr.Dataset, policy: str, axis: str) -> list[tuple[Measured, Measured]]:
@@ -406,7 +410,7 @@ _COST = c.study(
     "cascade/cost-quality",
     "Cost and quality: mean score against mean cost, by cost weight",
     (
-        case_of(_PRICED, 10_000, "weights", {}, environment=_BY_WEIGHT, every=500, record=_PLANE),
+        case_of(_PRICED, 10_000, "weights", {}, environment=_by_weight, every=500, record=_PLANE),
         case_of({"frugal": grid(ca.Frugal, threshold=list(_LEVELS))}, 10_000, "thresholds", record=_PLANE, every=500),
     ),
     256,

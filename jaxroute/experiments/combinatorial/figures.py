@@ -9,6 +9,7 @@ import xarray as xr
 from jaxroute import grid
 from jaxroute.analysis import metrics, plot
 from jaxroute.data import C2MABV_CHATGLM2, C2MABV_FIGURE_4, C2MABV_FIGURE_8, C2MABV_SETTINGS, C2MABV_TABLE_3, C2MABV_TABLE_4
+from jaxroute.engine.grid import Grid
 from jaxroute.experiments.base import Case, Claim, Experiment, Results
 from jaxroute.experiments.claims import Measure, Verdict
 from jaxroute.experiments.measure import Measured, end, mean_of, quotient, show, with_coordinates
@@ -62,7 +63,10 @@ def _always(task: str, law: str, model: str, horizon: int = 10_000) -> Case:
 
 def _budgets(task: str) -> Case:
     """Figure 8: all budgets of a task."""
-    env = grid(cb.sciq_cloud, reward=task, costs=cb.FixedCosts(), budget=_BUDGETS[task])
+
+    def env() -> Grid:
+        return grid(cb.sciq_cloud, reward=task, costs=cb.FixedCosts(), budget=_BUDGETS[task])
+
     policies = {name: {**SETTINGS, **RIVALS}[name] for name in (_BUDGETED, *C2MABV_FIGURE_8)}
     return Case(env, policies, 10_000, task, coordinates={"task": task}, record=RECORD)
 
@@ -291,6 +295,11 @@ def _online_and_offline(env: Any) -> dict[str, Any]:
     return {_ONLINE: cb.C2MABV(), _OFFLINE: cb.OfflineFixed.of(env, _SAMPLED)}
 
 
+def _sizes() -> Grid:
+    """Figure 10: all sizes of any win."""
+    return grid(cb.sciq_cloud, reward="awc", costs=cb.FixedCosts(), size=[2, 3, 4, 5, 6], sizes=(2, 6))
+
+
 def _timing(task: str, name: str, policy: Any, horizon: int, seeds: int) -> Case:
     size, who = C2MABV_TABLE_4[task], "Direct" if name == "Direct" else "C2MAB-V"
     settings = {"reward": task, "num_models": size.num_models, "size": size.size, "budget": size.budget}
@@ -300,7 +309,6 @@ def _timing(task: str, name: str, policy: Any, horizon: int, seeds: int) -> Case
 
 _EVERY = {**SETTINGS, **RIVALS}
 _PAIR = {"multi-tier": cb.C2MABV(), "two-tier": cb.C2MABV(allowed=cb.two_tier(C2MABV_TABLE_3.names))}
-_SIZES = grid(cb.sciq_cloud, reward="awc", costs=cb.FixedCosts(), size=[2, 3, 4, 5, 6], sizes=(2, 6))
 _MANY = {_ONLINE: cb.C2MABV(solver=cb.BestOf()), "CUCB": cb.CUCB(), "EpsilonGreedy": cb.EpsilonGreedy(solver=cb.BestOf())}
 _TIMED = (("C2MAB-V", cb.C2MABV(), 10_000, 256), ("one-seed", cb.C2MABV(), 10_000, 1), ("Direct", cb.Direct(), 50, 16))
 
@@ -364,7 +372,7 @@ EXPERIMENTS = (
     _figure(
         "10",
         "Reward per violation against the size of a set: any win",
-        [Case(_SIZES, _MANY, 3000, coordinates={"task": "awc"}, record=RECORD)],
+        [Case(_sizes, _MANY, 3000, coordinates={"task": "awc"}, record=RECORD)],
         {
             rival: (f"above {rival} for every size", more(RATIO, _ONLINE, rival, over="size"))
             for rival in ("CUCB", "EpsilonGreedy")

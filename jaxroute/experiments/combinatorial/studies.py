@@ -26,10 +26,11 @@ from jaxroute.experiments.combinatorial.figures import (
 )
 from jaxroute.experiments.measure import along, end, show
 from jaxroute.problems import combinatorial as cb
+from jaxroute.problems.combinatorial.instances import SCIQ_SUCCESS
 
 _C, _THOMPSON = SETTINGS["C2MAB-V (c)"], RIVALS["Thompson"]
 _TWO = {"C2MAB-V (c)": _C, "CUCB": cb.CUCB()}
-_MEANS = cb.sciq_cloud().outcomes.outcome_mean[0]
+_MEANS = SCIQ_SUCCESS.astype(np.float32)
 # Choices of C2MAB-V that its paper leaves open, and what of its rivals: settings of the cloud, policies.
 _CHOICES = {
     "order": (

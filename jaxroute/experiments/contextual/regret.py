@@ -43,10 +43,10 @@ def _learners(parameters: Any) -> dict[str, Any]:
 
 _RIVALS = {"BestSingle": co.BestSingle.of, "Uniform": co.Uniform(), "Oracle": co.Oracle.of}
 _CASES = {
-    "disjoint": (co.linear(_unit(_MODELS), _NOISE, intercept=True), _learners(co.Disjoint()) | _RIVALS),
-    "shared": (co.linear(_unit(1)[0], _NOISE, num_models=_MODELS), _learners(co.Shared()) | _RIVALS),
+    "disjoint": (lambda: co.linear(_unit(_MODELS), _NOISE, intercept=True), _learners(co.Disjoint()) | _RIVALS),
+    "shared": (lambda: co.linear(_unit(1)[0], _NOISE, num_models=_MODELS), _learners(co.Shared()) | _RIVALS),
     "logistic": (
-        co.logistic(_STEEP * _unit(_MODELS), intercept=True),
+        lambda: co.logistic(_STEEP * _unit(_MODELS), intercept=True),
         {"LogisticThompson": co.LogisticThompson(), **_learners(co.Disjoint()), **_RIVALS},
     ),
 }
