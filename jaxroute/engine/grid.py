@@ -11,6 +11,7 @@ import numpy as np
 
 from jaxroute.core import checks, draws
 from jaxroute.core.checks import show
+from jaxroute.core.trees import classes_of
 from jaxroute.store.difference import digest_of_setting
 from jaxroute.store.provenance import describe
 
@@ -40,8 +41,8 @@ class Grid:
         flat = [jax.tree.flatten(canonical(o)) for o in self.objects]
         kinds: list[Any] = []
         programs = []
-        for leaves, treedef in flat:
-            kind = treedef, [v.shape for v in leaves]
+        for one, (leaves, treedef) in zip(self.objects, flat, strict=True):
+            kind = treedef, classes_of(one), [v.shape for v in leaves]
             kinds += [] if kind in kinds else [kind]
             programs.append(kinds.index(kind))
         which = np.asarray(programs).reshape(self.shape)

@@ -23,6 +23,7 @@ from jaxroute.core.protocols import (
     is_policy,
     stage_length_of,
 )
+from jaxroute.core.trees import classes_of
 from jaxroute.core.types import Metric, PyTree, Spec
 from jaxroute.engine.batching.lanes import lanes
 from jaxroute.engine.precision import widened
@@ -68,7 +69,7 @@ class Record(NamedTuple):
 
 
 def once(function: Callable[..., Any] | str, *args: Any, **static: Any) -> Any:
-    """What a function returns, traced once for all programs in which its arguments are of equal structure and types.
+    """What a function returns, traced once for all programs in which its arguments are of equal structure, classes and types.
 
     Args:
       function: of a module, or the name of a method of the first argument.
@@ -77,15 +78,18 @@ def once(function: Callable[..., Any] | str, *args: Any, **static: Any) -> Any:
     """
     arrays = all(hasattr(leaf, "dtype") or isinstance(leaf, (bool, int, float)) for leaf in jax.tree.leaves(args))
     call = _traced_once if arrays else _called
-    return call(function, tuple(static.items()), *args)
+    return call(function, tuple(static.items()), classes_of(args), *args)
 
 
-def _called(function: Callable[..., Any] | str, static: tuple[tuple[str, Any], ...], *args: Any) -> Any:
+def _called(
+    function: Callable[..., Any] | str, static: tuple[tuple[str, Any], ...], classes: tuple[type, ...], *args: Any
+) -> Any:
+    del classes  # They are there to be compared.
     whole, others = (getattr(args[0], function), args[1:]) if isinstance(function, str) else (function, args)
     return whole(*others, **dict(static))
 
 
-_traced_once = jax.jit(_called, static_argnums=(0, 1), inline=True)
+_traced_once = jax.jit(_called, static_argnums=(0, 1, 2), inline=True)
 
 
 def built_for(env: AnyEnvironment, policy: AnyPolicy | PolicyOf) -> AnyPolicy:

@@ -24,6 +24,7 @@ from jaxroute.core.protocols import (
     misspelt,
     stage_length_of,
 )
+from jaxroute.core.trees import classes_of
 from jaxroute.core.types import Metric, Spec, planned_state
 from jaxroute.engine.rounds import spec_for
 
@@ -260,7 +261,7 @@ def _strong(made: _Trace, what: str) -> Any:
 def _check_fixed(before: Any, made: _Trace, what: str) -> None:
     """A state is like the one that `init` made: containers, shapes, types."""
     old, new = _leaves(before), _leaves(made.result)
-    if jax.tree.structure(before) != jax.tree.structure(made.result):
+    if jax.tree.structure(before) != jax.tree.structure(made.result) or classes_of(before) != classes_of(made.result):
         lost, added = [n for n in old if n not in new], [n for n in new if n not in old]
         how = f"drops the leaf {lost[0]}" if lost else f"adds the leaf {added[0]}" if added else "has other containers"
         raise Fault(f"{what} returns a state of another structure than init made: it {how}")

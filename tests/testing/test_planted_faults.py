@@ -2,6 +2,7 @@
 
 import itertools
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -76,6 +77,31 @@ class NewType(Follower):
 class DropsLeaf(Follower):
     def update(self, key, state, obs, action, feedback, t):
         return {"sum": state["sum"] + feedback}
+
+
+@struct.dataclass
+class Sums:
+    sum: jax.Array
+    rounds: jax.Array
+
+
+@struct.dataclass
+class OtherSums(Sums):
+    pass
+
+
+@struct.dataclass
+class OtherClass(Follower):
+    """Its update makes another class with the same leaves."""
+
+    def init(self, key, spec):
+        return Sums(jnp.float32(0), jnp.int32(0))
+
+    def act(self, key, state, obs, t):
+        return jnp.int32(0), {}
+
+    def update(self, key, state, obs, action, feedback, t):
+        return OtherSums(state.sum + feedback, state.rounds + 1)
 
 
 @struct.dataclass
@@ -229,6 +255,7 @@ def seen_by_tracing():
     yield NewShape(), r"^NewShape.update changes the state's leaf \['sum'\] from float32\[\] to float32\[2\]$"
     yield NewType(), r"^NewType.update changes the state's leaf \['rounds'\] from int32\[\] to float32\[\]$"
     yield DropsLeaf(), r"^DropsLeaf.update returns a state of another structure .* drops the leaf \['rounds'\]$"
+    yield OtherClass(), r"^OtherClass.update returns a state of another structure .* has other containers$"
     yield WeakInit(), r"^WeakInit.init makes the state's leaf \['sum'\] weakly typed"
     yield WeakUpdate(), r"^WeakUpdate.update makes the state's leaf \['rounds'\] weakly typed"
     yield BareAction(), r"^BareAction.act must return \(action, info\) with info a dict, got int32\[\]$"

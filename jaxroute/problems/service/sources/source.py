@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from jaxroute.core import draws
 from jaxroute.core.brief import brief_jit
+from jaxroute.core.trees import classes_of
 from jaxroute.problems.service.types import Request
 
 # Requests drawn for an optimum that has no closed form.
@@ -117,7 +118,12 @@ def sampled(source: RequestSource) -> Request:
     """Requests for an optimum that has no closed form, float64 on the host; always the same ones."""
     leaves, structure = jax.tree.flatten(source)
     arrays = [np.asarray(leaf) for leaf in leaves]
-    what = structure, [(a.shape, a.dtype, a.tobytes()) for a in arrays], jax.config.read("jax_enable_x64")
+    what = (
+        structure,
+        classes_of(source),
+        [(a.shape, a.dtype, a.tobytes()) for a in arrays],
+        jax.config.read("jax_enable_x64"),
+    )
     if not (_last and _last[0][0] == what):
         drawn = jax.tree.map(lambda x: np.asarray(x, np.float64), draw_requests(source, draws.key(0), _SAMPLE))
         _last[:] = [(what, drawn)]
