@@ -32,15 +32,14 @@ def brief_jit(
 
     places = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
 
-    @functools.wraps(function)
     def of_classes(classes: tuple[type, ...], *args: Given.args, **kwargs: Given.kwargs) -> Made:
         del classes  # They are there to be compared.
         return function(*args, **kwargs)
 
-    del of_classes.__wrapped__  # Its signature has one argument less.
+    of_classes.__name__ = getattr(function, "__name__", "brief")  # Of the program.
 
     @functools.cache
-    def compiled(platform: str) -> Callable[Given, Made]:
+    def compiled(platform: str) -> Callable[..., Made]:
         options: Any = None
         if platform == "cpu":
             options = {k: v for k, v in brief_options().items() if not (often and k == _LEVEL)}
