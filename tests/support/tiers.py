@@ -15,8 +15,12 @@ from pathlib import Path
 LIST = Path(__file__).resolve().parents[1] / "long.txt"
 # Tests of one case, or all cases of a test, that take longer than this wait too: their quicker neighbours see most of it.
 _ALONE_S = 12.0
-# What is traced of every policy and environment stays, however long it takes.
-_STAY = ("testing/test_structure.py",)
+# What stays, however long it takes: what is traced of every policy and environment, and two tests of a fault that hung all others.
+_STAY = (
+    "testing/test_structure.py",
+    "engine/kernels/test_rollout.py::test_prompts_of_a_pool_are_read_row_by_row",
+    "engine/test_shelf.py::test_programs_that_call_lapack_take_turns_from_the_shelf_too",
+)
 
 
 def listed() -> set[str]:
