@@ -9,19 +9,19 @@ from jaxroute.core import numerics
 from jaxroute.core.types import Leaf
 
 # Observations of a page.
-_PAGE = 16
+_PAGE = 32
 
 
 @struct.dataclass
 class Factors:
-    """`W = ridge^-1/2 Q_1 Q_2 ...` of each parameter: `Q = I - A' T A` for every page of up to 16 of its observations.
+    """`W = ridge^-1/2 Q_1 Q_2 ...` of each parameter: `Q = I - A' T A` for every page of up to 32 of its observations.
 
     The pages of all parameters stand in the order in which they were begun, so that memory goes with the number of observations. The
     last one stays empty, and stands for "none".
 
     Attributes:
-      rows: `[G, 16, d]`, `A`: for the observation `x` the vector `a = W' x`, with `W` as it was before; zero where there is none yet.
-      mix: `[G, 16, 16]`, `T`, upper triangular, which makes one of the factors `I - c a a'`.
+      rows: `[G, 32, d]`, `A`: for the observation `x` the vector `a = W' x`, with `W` as it was before; zero where there is none yet.
+      mix: `[G, 32, 32]`, `T`, upper triangular, which makes one of the factors `I - c a a'`.
       owner: `[G]` int32, the parameter of a page.
       after: `[G]` int32, the next page of the same parameter.
       first: `[N]` int32, each parameter's first page.
@@ -141,7 +141,7 @@ class ByFactors:
             rows, mix = _page(spread, page)
             owner = (numerics.at(spread.owner, (page,)),)
             now = numerics.materialised(numerics.at(samples, owner))
-            return numerics.put(samples, owner, now - _times(rows.T, _times(mix, _times(rows, now))))
+            return numerics.put(samples, owner, now - _times(_times(_times(now, rows.T), mix.T), rows))
 
         return spread.scale * lax.fori_loop(0, number, through, noise)
 

@@ -186,11 +186,11 @@ class Sampler(Protocol):
         ...
 
     def sample(self, spread: Any, noise: jax.Array) -> jax.Array:
-        """Samples `[N, d, M]` of `N(0, V^-1)`.
+        """Samples `[N, M, d]` of `N(0, V^-1)`.
 
         Args:
           spread: of `V`.
-          noise: `[N, d, M]`, standard normal.
+          noise: `[N, M, d]`, standard normal.
         """
         ...
 
@@ -215,7 +215,7 @@ class ByCholesky:
 
     def sample(self, spread: jax.Array, noise: jax.Array) -> jax.Array:
         lower = cholesky(spread)
-        return jnp.stack([solve_upper(lower, noise[..., m]) for m in range(noise.shape[-1])], axis=-1)
+        return jnp.stack([solve_upper(lower, noise[:, m]) for m in range(noise.shape[1])], axis=1)
 
     def min_eigenvalue(self, spread: jax.Array) -> jax.Array:
         return jnp.linalg.eigvalsh(spread)[:, 0]
@@ -239,8 +239,8 @@ class ByRoot:
 
     def sample(self, spread: jax.Array, noise: jax.Array) -> jax.Array:
         if spread.size >= WRITTEN_OUT:
-            return jnp.einsum("nij,njm->nim", spread, noise, precision="highest")
-        terms = [spread[:, :, j, None] * noise[:, None, j, :] for j in range(spread.shape[-1])]
+            return jnp.einsum("nij,nmj->nmi", spread, noise, precision="highest")
+        terms = [spread[:, None, :, j] * noise[:, :, j, None] for j in range(spread.shape[-1])]
         return sum(terms[1:], terms[0])
 
     def min_eigenvalue(self, spread: jax.Array) -> jax.Array:

@@ -287,3 +287,31 @@ def test_outer_sums_are_a_matrix_product():
     rng = np.random.default_rng(0)
     a, b = rng.standard_normal((5, 32)), rng.standard_normal((3, 32))
     np.testing.assert_allclose(numerics.outer_sums(jnp.asarray(a), jnp.asarray(b)), a @ b.T, rtol=2e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("runs", [1, 3])
+@pytest.mark.parametrize("shape", [(3,), (64,), (4, 5, 7), (1024,), (128, 1024), (2, 128, 1024), (3, 400, 321)])
+def test_nan_is_found_wherever_it_is(shape, runs):
+    """In tables of all sizes, those that are looked through as vectors too; infinite numbers are none. As the engine compiles: in jax 0.10
+    the largest number of 4,096 and more, as XLA compiles it by default on a CPU, is not NaN if one of them is."""
+    size, last = int(np.prod(shape)), runs - 1
+    values = np.full((size, runs), -np.inf, np.float32)
+
+    def given():
+        return jnp.asarray(values.reshape(*shape, runs))
+
+    found = compile_lanes(jax.jit(lanes(numerics.has_nan, runs)).lower(given()), "cpu")
+    assert not found(given()).any()
+    for place in sorted({0, 1, size // 3, size - 2, size - 1}):
+        values[place, last] = np.nan
+        assert np.asarray(found(given())).tolist() == [run == last for run in range(runs)], place
+        values[place, last] = np.inf
+    assert not found(given()).any()
+
+
+def test_products_of_large_matrices_are_sums():
+    rng = np.random.default_rng(0)
+    x, rows = rng.normal(size=100), rng.normal(size=(100, 100))
+    np.testing.assert_allclose(
+        numerics.combine(jnp.asarray(x, jnp.float32), jnp.asarray(rows, jnp.float32)), x @ rows, atol=1e-4
+    )

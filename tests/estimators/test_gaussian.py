@@ -83,9 +83,9 @@ def test_three_samplers_have_the_same_covariance(double_precision):
         products = sample[:, :, None] * sample[:, None, :]
         error = products.std(axis=0, ddof=1) / math.sqrt(n)
         assert (np.abs(products.mean(0) - inverse) < 4 * error).all(), name
-    batch = rq.ByCholesky().sample(jnp.asarray(V)[None], jnp.asarray(z[:5].T)[None])
-    np.testing.assert_allclose(batch[0].T, samples["cholesky"][:5], atol=1e-12)
-    batch = rq.ByRoot().sample(jnp.asarray(root)[None], jnp.asarray(z[:5].T)[None])
-    np.testing.assert_allclose(batch[0].T, samples["root"][:5], atol=1e-12)
+    batch = rq.ByCholesky().sample(jnp.asarray(V)[None], jnp.asarray(z[:5])[None])
+    np.testing.assert_allclose(batch[0], samples["cholesky"][:5], atol=1e-12)
+    batch = rq.ByRoot().sample(jnp.asarray(root)[None], jnp.asarray(z[:5])[None])
+    np.testing.assert_allclose(batch[0], samples["root"][:5], atol=1e-12)
     for sampler, spread in ((rq.ByCholesky(), V), (rq.ByRoot(), root)):
         np.testing.assert_allclose(sampler.min_eigenvalue(jnp.asarray(spread)[None]), np.linalg.eigvalsh(V)[:1], rtol=1e-10)

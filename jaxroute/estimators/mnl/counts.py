@@ -1,5 +1,7 @@
 """Observations as counts of the queries of a table: their size does not depend on the number of rounds."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -105,19 +107,38 @@ class Counts:
 class PairCounts:
     """How often two items were shown together to each query of a table, and one of them accepted: `Counts` for `K = 2`.
 
+    Each item has a list of what it was shown in: a query and another item. One that was shown alone is its own other item.
+
     Attributes:
-      tried: `[N, N, P]`, int16 or int32, symmetric; an item that was shown alone counts as a pair with itself.
-      accepted: `[N, N, P]`, times that the first item of the pair was accepted.
+      places: `[N, N, P]`, int16 or int32, of an item, another one and a query: where in the first one's list they are, from 1; 0 for nowhere.
+      queries: `[N, C]`, int16 or int32, of the list, in the order of the first time.
+      others: `[N, C]`, likewise, the other item.
+      tried: `[N, C]`, likewise, how often they were shown.
+      accepted: `[N, C]`, likewise, how often the item itself was accepted.
+      listed: `[N]` int32, how many are in its list.
     """
 
+    places: jax.Array
+    queries: jax.Array
+    others: jax.Array
     tried: jax.Array
     accepted: jax.Array
+    listed: jax.Array
 
     @classmethod
     def empty(cls, num_items: int, num_queries: int, rounds: int) -> "PairCounts":
         """Nothing was shown yet; see `Counts.empty`."""
-        zeros = jnp.zeros((num_items, num_items, num_queries), whole_type(rounds))
-        return cls(tried=zeros, accepted=zeros)
+        most = min(num_items * num_queries, rounds)
+        shape = (num_items, numerics.padded(most))
+        counts = jnp.zeros(shape, whole_type(rounds))
+        return cls(
+            places=jnp.zeros((num_items, num_items, num_queries), whole_type(most)),
+            queries=jnp.zeros(shape, whole_type(num_queries)),
+            others=jnp.zeros(shape, whole_type(num_items)),
+            tried=counts,
+            accepted=counts,
+            listed=jnp.zeros((num_items,), jnp.int32),
+        )
 
     def add(self, query: jax.Array, items: jax.Array, accepted: jax.Array | int, valid: jax.Array | bool) -> "PairCounts":
         """With one observation.
@@ -130,10 +151,32 @@ class PairCounts:
         """
         first, second = items[0], jnp.where(items[1] >= 0, items[1], items[0])
         valid &= first >= 0
-        tried = _one_more(self.tried, (first, second, query), valid)
-        tried = _one_more(tried, (second, first, query), valid & (first != second))
-        won = _one_more(self.accepted, (first, second, query), valid & (accepted == 0))
-        return PairCounts(tried, _one_more(won, (second, first, query), valid & (accepted == 1)))
+        once = self._with(query, first, second, jnp.asarray(accepted == 0), valid)
+        return once._with(query, second, first, jnp.asarray(accepted == 1), valid & (first != second))
+
+    def _with(self, query: jax.Array, item: jax.Array, other: jax.Array, won: jax.Array, counts: jax.Array) -> "PairCounts":
+        """With one more in the list of an item, if it counts."""
+        item, other = jnp.maximum(item, 0), jnp.maximum(other, 0)
+        cell, row = (item, other, query), (item,)
+        # Materialised, the tables too: two writes in one loop would go through all of them.
+        place, places, listed = numerics.materialised(
+            (numerics.at(self.places, cell), self.places, numerics.at(self.listed, row))
+        )
+        new = counts & (place == 0)
+        slot = (item, jnp.where(new, listed, jnp.maximum(place.astype(jnp.int32) - 1, 0)))
+
+        def put(table: jax.Array, value: jax.Array) -> jax.Array:
+            now, table = numerics.materialised((numerics.at(table, slot), table))
+            return numerics.put(table, slot, jnp.where(new, value.astype(table.dtype), now))
+
+        return PairCounts(
+            places=numerics.put(places, cell, jnp.where(new, (listed + 1).astype(places.dtype), place)),
+            queries=put(self.queries, query),
+            others=put(self.others, other),
+            tried=_one_more(self.tried, slot, counts),
+            accepted=_one_more(self.accepted, slot, counts & won),
+            listed=numerics.put(self.listed, row, listed + new.astype(jnp.int32)),
+        )
 
     def sums(self, table: jax.Array, chosen: jax.Array) -> Derivatives:
         """The gradient, eq. (4) without the ridge; see `Counts.sums`. In `p_j` there is one other item.
@@ -142,26 +185,54 @@ class PairCounts:
           table: `[d, P]`.
           chosen: `[2]`, the items.
         """
-        rows = [_of_item((self.tried, self.accepted), chosen[a]) for a in range(chosen.shape[0])]
+        by_query = table.T
         places = [(jnp.maximum(chosen[a], 0),) for a in range(chosen.shape[0])]
+        lists = [
+            numerics.materialised(
+                tuple(numerics.at(x, place) for x in (self.queries, self.others, self.tried, self.accepted))
+            )
+            for place in places
+        ]
+        listed = [numerics.at(self.listed, place) for place in places]
+        in_use = [numerics.largest_over_runs(number) for number in listed]
         of_others: list[jax.Array] = []  # From the first call: other parameters stay.
+
+        def features(queries: jax.Array) -> jax.Array:
+            return numerics.kept(jnp.take(by_query, queries.astype(jnp.int32), axis=0, mode="clip"))
+
+        def utilities_of_others(theta: jax.Array, a: int) -> jax.Array:
+            """Of the other item in each element of a list, `[C]`."""
+            queries, others = lists[a][:2]
+
+            def step(part: tuple[jax.Array, ...], first: jax.Array) -> tuple[jax.Array, ...]:
+                del first
+                _, queries, others = part
+                theirs = numerics.kept(jnp.take(theta, others.astype(jnp.int32), axis=0, mode="clip"))
+                return jnp.sum(features(queries) * theirs, axis=1), queries, others
+
+            empty = jnp.zeros(queries.shape, theta.dtype)
+            return numerics.rewrite((empty, queries, others), in_use[a], step)[0]
 
         def sums(theta: jax.Array, *, loss: bool = False, hessian: bool = True, everyone: bool = False) -> Sums:
             del loss, hessian, everyone
             if not of_others:
-                of_others.append(numerics.kept(numerics.project(theta, table)))
-            own = [numerics.project(numerics.at(theta, place), table) for place in places]
-            logits = of_others[0]
-            for place, logit in zip(places, own, strict=True):
-                logits = numerics.put(logits, place, logit)
-            logits = numerics.kept(logits)
+                of_others.extend(utilities_of_others(theta, a) for a in range(len(lists)))
+            parameters = [numerics.at(theta, place) for place in places]
             gradients = []
-            for a, (tried, accepted) in enumerate(rows):
-                logit = numerics.materialised(own[a])
-                itself = numerics.one_hot(chosen[a], logits.shape[0])[:, None]
-                others = jnp.where(itself, 0.0, jnp.exp(logits - logit))
-                missed = jnp.sum(tried / (1.0 + jnp.exp(-logit) + others) - accepted, axis=0)
-                gradients.append(jnp.where(chosen[a] >= 0, numerics.project(missed, table.T), 0.0))
+            for a, b in ((0, 1), (1, 0)):
+
+                def step(gradient: jax.Array, part: tuple[jax.Array, ...], first: jax.Array, a: int = a, b: int = b) -> Any:
+                    queries, others, tried, accepted, utility = part
+                    x = features(queries)
+                    own = numerics.kept(numerics.project(x, parameters[a]))
+                    rival = jnp.where(others == chosen[b], numerics.project(x, parameters[b]), utility) - own
+                    rival = jnp.where(others == chosen[a], 0.0, jnp.exp(rival))
+                    missed = tried / (1.0 + jnp.exp(-own) + rival) - accepted
+                    here = first + lax.iota(jnp.int32, queries.shape[0]) < listed[a]
+                    return gradient + numerics.project(jnp.where(here, missed, 0.0), x)
+
+                found = numerics.fold((*lists[a], of_others[a]), in_use[a], jnp.zeros_like(parameters[a]), step)
+                gradients.append(jnp.where(chosen[a] >= 0, found, 0.0))
             return Sums(jnp.zeros(()), jnp.stack(gradients), None)
 
         return sums

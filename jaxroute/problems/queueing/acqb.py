@@ -266,7 +266,8 @@ class ACQB:
         # In one row, and then in its shape: loops over the last axis alone are short ones where there is one run.
         shape = (*state.theta.shape, parts.num_samples)
         noise = numerics.kept(draws.normal(k_sample, (math.prod(shape),))).reshape(shape)
-        sample = state.theta[..., None] + radius[:, None, None] * parts.sampler.sample(state.spread, noise)
+        noise = numerics.kept(jnp.swapaxes(noise, 1, 2))
+        sample = state.theta[:, None] + radius[:, None, None] * parts.sampler.sample(state.spread, noise)
         sample = numerics.kept(sample)
 
         # Line 10 (Algorithm 1, line 7): the query and the assortment with the largest optimistic departure rate.

@@ -93,7 +93,7 @@ class Optimal:
 
     def _in_a_queue(self, state: OracleState, obs: Observation) -> tuple[jax.Array, jax.Array]:
         """The place of the query, and the utilities `[N]` of its models: the truth in the place of samples."""
-        sample, size = jnp.asarray(self.theta, obs.features.dtype)[..., None], state.spec.num_offered
+        sample, size = jnp.asarray(self.theta, obs.features.dtype)[:, None], state.spec.num_offered
         place, _ = QueueQueries().best(sample, lambda utilities: log_weight_of_best(utilities, size), obs)
         place = obs.oldest if self.fifo else place
         return place, QueueQueries().utilities(sample, obs, place)

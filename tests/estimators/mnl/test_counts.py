@@ -45,3 +45,37 @@ def test_queries_are_listed_in_the_order_of_their_first_time():
     assert counts.listed.tolist() == [2, 2] and counts.queries.shape == (2, 64)
     assert counts.queries[:, :3].tolist() == [[3, 7, 0], [7, 49, 0]]
     assert counts.tried.sum() == 5 and int(counts.tried[1, 7]) == 2
+
+
+def test_lists_of_pairs_are_in_the_order_of_their_first_time():
+    """An item that was shown alone is its own other item; what was not observed leaves no trace."""
+    counts = mnl.PairCounts.empty(3, 50, 40)
+    assert counts.queries.shape == (3, 64) and counts.places.shape == (3, 3, 50)
+    for query, items, accepted, valid in (
+        (7, (1, 2), 0, True),
+        (3, (0, 1), 1, True),
+        (7, (1, 2), 2, True),
+        (9, (0, 2), 0, False),
+        (7, (1, -1), 0, True),
+        (9, (-1, -1), 2, True),
+        (7, (0, 1), 0, True),
+    ):
+        counts = counts.add(jnp.int32(query), jnp.asarray(items), accepted, valid)
+    assert counts.listed.tolist() == [2, 4, 1]
+    lists = {
+        name: [row[:n].tolist() for row, n in zip(getattr(counts, name), counts.listed, strict=True)]
+        for name in ("queries", "others", "tried", "accepted")
+    }
+    assert lists == {
+        "queries": [[3, 7], [7, 3, 7, 7], [7]],
+        "others": [[1, 1], [2, 0, 1, 0], [1]],
+        "tried": [[1, 1], [2, 1, 1, 1], [2]],
+        "accepted": [[0, 1], [1, 1, 1, 0], [0]],
+    }
+
+
+@pytest.mark.parametrize("kind", [mnl.Counts, mnl.PairCounts])
+def test_large_numbers_need_wide_integers(kind):
+    small, large = kind.empty(2, 40, 1000), kind.empty(2, 40_000, 40_000)
+    assert small.tried.dtype == small.queries.dtype == jnp.int16
+    assert large.tried.dtype == large.queries.dtype == jnp.int32

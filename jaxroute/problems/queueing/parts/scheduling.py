@@ -162,16 +162,16 @@ def optimistic(sample: jax.Array, x: jax.Array) -> list[jax.Array]:
     Source: ACQB, section 3 and appendix B.1.
 
     Args:
-      sample: `[N, d, M]`, or `[1, d, M]` with pair features.
+      sample: `[N, M, d]`, or `[1, M, d]` with pair features.
       x: `[d, C]`, with pair features `[N, d, C]`.
     """
-    dim, number = sample.shape[1:]
+    number, dim = sample.shape[1:]
 
     def largest(parameter: jax.Array, x: jax.Array) -> jax.Array:
-        """Of one model: `[d, M]` and `[d, C]`."""
+        """Of one model: `[M, d]` and `[d, C]`."""
         if number == 1:
-            return numerics.combine(parameter[:, 0], x)
-        terms = [parameter[i][:, None] * x[i][None, :] for i in range(dim)]
+            return numerics.combine(parameter[0], x)
+        terms = [parameter[:, i, None] * x[i][None, :] for i in range(dim)]
         return jnp.max(sum(terms[1:], terms[0]), axis=0)
 
     if x.ndim == 3:
@@ -183,12 +183,11 @@ def optimistic_on_table(sample: jax.Array, table: jax.Array) -> jax.Array:
     """Largest utility over the samples, of all columns of a table that runs share: `[N, P]`.
 
     Args:
-      sample: `[N, d, M]`.
+      sample: `[N, M, d]`.
       table: `[d, P]`.
     """
-    num, dim, number = sample.shape
-    flat = jnp.moveaxis(sample, 1, 2).reshape(num * number, dim)
-    return jnp.max(numerics.project(flat, table).reshape(num, number, -1), axis=1)
+    num, number, dim = sample.shape
+    return jnp.max(numerics.project(sample.reshape(-1, dim), table).reshape(num, number, -1), axis=1)
 
 
 class Queries(Protocol):
@@ -210,7 +209,7 @@ class Queries(Protocol):
         """The waiting query with the largest weight, and the weight.
 
         Args:
-          sample: `[N, d, M]` of parameters.
+          sample: `[N, M, d]` of parameters.
           weight: of the best assortment, from utilities.
           obs: who waits.
         """
@@ -253,7 +252,7 @@ class PromptQueries:
 
     def utilities(self, sample: jax.Array, obs: Observation, place: jax.Array) -> jax.Array:
         phi = numerics.take(self.features(obs), numerics.take(obs.prompt, place))
-        return jnp.max(jnp.einsum("ndm,d->nm", sample, phi, precision="highest"), axis=1)
+        return jnp.max(jnp.einsum("nmd,d->nm", sample, phi, precision="highest"), axis=1)
 
     def served(self, obs: Observation, action: Action, feedback: Feedback) -> jax.Array:
         return feedback.features if self.table is None else numerics.take(self.features(obs), feedback.prompt)
