@@ -49,7 +49,7 @@ def measured(name: str, arguments: list[str], cache: Path, sources: Path) -> dic
             "XDG_CACHE_HOME": str(cache),
             "MPLCONFIGDIR": str(Path.home() / ".cache" / "matplotlib"),
         }  # Kernels; fonts stay.
-        environment["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.5"  # As the command sets it.
+        environment["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"  # As the command sets it.
         used, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
         done = subprocess.run(
             command, env=environment, cwd=sources, capture_output=True, text=True

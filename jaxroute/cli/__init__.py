@@ -367,7 +367,8 @@ def _keep_compiled() -> str | None:
     if jax.config.jax_compilation_cache_dir is None:
         home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         jax.config.update("jax_compilation_cache_dir", str(home / "jaxroute" / "compiled"))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
+        # All of them: dozens that take 20 ms each, and those that are compiled briefly, are a second or two of a command.
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     return jax.config.jax_compilation_cache_dir
 
 

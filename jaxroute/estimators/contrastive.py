@@ -13,6 +13,7 @@ from jax import lax
 from numpy.typing import ArrayLike
 
 from jaxroute.core import checks, draws
+from jaxroute.core.brief import brief_jit
 from jaxroute.core.types import Leaf
 
 CONTRASTIVE_PRESETS: dict[str, dict[str, Any]] = {
@@ -190,7 +191,13 @@ class Projection:
     module: ProjectionHead = struct.field(pytree_node=False)
 
     def __call__(self, features: jax.Array | np.ndarray) -> Any:
-        return self.module.apply({"params": self.params}, jnp.asarray(features, jnp.float32))
+        return _represented(self.params, jnp.asarray(features, jnp.float32), self.module)
+
+
+@functools.partial(brief_jit, static_argnums=2)
+def _represented(params: Any, features: jax.Array, module: ProjectionHead) -> Any:
+    """In one program: each operation on its own would be one."""
+    return module.apply({"params": params}, features)
 
 
 @functools.partial(jax.jit, static_argnames=("module", "optimiser", "epochs", "batch", "num_negatives"))
@@ -313,7 +320,8 @@ def fit_projection(
     if batch is not None:
         checks.count("batch", batch, minimum=2, maximum=rows.size)
     cosine = utility_cosine(values[rows])
-    if not np.any(cosine_pairs(cosine, positive_above, negative_below, num_negatives).valid):
+    others = ~np.eye(rows.size, dtype=bool)
+    if not np.any((others & (cosine > positive_above)).any(axis=1) & (others & (cosine < negative_below)).any(axis=1)):
         raise ValueError(
             f"utility must give at least one of the {rows.size} chosen prompts a positive (cosine above {positive_above:g}) "
             f"and a negative (cosine below {negative_below:g}); choose more prompts or other thresholds"

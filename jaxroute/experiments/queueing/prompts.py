@@ -288,7 +288,7 @@ def _figure(number: int, models: str, name: str, size: int, seeds: int, horizon:
         claims(f"on the stand-in for {name}, ", source=where),
         pictures(f"figure-{number}", LOADS),
         # Each round of many models and features takes milliseconds.
-        smoke_seeds=2 if size > 100 else 16,
+        smoke_seeds=2 if size > 100 else 4,
         smoke_horizon=12 if size > 100 else 60,
         source=where,
         notes=f"not the paper's data: without --data a stand-in of 1,000 generated prompts (semantic noise, soft scores) with {dim} features, the "

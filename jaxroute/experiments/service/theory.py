@@ -14,6 +14,7 @@ import xarray as xr
 
 from jaxroute import grid
 from jaxroute.analysis import plot
+from jaxroute.core.brief import brief_jit
 from jaxroute.estimators.heads import squared_norm
 from jaxroute.experiments.base import Case, Claim, Results
 from jaxroute.experiments.claims import Verdict, all_hold, slope_within
@@ -52,11 +53,11 @@ def _least_loss() -> float:
         params = {"w": z[:-1], "b": z[-1]}
         return _expected_loss(sv.Logistic(), params, _DEMO.requests, _MU)
 
-    z = jnp.zeros((size[0] + 1, size[1]))
-    for _ in range(20):
-        step = jnp.linalg.solve(jax.hessian(loss)(z).reshape(z.size, z.size), jax.grad(loss)(z).ravel())
-        z = z - step.reshape(z.shape)
-    return float(loss(z))
+    def newton_step(_: Any, z: jax.Array) -> jax.Array:
+        return z - jnp.linalg.solve(jax.hessian(loss)(z).reshape(z.size, z.size), jax.grad(loss)(z).ravel()).reshape(z.shape)
+
+    least = brief_jit(lambda z: loss(jax.lax.fori_loop(0, 20, newton_step, z)))
+    return float(least(jnp.zeros((size[0] + 1, size[1]))))
 
 
 def _case(name: str, policies: Mapping[str, Any], horizon: int, every: int, **options: Any) -> Case:

@@ -43,21 +43,36 @@ def _average(env: CascadeEnv, function: Callable) -> jax.Array:
     return jnp.mean(jax.vmap(of)(jnp.arange(_REQUESTS)), axis=0)
 
 
+# One program each: every operation on its own would be one.
+@brief_jit
+def _single_values(env: CascadeEnv) -> jax.Array:
+    return _average(env, env.single_value)
+
+
+@brief_jit
+def _mean_costs(env: CascadeEnv) -> jax.Array:
+    return _average(env, lambda psi: env.boxes.mean_cost(psi, env.base_index(psi)))
+
+
+@brief_jit
+def _cost_order(env: CascadeEnv) -> jax.Array:
+    cost = jnp.round(_mean_costs(env), 6)
+    return jnp.argsort(jnp.argsort(cost, stable=True), stable=True).astype(jnp.float32)
+
+
 def single_values(env: CascadeEnv) -> jax.Array:
     """Mean score less weighted cost `[K]` of each model called alone, over the requests of the first 20,000 periods, or all recorded ones."""
-    return _average(env, as_cascade(env).single_value)
+    return _single_values(as_cascade(env))
 
 
 def mean_costs(env: CascadeEnv) -> jax.Array:
     """Mean cost `[K]` of each model, over the requests of the first 20,000 periods, or all recorded ones."""
-    as_cascade(env)
-    return _average(env, lambda psi: env.boxes.mean_cost(psi, env.base_index(psi)))
+    return _mean_costs(as_cascade(env))
 
 
 def cost_order(env: CascadeEnv) -> jax.Array:
     """Place `[K]` of each model from the cheapest (0) to the dearest; equals, to six digits, by their number. May be traced."""
-    cost = jnp.round(mean_costs(env), 6)
-    return jnp.argsort(jnp.argsort(cost, stable=True), stable=True).astype(jnp.float32)
+    return _cost_order(as_cascade(env))
 
 
 def oracle_value(env: CascadeEnv, psi: Leaf, points: int = 4000) -> float:
