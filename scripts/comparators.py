@@ -1610,20 +1610,20 @@ def vectorised_stageroute(setting: StagedSetting, rounds: int, n: int, rng: np.r
 
 
 # ----------------------------------------------------------------------------------------------------------
-# (g) ACQB with one answer, compiled by numba, runs in parallel
+# (g) ACQB with one answer, and with two, compiled by numba, runs in parallel
 
 
 @functools.cache
-def _queue_loops(num_models: int, dim: int) -> tuple[Callable, Callable]:
-    """The compiled estimate and the compiled runs for these sizes, which are constants of the code: short loops are unrolled."""
+def _of_size(dim: int) -> tuple[Callable, Callable, Callable]:
+    """Compiled functions of vectors and matrices of this size, which is a constant of the code: short loops are unrolled."""
 
     @_jit()
     def shortened(move, longest):
         """Newton's step `[d]` in place, cut where it may move a logit by more than 1.79 (Sun and Tran-Dinh, 2019)."""
-        size = 0.0
+        total = 0.0
         for i in range(dim):
-            size += move[i] * move[i]
-        reach = longest * math.sqrt(size)
+            total += move[i] * move[i]
+        reach = longest * math.sqrt(total)
         if reach > 1.79:
             for i in range(dim):
                 move[i] *= math.log1p(reach) / reach
@@ -1664,6 +1664,14 @@ def _queue_loops(num_models: int, dim: int) -> tuple[Callable, Callable]:
             for i in range(k + 1, dim):
                 root[i, k] = (root[i, k] + sine * work[i]) / cosine
                 work[i] = cosine * work[i] - sine * root[i, k]
+
+    return shortened, solve, grow
+
+
+@functools.cache
+def _queue_loops(num_models: int, dim: int) -> tuple[Callable, Callable]:
+    """The compiled estimate and the compiled runs for these sizes; see `_of_size`."""
+    shortened, solve, grow = _of_size(dim)
 
     @_jit()
     def fit(theta, curvature, rows, count, accepted, took, ridge, longest, matrix, move):
@@ -1826,6 +1834,191 @@ def numba_acqb(setting: QueueSetting, rounds: int, runs: int, seed: int) -> np.n
     if s.num_offered != 1:
         raise ValueError(f"num_offered must be 1, got {s.num_offered}")
     play = _queue_loops(s.num_models, s.dim)[1]
+    least = s.arrival_rate + s.slack
+    regret = play(s.arrival_rate, least, s.candidates, s.curvature, s.ridge, s.c1, rounds, runs, seed)
+    return regret[~np.isnan(regret)]
+
+
+@functools.cache
+def _pair_loops(num_models: int, dim: int, num_samples: int) -> tuple[Callable, Callable]:
+    """The compiled estimate of two models and the compiled runs with two answers; see `_of_size`."""
+    block, grow = 2 * dim, _of_size(dim)[2]
+    shortened, solve, _ = _of_size(block)
+
+    @_jit()
+    def fit(theta, rows, shown, took, about, counts, first, second, ridge, longest, matrix, move):
+        """The regularised estimate of two models together, warm: at most two Newton steps on all rows in which one of them was shown.
+
+        After a step that moved nothing by more than 1e-3 the next is left out, as in `_queue_loops`.
+
+        theta: `[N, d]`, of which two are written. rows: `[H, d]`. shown: `[H, 2]` models. took: `[H]` place of the accepted one, 2 for none.
+        about: `[N, H]`, the rows in which a model was shown, the first `counts[model]` of them. matrix `[2 d, 2 d]` and move `[2 d]`: room.
+        """
+        passes = 0
+        for _ in range(2):
+            passes += 1
+            for i in range(dim):
+                move[i], move[dim + i] = ridge * theta[first, i], ridge * theta[second, i]
+            for i in range(block):
+                for j in range(i + 1):
+                    matrix[i, j] = 0.0
+                matrix[i, i] = ridge
+            for side in range(2):
+                model = second if side else first
+                for n in range(counts[model]):
+                    h = about[model, n]
+                    place = 1 if shown[h, 1] == model else 0
+                    other = shown[h, 1 - place]
+                    own, rival = 0.0, 0.0
+                    for i in range(dim):
+                        own += rows[h, i] * theta[model, i]
+                        rival += rows[h, i] * theta[other, i]
+                    mine, theirs = math.exp(own), math.exp(rival)
+                    total = 1.0 + mine + theirs
+                    chance = mine / total
+                    missed, weight = chance - (1.0 if took[h] == place else 0.0), chance * (1.0 - chance)
+                    for i in range(dim):
+                        move[side * dim + i] += missed * rows[h, i]
+                        scaled = weight * rows[h, i]
+                        for j in range(i + 1):
+                            matrix[side * dim + i, side * dim + j] += scaled * rows[h, j]
+                    if side and other == first:
+                        for i in range(dim):
+                            scaled = chance * theirs / total * rows[h, i]
+                            for j in range(dim):
+                                matrix[dim + i, j] -= scaled * rows[h, j]
+            solve(matrix, move)
+            shortened(move, longest)
+            largest = 0.0
+            for i in range(dim):
+                theta[first, i] -= move[i]
+                theta[second, i] -= move[dim + i]
+                largest = max(largest, abs(move[i]), abs(move[dim + i]))
+            if largest < 1e-3:
+                break
+        return passes
+
+    @_jit()
+    def best_two(utilities):
+        """The two largest of `[N]`: their places, and the sum of their exponentials."""
+        first, second = (0, 1) if utilities[0] >= utilities[1] else (1, 0)
+        for j in range(2, num_models):
+            if utilities[j] > utilities[first]:
+                first, second = j, first
+            elif utilities[j] > utilities[second]:
+                second = j
+        return first, second, math.exp(utilities[first]) + math.exp(utilities[second])
+
+    @_jit(parallel=True)
+    def play(arrival_rate, least_rate, candidates, curvature_scale, ridge, c1, rounds, runs, seed):
+        """Regret of routing `[R]`; NaN of a run in which no candidate could be served well enough."""
+        regret = np.zeros(runs)
+        radius = np.empty(rounds + 1)
+        for n in range(rounds + 1):
+            growth = dim * math.log1p(2.0 * n / (dim * ridge)) + 4.0 * math.log(max(n, 1))
+            radius[n] = 0.5 * curvature_scale * math.sqrt(growth) + curvature_scale * math.sqrt(ridge)
+        for run in _prange(runs):
+            stream = _stream(seed, run)
+            truth = np.empty((num_models, dim))
+            for j in range(num_models):
+                for i in range(dim):
+                    truth[j, i] = 2.0 * _uniform(stream) - 1.0
+            theta, root = np.zeros((num_models, dim)), np.zeros((num_models, dim, dim))
+            for j in range(num_models):
+                for i in range(dim):
+                    root[j, i, i] = math.sqrt(ridge)
+            rows, shown, took = np.empty((rounds, dim)), np.empty((rounds, 2), np.int64), np.empty(rounds, np.int64)
+            about, pulls, count = np.empty((num_models, rounds), np.int64), np.zeros(num_models, np.int64), 0
+            waiting, rates = np.empty((rounds, dim)), np.empty(rounds)  # A prefix; the newest is the last.
+            matrix, move, utilities = np.empty((block, block)), np.empty(block), np.empty(num_models)
+            sample = np.empty((num_models, num_samples, dim))
+            length, arrived, lost, longest, turn_first, turn_second = 0, False, 0.0, 0.0, 0, 1
+            for t in range(rounds):
+                if length > 0:
+                    place, first, second = length - 1, turn_first, turn_second
+                    if arrived and _uniform(stream) <= c1 / math.sqrt(t + 1.0):
+                        turn_second += 1
+                        if turn_second == num_models:
+                            turn_first += 1
+                            if turn_first == num_models - 1:
+                                turn_first = 0
+                            turn_second = turn_first + 1
+                    else:
+                        for j in range(num_models):
+                            for m in range(num_samples):
+                                for i in range(dim - 1, -1, -1):
+                                    total = _normal(stream)
+                                    for k in range(i + 1, dim):
+                                        total -= root[j, k, i] * move[k]
+                                    move[i] = total / root[j, i, i]
+                                for i in range(dim):
+                                    sample[j, m, i] = theta[j, i] + radius[pulls[j]] * move[i]
+                        top = -1.0
+                        for q in range(length):
+                            for j in range(num_models):
+                                largest = -np.inf
+                                for m in range(num_samples):
+                                    utility = 0.0
+                                    for i in range(dim):
+                                        utility += waiting[q, i] * sample[j, m, i]
+                                    largest = max(largest, utility)
+                                utilities[j] = largest
+                            high, low, weight = best_two(utilities)
+                            if weight > top:
+                                place, first, second, top = q, min(high, low), max(high, low), weight
+                    x, size, one, two = rows[count], 0.0, 0.0, 0.0
+                    for i in range(dim):
+                        x[i] = waiting[place, i]
+                        one += x[i] * truth[first, i]
+                        two += x[i] * truth[second, i]
+                        size += x[i] * x[i]
+                    longest = max(longest, math.sqrt(size))
+                    one, two = math.exp(one), math.exp(two)
+                    lost += rates[place] - (one + two) / (1.0 + one + two)
+                    left = _uniform(stream) * (1.0 + one + two)
+                    took[count] = 0 if left < one else 1 if left < one + two else 2
+                    shown[count, 0], shown[count, 1] = first, second
+                    if took[count] < 2:
+                        length -= 1
+                        rates[place] = rates[length]
+                        for i in range(dim):
+                            waiting[place, i] = waiting[length, i]
+                    for model in (first, second):
+                        about[model, pulls[model]] = count
+                        pulls[model] += 1
+                        grow(root[model], x, move)
+                    count += 1
+                    fit(theta, rows, shown, took, about, pulls, first, second, ridge, longest, matrix, move)
+                arrived = _uniform(stream) < arrival_rate
+                if arrived:
+                    rate = 0.0
+                    for _ in range(candidates):
+                        for i in range(dim):
+                            waiting[length, i] = 2.0 * _uniform(stream) - 1.0
+                        for j in range(num_models):
+                            utilities[j] = 0.0
+                            for i in range(dim):
+                                utilities[j] += waiting[length, i] * truth[j, i]
+                        weight = best_two(utilities)[2]
+                        rate = weight / (1.0 + weight)
+                        if rate >= least_rate:
+                            break
+                    if rate < least_rate:
+                        lost = np.nan
+                    rates[length] = rate
+                    length += 1
+            regret[run] = lost
+        return regret
+
+    return fit, play
+
+
+def numba_acqb_pairs(setting: QueueSetting, rounds: int, runs: int, seed: int) -> np.ndarray:
+    """ACQB with two answers, as `numba_acqb`; the rows of the two models that were shown are passed over once or twice, nine samples of each."""
+    s = setting
+    if s.num_offered != 2:
+        raise ValueError(f"num_offered must be 2, got {s.num_offered}")
+    play = _pair_loops(s.num_models, s.dim, 9)[1]
     least = s.arrival_rate + s.slack
     regret = play(s.arrival_rate, least, s.candidates, s.curvature, s.ridge, s.c1, rounds, runs, seed)
     return regret[~np.isnan(regret)]
@@ -2028,6 +2221,7 @@ def comparators(
     add("loop", "acqb", "queueing", bind(loop_acqb, QueueSetting()))
     add("numba", "acqb", "queueing", bind(numba_acqb, QueueSetting()), threads=cores)
     add("loop", "acqb_pairs", "queueing, two answers", bind(loop_acqb, QueueSetting(num_offered=2)))
+    add("numba", "acqb_pairs", "queueing, two answers", bind(numba_acqb_pairs, QueueSetting(num_offered=2)), threads=cores)
     add("loop", "cosmos", "cascade", bind(loop_cosmos, CascadeSetting()))
     setting = contextual_comparators.ContextualSetting()
     for (tool, policy), (play, in_blocks, note) in contextual_comparators.PLAYERS.items():

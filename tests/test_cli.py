@@ -424,6 +424,9 @@ def test_compiled_programs_are_kept_where_the_user_says(tmp_path, monkeypatch):
         jax.config.update("jax_enable_compilation_cache", True)
         jax.config.update("jax_compilation_cache_dir", None)
         assert cli._keep_compiled() == str(tmp_path / "jaxroute" / "compiled")
+        assert (
+            jax.config.jax_persistent_cache_min_compile_time_secs == 0
+        )  # All programs are kept, those that compile in no time too.
         jax.config.update("jax_compilation_cache_dir", str(tmp_path / "mine"))
         assert cli._keep_compiled() == str(tmp_path / "mine")
     finally:

@@ -27,12 +27,42 @@ def test_the_warm_estimate_follows_the_maximum_likelihood_one():
     assert set(passes) == {1, 2}  # The second is left out where the first has moved next to nothing.
 
 
-def test_its_regret_is_that_of_jaxroute():
+def test_the_warm_estimate_of_two_models_is_that_of_their_block():
+    """Those of the others stay what they are: the gradient of the reference's loss is zero in the block, the other models have not moved."""
+    models, dim, ridge, rng = 4, 3, 1.0, np.random.default_rng(1)
+    fit, _ = comparators._pair_loops(models, dim, 9)
+    number = 60
+    rows, truth = rng.uniform(-1, 1, (number, dim)), rng.uniform(-1, 1, (models, dim))
+    shown = np.stack([np.sort(rng.permutation(models)[:2]) for _ in range(number)])
+    weights = np.exp(np.einsum("hd,hkd->hk", rows, truth[shown]))
+    edges = np.cumsum(weights / (1 + weights.sum(axis=1, keepdims=True)), axis=1)
+    took = (rng.random(number)[:, None] >= edges).sum(axis=1)
+    theta, about, counts = np.zeros((models, dim)), np.zeros((models, number), int), np.zeros(models, int)
+    offered, chosen, passes = np.zeros((number, models), bool), np.full(number, -1), []
+    gradients = []
+    for h in range(number):
+        first, second = (int(j) for j in shown[h])
+        for model in (first, second):
+            about[model, counts[model]] = h
+            counts[model] += 1
+        offered[h, shown[h]], chosen[h] = True, -1 if took[h] == 2 else shown[h, took[h]]
+        before, room = theta.copy(), (np.zeros((2 * dim, 2 * dim)), np.zeros(2 * dim))
+        passes.append(fit(theta, rows, shown, took, about, counts, first, second, ridge, np.sqrt(dim), *room))
+        others = [j for j in range(models) if j not in (first, second)]
+        np.testing.assert_array_equal(theta[others], before[others])
+        data = rows[: h + 1], offered[: h + 1], chosen[: h + 1]
+        gradients.append(np.abs(reference.disjoint_loss(theta, *data, ridge, (first, second))[1]).max())
+    assert max(gradients) < 2e-3 and np.median(gradients) < 1e-6, gradients  # Of sums over the rows.
+    assert set(passes) == {1, 2}
+
+
+@pytest.mark.parametrize(("name", "answers"), [("numba_acqb", 1), ("numba_acqb_pairs", 2)])
+def test_its_regret_is_that_of_jaxroute(name, answers):
     pytest.importorskip("numba")
     rounds, seeds = 300, 512
-    made = comparators.COMPARATORS["numba_acqb"].run(rounds, 1024, 1)
+    made = comparators.COMPARATORS[name].run(rounds, 1024, 1)
     data = jaxroute.simulate(
-        queueing.RandomQueues(horizon=rounds),
+        queueing.RandomQueues(horizon=rounds, num_offered=answers),
         {"ACQB": queueing.ACQB()},
         horizon=rounds,
         seeds=seeds,
@@ -45,9 +75,10 @@ def test_its_regret_is_that_of_jaxroute():
     assert error < 0.03 * ours.mean()
 
 
-def test_it_is_for_one_answer():
-    with pytest.raises(ValueError, match="num_offered must be 1, got 2"):
-        comparators.numba_acqb(comparators.QueueSetting(num_offered=2), 10, 2, 0)
+def test_each_is_for_its_number_of_answers():
+    for rival, wrong, right in ((comparators.numba_acqb, 2, 1), (comparators.numba_acqb_pairs, 1, 2)):
+        with pytest.raises(ValueError, match=f"num_offered must be {right}, got {wrong}"):
+            rival(comparators.QueueSetting(num_offered=wrong), 10, 2, 0)
 
 
 @pytest.mark.slow
