@@ -1614,7 +1614,7 @@ def vectorised_stageroute(setting: StagedSetting, rounds: int, n: int, rng: np.r
 
 
 @functools.cache
-def _of_size(dim: int) -> tuple[Callable, Callable, Callable]:
+def _of_size(dim: int) -> tuple[Callable, Callable, Callable, Callable]:
     """Compiled functions of vectors and matrices of this size, which is a constant of the code: short loops are unrolled."""
 
     @_jit()
@@ -1665,13 +1665,22 @@ def _of_size(dim: int) -> tuple[Callable, Callable, Callable]:
                 root[i, k] = (root[i, k] + sine * work[i]) / cosine
                 work[i] = cosine * work[i] - sine * root[i, k]
 
-    return shortened, solve, grow
+    @_jit()
+    def drawn(stream, root, move):
+        """Writes a sample of `N(0, V^-1)` into `move`, with `V = L L'` by its lower root `L`."""
+        for i in range(dim - 1, -1, -1):
+            total = _normal(stream)
+            for k in range(i + 1, dim):
+                total -= root[k, i] * move[k]
+            move[i] = total / root[i, i]
+
+    return shortened, solve, grow, drawn
 
 
 @functools.cache
 def _queue_loops(num_models: int, dim: int) -> tuple[Callable, Callable]:
     """The compiled estimate and the compiled runs for these sizes; see `_of_size`."""
-    shortened, solve, grow = _of_size(dim)
+    shortened, solve, grow, drawn = _of_size(dim)
 
     @_jit()
     def fit(theta, curvature, rows, count, accepted, took, ridge, longest, matrix, move):
@@ -1761,11 +1770,7 @@ def _queue_loops(num_models: int, dim: int) -> tuple[Callable, Callable]:
                         pointer = (pointer + 1) % num_models
                     else:
                         for j in range(num_models):
-                            for i in range(dim - 1, -1, -1):
-                                total = _normal(stream)
-                                for k in range(i + 1, dim):
-                                    total -= root[j, k, i] * move[k]
-                                move[i] = total / root[j, i, i]
+                            drawn(stream, root[j], move)
                             for i in range(dim):
                                 sample[j, i] = theta[j, i] + radius[pulls[j]] * move[i]
                         top = -np.inf
@@ -1842,8 +1847,8 @@ def numba_acqb(setting: QueueSetting, rounds: int, runs: int, seed: int) -> np.n
 @functools.cache
 def _pair_loops(num_models: int, dim: int, num_samples: int) -> tuple[Callable, Callable]:
     """The compiled estimate of two models and the compiled runs with two answers; see `_of_size`."""
-    block, grow = 2 * dim, _of_size(dim)[2]
-    shortened, solve, _ = _of_size(block)
+    block, (_, _, grow, drawn) = 2 * dim, _of_size(dim)
+    shortened, solve, *_ = _of_size(block)
 
     @_jit()
     def fit(theta, rows, shown, took, about, counts, first, second, ridge, longest, matrix, move):
@@ -1946,11 +1951,7 @@ def _pair_loops(num_models: int, dim: int, num_samples: int) -> tuple[Callable, 
                     else:
                         for j in range(num_models):
                             for m in range(num_samples):
-                                for i in range(dim - 1, -1, -1):
-                                    total = _normal(stream)
-                                    for k in range(i + 1, dim):
-                                        total -= root[j, k, i] * move[k]
-                                    move[i] = total / root[j, i, i]
+                                drawn(stream, root[j], move)
                                 for i in range(dim):
                                     sample[j, m, i] = theta[j, i] + radius[pulls[j]] * move[i]
                         top = -1.0
