@@ -142,6 +142,30 @@ class Blurred(stochastic.EpsilonGreedy):
         return state.replace(reward_sum=jnp.where(jnp.isnan(blurred[0]), 0.0, state.reward_sum))
 
 
+@struct.dataclass
+class ByRound(stochastic.EpsilonGreedy):
+    """Adds a row of a table to its sums of rewards: that of the round, the same in all runs, and one of each run's own."""
+
+    table: np.ndarray | None = None
+
+    def update(self, key, state, obs, action, feedback, t):
+        state, table = super().update(key, state, obs, action, feedback, t), jnp.asarray(self.table)
+        places = t % 5, jnp.argmax(state.reward_sum)
+        rows = [jnp.take(table, place[None], axis=0, mode="clip")[0] for place in places]
+        return state.replace(reward_sum=state.reward_sum + 1e-3 * (rows[0] + rows[1])[:3])
+
+
+def test_rows_of_a_shared_table_are_copied_whether_runs_want_the_same_or_their_own(monkeypatch):
+    policy = ByRound(table=np.random.default_rng(0).normal(size=(5, 9)).astype(np.float32))
+    texts, written = [], source.Source.for_host
+    monkeypatch.setattr(source.Source, "for_host", lambda self: texts.append(self.body) or written(self))
+    env = stochastic.bernoulli([0.9, 0.5, 0.2])
+    with programs.PROGRAMS.fresh():
+        ours, theirs = both_backends(env, {"policy": policy}, record=everything(env, policy))
+    assert_equal_play(ours, theirs)
+    assert texts[0].count("rows_of<9>") == 2
+
+
 def test_what_has_no_c_is_played_by_the_scan_with_a_warning():
     options = {"horizon": 30, "seeds": 5, "progress": False}
     env, policies = stochastic.bernoulli([0.9, 0.5, 0.2]), {"odd": Blurred()}
