@@ -109,6 +109,9 @@ def cosine_pairs(
     )
 
 
+_pairs_at_once = brief_jit(cosine_pairs, static_argnums=3)  # In one program: each operation on its own would be one.
+
+
 def utility_pairs(
     utility: ArrayLike, positive_above: float = 0.6, negative_below: float = 0.3, num_negatives: int = 64
 ) -> Pairs:
@@ -320,8 +323,7 @@ def fit_projection(
     if batch is not None:
         checks.count("batch", batch, minimum=2, maximum=rows.size)
     cosine = utility_cosine(values[rows])
-    others = ~np.eye(rows.size, dtype=bool)
-    if not np.any((others & (cosine > positive_above)).any(axis=1) & (others & (cosine < negative_below)).any(axis=1)):
+    if not np.any(_pairs_at_once(cosine, positive_above, negative_below, num_negatives).valid):
         raise ValueError(
             f"utility must give at least one of the {rows.size} chosen prompts a positive (cosine above {positive_above:g}) "
             f"and a negative (cosine below {negative_below:g}); choose more prompts or other thresholds"

@@ -9,19 +9,19 @@ from jaxroute.core import numerics
 from jaxroute.core.types import Leaf
 
 # Observations of a page.
-_PAGE = 32
+_PAGE = 16
 
 
 @struct.dataclass
 class Factors:
-    """`W = ridge^-1/2 Q_1 Q_2 ...` of each parameter: `Q = I - A' T A` for every page of up to 32 of its observations.
+    """`W = ridge^-1/2 Q_1 Q_2 ...` of each parameter: `Q = I - A' T A` for every page of up to 16 of its observations.
 
     The pages of all parameters stand in the order in which they were begun, so that memory goes with the number of observations. The
     last one stays empty, and stands for "none".
 
     Attributes:
-      rows: `[G, 32, d]`, `A`: for the observation `x` the vector `a = W' x`, with `W` as it was before; zero where there is none yet.
-      mix: `[G, 32, 32]`, `T`, upper triangular, which makes one of the factors `I - c a a'`.
+      rows: `[G, 16, d]`, `A`: for the observation `x` the vector `a = W' x`, with `W` as it was before; zero where there is none yet.
+      mix: `[G, 16, 16]`, `T`, upper triangular, which makes one of the factors `I - c a a'`.
       owner: `[G]` int32, the parameter of a page.
       after: `[G]` int32, the next page of the same parameter.
       first: `[N]` int32, each parameter's first page.

@@ -142,6 +142,19 @@ class Blurred(stochastic.EpsilonGreedy):
         return state.replace(reward_sum=jnp.where(jnp.isnan(blurred[0]), 0.0, state.reward_sum))
 
 
+def test_what_has_no_c_is_played_by_the_scan_with_a_warning():
+    options = {"horizon": 30, "seeds": 5, "progress": False}
+    env, policies = stochastic.bernoulli([0.9, 0.5, 0.2]), {"odd": Blurred()}
+    with pytest.warns(UserWarning, match=r"policy 'odd' on BanditEnv does not fit into a kernel.*conv_general_dilated"):
+        ours = jr.simulate(env, policies, backend="kernel", **options)
+    theirs = jr.simulate(env, policies, **options)
+    assert list(ours.attrs["fell_back"]) == ["odd"] and "conv_general" in ours.attrs["fell_back"]["odd"]
+    for name in theirs.data_vars:
+        np.testing.assert_array_equal(ours[name].values, theirs[name].values)
+    with pytest.warns(UserWarning, match="conv_general"):  # Also when it is known already.
+        jr.simulate(env, policies, backend="kernel", **options)
+
+
 @struct.dataclass
 class ByRound(stochastic.EpsilonGreedy):
     """Adds a row of a table to its sums of rewards: that of the round, the same in all runs, and one of each run's own."""
@@ -164,19 +177,6 @@ def test_rows_of_a_shared_table_are_copied_whether_runs_want_the_same_or_their_o
         ours, theirs = both_backends(env, {"policy": policy}, record=everything(env, policy))
     assert_equal_play(ours, theirs)
     assert texts[0].count("rows_of<9>") == 2
-
-
-def test_what_has_no_c_is_played_by_the_scan_with_a_warning():
-    options = {"horizon": 30, "seeds": 5, "progress": False}
-    env, policies = stochastic.bernoulli([0.9, 0.5, 0.2]), {"odd": Blurred()}
-    with pytest.warns(UserWarning, match=r"policy 'odd' on BanditEnv does not fit into a kernel.*conv_general_dilated"):
-        ours = jr.simulate(env, policies, backend="kernel", **options)
-    theirs = jr.simulate(env, policies, **options)
-    assert list(ours.attrs["fell_back"]) == ["odd"] and "conv_general" in ours.attrs["fell_back"]["odd"]
-    for name in theirs.data_vars:
-        np.testing.assert_array_equal(ours[name].values, theirs[name].values)
-    with pytest.warns(UserWarning, match="conv_general"):  # Also when it is known already.
-        jr.simulate(env, policies, backend="kernel", **options)
 
 
 def _no_compiler(monkeypatch):
