@@ -159,12 +159,81 @@ FUNCTION B gathered(const bool *from, I at) {
     return out;
 }
 
+/* LANES rows of numbers as vectors, number by number: squares of LANES rows are turned, in steps that zip two halves of its vectors */
+
+FUNCTION void zipped(const vector_f *x, vector_f *y) {
+    vector_i low, high;
+    EACH_LANE low[lane] = lane / 2 + lane % 2 * LANES, high[lane] = low[lane] + LANES / 2;
+#pragma GCC unroll 16
+    for (int i = 0; i < LANES / 2; ++i) {
+#ifdef __clang__
+        EACH_LANE {
+            y[2 * i][lane] = x[i + lane % 2 * (LANES / 2)][lane / 2];
+            y[2 * i + 1][lane] = x[i + lane % 2 * (LANES / 2)][lane / 2 + LANES / 2];
+        }
+#else
+        y[2 * i] = __builtin_shuffle(x[i], x[i + LANES / 2], low);
+        y[2 * i + 1] = __builtin_shuffle(x[i], x[i + LANES / 2], high);
+#endif
+    }
+}
+FUNCTION void turned(vector_f *x) {
+    vector_f y[LANES];
+    for (int step = LANES; step > 1; step /= 4) {
+        zipped(x, y);
+        if (step > 2) zipped(y, x);
+        else memcpy(x, y, sizeof(y));
+    }
+}
+#ifdef __clang__
+#define WELL_COMPILED __attribute__((noinline))
+#else
+#define WELL_COMPILED __attribute__((noinline, optimize("O3")))
+#endif
+static WELL_COMPILED void rows_turned(F *to, const float *const *from, int width) {
+    int first = 0;
+    for (; first + LANES <= width; first += LANES) {
+        vector_f x[LANES];
+#pragma GCC unroll 16
+        EACH_LANE memcpy(&x[lane], from[lane] + first, sizeof(vector_f));
+        turned(x);
+#pragma GCC unroll 16
+        EACH_LANE to[first + lane].v = x[lane];
+    }
+    for (; first < width; ++first) EACH_LANE to[first].v[lane] = from[lane][first];
+}
+
+static WELL_COMPILED bool nan_among(const float *x, int size) {
+    vector_i odd = {};
+    int first = 0;
+    for (; first + LANES <= size; first += LANES) {
+        vector_f now;
+        memcpy(&now, x + first, sizeof(now));
+        odd |= (vector_i)(now != now);
+    }
+    bool found = any(B(odd));
+    for (; first < size; ++first) found |= x[first] != x[first];
+    return found;
+}
+/* The numbers of vectors as rows, in the runs that are meant */
+static WELL_COMPILED void rows_written(float *const *to, const F *from, int width, B meant) {
+    int first = 0;
+    for (; first + LANES <= width; first += LANES) {
+        vector_f x[LANES];
+#pragma GCC unroll 16
+        EACH_LANE x[lane] = from[first + lane].v;
+        turned(x);
+#pragma GCC unroll 16
+        EACH_LANE if (meant.v[lane]) memcpy(to[lane] + first, &x[lane], sizeof(vector_f));
+    }
+    for (; first < width; ++first) EACH_LANE if (meant.v[lane]) to[lane][first] = from[first].v[lane];
+}
+
 /* A row of a table that runs share, another one for each run */
 template <int WIDTH> FUNCTION void rows_of(F *to, const float *table, I row) {
-    EACH_LANE {
-        const float *const from = table + row.v[lane] * WIDTH;
-        for (int i = 0; i < WIDTH; ++i) to[i].v[lane] = from[i];
-    }
+    const float *from[LANES];
+    EACH_LANE from[lane] = table + row.v[lane] * WIDTH;
+    rows_turned(to, from, WIDTH);
 }
 template <int WIDTH> FUNCTION void rows_of(F *to, const float *table, int row) {
     for (int i = 0; i < WIDTH; ++i) to[i] = table[row * WIDTH + i];
@@ -201,7 +270,43 @@ template <class T, int N> struct Array {
     INSIDE typename Wide<T>::type operator[](I i) const { return gathered(a, i); }
 };
 
+/* An array of which each run has its numbers side by side */
+template <class T> struct Spot {
+    T *const first;
+    const int size;
+    const I at;
+    INSIDE void operator=(typename Wide<T>::type x) const { EACH_LANE first[lane * size + at.v[lane]] = x.v[lane]; }
+};
+template <class T, int SIZE> struct Apart {
+    T a[LANES][SIZE];
+    INSIDE Spot<T> operator[](I i) { return {a[0], SIZE, i}; }
+    INSIDE typename Wide<T>::type read(I i) const {
+        typename Wide<T>::type out;
+        EACH_LANE out.v[lane] = a[lane][i.v[lane]];
+        return out;
+    }
+    template <int WIDTH> INSIDE void rows(typename Wide<T>::type *to, I row) const {
+        const float *from[LANES];
+        EACH_LANE from[lane] = (const float *)&a[lane][row.v[lane] * WIDTH];
+        rows_turned((F *)to, from, WIDTH);
+    }
+    template <int WIDTH> INSIDE void write_rows(const typename Wide<T>::type *from, I row, B meant) {
+        float *to[LANES];
+        EACH_LANE to[lane] = (float *)&a[lane][row.v[lane] * WIDTH];
+        rows_written(to, (const F *)from, WIDTH, meant);
+    }
+    INSIDE B has_nan() const {
+        B out;
+        EACH_LANE out.v[lane] = -(int)nan_among(a[lane], SIZE);
+        return out;
+    }
+};
+
 /* `x = y` where something holds */
+template <class T, class V> FUNCTION void set_if(B c, const Spot<T> &x, V y) {
+    const typename Wide<T>::type all = y;
+    EACH_LANE if (c.v[lane]) x.first[lane * x.size + x.at.v[lane]] = all.v[lane];
+}
 template <class T, class V> FUNCTION void set_if(B c, T &x, V y) { x = choose(c, (T)y, x); }
 template <class T, class V> FUNCTION void set_if(B c, const Places<T> &x, V y) {
     const T all = y;
@@ -425,7 +530,7 @@ FUNCTION B lt_u(U a, U b) { return a < b; }
 
 /* Logarithm and exponential as in Cephes (Moshier): a power of two, and a polynomial of the rest */
 
-FUNCTION F lanes_logf(F x) {
+FUNCTION F log_of_normal(F x) {
     const I bits = (vector_i)x.v;
     I power = ((bits >> 23) & 0xff) - 126;
     F m = (vector_f)((bits.v & 0x007fffff) | 0x3f000000);  /* from 1/2 to 1 */
@@ -443,9 +548,11 @@ FUNCTION F lanes_logf(F x) {
     p = fused(p, m, -2.4999993993e-1f);
     p = fused(p, m, 3.3333331174e-1f);
     const F e = to_f(power);
-    F y = fused(e, -2.12194440e-4f, p * m * z);
-    y = fused(e, 0.693359375f, m + fused(z, -0.5f, y));
-    y = choose_f(x < 0x1p-126f, choose_f(x < 0.0f, NAN_32, -INF_32), y);
+    const F y = fused(e, -2.12194440e-4f, p * m * z);
+    return fused(e, 0.693359375f, m + fused(z, -0.5f, y));
+}
+FUNCTION F lanes_logf(F x) {
+    const F y = choose_f(x < 0x1p-126f, choose_f(x < 0.0f, NAN_32, -INF_32), log_of_normal(x));
     return choose_f(x < INF_32, y, x);
 }
 
@@ -509,7 +616,7 @@ FUNCTION F logaddexp_f(F a, F b) {
 }
 
 FUNCTION F erf_inv_f(F x) {
-    const F w = -log1pf(-x * x), near = w - 2.5f;
+    const F left = (1.0f - x) * (1.0f + x), w = -log_of_normal(left), near = w - 2.5f;
     F p = 2.81022636e-08f;
     p = fused(p, near, 3.43273939e-07f);
     p = fused(p, near, -3.5233877e-06f);
@@ -519,7 +626,7 @@ FUNCTION F erf_inv_f(F x) {
     p = fused(p, near, -0.00417768164f);
     p = fused(p, near, 0.246640727f);
     p = fused(p, near, 1.50140941f);
-    const B rare = !(w < 5.0f);
+    const B rare = !(left > 0.0067379470f);  /* exp(-5); beyond 1 there is no result */
     if (any(rare)) {
         const F far = sqrtf(w) - 3.0f;
         F q = -0.000200214257f;
@@ -530,7 +637,7 @@ FUNCTION F erf_inv_f(F x) {
         q = fused(q, far, -0.0076224613f);
         q = fused(q, far, 0.00943887047f);
         q = fused(q, far, 1.00167406f);
-        q = choose_f(fabsf(x) == 1.0f, INF_32, 2.83297682f + q * far);
+        q = choose_f(fabsf(x) < 1.0f, 2.83297682f + q * far, choose_f(fabsf(x) == 1.0f, INF_32, NAN_32));
         p = choose_f(rare, q, p);
     }
     return p * x;

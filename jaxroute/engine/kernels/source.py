@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
+from jaxroute.engine.kernels import placement
 from jaxroute.engine.kernels.emitter import Emitter, dtype_of, shape_of
 from jaxroute.engine.kernels.values import Index, Storage, Unsupported, Value, add, c_type, flat
 from jaxroute.engine.rounds import Run
@@ -174,7 +175,8 @@ class _Writer:
         for value in self._own:  # They are read in every round.
             if value.storage is not None:
                 value.storage.writable = False
-        self._states = [self._given(leaf) for leaf in jax.tree.leaves(states)]
+        apart = self._apart(len(self._own), len(jax.tree.leaves(states))) if wide else set()
+        self._states = [self._given(leaf, apart=n in apart) for n, leaf in enumerate(jax.tree.leaves(states))]
         self._zeros = [self._emitter.constant(np.zeros(flows[name].shape, np.float32)) for name in sorted(flows)]
 
     def source(self) -> Source:
@@ -209,13 +211,23 @@ class _Writer:
         self._known[id(const)] = value
         return value
 
-    def _given(self, leaf: Any, most: int | None = None) -> Value:
+    def _apart(self, before: int, number: int) -> set[int]:
+        """Which arrays of the states have the numbers of a run side by side.
+
+        Args:
+          before: arguments of the functions before the states.
+          number: arrays of the states.
+        """
+        given, leaves = [True] * (before + number) + [False], [*[None] * before, *range(number), None]
+        return placement.by_rows(self._play, given, leaves)
+
+    def _given(self, leaf: Any, most: int | None = None, apart: bool = False) -> Value:
         """An input of each run; of more numbers than `most` it stays in memory."""
         array = self._input(shape_of(_one_run(leaf)), dtype_of(leaf))
         value = self._emitter.value_of(
             self._emitter.given(len(self._arrays) - 1, array.dtype, math.prod(array.shape)), array.shape
         )
-        return value if most is not None and value.size > most else self._emitter.copied(value)
+        return value if most is not None and value.size > most else self._emitter.copied(value, apart=apart)
 
     def _input(self, shape: Sequence[int], dtype: Any, shared: bool = False) -> Array:
         self._arrays.append(Array(tuple(shape), np.dtype(dtype), shared))

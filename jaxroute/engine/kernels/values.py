@@ -144,6 +144,11 @@ def unflat(number: Index, shape: Sequence[int]) -> Place:
     return tuple(place)
 
 
+def is_row(shape: Sequence[int], sizes: Sequence[int]) -> bool:
+    """Whether a part of these sizes is one row along the first axis."""
+    return len(shape) > 1 and sizes[0] == 1 and tuple(sizes[1:]) == tuple(shape[1:])
+
+
 @dataclasses.dataclass(eq=False)
 class Storage:
     """A variable or an array of C.
@@ -154,6 +159,7 @@ class Storage:
     readers: living variables whose value is read from it. reads: how often it is read, in the text.
     varying: it differs between runs that are played at once. depth: number of masks in force where it is declared.
     loop: numbers of the first line and of the one behind the last of the loop that gives it its value, if there is one.
+    apart: each run has its numbers side by side, where several are played at once (`placement`).
     """
 
     name: str
@@ -166,9 +172,14 @@ class Storage:
     varying: bool = False
     depth: int = 0
     loop: tuple[int, int] | None = None
+    apart: bool = False
+
+    def read(self, number: Index) -> str:
+        """An element, as C reads it."""
+        return f"{self.name}.read({number})" if self.apart else self.element(number)
 
     def element(self, number: Index) -> str:
-        """An element, as C reads and writes it."""
+        """An element, as C writes it, and reads it if it is not apart."""
         if not self.size:
             return self.name
         if self.stride:

@@ -134,9 +134,10 @@ class Writer:
 
     # Storages
 
-    def variable(self, dtype: Any, size: int, varying: bool = True) -> Storage:
+    def variable(self, dtype: Any, size: int, varying: bool = True, apart: bool = False) -> Storage:
         """Declares an array, or a plain variable for size 0."""
         storage = self.storage("a" if size else "x", dtype, size, varying)
+        storage.apart = apart
         self.line(self.declaration(storage), storage)
         return storage
 
@@ -162,6 +163,10 @@ class Writer:
             return f"{kind} {storage.name};"
         if not self.wide:
             return f"{kind} {storage.name}[{storage.size}];"
+        if storage.apart:
+            number = {"F": "float", "I": "int"}[kind]
+            first, self.heap = self.heap, self.heap + storage.size
+            return f"auto &{storage.name} = *(Apart<{number}, {storage.size}> *)(heap + {first});"
         if not storage.varying or storage.size <= _MOST_ON_STACK:
             return f"Array<{kind}, {storage.size}> {storage.name};"
         first, self.heap = self.heap, self.heap + storage.size
@@ -229,7 +234,7 @@ class Writer:
 
         def at(place: Place) -> str:
             self._read(storage)
-            return storage.element(flat(place, shape))
+            return storage.read(flat(place, shape))
 
         return Value(shape, storage.dtype, at, frozenset([storage]), storage)
 
@@ -282,9 +287,10 @@ class Writer:
             return value
         return self.copied(value)
 
-    def copied(self, value: Value, varying: bool = False) -> Value:
+    def copied(self, value: Value, varying: bool = False, apart: bool = False) -> Value:
         """A value in a new storage, which may differ between runs if the value does or if it is to."""
-        storage = self.variable(value.dtype, value.size if value.shape else 0, varying or self.varies_here(value))
+        varying = varying or self.varies_here(value)
+        storage = self.variable(value.dtype, value.size if value.shape else 0, varying, apart)
         self.write(storage, value)
         return self.value_of(storage, value.shape)
 
@@ -315,7 +321,7 @@ class Writer:
         made = value.storage
         if made is None or made is storage or made.loop is None or not storage.writable:
             return False
-        if (made.size, made.varying, made.dtype) != (storage.size, storage.varying, storage.dtype):
+        if (made.size, made.varying, made.dtype) != (storage.size, storage.varying, storage.dtype) or storage.apart:
             return False
         if not made.depth == storage.depth == len(self.masks):
             return False

@@ -26,8 +26,8 @@ from jaxroute.solvers.assortment import best_models, log_weight_of_best
 _LARGE = 9
 # Up to so many numbers in all parameters together the solver keeps their second derivatives, where rounds show several models.
 _TRACKED = 64
-# Up to so many numbers in the second derivatives of all parameters together kernels play pools with one answer no slower than XLA: in .64 of its
-# time over 300 rounds, in about the same over 2,000.
+# Up to so many numbers in the second derivatives of all parameters together kernels play pools with one or two answers faster than XLA: in .4
+# to .5 of its time over 300 rounds, in .7 to .9 over 1,000 and 2,000 (with vectors of 256 bits in .5 to .65, and in about the same).
 _LARGE_CURVATURES = 2**17
 # The paper's c1.
 _C1 = 1.0
@@ -194,8 +194,8 @@ class ACQB:
         return self._size_of_curvatures(spec) >= WRITTEN_OUT
 
     def has_large_products(self, spec: QueueSpec) -> bool:
-        # With one answer a round reads the prompts that wait, and those that the model was tried with.
-        few_prompts = spec.prompts > 0 and spec.num_offered == 1 and self._size_of_curvatures(spec) < _LARGE_CURVATURES
+        # With one or two answers a round reads the prompts that wait, and those that the models were tried with.
+        few_prompts = spec.prompts > 0 and spec.num_offered <= 2 and self._size_of_curvatures(spec) < _LARGE_CURVATURES
         return self.has_long_rounds(spec) and not few_prompts
 
     def _size_of_curvatures(self, spec: QueueSpec) -> int:

@@ -41,6 +41,12 @@ MORE = {
     "infinities are no NaN": (lambda x: (numerics.has_nan(x[:4]), numerics.has_nan(x)), EXTREMES),
     "outer sums": (numerics.outer_sums, floats(5, 32), floats(3, 32)),
     "outer sums of many": (lambda x, y: (numerics.outer_sums(x, y), numerics.outer_sums(y + 1, x[:1])), floats(3, 7), floats(23, 7)),
+    "products of many terms": (
+        lambda x, y: (jnp.dot(x, y, precision="highest"), x[0] @ y, x @ y[:, 0], x[1] @ y[:, 2], jnp.einsum("ki,kj->kij", x, x)),
+        floats(3, 11),
+        floats(11, 21),
+    ),
+    "products of stacks": (lambda x, y: jnp.einsum("bij,bjk->bik", x, y), floats(2, 3, 9), floats(2, 9, 10)),
     "NaN and ties": (lambda x: (primitives.first_best(x), primitives.first_best(x, x < 1), lax.top_k(x, 3)), WITH_NAN),
     "extremes": (lambda x: (x.astype(jnp.int32), x.astype(jnp.uint32), jnp.isfinite(x), jnp.sign(x), jnp.abs(x)), EXTREMES),
     "order of all floats": (lambda x: jnp.searchsorted(jnp.float32([-1.0, 0.0, 1.0]), x), EXTREMES),

@@ -2,17 +2,20 @@
 
 import subprocess
 from concurrent.futures import Future
+from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from conformance_cases import OPTIONS, POLICIES
 from flax import struct
+from jax import lax
 from toys import Clock, Cycle, Planner
 
 import jaxroute as jr
 from jaxroute.core import draws, numerics
-from jaxroute.core.types import Leaf
+from jaxroute.core.types import Leaf, Metric
 from jaxroute.engine import programs
 from jaxroute.engine.errors import CannotPlayError
 from jaxroute.engine.kernels import compiling, host, source
@@ -179,6 +182,72 @@ def test_rows_of_a_shared_table_are_copied_whether_runs_want_the_same_or_their_o
     assert texts[0].count("rows_of<9>") == 2
 
 
+@struct.dataclass
+class Tables:
+    """A state with tables of which each run reads and writes rows of its own."""
+
+    own: Any
+    numbers: jax.Array  # [3, 50]
+    counts: jax.Array  # [3, 40], int16
+
+
+@struct.dataclass
+class KeepsRows(stochastic.EpsilonGreedy):
+    """Changes a row of the model that was pulled, and in some runs and rounds of another one."""
+
+    odd: float = 0.0  # Written into a row of the first model in the 30th round.
+
+    def init(self, key, spec):
+        numbers = jnp.arange(150, dtype=jnp.float32).reshape(3, 50) / 150
+        return Tables(own=super().init(key, spec), numbers=numbers, counts=jnp.zeros((3, 40), jnp.int16))
+
+    def act(self, key, state, obs, t):
+        return super().act(key, state.own, obs, t)
+
+    def update(self, key, state, obs, action, feedback, t):
+        own = super().update(key, state.own, obs, action, feedback, t)
+        place = jnp.argmax(own.reward_sum)
+        row = numerics.at(state.numbers, (place,))
+        numbers = numerics.put(
+            state.numbers, (place,), 0.9 * row + jnp.sum(feedback) * row[::-1] + jnp.where(t == 30, self.odd, 0)
+        )
+
+        def other(tables):
+            numbers, counts = tables
+            least = jnp.argmin(own.reward_sum)
+            row = numerics.at(counts, (least,)) + jnp.arange(40, dtype=jnp.int16)
+            return numerics.put(numbers, (least,), numerics.at(numbers, (place,)) - 0.5), numerics.put(counts, (least,), row)
+
+        numbers, counts = lax.cond(
+            own.reward_sum[0] > own.reward_sum[1], other, lambda tables: tables, (numbers, state.counts)
+        )
+        counts = numerics.put(counts, (place, t % 40), numerics.at(counts, (place, 7)) + jnp.int16(2))
+        return Tables(own=own, numbers=numbers, counts=counts)
+
+    def gauges(self, state):
+        return {"numbers": jnp.sum(state.numbers, axis=0), "counts": state.counts.astype(jnp.float32)}
+
+    metrics = (
+        Metric("numbers", "sums over models", "", "gauge", ("number",)),
+        Metric("counts", "all counts", "", "gauge", ("model", "place")),
+    )
+
+
+@pytest.mark.parametrize("odd", [0.0, np.nan])
+def test_rows_of_a_run_stand_side_by_side(odd, monkeypatch):
+    """What is read and written by rows at places of the runs' own is laid out run by run; nobody sees it but in the text."""
+    env, policy = stochastic.bernoulli([0.9, 0.5, 0.2]), KeepsRows(odd=odd)
+    texts, written = [], source.Source.for_host
+    monkeypatch.setattr(source.Source, "for_host", lambda self: texts.append(self.body) or written(self))
+    with programs.PROGRAMS.fresh():
+        ours, theirs = both_backends(env, {"policy": policy}, record=everything(env, policy))
+    assert_equal_play(ours, theirs)
+    assert "Apart<float, 150>" in texts[0] and "Apart<int, 120>" in texts[0]
+    assert texts[0].count(".write_rows<50>") == 2 and texts[0].count(".rows<50>") >= 2
+    np.testing.assert_array_equal(ours["valid"].values, theirs["valid"].values)
+    assert bool(ours["valid"].all()) == (odd == 0)
+
+
 def _no_compiler(monkeypatch):
     monkeypatch.setattr(host, "compiler", lambda wide=False: None)
     return "there is no C\\+\\+ compiler"
@@ -317,8 +386,23 @@ def test_prompts_of_a_pool_are_read_row_by_row(monkeypatch):
     (text,) = texts
     assert "rows_of<64>" in text and "4480" not in text  # 70 prompts of 64 features.
     assert jr.simulate(env, policy, horizon=47, seeds=2, progress=False).attrs["backend"] == "kernel"
-    pairs = queueing.standin_queue("routerbench", arrival_rate=0.8, horizon=12, num_offered=2)
-    assert jr.simulate(pairs, policy, horizon=12, seeds=2, progress=False).attrs["backend"] == "scan"
+    three = queueing.standin_queue("routerbench", arrival_rate=0.8, horizon=12, num_offered=3)
+    assert jr.simulate(three, policy, horizon=12, seeds=2, progress=False).attrs["backend"] == "scan"
+
+
+def test_pairs_of_answers_to_the_prompts_of_a_pool(monkeypatch):
+    """What a model was shown with is read and written by rows."""
+    env, policy = (
+        queueing.standin_queue("routerbench", arrival_rate=0.8, horizon=47, queries=70, num_offered=2),
+        queueing.ACQB(),
+    )
+    texts, written = [], source.Source.for_host
+    monkeypatch.setattr(source.Source, "for_host", lambda self: texts.append(self.body) or written(self))
+    with programs.PROGRAMS.fresh():
+        ours, theirs = both_backends(env, {"policy": policy}, record=everything(env, policy))
+    assert_equal_play(ours, theirs)
+    assert "Apart<float" in texts[0] and "Apart<int" in texts[0]
+    assert jr.simulate(env, policy, horizon=47, seeds=2, progress=False).attrs["backend"] == "kernel"
 
 
 @struct.dataclass

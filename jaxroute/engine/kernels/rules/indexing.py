@@ -15,6 +15,7 @@ from jaxroute.engine.kernels.values import (
     Value,
     add,
     flat,
+    is_row,
     literal,
 )
 from jaxroute.engine.kernels.writer import Writer
@@ -25,6 +26,8 @@ _WIDE_ROW = 8
 
 def _start(value: Value, largest: int) -> Any:
     """An index between 0 and the largest."""
+    if not largest:
+        return 0
     if value.known is not None:
         known = int(value.known.item())
         return min(max(known, 0), largest)
@@ -43,6 +46,11 @@ def _dynamic_slice(writer: Writer, eqn: Any, x: Value, *starts: Value) -> list[V
     x = _at_hand(writer, x)
     first = [writer.index(_start(s, n - size)) for s, n, size in zip(starts, x.shape, shape, strict=False)]
     first += [0] * (len(x.shape) - len(first))
+    if x.storage is not None and x.storage.apart and is_row(x.shape, shape):
+        writer.ready(x)
+        row = writer.variable(x.dtype, math.prod(shape))
+        writer.line(f"{x.storage.name}.rows<{row.size}>(&{row.element(0)}, {first[0]});", row)
+        return [writer.value_of(row, shape)]
     view = writer.view(x, shape, lambda place: x.at(tuple(add(f, p) for f, p in zip(first, place, strict=True))))
     return [writer.copied(view)]
 
@@ -53,7 +61,20 @@ def _dynamic_update_slice(writer: Writer, eqn: Any, x: Value, new: Value, *start
     first += [0] * (len(x.shape) - len(first))
     new = writer.apart(new, x)
     storage = writer.to_change(x, assigned=True)
-    writer.write_part(storage, x.shape, first, new, new.shape)
+    if storage.apart and is_row(x.shape, new.shape):
+        new = (
+            new
+            if new.storage is not None and new.storage.varying and not new.storage.stride
+            else writer.copied(new, varying=True)
+        )
+        assert new.storage is not None
+        writer.ready(new)
+        writer.before_writing(storage)
+        meant = writer.masks[-1] if storage.depth < len(writer.masks) else "true"
+        width, row = math.prod(new.shape), new.storage.element(0)
+        writer.line(f"{storage.name}.write_rows<{width}>(&{row}, {first[0]}, {meant});", storage)
+    else:
+        writer.write_part(storage, x.shape, first, new, new.shape)
     return [writer.value_of(storage, x.shape)]
 
 

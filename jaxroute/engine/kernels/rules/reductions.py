@@ -31,6 +31,8 @@ _REDUCTIONS: dict[str, tuple[str, str]] = {
     "reduce_or": ("or", "0"),
     "reduce_xor": ("xor", "0"),
 }
+# So many sums of products are added up at once, where each has so many terms.
+_SUMS_AT_ONCE, _MANY_TERMS = 8, 8
 
 
 def _lowest(dtype: np.dtype, operation: str) -> Any:
@@ -109,6 +111,9 @@ def has_nan(writer: Writer, x: Value) -> Value:
     """`numerics.has_nan` of several runs at once: in one pass, with one comparison for two numbers."""
     writer.ready(x)
     odd, pairs = writer.variable(np.dtype(bool), 0), x.size // 2
+    if x.storage is not None and x.storage.apart:
+        writer.line(f"{odd.name} = {x.storage.name}.has_nan();", odd)
+        return writer.value_of(odd, ())
     writer.line(f"{odd.name} = false;", odd)
 
     def look(first: Index, second: Index) -> None:
@@ -308,17 +313,36 @@ def _dot_general(writer: Writer, eqn: Any, a: Value, b: Value) -> list[Value]:
         return value.at(tuple(where[i] for i in range(len(value.shape))))
 
     storage = writer.variable(dtype, math.prod(shape) if shape else 0)
-    with writer.loops(shape) as place:
-        batch, rows = place[: len(a_batch)], place[len(a_batch) : len(a_batch) + len(a_free)]
-        columns = place[len(a_batch) + len(a_free) :]
-        total = writer.name("s")
-        writer.line(f"{writer.type_of(dtype)} {total} = 0;")
+
+    def sums(places: Sequence[Place]) -> None:
+        """Several sums at once, each in the order of its terms: none waits for the one before."""
+        totals = [writer.name("s") for _ in places]
+        for total in totals:
+            writer.line(f"{writer.type_of(dtype)} {total} = 0;")
         if math.prod(terms):
             with writer.loops(terms) as inner:
-                left = at(a, a_batch, a_free, a_sum, batch, rows, inner)
-                right = at(b, b_batch, b_free, b_sum, batch, columns, inner)
-                writer.line(f"{total} = {total} + {left} * {right};")
-        writer.line(f"{storage.element(flat(place, shape))} = {total};", storage)
+                for total, place in zip(totals, places, strict=True):
+                    batch, rows = place[: len(a_batch)], place[len(a_batch) : len(a_batch) + len(a_free)]
+                    columns = place[len(a_batch) + len(a_free) :]
+                    left = at(a, a_batch, a_free, a_sum, batch, rows, inner)
+                    right = at(b, b_batch, b_free, b_sum, batch, columns, inner)
+                    writer.line(f"{total} = {total} + {left} * {right};")
+        for total, place in zip(totals, places, strict=True):
+            writer.line(f"{storage.element(flat(place, shape))} = {total};", storage)
+
+    width = min(shape[-1], _SUMS_AT_ONCE) if writer.wide and shape and math.prod(terms) >= _MANY_TERMS else 1
+    with writer.loops(shape[:-1]) as place:
+        if not shape:
+            sums([()])
+        elif width == 1:
+            with writer.loops(shape[-1:]) as last:
+                sums([(*place, *last)])
+        else:
+            whole = shape[-1] // width
+            with writer.loops([whole]) as (i,):
+                sums([(*place, add(times(i, width), n)) for n in range(width)])
+            if shape[-1] % width:
+                sums([(*place, n) for n in range(whole * width, shape[-1])])
     return [writer.value_of(storage, shape)]
 
 
