@@ -170,7 +170,7 @@ class Pool:
         )
         # The constructor rounds to float32; the reference and the double run shall see the same numbers.
         top = np.exp(np.sort(self.log_odds, axis=1)[:, -K:]).sum(axis=1)
-        numbers = {"features": self.features.T, "log_odds": self.log_odds.T, "best_rate": top / (1 + top)}
+        numbers = {"features": self.features, "log_odds": self.log_odds.T, "best_rate": top / (1 + top)}
         return env.replace(contexts=env.contexts.replace(uniforms=self.U, **{k: np.array(v) for k, v in numbers.items()}))
 
 

@@ -72,7 +72,7 @@ def test_a_function_of_the_environment_is_looked_at_too():
 @pytest.mark.parametrize("head", [service.Logistic(), pytest.param(service.Mlp(width=4), marks=pytest.mark.slow)])
 def test_the_grid_equals_the_plain_runs_bit_for_bit(head):
     env, policy = grids(predictor=service.Learned(head))
-    options = {"horizon": 300, "seeds": 32, "record_every": 100, "record": RECORD, "progress": False}
+    options = {"horizon": 300, "seeds": 32, "record_every": 100, "record": RECORD, "progress": False, "backend": "scan"}
     before = jr.trace_count()
     whole = jr.simulate(env, {"MESS+": policy}, **options)
     assert jr.trace_count() == before + 1
