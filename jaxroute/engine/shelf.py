@@ -192,7 +192,10 @@ def _digest(text: str) -> str:
 
 
 def code_of_program(name: str, lowered: jax.stages.Lowered, options: Mapping[str, bool]) -> str | None:
-    """Digest of where a program is compiled and of what: its text, which of its arguments it takes, and how; None if JAX does not tell.
+    """Digest of where a program is compiled and of what: its text, the types of its arguments and which of them it takes, and how; None if JAX
+    does not tell.
+
+    Arguments that it does not take are not in its text, but are checked where it is called.
 
     Args:
       name: from `name_of`.
@@ -201,9 +204,10 @@ def code_of_program(name: str, lowered: jax.stages.Lowered, options: Mapping[str
     """
     try:
         taken = sorted(lowered._lowering.compile_args["kept_var_idx"])
+        types = [(a.shape, str(a.dtype)) for a in jax.tree.leaves(lowered.in_avals)]
     except (AttributeError, KeyError, TypeError):
         return None
-    what = _digest(f"{lowered.as_text()}\n{lowered.in_tree.num_leaves} {taken} {dict(options)}")
+    what = _digest(f"{lowered.as_text()}\n{types} {taken} {dict(options)}")
     return f"{name.partition('-')[0]}-{what}"
 
 

@@ -6,11 +6,14 @@ import subprocess
 import sys
 
 import jax
+import numpy as np
 import pytest
+from flax import struct
 from jax.experimental import serialize_executable
 from jax.experimental.compilation_cache import compilation_cache
 
 import jaxroute as jr
+from jaxroute.core.types import Leaf
 from jaxroute.engine import memory, programs, shelf
 from jaxroute.problems import queueing, staged, stochastic
 
@@ -170,6 +173,28 @@ def test_one_process_compiles_and_reads_a_program_of_two_names_once(tmp_path, mo
     assert len(kept(tmp_path)) == 2
     for horizon in (70, 140):
         assert found["warm", horizon].equals(found["cold", horizon])
+
+
+@struct.dataclass
+class Labelled(stochastic.BanditEnv):
+    """A bandit with a number that no round reads."""
+
+    label: Leaf = 0.0
+
+
+def test_arguments_that_a_program_does_not_take_tell_it_from_others(tmp_path):
+    """A number that differs between settings is an array of them, whether a round reads it or not."""
+
+    def env(label):
+        return lambda mean: Labelled(**vars(stochastic.bernoulli([mean, 0.5])), label=label(mean))
+
+    found = []
+    with shelf.shelf(tmp_path):
+        for label in (lambda mean: np.float32(mean), lambda mean: np.float32(1.0), lambda mean: np.float32([mean, mean])):
+            envs = jr.grid(env(label), mean=[0.2, 0.8])
+            found.append(jr.simulate(envs, stochastic.UCB1(), horizon=30, seeds=8, progress=False)["regret"])
+    for other in found[1:]:
+        np.testing.assert_array_equal(other.values, found[0].values)
 
 
 @pytest.mark.parametrize(("metric", "in_turn"), [("min_eigenvalue", True), ("explored", False)])
