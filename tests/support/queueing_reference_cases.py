@@ -15,6 +15,7 @@ from reference import queueing as ref
 from scipy.special import expit
 
 from jaxroute.core import draws
+from jaxroute.core.trees import classes_of
 from jaxroute.estimators import mnl
 from jaxroute.problems import queueing as rq
 
@@ -36,8 +37,10 @@ RIDGE01 = np.float32(0.1)  # The number that both sides take for a ridge of 0.1.
 
 
 # Compiling takes most of the time here: less care saves a quarter of it.
-@functools.partial(jax.jit, static_argnames="horizon", compiler_options={"xla_backend_optimization_level": 0})
-def _play(env, policy, key, horizon):
+@functools.partial(jax.jit, static_argnames=("horizon", "classes"), compiler_options={"xla_backend_optimization_level": 0})
+def _play(env, policy, key, horizon, classes):
+    del classes  # Of policies that differ in nothing else JAX would now and then take what it has traced for the other.
+
     def one(carry, t):
         env_state, policy_state = carry
         k_round = draws.fold_in(key, t)
@@ -60,9 +63,10 @@ def _play(env, policy, key, horizon):
 def play(env, policy, double=True):
     """What happened in each round, and the policy's last state. In round t the policy's key is child t of `KEY`."""
     if not double:
-        return jax.tree.map(np.asarray, _play(env, policy, KEY, env.spec.rounds))
+        return jax.tree.map(np.asarray, _play(env, policy, KEY, env.spec.rounds, classes_of((env, policy))))
     with x64():
-        return jax.tree.map(np.asarray, _play(in_double(env), in_double(policy), KEY, env.spec.rounds))
+        env, policy = in_double(env), in_double(policy)
+        return jax.tree.map(np.asarray, _play(env, policy, KEY, env.spec.rounds, classes_of((env, policy))))
 
 
 @functools.partial(jax.jit, static_argnames=("horizon", "children", "size"))

@@ -23,6 +23,7 @@ from reference import cascade as ref
 
 import jaxroute as jr
 from jaxroute.core import draws
+from jaxroute.core.trees import classes_of
 from jaxroute.engine.rounds import spec_for
 from jaxroute.estimators import gaussian, glm, links
 from jaxroute.problems import cascade as ca
@@ -84,8 +85,9 @@ _quick_jit = functools.partial(jax.jit, compiler_options={"xla_backend_optimizat
 # --- Shared draws ------------------------------------------------------------------------------------------------------------
 
 
-@functools.partial(_quick_jit, static_argnames="horizon")
-def _play(env, policy, key, horizon):
+@functools.partial(_quick_jit, static_argnames=("horizon", "classes"))
+def _play(env, policy, key, horizon, classes):
+    del classes  # Of policies that differ in nothing else JAX would now and then take what it has traced for the other.
     k_env, k_act, k_update, k_env_init, k_policy_init = draws.split(key, 5)
 
     def one(carry, t):
@@ -111,7 +113,8 @@ def _play(env, policy, key, horizon):
 def play(env, policy, horizon, key=KEY):
     """What happened in each round from the free one on, and the policy's last state, in double precision."""
     with double():
-        return jax.tree.map(np.asarray, _play(doubles(env), doubles(policy), key, horizon))
+        env, policy = doubles(env), doubles(policy)
+        return jax.tree.map(np.asarray, _play(env, policy, key, horizon, classes_of((env, policy))))
 
 
 @functools.partial(_quick_jit, static_argnames=("horizon", "size"))
