@@ -61,6 +61,16 @@ def assert_equal_play(ours, theirs):
 
 
 CASES = {**POLICIES, **OPTIONS}
+
+
+@pytest.fixture
+def texts(monkeypatch):
+    """Bodies of the kernels that a test writes."""
+    bodies, written = [], source.Source.for_host
+    monkeypatch.setattr(source.Source, "for_host", lambda self: bodies.append(self.body) or written(self))
+    return bodies
+
+
 # Rounds for which there is room, where that is less than 47.
 SHORTER = {"cascade/exact evaluator": 25}
 
@@ -171,10 +181,8 @@ class ByRound(stochastic.EpsilonGreedy):
         return state.replace(reward_sum=state.reward_sum + 1e-3 * (rows[0] + rows[1])[:3])
 
 
-def test_rows_of_a_shared_table_are_copied_whether_runs_want_the_same_or_their_own(monkeypatch):
+def test_rows_of_a_shared_table_are_copied_whether_runs_want_the_same_or_their_own(texts):
     policy = ByRound(table=np.random.default_rng(0).normal(size=(5, 9)).astype(np.float32))
-    texts, written = [], source.Source.for_host
-    monkeypatch.setattr(source.Source, "for_host", lambda self: texts.append(self.body) or written(self))
     env = stochastic.bernoulli([0.9, 0.5, 0.2])
     with programs.PROGRAMS.fresh():
         ours, theirs = both_backends(env, {"policy": policy}, record=everything(env, policy))
@@ -234,11 +242,9 @@ class KeepsRows(stochastic.EpsilonGreedy):
 
 
 @pytest.mark.parametrize("odd", [0.0, np.nan])
-def test_rows_of_a_run_stand_side_by_side(odd, monkeypatch):
+def test_rows_of_a_run_stand_side_by_side(odd, texts):
     """What is read and written by rows at places of the runs' own is laid out run by run; nobody sees it but in the text."""
     env, policy = stochastic.bernoulli([0.9, 0.5, 0.2]), KeepsRows(odd=odd)
-    texts, written = [], source.Source.for_host
-    monkeypatch.setattr(source.Source, "for_host", lambda self: texts.append(self.body) or written(self))
     with programs.PROGRAMS.fresh():
         ours, theirs = both_backends(env, {"policy": policy}, record=everything(env, policy))
     assert_equal_play(ours, theirs)
@@ -375,11 +381,9 @@ def test_a_queue_of_large_prompts_is_played_by_the_scan():
     assert jr.simulate(env, policies, horizon=12, seeds=2, progress=False).attrs["backend"] == "kernel"
 
 
-def test_prompts_of_a_pool_are_read_row_by_row(monkeypatch):
+def test_prompts_of_a_pool_are_read_row_by_row(texts):
     """A table that runs share, turned twice on the way, is not copied; what the scan plays is equal."""
     env, policy = queueing.standin_queue("routerbench", arrival_rate=0.8, horizon=47, queries=70), queueing.ACQB()
-    texts, written = [], source.Source.for_host
-    monkeypatch.setattr(source.Source, "for_host", lambda self: texts.append(self.body) or written(self))
     with programs.PROGRAMS.fresh():
         ours, theirs = both_backends(env, {"policy": policy}, record=everything(env, policy))
     assert_equal_play(ours, theirs)
@@ -390,14 +394,12 @@ def test_prompts_of_a_pool_are_read_row_by_row(monkeypatch):
     assert jr.simulate(three, policy, horizon=12, seeds=2, progress=False).attrs["backend"] == "scan"
 
 
-def test_pairs_of_answers_to_the_prompts_of_a_pool(monkeypatch):
+def test_pairs_of_answers_to_the_prompts_of_a_pool(texts):
     """What a model was shown with is read and written by rows."""
     env, policy = (
         queueing.standin_queue("routerbench", arrival_rate=0.8, horizon=47, queries=70, num_offered=2),
         queueing.ACQB(),
     )
-    texts, written = [], source.Source.for_host
-    monkeypatch.setattr(source.Source, "for_host", lambda self: texts.append(self.body) or written(self))
     with programs.PROGRAMS.fresh():
         ours, theirs = both_backends(env, {"policy": policy}, record=everything(env, policy))
     assert_equal_play(ours, theirs)
