@@ -390,8 +390,13 @@ def test_prompts_of_a_pool_are_read_row_by_row(texts):
     (text,) = texts
     assert "rows_of<64>" in text and "4480" not in text  # 70 prompts of 64 features.
     assert jr.simulate(env, policy, horizon=47, seeds=2, progress=False).attrs["backend"] == "kernel"
-    three = queueing.standin_queue("routerbench", arrival_rate=0.8, horizon=12, num_offered=3)
-    assert jr.simulate(three, policy, horizon=12, seeds=2, progress=False).attrs["backend"] == "scan"
+
+
+@pytest.mark.slow
+def test_three_answers_to_the_prompts_of_a_pool_are_played_by_the_scan():
+    """Its program takes half a minute to compile."""
+    env = queueing.standin_queue("routerbench", arrival_rate=0.8, horizon=12, num_offered=3)
+    assert jr.simulate(env, queueing.ACQB(), horizon=12, seeds=2, progress=False).attrs["backend"] == "scan"
 
 
 def test_pairs_of_answers_to_the_prompts_of_a_pool(texts):
