@@ -69,7 +69,6 @@ NOT_PLAYED = {
     "staged/table": "it plays a table of your own, `--data FILE`",
     "combinatorial/table": "it plays a table of your own, `--data FILE`",
     "service/table": "it plays a table of your own, `--data FILE`",
-    "queueing/figure-6": "it takes long: 112 models with 384 features each, 5,000 rounds, six loads",
 }
 
 
