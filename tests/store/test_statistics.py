@@ -1,5 +1,7 @@
 """Statistics that can be merged, against NumPy: moments of any cut of a sample, histograms in any order, quantiles in their accuracy."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
@@ -9,6 +11,7 @@ from hypothesis.extra import numpy as hnp
 from jaxroute.store import statistics
 from jaxroute.store.statistics import RELATIVE_ACCURACY, Histogram, Moments
 
+SMALLEST = Fraction(float(np.finfo(float).smallest_subnormal))  # What no square can be told apart by.
 FLOATS = st.floats(-1e100, 1e100, allow_subnormal=True)
 SAMPLES = hnp.arrays(np.float64, st.tuples(st.integers(1, 3), st.integers(1, 40)), elements=FLOATS)
 ANYTHING = hnp.arrays(
@@ -23,6 +26,13 @@ def merged(values, cuts, kind=Moments):
     for piece in pieces[1:]:
         total = total.merged(kind.of(piece))
     return total
+
+
+def exact_variance(sample):
+    """As a fraction: NumPy's own is off by the square of the rounding of its mean."""
+    exactly = [Fraction(float(x)) for x in sample]
+    mean = sum(exactly) / len(exactly)
+    return sum((x - mean) ** 2 for x in exactly) / (len(exactly) - 1)
 
 
 def check(found, values, tolerance=1e-12):
@@ -41,9 +51,8 @@ def check(found, values, tolerance=1e-12):
         if n == 1:
             assert mean == sample[0] and np.isnan(variance)
         else:
-            # NumPy's own variance is off by the square of the rounding of its mean, and every square by the smallest number there is.
-            rounding = (4e-16 * np.abs(sample).max()) ** 2 + np.finfo(float).smallest_subnormal
-            assert abs(variance - sample.var(ddof=1)) <= tolerance * sample.var(ddof=1) + n * rounding
+            exact = exact_variance(sample)
+            assert abs(Fraction(float(variance)) - exact) <= Fraction(tolerance) * exact + n * SMALLEST
 
 
 @given(SAMPLES, st.lists(st.integers(0, 40), max_size=5))
