@@ -10,7 +10,7 @@ from pathlib import Path
 
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 # NumPy's and SciPy's products on one thread: two workers have two cores, and threads that wait for each other there took three times as
-# long over the small matrices of references and searches (153 CPU s in place of 49). Before NumPy is imported.
+# long over the small matrices of references and searches (beside other work: 153 CPU s in place of 49). Before NumPy is imported.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"  # Processes that tests start leave nothing in the user's folders.
 

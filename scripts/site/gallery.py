@@ -28,7 +28,8 @@ RESULTS = ROOT / "results" / "gallery"
 CATALOGUE = ROOT / "jaxroute" / "catalogue.json"
 LARGEST = 40_000  # Bytes of a picture,
 A_PANEL = 7_500  # of a panel of those with more than five,
-MOST = 110_000  # and at the most.
+MOST = 110_000  # at the most,
+TOTAL = 3_600_000  # and of all.
 
 # Seeds of the experiments that take longer with their own number of them.
 SEEDS = {
@@ -143,6 +144,12 @@ def largest(panels: int) -> int:
     return min(max(LARGEST, A_PANEL * panels), MOST)
 
 
+def left(experiment: Any) -> int:
+    """Bytes that the pictures of an experiment may take together, beside those of the others."""
+    own = f"{stem(experiment.name)}.", f"{stem(experiment.name)}--"
+    return TOTAL - sum(path.stat().st_size for path in GALLERY.glob("*.webp") if not path.name.startswith(own))
+
+
 def draw(figure: Any, target: Path, most: int) -> tuple[int, int]:
     """Writes a figure as WebP, as sharp and in as many colours as fits into `most` bytes; returns width and height in pixels.
 
@@ -157,7 +164,7 @@ def draw(figure: Any, target: Path, most: int) -> tuple[int, int]:
             pixels = np.asarray(Image.open(drawn).convert("RGB"))
         for colours in numbers:
             few = Image.fromarray(in_few(pixels, colours))
-            few.save(target, lossless=True, quality=80)
+            few.save(target, lossless=True, quality=100, method=6)
             if target.stat().st_size <= most:
                 return few.size
     raise RuntimeError(f"{target.name} takes more than {most} bytes with as few dots as can be read")
@@ -181,13 +188,14 @@ def keep(experiment: Any, out: Path, spent: float | None) -> dict[str, Any]:
     played = json.loads((out / "summary.json").read_text())
     data = results_of(experiment, out)
     summary = summarise(experiment, data, played["seeds"], played["horizon"])
-    pictures = []
-    for name, make in experiment.figures.items():
+    pictures, room = [], left(experiment)
+    for number, (name, make) in enumerate(experiment.figures.items()):
         file = f"{stem(experiment.name)}.webp" if len(experiment.figures) == 1 else f"{stem(experiment.name)}--{name}.webp"
         made = make(data)
         figure = getattr(made, "figure", made)  # Some return the axes.
         panels = sum(ax.get_visible() for ax in figure.axes)
-        width, height = draw(figure, GALLERY / file, largest(panels))
+        width, height = draw(figure, GALLERY / file, min(largest(panels), room // (len(experiment.figures) - number)))
+        room -= (GALLERY / file).stat().st_size
         dots = round(width / figure.get_figwidth())
         matplotlib.pyplot.close(figure)
         pictures.append({"name": name, "file": file, "width": width, "height": height, "dots": dots, "panels": panels})

@@ -17,7 +17,6 @@ from jaxroute.experiments import EXPERIMENTS
 from jaxroute.problems import problems
 
 SITE = Path(__file__).resolve().parents[2] / "scripts" / "site"
-TOTAL = 3_750_000  # Bytes of all pictures.
 
 
 def _loaded(name):
@@ -81,7 +80,7 @@ def test_pictures_are_small_and_large_enough():
             assert picture.width >= 600, f"{path.name} cannot be read on a screen"
             assert path.stat().st_size <= gallery.largest(one["panels"])
             total += path.stat().st_size
-    assert total <= TOTAL
+    assert total <= gallery.TOTAL == 3_600_000
 
 
 @pytest.mark.fast
