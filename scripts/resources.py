@@ -1,22 +1,28 @@
-"""What every default policy's kernel needs of an H100: compiled ahead of time by NVRTC, no device needed.
+"""Resources of a GPU that the kernel of every default policy needs: compiled ahead of time by NVRTC, no device needed.
 
-    python scripts/resources.py                        # a table here, JSON in scripts/bench_results/resources.json
+    python scripts/resources.py                        # for an H100: a table here, JSON in scripts/bench_results/resources.json
     python scripts/resources.py --only stochastic --policies UCB1 --keep folder
+    python scripts/resources.py --variants all --out FILE                      # other numbers of registers
+    JAXROUTE_NVRTC=LIBRARY python scripts/resources.py --targets sm_75 sm_90a --out FILE
 
-The packages of `pip install jaxroute[sass]` must be there. Seconds are of tracing and writing C, and of NVRTC. Instructions are those between
-the begin of a round and its end, inner loops once, whether they are reached in every round or not; `loops` are the longest of these. The ceiling is
-what 132 processors with four schedulers of 32 lanes at 1.98 GHz could play if each instruction took one cycle, and nothing else did.
+The packages of `pip install jaxroute[sass]` must be installed. Seconds are those of tracing and writing C, and of NVRTC. Instructions are those between
+the begin of a round and its end, inner loops once, whether they are reached in every round or not; `loops` are the longest of these.
+
+Cycles of a round are the larger of all instructions and twice those of the pipe for integers, comparisons and selections, which takes a warp in
+two cycles. The ceiling is the throughput of 132 processors with four schedulers of 32 lanes at 1.98 GHz if nothing else took time. `expected` allows for
+few warps and for the stack, see `expected_cycles`; it compares variants of one kernel, and no kernel with another.
 """
 
 import argparse
-import collections
 import importlib.metadata
+import itertools
 import json
 import re
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,17 +43,22 @@ from jaxroute.engine.rounds import Record, one_run, run_streams
 RESULTS = Path(__file__).resolve().parent / "bench_results" / "resources.json"
 TARGET = "sm_90a"
 HORIZON, EVERY = 10_000, 100
+# Ways to compile a kernel: more options of NVRTC, and bounds of a launch (threads of a block, blocks of a processor).
+VARIANTS: dict[str, tuple[tuple[str, ...], str]] = {
+    "usual": ((), ""),
+    **{f"{n} registers": ((f"--maxrregcount={n}",), "") for n in (168, 128, 96)},
+    **{f"bounds {bounds}": ((), bounds) for bounds in ("64, 4", "64, 8")},
+}
+# Decisions a second of an H100 if a round took a scheduler one cycle.
+PEAK = 132 * 4 * 32 * 1.98e9
+# Instructions of the pipe that takes a warp in two cycles.
+_HALF_RATE = re.compile(
+    r"(IADD3?|VIADD|LOP3?|PLOP3|SHF|SH[LR]|[IF]SETP?|[IF]?SEL|[IF]MNMX3?|VI\w+|LEA|PRMT|IABS|MOV|P2R|R2P|BMSK|SGXT)$"
+)
+# Bytes of the first cache of a processor that hold stacks, and cycles of a scheduler for a warp's access to a stack in that cache and behind it.
+_CACHE, _NEAR, _FAR = 192 << 10, 4, 16
 # Marks the begin of a round in the machine code.
 MARK = '-DBEGIN_ROUND=asm volatile("pmevent 7;");'
-# What jax's Triton made of the same policies (commit 090f826): registers, bytes of the stack, instructions of a round.
-TRITON = {
-    ("stochastic", "UCB1"): (117, 0, 698),
-    ("stochastic", "EpsilonGreedy"): (168, 0, 1416),
-    ("stochastic", "GaussianThompson"): (96, 0, 1949),
-    ("service", "MessPlus"): (167, 0, 2754),
-    ("staged", "StageRoute"): (255, 272, 3339),
-    ("combinatorial", "C2MABV"): (255, 328, 7156),
-}
 _BRANCH = re.compile(r"BRA.*?(\.L_\w+)")
 
 
@@ -100,18 +111,30 @@ def resources(code: bytes, folder: Path) -> dict[str, Any]:
     mark = next(i for i, one in enumerate(instructions) if "PMTRIG" in one)
     first, last = min((span for span in back if span[0] <= mark <= span[1]), key=lambda span: span[1] - span[0])
     inner = sorted((b - a + 1 for a, b in back if first < a and b < last), reverse=True)
-    names = collections.Counter(
-        re.sub(r"^@!?U?P\w+ ", "", one).split()[0].split(".")[0] for one in instructions[first : last + 1]
-    )
-    return {
-        "registers": registers,
-        "stack_bytes": stack,
-        "round_instructions": last - first + 1,
-        "loops": inner[:4],
-        "stack_accesses": names["LDL"] + names["STL"],
-        "warps": min(64, 65536 // (-(-registers // 8) * 8 * 32)),
-        "ceiling": 132 * 4 * 32 * 1.98e9 / (last - first + 1),
+    row = {"registers": registers, "stack_bytes": stack, "code_kb": len(instructions) * 16 // 1024, "loops": inner[:4]}
+    return row | of_round(instructions[first : last + 1], registers, stack)
+
+
+def of_round(instructions: Sequence[str], registers: int, stack: int) -> dict[str, Any]:
+    """Numbers of a round with these instructions, of a kernel with so many registers and bytes of the stack."""
+    names = [re.sub(r"^@!?U?P\w+ ", "", one).split()[0].split(".")[0] for one in instructions]
+    row: dict[str, Any] = {
+        "round_instructions": len(names),
+        "half_rate": sum(bool(_HALF_RATE.match(name)) for name in names),
+        "stack_accesses": names.count("LDL") + names.count("STL"),
+        "warps": min(64, 4 * (16384 // (-(-registers // 8) * 8 * 32))),
     }
+    row["round_cycles"] = max(row["round_instructions"], 2 * row["half_rate"])
+    return row | {"ceiling": PEAK / row["round_cycles"], "expected": PEAK / expected_cycles(row, stack)}
+
+
+def expected_cycles(row: Mapping[str, Any], stack: int) -> float:
+    """Cycles of a scheduler for a round of a warp: with fewer than four warps a scheduler issues an instruction in as many cycles of four as it has
+    warps, and accesses to the stack take longer where the stacks of a processor do not fit into its first cache.
+    """
+    far = stack * 32 * row["warps"] > _CACHE
+    issued = row["round_instructions"] / min(1.0, row["warps"] / 16)
+    return max(issued, 2.0 * row["half_rate"], row["stack_accesses"] * (_FAR if far else _NEAR))
 
 
 def tool(name: str) -> str:
@@ -120,21 +143,24 @@ def tool(name: str) -> str:
     return str(next(f for f in files if f.stem == name and f.suffix in ("", ".exe")).locate())
 
 
-def measure(env: Any, policy: Any, folder: Path) -> dict[str, Any]:
-    """A row of the table; `reason` if there is no kernel."""
-    start = time.perf_counter()
+def bounded(text: str, bounds: str) -> str:
+    """The text of a kernel with bounds of its launch, if there are any."""
+    return text.replace("__global__ void", f"__global__ void __launch_bounds__({bounds})") if bounds else text
+
+
+def measure(made: Source, folder: Path, target: str = TARGET, variant: str = "usual") -> dict[str, Any]:
+    """A row of the table; `reason` if it does not compile."""
+    options, bounds = VARIANTS[variant]
+    start = time.process_time()
     try:
-        made = source(env, policy)
+        code = cuda.compile_text(bounded(made.for_device(), bounds), target, (*cuda.OPTIONS, *options, MARK))
     except Unsupported as error:
         return {"reason": str(error)}
-    written = time.perf_counter()
-    code = cuda.compile_text(made.for_device(), TARGET, (*cuda.OPTIONS, MARK))
-    row = {"write_s": round(written - start, 2), "compile_s": round(time.perf_counter() - written, 2)}
-    return row | resources(code, folder)
+    return {"compile_s": round(time.process_time() - start, 2)} | resources(code, folder)
 
 
 def check(now: dict[str, Any], stored: dict[str, Any], more: float = 0.1) -> list[str]:
-    """In what a kernel has become worse than a stored row by more than a share, in words."""
+    """Names the numbers of a kernel that are worse than those of a stored row by more than a share."""
     names = ("registers", "stack_bytes", "round_instructions", "stack_accesses")
     return [f"{name} {stored[name]} -> {now[name]}" for name in names if now[name] > (1 + more) * stored[name] + 4]
 
@@ -144,42 +170,54 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", choices=ENVIRONMENTS, metavar="PROBLEM", help="these problems only")
     parser.add_argument("--policies", nargs="+", help="names of policies (default: all)")
+    parser.add_argument("--targets", nargs="+", default=[TARGET], help=f"architectures (default {TARGET})")
+    parser.add_argument("--variants", nargs="+", choices=[*VARIANTS, "all"], default=["usual"], help="ways to compile")
     parser.add_argument("--keep", type=Path, help="folder for the texts in C")
-    parser.add_argument("--out", type=Path, default=RESULTS, help="JSON file; pairs that are not compiled stay as they are")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="JSON file; rows that are not compiled stay as they are")
     options = parser.parse_args(arguments)
+    variants = list(VARIANTS) if "all" in options.variants else options.variants
+    keys = ("problem", "policy", "target", "variant")
     stored = json.loads(options.out.read_text())["rows"] if options.out.exists() else []
-    rows = {(row["problem"], row["policy"]): row for row in stored}
-    print(
-        f"{'':<34}{'write s':>8}{'NVRTC s':>8}{'registers':>10}{'stack B':>8}{'round':>8}{'LDL+STL':>8}{'warps':>6}{'ceiling':>9}  loops"
-    )
+    rows = {tuple(row[key] for key in keys): row for row in stored}
+    print(f"{'NVRTC ' + cuda.version():<56}" + "".join(f"{name:>{width}}" for name, _, width in COLUMNS) + "  loops")
     for problem, name, env, policy in pairs(options.only, options.policies):
+        start = time.process_time()
+        made = source(env, policy)
+        write_s = round(time.process_time() - start, 2)
         if options.keep:
             options.keep.mkdir(parents=True, exist_ok=True)
-            (options.keep / f"{problem}.{name}.cu").write_text(source(env, policy).for_device())
-        with tempfile.TemporaryDirectory() as folder:
-            row = {"problem": problem, "policy": name, **measure(env, policy, Path(folder))}
-        if (problem, name) in TRITON:
-            row["triton"] = dict(zip(("registers", "stack_bytes", "round_instructions"), TRITON[problem, name], strict=True))
-        rows[problem, name] = row
-        print(f"{problem:<14}{name:<20}" + show(row), flush=True)
-        report = {
-            "target": TARGET,
-            "options": cuda.OPTIONS,
-            "nvrtc": cuda.version(),
-            "rows": [rows[key] for key in sorted(rows)],
-        }
-        options.out.write_text(json.dumps(report, indent=1) + "\n")
+            (options.keep / f"{problem}.{name}.cu").write_text(made.for_device())
+        for target, variant in itertools.product(options.targets, variants):
+            key = problem, name, target, variant
+            with tempfile.TemporaryDirectory() as folder:
+                row = {"write_s": write_s, **measure(made, Path(folder), target, variant)}
+            rows[key] = dict(zip(keys, key, strict=True)) | row
+            print(f"{problem:<14}{name:<22}{target:<7}{variant:<13}{show(row)}", flush=True)
+        lines = ",\n".join(json.dumps(rows[key]) for key in sorted(rows))
+        head = json.dumps({"options": cuda.OPTIONS, "nvrtc": cuda.version()})
+        options.out.write_text(f'{head[:-1]}, "rows": [\n{lines}\n]}}\n')
     return 0
+
+
+# Of the table: heading, key of a row, width.
+COLUMNS = (
+    *(("write s", "write_s", 8), ("NVRTC s", "compile_s", 8), ("registers", "registers", 10), ("stack B", "stack_bytes", 8)),
+    *(
+        ("KB", "code_kb", 5),
+        ("round", "round_instructions", 7),
+        ("cycles", "round_cycles", 7),
+        ("LDL+STL", "stack_accesses", 8),
+    ),
+    *(("warps", "warps", 6), ("ceiling", "ceiling", 9), ("expected", "expected", 9)),
+)
 
 
 def show(row: dict[str, Any]) -> str:
     """A line of the table."""
     if "reason" in row:
-        return f"  no kernel: {row['reason']}"
-    return (
-        f"{row['write_s']:>8.2f}{row['compile_s']:>8.2f}{row['registers']:>10}{row['stack_bytes']:>8}{row['round_instructions']:>8}"
-        f"{row['stack_accesses']:>8}{row['warps']:>6}{row['ceiling']:>9.1e}  {', '.join(map(str, row['loops']))}"
-    )
+        return f"  does not compile: {row['reason']}"
+    cells = (f"{row[key]:>{width}.1e}" if width == 9 else f"{row[key]:>{width}}" for _, key, width in COLUMNS)
+    return f"{''.join(cells)}  {', '.join(map(str, row['loops']))}"
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ import jaxroute as jr
 from jaxroute import cli
 from jaxroute.catalogue import catalogue, described
 from jaxroute.cli.parser import count
+from jaxroute.engine.kernels import cuda, host
 from jaxroute.experiments import EXPERIMENTS
 
 USER_EXPERIMENT = """
@@ -125,6 +127,33 @@ def test_doctor_passes_its_own_checks(capsys):
     shown = capsys.readouterr().out
     assert "FAILED" not in shown and "float32" in shown and "jaxlib" in shown
     assert "this XLA has all that jaxroute compiles with" in shown
+    assert f"on this CPU by {host.compiler(wide=True)}" in shown or "there is no C++ compiler" in shown
+
+
+KERNELS = {
+    "all is well": ("/bin/c++", None, "13.0", None, True, ["on this CPU by /bin/c++", "on this GPU by NVRTC 13.0"]),
+    "no driver": ("/bin/c++", None, None, None, True, ["not on a GPU: there is no CUDA driver"]),
+    "no compiler": (None, "install one", None, None, True, ["note       no kernel on this CPU: install one"]),
+    "a compiler refuses": ("/bin/c++", "set CXX", None, None, False, ["FAILED     no kernel on this CPU: set CXX"]),
+    "no NVRTC": ("/bin/c++", None, None, "pip install it", False, ["FAILED     no kernel on this GPU: pip install it"]),
+}
+
+
+@pytest.mark.parametrize("case", KERNELS)
+def test_doctor_tries_kernels(case, monkeypatch, capsys):
+    path, refused, version, refused_by_gpu, fine, lines = KERNELS[case]
+
+    def driver():
+        if version is refused_by_gpu is None:
+            raise cuda.Unsupported("there is no CUDA driver")
+
+    monkeypatch.setattr(host, "compiler", lambda wide: path)
+    monkeypatch.setattr(host, "trial", lambda: refused)
+    for name, function in {"driver": driver, "trial": lambda: refused_by_gpu, "version": lambda: version}.items():
+        monkeypatch.setattr(cuda, name, function)
+    assert cli._kernels() == fine
+    shown = capsys.readouterr().out
+    assert all(line in shown for line in lines)
 
 
 WRONG = {
@@ -423,6 +452,9 @@ def test_compiled_programs_are_kept_where_the_user_says(tmp_path, monkeypatch):
         assert cli._keep_compiled() is None
         jax.config.update("jax_enable_compilation_cache", True)
         jax.config.update("jax_compilation_cache_dir", None)
+        monkeypatch.setenv("XDG_CACHE_HOME", os.devnull)
+        assert cli._keep_compiled() is None and jax.config.jax_compilation_cache_dir is None
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
         assert cli._keep_compiled() == str(tmp_path / "jaxroute" / "compiled")
         assert (
             jax.config.jax_persistent_cache_min_compile_time_secs == 0

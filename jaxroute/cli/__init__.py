@@ -9,6 +9,7 @@ import runpy
 import shlex
 import signal
 import sys
+import tempfile
 import time
 import traceback
 import warnings
@@ -365,8 +366,15 @@ def _keep_compiled() -> str | None:
     if not jax.config.jax_enable_compilation_cache:
         return None
     if jax.config.jax_compilation_cache_dir is None:
-        home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-        jax.config.update("jax_compilation_cache_dir", str(home / "jaxroute" / "compiled"))
+        from jaxroute.engine.kernels import host
+
+        folder = host.cache_folder().with_name("compiled")
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            tempfile.TemporaryFile(dir=folder).close()
+        except OSError:
+            return None
+        jax.config.update("jax_compilation_cache_dir", str(folder))
         # All of them: dozens that take 20 ms each, and those that are compiled briefly, are a second or two of a command.
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     return jax.config.jax_compilation_cache_dir
@@ -697,14 +705,23 @@ def _bench(options) -> int:
     return runpy.run_path(str(script))["main"](options.rest)
 
 
-def _nvrtc() -> str:
-    """NVIDIA's compiler of kernels, in words."""
-    from jaxroute.engine.kernels import cuda
+def _kernels() -> bool:
+    """Tries a kernel on the CPU, and on a GPU if there is a driver; prints what it finds, and returns whether nothing is broken."""
+    from jaxroute.engine.kernels import cuda, host
 
+    def fine(device: str, by: str | None, reason: str | None) -> bool:
+        level = "FAILED" if by else "note"  # The scan needs no compiler.
+        print(f"{level:<10} no kernel on this {device}: {reason}" if reason else f"kernels    on this {device} by {by}")
+        return not (by and reason)
+
+    on_cpu = fine("CPU", host.compiler(wide=True), host.trial())
     try:
-        return f"NVRTC {cuda.version()}"
+        cuda.driver()
     except cuda.Unsupported as error:
-        return f"nobody: {error}"
+        print(f"kernels    not on a GPU: {error}")
+        return on_cpu
+    reason = cuda.trial()
+    return fine("GPU", "NVRTC" if reason else f"NVRTC {cuda.version()}", reason) and on_cpu
 
 
 def _fits() -> bool | None:
@@ -741,8 +758,11 @@ def _doctor(options) -> int:
         print(f"{name:<10} {version}")
     print("precision ", "float64" if jax.config.read("jax_enable_x64") else "float32")
     print(f"memory     {provenance.memory_limit(devices[0]) / 2**30:.1f} GiB")
-    print(f"kernels    on a CPU by {host.compiler(wide=True) or 'nobody: there is no C++ compiler'}, on a GPU by {_nvrtc()}")
-    print(f"compiled   {_keep_compiled() or 'not kept between commands'}")
+    fits = _kernels() and fits
+    warnings.filterwarnings("ignore", "no kernel can be used here")  # That has been printed.
+    remedy = f": {host.cache_folder().parent} cannot be written; set XDG_CACHE_HOME to another folder"
+    unstored = f"is not stored between commands{remedy if jax.config.jax_enable_compilation_cache else ''}"
+    print(f"compiled   {_keep_compiled() or unstored}")
     env = stochastic.bernoulli(np.linspace(0.9, 0.1, 10).tolist())
     policies = {"UCB1": stochastic.UCB1(), "Oracle": stochastic.Oracle.of}
     start = time.perf_counter()

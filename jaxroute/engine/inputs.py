@@ -37,7 +37,7 @@ from jaxroute.core.protocols import (
 from jaxroute.core.types import Spec
 from jaxroute.engine import BACKENDS, recording, stopping
 from jaxroute.engine.grid import FunctionGrid, Grid, places_of, show_place
-from jaxroute.engine.kernels import host
+from jaxroute.engine.kernels import cuda, host
 from jaxroute.engine.precision import in_64_bits
 from jaxroute.engine.rounds import Record, built_for, spec_for
 from jaxroute.engine.sharing import shared_axes
@@ -91,6 +91,7 @@ class Inputs:
     key: root of all randomness.
     block: seeds per compiled call, None for what the layout chooses.
     backend: one of `BACKENDS`, but "auto". chosen: whether it was.
+    reason: why no kernel can be used on this machine, where kernels are wanted; else empty.
     platform: of the devices.
     keep: one of `KEPT`.
     goals: standard errors at which to stop, by metric; empty without.
@@ -112,6 +113,7 @@ class Inputs:
     block: int | None
     backend: str
     chosen: bool
+    reason: str
     platform: str
     keep: str
     goals: dict[str, float]
@@ -271,6 +273,7 @@ def read_inputs(
         block=block,
         backend=backend,
         chosen=backend == "auto",
+        reason="",
         platform=platform,
         keep=keep,
         goals=stopping.goals(until_stderr, recording.recorded_metrics(records)),
@@ -280,7 +283,17 @@ def read_inputs(
     )
     if asked.chosen:  # Nobody has it yet; a copy would look for shared axes again.
         object.__setattr__(asked, "backend", _fastest(asked))
+    if asked.backend == "kernel" and not in_64_bits() and (reason := _no_kernels(platform)):
+        object.__setattr__(asked, "reason", reason)
+        if asked.chosen:
+            object.__setattr__(asked, "backend", "scan")
+        warnings.warn(f"no kernel can be used here, the scan runs instead, which is slower: {reason}", stacklevel=4)
     return asked
+
+
+def _no_kernels(platform: str) -> str | None:
+    """Why this machine cannot use kernels, with the remedy; None if it can."""
+    return host.trial() if platform == "cpu" else cuda.trial()
 
 
 def problem_of(env: AnyEnvironment) -> str:
@@ -422,7 +435,7 @@ def _fastest(asked: Inputs) -> str:
         return "scan"
     if asked.platform != "cpu":
         return "kernel"
-    if host.compiler(wide=True) is None or asked.shared:  # What settings share a kernel would compute for each.
+    if asked.shared:  # What settings share a kernel would compute for each.
         return "scan"
     players = (part.example for part in asked.every_part)
     return "scan" if any(has_large_products(policy, spec_for(env, asked.horizon)) for env, policy in players) else "kernel"

@@ -14,7 +14,8 @@ _CPU_LANES = 1024
 # Runs with large states (a history, a long queue) are fewer: about as many as fit into this many bytes, but not below a number.
 _CPU_CACHE = 8 << 20
 _FEWEST_CPU_LANES = 128
-_GPU_LANES = 1 << 17
+# Runs x settings of one compiled call on a GPU: many waves of the threads that it holds at the same time, since the last one may be nearly empty.
+_GPU_LANES = 1 << 20
 # Settings of a compiled call along an axis that leaves most of a run's state as it is, and how many more runs fit in cache then.
 _SHARED_TILE = 16
 _LIGHT_LANES = 16
@@ -44,6 +45,7 @@ class Layout:
         held: int = 0,
         alone: bool = False,
         static: Collection[str] = (),
+        waves: Sequence[int] = (),
     ) -> "Layout":
         """Round numbers, so that other numbers of seeds and settings meet the same shapes.
 
@@ -57,6 +59,7 @@ class Layout:
           held: bytes of the state of a run.
           alone: there are runs that are played one by one, so that a call has one setting.
           static: axes along which programs differ, so that a call has one setting of them.
+          waves: runs that the GPUs hold at the same time, for each policy; none if that is not known.
         """
         multiple = LANE_MULTIPLE * len(devices)
         on_cpu = devices[0].platform == "cpu"
@@ -76,9 +79,11 @@ class Layout:
             tile[max(tile, key=lambda a: tile[a])] //= 2
         # A setting that shares most of its state is light.
         light = min(_LIGHT_LANES, math.prod(tile[a] for a in shared))
-        cap = min(lanes * light, 1 << (most.bit_length() - 1))
+        cap = min(lanes * light, 1 << (most.bit_length() - 1) if on_cpu else most)
         if block is None:
-            block = min(cap // math.prod(tile.values()), _most_full(num_seeds) if on_cpu else _one_call(num_seeds))
+            settings = math.prod(tile.values())
+            seeds = _most_full(num_seeds) if on_cpu else _whole_waves(num_seeds, cap // settings, settings, waves)
+            block = min(cap // settings, seeds)
         for axis in axes:
             # With few seeds there is room for the others after all.
             while (
@@ -116,6 +121,27 @@ def _one_call(num_seeds: int) -> int:
     quarter more, so that other numbers of seeds meet the same shapes."""
     step = 1 << max(0, num_seeds.bit_length() - 3)
     return -(-num_seeds // step) * step
+
+
+def _whole_waves(num_seeds: int, most: int, settings: int, waves: Sequence[int]) -> int:
+    """Seeds of a block on a GPU: of up to twice the fewest blocks those that take the fewest waves, each as long as the horizon.
+
+    Args:
+      num_seeds: seeds of the run.
+      most: seeds of a block at most.
+      settings: settings of a call.
+      waves: runs of a wave, for each policy.
+    """
+
+    def size(number: int) -> int:
+        return min(max(1, most), _one_call(-(-num_seeds // number)))
+
+    def cost(number: int) -> float:
+        blocks = -(-num_seeds // size(number))
+        return sum(blocks * -(-size(number) * settings // wave) * wave for wave in waves)
+
+    fewest = -(-num_seeds // max(1, most))
+    return size(min(range(fewest, 2 * fewest + 1), key=cost))
 
 
 def threads(devices: Sequence[Any], runs: int) -> int:

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Container, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import jax
@@ -70,6 +71,7 @@ def runs_that_fit(
     num_records: int,
     devices: list[Any],
     alone: Container[str] = (),
+    scratch: Mapping[str, int] = MappingProxyType({}),
 ) -> int:
     """Runs whose states and curves fit into a quarter of the devices' memory: a guess that a halved block can correct.
 
@@ -79,6 +81,7 @@ def runs_that_fit(
       num_records: record times.
       devices: of one kind.
       alone: policies whose runs are played one by one, as many at a time as there are cores.
+      scratch: bytes of scratch memory that a run takes on a GPU, by policy.
 
     Raises:
       ValueError: not even the fewest runs that are played together fit into memory.
@@ -91,5 +94,6 @@ def runs_that_fit(
                 f"policy {name!r} needs {held / 1e9:.3g} GB for the state of one run, and {together} runs are played together: more "
                 f"than the {memory / 1e9:.3g} GB of {devices[0].platform} memory; make the instance smaller"
             )
-        worst = max(worst, 4 * num_records * numbers[name] + (0 if name in alone else 8 * held))
+        states = 0 if name in alone else 8 * held
+        worst = max(worst, 4 * num_records * numbers[name] + states + scratch.get(name, 0))
     return max(1, memory * len(devices) // 4 // worst)

@@ -20,6 +20,7 @@ from jaxroute.core import draws
 from jaxroute.engine import reference, shelf
 from jaxroute.engine.batching.compiling import calls_lapack, compile_lanes, one_at_a_time
 from jaxroute.engine.grid import Grid
+from jaxroute.engine.kernels import calls, cuda
 from jaxroute.engine.kernels.compiling import Begun, Unsupported, compilations, finish
 from jaxroute.engine.kernels.rollout import kernel_rollout
 from jaxroute.engine.layout import Layout, threads
@@ -61,6 +62,7 @@ class Program:
     kernels: compilations of kernels that it calls, which go on meanwhile.
     compiled: of the program, once it was begun.
     reason: why there is none.
+    refused: the reason is a compiler, a loader or a driver, not the policy.
     shapes: of what is recorded of a run, by name.
     name: on the shelf; None if it is not kept there.
     in_turn: it waits until other such programs have ended.
@@ -70,9 +72,47 @@ class Program:
     kernels: "Begun" = field(default_factory=list)
     compiled: "Future[Any] | None" = None
     reason: str = ""
+    refused: bool = False
     shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
     name: str | None = None
     in_turn: bool = False
+
+
+@dataclass
+class Backend:
+    """What simulates a policy; a block and its copies share it.
+
+    Attributes:
+      name: "scan", "kernel" or "reference".
+      reason: why the scan runs instead of the kernel.
+      blocks: number of blocks that the kernel has finished.
+      kernels: kernels of a GPU that the present block calls.
+      stopped: calls of kernels are to end.
+    """
+
+    name: str
+    reason: str = ""
+    blocks: int = 0
+    kernels: list[cuda.Kernel] = field(default_factory=list)
+    stopped: bool = False
+
+    @property
+    def done(self) -> float:
+        """Share of the present block that has been simulated, as far as that is known, in [0, 1]."""
+        return min((kernel.done for kernel in self.kernels), default=0.0)
+
+    def interrupt(self, stopped: bool = True) -> None:
+        """Ends the calls of kernels at the end of their present launch, or allows calls again."""
+        self.stopped = stopped
+        for kernel in self.kernels:
+            kernel.interrupt(stopped)
+
+    def begin(self, kernels: list[cuda.Kernel]) -> None:
+        """Notes the kernels that a block is going to call."""
+        for kernel in kernels:
+            kernel.done, kernel.error = 0.0, ""
+        self.kernels = kernels
+        self.interrupt(self.stopped)
 
 
 class ProgramCache:
@@ -149,7 +189,8 @@ class Block:
       keep_states: the states after the last round are returned, too.
       stays: what was played stays on the device.
       alone: a call plays one run, with rounds that are long by themselves; several calls at a time.
-      quiet: nothing is said if the scan plays in place of the kernel.
+      quiet: there is no warning if a policy has no kernel.
+      reason: why it is the scan, where the kernel was wanted.
     """
 
     def __init__(
@@ -169,6 +210,7 @@ class Block:
         stays: bool = False,
         alone: bool = False,
         quiet: bool = False,
+        reason: str = "",
     ):
         self.name, self.grids = name, (env, policy)
         self.axes = [*env.axes, *policy.axes]
@@ -179,13 +221,17 @@ class Block:
         self.root = np.asarray(jax.random.key_data(draws.key(key)))
         self.static = (record, horizon, tuple(devices), jax.config.read("jax_enable_x64"), keep_states)
         self.since, self.stays, self.free_rounds = 0, stays, free_rounds
-        self.backend, self.brief = backend, brief
-        self.reason = ""  # Why the scan plays in place of the kernel.
+        self.ran, self.brief = Backend(backend, reason), brief
 
     @property
     def device(self) -> Any:
         """The first device of this process."""
         return self.mesh.devices.flat[0]
+
+    @property
+    def backend(self) -> str:
+        """What simulates: "scan", "kernel" or "reference"."""
+        return self.ran.name
 
     def _arguments(self, tile: Mapping[str, int], seeds: np.ndarray, begun: Mapping[str, np.ndarray]) -> tuple[Any, ...]:
         positions: dict[str, np.ndarray] = {}
@@ -267,7 +313,10 @@ class Block:
         shapes = tuple((a.shape, str(a.dtype)) for a in jax.tree.leaves(arguments))
         structure = (*(g.structure for g in self.grids), *(tuple(g.leaf_axes) for g in self.grids))
         program = PROGRAMS.get((*structure, shapes, self.static, self.since, self.backend, self.brief, self.alone), trace)
-        return self._fall_back(program, seeds) if program.reason else program
+        if program.reason:
+            self._fall_back(program.reason, program.refused)
+            return self.lower(seeds, begun)
+        return program
 
     def _lowered(self, arguments: Any, name: str | None) -> Program:
         with jax.default_device(self.device), compilations() as kernels:
@@ -305,12 +354,17 @@ class Block:
             options=(precise, keep_states, self.alone, self.backend, self.brief, WIDE),
         )
 
-    def _fall_back(self, program: Program, seeds: np.ndarray) -> Program:
-        """The scan's block in place of the kernel's, which gives the reason."""
-        self.backend, self.reason = "scan", program.reason
-        if not self.quiet:
-            warnings.warn(f"{self.name} does not fit into a kernel, and is played by the scan: {self.reason}", stacklevel=2)
-        return self.lower(seeds)
+    def _fall_back(self, reason: str, refused: bool) -> None:
+        """Lets the scan run instead of the kernel, from now on.
+
+        Args:
+          reason: in words.
+          refused: the reason is a compiler, a loader or a driver, not the policy.
+        """
+        self.ran.name, self.ran.kernels = "scan", []
+        self.ran.reason = f"after {self.ran.blocks} blocks of kernels: {reason}" if self.ran.blocks else reason
+        if refused or not self.quiet:
+            warnings.warn(f"{self.name} is run by the scan, which is slower than a kernel: {self.ran.reason}", stacklevel=2)
 
     def padded(self, runs: int) -> int:
         """Runs that are played where so many are asked for."""
@@ -323,6 +377,18 @@ class Block:
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Shape of each recorded quantity in one run, without time."""
         return self.lower(self._any_seeds()).shapes
+
+    def needs(self) -> tuple[int, int] | None:
+        """Bytes of scratch memory of a run, and runs that the GPUs hold at the same time; None if there is no kernel."""
+        program = self.lower(self._any_seeds())
+        try:
+            finish(program.kernels)
+        except Unsupported:  # What compiles the program meets it again, and lets the scan run.
+            return None
+        kernels = [kernel for _, kernel in program.kernels if isinstance(kernel, cuda.Kernel)]
+        if not kernels:
+            return None
+        return max(k.scratch for k in kernels), min(k.threads_at_once() for k in kernels) * self.mesh.size
 
     def compile_in(
         self,
@@ -347,12 +413,13 @@ class Block:
         assert program.compiled is not None
         try:
             compiled = program.compiled.result()
-            return one_at_a_time(compiled) if program.in_turn else compiled
         except (jax.errors.JaxRuntimeError, Unsupported) as error:
             if self.backend != "kernel":
                 raise
-            program.reason = _first_line(error)
+            program.reason, program.refused = _first_line(error), True
             return self._executable(seeds, begun)
+        self.ran.begin([kernel for _, kernel in program.kernels if isinstance(kernel, cuda.Kernel)])
+        return one_at_a_time(compiled) if program.in_turn else compiled
 
     def play(
         self, tile: Mapping[str, int], seeds: np.ndarray, begun: Mapping[str, np.ndarray] = MappingProxyType({})
@@ -369,6 +436,7 @@ class Block:
 
         Raises:
           MemoryError: not even the smallest block fits into memory.
+          RuntimeError: a GPU fails, for the scan too.
         """
         start = time.perf_counter()
         parts = self._parts(seeds, begun, len(seeds) if self.alone else self.threads)
@@ -390,9 +458,14 @@ class Block:
         try:
             with ThreadPoolExecutor(self.threads) as pool:
                 packed, states = self._joined(list(pool.map(play, parts)))
+                self.ran.blocks += self.backend == "kernel"
                 return packed.returned() | states, compiling
         except jax.errors.JaxRuntimeError as error:
             half = len(seeds) // 2
+            calls.raise_interrupt()
+            if reason := next((kernel.error for kernel in self.ran.kernels if kernel.error), ""):
+                values, more = self._played_by_scan(reason, tile, seeds, begun)
+                return values, compiling + more
             if "RESOURCE_EXHAUSTED" not in str(error):
                 raise
             if self.alone or half % (LANE_MULTIPLE * self.mesh.size * self.threads):
@@ -402,6 +475,17 @@ class Block:
             warnings.warn(f"a block of {len(seeds)} seeds does not fit into memory; halving it", stacklevel=4)
             (first, a), (second, b) = (self.play(tile, *part) for part in self._parts(np.asarray(seeds), begun, 2))
             return self._joined([first, second]), compiling + a + b
+
+    def _played_by_scan(self, reason: str, *args: Any) -> tuple[dict[str, Any], float]:
+        """What `play` returns for a block in which the driver has failed: the scan begins it again."""
+        self._fall_back(reason, True)
+        try:
+            return self.play(*args)
+        except jax.errors.JaxRuntimeError as error:
+            raise RuntimeError(
+                f"the GPU failed ({reason}), and fails for the scan too ({_first_line(error)}); what is finished is kept, and a new "
+                "process continues it"
+            ) from error
 
     def _parts(
         self, seeds: np.ndarray, begun: Mapping[str, np.ndarray], number: int

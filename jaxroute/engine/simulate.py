@@ -94,13 +94,15 @@ def simulate(
       backend: "scan", a compiled scan over rounds with the runs on the last axis; "kernel", one function of C made from the same
         functions of one run, with a thread for each run on a GPU (never run on one so far), and on a CPU in C++ for as many runs at once
         as a vector has numbers; or "reference", the textbook's `vmap` of a scan, slower, to compare with. "auto" is that of an existing
-        store, otherwise the kernel; on a CPU without a C++ compiler, in double precision, or if the rounds of a policy are long for
-        products of large matrices, the scan. The streams are the same bits; what is computed from them is equal but for the rounding of logarithms,
-        exponentials and sums. What has no C is played by the scan, with the reason in the attribute `fell_back`, and with a warning
-        where the kernel was asked for, or on a GPU. A kernel needs a C++ compiler (`c++`, `g++`, `clang++` or `CXX`), on a GPU NVRTC,
-        which comes with jax. "brief", for a first look on a CPU, is compiled with few optimisations: in a third of the time, but it plays five
-        to ten times as long; the kernel, of one run after the other, or the scan where there is no C compiler (`cc`, `gcc`, `clang` or
-        `CC`); policies whose rounds are long by themselves are compiled as for "scan".
+        store, otherwise the kernel; the scan where no kernel can be used (a trial says why, in one warning), in double precision, and if
+        the rounds of a policy are long for products of large matrices. The streams are the same bits; what is computed from them is equal
+        except for the rounding of logarithms, exponentials and sums. A kernel needs a C++ compiler (`c++`, `g++`, `clang++` or `CXX`), on a
+        GPU NVRTC, which comes with jax (`JAXROUTE_NVRTC` is the path of another one). The scan also runs a policy that has an operation
+        without C, a kernel that a compiler or driver refuses, and a block in which a GPU fails. The attribute `backend` says by policy what
+        ran, `fell_back` why it was not the kernel; a warning says so, too, except on a CPU where nobody asked for the kernel and the
+        policy has none. "brief", for a first look on a CPU, is compiled with few optimisations: in a third of the time, but it takes five
+        to ten times as long to run; the kernel, of one run after the other, or the scan where there is no C compiler (`cc`, `gcc`, `clang`
+        or `CC`); policies whose rounds are long by themselves are compiled as for "scan".
       keep: "runs", every run's curves, or "moments", only their statistics over the seeds: count, mean, variance, minimum, maximum and
         histogram of each metric at each recorded time, and of the differences between policies, seed by seed. Memory and store then do
         not grow with the number of seeds; `metrics` and `plot` answer the same questions, but for those about single runs.
@@ -265,8 +267,10 @@ def _cut(asked: Inputs, processes: hosts.Processes, stored: Mapping[str, Any] | 
         return {**stored, "tile": {a: 1 if a in static else size for a, size in stored["tile"].items()}}
     examples = {part.label: part.example for part in asked.every_part}
     numbers = {part.label: recording.numbers_per_record(asked.records[part.policy], asked.spec) for part in asked.every_part}
-    alone = _alone(asked, processes.devices)
-    most = memory.runs_that_fit(examples, numbers, len(asked.times), processes.devices, alone)
+    alone, devices = _alone(asked, processes.devices), processes.devices
+    needs = _device_needs(asked, devices) if devices[0].platform != "cpu" and asked.backend == "kernel" else {}
+    scratch = {label: own for label, (own, _) in needs.items()}
+    most = memory.runs_that_fit(examples, numbers, len(asked.times), devices, alone, scratch)
     if (
         asked.keep == "moments"
     ):  # The curves of all policies of a block are in memory at the same time, for their differences.
@@ -275,9 +279,27 @@ def _cut(asked: Inputs, processes: hosts.Processes, stored: Mapping[str, Any] | 
     held = max((memory.bytes_of_run(*players) for label, players in examples.items() if label not in alone), default=0)
     each = -(-len(asked.seeds) // processes.size)  # Every process gets some blocks of seeds.
     chosen = asdict(
-        Layout.choose(asked.axes, asked.shared, each, asked.block, most, processes.devices, held, bool(alone), static)
+        Layout.choose(
+            asked.axes,
+            asked.shared,
+            each,
+            asked.block,
+            most,
+            devices,
+            held,
+            bool(alone),
+            static,
+            [at_once for _, at_once in needs.values()],
+        )
     )
     return {"block": stored["block"], "tile": chosen["tile"] | stored["tile"]} if stored else chosen
+
+
+def _device_needs(asked: Inputs, devices: Sequence[Any]) -> dict[str, tuple[int, int]]:
+    """Of each part that a GPU has a kernel for: bytes of scratch memory of a run, and runs that the devices hold at the same time."""
+    smallest = Layout(memory.LANE_MULTIPLE * len(devices), dict.fromkeys(asked.axes, 1))
+    needs = {label: block.needs() for label, block in _blocks(asked, smallest, devices, quiet=True).items()}
+    return {label: found for label, found in needs.items() if found is not None}
 
 
 def _alone(asked: Inputs, devices: Sequence[Any]) -> set[str]:
@@ -288,13 +310,14 @@ def _alone(asked: Inputs, devices: Sequence[Any]) -> set[str]:
     return {label for label, (env, policy) in players.items() if has_long_rounds(policy, spec_for(env, asked.horizon))}
 
 
-def _blocks(asked: Inputs, layout: Layout, devices: Sequence[Any]) -> dict[str, Block]:
-    """What is compiled, by the label of each part."""
+def _blocks(asked: Inputs, layout: Layout, devices: Sequence[Any], quiet: bool = False) -> dict[str, Block]:
+    """What is compiled, by the label of each part. `quiet`: without a warning about a policy that has no kernel."""
     # A store may have been begun with several settings a call.
     alone = _alone(asked, devices) if set(layout.tile.values()) <= {1} else set()
     brief = asked.backend == "brief"
     # What settings share a kernel would compute for each.
     backend = ("scan" if asked.shared or host.compiler() is None else "kernel") if brief else asked.backend
+    backend = "scan" if asked.reason else backend
     return {
         part.label: Block(
             f"policy {part.label!r} on {type(part.example[0]).__name__}",
@@ -311,7 +334,8 @@ def _blocks(asked: Inputs, layout: Layout, devices: Sequence[Any]) -> dict[str, 
             asked.keep_states,
             stays_on_device(asked.keep, asked.platform),
             part.label in alone,
-            quiet=brief or (asked.chosen and asked.platform == "cpu"),
+            quiet=quiet or brief or (asked.chosen and asked.platform == "cpu"),
+            reason=asked.reason,
         )
         for part in asked.every_part
     }
@@ -409,17 +433,29 @@ def _play(
     def play(task: Task, begun: Kept | None) -> Played:
         return play_task(asked, layout, blocks[asked.part(*task[:2]).label], task, effort, begun)
 
+    def interrupt(stopped: bool) -> None:
+        for block in blocks.values():
+            block.ran.interrupt(stopped)
+
     everything = layout.blocks(len(asked.seeds))
     looks = stopping.looks(len(asked.seeds), layout.block) if asked.goals else [everything]
     follower.total = len(tasks)
+    finished = 0
     with tqdm(total=len(tasks), disable=not progress or not tasks or processes.rank > 0, unit="block", leave=False) as bar:
+
+        def waiting(task: Task) -> None:
+            """Shows the share of a block that a GPU has simulated."""
+            share = blocks[asked.part(*task[:2]).label].ran.done
+            bar.update(round(finished + 0.99 * share, 2) - bar.n)
+
         for goal in looks:
             now = [task for task in tasks if ending.blocks <= task[2] < goal]
-            with contextlib.closing(played_ahead(now, play, sink.first_rounds)) as played:
+            with contextlib.closing(played_ahead(now, play, sink.first_rounds, waiting, interrupt)) as played:
                 for task, curves, kept in played:
                     bar.set_description(task[0])
                     sink.write(*task, curves, kept)
-                    bar.update()
+                    finished += 1
+                    bar.update(finished - bar.n)
                     name, tile, number = task
                     if follower.tell(
                         sink.so_far,
@@ -458,8 +494,8 @@ def _report(
     """Attributes of the result: where and how it was made, and what went wrong, if it is whole (`data`)."""
     about: dict[str, Any] = {
         "processes": processes.size,
-        "backend": asked.backend,
-        "fell_back": {name: block.reason for name, block in blocks.items() if block.reason},
+        "backend": {name: "brief" if block.brief else block.backend for name, block in blocks.items()},
+        "fell_back": {name: block.ran.reason for name, block in blocks.items() if block.ran.reason},
         **measured,
     }
     if data is not None and (invalid := diagnose.first_bad_rounds(data, asked, processes.devices[0])):

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Generator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any, TypeAlias
@@ -24,6 +24,8 @@ from jaxroute.store.states import Kept
 Curves: TypeAlias = dict[str, Any]
 # The curves of a task, and what it is continued from.
 Played: TypeAlias = tuple[Curves, Kept | None]
+# Seconds between two looks at a task that is being simulated.
+_WAIT_S = 0.5
 
 
 @dataclass
@@ -54,7 +56,11 @@ class Effort:
 
 
 def played_ahead(
-    tasks: Sequence[Task], play: Callable[[Task, Kept | None], Played], first_rounds: Callable[..., Kept | None]
+    tasks: Sequence[Task],
+    play: Callable[[Task, Kept | None], Played],
+    first_rounds: Callable[..., Kept | None],
+    waiting: Callable[[Task], None] = lambda task: None,
+    interrupt: Callable[[bool], None] = lambda stopped: None,
 ) -> Generator[tuple[Task, Curves, Kept | None], None, None]:
     """Tasks with their curves and what they are continued from; each is played while the one before is written.
 
@@ -62,6 +68,8 @@ def played_ahead(
       tasks: in order.
       play: plays a task from its first rounds, as `play_task`.
       first_rounds: what is kept of the first rounds of a task.
+      waiting: is called now and then with the task that is being simulated.
+      interrupt: ends what is being simulated (True), or allows it again (False).
     """
     precision = in_64_bits()  # A setting of this thread, not of the other.
 
@@ -74,9 +82,13 @@ def played_ahead(
         for task in [*tasks, None]:
             ready, coming = coming, None if task is None else (task, pool.submit(aside, task, first_rounds(*task)))
             if ready is not None:
+                while not wait([ready[1]], _WAIT_S).done:
+                    waiting(ready[0])
                 yield ready[0], *ready[1].result()
     finally:
+        interrupt(True)
         pool.shutdown(cancel_futures=True)
+        interrupt(False)
 
 
 def play_task(

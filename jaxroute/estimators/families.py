@@ -40,8 +40,11 @@ class Family(Protocol):
 
 
 def _part(mean: jax.Array, change: jax.Array) -> jax.Array:
-    """`-mean log(1 + change / mean)`, zero for a mean of zero: exact also where the change is small."""
-    ratio = change / jnp.maximum(mean, _TINY)
+    """`-mean log(1 + change / mean)`, zero for a mean of zero: exact also where the change is small.
+
+    A ratio that rounding takes below -1, where the logarithm is NaN, counts as -1.
+    """
+    ratio = jnp.maximum(change / jnp.maximum(mean, _TINY), -1.0)
     return jnp.where(mean > 0, -mean * jnp.log1p(ratio), 0.0)
 
 
@@ -49,14 +52,17 @@ def _part(mean: jax.Array, change: jax.Array) -> jax.Array:
 class Bernoulli:
     """Rewards 0 and 1, and others in [0, 1], whose bounds hold too: `kl(x, y) = x log(x / y) + (1 - x) log((1 - x) / (1 - y))`.
 
-    The upper bound is found by Newton's method in `-log(1 - q)`, in which the divergence is convex and nearly a line.
+    The upper bound is found by Newton's method in `-log(1 - q)`, in which the divergence is convex and nearly a line. A mean that rounding
+    takes beyond an end of [0, 1], as a GPU's approximate divisions may, counts as that end.
     """
 
     def divergence(self, mean: jax.Array, other: jax.Array) -> jax.Array:
+        mean, other = jnp.clip(mean, 0.0, 1.0), jnp.clip(other, 0.0, 1.0)
         change = other - mean
         return _part(mean, change) + _part(1.0 - mean, -change)
 
     def upper(self, mean: jax.Array, level: jax.Array) -> jax.Array:
+        mean = jnp.clip(mean, 0.0, 1.0)
         rest = 1.0 - mean
         share, part = jnp.maximum(mean, _TINY), jnp.maximum(rest, 1e-12)
         least = jnp.where(mean > 0, mean * jnp.log(share), 0.0) + jnp.where(rest > 0, rest * jnp.log(part), 0.0)
@@ -80,6 +86,7 @@ class Bernoulli:
         return jnp.where((level > 0) & (rest > 0), jnp.maximum(-jnp.expm1(-high), mean), mean)
 
     def variance(self, mean: jax.Array) -> jax.Array:
+        mean = jnp.clip(mean, 0.0, 1.0)
         return mean * (1.0 - mean)
 
 
@@ -138,7 +145,7 @@ class Exponential:
     """
 
     def divergence(self, mean: jax.Array, other: jax.Array) -> jax.Array:
-        relative = (mean - other) / other
+        relative = jnp.maximum((mean - other) / other, -1.0)
         return jnp.maximum(relative - jnp.log1p(relative), 0.0)
 
     def upper(self, mean: jax.Array, level: jax.Array) -> jax.Array:

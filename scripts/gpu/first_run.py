@@ -1,11 +1,12 @@
-"""The first run on a GPU: what works there, whether it is right, and how fast it is, in one command of at most nine minutes.
+"""The first run on a GPU: whether it works there, is right, and how fast it is, in one command of at most nine minutes.
 
     python scripts/gpu/first_run.py                        # on a machine with a GPU; results in $OUT/results.json
-    python scripts/gpu/first_run.py --resume results.json  # goes on with what an earlier call has not finished
-    python scripts/gpu/first_run.py --smoke                # every kind of task at a tiny size, on a CPU
+    python scripts/gpu/first_run.py --resume results.json  # continues with what an earlier call has not finished
+    python scripts/gpu/first_run.py --only pytest          # the tests for a GPU, by a separate call
+    python scripts/gpu/first_run.py --smoke                # every kind of task at a tiny size, on a CPU or on what JAX_PLATFORMS names
     python scripts/gpu/first_run.py --list --only UCB1
 
-Every result is written as soon as it is known. Tasks are done by processes of their own (`workers.py`): one that takes too long or
+Every result is written as soon as it is known. Tasks are done by separate processes (`workers.py`): one that takes too long or
 ends its process costs no more than itself. `tasks.py` says what is done and in which order, `measures.py` how it is measured.
 """
 
@@ -39,7 +40,7 @@ ENDS = {"error": "failed", "skipped": "skipped"}
 # Numbers that are shown of a result.
 SHOWN = (
     *("trace_s", "kernel_s", "compile_s", "us_per_round", "decisions_per_s", "share_of_ceiling", "watched_us_per_round"),
-    "rc",
+    *("registers", "local_bytes", "corrected_not_1", "reciprocal_not_1", "rc"),
 )
 # What ncu counts of a kernel.
 COUNTERS = (
@@ -56,7 +57,7 @@ COUNTERS = (
 
 
 class Report:
-    """Results by name of task, in a file that is written anew with each of them.
+    """Results by name of task, in a file that is written again with each of them.
 
     Args:
       file: JSON.
@@ -102,28 +103,28 @@ class Report:
 
 
 def ceiling(task: Task, device: Mapping[str, Any]) -> float | None:
-    """Decisions per second of a kernel if each instruction of a round took a scheduler one cycle, and nothing else did.
+    """Decisions per second of a kernel if a round took a scheduler the cycles of `scripts/resources.py`, and nothing else took time.
 
     Args:
       task: with a case.
       device: what the task "info" has told.
     """
-    instructions = _instructions(RESOURCES).get(tasks.ROWS.get(task.given["case"], ("", "")))
+    cycles = _cycles(RESOURCES).get(tasks.ROWS.get(task.given["case"], ("", "")))
     is_scan = "graphs" in task.given or task.given.get("backend") == "scan"
-    if is_scan or instructions is None or not device.get("processors") or "smi" not in device:
+    if is_scan or cycles is None or not device.get("processors") or "smi" not in device:
         return None
-    return device["processors"] * 4 * 32 * 1e6 * float(device["smi"]["clocks.max.sm"]) / instructions
+    return device["processors"] * 4 * 32 * 1e6 * float(device["smi"]["clocks.max.sm"]) / cycles
 
 
 @functools.cache
-def _instructions(file: Path) -> dict[tuple[str, str], int]:
-    """Instructions of a round by problem and policy, from what `scripts/resources.py` has stored."""
+def _cycles(file: Path) -> dict[tuple[str, str], int]:
+    """Cycles of a round by problem and policy, from what `scripts/resources.py` has stored."""
     rows = json.loads(file.read_text())["rows"] if file.exists() else []
-    return {(row["problem"], row["policy"]): row["round_instructions"] for row in rows if "round_instructions" in row}
+    return {(row["problem"], row["policy"]): row["round_cycles"] for row in rows if "round_cycles" in row}
 
 
 class Call:
-    """What is done, by whom, until when.
+    """Tasks of a call, the processes that do them, and their deadline.
 
     Args:
       report: where results go.
@@ -135,20 +136,22 @@ class Call:
     def __init__(self, report: Report, folder: Path, env: Mapping[str, str], deadline: float):
         self._report, self._folder, self._env, self._deadline = report, folder, env, deadline
 
-    def play(self, stage: Stage, number: int, reserve: float) -> None:
-        """Does the tasks of a stage, by so many processes, and leaves `reserve` seconds."""
+    def play(self, stage: Stage, number: int) -> None:
+        """Does the tasks of a stage, by so many processes."""
         todo, cores = deque(stage.tasks), sorted(os.sched_getaffinity(0))
         number = 1 if stage.alone else min(number, len(cores), len(todo))
 
         def work(place: int) -> None:
             own = set(cores[len(cores) * place // number : len(cores) * (place + 1) // number])
             worker = workers.Worker(self._folder / f"worker-{place}.log", self._env, own)
-            while (left := self._deadline - self._report.elapsed_s - reserve) > LEAST_S:
+            while (left := self._deadline - self._report.elapsed_s) > LEAST_S:
                 try:
                     task = todo.popleft()
                 except IndexError:
                     break
                 self._do(task, worker, min(task.limit, left))
+                if task.large:
+                    worker.stop()
             worker.stop()
 
         threads = [threading.Thread(target=work, args=(place,), daemon=True) for place in range(number)]
@@ -158,7 +161,7 @@ class Call:
             thread.join()
 
     def logs(self) -> str:
-        """What the processes have printed."""
+        """Returns what the processes have printed."""
         files = sorted(self._folder.glob("*.log"))
         return "\n".join(f"===== {file.name}\n{file.read_text(errors='replace')[-200_000:]}" for file in files)
 
@@ -172,11 +175,23 @@ class Call:
         self._report.end(task)
 
     def _ncu(self, task: Task, limit: float) -> Iterator[dict[str, Any]]:
-        """Counters of the first launch of a kernel."""
+        """Counters of the second launch of a kernel; the first one is short."""
         if not shutil.which("ncu"):
             yield {"skipped": "there is no ncu"}
             return
-        how = ("--clock-control", "none", "--csv", "--page", "raw", "--kernel-name", "regex:rounds", "--launch-count", "1")
+        how = (
+            "--clock-control",
+            "none",
+            "--csv",
+            "--page",
+            "raw",
+            "--kernel-name",
+            "regex:rounds",
+            "--launch-skip",
+            "1",
+            "--launch-count",
+            "1",
+        )
         inner = (sys.executable, __file__, "--one", json.dumps(["time", task.given]))
         rc, text = self._command(["ncu", *how, "--metrics", ",".join(COUNTERS), *inner], limit)
         found = counters(text)
@@ -225,7 +240,14 @@ def said(entry: Mapping[str, Any]) -> str:
 
 
 def table(results: Mapping[str, Any]) -> str:
-    """What was timed, row by row; then a line for everything else."""
+    """The device and versions; the tasks that were timed, row by row; then a line for each other task."""
+    info = results.get("info", {})
+    versions = {"driver": info.get("smi", {}).get("driver_version"), "NVRTC": results.get("probe", {}).get("nvrtc_version")}
+    versions |= {name: version for name, version in info.get("packages", {}).items() if name.startswith(("jax", "nvidia"))}
+    about = ", ".join(f"{name} {version}" for name, version in versions.items() if version)
+    head = (
+        f"{info.get('device')}, {info.get('processors')} processors, {info.get('smi', {}).get('clocks.max.sm')} MHz; {about}"
+    )
     rows = [f"{'':<58}{'us/round':>10}{'decisions/s':>13}{'of ceiling':>11}{'trace s':>9}{'kernel s':>9}{'XLA s':>7}"]
     lines = []
     for name, entry in results.items():
@@ -235,11 +257,13 @@ def table(results: Mapping[str, Any]) -> str:
             rows.append(f"{name:<58}{entry['us_per_round']:10.2f}{entry['decisions_per_s']:13.3g}{share}{made}")
         else:
             lines.append(f"{name}: {said(entry)}")
-    return "\n".join([*rows, "", *lines, *(entry["tail"][-700:] for entry in results.values() if "tail" in entry)])
+    return "\n".join([head, *rows, "", *lines, *(entry["tail"][-700:] for entry in results.values() if "tail" in entry)])
 
 
 def environment(folder: Path, smoke: bool) -> dict[str, str]:
-    """Variables for all processes: what an earlier call has compiled is not used, and the device's memory is shared."""
+    """Variables for all processes: what an earlier call has compiled is not used, the device's memory is shared, and XLA tries no kernels on it
+    while another process measures.
+    """
     return {
         "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
         "XDG_CACHE_HOME": str(folder),
@@ -247,28 +271,29 @@ def environment(folder: Path, smoke: bool) -> dict[str, str]:
         "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
         "TF_CPP_MIN_LOG_LEVEL": "1",
         meeting.FOLDER: str(folder),
-        **({"JAX_PLATFORMS": "cpu"} if smoke else {}),
+        "XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} --xla_gpu_autotune_level=0".strip(),
+        **({"JAX_PLATFORMS": os.environ.get("JAX_PLATFORMS") or "cpu"} if smoke else {}),
     }
 
 
 def chosen(stages: Sequence[Stage], pattern: str, earlier: Mapping[str, Any]) -> list[Stage]:
-    """The stages with the tasks that a pattern finds and that are not finished; what the device is, is always asked."""
+    """The stages with the tasks that a pattern finds and that are not finished; `info` is always among them."""
     finished = {name for name, entry in earlier.items() if entry["state"] in ("done", "skipped")}
 
-    def wanted(task: Task) -> bool:
-        return task.kind == "info" or bool(re.search(pattern, task.name) and task.name not in finished)
+    def wanted(task: Task, asked: bool) -> bool:
+        found = re.search(pattern, task.name) if pattern or not asked else None
+        return task.kind == "info" or bool(found and task.name not in finished)
 
-    return [Stage([task for task in stage.tasks if wanted(task)], stage.alone) for stage in stages]
+    return [Stage([task for task in stage.tasks if wanted(task, stage.asked)], stage.alone) for stage in stages]
 
 
 def play(todo: Sequence[Stage], report: Report, out: Path, number: int, deadline: float, smoke: bool) -> int:
     """Does all stages; returns 0, or 1 if there is no GPU where one is needed."""
-    reserve = sum(task.limit for task in todo[-1].tasks)
     with tempfile.TemporaryDirectory(prefix="first-run-") as folder:
         call = Call(report, Path(folder), environment(Path(folder), smoke), deadline)
         try:
             for stage in todo:
-                call.play(stage, number, 0.0 if stage is todo[-1] else reserve)
+                call.play(stage, number)
                 if not smoke and report.results["info"].get("platform") == "cpu":
                     print("there is no GPU; --smoke tries everything without one", file=sys.stderr)
                     return 1
@@ -278,9 +303,9 @@ def play(todo: Sequence[Stage], report: Report, out: Path, number: int, deadline
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Does what is asked for and prints a table; returns 0, or 1 if there is no GPU."""
+    """Does the tasks and prints a table; returns 0, or 1 if there is no GPU."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--smoke", action="store_true", help="tiny sizes, on a CPU")
+    parser.add_argument("--smoke", action="store_true", help="tiny sizes, on a CPU or on what JAX_PLATFORMS names")
     parser.add_argument("--only", default="", metavar="REGEX", help="tasks whose names it finds")
     parser.add_argument("--list", action="store_true", help="print the names of the tasks, and do nothing")
     parser.add_argument("--resume", type=Path, metavar="FILE", help="results of an earlier call, which stay")

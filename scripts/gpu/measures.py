@@ -1,8 +1,8 @@
-"""What each kind of task measures; a worker calls these functions, and what they yield is kept at once."""
+"""Measurements, a function for each kind of task; a worker calls them, and what they yield is stored at once."""
 
 import collections
 import contextlib
-import functools
+import ctypes
 import glob
 import importlib.metadata
 import os
@@ -21,6 +21,7 @@ import jax
 import numpy as np
 from gpu.meeting import FOLDER, alone_on_device
 from kernels import ENVIRONMENTS
+from resources import VARIANTS, bounded
 
 import jaxroute as jr
 from jaxroute.core import draws
@@ -28,6 +29,7 @@ from jaxroute.engine.batching import compiling
 from jaxroute.engine.grid import canonical
 from jaxroute.engine.kernels import cuda, host, rollout
 from jaxroute.engine.kernels.compiling import compilations
+from jaxroute.engine.kernels.source import Array, Source
 from jaxroute.engine.programs import PLAYERS
 from jaxroute.engine.rollout import spans_of
 from jaxroute.engine.rounds import Record, run_streams
@@ -46,15 +48,29 @@ CASES: dict[str, Any] = {
     "COSMOS streaming": lambda: (ENVIRONMENTS["cascade"](), cascade.COSMOS(fit=cascade.Streaming())),
     "StageRoute": lambda: (ENVIRONMENTS["staged"](), staged.StageRoute()),
     "C2MABV": lambda: (ENVIRONMENTS["combinatorial"](), combinatorial.C2MABV()),
+    "COSMOS": lambda: (ENVIRONMENTS["cascade"](), cascade.COSMOS()),
     "ACQB": lambda: (queueing.RandomQueues(limit=256), queueing.ACQB()),
 }
 # How XLA may make graphs of a scan's launches: as jaxroute compiles, as XLA does of itself, and not at all.
 GRAPHS = {"with loops": compiling.GPU_OPTIONS, "without loops": {}, "none": {"xla_gpu_enable_command_buffer": ""}}
-# Options of NVRTC in place of those of the same name.
-ARITHMETIC = {"usual": (), "IEEE division": ("-prec-div=true", "-prec-sqrt=true"), "multiply-add": ("-fmad=true",)}
+# Options of NVRTC that replace those of the same name: what `div_f` and the roots are, and whether a sum takes a product with it.
+ARITHMETIC = {
+    "usual": (),
+    "IEEE division": ("-DDIVIDE=__fdiv_rn",),
+    "uncorrected division": ("-DDIVIDE=__fdividef",),
+    "IEEE root": ("-prec-sqrt=true",),
+    "multiply-add": ("-fmad=true",),
+    "no multiply-add": ("-DTERM(c,p,w)=((c)+(p)*(w))",),
+}
+# Ways to compile a kernel: options and bounds of a launch.
+HOW = {**VARIANTS, **{name: (options, "") for name, options in ARITHMETIC.items()}}
+# Quotients of a number and itself, in C, and how many numbers are tried by how many threads.
+QUOTIENTS = {"corrected": "div_f(x, x)", "reciprocal": "x * RECIPROCAL(x)"}
+NUMBERS, THREADS = 10_000_000, 1 << 17
 RECORDS = 20
 PACKAGES = (
     *("jax", "jaxlib", "jax-cuda12-plugin", "jax-cuda13-plugin", "nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12", "numpy"),
+    *("cuda-pathfinder", "torch"),
     *("flax", "optax", "chex", "scipy", "xarray", "zarr", "numcodecs", "pytest", "pytest-xdist", "hypothesis"),
 )
 
@@ -68,7 +84,8 @@ class Play:
       runs, horizon: its size.
       platform: of the device that plays, by default the first of all.
 
-    made: seconds of tracing, of waiting for the kernel's compiler (none if another task has compiled the same C), and of XLA's.
+    made: seconds of tracing, of waiting for the kernel's compiler (none if another task has compiled the same C), and of XLA's; of a kernel on a GPU
+      its registers, bytes of the stack, and threads that the device holds at once.
     """
 
     def __init__(self, case: str, backend: str, runs: int, horizon: int, platform: str | None = None):
@@ -97,11 +114,15 @@ class Play:
             self.compiled = compiling.compile_lanes(lowered, device.platform)
             marks.append(time.perf_counter())
         names = ("trace_s", "kernel_s", "compile_s")
-        self.made = {name: round(b - a, 3) for name, a, b in zip(names, marks, marks[1:], strict=False)}
+        self.made: dict[str, Any] = {name: round(b - a, 3) for name, a, b in zip(names, marks, marks[1:], strict=False)}
+        for kernel in (one for _, one in kernels if isinstance(one, cuda.Kernel)):
+            with cuda.primary(0):
+                loaded = kernel.loaded()
+            self.made |= {name: getattr(loaded, name) for name in ("registers", "local_bytes", "threads_at_once")}
         self.on_cpu, self.decisions, self.horizon = device.platform == "cpu", runs * horizon, horizon
 
     def values(self) -> Values:
-        """What was recorded: `[records, ..., R]` by name."""
+        """Returns what was recorded: `[records, ..., R]` by name."""
         with contextlib.nullcontext() if self.on_cpu else alone_on_device():
             return jax.device_get(self.compiled(*self.arguments)).by_name()
 
@@ -126,6 +147,7 @@ def info() -> Pieces:
     device, packed = jax.devices()[0], Path(__file__).resolve().parents[2] / "COMMIT"
     yield {"commit": packed.read_text().strip() if packed.exists() else provenance.commit()}
     yield {"platform": device.platform, "device": device.device_kind, "processors": getattr(device, "core_count", None)}
+    yield {"variables": {name: os.environ.get(name) for name in ("LD_LIBRARY_PATH", "XLA_FLAGS", cuda.NVRTC_PATH)}}
     yield {"memory": device.memory_stats()}
     yield {"python": platform.python_version(), "cpu_cores": os.cpu_count(), "packages": dict(_versions())}
     yield {"tools": {name: shutil.which(name) for name in ("ncu", "nvcc", "nvdisasm", "cuobjdump", "cc")}}
@@ -143,21 +165,69 @@ def _versions() -> Iterator[tuple[str, str]]:
 
 
 def probe() -> Pieces:
-    """Whether a kernel compiles, is launched by XLA's program, and gives the bits that the scan gives on the CPU."""
-    if jax.default_backend() == "cpu":
-        yield {"compiler": host.compiler()}
-    else:
-        yield {"nvrtc": cuda.nvrtc()._name, "nvrtc_version": cuda.version(), "architecture": cuda.architecture()}
-        start = time.perf_counter()
-        cuda.compile_text('extern "C" __global__ void rounds(float *x) { *x = 1.0f; }', cuda.architecture())
-        yield {"trivial_compile_s": round(time.perf_counter() - start, 3)}
-    kernel = Play("UCB1", "kernel", 64, 40)
-    yield kernel.made
-    yield {"kernel_against_cpu": compared(kernel.values(), Play("UCB1", "scan", 64, 40, "cpu").values())}
+    """Whether a kernel compiles, loads, is launched by XLA's program, and has the bits of the CPU's scan; then whether the scan has them here.
+
+    Raises:
+      RuntimeError: no kernel can be used; the message names the step that failed.
+    """
+    step, failure = "NVRTC", None
+    truth = Play("UCB1", "scan", 64, 40, "cpu").values()
+    try:
+        if jax.default_backend() == "cpu":
+            yield {"compiler": host.compiler()}
+        else:
+            yield {"nvrtc": cuda.nvrtc()._name, "nvrtc_version": cuda.version(), "architecture": cuda.architecture()}
+            start = time.perf_counter()
+            code = cuda.compile_text(cuda.TRIVIAL, cuda.architecture())
+            yield {"trivial_compile_s": round(time.perf_counter() - start, 3)}
+            step = "load"
+            with cuda.primary(0):
+                cuda.Loaded.of(code, 0)
+        step = "kernel of UCB1"
+        kernel = Play("UCB1", "kernel", 64, 40)
+        yield kernel.made
+        step = "launch"
+        alike = compared(kernel.values(), truth)
+        yield {"kernel_against_cpu": alike}
+        step = "bits"
+        if (most := max(map(abs, alike["z"].values()))) > 5:
+            raise ValueError(f"means are {most:.0f} standard errors apart")
+    except Exception as error:  # The scan is looked at all the same.
+        failure = error
+    yield {"scan_against_cpu": compared(Play("UCB1", "scan", 64, 40).values(), truth)}
+    if failure:
+        raise RuntimeError(f"all kernels are off: {step}: {type(failure).__name__}: {failure}") from failure
+
+
+def quotients() -> Pieces:
+    """Counts the n / n that are not 1, for n up to 1e7: of the kernels' division, and of a product with the reciprocal.
+
+    Raises:
+      ValueError: some are not, of the kernels' division.
+    """
+    found = {}
+    for name, quotient in QUOTIENTS.items():
+        lines = (
+            "#ifndef RECIPROCAL",
+            "#define RECIPROCAL(x) (1.0f / (x))",
+            "#endif",
+            "unsigned wrong = 0;",
+            f"for (long long n = r + 1; n <= {NUMBERS}; n += R) {{ const float x = (float)n; wrong += {quotient} != 1.0f; }}",
+            "out0[r] = wrong;",
+        )
+        inputs, outputs = (Array((1, 2), np.dtype(np.int32), shared=True),), (Array((), np.dtype(np.uint32)),)
+        source = Source("\n".join(lines), "", inputs, outputs, scratch=8)
+        count = jax.jit(
+            lambda spans, one=source: rollout.rounds_p.bind(spans, source=one, size=THREADS, lead=(), spread=((),))
+        )
+        found[name] = int(np.asarray(count(np.int32([[0, 1]]))[0]).sum(dtype=np.int64))
+        yield {"numbers": NUMBERS, f"{name}_not_1": found[name]}
+    if found["corrected"]:
+        raise ValueError(f"{found['corrected']} of {NUMBERS:,} n / n are not 1")
 
 
 def correct(case: str, runs: int, horizon: int) -> Pieces:
-    """Whether the kernel, the scan here and the scan on the CPU play the same; what has ended processes before comes last."""
+    """Whether the kernel, the scan here and the scan on the CPU agree; what has ended processes before comes last."""
     truth = Play(case, "scan", runs, horizon, "cpu").values()
     played: Values = {}
     failure = None
@@ -186,7 +256,7 @@ def equal(ours: Values, theirs: Values) -> bool:
 
 
 def compared(ours: Values, theirs: Values) -> dict[str, Any]:
-    """How alike two plays of the same streams are.
+    """Compares two simulations of the same streams.
 
     Returns:
       `runs_equal`: share of the runs that have not parted at each record, by more than 1e-4 of the largest number of a metric.
@@ -217,9 +287,21 @@ def timed(case: str, backend: str, runs: int, horizon: int) -> Pieces:
     if needed > limit:
         yield {"skipped": f"states of {runs:,} runs take about {needed / 2**30:.0f} of {limit / 2**30:.0f} GiB"}
         return
+    free = free_bytes()
     play = Play(case, backend, runs, horizon)
-    yield play.made
+    yield play.made | {"program_bytes": play.compiled.memory_analysis().temp_size_in_bytes}
     yield play.speed()
+    yield {"free_bytes": [free, free_bytes()]}
+
+
+def free_bytes() -> int | None:
+    """Bytes of the device's memory that are free; None on a CPU."""
+    if jax.default_backend() == "cpu":
+        return None
+    free, total = ctypes.c_size_t(), ctypes.c_size_t()
+    with cuda.primary(0):
+        cuda.driver()("cuMemGetInfo_v2", ctypes.byref(free), ctypes.byref(total))
+    return free.value
 
 
 def variant(case: str, graphs: str, runs: int, horizon: int) -> Pieces:
@@ -236,25 +318,28 @@ def width(case: str, threads: int, runs: int, horizon: int) -> Pieces:
     yield from _only_on_gpu("the host's kernel has no blocks of threads")
 
 
-def options(case: str, arithmetic: str, runs: int, horizon: int) -> Pieces:
-    """The speed of the kernel with other divisions or sums, and how many runs then are those of the CPU's scan."""
-    given = ARITHMETIC[arithmetic]
+def options(case: str, how: str, runs: int, horizon: int) -> Pieces:
+    """The speed of the kernel as it is compiled in another way; with another arithmetic also how many runs are those of the CPU's scan."""
+    given, bounds = HOW[how]
     names = {one.split("=")[0] for one in given}
-    wanted = (*(one for one in cuda.OPTIONS if one.split("=")[0] not in names), *given)
-    rollout._device_target.cache_clear()  # It keeps what other options gave for the same C.
+    wanted, compiled = (*(one for one in cuda.OPTIONS if one.split("=")[0] not in names), *given), cuda.compiled
+    rollout._device_target.cache_clear()  # It has kernels of the same C with other options.
     try:
-        with mock.patch.object(cuda, "compiled", functools.partial(cuda.compiled, options=wanted)):
-            yield {"options": wanted}
+        with mock.patch.object(
+            cuda, "compiled", lambda text, architecture: compiled(bounded(text, bounds), architecture, wanted)
+        ):
+            yield {"options": wanted, "bounds": bounds}
             yield from timed(case, "kernel", runs, horizon)
-            played = Play(case, "kernel", min(runs, 2048), 500).values()
+            if how in ARITHMETIC:
+                mine, theirs = (Play(case, *what) for what in (("kernel", 2048, 500), ("scan", 2048, 500, "cpu")))
+                yield {"kernel_against_cpu": compared(mine.values(), theirs.values())}
     finally:
         rollout._device_target.cache_clear()
-    yield {"kernel_against_cpu": compared(played, Play(case, "scan", min(runs, 2048), 500, "cpu").values())}
     yield from _only_on_gpu("the host's compiler has other options")
 
 
 def _only_on_gpu(reason: str) -> Pieces:
-    """On a CPU, which plays it to try the code, there is nothing to tell."""
+    """On a CPU, which runs it to try the code, there is nothing to report."""
     if jax.default_backend() == "cpu":
         yield {"skipped": reason}
 
@@ -272,7 +357,7 @@ def simulate(case: str, backend: str, runs: int, horizon: int, keep: str) -> Pie
 
 
 def profile(case: str, runs: int, horizon: int) -> Pieces:
-    """Where the time of a scan goes, by kernel; XLA launches no graphs while it is watched."""
+    """Time of a scan by kernel; XLA launches no graphs while it is watched."""
     play = Play(case, "scan", runs, horizon)
     yield play.made
     with tempfile.TemporaryDirectory(dir=os.environ.get(FOLDER)) as folder:
@@ -301,6 +386,7 @@ def _longest(plane: Any, most: int = 25) -> list[dict[str, Any]]:
 KINDS = {
     "info": info,
     "probe": probe,
+    "quotients": quotients,
     "correct": correct,
     "time": timed,
     "variant": variant,

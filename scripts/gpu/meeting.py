@@ -1,4 +1,4 @@
-"""Where the processes of a first run meet: a folder, and a lock for the device."""
+"""Meeting point of the processes of a first run: a folder, and a lock for the device."""
 
 import contextlib
 import fcntl

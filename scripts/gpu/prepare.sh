@@ -29,6 +29,12 @@ python3 -m pip download -q --no-deps --only-binary=:all: --python-version 3.12 -
   -d "$repo/.gpu/wheels" zarr numcodecs donfig google-crc32c msgspec pytest-xdist execnet
 ls -1 "$repo/.gpu/wheels"
 du -sh "$repo/.gpu"
+if [ "$(du -sm "$repo/.gpu" | cut -f1)" -ge 64 ]; then
+  echo "that is more than the 64 MiB that can be carried" >&2
+  exit 1
+fi
+command="PYTHONPATH=/tmp/site python3 -u .gpu/jaxroute/scripts/gpu/first_run.py"
 echo
 echo "on the GPU machine, in the root of $(basename "$repo"), with .gpu carried along and OUT naming a folder for the results:"
-echo "python3 -m pip install -q --no-index --no-deps --target /tmp/site .gpu/wheels/*.whl && PYTHONPATH=/tmp/site python3 -u .gpu/jaxroute/scripts/gpu/first_run.py"
+echo "python3 -m pip install -q --no-index --no-deps --target /tmp/site .gpu/wheels/*.whl && $command"
+echo "and then, with a copy of its results.json: $command --resume results.json; $command --only pytest"

@@ -1,16 +1,22 @@
-"""What a first run on a GPU does, and in which order. Nothing here needs jax."""
+"""Tasks of a first run on a GPU, in their order. Nothing here needs jax."""
 
 import itertools
 from dataclasses import dataclass, field
 from typing import Any
 
 LIGHT = ("UCB1", "GaussianThompson", "BetaThompson", "MESS+", "COSMOS streaming")
-HEAVY = ("StageRoute", "C2MABV", "ACQB")
+HEAVY = ("StageRoute", "C2MABV", "COSMOS", "ACQB")
+# Cases with large arrays, which need a process each: the driver reserves memory for a kernel's stacks until its process ends.
+LARGE = ("COSMOS", "ACQB")
 # Sizes of what is timed: for most policies, and for those whose rounds take long.
 HORIZONS = {**dict.fromkeys(LIGHT, 2000), **dict.fromkeys(HEAVY, 500)}
 # Graphs that XLA makes of a scan's launches, and arithmetic of a kernel: see `measures`.
 GRAPHS = ("with loops", "without loops", "none")
-ARITHMETIC = ("usual", "IEEE division", "multiply-add")
+ARITHMETIC = ("usual", "IEEE division", "uncorrected division", "IEEE root", "multiply-add", "no multiply-add")
+# Kernels of many registers, and ways to give them fewer.
+REGISTERS = dict.fromkeys(
+    ("StageRoute", "C2MABV", "COSMOS", "MESS+", "BetaThompson"), ("usual", "168 registers", "128 registers", "bounds 64, 8")
+)
 # Files with tests for a GPU.
 TESTS = ("tests/engine/test_gpu.py", "tests/engine/kernels/test_rollout.py")
 # Cases whose round is a row of bench_results/resources.json: problem and name of the policy.
@@ -21,6 +27,8 @@ ROWS = {
     "MESS+": ("service", "MessPlus"),
     "StageRoute": ("staged", "StageRoute"),
     "C2MABV": ("combinatorial", "C2MABV"),
+    "COSMOS": ("cascade", "COSMOS"),
+    "ACQB": ("queueing", "ACQB"),
 }
 
 
@@ -28,7 +36,7 @@ ROWS = {
 class Task:
     """One thing to do.
 
-    kind: "ncu" and "pytest" are commands of their own, every other kind is a function of `measures`.
+    kind: "ncu" and "pytest" are commands, every other kind is a function of `measures`.
     limit: seconds after which it is ended.
     given: its arguments.
     """
@@ -43,34 +51,47 @@ class Task:
         words = (f"{key}={value}" if isinstance(value, int) else str(value) for key, value in self.given.items())
         return " ".join([self.kind, *words])
 
+    @property
+    def large(self) -> bool:
+        """Whether it needs a separate process."""
+        return self.given.get("case") in LARGE and self.given.get("backend") != "scan"
+
 
 @dataclass(frozen=True)
 class Stage:
     """Tasks that are done before the next stage begins.
 
-    alone: one after the other, with all processors; otherwise several processes compile at the same time, and take turns on the device.
+    Attributes:
+      alone: the tasks are done one after the other, with all processors; otherwise several processes compile at the same time, and take turns on
+        the device.
+      asked: the tasks are done only if `--only` names them.
     """
 
     tasks: list[Task]
     alone: bool = False
+    asked: bool = False
 
 
 def stages() -> list[Stage]:
-    """All tasks, the most wanted first: the less common sizes come last, and a run that takes longer does without them."""
+    """All tasks, the most wanted first: the headline within two minutes; the less common sizes come last, and a run that takes longer omits them."""
     cases, both = (*LIGHT, *HEAVY), ("kernel", "scan")
-    large = [_timed(case, backend, 100_000) for case in cases for backend in both]
+    headline = [_timed("UCB1", backend, 100_000) for backend in both]
+    large = [_timed(case, backend, 100_000) for case in cases[1:] for backend in both]
     others = [
         _timed(case, backend, runs)
         for group, runs in itertools.product((LIGHT, HEAVY), (1 << 20, 10_000, 1000))
         for case in group
         for backend in both
     ]
+    waves = [_timed("GaussianThompson", "kernel", runs) for runs in (1 << 17, 1 << 18)]
     return [
-        Stage([Task("info", 60), Task("probe", 90)], alone=True),
-        Stage([*(_correct(case, 512, 500) for case in cases), *large, *_changed(10_000, 1 << 17, 1000)]),
-        Stage([_simulate(1_000_000, 10_000, "moments"), _simulate(100_000, 2000, "runs")], alone=True),
+        Stage([Task("info", 60), Task("probe", 90), *headline, _simulate(1_000_000, 10_000, "moments")], alone=True),
+        Stage([Task("quotients", 60)], alone=True),
+        Stage([_correct(case, 512, 500) for case in cases]),
+        Stage([*large, *waves, *_changed(10_000, 1 << 17, 1000)]),
+        Stage([_simulate(100_000, 2000, "runs")], alone=True),
         Stage([*_watched(10_000, 1 << 17, 500, ("UCB1", "StageRoute")), *others]),
-        Stage([Task("pytest", 170, {"arguments": f"-m gpu -n 4 {' '.join(TESTS)}"})], alone=True),
+        Stage([Task("pytest", 400, {"arguments": f"-m gpu -n 4 {' '.join(TESTS)}"})], alone=True, asked=True),
     ]
 
 
@@ -78,7 +99,7 @@ def smoke() -> list[Stage]:
     """Every kind of task at a tiny size, for a machine without a GPU."""
     few = {"runs": 32, "horizon": 40}
     return [
-        Stage([Task("info", 60), Task("probe", 120)], alone=True),
+        Stage([Task("info", 60), Task("probe", 120), Task("quotients", 60)], alone=True),
         Stage(
             [
                 *(_correct(case, **few) for case in ("UCB1", "MESS+")),
@@ -86,7 +107,7 @@ def smoke() -> list[Stage]:
                 Task("time", 120, {"case": "UCB1", "backend": "scan", **few}),
                 *(Task("variant", 90, {"case": "UCB1", "graphs": graphs, **few}) for graphs in GRAPHS),
                 Task("width", 90, {"case": "UCB1", "threads": 32, **few}),
-                Task("options", 90, {"case": "UCB1", "arithmetic": "IEEE division", **few}),
+                *(Task("options", 90, {"case": "UCB1", "how": how, **few}) for how in ("IEEE division", "bounds 64, 8")),
             ]
         ),
         Stage([_simulate(32, 40, "moments"), _simulate(32, 40, "runs")], alone=True),
@@ -108,7 +129,7 @@ def _simulate(runs: int, horizon: int, keep: str) -> Task:
 
 
 def _changed(scanned: int, played: int, horizon: int) -> list[Task]:
-    """What is compiled or launched in another way: how XLA compiles the scan, threads of a block, and arithmetic of the kernel."""
+    """Other ways to compile or launch: how XLA compiles the scan, threads of a block, arithmetic and registers of the kernel."""
     scan, kernel = ({"runs": runs, "horizon": horizon} for runs in (scanned, played))
     return [
         *(
@@ -118,15 +139,15 @@ def _changed(scanned: int, played: int, horizon: int) -> list[Task]:
         ),
         *(Task("width", 90, {"case": "UCB1", "threads": threads, **kernel}) for threads in (32, 64, 128, 256)),
         *(
-            Task("options", 90, {"case": case, "arithmetic": arithmetic, **kernel})
-            for case in ("UCB1", "GaussianThompson")
-            for arithmetic in ARITHMETIC
+            Task("options", 90, {"case": case, "how": how, **kernel})
+            for case, ways in {**dict.fromkeys(("UCB1", "GaussianThompson"), ARITHMETIC), **REGISTERS}.items()
+            for how in ways
         ),
     ]
 
 
 def _watched(scanned: int, played: int, horizon: int, cases: tuple[str, ...]) -> list[Task]:
-    """What profilers see: of the scan each kernel, of the kernel its counters."""
+    """Tasks with a profiler: each kernel of the scan, the counters of the kernel."""
     return [
         *(Task("profile", 90, {"case": case, "runs": scanned, "horizon": horizon}) for case in cases),
         Task("ncu", 120, {"case": "UCB1", "backend": "kernel", "runs": played, "horizon": horizon}),

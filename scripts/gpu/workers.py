@@ -30,7 +30,7 @@ class Worker:
         self._process: Any = None
 
     def do(self, task: Task, limit: float) -> Iterator[dict[str, Any]]:
-        """What the task tells, piece by piece; a piece with `error` is the last.
+        """Yields what the task reports, piece by piece; a piece with `error` is the last.
 
         Args:
           task: of a kind that `measures` knows.
@@ -86,7 +86,7 @@ def _serve(pipe: Any, log: Path, env: Mapping[str, str], cores: set[int]) -> Non
 
 
 def told(task: Task) -> Iterator[dict[str, Any]]:
-    """What a task tells, whatever happens to it, and the seconds that it took."""
+    """Yields what a task reports, whatever happens to it, and the seconds that it took."""
     start = time.perf_counter()
     try:
         from gpu import measures  # Not before the environment is set: it imports jax.

@@ -72,6 +72,41 @@ def test_seeds_are_one_call_on_a_gpu(seeds):
     assert chosen.block <= max(16, 1.25 * seeds + 16)
 
 
-def test_a_million_seeds_are_eight_calls_on_a_gpu():
-    chosen = Layout.choose({}, (), 1_000_000, None, 1 << 30, [_Gpu()])
-    assert (chosen.block, chosen.blocks(1_000_000)) == (1 << 17, 8)
+@pytest.mark.parametrize(
+    "seeds, most, waves, block, number",
+    [
+        (1_000_000, 1 << 30, [135_168], 1 << 20, 1),
+        (3_000_000, 1 << 30, [135_168], 1 << 20, 3),
+        (131_072, 1 << 30, [118_272], 131_072, 1),  # Two waves, whatever is done.
+        (1_000_000, 300_000, [], 262_144, 4),
+        # Of 250,000 runs a call 1.85 waves: eight in all. Of 300,000 runs 2.2: twelve.
+        (1_000_000, 300_000, [135_168], 262_144, 4),
+        # Two blocks of 110,000 runs take two waves each of the first policy, four of the second; three of 81,920 one and three.
+        (200_000, 110_000, [100_096, 33_792], 81_920, 3),
+    ],
+)
+def test_blocks_on_a_gpu_take_few_waves(seeds, most, waves, block, number):
+    chosen = Layout.choose({}, (), seeds, None, most, [_Gpu()], waves=waves)
+    assert (chosen.block, chosen.blocks(seeds)) == (block, number)
+
+
+def test_what_a_gpu_has_simulated_is_told_while_it_does():
+    """Also that it is to end, before what is under way is waited for."""
+    ended, told, begun = threading.Event(), [], threading.Event()
+
+    def simulate(task, first):
+        begun.set()
+        assert ended.wait(60)
+        return {}, None
+
+    def waiting(task):
+        told.append(task[2])
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        next(
+            played_ahead(
+                TASKS, simulate, lambda *_: None, waiting, lambda stopped: ended.set() if stopped else told.append("again")
+            )
+        )
+    assert told == [0, "again"] and begun.is_set()

@@ -16,9 +16,9 @@ def test_every_default_policy_has_a_row():
 
 
 def test_goals_that_are_reached_stay_reached():
-    """A round of UCB1 takes at most 420 instructions and 64 registers; nothing is spilled where it was not."""
+    """A round of UCB1 takes at most 490 instructions, 40 of them for correct quotients, and 64 registers; nothing of it is spilled."""
     ucb1 = STORED["stochastic", "UCB1"]
-    assert ucb1["round_instructions"] <= 420 and ucb1["registers"] <= 64 and not ucb1["stack_bytes"]
+    assert ucb1["round_instructions"] <= 490 and ucb1["registers"] <= 64 and not ucb1["stack_bytes"]
     assert not [row for row in STORED.values() if "reason" in row]
 
 
@@ -36,7 +36,7 @@ def _has_tools():
 )
 def test_a_kernel_is_not_worse_than_what_is_stored(pair, tmp_path):
     ((_, _, env, policy),) = pairs([pair[0]], [pair[1]])
-    assert not resources.check(resources.measure(env, policy, tmp_path), STORED[pair])
+    assert not resources.check(resources.measure(resources.source(env, policy), tmp_path), STORED[pair])
 
 
 def test_what_is_worse_is_said():
@@ -47,3 +47,33 @@ def test_what_is_worse_is_said():
         "stack_bytes 0 -> 64",
         f"round_instructions {row['round_instructions']} -> {2 * row['round_instructions']}",
     ]
+
+
+ROUND = """
+  IADD3 R1, R1, 0x1, RZ
+@!P0 LOP3.LUT R2, R2, R3, RZ, 0x3c, !PT
+  FSETP.GT.AND P0, PT, R4, R5, PT
+  FFMA R6, R6, R7, R8
+  IMAD.MOV.U32 R9, RZ, RZ, R10
+  MUFU.RCP R11, R12
+@P0 LDL R13, [R1+0x10]
+  STL.64 [R1], R14
+  UIADD3 UR4, UR4, 0x1, URZ
+  BRA `(.L_x_1)
+"""
+
+
+def test_cycles_by_hand():
+    """Ten instructions, three of them of the pipe that takes two cycles, and two accesses to the stack."""
+    instructions = [line.strip() for line in ROUND.strip().splitlines()]
+    row = resources.of_round(instructions, registers=130, stack=0)
+    # A warp takes 136 x 32 registers, and each of four schedulers has 16,384: three warps.
+    assert (row["round_instructions"], row["half_rate"], row["stack_accesses"], row["warps"]) == (10, 3, 2, 12)
+    assert row["round_cycles"] == 10 and row["ceiling"] == resources.PEAK / 10
+    # Three warps issue in three cycles of four.
+    assert row["expected"] == pytest.approx(resources.PEAK / (10 / 0.75))
+    integers = resources.of_round([*instructions, *["SHF.L.W.U32.HI R1, R1, 0xd, R1"] * 10], registers=64, stack=0)
+    assert (integers["round_instructions"], integers["half_rate"], integers["round_cycles"]) == (20, 13, 26)
+    # 32 warps of 400 bytes a thread do not fit into 192 KiB: two accesses of 16 cycles each.
+    assert resources.of_round(instructions, registers=64, stack=400)["expected"] == resources.PEAK / 32
+    assert resources.of_round(instructions, registers=64, stack=100)["expected"] == resources.PEAK / 10

@@ -57,6 +57,11 @@ def x64(enabled=True):
         yield
 
 
+def backends(result):
+    """Names of what simulated the policies of a result."""
+    return set(result.attrs["backend"].values())
+
+
 def shared_data(name):
     """Path of a real file beside the repository; the test is skipped where there is none."""
     path = SHARED_DATA / name

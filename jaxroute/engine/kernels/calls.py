@@ -135,7 +135,9 @@ def register(function: Callable[[Call], None], platform: str, name: str | None =
             if frame.stage == _EXECUTE:
                 function(Call(_buffers(frame.arguments), _buffers(frame.results), frame))
             return None
-        except BaseException as error:  # Nobody else would see it.
+        except BaseException as error:  # XLA knows errors of its own only.
+            if not isinstance(error, Exception):
+                _interrupts.append(error)
             text = f"{type(error).__name__}: {error}".encode()
             arguments = _ErrorArguments(ctypes.sizeof(_ErrorArguments), None, text, _INTERNAL)
             return _METHOD(frame.api.contents.error_create)(ctypes.addressof(arguments))
@@ -148,15 +150,31 @@ def register(function: Callable[[Call], None], platform: str, name: str | None =
 
 
 _kept: list[Any] = []
+_interrupts: list[BaseException] = []
+
+
+def raise_interrupt() -> None:
+    """Raises the KeyboardInterrupt that arrived while XLA called a function, if there was one: XLA reports an internal error in its place."""
+    if _interrupts:
+        raise _interrupts.pop()
 
 
 def _is_metadata(frame: Any) -> bool:
-    """Whether XLA only asks which interface this is; says so."""
+    """Whether XLA only asks for the version of the interface; answers with the version of the frame, as far as the layouts above are that
+    version's.
+
+    Raises:
+      RuntimeError: the interface has another major version.
+    """
     if not frame.extension_start or frame.extension_start.contents.type != _METADATA:
         return False
     extension = ctypes.cast(frame.extension_start, ctypes.POINTER(_MetadataExtension)).contents
-    version = extension.metadata.contents.version
-    version.major, version.minor = 0, 1
+    own, version = frame.api.contents.version, extension.metadata.contents.version
+    if own.major != 0:
+        raise RuntimeError(
+            f"jaxroute knows version 0 of XLA's foreign function interface, this jaxlib has {own.major}.{own.minor}"
+        )
+    version.major, version.minor = own.major, own.minor
     extension.metadata.contents.traits = 0
     return True
 

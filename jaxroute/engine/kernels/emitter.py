@@ -24,7 +24,7 @@ _MORE_CALLS = {
 }
 _CALLS = {**CALLS, **_MORE_CALLS}
 # Operations that hand their operand on.
-_SAME = frozenset([*BARRIERS, "copy", "copy_p", "stop_gradient", "random_wrap", "random_unwrap"])
+_SAME = frozenset([*BARRIERS, "copy", "copy_p", "stop_gradient", "random_wrap", "random_unwrap", "random_clone"])
 
 
 def shape_of(aval: Any) -> tuple[int, ...]:
@@ -97,7 +97,11 @@ class Emitter(Writer):
             if known := called.get(eqn.params.get("name", "")):
                 return [known(self, *args)]
             inner = eqn.params[_CALLS[name]]
-            return self.call(inner, args) if hasattr(inner, "consts") else self.replay(inner, [], args)
+            try:
+                return self.call(inner, args) if hasattr(inner, "consts") else self.replay(inner, [], args)
+            except Unsupported as error:
+                operations.raise_for_user(error, eqn.params.get("name", ""), inner)
+                raise
         if name in _SAME:
             return args
         if name == "largest_over_runs":

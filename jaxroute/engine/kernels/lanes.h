@@ -12,14 +12,25 @@
 #define LANES 4
 #endif
 #endif
-/* GCC's names of instructions on 512 or 256 bits, where its own loops over lanes take longer to compile, or are not seen to be such */
-#if defined(__AVX512F__) && defined(__AVX512DQ__) && LANES == 16 && !defined(__clang__)
+/* Instructions on 512 or 256 bits by their names, where loops over lanes take longer to compile, or are not seen to be such. Clang has names of
+   its own for some, and old and new versions different ones. */
+#if defined(__AVX512F__) && defined(__AVX512DQ__) && LANES == 16
 #define AVX512
-#elif defined(__AVX2__) && defined(__FMA__) && LANES == 8 && !defined(__clang__)
+#elif defined(__AVX2__) && defined(__FMA__) && LANES == 8
 #define AVX2
 #endif
+#ifndef __has_builtin
+#define __has_builtin(name) 0
+#endif
 #define INSIDE inline __attribute__((always_inline))
-#define EACH_LANE for (int lane = 0; lane < LANES; ++lane)
+#define LANE_BY_LANE for (int lane = 0; lane < LANES; ++lane)
+#ifdef __clang__ /* It leaves a loop over lanes a loop, with its vectors in memory. */
+#define UNROLLED _Pragma("clang loop unroll(full)")
+#define EACH_LANE UNROLLED LANE_BY_LANE
+#else
+#define UNROLLED _Pragma("GCC unroll 16")
+#define EACH_LANE LANE_BY_LANE
+#endif
 
 typedef float vector_f __attribute__((vector_size(4 * LANES)));
 typedef int vector_i __attribute__((vector_size(4 * LANES)));
@@ -112,7 +123,9 @@ template <class T> FUNCTION T first_lane(T a) { return a; }
 
 FUNCTION bool any(bool c) { return c; }
 FUNCTION bool any(B c) {
-#ifdef AVX512
+#if defined(AVX512) && defined(__clang__)
+    return __builtin_ia32_cmpd512_mask(c.v, (vector_i){}, 4, (unsigned short)-1);
+#elif defined(AVX512)
     return __builtin_ia32_ptestmd512(c.v, c.v, (unsigned short)-1);
 #elif defined(AVX2)
     return __builtin_ia32_movmskps256((vector_f)c.v);
@@ -164,8 +177,7 @@ FUNCTION B gathered(const bool *from, I at) {
 FUNCTION void zipped(const vector_f *x, vector_f *y) {
     vector_i low, high;
     EACH_LANE low[lane] = lane / 2 + lane % 2 * LANES, high[lane] = low[lane] + LANES / 2;
-#pragma GCC unroll 16
-    for (int i = 0; i < LANES / 2; ++i) {
+    UNROLLED for (int i = 0; i < LANES / 2; ++i) {
 #ifdef __clang__
         EACH_LANE {
             y[2 * i][lane] = x[i + lane % 2 * (LANES / 2)][lane / 2];
@@ -194,11 +206,9 @@ static WELL_COMPILED void rows_turned(F *to, const float *const *from, int width
     int first = 0;
     for (; first + LANES <= width; first += LANES) {
         vector_f x[LANES];
-#pragma GCC unroll 16
-        EACH_LANE memcpy(&x[lane], from[lane] + first, sizeof(vector_f));
+        UNROLLED LANE_BY_LANE memcpy(&x[lane], from[lane] + first, sizeof(vector_f));
         turned(x);
-#pragma GCC unroll 16
-        EACH_LANE to[first + lane].v = x[lane];
+        UNROLLED LANE_BY_LANE to[first + lane].v = x[lane];
     }
     for (; first < width; ++first) EACH_LANE to[first].v[lane] = from[lane][first];
 }
@@ -220,11 +230,9 @@ static WELL_COMPILED void rows_written(float *const *to, const F *from, int widt
     int first = 0;
     for (; first + LANES <= width; first += LANES) {
         vector_f x[LANES];
-#pragma GCC unroll 16
-        EACH_LANE x[lane] = from[first + lane].v;
+        UNROLLED LANE_BY_LANE x[lane] = from[first + lane].v;
         turned(x);
-#pragma GCC unroll 16
-        EACH_LANE if (meant.v[lane]) memcpy(to[lane] + first, &x[lane], sizeof(vector_f));
+        UNROLLED LANE_BY_LANE if (meant.v[lane]) memcpy(to[lane] + first, &x[lane], sizeof(vector_f));
     }
     for (; first < width; ++first) EACH_LANE if (meant.v[lane]) to[lane][first] = from[first].v[lane];
 }
@@ -396,7 +404,11 @@ FUNCTION F once(F x) {
 }
 FUNCTION F sqrtf(F x) {
     F out;
-#ifdef AVX512
+#if __has_builtin(__builtin_elementwise_sqrt)
+    out.v = __builtin_elementwise_sqrt(x.v);
+#elif defined(AVX512) && defined(__clang__)
+    out.v = __builtin_ia32_sqrtps512(x.v, 4);
+#elif defined(AVX512)
     out.v = __builtin_ia32_sqrtps512_mask(x.v, x.v, (unsigned short)-1, 4);
 #elif defined(AVX2)
     out.v = __builtin_ia32_sqrtps256(x.v);
@@ -418,7 +430,9 @@ FUNCTION F floorf(F x) {
 }
 /* a * b + c, rounded once where the processor can: in approximations */
 FUNCTION F fused(F a, F b, F c) {
-#ifdef AVX512
+#if (defined(AVX512) || defined(AVX2)) && __has_builtin(__builtin_elementwise_fma)
+    return F(__builtin_elementwise_fma(a.v, b.v, c.v));
+#elif defined(AVX512)
     return F(__builtin_ia32_vfmaddps512_mask(a.v, b.v, c.v, (unsigned short)-1, 4));
 #elif defined(AVX2)
     return F(__builtin_ia32_vfmaddps256(a.v, b.v, c.v));
@@ -485,6 +499,7 @@ BY_LANE_2(U, U, shl_u)
 BY_LANE_2(U, U, shr_u)
 BY_LANE_2(I, I, shl_i)
 BY_LANE_2(I, I, shr_i)
+FUNCTION int sar_i(int a, int n) { return sar_i(a, (unsigned)n); }
 BY_LANE_2(I, I, sar_i)
 FUNCTION I max_i(I a, I b) { return choose_i(a > b, a, b); }
 FUNCTION I min_i(I a, I b) { return choose_i(a < b, a, b); }
@@ -502,7 +517,9 @@ FUNCTION F fabsf(F x) { return (vector_f)((vector_i)x.v & 0x7fffffff); }
 FUNCTION F div_f(F a, F b) { return once(a / b); }
 FUNCTION F rsqrt_f(F x) { return 1.0f / sqrtf(x); }
 FUNCTION B either_nan(F a, F b) {
-#ifdef AVX512
+#ifdef __clang__
+    return (a != a) | (b != b);
+#elif defined(AVX512)
     return (vector_i)__builtin_ia32_cvtmask2d512(__builtin_ia32_cmpps512_mask(a.v, b.v, 3, (unsigned short)-1, 4));
 #elif defined(AVX2)
     return (vector_i)__builtin_ia32_cmpps256(a.v, b.v, 3);

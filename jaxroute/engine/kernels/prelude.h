@@ -113,13 +113,36 @@ FUNCTION unsigned unsigned_of(float x) { return x >= 4294967296.0f ? 0xffffffffu
 FUNCTION float max_f(float a, float b) { return a != a || a > b ? a : b; }
 FUNCTION float min_f(float a, float b) { return a != a || a < b ? a : b; }
 FUNCTION float sign_f(float x) { return x > 0.0f ? 1.0f : x < 0.0f ? -1.0f : x; }
-#ifdef __CUDACC__ /* 0 for b above 8.5e37, where scaling it first would cost as much as the division */
-FUNCTION float div_f(float a, float b) { return __fdividef(a, b); }
-FUNCTION float rsqrt_f(float x) { return rsqrtf(x); }
-#else
-FUNCTION float div_f(float a, float b) { return a / b; }
-FUNCTION float rsqrt_f(float x) { return 1.0f / sqrtf(x); }
+
+/* Divisions and roots. A GPU's reciprocal is off by up to one unit in the last place; a quotient is corrected once by its remainder, so that n / n
+   is 1 and no mean of numbers up to 1 is larger. Where the correction is NaN, the first quotient is 0, infinite or NaN as it should be.
+   Divisors above 2^126 have a reciprocal below 2^-126, that is 0, and a quotient of 0 (NaN for an infinite dividend). Scaling them would cost as
+   much as the correction, and only sentinels are that large. Dividends below 2^-102 have a remainder of 0, and errors of some units.
+   `-DDIVIDE=__fdiv_rn` divides by the rules of IEEE. */
+#if defined(__CUDACC__) && !defined(RECIPROCAL)
+#define RECIPROCAL reciprocal_f
+FUNCTION float reciprocal_f(float x) {
+    float r;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x)); /* __fdividef(1.0f, x) takes one more instruction. */
+    return r;
+}
 #endif
+#ifdef RECIPROCAL
+FUNCTION float corrected_f(float a, float b) {
+    const float r = RECIPROCAL(b), q = a * r, better = fmaf(fmaf(-q, b, a), r, q);
+    return better == better ? better : q;
+}
+#endif
+#if defined(RECIPROCAL) && !defined(DIVIDE)
+#define DIVIDE corrected_f
+#elif !defined(DIVIDE)
+#define DIVIDE(a, b) ((a) / (b))
+#endif
+FUNCTION float div_f(float a, float b) { return DIVIDE(a, b); }
+#if !defined(__CUDACC__) && !defined(rsqrtf)
+#define rsqrtf(x) (1.0f / sqrtf(x))
+#endif
+FUNCTION float rsqrt_f(float x) { return rsqrtf(x); }
 FUNCTION float logistic_f(float x) { return div_f(1.0f, 1.0f + expf(-x)); }
 FUNCTION bool is_finite_f(float x) { return fabsf(x) < INF_32; }
 
@@ -142,12 +165,14 @@ FUNCTION float logaddexp_f(float a, float b) {
 
 /* Giles (2010), "Approximating the erfinv function", as XLA has it. What counts is the absolute error of w, so that a GPU may take the
    logarithm of 1 - x^2, rounded once, from its special unit; the other polynomial is needed once in three hundred draws. */
-#ifdef LOG_1P_OF_MINUS_SQUARE /* tests */
-#elif defined(__CUDACC__)
+#if defined(__CUDACC__) && !defined(LOG_1P_OF_MINUS_SQUARE)
 #define LOG_1P_OF_MINUS_SQUARE(x) __logf(fmaf(-x, x, 1.0f))
-#define TERM(c, p, w) fmaf(p, w, c)
-#else
+#elif !defined(LOG_1P_OF_MINUS_SQUARE)
 #define LOG_1P_OF_MINUS_SQUARE(x) log1pf(-x * x)
+#endif
+#if defined(__CUDACC__) && !defined(TERM)
+#define TERM(c, p, w) fmaf(p, w, c)
+#elif !defined(TERM)
 #define TERM(c, p, w) ((c) + (p) * (w))
 #endif
 FUNCTION float erf_inv_f(float x) {
@@ -180,15 +205,15 @@ FUNCTION float digamma_f(float x) {
     float shift = 0.0f, reflected = 0.0f;
     if (x <= 0.0f) {
         if (x == floorf(x)) return NAN_32;
-        reflected = -3.14159265f / tanf(3.14159265f * x);
+        reflected = div_f(-3.14159265f, tanf(3.14159265f * x));
         x = 1.0f - x;
     }
     while (x < 10.0f) {
-        shift = shift - 1.0f / x;
+        shift = shift - div_f(1.0f, x);
         x = x + 1.0f;
     }
-    const float r = 1.0f / (x * x);
-    return reflected + shift + logf(x) - 0.5f / x - r * (0.0833333333f - r * (0.00833333333f - r * 0.00396825397f));
+    const float r = div_f(1.0f, x * x);
+    return reflected + shift + logf(x) - div_f(0.5f, x) - r * (0.0833333333f - r * (0.00833333333f - r * 0.00396825397f));
 }
 
 /* Salmon et al. (2011): the block (*x0, *x1) under the key (k0, k1) */

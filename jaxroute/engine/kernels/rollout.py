@@ -17,6 +17,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.core import ShapedArray
 from jax.extend.core import Primitive
 from jax.interpreters import batching, mlir
@@ -166,27 +167,35 @@ def _host_target(
 
 
 @functools.lru_cache(maxsize=256)
-def _device_target(source: Source, lead: tuple[int, ...], spread: Any, size: int) -> tuple[str, Future[Any], None]:
-    """A target of XLA's calls on a GPU, and its compilation."""
-    text, settings = source.for_device(lead, spread), math.prod(lead)
-    code = compiling.begin(lambda: cuda.compiled(text, cuda.architecture()))
-    kernel = cuda.Kernel(code.result)
+def _device_target(source: Source, lead: tuple[int, ...], spread: Any, size: int) -> tuple[str, Future[Any], cuda.Kernel]:
+    """A target of XLA's calls on a GPU, its compilation, and the kernel."""
+    if (settings := math.prod(lead)) > cuda.MOST_SETTINGS:
+        raise Unsupported(f"{settings:,} settings of a call; a launch has {cuda.MOST_SETTINGS:,} at most")
+    kernel = cuda.Kernel(source.for_device(lead, spread), source.scratch)
+    prepared = compiling.begin(kernel.prepare)
 
-    def play(call: calls.Call) -> None:
-        kernel.launch([b.address for b in (*call.arguments, *call.results)], size, settings, call.stream())
+    def simulate(call: calls.Call) -> None:
+        prepared.result()
+        addresses = [b.address for b in (*call.arguments, *call.results)]
+        kernel.launch(addresses, call.arguments[0].shape[0], size, settings, call.stream())
 
-    return calls.register(play, "CUDA"), code, None
-
-
-def _lowered_to(target: Any) -> Any:
-    def lower(ctx: Any, *operands: Any, source: Source, size: int, lead: Any, spread: Any) -> Any:
-        name, compilation, kernel = target(source, lead, spread, size)
-        compiling.note(compilation, kernel)
-        return jax.ffi.ffi_lowering(name)(ctx, *operands)
-
-    return lower
+    return calls.register(simulate, "CUDA"), prepared, kernel
 
 
-mlir.register_lowering(rounds_p, _lowered_to(_host_target), platform="cpu")
-mlir.register_lowering(rounds_p, _lowered_to(_device_target), platform="cuda")
+def _lowered_for_host(ctx: Any, *operands: Any, source: Source, size: int, lead: Any, spread: Any) -> Any:
+    name, compilation, kernel = _host_target(source, lead, spread, size)
+    compiling.note(compilation, kernel)
+    return jax.ffi.ffi_lowering(name)(ctx, *operands)
+
+
+def _lowered_for_device(ctx: Any, *operands: Any, source: Source, size: int, lead: Any, spread: Any) -> Any:
+    """The kernel has one more result, its scratch memory, which nobody reads."""
+    name, compilation, kernel = _device_target(source, lead, spread, size)
+    compiling.note(compilation, kernel)
+    scratch = ShapedArray((math.prod(lead), source.scratch, size), np.dtype(np.uint8))
+    return jax.ffi.ffi_lowering(name)(ctx.replace(avals_out=[*ctx.avals_out, scratch]), *operands)[:-1]
+
+
+mlir.register_lowering(rounds_p, _lowered_for_host, platform="cpu")
+mlir.register_lowering(rounds_p, _lowered_for_device, platform="cuda")
 rounds_p.def_impl(lambda *operands, **params: jax.jit(functools.partial(rounds_p.bind, **params))(*operands))

@@ -37,6 +37,8 @@ class Source:
 
     body: lines of C of one run, or of C++ of several at once. tables: its constants. inputs, outputs: in order.
     wide: whether it is of several. heap: vectors of its long arrays.
+    scratch: bytes of a run for long arrays, and for sums between two launches, on a GPU.
+    states: number of the arrays of the states, the last inputs and outputs.
     """
 
     body: str
@@ -45,12 +47,14 @@ class Source:
     outputs: tuple[Array, ...]
     wide: bool = False
     heap: int = 0
+    scratch: int = 0
+    states: int = 0
 
     def for_host(self) -> str:
         """C or C++ of a function that plays runs `first` to before `last` of `R`, one after the other or several at once."""
         if self.wide:
             return self._for_lanes()
-        lines = [PRELUDE.read_text(), "#define CONSTANT static const", self.tables]
+        lines = [PRELUDE.read_text(), _HOST, "#define CONSTANT static const", self.tables]
         lines.append("void rounds(long long first, long long last, long long R, const void **in, void **out) {")
         lines += [f"    const {c_type(a.dtype)} *restrict const in{i} = in[{i}];" for i, a in enumerate(self.inputs)]
         lines += [f"    {c_type(a.dtype)} *restrict const out{i} = out[{i}];" for i, a in enumerate(self.outputs)]
@@ -58,7 +62,7 @@ class Source:
         return "\n".join(lines)
 
     def _for_lanes(self) -> str:
-        lines = [PRELUDE.read_text(), LANES.read_text(), "#define CONSTANT static const", self.tables]
+        lines = [PRELUDE.read_text(), _HOST, LANES.read_text(), "#define CONSTANT static const", self.tables]
         lines.append(f"{WIDE_ENTRY}(long long first, long long last, long long R, const void **in, void **out) {{")
         lines.append(
             f"    vector_f *const heap = (vector_f *)aligned_alloc(sizeof(vector_f), {max(1, self.heap)} * sizeof(vector_f));"
@@ -78,27 +82,49 @@ class Source:
         return "\n".join([*lines, self.body, "    }", "    free(heap);", "}", ""])
 
     def for_device(self, lead: Sequence[int] = (), spread: Sequence[Sequence[bool]] = ()) -> str:
-        """CUDA C of a kernel with a thread for each run, and a block along `y` for each setting.
+        """Returns CUDA C of a kernel with a thread for each run, and a block along `y` for each setting.
+
+        Its arguments are the inputs, the outputs, scratch memory, the number of runs, and the rounds `start` to before `stop` of a launch: one
+        that begins behind the first round continues from the states of the launch before, which are outputs, and its sums, in scratch memory.
 
         Args:
           lead: number of settings along each axis.
           spread: of each input, whether it differs along each axis.
         """
         spread = spread or [()] * len(self.inputs)
-        inputs = [f"const {c_type(a.dtype)} *__restrict__ from{i}" for i, a in enumerate(self.inputs)]
-        outputs = [f"{c_type(a.dtype)} *__restrict__ to{i}" for i, a in enumerate(self.outputs)]
-        lines = [PRELUDE.read_text(), "#define CONSTANT static __device__ const", self.tables]
-        lines.append(f'extern "C" __global__ void rounds({", ".join([*inputs, *outputs, "const long long R"])}) {{')
+        first_state, same = len(self.inputs) - self.states, len(self.outputs) - len(self.inputs)
+        given = [f"const {c_type(a.dtype)} *{_restrict(i < first_state)} from{i}" for i, a in enumerate(self.inputs)]
+        given += [f"{c_type(a.dtype)} *{_restrict(i < first_state + same)} to{i}" for i, a in enumerate(self.outputs)]
+        given += ["unsigned char *__restrict__ memory", "const long long R", "const int start", "const int stop"]
+        lines = [PRELUDE.read_text(), _DEVICE, self.tables, f'extern "C" __global__ void rounds({", ".join(given)}) {{']
         lines.append("    const unsigned r = blockIdx.x * blockDim.x + threadIdx.x;")
         lines.append("    const long long setting = blockIdx.y;")
         lines.append("    if (r >= R) return;")
-        for i, (array, own) in enumerate(zip(self.inputs, spread, strict=True)):
-            at = _offset(array, lead, own)
-            lines.append(f"    const {c_type(array.dtype)} *__restrict__ const in{i} = from{i}{at};")
+        lines.append(f"    unsigned char *const scratch = memory + setting * {self.scratch} * R;")
+        lines.append("    const bool continued = start > from0[0];")
         for i, array in enumerate(self.outputs):
             at = _offset(array, lead, (True,) * len(lead))
-            lines.append(f"    {c_type(array.dtype)} *__restrict__ const out{i} = to{i}{at};")
+            lines.append(f"    {c_type(array.dtype)} *{_restrict(i < first_state + same)} const out{i} = to{i}{at};")
+        for i, (array, own) in enumerate(zip(self.inputs, spread, strict=True)):
+            at = f"from{i}{_offset(array, lead, own)}"
+            at = at if i < first_state else f"continued ? out{i + same} : {at}"
+            lines.append(f"    const {c_type(array.dtype)} *{_restrict(i < first_state)} const in{i} = {at};")
         return "\n".join([*lines, self.body, "}", ""])
+
+
+# What the text of a kernel leaves open: where long arrays are, and which rounds it simulates.
+_HOST = """#define ARRAY(kind, name, size, first) kind name[size]
+#define STRIDE 1
+static const int start = -2147483647 - 1, stop = 2147483647;
+static const bool continued = false;"""
+_DEVICE = """#define ARRAY(kind, name, size, first) kind *const name = (kind *)(scratch + (first) * R) + r
+#define STRIDE R
+#define CONSTANT static __device__ const"""
+
+
+def _restrict(alone: bool) -> str:
+    """Where nothing else points to the same memory: states are read from where they are written."""
+    return "__restrict__" if alone else ""
 
 
 def steps(lead: Sequence[int], own: Sequence[bool]) -> list[int]:
@@ -182,14 +208,22 @@ class _Writer:
     def source(self) -> Source:
         """The function."""
         emitter, i = self._emitter, self._emitter.name("i")
+        sums = [*self._zeros, *self._zeros]  # Of an interval, and of its present chunk.
+        between = [] if emitter.wide else [emitter.in_scratch(zero.dtype, zero.size) for zero in sums]
+        if between:
+            stored = [emitter.value_of(one, zero.shape) for one, zero in zip(between, sums, strict=True)]
+            sums = emitter.repeat("if (continued)", lambda _: stored, sums)
         head = f"for (int {i} = 0; {i} < {self._intervals}; ++{i})"
-        last = emitter.repeat(head, lambda states: self._interval(i, states), self._states)
+        last = emitter.repeat(head, lambda carry: self._interval(i, carry), [*self._states, *sums])
+        for memory, value in zip(between, last[len(self._states) :], strict=False):
+            emitter.write(memory, value)
         outputs = [Array((self._records, *shape), dtype) for shape, dtype in self._recorded]
-        for number, value in enumerate(last, len(outputs)):
+        for number, value in enumerate(last[: len(self._states)], len(outputs)):
             outputs.append(Array(value.shape, value.dtype))
             self._write(number, value)
-        inputs = tuple(self._arrays)
-        return Source(emitter.text(), "\n".join(emitter.tables), inputs, tuple(outputs), emitter.wide, emitter.heap)
+        text, tables = emitter.text(), "\n".join(emitter.tables)
+        arrays, states = (tuple(self._arrays), tuple(outputs)), len(self._states)
+        return Source(text, tables, *arrays, emitter.wide, emitter.heap, emitter.scratch, states)
 
     def _constant(self, const: Any) -> Value:
         """What a function closes over: known, or an input that all runs share."""
@@ -238,9 +272,10 @@ class _Writer:
         time = Value((), np.dtype(np.int32), lambda place: t)
         return self._emitter.replay(traced.jaxpr, self._consts[id(traced)], [*self._own, *states, time])
 
-    def _parted(self, carry: Sequence[Value]) -> tuple[list[Value], list[Value]]:
-        """States and sums."""
-        return list(carry[: len(self._states)]), list(carry[len(self._states) :])
+    def _parted(self, carry: Sequence[Value]) -> tuple[list[Value], list[Value], list[Value]]:
+        """States, sums of the interval, and sums of the chunk."""
+        first, number = len(self._states), len(self._zeros)
+        return list(carry[:first]), list(carry[first : first + number]), list(carry[first + number :])
 
     def _added(self, totals: Sequence[Value], more: Sequence[Value]) -> list[Value]:
         def total(a: Value, b: Value) -> Value:
@@ -250,35 +285,54 @@ class _Writer:
 
         return [total(a, b) for a, b in zip(totals, more, strict=True)]
 
-    def _interval(self, i: str, states: Sequence[Value]) -> list[Value]:
-        """The rounds of a record interval, and its record."""
+    def _interval(self, i: str, carry: Sequence[Value]) -> list[Value]:
+        """The rounds of a record interval that belong to this launch, and its record if they end with it."""
         emitter = self._emitter
-        begin, end, c = emitter.name("n"), emitter.name("n"), emitter.name("t")
+        begin, end, last, c = (emitter.name(prefix) for prefix in ("n", "n", "n", "t"))
         emitter.line(f"const int {begin} = in0[2 * {i}], {end} = {begin} + in0[2 * {i} + 1];")
-        head = f"for (int {c} = {begin}; {c} < {end};)"
-        states, totals = self._parted(emitter.repeat(head, lambda now: self._chunk(c, end, now), [*states, *self._zeros]))
-        with emitter.block(f"if ({i} >= {self._warm_up})"), emitter.held(states):
-            for number, value in enumerate([*totals, *self._function(self._read, states, end)]):
-                self._write(number, value, add(i, -self._warm_up))
-        return states
+        emitter.line(f"if ({end} <= start || {begin} >= stop) continue;")
+        emitter.line(f"const int {last} = min_i({end}, stop);")
+        head = f"for (int {c} = max_i({begin}, start); {c} < {last};)"
+        carry = emitter.repeat(head, lambda now: self._chunk(c, begin, end, last, now), carry)
+        states, totals, partial = self._parted(carry)
 
-    def _chunk(self, c: str, end: str, carry: Sequence[Value]) -> list[Value]:
+        def recorded(totals: list[Value]) -> list[Value]:
+            with emitter.block(f"if ({i} >= {self._warm_up})"):
+                for number, value in enumerate([*totals, *self._function(self._read, states, end)]):
+                    self._write(number, value, add(i, -self._warm_up))
+            return self._zeros
+
+        with emitter.held([*states, *partial]):
+            totals = emitter.repeat(f"if ({last} == {end})", recorded, totals)
+        return [*states, *totals, *partial]
+
+    def _chunk(self, c: str, begin: str, end: str, last: str, carry: Sequence[Value]) -> list[Value]:
         """Rounds whose sums are added up by themselves, with the plan of the stage that begins there."""
-        emitter, (states, totals) = self._emitter, self._parted(carry)
+        emitter, (states, totals, partial) = self._emitter, self._parted(carry)
+        length, behind, stop = self._chunk_length, emitter.name("n"), emitter.name("n")
         if self._plan is not None:
             head = f"if ({c} % {self._run.stage_length} == 0)"
-            states = emitter.repeat(head, lambda now: self._function(self._plan, now, c), states)
-        stop = emitter.name("n")
-        emitter.line(f"const int {stop} = min_i({c} + {self._chunk_length}, {end});")
+            with emitter.held([*totals, *partial]):
+                states = emitter.repeat(head, lambda now: self._function(self._plan, now, c), states)
+        emitter.line(f"const int {behind} = min_i({begin} + (({c} - {begin}) / {length} + 1) * {length}, {end});")
+        emitter.line(f"const int {stop} = min_i({behind}, {last});")
         head = f"for (; {c} < {stop}; ++{c})"
-        states, more = self._parted(emitter.repeat(head, lambda now: self._round(c, now), [*states, *self._zeros]))
-        return [*states, *self._added(totals, more)]
+        with emitter.held(totals):
+            carry = emitter.repeat(head, lambda now: self._round(c, now), [*states, *partial])
+        states, partial = carry[: len(states)], carry[len(states) :]
+
+        def complete(sums: list[Value]) -> list[Value]:
+            totals, partial = sums[: len(sums) // 2], sums[len(sums) // 2 :]
+            return [*self._added(totals, partial), *self._zeros]
+
+        with emitter.held(states):
+            return [*states, *emitter.repeat(f"if ({stop} == {behind})", complete, [*totals, *partial])]
 
     def _round(self, t: str, carry: Sequence[Value]) -> list[Value]:
-        states, totals = self._parted(carry)
+        states, totals = list(carry[: len(self._states)]), carry[len(self._states) :]
         self._emitter.line("BEGIN_ROUND")
-        states, more = self._parted(self._function(self._play, states, t))
-        return [*states, *self._added(totals, more)]
+        played = self._function(self._play, states, t)
+        return [*played[: len(states)], *self._added(totals, played[len(states) :])]
 
     def _write(self, number: int, value: Value, record: Index | None = None) -> None:
         """Writes a value to an output, or to one record of it."""

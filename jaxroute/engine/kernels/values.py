@@ -12,6 +12,8 @@ Index: TypeAlias = int | str
 Place: TypeAlias = tuple[Index, ...]
 # Loops of more steps stay loops on a GPU.
 _LONG = 16
+# Arrays of a run of more bytes are in scratch memory on a GPU: the driver reserves memory for the stacks of all threads that the device can hold.
+MOST_ON_DEVICE_STACK = 2048
 
 TYPES = {
     "float32": "float",

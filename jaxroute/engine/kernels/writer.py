@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from jaxroute.engine.kernels.values import (
+    MOST_ON_DEVICE_STACK,
     Index,
     Place,
     Storage,
@@ -75,6 +76,7 @@ class Writer:
         self.wide = wide
         self.masks: list[str] = []  # In force: of the runs that lines are meant for, the last the narrowest.
         self.heap = 0  # Vectors of long arrays.
+        self.scratch, self._scratch_end = 0, 0  # Bytes of a run's scratch memory on a GPU: the most, and the present end.
         self._varying: set[str] = set()
         self.lines: list[Any] = []
         self.tables: list[str] = []
@@ -105,9 +107,11 @@ class Writer:
         """Lines in braces. What was begun is finished before, and what is begun inside is finished inside."""
         self.finish()
         self.line(head + " {")
+        end = self._scratch_end
         yield
         self.finish()
         self.line("}")
+        self._scratch_end = end  # Arrays of the block are gone.
 
     @contextlib.contextmanager
     def loops(self, shape: Sequence[int], name: str = "i") -> Generator[Place, None, None]:
@@ -144,8 +148,16 @@ class Writer:
     def storage(self, prefix: str, dtype: Any, size: int, varying: bool = True) -> Storage:
         """A storage with a name of its own, to be declared."""
         storage = Storage(self.name(prefix), np.dtype(dtype), size, varying=varying and self.wide, depth=len(self.masks))
+        if not self.wide and size * storage.dtype.itemsize > MOST_ON_DEVICE_STACK:
+            storage.stride = "STRIDE"
         if storage.varying:
             self._varying.add(storage.name)
+        return storage
+
+    def in_scratch(self, dtype: Any, size: int) -> Storage:
+        """Declares an array in the scratch memory of a GPU, whatever its size."""
+        storage = Storage(self.name("a"), np.dtype(dtype), size, writable=False, stride="STRIDE")
+        self.line(self.declaration(storage), storage)
         return storage
 
     def type_of(self, dtype: Any, varying: bool = True) -> str:
@@ -161,6 +173,11 @@ class Writer:
         kind = self.type_of(storage.dtype, storage.varying)
         if not storage.size:
             return f"{kind} {storage.name};"
+        if storage.stride:
+            first = self._scratch_end
+            self._scratch_end += -(-storage.size * storage.dtype.itemsize // 8) * 8
+            self.scratch = max(self.scratch, self._scratch_end)
+            return f"ARRAY({kind}, {storage.name}, {storage.size}, {first});"
         if not self.wide:
             return f"{kind} {storage.name}[{storage.size}];"
         if storage.apart:

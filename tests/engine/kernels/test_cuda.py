@@ -51,6 +51,7 @@ def test_machine_code_is_kept(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     source, _ = source_of_function(lambda x: 2 * x, floats(4))
     code = cuda.compiled(source.for_device(), "sm_90a")
+    assert code.startswith(b"\x7fELF")
     monkeypatch.setattr(cuda, "compile_text", None)
     assert cuda.compiled(source.for_device(), "sm_90a") == code
     assert [file.suffix for file in tmp_path.rglob("*.*")] == [".cubin"]
@@ -63,12 +64,18 @@ def test_what_nvrtc_refuses_is_said():
 
 
 def test_settings_are_blocks_along_y():
-    """Each input begins where its own setting does, whatever the other axes are."""
+    """Each input begins where its own setting does, whatever the other axes are; states of a continued launch where they were written."""
     inputs = (Array((3,), np.dtype(np.float32), shared=True), Array((2,), np.dtype(np.float32)))
-    source = Source("", "", inputs, (Array((5, 2), np.dtype(np.float32)),))
+    source = Source("", "", inputs, (Array((5, 2), np.dtype(np.float32)),), states=1)
     text = source.for_device((4, 6), ((True, False), (True, True)))
-    found = re.findall(r"const (in\d|out\d) = \w+ \+ \((.*)\) \* (.*);", text)
+    found = re.findall(r"const (in\d|out\d) = (?:continued \? out0 : )?\w+ \+ \((.*)\) \* (.*);", text)
+    found = [found[1], found[2], found[0]]
     assert [(name, number) for name, _, number in found] == [("in0", "3"), ("in1", "2 * R"), ("out0", "10 * R")]
+    assert (
+        "in1 = continued ? out0 : from1" in text
+        and "__restrict__ const in0" in text
+        and "__restrict__ const in1" not in text
+    )
     for setting in range(24):
         first, second = divmod(setting, 6)
         values = [eval(where.replace("/", "//"), {"setting": setting}) for _, where, _ in found]
@@ -77,66 +84,204 @@ def test_settings_are_blocks_along_y():
 
 
 class _Library:
-    """In place of NVIDIA's driver: notes what is asked."""
+    """Stands in for NVIDIA's driver: one H100 that notes what it is asked.
+
+    Attributes:
+      asked: names of the calls; of a launch the grid, the addresses and the numbers behind them, too.
+      refuses: status by name of a call.
+      local_bytes: stack of a kernel. free: bytes of the device.
+      spans: what the first input of a kernel holds.
+    """
 
     def __init__(self):
-        self.asked = []
+        self.asked, self.refuses, self.local_bytes, self.free = [], {}, 0, 20 << 30
+        self.spans = np.array([[0, 10], [10, 10]], np.int32)
 
     def __getattr__(self, name):
-        def function(*arguments):
-            if name == "cuDeviceGetAttribute":
-                arguments[0]._obj.value = {75: 9, 76: 0}[arguments[1]]
+        def function(*given):
             if name == "cuLaunchKernel":
-                values = ctypes.cast(arguments[9], ctypes.POINTER(ctypes.c_void_p))
-                numbers = [ctypes.cast(values[i], ctypes.POINTER(ctypes.c_longlong))[0] for i in range(3)]
-                self.asked.append((name, *arguments[1:8], numbers))
-            elif name == "cuGetErrorString":
-                arguments[1]._obj.value = b"out of memory"
+                values = ctypes.cast(given[9], ctypes.POINTER(ctypes.c_void_p))
+                kinds = [ctypes.c_longlong] * 3 + [ctypes.c_int] * 2
+                numbers = [ctypes.cast(values[i], ctypes.POINTER(kind))[0] for i, kind in enumerate(kinds)]
+                self.asked.append((name, *given[1:8], numbers))
             else:
                 self.asked.append((name,))
-            return 2 if name == "cuModuleLoadData" and arguments[1] == b"too large" else 0
+            first = {"cuDriverGetVersion": 13_010, "cuDeviceGetCount": 1, "cuCtxGetDevice": 0, "cuDeviceGet": 0}
+            first["cuMemGetInfo_v2"] = self.free
+            attributes = {16: 132, 39: 2048, 75: 9, 76: 0, 82: 65_536}
+            if name == "cuDeviceGetAttribute":
+                given[0]._obj.value = attributes[given[1]]
+            elif name == "cuFuncGetAttribute":
+                given[0]._obj.value = {3: self.local_bytes, 4: 64}[given[1]]
+            elif name == "cuDevicePrimaryCtxGetState":
+                given[2]._obj.value = 1
+            elif name == "cuMemcpyDtoHAsync_v2":
+                ctypes.memmove(given[0], self.spans.ctypes.data, self.spans.nbytes)
+            elif name == "cuGetErrorString":
+                given[1]._obj.value = b"out of memory"
+            elif name in first:
+                given[0]._obj.value = first[name]
+            return self.refuses.get(name, 0)
 
         return function
+
+    def launches(self):
+        """First round and end of each launch."""
+        return [numbers[3:] for name, *_, numbers in (one for one in self.asked if len(one) > 1)]
 
 
 @pytest.fixture
 def library(monkeypatch):
     fake = _Library()
-    cuda.driver.cache_clear()
-    cuda.architecture.cache_clear()
+    for function in (cuda.driver, cuda.attribute, cuda.trial):
+        function.cache_clear()
     monkeypatch.setattr(cuda, "_loaded", lambda name: fake)
+    monkeypatch.setattr(cuda, "compiled", lambda text, architecture: f"{text} for {architecture}".encode())
+    monkeypatch.setattr(cuda, "_reserved", {})
     yield fake
-    cuda.driver.cache_clear()
-    cuda.architecture.cache_clear()
+    for function in (cuda.driver, cuda.attribute, cuda.trial):
+        function.cache_clear()
+
+
+def launch(kernel, settings=3):
+    kernel.launch([11, 22], intervals=2, runs=100, settings=settings, stream=5)
 
 
 def test_a_kernel_is_loaded_once_and_launched_on_xlas_stream(library):
-    kernel = cuda.Kernel(lambda: b"code")
+    kernel = cuda.Kernel("text").prepare()
     for _ in range(2):
-        kernel.launch([11, 22], runs=100, settings=3, stream=5)
+        launch(kernel)
     assert [name for name, *_ in library.asked].count("cuModuleLoadData") == 1
-    assert library.asked[-1] == ("cuLaunchKernel", 2, 3, 1, cuda.BLOCK, 1, 1, 0, [11, 22, 100])
+    assert next(one for one in library.asked if len(one) > 1) == (
+        "cuLaunchKernel",
+        2,
+        3,
+        1,
+        cuda.BLOCK,
+        1,
+        1,
+        0,
+        [11, 22, 100, 0, 20],
+    )
+
+
+def test_a_long_call_is_several_launches_that_end_at_record_times(library, monkeypatch):
+    """A launch of one round a second: none ends behind a record time that it could have ended at, and all rounds are there once."""
+    clock = iter(np.arange(0.0, 1e6, 0.5))
+    monkeypatch.setattr(cuda.time, "perf_counter", lambda: next(clock))
+    monkeypatch.setattr(cuda, "FIRST_ROUNDS", 4)
+    kernel = cuda.Kernel("text")
+    launch(kernel)
+    assert library.launches() == [[0, 4], [4, 10], [10, 20]] and kernel.done == 1.0
+
+
+@pytest.mark.parametrize(
+    "at, most, end", [(0, 4, 4), (0, 12, 10), (4, 6, 10), (10, 3, 13), (10, 8, 20), (10, 100, 20), (0, 15, 10), (0, 16, 20)]
+)
+def test_where_a_launch_ends(at, most, end):
+    """At the last record time within reach; the last launch may be a quarter longer."""
+    assert cuda.piece_end(at, most, np.array([10, 20])) == end
+
+
+def test_an_interrupted_call_ends_behind_its_present_launch(library, monkeypatch):
+    monkeypatch.setattr(cuda, "FIRST_ROUNDS", 4)
+    kernel = cuda.Kernel("text")
+    kernel.interrupt()
+    with pytest.raises(InterruptedError):
+        launch(kernel)
+    assert library.launches() == [[0, 4]] and kernel.done == 0.2
+    kernel.interrupt(False)
+    launch(kernel)
+    assert library.launches()[-1][1] == 20
 
 
 def test_what_the_driver_refuses_is_said(library):
-    with pytest.raises(RuntimeError, match=r"cuModuleLoadData: out of memory \(2\)"):
-        cuda.Kernel(lambda: b"too large").launch([], runs=1, settings=1, stream=0)
+    for name in ("cuModuleLoadData", "cuLaunchKernel", "cuStreamSynchronize"):
+        library.refuses = {name: 2}
+        kernel = cuda.Kernel("text")
+        with pytest.raises(cuda.DriverError, match=rf"{name}: out of memory \(2\)"):
+            launch(kernel)
+        assert kernel.error == f"{name}: out of memory (2)"
+    library.refuses = {"cuModuleLoadData": 209}
+    with pytest.raises(Unsupported, match="cuModuleLoadData"):
+        cuda.Kernel("text").prepare()
 
 
-def test_the_architecture_is_that_of_the_device(library):
-    assert cuda.architecture() == "sm_90a"
+def test_the_memory_of_local_arrays_is_compared_with_what_is_free(library):
+    """132 processors with 2,048 threads each hold 97,952 bytes for every thread: 26.5 GB."""
+    library.local_bytes = 97_952
+    with pytest.raises(Unsupported, match="26.5 GB of the device, and 21.5 GB are free"):
+        cuda.Kernel("text").prepare()
+    library.local_bytes = 60_000
+    kernel = cuda.Kernel("text").prepare()
+    launch(kernel)
+    library.free = 1 << 30  # What the first has reserved serves the second one.
+    cuda.Kernel("other").prepare()
 
 
-def test_without_a_driver_or_a_compiler_it_says_so(monkeypatch):
+def test_the_numbers_of_a_device(library):
+    assert cuda.architecture() == "sm_90a" and cuda.architectures() == {"sm_90a"}
+    # 64 registers a thread: 32 warps of 65,536 registers, on 132 processors.
+    assert cuda.Kernel("text").prepare().threads_at_once() == 32 * 32 * 132
+
+
+class _Nvrtc:
+    """Stands in for a version of NVRTC that compiles, or says why it does not."""
+
+    def __init__(self, major, minor, log=""):
+        self.number, self.log = (major, minor), log
+
+    def nvrtcVersion(self, major, minor):
+        major._obj.value, minor._obj.value = self.number
+
+    def nvrtcCompileProgram(self, program, number, options):
+        return bool(self.log)
+
+    def nvrtcGetProgramLog(self, program, log):
+        log.value = self.log.encode()
+
+    def nvrtcGetProgramLogSize(self, program, size):
+        size._obj.value = len(self.log) + 1
+
+    def __getattr__(self, name):
+        return lambda *given: 0
+
+
+@pytest.mark.parametrize(
+    "found, chosen",
+    [
+        ({"a": _Nvrtc(12, 9), "b": _Nvrtc(13, 0), "c": _Nvrtc(12, 4)}, (13, 0)),
+        ({"a": _Nvrtc(14, 0), "b": _Nvrtc(12, 9)}, (12, 9)),
+        ({"a": _Nvrtc(13, 0, "failed to open libnvrtc-builtins.so.13.0."), "b": _Nvrtc(12, 9)}, (12, 9)),
+        ({"a": _Nvrtc(13, 0, "failed to open libnvrtc-builtins.so.13.0.")}, r"libnvrtc-builtins.*pip install -U nvidia-cuda-nvrtc$"),
+        ({"a": _Nvrtc(14, 0)}, "14.0. is newer than the driver, which supports CUDA 13"),
+        ({}, "there is no NVRTC; python -m pip install -U nvidia-cuda-nvrtc"),
+    ],
+)  # fmt: skip
+def test_the_newest_nvrtc_that_works_with_the_driver_is_used(library, monkeypatch, found, chosen):
+    def load(path):
+        if path not in found:
+            raise OSError(path)
+        return found[path]
+
+    monkeypatch.setattr(cuda, "_candidates", lambda: ["missing", *found])
+    monkeypatch.setattr(cuda, "_with_builtins", load)
+    cuda.nvrtc.cache_clear()
+    try:
+        if isinstance(chosen, str):
+            with pytest.raises(Unsupported, match=chosen):
+                cuda.nvrtc()
+        else:
+            assert cuda.nvrtc().number == chosen
+    finally:
+        cuda.nvrtc.cache_clear()
+
+
+def test_without_a_driver_it_says_so(monkeypatch):
     cuda.driver.cache_clear()
     monkeypatch.setattr(cuda, "_loaded", lambda name: None)
     with pytest.raises(Unsupported, match="no CUDA driver"):
         cuda.driver()
-    monkeypatch.setattr(cuda, "_candidates", lambda: ["no-such-library.so"])
-    cuda.nvrtc.cache_clear()
-    with pytest.raises(Unsupported, match="no NVRTC"):
-        cuda.nvrtc()
-    cuda.nvrtc.cache_clear()
 
 
 def test_functions_of_python_are_calls_of_xla():
@@ -171,7 +316,7 @@ from jaxroute.engine.kernels.rollout import kernel_rollout
 from jaxroute.engine.rounds import Record, run_streams
 from jaxroute.problems import stochastic
 
-cuda.architecture = lambda device=0: "sm_90a"
+cuda.architectures, cuda.active = lambda: {"sm_90a"}, lambda: []
 where = kernels.target()
 env = stochastic.bernoulli([0.9, 0.5])
 
@@ -182,7 +327,7 @@ shapes = [jax.ShapeDtypeStruct((2,), jnp.uint32), jax.ShapeDtypeStruct((64,), jn
 with compiling.compilations() as begun:
     lowered = jax.jit(play, in_shardings=where, out_shardings=where).trace(*shapes).lower(lowering_platforms=("cuda",))
 compiling.finish(begun)
-assert [kernel.result()[:4] for kernel in begun] == [b"\\x7fELF"]
+assert len(begun) == 1
 assert compile_lanes(lowered, "cuda").as_text().count("custom-call(") == 1
 """
 

@@ -26,10 +26,10 @@ REFUSED = {
     "rounding": "reduce_precision",
     "conversions": "bfloat16",
     "bitcast to bytes": "bitcast_convert_type",
-    "convolution": "conv_general_dilated",
+    "convolution": "jax.numpy.convolve",
     "window": "reduce_window_max",
     "apply a function": "scatter that applies a function",
-    "rejection": "random_gamma",
+    "rejection": "jax.random.gamma; draws.gamma has a kernel",
 }
 MORE = {
     "rounding, whole numbers": (lambda x: (jnp.floor(x), jnp.round(9 * x), jnp.sign(x), x % 0.7), floats(4)),

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from conformance_cases import OPTIONS, POLICIES
 from flax import struct
+from helpers import backends
 from jax import lax
 from toys import Clock, Cycle, Planner
 
@@ -41,7 +42,7 @@ def both_backends(env, policy, **options):
     """The same runs by the kernel, which must have played them, and by the scan."""
     options = {"horizon": 47, "record_every": 10, "seeds": 21, "progress": False} | options
     ours, theirs = (jr.simulate(env, policy, backend=b, **options) for b in ("kernel", "scan"))
-    assert ours.attrs["backend"] == "kernel" and not ours.attrs["fell_back"]
+    assert backends(ours) == {"kernel"} and not ours.attrs["fell_back"]
     return ours, theirs
 
 
@@ -158,7 +159,10 @@ class Blurred(stochastic.EpsilonGreedy):
 def test_what_has_no_c_is_played_by_the_scan_with_a_warning():
     options = {"horizon": 30, "seeds": 5, "progress": False}
     env, policies = stochastic.bernoulli([0.9, 0.5, 0.2]), {"odd": Blurred()}
-    with pytest.warns(UserWarning, match=r"policy 'odd' on BanditEnv does not fit into a kernel.*conv_general_dilated"):
+    with pytest.warns(
+        UserWarning,
+        match=r"policy 'odd' on BanditEnv is run by the scan, which is slower than a kernel: .*conv_general_dilated",
+    ):
         ours = jr.simulate(env, policies, backend="kernel", **options)
     theirs = jr.simulate(env, policies, **options)
     assert list(ours.attrs["fell_back"]) == ["odd"] and "conv_general" in ours.attrs["fell_back"]["odd"]
@@ -329,7 +333,7 @@ class Planned(Growing):
 
 @pytest.mark.parametrize("backend", ["auto", "kernel", "brief", "scan"])
 @pytest.mark.parametrize("policy", [Growing(), Typed(), Planned()], ids=["shape", "type", "plan"])
-@pytest.mark.filterwarnings("ignore:.*does not fit into a kernel")
+@pytest.mark.filterwarnings("ignore:.*which is slower than a kernel")
 def test_a_state_that_changes_its_shape_is_refused(policy, backend):
     """A kernel would write over its neighbours."""
     with pytest.raises(CannotPlayError, match="must have equal"):
@@ -355,15 +359,24 @@ def test_nobody_needs_to_know_the_backend(first, then, tmp_path):
     """It is that of the store, and without one the kernel."""
     options = {"horizon": 20, "seeds": 3, "progress": False}
     env, policy = stochastic.bernoulli([0.5, 0.2]), stochastic.UCB1()
-    assert jr.simulate(env, policy, backend=first, out=tmp_path, **options).attrs["backend"] == then
+    assert backends(jr.simulate(env, policy, backend=first, out=tmp_path, **options)) == {then}
     grown = jr.simulate(env, policy, out=tmp_path, **{**options, "seeds": 5})
-    assert grown.attrs["backend"] == then and grown.sizes["seed"] == 5
+    assert backends(grown) == {then} and grown.sizes["seed"] == 5
 
 
-def test_without_a_compiler_the_scan_plays_and_nothing_is_said(monkeypatch, recwarn):
-    _no_compiler(monkeypatch)
-    data = jr.simulate(stochastic.bernoulli([0.5, 0.2]), stochastic.UCB1(), horizon=20, seeds=3, progress=False)
-    assert data.attrs["backend"] == "scan" and not data.attrs["fell_back"] and not recwarn.list
+@pytest.mark.parametrize("backend", ["auto", "kernel", "the store's"])
+def test_where_no_kernel_can_be_used_the_scan_runs_with_one_warning(backend, monkeypatch, tmp_path):
+    env, policies = stochastic.bernoulli([0.5, 0.2]), {"UCB1": stochastic.UCB1(), "MOSS": stochastic.MOSS()}
+    options = {"horizon": 20, "seeds": 3, "progress": False}
+    if backend == "the store's":
+        options |= {"out": tmp_path / "store"}
+        jr.simulate(env, policies, backend="kernel", **options)
+        options |= {"seeds": 5}
+    monkeypatch.setattr(host, "trial", lambda: "there is no C++ compiler")
+    with pytest.warns(UserWarning, match="no kernel can be used here.*there is no C.. compiler") as told:
+        data = jr.simulate(env, policies, backend="kernel" if backend == "kernel" else "auto", **options)
+    assert len(told) == 1 and backends(data) == {"scan"}
+    assert data.attrs["fell_back"] == dict.fromkeys(policies, "there is no C++ compiler")
 
 
 def test_what_has_no_c_is_played_by_the_scan_in_silence_if_nobody_asked_for_a_kernel(recwarn):
@@ -376,9 +389,9 @@ def test_a_queue_of_large_prompts_is_played_by_the_scan():
     """Its rounds are long by themselves."""
     env = queueing.standin_queue("routerbench", arrival_rate=0.8, horizon=12)
     policies = {"small": queueing.Random(), "large": Slow()}
-    assert jr.simulate(env, policies, horizon=12, seeds=2, progress=False).attrs["backend"] == "scan"
+    assert backends(jr.simulate(env, policies, horizon=12, seeds=2, progress=False)) == {"scan"}
     del policies["large"]
-    assert jr.simulate(env, policies, horizon=12, seeds=2, progress=False).attrs["backend"] == "kernel"
+    assert backends(jr.simulate(env, policies, horizon=12, seeds=2, progress=False)) == {"kernel"}
 
 
 def test_prompts_of_a_pool_are_read_row_by_row(texts):
@@ -389,14 +402,14 @@ def test_prompts_of_a_pool_are_read_row_by_row(texts):
     assert_equal_play(ours, theirs)
     (text,) = texts
     assert "rows_of<64>" in text and "4480" not in text  # 70 prompts of 64 features.
-    assert jr.simulate(env, policy, horizon=47, seeds=2, progress=False).attrs["backend"] == "kernel"
+    assert backends(jr.simulate(env, policy, horizon=47, seeds=2, progress=False)) == {"kernel"}
 
 
 @pytest.mark.slow
 def test_three_answers_to_the_prompts_of_a_pool_are_played_by_the_scan():
     """Its program takes half a minute to compile."""
     env = queueing.standin_queue("routerbench", arrival_rate=0.8, horizon=12, num_offered=3)
-    assert jr.simulate(env, queueing.ACQB(), horizon=12, seeds=2, progress=False).attrs["backend"] == "scan"
+    assert backends(jr.simulate(env, queueing.ACQB(), horizon=12, seeds=2, progress=False)) == {"scan"}
 
 
 def test_pairs_of_answers_to_the_prompts_of_a_pool(texts):
@@ -409,7 +422,7 @@ def test_pairs_of_answers_to_the_prompts_of_a_pool(texts):
         ours, theirs = both_backends(env, {"policy": policy}, record=everything(env, policy))
     assert_equal_play(ours, theirs)
     assert "Apart<float" in texts[0] and "Apart<int" in texts[0]
-    assert jr.simulate(env, policy, horizon=47, seeds=2, progress=False).attrs["backend"] == "kernel"
+    assert backends(jr.simulate(env, policy, horizon=47, seeds=2, progress=False)) == {"kernel"}
 
 
 @struct.dataclass
@@ -465,5 +478,5 @@ def test_settings_that_share_most_of_a_run_are_played_by_the_scan():
     env = service.benchmark_service("winogrande", signal=0.15)
     some, many = (jr.grid(service.MessPlus, V=np.geomspace(1e-4, 1e-2, n).tolist()) for n in (3, 6))
     options = {"horizon": 12, "seeds": 2, "progress": False}
-    assert jr.simulate(env, {"p": some}, **options).attrs["backend"] == "kernel"
-    assert jr.simulate(env, {"p": many}, **options).attrs["backend"] == "scan"
+    assert backends(jr.simulate(env, {"p": some}, **options)) == {"kernel"}
+    assert backends(jr.simulate(env, {"p": many}, **options)) == {"scan"}

@@ -51,7 +51,7 @@ def _power(kind: str, x: str, y: int) -> str:
         count >>= 1
         if count:
             square = f"({square} * {square})"
-    return f"({'1.0f' if kind == 'f' else '1.0'} / {total})" if y < 0 else total
+    return (f"div_f(1.0f, {total})" if kind == "f" else f"(1.0 / {total})") if y < 0 else total
 
 
 def _converted(writer: Writer, x: str, new: np.dtype, old: np.dtype) -> str:

@@ -57,7 +57,7 @@ def _as_words(writer: Writer, first: Value, second: Value) -> Value:
 @rule("random_seed")
 def _random_seed(writer: Writer, eqn: Any, seeds: Value) -> list[Value]:
     if seeds.dtype.itemsize > 4:
-        raise Unsupported("random_seed of 64 bits")
+        raise Unsupported("jax.random.key of 64 bits")
     low = writer.view(seeds, seeds.shape, lambda place: writer.converted(np.uint32, seeds.at(place)))
     low.dtype = np.dtype(np.uint32)
     return [_as_words(writer, writer.constant(np.zeros(seeds.shape, np.uint32)), low)]
@@ -77,7 +77,7 @@ def _blocks(writer: Writer, keys: Value, shape: tuple[int, ...]) -> list[Value]:
 @rule("random_bits")
 def _random_bits(writer: Writer, eqn: Any, keys: Value) -> list[Value]:
     if eqn.params["bit_width"] != 32:
-        raise Unsupported(f"random_bits of {eqn.params['bit_width']} bits")
+        raise Unsupported(f"jax.random.bits of {eqn.params['bit_width']} bits")
     first, second = _blocks(writer, keys, tuple(eqn.params["shape"]))
     shape, dtype = aval_of(eqn)
     return writer.elementwise(

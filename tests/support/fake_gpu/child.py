@@ -1,0 +1,158 @@
+"""Run by tests in a process of its own on the fake GPU: calls a function of this file, and prints what it returns as JSON.
+
+python child.py FUNCTION [ARGUMENT...]
+"""
+
+import json
+import signal
+import sys
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+
+import jax
+import kernels
+import numpy as np
+import toys
+from jax.extend.core import jaxpr_as_fun
+from jax.sharding import Mesh, PartitionSpec
+
+import jaxroute as jr
+from jaxroute.core import draws
+from jaxroute.engine.kernels import cuda
+from jaxroute.engine.kernels.rollout import kernel_rollout, rounds_p
+from jaxroute.engine.kernels.values import Unsupported
+from jaxroute.engine.rounds import STATE, Record, run_streams
+from jaxroute.problems import staged, stochastic
+
+UCB1 = stochastic.bernoulli([0.9, 0.5, 0.3]), stochastic.UCB1()
+MARKET = toys.small_market(), staged.StageRoute()
+SEEDS = 100  # The last block of threads is not full.
+
+
+def call_of(env, policy, horizon=23, every=5, **begun):
+    """The call of a kernel: its operands, which a CPU computes, the function of them, and names of the results."""
+    root, names = np.asarray(jax.random.key_data(draws.key(0))), []
+
+    def simulated():
+        streams = run_streams(root, np.arange(SEEDS, dtype=np.uint32))
+        example = env if hasattr(env, "step") else env(draws.key(0))
+        flows = tuple(m for m in example.spec.metrics if m.kind != "gauge" and m.default)
+        values = kernel_rollout(env, policy, streams, horizon, Record(every=every, flows=flows), keep_states=True, **begun)
+        names.extend(values)
+        return values
+
+    closed = jax.make_jaxpr(simulated)()
+    equations = closed.jaxpr.eqns
+    place = next(i for i, one in enumerate(equations) if one.primitive is rounds_p)
+    before = closed.jaxpr.replace(eqns=equations[:place], outvars=equations[place].invars)
+    operands = jax.jit(jaxpr_as_fun(closed.replace(jaxpr=before)))()
+    params = equations[place].params
+    return [np.asarray(x) for x in operands], lambda *given: rounds_p.bind(*given, **params), names
+
+
+def on(device, operands, function, *_):
+    """Results of a call on a device."""
+    return [np.asarray(x) for x in jax.jit(function)(*jax.device_put(operands, device))]
+
+
+def unequal(ours, theirs):
+    """Numbers of the results that have other bits."""
+    return [i for i, (a, b) in enumerate(zip(ours, theirs, strict=True)) if (a.shape, a.tobytes()) != (b.shape, b.tobytes())]
+
+
+def unequal_calls(*call):
+    """Results of the GPU that differ from those of the host: of as few launches as there can be, and of one for each round."""
+    theirs = on(CPU, *call)
+    whole = unequal(on(GPUS[0], *call), theirs)
+    cuda.LAUNCH_S = 0.0
+    pieces = unequal(on(GPUS[0], *call), theirs)
+    cuda.LAUNCH_S = 1.0
+    return whole + pieces
+
+
+def policies(*names):
+    """Default policies, given as "problem/policy"."""
+    found = {}
+    for problem, name, *players in kernels.pairs():
+        if (name := f"{problem}/{name}") in names:
+            try:
+                found[name] = unequal_calls(*call_of(*players))
+            except Unsupported as error:
+                found[name] = str(error)
+    return found
+
+
+def cut():
+    """Runs that are cut within chunks of a long record interval, and within stages."""
+    long, stages = call_of(*UCB1, horizon=5000, every=5000), call_of(*MARKET, horizon=47, every=10)
+    return {"long": unequal_calls(*long), "stages": unequal_calls(*stages)}
+
+
+def continued():
+    """Runs that continue others, with the host's states of runs from scratch."""
+    found = {}
+    for name, players in {"UCB1": UCB1, "StageRoute": MARKET}.items():
+        *call, names = call_of(*players, horizon=20, every=20)
+        begun = {n: x for n, x in zip(names, on(GPUS[0], *call), strict=True) if n.startswith(STATE)}
+        ours = on(GPUS[0], *call_of(*players, horizon=47, every=10, since=20, begun=begun))
+        theirs = on(CPU, *call_of(*players, horizon=47, every=10))
+        found[name] = unequal(ours[-len(begun) :], theirs[-len(begun) :])
+    return found
+
+
+def grids():
+    """Settings of a grid, devices that have a setting each, and results that differ between two settings."""
+    operands, function, _ = call_of(*UCB1)
+    place = next(i for i, one in enumerate(operands) if one.ndim and one.dtype == np.float32)
+
+    def with_setting(setting, *given):
+        return function(*given[:place], setting, *given[place + 1 :])
+
+    def settings(stack, *given):
+        return jax.vmap(lambda setting: with_setting(setting, *given))(stack)
+
+    def alone(stack, *given):
+        return [x[None] for x in with_setting(stack[0], *given)]
+
+    stack = np.stack([operands[place] + more for more in np.float32([0.0, 0.5, 0.9])])
+    three, two = [stack, *operands], [stack[:2], *operands]
+    mesh, every, own = Mesh(np.asarray(GPUS), ("seed",)), PartitionSpec(), PartitionSpec("seed")
+    spread = jax.shard_map(alone, mesh=mesh, in_specs=(own, *[every] * len(operands)), out_specs=own, check_vma=False)
+    devices = [np.asarray(x) for x in jax.jit(spread)(*two)]
+    theirs = on(CPU, three, settings)
+    return {
+        "settings": unequal(on(GPUS[0], three, settings), theirs),
+        "devices": unequal(devices, on(CPU, two, settings)),
+        "two settings": unequal([x[0] for x in theirs], [x[1] for x in theirs]),
+    }
+
+
+def threads():
+    """Kernels that several threads call at the same time."""
+    kinds = stochastic.UCB1, stochastic.MOSS, stochastic.UCBV, stochastic.Exp3
+    many = [call_of(UCB1[0], kind()) for kind in kinds] * 3
+    theirs = [on(CPU, *call) for call in many]
+    with ThreadPoolExecutor(len(many)) as pool:
+        ours = list(pool.map(lambda call: on(GPUS[0], *call), many))
+    return [unequal(*both) for both in zip(ours, theirs, strict=True)]
+
+
+def simulate(options="{}"):
+    """What a user sees who simulates UCB1. Its numbers mean nothing: XLA's own kernels do nothing here."""
+    settings = {"horizon": 200, "block": 64, "seeds": 256, "progress": False} | json.loads(options)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        result = jr.simulate(UCB1[0], {"UCB1": UCB1[1]}, **settings)
+    shown = [str(one.message) for one in caught if "are invalid" not in str(one.message)]
+    return {
+        "warnings": shown,
+        "backend": result.attrs["backend"]["UCB1"],
+        "fell_back": result.attrs["fell_back"].get("UCB1"),
+    }
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # Shells let jobs in the background ignore it.
+    GPUS, CPU = jax.devices("cuda"), jax.devices("cpu")[0]
+    with jax.default_device(GPUS[0] if sys.argv[1] == "simulate" else CPU):
+        print(json.dumps(globals()[sys.argv[1]](*sys.argv[2:])))
