@@ -287,7 +287,7 @@ def read_inputs(
         object.__setattr__(asked, "reason", reason)
         if asked.chosen:
             object.__setattr__(asked, "backend", "scan")
-        warnings.warn(f"no kernel can be used here, the scan runs instead, which is slower: {reason}", stacklevel=4)
+        warnings.warn(f"no kernel can be used here, the scan runs instead, which is slower: {reason}", stacklevel=3)
     return asked
 
 

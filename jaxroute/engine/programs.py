@@ -460,7 +460,7 @@ class Block:
                 packed, states = self._joined(list(pool.map(play, parts)))
                 self.ran.blocks += self.backend == "kernel"
                 return packed.returned() | states, compiling
-        except jax.errors.JaxRuntimeError as error:
+        except (jax.errors.JaxRuntimeError, ValueError) as error:  # JAX 0.9 raises ValueError from the second call on.
             half = len(seeds) // 2
             calls.raise_interrupt()
             if reason := next((kernel.error for kernel in self.ran.kernels if kernel.error), ""):
@@ -481,7 +481,7 @@ class Block:
         self._fall_back(reason, True)
         try:
             return self.play(*args)
-        except jax.errors.JaxRuntimeError as error:
+        except (jax.errors.JaxRuntimeError, ValueError) as error:
             raise RuntimeError(
                 f"the GPU failed ({reason}), and fails for the scan too ({_first_line(error)}); what is finished is kept, and a new "
                 "process continues it"

@@ -13,7 +13,7 @@ import pytest
 from c_functions import source_of_function
 from lane_cases import floats, integers
 
-from jaxroute.engine.kernels import calls, cuda
+from jaxroute.engine.kernels import cuda
 from jaxroute.engine.kernels.source import Array, Source, steps
 from jaxroute.engine.kernels.values import Unsupported
 
@@ -282,25 +282,6 @@ def test_without_a_driver_it_says_so(monkeypatch):
     monkeypatch.setattr(cuda, "_loaded", lambda name: None)
     with pytest.raises(Unsupported, match="no CUDA driver"):
         cuda.driver()
-
-
-def test_functions_of_python_are_calls_of_xla():
-    """Arguments and results as they are; an error of the function is one of the call."""
-
-    def double(call):
-        (given,), (made,) = call.arguments, call.results
-        assert given.shape == made.shape == (2, 3)
-        source, target = (np.ctypeslib.as_array((ctypes.c_float * 6).from_address(b.address)) for b in (given, made))
-        if source[0] < 0:
-            raise ValueError(f"below zero: {source[0]}")
-        target[:] = 2 * source
-
-    name = calls.register(double, "cpu")
-    call = jax.jit(lambda x: jax.ffi.ffi_call(name, jax.ShapeDtypeStruct((2, 3), jnp.float32))(x))
-    x = jnp.arange(6, dtype=jnp.float32).reshape(2, 3)
-    np.testing.assert_array_equal(call(x), 2 * x)
-    with pytest.raises((ValueError, jax.errors.JaxRuntimeError), match=r"ValueError: below zero: -1\.0"):
-        call(x - 1).block_until_ready()
 
 
 AHEAD_OF_TIME = """

@@ -161,14 +161,14 @@ def test_what_has_no_c_is_played_by_the_scan_with_a_warning():
     env, policies = stochastic.bernoulli([0.9, 0.5, 0.2]), {"odd": Blurred()}
     with pytest.warns(
         UserWarning,
-        match=r"policy 'odd' on BanditEnv is run by the scan, which is slower than a kernel: .*conv_general_dilated",
+        match=r"policy 'odd' on BanditEnv is run by the scan, which is slower than a kernel: .*jax.numpy.convolve",
     ):
         ours = jr.simulate(env, policies, backend="kernel", **options)
     theirs = jr.simulate(env, policies, **options)
-    assert list(ours.attrs["fell_back"]) == ["odd"] and "conv_general" in ours.attrs["fell_back"]["odd"]
+    assert list(ours.attrs["fell_back"]) == ["odd"] and "jax.numpy.convolve" in ours.attrs["fell_back"]["odd"]
     for name in theirs.data_vars:
         np.testing.assert_array_equal(ours[name].values, theirs[name].values)
-    with pytest.warns(UserWarning, match="conv_general"):  # Also when it is known already.
+    with pytest.warns(UserWarning, match="jax.numpy.convolve"):  # Also when it is known already.
         jr.simulate(env, policies, backend="kernel", **options)
 
 
@@ -382,7 +382,7 @@ def test_where_no_kernel_can_be_used_the_scan_runs_with_one_warning(backend, mon
 def test_what_has_no_c_is_played_by_the_scan_in_silence_if_nobody_asked_for_a_kernel(recwarn):
     env = stochastic.bernoulli([0.9, 0.5, 0.2])
     data = jr.simulate(env, {"odd": Blurred()}, horizon=31, seeds=5, progress=False)
-    assert "conv_general" in data.attrs["fell_back"]["odd"] and not recwarn.list
+    assert "jax.numpy.convolve" in data.attrs["fell_back"]["odd"] and not recwarn.list
 
 
 def test_a_queue_of_large_prompts_is_played_by_the_scan():

@@ -1,5 +1,6 @@
 """Operations that make each element from those at the same place."""
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -52,6 +53,11 @@ def _power(kind: str, x: str, y: int) -> str:
         if count:
             square = f"({square} * {square})"
     return (f"div_f(1.0f, {total})" if kind == "f" else f"(1.0 / {total})") if y < 0 else total
+
+
+def _polynomial(kind: str, x: str, *coefficients: str, **_: Any) -> str:
+    """By Horner's rule, the coefficients from the constant one on."""
+    return functools.reduce(lambda total, more: f"(({total} * {x}) + {more})", reversed(coefficients))
 
 
 def _converted(writer: Writer, x: str, new: np.dtype, old: np.dtype) -> str:
@@ -156,6 +162,7 @@ EXPRESSIONS: dict[str, Callable[..., str]] = {
     "nextafter": _math("nextafter"),
     "not": _not,
     "or": _infix("|"),
+    "polynomial": _polynomial,
     "population_count": _functions(i="popcount_32", u="popcount_32"),
     "reduce_precision": lambda kind, x, exponent_bits, mantissa_bits, **_: _precise(kind, x, exponent_bits, mantissa_bits),
     "rem": _functions(f="fmodf", d="fmod", i="rem_i", u="rem_u"),
