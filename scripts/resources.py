@@ -9,8 +9,8 @@ The packages of `pip install jaxroute[sass]` must be installed. Seconds are thos
 the begin of a round and its end, inner loops once, whether they are reached in every round or not; `loops` are the longest of these.
 
 Cycles of a round are the larger of all instructions and twice those of the pipe for integers, comparisons and selections, which takes a warp in
-two cycles. The ceiling is the throughput of an H100, whatever the target: 132 processors with four schedulers of 32 lanes at 1.98 GHz, if nothing else took time. `expected` allows for
-few warps and for the stack, see `expected_cycles`; it compares variants of one kernel, and no kernel with another.
+two cycles. The ceiling is the throughput of an H100, whatever the target, if nothing else took time: 132 processors with four schedulers of 32 lanes
+at 1.98 GHz. `expected` allows for few warps and for the stack, see `expected_cycles`; it compares variants of one kernel, and no kernel with another.
 """
 
 import argparse

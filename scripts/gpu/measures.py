@@ -220,7 +220,7 @@ def quotients() -> Pieces:
         count = jax.jit(
             lambda spans, one=source: rollout.rounds_p.bind(spans, source=one, size=THREADS, lead=(), spread=((),))
         )
-        found[name] = int(np.asarray(count(np.int32([[0, 1]]))[0]).sum(dtype=np.int64))
+        found[name] = int(np.asarray(count(np.array([[0, 1]], np.int32))[0]).sum(dtype=np.int64))
         yield {"numbers": NUMBERS, f"{name}_not_1": found[name]}
     if found["corrected"]:
         raise ValueError(f"{found['corrected']} of {NUMBERS:,} n / n are not 1")
@@ -331,7 +331,7 @@ def options(case: str, how: str, runs: int, horizon: int) -> Pieces:
             yield {"options": wanted, "bounds": bounds}
             yield from timed(case, "kernel", runs, horizon)
             if how in ARITHMETIC:
-                mine, theirs = (Play(case, *what) for what in (("kernel", 2048, 500), ("scan", 2048, 500, "cpu")))
+                mine, theirs = Play(case, "kernel", 2048, 500), Play(case, "scan", 2048, 500, "cpu")
                 yield {"kernel_against_cpu": compared(mine.values(), theirs.values())}
     finally:
         rollout._device_target.cache_clear()

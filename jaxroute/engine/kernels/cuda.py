@@ -295,8 +295,9 @@ class Loaded:
 
     @property
     def threads_at_once(self) -> int:
-        """Threads that the device holds at the same time: a warp takes registers in multiples of 256."""
-        warps = attribute(_REGISTERS, self.device) // (-(-self.registers * 32 // 256) * 256 or 256)
+        """Threads that the device holds at the same time: a warp takes registers of one of four schedulers, in multiples of 256."""
+        of_warp = -(-self.registers * 32 // 256) * 256 or 256
+        warps = 4 * (attribute(_REGISTERS, self.device) // 4 // of_warp)
         blocks = min(32 * warps, attribute(_THREADS, self.device)) // BLOCK
         return max(1, blocks) * BLOCK * attribute(_PROCESSORS, self.device)
 
