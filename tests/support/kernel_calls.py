@@ -10,19 +10,21 @@ from jaxroute.engine.kernels.rollout import kernel_rollout, rounds_p
 from jaxroute.engine.rounds import Record, run_streams
 
 
-def call_of(env, policy, horizon=23, every=7, runs=5):
-    """Operands of the call, NumPy arrays, and its parameters; the default flows are recorded and the states kept."""
+def call_of(env, policy, horizon=23, every=7, runs=5, **begun):
+    """Operands of the call, NumPy arrays, its parameters and the names of its results: the default flows, and the states."""
     if hasattr(env, "step"):
         policy = build_policy(policy, env)
-    root = np.asarray(jax.random.key_data(draws.key(0)))
+    root, names = np.asarray(jax.random.key_data(draws.key(0))), []
 
     def simulated():
         streams = run_streams(root, np.arange(runs, dtype=np.uint32))
         example = env if hasattr(env, "step") else env(draws.key(0))
         flows = tuple(m for m in example.spec.metrics if m.kind != "gauge" and m.default)
-        return kernel_rollout(env, policy, streams, horizon, Record(every=every, flows=flows), keep_states=True)
+        values = kernel_rollout(env, policy, streams, horizon, Record(every=every, flows=flows), keep_states=True, **begun)
+        names.extend(values)
+        return values
 
     closed = jax.make_jaxpr(simulated)()
     place, call = next((i, one) for i, one in enumerate(closed.jaxpr.eqns) if one.primitive is rounds_p)
     before = closed.jaxpr.replace(eqns=closed.jaxpr.eqns[:place], outvars=call.invars)
-    return [np.asarray(x) for x in jax.jit(jaxpr_as_fun(closed.replace(jaxpr=before)))()], call.params
+    return [np.asarray(x) for x in jax.jit(jaxpr_as_fun(closed.replace(jaxpr=before)))()], call.params, names

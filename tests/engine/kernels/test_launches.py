@@ -40,7 +40,7 @@ def launched(library, source, operands, ends):
 
 @pytest.mark.parametrize("name", [n if n in FAST else pytest.param(n, marks=pytest.mark.slow) for n in CASES])
 def test_launches_one_after_the_other_give_the_bits_of_one(name, tmp_path):
-    operands, params = call_of(*CASES[name](), runs=RUNS)
+    operands, params, _ = call_of(*CASES[name](), runs=RUNS)
     source = params["source"]
     text, made = tmp_path / "rounds.cpp", tmp_path / "rounds.so"
     text.write_text(f'#include "{KERNEL}"\n{source.for_device()}\nKERNEL(rounds)\n')

@@ -10,18 +10,17 @@ import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 import jax
+import kernel_calls
 import kernels
 import numpy as np
 import toys
-from jax.extend.core import jaxpr_as_fun
 from jax.sharding import Mesh, PartitionSpec
 
 import jaxroute as jr
-from jaxroute.core import draws
 from jaxroute.engine.kernels import cuda
-from jaxroute.engine.kernels.rollout import kernel_rollout, rounds_p
+from jaxroute.engine.kernels.rollout import rounds_p
 from jaxroute.engine.kernels.values import Unsupported
-from jaxroute.engine.rounds import STATE, Record, run_streams
+from jaxroute.engine.rounds import STATE
 from jaxroute.problems import staged, stochastic
 
 UCB1 = stochastic.bernoulli([0.9, 0.5, 0.3]), stochastic.UCB1()
@@ -29,25 +28,10 @@ MARKET = toys.small_market(), staged.StageRoute()
 SEEDS = 100  # The last block of threads is not full.
 
 
-def call_of(env, policy, horizon=23, every=5, **begun):
+def call_of(*players, every=5, **options):
     """The call of a kernel: its operands, which a CPU computes, the function of them, and names of the results."""
-    root, names = np.asarray(jax.random.key_data(draws.key(0))), []
-
-    def simulated():
-        streams = run_streams(root, np.arange(SEEDS, dtype=np.uint32))
-        example = env if hasattr(env, "step") else env(draws.key(0))
-        flows = tuple(m for m in example.spec.metrics if m.kind != "gauge" and m.default)
-        values = kernel_rollout(env, policy, streams, horizon, Record(every=every, flows=flows), keep_states=True, **begun)
-        names.extend(values)
-        return values
-
-    closed = jax.make_jaxpr(simulated)()
-    equations = closed.jaxpr.eqns
-    place = next(i for i, one in enumerate(equations) if one.primitive is rounds_p)
-    before = closed.jaxpr.replace(eqns=equations[:place], outvars=equations[place].invars)
-    operands = jax.jit(jaxpr_as_fun(closed.replace(jaxpr=before)))()
-    params = equations[place].params
-    return [np.asarray(x) for x in operands], lambda *given: rounds_p.bind(*given, **params), names
+    operands, params, names = kernel_calls.call_of(*players, every=every, runs=SEEDS, **options)
+    return operands, lambda *given: rounds_p.bind(*given, **params), names
 
 
 def on(device, operands, function, *_):
