@@ -80,7 +80,7 @@ class Program:
 
 @dataclass
 class Backend:
-    """What simulates a policy; a block and its copies share it.
+    """State of what simulates a policy; a block and its copies share it.
 
     Attributes:
       name: "scan", "kernel" or "reference".
@@ -230,7 +230,7 @@ class Block:
 
     @property
     def backend(self) -> str:
-        """What simulates: "scan", "kernel" or "reference"."""
+        """Name of what simulates: "scan", "kernel" or "reference"."""
         return self.ran.name
 
     def _arguments(self, tile: Mapping[str, int], seeds: np.ndarray, begun: Mapping[str, np.ndarray]) -> tuple[Any, ...]:
@@ -477,7 +477,7 @@ class Block:
             return self._joined([first, second]), compiling + a + b
 
     def _played_by_scan(self, reason: str, *args: Any) -> tuple[dict[str, Any], float]:
-        """What `play` returns for a block in which the driver has failed: the scan begins it again."""
+        """Returns what `play` returns, for a block in which the driver has failed: the scan begins it again."""
         self._fall_back(reason, True)
         try:
             return self.play(*args)

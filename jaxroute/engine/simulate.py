@@ -99,7 +99,7 @@ def simulate(
         except for the rounding of logarithms, exponentials and sums. A kernel needs a C++ compiler (`c++`, `g++`, `clang++` or `CXX`), on a
         GPU NVRTC, which comes with jax (`JAXROUTE_NVRTC` is the path of another one). The scan also runs a policy that has an operation
         without C, a kernel that a compiler or driver refuses, and a block in which a GPU fails. The attribute `backend` says by policy what
-        ran, `fell_back` why it was not the kernel; a warning says so, too, except on a CPU where nobody asked for the kernel and the
+        ran, `fell_back` why it was not the kernel; a warning says so, too, except on a CPU where the user did not ask for the kernel and the
         policy has none. "brief", for a first look on a CPU, is compiled with few optimisations: in a third of the time, but it takes five
         to ten times as long to run; the kernel, of one run after the other, or the scan where there is no C compiler (`cc`, `gcc`, `clang`
         or `CC`); policies whose rounds are long by themselves are compiled as for "scan".
@@ -296,9 +296,11 @@ def _cut(asked: Inputs, processes: hosts.Processes, stored: Mapping[str, Any] | 
 
 
 def _device_needs(asked: Inputs, devices: Sequence[Any]) -> dict[str, tuple[int, int]]:
-    """Of each part that a GPU has a kernel for: bytes of scratch memory of a run, and runs that the devices hold at the same time."""
+    """Bytes of scratch memory of a run, and runs that the devices hold at the same time, of each part that has a kernel."""
     smallest = Layout(memory.LANE_MULTIPLE * len(devices), dict.fromkeys(asked.axes, 1))
-    needs = {label: block.needs() for label, block in _blocks(asked, smallest, devices, quiet=True).items()}
+    blocks = _blocks(asked, smallest, devices, quiet=True)
+    _traced(asked, blocks, None)  # All kernels are compiled at the same time.
+    needs = {label: block.needs() for label, block in blocks.items()}
     return {label: found for label, found in needs.items() if found is not None}
 
 
@@ -311,7 +313,7 @@ def _alone(asked: Inputs, devices: Sequence[Any]) -> set[str]:
 
 
 def _blocks(asked: Inputs, layout: Layout, devices: Sequence[Any], quiet: bool = False) -> dict[str, Block]:
-    """What is compiled, by the label of each part. `quiet`: without a warning about a policy that has no kernel."""
+    """Blocks by the label of each part. `quiet`: without a warning about a policy that has no kernel."""
     # A store may have been begun with several settings a call.
     alone = _alone(asked, devices) if set(layout.tile.values()) <= {1} else set()
     brief = asked.backend == "brief"

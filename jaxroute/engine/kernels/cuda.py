@@ -125,7 +125,7 @@ def version() -> str:
 
 
 def compile_text(text: str, architecture: str, options: Sequence[str] = OPTIONS) -> bytes:
-    """As `compiled`, without a look at the disk."""
+    """Returns what `compiled` returns, without a look at the disk."""
     return _compile(nvrtc(), text, architecture, options)
 
 

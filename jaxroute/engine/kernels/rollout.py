@@ -189,7 +189,7 @@ def _lowered_for_host(ctx: Any, *operands: Any, source: Source, size: int, lead:
 
 
 def _lowered_for_device(ctx: Any, *operands: Any, source: Source, size: int, lead: Any, spread: Any) -> Any:
-    """The kernel has one more result, its scratch memory, which nobody reads."""
+    """Lowers the call with one more result, the scratch memory of the kernel, which is not read."""
     name, compilation, kernel = _device_target(source, lead, spread, size)
     compiling.note(compilation, kernel)
     scratch = ShapedArray((math.prod(lead), source.scratch, size), np.dtype(np.uint8))

@@ -56,7 +56,7 @@ def _power(kind: str, x: str, y: int) -> str:
 
 
 def _polynomial(kind: str, x: str, *coefficients: str, **_: Any) -> str:
-    """By Horner's rule, the coefficients from the constant one on."""
+    """Horner's rule; the coefficients begin with the constant one."""
     return functools.reduce(lambda total, more: f"(({total} * {x}) + {more})", reversed(coefficients))
 
 
