@@ -26,7 +26,7 @@ BLOCK = 64
 # Settings of a launch at most: blocks along the second axis of a grid.
 MOST_SETTINGS = 65_535
 # Seconds that a launch is to take, rounds of the first one, and how many times as long the next one may be.
-LAUNCH_S, FIRST_ROUNDS, GROWTH = 1.0, 64, 16
+LAUNCH_S, FIRST_ROUNDS, GROWTH = 0.5, 64, 16
 # Environment variable with the path of the only NVRTC that is to be used.
 NVRTC_PATH = "JAXROUTE_NVRTC"
 TRIVIAL = 'extern "C" __global__ void rounds(float *x) { x[threadIdx.x] = threadIdx.x / 4.0f + 1.0f; }'
@@ -379,7 +379,7 @@ class Kernel:
         (self._stopped.set if stopped else self._stopped.clear)()
 
     def launch(self, addresses: Sequence[int], intervals: int, runs: int, settings: int, stream: int) -> None:
-        """Simulates runs by launches of about a second, and waits for each.
+        """Simulates runs by launches of about half a second, and waits for each.
 
         Args:
           addresses: pointers to the inputs, of which the first has first round and number of rounds of each interval, int32

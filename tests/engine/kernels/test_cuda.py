@@ -168,10 +168,11 @@ def test_a_kernel_is_loaded_once_and_launched_on_xlas_stream(library):
 
 
 def test_a_long_call_is_several_launches_that_end_at_record_times(library, monkeypatch):
-    """A launch of one round a second: none ends behind a record time that it could have ended at, and all rounds are there once."""
+    """Eight rounds a second, and a second for a launch: none ends behind a record time that it could have ended at, and all rounds are there once."""
     clock = iter(np.arange(0.0, 1e6, 0.5))
     monkeypatch.setattr(cuda.time, "perf_counter", lambda: next(clock))
     monkeypatch.setattr(cuda, "FIRST_ROUNDS", 4)
+    monkeypatch.setattr(cuda, "LAUNCH_S", 1.0)
     kernel = cuda.Kernel("text")
     launch(kernel)
     assert library.launches() == [[0, 4], [4, 10], [10, 20]] and kernel.done == 1.0
