@@ -17,8 +17,6 @@ tasks = importlib.import_module("gpu.tasks")
 workers = importlib.import_module("gpu.workers")
 
 SCRIPT = Path(first_run.__file__)
-# Where there is no device file of a GPU, jax does not look for one.
-VISIBLE = "from jax._src import hardware_utils\n\nhardware_utils.has_visible_nvidia_gpu = lambda: True\n"
 
 
 def played(folder, *options, failing=()):
@@ -54,15 +52,7 @@ def test_every_kind_of_task_is_played(tmp_path):
 @pytest.mark.skipif(bool(fake_gpu.missing()), reason=fake_gpu.missing())
 def test_every_kind_of_task_runs_on_the_fake_gpu(tmp_path, monkeypatch):
     """Kernels compute there, XLA's own ones do nothing: states are not initialised, which `probe` must find. It has no counters for profiles."""
-    built = fake_gpu.build()
-    (tmp_path / "sitecustomize.py").write_text(VISIBLE)
-    own = {
-        "PYTHONPATH": str(tmp_path),
-        "LD_LIBRARY_PATH": str(built),
-        "LD_PRELOAD": ":".join(str(built / name) for name in fake_gpu.DRIVERS[1:]),
-        "JAXROUTE_NVRTC": str(built / fake_gpu.NVRTC),
-    }
-    for name, value in {**fake_gpu.SETTINGS, **own}.items():
+    for name, value in fake_gpu.environment(tmp_path).items():
         monkeypatch.setenv(name, value)
     results = played(tmp_path, "--only", "^(?!pytest|profile)", failing=["probe"])
     assert results["probe"]["error"].startswith("RuntimeError: all kernels are off: bits: ")
