@@ -4,7 +4,7 @@ import functools
 import itertools
 import json
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -222,8 +222,9 @@ def read_inputs(
     keep_states: bool,
     accept_changed_code: bool,
     description: Mapping[str, Any] | None,
+    trial: Callable[[str], str | None] = lambda platform: no_kernels(platform),
 ) -> Inputs:
-    """Checks the arguments of `simulate`, which says what they are, for devices of a platform.
+    """Checks the arguments of `simulate`, which says what they are, for devices of a platform; `trial` is `no_kernels`.
 
     Raises:
       ValueError: an argument is out of range, a name is unknown, or environment and policy do not suit each other.
@@ -283,7 +284,7 @@ def read_inputs(
     )
     if asked.chosen:  # Nobody has it yet; a copy would look for shared axes again.
         object.__setattr__(asked, "backend", _fastest(asked))
-    if asked.backend == "kernel" and not in_64_bits() and (reason := _no_kernels(platform)):
+    if asked.backend == "kernel" and not in_64_bits() and (reason := trial(platform)):
         object.__setattr__(asked, "reason", reason)
         if asked.chosen:
             object.__setattr__(asked, "backend", "scan")
@@ -291,8 +292,10 @@ def read_inputs(
     return asked
 
 
-def _no_kernels(platform: str) -> str | None:
-    """Why this machine cannot use kernels, with the remedy; None if it can."""
+def no_kernels(platform: str) -> str | None:
+    """Returns why this machine cannot use kernels, with the remedy; None if it can."""
+    if platform not in ("cpu", "gpu"):
+        return f"kernels are for CPUs and NVIDIA's GPUs, not for the platform {platform!r}"
     return host.trial() if platform == "cpu" else cuda.trial()
 
 

@@ -133,15 +133,18 @@ def _whole_waves(num_seeds: int, most: int, settings: int, waves: Sequence[int])
       waves: runs of a wave, for each policy.
     """
 
+    step = 1 << max(0, most.bit_length() - 4)
+    most = max(1, most // step * step)  # A block that does not fit into memory can be halved.
+
     def size(number: int) -> int:
-        return min(max(1, most), _one_call(-(-num_seeds // number)))
+        return min(most, _one_call(-(-num_seeds // number)))
 
     def cost(number: int) -> float:
         blocks = -(-num_seeds // size(number))
         return sum(blocks * -(-size(number) * settings // wave) * wave for wave in waves)
 
-    fewest = -(-num_seeds // max(1, most))
-    return size(min(range(fewest, 2 * fewest + 1), key=cost))
+    fewest = -(-num_seeds // most)
+    return size(min(range(fewest, min(2 * fewest, fewest + 64) + 1), key=cost)) if waves else size(fewest)
 
 
 def threads(devices: Sequence[Any], runs: int) -> int:

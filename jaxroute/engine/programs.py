@@ -2,6 +2,7 @@
 
 import copy
 import functools
+import re
 import time
 import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -110,9 +111,11 @@ class Backend:
     def begin(self, kernels: list[cuda.Kernel]) -> None:
         """Notes the kernels that a block is going to call."""
         for kernel in kernels:
-            kernel.done, kernel.error = 0.0, ""
+            kernel.done = 0.0
+            kernel.interrupt(False)
         self.kernels = kernels
-        self.interrupt(self.stopped)
+        if self.stopped:  # Meanwhile.
+            self.interrupt()
 
 
 class ProgramCache:
@@ -319,7 +322,8 @@ class Block:
         return program
 
     def _lowered(self, arguments: Any, name: str | None) -> Program:
-        with jax.default_device(self.device), compilations() as kernels:
+        own = [d.local_hardware_id or 0 for d in self.mesh.devices.flat if d.process_index == jax.process_index()]
+        with jax.default_device(self.device), compilations(own) as kernels:
             lowered = jax.jit(self._function()).lower(*arguments)
             shapes = lowered.out_info[0].shapes()
             return Program(lowered, kernels, shapes=shapes, name=name, in_turn=calls_lapack(lowered))
@@ -463,9 +467,11 @@ class Block:
         except (jax.errors.JaxRuntimeError, ValueError) as error:  # JAX 0.9 raises ValueError from the second call on.
             half = len(seeds) // 2
             calls.raise_interrupt()
-            if reason := next((kernel.error for kernel in self.ran.kernels if kernel.error), ""):
-                values, more = self._played_by_scan(reason, tile, seeds, begun)
+            if self.backend == "kernel" and (refused := re.search(r"DriverError: (.*?\(\d+\))", str(error))):
+                values, more = self._played_by_scan(refused[1], tile, seeds, begun)
                 return values, compiling + more
+            if "InterruptedError" in str(error) and not self.ran.stopped:  # Another run of the same kernel was meant.
+                return self.play(tile, seeds, begun)
             if "RESOURCE_EXHAUSTED" not in str(error):
                 raise
             if self.alone or half % (LANE_MULTIPLE * self.mesh.size * self.threads):

@@ -33,6 +33,8 @@ from jaxroute.store.states import Kept
 
 # Bytes of the curves of a block, where they are not kept.
 _CURVES = 1 << 30
+# Runs of a block of a GPU at most, where a run may stop early.
+_LOOK = 1 << 17
 
 
 def simulate(
@@ -166,6 +168,7 @@ def simulate(
             block=block,
             backend=backend,
             platform=processes.devices[0].platform,
+            trial=lambda platform: processes.agree(lambda: inputs.no_kernels(platform)),
             keep=keep,
             until_stderr=until_stderr,
             keep_states=keep_states,
@@ -268,9 +271,12 @@ def _cut(asked: Inputs, processes: hosts.Processes, stored: Mapping[str, Any] | 
     examples = {part.label: part.example for part in asked.every_part}
     numbers = {part.label: recording.numbers_per_record(asked.records[part.policy], asked.spec) for part in asked.every_part}
     alone, devices = _alone(asked, processes.devices), processes.devices
-    needs = _device_needs(asked, devices) if devices[0].platform != "cpu" and asked.backend == "kernel" else {}
+    on_gpu = devices[0].platform != "cpu"
+    needs = _device_needs(asked, devices) if on_gpu and asked.backend == "kernel" and not asked.reason else {}
     scratch = {label: own for label, (own, _) in needs.items()}
     most = memory.runs_that_fit(examples, numbers, len(asked.times), devices, alone, scratch)
+    if asked.goals and on_gpu:
+        most = min(most, _LOOK)
     if (
         asked.keep == "moments"
     ):  # The curves of all policies of a block are in memory at the same time, for their differences.

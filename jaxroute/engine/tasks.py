@@ -86,9 +86,12 @@ def played_ahead(
                     waiting(ready[0])
                 yield ready[0], *ready[1].result()
     finally:
-        interrupt(True)
-        pool.shutdown(cancel_futures=True)
-        interrupt(False)
+        try:
+            if coming is not None and not coming[1].done():
+                interrupt(True)
+            pool.shutdown(cancel_futures=True)
+        finally:
+            interrupt(False)
 
 
 def play_task(

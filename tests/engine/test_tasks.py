@@ -90,6 +90,14 @@ def test_blocks_on_a_gpu_take_few_waves(seeds, most, waves, block, number):
     assert (chosen.block, chosen.blocks(seeds)) == (block, number)
 
 
+@pytest.mark.parametrize("most", [1, 20, 33_361, 61_000, 250_017, 1_000_001, 1 << 30])
+def test_blocks_on_a_gpu_can_be_halved(most):
+    """Often, or down to a few hundred runs: how much memory a call takes is a guess."""
+    block = Layout.choose({}, (), 3_000_000, None, most, [_Gpu()], waves=[100_096]).block
+    halvings = next(n for n in range(30) if block % (16 << (n + 1)))
+    assert block <= max(16, most + 16) and (halvings >= 6 or block >> halvings <= 256)
+
+
 def test_what_a_gpu_has_simulated_is_told_while_it_does():
     """Also that it is to end, before what is under way is waited for."""
     ended, told, begun = threading.Event(), [], threading.Event()

@@ -2,7 +2,7 @@
 
 import contextlib
 import contextvars
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -16,6 +16,8 @@ _pool = ThreadPoolExecutor(cores(), thread_name_prefix="kernels")
 # Compilations, and what they are of where that can be kept on disk.
 Begun = list[tuple[Future[Any], Any]]
 _begun: contextvars.ContextVar[Begun | None] = contextvars.ContextVar("begun", default=None)
+# Numbers of the GPUs that programs are lowered for; all of this process if there are none.
+devices: contextvars.ContextVar[tuple[int, ...]] = contextvars.ContextVar("devices", default=())
 
 
 def begin(compile_: Callable[..., Any], *arguments: Any) -> Future[Any]:
@@ -31,14 +33,15 @@ def note(future: Future[Any], kernel: Any = None) -> None:
 
 
 @contextlib.contextmanager
-def compilations() -> Generator[Begun, None, None]:
-    """A context that gathers the compilations of kernels that programs lowered inside call."""
+def compilations(own: Sequence[int] = ()) -> Generator[Begun, None, None]:
+    """A context that gathers the compilations of kernels that programs lowered inside call, for GPUs of these numbers."""
     begun: Begun = []
-    token = _begun.set(begun)
+    tokens = _begun.set(begun), devices.set(tuple(own))
     try:
         yield begun
     finally:
-        _begun.reset(token)
+        _begun.reset(tokens[0])
+        devices.reset(tokens[1])
 
 
 def finish(kernels: Begun) -> None:

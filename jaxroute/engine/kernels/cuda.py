@@ -48,8 +48,8 @@ def nvrtc() -> Any:
         try:
             library = _with_builtins(path)
             found.append((_version(library), path, library))
-        except OSError as error:
-            refused += [str(error)] if os.path.isabs(path) else []
+        except (OSError, AttributeError) as error:
+            refused += [str(error)] if os.path.isabs(path) or NVRTC_PATH in os.environ else []
     for version, path, library in sorted(found, key=lambda one: one[0], reverse=True):
         name = f"{path} (NVRTC {version[0]}.{version[1]})"
         if supported is not None and version[0] > supported:
@@ -330,26 +330,29 @@ class Kernel:
 
     Attributes:
       done: share of the rounds of the present call that have been simulated, in [0, 1].
-      error: what the driver said when a call failed; empty if none did.
     """
 
     def __init__(self, text: str, scratch: int = 0):
-        self.done, self.error, self.scratch = 0.0, "", scratch
+        self.done, self.scratch = 0.0, scratch
         self._text = text
         self._loaded: dict[int, Loaded] = {}
         self._pace: dict[tuple[int, int], float] = {}  # Rounds of a second, by runs and settings.
         self._lock, self._stopped = threading.Lock(), threading.Event()
 
-    def prepare(self) -> "Kernel":
-        """Compiles the kernel and loads it on the devices that XLA uses.
+    def prepare(self, devices: Sequence[int] = ()) -> "Kernel":
+        """Compiles the kernel and loads it on devices.
+
+        Args:
+          devices: their numbers; without them, all that XLA uses.
 
         Raises:
           Unsupported: the compiler or the driver refuses it, or the memory of a device does not suffice.
         """
-        for one in architectures():
-            compiled(self._text, one)
         try:
-            for device in active():
+            used = [device for device in active() if device in devices or not devices]
+            for one in {architecture(device) for device in used} or architectures():
+                compiled(self._text, one)
+            for device in used:
                 with primary(device):
                     self.loaded().check_memory()
         except DriverError as error:
@@ -393,25 +396,21 @@ class Kernel:
           DriverError: the driver refuses a launch, or a launch fails.
           InterruptedError: `interrupt` was called.
         """
-        try:
-            context, on = ctypes.c_void_p(), ctypes.c_void_p(stream)
-            driver()("cuStreamGetCtx", on, ctypes.byref(context))
-            with driver().context(context):
-                kernel, spans = self.loaded(), np.empty((intervals, 2), np.int32)
-                driver()("cuMemcpyDtoHAsync_v2", ctypes.c_void_p(spans.ctypes.data), ctypes.c_void_p(addresses[0]), ctypes.c_size_t(spans.nbytes), on)  # fmt: skip
+        context, on = ctypes.c_void_p(), ctypes.c_void_p(stream)
+        driver()("cuStreamGetCtx", on, ctypes.byref(context))
+        with driver().context(context):
+            kernel, spans = self.loaded(), np.empty((intervals, 2), np.int32)
+            driver()("cuMemcpyDtoHAsync_v2", ctypes.c_void_p(spans.ctypes.data), ctypes.c_void_p(addresses[0]), ctypes.c_size_t(spans.nbytes), on)  # fmt: skip
+            driver()("cuStreamSynchronize", on)
+            ends = spans.sum(axis=1, dtype=np.int64)
+            pointers = [ctypes.c_void_p(a) for a in addresses]
+            grid = -(-runs // BLOCK), settings, 1
+            for start, stop in self._pieces(int(spans[0, 0]), ends, (runs, settings)):
+                values = [*pointers, ctypes.c_longlong(runs), ctypes.c_int(start), ctypes.c_int(stop)]
+                given = (ctypes.c_void_p * len(values))(*(ctypes.addressof(v) for v in values))
+                driver()("cuLaunchKernel", kernel.function, *grid, BLOCK, 1, 1, 0, on, given, None)
                 driver()("cuStreamSynchronize", on)
-                ends = spans.sum(axis=1, dtype=np.int64)
-                pointers = [ctypes.c_void_p(a) for a in addresses]
-                grid = -(-runs // BLOCK), settings, 1
-                for start, stop in self._pieces(int(spans[0, 0]), ends, (runs, settings)):
-                    values = [*pointers, ctypes.c_longlong(runs), ctypes.c_int(start), ctypes.c_int(stop)]
-                    given = (ctypes.c_void_p * len(values))(*(ctypes.addressof(v) for v in values))
-                    driver()("cuLaunchKernel", kernel.function, *grid, BLOCK, 1, 1, 0, on, given, None)
-                    driver()("cuStreamSynchronize", on)
-                    _reserved[kernel.device] = max(kernel.local_bytes, _reserved.get(kernel.device, 0))
-        except DriverError as error:
-            self.error = str(error)
-            raise
+                _reserved[kernel.device] = max(kernel.local_bytes, _reserved.get(kernel.device, 0))
 
     def _pieces(self, first: int, ends: np.ndarray, size: tuple[int, int]) -> Generator[tuple[int, int], None, None]:
         """First round and end of each launch, which has ended when the next is asked for: up to a record time where one is near enough.
@@ -429,7 +428,7 @@ class Kernel:
             pace = (stop - at) / max(time.perf_counter() - begin, 1e-9)
             most = min(GROWTH * most, max(1, int(pace * LAUNCH_S)))
             at, self._pace[size], self.done = stop, pace, (stop - first) / (last - first)
-            if self._stopped.is_set():
+            if at < last and self._stopped.is_set():
                 raise InterruptedError("the run was interrupted")
 
 
@@ -447,24 +446,27 @@ def piece_end(at: int, most: int, ends: np.ndarray) -> int:
     return int(records[-1]) if records.size else at + most
 
 
-@functools.cache
 def trial() -> str | None:
-    """Returns why kernels cannot be used on the first GPU, with the command that helps, or None: one is compiled, loaded and launched."""
+    """Returns why kernels cannot be used on the first GPU of XLA, with the command that helps, or None: one is compiled, loaded and launched."""
     try:
-        code = compile_text(TRIVIAL, architecture())
-        with primary(0):
-            kernel, memory, numbers = Loaded.of(code, 0), ctypes.c_void_p(), np.zeros(BLOCK, np.float32)
-            driver()("cuMemAlloc_v2", ctypes.byref(memory), ctypes.c_size_t(numbers.nbytes))
-            try:
-                given = (ctypes.c_void_p * 1)(ctypes.addressof(memory))
-                driver()("cuLaunchKernel", kernel.function, 1, 1, 1, BLOCK, 1, 1, 0, None, given, None)
-                driver()("cuMemcpyDtoH_v2", ctypes.c_void_p(numbers.ctypes.data), memory, ctypes.c_size_t(numbers.nbytes))
-            finally:
-                driver()("cuMemFree_v2", memory)
-        if not np.array_equal(numbers, np.arange(BLOCK) / 4 + 1):
-            return "a trivial kernel gives wrong numbers; update the driver"
+        return None if _tried() else "a trivial kernel gives wrong numbers; update the driver"
     except Unsupported as error:
         return str(error)
     except DriverError as error:
         return f"the driver refuses a trivial kernel: {error}; update it, or {_install(driver().version // 1000)}"
-    return None
+
+
+@functools.cache  # Of what ends well.
+def _tried() -> bool:
+    device = (active() or [0])[0]
+    code = compile_text(TRIVIAL, architecture(device))
+    with primary(device):
+        kernel, memory, numbers = Loaded.of(code, device), ctypes.c_void_p(), np.zeros(BLOCK, np.float32)
+        driver()("cuMemAlloc_v2", ctypes.byref(memory), ctypes.c_size_t(numbers.nbytes))
+        try:
+            given = (ctypes.c_void_p * 1)(ctypes.addressof(memory))
+            driver()("cuLaunchKernel", kernel.function, 1, 1, 1, BLOCK, 1, 1, 0, None, given, None)
+            driver()("cuMemcpyDtoH_v2", ctypes.c_void_p(numbers.ctypes.data), memory, ctypes.c_size_t(numbers.nbytes))
+        finally:
+            driver()("cuMemFree_v2", memory)
+    return np.array_equal(numbers, np.arange(BLOCK) / 4 + 1)

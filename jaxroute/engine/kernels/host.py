@@ -67,8 +67,9 @@ _folders: list["tempfile.TemporaryDirectory[str]"] = []
 
 def _temporary(name: str) -> Path:
     """A new path for a file that lives as long as this process."""
-    _folders.append(tempfile.TemporaryDirectory(prefix="jaxroute-"))
-    return Path(_folders[-1].name) / name
+    folder = tempfile.TemporaryDirectory(prefix="jaxroute-")
+    _folders.append(folder)
+    return Path(folder.name) / name
 
 
 def _run(command: Sequence[str], folder: str | None = None) -> "subprocess.CompletedProcess[str]":

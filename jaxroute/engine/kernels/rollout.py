@@ -167,12 +167,14 @@ def _host_target(
 
 
 @functools.lru_cache(maxsize=256)
-def _device_target(source: Source, lead: tuple[int, ...], spread: Any, size: int) -> tuple[str, Future[Any], cuda.Kernel]:
+def _device_target(
+    source: Source, lead: tuple[int, ...], spread: Any, size: int, devices: tuple[int, ...]
+) -> tuple[str, Future[Any], cuda.Kernel]:
     """A target of XLA's calls on a GPU, its compilation, and the kernel."""
     if (settings := math.prod(lead)) > cuda.MOST_SETTINGS:
         raise Unsupported(f"{settings:,} settings of a call; a launch has {cuda.MOST_SETTINGS:,} at most")
     kernel = cuda.Kernel(source.for_device(lead, spread), source.scratch)
-    prepared = compiling.begin(kernel.prepare)
+    prepared = compiling.begin(kernel.prepare, devices)
 
     def simulate(call: calls.Call) -> None:
         prepared.result()
@@ -190,7 +192,7 @@ def _lowered_for_host(ctx: Any, *operands: Any, source: Source, size: int, lead:
 
 def _lowered_for_device(ctx: Any, *operands: Any, source: Source, size: int, lead: Any, spread: Any) -> Any:
     """Lowers the call with one more result, the scratch memory of the kernel, which is not read."""
-    name, compilation, kernel = _device_target(source, lead, spread, size)
+    name, compilation, kernel = _device_target(source, lead, spread, size, compiling.devices.get())
     compiling.note(compilation, kernel)
     scratch = ShapedArray((math.prod(lead), source.scratch, size), np.dtype(np.uint8))
     return jax.ffi.ffi_lowering(name)(ctx.replace(avals_out=[*ctx.avals_out, scratch]), *operands)[:-1]
