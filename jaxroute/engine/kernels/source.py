@@ -123,7 +123,7 @@ _DEVICE = """#define ARRAY(kind, name, size, first) kind *const name = (kind *)(
 
 
 def _restrict(alone: bool) -> str:
-    """The qualifier of a pointer to memory of its own; states are read from where they are written."""
+    """The qualifier of a pointer that no other one overlaps; states are read from where they are written."""
     return "__restrict__" if alone else ""
 
 
