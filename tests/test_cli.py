@@ -329,7 +329,7 @@ def test_a_comparison_says_what_it_read_and_will_do_before_it_does_it(tmp_path, 
     assert run(*arguments) == 0
     shown = capsys.readouterr()
     early = " ".join(before[0].split())
-    words = ("query: column 'prompt' (60 different)", "model: column 'llm' (small, large)", "score: column 'correct'")
+    words = ("query: column 'prompt' (as in what is", "model: column 'llm' (as in small, large)", "score: column 'correct'")
     words += ("60 queries x 2 models", "which of them reaches 60 % for the least money?", "2 alone", "4 times in 3 folds")
     for word in (*words, "1 that learn while they serve, in 4 random orders", "LinUCB", "16 steps at most"):
         assert word in early, word

@@ -110,10 +110,14 @@ def _reading(options) -> dict[str, Any]:
             f"--cost and --price mean the same, a price being per million tokens: give one of them, got --cost {options.costs[0]} and "
             f"--price {options.prices[0]}"
         )
+    if options.price_file and (options.costs or options.prices):
+        raise ValueError(f"--prices {options.price_file} must be given alone, without --price and --cost")
     return {
         "columns": _named("--column", "ROLE=NAME", options.columns, str) or {},
+        "where": _named("--where", "COLUMN=VALUE", options.where, str),
+        "units": _named("--unit", "ROLE=UNIT", options.units, str),
         "costs": _named("--cost", "MODEL=VALUE", options.costs, _cost),
-        "prices": _named("--price", "MODEL=IN:OUT", options.prices, _price),
+        "prices": options.price_file or _named("--price", "MODEL=IN:OUT", options.prices, _price),
         "cost_unit": options.cost_unit,
         "models": None if options.models is None else [name.strip() for name in options.models.split(",") if name.strip()],
         "missing": options.missing,
@@ -124,15 +128,20 @@ def _reading(options) -> dict[str, Any]:
     }
 
 
+def _files(options) -> Any:
+    """The file, or the list of several."""
+    return options.file[0] if len(options.file) == 1 else options.file
+
+
 def _named(option: str, form: str, texts: Sequence[str], read: Callable[[str], Any]) -> dict[str, Any] | None:
     """`["a=1", "b=2"]` by name; None without any. A name may hold `=`."""
     found: dict[str, Any] = {}
     values: dict[str, str] = {}
     for text in texts:
-        name, equals, value = text.partition("=") if option == "--column" else text.rpartition("=")
+        name, equals, value = text.rpartition("=") if option in ("--price", "--cost") else text.partition("=")
         name = name.strip()
         parsed, reason = None, ""
-        if equals and name and value.strip():
+        if equals and name and (value.strip() or option == "--column"):
             try:
                 parsed = read(value.strip())
             except _Wrong as error:
@@ -158,18 +167,20 @@ def _cost(text: str) -> float:
     return value
 
 
-def _price(text: str) -> tuple[float, float]:
-    """USD per million input and output tokens."""
-    low, colon, high = text.partition(":")
-    if not (colon and high.strip()):
-        _cost(low)
+def _price(text: str) -> tuple[float, ...]:
+    """USD per million input and output tokens, and of cached input."""
+    parts = text.split(":")
+    if len(parts) < 2 or not parts[1].strip():
+        _cost(parts[0])
         raise _Wrong(
-            f"OUT is missing, the USD per million output tokens: NAME={low}:{low} if they cost what input tokens do; a cost per query is --cost NAME=VALUE"
+            f"OUT is missing, the USD per million output tokens: NAME={parts[0]}:{parts[0]} if they cost what input tokens do; a cost per query is --cost NAME=VALUE"
         )
-    if not low.strip():
+    if not parts[0].strip():
         raise _Wrong("IN is missing, the USD per million input tokens, which may be 0")
+    if len(parts) > 3:
+        raise _Wrong("a price is IN:OUT or IN:OUT:CACHED")
     try:
-        return _cost(low), _cost(high)
+        return tuple(_cost(part) for part in parts)
     except _Wrong:
         raise _Wrong("prices are numbers of at least 0") from None
 
@@ -188,9 +199,15 @@ def _data(options) -> int:
     reading = _reading(options)
     from jaxroute.data import describe, read_log
 
-    description = describe(read_log(options.file, **reading))
+    description = describe(read_log(_files(options), **reading))
     print(json.dumps(description.as_dict(), indent=2) if options.json else "\n".join(description.lines(terminal.width())))
     return 0
+
+
+def _stem(file: Path) -> str:
+    """The name of a log without its endings, of which a compressed one has two."""
+    packed = file.suffix.lower() in (".gz", ".bz2", ".xz", ".zst", ".zip")
+    return Path(file.stem).stem if packed else file.stem
 
 
 def _compare(options) -> int:
@@ -198,17 +215,19 @@ def _compare(options) -> int:
     reading = _reading(options)
     from jaxroute.data import read_log  # Before the rest of it, which takes seconds: what was read is told at once.
 
-    log = read_log(options.file, **reading)
+    log = read_log(_files(options), **reading)
     print("\n".join(["Read", *(terminal.wrapped("  ", line, 6) for line in log.read)]), flush=True)
 
     from jaxroute.comparison import compare
 
+    name = options.file[0].resolve().name + (f" and {len(options.file) - 1} more" if len(options.file) > 1 else "")
+    out = options.out or Path(f"report-{_stem(options.file[0].resolve())}")
     _keep_programs(options)
     found = compare(
         log,
         target_quality=options.target_quality,
-        out=options.out,
-        name=options.file.name,
+        out=out,
+        name=name,
         minutes=options.minutes,
         orders=options.orders,
         warm=options.warm_start,
@@ -217,9 +236,11 @@ def _compare(options) -> int:
         begun=_begun,
         callback=None if sys.stderr.isatty() else terminal.Lines().say,
     )
-    print(f"\n{terminal.wrapped('', found.sentence, 0)}\n\n{found.table(terminal.columns())}\n")
+    first, *besides = found.sentences
+    said = [first, *([" ".join(besides)] if besides else [])]
+    print("".join(f"\n{terminal.wrapped('', text, 0)}\n" for text in said) + f"\n{found.table(terminal.columns())}\n")
     print(f"{found.shares(terminal.columns())}\n")
-    words, code = found.to_route(str(options.out / "choice.npz"))
+    words, code = found.to_route(str(out / "choice.npz"))
     print(
         "\n".join(
             [
@@ -229,7 +250,7 @@ def _compare(options) -> int:
             ]
         )
     )
-    print(f"{time.perf_counter() - start:.0f} s; {options.out / 'index.html'} is the page")
+    print(f"{time.perf_counter() - start:.0f} s; {out / 'index.html'} is the page")
     return 0
 
 

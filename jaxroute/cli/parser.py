@@ -46,9 +46,13 @@ ROLES = (
     "cost",
     "tokens_in",
     "tokens_out",
+    "tokens_cached",
+    "price_in",
+    "price_out",
     "latency",
     "category",
     "text",
+    "response",
     "date",
     "embedding",
 )
@@ -155,7 +159,7 @@ def parser() -> argparse.ArgumentParser:
         "--target-quality", type=quality, required=True, metavar="Q", help="mean score to be reached, as in 0.75"
     )
     one.add_argument(
-        "--out", type=folder, default=Path("report"), help="folder for the page and its numbers (default: report)"
+        "--out", type=folder, help="folder for the page and its numbers (default: report-LOG, as in report-traffic)"
     )
     one.add_argument(
         "--minutes",
@@ -274,8 +278,9 @@ def add_log_options(parser: argparse.ArgumentParser) -> None:
     completed(
         parser.add_argument(
             "file",
-            type=path,
-            help="csv, tsv, JSON, JSON lines, parquet, Excel, npz or pickle; also a folder of SPROUT's files",
+            type=log_file,
+            nargs="+",
+            help="csv, tsv, JSON, JSON lines, parquet, Excel, npz or pickle, also compressed; a folder, or several files with a model in each",
         ),
         completion.files(),
     )
@@ -287,9 +292,20 @@ def add_log_options(parser: argparse.ArgumentParser) -> None:
             metavar="ROLE=NAME",
             action="append",
             default=[],
-            help=f"the column of a role ({', '.join(ROLES)}); 'perf_*' for a column per model",
+            help=f"the column of a role ({', '.join(ROLES)}); 'perf_*' for a column per model, nothing for none, A+B for two that together name the query",
         ),
         completion.choices(*(f"{role}=" for role in ROLES)),
+    )
+    how.add_argument(
+        "--where", metavar="COLUMN=VALUE", action="append", default=[], help="keep the rows in which a column has this value"
+    )
+    how.add_argument(
+        "--unit",
+        dest="units",
+        metavar="ROLE=UNIT",
+        action="append",
+        default=[],
+        help="unit of cost (cents, per_1k, ...), latency (ms, us, s, min) or price (per_token, per_1k, per_1m), if the column's name does not say it",
     )
     how.add_argument(
         "--price",
@@ -297,7 +313,14 @@ def add_log_options(parser: argparse.ArgumentParser) -> None:
         metavar="MODEL=IN:OUT",
         action="append",
         default=[],
-        help="USD per million input and output tokens, both; only models with a price are kept",
+        help="USD per million input and output tokens, and of cached input where there is some (IN:OUT:CACHED); only models with a price are kept",
+    )
+    how.add_argument(
+        "--prices",
+        dest="price_file",
+        type=path,
+        metavar="FILE",
+        help="prices as a table with the columns model, price_in, price_out",
     )
     how.add_argument("--cost", dest="costs", metavar="MODEL=VALUE", action="append", default=[], help="cost per query")
     how.add_argument(
@@ -400,6 +423,12 @@ def path(text: str) -> Path:
     if not text.strip():
         raise argparse.ArgumentTypeError("must be a path, got an empty text")
     return Path(text)
+
+
+def log_file(text: str) -> Path:
+    if "://" in text:
+        raise argparse.ArgumentTypeError(f"must be a file, got the address {text!r}: download it first")
+    return path(text)
 
 
 def folder(text: str) -> Path:

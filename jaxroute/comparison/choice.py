@@ -1,17 +1,17 @@
 """Which way of routing is the answer for a target, and the sentence that says so.
 
-A choice looks at `Point.chosen_by` alone; what is said of it is `Point.judged`. A way that clearly misses the target where it is judged is no
-answer: the next one is.
+The setting of an approach is chosen by `Point.chosen_by` alone; `Point.judged` is what is reported of it. The answer is the cheapest of the approaches
+whose chosen setting meets the target where it is judged, too.
 """
 
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from .page.numbers import measured, percent, share
-from .points import JUDGE, RETRIES, Estimate, Point, meets
+from .page.numbers import measured, percent, plain, share
+from .points import JUDGE, Estimate, Point, meets
 
-# A saving is one if it is so many standard errors above 0, and a target is missed if it is so many above what is judged.
+# A saving is one if it is so many standard errors above 0.
 _CLEAR = 2.0
 # Costs that differ by less, relatively, are the same sums in another order.
 _EQUAL = 1e-6
@@ -25,10 +25,8 @@ class Answer:
 
     Attributes:
       target: quality asked for.
-      best: the cheapest way that reaches it and can be had, and does not miss it by two standard errors where it is judged; None if nothing
-        does. Who needs a perfect judge of answers, or users who try
-        again, is no answer for those who have neither.
-      with_judge: likewise with such a judge, None if that is no cheaper than `best`, or nothing does.
+      best: the cheapest available way that meets it, where it is chosen and where it is judged; None if none does.
+      with_judge: the cheapest that meets it with a perfect judge, None if that is no cheaper than `best`, or none does.
       single: the cheapest single model that reaches it, None if none does.
     """
 
@@ -59,65 +57,55 @@ def saving(point: Point, single: Point) -> Estimate:
 def answers(points: Iterable[Point], target: float) -> list[Point]:
     """The chosen setting of each approach: the cheapest that reaches the target, or that of the highest quality if none does.
 
-    Bounds and single models are not among them, but for the single model that is the cheapest to reach the target.
+    Bounds and single models are not among them, except the cheapest single model that meets the target.
     """
     points = list(points)
     by_approach: dict[str, list[Point]] = {}
     for point in points:
         if point.kind in ("offline", "online"):
             by_approach.setdefault(point.approach, []).append(point)
-    chosen = [_cheapest(of, target) or max(of, key=lambda p: p.chosen_by.quality.value) for of in by_approach.values()]
-    single = _cheapest([p for p in points if p.kind == "single"], target)
+    chosen = []
+    for of in by_approach.values():
+        fits = [p for p in of if meets(p.chosen_by.quality, target)]
+        chosen.append(_cheapest(fits, "chosen_by") or max(of, key=lambda p: p.chosen_by.quality.value))
+    single = _cheapest([p for p in points if p.kind == "single" and p.meets(target)])
     return [*chosen, *([] if single is None else [single])]
 
 
 def answer(points: Iterable[Point], target: float) -> Answer:
     """The answer for a target."""
-    points = [p for p in points if p.kind != "bound"]
-    chosen = [p for p in answers(points, target) if not _misses(p, target)]
-    best = _cheapest([p for p in chosen if _can_be_had(p)], target)
-    judged = _cheapest([p for p in chosen if JUDGE in p.needs], target)
-    if judged is not None and best is not None and _cheapest([best, judged], target) is best:
+    chosen = [p for p in answers(points, target) if p.meets(target)]
+    best = _cheapest([p for p in chosen if p.available])
+    judged = _cheapest([p for p in chosen if JUDGE in p.needs])
+    if judged is not None and best is not None and judged.judged.cost.value >= (1 - _EQUAL) * best.judged.cost.value:
         judged = None
-    return Answer(target, best, judged, _cheapest([p for p in points if p.kind == "single"], target))
+    return Answer(target, best, judged, next((p for p in chosen if p.kind == "single"), None))
 
 
 def saved(points: Iterable[Point], target: float, fits: Callable[[Point], bool]) -> Point | None:
-    """The answer if it is of a certain kind, else the cheapest way of that kind that reaches a target and can be had; None if there is none.
+    """The answer if it is of a certain kind, else the cheapest available way of that kind that meets a target; None if there is none.
 
     Where nothing clearly saves money, the single model that reaches the target.
     """
-    points = [p for p in points if p.kind != "bound"]
+    points = list(points)
     found = answer(points, target)
     if found.single is not None and not found.saves:
         return found.single
     if found.best is not None and fits(found.best):
         return found.best
-    chosen = [p for p in answers(points, target) if fits(p) and _can_be_had(p) and not _misses(p, target)]
-    return _cheapest(chosen, target)
+    return _cheapest([p for p in answers(points, target) if fits(p) and p.available and p.meets(target)])
 
 
-def _misses(point: Point, target: float) -> bool:
-    """Whether a way clearly misses the target where it is judged."""
-    quality = point.judged.quality
-    return quality.value + _CLEAR * (0.0 if math.isnan(quality.error) else quality.error) < target
-
-
-def _can_be_had(point: Point) -> bool:
-    return point.kind != "bound" and JUDGE not in point.needs and RETRIES not in point.needs
-
-
-def _cheapest(points: Sequence[Point], target: float) -> Point | None:
-    """The cheapest that reaches the target, by what a choice may look at; of equals a single model, for a rule that always calls it is no other."""
-    fits = [p for p in points if meets(p.chosen_by.quality, target)]
-    if not fits:
+def _cheapest(points: Sequence[Point], by: str = "judged") -> Point | None:
+    """The cheapest; of equals a single model, for a rule that always calls it is no other."""
+    if not points:
         return None
-    least = min(fits, key=lambda p: p.chosen_by.cost.value)
-    return min((p for p in fits if _same_cost(p, least)), key=lambda p: p.kind != "single")
+    least = min(points, key=lambda p: getattr(p, by).cost.value)
+    return min((p for p in points if _same_cost(p, least, by)), key=lambda p: p.kind != "single")
 
 
-def _same_cost(point: Point, other: Point) -> bool:
-    return math.isclose(point.chosen_by.cost.value, other.chosen_by.cost.value, rel_tol=_EQUAL)
+def _same_cost(point: Point, other: Point, by: str = "judged") -> bool:
+    return math.isclose(getattr(point, by).cost.value, getattr(other, by).cost.value, rel_tol=_EQUAL)
 
 
 def named(point: Point) -> str:
@@ -136,17 +124,18 @@ def sentences(points: Sequence[Point], found: Answer, unit: str) -> list[str]:
     goal = share(found.target)
     single, best = found.single, found.best
     if best is None:
-        said = [_out_of_reach(points, goal, found.with_judge is not None)]
+        said = [_out_of_reach(points, found)]
     elif single is None:
         said = [f"No single model reaches {goal}. {_reaches(best, found, unit)}."]
     elif found.saves:
         said = [f"{_reaches(best, found, unit)} than {single.approach}, the cheapest single model that does."]
     else:
         alone = f"{single.approach} alone reaches it at {measured(single.judged.cost.pair)} {unit}."
-        said = [f"Nothing that can be had clearly saves money at {goal}: {alone}"]
+        first = "Nothing available saves money" if best is single else "The cheapest choice does not clearly save money"
+        said = [f"{first} at {goal}: {alone}"]
         if best is not single:
             said.append(f"{named(best)} costs {_less(saving(best, single))}.")
-    mixture = _cheapest([p for p in points if p.approach == MIXTURE], found.target)
+    mixture = next((p for p in answers(points, found.target) if p.approach == MIXTURE and p.meets(found.target)), None)
     if single is not None and mixture is not None and mixture is not best and not _same_cost(mixture, single):
         saved = saving(mixture, single)
         verb = "saves" if saved.value >= 0 else "costs"
@@ -162,9 +151,8 @@ def sentences(points: Sequence[Point], found: Answer, unit: str) -> list[str]:
 
 
 def _reaches(point: Point, found: Answer, unit: str, verb: str = "reaches") -> str:
-    text = f"{named(point)} {verb} {percent(point.judged.quality.pair)} at {measured(point.judged.cost.pair)} {unit}"
-    if not meets(point.judged.quality, found.target):
-        text += f" (chosen to reach {share(found.target)}, of which it falls short where it is judged)"
+    near = f" ({share(found.target)} to half a standard error)" if point.judged.quality.value < found.target else ""
+    text = f"{named(point)} {verb} {percent(point.judged.quality.pair)}{near} at {measured(point.judged.cost.pair)} {unit}"
     return text if found.single is None else f"{text}, {_less(saving(point, found.single))}"
 
 
@@ -172,11 +160,15 @@ def _less(saved: Estimate) -> str:
     return f"{percent(saved.pair)} less" if saved.value >= 0 else f"{percent(Estimate(-saved.value, saved.error).pair)} more"
 
 
-def _out_of_reach(points: Sequence[Point], goal: str, judge: bool) -> str:
-    most = max(filter(_can_be_had, points), key=lambda p: p.chosen_by.quality.value)
-    which = "without a perfect judge of answers" if judge else "here"
+def _out_of_reach(points: Sequence[Point], found: Answer) -> str:
+    """The sentence where nothing available meets the target: which way is nearest, and how far it falls short."""
+    most = max((p for p in points if p.available), key=lambda p: p.chosen_by.quality.value)
+    which = "here" if found.with_judge is None else "without a perfect judge of answers"
+    lucky = meets(most.judged.quality, found.target)
+    short = plain(100 * (found.target - (most.chosen_by if lucky else most.judged).quality.value))
     text = (
-        f"Nothing {which} reaches {goal}: the highest quality is that of {named(most)}, {percent(most.judged.quality.pair)}"
+        f"Nothing {which} reaches {share(found.target)}: the highest available quality is that of {named(most)}, "
+        f"{percent(most.judged.quality.pair)}, {short} points short{' where it is chosen' if lucky else ''}"
     )
     bounds = [p for p in points if p.kind == "bound"]
     if bounds:

@@ -1,12 +1,13 @@
 """The comparison: reads a log, measures every way of routing on it, and says which one to take."""
 
 import contextlib
+import hashlib
+import json
 import math
 import os
 import shlex
 import sys
 import tempfile
-import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -24,10 +25,11 @@ from jaxroute.data import Log, RoutingTable, read_log
 
 from . import choice, learning, serving
 from .offline import offline
-from .page import write
-from .page.numbers import measured, percent, portion, share
+from .page import plain, write
+from .page.numbers import share
+from .page.write import put
 from .planning import Plan, plan
-from .points import Estimate, Measures, Point, meets
+from .points import Estimate, Measures, Point
 from .summary import Pair, PointSummary, SensitivitySummary, Summary
 
 # With fewer queries nothing can be fitted to some and judged on others.
@@ -127,33 +129,13 @@ class Comparison:
             for p in self.points
         ]
 
-    def _rows(self) -> list[Point]:
-        """The chosen setting of each approach, the cheapest that reach the target first."""
-        return sorted(
-            choice.answers(self.points, self.target),
-            key=lambda p: (not meets(p.judged.quality, self.target), p.judged.cost.value),
-        )
-
     def table(self, width: int | None = None) -> str:
-        """The chosen setting of each approach as text, the cheapest that reach the target first.
+        """The chosen setting of each approach as text: those that meet the target, those that do not, and those that are out of reach.
 
         Args:
           width: of a line; longer settings are cut.
         """
-        rows = self._rows()
-        single = self.answer.single
-        lines = [("approach", "quality", f"{self.log.table.cost_unit}", "saves", "calls", "setting")]
-        for p in rows:
-            saved = "" if single is None or p is single else percent(choice.saving(p, single).pair)
-            reached = percent(p.judged.quality.pair) + ("" if meets(p.judged.quality, self.target) else " (short)")
-            lines.append(
-                (p.approach, reached, measured(p.judged.cost.pair), saved, f"{p.judged.calls.value:.2f}", p.setting)
-            )
-        widths = [max(len(line[i]) for line in lines) for i in range(5)]
-        texts = (
-            "  ".join([*(cell.ljust(w) for cell, w in zip(line, widths, strict=False)), line[5]]).rstrip() for line in lines
-        )
-        return "\n".join(text if width is None or len(text) <= width else f"{text[: width - 3]}..." for text in texts)
+        return plain.text(self.summary, width)
 
     def shares(self, width: int | None = None) -> str:
         """How often each chosen way asks each model, as text, in the order of `table`.
@@ -161,21 +143,11 @@ class Comparison:
         Args:
           width: of a line.
         """
-        lines = [
-            "share of the queries for which each model is asked (more than 100 % in all: several are asked for some queries)"
-        ]
-        for p in self._rows():
-            if p.kind == "single":
-                continue
-            asked = sorted(p.shares.items(), key=lambda item: -item[1])
-            lines.append(f"{p.approach}: " + ", ".join(f"{name} {portion(part)}" for name, part in asked))
-        if width is None:
-            return "\n".join(lines)
-        return "\n".join(textwrap.fill(line, width, subsequent_indent="    ", break_on_hyphens=False) for line in lines)
+        return plain.shares(self.summary, width)
 
     @property
     def kept(self) -> Point | None:
-        """The way that `way` makes and `report` saves: the answer if it is a rule fitted to the log, else the cheapest such rule that reaches the target."""
+        """The way that `way` makes and `report` saves: the answer if it is a rule fitted to the log, else the cheapest such rule that meets the target."""
         return choice.saved(self.points, self.target, serving.can_be_saved)
 
     def way(self, point: Point | None = None) -> serving.Way:
@@ -214,7 +186,7 @@ class Comparison:
         needs = "jaxroute, scikit-learn" if "(text" in code else "jaxroute"
         text = f"{first}: {choice.named(kept)}, fitted to all queries of the log. It needs {needs} and {file}, and no log."
         if kept.kind == "single":
-            text = f"{first}: {kept.approach} for every query, as nothing clearly saves money."
+            text = f"{first}: {kept.approach} for every query, as the cheapest choice does not clearly save money."
         return f"{learns} {text}".strip(), code
 
     @property
@@ -226,11 +198,12 @@ class Comparison:
             for suffix, part in (("", "value"), ("_error", "error"))
         }
         texts = {
-            name: ("point", [getattr(p, name) for p in self.points]) for name in ("approach", "kind", "setting", "further")
+            name: ("point", [getattr(p, name) or "" for p in self.points])
+            for name in ("approach", "kind", "setting", "without", "further")
         }
         chosen = {id(p) for p in choice.answers(self.points, self.target)}
         flags = {
-            "meets": ("point", [meets(p.judged.quality, self.target) for p in self.points]),
+            "meets": ("point", [p.meets(self.target) for p in self.points]),
             "answer": ("point", [id(p) in chosen for p in self.points]),
         }
         about = {
@@ -257,6 +230,10 @@ class Comparison:
 
     def __repr__(self) -> str:
         return f"{self.sentence}\n\n{self.table()}"
+
+    def _repr_html_(self) -> str:
+        """The answer and the table, as a notebook shows them."""
+        return plain.html(self.summary)
 
 
 def compare(
@@ -291,7 +268,8 @@ def compare(
       reading: further arguments of `read_log`.
 
     Raises:
-      ValueError: an argument is out of range, the log cannot be read or says too little; the message says what and where.
+      ValueError: an argument is out of range, the log cannot be read or says too little, or the folder holds another comparison; the message
+        says what and where.
     """
     target = _target(target_quality)
     if minutes is not None:
@@ -312,9 +290,9 @@ def compare(
             raise ValueError(f"data must have at least {_FEWEST} queries that all models answered, got {table.num_queries}")
         targets = _targets(table, target)
         planned = plan(log, target, targets, orders=orders, warm=float(warm), minutes=minutes)
-        folder = None if out is None else Path(out)
+        folder, name = None if out is None else Path(out), name or _name(data)
         if folder is not None:
-            folder.mkdir(parents=True, exist_ok=True)
+            _claim(folder, log, name, {"target_quality": target, "warm": float(warm)})
         seconds["reading"] = time.perf_counter() - start
         if begun is not None:
             told.aside(lambda: begun(planned.lines))
@@ -333,7 +311,7 @@ def compare(
                 learned = _learned(planned, targets, number, runs, told, seconds)
         found = Comparison(
             log,
-            name or _name(data),
+            name,
             target,
             (*fixed, *learned),
             number,
@@ -374,6 +352,26 @@ def _fits(start: float, seconds: dict[str, float], minutes: float) -> bool:
     """Whether as many orders again can be played in what is left of the time."""
     played = sum(value for name, value in seconds.items() if name not in ("reading", "rules that are fitted", "report"))
     return time.perf_counter() - start + played < 60.0 * minutes
+
+
+def _claim(folder: Path, log: Log, name: str, settings: dict[str, float]) -> None:
+    """Makes the folder of a report and writes whose it is; refuses one that holds another comparison."""
+    table = log.table
+    said = hashlib.sha256(json.dumps([table.models, table.cost_unit, table.features is not None]).encode())
+    for array in (table.scores, table.costs, table.groups):
+        said.update(b"" if array is None else np.ascontiguousarray(array).tobytes())
+    size = f"{table.num_queries:,} queries, {table.num_models} models"
+    about = {"log": name, "size": size, "digest": said.hexdigest(), **settings}
+    file = folder / "comparison.json"
+    there = json.loads(file.read_text("utf-8")) if file.exists() else about
+    holds = f"{folder} holds the comparison of {there['log']}"
+    if there["digest"] != about["digest"]:
+        raise ValueError(f"{holds} ({there['size']}), and this is another log: {name} ({size}); choose another folder")
+    for setting, value in settings.items():
+        if there[setting] != value:
+            raise ValueError(f"{holds} at {setting}={there[setting]:g}, and this one is at {value:g}; choose another folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    put(file, json.dumps(about, ensure_ascii=False).encode("utf-8", "replace"))
 
 
 @contextlib.contextmanager
@@ -419,8 +417,8 @@ def assumptions(found: Comparison) -> list[str]:
         "looks better than it is by up to .7 of its standard error with some hundred queries, by next to nothing with thousands.",
         "Errors in brackets are one standard error: over orders (or ways to part the queries) and over queries together. Savings are "
         "given the error of two means that are independent, which is more than it is, as both were measured on the same queries.",
-        "A quality counts as reached if it does not miss the target by more than half of its standard error; what then misses it by two where it is "
-        "judged is no answer, and the next cheapest is. A saving is one if it is two standard errors above 0.",
+        "A way meets the target if its quality does not miss it by more than half of its standard error, where the setting is chosen and again where "
+        "it is judged. A saving is one if it is two standard errors above 0.",
         "A perfect judge sees the recorded score of an answer as soon as it is there, for nothing: COSMOS, C2MAB-V with several models, "
         "and the cascades that say so have one. That is an upper bound of what a judge can do, and no answer to what to do without one.",
         "Policies are not told what a call will cost before it is made; MESS+, whose paper lets it know, goes by the mean of past calls.",
@@ -462,7 +460,8 @@ def _point(point: Point, target: float, single: Point | None, chosen: bool, open
         "latency": _measure(judged, "latency"),
         "late_quality": _measure(point.late, "quality"),
         "late_cost": _measure(point.late, "cost"),
-        "meets": meets(judged.quality, target),
+        "without": point.without,
+        "meets": point.meets(target),
         "answer": chosen,
         "saving": None if single is None or single is point else choice.saving(point, single).pair,
         "needs": list(point.needs),

@@ -7,10 +7,13 @@ from jaxroute.analysis import plot, style
 
 if TYPE_CHECKING:
     from jaxroute.comparison.comparing import Comparison
+    from jaxroute.comparison.points import Point
 
 
 def frontier(found: "Comparison", *, ax: Any = None):
     """Quality against cost: of each approach the settings that no other setting of its own beats, and the target.
+
+    What needs a perfect judge, or users who try again, is named as out of reach, after all others.
 
     Args:
       found: a comparison.
@@ -20,8 +23,8 @@ def frontier(found: "Comparison", *, ax: Any = None):
       The axes.
     """
     series: dict[str, list[tuple[float, float]]] = {}
-    for point in sorted(found.points, key=lambda p: p.judged.cost.value):
-        line = series.setdefault(point.approach, [])
+    for point in sorted(found.points, key=lambda p: (not p.available, p.judged.cost.value)):
+        line = series.setdefault(_name(point), [])
         if point.kind != "bound" and all(point.judged.quality.value > quality for _, quality in line):
             line.append((point.judged.cost.value, point.judged.quality.value))
     drawn = {name: line for name, line in series.items() if line}
@@ -49,14 +52,15 @@ def learning(found: "Comparison", axes: Sequence[Any] | None = None):
     """
     answers = found.dataset["answer"].values
     chosen = [point for point, answer in zip(found.points, answers, strict=True) if answer and point.learning is not None]
+    chosen.sort(key=lambda point: not point.available)
     left, right = plot.panels(2)[1] if axes is None else axes
     for ax in (left, right):
-        style.cast_of(ax).enrol([point.approach for point in chosen], role="rival")
+        style.cast_of(ax).enrol([_name(point) for point in chosen], role="rival")
     for point in chosen:
         parts = point.learning
         assert parts is not None
-        left.plot(parts.queries, parts.quality, label=point.approach, **plot.look(left, point.approach))
-        right.plot(parts.queries, parts.cost, label=point.approach, **plot.look(right, point.approach))
+        for ax, values in ((left, parts.quality), (right, parts.cost)):
+            ax.plot(parts.queries, values, label=_name(point), **plot.look(ax, _name(point)))
     plot.level(left, "target", found.target)
     for ax, words in ((left, "mean score"), (right, found.log.table.cost_unit)):
         ax.set_xlabel(f"queries served\nmean of {found.orders} orders")
@@ -67,8 +71,12 @@ def learning(found: "Comparison", axes: Sequence[Any] | None = None):
     return left, right
 
 
+def _name(point: "Point") -> str:
+    return point.approach if point.available else f"{point.approach} (out of reach)"
+
+
 def other_targets(found: "Comparison", *, ax: Any = None):
-    """What the cheapest way costs for each target, beside the cheapest single model that reaches it; nothing where none does.
+    """The cost of the cheapest way that meets each target, beside that of the cheapest single model; nothing where none does.
 
     Args:
       found: a comparison.

@@ -59,9 +59,9 @@ class Plan:
         warm = f" (the first {100 * self.warm:g} % of each are not counted)" if self.warm else ""
         spare = "" if self.minutes is None else f", then in more orders until {self.minutes:g} minutes have passed"
         return [
-            f"{self.singles + len(self.fitted) + len(self.learners)} ways of routing are compared: which of them reaches {share(self.target)} for the "
-            "least money?",
-            f"{self.singles} alone: each model for every query",
+            f"{len(self.fitted) + len(self.learners)} ways of routing between {self.singles} models are compared: which of them reaches "
+            f"{share(self.target)} for the least money?",
+            f"{self.singles} alone: each model for every query, to compare with",
             f"{len(self.fitted)} fitted to a part of the queries and judged on another, which is drawn {times} times in {folds} folds: "
             f"{'; '.join(self.fitted)}",
             f"{len(self.learners)} that learn while they serve, in {self.orders} random orders of the queries{warm}{spare}: {'; '.join(self.learners)}",

@@ -13,6 +13,8 @@ Kind = Literal["single", "offline", "online", "bound"]
 JUDGE = "the true score of each answer before it is served (a perfect judge)"
 # What it needs that may serve a query again.
 RETRIES = "users who accept an answer, or try again until they do"
+# What most users do not have: a way that needs it is no answer, and is listed separately under this name.
+RARE = {JUDGE: "a perfect judge", RETRIES: "users who try again"}
 
 
 @dataclass(frozen=True)
@@ -100,6 +102,20 @@ class Point:
     learning: Learning | None = None
     shares: Mapping[str, float] = field(default_factory=dict)
     tuned: float | None = None
+
+    @property
+    def without(self) -> str | None:
+        """The rare thing without which it is out of reach, for example "a perfect judge"; None if it needs none."""
+        return next((RARE[need] for need in self.needs if need in RARE), None)
+
+    @property
+    def available(self) -> bool:
+        """Whether it may be an answer: it is no bound, and needs nothing rare."""
+        return self.kind != "bound" and self.without is None
+
+    def meets(self, target: float) -> bool:
+        """Whether its quality reaches a target, where it is chosen and where it is judged."""
+        return meets(self.chosen_by.quality, target) and meets(self.judged.quality, target)
 
 
 def meets(quality: Estimate, target: float) -> bool:

@@ -1,6 +1,7 @@
 """A way of routing that was fitted to a log, for queries that are new: whom to ask, and whom to ask next."""
 
 import dataclasses
+import io
 import json
 import os
 import random
@@ -13,17 +14,17 @@ import numpy as np
 
 from jaxroute.core import checks
 from jaxroute.data import Log
+from jaxroute.data.features import Standardisation
 from jaxroute.data.logs.features import Directions, Reader, Words
+from jaxroute.data.predictors import Design, Logistic, Neighbours
 
 from .offline import fit_cascade, fit_mixture, fit_router
 from .offline.cascade import LEARNED, Cascade
-from .offline.design import Design
-from .offline.logistic import Logistic
 from .offline.mixture import BestMixture, Mixture
-from .offline.neighbours import Neighbours
 from .offline.part import Constant, Judge, Remembering
 from .offline.router import LOGISTIC, NEIGHBOURS, Router
 from .offline.sample import Sample
+from .page.write import put
 from .points import Point
 
 FILE = "choice.npz"
@@ -84,6 +85,31 @@ class Way:
         """Names of the models, from the cheapest on."""
         return self.rule.models
 
+    def predict(self, queries: Any, *, categories: Sequence[str | None] | None = None) -> list[str]:
+        """The names of the models to ask first, one for each query.
+
+        Args:
+          queries: texts, where the log's features were made of texts; else `[Q, d]` features. A way that looks at neither counts them.
+          categories: `[Q]` of the queries, where the log has categories.
+
+        Raises:
+          ValueError: something is lacking that the rule looks at, or is not what it was fitted to.
+        """
+        if isinstance(queries, str) or not hasattr(queries, "__len__"):
+            raise ValueError(
+                f"queries must be a list of texts or rows of numbers, got {checks.show(queries)}; for one give [query]"
+            )
+        number = len(queries)
+        groups = self._groups([None] * number if categories is None else list(categories))
+        if groups is not None and len(groups) != number:
+            raise ValueError(f"categories must be a list of {number}, one for each query, got {checks.show(categories)}")
+        if not number:
+            return []
+        none = np.zeros((number, len(self.models)))
+        sample = Sample(self.models, none, none, None, self._described(queries), groups)
+        asked = (self.rule.following(sample.take(np.array([q])), (), random.random()) for q in range(number))
+        return [self.models[first] for first in asked if first is not None]  # Before any answer there is a model to ask.
+
     def model(
         self,
         text: str | None = None,
@@ -113,47 +139,43 @@ class Way:
         costs = np.zeros((1, len(self.models)))
         for number, (name, cost) in zip(numbers, there.items(), strict=True):
             costs[0, number] = float(checks.non_negative(f"asked[{name!r}]", cost, ()))
-        sample = Sample(
-            self.models, np.zeros_like(costs), costs, None, self._described(text, features), self._group(category)
-        )
+        described = self._described([text] if isinstance(self.reader, Words) else None if features is None else [features])
+        sample = Sample(self.models, np.zeros_like(costs), costs, None, described, self._groups([category]))
         chosen = self.rule.following(sample, numbers, random.random() if draw is None else draw)
         return None if chosen is None else self.models[chosen]
 
-    def _described(self, text: str | None, features: Any) -> np.ndarray | None:
-        """`[1, d]` what the rule sees of a query, or None."""
+    def _described(self, queries: Any) -> np.ndarray | None:
+        """`[Q, d]` what the rule sees of texts or numbers, or None."""
         if not self.width:
             return None
         if isinstance(self.reader, Words):
-            if not isinstance(text, str):
-                raise ValueError(f"text must be that of the query, which {self.approach} looks at, got {checks.show(text)}")
-            return self.reader.of([text]).astype(np.float64)
-        length = self.width if self.reader is None else self.reader.components.shape[1]
-        if features is None:
+            for text in queries:
+                if not isinstance(text, str):
+                    raise ValueError(
+                        f"text must be that of the query, which {self.approach} looks at, got {checks.show(text)}"
+                    )
+            return self.reader.of(queries).astype(np.float64)
+        length = self.reader.components.shape[1] if isinstance(self.reader, Directions) else self.width
+        if queries is None:
             raise ValueError(f"features must be {length} numbers of the query, as the log had, got None")
-        numbers = checks.numbers("features", features, (length,))[None]
+        numbers = checks.numbers("features", queries, (len(queries), length))
         return numbers if self.reader is None else self.reader.of(numbers).astype(np.float64)
 
-    def _group(self, category: str | None) -> np.ndarray | None:
+    def _groups(self, categories: Sequence[str | None]) -> np.ndarray | None:
         if not self.categories:
             return None
-        if category is None and not self.width:
+        if None in categories and not self.width:
             raise ValueError(f"category must be that of the query, which {self.approach} looks at, got None")
-        return np.array([self.categories.index(category) if category in self.categories else -1])
+        return np.array([self.categories.index(c) if c in self.categories else -1 for c in categories], int)
 
     def save(self, file: str | os.PathLike[str]) -> Path:
         """Writes it into a file, whole or not at all; `load_way` reads it."""
         arrays: list[np.ndarray] = []
         said = json.dumps({"form": _FORM, "way": _packed(self, arrays)})
-        file = Path(file)
-        temporary = file.with_name(f".{file.name}.{os.getpid()}.part")
-        try:
-            with open(temporary, "wb") as stream:
-                named: dict[str, Any] = {f"a{i}": array for i, array in enumerate(arrays)}
-                np.savez_compressed(stream, way=np.array(said), **named)
-            temporary.replace(file)
-        finally:
-            temporary.unlink(missing_ok=True)
-        return file
+        stream = io.BytesIO()
+        named: dict[str, Any] = {f"a{i}": array for i, array in enumerate(arrays)}
+        np.savez_compressed(stream, way=np.array(said), **named)
+        return put(Path(file), stream.getvalue())
 
     def __repr__(self) -> str:
         return f"Way({self.approach}: {self.setting})"
@@ -184,7 +206,20 @@ def load_way(file: str | os.PathLike[str]) -> Way:
 # What a saved way may be made of.
 _PARTS = {
     part.__name__: part
-    for part in (Way, Router, Cascade, Mixture, Constant, Judge, Logistic, Neighbours, Design, Words, Directions)
+    for part in (
+        Way,
+        Router,
+        Cascade,
+        Mixture,
+        Constant,
+        Judge,
+        Logistic,
+        Neighbours,
+        Design,
+        Words,
+        Directions,
+        Standardisation,
+    )
 }
 
 

@@ -53,7 +53,8 @@ class LearningSummary(TypedDict):
 class PointSummary(TypedDict):
     """As `points.Point`, judged.
 
-    meets: whether the quality reaches the target, as far as can be told.
+    without: the rare thing without which it is out of reach, for example "a perfect judge"; null if it needs none. Such a point is no answer.
+    meets: whether the quality reaches the target where it is chosen and where it is judged, up to half a standard error.
     answer: whether this is the setting of its approach that was chosen for the target; one point at most of each approach.
     saving: part of the cost of the cheapest single model that meets the target which is saved (negative: it costs more), and its error;
       null without such a model, and for points that are no answer.
@@ -68,6 +69,7 @@ class PointSummary(TypedDict):
     latency: Pair | None
     late_quality: Pair | None
     late_cost: Pair | None
+    without: str | None
     meets: bool
     answer: bool
     saving: Pair | None
@@ -81,7 +83,7 @@ class SensitivitySummary(TypedDict):
     """The answer for another target.
 
     target: quality.
-    approach: the cheapest way that reaches it and can be had (no bound); null if none does.
+    approach: the cheapest available way that meets it; null if none does.
     setting: of it.
     quality: judged.
     cost: judged.
@@ -105,7 +107,7 @@ class Summary(TypedDict):
     target: the quality asked for, in [0, 1].
     sentence: the answer.
     besides: more sentences.
-    best: number of the point that the sentence is about; null if nothing that can be had reaches the target.
+    best: number of the point that the sentence is about; null if nothing available meets the target.
     answered: whether it clearly costs less than the cheapest single model that reaches the target.
     data: what was compared on.
     points: all of them, bounds too, in no special order.

@@ -6,8 +6,17 @@ from typing import Literal
 
 from .describe import Description, describe
 from .features import main_directions
-from .logs import Log, read_log
-from .messplus import (
+from .files import load_embeddings
+from .logs import Log, read_answers, read_log
+from .logs.presets import costs_by_size
+from .papers import (
+    C2MABV_CHATGLM2,
+    C2MABV_FIGURE_4,
+    C2MABV_FIGURE_8,
+    C2MABV_SETTINGS,
+    C2MABV_TABLE_1,
+    C2MABV_TABLE_3,
+    C2MABV_TABLE_4,
     MESSPLUS_BENCHMARKS,
     MESSPLUS_DROPOUT,
     MESSPLUS_FIGURE_2,
@@ -18,21 +27,14 @@ from .messplus import (
     MESSPLUS_TABLE_5,
     MESSPLUS_TABLES_6_7,
     MESSPLUS_WEIGHT_DECAY,
-    Benchmark,
-    Entry,
-    Overhead,
-)
-from .papers import (
-    C2MABV_CHATGLM2,
-    C2MABV_FIGURE_4,
-    C2MABV_FIGURE_8,
-    C2MABV_SETTINGS,
-    C2MABV_TABLE_1,
-    C2MABV_TABLE_3,
-    C2MABV_TABLE_4,
+    SPROUT_PRICES,
     STAGEROUTE_TABLE_1,
     STAGEROUTE_TABLE_2,
+    STANDIN_MODELS,
+    Benchmark,
+    Entry,
     ModelTable,
+    Overhead,
     PriceTable,
     RunTimes,
     divide_by_max,
@@ -40,18 +42,15 @@ from .papers import (
 )
 from .pickles import UnsafePickleError
 from .public import (
-    SPROUT_PRICES,
     compare_with_table_2,
-    costs_by_size,
     load_columns,
-    load_embeddings,
     load_embedllm,
     load_messplus,
     load_routerbench,
     load_sprout,
     load_table,
 )
-from .standin import STANDIN_MODELS, standin
+from .standin import standin
 from .table import RoutingTable
 
 
@@ -142,8 +141,7 @@ DATASETS = (
     Dataset(
         "table",
         "public file",
-        "Any table of scores and costs, a row per query, or per query and model (npz, csv, tsv, jsonl, parquet or pickle); `jaxroute data FILE` reads "
-        "these and others (Excel, JSON, prices and tokens, text), and describes them.",
+        "Any log or table that `jaxroute data FILE` reads, a row per query, or per query and model (csv, JSON, Excel, parquet, npz, pickle and others).",
         "the caller",
         load_table,
     ),
@@ -203,6 +201,7 @@ __all__ = [
     "load_table",
     "main_directions",
     "min_max",
+    "read_answers",
     "read_log",
     "standin",
 ]

@@ -10,6 +10,7 @@ import numpy as np
 from jaxroute.core import checks
 from jaxroute.data.logs.log import Log
 from jaxroute.data.prediction import Prediction, best_single, predictions_of
+from jaxroute.data.predictors import Sample
 from jaxroute.data.table import RoutingTable
 
 
@@ -84,15 +85,15 @@ class Description:
 def describe(log: Log | RoutingTable) -> Description:
     """Describes a log before anything is routed.
 
-    The predictions come from five folds: what is said about a query was learned from the other four fifths. Where a prediction chooses, it
-    trades predicted score against the model's mean cost, and the trade is set on the other folds so that it costs no more there than the
-    best single model.
+    Predictions from features are those of the routers that `jaxroute compare` fits. They come from five folds: a query is predicted from the
+    other four, which have no copy of its prompt. Where a prediction chooses, it trades predicted score against the model's mean cost, and the
+    trade is set on the other folds so that it costs no more there than the best single model.
 
     Args:
       log: from `read_log`, or a table.
 
     Returns:
-      The description. Without scikit-learn only categories predict, and `left_out` says so.
+      The description.
 
     Raises:
       ValueError: `log` is neither.
@@ -101,8 +102,8 @@ def describe(log: Log | RoutingTable) -> Description:
         log = Log(log)
     if not isinstance(log, Log):
         raise ValueError(f"log must be what read_log returns, or a RoutingTable, got {checks.show(log)}")
-    table = log.table
-    scores, costs = table.scores.astype(np.float64), table.costs.astype(np.float64)
+    table, sample = log.table, Sample.of(log.table)
+    scores, costs = sample.scores, sample.costs
     top = scores.max(axis=1)
     dearest_first = np.where(scores >= top[:, None], costs, np.inf)
     right = scores >= 0.5
@@ -120,7 +121,7 @@ def describe(log: Log | RoutingTable) -> Description:
         )
         for i, name in enumerate(table.models)
     )
-    predictions, left_out = predictions_of(table, scores, costs)
+    predictions, left_out = predictions_of(sample)
     return Description(
         queries=table.num_queries,
         models=lines,
@@ -236,7 +237,7 @@ class _Page:
         measure = about.predictions[0].measure
         name = min(max(len(m.name) for m in about.models), self.width - 16 * len(about.predictions) - 2)
         name = max(name, 12)
-        short = {"nearest neighbours": "neighbours", "logistic regression": "logistic", "linear regression": "linear"}
+        short = {"nearest neighbours": "neighbours", "logistic regression": "logistic"}
         heads = [short.get(p.how, p.how) for p in about.predictions]
         source = f"{about.features}; " if about.width else ""
         lines = self._wrap(

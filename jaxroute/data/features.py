@@ -1,22 +1,70 @@
-"""Features of queries as contexts."""
+"""Features of queries: columns of unlike size, and contexts."""
+
+from dataclasses import dataclass
 
 import numpy as np
 
 from jaxroute.core import checks
+
+# Columns of one embedding have standard deviations within this factor of each other.
+_UNLIKE = 100.0
+
+
+@dataclass(frozen=True, eq=False)
+class Standardisation:
+    """Mean and standard deviation of each column of features: those of a log, for queries that are new.
+
+    Attributes:
+      mean: `[d]` float64.
+      scale: `[d]` float64 standard deviations, infinite for a constant column.
+    """
+
+    mean: np.ndarray
+    scale: np.ndarray
+
+    @classmethod
+    def fit(cls, features: np.ndarray) -> "Standardisation":
+        """The standardisation that gives every column of `[Q, d]` features mean 0 and standard deviation 1.
+
+        A column is constant if it varies by rounding alone. Differences from the first row are exact for a large column that varies little,
+        and are divided by the largest of them, so that no square overflows or vanishes.
+        """
+        features = np.asarray(features, np.float64)
+        moved = features - features[0]
+        largest = np.abs(moved).max(axis=0)
+        moved = moved / np.where(largest > 0, largest, 1.0)
+        constant = largest <= 8 * np.finfo(np.float64).eps * np.abs(features).max(axis=0)
+        mean = features[0] + largest * moved.mean(axis=0)
+        return cls(mean, np.where(constant, np.inf, largest * moved.std(axis=0)))
+
+    def of(self, features: np.ndarray) -> np.ndarray:
+        """`[Q, d]` float32 of `[Q, d]` features; 0 in a constant column."""
+        return ((np.asarray(features, np.float64) - self.mean) / self.scale).astype(np.float32)
+
+
+def scales(features: np.ndarray) -> np.ndarray:
+    """`[d]` numbers by which columns are divided: 1, or their standard deviations where these differ by more than the columns of one embedding.
+
+    Args:
+      features: `[Q, d]`.
+    """
+    scale = Standardisation.fit(features).scale
+    sizes = scale[np.isfinite(scale)]
+    return scale if sizes.size and sizes.max() > _UNLIKE * sizes.min() else np.ones_like(scale)
 
 
 def main_directions(features: np.ndarray, number: int) -> np.ndarray:
     """1 and the directions in which features of queries differ most, for contexts.
 
     Args:
-      features: `[N, d]`.
+      features: `[N, d]`; columns of unlike size are standardised.
       number: of directions, at most `d`.
 
     Returns:
       `[N, 1 + number]`: a column of ones and the principal components, the longest row of these of length 1.
     """
     features = np.asarray(features, np.float64)
-    features = features - features.mean(axis=0)
+    features = (features - features.mean(axis=0)) / scales(features)
     axes = np.linalg.svd(features, full_matrices=False)[2][: checks.count("directions", number, 1, features.shape[1])]
     parts = features @ axes.T
     longest = np.linalg.norm(parts, axis=1).max()

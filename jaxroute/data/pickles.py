@@ -1,4 +1,4 @@
-"""Pickles of data frames, read without running what they contain.
+"""Pickles of data frames, and of dicts of arrays, read without running what they contain.
 
 A pickle is a program that calls whatever it names. Here a name becomes a record type that only remembers what it was called with, so the
 program runs without effect, whatever it says; NumPy's own types are replaced as well, because a forged dtype can make them read memory
@@ -6,6 +6,7 @@ they should not.
 """
 
 import contextlib
+import io
 import os
 import pickle
 import re
@@ -19,18 +20,39 @@ class UnsafePickleError(ValueError):
     """A pickle names something that a data frame does not need; it was refused before anything ran."""
 
 
-def open_frame(path: str | os.PathLike) -> tuple[list[str], Callable[[list[str]], dict[str, np.ndarray]]]:
-    """Columns of a pickled data frame (pandas 1.5 to 3, pickle protocol 4 or 5), without unpickling it."""
-    with open(path, "rb") as file, _explain_damage(path):
-        frame = _RecordUnpickler(file).load()
+def open_pickle(
+    path: str | os.PathLike, content: bytes
+) -> dict[Any, Any] | list[Any] | tuple[list[str], Callable[[list[str]], dict[str, np.ndarray]]]:
+    """Opens a pickle (pandas 1.5 to 3, pickle protocol 4 or 5) without unpickling it.
+
+    Returns:
+      The dict, or list of dicts, its arrays decoded; or, of a data frame, the names of its columns and a function that reads some of them.
+
+    Raises:
+      UnsafePickleError: it names something that neither needs.
+      ValueError: it is something else, or damaged.
+    """
     with _explain_damage(path):
-        blocks, (columns, _) = frame.state["_mgr"].args  # BlockManager(blocks, (columns, rows))
+        frame = _RecordUnpickler(io.BytesIO(content)).load()
+    with _explain_damage(path):
+        if isinstance(frame, dict) or (
+            isinstance(frame, list) and frame and all(isinstance(record, dict) for record in frame)
+        ):
+            return _decode_tree(frame)
+        blocks, (columns, index) = frame.state["_mgr"].args  # BlockManager(blocks, (columns, rows))
         names = [str(name) for name in _decode(columns)]
         places = {}
         for block in blocks:
             values, where, *_ = block.args  # _unpickle_block(values, placement, ndim)
-            where = range(len(names))[where] if isinstance(where, slice) else _decode(where).tolist()
+            where = (
+                range(len(names))[slice(*map(_decode_object, (where.start, where.stop, where.step)))]
+                if isinstance(where, slice)
+                else _decode(where).tolist()
+            )
             places |= {names[column]: (values, i) for i, column in enumerate(where)}
+        named = index.args[1].get("name") if type(index).__name__ == "_new_Index" else None
+        if isinstance(named, str) and named not in names:  # Made by set_index or groupby.
+            names, places = [named, *names], {named: (index, 0), **places}
 
     def read(wanted: list[str]) -> dict[str, np.ndarray]:
         decoded = {}  # A block holds many columns; each block is decoded once.
@@ -60,14 +82,30 @@ def _explain_damage(path: str | os.PathLike) -> Iterator[None]:
 
 
 _FRAME_PARTS = {  # Modules within a package moved between versions, so names are listed by package.
-    "builtins": {"bytearray", "slice"},
+    "builtins": {"bytearray", "getattr", "slice"},
     "numpy": {"_frombuffer", "_reconstruct", "dtype", "ndarray", "scalar"},
     "pandas": {
         *("DataFrame", "BlockManager", "_unpickle_block", "new_block"),
         *("Index", "RangeIndex", "Int64Index", "_new_Index"),
         *("ArrowStringArray", "StringArray", "StringDtype", "NA", "__pyx_unpickle_NDArrayBacked"),
-        *("Categorical", "CategoricalDtype"),
+        *(
+            "Categorical",
+            "CategoricalDtype",
+            "DatetimeArray",
+            "TimedeltaArray",
+            "PeriodArray",
+            "DatetimeTZDtype",
+            "PeriodDtype",
+        ),
+        *("IntegerArray", "FloatingArray", "BooleanArray", "BooleanDtype"),
+        *(
+            f"{kind}{size}Dtype"
+            for kind, sizes in (("Int", "8 16 32 64"), ("UInt", "8 16 32 64"), ("Float", "32 64"))
+            for size in sizes.split()
+        ),
     },
+    "datetime": {"timezone", "timedelta"},
+    "zoneinfo": {"ZoneInfo"},
     "pyarrow": {"_restore_array", "py_buffer", "type_for_alias"},
 }
 
@@ -86,14 +124,22 @@ class _Record:
         self.state = state
 
 
+def _attribute(owner: Any, name: str) -> type:
+    """A record type instead of an attribute, such as `ZoneInfo._unpickle`, which is not looked up."""
+    del owner
+    return type(str(name), (_Record,), {"__slots__": ()})
+
+
 class _RecordUnpickler(pickle.Unpickler):
     """Reads a pickle into `_Record`s, each of a type named like what it stands for."""
 
-    def find_class(self, module: str, name: str) -> type:
-        if name not in _FRAME_PARTS.get(module.partition(".")[0], ()):
-            raise UnsafePickleError(f"refused {module}.{name}, which is not a known part of a data frame; nothing was run")
-        if module == "builtins":
-            return {"bytearray": bytearray, "slice": slice}[name]
+    def find_class(self, module: str, name: str) -> Any:
+        if name not in _FRAME_PARTS.get(module.partition(".")[0], ()) and module != "pandas._libs.tslibs.offsets":
+            raise UnsafePickleError(
+                f"refused {module}.{name}, which is not a known part of a data frame; nothing was run: save it as parquet or csv"
+            )
+        if module == "builtins":  # A new function each time, as a pickle can give attributes to what it names.
+            return {"bytearray": bytearray, "slice": slice, "getattr": lambda *of: _attribute(*of)}[name]
         return type(name, (_Record,), {"__slots__": ()})
 
 
@@ -116,8 +162,14 @@ def _decode(record: _Record) -> np.ndarray:
         return _decode(record.args[1]["data"])
     if kind == "ArrowStringArray":
         return _decode_strings(*record.state["_pa_array"].args[0])
+    if kind in ("IntegerArray", "FloatingArray", "BooleanArray"):  # Nullable columns.
+        values = _decode(record.state["_data"]).astype(object)
+        values[_decode(record.state["_mask"])] = None
+        return values
     if kind == "__pyx_unpickle_NDArrayBacked":
         dtype, values, *_ = record.state
+        if "PeriodArray" in str(record.args[0]):
+            raise ValueError("a column of periods: save it as parquet or csv")
         if type(dtype).__name__ == "CategoricalDtype":
             missing = np.asarray([None], object)
             categories = np.concatenate([_decode(dtype.state["categories"]).astype(object), missing])
@@ -129,7 +181,13 @@ def _decode(record: _Record) -> np.ndarray:
 def _decode_dtype(record: _Record) -> np.dtype:
     """A dtype of numbers or objects; built anew from its letter and size, not from the pickled state."""
     name, byte_order = record.args[0], record.state[1]
-    if not re.fullmatch(r"b1|[iu][1248]|f[248]|O8", name):
+    if name in ("M8", "m8"):
+        unit = record.state[-1][1][0]
+        unit = unit.decode() if isinstance(unit, bytes) else unit
+        if unit not in ("s", "ms", "us", "ns", "D", "h", "m"):
+            raise ValueError(f"a column has dates in units of {unit!r}")
+        return np.dtype(f"{name}[{unit}]").newbyteorder(byte_order)
+    if not re.fullmatch(r"b1|[iu][1248]|f[248]|O8|U\d{1,6}", name):
         raise ValueError(f"a column has dtype {name!r}")
     return np.dtype(name).newbyteorder(byte_order)
 
@@ -140,6 +198,15 @@ def _decode_object(value: Any) -> Any:
         dtype, data = value.args
         return np.frombuffer(data, _decode_dtype(dtype))[0].item()
     return None if isinstance(value, (_Record, type)) else value  # NA is a name, hence a record type.
+
+
+def _decode_tree(value: Any) -> Any:
+    """A dict whose values are arrays, numbers, texts and None, at any depth."""
+    if isinstance(value, dict):
+        return {key: _decode_tree(part) for key, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_decode_tree(part) for part in value]
+    return _decode(value) if isinstance(value, _Record) else value
 
 
 def _decode_strings(

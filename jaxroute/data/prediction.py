@@ -1,28 +1,29 @@
-"""How far the scores of a log can be predicted before a query is answered, by folds of which none has seen itself."""
+"""Predictions of scores before a query is answered, measured on queries that the predictor has not seen."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from jaxroute.data.logs.features import INSTALL, has_sklearn
-from jaxroute.data.table import RoutingTable
+from jaxroute.data.predictors import Sample, fit_logistic, fit_neighbours, random_folds
 
 _FOLDS = 5
+_INNER_FOLDS = 4  # Of the fitting part, as in `compare`.
 _MOST = 8000  # Queries that predictions are judged on.
-_NEIGHBOURS = 25
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """How well scores are predicted from what is known before a query is answered, by folds of which none has seen itself.
+    """Accuracy of predicted scores, and the gain of routing by them, in five folds: each is predicted from the others.
 
-    how: "categories", "nearest neighbours" or "logistic regression" ("linear regression" of scores that are not 0 or 1).
-    measure: "AUC" or "R2".
-    models: that of each model, NaN where all its scores are equal.
-    quality: mean score of the model chosen as best by the prediction, for no more than the cost of the best single model.
-    gain: that minus the score of the best single model.
-    stderr: standard error of the gain.
-    cost: mean cost of what was chosen.
+    Attributes:
+      how: "categories", "nearest neighbours" or "logistic regression".
+      measure: "AUC", or "R2" of scores that are not 0 or 1.
+      models: measure of each model, NaN where all its scores are equal.
+      quality: mean score of the models that the prediction chooses, for at most the cost of the best single model.
+      gain: difference of `quality` and the score of the best single model.
+      stderr: standard error of the gain.
+      cost: mean cost of the chosen models.
     """
 
     how: str
@@ -39,91 +40,57 @@ def best_single(quality: np.ndarray, cost: np.ndarray) -> int:
     return int(np.lexsort((cost, -quality))[0])
 
 
-def predictions_of(table: RoutingTable, scores: np.ndarray, costs: np.ndarray) -> tuple[list[Prediction], list[str]]:
-    """How well categories, neighbours and a regression predict scores `[Q, N]`, and what was left out, in words."""
+def predictions_of(sample: Sample) -> tuple[list[Prediction], list[str]]:
+    """Predicts scores from categories, and by the predictors that `compare` fits; also returns what was left out, in words."""
     left_out: list[str] = []
-    rng = np.random.default_rng(0)
-    chosen = rng.permutation(len(scores))[:_MOST]
-    if len(scores) > _MOST:
-        left_out.append(f"predictions are judged on {_MOST:,} of the {len(scores):,} queries, drawn at random")
-    if len(chosen) < 4 * _FOLDS:
-        return [], [f"predictions: {len(chosen)} queries are too few; at least {4 * _FOLDS} are needed"]
-    scores, costs = scores[chosen], costs[chosen]
-    fold = np.arange(len(chosen)) % _FOLDS
-    binary = bool(np.isin(scores, (0.0, 1.0)).all())
+    if sample.num_queries > _MOST:
+        left_out.append(f"predictions are judged on {_MOST:,} of the {sample.num_queries:,} queries, drawn at random")
+    sample = sample.take(np.random.default_rng(0).permutation(sample.num_queries)[:_MOST])
+    prompts = sample.numbered()
+    different = int(prompts.max()) + 1
+    if different < 4 * _FOLDS:
+        return [], [f"predictions: {different} queries are too few; at least {4 * _FOLDS} are needed"]
     found: list[Prediction] = []
-    if table.groups is not None and len(np.unique(table.groups)) > 1:
-        groups = table.groups[chosen]
-        found.append(_judged("categories", _by_category(groups, scores, fold), scores, costs, fold, binary))
-    if table.features is None:
+    if sample.groups is not None and len(np.unique(sample.groups)) > 1:
+        found.append(_judged("categories", _by_category, sample, prompts % _FOLDS))
+    if sample.features is None:
         left_out.append("predictions from features: there are none" + ("" if found else ", and no categories"))
-    elif not has_sklearn():
-        left_out.append(f"predictions from features need scikit-learn: {INSTALL}")
     else:
-        features = table.features[chosen].astype(np.float64)
-        near = _by_neighbours(features, scores, fold)
-        found.append(_judged("nearest neighbours", near, scores, costs, fold, binary))
-        how = "logistic regression" if binary else "linear regression"
-        found.append(_judged(how, _by_regression(features, scores, fold, binary), scores, costs, fold, binary))
+        found.append(_judged("nearest neighbours", _by_neighbours, sample, prompts % _FOLDS))
+        found.append(_judged("logistic regression", _by_logistic, sample, prompts % _FOLDS))
     return found, left_out
 
 
-def _by_category(groups: np.ndarray, scores: np.ndarray, fold: np.ndarray) -> np.ndarray:
-    """`[Q, N]` mean score of the query's category in the other folds, drawn to the mean of all by two queries' weight."""
-    found = np.empty_like(scores)
+def _by_category(others: Sample, judged: Sample) -> np.ndarray:
+    """`[Q, N]` mean score of the query's category among the other queries, drawn to the mean of all by two queries' weight."""
+    assert others.groups is not None and judged.groups is not None
+    mean, size = others.scores.mean(axis=0), 1 + int(max(others.groups.max(), judged.groups.max()))
+    count = np.bincount(others.groups, minlength=size)[:, None]
+    total = np.stack([np.bincount(others.groups, column, size) for column in others.scores.T], axis=1)
+    return ((total + 2.0 * mean) / (count + 2.0))[judged.groups]
+
+
+def _by_neighbours(others: Sample, judged: Sample) -> np.ndarray:
+    return fit_neighbours(others)[0].predict(judged)
+
+
+def _by_logistic(others: Sample, judged: Sample) -> np.ndarray:
+    return fit_logistic(others, random_folds(others, _INNER_FOLDS, 0))[0].predict(judged)
+
+
+def _judged(how: str, predict: Callable[[Sample, Sample], np.ndarray], sample: Sample, fold: np.ndarray) -> Prediction:
+    scores, costs, rows = sample.scores, sample.costs, np.arange(sample.num_queries)
+    predicted = np.empty_like(scores)
     for number in range(_FOLDS):
-        train, test = fold != number, fold == number
-        mean, size = scores[train].mean(axis=0), int(groups.max()) + 1
-        count = np.bincount(groups[train], minlength=size)[:, None]
-        total = np.stack([np.bincount(groups[train], column, size) for column in scores[train].T], axis=1)
-        found[test] = ((total + 2.0 * mean) / (count + 2.0))[groups[test]]
-    return found
-
-
-def _by_neighbours(features: np.ndarray, scores: np.ndarray, fold: np.ndarray) -> np.ndarray:
-    from sklearn.neighbors import KNeighborsRegressor
-
-    found = np.empty_like(scores)
-    for number in range(_FOLDS):
-        train, test = fold != number, fold == number
-        near = KNeighborsRegressor(min(_NEIGHBOURS, max(2, train.sum() // 4)), algorithm="brute")
-        found[test] = near.fit(features[train], scores[train]).predict(features[test])
-    return found
-
-
-def _by_regression(features: np.ndarray, scores: np.ndarray, fold: np.ndarray, binary: bool) -> np.ndarray:
-    from sklearn.linear_model import LogisticRegression, Ridge
-
-    spread = features.std(axis=0)
-    features = (features - features.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
-    found = np.empty_like(scores)
-    for number in range(_FOLDS):
-        train, test = fold != number, fold == number
-        if not binary:
-            found[test] = Ridge(1.0).fit(features[train], scores[train]).predict(features[test])
-            continue
-        for model, column in enumerate(scores[train].T):
-            if column.min() == column.max():
-                found[test, model] = column[0]
-            else:
-                fitted = LogisticRegression(max_iter=200).fit(features[train], column > 0.5)
-                found[test, model] = fitted.predict_proba(features[test])[:, 1]
-    return found
-
-
-def _judged(
-    how: str, predicted: np.ndarray, scores: np.ndarray, costs: np.ndarray, fold: np.ndarray, binary: bool
-) -> Prediction:
-    measure = _auc if binary else _explained
-    per_model = tuple(measure(predicted[:, i], scores[:, i]) for i in range(scores.shape[1]))
+        predicted[fold == number] = predict(sample.take(fold != number), sample.take(fold == number))
     choice = _choices(predicted, scores, costs, fold)
-    rows = np.arange(len(scores))
-    single = best_single(scores.mean(axis=0), costs.mean(axis=0))
-    gains = scores[rows, choice] - scores[:, single]
+    gains = scores[rows, choice] - scores[:, best_single(scores.mean(axis=0), costs.mean(axis=0))]
+    binary = bool(np.isin(scores, (0.0, 1.0)).all())
+    measure = _auc if binary else _explained
     return Prediction(
         how,
         "AUC" if binary else "R2",
-        per_model,
+        tuple(measure(predicted[:, i], scores[:, i]) for i in range(scores.shape[1])),
         float(scores[rows, choice].mean()),
         float(gains.mean()),
         float(gains.std(ddof=1) / np.sqrt(len(gains))),
@@ -150,7 +117,7 @@ def _choices(predicted: np.ndarray, scores: np.ndarray, costs: np.ndarray, fold:
 
 
 def _auc(predicted: np.ndarray, truth: np.ndarray) -> float:
-    """The chance that a right answer was predicted higher than a wrong one."""
+    """The probability that a right answer is predicted higher than a wrong one."""
     values, place = np.unique(predicted, return_inverse=True)
     below = np.concatenate(([0], np.cumsum(np.bincount(place, minlength=len(values)))))
     rank = ((below[:-1] + below[1:] + 1) / 2.0)[place]

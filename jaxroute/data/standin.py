@@ -6,45 +6,8 @@ import numpy as np
 
 from jaxroute.core import checks
 
+from .papers import STANDIN_MODELS
 from .table import RoutingTable
-
-STANDIN_MODELS: dict[str, tuple[tuple[str, float, float], ...]] = {
-    "routerbench": (
-        ("WizardLM/WizardLM-13B-V1.2", 0.430, 2.19),
-        ("claude-instant-v1", 0.598, 5.92),
-        ("claude-v1", 0.629, 59.2),
-        ("claude-v2", 0.635, 59.2),
-        ("gpt-3.5-turbo-1106", 0.619, 7.50),
-        ("gpt-4-1106-preview", 0.781, 74.0),
-        ("meta/code-llama-instruct-34b-chat", 0.202, 5.66),
-        ("meta/llama-2-70b-chat", 0.328, 6.57),
-        ("mistralai/mistral-7b-chat", 0.305, 1.46),
-        ("mistralai/mixtral-8x7b-chat", 0.547, 4.38),
-        ("zero-one-ai/Yi-34B-Chat", 0.647, 5.76),
-    ),
-    "sprout": (
-        ("aws-claude-3-5-sonnet-v1", 0.708, 15.0),
-        ("aws-titan-text-premier-v1", 0.355, 3.2),
-        ("openai-gpt-4o", 0.726, 10.0),
-        ("openai-gpt-4o-mini", 0.696, 0.6),
-        ("wxai-granite-3-2b-instruct-8k-max-tokens", 0.409, 0.1),
-        ("wxai-granite-3-8b-instruct-8k-max-tokens", 0.486, 0.2),
-        ("wxai-llama-3-1-70b-instruct", 0.639, 0.9),
-        ("wxai-llama-3-1-8b-instruct", 0.495, 0.2),
-        ("wxai-llama-3-2-1b-instruct", 0.275, 0.06),
-        ("wxai-llama-3-2-3b-instruct", 0.428, 0.06),
-        ("wxai-llama-3-3-70b-instruct", 0.579, 0.9),
-        ("wxai-llama-3-405b-instruct", 0.556, 3.5),
-        ("wxai-mixtral-8x7b-instruct-v01", 0.420, 0.6),
-        ("openai-o3-mini", 0.78, 4.4),
-    ),
-}
-"""Name, accuracy and price of the models of two data sets.
-
-RouterBench: mean score in the 0-shot file, and the cost of one short query in 1e-5 USD. Source: arXiv 2403.12031.
-SPROUT: accuracy on the test subset (o3-mini's is assumed), and USD per 1M output tokens. Source: arXiv 2502.03261 and the
-prices of somerstep/CARROT; see `SPROUT_PRICES`.
-"""
 
 _NUM_EMBEDLLM = 112
 _QUANTILE = 0.995

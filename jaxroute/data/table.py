@@ -2,14 +2,18 @@
 
 import os
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from .files import given, named, open_arrays, some
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -18,16 +22,19 @@ class RoutingTable:
 
     The arrays are copied, checked and made read-only, so a table that exists is a valid one.
 
-    scores: `[Q, N]` float32 in `[0, 1]`.
-    costs: `[Q, N]` float32, at least 0, in `cost_unit`.
-    models: the `N` model names, all different.
-    features: `[Q, d]` float32 description of each query, or None.
-    groups: `[Q]` int32 index into `group_names`, for example the benchmark a query comes from, or None.
-    group_names: the names of the groups; empty without `groups`.
-    cost_unit: what a cost counts.
-    rows: `[Q]` int64, which row of the file (or of the arrays) each query is: not 0, 1, ... where some were dropped or chosen. A file with a
-      row per query and model counts its different queries.
-    num_rows: how many rows there were.
+    Attributes:
+      scores: `[Q, N]` float32 in `[0, 1]`.
+      costs: `[Q, N]` float32, at least 0, in `cost_unit`.
+      models: the `N` model names, all different.
+      features: `[Q, d]` float32 description of each query, or None.
+      groups: `[Q]` int32 index into `group_names`, for example the benchmark a query comes from, or None.
+      group_names: names of the groups; empty without `groups`.
+      cost_unit: unit of a cost.
+      rows: `[Q]` int64, which row of the file (or of the arrays) each query is: not 0, 1, ... where some were dropped or chosen. A file with a
+        row per query and model counts its different queries.
+      num_rows: number of rows that there were.
+      prompts: `[Q]` int32 number of each query's prompt, equal for copies of one prompt, or None where prompts are unknown and each query
+        counts as different. Copies stay together wherever queries are split.
 
     Raises:
       ValueError: an argument has the wrong shape or an impossible value; the message says which and where.
@@ -42,6 +49,7 @@ class RoutingTable:
     cost_unit: str = "USD per query"
     rows: Any = None
     num_rows: Any = None
+    prompts: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         models = _names("models", self.models)
@@ -72,14 +80,11 @@ class RoutingTable:
         if groups is None and group_names:
             raise ValueError(f"group_names has {len(group_names)} names but groups is None; give both or neither")
         if groups is not None:
-            groups = np.asarray(groups)
-            if groups.shape != (num_queries,) or groups.dtype.kind not in "iu":
-                raise ValueError(
-                    f"groups has shape {groups.shape} and dtype {groups.dtype}; expected [{num_queries}] integers"
-                )
-            outside = (groups < 0) | (groups >= len(group_names))
-            _refuse("groups", groups, outside, f"must index group_names, 0 to {len(group_names) - 1}")
-            groups = _frozen(groups.astype(np.int32))
+            rule = f"must index group_names, 0 to {len(group_names) - 1}"
+            groups = _numbers("groups", groups, num_queries, len(group_names), rule)
+        prompts = self.prompts
+        if prompts is not None:
+            prompts = _numbers("prompts", prompts, num_queries, 2**31, "must be numbers of prompts, 0 to 2^31 - 1")
 
         rows = np.arange(num_queries) if self.rows is None else np.array(self.rows)
         num_rows = num_queries if self.num_rows is None else int(self.num_rows)
@@ -96,6 +101,7 @@ class RoutingTable:
             "cost_unit": str(self.cost_unit),
             "rows": _frozen(rows.astype(np.int64)),
             "num_rows": num_rows,
+            "prompts": prompts,
         }
         for name, value in checked.items():
             object.__setattr__(self, name, value)
@@ -116,6 +122,7 @@ class RoutingTable:
         groups: np.ndarray | None = None,
         group_names: Sequence[str] = (),
         cost_unit: str = "USD per query",
+        prompts: np.ndarray | None = None,
         missing: Literal["error", "drop"] = "error",
     ) -> "RoutingTable":
         """A table from arrays in which NaN stands for a missing score or cost.
@@ -128,6 +135,7 @@ class RoutingTable:
           groups: as in `RoutingTable`.
           group_names: as in `RoutingTable`.
           cost_unit: as in `RoutingTable`.
+          prompts: as in `RoutingTable`.
           missing: `"error"` refuses NaN; `"drop"` leaves out every query that misses a score or a cost of any
             model, and warns with their number; `rows` of the table says which are left.
 
@@ -138,7 +146,7 @@ class RoutingTable:
           ValueError: `missing` is neither choice, no complete query is left, or as in `RoutingTable`.
         """
         about = {"features": features, "groups": groups, "group_names": tuple(group_names), "cost_unit": cost_unit}
-        return build(scores, costs, models, missing, **about)
+        return build(scores, costs, models, missing, **about, prompts=prompts)
 
     @property
     def num_queries(self) -> int:
@@ -190,6 +198,7 @@ class RoutingTable:
             self.cost_unit,
             self.rows[index],
             self.num_rows,
+            None if self.prompts is None else self.prompts[index],
         )
 
     def with_features(self, features: np.ndarray | None) -> "RoutingTable":
@@ -224,6 +233,21 @@ class RoutingTable:
         """The same table with its models from the lowest to the highest mean cost; ties keep their order."""
         return self.subset(models=[self.models[i] for i in np.argsort(self.mean_costs(), kind="stable")])
 
+    def to_frame(self) -> "pd.DataFrame":
+        """The table in long form, a row per query and model: a pandas data frame.
+
+        Returns:
+          The columns `query` (number of its row in the table), `model`, `score`, `cost` (in `cost_unit`) and, where there are groups, `group` (a name).
+        """
+        import pandas as pd  # Takes longer than all of `jaxroute.data`.
+
+        query = np.repeat(np.arange(self.num_queries), self.num_models)
+        columns: dict[str, Any] = {"query": query, "model": np.tile(np.array(self.models, object), self.num_queries)}
+        columns |= {"score": self.scores.ravel(), "cost": self.costs.ravel()}
+        if self.groups is not None:
+            columns["group"] = np.array(self.group_names, object)[self.groups[query]]
+        return pd.DataFrame(columns)
+
     def save(self, path: str | os.PathLike) -> None:
         """Writes the table to `path` as a compressed npz of plain arrays, named like the fields."""
         given(path)
@@ -237,6 +261,8 @@ class RoutingTable:
             arrays["features"] = self.features
         if self.groups is not None:
             arrays |= {"groups": self.groups, "group_names": self.group_names}
+        if self.prompts is not None:
+            arrays["prompts"] = self.prompts
         if self.num_rows != self.num_queries or not np.array_equal(self.rows, np.arange(self.num_rows)):
             arrays |= {"rows": self.rows, "num_rows": self.num_rows}
         with open(path, "wb") as file:  # An open file keeps its name; a path would get ".npz" appended.
@@ -244,7 +270,7 @@ class RoutingTable:
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> "RoutingTable":
-        """Reads a table written by `save`; for other layouts see `jaxroute.data.load_table`.
+        """Reads a table written by `save`; for other files see `jaxroute.data.read_log`.
 
         Raises:
           ValueError: an array is missing, or as in `RoutingTable`.
@@ -264,6 +290,7 @@ class RoutingTable:
                 str(file["cost_unit"]),
                 file.get("rows"),
                 file.get("num_rows"),
+                file.get("prompts"),
             )
 
     def __repr__(self) -> str:
@@ -339,12 +366,23 @@ def _floats(argument: str, values: ArrayLike) -> np.ndarray:
         raise ValueError(f"{argument} must be an array of numbers: {reason}") from error
 
 
+def _numbers(argument: str, numbers: ArrayLike, num_queries: int, end: int, rule: str) -> np.ndarray:
+    """A read-only int32 copy of a number per query, from 0 to before `end`."""
+    numbers = np.asarray(numbers)
+    if numbers.shape != (num_queries,) or numbers.dtype.kind not in "iu":
+        raise ValueError(
+            f"{argument} has shape {numbers.shape} and dtype {numbers.dtype}; expected [{num_queries}] integers"
+        )
+    _refuse(argument, numbers, (numbers < 0) | (numbers >= end), rule)
+    return _frozen(numbers.astype(np.int32))
+
+
 def _names(argument: str, names: str | Iterable[object]) -> tuple[str, ...]:
     """`names` as a tuple of different strings."""
     if not isinstance(names, Iterable):
         raise ValueError(f"{argument} must be names, got {names!r}")
     names = (names,) if isinstance(names, str) else tuple(str(name) for name in names)
-    repeated = sorted({name for name in names if names.count(name) > 1})
+    repeated = sorted(name for name, number in Counter(names).items() if number > 1)
     if repeated:
         raise ValueError(f"{argument} has {repeated[0]!r} more than once; names must differ")
     return names

@@ -1,14 +1,18 @@
 """The comparison as a whole: what it refuses, what it finds where the best is known, and that it goes on from what is there."""
 
 import json
+import sys
 
 import numpy as np
 import pytest
 
 import jaxroute as jr
-from jaxroute.comparison import comparing, drawing, learning
-from jaxroute.comparison.points import JUDGE, meets
-from jaxroute.data import RoutingTable
+from jaxroute import cli
+from jaxroute.comparison import choice, comparing, drawing, learning
+from jaxroute.comparison.page import picture, ways
+from jaxroute.comparison.page.write import as_csv, page
+from jaxroute.comparison.points import JUDGE, RARE, RETRIES, Estimate, Measures, Point, meets
+from jaxroute.data import Log, RoutingTable
 
 
 def known_log(queries=400, seed=0, noise=0.02):
@@ -34,6 +38,130 @@ def only(monkeypatch):
         monkeypatch.setattr(learning.approaches, "APPROACHES", {name: learning.APPROACHES[name] for name in names})
 
     return keep
+
+
+def measures(quality, cost, error):
+    return Measures(Estimate(quality, error), Estimate(cost, 0.1 * cost), Estimate(1.0, 0.0))
+
+
+def made_up(seed):
+    """Ways with any qualities, chosen and judged, and any needs; singles are judged by what they are chosen by."""
+    rng = np.random.default_rng(seed)
+    target, error = rng.choice([0.6, 0.7, 0.75, 0.9]), rng.choice([0.0, 0.01, 0.04, np.nan])
+
+    def drawn(cost):
+        return measures(rng.integers(58, 88) / 100, cost, error)
+
+    singles = (("small", 6.0), ("odd", 8.0), ("large", 10.0))
+    points = [Point(name, "single", "", one, one) for name, one in ((name, drawn(cost)) for name, cost in singles)]
+    fitted = ["Best mixture", "Nearest neighbours", "Logistic regression", "FrugalGPT cascade"]
+    for i in range(rng.integers(1, 8)):
+        kind, need = (
+            rng.choice(["offline", "online"]),
+            [(), (), ("a score of each answer",), (JUDGE,), (RETRIES,)][rng.integers(5)],
+        )
+        name = f"approach-{i}" if kind == "online" or need or not fitted else fitted.pop(0)  # One that can be saved.
+        for k in range(rng.integers(1, 4)):
+            ends = [drawn(float(rng.integers(1, 15))) for _ in range(2)]
+            points.append(Point(name, str(kind), f"setting-{i}-{k}", *ends, needs=need))
+    bound = measures(0.95, 0.5, error)
+    points.append(Point("Best model of each query", "bound", "", bound, bound))
+    return comparing.Comparison(Log(known_log(40)), "log.csv", float(target), tuple(points), 8, (0.6, float(target), 0.9))
+
+
+def sections(text):
+    """What stands below each title of a table."""
+    titles = [ways.MEETS, ways.MISSES, *(f"out of reach without {rare}" for rare in RARE.values())]
+    starts = {text.index(title): title for title in titles if title in text}
+    ends = [*sorted(starts)[1:], len(text)]
+    return {starts[start]: text[start:end] for start, end in zip(sorted(starts), ends, strict=True)}
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_nothing_is_called_the_cheapest_at_the_target_that_misses_it_or_needs_a_judge(seed):
+    found = made_up(seed)
+    best, summary = found.answer.best, found.summary
+    chosen = {p.approach: p for p in choice.answers(found.points, found.target)}
+    fits = [p for p in chosen.values() if p.available and p.meets(found.target)]
+    # Who is the answer, and what is said of it first.
+    first, rare = found.sentences[0], [p.approach for p in found.points if p.without]
+    assert not [name for name in rare if name in first or name in found.to_route()[0]]
+    assert found.kept is None or found.kept in fits
+    if best is None:
+        assert not fits and first.startswith("Nothing") and "points short" in first
+    else:
+        assert best in fits and best.judged.cost.value == pytest.approx(min(p.judged.cost.value for p in fits))
+        assert choice.named(best) in first or not found.answer.saves
+    # The rings of the picture, and what stands for them in the legend, in the page and in the table.
+    shown = page(summary)
+    rings = [item for item in picture.draw(summary).items if getattr(item, "fill", "") is None and item.stroke == "accent"]
+    singles = [p for p in found.points if p.kind == "single" and p.meets(found.target)]
+    assert len(rings) == (0 if best is None else 2)
+    for claim in (ways.CHEAPEST, 'class="badge">cheapest choice'):
+        assert (claim in shown) == (best is not None), claim
+    assert ("cheapest single model that" in shown) == bool(singles)
+    for text in (found.table(), found.table(80), found._repr_html_()):
+        parts = sections(text)
+        for name, point in chosen.items():
+            title = f"out of reach without {point.without}" if point.without else ways.MEETS
+            title = title if point.without or point.meets(found.target) else ways.MISSES
+            assert [one for one, part in parts.items() if name in part] == [title]
+    # Other targets, and the files.
+    for row in summary["sensitivity"]:
+        assert row["approach"] is None or meets(Estimate(row["quality"][0], row["quality"][1] or 0.0), row["target"])
+        assert row["approach"] not in rare
+    flags = [(p["meets"], p["without"]) for p in summary["points"]]
+    assert flags == [(p.meets(found.target), p.without) for p in found.points]
+    assert list(zip(*(found.dataset[name].values for name in ("meets", "without")), strict=True)) == [
+        (meeting, without or "") for meeting, without in flags
+    ]
+    assert as_csv(summary).count("a perfect judge,") == [without for _, without in flags].count("a perfect judge")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "folder"),
+    [
+        (["traffic.csv"], "report-traffic"),
+        (["logs/traffic.jsonl.gz"], "report-traffic"),
+        (["sprout/"], "report-sprout"),
+        (["traffic.csv", "--out", "mine"], "mine"),
+    ],
+)
+def test_the_folder_of_the_report_is_named_after_the_log(arguments, folder, monkeypatch, capsys):
+    def stop(log, *, out, **options):
+        raise ValueError(f"the folder is {out}.")
+
+    monkeypatch.setattr("jaxroute.data.read_log", lambda *arguments, **options: Log(known_log(40)))
+    monkeypatch.setattr("jaxroute.comparison.compare", stop)
+    assert cli.main(["compare", *arguments, "--target-quality", "0.7"]) == 2
+    assert f"the folder is {folder}." in capsys.readouterr().err
+
+
+def test_another_comparison_in_the_folder_is_refused_before_anything_is_fitted(only, tmp_path, monkeypatch):
+    only("LinUCB")
+    held = {"target_quality": 0.95, "out": tmp_path / "report", "orders": 4, "progress": False}
+    table = known_log(60)
+    jr.compare(table, name="traffic.csv", **held)
+    before = {f: f.read_bytes() for f in (tmp_path / "report").iterdir() if f.is_file()}
+    monkeypatch.setattr(comparing, "offline", None)  # A comparison that gets as far fails in another way.
+    others = {
+        r"report holds the comparison of traffic.csv at target_quality=0.95, and this one is at 0.9": {
+            "target_quality": 0.9
+        },
+        r"report holds the comparison of traffic.csv at warm=0, and this one is at 0.5": {"warm": 0.5},
+        r"report holds the comparison of traffic.csv \(60 queries, 3 models\), and this is another log: b.csv \(50 q": {
+            "data": known_log(50),
+            "name": "b.csv",
+        },
+        r"report holds the comparison of traffic.csv .* another log: traffic.csv": {
+            "data": known_log(60, seed=1),
+            "name": "traffic.csv",
+        },
+    }
+    for message, other in others.items():
+        with pytest.raises(ValueError, match=message):
+            jr.compare(**({"data": table} | held | other))
+    assert before == {f: f.read_bytes() for f in (tmp_path / "report").iterdir() if f.is_file()}
 
 
 @pytest.mark.parametrize(
@@ -185,6 +313,17 @@ def test_a_second_call_goes_on_from_what_is_there(only, tmp_path, monkeypatch):
     ]
 
 
+def test_more_orders_within_the_minutes_may_move_the_values_that_are_looked_at(only, tmp_path, monkeypatch):
+    only("LinUCB")
+    near, fits = iter([(3.0, 4.0), (5.0, 6.0)]), iter([True, False])
+    monkeypatch.setattr(sys.modules["jaxroute.comparison.learning.play"], "values_between", lambda *_: next(near))
+    monkeypatch.setattr(comparing, "_fits", lambda *_: next(fits))
+    found = jr.compare(known_log(60), target_quality=0.95, out=tmp_path, orders=4, minutes=1, progress=False)
+    settings = " ".join(point.setting for point in found.points if point.kind == "online")
+    assert found.orders == 8
+    assert "counts 5 of" in settings and "counts 3 of" not in settings
+
+
 def test_every_step_is_told_and_counted(only):
     only("LinUCB", "StageRoute")
     begun, told = [], []
@@ -192,8 +331,9 @@ def test_every_step_is_told_and_counted(only):
         known_log(60), target_quality=0.95, orders=4, progress=False, begun=begun.append, callback=told.append
     )
     (lines,) = begun
-    ways = 3 + len({p.approach for p in found.points if p.kind in ("offline", "online")})
-    assert lines[0].startswith(f"{ways} ways of routing") and "95 %" in lines[0]
+    number = len({p.approach for p in found.points if p.kind in ("offline", "online")})
+    assert lines[0].startswith(f"{number} ways of routing between 3 models") and "95 %" in lines[0]
+    assert ways.number_of_ways(found.summary) == number  # The page counts the same.
     assert lines[-1].startswith(f"{13 + 4 + 1} steps at most")
     numbers = [int(line.split()[1]) for line in told]
     assert numbers == sorted(set(numbers)) and numbers[0] == 1 and numbers[-1] <= 18

@@ -1,5 +1,7 @@
 """What is fitted: the search of cascades against all of them, predictors against plain optimisers."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from offline_cases import random_sample, world
@@ -8,12 +10,12 @@ from reference import offline as reference
 from jaxroute.comparison.offline import cascade
 from jaxroute.comparison.offline.candidates import between, cheapest, multipliers
 from jaxroute.comparison.offline.cascade import PERFECT, Searched, search, sensible, thresholds_of
-from jaxroute.comparison.offline.design import MOST_FEATURES, design
-from jaxroute.comparison.offline.logistic import fit_each, fit_weights, sigmoid
-from jaxroute.comparison.offline.neighbours import fit_neighbours
 from jaxroute.comparison.offline.part import Part, TrueScores
 from jaxroute.comparison.offline.router import LOGISTIC
-from jaxroute.comparison.offline.sample import Sample, sample_of
+from jaxroute.comparison.offline.sample import sample_of
+from jaxroute.data.predictors import Sample, fit_logistic, fit_neighbours, random_folds
+from jaxroute.data.predictors.design import MOST_FEATURES, design
+from jaxroute.data.predictors.logistic import fit_each, fit_weights, sigmoid
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -144,6 +146,31 @@ def test_neighbours_against_loops():
     others = np.arange(60) != 7
     alone = reference.neighbours(predictor.columns[[7]], predictor.columns[others], sample.scores[others], predictor.size)
     np.testing.assert_allclose(left_out[7], alone[0], atol=1e-12)
+
+
+def test_neighbours_leave_out_all_copies_of_a_prompt():
+    sample = replace(sample_of(world(0, 60)), prompts=np.arange(60) // 3)
+    predictor, left_out = fit_neighbours(sample)
+    others = np.arange(60) // 3 != 2
+    alone = reference.neighbours(predictor.columns[[7]], predictor.columns[others], sample.scores[others], predictor.size)
+    np.testing.assert_allclose(left_out[7], alone[0], atol=1e-12)
+    few = sample.take(np.flatnonzero(np.arange(60) < 30))
+    mostly_one = replace(few, prompts=np.where(np.arange(30) < 27, 0, np.arange(30)))
+    assert fit_neighbours(mostly_one)[0].size <= 3
+
+
+def test_a_column_in_another_unit_changes_no_prediction():
+    """Columns of unlike size are standardised; columns of like size, those of an embedding, are not."""
+    table = world(3, 200)
+    sizes, unit = np.array([1.0, 1.0, 1.0, 1e-3]), np.array([1.0, 1e6, 1.0, 1.0])
+    fitted = [replace(sample_of(table), features=table.features * sizes * u + 5.0 * u) for u in (1.0, unit)]
+    folds = random_folds(fitted[0], 4, 0)
+    for fit in (fit_neighbours, lambda sample: fit_logistic(sample, folds)):
+        (one, before), (other, after) = (fit(sample) for sample in fitted)
+        np.testing.assert_allclose(before, after, atol=1e-9)
+        np.testing.assert_allclose(one.predict(fitted[0]), other.predict(fitted[1]), atol=1e-9)
+    made = design(sample_of(table))
+    assert made.turn is not None and np.ptp(np.diag(made.turn)) == 0
 
 
 @pytest.mark.parametrize("kind", ["neighbours", "logistic", "judge"])

@@ -1,5 +1,7 @@
 """Nothing is tuned on what it is judged on, and error bars hold."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from helpers import assert_mean_close
@@ -7,18 +9,42 @@ from offline_cases import noise, world
 
 from jaxroute.comparison.offline import fit_cascade, fit_mixture, fit_router, offline, router, sample_of
 from jaxroute.comparison.offline.cascade import LEARNED
-from jaxroute.comparison.offline.crossfit import crossfit, estimate, parting
+from jaxroute.comparison.offline.crossfit import crossfit, estimate
 from jaxroute.comparison.offline.measure import approaches
 from jaxroute.comparison.offline.mixture import BestMixture
-from jaxroute.comparison.offline.sample import Sample
+from jaxroute.comparison.offline.part import Part
+from jaxroute.data.predictors import Sample, random_folds
 
 
 def test_every_query_is_judged_once_in_each_partition():
     for num_queries, num_folds in ((8, 2), (9, 4), (365, 4)):
-        folds = [parting(num_queries, num_folds, p) for p in range(3)]
+        sample = sample_of(noise(0, num_queries))
+        folds = [random_folds(sample, num_folds, (7, p)) for p in range(3)]
         for each in folds:
             assert np.ptp(np.bincount(each, minlength=num_folds)) <= 1
         assert not np.array_equal(folds[0], folds[1])
+        numbered = replace(sample, prompts=np.arange(num_queries)[::-1])
+        np.testing.assert_array_equal(random_folds(numbered, num_folds, (7, 0)), folds[0])
+
+
+def test_copies_of_a_prompt_are_fitted_or_judged_together():
+    table = replace(world(0, 60), prompts=np.random.default_rng(0).integers(0, 20, 60) * 7)
+    sample, parts = sample_of(table), []
+
+    class Watched(BestMixture):
+        def fit(self, part):
+            parts.append(part.sample.prompts)
+            return super().fit(part)
+
+    crossfit(sample, [Watched()], (0.7,), 2, 3)
+    for partition in (parts[:3], parts[3:]):
+        left_out = [set(sample.prompts) - set(fitted) for fitted in partition]
+        assert sorted(prompt for fold in left_out for prompt in fold) == sorted(set(sample.prompts))
+        assert sum(np.isin(sample.prompts, fitted).sum() - fitted.size for fitted in partition) == 0
+    folds = Part(sample).folds
+    assert all(np.ptp(folds[sample.prompts == prompt]) == 0 for prompt in set(sample.prompts))
+    with pytest.raises(ValueError, match="table has 7 queries with different prompts; rules are fitted to one part"):
+        sample_of(replace(table, prompts=np.arange(60) % 7))
 
 
 class Spy:
@@ -35,7 +61,7 @@ class Spy:
 
 def test_scores_of_the_judged_half_change_nothing_that_is_fitted():
     sample = sample_of(world(0, 60))
-    judged = parting(60, 2, 0) == 0
+    judged = random_folds(sample, 2, (7, 0)) == 0
     scores = np.array(sample.scores)
     scores[judged] = np.random.default_rng(0).permutation(scores[judged])
     changed = Sample(sample.models, scores, sample.costs, None, sample.features, sample.groups)

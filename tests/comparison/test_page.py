@@ -12,7 +12,20 @@ import sys
 import pytest
 import summaries
 
-from jaxroute.comparison.page import labels, learning, looks, mpl, numbers, picture, scales, sections, table, ways, write
+from jaxroute.comparison.page import (
+    labels,
+    learning,
+    looks,
+    mpl,
+    numbers,
+    picture,
+    plain,
+    scales,
+    sections,
+    table,
+    ways,
+    write,
+)
 from jaxroute.comparison.page.html import breakable, element
 from jaxroute.comparison.page.write import as_csv, as_json, page
 
@@ -108,25 +121,72 @@ def test_every_point_is_in_the_page(pages, name):
 
 def test_rows_are_sorted_by_cost_those_that_meet_the_target_first():
     summary = summaries.typical()
-    meeting, missing, bounds = ways.rows(summary)
-    for rows in (meeting, missing, bounds):
+    groups = ways.groups(summary)
+    for rows in groups.values():
         costs = [p["cost"][0] for p in rows]
         assert costs == sorted(costs)
+    meeting, missing, judged, retried = groups.values()
+    assert list(groups)[:2] == [ways.MEETS, ways.MISSES] and list(groups)[2] == "out of reach without a perfect judge"
     assert all(p["meets"] for p in meeting) and not any(p["meets"] for p in missing)
-    assert {p["kind"] for p in bounds} == {"bound"}
+    assert {p["approach"] for p in judged} == {"cascade, perfect judge", "COSMOS"}
+    assert [p["approach"] for p in retried] == ["ACQB, with retries"]
     assert [ways.name_of(p) for p in meeting if p["kind"] == "single"] == [ways.name_of(ways.cheapest_single(summary))]
     assert any(p is ways.best(summary) for p in meeting)
     text = str(table.answers(summary, looks.cast(summary)))
     named = re.findall(r'data-key="([^"]*)" scope="row"', text)
-    assert named == [p["approach"] for p in (*meeting, *missing, *bounds)]
+    assert named == [p["approach"] for rows in groups.values() for p in rows]
 
 
-def test_the_frontier_is_not_dominated_and_has_no_bounds():
-    points = summaries.typical()["points"]
-    front = ways.frontier(points)
-    real = [p for p in points if p["kind"] != "bound"]
+def test_what_needs_a_judge_is_hollow_and_on_no_frontier():
+    summary = summaries.typical()
+    cast = looks.cast(summary)
+    rare = [p["without"] is not None or p["kind"] == "bound" for p in summary["points"] if p["kind"] != "single"]
+    shown = [cast[p["approach"]].fill == "hollow" for p in summary["points"] if p["kind"] != "single"]
+    assert shown == rare and any(rare)
+    names = list(cast)
+    assert [cast[name].fill for name in names] == sorted((cast[name].fill for name in names), key="hollow".__eq__)
+    for form in (picture.WIDE, picture.NARROW):
+        legend = [t.text for t in picture.draw(summary, form).texts()]
+        assert "hollow: out of reach without a perfect judge" in legend
+        assert legend.count(ways.CHEAPEST) == 1
+    (staircase,) = (s for s in picture.draw(summary).items if getattr(s, "stroke", "") == "frontier" and len(s.points) > 2)
+    available = [p for p in summary["points"] if ways.available(p)]
+    assert len(staircase.points) == 2 * len(ways.frontier(available))
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 100, 200, None])
+@pytest.mark.parametrize("name", summaries.ALL)
+def test_the_table_of_a_terminal_has_groups_at_any_width(name, width):
+    summary = summaries.ALL[name]()
+    lines = plain.text(summary, width).splitlines()
+    assert max(map(len, lines)) <= (width or 10**6)
+    titles = [f"{title}:" if width is None else f"{title}:"[: width - 3] for title in ways.groups(summary)]
+    places = [i for title in titles for i, line in enumerate(lines) if line.startswith(title)]
+    assert len(places) == len(titles) and places == sorted(places)
+    after = {title: lines[i + 1 :] for title, i in zip(ways.groups(summary), places, strict=True)}
+    for title, rows in ways.groups(summary).items():
+        for p, line in zip(rows, after[title], strict=False):
+            assert line.startswith(ways.name_of(p)[:18].splitlines()[0].rstrip())
+    if name == "typical" and width and width >= 80:
+        assert lines[0].split()[-2:] in (["saves", "calls"], ["calls", "setting"])
+    assert max(map(len, plain.shares(summary, width).splitlines())) <= (width or 10**6)
+
+
+def test_a_notebook_shows_a_small_table_without_anything_else():
+    for name in ("typical", "hostile", "nothing"):
+        summary = summaries.ALL[name]()
+        read = Reader(plain.html(summary))
+        assert {tag for tag, _ in read.elements} <= {"div", "p", "table", "tr", "th", "td", "wbr"}
+        assert all(set(attributes) <= {"colspan"} for _, attributes in read.elements)
+        for title, points in ways.groups(summary).items():
+            assert title in read.words()
+            assert all(" ".join(numbers.percent(p["quality"]).split()) in read.words() for p in points)
+
+
+def test_the_frontier_is_not_dominated():
+    real = [p for p in summaries.typical()["points"] if ways.available(p)]
+    front = ways.frontier(real)
     for f in front:
-        assert f["kind"] != "bound"
         assert not [p for p in real if p["cost"][0] <= f["cost"][0] and p["quality"][0] > f["quality"][0]]
     assert len(front) > 3
 

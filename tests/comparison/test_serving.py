@@ -72,6 +72,25 @@ def test_rules_decide_one_by_one_as_on_the_whole_log_also_when_saved(log, points
     assert {"Best mixture", "Nearest neighbours", "Logistic regression", "FrugalGPT cascade"} <= {name for _, name in seen}
 
 
+@pytest.mark.parametrize("make", [list, tuple, np.array, lambda texts: np.array(texts, object)])
+def test_many_queries_at_once_are_decided_as_one_by_one(log, points, make):
+    texts = ["verdict of the judge in court", "add a number plus a total", "plus", ""]
+    for name in ("Nearest neighbours", "Logistic regression", "FrugalGPT cascade", "large"):
+        way = serving.way_of(log, next(p for p in points if p.approach == name and p.kind != "bound"))
+        assert way.predict(make(texts)) == [way.model(text) for text in texts]
+        assert way.predict(make([])) == []
+    with pytest.raises(
+        ValueError, match=r"queries must be a list of texts or rows of numbers, got 'court'; for one give \[query"
+    ):
+        way.predict("court")
+    for wrong in (None, 3):
+        with pytest.raises(ValueError, match="queries must be a list"):
+            way.predict(wrong)
+    way = serving.way_of(log, next(p for p in points if p.approach == "Logistic regression"))
+    with pytest.raises(ValueError, match="text must be that of the query, which Logistic regression looks at, got 3"):
+        way.predict(["court", 3])
+
+
 def test_a_cascade_asks_on_as_it_does_on_the_log(log):
     sample = sample_of(log.table)
     for target in (0.6, 0.75, 0.9, 0.97):
@@ -130,6 +149,9 @@ def test_categories_alone_and_beside_texts(tmp_path):
         assert way.model(text, category="law") == "large"
         assert way.model(text, category="never heard of") in way.models
         assert "category=category" in serving.snippet(log, point, "way.npz")
+        assert way.predict([text] * 2, categories=["law", "sum"]) == [way.model(text, category=c) for c in ("law", "sum")]
+        with pytest.raises(ValueError, match="categories must be a list of 2, one for each query"):
+            way.predict([text] * 2, categories=["law"])
         if features == "none":
             with pytest.raises(ValueError, match="category must be that of the query"):
                 way.model()
@@ -144,7 +166,11 @@ def test_long_embeddings_are_reduced_as_those_of_the_log():
     point = next(p for p in offline(log.table, (0.5,)) if p.approach == "Nearest neighbours")
     way = serving.way_of(log, point)
     assert way.model(features=numbers[0]) in ("a", "b")
-    with pytest.raises(ValueError, match=r"features must have shape \(100,\)"):
+    assert way.predict(numbers) == way.predict(numbers.tolist()) == [way.model(features=row) for row in numbers]
+    for wrong in (numbers[:3, :32], numbers[0]):
+        with pytest.raises(ValueError, match=r"features must have shape \(\d+, 100\)"):
+            way.predict(wrong)
+    with pytest.raises(ValueError, match=r"features must have shape \(1, 100\), got \(1, 32\)"):
         way.model(features=numbers[0, :32])
 
 

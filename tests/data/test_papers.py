@@ -10,8 +10,10 @@ from jaxroute.data import (
     STAGEROUTE_TABLE_1,
     STAGEROUTE_TABLE_2,
     ModelTable,
+    PriceTable,
     divide_by_max,
     min_max,
+    papers,
 )
 
 
@@ -88,6 +90,25 @@ def test_model_table_is_checked_and_read_only():
         ModelTable(("a", "b"), [1, np.nan], [1, 2], **units)
     with pytest.raises(ValueError, match="read-only"):
         STAGEROUTE_TABLE_1.scores[0] = 0
+
+
+def test_a_price_table_is_checked():
+    with pytest.raises(ValueError, match=r"prices has shape \(1,\); expected \(2,\)"):
+        PriceTable(("a", "b"), [1], unit="", source="")
+
+
+def test_a_row_of_another_length_than_the_columns_is_refused(monkeypatch):
+    table = {"source": "", "columns": {"task": "task", "reward": "reward"}, "rows": [["awc", 0.18], ["suc"]]}
+    monkeypatch.setattr(papers, "_read", lambda paper: {"chatglm2": table})
+    with pytest.raises(ValueError, match=r"c2mabv.json, chatglm2: \('suc',\) must have 2 values: task, reward"):
+        papers._rows("c2mabv", "chatglm2")
+
+
+@pytest.mark.parametrize("change", [lambda rows: rows[:-1], lambda rows: [*rows, rows[0]], lambda rows: rows[::-1]])
+def test_a_missing_repeated_or_misplaced_benchmark_is_refused(change):
+    rows = papers._groups("messplus", "table_2")["MESS+"]
+    with pytest.raises(ValueError, match="rows are .*; expected arc_challenge, .*, average"):
+        papers._by_benchmark(papers._entry, change(rows))
 
 
 def test_normalisations_refuse_what_they_cannot_scale():

@@ -48,6 +48,10 @@ from jaxroute.data import (
         ({"groups": changed(GROUPS, 1, 2)}, r"groups is 2 at \[1\]; .* 0 to 1"),
         ({"groups": changed(GROUPS, 1, -1)}, r"groups is -1 at \[1\]; .* 0 to 1"),
         ({"group_names": ("x", "x")}, "group_names has 'x' more than once"),
+        ({"prompts": [0, 1]}, r"prompts has shape \(2,\) .* expected \[3\] integers"),
+        ({"prompts": [0.0, 1.0, 2.0]}, "prompts has .* dtype float64; expected"),
+        ({"prompts": [0, -1, 0]}, r"prompts is -1 at \[1\]; .* 0 to 2\^31 - 1"),
+        ({"prompts": [0, 1, 2**31]}, r"prompts is 2147483648 at \[2\]"),
     ],
 )
 def test_impossible_tables_are_refused_by_name(change, message):
@@ -178,16 +182,38 @@ def test_missing_values():
 
 
 def test_a_table_knows_which_rows_of_the_file_it_has(tmp_path):
-    table = full_table().subset(rows=[2, 0]).subset(rows=[1])
-    assert (table.rows.tolist(), table.num_rows) == ([0], 3)
+    table = full_table().subset(rows=[2, 1, 0]).subset(rows=[2, 0])
+    assert (table.rows.tolist(), table.num_rows) == ([0, 2], 3)
     table.save(tmp_path / "t.npz")
     for load in (RoutingTable.load, load_table):
-        assert load(tmp_path / "t.npz").rows.tolist() == [0]
+        assert load(tmp_path / "t.npz").rows.tolist() == [0, 2]
         assert load(tmp_path / "t.npz").num_rows == 3
-    np.testing.assert_array_equal(table.with_features(FEATURES + 1).features, FEATURES[:1] + 1)
+    np.testing.assert_array_equal(table.with_features(FEATURES + 1).features, FEATURES[[0, 2]] + 1)
     for rows in ([0, 3, 1], [0, -1, 1], [0, 1], [0.5, 1, 2]):
         with pytest.raises(ValueError, match=r"rows must be \[3\] integers from 0 to num_rows - 1 = 2"):
             RoutingTable(SCORES, COSTS, MODELS, rows=rows)
+
+
+def test_prompts_go_with_their_queries(tmp_path):
+    table = RoutingTable.from_arrays(SCORES, COSTS, MODELS, prompts=[5, 2, 5])
+    assert table.prompts.tolist() == [5, 2, 5] and table.prompts.dtype == np.int32 and not table.prompts.flags.writeable
+    assert table.subset(rows=[1, 2]).prompts.tolist() == table.order_by_cost().with_features(FEATURES).prompts.tolist()[1:]
+    table.save(tmp_path / "t.npz")
+    assert RoutingTable.load(tmp_path / "t.npz").prompts.tolist() == [5, 2, 5]
+    with pytest.warns(UserWarning, match="dropped 1"):
+        dropped = RoutingTable.from_arrays(changed(SCORES, (0, 0), np.nan), COSTS, MODELS, prompts=[5, 2, 5], missing="drop")
+    assert dropped.prompts.tolist() == [2, 5] and full_table().prompts is None
+
+
+def test_to_frame():
+    frame = full_table().to_frame()
+    assert list(frame.columns) == ["query", "model", "score", "cost", "group"]
+    assert frame["query"].tolist() == [0, 0, 1, 1, 2, 2] and frame["model"].tolist() == [*MODELS] * 3
+    np.testing.assert_array_equal(frame.pivot(index="query", columns="model", values="score")[[*MODELS]], SCORES)
+    np.testing.assert_array_equal(frame["cost"].to_numpy().reshape(3, 2), COSTS)
+    assert frame["group"].tolist() == ["mbpp", "mbpp", "mmlu-law", "mmlu-law", "mbpp", "mbpp"]
+    frame.loc[0, "score"] = 0.5  # A copy.
+    assert "group" not in RoutingTable(SCORES, COSTS, MODELS).to_frame()
 
 
 def test_repr_is_short():

@@ -50,7 +50,7 @@ def test_a_log_of_texts_is_played_by_features_of_the_texts(tmp_path):
     pytest.importorskip("sklearn")
     words = ("solve", "write", "prove", "draw", "count", "sort")
     rows = [
-        f"{q},{words[q % 6]} the {words[q // 6 % 6]},{m},{(q + i) % 2},0.0{i + 1}"
+        f"{q},{words[q % 6]} the {words[q // 6 % 6]} {q},{m},{(q + i) % 2},0.0{i + 1}"
         for q in range(60)
         for i, m in enumerate("ab")
     ]

@@ -10,7 +10,7 @@ import xarray as xr
 from fillings import Put, put
 
 from jaxroute.data import MESSPLUS_BENCHMARKS, MESSPLUS_MODELS, MESSPLUS_TABLE_2, MESSPLUS_TABLE_2_DIFFERS
-from jaxroute.data.messplus import MESSPLUS_REPLAY
+from jaxroute.data.papers import MESSPLUS_REPLAY
 from jaxroute.experiments.stochastic import best_arm, shelf
 from jaxroute.problems import queueing, service, stochastic
 

@@ -3,6 +3,8 @@
 import math
 import random
 
+from jaxroute.comparison.points import JUDGE, RARE, RETRIES
+
 MODELS = (
     "llama-3.2-1b",
     "qwen2.5-3b",
@@ -42,6 +44,7 @@ def point(approach, kind, setting, quality, cost, **more):
         "latency": None,
         "late_quality": None,
         "late_cost": None,
+        "without": None,
         "meets": False,
         "answer": False,
         "saving": None,
@@ -72,6 +75,9 @@ WAYS = (
     ("logistic regression", "offline", "lambda", (FEATURES, ALL_SCORES), 0.42),
     ("cascade", "offline", "threshold", ("a score of each answer, before it is served",), 0.55),
     ("lottery of two models", "offline", "", (), 0.8),
+    ("cascade, perfect judge", "offline", "threshold", (JUDGE,), 0.3),
+    ("COSMOS", "online", "b", (JUDGE, FEATURES), 0.3),
+    ("ACQB, with retries", "online", "rho", (RETRIES,), 0.6),
 )
 
 
@@ -96,7 +102,13 @@ def typical(
             part = (i + 0.5) / len(settings)
             cost = scale * 10 ** (-3.6 + 1.7 * part) * level * rng.uniform(0.9, 1.1)
             quality = min(0.52 + 0.3 * part**0.6 + 0.05 * (1 - level) + rng.uniform(-0.01, 0.01), 0.99)
-            more = {"needs": list(needs), "meets": quality + 0.004 >= target, "further": f"jaxroute sweep {way} --seeds 100"}
+            rare = next((RARE[need] for need in needs if need in RARE), None)
+            more = {
+                "needs": list(needs),
+                "without": rare,
+                "meets": quality + 0.004 >= target,
+                "further": f"jaxroute sweep {way} --seeds 100",
+            }
             if kind == "online":
                 more |= {"late_quality": pair(quality + 0.01, 0.01), "late_cost": pair(cost * 0.95)}
                 more |= {"learning": learning(quality + 0.01, cost)}
@@ -114,7 +126,7 @@ def typical(
     for i, setting in enumerate(("0.7", "0.8", "0.9")):
         cost = scale * 10 ** (-3.8 + 0.5 * i)
         bound = point("knows every score", "bound", setting, pair(0.72 + 0.1 * i, 0.01), pair(cost))
-        points.append(bound | {"meets": 0.72 + 0.1 * i >= target, "answer": i == 1})
+        points.append(bound | {"meets": 0.72 + 0.1 * i >= target})
     points = rng.sample(points, len(points))
     return {
         "jaxroute": "0.1.0",
@@ -153,14 +165,12 @@ def typical(
 
 def best_of(points):
     """Number of the cheapest answer that meets the target, or of the cheapest single model that does."""
-    real = [
-        i for i, p in enumerate(points) if p["meets"] and (p["kind"] == "single" or (p["answer"] and p["kind"] != "bound"))
-    ]
+    real = [i for i, p in enumerate(points) if p["meets"] and not p["without"] and (p["kind"] == "single" or p["answer"])]
     return min(real, key=lambda i: points[i]["cost"][0], default=None)
 
 
 def sentence(points, target, unit):
-    ways = [p for p in points if p["answer"] and p["meets"] and p["kind"] != "bound"]
+    ways = [p for p in points if p["answer"] and p["meets"] and not p["without"]]
     if not ways:
         return f"No way of routing reaches {100 * target:g} % on these queries."
     best = min(ways, key=lambda p: p["cost"][0])
@@ -176,7 +186,7 @@ def sentence(points, target, unit):
 def sensitivity(points):
     rows = []
     for target in (0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9):
-        real = [p for p in points if p["kind"] != "bound" and p["quality"][0] >= target]
+        real = [p for p in points if p["kind"] != "bound" and not p["without"] and p["quality"][0] >= target]
         way = min(real, key=lambda p: p["cost"][0], default=None)
         single = min((p for p in real if p["kind"] == "single"), key=lambda p: p["cost"][0], default=None)
         rows.append(

@@ -65,7 +65,8 @@ def play(
         between = () if looks(approach) == 1 else values_between(approach, first, target)
         if between:
             tell(f"{approach.name}, nearer to the target")
-            second = _runs(approach, between, orders, _place(folder, approach, "near"))
+            # More orders may move the values: each set of them has its own place.
+            second = _runs(approach, between, orders, _place(folder, approach, f"near-{between[0]:.6g}"))
             first = first | _points(approach, traffic, second, warm)
         yield list(first.values())
 

@@ -5,9 +5,11 @@ from typing import Protocol
 
 import numpy as np
 
+from jaxroute.data.predictors import Sample, random_folds
+
 from ..points import Estimate, Measures
 from .part import Part
-from .sample import Played, Sample
+from .sample import Played
 
 
 class Rule(Protocol):
@@ -118,11 +120,6 @@ def estimate(values: np.ndarray, rules: np.ndarray, first: int = 0) -> Estimate:
     return Estimate(float(of_queries.mean()), float(np.sqrt(variance)))
 
 
-def parting(num_queries: int, num_folds: int, partition: int) -> np.ndarray:
-    """`[Q]` number of the fold of each query: as many in each as can be, at random, the same for every table of this size."""
-    return np.random.default_rng((7, partition)).permutation(np.arange(num_queries) % num_folds)
-
-
 def crossfit(
     sample: Sample,
     approaches: Sequence[Approach],
@@ -146,7 +143,7 @@ def crossfit(
     """
     records = [[Record(num_partitions, sample) for _ in targets] for _ in approaches]
     for partition in range(num_partitions):
-        folds = parting(sample.num_queries, num_folds, partition)
+        folds = random_folds(sample, num_folds, (7, partition))
         for fold in range(num_folds):
             progress(f"rules that are fitted: part {partition * num_folds + fold + 1} of {num_partitions * num_folds}")
             part, judged = Part(sample.take(folds != fold), (11, partition, fold)), sample.take(folds == fold)

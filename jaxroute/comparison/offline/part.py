@@ -2,25 +2,15 @@
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Protocol
 
 import numpy as np
 
-from .logistic import cross_entropy, fit_each, fit_logistic, logit, sigmoid
-from .neighbours import fit_neighbours
-from .sample import Sample
+from jaxroute.data.predictors import Predictor, Sample, fit_logistic, fit_neighbours, random_folds
+from jaxroute.data.predictors.logistic import cross_entropy, fit_each, logit, sigmoid
 
 # No fitting part has more queries than this: of a larger one as many are drawn.
 MOST_FITTED = 8000
 _FOLDS = 4
-
-
-class Predictor(Protocol):
-    """Predicts the score of each model on each query."""
-
-    def predict(self, sample: Sample) -> np.ndarray:
-        """`[Q, N]` predicted scores."""
-        ...
 
 
 @dataclass(eq=False)
@@ -100,7 +90,7 @@ class Part:
         if sample.num_queries > MOST_FITTED:
             sample = sample.take(np.sort(rng.permutation(sample.num_queries)[:MOST_FITTED]))
         self.sample = sample
-        self.folds = rng.permutation(np.arange(sample.num_queries) % min(_FOLDS, sample.num_queries))
+        self.folds = random_folds(sample, _FOLDS, rng)
 
     @cached_property
     def means(self) -> Known:

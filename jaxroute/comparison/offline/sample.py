@@ -1,51 +1,11 @@
-"""What a rule is fitted to and judged on, and what it leaves behind."""
+"""Queries that rules are fitted to and judged on, and what a rule does with them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from jaxroute.data import RoutingTable
-
-
-@dataclass(frozen=True, eq=False)
-class Sample:
-    """Some queries of a table, in float64.
-
-    Attributes:
-      models: the `N` names, from the lowest mean cost of the table on.
-      scores: `[Q, N]` in [0, 1].
-      costs: `[Q, N]` in the unit of the table.
-      latency: `[Q, N]` seconds, or None.
-      features: `[Q, d]`, or None.
-      groups: `[Q]` numbers of categories, or None.
-    """
-
-    models: tuple[str, ...]
-    scores: np.ndarray
-    costs: np.ndarray
-    latency: np.ndarray | None = None
-    features: np.ndarray | None = None
-    groups: np.ndarray | None = None
-
-    @property
-    def num_queries(self) -> int:
-        """`Q`."""
-        return self.scores.shape[0]
-
-    @property
-    def num_models(self) -> int:
-        """`N`."""
-        return self.scores.shape[1]
-
-    @property
-    def described(self) -> bool:
-        """Whether anything is known of a query before it is served."""
-        return self.features is not None or self.groups is not None
-
-    def take(self, rows: np.ndarray) -> "Sample":
-        """The queries of some rows, a mask or numbers."""
-        part = (None if a is None else a[rows] for a in (self.latency, self.features, self.groups))
-        return Sample(self.models, self.scores[rows], self.costs[rows], *part)
+from jaxroute.data.predictors import Sample
 
 
 def sample_of(table: RoutingTable, latency: np.ndarray | None = None) -> Sample:
@@ -56,28 +16,21 @@ def sample_of(table: RoutingTable, latency: np.ndarray | None = None) -> Sample:
       latency: `[Q, N]` seconds of each call, or None.
 
     Raises:
-      ValueError: there are fewer than eight queries, or the latencies do not fit the table.
+      ValueError: there are fewer than eight queries with different prompts, or the latencies do not fit the table.
     """
-    if table.num_queries < 8:
-        raise ValueError(
-            f"table has {table.num_queries} queries; rules are fitted to one part and judged on another from 8 on"
-        )
-    order = np.argsort(table.mean_costs(), kind="stable")
+    sample = Sample.of(table.order_by_cost())
+    number = sample.numbered().max() + 1
+    if number < 8:
+        which = "queries" if sample.prompts is None else "queries with different prompts"
+        raise ValueError(f"table has {number} {which}; rules are fitted to one part and judged on another from 8 on")
     if latency is not None:
         latency = np.asarray(latency, np.float64)
         if latency.shape != table.scores.shape:
             raise ValueError(f"latency has shape {latency.shape}; expected {table.scores.shape}, the shape of scores")
         if not (np.isfinite(latency) & (latency >= 0)).all():
             raise ValueError("latency must be finite and at least 0")
-        latency = latency[:, order]
-    return Sample(
-        tuple(table.models[i] for i in order),
-        table.scores[:, order].astype(np.float64),
-        table.costs[:, order].astype(np.float64),
-        latency,
-        None if table.features is None else table.features.astype(np.float64),
-        table.groups,
-    )
+        latency = latency[:, [table.models.index(name) for name in sample.models]]
+    return replace(sample, latency=latency)
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,8 +11,10 @@ _NEAR = 0.01  # Of quality: one percentage point.
 
 
 def learners(summary: Summary) -> list[PointSummary]:
-    """Chosen settings that learn and say how, from the cheapest on."""
-    return ways.by_cost(p for p in summary["points"] if p["answer"] and p["kind"] == "online" and _pieces(p["learning"]))
+    """Chosen settings that learn and say how, in the order of the table."""
+    return [
+        p for points in ways.groups(summary).values() for p in points if p["kind"] == "online" and _pieces(p["learning"])
+    ]
 
 
 def pictures(summary: Summary, looked: dict[str, Look]) -> tuple[Scene, Scene]:
@@ -39,8 +41,8 @@ def pictures(summary: Summary, looked: dict[str, Look]) -> tuple[Scene, Scene]:
                 tips.append(f"{point['approach']}\nafter {numbers.count(served, 'query', 'queries')}\n{shown}")
             look = looked[point["approach"]]
             mark = (look.shape, "paper", look.colour)
-            number = list(looked).index(point["approach"])
-            found.append(Curve(point["approach"], places, look.colour, [mark] * len(places), tips, series=number))
+            number, dash = list(looked).index(point["approach"]), () if ways.available(point) else (3.0, 3.0)
+            found.append(Curve(point["approach"], places, look.colour, [mark] * len(places), tips, dash=dash, series=number))
         return found
 
     target = (100 * summary["target"], f"target {numbers.share(summary['target'])}")
@@ -54,6 +56,7 @@ def pictures(summary: Summary, looked: dict[str, Look]) -> tuple[Scene, Scene]:
 def words(point: PointSummary, summary: Summary) -> str:
     """When an approach has learned, and what learning costs: the pieces before, against what it does in its last piece."""
     pieces, name = [p for p in _pieces(point["learning"]) if known(p[1])], point["approach"]
+    name += "" if ways.available(point) else f" (dashed: {ways.out_of_reach(point)})"
     if len(pieces) < 2:
         return f"{name}: too few queries to tell."
     last = pieces[-1][1] or 0.0

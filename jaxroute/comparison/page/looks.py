@@ -72,7 +72,7 @@ class Look:
       colour: name in the palette.
       tint: name of the paler colour in the palette.
       shape: of the mark.
-      fill: full of what learns, a tint of what is fitted, hollow of what is out of reach.
+      fill: full for what learns, a tint for what is fitted, hollow for what is out of reach.
     """
 
     colour: str
@@ -85,15 +85,15 @@ def cast(summary: Summary) -> dict[str, Look]:
     """A look for each approach that routes; bounds are grey."""
     looks, bounds = {}, 0
     for name, points in ways.series(summary["points"]).items():
-        kind, place = points[0]["kind"], len(looks) - bounds
+        first, place = points[0], len(looks) - bounds
+        kind = first["kind"]
         if kind == "bound":
             looks[name] = Look("muted", "paper", SHAPES[bounds % len(SHAPES)], "hollow")
             bounds += 1
         else:
             colour = place % len(_LIGHT)
-            looks[name] = Look(
-                f"c{colour}", f"t{colour}", SHAPES[place % len(SHAPES)], "full" if kind == "online" else "tint"
-            )
+            fill: Fill = "hollow" if first["without"] else "full" if kind == "online" else "tint"
+            looks[name] = Look(f"c{colour}", f"t{colour}", SHAPES[place % len(SHAPES)], fill)
     return looks
 
 

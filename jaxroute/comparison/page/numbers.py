@@ -63,6 +63,11 @@ def portion(value: float) -> str:
     return f"{100 * value:.0f} %" if value >= 0.0995 else f"{100 * value:.1f} %"
 
 
+def portions(shares: dict[str, float]) -> str:
+    """Shares of the queries for which each model is asked, the largest first."""
+    return ", ".join(f"{name} {portion(part)}" for name, part in sorted(shares.items(), key=lambda item: -item[1]))
+
+
 def ticks(values: list[float], log: bool = False) -> list[str]:
     """Labels of an axis, with powers of ten where they would be long: each its own on a logarithmic axis, else all the same."""
     top = _exponent(max(map(abs, values), default=0.0))

@@ -71,9 +71,9 @@ def title(summary: Summary) -> str:
     best, single = ways.best(summary), ways.cheapest_single(summary)
     words = f"Quality against cost in {summary['data']['unit']}, target {numbers.share(summary['target'])}."
     if best is not None:
-        words += f" Cheapest at the target: {tip(best, summary)}.".replace("\n", ", ")
+        words += f" {ways.CHEAPEST.capitalize()}: {tip(best, summary)}.".replace("\n", ", ")
     if single is not None and single is not best:
-        words += f" Cheapest single model at the target: {tip(single, summary)}.".replace("\n", ", ")
+        words += f" Cheapest single model that does: {tip(single, summary)}.".replace("\n", ", ")
     return words + " All values are in the tables below."
 
 
@@ -81,7 +81,7 @@ def tip(point: PointSummary, summary: Summary) -> str:
     """What a mark says when pointed at."""
     quality, cost = numbers.percent(point["quality"]), numbers.measured(point["cost"], summary["data"]["unit"])
     lines = [ways.full_name(point), f"quality {quality}", f"cost {cost}"]
-    return "\n".join([*lines, "out of reach: for scale only"] if point["kind"] == "bound" else lines)
+    return "\n".join(lines if ways.available(point) else [*lines, ways.out_of_reach(point)])
 
 
 def _reach(pair: Pair) -> tuple[float, float]:
@@ -142,7 +142,7 @@ def _frame(scene: Scene, x: Scale, y: Scale, area: Box, summary: Summary, form: 
 def _frontier(scene: Scene, x: Scale, y: Scale, area: Box, points: list[PointSummary], placer: Placer) -> None:
     """A staircase: the best quality that can be had for at most a cost."""
     corners: list[tuple[float, float]] = []
-    for point in ways.frontier(points):
+    for point in ways.frontier(filter(ways.available, points)):
         place = _place(point, x, y)
         corners += [(place[0], corners[-1][1])] if corners else []
         corners.append(place)
@@ -179,7 +179,7 @@ def _approach(
     scene: Scene, x: Scale, y: Scale, points: list[PointSummary], look: Look, number: int, form: Format, placer: Placer
 ) -> None:
     """One approach: settings that no other of its own beats, joined, with error bars and marks; the others as small marks."""
-    good = points if look.fill == "hollow" else ways.frontier(points)
+    good = ways.frontier(points)
     places = [_place(p, x, y) for p in good]
     dash = (3.0, 3.0) if look.fill == "hollow" else ()
     for point in points:
@@ -280,7 +280,7 @@ def _spaced(points: list[PointSummary]) -> list[PointSummary]:
 def _legend(scene: Scene, summary: Summary, looked: dict[str, Look], points: list[PointSummary], form: Format) -> None:
     """Approaches with their marks, which colours alone do not tell apart, then what the other marks mean; in as many rows as it takes."""
     size, row = form.font - 0.5, form.font * 1.75
-    kinds = {p["kind"] for p in points}
+    kinds = {p["kind"] for p in points if ways.available(p)}
     drawn = {p["approach"] for p in points}
     entries: list[tuple[Mark | Line, str, int | None]] = [
         (_mark(0, 0, look, form.radius, i), shortened(name, form.letters), i)
@@ -292,8 +292,8 @@ def _legend(scene: Scene, summary: Summary, looked: dict[str, Look], points: lis
         marks.append((Mark(0, 0, "circle", form.radius, "muted", "muted"), "filled: learns while it serves", None))
     if "offline" in kinds:
         marks.append((Mark(0, 0, "circle", form.radius, "muted", "rule", 1.5), "pale: fitted beforehand", None))
-    if "bound" in kinds:
-        marks.append((Mark(0, 0, "circle", form.radius, "muted", "paper", 1.5), "hollow: out of reach, for scale", None))
+    for rare in dict.fromkeys(ways.out_of_reach(of[0]) for of in ways.series(points).values() if not ways.available(of[0])):
+        marks.append((Mark(0, 0, "circle", form.radius, "muted", "paper", 1.5), f"hollow: {rare}", None))
     if kinds & {"online", "offline"}:
         small = Mark(0, 0, "circle", _BEATEN * form.radius, "muted", "muted")
         marks.append((small, "small: another setting of its own is better and cheaper", None))
@@ -301,7 +301,7 @@ def _legend(scene: Scene, summary: Summary, looked: dict[str, Look], points: lis
         marks.append((Mark(0, 0, "circle", form.radius * 0.62, "dot", "dot"), "one model for all queries", None))
     if ways.best(summary) is not None:
         ring = Mark(0, 0, "circle", form.radius + 1.5, "accent", None, 2.0)
-        marks.append((ring, "cheapest that meets the target", None))
+        marks.append((ring, ways.CHEAPEST, None))
     single = ways.cheapest_single(summary)
     if single is not None and single is not ways.best(summary):
         marks.append((Mark(0, 0, "circle", form.radius, "ink", None, 2.0), "cheapest single model that does", None))

@@ -44,6 +44,7 @@ def answers(summary: Summary, looked: dict[str, Look]) -> Markup:
         if single is not None
         else "No single model meets the target, so there is nothing to save against."
     )
+    against += " A setting meets the target if it misses it by at most half a standard error, where it is chosen and where it is judged."
     number = numbers.count(len(summary["points"]), "setting")
     late = any(p["late_quality"] is not None for p in summary["points"])
     note = f"{against} Standard errors are in parentheses."

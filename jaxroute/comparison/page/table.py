@@ -79,20 +79,18 @@ def _row(row: Sequence[Cell], heads: Sequence[tuple[str, str]]) -> Markup:
 
 
 def answers(summary: Summary, looked: dict[str, Look]) -> Markup:
-    """One row for each approach: its chosen setting. Those that meet the target come first, then those that do not, then bounds."""
-    meeting, missing, bounds = ways.rows(summary)
-    chosen = [*meeting, *missing, *bounds]
-    if not chosen:
+    """One row for each approach: its chosen setting. Those that meet the target come first, then those that do not, then what is out of reach."""
+    groups = ways.groups(summary)
+    if not groups:
         return element("p", "Nothing was chosen.", class_="muted")
-    heads, used = _columns(summary, chosen)
+    heads, used = _columns(summary, [p for points in groups.values() for p in points])
     best = ways.best(summary)
-    groups = [
-        ("meets", "meet the target" if missing or bounds else "", [_cells(p, summary, looked, used, best) for p in meeting]),
-        ("misses", "do not meet the target", [_cells(p, summary, looked, used, best) for p in missing]),
-        ("bounds", "out of reach, for scale", [_cells(p, summary, looked, used, best) for p in bounds]),
+    parts = [
+        ("meets" if title == ways.MEETS else "misses", title, [_cells(p, summary, looked, used, best) for p in points])
+        for title, points in groups.items()
     ]
     many = " wide" if len(heads) > 7 else ""  # Errors go below their numbers where a line would not hold all columns.
-    return table(heads, [g for g in groups if g[2]], class_=f"answers cards{many}", aria_label="Chosen settings")
+    return table(heads, parts, class_=f"answers cards{many}", aria_label="Chosen settings")
 
 
 def settings(summary: Summary, looked: dict[str, Look]) -> Markup:
@@ -106,17 +104,16 @@ def settings(summary: Summary, looked: dict[str, Look]) -> Markup:
 
 def shares(summary: Summary, looked: dict[str, Look]) -> Markup | None:
     """The chosen ways, and which models they ask how often, the most asked first; None if nothing is known of that."""
-    meeting, missing, bounds = ways.rows(summary)
-    rows: list[list[Cell]] = []
-    for p in (*meeting, *missing, *bounds):
-        asked = sorted(p["shares"].items(), key=lambda item: -item[1])
-        if asked and p["kind"] != "single":
-            look = looked.get(p["approach"])
-            name = element("span", symbol(look), element("span", breakable(ways.name_of(p))), class_="name")
-            words = ", ".join(f"{model} {numbers.portion(part)}" for model, part in asked)
-            rows.append([(name, p["approach"]), (breakable(words), words)])
+    parts: list[tuple[str, str, list[list[Cell]]]] = []
+    for title, points in ways.groups(summary).items():
+        rows: list[list[Cell]] = []
+        for p in (p for p in points if p["shares"] and p["kind"] != "single"):
+            name = [symbol(looked.get(p["approach"])), element("span", breakable(p["approach"]))]
+            words = numbers.portions(p["shares"])
+            rows.append([(element("span", name, class_="name"), p["approach"]), (breakable(words), words)])
+        parts += [("", title, rows)] if rows else []
     heads = [("approach", ""), ("models asked", "")]
-    return table(heads, [("", "", rows)], aria_label="Shares of the queries") if rows else None
+    return table(heads, parts, aria_label="Shares of the queries") if parts else None
 
 
 def models(summary: Summary) -> Markup:
@@ -166,9 +163,9 @@ def _cells(
     look = looked.get(point["approach"]) if point["kind"] != "single" else None
     notes = []
     if point is best and not brief:
-        notes.append(element("span", "cheapest at the target", class_="badge"))
-    if point["kind"] == "bound" and brief:
-        notes.append(element("span", "out of reach", class_="note"))
+        notes.append(element("span", "cheapest choice", class_="badge"))
+    if not ways.available(point) and brief:
+        notes.append(element("span", ways.out_of_reach(point), class_="note"))
     name = element("span", symbol(look), element("span", breakable(point["approach"])), notes, class_="name")
     cells: list[Cell] = [
         (name, point["approach"]),

@@ -5,6 +5,10 @@ from collections.abc import Iterable
 from jaxroute.comparison.page.numbers import known
 from jaxroute.comparison.summary import PointSummary, Summary
 
+# Titles of the groups of a table; further ones are of what is out of reach.
+MEETS, MISSES = "meet the target, to half a standard error", "do not meet the target"
+CHEAPEST = "cheapest choice to meet the target to half an error"
+
 
 def name_of(point: PointSummary) -> str:
     """What a point is called: a single model by the model's name, all others by their approach."""
@@ -21,6 +25,16 @@ def drawable(point: PointSummary) -> bool:
     return known(point["quality"][0]) and known(point["cost"][0])
 
 
+def available(point: PointSummary) -> bool:
+    """Whether a point may be an answer: it is no bound, and needs nothing rare."""
+    return point["kind"] != "bound" and point["without"] is None
+
+
+def out_of_reach(point: PointSummary) -> str:
+    """Why a point that is not available is none."""
+    return f"out of reach without {point['without']}" if point["without"] else "out of reach, for scale"
+
+
 def number_of_ways(summary: Summary) -> int:
     """Approaches that route, neither single models nor bounds."""
     return len({p["approach"] for p in summary["points"] if p["kind"] in ("offline", "online")})
@@ -29,12 +43,17 @@ def number_of_ways(summary: Summary) -> int:
 def series(points: Iterable[PointSummary]) -> dict[str, list[PointSummary]]:
     """Points of each approach that routes, from the cheapest on. Single models are no series.
 
-    Approaches that learn come first and bounds last, each by the alphabet: a colour does not change with the target.
+    What learns comes first, then what is fitted, what is out of reach, and bounds, each by the alphabet: a colour does not change with the target.
     """
     kinds = ("online", "offline", "bound")
     found: dict[str, list[PointSummary]] = {}
     routing = [p for p in points if p["kind"] in kinds]
-    for point in sorted(routing, key=lambda p: (kinds.index(p["kind"]), p["approach"].casefold(), p["approach"])):
+
+    def key(point: PointSummary) -> tuple[bool, str, int, str, str]:
+        name, kind = point["approach"], point["kind"]
+        return kind == "bound", point["without"] or "", kinds.index(kind), name.casefold(), name
+
+    for point in sorted(routing, key=key):
         found.setdefault(point["approach"], []).append(point)
     return {name: by_cost(members) for name, members in found.items()}
 
@@ -64,24 +83,23 @@ def best(summary: Summary) -> PointSummary | None:
     return None if summary["best"] is None else summary["points"][summary["best"]]
 
 
-def rows(summary: Summary) -> tuple[list[PointSummary], list[PointSummary], list[PointSummary]]:
-    """Chosen settings for the table: those that meet the target, those that do not, and bounds, each from the cheapest on.
+def groups(summary: Summary) -> dict[str, list[PointSummary]]:
+    """Chosen settings for the tables, under the title of their group, each from the cheapest on; no group is empty.
 
     The cheapest single model that meets the target is among them, other single models are not.
     """
+    found: dict[str, list[PointSummary]] = {MEETS: [], MISSES: []}
     single = cheapest_single(summary)
-    chosen = [p for p in summary["points"] if p["answer"] and p["kind"] != "single"]
-    chosen += [single] if single else []
-    real = [p for p in chosen if p["kind"] != "bound"]
-    meeting, missing = ([p for p in real if p["meets"] is want] for want in (True, False))
-    return by_cost(meeting), by_cost(missing), by_cost(p for p in chosen if p["kind"] == "bound")
+    for point in by_cost(p for p in summary["points"] if p is single or (p["answer"] and p["kind"] != "single")):
+        found.setdefault(out_of_reach(point) if point["without"] else MEETS if point["meets"] else MISSES, []).append(point)
+    return {title: found[title] for title in (MEETS, MISSES, *sorted(found.keys() - {MEETS, MISSES})) if found[title]}
 
 
 def frontier(points: Iterable[PointSummary]) -> list[PointSummary]:
-    """Achievable points that no other beats in quality and cost, from the cheapest on."""
+    """Points that no other beats in quality and cost, from the cheapest on."""
     found: list[PointSummary] = []
     highest = float("-inf")
-    for point in by_cost(p for p in points if p["kind"] != "bound" and drawable(p)):
+    for point in by_cost(p for p in points if drawable(p)):
         quality = point["quality"][0]
         if known(quality) and quality > highest:
             highest = quality

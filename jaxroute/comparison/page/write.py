@@ -21,6 +21,7 @@ COLUMNS = (
     "kind",
     "setting",
     *(c for p in _PAIRS for c in (p, f"{p}_error")),
+    "without",
     "meets",
     "answer",
     "needs",
@@ -54,7 +55,7 @@ def write(summary: Summary, folder: Path) -> list[Path]:
     for name in ("quality-cost.png", "quality-cost.pdf"):
         if name not in contents:
             (folder / name).unlink(missing_ok=True)
-    return [_put(folder / name, content) for name, content in contents.items()]
+    return [put(folder / name, content) for name, content in contents.items()]
 
 
 def page(summary: Summary) -> str:
@@ -107,7 +108,7 @@ def as_csv(summary: Summary) -> str:
         flags = [str(p["meets"]).lower(), str(p["answer"]).lower()]
         shares = "; ".join(f"{name}={share:.4g}" for name, share in p["shares"].items())
         texts = ["; ".join(p["needs"]), shares, p["further"]]
-        lines.writerow([p["approach"], p["kind"], p["setting"], *pairs, *flags, *texts])
+        lines.writerow([p["approach"], p["kind"], p["setting"], *pairs, p["without"] or "", *flags, *texts])
     return text.getvalue()
 
 
@@ -135,7 +136,7 @@ def _digest(text: str) -> str:
     return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def _put(path: Path, content: bytes) -> Path:
+def put(path: Path, content: bytes) -> Path:
     """A file with a content, under another name until it is whole."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:

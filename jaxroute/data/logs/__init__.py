@@ -1,5 +1,5 @@
-"""Logs of answers as people have them: any file, any names of columns, as a complete table with an account of how it was read."""
+"""Logs of answers of any kind and with any names of columns, as complete tables with an account of how they were read."""
 
-from jaxroute.data.logs.log import Log, read_log
+from jaxroute.data.logs.log import Log, read_answers, read_log
 
-__all__ = ["Log", "read_log"]
+__all__ = ["Log", "read_answers", "read_log"]

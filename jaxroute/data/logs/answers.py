@@ -1,95 +1,252 @@
-"""What a file says about queries and models, before gaps are closed and scores scaled."""
+"""Answers of models to queries, as one number per answer and role, in common units."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
+import pandas as pd
+
+from jaxroute.data.files import some
+from jaxroute.data.logs.cells import Numbers, empty, read_numbers, read_texts, some_cells
+from jaxroute.data.logs.files import Sheet
+from jaxroute.data.logs.names import PER_MODEL, words
+from jaxroute.data.logs.roles import CALLED, Roles
+
+CHARACTERS_PER_TOKEN = 4.0
+_LONGEST_LATENCY = 300.0  # Seconds; a median above is doubted where no unit is said.
 
 
 @dataclass
 class Answers:
-    """What a file says about `Q` queries and `N` models, with NaN where it says nothing.
+    """One entry per answer.
 
-    name: of the file.
-    models: `N` names.
-    scores: `[Q, N]` as they are written.
-    place: names the place of a query's and a model's entry.
-    score_name: of the column or array of scores.
-    percent: `[Q, N]` which scores had a % sign, or None.
-    costs: `[Q, N]`, or None.
-    unit: what a cost counts, if the file says so.
-    tokens: `[Q, N]` by "tokens_in" and "tokens_out"; also "prompt_chars" and "response_chars".
-    prices: `[Q, N]` USD per million by "price_in" and "price_out".
-    latency: `[Q, N]` seconds, or None.
-    signals: `[Q, N]` what models say of their own answers, 0 for those that say nothing, or None.
-    dates: `[Q]` datetime64, or None.
-    text: `[Q]` words, or None.
-    text_from: the column that they are from.
-    labels: `[Q]` categories, or None.
-    numbers: `[Q, d]` the file's own features, or None.
-    numbers_from: where they are from.
-    rows: `[Q]` row of each query, or None for 0, 1, ...
-    num_rows: how many rows `rows` counts.
-    said: what was taken for what.
-    used: columns that were read.
+    Attributes:
+      roles: roles of the columns, and the lines about them.
+      models: names of the models.
+      row: `[A]` row of the file.
+      model: `[A]` number of the model.
+      values: `[A]` numbers by role: score, cost, tokens, prices, latency in seconds, confidence, characters; NaN for gaps.
+      percent: `[A]` whether the cell of a score had a % sign, or None.
+      named_percent: whether the name of the scores says percent.
+      unit: what costs count, if the file says it, or None.
+      place: returns the place of an answer in words.
+      how: how several answers of a pair are joined, "mean" or "max".
+      asked: columns by role that the caller named.
+      beside: roles of tokens whose column counts them beside the input or output tokens, and not as a part of them.
     """
 
-    name: str
+    roles: Roles
     models: list[str]
-    scores: np.ndarray
-    place: Callable[[int, int], str]
-    score_name: str = "score"
+    row: np.ndarray
+    model: np.ndarray
+    values: dict[str, np.ndarray] = field(default_factory=dict)
     percent: np.ndarray | None = None
-    costs: np.ndarray | None = None
+    named_percent: bool = False
     unit: str | None = None
-    tokens: dict[str, np.ndarray] = field(default_factory=dict)
-    prices: dict[str, np.ndarray] = field(default_factory=dict)
-    latency: np.ndarray | None = None
-    signals: np.ndarray | None = None
-    dates: np.ndarray | None = None
-    text: np.ndarray | None = None
-    text_from: str = "text"
-    labels: np.ndarray | None = None
-    numbers: np.ndarray | None = None
-    numbers_from: str = ""
-    rows: np.ndarray | None = None
-    num_rows: int | None = None
-    said: list[str] = field(default_factory=list)
-    used: set[str] = field(default_factory=set)
+    place: Callable[[int], str] = str
+    how: str = "mean"
+    beside: set[str] = field(default_factory=set)
+    asked: dict[str, str] = field(default_factory=dict)
 
-    def take(self, columns: Sequence[int]) -> None:
-        """Keeps these models, in this order."""
+    @property
+    def sheet(self) -> Sheet:
+        """The open file."""
+        return self.roles.sheet
 
-        def of(array: np.ndarray | None) -> Any:
-            return None if array is None else array if array.shape[1] == 1 else array[:, list(columns)]
-
-        place = self.place
-        self.place = lambda row, column: place(row, columns[column])
-        self.models = [self.models[column] for column in columns]
-        self.scores, self.percent, self.costs, self.latency = map(of, (self.scores, self.percent, self.costs, self.latency))
-        self.signals = of(self.signals)
-        self.tokens = {role: of(array) for role, array in self.tokens.items()}
-        self.prices = {role: of(array) for role, array in self.prices.items()}
+    @property
+    def notes(self) -> list[str]:
+        """Lines about how the file was read."""
+        return self.roles.notes
 
 
-CALLED = {
-    "tokens_in": "input tokens",
-    "tokens_out": "output tokens",
-    "price_in": "price of input",
-    "price_out": "price of output",
-    "prompt_chars": "characters of prompts",
-    "response_chars": "characters of answers",
-}
+def collect(roles: Roles, units: Mapping[str, str], instead: str = "") -> Answers:
+    """Reads the answers of a log, in seconds, USD and tokens.
+
+    Args:
+      roles: from `assign_roles`.
+      units: units by role as the caller gave them.
+      instead: what the caller gave instead of the file's costs: "costs", or "prices", so that costs are made of tokens.
+
+    Raises:
+      ValueError: a cell cannot be read, or two columns could have a role.
+    """
+    stated = roles.candidates.get("cost", []) + list(
+        roles.families["cost"].columns.values() if "cost" in roles.families else ()
+    )
+    idle = (
+        [] if any(some_cells(roles.sheet.cells(column), 1) for column in stated) else ["cost"]
+    )  # Without a value: no costs.
+    idle = {
+        "": idle,
+        "prices": ["cost"],
+        "costs": ["cost", "response", *(r for r in CALLED if r in roles.candidates or r in roles.families)],
+    }[instead]
+    for role in idle:
+        roles.candidates.pop(role, None)
+        roles.families.pop(role, None)
+    answers = _wide(roles, units) if roles.models else _long(roles, units)
+    twice: dict[str, str] = {}
+    for model in answers.models:
+        other = twice.setdefault(" ".join(model.lower().split()), model)
+        if other != model:
+            answers.notes.append(f"models {other!r} and {model!r} differ only in case: they count as two")
+    _doubt_latency(answers, units)
+    return answers
 
 
-def say(said: list[str], role: str, column: str, *more: str) -> None:
-    """Adds the line about the column of a role."""
-    details = "; ".join(part for part in more if part)
-    said.append(f"{CALLED.get(role, role)}: column {column!r}" + (f" ({details})" if details else ""))
+def _long(roles: Roles, units: Mapping[str, str]) -> Answers:
+    sheet, notes = roles.sheet, roles.notes
+    notes.append("layout: a row per query and model")
+    model_column, query_column = roles.column("model"), roles.column("query")
+    assert model_column is not None and query_column is not None
+    for role, column in (("query", query_column), ("model", model_column)):
+        gaps = [
+            row
+            for row, cell in enumerate(sheet.cells(column))
+            if empty(cell) and not (isinstance(cell, str) and cell.strip())
+        ]
+        if gaps:
+            raise ValueError(
+                f"{sheet.place(gaps[0])}, column {column!r} is empty, and {len(gaps) - 1} more rows name no {role}: fill it, or delete the rows"
+            )
+        roles.note(role, column)
+    codes, models = pd.factorize(np.array([str(cell).strip() for cell in sheet.cells(model_column)], object))
+    answers = Answers(roles, [str(model) for model in models], np.arange(sheet.num_rows), codes.astype(np.int64))
+    answers.place = lambda answer: (
+        f"{sheet.place(answer)}, query {str(sheet.cells(query_column)[answer])!r} and model {models[codes[answer]]!r}"
+    )
+    for role in PER_MODEL:
+        column = roles.column(role) if _needed(roles, role) else None
+        if column is not None:
+            numbers = _numbers(sheet, column, role, units)
+            roles.note(role, column, *numbers.notes)
+            _put(answers, role, numbers, numbers.values, column)
+    return answers
 
 
-def say_shape(said: list[str], role: str, shape: str, details: Sequence[str]) -> None:
-    """Adds the line about columns of models, called like `shape`."""
-    words = "; ".join(dict.fromkeys(details))
-    said.append(f"{CALLED.get(role, role)}: columns {shape.replace('{}', '<model>')}" + (f" ({words})" if words else ""))
+def _wide(roles: Roles, units: Mapping[str, str]) -> Answers:
+    sheet, models = roles.sheet, roles.models
+    shape = roles.families["score"].shape.replace("{}", "<model>")
+    which = "columns called like the models" if shape == "<model>" else f"columns {shape}"
+    roles.notes.append(f"layout: a row per query, {which} of {len(models)} models ({some(models, 6)})")
+    if roles.candidates.get("query") and roles.candidates["query"] != roles.candidates.get("text"):
+        column = roles.column("query")
+        assert column is not None
+        roles.note("query", column)
+    size, number = sheet.num_rows, len(models)
+    answers = Answers(roles, list(models), np.repeat(np.arange(size), number), np.tile(np.arange(number), size))
+    scores = roles.families["score"].columns
+
+    def place(answer: int) -> str:
+        return f"{sheet.place(answer // number)}, column {scores[models[answer % number]]!r}"
+
+    answers.place = place
+    for role in PER_MODEL:
+        family = roles.families.get(role)
+        if family is None or not _needed(roles, role):
+            continue
+        called = family.shape.replace("{}", "")
+        parts = [
+            _numbers(sheet, family.columns[m], role, units, called)
+            if m in family.columns
+            else Numbers(np.full(size, np.nan))
+            for m in models
+        ]
+        roles.used |= set(family.columns.values())
+        currencies = {part.currency for part in parts if part.currency}
+        if len(currencies) > 1:
+            raise ValueError(
+                f"{sheet.name}: costs are in {' and in '.join(sorted(currencies))}: convert all to one currency"
+            )
+        joined = Numbers(np.stack([part.values for part in parts], axis=1).ravel(), currency=next(iter(currencies), None))
+        joined.unit, joined.named_percent = any(part.unit for part in parts), any(part.named_percent for part in parts)
+        if any(part.percent is not None for part in parts):
+            signs = [np.zeros(size, bool) if part.percent is None else part.percent for part in parts]
+            joined.percent = np.stack(signs, axis=1).ravel()
+        words = "; ".join(dict.fromkeys(note for part in parts for note in part.notes))
+        roles.notes.append(
+            f"{CALLED.get(role, role)}: columns {family.shape.replace('{}', '<model>')}" + (f" ({words})" if words else "")
+        )
+        _put(answers, role, joined, joined.values, called)
+    for role in (
+        "tokens_in",
+        "tokens_cached",
+        "price_in",
+        "price_out",
+        "price_cached",
+    ):  # The same prompt, or price, for all models.
+        column = roles.column(role) if role not in roles.families and _needed(roles, role) else None
+        if column is not None:
+            numbers = _numbers(sheet, column, role, units)
+            roles.note(role, column, "the same for all models", *numbers.notes)
+            _put(answers, role, numbers, np.repeat(numbers.values, number), column)
+    return answers
+
+
+def _needed(roles: Roles, role: str) -> bool:
+    """Whether a role has an effect: texts of answers only without their tokens, and tokens only without costs."""
+    there = {of for of, names in roles.candidates.items() if names} | roles.families.keys()
+    if role.startswith(("tokens", "price")) and "cost" in there:
+        return False
+    return not (role in ("response", "response_chars") and ("tokens_out" in there or "cost" in there))
+
+
+def _numbers(sheet: Sheet, column: str, role: str, units: Mapping[str, str], called: str | None = None) -> Numbers:
+    if role == "response":
+        texts = read_texts(sheet.cells(column))
+        lengths = np.array([len(text) if text else np.nan for text in texts])
+        return Numbers(lengths, notes=["its length counts"])
+    numbers = read_numbers(sheet, column, role, units, called)
+    if role == "confidence":
+        numbers.notes.append("what a model says of its answer, known once that is there; no feature of the query")
+    if role.endswith("_chars"):
+        numbers.values = np.where(numbers.values < 0, np.nan, numbers.values)  # -1 where it is not known.
+    return numbers
+
+
+def _put(answers: Answers, role: str, numbers: Numbers, values: np.ndarray, column: str) -> None:
+    role = "response_chars" if role == "response" else role
+    # Anthropic's usage counts cached tokens beside the input, and Google's counts thoughts beside the output.
+    if (
+        role in ("tokens_cached", "tokens_written")
+        and words(column)[-2:] == ("input", "tokens")
+        and "cache" in words(column)
+    ) or (role == "tokens_reasoning" and "thoughts" in words(column)):
+        answers.beside.add(role)
+    answers.values[role] = np.asarray(values, np.float64)
+    if role == "score":
+        answers.percent, answers.named_percent = numbers.percent, numbers.named_percent
+    if role == "cost" and numbers.currency:
+        answers.unit = "J per request" if numbers.currency == "J" else f"{numbers.currency} per query"
+    if role == "latency" and numbers.unit:
+        answers.values["latency_unit"] = np.ones(1)
+
+
+def _doubt_latency(answers: Answers, units: Mapping[str, str]) -> None:
+    """Leaves out a latency without a unit that would be implausibly long in seconds."""
+    seconds, said = answers.values.get("latency"), answers.values.pop("latency_unit", None) is not None
+    if seconds is None or np.isnan(seconds).all():
+        return
+    median = float(np.nanmedian(seconds))
+    if median > _LONGEST_LATENCY and not said and "latency" not in units:
+        del answers.values["latency"]
+        answers.notes.append(
+            f"latency: not used, as its median is {median:,.0f} and no unit is said: give it (units={{'latency': 'ms'}}, on the command line --unit "
+            "latency=ms; s for seconds)"
+        )
+    elif median > _LONGEST_LATENCY:
+        answers.notes.append(f"latency: implausible, a median of {median:,.0f} seconds")
+
+
+def query_characters(answers: Answers) -> tuple[np.ndarray | None, str]:
+    """`[A]` characters of the prompts, None where they are not known, and the column that they are from."""
+    roles = answers.roles
+    column = roles.column("prompt_chars")
+    if column is not None:
+        numbers = _numbers(answers.sheet, column, "prompt_chars", {})
+        roles.note("prompt_chars", column)
+        return numbers.values[answers.row], column
+    column = roles.column("text")
+    if column is None:
+        return None, ""
+    return np.array([len(text) for text in read_texts(answers.sheet.cells(column))], np.float64)[answers.row], column

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from jaxroute.core import checks
-from jaxroute.data.public import load_embeddings
+from jaxroute.data.features import Standardisation, scales
+from jaxroute.data.files import load_embeddings
 
 WIDTH = 32
 _WIDEST = 64  # Embeddings with more numbers are reduced.
@@ -119,7 +120,8 @@ def _reduced(matrix, width: int) -> tuple[np.ndarray, np.ndarray]:
 
     size = min(width, min(matrix.shape))
     svd = TruncatedSVD(size, random_state=0, algorithm="arpack" if size < min(matrix.shape) and size < 4 else "randomized")
-    points = svd.fit_transform(matrix)
+    with np.errstate(all="ignore"):  # Of a variance of 0, which is not used.
+        points = svd.fit_transform(matrix)
     there = svd.singular_values_ > 1e-5 * svd.singular_values_.max()
     return _of_length_one(points[:, there]), np.asarray(svd.components_)[there]
 
@@ -129,76 +131,86 @@ def _of_length_one(points: np.ndarray) -> np.ndarray:
     return (points / np.where(length > 0, length, 1.0)).astype(np.float32)
 
 
-# What makes features of further queries: of their texts or numbers, or None where they are taken as they are.
-Reader = Words | Directions | None
+# Makes features of further queries from their texts or numbers; None where numbers are taken as they are.
+Reader = Words | Directions | Standardisation | None
 
 
-def choose(
-    wanted: str | np.ndarray | None,
-    text: np.ndarray | None,
-    text_column: str,
-    numbers: np.ndarray | None,
-    numbers_from: str,
-    categories: bool,
-    rows: np.ndarray,
-    num_rows: int,
-) -> tuple[np.ndarray | None, str, list[str], Reader]:
-    """Features `[Q, d]` or None, where they come from in words, lines for people, and what makes those of further queries.
+@dataclass
+class Sources:
+    """Sources of features in a log.
+
+    Attributes:
+      text: `[Q]` texts, or None.
+      text_column: column of the texts.
+      numbers: `[Q, d]` numbers of the file, or None.
+      numbers_from: where the numbers are, in words.
+      columns: whether the numbers are separate columns, each in its own unit, and not one embedding.
+      categories: whether queries have categories.
+      rows: `[Q]` rows of the file that the queries are in.
+      num_rows: number of rows of the file.
+    """
+
+    text: np.ndarray | None
+    text_column: str
+    numbers: np.ndarray | None
+    numbers_from: str
+    columns: bool
+    categories: bool
+    rows: np.ndarray
+    num_rows: int
+
+
+def choose(wanted: str | np.ndarray | None, of: Sources) -> tuple[np.ndarray | None, str, list[str], Reader]:
+    """Returns features `[Q, d]` or None, where they come from in words, lines for people, and the maker of those of further queries.
 
     Args:
       wanted: None for the best there is; "none", "text" or "own"; an array; or the path of one.
-      text: `[Q]` texts, or None.
-      text_column: their column.
-      numbers: `[Q, d]` the file's own, or None.
-      numbers_from: where they are.
-      categories: whether queries have categories.
-      rows: `[Q]` rows of the file that the queries are in.
-      num_rows: how many it has.
+      of: what the log has.
 
     Raises:
       ValueError: what is wanted is not there, or does not fit.
     """
-    nothing = "categories only" if categories else "none"
-    if isinstance(wanted, str) and wanted.lower() in ("none", "categories"):
+    nothing = "categories only" if of.categories else "none"
+    word = wanted.lower() if isinstance(wanted, str) else ""
+    if word in ("none", "categories"):
         return None, nothing, [], None
-    if isinstance(wanted, str) and wanted.lower() == "own" and numbers is None:
+    if word == "own" and of.numbers is None:
         raise ValueError('features is "own", but the file has no embedding: name its column (columns={"embedding": ...})')
-    if isinstance(wanted, str) and wanted.lower() == "text" and text is None:
+    if word == "text" and of.text is None:
         raise ValueError(
             'features is "text", but no column of text was found: name it (columns={"text": ...}, --column text=NAME)'
         )
-    if wanted is not None and not (isinstance(wanted, str) and wanted.lower() in ("text", "own")):
+    if wanted is not None and word not in ("text", "own"):
         array = load_embeddings(wanted) if isinstance(wanted, (str, os.PathLike)) else np.asarray(wanted)
-        if array.ndim != 2 or array.dtype.kind not in "fiub" or len(array) not in (len(rows), num_rows):
-            rule = f"[{num_rows}, d], a row per query of the file" + (
-                f", or [{len(rows)}, d], per query kept" if num_rows != len(rows) else ""
+        if array.ndim != 2 or array.dtype.kind not in "fiub" or len(array) not in (len(of.rows), of.num_rows):
+            rule = f"[{of.num_rows}, d], a row per query of the file" + (
+                f", or [{len(of.rows)}, d], per query kept" if of.num_rows != len(of.rows) else ""
             )
             raise ValueError(f"features must be numbers {rule}, got {checks.show(array)}")
-        array = np.asarray(array[rows] if len(array) == num_rows else array, np.float64)
-        return _narrow(checks.numbers("features", array), "the features that were given")
-    by_text = isinstance(wanted, str) and wanted.lower() == "text"
-    if numbers is not None and not by_text:
-        return _narrow(numbers, f"the file's own {numbers.shape[1]} numbers ({numbers_from})")
-    if text is None:
+        array = np.asarray(array[of.rows] if len(array) == of.num_rows else array, np.float64)
+        return _narrow(checks.numbers("features", array), "the features that were given", False)
+    if of.numbers is not None and word != "text":
+        return _narrow(of.numbers, f"the file's own {of.numbers.shape[1]} numbers ({of.numbers_from})", of.columns)
+    if of.text is None:
         return None, nothing, [], None
     if not has_sklearn():
-        if by_text:
+        if word == "text":
             raise ImportError(f"features of text need scikit-learn: {INSTALL}")
         return None, nothing, [f"features: text becomes features with scikit-learn, which is not installed: {INSTALL}"], None
-    points, reader = read_text(text.tolist())
+    points, reader = read_text(of.text.tolist())
     words = "directions" if points.shape[1] > 1 else "direction"
-    return points, f"text of column {text_column!r}, hashed, {points.shape[1]} {words}", [], reader
+    return points, f"text of column {of.text_column!r}, hashed, {points.shape[1]} {words}", [], reader
 
 
-def _narrow(numbers: np.ndarray, source: str) -> tuple[np.ndarray, str, list[str], Reader]:
+def _narrow(numbers: np.ndarray, source: str, columns: bool) -> tuple[np.ndarray, str, list[str], Reader]:
+    """Numbers as features: separate columns standardised, a long embedding in fewer directions."""
+    if columns or (scales(numbers) != 1).any():
+        standard = Standardisation.fit(numbers)
+        return standard.of(numbers), f"{source}, standardised", [], standard
     if numbers.shape[1] <= _WIDEST:
         return numbers.astype(np.float32), source, [], None
     if not has_sklearn():
-        return (
-            numbers.astype(np.float32),
-            source,
-            [f"features: {numbers.shape[1]} numbers are kept; fewer need scikit-learn: {INSTALL}"],
-            None,
-        )
+        more = [f"features: {numbers.shape[1]} numbers are kept; fewer need scikit-learn: {INSTALL}"]
+        return numbers.astype(np.float32), source, more, None
     points, components = _reduced(numbers, WIDTH)
     return points, f"{source}, reduced to {points.shape[1]} directions", [], Directions(components)

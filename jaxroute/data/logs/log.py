@@ -1,42 +1,46 @@
 """A log of answers from any file, as a complete table of queries and models, with an account of how it was read."""
 
 import os
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+import pandas as pd
 
 from jaxroute.core import checks
-from jaxroute.data.files import named, optional, some
+from jaxroute.data.files import grouped, named, open_arrays, option, some
 from jaxroute.data.logs import features as features_of
-from jaxroute.data.logs.answers import Answers
-from jaxroute.data.logs.arrays import array_answers
-from jaxroute.data.logs.columns import KNOWN, SYNONYMS, given_roles, model_columns, plain
-from jaxroute.data.logs.gaps import close
-from jaxroute.data.logs.pricing import give_costs, given_numbers, priced
-from jaxroute.data.logs.queries import find_roles
-from jaxroute.data.logs.reading import Sheet, existing, is_frame, open_sheet
-from jaxroute.data.logs.shapes import long_answers, wide_answers
-from jaxroute.data.logs.values import in_unit, looks_like_numbers, read_numbers
-from jaxroute.data.public import SPROUT_PRICES, costs_by_size, grouped, sprout_arrays, sprout_files, sprout_models
+from jaxroute.data.logs.answers import Answers, collect
+from jaxroute.data.logs.arrays import sheet_of_arrays
+from jaxroute.data.logs.cells import empty, examples, looks_like_numbers, read_dates, read_numbers, read_texts, read_vectors
+from jaxroute.data.logs.files import Sheet, existing, open_log
+from jaxroute.data.logs.names import given_roles, given_units, words
+from jaxroute.data.logs.pivot import Keys, _key, close, find_keys, pivot, places
+from jaxroute.data.logs.presets import Preset, costs_by_size
+from jaxroute.data.logs.pricing import Prices, give_costs, given_numbers, implausible, price_answers
+from jaxroute.data.logs.roles import assign_roles, unused
+from jaxroute.data.logs.scales import in_unit
 from jaxroute.data.table import RoutingTable
+
+if TYPE_CHECKING:
+    from jaxroute.data.features import Standardisation  # noqa: F401
 
 
 @dataclass(frozen=True)
 class Log:
     """What models answered to queries, and how it was read.
 
-    table: complete, scores in [0, 1].
-    latency: `[Q, N]` float32 seconds, or None.
-    dates: `[Q]` datetime64[s] of the queries, or None.
-    signals: `[Q, N]` float32, what models say of their own answers (columns `<model>_confidence`), 0 for those that say nothing; or None.
-    features: where the table's features come from, in words.
-    read: what was taken for what, converted and left out, a line each.
-    opened: the line of Python that reads it again; empty where that was no file.
-    reader: makes features of further queries, from their texts or numbers; None where there are none, or they are taken as they are.
+    Attributes:
+      table: complete table, scores in [0, 1].
+      latency: `[Q, N]` float32 seconds, or None.
+      dates: `[Q]` datetime64[s] of the queries, or None.
+      signals: `[Q, N]` float32, the models' confidence in their answers (columns `<model>_confidence`), 0 for those that say nothing; or None.
+      features: origin of the table's features, in words.
+      read: lines about roles, conversions and what was left out.
+      opened: line of Python that reads the file again; empty where that was no file.
+      reader: maker of features of further queries, from their texts or numbers; None where there are none, or they are taken as they are.
     """
 
     table: RoutingTable
@@ -53,8 +57,10 @@ def read_log(
     data: Any,
     *,
     columns: Mapping[str, str] | None = None,
+    where: Mapping[str, Any] | None = None,
+    units: Mapping[str, str] | None = None,
     costs: Mapping[str, float] | None = None,
-    prices: Mapping[str, tuple[float, float]] | None = None,
+    prices: Mapping[str, Any] | str | os.PathLike | None = None,
     cost_unit: str | None = None,
     models: Sequence[str] | None = None,
     missing: Literal["drop", "zero"] = "drop",
@@ -63,26 +69,32 @@ def read_log(
     encoding: str | None = None,
     features: str | np.ndarray | None = None,
 ) -> Log:
-    """Reads a log of answers as people have it: a row per query and model, or a row per query.
+    """Reads a log of answers: a row per query and model, or a row per query.
 
-    Columns are found by their names (`query_id`, `llm`, `correct`, `cost_usd`, `prompt_tokens`, `latency_ms`, `task`, `prompt`, ...), whatever
-    their case and the marks between words; `columns` overrules that. Everything that was guessed, converted or left out is a line of
-    `Log.read`; what cannot be told is refused, with what to do.
+    Columns are found by their names (`query_id`, `llm`, `correct`, `cost_usd`, `prompt_tokens`, `latency_ms`, `task`, `prompt`, ...) and by what
+    is in them; an exact name beats a synonym, and two that are equal are refused. Units are read from names. `Log.read` says which column was
+    used for what, what was converted and what was left out. Whatever is ambiguous is refused, with the option that decides. Logs of
+    lm-evaluation-harness, HELM, Inspect, MMLU-Pro, MixInstruct, RouterBench, RouterEval, SPROUT, EmbedLLM and MESS+ are read as they are.
 
     Args:
-      data: a csv, tsv, txt, JSON, JSON lines (each also with .gz), parquet, Excel, npz or pickle file, a folder of SPROUT's parquet files, a
-        pandas data frame, or a `RoutingTable`.
-      columns: names of columns by role ("query", "model", "score", "cost", "tokens_in", "tokens_out", "price_in", "price_out", "latency",
-        "category", "text", "date", "embedding", ...). In a table with a row per query a name such as `"perf_*"` stands for a column per model.
-      costs: cost per query of each model, instead of the file's; only the models named are kept.
-      prices: USD per million input and output tokens of each model, instead of the file's; only the models named are kept. Without numbers
-        of tokens in the file, four characters count as one, and an answer of unknown length as 256 tokens.
+      data: a csv, tsv, txt, JSON, JSON lines, parquet, feather, Excel, npz or pickle file, also compressed or in a zip archive; a folder or list of
+        files, with a model in each or parts of one table; a data frame of pandas, polars, pyarrow or Hugging Face; a dict of columns; a list of
+        records; or a `RoutingTable`.
+      columns: names of columns by role ("query", also two of them as "dataset+index", "model", "score", "cost", "tokens_in", "tokens_out", "tokens_cached", "price_in", "latency",
+        "category", "text", "response", "date", "embedding", ...), empty for a role that no column has. In a table with a row per query a name such
+        as `"perf_*"` stands for a column per model.
+      where: values by column; other rows are left out.
+      units: units by role ("latency": "ms", "cost": "cents", "price": "per_token"), instead of what the columns' names say.
+      costs: cost per query of each model, instead of the file's; the others are left out.
+      prices: USD per million input, output and, where cached tokens are counted, cached input tokens of each model, instead of the file's costs; only
+        the others are left out; or a file with the columns model, price_in and price_out. Without numbers of tokens, four characters of prompts and
+        answers count as one, and an answer of unknown length as 256.
       cost_unit: what a cost counts; None for what the file says, or else "USD per query".
       models: names of models to keep, in this order; None keeps all.
       missing: "drop" leaves out queries that some model has not answered; "zero" counts no answer as score 0 and cost 0.
-      scale: the lowest and the highest score there can be; None to find out, [0, 1], percent or grades from 1 to 5 or 10.
-      separator: what is between columns of text; None to find out.
-      encoding: of text; None to find out.
+      scale: the lowest and the highest score there can be; None to find out [0, 1], percent or grades from 1 to 5 or 10.
+      separator: mark between columns of text; None to find it.
+      encoding: encoding of text; None to find it.
       features: None for the file's embedding, else text, else none; "text", "own" or "none"; an array or a file of `[Q, d]` numbers.
 
     Returns:
@@ -94,30 +106,62 @@ def read_log(
       OSError: the file may not be read.
     """
     opened = _line(data, locals())
-    if missing not in ("drop", "zero"):
-        checks.one_of("missing", missing, ("drop", "zero"))
-    costs, prices = given_numbers(costs, prices)
-    if models is not None:
-        models = [models] if isinstance(models, str) else [str(model) for model in models]
-        twice = next((model for model in models if models.count(model) > 1), None)
-        if twice is not None or len(models) < 2:
-            raise ValueError(f"models must be at least two different names, got {', '.join(models) or 'none'}")
-    columns = {} if columns is None else columns
-    if isinstance(data, RoutingTable):
-        answers = _of_table(data)
-        header = ["a RoutingTable"]
-    elif is_frame(data) or isinstance(data, (str, os.PathLike)):
-        wanted = [*(models or ()), *(costs or ()), *(prices or ())]
-        if not is_frame(data) and _is_sprout(Path(data)):
-            answers, header = _of_sprout(Path(data), prices)
-            prices = None
-        else:
-            answers, header = _opened(data, columns, list(dict.fromkeys(wanted)), separator, encoding)
-    else:
-        raise ValueError(f"data must be the name of a file, a RoutingTable or a pandas data frame, got {checks.show(data)}")
-    with named(answers.name):
-        answers.said[:0] = header
-        return replace(_finished(answers, costs, prices, cost_unit, models, missing, scale, features), opened=opened)
+    checks.one_of("missing", missing, ("drop", "zero"))
+    costs, priced = given_numbers(costs, prices, given_units(units))
+    models = _given_models(models)
+    wanted = list(dict.fromkeys([*(models or ()), *(costs or ()), *(priced or ())]))
+    sheet, kept, preset = _opened(data, columns, where, separator, encoding)
+    with named(sheet.name):
+        instead = "costs" if costs is not None else "prices" if priced is not None else ""
+        answers = _answers(sheet, columns, units, wanted, preset, instead)
+        listed = os.fspath(prices) if isinstance(prices, (str, os.PathLike)) else ""
+        log = _finished(answers, kept, preset, costs, priced, cost_unit, models, missing, scale, features, listed)
+    return replace(log, opened=opened)
+
+
+def read_answers(data: Any, **options: Any) -> pd.DataFrame:
+    """Reads a log as a list of answers, also where each query has the answer of one model alone.
+
+    Args:
+      data: as in `read_log`.
+      options: `columns`, `where`, `units`, `prices`, `separator` and `encoding` of `read_log`. A role of "score" may be missing.
+
+    Returns:
+      A row per answer with the columns `query`, `model`, `score`, `cost` (in `attrs["cost_unit"]`), `seconds` and `date`, NaN for what the log does not say.
+
+    Raises:
+      ValueError: as in `read_log`.
+    """
+    _, prices = given_numbers(None, options.pop("prices", None))
+    columns, where, units = (options.pop(name, None) for name in ("columns", "where", "units"))
+    separator, encoding = options.pop("separator", None), options.pop("encoding", None)
+    if options:
+        raise ValueError(
+            f"options of read_answers are columns, where, units, prices, separator and encoding, got {some(options)}"
+        )
+    sheet, _, preset = _opened(data, columns, where, separator, encoding)
+    with named(sheet.name):
+        answers = _answers(sheet, columns, units, list(prices or ()), preset, "prices" if prices else "", scored=False)
+        scores = answers.values.get("score")
+        cost = price_answers(answers, None, preset.completed(sheet.name, prices, answers.models))
+        nothing = np.full(len(answers.row), np.nan)
+        date = answers.roles.column("date")
+        query = answers.roles.column("query")
+        frame = pd.DataFrame(
+            {
+                "query": answers.row if query is None else sheet.cells(query)[answers.row],
+                "model": np.array(answers.models, object)[answers.model],
+                "score": nothing
+                if scores is None
+                else in_unit(scores, answers.percent, answers.named_percent, None, "score", answers.place, {})[0],
+                "cost": nothing if cost is None else cost,
+                "seconds": answers.values.get("latency", nothing),
+                "date": np.datetime64("NaT", "s") if date is None else read_dates(sheet, date)[answers.row],
+            }
+        )
+        frame.attrs["cost_unit"] = answers.unit or "USD per query"
+        frame.attrs["read"] = (*sheet.notes, *answers.notes)
+    return frame
 
 
 def _line(data: Any, given: Mapping[str, Any]) -> str:
@@ -125,252 +169,341 @@ def _line(data: Any, given: Mapping[str, Any]) -> str:
     arguments = {name: value for name, value in given.items() if name != "data"}
     if not isinstance(data, (str, os.PathLike)) or any(hasattr(value, "shape") for value in arguments.values()):
         return ""
-    plain = {name: os.fspath(value) if isinstance(value, os.PathLike) else value for name, value in arguments.items()}
-    said = [f"{name}={value!r}" for name, value in plain.items() if value and value != "drop"]
+    simple = {name: os.fspath(value) if isinstance(value, os.PathLike) else value for name, value in arguments.items()}
+    said = [f"{name}={value!r}" for name, value in simple.items() if value and value != "drop"]
     return f"log = jaxroute.data.read_log({', '.join([repr(os.fspath(data)), *said])})"
 
 
-def _of_table(table: RoutingTable) -> Answers:
-    def place(query: int, model: int) -> str:
-        return f"the table, query {query} and model {table.models[model]!r}"
-
-    answers = Answers(
-        "the table", list(table.models), table.scores.astype(np.float64), place, costs=table.costs.astype(np.float64)
-    )
-    answers.unit, answers.rows, answers.num_rows = table.cost_unit, table.rows, table.num_rows
-    if table.groups is not None:
-        answers.labels = np.asarray(table.group_names, dtype=object)[table.groups]
-    if table.features is not None:
-        answers.numbers, answers.numbers_from = table.features, "of the table"
-    return answers
+def _given_models(models: Sequence[str] | None) -> list[str] | None:
+    if models is None:
+        return None
+    names = [models] if isinstance(models, str) else [str(model) for model in models]
+    if len(set(names)) < max(len(names), 2):
+        raise ValueError(f"models must be at least two different names, got {', '.join(names) or 'none'}")
+    return names
 
 
 def _opened(
-    data: Any, columns: Mapping[str, str], wanted: Sequence[str], separator: str | None, encoding: str | None
-) -> tuple[Answers, list[str]]:
-    """What a file says, and the lines about the file."""
-    if not is_frame(data):
-        path = existing(data)
-        if path.name.lower().endswith(".npz"):
-            if columns:
-                raise ValueError(
-                    f"columns must be empty for {path}, whose arrays have names of their own; got {', '.join(columns)}"
-                )
-            answers = array_answers(path)
-            return answers, [
-                f"file: {path.name}, an npz file, {len(answers.scores):,} queries x {len(answers.models)} models"
-            ]
-    sheet = open_sheet(data, separator, encoding)
-    header = [f"file: {Path(sheet.name).name if not is_frame(data) else sheet.name}, {sheet.about}"]
-    with named(sheet.name):
-        given = given_roles(columns, sheet.names, sheet.name)
-        _check_header(sheet, given)
-        answers = _by_layout(sheet, given, wanted)
-        header[0] += f"; {sheet.num_rows:,} rows, {len(sheet.names)} columns"
-        left = [name for name in sheet.names if name and name not in answers.used]
-        if left:
-            answers.said.append(f"not used: {some(map(repr, left))}")
-    return answers, header
-
-
-def _check_header(sheet: Sheet, given: Mapping[str, str]) -> None:
-    """Refuses a first line that is data."""
-    numbers = [name for name in sheet.names if name.replace(".", "", 1).replace("-", "", 1).replace(",", "", 1).isdigit()]
-    known = given or any(plain(name) in KNOWN for name in sheet.names)
-    if numbers and not known and len(numbers) >= len(sheet.names) / 3:
-        raise ValueError(
-            f"{sheet.name}, line 1 looks like data and not like names of columns ({some(map(repr, sheet.names), 6)}): add a line of names above it, such "
-            "as query_id,model,score,cost"
-        )
-
-
-def _by_layout(sheet: Sheet, given: Mapping[str, str], wanted: Sequence[str]) -> Answers:
-    wide = model_columns(sheet.names, given, wanted)
-    of_models = (
-        {column for of in wide.columns.values() for column in of.values()} if wide and len(wide.models) > 1 else set()
+    data: Any,
+    columns: Mapping[str, str] | None,
+    where: Mapping[str, Any] | None,
+    separator: str | None,
+    encoding: str | None,
+) -> tuple[Sheet, dict[str, Any], Preset]:
+    """The open file with the rows that are wanted, arrays that stay as they are, and the preset of its format."""
+    kept: dict[str, Any] = {}
+    preset = Preset("")
+    if isinstance(data, RoutingTable):
+        arrays = {
+            name: np.asarray(value) for name, value in vars(data).items() if value is not None and name != "group_names"
+        }
+        arrays |= {"group_names": np.array(data.group_names)} if data.groups is not None else {}
+        sheet, kept = sheet_of_arrays("the table", arrays, "a RoutingTable")
+    elif isinstance(data, (str, os.PathLike)) and existing(data).name.lower().endswith(".npz"):
+        with named(data), open_arrays(data) as file:
+            sheet, kept = sheet_of_arrays(str(data), {name: file[name] for name in file.names}, "an npz file")
+    else:
+        sheet = open_log(data, separator, encoding)
+        preset = sheet.preset or preset
+    label = Path(sheet.name).name if isinstance(data, (str, os.PathLike)) else sheet.name
+    sheet.notes.insert(
+        0,
+        f"file: {label}, {sheet.about}; {sheet.num_rows:,} rows, {len(sheet.names)} columns"
+        + (f"; {preset.name}" if preset.name else ""),
     )
-    roles = find_roles(sheet, given)
-    starred = any("*" in column for column in given.values())
-    is_long = {"query", "model", "score"} <= roles.keys() and not starred
-    per_model = wide is not None and len(wide.models) > 1 and "cost" in wide.columns and len(wide.columns["cost"]) > 1
-    if is_long and (not per_model or "model" in given):
-        largest = {"prompt_id", "model_name", "label"} <= set(sheet.names) and "cost" not in roles
-        return long_answers(sheet, roles, largest)
-    summary = "model" in roles and not per_model and not starred and not {"query", "score"} <= roles.keys()
-    if wide is not None and len(wide.models) > 1 and not summary:
-        twice = next((name for name in of_models if sheet.names.count(name) > 1), None)
-        if twice is not None:
-            raise ValueError(f"{sheet.name} has {sheet.names.count(twice)} columns {twice!r}: rename or remove all but one")
-        return wide_answers(sheet, {role: name for role, name in roles.items() if name not in of_models}, wide)
-    raise ValueError(_no_layout(sheet, roles, wide.models if wide else []))
-
-
-def _no_layout(sheet: Sheet, roles: Mapping[str, str], models: Sequence[str]) -> str:
-    """Why a file is no log."""
-    has = f"It has {some(map(repr, sheet.names))}."
-    name = "columns={'ROLE': 'COLUMN'}, on the command line --column ROLE=COLUMN"
-    if "model" in roles:
-        lacking = [role for role in ("query", "score") if role not in roles]
-        different = len({str(cell) for cell in sheet.cells(roles["model"])})
-        if lacking == ["query"] or ("query" in lacking and different == sheet.num_rows):
-            return (
-                f"{sheet.name} has models (column {roles['model']!r}, {different} different in {sheet.num_rows} rows) but no column of queries: a summary of "
-                f"models is no log of their answers to single queries; if there is one, name it ({name.replace('ROLE', 'query')}). {has}"
+    kept["total"] = sheet.num_rows
+    if where is not None and not isinstance(where, Mapping):
+        raise ValueError(f"where must map columns to values, as {{'filter': 'strict-match'}}, got {checks.show(where)}")
+    for column, value in (where or {}).items():
+        column = str(column)
+        if column not in sheet.names:
+            raise ValueError(
+                f"where names the column {column!r}, which {sheet.name} lacks; it has {some(map(repr, sheet.names), 40)}"
             )
-        words = " and ".join(f"a column for the {role} ({', '.join(SYNONYMS[role][:5])}, ...)" for role in lacking)
-        return f"{sheet.name} has a column of models, {roles['model']!r}, but lacks {words}: name it ({name}). {has}"
-    if len(models) == 1:
-        return f"{sheet.name} has scores of one model, {models[0]!r}: there is nothing to choose; add the answers of another. {has}"
-    fractions = [
-        n for n in sheet.names if n and n not in roles.values() and sheet.names.count(n) == 1 and _in_unit(sheet, n)
-    ]
-    if len(fractions) > 1:
-        example = " ".join(f"--cost {n}=VALUE" for n in fractions[:3])
-        return (
-            f"{sheet.name} has no columns of costs; {some(map(repr, fractions), 6)} could be scores of models: give the cost per query of each "
-            f"(costs={{...}}, on the command line {example}). {has}"
+        cells = sheet.cells(column)
+        values = value if isinstance(value, (list, tuple, set)) else [value]
+        rows = np.flatnonzero([any(_equal(cell, one) for one in values) for cell in cells])
+        if not rows.size:
+            raise ValueError(
+                f"where[{column!r}] is {value!r}, which no row of {sheet.name} has; it has {some(map(repr, dict.fromkeys(cells)))}"
+            )
+        sheet.keep(rows)
+        sheet.notes.append(f"kept: the {len(rows):,} of {len(cells):,} rows whose {column!r} is {value!r}")
+        kept.setdefault("chosen", []).append(column)
+    if preset.first in sheet.names and preset.first not in (where or {}):
+        _choose_first(sheet, preset.first)
+        kept.setdefault("chosen", []).append(preset.first)
+    return sheet, kept, preset
+
+
+def _choose_first(sheet: Sheet, column: str) -> None:
+    """Keeps, in each category, the rows with the first value of a column, and notes the others."""
+    cells = np.array([str(cell) for cell in sheet.cells(column)], object)
+    labels = np.array([str(cell) for cell in sheet.cells("category")], object)
+    first: dict[str, str] = {}
+    for label, cell in zip(labels, cells):
+        first.setdefault(label, cell)
+    rows = np.array([first[label] == cell for label, cell in zip(labels, cells)])
+    if not rows.all():
+        left = dict.fromkeys(cells[~rows].tolist())
+        sheet.keep(np.flatnonzero(rows))
+        sheet.notes.append(
+            f"{column}: the same answers are judged several times; {some(map(repr, dict.fromkeys(cells[rows].tolist())))} counts, the first of each task, and not "
+            f"{some(map(repr, left))} ({option('--where', f'{column}={next(iter(left))}')} keeps the tasks that have it)"
         )
-    shapes = "score_<model> and cost_<model>, <model> and <model>|total_cost, or <model>_score and <model>_cost"
-    return (
-        f"{sheet.name} has neither a column of models (model, llm, ...) nor columns of scores per model ({shapes}): name the columns "
-        f"({name}). {has}"
-    )
 
 
-def _in_unit(sheet: Sheet, name: str) -> bool:
-    """Whether a column could be the scores of a model that it is called like."""
-    words = {plain(word) for word in re.split(r"[\s_|]+", name)}
-    if words & KNOWN or not looks_like_numbers(sheet.cells(name)):
-        return False
+def _equal(cell: Any, value: Any) -> bool:
+    """Whether a cell is a value: as texts, or as numbers where the cell is one."""
+    if str(cell).strip().lower() == str(value).strip().lower() or (str(value) == "" and empty(cell)):
+        return True
     try:
-        values = read_numbers(sheet, name, "score").values
-    except ValueError:
+        return isinstance(cell, (int, float, np.number)) and not isinstance(cell, bool) and float(cell) == float(value)
+    except (TypeError, ValueError):
         return False
-    return bool(np.nanmin(values) >= 0 and np.nanmax(values) <= 1)
 
 
-def _is_sprout(path: Path) -> bool:
-    files = sprout_files(path) if path.is_dir() or path.name.lower().endswith(".parquet") else []
-    if not files:
-        return False
-    try:
-        return bool(sprout_models(files[0]))
-    except ImportError:
-        raise
-    except Exception as error:  # Arrow's own kinds.
-        raise ValueError(f"{files[0]} is no parquet file, or damaged: {error}") from None
-
-
-def _of_sprout(path: Path, prices: Mapping[str, tuple[float, float]] | None) -> tuple[Answers, list[str]]:
-    price_list = {**SPROUT_PRICES, **(prices or {})}
-    unpriced = [model for model in sprout_models(sprout_files(path)[0]) if model not in price_list]
-    if unpriced:
-        raise ValueError(
-            f"{path} has models without a price, {some(unpriced)}: give it in USD per million tokens (prices={{{unpriced[0]!r}: (IN, OUT)}}, on the "
-            f"command line --price {unpriced[0]}=IN:OUT)"
-        )
-    with named(path):
-        models, scores, costs, labels = sprout_arrays(path, price_list)
-        parts = [optional("pyarrow.parquet").ParquetFile(file) for file in sprout_files(path)]
-        text = None
-        if "prompt" in parts[0].schema_arrow.names:
-            cells = [cell for part in parts for cell in part.read(columns=["prompt"])["prompt"].to_pylist()]
-            text = np.array(["" if cell is None else str(cell) for cell in cells], dtype=object)
-
-    def place(query: int, model: int) -> str:
-        return f"{path}, row {query} (from 0), model {models[model]!r}"
-
-    answers = Answers(str(path), models, scores, place, costs=costs, text=text, text_from="prompt")
-    answers.labels = (
-        None if labels is None else np.array(["unknown" if cell is None else str(cell) for cell in labels], object)
-    )
-    answers.said = [
-        "layout: SPROUT, a struct of score and tokens per model",
-        "cost: tokens x the price list of SPROUT's authors" + (", but for the prices given" if prices else ""),
-    ]
-    answers.rows, answers.num_rows = np.arange(len(scores)), len(scores)
-    return answers, [f"file: {path.name}, parquet, {len(scores):,} queries x {len(models)} models"]
+def _answers(
+    sheet: Sheet,
+    columns: Mapping[str, str] | None,
+    units: Mapping[str, str] | None,
+    wanted: Sequence[str],
+    preset: Preset,
+    instead: str,
+    scored: bool = True,
+) -> Answers:
+    query = str(columns.get("query", "")) if isinstance(columns, Mapping) else ""
+    parts = query.split("+")
+    if query not in sheet.names and len(parts) > 1 and all(part in sheet.names for part in parts):  # "dataset+index".
+        cells = [sheet.cells(part) for part in parts]
+        sheet.put(query, np.array([" + ".join(map(repr, map(_key, row))) for row in zip(*cells, strict=True)], object))
+    given = given_roles(columns, sheet.names, sheet.name)
+    roles = assign_roles(sheet, given, wanted, scored)
+    roles.used |= set(parts) if len(parts) > 1 else set()
+    answers = collect(roles, given_units(units), instead)
+    answers.how, answers.asked = preset.how, given
+    if sheet.doubt:
+        category = roles.column("category")
+        names = [
+            *sheet.names,
+            *answers.models,
+            *([] if category is None else map(str, dict.fromkeys(sheet.cells(category)))),
+        ]
+        odd = next((name for name in names if not name.isascii()), None)
+        if odd is not None:
+            raise ValueError(
+                f"{sheet.name} is not in UTF-8; its encoding may be {' or '.join(sheet.doubt)}, and names such as {odd!r} depend on it: give it "
+                "(encoding=..., on the command line --encoding)"
+            )
+    return answers
 
 
 def _finished(
     answers: Answers,
+    kept: Mapping[str, Any],
+    preset: Preset,
     costs: Mapping[str, float] | None,
-    prices: Mapping[str, tuple[float, float]] | None,
+    prices: Prices | None,
     cost_unit: str | None,
-    models: Sequence[str] | None,
+    models: list[str] | None,
     missing: str,
     scale: tuple[float, float] | None,
     features: str | np.ndarray | None,
+    listed: str,
 ) -> Log:
     """The complete table: models chosen, scores in [0, 1], costs, gaps, features."""
-    said = answers.said
+    notes, name = answers.notes, answers.sheet.name
+    if len(answers.models) < 2:
+        raise ValueError(
+            f"{name} has one model, {answers.models[0]!r}: there is nothing to choose; add the answers of another"
+        )
+    category = answers.roles.column("category")
+    groups = {"model": (answers.model, answers.models)}
+    if category is not None:
+        numbers, labels = pd.factorize(np.array([str(cell) for cell in answers.sheet.cells(category)], object))
+        groups["category"] = (numbers[answers.row], [str(label) for label in labels])
+    score_name = answers.roles.families["score"].shape if answers.roles.models else str(answers.roles.column("score"))
+    answers.values["score"], said = in_unit(
+        answers.values["score"], answers.percent, answers.named_percent, scale, score_name, answers.place, groups
+    )
+    notes += [f"score: {said}"] if said else []
+    if costs is None:
+        kept_models = [model for model in answers.models if models is None or model in models]
+        prices = preset.completed(name, prices, kept_models)
+    if listed and prices is not None:  # A list of prices is longer than a log.
+        known = {model: price for model, price in prices.items() if model in answers.models}
+        lacking = [model for model in answers.models if model not in known]
+        if lacking and models is None:
+            raise ValueError(
+                f"{listed} has no price of {some(lacking)}: add a line for each, or keep the others (models=[...], --models A,B)"
+            )
+        notes += [f"prices: {len(prices) - len(known)} of {listed} are of other models"] if len(known) < len(prices) else []
+        prices = known
+    _choose_models(answers, models, costs, prices)
+    scores = answers.values["score"]
+    whose = f"the price list of {preset.name}" if preset.prices else "the prices given"
+    cost = price_answers(answers, costs, prices, whose)
+    unit = answers.unit
+    if cost is None and preset.name == "EmbedLLM":
+        sizes = costs_by_size(answers.models)
+        cost, unit = np.array([sizes[model] for model in answers.models])[answers.model], "1e9 parameters per query"
+        notes.append(
+            "cost: the file has none; the models' sizes in 1e9 parameters, read from their names, take its place (7 where a name has none)"
+        )
+    if cost is None and prices is not None:
+        raise ValueError(
+            f"{name}: prices per million tokens need to know how many tokens there are, but it has neither columns of tokens nor texts of queries: "
+            f"name them (columns={{'tokens_in': ..., 'tokens_out': ...}}, on the command line --column tokens_in=NAME), or {give_costs(answers)}"
+        )
+    if cost is None:
+        raise ValueError(f"{name} has no costs: {give_costs(answers)}")
+    without = [m for number, m in enumerate(answers.models) if np.isnan(cost[answers.model == number]).all()]
+    if without:
+        raise ValueError(
+            f"{name} has no cost of {some(without)}: keep the others (models=[...], --models A,B), or {give_costs(answers)}"
+        )
+    answers.roles.used |= set(kept.get("chosen", ()))
+    keys = find_keys(answers)
+    matrix, cost_matrix = pivot(answers, keys, scores), pivot(answers, keys, cost)
+    if costs is not None:
+        cost_matrix = np.tile([costs[model] for model in answers.models], (keys.size, 1))
+    rows = keys.first if answers.roles.models else keys.number
+    query = answers.roles.column("query")
+    names = np.array(
+        [str(row) for row in keys.first]
+        if query is None
+        else [str(cell) for cell in answers.sheet.cells(query)[keys.first]],
+        object,
+    )
+    keep, matrix, cost_matrix = close(
+        answers, answers.models, matrix, cost_matrix, places(answers, keys), missing, names.tolist()
+    )
+    if keep.sum() < 2:
+        raise ValueError(
+            f"{name} has {keep.sum()} {'query' if keep.sum() == 1 else 'queries'}; at least 2 are needed to compare models"
+        )
+    total = keys.total
+    if answers.roles.models:
+        rows = rows if answers.sheet.rows is None else answers.sheet.rows[rows]
+        total = kept["total"]
+    if "rows" in kept and "num_rows" in kept:
+        rows, total = np.asarray(kept["rows"])[rows], int(kept["num_rows"])
+    unit = str(
+        cost_unit
+        or ("" if costs is not None or prices is not None else kept.get("cost_unit", ""))
+        or unit
+        or "USD per query"
+    )
+    notes += implausible(cost_matrix[keep], answers.models, unit)
+    return _log(answers, keys, keep, matrix, cost_matrix, rows, total, unit, kept, features)
+
+
+def _choose_models(
+    answers: Answers, models: list[str] | None, costs: Mapping[str, float] | None, prices: Prices | None
+) -> None:
+    """Keeps the models that are named, and that have a cost where costs or prices were given."""
     for argument, names in (("models", models), ("costs", costs), ("prices", prices)):
-        if names is not None:
-            for model in names:
-                checks.one_of(f"a model in {argument}", model, answers.models)
+        for model in names or ():
+            checks.one_of(f"a model in {argument}", model, answers.models)
     kept = [m for m in models or answers.models if all(of is None or m in of for of in (costs, prices))]
     lacking = [m for m in models or () if m not in kept]
     if lacking:
         raise ValueError(
             f"{'costs' if costs is not None else 'prices'} lacks {some(lacking)}, which models names: give it too"
         )
-    if kept != answers.models:
-        left = [model for model in answers.models if model not in kept]
-        if len(kept) < 2:
-            raise ValueError(
-                f"{answers.name}: only {some(kept)} would be left: there is nothing to choose; name more models"
+    if kept == answers.models:
+        return
+    left = [model for model in answers.models if model not in kept]
+    if len(kept) < 2:
+        raise ValueError(
+            f"{answers.sheet.name}: only {some(kept)} would be left: there is nothing to choose; give those of the others, too"
+        )
+    number = np.full(len(answers.models), -1)
+    number[[answers.models.index(model) for model in kept]] = np.arange(len(kept))
+    there = number[answers.model] >= 0
+    answers.row, answers.model, place = answers.row[there], number[answers.model][there], answers.place
+    where = np.flatnonzero(there)
+    answers.place = lambda answer: place(int(where[answer]))
+    answers.values = {role: values[there] for role, values in answers.values.items()}
+    answers.percent = None if answers.percent is None else answers.percent[there]
+    answers.models = kept
+    if left:
+        answers.notes.append(f"left out: the models {some(left)}, which were not named")
+
+
+def _log(
+    answers: Answers,
+    keys: Keys,
+    keep: np.ndarray,
+    scores: np.ndarray,
+    costs: np.ndarray,
+    rows: np.ndarray,
+    total: int,
+    unit: str,
+    kept: Mapping[str, Any],
+    features: Any,
+) -> Log:
+    notes, roles, sheet, first = answers.notes, answers.roles, answers.sheet, keys.first[keep]
+    text = labels = dates = None
+    text_column, category, date_column = roles.column("text"), roles.column("category"), roles.column("date")
+    if text_column is not None:
+        text = _of_queries(read_texts(sheet.cells(text_column)), keys)[keep]
+        lacking = int((text == "").sum())
+        roles.note("text", text_column, f"{lacking} empty" if lacking else "")
+    if category is not None:
+        labels = np.array(
+            [
+                "unknown" if cell is None or cell != cell or not str(cell).strip() else str(cell).strip()
+                for cell in _of_queries(sheet.cells(category), keys)[keep]
+            ],
+            dtype=object,
+        )
+        roles.note("category", category, f"{len(set(labels.tolist()))} different")
+    if date_column is not None:
+        try:
+            dates = read_dates(sheet, date_column)[first]
+        except ValueError as error:
+            if "date" in answers.asked:
+                raise
+            notes.append(f"date: not used, as {error}")
+        if dates is not None and np.isnat(dates).any():
+            notes.append(f"date: not used, as {int(np.isnat(dates).sum())} queries have none in {date_column!r}")
+            dates = None
+        elif dates is not None:
+            roles.note("date", date_column)
+    original = keys.first if sheet.rows is None else sheet.rows[keys.first]
+    prompts = np.asarray(kept["prompts"])[original][keep] if "prompts" in kept else None
+    if text is not None and prompts is None:
+        prompts = pd.factorize(text)[0]
+        number = int(prompts.max()) + 1
+        if number < len(prompts):
+            empties = text == ""
+            prompts[empties] = number + np.arange(int(empties.sum()))
+            copies = len(prompts) - len(np.unique(prompts))
+            notes += (
+                [
+                    f"text: {copies:,} of {len(prompts):,} queries repeat the text of another; copies stay together wherever queries are split"
+                ]
+                if copies
+                else []
             )
-        answers.take([answers.models.index(model) for model in kept])
-        if left:
-            said.append(f"left out: the models {some(left)}, which were not named")
-    scores, words = in_unit(answers.scores, answers.percent, scale, answers.score_name, answers.place)
-    if words:
-        said.append(f"score: {words}")
-    costs_of, unit = priced(answers, costs, prices)
-    if costs_of is None and _is_embedllm(answers):
-        sizes = costs_by_size(answers.models)
-        costs_of, unit = np.tile(list(sizes.values()), (len(scores), 1)), "1e9 parameters per query"
-        said.append(
-            "cost: the file has none; the models' sizes in 1e9 parameters, read from their names, take its place (7 where a name has none)"
-        )
-    if costs_of is None and prices is not None:
+        prompts = None if len(np.unique(prompts)) == len(prompts) else prompts
+    if keys.sorted and features is not None and not isinstance(features, str):
         raise ValueError(
-            f"{answers.name}: prices per million tokens need to know how many tokens there are, but it has neither columns of tokens nor texts of queries: "
-            f"name them (columns={{'tokens_in': ..., 'tokens_out': ...}}, on the command line --column tokens_in=NAME), or {give_costs(answers)}"
+            f"{sheet.name}: the queries are in the order of their numbers, which is not that of the file: sort the file by its queries, so that row i of the "
+            "features belongs to query i"
         )
-    if costs_of is None:
-        raise ValueError(f"{answers.name} has no costs: {give_costs(answers)}")
-    gaps = np.isnan(scores) | np.isnan(costs_of)
-    keep = np.ones(len(scores), bool)
-    if gaps.any():
-        keep, scores, costs_of = close(answers, scores, costs_of, gaps, missing)
-    if keep.sum() < 2:
-        raise ValueError(
-            f"{answers.name} has {keep.sum()} {'query' if keep.sum() == 1 else 'queries'}; at least 2 are needed to compare models"
-        )
-    return _log(answers, scores, costs_of, keep, cost_unit or unit or "USD per query", features)
-
-
-def _is_embedllm(answers: Answers) -> bool:
-    return {"prompt_id", "model_name", "label"} <= answers.used
-
-
-def _log(answers: Answers, scores: np.ndarray, costs: np.ndarray, keep: np.ndarray, unit: str, features: Any) -> Log:
-    said = answers.said
-    rows = np.arange(len(scores)) if answers.rows is None else answers.rows
-    total = len(scores) if answers.num_rows is None else answers.num_rows
-    points, source, more, reader = features_of.choose(
-        features,
-        None if answers.text is None else answers.text[keep],
-        answers.text_from,
-        None if answers.numbers is None else answers.numbers[keep],
-        answers.numbers_from,
-        answers.labels is not None,
-        rows[keep],
-        total,
+    idle = isinstance(features, str) and features.lower() in ("none", "categories")
+    numbers, source, own = (None, "", False) if idle else _numbers_of(answers, first)
+    made = features_of.choose(
+        features, features_of.Sources(text, text_column or "", numbers, source, own, labels is not None, rows[keep], total)
     )
-    said += more
-    said.append(f"features: {source}")
+    points, origin, more, reader = made
+    notes += [*more, f"features: {origin}"]
+    latency = _latency(answers, keys, keep)
+    signals = None
+    if "confidence" in answers.values:
+        signals = np.nan_to_num(pivot(answers, keys, answers.values["confidence"], "mean")[keep]).astype(np.float32)
     table = RoutingTable(
         scores[keep],
         costs[keep],
@@ -379,23 +512,88 @@ def _log(answers: Answers, scores: np.ndarray, costs: np.ndarray, keep: np.ndarr
         cost_unit=unit,
         rows=rows[keep],
         num_rows=total,
-        **grouped(None if answers.labels is None else answers.labels[keep]),
+        prompts=prompts,
+        **grouped(labels),
     )
-    latency = None
-    if answers.latency is not None:
-        latency = answers.latency[keep]
-        lacking = np.isnan(latency)
-        if lacking.all(axis=0).any():
-            said.append(f"latency: not used, as {answers.models[int(np.argmax(lacking.all(axis=0)))]} has none")
-            latency = None
-        elif lacking.any():
-            said.append(f"latency: {int(lacking.sum()):,} missing, the median of the model takes their place")
-            latency = np.where(lacking, np.nanmedian(latency, axis=0), latency)
-    dates = None if answers.dates is None else answers.dates[keep]
-    if dates is not None and np.isnat(dates).any():
-        said.append(f"date: not used, as {int(np.isnat(dates).sum())} queries have none")
-        dates = None
-    said.append(f"kept: {table.num_queries:,} queries x {table.num_models} models, costs in {unit}")
-    latency = None if latency is None else latency.astype(np.float32)
-    signals = None if answers.signals is None else answers.signals[keep].astype(np.float32)
-    return Log(table, latency, dates, signals, source, tuple(said), reader=reader)
+    idle = next(
+        (role for role, column in answers.asked.items() if column and "*" not in column and column not in roles.used), None
+    )
+    if idle is not None:
+        why = (
+            "costs are stated (--column cost= leaves them out)"
+            if idle.startswith(("tokens", "price", "response", "prompt_chars"))
+            else "it says nothing here"
+        )
+        raise ValueError(
+            f"columns[{idle!r}] is {answers.asked[idle]!r}, which has no effect in this file, as {why}: leave it out"
+        )
+    left = unused(roles)
+    notes += [left] if left else []
+    notes.append(f"kept: {table.num_queries:,} queries x {table.num_models} models, costs in {unit}")
+    return Log(table, latency, dates, signals, origin, (*sheet.notes, *notes), reader=reader)
+
+
+def _of_queries(cells: np.ndarray, keys: Keys) -> np.ndarray:
+    """`[Q]` the first cell of each query that is not empty."""
+    found = cells[keys.first]
+    lacking = np.array([empty(cell) for cell in found], bool)
+    if lacking.any():
+        filled = np.array([not empty(cell) for cell in cells], bool)[keys.rows]
+        query, row = np.unique(keys.query[filled], return_index=True)
+        rows = keys.rows[filled][row]
+        found = found.astype(object)
+        for number, at in zip(query, rows, strict=True):
+            if lacking[number]:
+                found[number] = cells[at]
+    return found
+
+
+def _numbers_of(answers: Answers, first: np.ndarray) -> tuple[np.ndarray | None, str, bool]:
+    """`[Q, d]` the file's own numbers of queries or None, where they are, and whether they are separate columns."""
+    roles, sheet = answers.roles, answers.sheet
+    pattern = roles.given.get("embedding", "")
+    names = roles.vectors
+    if "*" in pattern:
+        head, _, tail = pattern.partition("*")
+        names = [name for name in sheet.names if name.startswith(head) and name.endswith(tail)]
+    elif roles.candidates.get("embedding"):
+        column = roles.column("embedding")
+        assert column is not None
+        kind = "array" if sheet.about in ("an npz file", "a RoutingTable") else "column"
+        if kind == "column" or sheet.about == "an npz file":
+            roles.note("embedding", column) if kind == "column" else None
+        return read_vectors(sheet, column, first), f"{kind} {column!r}", False
+    if not names:
+        return None, "", False
+    roles.used |= set(names)
+    parts = []
+    for name in names:
+        if not looks_like_numbers(sheet.cells(name)):
+            read_numbers(sheet, name, "feature")
+        values = read_numbers(sheet, name, "feature").values[first]
+        if np.isnan(values).any():
+            raise ValueError(
+                f"{sheet.place(int(first[np.argmax(np.isnan(values))]))}, column {name!r} is empty; a feature must be there for every query: fill it, or leave all out "
+                '(features="none", on the command line --features none)'
+            )
+        parts.append(values)
+    own = words(names[0])[0] in ("feature", "feat", "features")
+    return np.stack(parts, axis=1), f"columns {names[0]} to {names[-1]}", own
+
+
+def _latency(answers: Answers, keys: Keys, keep: np.ndarray) -> np.ndarray | None:
+    """`[Q, N]` seconds with the model's median for gaps, None where a model has none."""
+    if "latency" not in answers.values:
+        return None
+    latency = pivot(answers, keys, answers.values["latency"], "mean")[keep]
+    lacking = np.isnan(latency)
+    if lacking.all(axis=0).any():
+        answers.notes.append(f"latency: not used, as {answers.models[int(np.argmax(lacking.all(axis=0)))]} has none")
+        return None
+    if lacking.any():
+        answers.notes.append(f"latency: {int(lacking.sum()):,} missing, the median of the model takes their place")
+        latency = np.where(lacking, np.nanmedian(latency, axis=0), latency)
+    return latency.astype(np.float32)
+
+
+__all__ = ["Log", "examples", "read_answers", "read_log"]

@@ -205,7 +205,7 @@ REPLAY = study(
     notes="half of the rows of each group are played; threshold and list are fitted to the other half, the best in sample knows the rows that "
     "are played. The bonus of COSMOS is chosen of .1, .3 and 1 on every other seed, all is judged on the others. Joint rows: outputs depend on "
     "each other, indices are not optimal, and a realised regret against them may be negative. A table's queries are grouped by k-means on their "
-    "features (--set environment.by=groups for its own groups), other columns as in "
+    "features (--set environment.by=groups for its own categories, which count where it has no embedding), other columns as in "
     '--set environment.scores=\'{"small": "perf_small", "large": "perf_large"}\' --set environment.costs=\'{"small": 1, "large": 20}\' '
     "--set environment.by=dataset",
     smoke_horizon=200,

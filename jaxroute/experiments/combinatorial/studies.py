@@ -1,6 +1,6 @@
 """Studies of C2MAB-V that its paper does not contain: all policies, what is left open, its theorems, and a table of one's own."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -8,7 +8,8 @@ import numpy as np
 
 from jaxroute import grid
 from jaxroute.analysis import plot
-from jaxroute.data import C2MABV_TABLE_3, load_table
+from jaxroute.data import C2MABV_TABLE_3
+from jaxroute.data.public import read_played
 from jaxroute.experiments.base import Case, Claim, Experiment, Results
 from jaxroute.experiments.claims import Measure, Verdict, grows_as
 from jaxroute.experiments.combinatorial.figures import (
@@ -105,11 +106,15 @@ def _everyone(env: Any) -> dict[str, Any]:
     }
 
 
-def _table_env(data: str | None = None, reward: str = "suc", size: int = 3, budget_share: float = 0.8) -> cb.CloudEnv:
+def _table_env(
+    data: str | None = None,
+    reward: str = "suc",
+    size: int = 3,
+    budget_share: float = 0.8,
+    costs: Mapping[str, float] | None = None,
+) -> cb.CloudEnv:
     """The rows of a file; the budget is a share of what `size` models cost on average."""
-    if not data:
-        raise ValueError("this experiment plays the user's own table: give its file with --data FILE")
-    table = load_table(data)
+    table = read_played(data, costs, features="none").table
     return cb.table_cloud(table, reward=reward, size=size, budget=budget_share * size * float(table.mean_costs().mean()))
 
 

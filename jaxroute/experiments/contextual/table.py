@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from jaxroute.analysis import plot
-from jaxroute.data import RoutingTable, load_table, standin
+from jaxroute.data import RoutingTable, standin
+from jaxroute.data.public import read_played
 from jaxroute.experiments.base import Case, Experiment, Results
 from jaxroute.experiments.measure import end
 from jaxroute.problems import contextual as co
@@ -17,7 +18,7 @@ _RULE, _SINGLE = "linear rule (in sample)", "best single model (in sample)"
 def _rows(data: str, costs: Mapping[str, float] | None) -> RoutingTable:
     if data == "standin":
         return standin("routerbench", scores="binary", queries=4000)[0]
-    return load_table(data, costs=costs, missing="drop")
+    return read_played(data, costs).table
 
 
 def _routing(

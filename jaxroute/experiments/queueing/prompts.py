@@ -2,7 +2,6 @@
 
 import functools
 import itertools
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -12,7 +11,8 @@ import xarray as xr
 from jaxroute import grid
 from jaxroute.analysis import metrics, plot, style
 from jaxroute.core import checks
-from jaxroute.data import RoutingTable, read_log, standin
+from jaxroute.data import RoutingTable, standin
+from jaxroute.data.public import read_played
 from jaxroute.estimators.contrastive import CONTRASTIVE_PRESETS, fit_projection
 from jaxroute.experiments.base import Case, Claim, Experiment, Results
 from jaxroute.experiments.claims import Verdict, all_hold
@@ -46,18 +46,16 @@ def _tables(
             if value is not None:
                 raise ValueError(f"{name} must be None without a file of data, got {checks.show(value)}")
         return standin(models, preset="semantic-noise", dim=dim)
-    log = read_log(data, costs=None if costs is None else dict(costs), features=embeddings)
-    table = log.table
-    for line in log.read:
-        if line.startswith(("left out", "missing", "cost:", "features:")):
-            warnings.warn(f"{data}: {line}", stacklevel=2)
+    table = read_played(data, None if costs is None else dict(costs), features=embeddings).table
     if table.features is None:
         raise ValueError(
             f"{data} has no features, of text or otherwise: give embeddings, a file of them (--set environment.embeddings=FILE)"
         )
     order = np.random.default_rng(0).permutation(table.num_queries)
     pool = min(1000, (2 * table.num_queries) // 3)
-    return table.subset(rows=order[:pool]), table.subset(rows=order[pool:])
+    prompts = np.arange(table.num_queries) if table.prompts is None else table.prompts
+    in_pool = np.isin(prompts, prompts[order[:pool]])[order]  # Copies of a prompt go together.
+    return table.subset(rows=order[in_pool]), table.subset(rows=order[~in_pool])
 
 
 def _pairs(costs: Mapping[str, float] | None) -> tuple[tuple[str, float], ...] | None:

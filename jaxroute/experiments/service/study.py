@@ -11,7 +11,8 @@ import xarray as xr
 
 from jaxroute import grid
 from jaxroute.analysis import plot
-from jaxroute.data import MESSPLUS_BENCHMARKS, MESSPLUS_MODELS, MESSPLUS_TABLE_2, load_table
+from jaxroute.data import MESSPLUS_BENCHMARKS, MESSPLUS_MODELS, MESSPLUS_TABLE_2
+from jaxroute.data.public import read_played
 from jaxroute.experiments.base import Case, Results
 from jaxroute.experiments.claims import Verdict, all_hold
 from jaxroute.experiments.measure import Measured, end, ends_along, listed, mean_of, show
@@ -300,9 +301,7 @@ def _table_env(
     arrival: float | None = None,
 ) -> sv.ServiceEnv:
     """The rows of a file, in a random order per run."""
-    if not data:
-        raise ValueError("this experiment plays the user's own table: give its file with --data FILE")
-    return sv.table_service(load_table(data, costs=costs), alpha=alpha, threshold=threshold, arrival=arrival)
+    return sv.table_service(read_played(data, costs).table, alpha=alpha, threshold=threshold, arrival=arrival)
 
 
 def _table_policies(env: sv.ServiceEnv) -> dict[str, Any]:

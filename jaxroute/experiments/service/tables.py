@@ -15,7 +15,7 @@ from jaxroute.data import (
     MESSPLUS_TABLE_3,
     MESSPLUS_TABLES_6_7,
 )
-from jaxroute.data.messplus import MESSPLUS_REPLAY
+from jaxroute.data.papers import MESSPLUS_REPLAY
 from jaxroute.experiments.base import Experiment, Results
 from jaxroute.experiments.claims import Measure, Verdict, all_hold
 from jaxroute.experiments.measure import Measured, listed, lowest, quotient, show

@@ -1,13 +1,14 @@
 """Figures of StageRoute (arXiv 2506.17254), what the paper says of them, and its last market on a table of one's own."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import xarray as xr
 
 from jaxroute.analysis import metrics, plot
-from jaxroute.data import STAGEROUTE_TABLE_1, STAGEROUTE_TABLE_2, load_routerbench, load_table
+from jaxroute.data import STAGEROUTE_TABLE_1, STAGEROUTE_TABLE_2
+from jaxroute.data.public import read_played
 from jaxroute.experiments.base import Case, Claim, Experiment, Results
 from jaxroute.experiments.claims import Measure, Verdict, all_hold
 from jaxroute.experiments.measure import Measured, end, ends, listed, mean_of, paired_gap, quotient, show
@@ -251,11 +252,10 @@ def _table_env(
     stage_length: int = 500,
     budget: float = 0.0002,
     cost_scale: float = 1.0,
+    costs: Mapping[str, float] | None = None,
 ) -> staged.MarketEnv:
     """The paper's RouterBench market on the rows of a file, its models in the paper's order of release where it names them."""
-    if not data:
-        raise ValueError("this experiment plays the user's own table: give its file with --data FILE")
-    table = load_table(data) if str(data).endswith(".npz") else load_routerbench(data)
+    table = read_played(data, costs, features="none").table
     released = [m for m in STAGEROUTE_TABLE_2.names if m in table.models]
     table = table.subset(models=[*released, *(m for m in table.models if m not in released)])
     cheapest_first = int(np.argmin(table.mean_costs()[:5]))

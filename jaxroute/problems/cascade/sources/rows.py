@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from jaxroute.core import checks
-from jaxroute.data import RoutingTable, load_columns, load_table, main_directions, standin
+from jaxroute.data import RoutingTable, load_columns, main_directions, standin
+from jaxroute.data.public import read_played
 
 # Starts of k-means.
 _RESTARTS = 10
@@ -95,8 +96,8 @@ def recorded_rows(
     """The rows of a file that have a score and a cost of each model.
 
     Args:
-      data: file of a table (`load_table`), or of columns that `scores` names; "standin" for generated prompts.
-      by: "features" (k-means, default where there are some) or "groups" of a table; with `scores`, the name of a column.
+      data: file of a table (`jaxroute.data.read_log`), or of columns that `scores` names; "standin" for generated prompts.
+      by: "features" (k-means, default where the file has an embedding) or "groups" (its categories) of a table; with `scores`, the name of a column.
       groups: of k-means.
       models: those to use, of a table.
       costs: per query of each model where a table has none; with `scores` per unit of `sizes`.
@@ -117,7 +118,7 @@ def recorded_rows(
     elif sizes is not None or confidence is not None:
         raise ValueError("scores must name the columns of scores where sizes or confidence name columns, got None")
     else:
-        table = _table(data, costs)
+        table = _table(data, costs, by is None and directions is None)
         table = table if models is None else table.subset(models=models)
         parts = np.asarray(table.scores, float), np.asarray(table.costs, float), query_groups(table, by, count)
         contexts = None if directions is None else _contexts(table, directions, data)
@@ -169,17 +170,22 @@ def _contexts(table: RoutingTable, directions: int, data: str) -> np.ndarray:
     return main_directions(table.features, directions)
 
 
-def _table(data: str, costs: Mapping[str, float] | None) -> RoutingTable:
+def _table(data: str, costs: Mapping[str, float] | None, categories_first: bool) -> RoutingTable:
+    """The table of a file; without features of text if categories, where there are some, come first."""
     if data == "standin":
         return standin("routerbench", scores="binary", queries=2000)[0].subset(models=_STAND_IN)
     try:
-        return load_table(data, costs=costs, missing="drop")
+        log = read_played(data, costs)
     except ValueError as error:
+        if "--" not in str(error):
+            raise
         raise ValueError(
             f"{error}. Columns of other names are given by three settings that name all models, with prices of 1 where the columns are costs "
             'already: --set environment.scores=\'{"a": "score_a"}\' --set environment.sizes=\'{"a": "cost_a"}\' '
             "--set environment.costs='{\"a\": 1}'"
         ) from None
+    from_text = log.features.startswith("text ")
+    return log.table.with_features(None) if categories_first and from_text and log.table.groups is not None else log.table
 
 
 def _from_columns(

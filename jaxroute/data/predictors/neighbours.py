@@ -29,37 +29,45 @@ class Neighbours:
 
     def predict(self, sample: Sample) -> np.ndarray:
         """`[Q, N]` predicted scores."""
-        return _means(self.design.columns(sample), self.columns, self.scores, (self.size,), False)[0]
+        return _means(self.design.columns(sample), self.columns, self.scores, (self.size,))[0]
 
 
 def fit_neighbours(sample: Sample) -> tuple[Neighbours, np.ndarray]:
-    """The predictor, its number of neighbours chosen by leaving each query out, and those predictions.
+    """The predictor, its number of neighbours chosen by leaving each prompt out, and those predictions.
 
     Args:
       sample: the fitting part, with features.
 
     Returns:
-      The predictor, and `[Q, N]` predictions from the other queries.
+      The predictor, and `[Q, N]` predictions from the queries with other prompts.
     """
-    made = design(sample)
+    made, prompts = design(sample), sample.numbered()
     columns = made.columns(sample)
-    sizes = tuple(sorted({min(size, sample.num_queries - 1) for size in SIZES}))
-    predicted = _means(columns, columns, sample.scores, sizes, True)
+    others = sample.num_queries - int(np.bincount(prompts).max())
+    sizes = tuple(sorted({min(size, others) for size in SIZES}))
+    predicted = _means(columns, columns, sample.scores, sizes, prompts)
     best = int(np.argmin(np.square(predicted - sample.scores).mean((1, 2))))
     return Neighbours(made, columns, sample.scores, sizes[best]), predicted[best]
 
 
 def _means(
-    columns: np.ndarray, recorded: np.ndarray, scores: np.ndarray, sizes: tuple[int, ...], leave_out: bool
+    columns: np.ndarray,
+    recorded: np.ndarray,
+    scores: np.ndarray,
+    sizes: tuple[int, ...],
+    prompts: np.ndarray | None = None,
 ) -> np.ndarray:
-    """`[S, Q, N]` mean scores of the nearest recorded queries, for each number of them; `leave_out` if row q is the recorded query q."""
+    """`[S, Q, N]` mean scores of the nearest recorded queries, for each number of them.
+
+    Where the recorded queries themselves are predicted, `prompts` `[Q]` leaves out those with the same prompt.
+    """
     means = np.empty((len(sizes), len(columns), scores.shape[1]))
     lengths, most = np.square(recorded).sum(1), sizes[-1]
     for start in range(0, len(columns), _BLOCK):
         rows = np.arange(start, min(start + _BLOCK, len(columns)))
         distances = lengths - 2 * columns[rows] @ recorded.T
-        if leave_out:
-            distances[rows - start, rows] = np.inf
+        if prompts is not None:
+            np.putmask(distances, prompts[rows, None] == prompts, np.inf)
         nearest = np.argpartition(distances, most - 1, axis=1)[:, :most]
         if len(sizes) > 1:
             nearest = np.take_along_axis(nearest, np.argsort(np.take_along_axis(distances, nearest, 1), axis=1), 1)

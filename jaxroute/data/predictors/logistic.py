@@ -112,12 +112,12 @@ def fit_each(columns: np.ndarray, scores: np.ndarray, penalty: float = 1.0, step
 
 @dataclass(frozen=True, eq=False)
 class Logistic:
-    """Predicts the score of each model from what is known of a query.
+    """Predicts the score of each model from features and categories of a query.
 
     Attributes:
       design: columns of numbers.
       weights: `[1 + r, N]`.
-      penalty: that was chosen.
+      penalty: of squared weights, as chosen.
     """
 
     design: Design

@@ -1,8 +1,10 @@
-"""What is known of a query before it is served, as columns of numbers."""
+"""Columns of numbers that describe a query before it is served."""
 
 from dataclasses import dataclass
 
 import numpy as np
+
+from jaxroute.data.features import scales
 
 from .sample import Sample
 
@@ -16,7 +18,8 @@ LEAST_OF_GROUP = 5
 class Design:
     """Features, centred and turned into their main directions where they are many, then a column per category.
 
-    The features have a total variance of 1, so that two queries are on average as far apart by their features as by different categories.
+    Columns of unlike size are standardised first. The features have a total variance of 1, so that two queries are on average as far apart by
+    their features as by different categories.
 
     Attributes:
       mean: `[d]` of the features in the fitting part, or None without features.
@@ -42,13 +45,13 @@ def design(sample: Sample) -> Design:
     """The columns that suit a fitting part."""
     mean = turn = groups = None
     if sample.features is not None:
-        mean = sample.features.mean(0)
-        centred = sample.features - mean
+        mean, scale = sample.features.mean(0), scales(sample.features)
+        centred = (sample.features - mean) / scale
         turn = np.eye(centred.shape[1])
         if centred.shape[1] > MOST_FEATURES:
             turn = np.linalg.eigh(centred.T @ centred)[1][:, -MOST_FEATURES:]
         total = np.square(centred @ turn).sum(1).mean()
-        turn = turn / np.sqrt(total) if total > 0 else turn * 0.0
+        turn = turn / scale[:, None] / np.sqrt(total) if total > 0 else turn * 0.0
     if sample.groups is not None:
         numbers, counts = np.unique(sample.groups, return_counts=True)
         groups = numbers[counts >= LEAST_OF_GROUP]

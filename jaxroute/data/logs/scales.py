@@ -1,0 +1,136 @@
+"""The scale of scores: fractions, percent or grades, the same for all models and categories."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from jaxroute.core import checks
+
+_REMEDY = "say which scale it is (scale=(LOW, HIGH), on the command line --scale LOW:HIGH)"
+
+
+def in_unit(
+    scores: np.ndarray,
+    percent: np.ndarray | None,
+    named: bool,
+    scale: tuple[float, float] | None,
+    name: str,
+    place: Callable[[int], str],
+    groups: Mapping[str, tuple[np.ndarray, Sequence[str]]],
+) -> tuple[np.ndarray, str | None]:
+    """Returns scores in [0, 1], and the conversion in words.
+
+    Args:
+      scores: `[A]`, NaN where there is none; a percentage is a fraction already.
+      percent: `[A]` whether the cell had a % sign, or None.
+      named: whether the column's name says percent.
+      scale: lowest and highest score there can be; None to find it.
+      name: name of the column.
+      place: returns the place of an answer.
+      groups: numbers `[A]` and names of models and of categories, whose scales must be the same.
+
+    Raises:
+      ValueError: a score is outside the scale, the scale cannot be told, or two groups have different ones.
+    """
+    there = np.isfinite(scores)
+    known = scores[there]
+    if scale is not None:
+        low, high = _scale(scale)
+        if percent is not None and high > 1:  # A % sign was read as a hundredth.
+            scores = np.where(percent, scores * 100.0, scores)
+        _refuse_outside(scores, low, high, f"the scale {low:g}:{high:g} that was given", place)
+        return (scores - low) / (high - low), None if (low, high) == (
+            0,
+            1,
+        ) else f"scale {low:g}:{high:g} mapped to 0:1, as given"
+    if named:
+        signs = np.zeros(len(scores), bool) if percent is None else percent
+        bare = scores[there & ~signs]
+        if bare.size and bare.max() <= 1 and len(np.unique(bare)) > 1:
+            raise ValueError(
+                f"the column {name!r} has percent in its name, and numbers from {bare.min():g} to {bare.max():g}: say which scale it is (scale=(0, 1) or "
+                "(0, 100), on the command line --scale 0:1 or --scale 0:100)"
+            )
+        scores, percent = np.where(signs, scores, scores / 100.0), there
+        known = scores[there]
+    if not known.size or (known.min() >= 0 and known.max() <= 1):
+        if percent is not None and not percent[there].all() and (known[~percent[there]] % 1).any():
+            answer = int(np.flatnonzero(there & ~percent & (scores % 1 > 0))[0])
+            raise ValueError(
+                f"{place(answer)} is {scores[answer]:g} without a % sign, where others have one: write all in one way"
+            )
+        return scores, "percentages divided by 100" if percent is not None else None
+    if percent is not None:
+        if percent[there].all():
+            _refuse_outside(scores, 0.0, 1.0, "0 % to 100 %", place)
+        answer = int(np.flatnonzero((scores > 1) & ~percent)[0]) if ((scores > 1) & ~percent).any() else 0
+        raise ValueError(
+            f"{place(answer)} is {scores[answer]:g} without a % sign, where others have one: write all in one way"
+        )
+    outside = (known < 0) | (known > 1)
+    if outside.mean() < 0.01 and known.min() >= -0.05 and known.max() <= 1.05:
+        far = max(-known.min(), known.max() - 1.0)
+        return np.clip(
+            scores, 0.0, 1.0
+        ), f"{outside.sum()} of {known.size:,} outside [0, 1] by at most {far:.2g}: cut off at the end"
+    low, high = known.min(), known.max()
+    if low < 0 or high > 100:
+        answer = int(np.flatnonzero((scores < 0) | (scores > 100))[0])
+        raise ValueError(
+            f"{place(answer)} is {scores[answer]:g}; scores must lie in [0, 1] or [0, 100]: mend it, or {_REMEDY}"
+        )
+    _refuse_mixed(scores, groups, place)
+    between, halves = ((known > 0) & (known < 1)).any(), bool((known == np.round(known * 2) / 2).all())
+    judged = any(word in name.lower() for word in ("judge", "rating", "grade", "stars", "likert"))
+    if halves and high in (5.0, 10.0) and (judged or len(np.unique(known)) > 2):
+        bottom = 0.0 if low < 1 else 1.0
+        return (scores - bottom) / (
+            high - bottom
+        ), f"taken for a scale of {bottom:g} to {high:g} and mapped to 0 to 1; --scale decides"
+    if high > 50 and (known[known > 0] > 1).mean() > 0.5 and not between:
+        return scores / 100.0, "taken for percent, and divided by 100; --scale decides"
+    answer = int(np.flatnonzero(scores > 1)[0])
+    raise ValueError(
+        f"{place(answer)} is {scores[answer]:g}, and scores go from {low:g} to {high:g}: are they fractions, percent or grades? mend the value, "
+        f"or {_REMEDY}, for example 0:10"
+    )
+
+
+def _refuse_mixed(
+    scores: np.ndarray, groups: Mapping[str, tuple[np.ndarray, Sequence[str]]], place: Callable[[int], str]
+) -> None:
+    """Refuses scores of which one model or category has fractions and another does not."""
+    found, there = [], np.isfinite(scores)
+    for kind, (codes, names) in groups.items():
+        high, low = np.full(len(names), -np.inf), np.full(len(names), np.inf)
+        np.maximum.at(high, codes[there], scores[there])
+        np.minimum.at(low, codes[there], scores[there])
+        small, large = np.flatnonzero((high <= 1) & (low < high)), np.flatnonzero(high > 1)
+        if small.size and large.size:
+            found.append(
+                " but ".join(f"{kind} {names[of]!r} from {low[of]:g} to {high[of]:g}" for of in (small[0], large[0]))
+            )
+    if found:
+        first = int(np.argmax(np.nan_to_num(scores) > 1))
+        raise ValueError(
+            f"scores have different scales: {'; '.join(found)} ({place(first)} is {scores[first]:g}); mend the value, bring all to one scale, or keep one part "
+            "(where={'COLUMN': 'VALUE'}, on the command line --where COLUMN=VALUE, or --models A,B); if they are on one scale, give it (--scale 0:100)"
+        )
+
+
+def _scale(scale: Any) -> tuple[float, float]:
+    try:
+        low, high = (float(value) for value in scale)
+    except (TypeError, ValueError):
+        raise ValueError(f"scale must be two numbers (LOW, HIGH), got {checks.show(scale)}") from None
+    if not (np.isfinite(low) and np.isfinite(high) and low < high):
+        raise ValueError(f"scale must be (LOW, HIGH) with LOW below HIGH, got {checks.show(scale)}")
+    return low, high
+
+
+def _refuse_outside(scores: np.ndarray, low: float, high: float, rule: str, place: Callable[[int], str]) -> None:
+    wrong = (scores < low) | (scores > high)
+    if wrong.any():
+        answer = int(np.argmax(wrong))
+        raise ValueError(f"{place(answer)} is {scores[answer]:g}, outside {rule}")

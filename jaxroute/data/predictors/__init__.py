@@ -1,0 +1,18 @@
+"""Predictors of scores from features and categories, in NumPy: those of `jaxroute data` and of `jaxroute compare`."""
+
+from .design import Design, design
+from .logistic import Logistic, fit_logistic
+from .neighbours import Neighbours, fit_neighbours
+from .sample import Predictor, Sample, random_folds
+
+__all__ = [
+    "Design",
+    "Logistic",
+    "Neighbours",
+    "Predictor",
+    "Sample",
+    "design",
+    "fit_logistic",
+    "fit_neighbours",
+    "random_folds",
+]

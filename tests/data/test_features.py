@@ -1,0 +1,41 @@
+"""Columns of unlike size, and contexts."""
+
+import numpy as np
+import pytest
+
+from jaxroute.data import main_directions
+from jaxroute.data.features import Standardisation, scales
+
+pytestmark = pytest.mark.fast
+
+
+def test_standardised_columns():
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((500, 4))
+    features = np.stack(
+        [1.7e9 + x[:, 0], 1e-200 * x[:, 1], 1e200 * x[:, 2], 5 + x[:, 3], np.full(500, 0.1), 1.7e9 + 0 * x[:, 0]], 1
+    )
+    found = Standardisation.fit(features)
+    values = found.of(features)
+    assert values.dtype == np.float32 and found.mean.dtype == found.scale.dtype == np.float64
+    np.testing.assert_allclose(values[:, :4], (x - x.mean(0)) / x.std(0), atol=2e-6)
+    assert not values[:, 4:].any() and np.isinf(found.scale[4:]).all()
+    np.testing.assert_allclose(found.mean[[0, 3]], features[:, [0, 3]].mean(0), rtol=1e-12)
+    other = features[:1] * [1, 1, 1, 1, 2, 2]  # Another value of a constant column is as good as none.
+    assert found.of(other)[0, 4:].tolist() == [0, 0]
+    rounding = np.where(np.arange(500) % 2, 0.1 + 0.2, 0.3)[:, None]
+    assert not Standardisation.fit(rounding).of(rounding).any()
+
+
+def test_only_columns_of_unlike_size_are_scaled():
+    x = np.random.default_rng(0).standard_normal((300, 3))
+    assert scales(x * [1, 50, 1]).tolist() == scales(x * [1, 0, 1]).tolist() == scales(0 * x).tolist() == [1, 1, 1]
+    np.testing.assert_allclose(scales(x * [1, 1e6, 0]), [x[:, 0].std(), 1e6 * x[:, 1].std(), np.inf])
+
+
+def test_contexts_do_not_depend_on_the_unit_of_a_column():
+    x = np.random.default_rng(0).standard_normal((300, 3)) * [1, 1e-3, 1] @ np.diag([1.0, 1.0, 2.0])
+    before, after = main_directions(x, 2), main_directions(x * [1, 1, 1e6] + 7.0, 2)
+    np.testing.assert_allclose(np.abs(before), np.abs(after), atol=1e-6)
+    alike = np.random.default_rng(1).standard_normal((300, 2)) * [1, 10]
+    assert np.corrcoef(main_directions(alike, 1)[:, 1], alike[:, 1])[0, 1] ** 2 > 0.99
