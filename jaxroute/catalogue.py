@@ -8,16 +8,17 @@ from pathlib import Path
 from typing import Any
 
 _FILE = Path(__file__).with_name("catalogue.json")
+_DATA_SETS = _FILE.parent / "data" / "datasets.json"
 
 
 def catalogue() -> dict[str, Any]:
     """Entries of `problems`, `experiments` and `data_sets` by name, as plain JSON; see `described`."""
-    return json.loads(_FILE.read_text(encoding="utf-8"))
+    found, data_sets = (json.loads(file.read_text(encoding="utf-8")) for file in (_FILE, _DATA_SETS))
+    return {**found, "data_sets": data_sets}
 
 
 def described() -> dict[str, Any]:
-    """The catalogue, from the code."""
-    from jaxroute.data import DATASETS
+    """The problems and experiments, from the code."""
     from jaxroute.experiments import EXPERIMENTS
     from jaxroute.problems import problems
 
@@ -34,7 +35,6 @@ def described() -> dict[str, Any]:
             name: {"title": e.title, "seeds": e.seeds, "horizon": e.horizon, "source": e.source}
             for name, e in EXPERIMENTS.items()
         },
-        "data_sets": {d.name: {"kind": d.kind, "description": d.description} for d in DATASETS},
     }
 
 

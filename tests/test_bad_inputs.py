@@ -19,12 +19,10 @@ import jaxroute as jr
 from jaxroute import cli, metrics, plot
 from jaxroute.data import (
     RoutingTable,
-    compare_with_table_2,
     costs_by_size,
     divide_by_max,
     load_columns,
     load_embeddings,
-    load_embedllm,
     load_table,
     min_max,
 )
@@ -198,7 +196,7 @@ def test_files_of_data_sets_are_known_by_their_columns(tmp_path):
     table = load_table(path)
     assert (table.models, table.costs[0].tolist(), table.currency) == (("x-13b", "phi"), [13.0, 7.0], "1e9 parameters")
     assert (table.scores.tolist(), table.group_names) == ([[0, 1], [1, 0]], ("art", "law"))  # By prompt_id.
-    assert load_embedllm(path, {"phi": 1.0, "x-13b": 2.0}).cost_unit == "USD per query"
+    assert load_table(path, costs={"phi": 1.0, "x-13b": 2.0}).cost_unit == "USD per query"
     mess = make(tmp_path, "mess.csv", "label_s,energy_consumption_s,label_l,energy_consumption_l\n1,5,1,50\n0,6,1,60\n")
     assert load_table(mess).cost_unit == "J per request"
     pyarrow, writer = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
@@ -246,7 +244,6 @@ ARGUMENTS = {
     "sizes of nobody": (lambda _: costs_by_size(None), "models must be names, got None"),
     "no scores to scale": (lambda _: min_max([]), r"scores is \[\]; min_max needs at least two different finite values"),
     "scores to scale in words": (lambda _: divide_by_max(["high"]), r"scores must be a number or an array of numbers, got \['high'\]"),
-    "a comparison with nothing": (lambda _: compare_with_table_2(None), "table must be a RoutingTable, got None"),
     "a tuple to sweep": (lambda _: jr.grid(stochastic.UCB1, width=(1.0, 2.0)), "needs at least one argument with several values, got .*; only a list, a range or a 1-d array is swept"),
     "a grid of numbers": (lambda _: jr.grid(lambda a: a, a=[1, 2]), "must give environments or policies, got 1"),
     "a grid of classes": (lambda _: jr.grid(lambda a: stochastic.UCB1, a=[1, 2]), "must give environments or policies, got <class"),

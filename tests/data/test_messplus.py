@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from jaxroute.data import (
-    DATASETS,
     MESSPLUS_BENCHMARKS,
     MESSPLUS_FIGURE_2,
     MESSPLUS_MODELS,
@@ -19,7 +18,6 @@ from jaxroute.data import (
     MESSPLUS_TABLE_3,
     MESSPLUS_TABLE_5,
     MESSPLUS_TABLES_6_7,
-    load_messplus,
 )
 
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
@@ -221,11 +219,3 @@ def test_tables_equal_the_independent_transcription():
         assert (row["messplus_MJ"], round(100 * row["messplus_satisfaction"], 2)) == (mess.cost_mj, mess.satisfaction)
         overhead = MESSPLUS_TABLE_3[name]
         assert (row["avg_llm_call_J"], row["avg_predictor_J"]) == (overhead.call, overhead.predictor)
-
-
-def test_the_list_has_both_data_sets():
-    datasets = {dataset.name: dataset for dataset in DATASETS}
-    assert datasets["messplus-tables"].kind == "paper table"
-    assert datasets["messplus-tables"].loader() is MESSPLUS_BENCHMARKS
-    assert datasets["messplus"].kind == "public file"
-    assert datasets["messplus"].loader is load_messplus

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from helpers import assert_mean_close
 
-from jaxroute.data import DATASETS, SPROUT_PRICES, STAGEROUTE_TABLE_2, STANDIN_MODELS, RoutingTable, standin
+from jaxroute.data import SPROUT_PRICES, STAGEROUTE_TABLE_2, STANDIN_MODELS, RoutingTable, standin
 from jaxroute.problems.queueing.sources.utility import departure_chance, describe_chances
 
 
@@ -114,11 +114,6 @@ def test_free_models():
     table, _ = standin(([0.5, 0.6], [0.0, 0.0]), queries=5, offline=1)
     assert table.costs.max() == 0
     assert table.models == ("model-0", "model-1")
-
-
-def test_registered():
-    dataset = next(d for d in DATASETS if d.name == "standin")
-    assert (dataset.kind, dataset.loader) == ("generator", standin)
 
 
 @pytest.mark.parametrize(

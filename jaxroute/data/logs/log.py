@@ -317,16 +317,6 @@ def _finished(
         raise ValueError(
             f"{name} has one model, {answers.models[0]!r}: there is nothing to choose; add the answers of another"
         )
-    category = answers.roles.column("category")
-    groups = {"model": (answers.model, answers.models)}
-    if category is not None:
-        numbers, labels = pd.factorize(np.array([str(cell) for cell in answers.sheet.cells(category)], object))
-        groups["category"] = (numbers[answers.row], [str(label) for label in labels])
-    score_name = answers.roles.families["score"].shape if answers.roles.models else str(answers.roles.column("score"))
-    answers.values["score"], said = in_unit(
-        answers.values["score"], answers.percent, answers.named_percent, scale, score_name, answers.place, groups
-    )
-    notes += [f"score: {said}"] if said else []
     if costs is None:
         kept_models = [model for model in answers.models if models is None or model in models]
         prices = preset.completed(name, prices, kept_models)
@@ -340,6 +330,16 @@ def _finished(
         notes += [f"prices: {len(prices) - len(known)} of {listed} are of other models"] if len(known) < len(prices) else []
         prices = known
     _choose_models(answers, models, costs, prices)
+    category = answers.roles.column("category")
+    groups = {"model": (answers.model, answers.models)}
+    if category is not None:
+        numbers, labels = pd.factorize(np.array([str(cell) for cell in answers.sheet.cells(category)], object))
+        groups["category"] = (numbers[answers.row], [str(label) for label in labels])
+    score_name = answers.roles.families["score"].shape if answers.roles.models else str(answers.roles.column("score"))
+    answers.values["score"], said = in_unit(
+        answers.values["score"], answers.percent, answers.named_percent, scale, score_name, answers.place, groups
+    )
+    notes += [f"score: {said}"] if said else []
     scores = answers.values["score"]
     whose = f"the price list of {preset.name}" if preset.prices else "the prices given"
     cost = price_answers(answers, costs, prices, whose)

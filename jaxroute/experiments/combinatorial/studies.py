@@ -9,7 +9,7 @@ import numpy as np
 from jaxroute import grid
 from jaxroute.analysis import plot
 from jaxroute.data import C2MABV_TABLE_3
-from jaxroute.data.public import read_played
+from jaxroute.data.loading import read_played
 from jaxroute.experiments.base import Case, Claim, Experiment, Results
 from jaxroute.experiments.claims import Measure, Verdict, grows_as
 from jaxroute.experiments.combinatorial.figures import (

@@ -7,7 +7,7 @@ import numpy as np
 
 from jaxroute.analysis import plot
 from jaxroute.data import RoutingTable, standin
-from jaxroute.data.public import read_played
+from jaxroute.data.loading import read_played
 from jaxroute.experiments.base import Case, Experiment, Results
 from jaxroute.experiments.measure import end
 from jaxroute.problems import contextual as co

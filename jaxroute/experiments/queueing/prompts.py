@@ -12,7 +12,7 @@ from jaxroute import grid
 from jaxroute.analysis import metrics, plot, style
 from jaxroute.core import checks
 from jaxroute.data import RoutingTable, standin
-from jaxroute.data.public import read_played
+from jaxroute.data.loading import read_played
 from jaxroute.estimators.contrastive import CONTRASTIVE_PRESETS, fit_projection
 from jaxroute.experiments.base import Case, Claim, Experiment, Results
 from jaxroute.experiments.claims import Verdict, all_hold

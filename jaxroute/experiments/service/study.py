@@ -12,7 +12,7 @@ import xarray as xr
 from jaxroute import grid
 from jaxroute.analysis import plot
 from jaxroute.data import MESSPLUS_BENCHMARKS, MESSPLUS_MODELS, MESSPLUS_TABLE_2
-from jaxroute.data.public import read_played
+from jaxroute.data.loading import read_played
 from jaxroute.experiments.base import Case, Results
 from jaxroute.experiments.claims import Verdict, all_hold
 from jaxroute.experiments.measure import Measured, end, ends_along, listed, mean_of, show

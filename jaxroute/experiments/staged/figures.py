@@ -8,7 +8,7 @@ import xarray as xr
 
 from jaxroute.analysis import metrics, plot
 from jaxroute.data import STAGEROUTE_TABLE_1, STAGEROUTE_TABLE_2
-from jaxroute.data.public import read_played
+from jaxroute.data.loading import read_played
 from jaxroute.experiments.base import Case, Claim, Experiment, Results
 from jaxroute.experiments.claims import Measure, Verdict, all_hold
 from jaxroute.experiments.measure import Measured, end, ends, listed, mean_of, paired_gap, quotient, show
