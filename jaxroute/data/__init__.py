@@ -1,87 +1,30 @@
 """The papers' tables as data, loaders of public per-query files, and a generator that stands in for them."""
 
+from . import papers
 from .describe import Description, describe
 from .features import main_directions
 from .files import load_embeddings
 from .loading import load_columns, load_table
 from .logs import Log, read_answers, read_log
 from .logs.presets import costs_by_size
-from .papers import (
-    C2MABV_CHATGLM2,
-    C2MABV_FIGURE_4,
-    C2MABV_FIGURE_8,
-    C2MABV_SETTINGS,
-    C2MABV_TABLE_1,
-    C2MABV_TABLE_3,
-    C2MABV_TABLE_4,
-    MESSPLUS_BENCHMARKS,
-    MESSPLUS_DROPOUT,
-    MESSPLUS_FIGURE_2,
-    MESSPLUS_MODELS,
-    MESSPLUS_TABLE_2,
-    MESSPLUS_TABLE_2_DIFFERS,
-    MESSPLUS_TABLE_3,
-    MESSPLUS_TABLE_5,
-    MESSPLUS_TABLES_6_7,
-    MESSPLUS_WEIGHT_DECAY,
-    SPROUT_PRICES,
-    STAGEROUTE_TABLE_1,
-    STAGEROUTE_TABLE_2,
-    STANDIN_MODELS,
-    Benchmark,
-    Entry,
-    ModelTable,
-    Overhead,
-    PriceTable,
-    RunTimes,
-    divide_by_max,
-    min_max,
-)
+from .papers import *  # noqa: F403
 from .pickles import UnsafePickleError
 from .standin import standin
 from .table import RoutingTable
 
 __all__ = [
-    "C2MABV_CHATGLM2",
-    "C2MABV_FIGURE_4",
-    "C2MABV_FIGURE_8",
-    "C2MABV_SETTINGS",
-    "C2MABV_TABLE_1",
-    "C2MABV_TABLE_3",
-    "C2MABV_TABLE_4",
-    "MESSPLUS_BENCHMARKS",
-    "MESSPLUS_DROPOUT",
-    "MESSPLUS_FIGURE_2",
-    "MESSPLUS_MODELS",
-    "MESSPLUS_TABLES_6_7",
-    "MESSPLUS_TABLE_2",
-    "MESSPLUS_TABLE_2_DIFFERS",
-    "MESSPLUS_TABLE_3",
-    "MESSPLUS_TABLE_5",
-    "MESSPLUS_WEIGHT_DECAY",
-    "SPROUT_PRICES",
-    "STAGEROUTE_TABLE_1",
-    "STAGEROUTE_TABLE_2",
-    "STANDIN_MODELS",
-    "Benchmark",
     "Description",
-    "Entry",
     "Log",
-    "ModelTable",
-    "Overhead",
-    "PriceTable",
     "RoutingTable",
-    "RunTimes",
     "UnsafePickleError",
     "costs_by_size",
     "describe",
-    "divide_by_max",
     "load_columns",
     "load_embeddings",
     "load_table",
     "main_directions",
-    "min_max",
     "read_answers",
     "read_log",
     "standin",
 ]
+__all__ += papers.__all__

@@ -1,5 +1,6 @@
-"""What a log says before anything is routed: how good and dear models are, how far the best choice per query gets, and what predicts it."""
+"""What a log says before anything is routed: how good and dear models are, what choosing would gain, what predicts it."""
 
+import json
 import textwrap
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -9,115 +10,88 @@ import numpy as np
 
 from jaxroute.core import checks
 from jaxroute.data.logs.log import Log
-from jaxroute.data.prediction import Prediction, best_single, predictions_of
+from jaxroute.data.prediction import Prediction, best_single, predictions_of, standard_error
 from jaxroute.data.predictors import Sample
 from jaxroute.data.table import RoutingTable
 
 
 @dataclass(frozen=True)
 class ModelLine:
-    """One model of a log.
-
-    name: of the model.
-    quality: mean score.
-    stderr: its standard error.
-    cost: mean cost.
-    latency: median seconds, or None.
-    alone: share of the queries that it alone gets right.
-    best: share of the queries that no model scores higher on.
-    """
+    """One model of a log."""
 
     name: str
-    quality: float
-    stderr: float
-    cost: float
-    latency: float | None
-    alone: float
-    best: float
+    quality: float  # Mean score.
+    stderr: float  # Standard error of that.
+    cost: float  # Mean cost.
+    latency: float | None  # Median seconds.
+    alone: float  # Share of the queries that it alone gets right.
+    best: float  # Share of the queries that no model scores higher on.
 
 
 @dataclass(frozen=True)
 class Description:
-    """What a log says before anything is routed.
+    """What a log says before anything is routed."""
 
-    queries: how many.
-    models: each model, in the order of the log.
-    cost_unit: what costs count.
-    best: name of the best single model.
-    cheapest: name of the one with the lowest mean cost.
-    bound: quality and cost of the cheapest model that gets the best score, chosen for every query.
-    all_right: share of the queries that all models get right, that is score at least 1/2.
-    none_right: share that none does.
-    correlation: `[N, N]` correlation of scores, NaN for a constant one.
-    categories: number of categories, 0 for none.
-    features: where features come from, in words.
-    width: number of features.
-    predictions: how well scores are predicted; empty without anything to predict from.
-    left_out: what could not be computed, and what to install.
-    read: how the file was read.
-    """
-
-    queries: int
-    models: tuple[ModelLine, ...]
-    cost_unit: str
-    best: str
-    cheapest: str
-    bound: tuple[float, float]
-    all_right: float
-    none_right: float
-    correlation: tuple[tuple[float, ...], ...]
-    categories: int
-    features: str
-    width: int
-    predictions: tuple[Prediction, ...] = ()
-    left_out: tuple[str, ...] = ()
-    read: tuple[str, ...] = field(default=(), repr=False)
+    queries: int  #: How many.
+    models: tuple[ModelLine, ...]  #: In the order of the log.
+    cost_unit: str  #: What costs count.
+    best: str  #: Name of the best single model.
+    cheapest: str  #: Name of the one with the lowest mean cost.
+    bound: tuple[float, float]  #: Quality and cost of the cheapest model that gets the best score, chosen for every query.
+    all_right: float  #: Share of the queries that all models get right, that is score at least 1/2.
+    none_right: float  #: Share that none does.
+    correlation: tuple[tuple[float, ...], ...]  #: `[N, N]` correlation of scores, NaN for a constant one.
+    categories: int  #: Number of categories, 0 for none.
+    features: str  #: Where features come from, in words.
+    width: int  #: Number of features.
+    predictions: tuple[Prediction, ...] = ()  #: How well scores are predicted; empty without anything to predict from.
+    left_out: tuple[str, ...] = ()  #: What could not be computed.
+    read: tuple[str, ...] = field(default=(), repr=False)  #: How the file was read.
 
     def as_dict(self) -> dict[str, Any]:
         """The same for programs: plain dicts, lists and numbers, None in place of NaN."""
-        return _plain(asdict(self))
+        return json.loads(json.dumps(asdict(self)), parse_constant=_nothing)
 
     def lines(self, width: int = 110) -> list[str]:
         """The same for people, in lines of at most `width` characters where names allow."""
-        return _Page(self, width).lines()
+        width = max(int(width), 40)
+        read, left_out = _list("How it was read", self.read, width), _list("Left out", self.left_out, width)
+        parts = [read, _models(self, width), _choice(self, width), _predicted(self, width), left_out]
+        return [line for part in parts if part for line in ("", *part)][1:]
 
 
 def describe(log: Log | RoutingTable) -> Description:
     """Describes a log before anything is routed.
 
-    Predictions from features are those of the routers that `jaxroute compare` fits. They come from five folds: a query is predicted from the
-    other four, which have no copy of its prompt. Where a prediction chooses, it trades predicted score against the model's mean cost, and the
-    trade is set on the other folds so that it costs no more there than the best single model.
+    Predictions from features are those of the routers that `jaxroute compare` fits. They come from five folds: a query is
+    predicted from the other four, which have no copy of its prompt. Where a prediction chooses, it trades predicted score
+    against the model's mean cost, and the trade is set on the other folds so that it costs no more there than the best single
+    model.
 
     Args:
       log: from `read_log`, or a table.
 
-    Returns:
-      The description.
-
     Raises:
       ValueError: `log` is neither.
     """
-    if isinstance(log, RoutingTable):
-        log = Log(log)
+    log = Log(log) if isinstance(log, RoutingTable) else log
     if not isinstance(log, Log):
         raise ValueError(f"log must be what read_log returns, or a RoutingTable, got {checks.show(log)}")
     table, sample = log.table, Sample.of(log.table)
     scores, costs = sample.scores, sample.costs
-    top = scores.max(axis=1)
-    dearest_first = np.where(scores >= top[:, None], costs, np.inf)
-    right = scores >= 0.5
+    top = scores.max(axis=1, keepdims=True)
+    best, right = scores >= top, scores >= 0.5
     alone = right & (right.sum(axis=1, keepdims=True) == 1)
-    latency = None if log.latency is None else np.median(log.latency, axis=0)
+    latency = [None] * table.num_models if log.latency is None else np.median(log.latency, axis=0).tolist()
     lines = tuple(
         ModelLine(
             name,
-            float(scores[:, i].mean()),
-            float(scores[:, i].std(ddof=1) / np.sqrt(len(scores))) if len(scores) > 1 else float("nan"),
-            float(costs[:, i].mean()),
-            None if latency is None else float(latency[i]),
-            float(alone[:, i].mean()),
-            float((scores[:, i] >= top).mean()),
+            quality=float(scores[:, i].mean()),
+            stderr=standard_error(scores[:, i]),
+            cost=float(costs[:, i].mean()),
+            latency=latency[i],
+            alone=float(alone[:, i].mean()),
+            best=float(best[:, i].mean()),
         )
         for i, name in enumerate(table.models)
     )
@@ -128,15 +102,15 @@ def describe(log: Log | RoutingTable) -> Description:
         cost_unit=table.cost_unit,
         best=table.models[best_single(scores.mean(axis=0), costs.mean(axis=0))],
         cheapest=table.models[int(np.argmin(costs.mean(axis=0)))],
-        bound=(float(top.mean()), float(dearest_first.min(axis=1).mean())),
+        bound=(float(top.mean()), float(np.where(best, costs, np.inf).min(axis=1).mean())),
         all_right=float(right.all(axis=1).mean()),
         none_right=float((~right).all(axis=1).mean()),
         correlation=_correlation(scores),
         categories=0 if table.groups is None else len(np.unique(table.groups)),
         features=log.features if log.read else ("none" if table.features is None else "of the table"),
         width=0 if table.features is None else table.features.shape[1],
-        predictions=tuple(predictions),
-        left_out=tuple(left_out),
+        predictions=predictions,
+        left_out=left_out,
         read=log.read,
     )
 
@@ -147,128 +121,88 @@ def _correlation(scores: np.ndarray) -> tuple[tuple[float, ...], ...]:
     with np.errstate(invalid="ignore", divide="ignore"):
         found = centred.T @ centred / np.outer(size, size)
     found[:, size < 1e-9] = found[size < 1e-9] = np.nan
-    return tuple(tuple(float(value) for value in row) for row in found)
+    return tuple(map(tuple, found.tolist()))
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    return None if isinstance(value, float) and not np.isfinite(value) else value
+def _nothing(constant: str) -> None:
+    """What JSON has in place of NaN and infinity."""
 
 
-# For people.
+def _list(heading: str, texts: Sequence[str], width: int) -> list[str]:
+    """Indented texts in lines, below a heading if there are texts and a heading."""
+    lines = [heading] if heading and texts else []
+    for text in texts:
+        lines += textwrap.wrap(text, width, initial_indent="  ", subsequent_indent="      ")
+    return lines
 
 
-class _Page:
-    """The lines of a description."""
-
-    def __init__(self, about: Description, width: int):
-        self.about, self.width = about, max(int(width), 40)
-
-    def lines(self) -> list[str]:
-        parts = [self._read(), self._models(), self._choice(), self._predicted(), self._left_out()]
-        return [
-            line for number, part in enumerate(part for part in parts if part) for line in ([""] if number else []) + part
-        ]
-
-    def _read(self) -> list[str]:
-        return ["How it was read", *self._list(self.about.read)] if self.about.read else []
-
-    def _list(self, texts: Sequence[str]) -> list[str]:
-        return [
-            line
-            for text in texts
-            for line in textwrap.wrap(text, self.width, initial_indent="  ", subsequent_indent="      ")
-        ]
-
-    def _models(self) -> list[str]:
-        about = self.about
-        latency = any(m.latency is not None for m in about.models)
-        room = self.width - (52 if latency else 42)
-        name = max(5, min(max(len(m.name) for m in about.models), room))
-        currency = about.cost_unit.split(" per ")[0]
-        head = (
-            f"  {'model':<{name}}  quality ± s.e.    {_cut(currency + ' a query', 14):>14}"
-            + ("   p50 s" if latency else "")
-            + "    best"
+def _models(about: Description, width: int) -> list[str]:
+    timed = any(m.latency is not None for m in about.models)
+    name = max(5, min(max(len(m.name) for m in about.models), width - (52 if timed else 42)))
+    unit = _cut(about.cost_unit.split(" per ")[0] + " a query", 14)
+    lines = [
+        f"{about.queries:,} queries x {len(about.models)} models",
+        f"  {'model':<{name}}  quality ± s.e.    {unit:>14}{'   p50 s' if timed else ''}    best",
+    ]
+    for m in sorted(about.models, key=lambda m: (-m.quality, m.cost)):
+        seconds = "" if m.latency is None else f"  {m.latency:>6.3g}"
+        lines.append(
+            f"  {_cut(m.name, name):<{name}}  {m.quality:.4f} ± {m.stderr:.4f}   {m.cost:>13.4g}{seconds}  {m.best:>6.1%}"
         )
-        lines = [f"{about.queries:,} queries x {len(about.models)} models", head]
-        for m in sorted(about.models, key=lambda m: (-m.quality, m.cost)):
-            seconds = "" if not latency else f"  {m.latency:>6.3g}" if m.latency is not None else "       -"
-            lines.append(
-                f"  {_cut(m.name, name):<{name}}  {m.quality:.4f} ± {m.stderr:.4f}   {m.cost:>13.4g}{seconds}  {m.best:>6.1%}"
-            )
-        lines += self._list(
-            [f"best: share of the queries on which no other model scores higher; costs in {about.cost_unit}"]
-        )
-        return lines
+    legend = f"best: share of the queries on which no other model scores higher; costs in {about.cost_unit}"
+    return lines + _list("", [legend], width)
 
-    def _choice(self) -> list[str]:
-        about = self.about
-        of = {m.name: m for m in about.models}
-        best, cheapest = of[about.best], of[about.cheapest]
-        quality, cost = about.bound
-        share = f", {cost / best.cost:.2g} of the best single model's" if best.cost > 0 else ""
-        corr = np.array(about.correlation)
-        pairs = corr[np.triu_indices(len(corr), 1)]
-        known = pairs[np.isfinite(pairs)]
-        texts = [
-            f"best single model: {best.name}, quality {best.quality:.4f} at {best.cost:.4g}",
-            f"cheapest: {cheapest.name}, quality {cheapest.quality:.4f} at {cheapest.cost:.4g}",
-            f"upper bound (the cheapest of the best models for every query): quality {quality:.4f} at {cost:.4g}{share}; "
-            f"{quality - best.quality:+.4f} against the best single model",
-            f"all models are right (score 1/2 or more) on {about.all_right:.1%} of the queries, none on {about.none_right:.1%}: on the other "
-            f"{1 - about.all_right - about.none_right:.1%} the choice matters",
-        ]
-        if known.size:
-            texts.append(
-                f"correlation between models' scores: {known.mean():.2f} on average, from {known.min():.2f} to {known.max():.2f}"
-                if known.size > 1
-                else f"correlation between the models' scores: {known[0]:.2f}"
-            )
-        return ["What there is to gain", *self._list(texts)]
 
-    def _predicted(self) -> list[str]:
-        about = self.about
-        if not about.predictions:
-            return []
-        measure = about.predictions[0].measure
-        name = min(max(len(m.name) for m in about.models), self.width - 16 * len(about.predictions) - 2)
-        name = max(name, 12)
-        short = {"nearest neighbours": "neighbours", "logistic regression": "logistic"}
-        heads = [short.get(p.how, p.how) for p in about.predictions]
-        source = f"{about.features}; " if about.width else ""
-        lines = self._wrap(
-            f"How far scores can be predicted ({measure}, five folds; {source}{about.categories or 'no'} categories)"
-        )
-        lines.append(f"  {measure + ' of':<{name}}" + "".join(f"{head:>14}" for head in heads))
-        for i, m in enumerate(about.models):
-            cells = "".join(f"{'-':>14}" if np.isnan(p.models[i]) else f"{p.models[i]:>14.3f}" for p in about.predictions)
-            lines.append(f"  {_cut(m.name, name):<{name}}{cells}")
-        for p in about.predictions:
-            sure = (
-                "the same model throughout"
-                if p.gain == p.stderr == 0
-                else "more"
-                if p.gain > 2 * p.stderr
-                else "less"
-                if p.gain < -2 * p.stderr
-                else "no clear difference"
-            )
-            lines += self._list(
-                [
-                    f"routing by {p.how}, for no more than the best single model costs: quality {p.quality:.4f} at {p.cost:.4g}, {p.gain:+.4f} ± {p.stderr:.4f} ({sure})"
-                ]
-            )
-        return lines
+def _choice(about: Description, width: int) -> list[str]:
+    of = {m.name: m for m in about.models}
+    best, cheapest = of[about.best], of[about.cheapest]
+    quality, cost = about.bound
+    share = f", {cost / best.cost:.2g} of the best single model's" if best.cost > 0 else ""
+    texts = [
+        f"best single model: {best.name}, quality {best.quality:.4f} at {best.cost:.4g}",
+        f"cheapest: {cheapest.name}, quality {cheapest.quality:.4f} at {cheapest.cost:.4g}",
+        f"upper bound (the cheapest of the best models for every query): quality {quality:.4f} at {cost:.4g}{share}; "
+        f"{quality - best.quality:+.4f} against the best single model",
+        f"all models are right (score 1/2 or more) on {about.all_right:.1%} of the queries, none on "
+        f"{about.none_right:.1%}: on the other {1 - about.all_right - about.none_right:.1%} the choice matters",
+    ]
+    pairs = np.array(about.correlation)[np.triu_indices(len(of), 1)]
+    known = pairs[np.isfinite(pairs)]
+    if known.size == 1:
+        texts.append(f"correlation between the models' scores: {known[0]:.2f}")
+    elif known.size:
+        spread = f"{known.mean():.2f} on average, from {known.min():.2f} to {known.max():.2f}"
+        texts.append(f"correlation between models' scores: {spread}")
+    return _list("What there is to gain", texts, width)
 
-    def _wrap(self, text: str) -> list[str]:
-        return textwrap.wrap(text, self.width, subsequent_indent="  ")
 
-    def _left_out(self) -> list[str]:
-        return ["Left out", *self._list(self.about.left_out)] if self.about.left_out else []
+def _predicted(about: Description, width: int) -> list[str]:
+    if not about.predictions:
+        return []
+    measure = about.predictions[0].measure
+    name = max(12, min(max(len(m.name) for m in about.models), width - 16 * len(about.predictions) - 2))
+    short = {"nearest neighbours": "neighbours", "logistic regression": "logistic"}
+    source = f"{about.features}; " if about.width else ""
+    head = f"How far scores can be predicted ({measure}, five folds; {source}{about.categories or 'no'} categories)"
+    lines = textwrap.wrap(head, width, subsequent_indent="  ")
+    lines.append(f"  {measure + ' of':<{name}}" + "".join(f"{short.get(p.how, p.how):>14}" for p in about.predictions))
+    for m, found in zip(about.models, zip(*(p.models for p in about.predictions))):
+        cells = "".join(f"{'-':>14}" if np.isnan(value) else f"{value:>14.3f}" for value in found)
+        lines.append(f"  {_cut(m.name, name):<{name}}{cells}")
+    routing = (
+        f"routing by {p.how}, for no more than the best single model costs: quality {p.quality:.4f} at {p.cost:.4g}, "
+        f"{p.gain:+.4f} ± {p.stderr:.4f} ({_sure(p)})"
+        for p in about.predictions
+    )
+    return lines + _list("", [*routing], width)
+
+
+def _sure(found: Prediction) -> str:
+    if found.gain == found.stderr == 0:
+        return "the same model throughout"
+    if abs(found.gain) > 2 * found.stderr:
+        return "more" if found.gain > 0 else "less"
+    return "no clear difference"
 
 
 def _cut(text: str, width: int) -> str:

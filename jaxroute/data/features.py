@@ -12,22 +12,17 @@ _UNLIKE = 100.0
 
 @dataclass(frozen=True, eq=False)
 class Standardisation:
-    """Mean and standard deviation of each column of features: those of a log, for queries that are new.
+    """Mean and standard deviation of each column of features: those of a log, for queries that are new."""
 
-    Attributes:
-      mean: `[d]` float64.
-      scale: `[d]` float64 standard deviations, infinite for a constant column.
-    """
-
-    mean: np.ndarray
-    scale: np.ndarray
+    mean: np.ndarray  # `[d]` float64.
+    scale: np.ndarray  # `[d]` float64 standard deviations, infinite for a constant column.
 
     @classmethod
     def fit(cls, features: np.ndarray) -> "Standardisation":
         """The standardisation that gives every column of `[Q, d]` features mean 0 and standard deviation 1.
 
-        A column is constant if it varies by rounding alone. Differences from the first row are exact for a large column that varies little,
-        and are divided by the largest of them, so that no square overflows or vanishes.
+        A column is constant if it varies by rounding alone. Differences from the first row are exact for a large column that
+        varies little, and are divided by the largest of them, so that no square overflows or vanishes.
         """
         features = np.asarray(features, np.float64)
         moved = features - features[0]
@@ -43,11 +38,7 @@ class Standardisation:
 
 
 def scales(features: np.ndarray) -> np.ndarray:
-    """`[d]` numbers by which columns are divided: 1, or their standard deviations where these differ by more than the columns of one embedding.
-
-    Args:
-      features: `[Q, d]`.
-    """
+    """`[d]` numbers to divide columns by: 1, or standard deviations that differ by more than those of one embedding."""
     scale = Standardisation.fit(features).scale
     sizes = scale[np.isfinite(scale)]
     return scale if sizes.size and sizes.max() > _UNLIKE * sizes.min() else np.ones_like(scale)
@@ -61,7 +52,7 @@ def main_directions(features: np.ndarray, number: int) -> np.ndarray:
       number: of directions, at most `d`.
 
     Returns:
-      `[N, 1 + number]`: a column of ones and the principal components, the longest row of these of length 1.
+      `[N, 1 + number]`: ones, then the principal components, the longest row of these of length 1.
     """
     features = np.asarray(features, np.float64)
     features = (features - features.mean(axis=0)) / scales(features)

@@ -7,26 +7,21 @@ import re
 import shlex
 import zipfile
 import zlib
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from jaxroute.core import checks
-from jaxroute.core.checks import show
 
 from .pickles import UnsafePickleError
 
 
 def given(path: Any) -> Path:
-    """The path of a file that was given.
-
-    Raises:
-      ValueError: it is no path, or that of a folder.
-    """
+    """The path of a file that was given; anything else is refused."""
     if not isinstance(path, (str, os.PathLike)) or not os.fspath(path):
-        raise ValueError(f"path must be the name of a file, got {show(path)}")
+        raise ValueError(f"path must be the name of a file, got {checks.show(path)}")
     if Path(path).is_dir():
         raise ValueError(f"path must be a file, got the folder {str(path)!r}")
     return Path(path)
@@ -58,11 +53,7 @@ def option(name: str, text: str) -> str:
 
 
 def optional(module: str) -> Any:
-    """Imports an optional dependency.
-
-    Raises:
-      ImportError: it is not installed; the message says how.
-    """
+    """Imports an optional dependency, or says how to install it."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
@@ -76,7 +67,7 @@ def fault(cell: Any) -> str:
         return "is empty"
     text = str(cell).strip()
     hint = next((f": {hint}" for pattern, hint in _HINTS if re.search(pattern, text, re.IGNORECASE)), "")
-    return f"is {show(cell)}, which is no number{hint}"
+    return f"is {checks.show(cell)}, which is no number{hint}"
 
 
 _HINTS = (
@@ -92,72 +83,37 @@ def grouped(labels: Iterable | None) -> dict:
     """Group numbers and names, in alphabetical order, of one label per query."""
     if labels is None:
         return {}
-
-    def text(label: object) -> str:
-        return "unknown" if label is None or (isinstance(label, float) and np.isnan(label)) else str(label)
-
-    names, groups = np.unique([text(label) for label in labels], return_inverse=True)
+    texts = [
+        "unknown" if label is None or (isinstance(label, float) and np.isnan(label)) else str(label) for label in labels
+    ]
+    names, groups = np.unique(texts, return_inverse=True)
     return {"groups": groups, "group_names": names.tolist()}
 
 
-class ArrayFile:
-    """An open npz file of plain arrays.
-
-    path: of the file.
-    names: of its arrays.
-    """
-
-    def __init__(self, path: str | os.PathLike, content: Any):
-        self.path = path
-        self.names: list[str] = content.files
-        self._content = content
-
-    def __contains__(self, name: str) -> bool:
-        return name in self.names
-
-    def get(self, name: str) -> np.ndarray | None:
-        """An array, None if it is not there."""
-        return self[name] if name in self.names else None
-
-    def __getitem__(self, name: str) -> np.ndarray:
-        try:
-            return self._content[name]
-        except (ValueError, EOFError, OSError, zlib.error, zipfile.BadZipFile) as error:
-            if "allow_pickle" in str(error):
-                raise ValueError(
-                    f"{self.path}: the array {name!r} holds Python objects, which are not read; save names with dtype=str and numbers "
-                    "with dtype=float"
-                ) from None
-            raise ValueError(f"{self.path}: the array {name!r} is damaged ({error})") from None
-
-
-@contextlib.contextmanager
-def open_arrays(path: str | os.PathLike) -> Generator[ArrayFile, None, None]:
-    """Opens an npz file; pickled arrays in it are refused when they are asked for.
-
-    Raises:
-      ValueError: it is no npz file, or damaged.
-    """
+def read_arrays(path: str | os.PathLike) -> dict[str, np.ndarray]:
+    """The arrays of an npz file by name; Python objects in them are refused."""
     content = load_arrays(path)
     if not isinstance(content, np.lib.npyio.NpzFile):
-        raise ValueError(
-            f"{path} holds one array without a name: save it with numpy.savez(path, scores=..., costs=..., models=...)"
-        )
+        raise ValueError(f"{path} holds one array without a name: use numpy.savez(path, scores=..., costs=..., models=...)")
     with content:
-        yield ArrayFile(path, content)
+        return {name: _array(path, content, name) for name in content.files}
+
+
+def _array(path: str | os.PathLike, content: Any, name: str) -> np.ndarray:
+    try:
+        return content[name]
+    except (ValueError, EOFError, OSError, zlib.error, zipfile.BadZipFile) as error:
+        objects = "holds Python objects, which are not read; save names with dtype=str and numbers with dtype=float"
+        what = objects if "allow_pickle" in str(error) else f"is damaged ({error})"
+        raise ValueError(f"{path}: the array {name!r} {what}") from None
 
 
 def load_arrays(path: str | os.PathLike) -> Any:
-    """The array of an npy file, or the open content of an npz file.
-
-    Raises:
-      ValueError: it is neither, or damaged.
-    """
+    """The array of an npy file, or the open content of an npz file; anything else is refused."""
+    file = given(path)
     try:
-        return np.load(given(path), allow_pickle=False)
+        return np.load(file, allow_pickle=False)
     except (ValueError, EOFError, zipfile.BadZipFile) as error:
-        if "path must be" in str(error):
-            raise
         reason = "" if "pickle" in str(error) else f" ({error})"  # What numpy takes anything unknown for.
         raise ValueError(f"{path} is not an npy or npz file of plain arrays, or cut off{reason}") from None
 
@@ -175,17 +131,13 @@ def load_embeddings(path: str | os.PathLike, num_queries: int | None = None) -> 
     Raises:
       ValueError: not such a file, not a matrix of finite numbers, or not `num_queries` rows. Pickled arrays are refused.
     """
-    content = load_arrays(path)
-    if isinstance(content, np.lib.npyio.NpzFile):
-        with content:
-            file = ArrayFile(path, content)
-            names = file.names
-            name = "embeddings" if "embeddings" in names else names[0] if len(names) == 1 else None
-            array = None if name is None else file[name]
-    else:
-        names, array = [], content
-    if array is None:
-        raise ValueError(f"{path} has no array embeddings, and not exactly one array; it has {some(names)}")
+    array = load_arrays(path)
+    if isinstance(array, np.lib.npyio.NpzFile):
+        with array as content:
+            names = [name for name in content.files if name == "embeddings" or len(content.files) == 1]
+            if not names:
+                raise ValueError(f"{path} has no array embeddings, and not exactly one array; it has {some(content.files)}")
+            array = _array(path, content, names[0])
     if array.dtype.kind not in "fiu" or array.ndim != 2 or 0 in array.shape:
         raise ValueError(f"{path} has shape {array.shape} and dtype {array.dtype}; expected [Q, d] numbers")
     if num_queries is not None and len(array) != checks.count("num_queries", num_queries):

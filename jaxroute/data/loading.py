@@ -9,57 +9,40 @@ import numpy as np
 
 from jaxroute.core import checks
 
-from .files import grouped, named
+from .files import named
 from .logs import Log, read_log
 from .logs.cells import empty, read_numbers
 from .logs.files import open_log
 from .table import RoutingTable
 
 
-def load_table(
-    path: Any,
-    *,
-    costs: Mapping[str, float] | None = None,
-    cost_unit: str | None = None,
-    missing: Literal["error", "drop"] = "error",
-    **reading: Any,
-) -> RoutingTable:
+def load_table(path: Any, *, missing: Literal["error", "drop"] = "error", **reading: Any) -> RoutingTable:
     """Reads a table of scores and costs: `read_log(path).table`, complete unless the caller says otherwise.
 
     Args:
       path: as in `read_log`.
-      costs: as in `read_log`.
-      cost_unit: as in `read_log`.
       missing: "error" refuses a table in which some model has not answered a query, "drop" leaves such queries out and warns.
-      reading: further arguments of `read_log`.
-
-    Returns:
-      The table.
+      reading: further arguments of `read_log`, such as `costs` and `cost_unit`.
 
     Raises:
       ValueError: as in `read_log`, or queries are missing.
-      UnsafePickleError: a pickle refers to anything but a data frame's parts.
-      ImportError: as in `read_log`.
+      UnsafePickleError, ImportError: as in `read_log`.
     """
     checks.one_of("missing", missing, ("error", "drop"))
-    log = read_log(path, costs=costs, cost_unit=cost_unit, **reading)
-    lost = next((line for line in log.read if line.startswith("left out: ") and "lack an answer" in line), None)
-    if lost and missing == "error":
-        raise ValueError(f"{path}: {lost.removeprefix('left out: ')}; in Python missing='drop' leaves them out")
-    if lost:
-        warnings.warn(f"dropped {lost.removeprefix('left out: ')}", UserWarning, stacklevel=2)
+    log = read_log(path, **reading)
+    for line in log.read:
+        if line.startswith("left out: ") and "lack an answer" in line:
+            lost = line.removeprefix("left out: ")
+            if missing == "error":
+                raise ValueError(f"{path}: {lost}; in Python missing='drop' leaves them out")
+            warnings.warn(f"dropped {lost}", UserWarning, stacklevel=2)
     return log.table
 
 
 def read_played(
     data: str | os.PathLike | None, costs: Mapping[str, float] | None = None, *, features: str | os.PathLike | None = None
 ) -> Log:
-    """Reads a file that an experiment plays, its complete queries: `read_log` with what is left out, and text that became features, as warnings.
-
-    Args:
-      data: the file.
-      costs: as in `read_log`.
-      features: as in `read_log`.
+    """Reads a file for an experiment: `read_log`, which warns of what is left out and of text that became features.
 
     Raises:
       ValueError: there is no file; or as in `read_log`, with how an experiment is given what is lacking.
@@ -73,13 +56,13 @@ def read_played(
         if " --" not in str(error) and "(--" not in str(error):
             raise
         raise ValueError(
-            f"{error}. An experiment has none of these options: --set environment.costs='{{\"MODEL\": 0.01, ...}}' gives costs, and whatever else is read with "
-            "options is played as jaxroute.data.read_log(FILE, ...).table.save('table.npz'), --data table.npz"
+            f"{error}. An experiment has none of these options: --set environment.costs='{{\"MODEL\": 0.01, ...}}' gives "
+            "costs, and whatever else is read with options is played as "
+            "jaxroute.data.read_log(FILE, ...).table.save('table.npz'), --data table.npz"
         ) from None
+    said = ("left out", "fewer than half", "cost: implausible", "cost: the file has none", "features: text")
     for line in log.read:
-        if line.startswith(
-            ("left out", "fewer than half", "cost: implausible", "cost: the file has none", "features: text")
-        ):
+        if line.startswith(said):
             warnings.warn(f"{os.fspath(data)}: {line}", UserWarning, stacklevel=3)
     return log
 
@@ -106,6 +89,5 @@ def load_columns(path: str | os.PathLike, numbers: Sequence[str], labels: Sequen
     with named(path):
         found = {name: read_numbers(sheet, name, "score").values for name in numbers}
         for name in labels:
-            group = grouped(np.array([None if empty(cell) else cell for cell in sheet.cells(name)], object))
-            found[name] = np.asarray(group["group_names"])[group["groups"]]
+            found[name] = np.array(["unknown" if empty(cell) else str(cell) for cell in sheet.cells(name)])
     return found

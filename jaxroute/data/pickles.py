@@ -6,6 +6,7 @@ they should not.
 """
 
 import contextlib
+import functools
 import io
 import os
 import pickle
@@ -20,52 +21,36 @@ class UnsafePickleError(ValueError):
     """A pickle names something that a data frame does not need; it was refused before anything ran."""
 
 
-def open_pickle(
-    path: str | os.PathLike, content: bytes
-) -> dict[Any, Any] | list[Any] | tuple[list[str], Callable[[list[str]], dict[str, np.ndarray]]]:
-    """Opens a pickle (pandas 1.5 to 3, pickle protocol 4 or 5) without unpickling it.
+def open_pickle(path: str | os.PathLike, content: bytes) -> dict | list | tuple[list[str], Callable[[str], np.ndarray]]:
+    """Opens a pickle (pandas 1.5 to 3, pickle protocol 4 or 5) without unpickling it, or refuses it by a ValueError.
 
     Returns:
-      The dict, or list of dicts, its arrays decoded; or, of a data frame, the names of its columns and a function that reads some of them.
-
-    Raises:
-      UnsafePickleError: it names something that neither needs.
-      ValueError: it is something else, or damaged.
+      The dict, or list of dicts, its arrays decoded; or, of a data frame, the names of its columns and a function that reads one.
     """
     with _explain_damage(path):
         frame = _RecordUnpickler(io.BytesIO(content)).load()
-    with _explain_damage(path):
-        if isinstance(frame, dict) or (
-            isinstance(frame, list) and frame and all(isinstance(record, dict) for record in frame)
-        ):
+        if isinstance(frame, dict) or (isinstance(frame, list) and frame and all(isinstance(one, dict) for one in frame)):
             return _decode_tree(frame)
         blocks, (columns, index) = frame.state["_mgr"].args  # BlockManager(blocks, (columns, rows))
         names = [str(name) for name in _decode(columns)]
         places = {}
         for block in blocks:
             values, where, *_ = block.args  # _unpickle_block(values, placement, ndim)
-            where = (
-                range(len(names))[slice(*map(_decode_object, (where.start, where.stop, where.step)))]
-                if isinstance(where, slice)
-                else _decode(where).tolist()
-            )
-            places |= {names[column]: (values, i) for i, column in enumerate(where)}
+            if isinstance(where, slice):
+                numbers = range(len(names))[slice(*map(_decode_object, (where.start, where.stop, where.step)))]
+            else:
+                numbers = _decode(where).tolist()
+            places |= {names[column]: (values, i) for i, column in enumerate(numbers)}
         named = index.args[1].get("name") if type(index).__name__ == "_new_Index" else None
         if isinstance(named, str) and named not in names:  # Made by set_index or groupby.
             names, places = [named, *names], {named: (index, 0), **places}
+    decode = functools.cache(_decode)  # A block holds many columns, and is decoded once.
 
-    def read(wanted: list[str]) -> dict[str, np.ndarray]:
-        decoded = {}  # A block holds many columns; each block is decoded once.
-
-        def column(name: str) -> np.ndarray:
-            values, i = places[name]
-            if values not in decoded:
-                decoded[values] = _decode(values)
-            block = decoded[values]
-            return block[i] if block.ndim == 2 else block
-
+    def read(name: str) -> np.ndarray:
         with _explain_damage(path):
-            return {name: column(name) for name in wanted}
+            values, i = places[name]
+            block = decode(values)
+            return block[i] if block.ndim == 2 else block
 
     return names, read
 
@@ -82,31 +67,15 @@ def _explain_damage(path: str | os.PathLike) -> Iterator[None]:
 
 
 _FRAME_PARTS = {  # Modules within a package moved between versions, so names are listed by package.
-    "builtins": {"bytearray", "getattr", "slice"},
-    "numpy": {"_frombuffer", "_reconstruct", "dtype", "ndarray", "scalar"},
-    "pandas": {
-        *("DataFrame", "BlockManager", "_unpickle_block", "new_block"),
-        *("Index", "RangeIndex", "Int64Index", "_new_Index"),
-        *("ArrowStringArray", "StringArray", "StringDtype", "NA", "__pyx_unpickle_NDArrayBacked"),
-        *(
-            "Categorical",
-            "CategoricalDtype",
-            "DatetimeArray",
-            "TimedeltaArray",
-            "PeriodArray",
-            "DatetimeTZDtype",
-            "PeriodDtype",
-        ),
-        *("IntegerArray", "FloatingArray", "BooleanArray", "BooleanDtype"),
-        *(
-            f"{kind}{size}Dtype"
-            for kind, sizes in (("Int", "8 16 32 64"), ("UInt", "8 16 32 64"), ("Float", "32 64"))
-            for size in sizes.split()
-        ),
-    },
-    "datetime": {"timezone", "timedelta"},
-    "zoneinfo": {"ZoneInfo"},
-    "pyarrow": {"_restore_array", "py_buffer", "type_for_alias"},
+    "builtins": "bytearray getattr slice",
+    "numpy": "_frombuffer _reconstruct dtype ndarray scalar",
+    "pandas": "DataFrame BlockManager _unpickle_block new_block Index RangeIndex Int64Index _new_Index ArrowStringArray StringArray "
+    "StringDtype NA __pyx_unpickle_NDArrayBacked Categorical CategoricalDtype DatetimeArray TimedeltaArray PeriodArray DatetimeTZDtype "
+    "PeriodDtype IntegerArray FloatingArray BooleanArray BooleanDtype Int8Dtype Int16Dtype Int32Dtype Int64Dtype UInt8Dtype UInt16Dtype "
+    "UInt32Dtype UInt64Dtype Float32Dtype Float64Dtype",
+    "datetime": "timezone timedelta",
+    "zoneinfo": "ZoneInfo",
+    "pyarrow": "_restore_array py_buffer type_for_alias",
 }
 
 
@@ -134,7 +103,8 @@ class _RecordUnpickler(pickle.Unpickler):
     """Reads a pickle into `_Record`s, each of a type named like what it stands for."""
 
     def find_class(self, module: str, name: str) -> Any:
-        if name not in _FRAME_PARTS.get(module.partition(".")[0], ()) and module != "pandas._libs.tslibs.offsets":
+        parts = _FRAME_PARTS.get(module.partition(".")[0], "").split()
+        if name not in parts and module != "pandas._libs.tslibs.offsets":
             raise UnsafePickleError(
                 f"refused {module}.{name}, which is not a known part of a data frame; nothing was run: save it as parquet or csv"
             )
@@ -161,7 +131,7 @@ def _decode(record: _Record) -> np.ndarray:
     if kind == "_new_Index":
         return _decode(record.args[1]["data"])
     if kind == "ArrowStringArray":
-        return _decode_strings(*record.state["_pa_array"].args[0])
+        return _decode_strings(record.state["_pa_array"].args[0])
     if kind in ("IntegerArray", "FloatingArray", "BooleanArray"):  # Nullable columns.
         values = _decode(record.state["_data"]).astype(object)
         values[_decode(record.state["_mask"])] = None
@@ -171,8 +141,7 @@ def _decode(record: _Record) -> np.ndarray:
         if "PeriodArray" in str(record.args[0]):
             raise ValueError("a column of periods: save it as parquet or csv")
         if type(dtype).__name__ == "CategoricalDtype":
-            missing = np.asarray([None], object)
-            categories = np.concatenate([_decode(dtype.state["categories"]).astype(object), missing])
+            categories = np.append(_decode(dtype.state["categories"]).astype(object), np.array([None]))
             return categories[_decode(values)]  # Code -1 is a missing value and meets the None at the end.
         return _decode(values)
     raise ValueError(f"a column is stored as {kind}")
@@ -183,11 +152,8 @@ def _decode_dtype(record: _Record) -> np.dtype:
     name, byte_order = record.args[0], record.state[1]
     if name in ("M8", "m8"):
         unit = record.state[-1][1][0]
-        unit = unit.decode() if isinstance(unit, bytes) else unit
-        if unit not in ("s", "ms", "us", "ns", "D", "h", "m"):
-            raise ValueError(f"a column has dates in units of {unit!r}")
-        return np.dtype(f"{name}[{unit}]").newbyteorder(byte_order)
-    if not re.fullmatch(r"b1|[iu][1248]|f[248]|O8|U\d{1,6}", name):
+        name = f"{name}[{unit.decode() if isinstance(unit, bytes) else unit}]"
+    if not re.fullmatch(r"b1|[iu][1248]|f[248]|O8|U\d{1,6}|[Mm]8\[(s|ms|us|ns|D|h|m)\]", name):
         raise ValueError(f"a column has dtype {name!r}")
     return np.dtype(name).newbyteorder(byte_order)
 
@@ -209,18 +175,14 @@ def _decode_tree(value: Any) -> Any:
     return _decode(value) if isinstance(value, _Record) else value
 
 
-def _decode_strings(
-    kind: _Record, length: int, num_missing: int, start: int, buffers: Sequence[_Record | None], *_: Any
-) -> np.ndarray:
-    """`[length]` strings of an Arrow array, from its validity bits, offsets and characters."""
-    del num_missing  # The validity bits say it too.
+def _decode_strings(arguments: Sequence[Any]) -> np.ndarray:
+    """Strings of an Arrow array, from its validity bits, offsets and characters."""
+    kind, length, _, start, buffers, *_ = arguments  # The validity bits also say how many are missing.
     # Arrow leaves out the buffer of an array without missing values or without characters.
     valid, offsets, characters = (b"" if buffer is None else bytes(buffer.args[0]) for buffer in buffers)
-    offset_dtype = {"large_string": "<i8", "string": "<i4"}[kind.args[0]]
-    ends = np.frombuffer(offsets, offset_dtype)[start : start + length + 1].tolist()
+    dtype = {"large_string": "<i8", "string": "<i4"}[kind.args[0]]
+    ends = np.frombuffer(offsets, dtype)[start : start + length + 1].tolist()
     bits = np.unpackbits(np.frombuffer(valid, np.uint8), bitorder="little")[start : start + length]
-    present = bits.astype(bool) if valid else np.ones(length, bool)
-    texts = np.empty(length, dtype=object)
-    for i in range(length):
-        texts[i] = characters[ends[i] : ends[i + 1]].decode() if present[i] else None
-    return texts
+    present = bits if valid else np.ones(length, bool)
+    parts = zip(ends[:-1], ends[1:], present, strict=True)
+    return np.array([characters[begin:end].decode() if there else None for begin, end, there in parts], object)

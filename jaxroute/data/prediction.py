@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 
 from jaxroute.data.predictors import Sample, fit_logistic, fit_neighbours, random_folds
 
@@ -14,25 +15,15 @@ _MOST = 8000  # Queries that predictions are judged on.
 
 @dataclass(frozen=True)
 class Prediction:
-    """Accuracy of predicted scores, and the gain of routing by them, in five folds: each is predicted from the others.
+    """Accuracy of predicted scores in five folds, and gain of routing by them for at most the cost of the best single model."""
 
-    Attributes:
-      how: "categories", "nearest neighbours" or "logistic regression".
-      measure: "AUC", or "R2" of scores that are not 0 or 1.
-      models: measure of each model, NaN where all its scores are equal.
-      quality: mean score of the models that the prediction chooses, for at most the cost of the best single model.
-      gain: difference of `quality` and the score of the best single model.
-      stderr: standard error of the gain.
-      cost: mean cost of the chosen models.
-    """
-
-    how: str
-    measure: str
-    models: tuple[float, ...]
-    quality: float
-    gain: float
-    stderr: float
-    cost: float
+    how: str  # "categories", "nearest neighbours" or "logistic regression".
+    measure: str  # "AUC", or "R2" of scores that are not 0 or 1.
+    models: tuple[float, ...]  # The measure of each model, NaN where all its scores are equal.
+    quality: float  # Mean score of the models that the prediction chooses.
+    gain: float  # Difference of that and the score of the best single model.
+    stderr: float  # Standard error of the gain.
+    cost: float  # Mean cost of the chosen models.
 
 
 def best_single(quality: np.ndarray, cost: np.ndarray) -> int:
@@ -40,17 +31,21 @@ def best_single(quality: np.ndarray, cost: np.ndarray) -> int:
     return int(np.lexsort((cost, -quality))[0])
 
 
-def predictions_of(sample: Sample) -> tuple[list[Prediction], list[str]]:
-    """Predicts scores from categories, and by the predictors that `compare` fits; also returns what was left out, in words."""
-    left_out: list[str] = []
+def standard_error(values: np.ndarray) -> float:
+    """Standard error of the mean, NaN of a single value."""
+    return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else float("nan")
+
+
+def predictions_of(sample: Sample) -> tuple[tuple[Prediction, ...], tuple[str, ...]]:
+    """Predictions of scores from categories and by the predictors that `compare` fits; also what was left out, in words."""
+    left_out, found = [], []
     if sample.num_queries > _MOST:
         left_out.append(f"predictions are judged on {_MOST:,} of the {sample.num_queries:,} queries, drawn at random")
     sample = sample.take(np.random.default_rng(0).permutation(sample.num_queries)[:_MOST])
     prompts = sample.numbered()
     different = int(prompts.max()) + 1
     if different < 4 * _FOLDS:
-        return [], [f"predictions: {different} queries are too few; at least {4 * _FOLDS} are needed"]
-    found: list[Prediction] = []
+        return (), (f"predictions: {different} queries are too few; at least {4 * _FOLDS} are needed",)
     if sample.groups is not None and len(np.unique(sample.groups)) > 1:
         found.append(_judged("categories", _by_category, sample, prompts % _FOLDS))
     if sample.features is None:
@@ -58,7 +53,7 @@ def predictions_of(sample: Sample) -> tuple[list[Prediction], list[str]]:
     else:
         found.append(_judged("nearest neighbours", _by_neighbours, sample, prompts % _FOLDS))
         found.append(_judged("logistic regression", _by_logistic, sample, prompts % _FOLDS))
-    return found, left_out
+    return tuple(found), tuple(left_out)
 
 
 def _by_category(others: Sample, judged: Sample) -> np.ndarray:
@@ -85,21 +80,20 @@ def _judged(how: str, predict: Callable[[Sample, Sample], np.ndarray], sample: S
         predicted[fold == number] = predict(sample.take(fold != number), sample.take(fold == number))
     choice = _choices(predicted, scores, costs, fold)
     gains = scores[rows, choice] - scores[:, best_single(scores.mean(axis=0), costs.mean(axis=0))]
-    binary = bool(np.isin(scores, (0.0, 1.0)).all())
-    measure = _auc if binary else _explained
+    unit, measure = ("AUC", _auc) if np.isin(scores, (0.0, 1.0)).all() else ("R2", _explained)
     return Prediction(
         how,
-        "AUC" if binary else "R2",
-        tuple(measure(predicted[:, i], scores[:, i]) for i in range(scores.shape[1])),
+        unit,
+        tuple(map(measure, predicted.T, scores.T)),
         float(scores[rows, choice].mean()),
         float(gains.mean()),
-        float(gains.std(ddof=1) / np.sqrt(len(gains))),
+        standard_error(gains),
         float(costs[rows, choice].mean()),
     )
 
 
 def _choices(predicted: np.ndarray, scores: np.ndarray, costs: np.ndarray, fold: np.ndarray) -> np.ndarray:
-    """`[Q]` the model with the largest predicted score less a price times its mean cost; the price is set on the other folds."""
+    """`[Q]` model with the largest predicted score less a price times its mean cost; the price is set on the other folds."""
     choice = np.zeros(len(scores), int)
     for number in range(_FOLDS):
         train, test = np.nonzero(fold != number)[0], np.nonzero(fold == number)[0]
@@ -118,9 +112,7 @@ def _choices(predicted: np.ndarray, scores: np.ndarray, costs: np.ndarray, fold:
 
 def _auc(predicted: np.ndarray, truth: np.ndarray) -> float:
     """The probability that a right answer is predicted higher than a wrong one."""
-    values, place = np.unique(predicted, return_inverse=True)
-    below = np.concatenate(([0], np.cumsum(np.bincount(place, minlength=len(values)))))
-    rank = ((below[:-1] + below[1:] + 1) / 2.0)[place]
+    rank = pd.Series(predicted).rank().to_numpy()
     right = truth > 0.5
     positive, negative = int(right.sum()), int((~right).sum())
     if not positive or not negative:

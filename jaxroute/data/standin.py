@@ -9,14 +9,10 @@ from jaxroute.core import checks
 from .papers import STANDIN_MODELS
 from .table import RoutingTable
 
-_NUM_EMBEDLLM = 112
 _QUANTILE = 0.995
-
-# Weight of the topic and of the style in a feature, spread of what the features say beyond the topic, spread of the
-# difficulty.
+# Weights of the topic and of the style in a feature, spread of what features say beyond the topic, spread of difficulty.
 _PRESETS = {"clean": (0.7, 0.0, 0.7, 0.7), "semantic-noise": (0.45, 0.6, 0.0, 0.5)}
-# Spread of a model's skill between topics.
-_SKILL = {"soft": 1.5, "binary": 2.5}
+_SKILL = {"soft": 1.5, "binary": 2.5}  # Spread of a model's skill between topics.
 
 
 def standin(
@@ -46,14 +42,12 @@ def standin(
     are divided by the 0.995 quantile of the pool's and cut off at 1.
 
     Source: our own construction, for use where the files of ACQB's experiments (RouterBench, SPROUT, EmbedLLM) cannot be
-    had. Its numbers are those of no real prompt. The features are what it is about: how hard it is to learn which model
-    suits which prompt.
+    had. Its numbers are those of no real prompt.
 
     Args:
-      models: "routerbench" (11 models) or "sprout" (14), see `STANDIN_MODELS`; "embedllm" (112), whose model `j` is
-        invented: size `70 ** (j / 111)` 1e9 parameters, which is its price, and accuracy
-        `0.3 + 0.4 j / 111 + 0.1 sin(37 j)`; or arrays `(accuracy, price)`, each `[N]`, accuracies between 0 and 1 exclusive,
-        prices at least 0 in any unit.
+      models: "routerbench" (11 models) or "sprout" (14), see `STANDIN_MODELS`; "embedllm" (112 invented models `j` of price
+        `70 ** (j / 111)` and accuracy `0.3 + 0.4 j / 111 + 0.1 sin(37 j)`); or arrays `(accuracy, price)`, each `[N]`,
+        accuracies between 0 and 1 exclusive, prices at least 0 in any unit.
       preset: what the features tell, as above.
       scores: "soft" or "binary", as above.
       queries: prompts in the pool.
@@ -64,8 +58,7 @@ def standin(
       seed: of everything random. The pool does not depend on `offline`.
 
     Returns:
-      The pool, and the set for learning representations: tables with unit features `[Q, d]`, groups by topic, and costs in
-      [0, 1].
+      The pool, and the other set: tables with unit features `[Q, d]`, groups by topic, and costs in [0, 1].
 
     Raises:
       ValueError: an argument is out of range.
@@ -92,22 +85,18 @@ def standin(
         difficulty = difficulty_spread * rng.normal(size=(number, 1))
         logit = np.log(accuracy / (1 - accuracy)) + skill[topic] + feature_spread * direction @ beta - difficulty
         chance = (1 + np.tanh(logit / 2)) / 2
-        luck = rng.uniform(size=chance.shape)
+        uniform = rng.uniform(size=chance.shape)
         tokens = rng.lognormal(5.5, 0.7, size=(number, 1)) * rng.lognormal(0.0, 0.3, size=chance.shape)
-        return features, chance if scores == "soft" else luck < chance, price * tokens, topic
+        return features, chance if scores == "soft" else uniform < chance, price * tokens, topic
 
     drawn = [draw(rng, number) for rng, number in zip(pools, (queries, offline), strict=True)]
     unit = np.quantile(drawn[0][2], _QUANTILE) or 1.0
+    about = {
+        "group_names": tuple(f"topic {c}" for c in range(topics)),
+        "cost_unit": f"{_QUANTILE} quantiles of the pool's costs",
+    }
     online, other = (
-        RoutingTable(
-            score,
-            np.clip(cost / unit, 0.0, 1.0),
-            names,
-            features,
-            topic,
-            tuple(f"topic {c}" for c in range(topics)),
-            f"{_QUANTILE} quantiles of the pool's costs",
-        )
+        RoutingTable(score, np.clip(cost / unit, 0.0, 1.0), names, features, topic, **about)
         for features, score, cost, topic in drawn
     )
     return online, other
@@ -123,8 +112,8 @@ def _models(models: str | tuple[np.ndarray, np.ndarray]) -> tuple[tuple[str, ...
     if isinstance(models, str):
         checks.one_of("models", models, [*STANDIN_MODELS, "embedllm"])
         if models == "embedllm":
-            j = np.arange(_NUM_EMBEDLLM)
-            place = j / (_NUM_EMBEDLLM - 1)
+            j = np.arange(112)
+            place = j / 111
             return tuple(f"invented-{i:03}" for i in j), 0.3 + 0.4 * place + 0.1 * np.sin(37 * j), 70.0**place
         names, accuracy, price = zip(*STANDIN_MODELS[models], strict=True)
         return names, np.array(accuracy), np.array(price)
@@ -133,8 +122,8 @@ def _models(models: str | tuple[np.ndarray, np.ndarray]) -> tuple[tuple[str, ...
     accuracy = checks.numbers("accuracy", models[0])
     if accuracy.ndim != 1 or not accuracy.size:
         raise ValueError(f"accuracy must have shape [N] with at least one model, got {accuracy.shape}")
-    if not ((accuracy > 0) & (accuracy < 1)).all():
-        j = int(np.argmin((accuracy > 0) & (accuracy < 1)))
-        raise ValueError(f"accuracy must be between 0 and 1 exclusive, got {accuracy[j]:g} at index {j}")
+    outside = np.flatnonzero((accuracy <= 0) | (accuracy >= 1))
+    if outside.size:
+        raise ValueError(f"accuracy must be between 0 and 1 exclusive, got {accuracy[outside[0]]:g} at index {outside[0]}")
     price = checks.non_negative("price", models[1], accuracy.shape)
     return tuple(f"model-{j}" for j in range(accuracy.size)), accuracy, price

@@ -3,17 +3,15 @@
 import os
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike
 
-from .files import given, named, open_arrays, some
-
-if TYPE_CHECKING:
-    import pandas as pd
+from .files import given, named, read_arrays, some
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -30,11 +28,11 @@ class RoutingTable:
       groups: `[Q]` int32 index into `group_names`, for example the benchmark a query comes from, or None.
       group_names: names of the groups; empty without `groups`.
       cost_unit: unit of a cost.
-      rows: `[Q]` int64, which row of the file (or of the arrays) each query is: not 0, 1, ... where some were dropped or chosen. A file with a
-        row per query and model counts its different queries.
+      rows: `[Q]` int64, which row of the file (or of the arrays) each query is: not 0, 1, ... where some were dropped or
+        chosen. A file with a row per query and model counts its different queries.
       num_rows: number of rows that there were.
-      prompts: `[Q]` int32 number of each query's prompt, equal for copies of one prompt, or None where prompts are unknown and each query
-        counts as different. Copies stay together wherever queries are split.
+      prompts: `[Q]` int32 number of each query's prompt, equal for copies of one prompt, or None where prompts are unknown and
+        each query counts as different. Copies stay together wherever queries are split.
 
     Raises:
       ValueError: an argument has the wrong shape or an impossible value; the message says which and where.
@@ -66,23 +64,22 @@ class RoutingTable:
 
         _refuse("scores", scores, ~np.isfinite(scores), "must be finite", models)
         _refuse("costs", costs, ~np.isfinite(costs), "must be finite", models)
-        _refuse("scores", scores, (scores < 0) | (scores > 1), f"must lie in [0, 1]{percent(scores)}", models)
+        _refuse("scores", scores, (scores < 0) | (scores > 1), f"must lie in [0, 1]{_percent(scores)}", models)
         _refuse("costs", costs, costs < 0, "must be at least 0", models)
 
-        features = self.features
+        features, groups, prompts = self.features, self.groups, self.prompts
         if features is not None:
             features = _floats("features", features)
             if features.ndim != 2 or features.shape[0] != num_queries:
                 raise ValueError(f"features has shape {features.shape}; expected [{num_queries}, d], one row per query")
             _refuse("features", features, ~np.isfinite(features), "must be finite")
 
-        groups, group_names = self.groups, _names("group_names", self.group_names)
+        group_names = _names("group_names", self.group_names)
         if groups is None and group_names:
             raise ValueError(f"group_names has {len(group_names)} names but groups is None; give both or neither")
         if groups is not None:
             rule = f"must index group_names, 0 to {len(group_names) - 1}"
             groups = _numbers("groups", groups, num_queries, len(group_names), rule)
-        prompts = self.prompts
         if prompts is not None:
             prompts = _numbers("prompts", prompts, num_queries, 2**31, "must be numbers of prompts, 0 to 2^31 - 1")
 
@@ -91,20 +88,13 @@ class RoutingTable:
         if rows.shape != (num_queries,) or rows.dtype.kind not in "iu" or rows.min() < 0 or rows.max() >= num_rows:
             raise ValueError(f"rows must be [{num_queries}] integers from 0 to num_rows - 1 = {num_rows - 1}, got {rows}")
 
-        checked = {
-            "scores": scores,
-            "costs": costs,
-            "models": models,
-            "features": features,
-            "groups": groups,
-            "group_names": group_names,
-            "cost_unit": str(self.cost_unit),
-            "rows": _frozen(rows.astype(np.int64)),
-            "num_rows": num_rows,
-            "prompts": prompts,
-        }
-        for name, value in checked.items():
-            object.__setattr__(self, name, value)
+        # The fields of a frozen dataclass cannot be assigned.
+        vars(self).update(
+            scores=scores, costs=costs, models=models, features=features, groups=groups, group_names=group_names
+        )
+        vars(self).update(
+            cost_unit=str(self.cost_unit), rows=_frozen(rows.astype(np.int64)), num_rows=num_rows, prompts=prompts
+        )
 
     @property
     def currency(self) -> str:
@@ -118,35 +108,32 @@ class RoutingTable:
         costs: np.ndarray,
         models: Sequence[str],
         *,
-        features: np.ndarray | None = None,
-        groups: np.ndarray | None = None,
-        group_names: Sequence[str] = (),
-        cost_unit: str = "USD per query",
-        prompts: np.ndarray | None = None,
         missing: Literal["error", "drop"] = "error",
+        **about: Any,
     ) -> "RoutingTable":
-        """A table from arrays in which NaN stands for a missing score or cost.
+        """A table of the fields of `RoutingTable` where NaN stands for a missing score or cost.
 
         Args:
-          scores: as in `RoutingTable`.
-          costs: as in `RoutingTable`.
-          models: as in `RoutingTable`.
-          features: as in `RoutingTable`.
-          groups: as in `RoutingTable`.
-          group_names: as in `RoutingTable`.
-          cost_unit: as in `RoutingTable`.
-          prompts: as in `RoutingTable`.
-          missing: `"error"` refuses NaN; `"drop"` leaves out every query that misses a score or a cost of any
-            model, and warns with their number; `rows` of the table says which are left.
-
-        Returns:
-          The table, with `Q` at most the number of rows given.
+          missing: `"error"` refuses NaN; `"drop"` leaves out every query that misses a score or a cost of any model, and warns
+            with their number; `rows` of the table says which are left.
 
         Raises:
           ValueError: `missing` is neither choice, no complete query is left, or as in `RoutingTable`.
         """
-        about = {"features": features, "groups": groups, "group_names": tuple(group_names), "cost_unit": cost_unit}
-        return build(scores, costs, models, missing, **about, prompts=prompts)
+        if missing not in ("error", "drop"):
+            raise ValueError(f'missing is {missing!r}; expected "error" or "drop"')
+        scores, costs = _floats("scores", scores), _floats("costs", costs)
+        drop = missing == "drop" and scores.shape == costs.shape
+        gaps = np.isnan(scores) | np.isnan(costs) if drop else np.array(False)
+        table = cls(np.where(gaps, 0.0, scores), np.where(gaps, 0.0, costs), tuple(models), **about)
+        if not gaps.any():
+            return table
+        incomplete, (row, column) = gaps.any(axis=1), np.argwhere(gaps)[0]
+        lost = f"{incomplete.sum()} of {len(scores)} queries that miss a score or a cost (first: row {row}, column {column})"
+        if incomplete.all():
+            raise ValueError(f'missing="drop" would leave an empty table: it drops {lost}')
+        warnings.warn(f"dropped {lost}", UserWarning, stacklevel=2)
+        return table.subset(rows=np.logical_not(incomplete))
 
     @property
     def num_queries(self) -> int:
@@ -161,22 +148,18 @@ class RoutingTable:
     def subset(
         self, models: Sequence[str] | None = None, rows: slice | Sequence[int] | np.ndarray | None = None
     ) -> "RoutingTable":
-        """The table of some models, some queries, or both.
+        """A new table of some models, some queries, or both; `group_names` stays complete, as groups are numbers of these.
 
         Args:
           models: names in the order wanted; None keeps all.
           rows: a slice, query numbers (repeats allowed) or a `[Q]` boolean mask; None keeps all.
-
-        Returns:
-          A new table; `group_names` stays complete, so that group numbers keep their meaning.
 
         Raises:
           ValueError: a model that the table does not have, or nothing left.
           IndexError: `rows` points outside the table.
         """
         names = self.models if models is None else _names("models", models)
-        unknown = [name for name in names if name not in self.models]
-        if unknown:
+        if unknown := [name for name in names if name not in self.models]:
             raise ValueError(f"models has {unknown[0]!r}, which the table lacks; it has {', '.join(self.models)}")
         columns = [self.models.index(name) for name in names]
         if rows is None:
@@ -188,25 +171,21 @@ class RoutingTable:
             index = np.arange(self.num_queries)[rows]
         except IndexError as error:
             raise IndexError(f"rows does not fit a table of {self.num_queries} queries: {error}") from error
-        return RoutingTable(
-            self.scores[index][:, columns],
-            self.costs[index][:, columns],
-            names,
-            None if self.features is None else self.features[index],
-            None if self.groups is None else self.groups[index],
-            self.group_names,
-            self.cost_unit,
-            self.rows[index],
-            self.num_rows,
-            None if self.prompts is None else self.prompts[index],
+        chosen = {name: getattr(self, name) for name in ("features", "groups", "rows", "prompts")}
+        return replace(
+            self,
+            scores=self.scores[index][:, columns],
+            costs=self.costs[index][:, columns],
+            models=names,
+            **{name: None if value is None else value[index] for name, value in chosen.items()},
         )
 
     def with_features(self, features: np.ndarray | None) -> "RoutingTable":
         """The same table with other features.
 
         Args:
-          features: `[Q, d]`, for example from `load_embeddings`, in the order of the table's queries, or `[num_rows, d]`, one row for
-            each that the table's file has, of which those of the table's queries are taken; None for no features.
+          features: `[Q, d]`, for example from `load_embeddings`, in the order of the table's queries, or `[num_rows, d]`, in
+            the order of the file's rows, of which those of the table's queries are taken; None for no features.
 
         Raises:
           ValueError: not one row per query, or a value that is not finite.
@@ -216,9 +195,8 @@ class RoutingTable:
             if found == self.num_rows:
                 features = np.asarray(features)[self.rows]
             elif found != self.num_queries:
-                raise ValueError(
-                    f"features has {found} rows; expected {self.num_queries}, one per query, or {self.num_rows}, one per row of the file"
-                )
+                expected = f"{self.num_queries}, one per query, or {self.num_rows}, one per row of the file"
+                raise ValueError(f"features has {found} rows; expected {expected}")
         return replace(self, features=features)
 
     def mean_scores(self) -> np.ndarray:
@@ -233,38 +211,23 @@ class RoutingTable:
         """The same table with its models from the lowest to the highest mean cost; ties keep their order."""
         return self.subset(models=[self.models[i] for i in np.argsort(self.mean_costs(), kind="stable")])
 
-    def to_frame(self) -> "pd.DataFrame":
-        """The table in long form, a row per query and model: a pandas data frame.
-
-        Returns:
-          The columns `query` (number of its row in the table), `model`, `score`, `cost` (in `cost_unit`) and, where there are groups, `group` (a name).
-        """
-        import pandas as pd  # Takes longer than all of `jaxroute.data`.
-
+    def to_frame(self) -> pd.DataFrame:
+        """A row per query and model, with `query` (a number), `model`, `score`, `cost` and, of groups, `group` (a name)."""
         query = np.repeat(np.arange(self.num_queries), self.num_models)
-        columns: dict[str, Any] = {"query": query, "model": np.tile(np.array(self.models, object), self.num_queries)}
-        columns |= {"score": self.scores.ravel(), "cost": self.costs.ravel()}
+        model = np.tile(np.array(self.models, object), self.num_queries)
+        frame = pd.DataFrame({"query": query, "model": model, "score": self.scores.ravel(), "cost": self.costs.ravel()})
         if self.groups is not None:
-            columns["group"] = np.array(self.group_names, object)[self.groups[query]]
-        return pd.DataFrame(columns)
+            frame["group"] = np.array(self.group_names, object)[self.groups[query]]
+        return frame
 
     def save(self, path: str | os.PathLike) -> None:
         """Writes the table to `path` as a compressed npz of plain arrays, named like the fields."""
         given(path)
-        arrays = {
-            "scores": self.scores,
-            "costs": self.costs,
-            "models": self.models,
-            "cost_unit": self.cost_unit,
-        }
-        if self.features is not None:
-            arrays["features"] = self.features
-        if self.groups is not None:
-            arrays |= {"groups": self.groups, "group_names": self.group_names}
-        if self.prompts is not None:
-            arrays["prompts"] = self.prompts
-        if self.num_rows != self.num_queries or not np.array_equal(self.rows, np.arange(self.num_rows)):
-            arrays |= {"rows": self.rows, "num_rows": self.num_rows}
+        arrays = {name: value for name, value in vars(self).items() if value is not None}
+        if self.groups is None:
+            del arrays["group_names"]
+        if np.array_equal(self.rows, np.arange(self.num_rows)):
+            del arrays["rows"], arrays["num_rows"]
         with open(path, "wb") as file:  # An open file keeps its name; a path would get ".npz" appended.
             np.savez_compressed(file, **arrays)
 
@@ -275,80 +238,26 @@ class RoutingTable:
         Raises:
           ValueError: an array is missing, or as in `RoutingTable`.
         """
-        with named(path), open_arrays(path) as file:
-            missing = [name for name in ("scores", "costs", "models", "cost_unit") if name not in file]
-            if missing:
-                raise ValueError(f"{path} lacks {', '.join(missing)}; it has {some(file.names)}")
-
-            return cls(
-                file["scores"],
-                file["costs"],
-                tuple(file["models"].tolist()),
-                file.get("features"),
-                file.get("groups"),
-                tuple(file["group_names"].tolist()) if "group_names" in file else (),
-                str(file["cost_unit"]),
-                file.get("rows"),
-                file.get("num_rows"),
-                file.get("prompts"),
-            )
+        with named(path):
+            file = read_arrays(path)
+            if missing := [name for name in ("scores", "costs", "models", "cost_unit") if name not in file]:
+                raise ValueError(f"{path} lacks {', '.join(missing)}; it has {some(file)}")
+            about: dict[str, Any] = {field.name: file[field.name] for field in fields(cls) if field.name in file}
+            about |= {name: about[name].ravel().tolist() for name in ("models", "group_names") if name in about}
+            return cls(**about)
 
     def __repr__(self) -> str:
-        parts = [f"{self.num_queries} queries x {self.num_models} models", f"cost in {self.cost_unit}"]
-        if self.features is not None:
-            parts.append(f"{self.features.shape[1]} features")
-        if self.groups is not None:
-            parts.append(f"{len(self.group_names)} groups")
-        return f"RoutingTable({', '.join(parts)})"
+        features = "" if self.features is None else f", {self.features.shape[1]} features"
+        groups = "" if self.groups is None else f", {len(self.group_names)} groups"
+        size = f"{self.num_queries} queries x {self.num_models} models"
+        return f"RoutingTable({size}, cost in {self.cost_unit}{features}{groups})"
 
 
-def build(
-    scores: ArrayLike,
-    costs: ArrayLike,
-    models: Sequence[str],
-    missing: Literal["error", "drop"],
-    gap: Callable[[int, int], str] | None = None,
-    **about: Any,
-) -> RoutingTable:
-    """What `RoutingTable.from_arrays` returns.
-
-    Args:
-      scores: as there.
-      costs: as there.
-      models: as there.
-      missing: as there.
-      gap: names the place of a missing score or cost by row and column; None for their numbers.
-      about: the other fields of the table.
-    """
-    if missing not in ("error", "drop"):
-        raise ValueError(f'missing is {missing!r}; expected "error" or "drop"')
-    scores, costs = _floats("scores", scores), _floats("costs", costs)
-    incomplete, lost = np.zeros(0, bool), None
-    if missing == "drop" and scores.ndim == 2 and scores.shape == costs.shape:
-        gaps = np.isnan(scores) | np.isnan(costs)
-        if gaps.any():
-            incomplete = gaps.any(axis=1)
-            row, column = np.argwhere(gaps)[0].tolist()
-            where = f"row {row}, column {column}" if gap is None else gap(row, column)
-            lost = f"{incomplete.sum()} of {len(scores)} queries that miss a score or a cost (first: {where})"
-            scores, costs = np.where(gaps, 0.0, scores), np.where(gaps, 0.0, costs)
-    table = RoutingTable(scores, costs, tuple(models), **about)
-    if lost is None:
-        return table
-    if incomplete.all():
-        raise ValueError(f'missing="drop" would leave an empty table: it drops {lost}')
-    warnings.warn(f"dropped {lost}", UserWarning, stacklevel=3)
-    return table.subset(rows=np.logical_not(incomplete))
-
-
-def percent(scores: np.ndarray) -> str:
+def _percent(scores: np.ndarray) -> str:
     """A hint for scores that are no fractions, empty where that is not what is wrong."""
     known = scores[np.isfinite(scores)]
-    return (
-        "; are they percent? divide them by 100"
-        if known.size and known.min() >= 0 and known.mean() > 1 and known.max() <= 100
-        else ""
-    )
+    are_percent = known.size and known.min() >= 0 and known.mean() > 1 and known.max() <= 100
+    return "; are they percent? divide them by 100" if are_percent else ""
 
 
 def _frozen(array: np.ndarray) -> np.ndarray:
@@ -370,9 +279,8 @@ def _numbers(argument: str, numbers: ArrayLike, num_queries: int, end: int, rule
     """A read-only int32 copy of a number per query, from 0 to before `end`."""
     numbers = np.asarray(numbers)
     if numbers.shape != (num_queries,) or numbers.dtype.kind not in "iu":
-        raise ValueError(
-            f"{argument} has shape {numbers.shape} and dtype {numbers.dtype}; expected [{num_queries}] integers"
-        )
+        found = f"shape {numbers.shape} and dtype {numbers.dtype}"
+        raise ValueError(f"{argument} has {found}; expected [{num_queries}] integers")
     _refuse(argument, numbers, (numbers < 0) | (numbers >= end), rule)
     return _frozen(numbers.astype(np.int32))
 
@@ -382,8 +290,7 @@ def _names(argument: str, names: str | Iterable[object]) -> tuple[str, ...]:
     if not isinstance(names, Iterable):
         raise ValueError(f"{argument} must be names, got {names!r}")
     names = (names,) if isinstance(names, str) else tuple(str(name) for name in names)
-    repeated = sorted(name for name, number in Counter(names).items() if number > 1)
-    if repeated:
+    if repeated := sorted(name for name, number in Counter(names).items() if number > 1):
         raise ValueError(f"{argument} has {repeated[0]!r} more than once; names must differ")
     return names
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -10,10 +11,12 @@ from jaxroute.data.files import some
 from jaxroute.data.logs.cells import Numbers, empty, read_numbers, read_texts, some_cells
 from jaxroute.data.logs.files import Sheet
 from jaxroute.data.logs.names import PER_MODEL, words
+from jaxroute.data.logs.presets import Preset
 from jaxroute.data.logs.roles import CALLED, Roles
 
 CHARACTERS_PER_TOKEN = 4.0
 _LONGEST_LATENCY = 300.0  # Seconds; a median above is doubted where no unit is said.
+_SHARED = ("tokens_in", "tokens_cached", "price_in", "price_out", "price_cached")  # By all models: a prompt, or a price.
 
 
 @dataclass
@@ -30,9 +33,9 @@ class Answers:
       named_percent: whether the name of the scores says percent.
       unit: what costs count, if the file says it, or None.
       place: returns the place of an answer in words.
-      how: how several answers of a pair are joined, "mean" or "max".
       asked: columns by role that the caller named.
       beside: roles of tokens whose column counts them beside the input or output tokens, and not as a part of them.
+      arrays: arrays of the file that stay as they are.
     """
 
     roles: Roles
@@ -44,14 +47,19 @@ class Answers:
     named_percent: bool = False
     unit: str | None = None
     place: Callable[[int], str] = str
-    how: str = "mean"
     beside: set[str] = field(default_factory=set)
     asked: dict[str, str] = field(default_factory=dict)
+    arrays: dict[str, Any] = field(default_factory=dict)
 
     @property
     def sheet(self) -> Sheet:
         """The open file."""
         return self.roles.sheet
+
+    @property
+    def preset(self) -> Preset:
+        """The known format of the file, without a name if it has none."""
+        return self.sheet.preset or Preset("")
 
     @property
     def notes(self) -> list[str]:
@@ -70,116 +78,79 @@ def collect(roles: Roles, units: Mapping[str, str], instead: str = "") -> Answer
     Raises:
       ValueError: a cell cannot be read, or two columns could have a role.
     """
-    stated = roles.candidates.get("cost", []) + list(
-        roles.families["cost"].columns.values() if "cost" in roles.families else ()
-    )
-    idle = (
-        [] if any(some_cells(roles.sheet.cells(column), 1) for column in stated) else ["cost"]
-    )  # Without a value: no costs.
-    idle = {
-        "": idle,
-        "prices": ["cost"],
-        "costs": ["cost", "response", *(r for r in CALLED if r in roles.candidates or r in roles.families)],
-    }[instead]
-    for role in idle:
-        roles.candidates.pop(role, None)
-        roles.families.pop(role, None)
+    stated = [*roles.candidates.get("cost", ())]
+    if "cost" in roles.families:
+        stated += roles.families["cost"].columns.values()
+    if instead or not any(some_cells(roles.sheet.cells(column), 1) for column in stated):
+        for role in ("cost", "response", *CALLED) if instead == "costs" else ("cost",):
+            roles.candidates.pop(role, None)
+            roles.families.pop(role, None)
     answers = _wide(roles, units) if roles.models else _long(roles, units)
     twice: dict[str, str] = {}
     for model in answers.models:
         other = twice.setdefault(" ".join(model.lower().split()), model)
         if other != model:
             answers.notes.append(f"models {other!r} and {model!r} differ only in case: they count as two")
-    _doubt_latency(answers, units)
     return answers
 
 
 def _long(roles: Roles, units: Mapping[str, str]) -> Answers:
-    sheet, notes = roles.sheet, roles.notes
-    notes.append("layout: a row per query and model")
-    model_column, query_column = roles.column("model"), roles.column("query")
-    assert model_column is not None and query_column is not None
+    """The answers of a table with a row per query and model."""
+    sheet = roles.sheet
+    roles.notes.append("layout: a row per query and model")
+    model_column, query_column = str(roles.column("model")), str(roles.column("query"))
     for role, column in (("query", query_column), ("model", model_column)):
-        gaps = [
-            row
-            for row, cell in enumerate(sheet.cells(column))
-            if empty(cell) and not (isinstance(cell, str) and cell.strip())
-        ]
+        cells = sheet.cells(column)
+        gaps = [row for row, cell in enumerate(cells) if empty(cell) and not (isinstance(cell, str) and cell.strip())]
         if gaps:
-            raise ValueError(
-                f"{sheet.place(gaps[0])}, column {column!r} is empty, and {len(gaps) - 1} more rows name no {role}: fill it, or delete the rows"
-            )
+            where = f"{sheet.place(gaps[0])}, column {column!r}"
+            raise ValueError(f"{where} is empty, and {len(gaps) - 1} more rows name no {role}: fill it, or delete the rows")
         roles.note(role, column)
     codes, models = pd.factorize(np.array([str(cell).strip() for cell in sheet.cells(model_column)], object))
-    answers = Answers(roles, [str(model) for model in models], np.arange(sheet.num_rows), codes.astype(np.int64))
+    answers = Answers(roles, list(map(str, models)), np.arange(sheet.num_rows), codes.astype(np.int64))
     answers.place = lambda answer: (
         f"{sheet.place(answer)}, query {str(sheet.cells(query_column)[answer])!r} and model {models[codes[answer]]!r}"
     )
     for role in PER_MODEL:
-        column = roles.column(role) if _needed(roles, role) else None
-        if column is not None:
-            numbers = _numbers(sheet, column, role, units)
-            roles.note(role, column, *numbers.notes)
-            _put(answers, role, numbers, numbers.values, column)
+        _put_column(answers, role, units)
     return answers
 
 
 def _wide(roles: Roles, units: Mapping[str, str]) -> Answers:
+    """The answers of a table with a row per query."""
     sheet, models = roles.sheet, roles.models
     shape = roles.families["score"].shape.replace("{}", "<model>")
     which = "columns called like the models" if shape == "<model>" else f"columns {shape}"
     roles.notes.append(f"layout: a row per query, {which} of {len(models)} models ({some(models, 6)})")
     if roles.candidates.get("query") and roles.candidates["query"] != roles.candidates.get("text"):
-        column = roles.column("query")
-        assert column is not None
-        roles.note("query", column)
+        roles.note("query", str(roles.column("query")))
     size, number = sheet.num_rows, len(models)
     answers = Answers(roles, list(models), np.repeat(np.arange(size), number), np.tile(np.arange(number), size))
-    scores = roles.families["score"].columns
-
-    def place(answer: int) -> str:
-        return f"{sheet.place(answer // number)}, column {scores[models[answer % number]]!r}"
-
-    answers.place = place
+    scores = [roles.families["score"].columns[model] for model in models]
+    answers.place = lambda answer: f"{sheet.place(answer // number)}, column {scores[answer % number]!r}"
+    nothing = Numbers(np.full(size, np.nan))
     for role in PER_MODEL:
         family = roles.families.get(role)
         if family is None or not _needed(roles, role):
             continue
-        called = family.shape.replace("{}", "")
-        parts = [
-            _numbers(sheet, family.columns[m], role, units, called)
-            if m in family.columns
-            else Numbers(np.full(size, np.nan))
-            for m in models
-        ]
-        roles.used |= set(family.columns.values())
-        currencies = {part.currency for part in parts if part.currency}
+        called, columns = family.shape.replace("{}", ""), family.columns
+        parts = [_numbers(sheet, columns[m], role, units, called) if m in columns else nothing for m in models]
+        roles.used |= set(columns.values())
+        currencies = sorted({part.currency for part in parts if part.currency})
         if len(currencies) > 1:
-            raise ValueError(
-                f"{sheet.name}: costs are in {' and in '.join(sorted(currencies))}: convert all to one currency"
-            )
+            raise ValueError(f"{sheet.name}: costs are in {' and in '.join(currencies)}: convert all to one currency")
         joined = Numbers(np.stack([part.values for part in parts], axis=1).ravel(), currency=next(iter(currencies), None))
         joined.unit, joined.named_percent = any(part.unit for part in parts), any(part.named_percent for part in parts)
         if any(part.percent is not None for part in parts):
             signs = [np.zeros(size, bool) if part.percent is None else part.percent for part in parts]
             joined.percent = np.stack(signs, axis=1).ravel()
-        words = "; ".join(dict.fromkeys(note for part in parts for note in part.notes))
-        roles.notes.append(
-            f"{CALLED.get(role, role)}: columns {family.shape.replace('{}', '<model>')}" + (f" ({words})" if words else "")
-        )
-        _put(answers, role, joined, joined.values, called)
-    for role in (
-        "tokens_in",
-        "tokens_cached",
-        "price_in",
-        "price_out",
-        "price_cached",
-    ):  # The same prompt, or price, for all models.
-        column = roles.column(role) if role not in roles.families and _needed(roles, role) else None
-        if column is not None:
-            numbers = _numbers(sheet, column, role, units)
-            roles.note(role, column, "the same for all models", *numbers.notes)
-            _put(answers, role, numbers, np.repeat(numbers.values, number), column)
+        more = "; ".join(dict.fromkeys(note for part in parts for note in part.notes))
+        line = f"{CALLED.get(role, role)}: columns {family.shape.replace('{}', '<model>')}"
+        roles.notes.append(f"{line} ({more})" if more else line)
+        _put(answers, role, joined, called, units)
+    for role in _SHARED:
+        if role not in roles.families:
+            _put_column(answers, role, units, "the same for all models")
     return answers
 
 
@@ -192,10 +163,10 @@ def _needed(roles: Roles, role: str) -> bool:
 
 
 def _numbers(sheet: Sheet, column: str, role: str, units: Mapping[str, str], called: str | None = None) -> Numbers:
+    """Reads the numbers of a column; of texts of answers, their lengths."""
     if role == "response":
-        texts = read_texts(sheet.cells(column))
-        lengths = np.array([len(text) if text else np.nan for text in texts])
-        return Numbers(lengths, notes=["its length counts"])
+        lengths = [len(text) or np.nan for text in read_texts(sheet.cells(column))]
+        return Numbers(np.array(lengths), notes=["its length counts"])
     numbers = read_numbers(sheet, column, role, units, called)
     if role == "confidence":
         numbers.notes.append("what a model says of its answer, known once that is there; no feature of the query")
@@ -204,38 +175,43 @@ def _numbers(sheet: Sheet, column: str, role: str, units: Mapping[str, str], cal
     return numbers
 
 
-def _put(answers: Answers, role: str, numbers: Numbers, values: np.ndarray, column: str) -> None:
-    role = "response_chars" if role == "response" else role
+def _put_column(answers: Answers, role: str, units: Mapping[str, str], *more: str) -> None:
+    """Adds the numbers that a role has in each row, if it has an effect."""
+    roles = answers.roles
+    column = roles.column(role) if _needed(roles, role) else None
+    if column is not None:
+        numbers = _numbers(roles.sheet, column, role, units)
+        roles.note(role, column, *more, *numbers.notes)
+        numbers.values = numbers.values[answers.row]
+        _put(answers, role, numbers, column, units)
+
+
+def _put(answers: Answers, role: str, numbers: Numbers, column: str, units: Mapping[str, str]) -> None:
+    """Adds the numbers of a role, and what their column says."""
+    parts = words(column)
     # Anthropic's usage counts cached tokens beside the input, and Google's counts thoughts beside the output.
-    if (
-        role in ("tokens_cached", "tokens_written")
-        and words(column)[-2:] == ("input", "tokens")
-        and "cache" in words(column)
-    ) or (role == "tokens_reasoning" and "thoughts" in words(column)):
+    cache = role in ("tokens_cached", "tokens_written") and parts[-2:] == ("input", "tokens") and "cache" in parts
+    if cache or (role == "tokens_reasoning" and "thoughts" in parts):
         answers.beside.add(role)
-    answers.values[role] = np.asarray(values, np.float64)
+    answers.values["response_chars" if role == "response" else role] = np.asarray(numbers.values, np.float64)
     if role == "score":
         answers.percent, answers.named_percent = numbers.percent, numbers.named_percent
     if role == "cost" and numbers.currency:
         answers.unit = "J per request" if numbers.currency == "J" else f"{numbers.currency} per query"
-    if role == "latency" and numbers.unit:
-        answers.values["latency_unit"] = np.ones(1)
+    if role == "latency" and not np.isnan(numbers.values).all():
+        _doubt_latency(answers, float(np.nanmedian(numbers.values)), numbers.unit or role in units)
 
 
-def _doubt_latency(answers: Answers, units: Mapping[str, str]) -> None:
+def _doubt_latency(answers: Answers, median: float, stated: bool) -> None:
     """Leaves out a latency without a unit that would be implausibly long in seconds."""
-    seconds, said = answers.values.get("latency"), answers.values.pop("latency_unit", None) is not None
-    if seconds is None or np.isnan(seconds).all():
-        return
-    median = float(np.nanmedian(seconds))
-    if median > _LONGEST_LATENCY and not said and "latency" not in units:
+    if median > _LONGEST_LATENCY and stated:
+        answers.notes.append(f"latency: implausible, a median of {median:,.0f} seconds")
+    elif median > _LONGEST_LATENCY:
         del answers.values["latency"]
         answers.notes.append(
             f"latency: not used, as its median is {median:,.0f} and no unit is said: give it (units={{'latency': 'ms'}}, on the command line --unit "
             "latency=ms; s for seconds)"
         )
-    elif median > _LONGEST_LATENCY:
-        answers.notes.append(f"latency: implausible, a median of {median:,.0f} seconds")
 
 
 def query_characters(answers: Answers) -> tuple[np.ndarray | None, str]:
@@ -243,9 +219,8 @@ def query_characters(answers: Answers) -> tuple[np.ndarray | None, str]:
     roles = answers.roles
     column = roles.column("prompt_chars")
     if column is not None:
-        numbers = _numbers(answers.sheet, column, "prompt_chars", {})
         roles.note("prompt_chars", column)
-        return numbers.values[answers.row], column
+        return _numbers(answers.sheet, column, "prompt_chars", {}).values[answers.row], column
     column = roles.column("text")
     if column is None:
         return None, ""

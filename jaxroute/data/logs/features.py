@@ -12,7 +12,7 @@ from jaxroute.core import checks
 from jaxroute.data.features import Standardisation, scales
 from jaxroute.data.files import load_embeddings
 
-WIDTH = 32
+_WIDTH = 32
 _WIDEST = 64  # Embeddings with more numbers are reduced.
 _CHARACTERS = 4000
 _HASHED = 2**15  # Numbers that words are hashed to.
@@ -38,9 +38,8 @@ class Directions:
         """`[Q, r]` float32 of `[Q, d]` numbers."""
         numbers = np.asarray(numbers, np.float64)
         if numbers.shape[-1] != self.components.shape[1]:
-            raise ValueError(
-                f"features must have {self.components.shape[1]} numbers a query, as the log had, got {numbers.shape[-1]}"
-            )
+            size = self.components.shape[1]
+            raise ValueError(f"features must have {size} numbers a query, as the log had, got {numbers.shape[-1]}")
         return _of_length_one(numbers @ self.components.T)
 
 
@@ -83,43 +82,25 @@ def _counted(texts: Sequence[str], width: int) -> Any:
     return hashed.transform([str(text)[:_CHARACTERS] for text in texts])
 
 
-def of_text(texts: Sequence[str], width: int = WIDTH) -> np.ndarray:
-    """Texts as points: hashed words and pairs of words, weighted by rarity, in the directions in which they differ most.
-
-    Args:
-      texts: `Q` texts, of which the first 4,000 characters count.
-      width: number of directions; fewer if the texts span fewer.
-
-    Returns:
-      `[Q, d]` float32 rows of length one; a text without words is zero.
-
-    Raises:
-      ImportError: scikit-learn is not installed.
-    """
-    return read_text(texts, width)[0]
-
-
-def read_text(texts: Sequence[str], width: int = WIDTH) -> tuple[np.ndarray, Words]:
-    """Points as of `of_text`, and what makes those of further texts."""
+def _read_text(texts: Sequence[str]) -> tuple[np.ndarray, Words]:
+    """Texts as points: hashed words and pairs of words, weighted by rarity, in the directions in which they differ most; and their maker."""
     counts = _counted(texts, _HASHED)
     if not counts.nnz:
-        return np.zeros((len(texts), 1), np.float32), Words(
-            np.zeros(0, int), np.zeros(0), np.zeros((1, 0), np.float32), _HASHED
-        )
+        nothing = Words(np.zeros(0, int), np.zeros(0), np.zeros((1, 0), np.float32), _HASHED)
+        return np.zeros((len(texts), 1), np.float32), nothing
     from sklearn.feature_extraction.text import TfidfTransformer
 
     rare: Any = TfidfTransformer(sublinear_tf=True)
-    points, components = _reduced(rare.fit_transform(counts), width)
+    points, components = _reduced(rare.fit_transform(counts))
     columns = np.unique(counts.indices)
     return points, Words(columns, np.asarray(rare.idf_)[columns], components[:, columns].astype(np.float32), _HASHED)
 
 
-def _reduced(matrix, width: int) -> tuple[np.ndarray, np.ndarray]:
-    """`[Q, d]` unit rows in at most `width` directions, and the directions."""
+def _reduced(matrix: Any) -> tuple[np.ndarray, np.ndarray]:
+    """`[Q, d]` unit rows in at most 32 directions, and the directions."""
     from sklearn.decomposition import TruncatedSVD
 
-    size = min(width, min(matrix.shape))
-    svd = TruncatedSVD(size, random_state=0, algorithm="arpack" if size < min(matrix.shape) and size < 4 else "randomized")
+    svd = TruncatedSVD(min(_WIDTH, *matrix.shape), random_state=0)
     with np.errstate(all="ignore"):  # Of a variance of 0, which is not used.
         points = svd.fit_transform(matrix)
     there = svd.singular_values_ > 1e-5 * svd.singular_values_.max()
@@ -135,71 +116,53 @@ def _of_length_one(points: np.ndarray) -> np.ndarray:
 Reader = Words | Directions | Standardisation | None
 
 
-@dataclass
-class Sources:
-    """Sources of features in a log.
-
-    Attributes:
-      text: `[Q]` texts, or None.
-      text_column: column of the texts.
-      numbers: `[Q, d]` numbers of the file, or None.
-      numbers_from: where the numbers are, in words.
-      columns: whether the numbers are separate columns, each in its own unit, and not one embedding.
-      categories: whether queries have categories.
-      rows: `[Q]` rows of the file that the queries are in.
-      num_rows: number of rows of the file.
-    """
-
-    text: np.ndarray | None
-    text_column: str
-    numbers: np.ndarray | None
-    numbers_from: str
-    columns: bool
-    categories: bool
-    rows: np.ndarray
-    num_rows: int
-
-
-def choose(wanted: str | np.ndarray | None, of: Sources) -> tuple[np.ndarray | None, str, list[str], Reader]:
+def choose(
+    wanted: str | np.ndarray | None,
+    text: tuple[np.ndarray, str] | None,
+    own: tuple[np.ndarray, str, bool] | None,
+    rows: np.ndarray,
+    num_rows: int,
+) -> tuple[np.ndarray | None, str, list[str], Reader]:
     """Returns features `[Q, d]` or None, where they come from in words, lines for people, and the maker of those of further queries.
 
     Args:
       wanted: None for the best there is; "none", "text" or "own"; an array; or the path of one.
-      of: what the log has.
+      text: `[Q]` texts and their column, or None.
+      own: `[Q, d]` numbers of the file, where they are, and whether they are separate columns, each in its own unit, and no embedding; or None.
+      rows: `[Q]` rows of the file that the queries are in, of `num_rows`.
+      num_rows: number of rows of the file.
 
     Raises:
       ValueError: what is wanted is not there, or does not fit.
     """
-    nothing = "categories only" if of.categories else "none"
     word = wanted.lower() if isinstance(wanted, str) else ""
-    if word in ("none", "categories"):
-        return None, nothing, [], None
-    if word == "own" and of.numbers is None:
+    if word == "own" and own is None:
         raise ValueError('features is "own", but the file has no embedding: name its column (columns={"embedding": ...})')
-    if word == "text" and of.text is None:
+    if word == "text" and text is None:
         raise ValueError(
             'features is "text", but no column of text was found: name it (columns={"text": ...}, --column text=NAME)'
         )
-    if wanted is not None and word not in ("text", "own"):
-        array = load_embeddings(wanted) if isinstance(wanted, (str, os.PathLike)) else np.asarray(wanted)
-        if array.ndim != 2 or array.dtype.kind not in "fiub" or len(array) not in (len(of.rows), of.num_rows):
-            rule = f"[{of.num_rows}, d], a row per query of the file" + (
-                f", or [{len(of.rows)}, d], per query kept" if of.num_rows != len(of.rows) else ""
-            )
-            raise ValueError(f"features must be numbers {rule}, got {checks.show(array)}")
-        array = np.asarray(array[of.rows] if len(array) == of.num_rows else array, np.float64)
-        return _narrow(checks.numbers("features", array), "the features that were given", False)
-    if of.numbers is not None and word != "text":
-        return _narrow(of.numbers, f"the file's own {of.numbers.shape[1]} numbers ({of.numbers_from})", of.columns)
-    if of.text is None:
-        return None, nothing, [], None
-    if not has_sklearn():
-        if word == "text":
-            raise ImportError(f"features of text need scikit-learn: {INSTALL}")
-        return None, nothing, [f"features: text becomes features with scikit-learn, which is not installed: {INSTALL}"], None
-    points, reader = read_text(of.text.tolist())
+    if wanted is not None and word not in ("none", "categories", "text", "own"):
+        return _narrow(_given(wanted, rows, num_rows), "the features that were given", False)
+    if own is not None and word in ("", "own"):
+        return _narrow(own[0], f"the file's own {own[0].shape[1]} numbers ({own[1]})", own[2])
+    if text is None or word in ("none", "categories"):
+        return None, "", [], None
+    if not has_sklearn() and word != "text":
+        return None, "", [f"features: text becomes features with scikit-learn, which is not installed: {INSTALL}"], None
+    points, reader = _read_text(text[0].tolist())
     words = "directions" if points.shape[1] > 1 else "direction"
-    return points, f"text of column {of.text_column!r}, hashed, {points.shape[1]} {words}", [], reader
+    return points, f"text of column {text[1]!r}, hashed, {points.shape[1]} {words}", [], reader
+
+
+def _given(wanted: Any, rows: np.ndarray, num_rows: int) -> np.ndarray:
+    """`[Q, d]` features from an array or its file, with a row per query of the file or of the table."""
+    array = load_embeddings(wanted) if isinstance(wanted, (str, os.PathLike)) else np.asarray(wanted)
+    if array.ndim != 2 or array.dtype.kind not in "fiub" or len(array) not in (len(rows), num_rows):
+        either = f"[{num_rows}, d], a row per query of the file"
+        either += f", or [{len(rows)}, d], per query of the table" if num_rows != len(rows) else ""
+        raise ValueError(f"features must be numbers {either}, got {checks.show(array)}")
+    return checks.numbers("features", np.asarray(array[rows] if len(array) == num_rows else array, np.float64))
 
 
 def _narrow(numbers: np.ndarray, source: str, columns: bool) -> tuple[np.ndarray, str, list[str], Reader]:
@@ -207,10 +170,8 @@ def _narrow(numbers: np.ndarray, source: str, columns: bool) -> tuple[np.ndarray
     if columns or (scales(numbers) != 1).any():
         standard = Standardisation.fit(numbers)
         return standard.of(numbers), f"{source}, standardised", [], standard
-    if numbers.shape[1] <= _WIDEST:
-        return numbers.astype(np.float32), source, [], None
-    if not has_sklearn():
-        more = [f"features: {numbers.shape[1]} numbers are kept; fewer need scikit-learn: {INSTALL}"]
-        return numbers.astype(np.float32), source, more, None
-    points, components = _reduced(numbers, WIDTH)
-    return points, f"{source}, reduced to {points.shape[1]} directions", [], Directions(components)
+    if numbers.shape[1] > _WIDEST and has_sklearn():
+        points, components = _reduced(numbers)
+        return points, f"{source}, reduced to {points.shape[1]} directions", [], Directions(components)
+    more = f"features: {numbers.shape[1]} numbers are kept; fewer need scikit-learn: {INSTALL}"
+    return numbers.astype(np.float32), source, [more] if numbers.shape[1] > _WIDEST else [], None

@@ -3,22 +3,19 @@
 import difflib
 import fnmatch
 import json
+import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 
 from jaxroute.core import checks
 from jaxroute.data.files import some
 
-_LEVELS = {"exact": 3, "synonyms": 2, "generic": 1}
-
-
-_SIGNS = str.maketrans(
-    {"%": " percent ", "$": " usd ", "€": " eur ", "£": " gbp ", "¥": " jpy ", "¢": " cents ", "µ": "u", "μ": "u"}
-)
+_FILE = json.loads((Path(__file__).parent / "names.json").read_text("utf-8"))
+_SIGNS = str.maketrans(_FILE["signs"])
 
 
 def plain(name: str) -> str:
@@ -26,72 +23,26 @@ def plain(name: str) -> str:
     return re.sub(r"[\W_]+", "", str(name).lower().translate(_SIGNS))
 
 
-_FILE = json.loads((Path(__file__).parent / "names.json").read_text("utf-8"))
 # Plain names by role, each with its level: 3 for the name itself, 2 for a synonym, 1 for a word that means other things, too.
 _NAMES: dict[str, dict[str, int]] = {
-    role: {plain(name): _LEVELS[kind] for kind in ("generic", "synonyms", "exact") for name in names[kind]}
+    role: {plain(name): number for number, kind in enumerate(("generic", "synonyms", "exact"), 1) for name in names[kind]}
     for role, names in _FILE["roles"].items()
 }
-# Words of columns that number repeated answers, of files that are parts of one table, around models in names of files, and of statistics.
-REPEATS, PARTS, WRAPPERS, _STATISTICS = (
-    frozenset(_FILE[key].split()) for key in ("repeats", "parts", "wrappers", "statistics")
-)
 ROLES = tuple(_NAMES)
-_ALIASES = {
-    "query": "query",
-    "prompt": "text",
-    "question": "text",
-    "group": "category",
-    "quality": "score",
-    "features": "embedding",
-}
-_ALIASES |= {"id": "query", "cached": "tokens_cached", "reasoning": "tokens_reasoning"}
-
-# Factors to seconds, USD, USD per million tokens and [0, 1]; a word is a currency or another unit that is kept.
-UNITS: dict[str, dict[str, float | str]] = {
-    "latency": {
-        **dict.fromkeys(("us", "usec", "usecs", "micros", "microseconds"), 1e-6),
-        **dict.fromkeys(("ms", "msec", "msecs", "millis", "milliseconds"), 1e-3),
-        **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), 1.0),
-        **dict.fromkeys(("min", "mins", "minutes"), 60.0),
-    },
-    "cost": {
-        **dict.fromkeys(("usd", "dollar", "dollars", "perquery", "perrequest"), 1.0),
-        **dict.fromkeys(("cents", "cent", "ct", "cts", "uscents"), 1e-2),
-        **dict.fromkeys(("milli", "musd", "millis", "millidollars", "mills"), 1e-3),
-        **dict.fromkeys(("micro", "uusd", "micros", "microusd", "microdollars"), 1e-6),
-        **dict.fromkeys(("per1k", "per1000", "perthousand", "per1kqueries", "per1000queries", "per1krequests"), 1e-3),
-        **{code: code.upper() for code in ("eur", "gbp", "jpy", "chf", "cny", "inr", "cad", "aud", "sek", "brl")},
-        **dict.fromkeys(("j", "joule", "joules"), "J"),
-    },
-    "price": {
-        **dict.fromkeys(("usd", "dollars"), 1.0),
-        **dict.fromkeys(("pertoken", "pertok", "token", "tok"), 1e6),
-        **dict.fromkeys(
-            ("per1k", "per1ktokens", "per1ktok", "per1000tokens", "perktok", "perktokens", "ktok", "1ktok", "1ktokens"), 1e3
-        ),
-        **dict.fromkeys(
-            ("per1m", "per1mtokens", "per1mtok", "permtok", "permtokens", "mtok", "1mtok", "permillion", "permilliontokens"),
-            1.0,
-        ),
-    },
-    "score": dict.fromkeys(("pct", "percent", "percentage"), 0.01),
-}
-KINDS = {
-    "score": "score",
-    "cost": "cost",
-    "latency": "latency",
-    "price_in": "price",
-    "price_out": "price",
-    "price_cached": "price",
-}
+# Roles in the order in which columns are looked for, and those of which a table may have a column per model.
+ORDER, PER_MODEL = (tuple(_FILE[key].split()) for key in ("order", "per_model"))
+_ALIASES: dict[str, str] = _FILE["aliases"]
+CALLED: dict[str, str] = _FILE["called"]  # Roles whose own names are no words.
+# Factors to seconds, USD, USD per million tokens and [0, 1]; a word is a currency or another unit that stays.
+UNITS: dict[str, dict[str, float | str]] = _FILE["units"]
+VERDICTS: dict[str, float] = _FILE["verdicts"]
 # Words of a price whose name says per how many tokens, as in `usd_per_1m_tok_in` and `input_cost_per_token`.
-_DIRECTIONS = {
-    "price_in": ("in", "input", "prompt"),
-    "price_out": ("out", "output", "completion"),
-    "price_cached": ("cached", "cacheread"),
-}
-_DIRECTION_WORDS = frozenset(word for of in _DIRECTIONS.values() for word in of)
+_DIRECTIONS: dict[str, list[str]] = {role: text.split() for role, text in _FILE["directions"].items()}
+KINDS = {"score": "score", "cost": "cost", "latency": "latency", **dict.fromkeys(_DIRECTIONS, "price")}
+_WORDS = {key: frozenset(text.split()) for key, text in _FILE["words"].items()}
+# Words of columns that number repeated answers, of files that are parts of one table, around models in names of files, and of statistics.
+REPEATS, PARTS, WRAPPERS, _STATISTICS = (_WORDS[key] for key in ("repeats", "parts", "wrappers", "statistics"))
+EMPTY = _WORDS["empty"] | {""}
 
 
 @lru_cache(65536)
@@ -106,44 +57,41 @@ def split_unit(kind: str, name: str) -> tuple[str, tuple[str, ...]]:
     """Returns a plain name without its units, and these: ("latency", ("ms",)) of "latency_ms"; a name of units alone stays."""
     parts, found, units = list(words(name)), [], UNITS.get(kind, {})
     if kind == "price" and "per" in parts:  # "usd per 1k input tokens" as "input usd per 1k tokens".
-        within = [part for part in parts[parts.index("per") :] if part in _DIRECTION_WORDS]
-        parts = [*within, *parts[: parts.index("per")], *(p for p in parts[parts.index("per") :] if p not in within)]
+        before, after = parts[: parts.index("per")], parts[parts.index("per") :]
+        within = [part for part in after if any(part in of for of in _DIRECTIONS.values())]
+        parts = [*within, *before, *(part for part in after if part not in within)]
     while len(parts) > 1:
         for size in range(min(5, len(parts) - 1), 0, -1):
             head, tail = "".join(parts[:size]), "".join(parts[-size:])
-            if tail in units:
-                found.append(tail)
-                parts = parts[:-size]
-                break
-            if head in units and head not in ("min", "s"):  # The least, or a letter: units at the end alone.
-                found.append(head)
-                parts = parts[size:]
+            if tail in units or (head in units and head not in ("min", "s")):  # The least, or a letter: at the end alone.
+                found.append(tail if tail in units else head)
+                parts = parts[:-size] if tail in units else parts[size:]
                 break
         else:
             break
-    if found and len(parts) > 1 and parts[-1] == "in" and kind in ("latency", "cost"):
+    if found and len(parts) > 1 and parts[-1] == "in" and kind in ("latency", "cost"):  # As in `latency in ms`.
         parts = parts[:-1]
-    base = "".join(parts)
-    if not found:
-        base = plain(name)
-        for unit in sorted(units, key=len, reverse=True):  # Without marks between words, as in `latencyms`.
-            if len(unit) > 1 and base.endswith(unit) and any(base[: -len(unit)] in known for known in _NAMES.values()):
-                return base[: -len(unit)], (unit,)
-        if base in units:
-            found = [base]
-    return base, tuple(found)
+    if found:
+        return "".join(parts), tuple(found)
+    base = plain(name)
+    for unit in sorted(units, key=len, reverse=True):  # Without marks between words, as in `latencyms`.
+        if len(unit) > 1 and base.endswith(unit) and _named(base[: -len(unit)]):
+            return base[: -len(unit)], (unit,)
+    return base, (base,) if base in units else ()
+
+
+def _named(base: str) -> bool:
+    """Whether a plain name is one of a role."""
+    return any(base in names for names in _NAMES.values())
 
 
 def unit_of(role: str, name: str, given: Mapping[str, str]) -> tuple[float, str | None, str]:
     """Returns the factor of a column's unit, its currency if it has another than USD, and the unit in words, empty without one."""
     kind = KINDS.get(role, "")
     units = (plain(given[role]),) if role in given else split_unit(kind, name)[1]
-    factor, currency = 1.0, None
-    for unit in units:
-        value = UNITS[kind][unit]
-        factor, currency = (factor, value) if isinstance(value, str) else (factor * value, currency)
-    if kind == "cost" and "energy" in plain(name):
-        currency = "J"
+    values = [UNITS[kind][unit] for unit in units] + (["J"] if kind == "cost" and "energy" in plain(name) else [])
+    factor = math.prod((value for value in values if not isinstance(value, str)), start=1.0)
+    currency = next((value for value in reversed(values) if isinstance(value, str)), None)
     return factor, currency, given.get(role, " ".join(reversed(units)))
 
 
@@ -161,7 +109,7 @@ def given_units(units: Mapping[str, str] | None) -> dict[str, str]:
         allowed = UNITS[KINDS.get(role, role)]
         if plain(unit) not in allowed:
             raise ValueError(f"units[{role!r}] must be one of {', '.join(allowed)}, got {unit!r}")
-        found |= dict.fromkeys(("price_in", "price_out", "price_cached") if role == "price" else (role,), str(unit))
+        found |= dict.fromkeys(_DIRECTIONS if role == "price" else (role,), str(unit))
     return found
 
 
@@ -174,101 +122,58 @@ def level(role: str, name: str) -> float:
     found = whole_level(role, name)
     if not found and re.fullmatch(r".+\(.+\)\s*", str(name)) and not _odd(str(name).split("(")[1]):
         return max(0.0, whole_level(role, str(name).split("(")[0]) - 0.5)
-    if not found and "." in str(name):
-        *heads, last = str(name).split(".")
-        if not any(_OTHERS & set(words(head)) for head in heads):
-            return {3.0: 1.9, 2.0: 1.5}.get(whole_level(role, last), 0.0)
+    *heads, last = str(name).split(".")
+    if not found and heads and not any(_WORDS["of_others"] & set(words(head)) for head in heads):
+        return {3.0: 1.9, 2.0: 1.5}.get(whole_level(role, last), 0.0)
     return found
-
-
-# Words of units that are not known, and of objects that say something of others than the answer.
-_UNKNOWN = frozenset(
-    (
-        "per",
-        "token",
-        "tokens",
-        "tok",
-        "thousand",
-        "million",
-        "billion",
-        "nano",
-        "ns",
-        "hour",
-        "hours",
-        "h",
-        "k",
-        "m",
-        "thousandths",
-    )
-)
-_OTHERS = frozenset(
-    ("judge", "grader", "reference", "retrieval", "user", "previous", "meta", "baseline", "expected", "target")
-)
 
 
 def _odd(name: str) -> bool:
     """Whether a name has a word of a unit that is not known."""
-    return any(word in _UNKNOWN or (word.isdigit() and int(word) >= 100) for word in words(name))
+    return any(word in _WORDS["unknown_units"] or (word.isdigit() and int(word) >= 100) for word in words(name))
 
 
 def unknown_unit(kind: str, name: str) -> bool:
     """Whether the name of a column says a unit that is not known."""
+    if kind not in ("cost", "latency", "price") or _named(plain(name)):
+        return False
     units = "".join(split_unit(kind, name)[1])
-    known_name = any(plain(name) in names for names in _NAMES.values())
-    return (
-        kind in ("cost", "latency", "price")
-        and not known_name
-        and any(word not in units for word in words(name) if _odd(word))
-    )
-
-
-# Words of a name such as `problem_idx`.
-_ASKED = frozenset(
-    ["query", "prompt", "question", "problem", "sample", "doc", "document", "example", "item", "instance", "request", "case"]
-)
-_NUMBERED = frozenset(["id", "idx", "index", "no", "nr", "num", "number", "key"])
+    return any(word not in units for word in words(name) if _odd(word))
 
 
 @lru_cache(65536)
 def whole_level(role: str, name: str) -> float:
     """Returns how strongly a whole name says a role, apart from its units."""
-    kind = KINDS.get(role, "")
-    base, units = split_unit(kind, name) if kind else (plain(name), ())
-    names = _NAMES.get(role, {})
-    parts = words(name) if role == "query" else ()
-    if len(parts) == 2 and parts[0] in _ASKED and parts[1] in _NUMBERED and not names.get(plain(name)):
-        return 2.0
-    found = float(names.get(plain(name), 0) or names.get(base, 0))
+    kind, whole, names = KINDS.get(role, ""), plain(name), _NAMES.get(role, {})
+    base, units = split_unit(kind, name) if kind else (whole, ())
+    if role == "query" and whole not in names and len(words(name)) == 2:  # As in `problem_idx`.
+        first, second = words(name)
+        if first in _WORDS["asked"] and second in _WORDS["numbered"]:
+            return 2.0
     if role == "cost" and base == "price" and any(unit.startswith("per") for unit in units):
         return 0.0  # Per thousand tokens, or queries?
+    found = float(names.get(whole, 0) or names.get(base, 0))
     if kind == "price" and any("tok" in unit or "million" in unit for unit in units):
-        of = re.sub("^(usd|per)+|tokens?|cost|price", "", base)
-        found = max(found, 2.0 if of in _DIRECTIONS[role] else 0.0)
+        found = max(found, 2.0 if re.sub("^(usd|per)+|tokens?|cost|price", "", base) in _DIRECTIONS[role] else 0.0)
     return found
 
 
-def known(name: str) -> bool:
-    """Whether a whole name says any role."""
-    return any(level(role, name) >= 1 for role in ROLES)
+def known(name: str, nested: bool = True) -> bool:
+    """Whether a name says any role; without `nested`, not only by its last part, as `gpt-4.score` does."""
+    levels = [level(role, name) for role in ROLES]
+    return any(of >= 1 and (nested or "." not in name or of % 1 == 0) for of in levels)
 
 
 def similar(role: str, names: Sequence[str]) -> list[str]:
     """Returns the columns whose names have a word of the role in them, for a proposal."""
-    marks = {"query": {"id", "question", "prompt", "query", "uuid", "hash"}, "text": {"prompt", "question"}}.get(
-        role, {role.split("_")[0]}
-    )
-    marks |= {
-        "score": {"correct", "accuracy", "passed", "acc", "quality"},
-        "cost": {"usd", "price", "spend"},
-        "model": {"llm"},
-    }.get(role, set())
-    return [
-        name
-        for name in names
-        if not known(name)
-        and not _odd(name)
-        and any(word in marks or (word.startswith(("model", "llm")) and role == "model") for word in words(name))
-    ]
+    marks = re.compile(_FILE["marks"].get(role, role.split("_")[0]))
+    unknown = [name for name in names if not known(name) and not _odd(name)]
+    return [name for name in unknown if any(map(marks.fullmatch, words(name)))]
+
+
+def _fitting(names: Sequence[str], pattern: str) -> list[str]:
+    """The names that fit a pattern with `*`."""
+    return fnmatch.filter(names, pattern.replace("[", "[[]"))
 
 
 def given_roles(columns: Mapping[str, str] | None, names: Sequence[str], where: str) -> dict[str, str]:
@@ -284,37 +189,17 @@ def given_roles(columns: Mapping[str, str] | None, names: Sequence[str], where: 
     found: dict[str, str] = {}
     for role, column in (columns or {}).items():
         role = checks.one_of("a role in columns", _ALIASES.get(str(role), str(role)), ROLES)
-        column = str(column)
+        found[role] = column = str(column)
+        wrong = f"columns[{role!r}] is {column!r}, which"
         if "*" in column:
-            if not fnmatch.filter(names, column.replace("[", "[[]")):
-                raise ValueError(
-                    f"columns[{role!r}] is {column!r}, which no column of {where} fits; it has {some(names, 40)}"
-                )
+            if not _fitting(names, column):
+                raise ValueError(f"{wrong} no column of {where} fits; it has {some(names, 40)}")
         elif column and column not in names:
-            close = difflib.get_close_matches(column.lower(), [name.lower() for name in names], n=1)
-            meant = next((name for name in names if close and name.lower() == close[0]), None)
-            hint = f"; did you mean {meant!r}?" if meant else ";"
-            raise ValueError(
-                f"columns[{role!r}] is {column!r}, which {where} lacks{hint} it has {some(map(repr, names), 40)}"
-            )
-        found[role] = column
+            lower = {name.lower(): name for name in reversed(names)}
+            close = difflib.get_close_matches(column.lower(), list(lower), n=1)
+            hint = f"; did you mean {lower[close[0]]!r}?" if close else ";"
+            raise ValueError(f"{wrong} {where} lacks{hint} it has {some(map(repr, names), 40)}")
     return found
-
-
-# A column per model.
-
-PER_MODEL = (
-    "score",
-    "cost",
-    "tokens_in",
-    "tokens_out",
-    "tokens_cached",
-    "tokens_written",
-    "tokens_reasoning",
-    "tokens_total",
-    "price_in",
-)
-PER_MODEL += ("price_out", "price_cached", "latency", "response", "response_chars", "confidence")
 
 
 @dataclass
@@ -335,6 +220,10 @@ class Family:
     columns: dict[str, str] = field(default_factory=dict)
     statistics: list[str] = field(default_factory=list)
 
+    def only(self, models: Collection[str]) -> "Family":
+        """Returns the family of some of the models."""
+        return replace(self, columns={model: column for model, column in self.columns.items() if model in models})
+
 
 def _affixes(name: str) -> list[tuple[str, str, str, float, int]]:
     """Role, shape, model, level and length of all beginnings and endings by which a name can be a model's column."""
@@ -342,9 +231,10 @@ def _affixes(name: str) -> list[tuple[str, str, str, float, int]]:
     for match in re.finditer(r"[\s_\-.|:/]+", name):
         left, mark, right = name[: match.start()], match[0], name[match.end() :]
         for part, model, shape in ((left, right, f"{left.lower()}{mark}{{}}"), (right, left, f"{{}}{mark}{right.lower()}")):
-            roles = [(role, whole_level(role, part)) for role in PER_MODEL if part and model]
-            roles += [("response_chars", 1.0)] if plain(part) == "chars" and model else []
-            found += [(role, shape, model, strength, len(part)) for role, strength in roles if strength >= 1]
+            if part and model:
+                roles = [(role, whole_level(role, part)) for role in PER_MODEL]
+                roles += [("response_chars", 1.0)] if plain(part) == "chars" else []
+                found += [(role, shape, model, strength, len(part)) for role, strength in roles if strength >= 1]
     return found
 
 
@@ -355,15 +245,17 @@ def _cut(free: Sequence[str]) -> Iterator[tuple[str, str, str, str, float]]:
     for role, _, model, _, _ in (cut for of in cuts.values() for cut in of):
         roles_of.setdefault(model, set()).add(role)
     often = Counter(shape for of in cuts.values() for _, shape, _, _, _ in of)
+
+    def rank(cut: tuple[str, str, str, float, int]) -> tuple[bool, int, int]:
+        _, shape, model, _, length = cut
+        shared = len(roles_of[model]) > 1
+        return shared, often[shape] if shared else 0, length
+
     for name, of in cuts.items():
         for ending in (False, True):
-            ranked = {
-                cut: (len(roles_of[cut[2]]) > 1, often[cut[1]] if len(roles_of[cut[2]]) > 1 else 0, cut[4])
-                for cut in of
-                if cut[1].startswith("{}") == ending
-            }
+            ranked = {cut: rank(cut) for cut in of if cut[1].startswith("{}") == ending}
             best = max(ranked.values(), default=None)
-            yield from ((name, *cut[:4]) for cut, rank in ranked.items() if rank == best)
+            yield from ((name, *cut[:4]) for cut in ranked if ranked[cut] == best)
 
 
 def families(names: Sequence[str], given: Mapping[str, str], wanted: Sequence[str]) -> list[Family]:
@@ -375,22 +267,20 @@ def families(names: Sequence[str], given: Mapping[str, str], wanted: Sequence[st
       wanted: models that the caller named; their columns of scores may be called like them.
     """
     found: dict[tuple[str, str], Family] = {}
-    free = [name for name in names if name and not (known(name) and not _nested_only(name)) and name not in given.values()]
+    unnamed = [name for name in names if name not in given.values()]
+    free = [name for name in unnamed if name and not known(name, nested=False)]
     for name, role, shape, model, strength in _cut(free):
         if role not in given:
             found.setdefault((role, shape), Family(role, shape, strength)).columns.setdefault(model, name)
-    for name in [
-        name for name in names if words(name)[-1:] == ("min",) and name not in given.values()
-    ]:  # Minutes, or the model called min.
-        for role, shape, model, _, _ in _affixes(name):
-            if (role, shape) in found:
-                found[role, shape].columns.setdefault(model, name)
+    for name in unnamed:
+        if words(name)[-1:] == ("min",):  # Minutes, or the model called min.
+            for role, shape, model, _, _ in _affixes(name):
+                if (role, shape) in found:
+                    found[role, shape].columns.setdefault(model, name)
     for role, column in given.items():
         if "*" in column:
             head, _, tail = column.partition("*")
-            fits = {
-                name[len(head) : len(name) - len(tail)]: name for name in fnmatch.filter(names, column.replace("[", "[[]"))
-            }
+            fits = {name[len(head) : len(name) - len(tail)]: name for name in _fitting(names, column)}
             found[role, column] = Family(role, column.replace("*", "{}"), 4.0, fits)
     if "score" not in given:  # Columns called like the models: those that have a column of costs, tokens or seconds.
         for of in [*found.values()]:
@@ -404,42 +294,25 @@ def families(names: Sequence[str], given: Mapping[str, str], wanted: Sequence[st
     scored = {model for of in found.values() if of.role == "score" for model in of.columns}
     for (role, shape), of in [*found.items()]:  # The unit after the model, as in `cost_<model>_usd`.
         unit = next((words(model)[-1] for model in of.columns if words(model)), "")
-        bare = {
-            re.sub(rf"[\s_\-.|]+{unit}$", "", model, flags=re.IGNORECASE): column for model, column in of.columns.items()
-        }
-        if (
-            role in KINDS
-            and unit in UNITS[KINDS[role]]
-            and bare.keys() <= scored
-            and not of.columns.keys() <= scored
-            and len(bare) > 1
-        ):
-            found[role, f"{shape}_{unit}"] = Family(role, f"{shape}_{unit}", of.level, bare)
-    siblings = [set(of.columns) for of in found.values() if len(of.columns) > 1]
+        if unit in UNITS.get(KINDS.get(role, ""), {}) and not of.columns.keys() <= scored:
+            ending = re.compile(rf"[\s_\-.|]+{unit}$", re.IGNORECASE)
+            bare = {ending.sub("", model): column for model, column in of.columns.items()}
+            if bare.keys() <= scored and len(bare) > 1:
+                found[role, f"{shape}_{unit}"] = Family(role, f"{shape}_{unit}", of.level, bare)
+    siblings = Counter(model for of in found.values() if len(of.columns) > 1 for model in of.columns)
     for of in found.values():
         if of.role not in given:
-            words_alone = all(plain(m) in _STATISTICS for m in of.columns)
-            spread = {
-                m
-                for m in of.columns
-                for other in of.columns
-                if m != other and m.startswith(other) and plain(m.removeprefix(other)) in _STATISTICS
-            }
-            keep = {
-                m
-                for m in of.columns
-                if (plain(m) not in _STATISTICS and m not in spread)
-                or m in wanted
-                or (not words_alone and sum(m in s for s in siblings) > 1)
-            }
-            of.statistics = [model for model in of.columns if model not in keep]
-            of.columns = {model: column for model, column in of.columns.items() if model in keep}
+            alone = all(plain(model) in _STATISTICS for model in of.columns)
+            left = [model for model in of.columns if _statistic(model, of.columns) and (alone or siblings[model] < 2)]
+            of.statistics = [model for model in left if model not in wanted]
+            of.columns = of.only(of.columns.keys() - of.statistics).columns
     return [of for of in found.values() if of.columns or of.statistics]
 
 
-def _nested_only(name: str) -> bool:
-    """Whether a name says a role only by its last part, as `gpt-4.score` does."""
-    return "." in name and all(level(role, name) % 1 for role in ROLES if level(role, name))
+def _statistic(model: str, models: Collection[str]) -> bool:
+    """Whether a model is called like a statistic, or like one of another model."""
+    ends = [model, *(model.removeprefix(other) for other in models if model.startswith(other))]
+    return any(plain(end) in _STATISTICS for end in ends)
 
 
 _EMBEDDED = re.compile(r"^(emb|embedding|feature|feat|vec|vector|dim)[\s_\-.]*(\d+)$", re.IGNORECASE)
@@ -448,9 +321,7 @@ _EMBEDDED = re.compile(r"^(emb|embedding|feature|feat|vec|vector|dim)[\s_\-.]*(\
 def numbered_columns(names: Sequence[str]) -> list[str]:
     """Returns columns emb_0, emb_1, ... in the order of their numbers: the largest such group of at least two."""
     groups: dict[str, list[tuple[int, str]]] = {}
-    for name in names:
-        match = _EMBEDDED.match(name)
-        if match:
-            groups.setdefault(match[1].lower(), []).append((int(match[2]), name))
+    for match in filter(None, map(_EMBEDDED.match, names)):
+        groups.setdefault(match[1].lower(), []).append((int(match[2]), match.string))
     best = max(groups.values(), key=len, default=[])
     return [name for _, name in sorted(best)] if len(best) > 1 else []

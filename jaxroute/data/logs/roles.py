@@ -1,6 +1,7 @@
 """The role of each column of a log, from its name and its content."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -8,41 +9,11 @@ import pandas as pd
 
 from jaxroute.data.files import option, some
 from jaxroute.data.logs import cells as of_cells
+from jaxroute.data.logs import names as of_names
 from jaxroute.data.logs.cells import looks_like_numbers, looks_like_text, some_cells
 from jaxroute.data.logs.files import FILE_COLUMNS, Sheet
-from jaxroute.data.logs.names import (
-    KINDS,
-    PARTS,
-    REPEATS,
-    ROLES,
-    Family,
-    families,
-    known,
-    level,
-    numbered_columns,
-    plain,
-    similar,
-    words,
-)
+from jaxroute.data.logs.names import CALLED, Family, families, known, level, similar, words
 
-NUMERIC = tuple(
-    role
-    for role in ROLES
-    if role.startswith(("tokens", "price")) or role in ("cost", "prompt_chars", "response_chars", "confidence")
-)
-CALLED = {
-    "tokens_in": "input tokens",
-    "tokens_out": "output tokens",
-    "tokens_cached": "cached tokens",
-    "tokens_written": "tokens written to a cache",
-    "tokens_reasoning": "reasoning tokens",
-    "tokens_total": "all tokens",
-    "price_in": "price of input",
-    "price_out": "price of output",
-    "price_cached": "price of cached input",
-    "prompt_chars": "characters of prompts",
-    "response_chars": "characters of answers",
-}
 _NAME = "--column ROLE=NAME, in Python columns={'ROLE': 'NAME'}"
 
 
@@ -69,6 +40,7 @@ class Roles:
     vectors: list[str] = field(default_factory=list)
     used: set[str] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
+    _codes: dict[str, np.ndarray] = field(default_factory=dict)
 
     def column(self, role: str) -> str | None:
         """Returns the column of a role, None if there is none.
@@ -78,12 +50,8 @@ class Roles:
         """
         names = self.candidates.get(role, [])
         if len(names) > 1:
-            raise ValueError(
-                f"{self.sheet.name}: {' and '.join(map(repr, names))} could both be the {CALLED.get(role, role)}, and they differ: say which "
-                f"(columns={{{role!r}: {names[0]!r}}}, on the command line {option('--column', f'{role}={names[0]}')}, or --column {role}= for none)"
-            )
-        if names:
-            self.used.add(names[0])
+            raise _undecided(self.sheet, role, names, f", or --column {role}= for none")
+        self.used |= set(names)
         return names[0] if names else None
 
     def note(self, role: str, column: str, *more: str) -> None:
@@ -91,6 +59,25 @@ class Roles:
         shown = of_cells.examples(self.sheet.cells(column))
         details = "; ".join(part for part in (f"as in {shown}" if shown else "", *more) if part)
         self.notes.append(f"{CALLED.get(role, role)}: column {column!r} ({details})")
+
+    def codes(self, column: str) -> np.ndarray:
+        """Returns `[R]` numbers of the different cells of a column, read as texts."""
+        if column not in self._codes:
+            texts = [str(cell).strip() for cell in self.sheet.cells(column)]
+            self._codes[column] = pd.factorize(np.array(texts, object))[0]
+        return self._codes[column]
+
+    def different(self, *columns: str) -> int:
+        """Returns how many different rows there are of some columns."""
+        return len(pd.DataFrame({column: self.codes(column) for column in columns}).drop_duplicates())
+
+
+def _undecided(sheet: Sheet, role: str, names: Sequence[str], none: str = "") -> ValueError:
+    """The refusal of several columns, or columns per model, that could be the same role."""
+    return ValueError(
+        f"{sheet.name}: {' and '.join(map(repr, names))} could both be the {CALLED.get(role, role)}, and they differ: say which "
+        f"(columns={{{role!r}: {names[0]!r}}}, on the command line {option('--column', f'{role}={names[0]}')}{none})"
+    )
 
 
 def assign_roles(sheet: Sheet, given: Mapping[str, str], wanted: Sequence[str] = (), scored: bool = True) -> Roles:
@@ -110,35 +97,25 @@ def assign_roles(sheet: Sheet, given: Mapping[str, str], wanted: Sequence[str] =
     given = {**sheet.given, **given}
     _check_header(sheet, given)
     plain_given = {role: column for role, column in given.items() if "*" not in column}
-    roles = Roles(sheet, dict(given), {role: [column] if column else [] for role, column in plain_given.items()})
+    roles = Roles(sheet, given, {role: [column] if column else [] for role, column in plain_given.items()})
     found = _families(sheet, given, wanted)
     options = _best_scores(found)
-    scores = options[0] if options else None
-    wide = bool(scores and len(scores.columns) > 1)
-    priced = (
-        scores is not None
-        and wide
-        and any(of.role == "cost" and len(of.columns.keys() & scores.columns.keys()) > 1 for of in found)
-    )
+    scores = options[0] if options else Family("score", "{}", 0.0)
+    wide = len(scores.columns) > 1
+    priced = wide and any(of.role == "cost" and len(of.only(scores.columns).columns) > 1 for of in found)
     _find(roles, set(plain_given.values()), wide)
-    long = all(roles.candidates.get(role) for role in ("query", "model", "score")) and "*" not in given.get("score", "")
-    if wide and scores and not (long and (not priced or given.get("model"))):
-        summary = (
-            bool(roles.candidates.get("model")) and not priced and scores.level < 4 and not roles.candidates.get("query")
-        )
-        if not summary:
-            if not _same_families(sheet, options):
-                raise ValueError(_two_shapes(sheet, options))
-            of_models = {column for of in found for model, column in of.columns.items() if model in scores.columns}
-            return _wide(roles, found, scores, of_models, given)
-    if not long and (scored or not (roles.candidates.get("query") and roles.candidates.get("model"))):
-        statistics = next((of for of in found if of.role == "score" and len(of.statistics) > 1), None)
-        others = {column for of in found if of.role != "score" and len(of.columns) > 1 for column in of.columns.values()}
-        raise ValueError(_no_log(roles, scores, statistics, others, wanted))
+    query, model, score = (bool(roles.candidates.get(role)) for role in ("query", "model", "score"))
+    long = query and model and score and "*" not in given.get("score", "")
+    summary = model and not query and not priced and scores.level < 4
+    if wide and not summary and not (long and (not priced or given.get("model"))):
+        _refuse_different(sheet, options)
+        return _wide(roles, found, scores)
+    if not long and (scored or not (query and model)):
+        raise ValueError(_no_log(roles, scores, found, wanted))
     return roles
 
 
-def _wide(roles: Roles, found: list[Family], scores: Family, of_models: set[str], given: Mapping[str, str]) -> Roles:
+def _wide(roles: Roles, found: list[Family], scores: Family) -> Roles:
     """Completes the roles of a table with a row per query."""
     sheet = roles.sheet
     roles.models = sorted(scores.columns, key=lambda model: sheet.names.index(scores.columns[model]))
@@ -148,26 +125,23 @@ def _wide(roles: Roles, found: list[Family], scores: Family, of_models: set[str]
         roles.notes.append(
             f"left out: the columns {left}, called like statistics; if they are models, name all models (models=[...], --models A,B)"
         )
-    for role in {of.role: None for of in found if of.role != "score"}:
-        options = [of for of in found if of.role == role and of.columns.keys() & scores.columns.keys()]
-        options = [
-            Family(o.role, o.shape, o.level, {m: c for m, c in o.columns.items() if m in scores.columns}) for o in options
-        ]
+    found = [of.only(scores.columns) for of in found]
+    for role in dict.fromkeys(of.role for of in found if of.role != "score"):
+        options = [of for of in found if of.role == role and of.columns]
         options = [of for of in options if not set(of.columns.values()) & set(scores.columns.values())]
-        options.sort(key=lambda of: (-len(of.columns), -of.level))
-        best = [of for of in options if (len(of.columns), of.level) == (len(options[0].columns), options[0].level)]
-        if len(best) > 1 and role in ("cost", "latency") and not _same_families(sheet, best):
-            raise ValueError(_two_shapes(sheet, best))
+        most = max(((len(of.columns), of.level) for of in options), default=None)
+        best = [of for of in options if (len(of.columns), of.level) == most]
+        if best and role in ("cost", "latency"):
+            _refuse_different(sheet, best)
         if best:
             roles.families[role] = best[0]
-    drop = of_models | set(scores.columns.values())
-    roles.candidates = {
-        role: [name for name in names if name not in drop or given.get(role) == name]
-        for role, names in roles.candidates.items()
-    }
-    roles.candidates = {role: names for role, names in roles.candidates.items() if names or role in given}
-    for role in ("model", "score", "response", "latency", "tokens_out", "tokens_reasoning", "confidence", "cost"):
-        roles.candidates.pop(role, None)  # Of a query, which says nothing of its models.
+    of_models = {column for of in found for column in of.columns.values()}
+    # Of a query, these say nothing of its models.
+    gone = ("model", "score", "response", "latency", "tokens_out", "tokens_reasoning", "confidence", "cost")
+    for role, names in [*roles.candidates.items()]:
+        roles.candidates[role] = [name for name in names if name not in of_models or roles.given.get(role) == name]
+        if role in gone or not (roles.candidates[role] or role in roles.given):
+            del roles.candidates[role]
     return roles
 
 
@@ -175,30 +149,23 @@ def _families(sheet: Sheet, given: Mapping[str, str], wanted: Sequence[str]) -> 
     """Families whose cells can be their role."""
     found, every = [], families([name for name in sheet.names if name not in FILE_COLUMNS], given, wanted)
     for of in every:
-        kind = "score" if of.role == "score" else "cost"
         if "*" not in given.get(of.role, "") and of.role != "response":
-            can = {m: c for m, c in of.columns.items() if sheet.names.count(c) > 1 or _numeric(sheet, c, kind, of.role)}
-            others = {m for other in every if other.role != of.role and len(other.columns) > 1 for m in other.columns}
-            columns = {
-                m: c for m, c in of.columns.items() if m in can or (len(can) > 1 and m in others)
-            }  # Refused with its cell.
-            of = Family(of.role, of.shape, of.level, columns, of.statistics)
+            cells = {model: sheet.cells(column) for model, column in of.columns.items() if sheet.names.count(column) == 1}
+            cannot = {model for model, of_model in cells.items() if some_cells(of_model) and not _fits(of.role, of_model)}
+            if len(of.columns) - len(cannot) > 1:  # Of a model that others know, they are refused when they are read.
+                cannot -= {m for other in every if other.role != of.role and len(other.columns) > 1 for m in other.columns}
+            of = of.only(of.columns.keys() - cannot)
         if of.columns or of.statistics:
             found.append(of)
     return found
 
 
-def _numeric(sheet: Sheet, column: str, kind: str, role: str) -> bool:
-    cells = sheet.cells(column)
-    return looks_like_numbers(cells, "latency" if role == "latency" else kind) or not some_cells(cells)
-
-
 def _best_scores(found: Sequence[Family]) -> list[Family]:
     """The families of scores with the most evidence: several where nothing decides; of one model if there is no other."""
-    others = [of.columns.keys() for of in found if of.role != "score"]
+    others = {model for of in found if of.role != "score" for model in of.columns}
 
     def weight(of: Family) -> tuple[float, ...]:
-        known = len({model for model in of.columns if any(model in columns for columns in others)})
+        known = len(of.columns.keys() & others)
         return (of.level == 4.0, known, of.level, len(of.columns) if known or of.level >= 2 else 0)
 
     options = [of for of in found if of.role == "score" and len(of.columns) > 1]
@@ -207,27 +174,17 @@ def _best_scores(found: Sequence[Family]) -> list[Family]:
     return [of for of in options if weight(of) == most]
 
 
-def _same_families(sheet: Sheet, options: Sequence[Family]) -> bool:
-    first = options[0]
-    return all(
-        of.columns.keys() == first.columns.keys() and all(_same(sheet, of.columns[m], first.columns[m]) for m in of.columns)
-        for of in options[1:]
-    )
-
-
-def _two_shapes(sheet: Sheet, options: Sequence[Family]) -> str:
-    shapes = [of.shape.replace("{}", "*") for of in options]
-    role = options[0].role
-    return (
-        f"{sheet.name}: the columns {' and '.join(shapes)} could both be the {CALLED.get(role, role)} of models, and they differ: say which "
-        f"(columns={{{role!r}: {shapes[0]!r}}}, on the command line {option('--column', f'{role}={shapes[0]}')})"
-    )
+def _refuse_different(sheet: Sheet, options: Sequence[Family]) -> None:
+    """Refuses families of the same role with different cells."""
+    first, *others = (of.columns for of in options)
+    if not all(of.keys() == first.keys() and all(_same(sheet, of[m], first[m]) for m in of) for of in others):
+        raise _undecided(sheet, options[0].role, [of.shape.replace("{}", "*") for of in options])
 
 
 def _same(sheet: Sheet, a: str, b: str, role: str = "") -> bool:
     """Whether two columns have the same cells, or numbers that are the same in their units."""
     first, second = sheet.cells(a), sheet.cells(b)
-    if role in KINDS:
+    if role in of_names.KINDS:
         try:
             first, second = (of_cells.read_numbers(sheet, name, role).values for name in (a, b))
         except ValueError:
@@ -237,162 +194,114 @@ def _same(sheet: Sheet, a: str, b: str, role: str = "") -> bool:
     return all(str(x).strip() == str(y).strip() for x, y in zip(first, second, strict=True))
 
 
+def _once(sheet: Sheet, names: Sequence[str]) -> list[str]:
+    """The names that one column has."""
+    often = Counter(sheet.names)
+    return [name for name in names if often[name] == 1]
+
+
+def _fits(role: str, cells: np.ndarray) -> bool:
+    """Whether cells can be a role."""
+    if role in ("text", "response"):
+        return looks_like_text(cells)
+    if role == "date":
+        return of_cells.looks_like_dates(cells)
+    if role == "embedding":
+        return of_cells.looks_like_vectors(cells)
+    if role in ("model", "category"):
+        return (role == "model" and cells.dtype.kind == "O") or not _fractions(cells)
+    return looks_like_numbers(cells, role if role in ("score", "latency") else "cost")
+
+
 def _find(roles: Roles, taken: set[str], wide: bool) -> None:
     """Fills the candidates of every role that was not given."""
-    sheet = roles.sheet
+    sheet, candidates = roles.sheet, roles.candidates
     names = [name for name in sheet.names if name and name not in FILE_COLUMNS]
-    fits: dict[str, Callable[..., bool]] = {
-        "text": looks_like_text,
-        "model": lambda cells: cells.dtype.kind == "O" or not _fractions(cells),
-        "score": lambda cells: looks_like_numbers(cells, "score"),
-        "latency": lambda cells: looks_like_numbers(cells, "latency"),
-        "date": of_cells.looks_like_dates,
-        "category": lambda cells: not _fractions(cells),
-        "embedding": of_cells.looks_like_vectors,
-        "response": looks_like_text,
-    } | dict.fromkeys(NUMERIC, looks_like_numbers)
-
-    def strongest(role: str, options: Sequence[str]) -> list[str]:
-        options = [n for n in options if n not in taken and level(role, n) > 0 and sheet.names.count(n) == 1]
-        can = [n for n in options if role not in fits or fits[role](sheet.cells(n))]
-        if not can and role in ("score", "cost"):  # A name that says it exactly: refused with the cell that is wrong.
-            can = [n for n in options if level(role, n) == 3 and some_cells(sheet.cells(n))]
-        if role == "category":
-            can = [n for n in can if not _of_models(roles, n)]
-            can = [n for n in can if len(set(map(str, sheet.cells(n)))) > 1] or can
-        best = max((level(role, n) for n in can), default=0)
-        twice = [
-            n for n in dict.fromkeys(names) if sheet.names.count(n) > 1 and n not in taken and level(role, n) >= max(best, 1)
-        ]
-        if twice:  # Refused when it is read.
-            return twice[:1]
-        can = [n for n in can if level(role, n) == best]
-        return [n for place, n in enumerate(can) if not any(_same(sheet, n, other, role) for other in can[:place])]
-
-    order = (
-        "text",
-        "model",
-        "score",
-        "query",
-        "cost",
-        "tokens_cached",
-        "tokens_written",
-        "tokens_reasoning",
-        "tokens_total",
-        "tokens_in",
-        "tokens_out",
-    )
-    order += (
-        "price_in",
-        "price_out",
-        "price_cached",
-        "prompt_chars",
-        "response_chars",
-        "latency",
-        "date",
-        "category",
-        "embedding",
-        "response",
-        "confidence",
-    )
-    for role in order:
-        if role in roles.given:
-            continue
+    for role in (role for role in of_names.ORDER if role not in roles.given):
+        said = [name for name in names if level(role, name) > 0]
         if role == "query":
-            best = _queries(roles, [n for n in names if n not in taken or n in roles.candidates.get("text", ())])
+            best = _queries(roles, [name for name in said if name not in taken or name in candidates.get("text", ())])
         else:
-            best = strongest(role, names)
+            best = _strongest(roles, role, [name for name in said if name not in taken])
         if role == "model" and not best and not wide:
-            best = _by_file(sheet, names, roles.candidates.get("text", []))
+            best = _by_file(roles, names)
         if best:
-            roles.candidates[role] = best
+            candidates[role] = best
             taken |= set(best)
-    query = roles.candidates.get("query", [])
-    unknown = "text" not in roles.candidates and "text" not in roles.given
-    if (
-        unknown
-        and len(query) == 1
-        and sheet.names.count(query[0]) == 1
-        and query[0] not in sheet.made
-        and of_cells.looks_like_sentences(sheet.cells(query[0]))
-    ):
-        roles.candidates["text"] = query
-    if "embedding" not in roles.candidates and "embedding" not in roles.given:
-        roles.vectors = numbered_columns([name for name in names if name not in taken])
+    query = candidates.get("query", [])
+    alone = len(query) == 1 and _once(sheet, query) and query[0] not in sheet.made
+    if alone and "text" not in {*candidates, *roles.given} and of_cells.looks_like_sentences(sheet.cells(query[0])):
+        candidates["text"] = query
+    if "embedding" not in candidates and "embedding" not in roles.given:
+        roles.vectors = of_names.numbered_columns([name for name in names if name not in taken])
 
 
-def _by_file(sheet: Sheet, names: Sequence[str], text: Sequence[str]) -> list[str]:
+def _best(role: str, names: Sequence[str]) -> list[str]:
+    """The names that say a role most strongly."""
+    most = max((level(role, name) for name in names), default=0)
+    return [name for name in names if level(role, name) == most]
+
+
+def _first_of_each(names: Sequence[str], same: Callable[[str, str], bool]) -> list[str]:
+    """The names that are not the same as one before them."""
+    return [name for place, name in enumerate(names) if not any(same(name, other) for other in names[:place])]
+
+
+def _strongest(roles: Roles, role: str, names: Sequence[str]) -> list[str]:
+    """The columns whose names say a role most strongly, of those that say it and whose cells can be it."""
+    sheet = roles.sheet
+    options = _once(sheet, names)
+    can = [name for name in options if _fits(role, sheet.cells(name))]
+    if not can and role in ("score", "cost"):  # A name that says it exactly: refused with the cell that is wrong.
+        can = [name for name in options if level(role, name) == 3 and some_cells(sheet.cells(name))]
+    model = _once(sheet, roles.candidates.get("model", []))
+    if role == "category":
+        # One value for each model, and several in all, say something of the model and not of the query.
+        of_models = {name for name in can if len(model) == 1 and roles.different(name, *model) == roles.different(*model)}
+        can = [name for name in can if name not in of_models or level(role, name) > 1 or roles.different(name) == 1]
+        can = [name for name in can if len(set(map(str, sheet.cells(name)))) > 1] or can
+    best = _best(role, can)
+    least = max(level(role, best[0]) if best else 0, 1)
+    twice = [name for name in names if name not in options and level(role, name) >= least]  # Refused when it is read.
+    return twice[:1] or _first_of_each(best, lambda a, b: _same(sheet, a, b, role))
+
+
+def _by_file(roles: Roles, names: Sequence[str]) -> list[str]:
     """The parts of the paths of several files that may be the models: those whose values have most of the same questions, unless a column looks like it."""
+    sheet, text = roles.sheet, roles.candidates.get("text", [])
     there = [column for column in FILE_COLUMNS if column in sheet.names]
     if not there or similar("model", names):
         return []
-    ids = [name for name in names if level("query", name) > 0 and name not in text and sheet.names.count(name) == 1]
-    asked = [name for name in (*text, *ids) if not any(of_cells.empty(cell) for cell in sheet.cells(name))][:1]
+    ids = _once(sheet, [name for name in names if level("query", name) > 0 and name not in text])
+    asked = [name for name in (*text, *ids) if not _gaps(sheet, name)][:1]
     shared = {}
     for column in there:
-        cells = sheet.cells(column)
-        numbered = all(
-            set(words(str(stem))) <= PARTS | {word for word in words(str(stem)) if word.isdigit()} for stem in set(cells)
-        )
-        if not numbered and asked:
-            keys = _keys(sheet.cells(asked[0]))
-            shared[column] = len(set(zip(keys, cells, strict=True))) / (len(set(keys)) * len(set(cells)))
-        elif not numbered:
-            shared[column] = 0.0
+        parts = {word for stem in set(sheet.cells(column)) for word in words(str(stem)) if not word.isdigit()}
+        if not parts <= of_names.PARTS:
+            pairs = roles.different(column, *asked)
+            shared[column] = pairs / (roles.different(column) * roles.different(*asked)) if asked else 0.0
     most = max(shared.values(), default=0.0)
-    found = sorted(
-        (c for c, share in shared.items() if share > most - 0.02), key=lambda c: len(max(map(str, sheet.cells(c)), key=len))
-    )
-    return [c for place, c in enumerate(found) if not any(_same_parts(sheet, c, other) for other in found[:place])]
+    found = [column for column, share in shared.items() if share > most - 0.02]
+    found.sort(key=lambda column: len(max(map(str, sheet.cells(column)), key=len)))
+    return _first_of_each(found, lambda a, b: np.array_equal(roles.codes(a), roles.codes(b)))
+
+
+def _gaps(sheet: Sheet, name: str) -> bool:
+    return any(map(of_cells.empty, sheet.cells(name)))
 
 
 def _queries(roles: Roles, options: Sequence[str]) -> list[str]:
     """The strongest columns of queries: of several, those that name a query for more than one model alike."""
-    sheet, taken = roles.sheet, {name for role in ("model", "score") for name in roles.candidates.get(role, ())}
-    can = [
-        n
-        for n in options
-        if level("query", n) > 0
-        and n not in taken
-        and sheet.names.count(n) == 1
-        and (level("query", n) == 3 or not _fractions(sheet.cells(n)))
-    ]
-    full = [n for n in can if not any(of_cells.empty(cell) for cell in sheet.cells(n))]
-    can = full or can
-    ids = [n for n in can if n not in roles.candidates.get("text", ())]  # Texts count beside the ids in any case.
-    can = ids or can
-    model = roles.candidates.get("model", [])
-    if len(model) == 1 and len(can) > 1 and sheet.names.count(model[0]) == 1:
-        models = pd.factorize(_keys(sheet.cells(model[0])))[0]
-
-        def shared(name: str) -> bool:
-            codes = pd.factorize(_keys(sheet.cells(name)))[0]
-            pairs = np.unique(codes.astype(np.int64) * (models.max() + 1) + models) // (models.max() + 1)
-            return bool((np.bincount(pairs) > 1).any())
-
-        can = [name for name in can if shared(name)] or can
-    best = max((level("query", n) for n in can), default=0)
-    can = [n for n in can if level("query", n) == best]
-    return [n for place, n in enumerate(can) if not any(_same_parts(sheet, n, other) for other in can[:place])]
-
-
-def _keys(cells: np.ndarray) -> np.ndarray:
-    return np.array([str(cell).strip() for cell in cells], object)
-
-
-def _same_parts(sheet: Sheet, a: str, b: str) -> bool:
-    """Whether two columns put the same rows together."""
-    first, second = (pd.factorize(_keys(sheet.cells(name)))[0] for name in (a, b))
-    return np.array_equal(first, second)
-
-
-def _of_models(roles: Roles, name: str) -> bool:
-    """Whether a column says something of the model and not of the query: one value for each model, and several in all."""
-    model = roles.candidates.get("model", [])
-    if len(model) != 1 or roles.sheet.names.count(model[0]) > 1 or level("category", name) > 1:
-        return False
-    models, cells = _keys(roles.sheet.cells(model[0])), _keys(roles.sheet.cells(name))
-    return len(set(cells)) > 1 and len(set(zip(models, cells))) == len(set(models))
+    sheet, model = roles.sheet, roles.candidates.get("model", [])
+    taken = {*model, *roles.candidates.get("score", ())}
+    can = [name for name in _once(sheet, options) if name not in taken]
+    can = [name for name in can if level("query", name) == 3 or not _fractions(sheet.cells(name))]
+    can = [name for name in can if not _gaps(sheet, name)] or can
+    ids = [name for name in can if name not in roles.candidates.get("text", ())]
+    can = ids or can  # Texts count beside the ids in any case.
+    if len(model) == 1 and len(can) > 1 and _once(sheet, model):
+        can = [name for name in can if roles.different(name, *model) > roles.different(name)] or can
+    return _first_of_each(_best("query", can), lambda a, b: np.array_equal(roles.codes(a), roles.codes(b)))
 
 
 def _fractions(cells: np.ndarray) -> bool:
@@ -406,81 +315,75 @@ def _fractions(cells: np.ndarray) -> bool:
 def _check_header(sheet: Sheet, given: Mapping[str, str]) -> None:
     """Refuses a first line that is data."""
     numbers = [name for name in sheet.names if name.replace(".", "", 1).replace("-", "", 1).replace(",", "", 1).isdigit()]
-    if numbers and not given and not any(known(name) for name in sheet.names) and len(numbers) >= len(sheet.names) / 3:
+    if numbers and not given and not any(map(known, sheet.names)) and len(numbers) >= len(sheet.names) / 3:
         raise ValueError(
             f"{sheet.name}, line 1 looks like data and not like names of columns ({some(map(repr, sheet.names), 6)}): add a line of names above it, such "
             "as query_id,model,score,cost"
         )
 
 
-def _no_log(
-    roles: Roles, scores: Family | None, statistics: Family | None, others: Collection[str], wanted: Sequence[str]
-) -> str:
+def _no_log(roles: Roles, scores: Family, found: Sequence[Family], wanted: Sequence[str]) -> str:
     """Why a file is no log, and what would make it one."""
-    sheet = roles.sheet
+    sheet, candidates = roles.sheet, roles.candidates
     names = [name for name in sheet.names if name not in FILE_COLUMNS]
     has = f"It has {some(map(repr, names))}."
-    plains = {plain(name) for name in names}
-    if {"modela", "modelb"} <= plains or {"generator1", "generator2"} <= plains or {"model1", "model2"} <= plains:
+    plains = set(map(of_names.plain, names))
+    if any(pair <= plains for pair in ({"modela", "modelb"}, {"generator1", "generator2"}, {"model1", "model2"})):
         return f"{sheet.name} has pairwise preferences (which of two answers is better), which are no scores of single answers: have each answer scored. {has}"
-    free = [name for name in names if name not in {n for of in roles.candidates.values() for n in of}]
-    lacking = [role for role in ("query", "model", "score") if not roles.candidates.get(role)]
-    proposals = [(role, similar(role, free)) for role in lacking]
-    if lacking == ["score"] and not dict(proposals)["score"]:  # By what is in them.
-        judged = [n for n in free if sheet.names.count(n) == 1 and not known(n) and _like_scores(sheet.cells(n))]
-        proposals = [(role, judged if role == "score" else of) for role, of in proposals]
+    free = [name for name in names if not any(name in of for of in candidates.values())]
+    unknown = [name for name in _once(sheet, free) if not known(name) and _like_scores(sheet.cells(name))]
+    lacking = [role for role in ("query", "model", "score") if not candidates.get(role)]
+    proposals = {role: similar(role, free) for role in lacking}
+    if lacking == ["score"]:  # By what is in them.
+        proposals["score"] = proposals["score"] or unknown
     likely = "; ".join(
         f"{' or '.join(map(repr, of[:3]))} looks like the {role}: {option('--column', f'{role}={of[0]}')}"
-        for role, of in proposals
+        for role, of in proposals.items()
         if of
     )
-    likely = f" {likely}." if likely else ""
-    if statistics and not roles.candidates.get("model"):
-        called = ",".join(statistics.statistics)
+    more = f"{likely}. {has}" if likely else has
+    statistics = next((of for of in found if of.role == "score" and len(of.statistics) > 1), None)
+    if statistics and not candidates.get("model"):
+        shape, called = statistics.shape.replace("{}", "<model>"), statistics.statistics
         return (
-            f"{sheet.name} has columns {statistics.shape.replace('{}', '<model>')} for {called.replace(',', ', ')}, which are words of statistics: if they are "
-            f"models, say so (models={statistics.statistics}, on the command line {option('--models', called)}).{likely} {has}"
+            f"{sheet.name} has columns {shape} for {', '.join(called)}, which are words of statistics: if they are models, say so "
+            f"(models={called}, on the command line {option('--models', ','.join(called))}). {more}"
         )
-    if scores and len(scores.columns) == 1 and not roles.candidates.get("score") and not roles.candidates.get("model"):
+    if len(scores.columns) == 1 and not candidates.get("score") and not candidates.get("model"):
         return f"{sheet.name} has scores of one model, {next(iter(scores.columns))!r}: there is nothing to choose; add the answers of another. {has}"
-    if roles.candidates.get("model"):
-        model = roles.candidates["model"][0]
-        different = len({str(cell) for cell in sheet.cells(model)})
+    if candidates.get("model"):
+        model = candidates["model"][0]
+        different = len(set(map(str, sheet.cells(model))))
         if lacking == ["query"] or ("query" in lacking and different == sheet.num_rows):
             return (
                 f"{sheet.name} has models (column {model!r}, {different} different in {sheet.num_rows} rows) but no column of queries: a summary of "
-                f"models is no log of their answers to single queries; if there is one, name it ({_NAME.replace('ROLE', 'query')}).{likely} {has}"
+                f"models is no log of their answers to single queries; if there is one, name it ({_NAME.replace('ROLE', 'query')}). {more}"
             )
         said = " and ".join(f"a column for the {role}" for role in lacking)
-        return f"{sheet.name} has a column of models, {model!r}, but lacks {said}: name it ({_NAME}).{likely} {has}"
-    fractions = [
-        n for n in free if sheet.names.count(n) == 1 and n not in others and not known(n) and _like_scores(sheet.cells(n))
-    ]
-    named = [model for model in wanted if model in fractions]
+        return f"{sheet.name} has a column of models, {model!r}, but lacks {said}: name it ({_NAME}). {more}"
+    others = {column for of in found if of.role != "score" and len(of.columns) > 1 for column in of.columns.values()}
+    could = [name for name in unknown if name not in others]
+    named = [model for model in wanted if model in could]
     if named:
-        lacking = [repr(model) for model in wanted if model not in names]
-        why = f"{some(lacking)} is no column" if lacking else f"only {named[0]!r} is named, and there is nothing to choose"
+        absent = [repr(model) for model in wanted if model not in names]
+        why = f"{some(absent)} is no column" if absent else f"only {named[0]!r} is named, and there is nothing to choose"
         return f"{sheet.name}: columns called like the models have their scores, but {why}. {has}"
-    if len(fractions) > 1 and not dict(proposals)["model"] and not roles.candidates.get("score"):
-        example = " ".join(option("--cost", f"{n}=VALUE") for n in fractions[:3])
+    if len(could) > 1 and not proposals["model"] and not candidates.get("score"):
+        example = " ".join(option("--cost", f"{name}=VALUE") for name in could[:3])
         return (
-            f"{sheet.name} has no columns of costs; {some(map(repr, fractions), 6)} could be scores of models: give the cost per query of each "
-            f"(costs={{...}}, on the command line {example}), or their prices ({option('--price', f'{fractions[0]}=IN:OUT')}).{likely} {has}"
+            f"{sheet.name} has no columns of costs; {some(map(repr, could), 6)} could be scores of models: give the cost per query of each "
+            f"(costs={{...}}, on the command line {example}), or their prices ({option('--price', f'{could[0]}=IN:OUT')}). {more}"
         )
     shapes = "score_<model> and cost_<model>, <model> and <model>|total_cost, or <model>_score and <model>_cost"
-    return (
-        f"{sheet.name} has neither a column of models (model, llm, ...) nor columns of scores per model ({shapes}): name the columns "
-        f"({_NAME}).{likely} {has}"
-    )
+    return f"{sheet.name} has neither a column of models (model, llm, ...) nor columns of scores per model ({shapes}): name the columns ({_NAME}). {more}"
 
 
 def _like_scores(cells: np.ndarray) -> bool:
     """Whether cells are numbers or verdicts in [0, 1], or whole or half grades up to 100."""
     if not looks_like_numbers(cells, "score"):
         return False
-    values = np.array(
-        [float(value[0]) for cell in some_cells(cells) if (value := of_cells._number(cell, "score", True)) is not None]
-    )
+    numbers = (of_cells._number(cell, "score", True) for cell in some_cells(cells))
+    values = np.array([number[0] for number in numbers if number is not None])
     return bool((values >= 0).all() and (values.max() <= 1 or (values.max() <= 100 and (values * 2 % 1 == 0).all())))
 
 
@@ -493,6 +396,5 @@ def unused(roles: Roles) -> str:
 def is_repeat(name: str) -> bool:
     """Whether a column numbers repeated answers."""
     parts = set(words(name))
-    return bool(REPEATS & parts) or bool(
-        parts & {"answer", "completion", "output"} and parts & {"idx", "index", "id", "number"}
-    )
+    answers = parts & {"answer", "completion", "output"} and parts & {"idx", "index", "id", "number"}
+    return bool(of_names.REPEATS & parts or answers)

@@ -1,7 +1,6 @@
 """The scale of scores: fractions, percent or grades, the same for all models and categories."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -33,17 +32,25 @@ def in_unit(
     Raises:
       ValueError: a score is outside the scale, the scale cannot be told, or two groups have different ones.
     """
+
+    def refuse(wrong: np.ndarray, why: str) -> None:
+        if wrong.any():
+            answer = int(np.argmax(wrong))
+            raise ValueError(f"{place(answer)} is {scores[answer]:g}{why}")
+
     there = np.isfinite(scores)
-    known = scores[there]
     if scale is not None:
-        low, high = _scale(scale)
+        try:
+            low, high = map(float, scale)
+        except (TypeError, ValueError):
+            raise ValueError(f"scale must be two numbers (LOW, HIGH), got {checks.show(scale)}") from None
+        if not -np.inf < low < high < np.inf:
+            raise ValueError(f"scale must be (LOW, HIGH) with LOW below HIGH, got {checks.show(scale)}")
         if percent is not None and high > 1:  # A % sign was read as a hundredth.
             scores = np.where(percent, scores * 100.0, scores)
-        _refuse_outside(scores, low, high, f"the scale {low:g}:{high:g} that was given", place)
-        return (scores - low) / (high - low), None if (low, high) == (
-            0,
-            1,
-        ) else f"scale {low:g}:{high:g} mapped to 0:1, as given"
+        refuse((scores < low) | (scores > high), f", outside the scale {low:g}:{high:g} that was given")
+        note = None if (low, high) == (0, 1) else f"scale {low:g}:{high:g} mapped to 0:1, as given"
+        return (scores - low) / (high - low), note
     if named:
         signs = np.zeros(len(scores), bool) if percent is None else percent
         bare = scores[there & ~signs]
@@ -53,48 +60,33 @@ def in_unit(
                 "(0, 100), on the command line --scale 0:1 or --scale 0:100)"
             )
         scores, percent = np.where(signs, scores, scores / 100.0), there
-        known = scores[there]
-    if not known.size or (known.min() >= 0 and known.max() <= 1):
-        if percent is not None and not percent[there].all() and (known[~percent[there]] % 1).any():
-            answer = int(np.flatnonzero(there & ~percent & (scores % 1 > 0))[0])
-            raise ValueError(
-                f"{place(answer)} is {scores[answer]:g} without a % sign, where others have one: write all in one way"
-            )
-        return scores, "percentages divided by 100" if percent is not None else None
     if percent is not None:
-        if percent[there].all():
-            _refuse_outside(scores, 0.0, 1.0, "0 % to 100 %", place)
-        answer = int(np.flatnonzero((scores > 1) & ~percent)[0]) if ((scores > 1) & ~percent).any() else 0
-        raise ValueError(
-            f"{place(answer)} is {scores[answer]:g} without a % sign, where others have one: write all in one way"
-        )
+        refuse(percent & ((scores < 0) | (scores > 1)), ", outside 0 % to 100 %")
+        bare = there & ~percent & ~np.isin(scores, (0.0, 1.0))
+        refuse(bare, " without a % sign, where others have one: write all in one way")
+        return scores, "percentages divided by 100"
+    known = scores[there]
     outside = (known < 0) | (known > 1)
-    if outside.mean() < 0.01 and known.min() >= -0.05 and known.max() <= 1.05:
-        far = max(-known.min(), known.max() - 1.0)
-        return np.clip(
-            scores, 0.0, 1.0
-        ), f"{outside.sum()} of {known.size:,} outside [0, 1] by at most {far:.2g}: cut off at the end"
+    if not outside.any():
+        return scores, None
     low, high = known.min(), known.max()
-    if low < 0 or high > 100:
-        answer = int(np.flatnonzero((scores < 0) | (scores > 100))[0])
-        raise ValueError(
-            f"{place(answer)} is {scores[answer]:g}; scores must lie in [0, 1] or [0, 100]: mend it, or {_REMEDY}"
-        )
+    if outside.mean() < 0.01 and low >= -0.05 and high <= 1.05:
+        far = f"{outside.sum()} of {known.size:,} outside [0, 1] by at most {max(-low, high - 1.0):.2g}"
+        return np.clip(scores, 0.0, 1.0), f"{far}: cut off at the end"
+    refuse((scores < 0) | (scores > 100), f"; scores must lie in [0, 1] or [0, 100]: mend it, or {_REMEDY}")
     _refuse_mixed(scores, groups, place)
-    between, halves = ((known > 0) & (known < 1)).any(), bool((known == np.round(known * 2) / 2).all())
+    halves, between = (known % 0.5 == 0).all(), ((known > 0) & (known < 1)).any()
     judged = any(word in name.lower() for word in ("judge", "rating", "grade", "stars", "likert"))
     if halves and high in (5.0, 10.0) and (judged or len(np.unique(known)) > 2):
-        bottom = 0.0 if low < 1 else 1.0
-        return (scores - bottom) / (
-            high - bottom
-        ), f"taken for a scale of {bottom:g} to {high:g} and mapped to 0 to 1; --scale decides"
-    if high > 50 and (known[known > 0] > 1).mean() > 0.5 and not between:
-        return scores / 100.0, "taken for percent, and divided by 100; --scale decides"
-    answer = int(np.flatnonzero(scores > 1)[0])
-    raise ValueError(
-        f"{place(answer)} is {scores[answer]:g}, and scores go from {low:g} to {high:g}: are they fractions, percent or grades? mend the value, "
-        f"or {_REMEDY}, for example 0:10"
-    )
+        low = 0.0 if low < 1 else 1.0
+        note = f"taken for a scale of {low:g} to {high:g} and mapped to 0 to 1; --scale decides"
+        return (scores - low) / (high - low), note
+    if between or high <= 50 or (known[known > 0] > 1).mean() <= 0.5:
+        why = (
+            f", and scores go from {low:g} to {high:g}: are they fractions, percent or grades? mend the value, or {_REMEDY}"
+        )
+        refuse(scores > 1, f"{why}, for example 0:10")
+    return scores / 100.0, "taken for percent, and divided by 100; --scale decides"
 
 
 def _refuse_mixed(
@@ -117,20 +109,3 @@ def _refuse_mixed(
             f"scores have different scales: {'; '.join(found)} ({place(first)} is {scores[first]:g}); mend the value, bring all to one scale, or keep one part "
             "(where={'COLUMN': 'VALUE'}, on the command line --where COLUMN=VALUE, or --models A,B); if they are on one scale, give it (--scale 0:100)"
         )
-
-
-def _scale(scale: Any) -> tuple[float, float]:
-    try:
-        low, high = (float(value) for value in scale)
-    except (TypeError, ValueError):
-        raise ValueError(f"scale must be two numbers (LOW, HIGH), got {checks.show(scale)}") from None
-    if not (np.isfinite(low) and np.isfinite(high) and low < high):
-        raise ValueError(f"scale must be (LOW, HIGH) with LOW below HIGH, got {checks.show(scale)}")
-    return low, high
-
-
-def _refuse_outside(scores: np.ndarray, low: float, high: float, rule: str, place: Callable[[int], str]) -> None:
-    wrong = (scores < low) | (scores > high)
-    if wrong.any():
-        answer = int(np.argmax(wrong))
-        raise ValueError(f"{place(answer)} is {scores[answer]:g}, outside {rule}")

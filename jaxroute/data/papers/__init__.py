@@ -1,11 +1,10 @@
-"""Numbers of the papers as data, exactly as printed.
+"""Numbers of the papers as data, exactly as printed: the JSON files beside this module, one per paper.
 
-They are in the JSON files beside this module, one per paper. Each table there has a source, its columns with their units,
-remarks, and one row per line.
+Each table there has a source, its columns with their units, remarks, and one row per line.
 """
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -15,20 +14,44 @@ import numpy as np
 
 from jaxroute.core import checks
 
+__all__ = [
+    "C2MABV_CHATGLM2",
+    "C2MABV_FIGURE_4",
+    "C2MABV_FIGURE_8",
+    "C2MABV_SETTINGS",
+    "C2MABV_TABLE_1",
+    "C2MABV_TABLE_3",
+    "C2MABV_TABLE_4",
+    "MESSPLUS_BENCHMARKS",
+    "MESSPLUS_DROPOUT",
+    "MESSPLUS_FIGURE_2",
+    "MESSPLUS_MODELS",
+    "MESSPLUS_TABLES_6_7",
+    "MESSPLUS_TABLE_2",
+    "MESSPLUS_TABLE_2_DIFFERS",
+    "MESSPLUS_TABLE_3",
+    "MESSPLUS_TABLE_5",
+    "MESSPLUS_WEIGHT_DECAY",
+    "SPROUT_PRICES",
+    "STAGEROUTE_TABLE_1",
+    "STAGEROUTE_TABLE_2",
+    "STANDIN_MODELS",
+    "Benchmark",
+    "Entry",
+    "ModelTable",
+    "Overhead",
+    "PriceTable",
+    "RunTimes",
+    "divide_by_max",
+    "min_max",
+]
+
 _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, eq=False)
 class ModelTable:
-    """One score and one cost per model, in the order the models were released.
-
-    Attributes:
-      names: the `N` model names, as printed in the paper.
-      scores: `[N]` float64, in `score_unit`.
-      costs: `[N]` float64, in `cost_unit`.
-      score_unit: unit of the scores.
-      cost_unit: unit of the costs.
-      source: the paper and its table.
+    """One score and one cost per model, `[N]` float64 each, in the order the models were released; names are the printed ones.
 
     Raises:
       ValueError: the columns differ in length or hold a value that is not finite.
@@ -48,13 +71,7 @@ class ModelTable:
 
 @dataclass(frozen=True, eq=False)
 class PriceTable:
-    """One list price per model.
-
-    Attributes:
-      names: the `K` model names, as printed in the paper.
-      prices: `[K]` float64, in `unit`.
-      unit: unit of the prices.
-      source: the paper and its table.
+    """One list price per model, `[K]` float64; names are the printed ones.
 
     Raises:
       ValueError: the columns differ in length or hold a value that is not finite.
@@ -71,21 +88,13 @@ class PriceTable:
 
 @dataclass(frozen=True)
 class RunTimes:
-    """Run times on one random instance.
-
-    Attributes:
-      num_models: number of models, `K`.
-      size: number of models of a set, `N`.
-      budget: cost per round.
-      relaxed_s: seconds for 10,000 rounds of one run, with relaxation and rounding.
-      direct_s: seconds for 10,000 rounds of one run, solved directly.
-    """
+    """Run times on one random instance, in seconds for 10,000 rounds of one run."""
 
     num_models: int
-    size: int
-    budget: float
-    relaxed_s: float
-    direct_s: float
+    size: int  #: Number of models of a set.
+    budget: float  #: Cost per round.
+    relaxed_s: float  #: With relaxation and rounding.
+    direct_s: float  #: Solved directly.
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,50 +102,30 @@ class Benchmark:
     """One benchmark of MESS+: which models satisfy which requests, what they cost, and the settings used on it.
 
     The outcome of a request is one of `2^M = 8` cells, `4 s_L1B + 2 s_L8B + s_L70B` with `s = 1` where the model satisfies
-    it. Counts, `num_requests` and energies are recorded outcomes of the authors' later public code, aggregated. The
-    accuracies that follow from the counts are Table 2's to all printed digits, and `num_requests * energy_mean` is Table
-    2's cost of a single model, except for L70B on ARC-E (see `MESSPLUS_TABLE_2_DIFFERS`).
+    it. `messplus.json` says where each column comes from and how it agrees with Table 2.
 
     Source: Woisetschläger et al., "Dynamically Learned Test-Time Model Routing in Language Model Zoos with Service Level
     Guarantees" (MESS+); outcomes and settings from the public repository laminair/mess-plus.
-
-    Attributes:
-      name: identifier.
-      title: short name for figures.
-      num_requests: number of requests of one recorded pass, `N`.
-      cells: `[8]` float64, number of requests of each outcome; they sum to `num_requests`.
-      energy_mean: `[M]` float64, mean energy of each model in J per request.
-      energy_sd: `[M]` float64, standard deviation of the energy over requests in J.
-      alphas: the three SLA levels used in the figures, ascending (Table 5, second members; see `MESSPLUS_TABLE_5`).
-      alpha: the main SLA level (Table 2).
-      learning_rate: learning rate of the predictor's SGD (Table 4); weight decay and dropout are the same everywhere.
-      momentum: momentum of the predictor's SGD (Table 4).
-      max_length: longest request in tokens (Table 4).
-      passes: passes over the explored sample per exploration, in the authors' code; the paper's algorithm makes one.
-      routellm_offset: number `a` such that a score `sigmoid(a + xi / 2)`, `xi` standard normal, exceeds the threshold of
-        `alpha` as often as RouteLLM calls L70B in Table 2 (a share of 100 % is read as 99.5 %). Derived.
-      routellm_threshold: RouteLLM's threshold for each of `alphas` (Table 5 with its columns put right).
-      V_range: the three `V` of the benchmark's panels in Figs. 2, C.2 and C.3, in 1/J, descending; from the authors' code.
 
     Raises:
       ValueError: a column has the wrong shape or an impossible value.
     """
 
     name: str
-    title: str
-    num_requests: int
-    cells: np.ndarray
-    energy_mean: np.ndarray
-    energy_sd: np.ndarray
-    alphas: tuple[float, float, float]
-    alpha: float
-    learning_rate: float
-    momentum: float
-    max_length: int
-    passes: int
-    routellm_offset: float
-    routellm_threshold: dict[float, float]
-    V_range: tuple[float, float, float]
+    title: str  #: Short name for figures.
+    num_requests: int  #: Number of requests of one recorded pass.
+    cells: np.ndarray  #: `[8]` float64, number of requests of each outcome; they sum to `num_requests`.
+    energy_mean: np.ndarray  #: `[M]` float64, mean energy of each model in J per request.
+    energy_sd: np.ndarray  #: `[M]` float64, its standard deviation over requests.
+    alphas: tuple[float, float, float]  #: The three SLA levels used in the figures, ascending.
+    alpha: float  #: The main SLA level.
+    learning_rate: float  #: Of the predictor's SGD.
+    momentum: float  #: Of the predictor's SGD.
+    max_length: int  #: Longest request in tokens.
+    passes: int  #: Passes over the explored sample per exploration, in the authors' code; the paper's algorithm makes one.
+    routellm_offset: float  #: `a` of a score `sigmoid(a + xi / 2)`, `xi` standard normal, with RouteLLM's calls of L70B.
+    routellm_threshold: dict[float, float]  #: RouteLLM's threshold for each of `alphas`.
+    V_range: tuple[float, float, float]  #: The `V` of the benchmark's panels in Figs. 2, C.2 and C.3, in 1/J, descending.
 
     def __post_init__(self) -> None:
         num_cells, num_models = _LABELS.shape
@@ -158,51 +147,29 @@ class Benchmark:
 
 @dataclass(frozen=True)
 class Entry:
-    """One method on one benchmark, as printed in Tables 2, 6 and 7 of MESS+ except for the order of `ratio`.
+    """One method on one benchmark, as printed in Tables 2, 6 and 7 of MESS+ except for the order of `ratio`."""
 
-    A number after a "±" is no standard error over seeds: for a single model that of the satisfaction is a ninth of the
-    sample standard deviation of its outcomes, about `sqrt(p (1 - p)) / 9`.
-
-    Attributes:
-      cost_mj: energy of one pass over the benchmark in MJ.
-      cost_pm: number after the "±" of the cost, in MJ.
-      satisfaction: satisfied requests in percent.
-      satisfaction_pm: number after the "±" of the satisfaction, in percent points.
-      ratio: share of the requests answered by L1B, L8B and L70B in percent, from small to large; the paper prints them
-        from large to small. Rounded, so that a sum can be 99 or 101.
-    """
-
-    cost_mj: float
-    cost_pm: float
-    satisfaction: float
-    satisfaction_pm: float
-    ratio: tuple[int, int, int]
+    cost_mj: float  #: Energy of one pass over the benchmark in MJ.
+    cost_pm: float  #: Number after its "±", no standard error.
+    satisfaction: float  #: Satisfied requests in percent.
+    satisfaction_pm: float  #: Number after its "±", no standard error.
+    ratio: tuple[int, int, int]  #: Percent of requests answered by L1B, L8B and L70B, printed from large to small.
 
 
 @dataclass(frozen=True)
 class Overhead:
-    """One benchmark of Table 3 of MESS+.
+    """One benchmark of Table 3 of MESS+; each `..._pm` is the number after the "±"."""
 
-    Attributes:
-      predictor: energy of the predictor, training and inference, in J per request.
-      predictor_pm: number after its "±", in J per request.
-      call: "average LLM call cost" in J per request. How it was averaged is unknown: it is neither the mean of the three
-        single models nor the cost of MESS+ per request.
-      call_pm: number after its "±", in J per request.
-      overhead: predictor over call in percent. A mean of ratios, hence not the ratio of the two columns.
-      overhead_pm: number after its "±", in percent.
-    """
-
-    predictor: float
+    predictor: float  #: Energy of the predictor, training and inference, in J per request.
     predictor_pm: float
-    call: float
+    call: float  #: "Average LLM call cost" in J per request; how it was averaged is unknown.
     call_pm: float
-    overhead: float
+    overhead: float  #: Predictor over call in percent, a mean of ratios.
     overhead_pm: float
 
 
 def min_max(scores: np.ndarray) -> np.ndarray:
-    """Scores on a scale where the worst model is 0 and the best is 1: `(s - min s) / (max s - min s)`.
+    """`[N]` float64 scores on a scale where the worst model is 0 and the best is 1: `(s - min s) / (max s - min s)`.
 
     Source: StageRoute, section 6.1, says only that scores are "normalized to lie within the [0,1] interval";
     this reading spreads the pool over the whole interval.
@@ -210,29 +177,21 @@ def min_max(scores: np.ndarray) -> np.ndarray:
     Args:
       scores: `[N]` scores in any unit, at least two of them different.
 
-    Returns:
-      `[N]` float64 in `[0, 1]`.
-
     Raises:
       ValueError: all scores are equal.
     """
     scores = checks.numbers("scores", scores)
     low, high = scores.min(initial=np.inf), scores.max(initial=-np.inf)
-    if not low < high:
+    if low >= high:
         raise ValueError(f"scores is {scores.tolist()}; min_max needs at least two different finite values")
     return (scores - low) / (high - low)
 
 
 def divide_by_max(scores: np.ndarray) -> np.ndarray:
-    """Scores as a share of the best model's: `s / max s`.
-
-    Source: StageRoute, section 6.1, the other reading (see `min_max`); it keeps the ratios between models.
+    """`[N]` float64 scores as a share of the best model's: `s / max s`, the other reading of the paper (see `min_max`).
 
     Args:
       scores: `[N]` scores in any unit, none negative, the largest positive.
-
-    Returns:
-      `[N]` float64 in `[0, 1]`.
 
     Raises:
       ValueError: a score is negative or none is positive.
@@ -287,12 +246,12 @@ def _groups(paper: str, table: str) -> dict[Any, list[Any]]:
     return groups
 
 
-def _by_benchmark(kind: Callable[..., _T], rows: Iterable[Any]) -> dict[str, _T]:
+def _by_benchmark(kind: Callable[..., _T], rows: Sequence[Any]) -> dict[str, _T]:
     """Rows of MESS+ by benchmark and, last, "average"; `ValueError` if one is missing, repeated or out of order."""
-    names, found = (*MESSPLUS_BENCHMARKS, "average"), [(name, kind(*values)) for name, *values in rows]
-    if names != tuple(name for name, _ in found):
-        raise ValueError(f"rows are {', '.join(name for name, _ in found)}; expected {', '.join(names)}")
-    return dict(found)
+    expected, names = [*MESSPLUS_BENCHMARKS, "average"], [name for name, *_ in rows]
+    if names != expected:
+        raise ValueError(f"rows are {', '.join(names)}; expected {', '.join(expected)}")
+    return {name: kind(*values) for name, *values in rows}
 
 
 def _entry(cost: float, cost_pm: float, satisfaction: float, satisfaction_pm: float, *ratio: int) -> Entry:
@@ -310,99 +269,52 @@ STAGEROUTE_TABLE_1 = _table(ModelTable, "stageroute", "table_1")
 STAGEROUTE_TABLE_2 = _table(ModelTable, "stageroute", "table_2")
 C2MABV_TABLE_1 = _table(PriceTable, "c2mabv", "table_1")
 C2MABV_TABLE_3 = _table(PriceTable, "c2mabv", "table_3")
-
-# What C2MAB-V (Dai et al.) prints of its experiments; tasks are "awc" (any win), "suc" (sum up) and "aic" (all in).
-
-# Section 6: multipliers of the radii of rewards and of costs.
+# C2MAB-V, section 6: multipliers of the radii of rewards and of costs.
 C2MABV_SETTINGS: dict[str, tuple[float, float]] = {name: tuple(widths) for name, *widths in _rows("c2mabv", "settings")}
-# Section 6, Fig. 4: the ratio of reward to violation of setting (c) is at least so many times that of a rival.
+# C2MAB-V, Fig. 4: the ratio of reward to violation of setting (c) is at least so many times that of a rival.
 C2MABV_FIGURE_4: dict[str, float] = dict(_rows("c2mabv", "figure_4"))
-# Section 6: the rewards of ChatGLM2, without violation, are below these.
+# C2MAB-V, section 6: by task, what the rewards of ChatGLM2, without violation, are below.
 C2MABV_CHATGLM2: dict[str, float] = dict(_rows("c2mabv", "chatglm2"))
-# Appendix E.3, Fig. 8: the ratio of setting (d) is at least so many times that of a rival, at every budget.
+# C2MAB-V, Fig. 8: the ratio of setting (d) is at least so many times that of a rival, at every budget.
 C2MABV_FIGURE_8: dict[str, float] = dict(_rows("c2mabv", "figure_8"))
-# Appendix E.3, Table 4.
+# C2MAB-V, Table 4: by task, run times on one random instance.
 C2MABV_TABLE_4: dict[str, RunTimes] = {task: RunTimes(*row) for task, *row in _rows("c2mabv", "table_4")}
 
+# The zoo of MESS+ from small to large, called L1B, L8B and L70B in the paper; the two larger ones are quantised to 4 bits.
 MESSPLUS_MODELS: tuple[str, ...] = tuple(name for name, _ in _rows("messplus", "models"))
-"""The zoo from small to large, called L1B, L8B and L70B in the paper; the two larger ones are quantised to 4 bits."""
-
 _TRAINING = dict(_rows("messplus", "training"))
+# MESS+, Table 4: weight decay of the predictor's SGD, the same on every benchmark.
 MESSPLUS_WEIGHT_DECAY: float = _TRAINING["weight_decay"]
-"""Weight decay of the predictor's SGD, the same on every benchmark. Source: Table 4."""
-
+# MESS+, Table 4: dropout probability of the predictor, the same on every benchmark.
 MESSPLUS_DROPOUT: float = _TRAINING["dropout"]
-"""Dropout probability of the predictor, the same on every benchmark. Source: Table 4."""
-
+# MESS+, Table 5: by benchmark, three pairs of a RouteLLM threshold and an SLA level; the printed headings are swapped.
 MESSPLUS_TABLE_5: dict[str, tuple[tuple[float, float], ...]] = dict(_rows("messplus", "table_5"))
-"""Three pairs per benchmark as printed, under the headings (alpha, threshold) of RouteLLM.
-
-The headings are swapped: the first number is the threshold, which was swept in steps of 0.1, and the second the SLA level,
-for all main levels of Table 2 are among the second numbers. `Benchmark.routellm_threshold` has them right. Source: Table 5.
-"""
-
 _LABELS = np.array([[cell >> 2 & 1, cell >> 1 & 1, cell & 1] for cell in range(2 ** len(MESSPLUS_MODELS))], np.float64)
 _LABELS.flags.writeable = False
+# MESS+: the eight benchmarks in the order of Table 2, with Table 4 (`learning_rate`, `momentum` and `max_length`).
 MESSPLUS_BENCHMARKS: dict[str, Benchmark] = {
     row[0]: _benchmark(**dict(zip(_read("messplus")["benchmarks"]["columns"], row, strict=True)))
     for row in _rows("messplus", "benchmarks")
 }
-"""The eight benchmarks in the order of Table 2. Table 4 lives here: `learning_rate`, `momentum` and `max_length`.
-
-Sources: see `Benchmark`, and `messplus.json` for each column.
-"""
-
+# MESS+, Table 2: by method, then benchmark or "average", the main results as printed; see the remarks in messplus.json.
 MESSPLUS_TABLE_2: dict[str, dict[str, Entry]] = {
     method: _by_benchmark(_entry, rows) for method, rows in _groups("messplus", "table_2").items()
 }
-"""Method, then benchmark or "average": the main results, at V = 1e-3 and the main SLA levels. Source: Table 2.
-
-Values are the printed ones, also where Tables 6 and 7 differ (`MESSPLUS_TABLE_2_DIFFERS`). The costs of LogiQA are those of
-three passes over its 651 requests. The average costs of L70B, RouteLLM and RouterDC follow from the values of Tables 6 and
-7, not from these. MESS+'s average satisfaction is 0.13 points below, and its average share of L1B 1.75 points above, the
-mean of the eight columns.
-"""
-
+# By (method, benchmark), the cost in MJ that Tables 6 and 7 of MESS+ print instead of Table 2's, and our reading of why.
 MESSPLUS_TABLE_2_DIFFERS: dict[tuple[str, str], tuple[float, str]] = {
     (method, name): (cost, reading) for method, name, cost, reading in _rows("messplus", "table_2_differs")
 }
-"""(Method, benchmark): the cost in MJ that Tables 6 and 7 print instead of Table 2's, and our reading of why.
-
-All other cells of single models and baselines are the same in the three tables.
-"""
-
+# MESS+, Tables 6 (V = 1e-4) and 7 (V = 1e-5): by V in 1/J, then benchmark or "average", the row of MESS+.
 MESSPLUS_TABLES_6_7: dict[float, dict[str, Entry]] = {
     V: _by_benchmark(_entry, rows) for V, rows in _groups("messplus", "tables_6_7").items()
 }
-"""V in 1/J, then benchmark or "average": the row of MESS+ at a smaller V. Source: Table 6 (1e-4) and Table 7 (1e-5).
-
-The average satisfactions are 0.13 points below the means of the eight columns, as in Table 2.
-"""
-
+# MESS+, Table 3: by benchmark or "average", what the predictor adds to a request.
 MESSPLUS_TABLE_3: dict[str, Overhead] = _by_benchmark(Overhead, _rows("messplus", "table_3"))
-"""Benchmark or "average": what the predictor adds to a request. Source: Table 3."""
-
+# MESS+, Fig. 2 and App. C.2: by SLA level, the first request at which MESS+ with the highest V satisfies it on Winogrande.
 MESSPLUS_FIGURE_2: dict[float, int] = dict(_rows("messplus", "figure_2"))
-"""SLA level: first request at which MESS+ with the highest V satisfies it on Winogrande. Source: Fig. 2 and App. C.2.
-
-Single readings; the first such request varies widely from run to run.
-"""
-
+# By c, then benchmark, MJ of a pass of MESS+ with V = 1e-3 over the recorded outcomes themselves: our own runs.
 MESSPLUS_REPLAY: dict[float, dict[str, float]] = {c: dict(rows) for c, rows in _groups("messplus", "replay").items()}
-"""c, then benchmark: MJ of a pass of MESS+ with V = 1e-3 over the recorded outcomes themselves, with uninformative features.
-
-Ours, 4 to 6 runs with a head of width 128 (c = 0.1), or of width 64 and with costs as last measured (c = 1); not in the paper.
-"""
-
+# USD per 1M input and output tokens of SPROUT's models. Source: somerstep/CARROT, carrot/constants.py.
 SPROUT_PRICES: dict[str, tuple[float, float]] = {name: tuple(prices) for name, *prices in _rows("sprout", "prices")}
-"""USD per 1M input and output tokens of SPROUT's models. Source: somerstep/CARROT, carrot/constants.py."""
-
-STANDIN_MODELS: dict[str, tuple[tuple[str, float, float], ...]] = {
-    name: _rows("standin", name) for name in ("routerbench", "sprout")
-}
-"""Name, accuracy and price of the models of two data sets.
-
-RouterBench: mean score in the 0-shot file, and the cost of one short query in 1e-5 USD. Source: arXiv 2403.12031.
-SPROUT: accuracy on the test subset (o3-mini's is assumed), and USD per 1M output tokens. Source: arXiv 2502.03261 and the
-prices of somerstep/CARROT; see `SPROUT_PRICES`.
-"""
+# By data set, "routerbench" or "sprout", the name, accuracy and price of its models; units and sources are in standin.json.
+STANDIN_MODELS: dict[str, tuple[tuple[str, float, float], ...]] = {n: _rows("standin", n) for n in ("routerbench", "sprout")}

@@ -1,6 +1,6 @@
 """Predictors of scores from features and categories, in NumPy: those of `jaxroute data` and of `jaxroute compare`."""
 
-from .design import Design, design
+from .design import Design
 from .logistic import Logistic, fit_logistic
 from .neighbours import Neighbours, fit_neighbours
 from .sample import Predictor, Sample, random_folds
@@ -11,7 +11,6 @@ __all__ = [
     "Neighbours",
     "Predictor",
     "Sample",
-    "design",
     "fit_logistic",
     "fit_neighbours",
     "random_folds",

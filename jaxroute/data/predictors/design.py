@@ -8,28 +8,21 @@ from jaxroute.data.features import scales
 
 from .sample import Sample
 
-# More columns than these are replaced by their main directions.
-MOST_FEATURES = 64
-# A category with fewer queries in the fitting part has no column.
-LEAST_OF_GROUP = 5
+MOST_FEATURES = 64  # More columns than these are replaced by their main directions.
+LEAST_OF_GROUP = 5  # A category with fewer queries in the fitting part has no column.
 
 
 @dataclass(frozen=True, eq=False)
 class Design:
     """Features, centred and turned into their main directions where they are many, then a column per category.
 
-    Columns of unlike size are standardised first. The features have a total variance of 1, so that two queries are on average as far apart by
-    their features as by different categories.
-
-    Attributes:
-      mean: `[d]` of the features in the fitting part, or None without features.
-      turn: `[d, r]` directions, scaled.
-      groups: `[G]` categories that have a column, or None without categories.
+    Columns of unlike size are standardised first. The features have a total variance of 1, so that two queries are on average
+    as far apart by their features as by different categories.
     """
 
-    mean: np.ndarray | None
-    turn: np.ndarray | None
-    groups: np.ndarray | None
+    mean: np.ndarray | None  # `[d]` of the features in the fitting part.
+    turn: np.ndarray | None  # `[d, r]` directions, scaled.
+    groups: np.ndarray | None  # `[G]` categories that have a column.
 
     def columns(self, sample: Sample) -> np.ndarray:
         """`[Q, r + G]` numbers of each query."""
@@ -37,7 +30,7 @@ class Design:
         if self.mean is not None and self.turn is not None and sample.features is not None:
             columns.append((sample.features - self.mean) @ self.turn)
         if self.groups is not None and sample.groups is not None:
-            columns.append((sample.groups[:, None] == self.groups).astype(np.float64))
+            columns.append((sample.groups[:, None] == self.groups).astype(float))
         return np.concatenate(columns, axis=1) if columns else np.zeros((sample.num_queries, 0))
 
 

@@ -8,7 +8,6 @@ from .design import Design, design
 from .sample import Sample
 
 PENALTIES = (0.3, 3.0, 30.0)
-_STEPS = 60
 
 
 def sigmoid(x: np.ndarray) -> np.ndarray:
@@ -28,20 +27,18 @@ def cross_entropy(predicted: np.ndarray, scores: np.ndarray) -> float:
     return float(-(scores * np.log(p) + (1 - scores) * np.log(1 - p)).mean())
 
 
-def fit_weights(columns: np.ndarray, scores: np.ndarray, penalties: np.ndarray, steps: int = _STEPS) -> np.ndarray:
-    """Minimises cross-entropy plus `penalty / 2 * |weights|^2` for every penalty and every column of scores.
+def fit_weights(columns: np.ndarray, scores: np.ndarray, penalties: np.ndarray, steps: int = 60) -> np.ndarray:
+    """`[A, 1 + d, M]` intercepts and weights of the least cross-entropy plus `penalty / 2 * |weights|^2`, for every penalty.
 
-    A score of 0.3 is what 3 right and 7 wrong answers of weight 0.1 would be. The Hessian is at most `X'X / 4 + penalty` (Boehning and Lindsay,
-    1988), which is one eigendecomposition for all; steps along it never rise, and are accelerated (Nesterov).
+    A score of 0.3 is what 3 right and 7 wrong answers of weight 0.1 would be. The Hessian is at most `X'X / 4 + penalty`
+    (Boehning and Lindsay, 1988), which is one eigendecomposition for all; steps along it never rise, and are accelerated
+    (Nesterov).
 
     Args:
-      columns: `[Q, d]`.
-      scores: `[Q, M]` in [0, 1].
-      penalties: `[A]`, greater than 0. The intercept has none.
+      columns: `[Q, d]`, shared by the outputs.
+      scores: `[Q, M]` in [0, 1], one column per output.
+      penalties: `[A]`, greater than 0; intercepts have none.
       steps: how many.
-
-    Returns:
-      `[A, 1 + d, M]` intercepts, then weights.
     """
     middle = columns.mean(0)
     centred = columns - middle  # Orthogonal to the intercept, so the bound falls apart into the two.
@@ -49,13 +46,12 @@ def fit_weights(columns: np.ndarray, scores: np.ndarray, penalties: np.ndarray, 
     turned = np.concatenate([np.ones((len(columns), 1)), centred @ vectors], axis=1)
     num_penalties, num_outputs = len(penalties), scores.shape[1]
     # [1 + d, A * M]: each penalty has its block of columns.
-    penalty = np.repeat(penalties, num_outputs)[None] * np.ones((turned.shape[1], 1))
+    penalty = np.tile(np.repeat(penalties, num_outputs), (turned.shape[1], 1))
     penalty[0] = 0.0
     curvature = np.append(len(columns), np.maximum(values, 0.0))[:, None] / 4 + penalty
     target = turned.T @ np.tile(scores, num_penalties)
-    start = logit(np.clip(scores.mean(0), 1 / (2 * len(scores)), 1 - 1 / (2 * len(scores))))
     weights = np.zeros_like(curvature)
-    weights[0] = np.tile(start, num_penalties)
+    weights[0] = np.tile(_intercepts(scores), num_penalties)
     ahead, pace = weights, 1.0
     for _ in range(steps):
         gradient = turned.T @ sigmoid(turned @ ahead) - target + penalty * ahead
@@ -72,26 +68,24 @@ def fit_weights(columns: np.ndarray, scores: np.ndarray, penalties: np.ndarray, 
     return np.concatenate([intercepts, slopes], axis=1)
 
 
+def _intercepts(scores: np.ndarray) -> np.ndarray:
+    """`[M]` intercepts that fit scores `[Q, M]` without columns."""
+    least = 1 / (2 * len(scores))
+    return logit(np.clip(scores.mean(0), least, 1 - least))
+
+
 def fit_each(columns: np.ndarray, scores: np.ndarray, penalty: float = 1.0, steps: int = 12) -> np.ndarray:
-    """The same with few columns, other ones for each output, by Newton's method; a step that would rise is one along the bound instead.
+    """The same, `[M, 1 + d]`, with few columns `[d, Q, M]`, other ones for each output, by Newton's method.
 
-    Args:
-      columns: `[d, Q, M]`.
-      scores: `[Q, M]` in [0, 1].
-      penalty: of squared weights, but not of the intercepts.
-      steps: how many.
-
-    Returns:
-      `[M, 1 + d]` intercepts, then weights.
+    A step that would rise is one along the bound instead.
     """
     middle = columns.mean(1)
     x = np.concatenate([np.ones((1, *scores.shape)), columns - middle[:, None]]).transpose(2, 0, 1)  # [M, 1 + d, Q]
     y = scores.T
     ridge = np.diag(np.append(0.0, np.full(len(columns), penalty)))
     bound = x @ x.transpose(0, 2, 1) / 4 + ridge
-    share = 1 / (2 * y.shape[1])
     weights = np.zeros(x.shape[:2])
-    weights[:, 0] = logit(np.clip(y.mean(1), share, 1 - share))
+    weights[:, 0] = _intercepts(scores)
 
     def loss(w: np.ndarray) -> np.ndarray:
         z = (w[:, None] @ x)[:, 0]
@@ -112,17 +106,11 @@ def fit_each(columns: np.ndarray, scores: np.ndarray, penalty: float = 1.0, step
 
 @dataclass(frozen=True, eq=False)
 class Logistic:
-    """Predicts the score of each model from features and categories of a query.
+    """Predicts the score of each model from features and categories of a query."""
 
-    Attributes:
-      design: columns of numbers.
-      weights: `[1 + r, N]`.
-      penalty: of squared weights, as chosen.
-    """
-
-    design: Design
-    weights: np.ndarray
-    penalty: float
+    design: Design  # Columns of numbers.
+    weights: np.ndarray  # `[1 + r, N]`.
+    penalty: float  # Of squared weights, as chosen.
 
     def predict(self, sample: Sample) -> np.ndarray:
         """`[Q, N]` predicted scores."""
@@ -130,15 +118,7 @@ class Logistic:
 
 
 def fit_logistic(sample: Sample, folds: np.ndarray) -> tuple[Logistic, np.ndarray]:
-    """The predictor, its penalty chosen by cross-validation, and predictions for the sample that do not know the query's own scores.
-
-    Args:
-      sample: the fitting part.
-      folds: `[Q]` number of the fold of each query.
-
-    Returns:
-      The predictor fitted to all, and `[Q, N]` predictions from the other folds.
-    """
+    """The predictor of all folds, its penalty chosen by cross-validation, and `[Q, N]` predictions from the other folds."""
     penalties = np.array(PENALTIES)
     predicted = np.empty((len(penalties), *sample.scores.shape))
     for fold in np.unique(folds):
@@ -146,8 +126,7 @@ def fit_logistic(sample: Sample, folds: np.ndarray) -> tuple[Logistic, np.ndarra
         made = design(outside)
         weights = fit_weights(made.columns(outside), outside.scores, penalties)
         predicted[:, folds == fold] = sigmoid(weights[:, :1] + made.columns(inside) @ weights[:, 1:])
-    loss = [cross_entropy(predicted[i], sample.scores) for i in range(len(penalties))]
-    best = int(np.argmin(loss))
+    best = int(np.argmin([cross_entropy(predicted[i], sample.scores) for i in range(len(penalties))]))
     made = design(sample)
     weights = fit_weights(made.columns(sample), sample.scores, penalties[best : best + 1])[0]
     return Logistic(made, weights, float(penalties[best])), predicted[best]

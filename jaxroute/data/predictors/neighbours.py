@@ -13,19 +13,12 @@ _BLOCK = 512
 
 @dataclass(frozen=True, eq=False)
 class Neighbours:
-    """Predicts the score of each model as its mean over the `size` recorded queries that are nearest.
+    """Predicts the score of each model as its mean over the recorded queries that are nearest."""
 
-    Attributes:
-      design: columns of numbers in which distances are taken.
-      columns: `[R, r]` of the recorded queries.
-      scores: `[R, N]` of the recorded queries.
-      size: number of neighbours.
-    """
-
-    design: Design
-    columns: np.ndarray
-    scores: np.ndarray
-    size: int
+    design: Design  # Columns of numbers in which distances are taken.
+    columns: np.ndarray  # `[R, r]` of the recorded queries.
+    scores: np.ndarray  # `[R, N]` of the recorded queries.
+    size: int  # Number of neighbours.
 
     def predict(self, sample: Sample) -> np.ndarray:
         """`[Q, N]` predicted scores."""
@@ -33,14 +26,7 @@ class Neighbours:
 
 
 def fit_neighbours(sample: Sample) -> tuple[Neighbours, np.ndarray]:
-    """The predictor, its number of neighbours chosen by leaving each prompt out, and those predictions.
-
-    Args:
-      sample: the fitting part, with features.
-
-    Returns:
-      The predictor, and `[Q, N]` predictions from the queries with other prompts.
-    """
+    """The predictor, its number of neighbours chosen by leaving each prompt out, and those `[Q, N]` predictions."""
     made, prompts = design(sample), sample.numbered()
     columns = made.columns(sample)
     others = sample.num_queries - int(np.bincount(prompts).max())
@@ -51,11 +37,7 @@ def fit_neighbours(sample: Sample) -> tuple[Neighbours, np.ndarray]:
 
 
 def _means(
-    columns: np.ndarray,
-    recorded: np.ndarray,
-    scores: np.ndarray,
-    sizes: tuple[int, ...],
-    prompts: np.ndarray | None = None,
+    columns: np.ndarray, recorded: np.ndarray, scores: np.ndarray, sizes: tuple[int, ...], prompts: np.ndarray | None = None
 ) -> np.ndarray:
     """`[S, Q, N]` mean scores of the nearest recorded queries, for each number of them.
 
