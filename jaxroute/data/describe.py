@@ -1,4 +1,4 @@
-"""What a log says before anything is routed: how good and dear models are, what choosing would gain, what predicts it."""
+"""A description of a log before anything is routed: quality and cost of models, the gain of choosing, and what predicts it."""
 
 import json
 import textwrap
@@ -30,7 +30,7 @@ class ModelLine:
 
 @dataclass(frozen=True)
 class Description:
-    """What a log says before anything is routed."""
+    """A description of a log before anything is routed."""
 
     queries: int  #: How many.
     models: tuple[ModelLine, ...]  #: In the order of the log.
@@ -125,7 +125,7 @@ def _correlation(scores: np.ndarray) -> tuple[tuple[float, ...], ...]:
 
 
 def _nothing(constant: str) -> None:
-    """What JSON has in place of NaN and infinity."""
+    """Returns null, which JSON has instead of NaN and infinity."""
 
 
 def _list(heading: str, texts: Sequence[str], width: int) -> list[str]:

@@ -176,8 +176,8 @@ SAME = {
     "nested": ("t.jsonl", "\n".join(json.dumps({"id": r["prompt_id"], "llm": r["model"], "evaluation_result": {"score": r["correct"], "inference_cost": r["cost"]}}) for r in long_rows()), {}, "score: column 'evaluation_result.score'"),
     "unused columns": ("t.csv", LONG.replace("\n", ",7\n").replace("cost,7", "cost,weather"), {}, "not used: 'weather'"),
     "prices in the file": ("t.csv", "id,model,score,completion_tokens,price_in,price_out,prompt_tokens\n1,a,0.5,1000,5,5,1000\n1,b,1,1000,10,10,1000\n2,b,0.25,2000,10,10,1000\n2,a,0,1000,5,5,1000\n", {}, "the file's prices in USD per million tokens x input tokens and output tokens"),
-    "given prices": ("t.csv", "id,model,score,completion_tokens\n1,a,0.5,1000\n1,b,1,1000\n2,b,0.25,1500\n2,a,0,1000\n", {"prices": {"a": (0, 10), "b": (9, 20)}}, "no input tokens, of which nothing is known"),
-    "characters": ("t.csv", "id,perf_a,perf_b,a_chars,b_chars\n1,0.5,1,4000,4000\n2,0,0.25,4000,6000\n", {"prices": {"a": 10, "b": 20}}, "assumed to be characters / 4"),
+    "given prices": ("t.csv", "id,model,score,completion_tokens\n1,a,0.5,1000\n1,b,1,1000\n2,b,0.25,1500\n2,a,0,1000\n", {"prices": {"a": (0, 10), "b": (0, 20)}}, "x no input tokens and output tokens"),
+    "characters": ("t.csv", "id,perf_a,perf_b,a_chars,b_chars\n1,0.5,1,4000,4000\n2,0,0.25,4000,6000\n", {"prices": {"a": (0, 10), "b": (0, 20)}}, "assumed to be characters / 4"),
     "npz": ("t.npz", npz(**GOOD), {}, "an npz file; 2 rows, 4 columns"),
 }  # fmt: skip
 
@@ -223,7 +223,7 @@ def test_every_name_of_a_role_is_known(role, name, tmp_path):
 @pytest.mark.parametrize(("role", "name"), [(role, name) for role in ("tokens_in", "tokens_out") for name in _NAMES[role]])
 def test_every_name_of_tokens_is_known(role, name, tmp_path):
     path = make(tmp_path, "t.csv", LONG.replace("cost", name).replace(".", ""))
-    log = read_log(path, prices={"a": (1e6, 1e6), "b": (1e6, 1e6)}, scale=(0, 25)) if role == "tokens_out" else None
+    log = read_log(path, prices={"a": (0, 1e6), "b": (0, 1e6)}, scale=(0, 25)) if role == "tokens_out" else None
     if log is None:
         log = read_log(path, prices={"a": (1e6, 0), "b": (1e6, 0)}, scale=(0, 25))
     assert log.table.costs.tolist() == [[1, 2], [1, 3]]
@@ -411,7 +411,7 @@ REAL = {
         "taken for a scale of 1 to 10",
     ),
     "cascade_slm_gpt5_confidence.csv.gz": (
-        {"prices": {"slm": 0.2, "llm": (1.25, 10)}},
+        {"prices": {"slm": (0, 0.2), "llm": (0, 10)}},
         (4000, 2),
         0,
         4,

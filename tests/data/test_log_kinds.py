@@ -107,6 +107,12 @@ READ = {
         {},
         half(0.002, 0.002),
     ),
+    "tokens of two kinds of input beside models": (
+        {"query_id": list("abcd"), "x": [1, 0, 1, 0], "y": [0, 0, 1, 1]}
+        | {f"{m}_{name}": [size] * 4 for m in "xy" for name, size in (("num_input_tokens", 100), ("num_output_tokens", 10), ("cache_read_input_tokens", 50))},
+        {"prices": dict.fromkeys("xy", (1, 2, 0.1))},
+        half(1.25e-04, 1.25e-04, 4, ("x", "y")),
+    ),
     "costs per query instead of a column": (BASE, {"costs": {"a": 1.0, "b": 2.0}}, half(1.0, 2.0)),
 }  # fmt: skip
 
@@ -169,6 +175,21 @@ REFUSED = {
     "cached tokens without a price": (answers(**USAGE), {"prices": PRICES}, r"has cached tokens, and nothing says what they cost"),
     "two kinds of energy and money": (WIDE | {"cost_x": ["$1"] * 4, "cost_y": ["1 €"] * 4}, {}, "costs are in EUR and in USD"),
     "a role without an effect": (USED, {"columns": {"tokens_in": "tokens_in"}}, "has no effect in this file, as costs are stated"),
+    "a row of means": (
+        pd.concat([BASE, pd.DataFrame({"query_id": ["Mean"] * 2, "model": ["a", "b"], "score": [0.5, 0.5], "cost": [0.1, 0.2]})]),
+        {},
+        "column 'query_id' is 'Mean': is the row a summary of the others",
+    ),
+    "two names of one model": (
+        BASE.assign(query_id=range(ROWS), model=["openai/gpt-q", "gpt-q-2025-08-06"] * 20),
+        {},
+        "'openai/gpt-q' and 'gpt-q-2025-08-06' never answer the same query: are they two names of one model",
+    ),
+    "prices of input that nothing counts": (
+        BASE.assign(tokens_out=500),
+        {"prices": PRICES},
+        "has neither input tokens nor texts of queries",
+    ),
     "objects of objects": ({"x": 1}, {}, "equal lengths"),
 }  # fmt: skip
 

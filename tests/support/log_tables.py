@@ -1177,6 +1177,8 @@ class _Making:
             other = [scale.cell(self.forced(scale, n, m, scale.value(0.5), 0)) for n, m, _ in self.rows]
         elif role == "query":
             turned = {m: rng.sample(range(len(self.queries)), len(self.queries)) for m in models}
+            if len(set(map(tuple, turned.values()))) == 1:  # It would put the same answers together.
+                raise Unfit
             other = [self.queries[turned[m][n]].id for n, m, _ in self.rows]
         elif role == "model":
             other = [models[(models.index(m) + n) % len(models)] for n, m, _ in self.rows]

@@ -255,7 +255,7 @@ def _of_bytes(path: Path, content: bytes, packed: str, separator: str | None, en
 
 
 def _decoded(name: str, content: bytes, encoding: str | None) -> tuple[str, str, tuple[str, ...]]:
-    """Text, the name of its encoding, and all encodings that it could be in where that cannot be told."""
+    """Text, the name of its encoding, and all encodings that it could be in where that is unclear."""
     if encoding is not None:
         try:
             return content.decode(encoding), encoding.upper(), ()

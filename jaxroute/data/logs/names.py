@@ -42,7 +42,7 @@ KINDS = {"score": "score", "cost": "cost", "latency": "latency", **dict.fromkeys
 _WORDS = {key: frozenset(text.split()) for key, text in _FILE["words"].items()}
 # Words of columns that number repeated answers, of files that are parts of one table, around models in names of files, and of statistics.
 REPEATS, PARTS, WRAPPERS, _STATISTICS = (_WORDS[key] for key in ("repeats", "parts", "wrappers", "statistics"))
-EMPTY = _WORDS["empty"] | {""}
+EMPTY, SUMMARIES = _WORDS["empty"] | {""}, _WORDS["summaries"]
 
 
 @lru_cache(65536)
@@ -239,17 +239,17 @@ def _affixes(name: str) -> list[tuple[str, str, str, float, int]]:
 
 
 def _cut(free: Sequence[str]) -> Iterator[tuple[str, str, str, str, float]]:
-    """Column, role, shape, model and level of the best cuts: those whose model another role has, then the longest beginning and ending."""
+    """Column, role, shape, model and level of the best cuts: those whose model other roles have, then the longest beginning and ending."""
     cuts = {name: _affixes(name) for name in free}
     roles_of: dict[str, set[str]] = {}
     for role, _, model, _, _ in (cut for of in cuts.values() for cut in of):
         roles_of.setdefault(model, set()).add(role)
     often = Counter(shape for of in cuts.values() for _, shape, _, _, _ in of)
 
-    def rank(cut: tuple[str, str, str, float, int]) -> tuple[bool, int, int]:
+    def rank(cut: tuple[str, str, str, float, int]) -> tuple[bool, int, int, int]:
         _, shape, model, _, length = cut
-        shared = len(roles_of[model]) > 1
-        return shared, often[shape] if shared else 0, length
+        roles = len(roles_of[model])
+        return model in cuts and roles > 1, roles, often[shape] if roles > 1 else 0, length
 
     for name, of in cuts.items():
         for ending in (False, True):

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 import pandas as pd
@@ -10,7 +11,7 @@ from jaxroute.data.files import option, some
 from jaxroute.data.logs.answers import Answers
 from jaxroute.data.logs.cells import empty, read_texts
 from jaxroute.data.logs.files import FILE_COLUMNS
-from jaxroute.data.logs.names import level
+from jaxroute.data.logs.names import SUMMARIES, level
 from jaxroute.data.logs.roles import is_repeat
 
 _MOST_VALUES = 20  # A column that tells answers apart has no more different values.
@@ -18,7 +19,7 @@ _MOST_VALUES = 20  # A column that tells answers apart has no more different val
 
 @dataclass
 class Keys:
-    """Which query each answer is of.
+    """The query of each answer.
 
     Attributes:
       query: `[A]` number of the query.
@@ -52,6 +53,11 @@ def find_keys(answers: Answers) -> Keys:
         rows = np.arange(sheet.num_rows)
         return Keys(answers.row, rows, rows, len(rows))
     cells = key_texts(sheet.cells(column))
+    summary = np.flatnonzero(np.isin([str(cell).lower() for cell in cells], list(SUMMARIES)))
+    if summary.size and column != text:
+        raise ValueError(
+            f"{sheet.place(int(summary[0]))}, column {column!r} is {cells[summary[0]]!r}: is the row a summary of the others? delete it, or rename the query"
+        )
     if wide:  # A row without an id is a query of its own.
         cells = np.array([f"({row})" if empty(cell) else cell for row, cell in enumerate(cells)], object)
     codes, ids = pd.factorize(cells)
@@ -189,7 +195,7 @@ def pivot(answers: Answers, keys: Keys, values: np.ndarray, how: str = "") -> np
 def close(
     answers: Answers, keys: Keys, scores: np.ndarray, costs: np.ndarray, missing: str
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns which queries are kept, `[Q]`, and scores and costs `[Q, N]` without gaps, and notes it.
+    """Returns which queries stay, `[Q]`, and scores and costs `[Q, N]` without gaps, and notes it.
 
     Args:
       answers: from `collect`.
@@ -226,13 +232,14 @@ def close(
     if whole > keep.sum():
         fewer = f"with models={names!r} ({option('--models', ','.join(names))}) {whole:,} queries are complete"
     if not keep.any():
-        if (np.isfinite(scores).sum(axis=1) <= 1).all():
+        hint = _aliases(models, scores)
+        if (np.isfinite(scores).sum(axis=1) <= 1).all() and not hint:
             raise ValueError(
                 f"{name}: every query has the answer of one model alone: a log of what a router chose does not tell what the others would have "
                 "answered; have every model answer the same queries, or name the column by which their answers belong together (--column query=NAME)"
             )
         raise ValueError(
-            f"{name}: no query has an answer and a cost of every model ({most} missing of {total:,}; first: {where}); {fewer}, or count them as 0 "
+            f"{name}: no query has an answer and a cost of every model ({most} missing of {total:,}; first: {where}); {hint}{fewer}, or count them as 0 "
             '(missing="zero", --missing zero)'
         )
     out = f"{int((~keep).sum()):,} of {total:,} queries"
@@ -240,6 +247,15 @@ def close(
     notes += [f"fewer than half of the queries are left: {fewer}"] if keep.mean() < 0.5 else []
     notes += _unlike(models, scores, keep)
     return keep, scores, costs
+
+
+def _aliases(models: list[str], scores: np.ndarray) -> str:
+    """A hint at two names of one model that never answer the same query, empty if there is none."""
+    short = [re.sub(r"[-_@:]?(\d{4}-?\d{2}-?\d{2}|\d{4}|latest|preview)$", "", m.lower().split("/")[-1]) for m in models]
+    for (i, a), (j, b) in combinations(enumerate(short), 2):
+        if a == b and not np.isfinite(scores[:, [i, j]]).all(axis=1).any():
+            return f"{models[i]!r} and {models[j]!r} never answer the same query: are they two names of one model? write one name, or leave it out; "
+    return ""
 
 
 def _first_gap(answers: Answers, keys: Keys, gaps: np.ndarray) -> str:

@@ -31,7 +31,7 @@ class Preset:
       fields: names that all its records have, with `*` for any text.
       reader: what the file beside the records, or a rule, adds to them: a name in `READERS`, or None.
       columns: path to the cell of each column: keys joined by dots, alternatives by `|`, the seconds between two moments by `..`.
-      explode: list of objects that become records of their own, or None.
+      explode: list of objects that become separate records, or None.
       keep: allowed values by field; other records are no answers.
       unique: fields that are the same in an answer that is logged twice.
       sort: field by which the first of these is chosen, or None.
@@ -60,7 +60,7 @@ class Preset:
         return SPROUT_PRICES if self.name == "SPROUT" else {}
 
     def rows(self, path: Path, records: Records) -> Records:
-        """The answers, in columns that the reader knows; what the user added to the format is kept."""
+        """The answers, in columns that the reader knows; what the user added to the format stays."""
         if self.reader is None and not self.columns:
             return records
         if self.explode:

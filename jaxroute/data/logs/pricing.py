@@ -114,6 +114,11 @@ def price_answers(answers: Answers, costs: Mapping[str, float] | None, prices: P
                 f"{answers.sheet.name} has a price of one kind of tokens and none of {kind} tokens: name its column (columns={{{role!r}: ...}}, on the "
                 f"command line --column {role}=NAME), or {give_costs(answers)}"
             )
+    if tokens_in is None and (of["price_in"] > 0).any():
+        raise ValueError(
+            f"{answers.sheet.name} has neither input tokens nor texts of queries, so nothing says what the input costs: name the column "
+            "(columns={'tokens_in': ...}, on the command line --column tokens_in=NAME), or give prices of input of 0"
+        )
     tokens_in = np.zeros(len(answers.row)) if tokens_in is None else tokens_in
     cost = tokens_in * of["price_in"] + (ANSWER_TOKENS if tokens_out is None else tokens_out) * of["price_out"]
     cost = cost + _cached(answers, tokens_in, of)
@@ -144,7 +149,7 @@ def _tokens(answers: Answers) -> tuple[np.ndarray | None, np.ndarray | None, str
     words_in, words_out = "input tokens", "output tokens"
     if tokens_in is None:
         characters, column = query_characters(answers)
-        words_in = "no input tokens, of which nothing is known,"
+        words_in = "no input tokens"
         if characters is not None:
             tokens_in, words_in = characters / CHARACTERS_PER_TOKEN, f"input tokens, assumed to be {by} of {column!r}"
     if tokens_out is None:

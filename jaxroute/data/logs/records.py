@@ -54,7 +54,7 @@ def records_of(name: str, value: Any) -> tuple[list[dict], list[str]]:
 
 
 def _known(names: Iterable[Any], *roles: str) -> int:
-    """How many of the names can be one of the roles."""
+    """The number of names that can be one of the roles."""
     return sum(any(level(role, str(name)) for role in roles) for name in names)
 
 
@@ -79,7 +79,7 @@ def _same_queries(lists: Mapping[str, Sequence[Mapping]]) -> bool:
 
 
 def _roles(records: Sequence[Mapping]) -> float:
-    """How far the fields of records say the roles that a log needs; a score counts twice."""
+    """A measure of how clearly the fields of records name the roles that a log needs; a score counts twice."""
     names = list(map(str, pd.json_normalize([dict(record) for record in records[:20]], sep=".").columns))
     wide = 3.0 if any(name.split(".")[0] == "scores" for name in names) else 0.0
     roles = ("query", "text", "model", "cost", "score")

@@ -19,7 +19,7 @@ _NAME = "--column ROLE=NAME, in Python columns={'ROLE': 'NAME'}"
 
 @dataclass
 class Roles:
-    """Which column has which role.
+    """The roles of columns.
 
     Attributes:
       sheet: the open file.
@@ -345,9 +345,15 @@ def _no_log(roles: Roles, scores: Family, found: Sequence[Family], wanted: Seque
     statistics = next((of for of in found if of.role == "score" and len(of.statistics) > 1), None)
     if statistics and not candidates.get("model"):
         shape, called = statistics.shape.replace("{}", "<model>"), statistics.statistics
+        priced = candidates.get("cost") or any(of.role in ("cost", "price_in") for of in found)
+        costs = (
+            ""
+            if priced
+            else f", and their costs ({option('--cost', f'{called[0]}=VALUE')} ... or {option('--price', f'{called[0]}=IN:OUT')} ...)"
+        )
         return (
             f"{sheet.name} has columns {shape} for {', '.join(called)}, which are words of statistics: if they are models, say so "
-            f"(models={called}, on the command line {option('--models', ','.join(called))}). {more}"
+            f"(models={called}, on the command line {option('--models', ','.join(called))}){costs}. {more}"
         )
     if len(scores.columns) == 1 and not candidates.get("score") and not candidates.get("model"):
         return f"{sheet.name} has scores of one model, {next(iter(scores.columns))!r}: there is nothing to choose; add the answers of another. {has}"

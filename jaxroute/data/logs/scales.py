@@ -30,7 +30,7 @@ def in_unit(
       groups: numbers `[A]` and names of models and of categories, whose scales must be the same.
 
     Raises:
-      ValueError: a score is outside the scale, the scale cannot be told, or two groups have different ones.
+      ValueError: a score is outside the scale, the scale is unclear, or two groups have different ones.
     """
 
     def refuse(wrong: np.ndarray, why: str) -> None:
