@@ -57,7 +57,7 @@ class Plan:
         """What is about to be done."""
         times, folds = self.partings
         warm = f" (the first {100 * self.warm:g} % of each are not counted)" if self.warm else ""
-        spare = "" if self.minutes is None else f", then in more orders until {self.minutes:g} minutes have passed"
+        spare = "" if self.minutes is None else f", then in twice as many as long as they fit into {self.minutes:g} min"
         return [
             f"{len(self.fitted) + len(self.learners)} ways of routing between {self.singles} models are compared: which of them reaches "
             f"{share(self.target)} for the least money?",

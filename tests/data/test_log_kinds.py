@@ -201,6 +201,47 @@ def test_it_is_refused(case):
         read_log(data, **options)
 
 
+GERMAN = {
+    "Frage": ["q1", "q2", "q3", "q4"],
+    "Groß Bewertung": [5, 4, 1, 2],
+    "Groß Kosten (Cent)": [1.0, 1.0, 1.0, 3.0],
+    "Klein Bewertung": [3, 1, 1, 2],
+    "Klein Kosten (Cent)": [0.1, 0.1, 0.1, "k. A."],
+}
+SHAPES = {"score": "* Bewertung", "cost": "* Kosten (Cent)"}
+
+
+def test_words_of_another_language():
+    with pytest.raises(ValueError, match=r"two columns for each of Groß, Klein, '\* Bewertung' and '\* Kosten \(Cent\)'"):
+        read_log(GERMAN)
+    log = read_log(GERMAN, columns=SHAPES)
+    assert_found(log, half(0.01, 0.001, 3, ("Groß", "Klein"), scores=(7 / 12, 1 / 6)))
+    centimes = {name.replace("Kosten (Cent)", "coût (centimes)"): cells for name, cells in GERMAN.items()}
+    log = read_log(centimes, columns=SHAPES | {"cost": "* coût (centimes)"})
+    assert_found(log, half(0.01, 0.001, 3, ("Groß", "Klein"), scores=(7 / 12, 1 / 6)))
+    coins = {name.replace("Cent", "Rappen"): cells for name, cells in GERMAN.items()}
+    with pytest.raises(ValueError, match="the unit in the name of .*Rappen.* is not known: give it"):
+        read_log(coins, columns=SHAPES | {"cost": "* Kosten (Rappen)"})
+    means = {name: [*cells, "Mittelwert" if name == "Frage" else 2.25] for name, cells in GERMAN.items()}
+    with pytest.raises(ValueError, match="column 'Frage' is 'Mittelwert': is the row a summary of the others"):
+        read_log(means, columns=SHAPES)
+
+
+def test_several_scores_of_each_answer():
+    records = [
+        {"trace": f"t{i}", "item_id": f"q{i // 2}", "metadata": {"model": "ab"[i % 2]}, "cost": 0.1}
+        | {"scores": {"helpful": i % 2, "concise": 1 - i % 2}}
+        for i in range(20)
+    ]
+    for given in ({}, {"model": "metadata.model"}):
+        with pytest.raises(ValueError, match="'scores.helpful' or 'scores.concise' looks like the score"):
+            read_log(records, columns=given)
+    log = read_log(records, columns={"score": "scores.helpful", "model": "metadata.model"})
+    assert_found(log, half(0.1, 0.1, 10, scores=(0, 1)))
+    with pytest.raises(ValueError, match="several models have the values of 'item_id': --column query=item_id"):
+        read_log(records, columns={"score": "scores.helpful", "query": "trace"})
+
+
 def test_a_latency_has_its_unit():
     for column, cell, seconds in (
         ("latency_ms", "350ms", 0.35),
@@ -246,7 +287,7 @@ def test_a_list_of_prices_may_be_longer(tmp_path):
     (tmp_path / "p.csv").write_text("model,price_in,price_out\na,1,2\nb,2,4\nother,1,1\n")
     log = read_log(USED, prices=tmp_path / "p.csv")
     assert_found(log, half(0.002, 0.004))
-    assert any("1 of" in line and "are of other models" in line for line in log.read)
+    assert any("also has those of other, which the log lacks" in line for line in log.read)
     for text, message in (
         ("model,price_in,price_out\na,1,2\n", "has no price of b: add a line for each"),
         ("model,price_in,price_out\na,1,2\na,1,3\nb,1,1\n", "has two prices of the model 'a'"),

@@ -979,6 +979,7 @@ class _Making:
         names = [
             n for n in NAMES[role][level] if n not in NOT_DRAWN and not (unit and ("per" in n.split("_") or n == "usd"))
         ]
+        names = [n for n in names if n != "price" or unit != "per_1k"]  # Per thousand tokens, or queries?
         if not names:
             raise Unfit
         name = rng.choice(names)
@@ -1690,6 +1691,8 @@ def judge(drawn: Drawn, outcome: Any) -> str:
 def lacking(drawn: Drawn, text: str) -> str:
     """What the message of a refusal lacks; empty if nothing."""
     form = drawn.form
+    if "its encoding may be" in text and not form["encoding"].startswith("utf"):
+        return ""  # Unclear as well, and asked first.
     if form["kind"] in IN_MEMORY:
         if not re.search(r"(?i)\b(data ?frame|records?|columns|table|dict|list)\b", text):
             return "what it is about"

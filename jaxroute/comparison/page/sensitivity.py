@@ -18,6 +18,7 @@ def section(summary: Summary, looked: dict[str, Look]) -> Markup | None:
     heads = [
         ("target", "number"),
         ("best way", ""),
+        ("its quality", "number"),
         (f"cost, {unit}", "number"),
         ("cheapest single model", ""),
         ("saving", "number"),
@@ -33,6 +34,7 @@ def section(summary: Summary, looked: dict[str, Look]) -> Markup | None:
             [
                 value((row["target"], None), numbers.share(row["target"])),
                 (way, row["approach"]),
+                value(row["quality"], numbers.percent(row["quality"])),
                 value(row["cost"], numbers.measured(row["cost"])),
                 (_single(row["single"], single), row["single"]),
                 value(row["saving"], numbers.percent(row["saving"])),

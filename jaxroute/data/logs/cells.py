@@ -57,7 +57,7 @@ class Numbers:
 def empty(cell: Any) -> bool:
     """Whether a cell holds nothing."""
     if isinstance(cell, str):
-        return cell.strip().lower() in EMPTY
+        return cell.strip().lower().replace(". ", ".") in EMPTY
     return len(cell) == 0 if isinstance(cell, _MANY) else cell is None or bool(pd.isna(cell))
 
 

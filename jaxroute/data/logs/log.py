@@ -17,7 +17,7 @@ from jaxroute.data.logs.arrays import sheet_of_arrays
 from jaxroute.data.logs.cells import empty, read_dates, read_numbers, read_texts, read_vectors
 from jaxroute.data.logs.files import Sheet, existing, open_log
 from jaxroute.data.logs.names import given_roles, given_units, words
-from jaxroute.data.logs.pivot import Keys, close, find_keys, key_text, pivot
+from jaxroute.data.logs.pivot import Keys, close, find_keys, key_text, pivot, refuse_summary
 from jaxroute.data.logs.presets import Prices, costs_by_size
 from jaxroute.data.logs.pricing import give_costs, given_numbers, implausible, price_answers
 from jaxroute.data.logs.roles import assign_roles, unused
@@ -190,6 +190,7 @@ def _answers(options: Mapping[str, Any], wanted: Sequence[str], instead: str, sc
             sheet.put(query, np.array([" + ".join(map(repr, map(key_text, row))) for row in rows], object))
         given = given_roles(columns, sheet.names, sheet.name)
         roles = assign_roles(sheet, given, wanted, scored)
+        refuse_summary(roles)
         roles.used |= {*parts, *chosen}
         answers = collect(roles, given_units(options.get("units")), instead)
         answers.asked, answers.arrays = given, arrays
@@ -252,7 +253,9 @@ def _choose_models(
     if len(there) < 2:
         raise ValueError(f"{name} has one model, {answers.models[0]!r}: there is nothing to choose; add answers of another")
     if file and prices is not None and not prices.keys() <= there:
-        answers.notes.append(f"prices: {len(prices.keys() - there)} of {file} are of other models")
+        answers.notes.append(
+            f"prices: {file} also has those of {some(sorted(prices.keys() - there), 4)}, which the log lacks"
+        )
         prices = {model: price for model, price in prices.items() if model in there}
     for argument, names in (("models", models), ("costs", costs), ("prices", prices)):
         for model in names or ():

@@ -138,6 +138,9 @@ def unknown_unit(kind: str, name: str) -> bool:
     if kind not in ("cost", "latency", "price") or _named(plain(name)):
         return False
     units = "".join(split_unit(kind, name)[1])
+    remark = re.search(r"[(\[]([^\d()\[\]]+)[)\]]\s*$", name)  # As in `cost (pesos)`.
+    if not units and remark and not set(words(remark[1])) <= _WORDS["remarks"]:
+        return True
     return any(word not in units for word in words(name) if _odd(word))
 
 

@@ -12,7 +12,7 @@ from jaxroute.data.logs.answers import Answers
 from jaxroute.data.logs.cells import empty, read_texts
 from jaxroute.data.logs.files import FILE_COLUMNS
 from jaxroute.data.logs.names import SUMMARIES, level
-from jaxroute.data.logs.roles import is_repeat
+from jaxroute.data.logs.roles import Roles, is_repeat
 
 _MOST_VALUES = 20  # A column that tells answers apart has no more different values.
 
@@ -40,6 +40,22 @@ class Keys:
         return self.query * np.int64(len(answers.models)) + answers.model
 
 
+def refuse_summary(roles: Roles) -> None:
+    """Refuses a row of means or sums at the end of a table: a word such as "Total" in one of the first columns, which no row above has."""
+    sheet, size = roles.sheet, roles.sheet.num_rows
+    columns = [*sheet.names[:3], *roles.candidates.get("query", ()), *roles.candidates.get("category", ())]
+    for column in dict.fromkeys(columns):
+        if sheet.names.count(column) > 1 or column in roles.candidates.get("model", ()):
+            continue
+        cells = sheet.cells(column)
+        for row in range(max(0, size - 3), size):
+            word = str(cells[row]).strip().lower().rstrip(":")
+            if word in SUMMARIES and not any(str(cell).strip().lower().rstrip(":") == word for cell in cells[: size - 3]):
+                raise ValueError(
+                    f"{sheet.place(row)}, column {column!r} is {cells[row]!r}: is the row a summary of the others? delete it, or rename what it names"
+                )
+
+
 def find_keys(answers: Answers) -> Keys:
     """Numbers the queries; different questions under one id are different queries.
 
@@ -53,11 +69,6 @@ def find_keys(answers: Answers) -> Keys:
         rows = np.arange(sheet.num_rows)
         return Keys(answers.row, rows, rows, len(rows))
     cells = key_texts(sheet.cells(column))
-    summary = np.flatnonzero(np.isin([str(cell).lower() for cell in cells], list(SUMMARIES)))
-    if summary.size and column != text:
-        raise ValueError(
-            f"{sheet.place(int(summary[0]))}, column {column!r} is {cells[summary[0]]!r}: is the row a summary of the others? delete it, or rename the query"
-        )
     if wide:  # A row without an id is a query of its own.
         cells = np.array([f"({row})" if empty(cell) else cell for row, cell in enumerate(cells)], object)
     codes, ids = pd.factorize(cells)
@@ -234,9 +245,13 @@ def close(
     if not keep.any():
         hint = _aliases(models, scores)
         if (np.isfinite(scores).sum(axis=1) <= 1).all() and not hint:
+            shared = _shared_column(answers)
+            likely = (
+                f"; several models have the values of {shared!r}: {option('--column', f'query={shared}')}" if shared else ""
+            )
             raise ValueError(
                 f"{name}: every query has the answer of one model alone: a log of what a router chose does not tell what the others would have "
-                "answered; have every model answer the same queries, or name the column by which their answers belong together (--column query=NAME)"
+                f"answered; have every model answer the same queries, or name the column by which their answers belong together (--column query=NAME){likely}"
             )
         raise ValueError(
             f"{name}: no query has an answer and a cost of every model ({most} missing of {total:,}; first: {where}); {hint}{fewer}, or count them as 0 "
@@ -247,6 +262,18 @@ def close(
     notes += [f"fewer than half of the queries are left: {fewer}"] if keep.mean() < 0.5 else []
     notes += _unlike(models, scores, keep)
     return keep, scores, costs
+
+
+def _shared_column(answers: Answers) -> str:
+    """A column whose values several models have, each about once, as ids of queries would be; empty if there is none."""
+    roles, sheet = answers.roles, answers.sheet
+    others = {*FILE_COLUMNS, *roles.candidates.get("query", ()), *roles.candidates.get("model", ())}
+    for column in (name for name in sheet.names if name not in others and sheet.names.count(name) == 1):
+        frame = pd.DataFrame({"value": key_texts(sheet.cells(column))[answers.row], "model": answers.model})
+        pairs = frame.drop_duplicates()
+        if len(pairs) > 0.9 * len(frame) and np.mean(pairs["value"].value_counts().to_numpy() > 1) > 0.5:
+            return column
+    return ""
 
 
 def _aliases(models: list[str], scores: np.ndarray) -> str:

@@ -1,8 +1,10 @@
 """The role of each column of a log, from its name and its content."""
 
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 
 import numpy as np
 import pandas as pd
@@ -102,12 +104,14 @@ def assign_roles(sheet: Sheet, given: Mapping[str, str], wanted: Sequence[str] =
     options = _best_scores(found)
     scores = options[0] if options else Family("score", "{}", 0.0)
     wide = len(scores.columns) > 1
-    priced = wide and any(of.role == "cost" and len(of.only(scores.columns).columns) > 1 for of in found)
+    shared = {of.role for of in found if of.role != "score" and len(of.only(scores.columns).columns) > 1} if wide else set()
+    priced = "cost" in shared
     _find(roles, set(plain_given.values()), wide)
     query, model, score = (bool(roles.candidates.get(role)) for role in ("query", "model", "score"))
     long = query and model and score and "*" not in given.get("score", "")
-    summary = model and not query and not priced and scores.level < 4
-    if wide and not summary and not (long and (not priced or given.get("model"))):
+    # Several scores of each answer, of models that have a column.
+    several = model and scores.level < 4 and (bool(given.get("model")) or not (priced or (query and shared)))
+    if wide and not several and not (long and (not priced or given.get("model"))):
         _refuse_different(sheet, options)
         return _wide(roles, found, scores)
     if not long and (scored or not (query and model)):
@@ -331,7 +335,11 @@ def _no_log(roles: Roles, scores: Family, found: Sequence[Family], wanted: Seque
     if any(pair <= plains for pair in ({"modela", "modelb"}, {"generator1", "generator2"}, {"model1", "model2"})):
         return f"{sheet.name} has pairwise preferences (which of two answers is better), which are no scores of single answers: have each answer scored. {has}"
     free = [name for name in names if not any(name in of for of in candidates.values())]
-    unknown = [name for name in _once(sheet, free) if not known(name) and _like_scores(sheet.cells(name))]
+    unknown = [
+        name
+        for name in _once(sheet, free)
+        if not known(name) and "tokens" not in words(name) and _like_scores(sheet.cells(name))
+    ]
     lacking = [role for role in ("query", "model", "score") if not candidates.get(role)]
     proposals = {role: similar(role, free) for role in lacking}
     if lacking == ["score"]:  # By what is in them.
@@ -374,6 +382,13 @@ def _no_log(roles: Roles, scores: Family, found: Sequence[Family], wanted: Seque
         absent = [repr(model) for model in wanted if model not in names]
         why = f"{some(absent)} is no column" if absent else f"only {named[0]!r} is named, and there is nothing to choose"
         return f"{sheet.name}: columns called like the models have their scores, but {why}. {has}"
+    pair = _two_shapes(sheet, free)
+    if pair is not None and not candidates.get("score"):
+        first, second, models = pair
+        return (
+            f"{sheet.name} has two columns for each of {some(models)}, {first!r} and {second!r}: if they are the scores and the costs, say so "
+            f"({option('--column', f'score={first}')} {option('--column', f'cost={second}')}). {has}"
+        )
     if len(could) > 1 and not proposals["model"] and not candidates.get("score"):
         example = " ".join(option("--cost", f"{name}=VALUE") for name in could[:3])
         return (
@@ -382,6 +397,22 @@ def _no_log(roles: Roles, scores: Family, found: Sequence[Family], wanted: Seque
         )
     shapes = "score_<model> and cost_<model>, <model> and <model>|total_cost, or <model>_score and <model>_cost"
     return f"{sheet.name} has neither a column of models (model, llm, ...) nor columns of scores per model ({shapes}): name the columns ({_NAME}). {more}"
+
+
+def _two_shapes(sheet: Sheet, free: Sequence[str]) -> tuple[str, str, list[str]] | None:
+    """Two shapes of names of numeric columns that the same models have, the likelier scores first, and the models."""
+    shapes: dict[str, dict[str, str]] = {}
+    for name in _once(sheet, free):
+        for match in re.finditer(r"[\s_\-.|:/]+", name) if looks_like_numbers(sheet.cells(name)) else ():
+            shapes.setdefault(f"*{name[match.start() :]}", {})[name[: match.start()]] = name
+            shapes.setdefault(f"{name[: match.end()]}*", {})[name[match.end() :]] = name
+    pairs = [(a, b) for a, b in combinations(shapes, 2) if shapes[a].keys() == shapes[b].keys() and len(shapes[a]) > 1]
+    if not pairs:
+        return None
+    first, second = max(pairs, key=lambda pair: len(shapes[pair[0]]))
+    if not all(_like_scores(sheet.cells(name)) for name in shapes[first].values()):
+        first, second = second, first
+    return first, second, list(shapes[first])
 
 
 def _like_scores(cells: np.ndarray) -> bool:
@@ -396,7 +427,7 @@ def _like_scores(cells: np.ndarray) -> bool:
 def unused(roles: Roles) -> str:
     """The line about columns that were not used, empty if all were."""
     left = [name for name in roles.sheet.names if name and name not in roles.used and name not in FILE_COLUMNS]
-    return f"not used: {some(map(repr, left))}" if left else ""
+    return f"not used: {some(map(repr, left), 30)}" if left else ""
 
 
 def is_repeat(name: str) -> bool:
