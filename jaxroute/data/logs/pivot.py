@@ -11,7 +11,7 @@ from jaxroute.data.files import option, some
 from jaxroute.data.logs.answers import Answers
 from jaxroute.data.logs.cells import empty, read_texts
 from jaxroute.data.logs.files import FILE_COLUMNS
-from jaxroute.data.logs.names import SUMMARIES, level
+from jaxroute.data.logs.names import SUMMARIES, level, similar
 from jaxroute.data.logs.roles import Roles, is_repeat
 
 _MOST_VALUES = 20  # A column that tells answers apart has no more different values.
@@ -268,7 +268,9 @@ def _shared_column(answers: Answers) -> str:
     """A column whose values several models have, each about once, as ids of queries would be; empty if there is none."""
     roles, sheet = answers.roles, answers.sheet
     others = {*FILE_COLUMNS, *roles.candidates.get("query", ()), *roles.candidates.get("model", ())}
-    for column in (name for name in sheet.names if name not in others and sheet.names.count(name) == 1):
+    columns = [name for name in sheet.names if name not in others and sheet.names.count(name) == 1]
+    likely = similar("query", columns)
+    for column in (*likely, *columns):
         frame = pd.DataFrame({"value": key_texts(sheet.cells(column))[answers.row], "model": answers.model})
         pairs = frame.drop_duplicates()
         if len(pairs) > 0.9 * len(frame) and np.mean(pairs["value"].value_counts().to_numpy() > 1) > 0.5:

@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -386,7 +386,7 @@ def _no_log(roles: Roles, scores: Family, found: Sequence[Family], wanted: Seque
     if pair is not None and not candidates.get("score"):
         first, second, models = pair
         return (
-            f"{sheet.name} has two columns for each of {some(models)}, {first!r} and {second!r}: if they are the scores and the costs, say so "
+            f"{sheet.name} has two columns for each of {some(models)}, {first!r} and {second!r}: say which are the scores and which the costs "
             f"({option('--column', f'score={first}')} {option('--column', f'cost={second}')}). {has}"
         )
     if len(could) > 1 and not proposals["model"] and not candidates.get("score"):
@@ -403,15 +403,27 @@ def _two_shapes(sheet: Sheet, free: Sequence[str]) -> tuple[str, str, list[str]]
     """Two shapes of names of numeric columns that the same models have, the likelier scores first, and the models."""
     shapes: dict[str, dict[str, str]] = {}
     for name in _once(sheet, free):
-        for match in re.finditer(r"[\s_\-.|:/]+", name) if looks_like_numbers(sheet.cells(name)) else ():
-            shapes.setdefault(f"*{name[match.start() :]}", {})[name[: match.start()]] = name
-            shapes.setdefault(f"{name[: match.end()]}*", {})[name[match.end() :]] = name
-    pairs = [(a, b) for a, b in combinations(shapes, 2) if shapes[a].keys() == shapes[b].keys() and len(shapes[a]) > 1]
+        marks = [*re.finditer(r"[\s_\-.|:/]+", name)] if looks_like_numbers(sheet.cells(name)) else []
+        starts, ends = [0, *(mark.end() for mark in marks)], [*(mark.start() for mark in marks), len(name)]
+        for start, end in product(starts, ends) if marks else ():
+            if start < end and end - start < len(name):
+                shapes.setdefault(f"{name[:start]}*{name[end:]}", {})[name[start:end]] = name
+    alike: dict[frozenset[str], list[str]] = {}
+    for shape, columns in shapes.items():
+        alike.setdefault(frozenset(columns), []).append(shape)
+    pairs = [of[:2] for models, of in alike.items() if len(models) > 1 and len(of) > 1]
     if not pairs:
         return None
-    first, second = max(pairs, key=lambda pair: len(shapes[pair[0]]))
-    if not all(_like_scores(sheet.cells(name)) for name in shapes[first].values()):
-        first, second = second, first
+
+    def grades(shape: str) -> float:  # The share of whole and half numbers.
+        numbers = [
+            of_cells._number(cell, "score", True)
+            for name in shapes[shape].values()
+            for cell in some_cells(sheet.cells(name))
+        ]
+        return float(np.mean([number is not None and number[0] * 2 % 1 == 0 for number in numbers]))
+
+    first, second = sorted(max(pairs, key=lambda pair: len(shapes[pair[0]])), key=grades, reverse=True)
     return first, second, list(shapes[first])
 
 
