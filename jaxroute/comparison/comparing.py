@@ -176,7 +176,7 @@ class Comparison:
         best = found.best
         learns = ""
         if best is not None and best is not kept and found.single is not kept:
-            learns = f"{choice.named(best)} learns while it serves and is no rule that can be saved: how to play it is under “To go on”, or in `further`."
+            learns = f"{choice.named(best)} learns while it serves and is no rule that can be saved: how to play it is under “To go on”, or in the `further` of its point."
         if kept is None:
             lacking = f"No rule that is fitted to the log reaches {share(self.target)}, so none is saved."
             return f"{learns} {lacking}".strip(), ""
