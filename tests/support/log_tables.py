@@ -1770,6 +1770,16 @@ def matched(fits: np.ndarray) -> list[int] | None:
     return rows
 
 
+def masked(message: str) -> str:
+    """A message without what differs from file to file: names, places, numbers, options."""
+    message = re.sub(r"'[^']*'|\"[^\"]*\"|\S*/\S+|the (data frame|dict|records)", "…", message)
+    while re.search(r"\([^()]*\)", message):
+        message = re.sub(r"\([^()]*\)", "", message)
+    message = re.sub(r"--(\w+) \S+", r"--\1 …", re.sub(r"(line|row|record) \d+", r"line …", message))
+    message = re.sub(r"(… (and|or|,) )+…", "…", re.sub(r"\d[\d.,]*", "#", message))
+    return re.sub(r"(… *)?(line|row|record) …[ ,]*(column …|query …)( and model …)?|(… *)+|…? *#csv:", "… ", message)[:110]
+
+
 def main(number: int, first_seed: int = 0) -> None:
     """Reads `number` draws and prints the verdicts, the most frequent refusals, and the seeds of what failed."""
     from jaxroute.data import read_log
@@ -1789,14 +1799,14 @@ def main(number: int, first_seed: int = 0) -> None:
                 verdict = judge(drawn, outcome)
         verdicts[verdict] += 1
         if isinstance(outcome, ValueError):
-            refusals[verdict, re.sub(r"'[^']*'|\"[^\"]*\"|\S*/\S+", "…", str(outcome))] += 1
+            refusals[verdict, masked(str(outcome))] += 1
         if verdict not in ("right", "refused ambiguous"):
             failures.setdefault(verdict, []).append(seed)
             kinds.setdefault(verdict, Counter()).update(drawn.kinds)
     for verdict, count in verdicts.most_common():
         print(f"{count:7} {verdict}")
     for (verdict, text), count in refusals.most_common(10):
-        print(f"{count:7} {verdict}: {text[:300]}")
+        print(f"{count:7} {verdict}: {text}")
     for verdict, seeds in failures.items():
         print(
             verdict, "seeds:", *seeds[:20], "kinds:", *(f"{kind} {count}" for kind, count in kinds[verdict].most_common(6))
