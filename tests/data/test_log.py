@@ -463,7 +463,7 @@ def test_naming_the_column_of_prompts_by_hand_loses_no_features(named, wide, tmp
     else:
         lines = [
             "prompt,llm,correct,cost",
-            *(f"{p},{m},{i % 2},{1 + (m == 'b')}" for i, p in enumerate(prompts) for m in "ab"),
+            *(f"{p},{m},{(i + (m == 'b')) % 2},{1 + (m == 'b')}" for i, p in enumerate(prompts) for m in "ab"),
         ]
     file = tmp_path / "log.csv"
     file.write_text("\n".join(lines))
@@ -476,7 +476,7 @@ def test_naming_the_column_of_prompts_by_hand_loses_no_features(named, wide, tmp
 def test_a_column_that_a_person_calls_the_query_is_text_whatever_its_name(tmp_path):
     pytest.importorskip("sklearn")
     lines = ["what_was_asked,llm,correct,cost"]
-    lines += [f"tell me about {i},{m},{i % 2},1" for i in range(20) for m in "ab"]
+    lines += [f"tell me about {i},{m},{(i + (m == 'b')) % 2},1" for i in range(20) for m in "ab"]
     (tmp_path / "log.csv").write_text("\n".join(lines))
     log = read_log(tmp_path / "log.csv", columns={"query": "what_was_asked"})
     assert log.features.startswith("text of column 'what_was_asked'")

@@ -30,7 +30,10 @@ def answers(**columns):
     """Records of twenty queries and two models; a column is a value, or a function of query and model."""
     pairs = [(query, model) for query in range(20) for model in "ab"]
     made = [{name: of(*pair) if callable(of) else of for name, of in columns.items()} for pair in pairs]
-    return [{"query_id": q, "model": m, "score": q % 2, **more} for (q, m), more in zip(pairs, made, strict=True)]
+    return [
+        {"query_id": q, "model": m, "score": (q if m == "a" else q // 2) % 2, **more}
+        for (q, m), more in zip(pairs, made, strict=True)
+    ]
 
 
 def half(cost_a=0.1, cost_b=0.2, queries=20, models=("a", "b"), scores=(0.5, 0.5)):
@@ -314,7 +317,10 @@ def test_two_levels_of_folders_are_ambiguous(tmp_path):
     for task in ("math", "code"):
         for model in ("gpt", "cla"):
             (tmp_path / task / model).mkdir(parents=True)
-            part("a").to_csv(tmp_path / task / model / "results.csv", index=False)
+            table = part("a")
+            table.assign(score=table.score if model == "gpt" else 1 - table.score).to_csv(
+                tmp_path / task / model / "results.csv", index=False
+            )
     with pytest.raises(ValueError, match=r"'\(folder\)' and '\(folder 2\)' could both be the model"):
         read_log(tmp_path)
     options = {"columns": {"model": "(folder)", "category": "(folder 2)"}}

@@ -2,17 +2,18 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from jaxroute.data.files import some
+from jaxroute.data.files import option, some
 from jaxroute.data.logs.cells import Numbers, empty, read_numbers, read_texts, some_cells
 from jaxroute.data.logs.files import Sheet
-from jaxroute.data.logs.names import PER_MODEL, words
+from jaxroute.data.logs.names import KINDS, PER_MODEL, UNIT_COLUMN, UNITS, plain, says_unit, split_unit, unit_of, words
 from jaxroute.data.logs.presets import Preset
-from jaxroute.data.logs.roles import CALLED, Roles
+from jaxroute.data.logs.roles import CALLED, Roles, differing
 
 CHARACTERS_PER_TOKEN = 4.0
 _LONGEST_LATENCY = 300.0  # Seconds; a median above is doubted where no unit is said.
@@ -85,6 +86,7 @@ def collect(roles: Roles, units: Mapping[str, str], instead: str = "") -> Answer
         for role in ("cost", "response", *CALLED) if instead == "costs" else ("cost",):
             roles.candidates.pop(role, None)
             roles.families.pop(role, None)
+    units = {**_stated_units(roles, units), **units}
     answers = _wide(roles, units) if roles.models else _long(roles, units)
     twice: dict[str, str] = {}
     for model in answers.models:
@@ -92,6 +94,37 @@ def collect(roles: Roles, units: Mapping[str, str], instead: str = "") -> Answer
         if other != model:
             answers.notes.append(f"models {other!r} and {model!r} differ only in case: they count as two")
     return answers
+
+
+def _stated_units(roles: Roles, units: Mapping[str, str]) -> dict[str, str]:
+    """The units by role that columns such as `currency` and `latency_unit` say, the same in every row."""
+    sheet, found = roles.sheet, {}
+    there = {role: names[0] for role, names in roles.candidates.items() if role in KINDS and names}
+    there |= {role: of.shape for role, of in roles.families.items() if role in KINDS}
+    taken = {column for names in roles.candidates.values() for column in names}
+    names = [name for name in sheet.names if UNIT_COLUMN.fullmatch(plain(name)) and sheet.names.count(name) == 1]
+    for role, name in product(there.keys() - units, {*names} - taken):
+        said = [*dict.fromkeys(str(cell).strip() for cell in sheet.cells(name) if not empty(cell))]
+        known = [says_unit(name, role, unit) for unit in said]
+        if False in known or not said:
+            continue
+        called = CALLED.get(role, role)
+        if None in known:
+            some_units = ", ".join([*UNITS[KINDS[role]]][:8])
+            raise ValueError(
+                f"{sheet.name}: column {name!r} says {said[known.index(None)]!r}, which is no known unit of the {called} ({some_units}, ...): convert the "
+                f"{called}, and leave the column out"
+            )
+        if len(said) > 1:
+            keep = option("--where", f"{name}={said[0]}")
+            raise ValueError(
+                f"{sheet.name}: the {called} is in {some(map(repr, said), 4)} (column {name!r}): convert all to one unit, or keep one ({keep})"
+            )
+        roles.used.add(name)
+        roles.notes.append(f"unit of the {called}: column {name!r} ({said[0]!r} in every row)")
+        if unit_of(role, "", {role: said[0]})[:2] != (1.0, None):
+            found[role] = " ".join([said[0], *split_unit(KINDS[role], there[role].replace("{}", ""))[1]])
+    return found
 
 
 def _long(roles: Roles, units: Mapping[str, str]) -> Answers:
@@ -104,7 +137,9 @@ def _long(roles: Roles, units: Mapping[str, str]) -> Answers:
         gaps = [row for row, cell in enumerate(cells) if empty(cell) and not (isinstance(cell, str) and cell.strip())]
         if gaps:
             where = f"{sheet.place(gaps[0])}, column {column!r}"
-            raise ValueError(f"{where} is empty, and {len(gaps) - 1} more rows name no {role}: fill it, or delete the rows")
+            raise ValueError(
+                f"{where} is empty, and {len(gaps) - 1} more rows name no {role}: fill it (of cells merged in Excel, only the first is filled), or delete the rows"
+            )
         roles.note(role, column)
     codes, models = pd.factorize(np.array([str(cell).strip() for cell in sheet.cells(model_column)], object))
     answers = Answers(roles, list(map(str, models)), np.arange(sheet.num_rows), codes.astype(np.int64))
@@ -181,7 +216,13 @@ def _put_column(answers: Answers, role: str, units: Mapping[str, str], *more: st
     column = roles.column(role) if _needed(roles, role) else None
     if column is not None:
         numbers = _numbers(roles.sheet, column, role, units)
-        roles.note(role, column, *more, *numbers.notes)
+        others = differing(roles, role, column) if role in ("score", "cost") and role not in roles.given else []
+        doubt = (
+            f"{some(map(repr, others), 3)} could be it, too, with other values: {option('--column', f'{role}={others[0]}')}"
+            if others
+            else ""
+        )
+        roles.note(role, column, *more, *numbers.notes, doubt)
         numbers.values = numbers.values[answers.row]
         _put(answers, role, numbers, column, units)
 
@@ -199,14 +240,15 @@ def _put(answers: Answers, role: str, numbers: Numbers, column: str, units: Mapp
     if role == "cost" and numbers.currency:
         answers.unit = "J per request" if numbers.currency == "J" else f"{numbers.currency} per query"
     if role == "latency" and not np.isnan(numbers.values).all():
-        _doubt_latency(answers, float(np.nanmedian(numbers.values)), numbers.unit or role in units)
+        _doubt_latency(answers, np.asarray(numbers.values), numbers.unit or role in units)
 
 
-def _doubt_latency(answers: Answers, median: float, stated: bool) -> None:
-    """Leaves out a latency without a unit that would be implausibly long in seconds."""
+def _doubt_latency(answers: Answers, seconds: np.ndarray, stated: bool) -> None:
+    """Leaves out a latency without a unit that would be implausibly long in seconds; whole numbers may be milliseconds sooner."""
+    median, whole = float(np.nanmedian(seconds)), not np.nansum(seconds % 1)
     if median > _LONGEST_LATENCY and stated:
         answers.notes.append(f"latency: implausible, a median of {median:,.0f} seconds")
-    elif median > _LONGEST_LATENCY:
+    elif not stated and median > (_LONGEST_LATENCY / 5 if whole else _LONGEST_LATENCY):
         del answers.values["latency"]
         answers.notes.append(
             f"latency: not used, as its median is {median:,.0f} and no unit is said: give it (units={{'latency': 'ms'}}, on the command line --unit "

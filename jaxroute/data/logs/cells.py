@@ -26,6 +26,7 @@ _MARKS = {"$": "USD", "€": "EUR", "£": "GBP", "¥": "JPY", "us$": "USD"}
 _CURRENCY = re.compile(r"us\$|[$€£¥]|\b(USD|EUR|GBP|JPY|CHF|CNY|INR|CAD|AUD|SEK|BRL)\b", re.IGNORECASE)
 _NUMBER = re.compile(r"^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$", re.IGNORECASE)
 _UNITS = {"us": 1e-6, "ms": 1e-3, "msec": 1e-3, "s": 1.0, "sec": 1.0, "secs": 1.0, "seconds": 1.0, "min": 60.0, "j": 1.0}
+_FEWEST_TOKENS = 10.0  # Median; numbers below that are not whole are no means of several answers.
 _NOT_NEGATIVE = ("cost", "tokens", "latency", "price")
 _THOUSANDS = r"[1-9]\d{0,2}(\.\d{3})+"
 _LISTS, _MANY = (list, tuple, np.ndarray), (list, tuple, np.ndarray, dict)
@@ -134,6 +135,13 @@ def _check(sheet: "Sheet", column: str, kind: str, values: np.ndarray) -> None:
         if broken.size and all(isinstance(c, str) and re.fullmatch(_THOUSANDS, c.strip()) for c in cells[broken]):
             why = ": is the point between thousands? write numbers of tokens without marks"  # Others are means of several answers.
             raise _refusal(sheet, broken[0], column, why)
+    if kind == "tokens" and np.nan_to_num(values % 1).astype(bool).mean() > 0.5 and np.nanmedian(values) < _FEWEST_TOKENS:
+        raise _refusal(
+            sheet,
+            np.argmax(values % 1 > 0),
+            column,
+            ", no whole number: are they thousands of tokens? write numbers of tokens",
+        )
     rule = "finite and at least 0" if kind in _NOT_NEGATIVE else "finite"
     wrong = np.isinf(values) | (values < 0 if kind in _NOT_NEGATIVE else False)
     if wrong.any():
@@ -272,6 +280,12 @@ def _number(cell: Any, kind: str, comma: bool) -> tuple[float, str | None, bool]
     elif re.fullmatch(r"[+-]?\d{1,3}(,\d{3})+(\.\d*)?", text):
         text = text.replace(",", "")
     return (float(text) * factor, currency, percent) if _NUMBER.match(text) else None
+
+
+def number_of(cell: Any) -> float:
+    """A cell as a number or verdict, NaN for what is neither."""
+    number = _number(cell, "score", True)
+    return np.nan if number is None else number[0]
 
 
 def _has_decimal_comma(semicolons: bool, cells: np.ndarray, left: np.ndarray) -> bool:

@@ -15,11 +15,12 @@ from jaxroute.data.logs import features as features_of
 from jaxroute.data.logs.answers import Answers, collect
 from jaxroute.data.logs.arrays import sheet_of_arrays
 from jaxroute.data.logs.cells import empty, read_dates, read_numbers, read_texts, read_vectors
+from jaxroute.data.logs.doubts import check_models, check_same_scores, check_scores, doubtful_costs
 from jaxroute.data.logs.files import Sheet, existing, open_log
-from jaxroute.data.logs.names import given_roles, given_units, words
+from jaxroute.data.logs.names import given_roles, given_units, similar, words
 from jaxroute.data.logs.pivot import Keys, close, find_keys, key_text, pivot, refuse_summary
 from jaxroute.data.logs.presets import Prices, costs_by_size
-from jaxroute.data.logs.pricing import give_costs, given_numbers, implausible, price_answers
+from jaxroute.data.logs.pricing import give_costs, given_numbers, price_answers
 from jaxroute.data.logs.roles import assign_roles, unused
 from jaxroute.data.logs.scales import in_unit
 from jaxroute.data.table import RoutingTable
@@ -251,7 +252,11 @@ def _choose_models(
     """Keeps the models that are named, and that have a cost where costs or prices were given; a file of prices may be longer than a log."""
     name, there = answers.sheet.name, set(answers.models)
     if len(there) < 2:
-        raise ValueError(f"{name} has one model, {answers.models[0]!r}: there is nothing to choose; add answers of another")
+        others = [column for column in similar("model", answers.sheet.names) if answers.roles.different(column) > 1]
+        more = f", or name their column ({option('--column', f'model={others[0]}')})" if others else ""
+        raise ValueError(
+            f"{name} has one model, {answers.models[0]!r}: there is nothing to choose; add answers of another{more}"
+        )
     if file and prices is not None and not prices.keys() <= there:
         answers.notes.append(
             f"prices: {file} also has those of {some(sorted(prices.keys() - there), 4)}, which the log lacks"
@@ -319,6 +324,8 @@ def _log(answers: Answers, costs: Mapping[str, float] | None, prices: Prices | N
         numbers, labels = pd.factorize(np.array([str(cell) for cell in sheet.cells(category)], object))
         groups["category"] = (numbers[answers.row], labels.tolist())
     score_name = roles.families["score"].shape if roles.models else str(roles.column("score"))
+    if options["scale"] is None:
+        check_scores(answers)
     scores = _scores(answers, options["scale"], score_name, groups)
     cost, unit = _costs(answers, costs, prices)
     keys, unit = find_keys(answers), str(options["cost_unit"] or unit)
@@ -331,7 +338,9 @@ def _log(answers: Answers, costs: Mapping[str, float] | None, prices: Prices | N
     rows, total = (original, arrays["total"]) if roles.models else (keys.number, keys.total)
     if {"rows", "num_rows"} <= arrays.keys():
         rows, total = np.asarray(arrays["rows"])[rows], int(arrays["num_rows"])
-    notes += implausible(cost_matrix[keep], answers.models, unit)
+    check_same_scores(answers, matrix[keep])
+    check_models(answers, matrix[keep], cost_matrix[keep], [*(options["models"] or ()), *(costs or ()), *(prices or ())])
+    notes += doubtful_costs(answers, cost_matrix[keep], unit, stated=costs is prices is None and "cost" in answers.values)
     text = labels = prompts = signals = None
     text_column = roles.column("text")
     if text_column is not None:

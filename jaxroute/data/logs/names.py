@@ -5,6 +5,7 @@ import fnmatch
 import json
 import math
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,7 +16,8 @@ from jaxroute.core import checks
 from jaxroute.data.files import some
 
 _FILE = json.loads((Path(__file__).parent / "names.json").read_text("utf-8"))
-_SIGNS = str.maketrans(_FILE["signs"])
+_SIGNS = {code: unicodedata.normalize("NFD", chr(code))[0] for code in range(0xC0, 0x180)}  # Letters without accents.
+_SIGNS |= str.maketrans(_FILE["signs"])
 
 
 def plain(name: str) -> str:
@@ -43,6 +45,10 @@ _WORDS = {key: frozenset(text.split()) for key, text in _FILE["words"].items()}
 # Words of columns that number repeated answers, of files that are parts of one table, around models in names of files, and of statistics.
 REPEATS, PARTS, WRAPPERS, _STATISTICS = (_WORDS[key] for key in ("repeats", "parts", "wrappers", "statistics"))
 EMPTY, SUMMARIES = _WORDS["empty"] | {""}, _WORDS["summaries"]
+# Words of labels and right answers; of the largest number of points there can be, and around them; of what is no model; of values that are no scores
+# or costs, and of scores that are better the lower they are.
+TRUTHS, LARGEST, POINTS, _ASIDE, LOWER = (_WORDS[key] for key in ("truths", "largest", "points", "aside", "lower"))
+NOT_MODELS = _STATISTICS | SUMMARIES | _WORDS["of_all"]
 
 
 @lru_cache(65536)
@@ -88,11 +94,17 @@ def _named(base: str) -> bool:
 def unit_of(role: str, name: str, given: Mapping[str, str]) -> tuple[float, str | None, str]:
     """Returns the factor of a column's unit, its currency if it has another than USD, and the unit in words, empty without one."""
     kind = KINDS.get(role, "")
-    units = (plain(given[role]),) if role in given else split_unit(kind, name)[1]
+    units = units_in(kind, given[role]) if role in given else split_unit(kind, name)[1]
     values = [UNITS[kind][unit] for unit in units] + (["J"] if kind == "cost" and "energy" in plain(name) else [])
     factor = math.prod((value for value in values if not isinstance(value, str)), start=1.0)
     currency = next((value for value in reversed(values) if isinstance(value, str)), None)
     return factor, currency, given.get(role, " ".join(reversed(units)))
+
+
+def units_in(kind: str, text: str) -> tuple[str, ...]:
+    """Returns the units in a text such as "ms" or "EUR cents", empty if it has another word."""
+    parts = [plain(text)] if plain(text) in UNITS[kind] else [*map(plain, text.split())]
+    return tuple(parts) if all(part in UNITS[kind] for part in parts) else ()
 
 
 def given_units(units: Mapping[str, str] | None) -> dict[str, str]:
@@ -106,11 +118,29 @@ def given_units(units: Mapping[str, str] | None) -> dict[str, str]:
         raise ValueError(f"units must map roles to units, as {{'latency': 'ms'}}, got {checks.show(units)}")
     for role, unit in (units or {}).items():
         role = checks.one_of("a role in units", _ALIASES.get(role, role), [*KINDS, "price"])
-        allowed = UNITS[KINDS.get(role, role)]
-        if plain(unit) not in allowed:
-            raise ValueError(f"units[{role!r}] must be one of {', '.join(allowed)}, got {unit!r}")
+        if not units_in(KINDS.get(role, role), str(unit)):
+            raise ValueError(f"units[{role!r}] must be one of {', '.join(UNITS[KINDS.get(role, role)])}, got {unit!r}")
         found |= dict.fromkeys(_DIRECTIONS if role == "price" else (role,), str(unit))
     return found
+
+
+UNIT_COLUMN = re.compile("(.*?)(currency|units?)(code)?")  # Plain names of columns that say a unit.
+
+
+def says_unit(name: str, role: str, text: str) -> bool | None:
+    """Returns whether a column called `currency`, `cost_unit`, `unit`, ... says the unit of a role; None if it says one that is not known.
+
+    Args:
+      name: name of the column.
+      role: role with a unit.
+      text: the unit, as its cells have it.
+    """
+    match, kind = UNIT_COLUMN.fullmatch(plain(name)), KINDS[role]
+    if not match or (match[1] and match[1] != kind and match[1] not in _NAMES[role]):
+        return False
+    if match[2] == "currency" and kind not in ("cost", "price"):
+        return False
+    return bool(units_in(kind, text)) or (None if match[1] or match[2] == "currency" else False)
 
 
 @lru_cache(65536)
@@ -120,8 +150,12 @@ def level(role: str, name: str) -> float:
     A field of an object (`usage.prompt_tokens`) says it less than any synonym, and a name with remarks ("Score (exact match)") half less.
     """
     found = whole_level(role, name)
-    if not found and re.fullmatch(r".+\(.+\)\s*", str(name)) and not _odd(str(name).split("(")[1]):
-        return max(0.0, whole_level(role, str(name).split("(")[0]) - 0.5)
+    head, mark, remark = str(name).partition("(")
+    if not found and head and mark and remark.rstrip().endswith(")") and not _odd(remark):
+        said = set(words(remark))
+        if said & (_ASIDE | LOWER) or (role.startswith("tokens") and not said <= _WORDS["remarks"]):
+            return 0.0  # As in `Score (lower is better)`.
+        return max(0.0, whole_level(role, head) - 0.5)
     *heads, last = str(name).split(".")
     if not found and heads and not any(_WORDS["of_others"] & set(words(head)) for head in heads):
         return {3.0: 1.9, 2.0: 1.5}.get(whole_level(role, last), 0.0)
@@ -167,10 +201,16 @@ def known(name: str, nested: bool = True) -> bool:
     return any(of >= 1 and (nested or "." not in name or of % 1 == 0) for of in levels)
 
 
+def can_be(role: str, name: str) -> bool:
+    """Whether no word of a name speaks against a role, as in `error_rate` and `cost_limit`."""
+    against = {"score": _ASIDE | LOWER, "cost": _ASIDE | LOWER | _WORDS["parts_of_cost"]}
+    return not against.get(role, set()) & set(words(name))
+
+
 def similar(role: str, names: Sequence[str]) -> list[str]:
     """Returns the columns whose names have a word of the role in them, for a proposal."""
     marks = re.compile(_FILE["marks"].get(role, role.split("_")[0]))
-    unknown = [name for name in names if not known(name) and not _odd(name)]
+    unknown = [name for name in names if not known(name) and not _odd(name) and can_be(role, name)]
     return [name for name in unknown if any(map(marks.fullmatch, words(name)))]
 
 

@@ -11,7 +11,7 @@ from jaxroute.data.files import option, some
 from jaxroute.data.logs.answers import Answers
 from jaxroute.data.logs.cells import empty, read_texts
 from jaxroute.data.logs.files import FILE_COLUMNS
-from jaxroute.data.logs.names import SUMMARIES, level, similar
+from jaxroute.data.logs.names import SUMMARIES, level, similar, words
 from jaxroute.data.logs.roles import Roles, is_repeat
 
 _MOST_VALUES = 20  # A column that tells answers apart has no more different values.
@@ -41,19 +41,37 @@ class Keys:
 
 
 def refuse_summary(roles: Roles) -> None:
-    """Refuses a row of means or sums at the end of a table: a word such as "Total" in one of the first columns, which no row above has."""
-    sheet, size = roles.sheet, roles.sheet.num_rows
-    columns = [*sheet.names[:3], *roles.candidates.get("query", ()), *roles.candidates.get("category", ())]
-    for column in dict.fromkeys(columns):
+    """Refuses rows of means or sums: a word such as "Total" among ids of queries, or in the first columns of the last rows, which no row above has."""
+    sheet, size, queries = roles.sheet, roles.sheet.num_rows, roles.candidates.get("query", [])
+    for column in dict.fromkeys([*sheet.names[:3], *queries, *roles.candidates.get("category", ())]):
         if sheet.names.count(column) > 1 or column in roles.candidates.get("model", ()):
             continue
         cells = sheet.cells(column)
-        for row in range(max(0, size - 3), size):
-            word = str(cells[row]).strip().lower().rstrip(":")
-            if word in SUMMARIES and not any(str(cell).strip().lower().rstrip(":") == word for cell in cells[: size - 3]):
-                raise ValueError(
-                    f"{sheet.place(row)}, column {column!r} is {cells[row]!r}: is the row a summary of the others? delete it, or rename what it names"
-                )
+        rows = [row for row in range(max(0, size - 3), size) if _summary(cells[row])]
+        rows = [row for row in rows if not any(cell == cells[row] for cell in cells[: size - 3])]
+        if column in queries and not rows:
+            first = np.unique(roles.codes(column), return_index=True)[1]
+            rows = [row for row in first if _summary(cells[row])]
+            numbered = sum(any(letter.isdigit() for letter in str(cell)) for cell in cells[first])
+            rows = rows if numbered + len(rows) > len(first) / 2 else []  # Other ids are no words.
+        if rows:
+            raise ValueError(
+                f"{sheet.place(rows[0])}, column {column!r} is {cells[rows[0]]!r}: is the row a summary of the others? delete such rows, or rename what they name"
+            )
+
+
+def _summary(cell: object) -> bool:
+    """Whether a cell is a word such as "Total (n=20)"."""
+    said = set(words(str(cell).split("(")[0])) if isinstance(cell, str) and len(cell) < 40 else set()
+    return bool(said & SUMMARIES or said & {"all"}) and said <= SUMMARIES | {
+        "all",
+        "grand",
+        "of",
+        "queries",
+        "questions",
+        "models",
+        "rows",
+    }
 
 
 def find_keys(answers: Answers) -> Keys:
@@ -85,6 +103,12 @@ def find_keys(answers: Answers) -> Keys:
             notes.append(f"query: the column {column!r} names different questions alike: it counts together with {text!r}")
         elif not wide:
             _check_texts(answers, codes, texts, column, text)
+    cut = [name for name in map(str, ids) if re.fullmatch(r"\d\.\d*E\+\d+|[1-9]\d{5,}0{6,}", name, re.IGNORECASE)]
+    if whole and len(cut) > len(ids) / 2 and "query" not in answers.asked:
+        raise ValueError(
+            f"{sheet.name}: ids such as {cut[0]!r} in {column!r} end in zeros, as Excel leaves long numbers, so that different queries may have one: write them "
+            f"as text, or say that they are whole ({option('--column', f'query={column}')})"
+        )
     if whole and all(re.fullmatch(r"[+-]?\d{1,18}", str(name)) for name in ids):  # In the order of their numbers.
         codes = np.argsort(np.argsort([int(name) for name in ids], kind="stable"))[codes]
     first = np.unique(codes, return_index=True)[1]
@@ -243,7 +267,7 @@ def close(
     if whole > keep.sum():
         fewer = f"with models={names!r} ({option('--models', ','.join(names))}) {whole:,} queries are complete"
     if not keep.any():
-        hint = _aliases(models, scores)
+        hint = _equal_ids(answers) or _aliases(models, scores)
         if (np.isfinite(scores).sum(axis=1) <= 1).all() and not hint:
             shared = _shared_column(answers)
             likely = (
@@ -253,9 +277,9 @@ def close(
                 f"{name}: every query has the answer of one model alone: a log of what a router chose does not tell what the others would have "
                 f"answered; have every model answer the same queries, or name the column by which their answers belong together (--column query=NAME){likely}"
             )
+        zero = "" if hint else ', or count them as 0 (missing="zero", --missing zero)'
         raise ValueError(
-            f"{name}: no query has an answer and a cost of every model ({most} missing of {total:,}; first: {where}); {hint}{fewer}, or count them as 0 "
-            '(missing="zero", --missing zero)'
+            f"{name}: no query has an answer and a cost of every model ({most} missing of {total:,}; first: {where}); {hint}{fewer}{zero}"
         )
     out = f"{int((~keep).sum()):,} of {total:,} queries"
     notes.append(f"left out: {out} that lack an answer or a cost (of {most}; first: {where})")
@@ -275,6 +299,17 @@ def _shared_column(answers: Answers) -> str:
         pairs = frame.drop_duplicates()
         if len(pairs) > 0.9 * len(frame) and np.mean(pairs["value"].value_counts().to_numpy() > 1) > 0.5:
             return column
+    return ""
+
+
+def _equal_ids(answers: Answers) -> str:
+    """A hint at ids that are the same number in other digits, empty if there is none."""
+    column = answers.roles.column("query")
+    first: dict[str, str] = {}
+    for name in [] if column is None else dict.fromkeys(key_texts(answers.sheet.cells(column))):
+        other = first.setdefault(re.sub(r"^0+(?=\d)|\.0+$", "", name), name)
+        if other != name:
+            return f"ids such as {other!r} and {name!r} are equal as numbers: write them in one way; "
     return ""
 
 

@@ -10,14 +10,14 @@ import pandas as pd
 from jaxroute.core import checks
 from jaxroute.data.files import option, some
 from jaxroute.data.logs.answers import CHARACTERS_PER_TOKEN, Answers, query_characters
-from jaxroute.data.logs.cells import read_numbers
+from jaxroute.data.logs.cells import read_numbers, some_cells
 from jaxroute.data.logs.files import open_log
-from jaxroute.data.logs.names import level, similar
+from jaxroute.data.logs.names import known, level, similar, unknown_unit, words
 from jaxroute.data.logs.presets import Prices
 
+_LOWEST_PRICE = 0.02  # USD per million tokens; if none is higher, they are doubted.
 ANSWER_TOKENS = 256.0
 """Tokens of an answer of which neither tokens, characters nor text are known."""
-_CHEAPEST, _MOST_EXPENSIVE = 1e-7, 10.0  # USD per query; mean costs outside are doubted.
 
 PRICES: tuple[str, ...] = ("price_in", "price_out", "price_cached")
 # Columns of a file of prices, and short names of them.
@@ -123,6 +123,11 @@ def price_answers(answers: Answers, costs: Mapping[str, float] | None, prices: P
     cost = tokens_in * of["price_in"] + (ANSWER_TOKENS if tokens_out is None else tokens_out) * of["price_out"]
     cost = cost + _cached(answers, tokens_in, of)
     answers.notes.append(f"cost: {whose} in USD per million tokens x {called}")
+    most = np.nanmax([of["price_in"], of["price_out"]])
+    if prices is None and 0 < most < _LOWEST_PRICE:
+        answers.notes.append(
+            f"cost: implausible prices of at most {most:g} USD per million tokens; are they per 1k (--unit price=per_1k)?"
+        )
     answers.unit = None
     return cost / 1e6
 
@@ -198,14 +203,6 @@ def _beside(answers: Answers, role: str, whole: np.ndarray, said: str) -> bool:
     return beside
 
 
-def implausible(costs: np.ndarray, models: list[str], unit: str) -> list[str]:
-    """Lines about mean costs `[Q, N]` that are hardly those of a query; other units than USD are not judged."""
-    means = zip(models, costs.mean(axis=0) if unit.startswith("USD per query") else [])
-    odd = [f"{model} {mean:.3g}" for model, mean in means if 0 < mean < _CHEAPEST or mean > _MOST_EXPENSIVE]
-    line = f"cost: implausible means in USD per query: {', '.join(odd[:4])}; is the unit another (--unit cost=cents; --price counts USD per million tokens)?"
-    return [line] if odd else []
-
-
 def give_costs(answers: Answers) -> str:
     """The ways to give the costs that are lacking, in words."""
     first, roles = answers.models[0], answers.roles
@@ -213,8 +210,15 @@ def give_costs(answers: Answers) -> str:
     cost = f"{option('--cost', f'{first}=VALUE')} ... in USD per query"
     models = f"; models: {', '.join(answers.models)}" if len(answers.models) <= 20 else ""
     used = {name for names in roles.candidates.values() for name in names}
-    likely = similar("cost", [name for name in roles.sheet.names if name not in used])
-    hint = ""
+    free = [name for name in roles.sheet.names if name not in used and roles.sheet.names.count(name) == 1]
+    likely, hint = similar("cost", free), ""
+    strange = [name for name in free if "cost" in words(name) and unknown_unit("cost", name)]
+    strange += [name for name in free if "(" in name and "tokens" in words(name.split("(")[0]) and not known(name)]
+    blank = [name for name in free if level("cost", name) > 0 and not some_cells(roles.sheet.cells(name), 1)]
+    if blank:
+        hint = f"the cells of {blank[0]!r} are empty (formulas that were not computed?); "
+    elif strange:
+        hint = f"what {strange[0]!r} counts is not known: write USD per query, or single tokens, without a remark; or "
     if likely and not roles.models:
         hint = f"{' or '.join(map(repr, likely[:3]))} looks like the cost: {option('--column', f'cost={likely[0]}')}; or "
     return f"{hint}give the cost of each model ({cost}), or its price ({price}); in Python costs={{...}}, prices={{...}}{models}"

@@ -8,9 +8,10 @@ import pandas as pd
 
 from jaxroute.core import checks
 from jaxroute.data.files import some
-from jaxroute.data.logs.names import level
+from jaxroute.data.logs.names import level, plain
 
 _NAMES = ("name", "key", "metric", "scorer", "id", "type")
+_PAGES = ("totalpages", "pages", "numpages", "hasmore", "hasnext", "next", "nextpage", "nexturl", "nextcursor")
 _VALUES = ("value", "score", "mean", "result", "number_value", "float_value")
 
 
@@ -43,7 +44,13 @@ def records_of(name: str, value: Any) -> tuple[list[dict], list[str]]:
     lists = {key: records for key, records in lists.items() if _roles(records) == most}
     if len(lists) == 1:
         key, records = next(iter(lists.items()))
-        return records, [f"file: the records are under {key!r}"]
+        pages = [name for name, of in value.items() if plain(name) in _PAGES and of not in (None, "", False, 0, 1)]
+        more = (
+            f"; it is one page of several ({pages[0]}: {checks.show(value[pages[0]])}), and the others are lacking"
+            if pages
+            else ""
+        )
+        return records, [f"file: the records are under {key!r}{more}"]
     fields, *others = ({field for record in records for field in record} for records in lists.values())
     if any(fields != other for other in others):
         raise ValueError(f"{name} has several lists of records, {some(map(repr, lists))}: write one to a file of its own")

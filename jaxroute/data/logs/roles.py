@@ -12,9 +12,9 @@ import pandas as pd
 from jaxroute.data.files import option, some
 from jaxroute.data.logs import cells as of_cells
 from jaxroute.data.logs import names as of_names
-from jaxroute.data.logs.cells import looks_like_numbers, looks_like_text, some_cells
+from jaxroute.data.logs.cells import looks_like_numbers, looks_like_text, number_of, some_cells
 from jaxroute.data.logs.files import FILE_COLUMNS, Sheet
-from jaxroute.data.logs.names import CALLED, Family, families, known, level, similar, words
+from jaxroute.data.logs.names import CALLED, LOWER, Family, can_be, families, known, level, similar, words
 
 _NAME = "--column ROLE=NAME, in Python columns={'ROLE': 'NAME'}"
 
@@ -198,6 +198,16 @@ def _same(sheet: Sheet, a: str, b: str, role: str = "") -> bool:
     return all(str(x).strip() == str(y).strip() for x, y in zip(first, second, strict=True))
 
 
+def differing(roles: Roles, role: str, column: str) -> list[str]:
+    """The columns that could be a role by a weaker name than the one that is used, and that have other cells."""
+    sheet, taken = roles.sheet, {name for names in roles.candidates.values() for name in names}
+    free = [name for name in _once(sheet, sheet.names) if name and name not in taken and name not in FILE_COLUMNS]
+    weaker = {*similar(role, free)} | {name for name in free if level(role, name) > 0}
+    return [
+        name for name in free if name in weaker and _fits(role, sheet.cells(name)) and not _same(sheet, name, column, role)
+    ]
+
+
 def _once(sheet: Sheet, names: Sequence[str]) -> list[str]:
     """The names that one column has."""
     often = Counter(sheet.names)
@@ -343,12 +353,19 @@ def _no_log(roles: Roles, scores: Family, found: Sequence[Family], wanted: Seque
     lacking = [role for role in ("query", "model", "score") if not candidates.get(role)]
     proposals = {role: similar(role, free) for role in lacking}
     if lacking == ["score"]:  # By what is in them.
-        proposals["score"] = proposals["score"] or unknown
+        proposals["score"] = proposals["score"] or [name for name in unknown if can_be("score", name)]
     likely = "; ".join(
         f"{' or '.join(map(repr, of[:3]))} looks like the {role}: {option('--column', f'{role}={of[0]}')}"
         for role, of in proposals.items()
         if of
     )
+    lower = [name for name in unknown if LOWER & set(words(name))] if lacking == ["score"] else []
+    likely = likely or (
+        f"{some(map(repr, lower), 3)} may be better the lower it is: add a column of 1 - it as the score" if lower else ""
+    )
+    strange = [name for name in free if level("score", name) > 0 and not looks_like_numbers(sheet.cells(name), "score")]
+    if lacking == ["score"] and not likely and strange:
+        likely = f"{strange[0]!r} has {of_cells.examples(sheet.cells(strange[0]))}, which are no verdicts that are known: write 1 and 0"
     more = f"{likely}. {has}" if likely else has
     statistics = next((of for of in found if of.role == "score" and len(of.statistics) > 1), None)
     if statistics and not candidates.get("model"):
@@ -416,12 +433,8 @@ def _two_shapes(sheet: Sheet, free: Sequence[str]) -> tuple[str, str, list[str]]
         return None
 
     def grades(shape: str) -> float:  # The share of whole and half numbers.
-        numbers = [
-            of_cells._number(cell, "score", True)
-            for name in shapes[shape].values()
-            for cell in some_cells(sheet.cells(name))
-        ]
-        return float(np.mean([number is not None and number[0] * 2 % 1 == 0 for number in numbers]))
+        numbers = [number_of(cell) for name in shapes[shape].values() for cell in some_cells(sheet.cells(name))]
+        return float(np.mean(np.array(numbers) * 2 % 1 == 0))
 
     first, second = sorted(max(pairs, key=lambda pair: len(shapes[pair[0]])), key=grades, reverse=True)
     return first, second, list(shapes[first])
@@ -431,8 +444,7 @@ def _like_scores(cells: np.ndarray) -> bool:
     """Whether cells are numbers or verdicts in [0, 1], or whole or half grades up to 100."""
     if not looks_like_numbers(cells, "score"):
         return False
-    numbers = (of_cells._number(cell, "score", True) for cell in some_cells(cells))
-    values = np.array([number[0] for number in numbers if number is not None])
+    values = np.array([number for number in map(number_of, some_cells(cells)) if number == number])
     return bool((values >= 0).all() and (values.max() <= 1 or (values.max() <= 100 and (values * 2 % 1 == 0).all())))
 
 
@@ -446,4 +458,4 @@ def is_repeat(name: str) -> bool:
     """Whether a column numbers repeated answers."""
     parts = set(words(name))
     answers = parts & {"answer", "completion", "output"} and parts & {"idx", "index", "id", "number"}
-    return bool(of_names.REPEATS & parts or answers)
+    return bool((of_names.REPEATS & parts and not {"date", "time"} & parts) or answers)
