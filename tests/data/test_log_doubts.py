@@ -62,7 +62,11 @@ REFUSED = {
         "all models have the same score on every query",
         {"columns": {"score": "score"}},
     ),
-    "a score of each query": (BASE.assign(score=GOLD), "is it a property of the queries", {"columns": {"score": "score"}}),
+    "a score of each query": (
+        renamed(score="outcome").assign(outcome=GOLD),
+        "is it a property of the queries",
+        {"columns": {"score": "outcome"}},
+    ),
     "classes of each model": (WIDE.assign(a=[1, 0, 1, 1], b=[0, 0, 1, 0]), "predictions as 'label'", {"models": ["a", "b"]}),
     "classes in columns with a name": (
         WIDE.assign(a_result=[1, 0, 1, 1], b_result=[0, 0, 1, 0]),
@@ -186,6 +190,7 @@ def test_it_is_refused_with_the_remedy(case):
 
 
 PRINTED = {
+    "a score of each query": (BASE.assign(score=GOLD), "score: doubtful, as all models have the same on every query"),
     "a weaker name that differs": (
         BASE.assign(correct=1 - BASE.score),
         "'correct' could be it, too, with other values: --column score=correct",

@@ -73,20 +73,21 @@ def _refuse_points(answers: Answers, free: list[str], said: str, remedy: str) ->
             )
 
 
-def check_same_scores(answers: Answers, scores: np.ndarray) -> None:
-    """Refuses scores `[Q, N]` that differ from query to query, but never from model to model."""
+def check_same_scores(answers: Answers, scores: np.ndarray) -> list[str]:
+    """Refuses scores `[Q, N]` that differ from query to query, but never from model to model; of verdicts under a clear name, returns a line about it."""
     asked = "score" in answers.asked or answers.preset.name
     if asked or not (scores == scores[:, :1]).all() or np.ptp(scores) == 0:
-        return
-    said, remedy, alike, _ = _score(answers)
+        return []
+    said, remedy, alike, strength = _score(answers)
     if alike:
         raise _label(answers, said, remedy, alike)
-    measured = len(np.unique(scores)) > 2 and not np.isin(scores * 4, range(5)).all()
-    if measured or scores[:, 1:].size >= _ENOUGH:
-        raise ValueError(
-            f"{answers.sheet.name}: all models have the same score on every query ({said}): is it a property of the queries, and no judgement of the "
-            f"answers? name the column of judgements (--column score=NAME), or {remedy}"
-        )
+    verdicts = np.isin(scores * 4, range(5)).all()
+    if (verdicts and strength >= 2) or (scores[:, 1:].size < _ENOUGH and len(np.unique(scores)) < 3):
+        return ["score: doubtful, as all models have the same on every query: is it a property of the queries?"]
+    raise ValueError(
+        f"{answers.sheet.name}: all models have the same score on every query ({said}): is it a property of the queries, and no judgement of the "
+        f"answers? name the column of judgements (--column score=NAME), or {remedy}"
+    )
 
 
 def _free(answers: Answers) -> list[str]:

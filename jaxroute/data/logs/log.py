@@ -338,7 +338,7 @@ def _log(answers: Answers, costs: Mapping[str, float] | None, prices: Prices | N
     rows, total = (original, arrays["total"]) if roles.models else (keys.number, keys.total)
     if {"rows", "num_rows"} <= arrays.keys():
         rows, total = np.asarray(arrays["rows"])[rows], int(arrays["num_rows"])
-    check_same_scores(answers, matrix[keep])
+    notes += check_same_scores(answers, matrix[keep])
     check_models(answers, matrix[keep], cost_matrix[keep], [*(options["models"] or ()), *(costs or ()), *(prices or ())])
     notes += doubtful_costs(answers, cost_matrix[keep], unit, stated=costs is prices is None and "cost" in answers.values)
     text = labels = prompts = signals = None
