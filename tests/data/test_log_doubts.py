@@ -20,7 +20,14 @@ BASE = pd.DataFrame(
         "cost_usd": [0.01, 0.02] * 20,
     }
 )
+
+
+def renamed(**names):
+    return BASE.rename(columns=names)
+
+
 BARE, PRICED = BASE.drop(columns="score"), BASE.drop(columns="cost_usd").assign(price_in=2.0, price_out=8.0)
+COST = renamed(cost_usd="cost")
 GOLD, GUESS = [0, 0, 1, 1] * 10, [0, 1, 1, 1] * 10
 WIDE = pd.DataFrame({"id": list("pqrs"), "label": [1, 0, 0, 1], "cost_a": 0.01, "cost_b": 0.02})
 STATED = {"score_a": [1, 0, 1, 1], "score_b": [0, 0, 1, 0]}
@@ -29,10 +36,6 @@ STATED = {"score_a": [1, 0, 1, 1], "score_b": [0, 0, 1, 0]}
 def table(text):
     """A data frame of CSV, whose cells are texts."""
     return pd.read_csv(io.StringIO(text), dtype=str, keep_default_na=False)
-
-
-def renamed(**names):
-    return BASE.rename(columns=names)
 
 
 # What is read, a part of the message, and the options that the message names, with which it is read.
@@ -84,15 +87,50 @@ REFUSED = {
         {"scale": (0, 10)},
     ),
     "points and several maxima": (
-        BASE.assign(total=[1, 1, 2, 2] * 10),
+        BASE.assign(max_points=[1, 1, 2, 2] * 10),
         "a column of their ratio",
         {"columns": {"score": "score"}},
     ),
     "lower is better": (BASE.assign(higher_is_better=False), "better the lower they are", {"columns": {"score": "score"}}),
     "a remark that turns the score": (
         renamed(score="Score (lower is better)"),
-        r"may be better the lower it is: add a column of 1 - it",
+        r"may be better the lower it is: then add a column of 1 - it",
         {"columns": {"score": "Score (lower is better)"}},
+    ),
+    "a remark that says which end is best": (
+        renamed(score="Rating (1 = best, 5 = worst)"),
+        "may be better the lower it is",
+        {"columns": {"score": "Rating (1 = best, 5 = worst)"}, "scale": (0, 1)},
+    ),
+    "a verdict against the score": (
+        BASE.assign(result=["wrong", "correct", "correct", "wrong"] * 10),
+        "column 'result' contradicts the scores",
+        {"columns": {"score": "result"}},
+    ),
+    "a router's choices": (
+        WIDE.assign(**STATED, score_router=[1, 0, 1, 0], cost_router=[0.01, 0.01, 0.02, 0.02]),
+        "is 'router' a model.*or those of one of them",
+        {"models": ["a", "b"]},
+    ),
+    "a spread as a model": (
+        WIDE.assign(**STATED, score_std=[0.5, 0, 0, 0.5], cost_std=0.005),
+        "is 'std' a model",
+        {"models": ["a", "b"]},
+    ),
+    "units that contradict each other": (
+        BASE.assign(latency_s=350, latency_unit="ms"),
+        "'latency_s' says 's', but column 'latency_unit' says 'ms'",
+        {"units": {"latency": "ms"}},
+    ),
+    "units of ten": (
+        renamed(cost_usd="Cost [1e-6 USD]"),
+        "the unit in the name of .* is not known",
+        {"units": {"cost": "micros"}},
+    ),
+    "a mean among words": (
+        pd.concat([BASE.assign(id=np.repeat([*"ABCDEFGHIJKLMNOPQRST"], 2)), BASE[:2].assign(id="Mean", score=0.5)]),
+        "column 'id' is 'Mean': is the row a summary",
+        None,
     ),
     "a rate of errors": (
         renamed(score="error_rate"),
@@ -105,12 +143,12 @@ REFUSED = {
         {"columns": {"score": "value"}},
     ),
     "costs in several currencies": (
-        BASE.assign(currency=["USD", "JPY"] * 20),
+        COST.assign(currency=["USD", "JPY"] * 20),
         r"the cost is in 'USD', 'JPY' \(column 'currency'\)",
         {"units": {"cost": "USD"}},
     ),
     "an unknown currency": (
-        BASE.assign(currency="XAU"),
+        COST.assign(currency="XAU"),
         "'XAU', which is no known unit of the cost",
         {"units": {"cost": "USD"}},
     ),
@@ -190,9 +228,9 @@ def test_it_is_refused_with_the_remedy(case):
 
 
 PRINTED = {
-    "a score of each query": (BASE.assign(score=GOLD), "score: doubtful, as all models have the same on every query"),
+    "a score of each query": (BASE.assign(score=GOLD), "score: the same for all models on every query"),
     "a weaker name that differs": (
-        BASE.assign(correct=1 - BASE.score),
+        BASE.assign(correct=GUESS),
         "'correct' could be it, too, with other values: --column score=correct",
     ),
     "a second cost": (BASE.assign(total_cost=0.5), "'total_cost' could be it, too, with other values"),
@@ -201,7 +239,7 @@ PRINTED = {
         "cost: doubtful, as all models have the same on each query",
     ),
     "running sums": (
-        BASE.assign(cost_usd=np.arange(1.0, 41)),
+        BASE.assign(cost_usd=np.outer(np.arange(1, 21), [0.1, 0.01]).ravel()),
         "cost: doubtful, as that of every model rises from row to row",
     ),
     "costs rounded to nothing": (
@@ -216,6 +254,7 @@ PRINTED = {
         BASE.assign(latency=[140, 90] * 20),
         "latency: not used, as its median is 115 and no unit is said",
     ),
+    "costs that are scores": (BASE.assign(cost_usd=[0, 1] * 20), "cost: doubtful, as it is 0 or 1"),
     "one page of several": (
         {"page": 1, "total_pages": 3, "data": BASE.to_dict("records")},
         "one page of several (total_pages: 3)",
@@ -242,7 +281,7 @@ def test_a_column_of_units():
         ({"unit": "GBP"}, "GBP per query", 0.01),
         ({"unit": "kilograms"}, "USD per query", 0.01),
     ):
-        log = read_log(BASE.assign(**columns))
+        log = read_log(COST.assign(**columns))
         assert log.table.cost_unit == unit
         np.testing.assert_allclose(np.mean(log.table.costs, axis=0), [cost, 2 * cost], rtol=1e-6)
     log = read_log(renamed(cost_usd="cost_cents").assign(currency="EUR", latency=350.0, latency_unit="ms"))
@@ -262,3 +301,43 @@ def test_what_only_looks_like_it_is_read():
     assert read_log(BASE.assign(score=1)).table.num_models == 2
     verdicts = read_log(BASE.assign(score=["richtig", "falsch", "nein", "ja"] * 10))
     np.testing.assert_array_equal(np.asarray(verdicts.table.scores)[:2], [[1, 0], [0, 1]])
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Score (0-10)",
+        "rating (0 to 10)",
+        "Score [0-10]",
+        "score (out of 10)",
+        "Score (0-10, 10 = best)",
+        "score_0_10",
+        "score_out_of_10",
+    ],
+)
+def test_a_scale_in_the_name(name):
+    """Values that look like another scale are read on that of the name."""
+    log = read_log(renamed(score=name).assign(**{name: [1, 5, 4, 2] * 10}), columns={"score": name})
+    np.testing.assert_allclose(np.asarray(log.table.scores)[:2], [[0.1, 0.5], [0.4, 0.2]], atol=1e-6)
+
+
+def test_counts_units_and_ids_that_mean_no_harm():
+    """Numbers of samples, a currency beside a cost that names its own, long ids, ids that are words of statistics, and remarks."""
+    for column in ("n", "total", "max", "num_questions"):
+        assert read_log(BASE.assign(**{column: 20})).table.num_models == 2
+    table = read_log(BASE.assign(currency="EUR")).table
+    assert table.cost_unit == "USD per query"
+    stamps = BASE.assign(id=[1_718_000_000_000_000_000 + 1_000_000_000 * (i // 2) for i in range(ROWS)])
+    assert read_log(stamps).table.num_queries == 20
+    ordered = BASE.assign(id=np.repeat(["sort", "filter", "map", "reduce", "zip", "any", "all", "max", "min", "sum"] * 2, 2))
+    assert read_log(ordered[:20]).table.num_queries == 10
+    for name in (
+        "Score (no errors = 1)",
+        "Score (1 = correct)",
+        "Accuracy (exact match)",
+        "Correct (true/false)",
+        "pass_rate",
+    ):
+        assert read_log(renamed(score=name)).table.num_models == 2
+    for name in ("Cost (USD, est.)", "Cost (mean, USD)", "Cost [USD]"):
+        assert read_log(renamed(cost_usd=name)).table.cost_unit == "USD per query"

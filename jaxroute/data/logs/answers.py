@@ -11,7 +11,18 @@ import pandas as pd
 from jaxroute.data.files import option, some
 from jaxroute.data.logs.cells import Numbers, empty, read_numbers, read_texts, some_cells
 from jaxroute.data.logs.files import Sheet
-from jaxroute.data.logs.names import KINDS, PER_MODEL, UNIT_COLUMN, UNITS, plain, says_unit, split_unit, unit_of, words
+from jaxroute.data.logs.names import (
+    KINDS,
+    PER_MODEL,
+    UNIT_COLUMN,
+    UNITS,
+    plain,
+    says_unit,
+    split_unit,
+    unit_of,
+    units_in,
+    words,
+)
 from jaxroute.data.logs.presets import Preset
 from jaxroute.data.logs.roles import CALLED, Roles, differing
 
@@ -108,23 +119,42 @@ def _stated_units(roles: Roles, units: Mapping[str, str]) -> dict[str, str]:
         known = [says_unit(name, role, unit) for unit in said]
         if False in known or not said:
             continue
-        called = CALLED.get(role, role)
-        if None in known:
-            some_units = ", ".join([*UNITS[KINDS[role]]][:8])
+        called, kind = CALLED.get(role, role), KINDS[role]
+        own = split_unit(kind, there[role].replace("{}", ""))[1]
+        give = option("--unit", f"{role}=UNIT")
+        differ = [unit for unit in own for one in said for other in units_in(kind, one) if _contradict(kind, unit, other)]
+        if differ and "currency" in plain(name):
+            roles.notes.append(f"unit of the {called}: {differ[0]!r}, as in its name, and not as in the column {name!r}")
+            continue
+        if differ:
             raise ValueError(
-                f"{sheet.name}: column {name!r} says {said[known.index(None)]!r}, which is no known unit of the {called} ({some_units}, ...): convert the "
-                f"{called}, and leave the column out"
+                f"{sheet.name}: the name {there[role]!r} says {differ[0]!r}, but column {name!r} says {said[0]!r}: give the unit ({give})"
+            )
+        if None in known:
+            some_units = ", ".join([*UNITS[kind]][:8])
+            raise ValueError(
+                f"{sheet.name}: column {name!r} says {said[known.index(None)]!r}, which is no known unit of the {called} ({some_units}, ...): give the unit "
+                f"({give}), or convert the {called} and leave the column out"
             )
         if len(said) > 1:
             keep = option("--where", f"{name}={said[0]}")
             raise ValueError(
-                f"{sheet.name}: the {called} is in {some(map(repr, said), 4)} (column {name!r}): convert all to one unit, or keep one ({keep})"
+                f"{sheet.name}: the {called} is in {some(map(repr, said), 4)} (column {name!r}): convert all to one unit, keep one ({keep}), or give it ({give})"
             )
         roles.used.add(name)
         roles.notes.append(f"unit of the {called}: column {name!r} ({said[0]!r} in every row)")
         if unit_of(role, "", {role: said[0]})[:2] != (1.0, None):
-            found[role] = " ".join([said[0], *split_unit(KINDS[role], there[role].replace("{}", ""))[1]])
+            found[role] = " ".join([said[0], *own])
     return found
+
+
+def _contradict(kind: str, unit: str, other: str) -> bool:
+    """Whether two units cannot be those of the same numbers: two currencies, or two factors."""
+    values = [UNITS[kind][of] for of in (unit, other)]
+    currencies = [
+        isinstance(value, str) or of[:3] == "usd" or "dollar" in of for value, of in zip(values, (unit, other), strict=True)
+    ]
+    return values[0] != values[1] and currencies[0] == currencies[1]
 
 
 def _long(roles: Roles, units: Mapping[str, str]) -> Answers:

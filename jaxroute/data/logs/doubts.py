@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Collection
+from functools import partial
 
 import numpy as np
 
@@ -16,14 +17,24 @@ _ENOUGH = 20  # Scores that no other model changes, from which on they are no ju
 _LOWER_IS_BETTER = {"higherisbetter": 0.0, "lowerisbetter": 1.0}  # Plain names, and the values that say so.
 _METRICS = ("metric", "metricname", "measure")
 _ROWS = 12  # Costs of a model that rise from row to row, from which on they may be running sums.
-_MADE_OF_OTHERS: tuple[Callable[..., np.ndarray], ...] = (np.mean, np.max, np.min, np.sum, np.median)
+_MADE_OF_OTHERS: tuple[Callable[..., np.ndarray], ...] = (
+    np.mean,
+    np.max,
+    np.min,
+    np.sum,
+    np.median,
+    np.std,
+    np.ptp,
+    partial(np.std, ddof=1),
+)
 
 
-def check_scores(answers: Answers) -> None:
+def check_scores(answers: Answers, scaled: bool) -> None:
     """Refuses scores that another column shows to be labels, points or errors.
 
     Args:
       answers: from `collect`, with the numbers of the file.
+      scaled: whether the name of the scores says their scale.
 
     Raises:
       ValueError: another column has predictions or labels of the same values, the largest number of points, or says that lower is better.
@@ -47,7 +58,19 @@ def check_scores(answers: Answers) -> None:
                 f"{name_of_file}: some scores ({said}) are of the metric {metric!r} (column {name!r}), which is no score: keep those that are "
                 f"(--where {name}=METRIC)"
             )
-    _refuse_points(answers, free, said, remedy)
+        if level("score", name) > 0 and _turned(answers, name):
+            raise ValueError(
+                f"{name_of_file}: column {name!r} contradicts the scores ({said}) in every row: say which it is (--column score={name}), or {remedy}"
+            )
+    if not scaled:
+        _refuse_points(answers, free, said, remedy)
+
+
+def _turned(answers: Answers, name: str) -> bool:
+    """Whether a column has the verdict against the score in every row."""
+    scores = answers.values["score"]
+    verdicts = np.array([number_of(cell) for cell in answers.sheet.cells(name)])[answers.row]
+    return bool(np.isin(scores, (0, 1)).all() and np.ptp(scores) == 1 and (verdicts == 1 - scores).all())
 
 
 def _is_score(metric: str) -> bool:
@@ -62,14 +85,17 @@ def _refuse_points(answers: Answers, free: list[str], said: str, remedy: str) ->
     points = answers.values["score"][there]
     if answers.percent is not None or (points % 1).any():
         return
-    for name in (name for name in free if set(words(name)) & LARGEST and set(words(name)) <= LARGEST | POINTS):
+    names = [name for name in free if set(words(name)) & LARGEST and set(words(name)) <= LARGEST | POINTS]
+    if np.isin(points, (0, 1)).all():  # A bare `n` or `total` may count queries or samples.
+        names = [name for name in names if {"score", "points", "marks", "mark", "point"} & set(words(name))]
+    for name in names:
         most = np.array([number_of(cell) for cell in answers.sheet.cells(name)])[answers.row][there]
         if np.isfinite(most).all() and (most % 1 == 0).all() and (most >= points).all() and 1 < most.max(initial=0) <= 1000:
             how = "add a column of their ratio"
             if np.ptp(most) == 0:
                 how = f"give the scale (scale=(0, {most[0]:g}), {option('--scale', f'0:{most[0]:g}')})"
             raise ValueError(
-                f"{answers.sheet.name}: are the scores ({said}) points of which {name!r} is the largest number? {how}, or {remedy}"
+                f"{answers.sheet.name}: are the scores ({said}) points of which {name!r} is the largest number? then {how}; if not, {remedy}"
             )
 
 
@@ -83,7 +109,9 @@ def check_same_scores(answers: Answers, scores: np.ndarray) -> list[str]:
         raise _label(answers, said, remedy, alike)
     verdicts = np.isin(scores * 4, range(5)).all()
     if (verdicts and strength >= 2) or (scores[:, 1:].size < _ENOUGH and len(np.unique(scores)) < 3):
-        return ["score: doubtful, as all models have the same on every query: is it a property of the queries?"]
+        return [
+            "score: the same for all models on every query; if it is a property of the queries, name another column (--column score=NAME)"
+        ]
     raise ValueError(
         f"{answers.sheet.name}: all models have the same score on every query ({said}): is it a property of the queries, and no judgement of the "
         f"answers? name the column of judgements (--column score=NAME), or {remedy}"
@@ -147,10 +175,11 @@ def check_models(answers: Answers, scores: np.ndarray, costs: np.ndarray, named:
         if answers.roles.models and plain(model) in TRUTHS and not answers.preset.name:
             why = "it is called like the right answer"
         elif NOT_MODELS & set(words(model)) and len(models) > 2 and len(scores) > 1:
-            made = [
-                any(_close(of[:, number], by(of[:, others], axis=1)) for by in _MADE_OF_OTHERS) for of in (scores, costs)
-            ]
-            why = "its scores and costs are a mean, sum or extreme of the others' on every query" if all(made) else ""
+            parts = np.stack([scores, costs])
+            made = [any(_close(of[:, number], by(of[:, others], axis=1)) for by in _MADE_OF_OTHERS) for of in parts]
+            copied = (parts[:, :, [number]] == parts[:, :, others]).all(axis=0).any(axis=1)
+            if all(made) or copied.all():
+                why = "on every query its score and cost are a mean, sum, spread or extreme of the others', or those of one of them"
         if why and model not in named:
             left = [other for other in models if other != model]
             only = f"keep the others ({option('--models', ','.join(left))}), or " if len(left) > 1 else ""
@@ -175,8 +204,12 @@ def doubtful_costs(answers: Answers, costs: np.ndarray, unit: str, stated: bool)
     if stated and len(costs) > 2 and (costs == costs[:, :1]).all() and np.ptp(costs) > 0:
         lines.append("cost: doubtful, as all models have the same on each query: is it that of the whole query, or a price?")
     free = [model for model, of in zip(models, costs.T, strict=True) if stated and not of.any() and costs.any()]
-    lines += [f"cost: nothing for {some(free, 4)}: are small costs rounded to 0?"] if free else []
+    if stated and np.isin(costs, (0, 1)).all() and np.ptp(costs) == 1:
+        lines.append("cost: doubtful, as it is 0 or 1: is it a score?")
+    rounded = stated and np.allclose(costs * 100, np.round(costs * 100), atol=1e-6)
+    lines += [f"cost: nothing for {some(free, 4)}: are small costs rounded to 0?"] if free and rounded else []
     of_models = [answers.values["cost"][answers.model == number] for number in range(len(models))] if stated else []
-    if of_models and all(len(of) >= _ROWS and (np.diff(of) > 0).all() for of in of_models):
+    ordered = stated and (np.diff(answers.values["cost"]) >= 0).all()  # The file is sorted by it.
+    if of_models and not ordered and all(len(of) >= _ROWS and (np.diff(of) > 0).all() for of in of_models):
         lines.append("cost: doubtful, as that of every model rises from row to row: is it a running sum?")
     return lines

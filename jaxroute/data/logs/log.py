@@ -17,7 +17,7 @@ from jaxroute.data.logs.arrays import sheet_of_arrays
 from jaxroute.data.logs.cells import empty, read_dates, read_numbers, read_texts, read_vectors
 from jaxroute.data.logs.doubts import check_models, check_same_scores, check_scores, doubtful_costs
 from jaxroute.data.logs.files import Sheet, existing, open_log
-from jaxroute.data.logs.names import given_roles, given_units, similar, words
+from jaxroute.data.logs.names import given_roles, given_units, similar, stated_scale, words
 from jaxroute.data.logs.pivot import Keys, close, find_keys, key_text, pivot, refuse_summary
 from jaxroute.data.logs.presets import Prices, costs_by_size
 from jaxroute.data.logs.pricing import give_costs, given_numbers, price_answers
@@ -286,7 +286,10 @@ def _choose_models(
 
 def _scores(answers: Answers, scale: tuple[float, float] | None, name: str, groups: Mapping[str, Any]) -> np.ndarray:
     """`[A]` scores in [0, 1]."""
-    percent, named_percent = answers.percent, answers.named_percent
+    percent, named_percent, said_scale = answers.percent, answers.named_percent, stated_scale(name)
+    if scale is None and said_scale is not None:
+        answers.notes.append(f"score: from {said_scale[0]:g} to {said_scale[1]:g}, as its name says (--scale decides)")
+        scale = said_scale
     scores, said = in_unit(answers.values["score"], percent, named_percent, scale, name, answers.place, groups)
     answers.notes.extend([f"score: {said}"] if said else [])
     return scores
@@ -325,7 +328,7 @@ def _log(answers: Answers, costs: Mapping[str, float] | None, prices: Prices | N
         groups["category"] = (numbers[answers.row], labels.tolist())
     score_name = roles.families["score"].shape if roles.models else str(roles.column("score"))
     if options["scale"] is None:
-        check_scores(answers)
+        check_scores(answers, stated_scale(score_name) is not None)
     scores = _scores(answers, options["scale"], score_name, groups)
     cost, unit = _costs(answers, costs, prices)
     keys, unit = find_keys(answers), str(options["cost_unit"] or unit)

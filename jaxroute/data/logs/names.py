@@ -61,7 +61,9 @@ def words(name: str) -> tuple[str, ...]:
 @lru_cache(65536)
 def split_unit(kind: str, name: str) -> tuple[str, tuple[str, ...]]:
     """Returns a plain name without its units, and these: ("latency", ("ms",)) of "latency_ms"; a name of units alone stays."""
-    parts, found, units = list(words(name)), [], UNITS.get(kind, {})
+    head, remark = split_remark(name)
+    filling = _WORDS["remarks"] - {"per", "query", "request", "call", "answer"}  # As in `Cost (USD, est.)`.
+    parts, found, units = [*words(head), *(word for word in words(remark) if word not in filling)], [], UNITS.get(kind, {})
     if kind == "price" and "per" in parts:  # "usd per 1k input tokens" as "input usd per 1k tokens".
         before, after = parts[: parts.index("per")], parts[parts.index("per") :]
         within = [part for part in after if any(part in of for of in _DIRECTIONS.values())]
@@ -150,16 +152,45 @@ def level(role: str, name: str) -> float:
     A field of an object (`usage.prompt_tokens`) says it less than any synonym, and a name with remarks ("Score (exact match)") half less.
     """
     found = whole_level(role, name)
-    head, mark, remark = str(name).partition("(")
-    if not found and head and mark and remark.rstrip().endswith(")") and not _odd(remark):
-        said = set(words(remark))
-        if said & (_ASIDE | LOWER) or (role.startswith("tokens") and not said <= _WORDS["remarks"]):
+    head, remark = split_remark(str(name))
+    if not found and head and remark and (role == "score" or not _odd(remark)):
+        if not can_be("score", remark) or (role.startswith("tokens") and not set(words(remark)) <= _WORDS["remarks"]):
             return 0.0  # As in `Score (lower is better)`.
         return max(0.0, whole_level(role, head) - 0.5)
     *heads, last = str(name).split(".")
     if not found and heads and not any(_WORDS["of_others"] & set(words(head)) for head in heads):
         return {3.0: 1.9, 2.0: 1.5}.get(whole_level(role, last), 0.0)
     return found
+
+
+def split_remark(name: str) -> tuple[str, str]:
+    """Returns a name and what stands behind it in parentheses or brackets, empty if nothing does."""
+    match = re.fullmatch(r"([^(\[]+)[(\[](.+)[)\]]\s*", name)
+    return (match[1], match[2]) if match else (name, "")
+
+
+def stated_scale(name: str) -> tuple[float, float] | None:
+    """Returns the range of scores that a name says, as "Score (0-10)", "rating (1 to 5)", "score_0_10" and "score out of 5" do."""
+    match = re.search(r"(?<![\d.])([01]) ?(?:[-–_]|to|\.\.) ?(\d{1,3})(?![\d.])", name) or re.search(
+        r"out[ _]of[ _](\d{1,3})\b", name
+    )
+    if match is None:
+        return None
+    low, high = (float(match[1]), float(match[2])) if match.lastindex == 2 else (0.0, float(match[1]))
+    return (low, high) if high > low else None
+
+
+def opposite(name: str) -> bool:
+    """Whether a name says that a score is better the lower it is: "error_rate" and "Rating (1 = best)", not "error_free" or "Rating (1-5, 5 = best)"."""
+    text = name.lower()
+    numbers = [float(number) for number in re.findall(r"\d+", text)]
+    ends = [(float(number), word) for number, word in re.findall(r"(\d+) ?(?:=|is|:) ?([a-z]+)", text)]
+    good = [number for number, word in ends if word in _WORDS["best"]]
+    bad = [number for number, word in ends if word in LOWER | _WORDS["worst"]]
+    if good or bad:
+        least, most = (min(numbers), max(numbers)) if len(numbers) > 1 else (0.0, 1.0 if "best" not in text else math.inf)
+        return any(number < most for number in good) or any(number > least for number in bad)
+    return bool(LOWER & set(words(text))) and not {"no", "free", "without", "higher"} & set(words(text))
 
 
 def _odd(name: str) -> bool:
@@ -172,8 +203,8 @@ def unknown_unit(kind: str, name: str) -> bool:
     if kind not in ("cost", "latency", "price") or _named(plain(name)):
         return False
     units = "".join(split_unit(kind, name)[1])
-    remark = re.search(r"[(\[]([^\d()\[\]]+)[)\]]\s*$", name)  # As in `cost (pesos)`.
-    if not units and remark and not set(words(remark[1])) <= _WORDS["remarks"]:
+    left = [word for word in words(split_remark(name)[1]) if word not in units and word not in _WORDS["remarks"]]
+    if left and (not units or any(map(str.isdigit, left))):  # As in `cost (pesos)` and `cost [1e-6 USD]`.
         return True
     return any(word not in units for word in words(name) if _odd(word))
 
@@ -203,8 +234,8 @@ def known(name: str, nested: bool = True) -> bool:
 
 def can_be(role: str, name: str) -> bool:
     """Whether no word of a name speaks against a role, as in `error_rate` and `cost_limit`."""
-    against = {"score": _ASIDE | LOWER, "cost": _ASIDE | LOWER | _WORDS["parts_of_cost"]}
-    return not against.get(role, set()) & set(words(name))
+    against = {"score": _ASIDE, "cost": _ASIDE | LOWER | _WORDS["parts_of_cost"]}
+    return not against.get(role, set()) & set(words(name)) and not (role == "score" and opposite(name))
 
 
 def similar(role: str, names: Sequence[str]) -> list[str]:

@@ -9,7 +9,7 @@ import pandas as pd
 
 from jaxroute.data.files import option, some
 from jaxroute.data.logs.answers import Answers
-from jaxroute.data.logs.cells import empty, read_texts
+from jaxroute.data.logs.cells import empty, number_of, read_texts
 from jaxroute.data.logs.files import FILE_COLUMNS
 from jaxroute.data.logs.names import SUMMARIES, level, similar, words
 from jaxroute.data.logs.roles import Roles, is_repeat
@@ -41,23 +41,55 @@ class Keys:
 
 
 def refuse_summary(roles: Roles) -> None:
-    """Refuses rows of means or sums: a word such as "Total" among ids of queries, or in the first columns of the last rows, which no row above has."""
+    """Refuses rows of means or sums.
+
+    They have a word such as "Total" as a query among ids with digits, or in one of the first columns of the last rows, which no row above has. Where ids are
+    words, the numbers decide.
+
+    Raises:
+      ValueError: there is such a row.
+    """
     sheet, size, queries = roles.sheet, roles.sheet.num_rows, roles.candidates.get("query", [])
+    not_them = {
+        roles.given.get("query"),
+        *roles.candidates.get("model", ()),
+        *(roles.candidates.get("text", ()) if queries else ()),
+    } - {*queries}
+    not_them |= {roles.given.get("query")}
     for column in dict.fromkeys([*sheet.names[:3], *queries, *roles.candidates.get("category", ())]):
-        if sheet.names.count(column) > 1 or column in roles.candidates.get("model", ()):
+        if sheet.names.count(column) > 1 or column in not_them:
             continue
         cells = sheet.cells(column)
         rows = [row for row in range(max(0, size - 3), size) if _summary(cells[row])]
         rows = [row for row in rows if not any(cell == cells[row] for cell in cells[: size - 3])]
-        if column in queries and not rows:
+        if column in queries:
             first = np.unique(roles.codes(column), return_index=True)[1]
             rows = [row for row in first if _summary(cells[row])]
             numbered = sum(any(letter.isdigit() for letter in str(cell)) for cell in cells[first])
-            rows = rows if numbered + len(rows) > len(first) / 2 else []  # Other ids are no words.
+            if numbered <= (len(first) - len(rows)) / 2:
+                rows = [row for row in rows if _is_mean(roles, column, row)]
         if rows:
             raise ValueError(
                 f"{sheet.place(rows[0])}, column {column!r} is {cells[rows[0]]!r}: is the row a summary of the others? delete such rows, or rename what they name"
             )
+
+
+def _is_mean(roles: Roles, column: str, row: int) -> bool:
+    """Whether the scores and costs of a row are the mean or the sum of the others', of the same model where there is one."""
+    sheet, model = roles.sheet, roles.candidates.get("model", [])
+    others = roles.codes(column) != roles.codes(column)[row]
+    if len(model) == 1 and not empty(sheet.cells(model[0])[row]):
+        others &= roles.codes(model[0]) == roles.codes(model[0])[row]
+    names = [*roles.candidates.get("score", ()), *roles.candidates.get("cost", ())]
+    names += [name for role in ("score", "cost") if role in roles.families for name in roles.families[role].columns.values()]
+    for name in names if others.any() else ():
+        numbers = np.array([number_of(str(cell).strip("$€£")) for cell in sheet.cells(name)])
+        if not any(
+            np.isclose(numbers[row], by(numbers[others]), rtol=0.01, atol=0.006 * numbers[others].max())
+            for by in (np.nanmean, np.nansum)
+        ):
+            return False
+    return bool(others.any())
 
 
 def _summary(cell: object) -> bool:
@@ -103,12 +135,6 @@ def find_keys(answers: Answers) -> Keys:
             notes.append(f"query: the column {column!r} names different questions alike: it counts together with {text!r}")
         elif not wide:
             _check_texts(answers, codes, texts, column, text)
-    cut = [name for name in map(str, ids) if re.fullmatch(r"\d\.\d*E\+\d+|[1-9]\d{5,}0{6,}", name, re.IGNORECASE)]
-    if whole and len(cut) > len(ids) / 2 and "query" not in answers.asked:
-        raise ValueError(
-            f"{sheet.name}: ids such as {cut[0]!r} in {column!r} end in zeros, as Excel leaves long numbers, so that different queries may have one: write them "
-            f"as text, or say that they are whole ({option('--column', f'query={column}')})"
-        )
     if whole and all(re.fullmatch(r"[+-]?\d{1,18}", str(name)) for name in ids):  # In the order of their numbers.
         codes = np.argsort(np.argsort([int(name) for name in ids], kind="stable"))[codes]
     first = np.unique(codes, return_index=True)[1]
@@ -118,6 +144,13 @@ def find_keys(answers: Answers) -> Keys:
         raise ValueError(
             f"{sheet.name} has a row per query, but several rows with one {column!r}: each row is a query ({option('--column', 'query=')}), or rows with one "
             f"{column!r} are answers to one query ({option('--column', f'query={column}')})"
+        )
+    cut = [name for name in map(str, ids) if re.fullmatch(r"\d\.\d*E\+\d+|[1-9]\d{5,}0{6,}", name, re.IGNORECASE)]
+    repeated = len(np.unique(keys.pairs(answers))) < len(answers.row)
+    if whole and repeated and len(cut) > len(ids) / 2 and "query" not in answers.asked:
+        raise ValueError(
+            f"{sheet.name}: ids such as {cut[0]!r} in {column!r} end in zeros, as Excel leaves long numbers, so that different queries may have one: write them "
+            f"as text, or say that they are whole ({option('--column', f'query={column}')})"
         )
     _check_repeats(answers, keys, column)
     return keys

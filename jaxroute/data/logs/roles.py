@@ -14,7 +14,7 @@ from jaxroute.data.logs import cells as of_cells
 from jaxroute.data.logs import names as of_names
 from jaxroute.data.logs.cells import looks_like_numbers, looks_like_text, number_of, some_cells
 from jaxroute.data.logs.files import FILE_COLUMNS, Sheet
-from jaxroute.data.logs.names import CALLED, LOWER, Family, can_be, families, known, level, similar, words
+from jaxroute.data.logs.names import CALLED, Family, can_be, families, known, level, opposite, similar, words
 
 _NAME = "--column ROLE=NAME, in Python columns={'ROLE': 'NAME'}"
 
@@ -359,10 +359,10 @@ def _no_log(roles: Roles, scores: Family, found: Sequence[Family], wanted: Seque
         for role, of in proposals.items()
         if of
     )
-    lower = [name for name in unknown if LOWER & set(words(name))] if lacking == ["score"] else []
-    likely = likely or (
-        f"{some(map(repr, lower), 3)} may be better the lower it is: add a column of 1 - it as the score" if lower else ""
-    )
+    lower = list(filter(opposite, unknown)) if lacking == ["score"] else []
+    if lower and not likely:
+        called = option("--column", f"score={lower[0]}")
+        likely = f"{some(map(repr, lower), 3)} may be better the lower it is: then add a column of 1 - it; if it is not, name it ({called})"
     strange = [name for name in free if level("score", name) > 0 and not looks_like_numbers(sheet.cells(name), "score")]
     if lacking == ["score"] and not likely and strange:
         likely = f"{strange[0]!r} has {of_cells.examples(sheet.cells(strange[0]))}, which are no verdicts that are known: write 1 and 0"
