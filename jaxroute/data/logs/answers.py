@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from jaxroute.data.files import option, some
-from jaxroute.data.logs.cells import Numbers, empty, read_numbers, read_texts, some_cells
+from jaxroute.data.logs.cells import Numbers, empty, read_numbers, read_texts, some_cells, which_empty
 from jaxroute.data.logs.files import Sheet
 from jaxroute.data.logs.names import (
     KINDS,
@@ -164,7 +164,9 @@ def _long(roles: Roles, units: Mapping[str, str]) -> Answers:
     model_column, query_column = str(roles.column("model")), str(roles.column("query"))
     for role, column in (("query", query_column), ("model", model_column)):
         cells = sheet.cells(column)
-        gaps = [row for row, cell in enumerate(cells) if empty(cell) and not (isinstance(cell, str) and cell.strip())]
+        gaps = [
+            row for row in np.flatnonzero(which_empty(cells)) if not (isinstance(cells[row], str) and cells[row].strip())
+        ]
         if gaps:
             where = f"{sheet.place(gaps[0])}, column {column!r}"
             raise ValueError(

@@ -62,6 +62,15 @@ def empty(cell: Any) -> bool:
     return len(cell) == 0 if isinstance(cell, _MANY) else cell is None or bool(pd.isna(cell))
 
 
+def which_empty(cells: np.ndarray) -> np.ndarray:
+    """`[R]` whether cells hold nothing; each different cell is looked at once."""
+    try:
+        codes, different = pd.factorize(cells, use_na_sentinel=False)
+    except TypeError:  # Lists.
+        return np.array([empty(cell) for cell in cells], bool)
+    return np.array([empty(cell) for cell in different], bool)[codes]
+
+
 def some_cells(cells: np.ndarray, number: int = 200) -> list[Any]:
     """The first cells that are not empty."""
     return list(islice((cell for cell in cells if not empty(cell)), number))

@@ -14,7 +14,7 @@ from jaxroute.data.files import grouped, named, option, read_arrays, some
 from jaxroute.data.logs import features as features_of
 from jaxroute.data.logs.answers import Answers, collect
 from jaxroute.data.logs.arrays import sheet_of_arrays
-from jaxroute.data.logs.cells import empty, read_dates, read_numbers, read_texts, read_vectors
+from jaxroute.data.logs.cells import empty, read_dates, read_numbers, read_texts, read_vectors, which_empty
 from jaxroute.data.logs.doubts import check_models, check_same_scores, check_scores, doubtful_costs
 from jaxroute.data.logs.files import Sheet, existing, open_log
 from jaxroute.data.logs.names import given_roles, given_units, similar, stated_scale, words
@@ -385,7 +385,7 @@ def _log(answers: Answers, costs: Mapping[str, float] | None, prices: Prices | N
 def _of_queries(answers: Answers, keys: Keys, cells: np.ndarray) -> np.ndarray:
     """`[Q]` the first cell of each query that is not empty."""
     rows, query = np.append(keys.first, answers.row), np.append(np.arange(len(keys.first)), keys.query)
-    order = np.argsort(np.array([empty(cell) for cell in cells], bool)[rows], kind="stable")
+    order = np.argsort(which_empty(cells)[rows], kind="stable")
     return cells[rows[order][np.unique(query[order], return_index=True)[1]]]
 
 

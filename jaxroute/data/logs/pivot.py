@@ -65,7 +65,7 @@ def refuse_summary(roles: Roles) -> None:
         if column in queries:
             first = np.unique(roles.codes(column), return_index=True)[1]
             rows = [row for row in first if _summary(cells[row])]
-            numbered = sum(any(letter.isdigit() for letter in str(cell)) for cell in cells[first])
+            numbered = sum(any(letter.isdigit() for letter in str(cell)) for cell in cells[first]) if rows else 0
             if numbered <= (len(first) - len(rows)) / 2:
                 rows = [row for row in rows if _is_mean(roles, column, row)]
         if rows:
@@ -92,10 +92,15 @@ def _is_mean(roles: Roles, column: str, row: int) -> bool:
     return bool(others.any())
 
 
+_SUMMARY = re.compile(rf"[\W_]*({'|'.join(sorted(SUMMARIES | {'all', 'grand'}))})", re.IGNORECASE)
+
+
 def _summary(cell: object) -> bool:
     """Whether a cell is a word such as "Total (n=20)"."""
-    said = set(words(str(cell).split("(")[0])) if isinstance(cell, str) and len(cell) < 40 else set()
-    return bool(said & SUMMARIES or said & {"all"}) and said <= SUMMARIES | {
+    if not isinstance(cell, str) or not _SUMMARY.match(cell):
+        return False
+    said = set(words(cell.split("(")[0]))
+    return bool(said & (SUMMARIES | {"all"})) and said <= SUMMARIES | {
         "all",
         "grand",
         "of",
@@ -145,9 +150,9 @@ def find_keys(answers: Answers) -> Keys:
             f"{sheet.name} has a row per query, but several rows with one {column!r}: each row is a query ({option('--column', 'query=')}), or rows with one "
             f"{column!r} are answers to one query ({option('--column', f'query={column}')})"
         )
-    cut = [name for name in map(str, ids) if re.fullmatch(r"\d\.\d*E\+\d+|[1-9]\d{5,}0{6,}", name, re.IGNORECASE)]
-    repeated = len(np.unique(keys.pairs(answers))) < len(answers.row)
-    if whole and repeated and len(cut) > len(ids) / 2 and "query" not in answers.asked:
+    cut = [name for name in map(str, ids[:1000]) if re.fullmatch(r"\d\.\d*E\+\d+|[1-9]\d{5,}0{6,}", name, re.IGNORECASE)]
+    likely = whole and len(cut) > len(ids[:1000]) / 2 and "query" not in answers.asked
+    if likely and len(np.unique(keys.pairs(answers))) < len(answers.row):
         raise ValueError(
             f"{sheet.name}: ids such as {cut[0]!r} in {column!r} end in zeros, as Excel leaves long numbers, so that different queries may have one: write them "
             f"as text, or say that they are whole ({option('--column', f'query={column}')})"

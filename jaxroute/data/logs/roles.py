@@ -287,7 +287,7 @@ def _by_file(roles: Roles, names: Sequence[str]) -> list[str]:
     if not there or similar("model", names):
         return []
     ids = _once(sheet, [name for name in names if level("query", name) > 0 and name not in text])
-    asked = [name for name in (*text, *ids) if not _gaps(sheet, name)][:1]
+    asked = [name for name in (*text, *ids) if not of_cells.which_empty(sheet.cells(name)).any()][:1]
     shared = {}
     for column in there:
         parts = {word for stem in set(sheet.cells(column)) for word in words(str(stem)) if not word.isdigit()}
@@ -300,17 +300,13 @@ def _by_file(roles: Roles, names: Sequence[str]) -> list[str]:
     return _first_of_each(found, lambda a, b: np.array_equal(roles.codes(a), roles.codes(b)))
 
 
-def _gaps(sheet: Sheet, name: str) -> bool:
-    return any(map(of_cells.empty, sheet.cells(name)))
-
-
 def _queries(roles: Roles, options: Sequence[str]) -> list[str]:
     """The strongest columns of queries: of several, those that name a query for more than one model alike."""
     sheet, model = roles.sheet, roles.candidates.get("model", [])
     taken = {*model, *roles.candidates.get("score", ())}
     can = [name for name in _once(sheet, options) if name not in taken]
     can = [name for name in can if level("query", name) == 3 or not _fractions(sheet.cells(name))]
-    can = [name for name in can if not _gaps(sheet, name)] or can
+    can = [name for name in can if not of_cells.which_empty(sheet.cells(name)).any()] or can
     ids = [name for name in can if name not in roles.candidates.get("text", ())]
     can = ids or can  # Texts count beside the ids in any case.
     if len(model) == 1 and len(can) > 1 and _once(sheet, model):
