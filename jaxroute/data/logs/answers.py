@@ -165,7 +165,9 @@ def _long(roles: Roles, units: Mapping[str, str]) -> Answers:
     for role, column in (("query", query_column), ("model", model_column)):
         cells = sheet.cells(column)
         gaps = [
-            row for row in np.flatnonzero(which_empty(cells)) if not (isinstance(cells[row], str) and cells[row].strip())
+            row
+            for row in np.flatnonzero(which_empty(cells)).tolist()
+            if not (isinstance(cells[row], str) and cells[row].strip())
         ]
         if gaps:
             where = f"{sheet.place(gaps[0])}, column {column!r}"
