@@ -50,6 +50,11 @@ REFUSED = {
         "predictions as 'expected'",
         {"columns": {"score": "result"}},
     ),
+    "a score and the right one": (
+        BASE.assign(gold_score=GUESS),
+        "predictions as 'gold_score'",
+        {"columns": {"score": "score"}},
+    ),
     "words of labels": (
         BARE.assign(outcome=["yes", "no"] * 20, truth=["no", "no", "yes", "yes"] * 10),
         "predictions as 'truth'",

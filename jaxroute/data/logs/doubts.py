@@ -42,8 +42,12 @@ def check_scores(answers: Answers, scaled: bool) -> None:
     if "score" in answers.asked or answers.preset.name:
         return
     said, remedy, alike, strength = _score(answers)
-    if alike and strength <= 1:
-        raise _label(answers, said, remedy, alike)
+    roles = answers.roles
+    own = set(words(roles.families["score"].shape if roles.models else str(roles.column("score"))))
+    rest = {name: set(words(name)) - TRUTHS for name in alike}
+    beside = [name for name in alike if rest[name] and rest[name] <= own]  # As `gold_score` beside `score`.
+    if beside or (alike and strength <= 1):
+        raise _label(answers, said, remedy, beside or alike)
     name_of_file, free = answers.sheet.name, _free(answers)
     for name in free:
         of_metric = plain(name) in _METRICS and strength <= 1
