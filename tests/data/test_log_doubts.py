@@ -344,5 +344,7 @@ def test_counts_units_and_ids_that_mean_no_harm():
         "pass_rate",
     ):
         assert read_log(renamed(score=name)).table.num_models == 2
+    with pytest.raises(ValueError, match="outside the scale 0:10 that was given, or is in the name"):
+        read_log(renamed(score="Score (0-10)").assign(**{"Score (0-10)": [1, 12] * 20}))
     for name in ("Cost (USD, est.)", "Cost (mean, USD)", "Cost [USD]"):
         assert read_log(renamed(cost_usd=name)).table.cost_unit == "USD per query"

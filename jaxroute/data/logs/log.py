@@ -82,7 +82,7 @@ def read_log(
         "category", "text", "response", "date", "embedding", ...), empty for a role that no column has. In a table with a row per query a name such
         as `"perf_*"` stands for a column per model.
       where: values by column; other rows are left out.
-      units: units by role ("latency": "ms", "cost": "cents", "price": "per_token"), instead of what the columns' names say.
+      units: units by role ("latency": "ms", "cost": "cents", "price": "per_token"), instead of what names, and columns such as `currency`, say.
       costs: cost per query of each model, instead of the file's; the others are left out.
       prices: USD per million input, output and, where cached tokens are counted, cached input tokens of each model, instead of the file's costs; only
         the others are left out; or a file with the columns model, price_in and price_out. Without numbers of tokens, four characters of prompts and
@@ -90,7 +90,8 @@ def read_log(
       cost_unit: what a cost counts; None for what the file says, or else "USD per query".
       models: names of models to keep, in this order; None keeps all.
       missing: "drop" leaves out queries that some model has not answered; "zero" counts no answer as score 0 and cost 0.
-      scale: the lowest and the highest score there can be; None to find out [0, 1], percent or grades from 1 to 5 or 10.
+      scale: the lowest and the highest score there can be; None for what the column's name says ("Score (0-10)"), else to find out [0, 1], percent or
+        grades from 1 to 5 or 10.
       separator: mark between columns of text; None to find it.
       encoding: encoding of text; None to find it.
       features: None for the file's embedding, else text, else none; "text", "own" or "none"; an array or a file of `[Q, d]` numbers.

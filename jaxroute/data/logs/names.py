@@ -171,7 +171,7 @@ def split_remark(name: str) -> tuple[str, str]:
 
 def stated_scale(name: str) -> tuple[float, float] | None:
     """Returns the range of scores that a name says, as "Score (0-10)", "rating (1 to 5)", "score_0_10" and "score out of 5" do."""
-    match = re.search(r"(?<![\d.])([01]) ?(?:[-–_]|to|\.\.) ?(\d{1,3})(?![\d.])", name) or re.search(
+    match = re.search(r"(?<![^\W_])(?<!\.)([01]) ?(?:[-–_]|to|\.\.) ?(\d{1,3})(?![\d.])", name) or re.search(
         r"out[ _]of[ _](\d{1,3})\b", name
     )
     if match is None:

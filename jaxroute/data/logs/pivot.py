@@ -50,12 +50,8 @@ def refuse_summary(roles: Roles) -> None:
       ValueError: there is such a row.
     """
     sheet, size, queries = roles.sheet, roles.sheet.num_rows, roles.candidates.get("query", [])
-    not_them = {
-        roles.given.get("query"),
-        *roles.candidates.get("model", ()),
-        *(roles.candidates.get("text", ()) if queries else ()),
-    } - {*queries}
-    not_them |= {roles.given.get("query")}
+    texts = {*roles.candidates.get("text", ())} - {*queries} if queries else set()
+    not_them = {roles.given.get("query"), *roles.candidates.get("model", ()), *texts}
     for column in dict.fromkeys([*sheet.names[:3], *queries, *roles.candidates.get("category", ())]):
         if sheet.names.count(column) > 1 or column in not_them:
             continue
@@ -92,7 +88,7 @@ def _is_mean(roles: Roles, column: str, row: int) -> bool:
     return bool(others.any())
 
 
-_SUMMARY = re.compile(rf"[\W_]*({'|'.join(sorted(SUMMARIES | {'all', 'grand'}))})", re.IGNORECASE)
+_SUMMARY = re.compile(rf"[\W_]*({'|'.join(sorted(SUMMARIES))}|all|grand)", re.IGNORECASE)
 
 
 def _summary(cell: object) -> bool:

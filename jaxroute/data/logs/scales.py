@@ -48,7 +48,7 @@ def in_unit(
             raise ValueError(f"scale must be (LOW, HIGH) with LOW below HIGH, got {checks.show(scale)}")
         if percent is not None and high > 1:  # A % sign was read as a hundredth.
             scores = np.where(percent, scores * 100.0, scores)
-        refuse((scores < low) | (scores > high), f", outside the scale {low:g}:{high:g} that was given")
+        refuse((scores < low) | (scores > high), f", outside the scale {low:g}:{high:g} that was given, or is in the name")
         note = None if (low, high) == (0, 1) else f"scale {low:g}:{high:g} mapped to 0:1, as given"
         return (scores - low) / (high - low), note
     if named:
