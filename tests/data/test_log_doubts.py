@@ -264,6 +264,7 @@ PRINTED = {
         {"page": 1, "total_pages": 3, "data": BASE.to_dict("records")},
         "one page of several (total_pages: 3)",
     ),
+    "more to come": ({"has_more": True, "data": BASE.to_dict("records")}, "one page of several (has_more: True)"),
 }
 
 
@@ -326,8 +327,12 @@ def test_a_scale_in_the_name(name):
     np.testing.assert_allclose(np.asarray(log.table.scores)[:2], [[0.1, 0.5], [0.4, 0.2]], atol=1e-6)
 
 
-def test_counts_units_and_ids_that_mean_no_harm():
+def test_counts_units_and_ids_that_mean_no_harm(tmp_path):
     """Numbers of samples, a currency beside a cost that names its own, long ids, ids that are words of statistics, and remarks."""
+    for name in ("pages", "data"):  # All that there is.
+        file = tmp_path / f"{name}.json"
+        file.write_text(json.dumps({"has_more": False, name: BASE.to_dict("records")}))
+        assert not any("one page of several" in line for line in read_log(file).read)
     for column in ("n", "total", "max", "num_questions"):
         assert read_log(BASE.assign(**{column: 20})).table.num_models == 2
     table = read_log(BASE.assign(currency="EUR")).table

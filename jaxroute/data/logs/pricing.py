@@ -123,7 +123,7 @@ def price_answers(answers: Answers, costs: Mapping[str, float] | None, prices: P
     cost = tokens_in * of["price_in"] + (ANSWER_TOKENS if tokens_out is None else tokens_out) * of["price_out"]
     cost = cost + _cached(answers, tokens_in, of)
     answers.notes.append(f"cost: {whose} in USD per million tokens x {called}")
-    most = np.nanmax([of["price_in"], of["price_out"]])
+    most = np.nan_to_num([of["price_in"], of["price_out"]]).max()
     if prices is None and 0 < most < _LOWEST_PRICE:
         answers.notes.append(
             f"cost: implausible prices of at most {most:g} USD per million tokens; are they per 1k (--unit price=per_1k)?"

@@ -44,13 +44,11 @@ def records_of(name: str, value: Any) -> tuple[list[dict], list[str]]:
     lists = {key: records for key, records in lists.items() if _roles(records) == most}
     if len(lists) == 1:
         key, records = next(iter(lists.items()))
-        pages = [name for name, of in value.items() if plain(name) in _PAGES and of not in (None, "", False, 0, 1)]
-        more = (
-            f"; it is one page of several ({pages[0]}: {checks.show(value[pages[0]])}), and the others are lacking"
-            if pages
-            else ""
-        )
-        return records, [f"file: the records are under {key!r}{more}"]
+        said = {name: of for name, of in value.items() if plain(name) in _PAGES and isinstance(of, (int, str))}
+        more = [
+            f"; it is one page of several ({name}: {of})" for name, of in said.items() if of is True or of not in ("", 0, 1)
+        ]
+        return records, [f"file: the records are under {key!r}{''.join(more[:1])}"]
     fields, *others = ({field for record in records for field in record} for records in lists.values())
     if any(fields != other for other in others):
         raise ValueError(f"{name} has several lists of records, {some(map(repr, lists))}: write one to a file of its own")
