@@ -24,6 +24,7 @@ from jaxroute.engine.grid import Grid
 from jaxroute.engine.kernels import calls, cuda
 from jaxroute.engine.kernels.compiling import Begun, Unsupported, compilations, finish
 from jaxroute.engine.kernels.rollout import kernel_rollout
+from jaxroute.engine.kernels.values import SlowerThanScan
 from jaxroute.engine.layout import Layout, threads
 from jaxroute.engine.memory import LANE_MULTIPLE, cores
 from jaxroute.engine.packing import Packed
@@ -64,6 +65,7 @@ class Program:
     compiled: of the program, once it was begun.
     reason: why there is none.
     refused: the reason is a compiler, a loader or a driver, not the policy.
+    slower: the reason is that the scan is faster.
     shapes: of what is recorded of a run, by name.
     name: on the shelf; None if it is not kept there.
     in_turn: it waits until other such programs have ended.
@@ -74,6 +76,7 @@ class Program:
     compiled: "Future[Any] | None" = None
     reason: str = ""
     refused: bool = False
+    slower: bool = False
     shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
     name: str | None = None
     in_turn: bool = False
@@ -317,7 +320,7 @@ class Block:
         structure = (*(g.structure for g in self.grids), *(tuple(g.leaf_axes) for g in self.grids))
         program = PROGRAMS.get((*structure, shapes, self.static, self.since, self.backend, self.brief, self.alone), trace)
         if program.reason:
-            self._fall_back(program.reason, program.refused)
+            self._fall_back(program.reason, program.refused, program.slower)
             return self.lower(seeds, begun)
         return program
 
@@ -358,16 +361,17 @@ class Block:
             options=(precise, keep_states, self.alone, self.backend, self.brief, WIDE),
         )
 
-    def _fall_back(self, reason: str, refused: bool) -> None:
+    def _fall_back(self, reason: str, refused: bool, slower: bool = False) -> None:
         """Lets the scan run instead of the kernel, from now on.
 
         Args:
           reason: in words.
           refused: the reason is a compiler, a loader or a driver, not the policy.
+          slower: the reason is that the scan is faster; there is no warning then.
         """
         self.ran.name, self.ran.kernels = "scan", []
         self.ran.reason = f"after {self.ran.blocks} blocks of kernels: {reason}" if self.ran.blocks else reason
-        if refused or not self.quiet:
+        if refused or not (self.quiet or slower):
             warnings.warn(f"{self.name} is run by the scan, which is slower than a kernel: {self.ran.reason}", stacklevel=2)
 
     def padded(self, runs: int) -> int:
@@ -420,7 +424,8 @@ class Block:
         except (jax.errors.JaxRuntimeError, Unsupported) as error:
             if self.backend != "kernel":
                 raise
-            program.reason, program.refused = _first_line(error), True
+            program.reason, program.slower = _first_line(error), isinstance(error, SlowerThanScan)
+            program.refused = not program.slower
             return self._executable(seeds, begun)
         self.ran.begin([kernel for _, kernel in program.kernels if isinstance(kernel, cuda.Kernel)])
         return one_at_a_time(compiled) if program.in_turn else compiled

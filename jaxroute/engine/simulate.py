@@ -94,15 +94,15 @@ def simulate(
         `stopped`; an error that it raises ends the run, too. In both cases the same call goes on from the store. For a tracker
         (TensorBoard, Weights & Biases) or a rule of your own; a smaller `block` calls it more often. Of one process only.
       backend: "scan", a compiled scan over rounds with the runs on the last axis; "kernel", one function of C made from the same
-        functions of one run, with a thread for each run on a GPU (never run on one so far), and on a CPU in C++ for as many runs at once
-        as a vector has numbers; or "reference", the textbook's `vmap` of a scan, slower, to compare with. "auto" is that of an existing
+        functions of one run, with a thread for each run on a GPU, and on a CPU in C++ for as many runs at once as a vector has numbers; or "reference", the textbook's `vmap` of a scan, slower, to compare with. "auto" is that of an existing
         store, otherwise the kernel; the scan where no kernel can be used (a trial says why, in one warning), in double precision, and if
         the rounds of a policy are long for products of large matrices. The streams are the same bits; what is computed from them is equal
         except for the rounding of logarithms, exponentials and sums. A kernel needs a C++ compiler (`c++`, `g++`, `clang++` or `CXX`), on a
         GPU NVRTC, which comes with jax (`JAXROUTE_NVRTC` is the path of another one). The scan also runs a policy that has an operation
-        without C, a kernel that a compiler or driver refuses, and a block in which a GPU fails. The attribute `backend` says by policy what
-        ran, `fell_back` why it was not the kernel; a warning says so, too, except on a CPU where the user did not ask for the kernel and the
-        policy has none. "brief", for a first look on a CPU, is compiled with few optimisations: in a third of the time, but it takes five
+        without C, a kernel that a compiler or driver refuses, a block in which a GPU fails, and on a GPU a policy with more than 2 KiB of arrays on
+        a thread's stack, with which it is faster than the kernel (COSMOS, ACQB, hundreds of models). The attribute `backend` says by policy what
+        ran, `fell_back` why it was not the kernel; a warning says so, too, except where the scan is faster, and on a CPU where the user did not
+        ask for the kernel and the policy has none. "brief", for a first look on a CPU, is compiled with few optimisations: in a third of the time, but it takes five
         to ten times as long to run; the kernel, of one run after the other, or the scan where there is no C compiler (`cc`, `gcc`, `clang`
         or `CC`); policies whose rounds are long by themselves are compiled as for "scan".
       keep: "runs", every run's curves, or "moments", only their statistics over the seeds: count, mean, variance, minimum, maximum and

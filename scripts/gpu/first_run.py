@@ -48,10 +48,11 @@ COUNTERS = (
     *("smsp__issue_active.avg.pct_of_peak_sustained_active", "sm__warps_active.avg.pct_of_peak_sustained_active"),
     *("launch__registers_per_thread", "launch__occupancy_limit_registers", "launch__waves_per_multiprocessor"),
     *(f"sm__inst_executed_pipe_{pipe}.avg.pct_of_peak_sustained_active" for pipe in ("alu", "fma", "xu")),
-    "l1tex__t_bytes_pipe_lsu_mem_local_op_ld.sum",
+    *("l1tex__t_bytes_pipe_lsu_mem_local_op_ld.sum", "l1tex__t_bytes_pipe_lsu_mem_global_op_ld.sum"),
+    *("smsp__thread_inst_executed_per_inst_executed.ratio", "l1tex__t_sector_hit_rate.pct", "lts__t_sector_hit_rate.pct"),
     *(
         f"smsp__average_warps_issue_stalled_{why}_per_issue_active.ratio"
-        for why in ("wait", "math_pipe_throttle", "no_instruction", "branch_resolve", "long_scoreboard")
+        for why in ("wait", "math_pipe_throttle", "no_instruction", "branch_resolve", "long_scoreboard", "lg_throttle")
     ),
 )
 

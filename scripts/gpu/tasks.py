@@ -6,10 +6,12 @@ from typing import Any
 
 LIGHT = ("UCB1", "GaussianThompson", "BetaThompson", "MESS+", "COSMOS streaming")
 HEAVY = ("StageRoute", "C2MABV", "COSMOS", "ACQB")
+# Kernels with arrays of a middle size, for the limit above which the scan plays.
+MIDDLE = ("BootstrapCOSMOS", "Direct", "QThS", "Random queues", "SlidingWindowUCB")
 # Cases with large arrays, which need a process each: the driver reserves memory for a kernel's stacks until its process ends.
 LARGE = ("COSMOS", "ACQB")
 # Sizes of what is timed: for most policies, and for those whose rounds take long.
-HORIZONS = {**dict.fromkeys(LIGHT, 2000), **dict.fromkeys(HEAVY, 500)}
+HORIZONS = {**dict.fromkeys(LIGHT, 2000), **dict.fromkeys((*HEAVY, *MIDDLE), 500)}
 # Graphs that XLA makes of a scan's launches, and arithmetic of a kernel: see `measures`.
 GRAPHS = ("with loops", "without loops", "none")
 ARITHMETIC = ("usual", "IEEE division", "uncorrected division", "IEEE root", "multiply-add", "no multiply-add")
@@ -83,6 +85,7 @@ def stages() -> list[Stage]:
         for case in group
         for backend in both
     ]
+    middle = [_timed(case, backend, runs) for case in MIDDLE for runs in (100_000, 10_000) for backend in both]
     waves = [_timed("GaussianThompson", "kernel", runs) for runs in (1 << 17, 1 << 18)]
     return [
         Stage([Task("info", 60), Task("probe", 90), *headline, _simulate(1_000_000, 10_000, "moments")], alone=True),
@@ -90,7 +93,7 @@ def stages() -> list[Stage]:
         Stage([_correct(case, 512, 500) for case in cases]),
         Stage([*large, *waves, *_changed(10_000, 1 << 17, 1000)]),
         Stage([_simulate(100_000, 2000, "runs")], alone=True),
-        Stage([*_watched(10_000, 1 << 17, 500, ("UCB1", "StageRoute")), *others]),
+        Stage([*_watched(10_000, 1 << 15, 500, ("UCB1", "StageRoute")), *middle, *others]),
         Stage([Task("pytest", 400, {"arguments": f"-m gpu -n 4 {' '.join(TESTS)}"})], alone=True, asked=True),
     ]
 
@@ -150,5 +153,12 @@ def _watched(scanned: int, played: int, horizon: int, cases: tuple[str, ...]) ->
     """Tasks with a profiler: each kernel of the scan, the counters of the kernel."""
     return [
         *(Task("profile", 90, {"case": case, "runs": scanned, "horizon": horizon}) for case in cases),
-        Task("ncu", 120, {"case": "UCB1", "backend": "kernel", "runs": played, "horizon": horizon}),
+        *(
+            Task(
+                "ncu",
+                120,
+                {"case": case, "backend": "kernel", "runs": played, "horizon": horizon // (10 if case in LARGE else 1)},
+            )
+            for case in (*cases, "BetaThompson", *LARGE)
+        ),
     ]

@@ -42,9 +42,10 @@ def test_gpu_and_cpu_agree_within_the_error_of_their_difference(name, devices):
     gpu = jr.simulate(make(), policy, devices=devices, **options)[METRIC[name]].isel(time=-1, policy=0)
     with jax.default_device(jax.devices("cpu")[0]):
         cpu = jr.simulate(make(), policy, devices=jax.devices("cpu")[:1], **options)[METRIC[name]].isel(time=-1, policy=0)
-    difference = (gpu - cpu).values
-    # The draws are the same bits, so most runs are equal; rounding may part a few.
-    assert np.mean(difference == 0.0) > 0.5
+    # The draws are the same bits, so most runs are equal but for the rounding of sums; rounding may part a few.
+    alike = np.isclose(gpu, cpu, rtol=1e-4, atol=1e-4 * np.abs(cpu.values).max())
+    assert np.mean(alike) > 0.5
+    difference = np.where(alike, 0.0, (gpu - cpu).values)
     assert abs(difference.mean()) < 5 * difference.std(ddof=1) / np.sqrt(difference.size) + 1e-6
 
 

@@ -41,6 +41,10 @@ class Unsupported(Exception):
     """A function that cannot be written as C; the message says which operation stands in the way."""
 
 
+class SlowerThanScan(Unsupported):
+    """A kernel that can be made, and that the scan outruns."""
+
+
 def c_type(dtype: Any) -> str:
     """Its name in C."""
     name = np.dtype(dtype).name

@@ -76,7 +76,7 @@ class Writer:
         self.wide = wide
         self.masks: list[str] = []  # In force: of the runs that lines are meant for, the last the narrowest.
         self.heap = 0  # Vectors of long arrays.
-        self.scratch, self._scratch_end = 0, 0  # Bytes of a run's scratch memory on a GPU: the most, and the present end.
+        self.scratch = 0  # Bytes of a run's scratch memory on a GPU, of what `text` has written.
         self._varying: set[str] = set()
         self.lines: list[Any] = []
         self.tables: list[str] = []
@@ -107,11 +107,9 @@ class Writer:
         """Lines in braces. What was begun is finished before, and what is begun inside is finished inside."""
         self.finish()
         self.line(head + " {")
-        end = self._scratch_end
         yield
         self.finish()
         self.line("}")
-        self._scratch_end = end  # Arrays of the block are gone.
 
     @contextlib.contextmanager
     def loops(self, shape: Sequence[int], name: str = "i") -> Generator[Place, None, None]:
@@ -127,13 +125,20 @@ class Writer:
             self.line("}")
 
     def text(self) -> str:
-        """All lines."""
+        """All lines. Arrays of a block that has ended leave their place in scratch memory to others."""
         written = [line for line in self.lines if line.text and (line.storage is None or line.storage.reads)]
-        out, depth = [], 1
+        out, ends, self.scratch = [], [0], 0
         for line in written:
-            depth -= line.text.startswith("}")
-            out.append("    " * depth + line.text)
-            depth += line.text.endswith("{")
+            text = line.text
+            if text.startswith("}"):
+                ends.pop()
+            if line.storage is not None and text.startswith("ARRAY("):
+                text = text.replace("FIRST", str(ends[-1]))
+                ends[-1] += -(-line.storage.size * line.storage.dtype.itemsize // 8) * 8
+                self.scratch = max(self.scratch, ends[-1])
+            out.append("    " * len(ends) + text)
+            if text.endswith("{"):
+                ends.append(ends[-1])
         return "\n".join(out)
 
     # Storages
@@ -174,10 +179,7 @@ class Writer:
         if not storage.size:
             return f"{kind} {storage.name};"
         if storage.stride:
-            first = self._scratch_end
-            self._scratch_end += -(-storage.size * storage.dtype.itemsize // 8) * 8
-            self.scratch = max(self.scratch, self._scratch_end)
-            return f"ARRAY({kind}, {storage.name}, {storage.size}, {first});"
+            return f"ARRAY({kind}, {storage.name}, {storage.size}, FIRST);"  # Where it begins is known once all lines are.
         if not self.wide:
             return f"{kind} {storage.name}[{storage.size}];"
         if storage.apart:

@@ -17,7 +17,7 @@ from lane_cases import floats, integers
 
 from jaxroute.engine.kernels import cuda
 from jaxroute.engine.kernels.source import Array, Source, steps
-from jaxroute.engine.kernels.values import Unsupported
+from jaxroute.engine.kernels.values import SlowerThanScan, Unsupported
 
 
 def _has_nvrtc():
@@ -209,8 +209,18 @@ def test_what_the_driver_refuses_is_said(library):
         cuda.Kernel("text").prepare()
 
 
-def test_the_memory_of_local_arrays_is_compared_with_what_is_free(library):
+def test_the_scan_runs_what_waits_for_memory(library):
+    library.local_bytes = 2048
+    cuda.Kernel("text", 8192).prepare()
+    for stack, scratch in ((2056, 0), (0, 8200)):
+        library.local_bytes = stack
+        with pytest.raises(SlowerThanScan, match=r"has (2|8)\.0 KiB of arrays in memory, with which the scan is faster"):
+            cuda.Kernel("text", scratch).prepare()
+
+
+def test_the_memory_of_local_arrays_is_compared_with_what_is_free(library, monkeypatch):
     """132 processors with 2,048 threads each hold 97,952 bytes for every thread: 26.5 GB."""
+    monkeypatch.setattr(cuda, "MOST_STACK", 1 << 20)
     library.local_bytes = 97_952
     with pytest.raises(Unsupported, match="26.5 GB of the device, and 21.5 GB are free"):
         cuda.Kernel("text").prepare()

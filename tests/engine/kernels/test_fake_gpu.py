@@ -89,7 +89,7 @@ def refused(words, marks=(), **settings):
         refused(BUILTINS, FAKE_NVRTC_LOG=BUILTINS),
         refused("cuLaunchKernel: an error of a test (701)", FAKE_GPU_LAUNCH="701@3"),
         refused(
-            "its local arrays need 26.5 GB of the device, and 6 GB are free", FAKE_GPU_LOCAL="97952", FAKE_GPU_FREE="6e9"
+            "its local arrays need 0.541 GB of the device, and 0.3 GB are free", FAKE_GPU_LOCAL="2000", FAKE_GPU_FREE="3e8"
         ),
         refused("/no/such/library: cannot open shared object file", pytest.mark.slow, JAXROUTE_NVRTC="/no/such/library"),
         refused("NVRTC does not compile it: no words", pytest.mark.slow, FAKE_NVRTC_KERNELS="no words"),
@@ -109,6 +109,12 @@ def test_the_scan_takes_over_from_what_is_refused(settings, words, tmp_path):
     result, _ = found(tmp_path, "simulate", **settings)
     assert result["backend"] == "scan" and words in result["fell_back"]
     assert len(result["warnings"]) == 1 and result["fell_back"] in result["warnings"][0]
+
+
+def test_the_scan_plays_runs_with_large_arrays_without_a_warning(tmp_path):
+    result, launches = found(tmp_path, "simulate", json.dumps({"most_stack": -1}))
+    assert result["backend"] == "scan" and "the scan is faster on a GPU" in result["fell_back"]
+    assert not result["warnings"] and not launches
 
 
 def test_a_device_that_fails_for_the_scan_too_ends_the_run(tmp_path):

@@ -19,7 +19,7 @@ from jaxroute.core import draws, numerics
 from jaxroute.core.types import Leaf, Metric
 from jaxroute.engine import programs
 from jaxroute.engine.errors import CannotPlayError
-from jaxroute.engine.kernels import compiling, host, source
+from jaxroute.engine.kernels import compiling, cuda, host, source
 from jaxroute.problems import queueing, service, stochastic
 
 pytestmark = pytest.mark.skipif(host.compiler() is None, reason="there is no C compiler")
@@ -454,8 +454,10 @@ def test_one_run_after_the_other_is_what_several_at_once_are(name, monkeypatch):
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", FAST)
-def test_both_backends_agree_on_a_gpu(name):
+def test_both_backends_agree_on_a_gpu(name, monkeypatch):
     """The draws are the same bits, so most runs are equal; rounding may part a few, which are no better or worse."""
+    monkeypatch.setattr(cuda, "MOST_STACK", 1 << 20)  # Kernels with large arrays, too.
+    monkeypatch.setattr(cuda, "MOST_SCRATCH", 1 << 20)
     policy, env = CASES[name].policy, CASES[name].env()
     ours, theirs = both_backends(env, {name: policy}, horizon=1000, seeds=2048, record_every=100)
     for metric in theirs.data_vars:
