@@ -25,10 +25,10 @@ class Projection(NamedTuple):
       z: `[K]` the nearest point.
       sum_multiplier: `[]` of the sum.
       budget_multiplier: `[]` of the budget, non-negative.
-      feasible: `[]` bool, whether the set has a point; if not, `z` is the cheapest point with the right sum, nearly. False if an
-        argument is NaN.
+      feasible: `[]` bool, whether the set has a point and all numbers are finite; if not, `z` is the cheapest point with the right sum,
+        or with the largest, nearly.
       residual: `[]` by how much the optimality conditions are missed: of the coordinates, the sum and the budget, the worst.
-      converged: `[]` bool, whether `residual` is zero to rounding; False if infeasible, or if an argument is NaN.
+      converged: `[]` bool, whether `residual` is zero to rounding; False if infeasible.
     """
 
     z: jax.Array
@@ -70,7 +70,7 @@ def _level(u: jax.Array, upper: jax.Array, total: jax.Array, at_most: bool) -> j
     high, low = (jnp.sum(jnp.clip(u - nu, 0.0, upper)) for nu in (below, above))
     share = jnp.where(high > low, (high - total) / jnp.where(high > low, high - low, 1.0), 0.0)
     nu = below + jnp.clip(share, 0.0, 1.0) * (above - below)
-    return jnp.maximum(nu, 0.0) if at_most else nu
+    return jnp.where(jnp.sum(upper) < total, 0.0, jnp.maximum(nu, 0.0)) if at_most else nu
 
 
 def _level_of_many(u: jax.Array, upper: jax.Array, total: jax.Array, at_most: bool) -> jax.Array:
@@ -100,7 +100,7 @@ def _level_of_many(u: jax.Array, upper: jax.Array, total: jax.Array, at_most: bo
     infinite = jnp.full((), jnp.inf, u.dtype)
     start = (jnp.zeros((), jnp.int32), low, high, nu, *at(nu), 2.0 * (high - low) + 1.0, infinite)
     nu = jax.lax.while_loop(go_on, step, start)[3]
-    return jnp.maximum(nu, 0.0) if at_most else nu
+    return jnp.where(jnp.sum(upper) < total, 0.0, jnp.maximum(nu, 0.0)) if at_most else nu
 
 
 def _smallest_gap(cost: jax.Array) -> jax.Array:
@@ -160,8 +160,14 @@ def _solve(y: jax.Array, cost: jax.Array, budget: jax.Array, total: jax.Array, u
         (*_, here, nu, z, excess), _ = jax.lax.scan(step, start, None, length=_STEPS)
     multiplier = jnp.where(slack, 0.0, here)
     nu = nu - here * margin  # of the costs as they are
-    feasible = jnp.sum(cheapest * cost) <= budget + 8.0 * eps * jnp.maximum(jnp.abs(budget), 1.0)
+    room = jnp.inf if at_most else jnp.sum(upper)
+    feasible = boundary.feasible(jnp.sum(cheapest * cost), budget, room, total, y, cost, upper)
     z, nu, multiplier = _polish(y, cost, budget, total, upper, at_most, nu, multiplier, z)
+    # Amounts are rounded relative to `y`, which may cost much more than a small budget: then towards the cheapest point, as far as is needed.
+    spend, least = jnp.sum(cost * z), jnp.sum(cost * cheapest)
+    share = jnp.clip((spend - budget) / jnp.where(spend > least, spend - least, 1.0), 0.0, 1.0)
+    over = spend > budget * (1.0 + boundary.rounding(y.dtype))
+    z = jnp.where(over, z + share * (cheapest - z), z)
     return _Solution(z, nu, multiplier, feasible)
 
 
@@ -204,14 +210,26 @@ def _cheapest(cost: jax.Array, upper: jax.Array, total: jax.Array, at_most: bool
 
 
 def _rows(
-    z: jax.Array, cost: jax.Array, upper: jax.Array, nu: jax.Array, multiplier: jax.Array, at_most: bool
+    z: jax.Array,
+    cost: jax.Array,
+    upper: jax.Array,
+    nu: jax.Array,
+    multiplier: jax.Array,
+    at_most: bool,
+    gain: jax.Array | None = None,
 ) -> tuple[jax.Array, _RowSolver]:
     """Free coordinates `[K]`, and a solver of the active rows on them.
 
     The rows are the sum (all ones) and the budget (`cost`). Costs are centred on the free coordinates, so that neither the
-    rows' 2 x 2 matrix nor the multipliers cancel.
+    rows' 2 x 2 matrix nor the multipliers cancel. With the `gain` `[K]` of each coordinate at 0, that which would be the first to fall with
+    the sum is free at a vertex (or, if all are 0, the first to rise).
     """
     free = ((z > 0.0) & (z < upper)).astype(z.dtype)
+    if gain is not None:
+        full = (z >= upper) & (upper > 0.0)
+        some = jnp.any(full)
+        first = numerics.argmax(jnp.where(some, upper - gain, gain), jnp.where(some, full, upper > 0.0))
+        free = jnp.where(jnp.any(free > 0.0), free, numerics.one_hot(first, z.shape[0]).astype(z.dtype))
     sum_on = (jnp.asarray(True) if not at_most else nu > 0.0) & (jnp.sum(free) > 0.0)
     number = jnp.maximum(jnp.sum(free), 1.0)
     mean = jnp.where(sum_on, jnp.sum(free * cost) / number, 0.0)
@@ -278,7 +296,7 @@ def _project_jvp(
     d_y, d_cost, d_budget, d_total, d_upper = tangents
     found = _solve(y, cost, budget, total, upper, at_most)
     z, nu, multiplier = found.z, found.sum_multiplier, found.budget_multiplier
-    _, solve = _rows(z, cost, upper, nu, multiplier, at_most)
+    _, solve = _rows(z, cost, upper, nu, multiplier, at_most, y - multiplier * cost)
     at_upper = jnp.where((z >= upper) & (upper > 0.0), d_upper, 0.0)
     d_total, d_budget = d_total - jnp.sum(at_upper), d_budget - jnp.sum(z * d_cost) - jnp.sum(cost * at_upper)
     d_z, d_nu, d_multiplier = solve(d_y - multiplier * d_cost, d_total, d_budget)
@@ -300,7 +318,10 @@ def project(
 
     `z = clip(y - nu - lam * cost, 0, upper)`: the multiplier `nu` of the sum is found exactly between the breakpoints of a
     piecewise linear function, `lam` of the budget by Newton's method on another one, inside a bracket. The derivative
-    (forward and reverse) is that of the active equations, not of the iterations.
+    (forward and reverse) is that of the active equations, not of the iterations. In `total` it is the derivative from below where the two
+    one-sided ones differ, at a vertex: that of the coordinate that falls first. So the derivatives sum to 1 wherever the sum binds.
+
+    `z` does not depend on the unit of costs and budget. It keeps the sum, the bounds and the budget to 1e-5 of their size (1e-8 in float64).
 
     Source: the optimality conditions; the derivative as in Amos and Kolter (2017). The method is ours.
 
@@ -315,16 +336,15 @@ def project(
     Returns:
       A `Projection`.
     """
-    y = boundary.vector("y", y)
-    count, dtype = y.shape[0], y.dtype
-    cost = boundary.vector("cost", cost, count).astype(dtype)
-    budget, total = (boundary.scalar(name, x).astype(dtype) for name, x in (("budget", budget), ("total", total)))
-    upper = jnp.ones_like(y) if upper is None else boundary.vector("upper", upper, count).astype(dtype)
+    y, cost, budget, total = boundary.inputs(y=y, cost=cost, budget=budget, total=total)
+    upper = jnp.ones_like(y) if upper is None else boundary.vector("upper", upper, y.shape[0]).astype(y.dtype)
+    largest = jax.lax.stop_gradient(jnp.max(jnp.where(upper > 0.0, cost, 0.0)))
+    unit = jnp.where(largest > 0.0, largest, 1.0)
+    cost, budget = cost / unit, budget / unit
     found = _project(y, cost, budget, total, upper, at_most)
     residual, converged = _certificate(found, y, cost, budget, total, upper, at_most)
-    numbers = jnp.concatenate([y, cost, upper, budget[None], total[None]])
-    feasible = found.feasible & ~jnp.isnan(numbers).any()
-    return Projection(found.z, found.sum_multiplier, found.budget_multiplier, feasible, residual, converged & feasible)
+    price = found.budget_multiplier / unit
+    return Projection(found.z, found.sum_multiplier, price, found.feasible, residual, converged & found.feasible)
 
 
 def _certificate(
@@ -415,8 +435,7 @@ def differentiable_lp(
     """The best mix of models under a budget, with exact derivatives in rewards, costs, budget, total and capacities.
 
     Maximises `reward . z - temperature / 2 * |z|^2` over `{0 <= z <= capacity, sum z = total (or <=), cost . z <= budget}`. It is
-    `smoothed_lp` with costs in units of the largest one, so that a budget of 2e-4 dollars is as exact as one of 2, and with
-    multipliers in the units of the arguments. Use it under `jax.jit`, `jax.vmap`, `jax.grad`, in a loss or in a policy:
+    `smoothed_lp` with multipliers in the units of the arguments, and refuses a problem without a point. Use it under `jax.jit`, `jax.vmap`, `jax.grad`, in a loss or in a policy:
 
         def lost(w, features, reward, cost, budget):  # reward that a linear prediction of the rewards loses
             return (best - reward) @ differentiable_lp(features @ w, cost, budget).z
@@ -438,28 +457,25 @@ def differentiable_lp(
     Returns:
       A `Projection`: `sum_multiplier` is the reward of one more unit of `total`, `budget_multiplier` that of one more unit of the budget.
     """
-    reward = boundary.vector("reward", reward)
-    cost = boundary.vector("cost", cost, reward.shape[0])
-    budget = boundary.scalar("budget", budget)
-    found = lp_in_units(reward, cost, budget, total, _temperature(temperature), upper=capacity, at_most=at_most)
-    boundary.require_feasible(found.feasible, "total")
+    reward, cost, budget, total = boundary.inputs(reward=reward, cost=cost, budget=budget, total=total)
+    upper = jnp.ones_like(reward) if capacity is None else boundary.vector("capacity", capacity, reward.shape[0])
+    found = priced_lp(reward, cost, budget, total, _temperature(temperature), upper=upper, at_most=at_most)
+    boundary.require_feasible(found.feasible, budget, "total", total, upper)
     return found
 
 
-def lp_in_units(
+def priced_lp(
     weight: jax.Array,
     cost: jax.Array,
-    budget: jax.Array | float,
-    total: jax.Array | float,
+    budget: jax.Array,
+    total: jax.Array,
     temperature: jax.Array | float,
     *,
-    upper: jax.Array | None,
+    upper: jax.Array,
     at_most: bool,
 ) -> Projection:
-    """`smoothed_lp` with costs in units of the largest one, and multipliers in the units of the arguments; nothing is checked."""
-    largest = jax.lax.stop_gradient(jnp.max(cost))
-    unit = jnp.where(largest > 0.0, largest, 1.0)
-    found = project(weight / temperature, cost / unit, budget / unit, total, upper=upper, at_most=at_most)
+    """`smoothed_lp` with multipliers in the units of the weights; the temperature is not checked."""
+    found = project(weight / temperature, cost, budget, total, upper=upper, at_most=at_most)
     return found._replace(
-        sum_multiplier=found.sum_multiplier * temperature, budget_multiplier=found.budget_multiplier * temperature / unit
+        sum_multiplier=found.sum_multiplier * temperature, budget_multiplier=found.budget_multiplier * temperature
     )
