@@ -236,7 +236,7 @@ def _rows(
     centred = free * (cost - mean)
     spread = jnp.sum(centred * centred)
     # Free costs that are equal but for rounding cannot carry the budget.
-    budget_on = (multiplier > 0.0) & (spread > 10.0 * np.finfo(z.dtype).eps * jnp.max(cost) ** 2)
+    budget_on = (multiplier > 0.0) & (spread > 10.0 * np.finfo(z.dtype).eps * jnp.max(free * cost) ** 2)
 
     def solve(change: jax.Array, sum_side: jax.Array, budget_side: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
         """The least change of `change` `[K]` on the free coordinates that adds `sum_side` to the sum and `budget_side` to
@@ -276,7 +276,7 @@ def _polish(
     moved = moved + solve(jnp.zeros_like(z), total - jnp.sum(moved), budget - jnp.sum(cost * moved))[0]
     on = multiplier > 0.0
     ok = jnp.all((moved >= 0.0) & (moved <= upper)) & jnp.any(free > 0.0) & (~on | (d_multiplier > 0.0))
-    ok &= jnp.abs(jnp.sum(cost * moved) - budget) <= jnp.where(on, jnp.abs(jnp.sum(cost * z) - budget) + 1e-6, jnp.inf)
+    ok &= jnp.abs(jnp.sum(cost * moved) - budget) <= jnp.where(on, jnp.abs(jnp.sum(cost * z) - budget) + 1e-6 * budget, jnp.inf)
     return jnp.where(ok, moved, z), jnp.where(ok, d_nu, nu), jnp.where(ok, d_multiplier, multiplier)
 
 

@@ -60,6 +60,9 @@ def index_by_bisection(
       low: lower bound of the root, a number or an array.
       high: upper bound of the root, likewise.
       steps: halvings (static); the root is known to `(high - low) / 2 ** (steps + 1)` and to rounding.
+
+    Returns:
+      The root, NaN where the cost is not finite.
     """
     cost = jnp.asarray(cost)
     start = (
@@ -74,7 +77,7 @@ def index_by_bisection(
         return jnp.where(worth, middle, low), jnp.where(worth, high, middle)
 
     below, above = numerics.repeat(steps, halve, start)
-    return 0.5 * (below + above)
+    return jnp.where(jnp.isfinite(cost), 0.5 * (below + above), jnp.nan)
 
 
 def discrete_index(values: ArrayLike, weights: ArrayLike, cost: ArrayLike) -> float:

@@ -300,7 +300,7 @@ def _best_join(
     i, j = (numerics.one_hot(numerics.pick(second, jnp.asarray(models, jnp.int32)), count) for models in pairs.T)
     # A small second fraction by itself: rounding of the first one may cost more than the budget if the second model is expensive.
     other = (numerics.pick(i, cost) - here) * numerics.pick(second, doubles[3])
-    other = jnp.where(part > 0.5, other, 1.0 - part)
+    other = jnp.where(part > 0.5, jnp.maximum(other, 0.0), 1.0 - part)
     both = inside + jnp.where(i, part, 0.0) + jnp.where(j, other, 0.0)
     better = jnp.min(pair_loss) < jnp.min(loss)
     return jnp.where(better, both, z), jnp.where(better, numerics.pick(second, pair_price), price)
