@@ -2,11 +2,12 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import struct
 from jax.scipy.special import ndtri
 
 from jaxroute.core import numerics
-from jaxroute.estimators.beta import upper_quantile
+from jaxroute.estimators.beta import MOST_PRIOR, upper_quantile
 from jaxroute.problems.stochastic.policies.base import OnSuccesses
 from jaxroute.problems.stochastic.types import ArmStatistics
 
@@ -25,8 +26,14 @@ class BayesUCB(OnSuccesses):
 
     Attributes:
       successes: `[]` prior successes, at least 1.
-      failures: `[]` prior failures, at least 1.
+      failures: `[]` prior failures, at least 1; at most 20 in all, as far as the quantile is exact (2.5e-4 standard deviations).
     """
+
+    def check(self) -> None:
+        super().check()
+        total = np.max(np.add(self.successes, self.failures))
+        if total > MOST_PRIOR:
+            raise ValueError(f"successes + failures must be at most {MOST_PRIOR}, for which the quantile holds, got {total:g}")
 
     def act(
         self, key: jax.Array, state: ArmStatistics, obs: tuple[()], t: jax.Array
