@@ -210,26 +210,14 @@ def _cheapest(cost: jax.Array, upper: jax.Array, total: jax.Array, at_most: bool
 
 
 def _rows(
-    z: jax.Array,
-    cost: jax.Array,
-    upper: jax.Array,
-    nu: jax.Array,
-    multiplier: jax.Array,
-    at_most: bool,
-    gain: jax.Array | None = None,
+    z: jax.Array, cost: jax.Array, upper: jax.Array, nu: jax.Array, multiplier: jax.Array, at_most: bool
 ) -> tuple[jax.Array, _RowSolver]:
     """Free coordinates `[K]`, and a solver of the active rows on them.
 
     The rows are the sum (all ones) and the budget (`cost`). Costs are centred on the free coordinates, so that neither the
-    rows' 2 x 2 matrix nor the multipliers cancel. With the `gain` `[K]` of each coordinate at 0, that which would be the first to fall with
-    the sum is free at a vertex (or, if all are 0, the first to rise).
+    rows' 2 x 2 matrix nor the multipliers cancel.
     """
     free = ((z > 0.0) & (z < upper)).astype(z.dtype)
-    if gain is not None:
-        full = (z >= upper) & (upper > 0.0)
-        some = jnp.any(full)
-        first = numerics.argmax(jnp.where(some, upper - gain, gain), jnp.where(some, full, upper > 0.0))
-        free = jnp.where(jnp.any(free > 0.0), free, numerics.one_hot(first, z.shape[0]).astype(z.dtype))
     sum_on = (jnp.asarray(True) if not at_most else nu > 0.0) & (jnp.sum(free) > 0.0)
     number = jnp.maximum(jnp.sum(free), 1.0)
     mean = jnp.where(sum_on, jnp.sum(free * cost) / number, 0.0)
@@ -296,11 +284,17 @@ def _project_jvp(
     d_y, d_cost, d_budget, d_total, d_upper = tangents
     found = _solve(y, cost, budget, total, upper, at_most)
     z, nu, multiplier = found.z, found.sum_multiplier, found.budget_multiplier
-    _, solve = _rows(z, cost, upper, nu, multiplier, at_most, y - multiplier * cost)
+    free, solve = _rows(z, cost, upper, nu, multiplier, at_most)
     at_upper = jnp.where((z >= upper) & (upper > 0.0), d_upper, 0.0)
     d_total, d_budget = d_total - jnp.sum(at_upper), d_budget - jnp.sum(z * d_cost) - jnp.sum(cost * at_upper)
     d_z, d_nu, d_multiplier = solve(d_y - multiplier * d_cost, d_total, d_budget)
-    d_z = d_z + at_upper
+    # At a vertex those that are the first to fall with the sum share its change (or the first to rise, if all are zero).
+    gain, full = y - multiplier * cost, (z >= upper) & (upper > 0.0)
+    some = jnp.any(full)
+    key = jnp.where(jnp.where(some, full, upper > 0.0), jnp.where(some, upper - gain, gain), -jnp.inf)
+    first = ((key == jnp.max(key)) & (key > -jnp.inf) & ((nu > 0.0) | (not at_most))).astype(z.dtype)
+    alone = jnp.where(jnp.any(free > 0.0), 0.0, first / jnp.maximum(jnp.sum(first), 1.0))
+    d_z = d_z + at_upper + alone * d_total
     no_tangent: Any = np.zeros((), jax.dtypes.float0)
     return found, _Solution(d_z, d_nu, d_multiplier, no_tangent)
 

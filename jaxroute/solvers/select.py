@@ -82,15 +82,18 @@ def select(
     checks.one_of("reward", reward, REWARDS)
     exact = boundary.known(temperature) and np.ndim(temperature) == 0 and bool(np.asarray(temperature) == 0.0)
     given = {"weight": weight, "cost": cost, "budget": budget, "size": size, "temperature": temperature}
-    weight, cost, budget, size, temperature = boundary.inputs(**given)
-    _check_chances(reward, weight)
+    weight, cost, budget, size, temperature = boundary.inputs(mask=allowed, **given)
     upper = jnp.ones_like(weight) if allowed is None else boundary.vector("allowed", allowed, weight.shape[0]).astype(weight.dtype)
+    weight = jnp.where(upper > 0.0, weight, 0.5)
+    _check_chances(reward, weight)
     at_most = reward == "any" if at_most is None else at_most
     if exact:
         found = _exact(weight, cost, budget, size, upper, reward, at_most)
     else:
         gain = jnp.where(upper > 0.0, _additive(reward, weight), 0.0)
         found = priced_lp(gain, cost, budget, size, temperature, upper=upper, at_most=at_most)
+        sound = found.feasible & boundary.finite(weight)
+        found = found._replace(feasible=sound, converged=found.converged & sound)
     boundary.require_feasible(found.feasible, budget, "size", size, upper)
     return found
 

@@ -513,7 +513,8 @@ def log_any_win(
       groups: as in `linear_selection`.
     """
     w, cost, budget, size = boundary.inputs(w=w, cost=cost, budget=budget, size=size, groups=groups, mask=allowed)
-    return linear_selection(any_win_weight(w), cost, budget, size, allowed=allowed, groups=groups, exact_size=False)
+    found = linear_selection(any_win_weight(w), cost, budget, size, allowed=allowed, groups=groups, exact_size=False)
+    return found._replace(feasible=found.feasible & boundary.finite(w))
 
 
 def polish_any_win(
@@ -551,7 +552,8 @@ def polish_any_win(
         better = any_win(w, new.z) >= any_win(w, found.z)
         return jax.tree.map(lambda n, o: jnp.where(better, n, o), new, found), None
 
-    return lax.scan(step, start, None, length=steps)[0]
+    feasible = jnp.asarray(start.feasible) & boundary.feasible(0.0, budget, jnp.inf, size, w, cost)
+    return lax.scan(step, start._replace(feasible=feasible), None, length=steps)[0]
 
 
 def best_any_win(candidates: Sequence[Selection], w: jax.Array) -> Selection:

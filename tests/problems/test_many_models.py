@@ -68,7 +68,10 @@ CASES = {
 REFUSED: dict[str, str] = {"cell_service": "at most 20 models"}
 
 
-@pytest.mark.parametrize("name", CASES)
+SLOW = ("probit_service", "typed_service, noisy")  # A sample of 65,536 requests, in which each climbs over 64 models.
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow) if n in SLOW else n for n in CASES])
 @pytest.mark.filterwarnings("ignore:alpha is", "ignore:.*runs.*:UserWarning")
 def test_no_constructor_enumerates(name):
     tracemalloc.start()

@@ -249,3 +249,107 @@ def test_the_referee_agrees_with_highs():
                 assert best[row] == pytest.approx(-found.fun, abs=1e-6), row
             else:
                 assert best[row] == -np.inf or b[row] < 1e-6, row
+
+
+AT = {"w": [0.3, 0.9, 0.5, 0.6], "cost": [0.5, 1.0, 0.2, 0.7], "budget": 1.4, "size": 1.0, "upper": [1.0, 1.0, 1.0, 1.0]}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_nan_and_infinity_are_no_numbers(name):
+    """Of each argument of each solver: refused where known, flagged under `jit`; but a budget may be infinite, which is no limit."""
+    solve = jax.jit(of_selection(CASES[name][0]))
+    at = {k: jnp.asarray(v, jnp.float32) for k, v in AT.items()}
+    assert all(map(bool, solve(*at.values())[1:3]))
+    unlimited, large = (solve(*(at | {"budget": jnp.float32(b)}).values()) for b in (jnp.inf, 1e6))
+    np.testing.assert_allclose(unlimited[0], large[0], atol=1e-6)
+    assert all(map(bool, unlimited[1:3]))
+    for argument in AT:
+        if argument == "upper" and CASES[name][2] == "mask":
+            continue
+        for bad in (np.nan, np.inf, -np.inf):
+            if argument == "budget" and bad == np.inf:
+                continue
+            given = at | {argument: at[argument].at[(0,) * at[argument].ndim].set(bad)}
+            if argument == "size" and name == "sparse_fill":  # Its amounts sum to one.
+                continue
+            feasible = solve(*given.values())[1]
+            assert not bool(feasible), (argument, bad)
+            if argument == "w" and name == "projected_gradient":  # Only its gradient knows.
+                continue
+            with pytest.raises(ValueError, match=r"must (not be NaN|be finite|be at least 0|be in .*), got -?(nan|inf)"):
+                CASES[name][0](*given.values())
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_models_that_are_not_allowed_may_be_anything(dtype):
+    with x64() if dtype is np.float64 else jax.default_matmul_precision("float32"):
+        w, c, mask = (np.array(x, dtype) for x in ([0.5, 0.7, np.nan, 0.6], [1.0, 2.0, np.inf, 1.0], [1, 1, 0, 1]))
+        for solve in (
+            lambda w, c, mask: solvers.linear_selection(w, c, 3.0, 2, allowed=mask).z,
+            lambda w, c, mask: solvers.exact_any_win(w, c, 3.0, 2, allowed=mask).z,
+            lambda w, c, mask: solvers.branching_any_win(w, c, 3.0, 2, allowed=mask).z,
+            lambda w, c, mask: solvers.best_subset(w, c, 3.0, 2, allowed=mask, exact_size=True, sizes=(2, 2)).z,
+            lambda w, c, mask: solvers.select("sum", w, c, 3.0, 2, allowed=mask).z,
+        ):
+            for z in (solve(w, c, mask > 0), jax.jit(solve)(w, c, mask > 0)):
+                np.testing.assert_allclose(z, [0, 1, 0, 1], atol=1e-6)
+
+
+@pytest.mark.parametrize("temperature", [0, 0.1, 1.0])
+@pytest.mark.parametrize("reward", ["sum", "all"])
+def test_too_few_models_are_refused(reward, temperature):
+    for change, message in (
+        ({"size": 3}, "got budget 5 and size 3, of models with room for 2"),
+        ({"allowed": [False, False]}, "got budget 5 and size 1, of models with room for 0"),
+        ({"budget": 0.5}, "got budget 0.5 and size 1,"),
+    ):
+        given = {"weight": [0.3, 0.9], "cost": [1.0, 1.0], "budget": 5, "size": 1, **change}
+        with pytest.raises(ValueError, match=f"budget and size must leave a selection, {message}"):
+            solvers.select(reward, **given, temperature=temperature)
+        found = jax.jit(lambda b, given=given: solvers.select(reward, **{**given, "budget": b}, temperature=temperature))(
+            float(given["budget"])
+        )
+        assert not found.feasible and not found.converged
+    with pytest.raises(ValueError, match="budget and total must leave a selection, got budget 5 and total 2, .* room for 1"):
+        solvers.differentiable_lp([0.3, 0.9], [1.0, 1.0], 5, 2, capacity=[0.5, 0.5])
+    with pytest.raises(ValueError, match="cost must be finite, got inf at index .1,"):
+        solvers.select(reward, [0.3, 0.9], [1.0, np.inf], 5, 1, temperature=temperature)
+
+
+def test_a_size_that_is_not_whole_or_not_covered_has_not_converged():
+    w, c = jnp.array([0.5, 0.7, 0.6]), jnp.array([1.0, 2.0, 1.0])
+    solve = partial(solvers.exact_any_win, w, c, 3.0)
+    assert solve(2.0).converged and solve(5.0).converged and solve(2.0, sizes=(1, 2)).converged
+    assert not solve(1.5).converged and not solve(3.0, sizes=(1, 2)).converged and not solve(1.0, sizes=(2, 3)).converged
+    np.testing.assert_array_equal(solve(0.0).z, 0.0)
+
+
+def test_the_derivative_in_the_size_is_the_one_from_below():
+    """At a vertex the model that falls first has it: here the third; from above it would be the second."""
+    w, c = jnp.array([0.9, 0.5, 0.7, 0.2, 0.1]), jnp.full(5, 0.1)
+    for derivative in (jax.jacfwd, jax.jacrev):
+        d = derivative(lambda n: solvers.select("sum", w, c, 1.0, n, temperature=0.05).z)(2.0)
+        np.testing.assert_allclose(d, [0, 0, 1, 0, 0], atol=1e-6)
+        d = derivative(lambda n: solvers.select("sum", w, c, 1.0, n, temperature=0.05).z)(0.0)
+        np.testing.assert_allclose(d, [1, 0, 0, 0, 0], atol=1e-6)
+
+
+def test_the_derivative_in_the_size_is_one_sided(double_precision):
+    """Of 2,000 instances, with vertices; where budget and size bind at one vertex it need not be."""
+    w, c, b, n, u = instances(2000, "mask", False, np.float64, seed=5)
+
+    def solve(w, c, b, n, u):
+        return solvers.project(w / TEMPERATURE, c, b, n, upper=u)
+
+    def slope(*at):
+        return jax.jvp(lambda n: solve(*at[:3], n, at[4]).z, (at[3],), (1.0,))[1]
+
+    h = 1e-6
+    found, below, above = (jax.jit(jax.vmap(solve))(w, c, b, n + s * h, u) for s in (0, -1, 1))
+    d = np.asarray(jax.jit(jax.vmap(slope))(w, c, b, n, u))
+    sides = [np.abs((found.z - below.z) / h - d).max(1), np.where(above.feasible, np.abs((above.z - found.z) / h - d).max(1), np.inf)]
+    near = np.minimum(*sides) < 1e-3
+    z, inner = np.asarray(found.z), plain.least_cost(c, n, u, False) < b * (1 - 1e-9)
+    twice = ((z < 1e-9) | (z > 1 - 1e-9)).all(1) & ((c * z).sum(1) > b * (1 - 1e-9))
+    clear = np.asarray(found.converged) & (n > 0) & inner & ~twice & np.asarray(below.converged)
+    assert clear.sum() > 300 and near[clear].all(), (clear.sum(), np.flatnonzero(clear & ~near)[:5])
