@@ -150,7 +150,8 @@ def _solve(y: jax.Array, cost: jax.Array, budget: jax.Array, total: jax.Array, u
         middle = jnp.where(low > 0.0, jnp.sqrt(low * high), jnp.minimum(1.0, 0.5 * high))
         inside = (fall > 0.0) & (newton > low) & (newton < high)
         there = jnp.where(inside, newton, middle)
-        there = jnp.where(jnp.abs(excess) <= eps * budget, here, there)
+        # A step that rounding takes away ends the search as well.
+        there = jnp.where((jnp.abs(excess) <= eps * budget) | ((fall > 0.0) & (newton == here)), here, there)
         return (low, high, there, *at(there)), None
 
     start = (jnp.zeros((), y.dtype), top, jnp.zeros((), y.dtype), nu, z, excess)
@@ -356,7 +357,7 @@ def _certificate(
     moved = jnp.max(jnp.abs(z - jnp.clip(y - nu - multiplier * cost, 0.0, upper)))
     short, spare = jnp.sum(z) - total, jnp.sum(cost * z) - budget
     missed = jnp.maximum(short, 0.0) if at_most else jnp.abs(short)
-    over = jnp.maximum(spare, 0.0)
+    over = jnp.where(multiplier > 0.0, jnp.abs(spare), jnp.maximum(spare, 0.0))
     rounding = 64.0 * np.finfo(y.dtype).eps
     # A large multiplier hides where a point lies, and not whether it keeps the sum and the budget.
     kept = jnp.maximum(missed, over) <= rounding * jnp.maximum(jnp.maximum(jnp.abs(total), 1.0), jnp.abs(budget))

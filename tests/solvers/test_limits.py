@@ -208,7 +208,7 @@ def failures(name, dtype, count, seed):
             other, feasible2, converged2, _ = solve_all(name, dtype, w, c * power[:, None], b * power, n, u)
             same = (feasible2 == feasible) & (converged2 == converged)
             exact = (np.log2(power) % 1 == 0) | (goal is not None and goal.endswith("+"))
-            told[5] |= (clear | few | poor) & ~same | clear & exact & ~np.isclose(other, z, atol=tol).all(1)
+            told[5] |= (clear | few | poor) & ~same | clear & exact & ~np.isclose(other, z, atol=close).all(1)
             if goal is not None:
                 told[5] |= clear & ~(objective(goal, w)(other.astype(float)) >= best - close * scale)
         if name in DIFFERENTIABLE:
