@@ -7,10 +7,6 @@ import jax.numpy as jnp
 _ROUGH_STEPS, _TERMS = 2, (2, 4)
 
 
-# Largest `a + b` of a prior of an index policy, see `upper_quantile`.
-MOST_PRIOR = 20
-
-
 def upper_quantile(a: jax.Array, b: jax.Array, log_tail: jax.Array, deviate: jax.Array) -> jax.Array:
     """The `x` that a Beta(a, b) variable exceeds with a given small probability: `P(X > x) = exp(log_tail)`.
 

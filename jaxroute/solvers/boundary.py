@@ -17,6 +17,7 @@ from jaxroute.core import checks
 _SCALARS = ("budget", "total", "size", "most", "temperature")
 _NON_NEGATIVE = ("cost", "budget", "total", "size", "most", "upper", "capacity", "temperature")
 _INFINITE = ("budget", "utility")
+Number = jax.Array | float
 
 
 def known(value: Any) -> bool:
@@ -24,13 +25,10 @@ def known(value: Any) -> bool:
     return not isinstance(value, jax.core.Tracer)
 
 
-def inputs(*, groups: Sequence[int] | None = None, mask: Any = None, **given: Any) -> list[jax.Array]:
+def inputs(mask: Any = None, groups: Sequence[int] | None = None, **given: Any) -> list[jax.Array]:
     """The arguments of a solver as arrays of one type: that of the first one, which is `[K]`, at least float32.
 
-    Args:
-      groups: group of each model: sizes may then be `[M]`.
-      mask: `[K]` bool, models that may be used: numbers of the others become 0, whatever they are (default all).
-      given: arguments by name.
+    With `groups` sizes may be `[M]`; where `mask` `[K]` is False numbers become 0, whatever they are.
 
     Raises:
       ValueError: an argument is not a number, NaN, infinite or negative where it may not be, or of the wrong shape.
@@ -42,7 +40,9 @@ def inputs(*, groups: Sequence[int] | None = None, mask: Any = None, **given: An
                 value = jnp.where(jnp.asarray(mask, bool), jnp.asarray(value), 0.0)
             array = vector(name, value, found[0].shape[0] if found else None)
         else:
-            array = scalar(name, value) if groups is None else _checked(name, value)
+            array = _checked(name, value)
+            if array.ndim and groups is None:
+                raise ValueError(f"{name} must be one number, got {array.shape}")
         found.append(array.astype(found[0].dtype) if found else array)
     return found
 
@@ -56,12 +56,9 @@ def vector(name: str, value: Any, length: int | None = None) -> jax.Array:
     return array
 
 
-def scalar(name: str, value: Any) -> jax.Array:
-    """`value` as a single number."""
-    array = _checked(name, value)
-    if array.ndim:
-        raise ValueError(f"{name} must be one number, got {array.shape}")
-    return array
+def bounds(name: str, value: Any, like: jax.Array) -> jax.Array:
+    """Upper bounds `[K]` of the amounts, 1 if none are given; of a mask 1 and 0."""
+    return jnp.ones_like(like) if value is None else vector(name, value, like.shape[0]).astype(like.dtype)
 
 
 def _checked(name: str, value: Any) -> jax.Array:
@@ -77,6 +74,7 @@ def _checked(name: str, value: Any) -> jax.Array:
             ("not be NaN", np.isnan(values)),
             ("be finite", np.isinf(values) & (name not in _INFINITE)),
             ("be at least 0", (values < 0) & (name in _NON_NEGATIVE)),
+            ("be in [0, 1]", ((values < 0) | (values > 1)) & (name == "w")),
         ):
             if wrong.any():
                 where = tuple(int(i) for i in np.argwhere(wrong)[0])
@@ -100,21 +98,15 @@ def finite(*values: jax.Array) -> jax.Array:
     return jnp.max(sum((jnp.abs(x) for x in values[1:]), start=jnp.abs(values[0]))) < jnp.inf
 
 
-def feasible(
-    least: jax.Array | float,
-    budget: jax.Array | float,
-    room: jax.Array | float,
-    total: jax.Array | float,
-    *values: jax.Array,
-) -> jax.Array:
+def feasible(least: Number, budget: Number, room: Number, total: Number, *values: jax.Array) -> jax.Array:
     """Whether `{0 <= z <= upper, sum z = total (or <=), cost . z <= budget}` has a point and all numbers are finite, `[]` bool.
 
     A budget may fall short of the cheapest point, and the bounds of the sum, by the part `rounding` of it.
 
     Args:
-      least: `[]` cost of the cheapest point: 0 where the sum may be smaller.
+      least: `[]` cost of the cheapest point, 0 where the sum may be smaller.
       budget: `[]`.
-      room: `[]` sum of the bounds, or `[M]` of those of each group: infinite where the sum may be smaller.
+      room: `[]` or `[M]` sum of the bounds, infinite where the sum may be smaller.
       total: `[]` or `[M]`.
       values: `[K]` all other numbers of the problem.
     """

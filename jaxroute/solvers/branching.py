@@ -454,7 +454,7 @@ def sparse_fill(
       needed: `[]` bool; without need no node is looked at.
     """
     value, cost, capacity, budget, most = boundary.inputs(
-        value=value, cost=cost, capacity=capacity, budget=budget, most=most, mask=valid
+        valid, value=value, cost=cost, capacity=capacity, budget=budget, most=most
     )
     count, dtype = value.shape[0], value.dtype
     valid = capacity > 0.0
@@ -590,7 +590,7 @@ def branching_any_win(
       groups: group of each model, from 0 (static).
       most_nodes: `[]` nodes after which the best selection so far is returned.
     """
-    w, cost, budget, size = boundary.inputs(w=w, cost=cost, budget=budget, size=size, groups=groups, mask=allowed)
+    w, cost, budget, size = boundary.inputs(allowed, groups, w=w, cost=cost, budget=budget, size=size)
     count, dtype = w.shape[0], w.dtype
     feasible = boundary.feasible(0.0, budget, jnp.inf, size, w, cost)
     allowed = jnp.ones((count,), bool) if allowed is None else jnp.asarray(allowed, bool)

@@ -82,7 +82,7 @@ def budgeted_fill(
       infeasible.
     """
     value, cost, capacity, budget, total = boundary.inputs(
-        value=value, cost=cost, capacity=capacity, budget=budget, total=total, groups=groups, mask=valid
+        valid, groups, value=value, cost=cost, capacity=capacity, budget=budget, total=total
     )
     size = value.shape[0]
     steps = default_steps(size) if steps is None else steps

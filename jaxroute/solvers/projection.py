@@ -150,7 +150,6 @@ def _solve(y: jax.Array, cost: jax.Array, budget: jax.Array, total: jax.Array, u
         middle = jnp.where(low > 0.0, jnp.sqrt(low * high), jnp.minimum(1.0, 0.5 * high))
         inside = (fall > 0.0) & (newton > low) & (newton < high)
         there = jnp.where(inside, newton, middle)
-        # A step that rounding takes away ends the search as well.
         there = jnp.where((jnp.abs(excess) <= eps * budget) | ((fall > 0.0) & (newton == here)), here, there)
         return (low, high, there, *at(there)), None
 
@@ -164,7 +163,7 @@ def _solve(y: jax.Array, cost: jax.Array, budget: jax.Array, total: jax.Array, u
     room = jnp.inf if at_most else jnp.sum(upper)
     feasible = boundary.feasible(jnp.sum(cheapest * cost), budget, room, total, y, cost, upper)
     z, nu, multiplier = _polish(y, cost, budget, total, upper, at_most, nu, multiplier, z)
-    # Amounts are rounded relative to `y`, which may cost much more than a small budget: then towards the cheapest point, as far as is needed.
+    # Amounts are rounded relative to `y`, which may cost more than a small budget allows: then towards the cheapest point.
     spend, least = jnp.sum(cost * z), jnp.sum(cost * cheapest)
     share = jnp.clip((spend - budget) / jnp.where(spend > least, spend - least, 1.0), 0.0, 1.0)
     over = spend > budget * (1.0 + boundary.rounding(y.dtype))
@@ -265,7 +264,8 @@ def _polish(
     moved = moved + solve(jnp.zeros_like(z), total - jnp.sum(moved), budget - jnp.sum(cost * moved))[0]
     on = multiplier > 0.0
     ok = jnp.all((moved >= 0.0) & (moved <= upper)) & jnp.any(free > 0.0) & (~on | (d_multiplier > 0.0))
-    ok &= jnp.abs(jnp.sum(cost * moved) - budget) <= jnp.where(on, jnp.abs(jnp.sum(cost * z) - budget) + 1e-6 * budget, jnp.inf)
+    before = jnp.abs(jnp.sum(cost * z) - budget) + 1e-6 * budget
+    ok &= jnp.abs(jnp.sum(cost * moved) - budget) <= jnp.where(on, before, jnp.inf)
     return jnp.where(ok, moved, z), jnp.where(ok, d_nu, nu), jnp.where(ok, d_multiplier, multiplier)
 
 
@@ -332,7 +332,7 @@ def project(
       A `Projection`.
     """
     y, cost, budget, total = boundary.inputs(y=y, cost=cost, budget=budget, total=total)
-    upper = jnp.ones_like(y) if upper is None else boundary.vector("upper", upper, y.shape[0]).astype(y.dtype)
+    upper = boundary.bounds("upper", upper, y)
     largest = jax.lax.stop_gradient(jnp.max(jnp.where(upper > 0.0, cost, 0.0)))
     unit = jnp.where(largest > 0.0, largest, 1.0)
     cost, budget = cost / unit, budget / unit
@@ -396,12 +396,9 @@ def smoothed_lp(
 
     Args:
       weight: `[K]` objective.
-      cost: as in `project`.
-      budget: as in `project`.
-      total: as in `project`.
+      cost, budget, total: as in `project`.
       temperature: `[]` positive, in the unit of the weights.
-      upper: as in `project`.
-      at_most: as in `project`.
+      upper, at_most: as in `project`.
 
     Returns:
       A `Projection`; its multipliers times the temperature are those of the linear program.
@@ -430,7 +427,7 @@ def differentiable_lp(
     """The best mix of models under a budget, with exact derivatives in rewards, costs, budget, total and capacities.
 
     Maximises `reward . z - temperature / 2 * |z|^2` over `{0 <= z <= capacity, sum z = total (or <=), cost . z <= budget}`. It is
-    `smoothed_lp` with multipliers in the units of the arguments, and refuses a problem without a point. Use it under `jax.jit`, `jax.vmap`, `jax.grad`, in a loss or in a policy:
+    `smoothed_lp` with multipliers in the units of the arguments. Use it under `jax.jit`, `jax.vmap`, `jax.grad`, in a loss or a policy:
 
         def lost(w, features, reward, cost, budget):  # reward that a linear prediction of the rewards loses
             return (best - reward) @ differentiable_lp(features @ w, cost, budget).z
@@ -453,24 +450,14 @@ def differentiable_lp(
       A `Projection`: `sum_multiplier` is the reward of one more unit of `total`, `budget_multiplier` that of one more unit of the budget.
     """
     reward, cost, budget, total = boundary.inputs(reward=reward, cost=cost, budget=budget, total=total)
-    upper = jnp.ones_like(reward) if capacity is None else boundary.vector("capacity", capacity, reward.shape[0])
-    found = priced_lp(reward, cost, budget, total, _temperature(temperature), upper=upper, at_most=at_most)
+    upper = boundary.bounds("capacity", capacity, reward)
+    found = project(reward / _temperature(temperature), cost, budget, total, upper=upper, at_most=at_most)
     boundary.require_feasible(found.feasible, budget, "total", total, upper)
-    return found
+    return priced(found, temperature)
 
 
-def priced_lp(
-    weight: jax.Array,
-    cost: jax.Array,
-    budget: jax.Array,
-    total: jax.Array,
-    temperature: jax.Array | float,
-    *,
-    upper: jax.Array,
-    at_most: bool,
-) -> Projection:
-    """`smoothed_lp` with multipliers in the units of the weights; the temperature is not checked."""
-    found = project(weight / temperature, cost, budget, total, upper=upper, at_most=at_most)
+def priced(found: Projection, temperature: jax.Array | float) -> Projection:
+    """With multipliers in the units of the weights, in place of weights over the temperature."""
     return found._replace(
         sum_multiplier=found.sum_multiplier * temperature, budget_multiplier=found.budget_multiplier * temperature
     )

@@ -52,7 +52,7 @@ def index_by_bisection(
 ) -> jax.Array:
     """Root of `excess(s) = cost` in `[low, high]`, elementwise, in a fixed number of halvings.
 
-    Its derivative is zero, for halvings only compare; that of the root in the cost is one over the slope of `excess` there.
+    NaN where the cost is not finite. Its derivative is zero, for halvings only compare; that of the root in the cost is one over the slope of `excess` there.
 
     Args:
       excess: function `s -> E[(M - s)^+]` on arrays of the shape of `cost`.
@@ -60,9 +60,6 @@ def index_by_bisection(
       low: lower bound of the root, a number or an array.
       high: upper bound of the root, likewise.
       steps: halvings (static); the root is known to `(high - low) / 2 ** (steps + 1)` and to rounding.
-
-    Returns:
-      The root, NaN where the cost is not finite.
     """
     cost = jnp.asarray(cost)
     start = (

@@ -10,7 +10,7 @@ import optax
 
 from jaxroute.core import checks
 from jaxroute.solvers import boundary
-from jaxroute.solvers.projection import Projection, priced_lp
+from jaxroute.solvers.projection import Projection, priced, project
 from jaxroute.solvers.selection import any_win_weight, exact_any_win, linear_selection
 
 Reward = Literal["sum", "any", "all"]
@@ -82,8 +82,8 @@ def select(
     checks.one_of("reward", reward, REWARDS)
     exact = boundary.known(temperature) and np.ndim(temperature) == 0 and bool(np.asarray(temperature) == 0.0)
     given = {"weight": weight, "cost": cost, "budget": budget, "size": size, "temperature": temperature}
-    weight, cost, budget, size, temperature = boundary.inputs(mask=allowed, **given)
-    upper = jnp.ones_like(weight) if allowed is None else boundary.vector("allowed", allowed, weight.shape[0]).astype(weight.dtype)
+    weight, cost, budget, size, temperature = boundary.inputs(allowed, **given)
+    upper = boundary.bounds("allowed", allowed, weight)
     weight = jnp.where(upper > 0.0, weight, 0.5)
     _check_chances(reward, weight)
     at_most = reward == "any" if at_most is None else at_most
@@ -91,7 +91,7 @@ def select(
         found = _exact(weight, cost, budget, size, upper, reward, at_most)
     else:
         gain = jnp.where(upper > 0.0, _additive(reward, weight), 0.0)
-        found = priced_lp(gain, cost, budget, size, temperature, upper=upper, at_most=at_most)
+        found = priced(project(gain / temperature, cost, budget, size, upper=upper, at_most=at_most), temperature)
         sound = found.feasible & boundary.finite(weight)
         found = found._replace(feasible=sound, converged=found.converged & sound)
     boundary.require_feasible(found.feasible, budget, "size", size, upper)
@@ -126,9 +126,9 @@ def _exact(
     else:
         gain = jnp.where(allowed, _additive(reward, weight), 0.0)
         found = linear_selection(gain, cost, budget, size, allowed=allowed, exact_size=not at_most)
-    residual = jnp.asarray(found.residual, weight.dtype)
-    unknown = jnp.full((), jnp.nan, weight.dtype)
-    return Projection(found.z, unknown, found.multiplier, found.feasible, residual, found.feasible & jnp.asarray(found.converged))
+    unknown, residual = jnp.full((), jnp.nan, weight.dtype), jnp.asarray(found.residual, weight.dtype)
+    converged = found.feasible & jnp.asarray(found.converged)
+    return Projection(found.z, unknown, found.multiplier, found.feasible, residual, converged)
 
 
 @_exact.defjvp

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jaxroute.core import checks, numerics
+from jaxroute.core import numerics
 from jaxroute.solvers import boundary
 from jaxroute.solvers.branching import MOST_NODES, branching_any_win
 from jaxroute.solvers.budgeted_fill import budgeted_fill, default_steps
@@ -79,14 +79,11 @@ def linear_selection(
       exact_size: the sum must be `size` (static); otherwise it may be smaller.
       steps: dual steps of the solver (static).
     """
-    weight, cost, budget, size = boundary.inputs(
-        weight=weight, cost=cost, budget=budget, size=size, groups=groups, mask=allowed
-    )
-    count, capacity, enough = weight.shape[0], _ones(allowed, weight), jnp.asarray(True)
+    weight, cost, budget, size = boundary.inputs(allowed, groups, weight=weight, cost=cost, budget=budget, size=size)
+    count, capacity, enough = weight.shape[0], boundary.bounds("allowed", allowed, weight), jnp.asarray(True)
     if exact_size:
-        room, asked = group_sums(groups, capacity), size
-        size = jnp.minimum(size, room)
-        enough = boundary.feasible(0.0, 0.0, room, asked, capacity)
+        room = group_sums(groups, capacity)
+        enough, size = boundary.feasible(0.0, 0.0, room, size, capacity), jnp.minimum(size, room)
     else:  # One slack item per group.
         slack = jnp.atleast_1d(size)
         weight, cost = (jnp.concatenate([x, jnp.zeros_like(slack)]) for x in (weight, cost))
@@ -95,11 +92,6 @@ def linear_selection(
     steps = default_steps(weight.shape[-1]) if steps is None else steps
     solution = budgeted_fill(weight, cost, capacity, budget, size, groups=groups, steps=steps)
     return Selection(solution.amount[:count], solution.multiplier, solution.feasible & enough)
-
-
-def _ones(allowed: jax.Array | None, like: jax.Array) -> jax.Array:
-    """1 for each model that may be used, `[K]`."""
-    return jnp.ones_like(like) if allowed is None else jnp.asarray(allowed).astype(like.dtype)
 
 
 def group_sums(groups: Groups, values: jax.Array) -> jax.Array:
@@ -345,7 +337,7 @@ def exact_any_win(
       sizes: smallest and largest (total) size that may be asked for (static; default 0 and any).
       most_nodes: `[]` nodes after which the search returns its best selection so far.
     """
-    w, cost, budget, size = boundary.inputs(w=w, cost=cost, budget=budget, size=size, groups=groups, mask=allowed)
+    w, cost, budget, size = boundary.inputs(allowed, groups, w=w, cost=cost, budget=budget, size=size)
     count = w.shape[0]
     if num_vertices(count, count if sizes is None else sizes[1]) > _MOST_VERTICES:
         searched = branching_any_win(w, cost, budget, size, allowed=allowed, groups=groups, most_nodes=most_nodes)
@@ -353,7 +345,7 @@ def exact_any_win(
     feasible = boundary.feasible(0.0, budget, jnp.inf, size, w, cost)
     total = jnp.sum(size)
     low, high = (0, count) if sizes is None else sizes
-    covered = (low <= total) & ((total <= high) | (high >= count)) & jnp.all(size == jnp.round(size))
+    covered = (total == 0.0) | (low <= total) & ((total <= high) | (high >= count)) & jnp.all(size == jnp.round(size))
     w = jnp.minimum(w, 1.0 - np.finfo(w.dtype).epsneg)
     table, singles, doubles = _any_win_sets(w, cost, budget, size, groups, sizes)
     sets, full, labels, pairs, left, lose = table
@@ -366,7 +358,7 @@ def exact_any_win(
     # The best set again, to find what joins it.
     z, price = _best_join(table, numerics.argmin(best), singles, doubles, cost)
     # A model without chance may have been as good as none; and no model joins where there is no place.
-    z = jnp.where(feasible & (total >= 1.0), z * _ones(allowed, z), 0.0)
+    z = jnp.where(feasible & (total >= 1.0), z * boundary.bounds("allowed", allowed, z), 0.0)
     return Selection(z, price, feasible, converged=covered & feasible)
 
 
@@ -396,14 +388,12 @@ def best_subset(
       exact_size: sets have `size` models (static); otherwise at most so many.
       sizes: smallest and largest set that `size` may ask for (static).
     """
-    weight, cost, budget, asked = boundary.inputs(
-        weight=weight, cost=cost, budget=budget, size=size, groups=groups, mask=allowed
-    )
+    weight, cost, budget, asked = boundary.inputs(allowed, groups, weight=weight, cost=cost, budget=budget, size=size)
     count = weight.shape[0]
     if count > 31:
         raise ValueError(f"sets of at most 31 models can be compared, got {count} models")
     sets = subsets(count, sizes[1], sizes[0])
-    usable_models = _ones(allowed, weight)
+    usable_models = boundary.bounds("allowed", allowed, weight)
     room = group_sums(groups, usable_models)
     size = jnp.atleast_1d(jnp.minimum(asked, room))
     limit = budget * (1.0 + boundary.rounding(weight.dtype))
@@ -469,15 +459,10 @@ def continuous_greedy_any_win(
 
     Args:
       w: `[K]` chances in [0, 1].
-      cost: as in `linear_selection`.
-      budget: as in `linear_selection`.
-      size: as in `linear_selection`.
-      allowed: as in `linear_selection`.
-      groups: as in `linear_selection`.
+      cost, budget, size, allowed, groups: as in `linear_selection`.
       steps: linear programs (static).
     """
-    w, cost, budget, size = boundary.inputs(w=w, cost=cost, budget=budget, size=size, groups=groups, mask=allowed)
-    checks.count("steps", steps)
+    w, cost, budget, size = boundary.inputs(allowed, groups, w=w, cost=cost, budget=budget, size=size)
     dual_steps = min(_GREEDY_STEPS, default_steps(w.shape[0] + 1))
 
     def step(z: jax.Array, _: None) -> tuple[jax.Array, jax.Array]:
@@ -506,13 +491,9 @@ def log_any_win(
 
     Args:
       w: `[K]` chances in [0, 1].
-      cost: as in `linear_selection`.
-      budget: as in `linear_selection`.
-      size: as in `linear_selection`.
-      allowed: as in `linear_selection`.
-      groups: as in `linear_selection`.
+      cost, budget, size, allowed, groups: as in `linear_selection`.
     """
-    w, cost, budget, size = boundary.inputs(w=w, cost=cost, budget=budget, size=size, groups=groups, mask=allowed)
+    w, cost, budget, size = boundary.inputs(allowed, groups, w=w, cost=cost, budget=budget, size=size)
     found = linear_selection(any_win_weight(w), cost, budget, size, allowed=allowed, groups=groups, exact_size=False)
     return found._replace(feasible=found.feasible & boundary.finite(w))
 
@@ -536,15 +517,11 @@ def polish_any_win(
     Args:
       start: the first selection.
       w: `[K]` chances in [0, 1].
-      cost: as in `linear_selection`.
-      budget: as in `linear_selection`.
-      size: as in `linear_selection`.
-      allowed: as in `linear_selection`.
-      groups: as in `linear_selection`.
+      cost, budget, size, allowed, groups: as in `linear_selection`.
       steps: how many (static).
     """
 
-    w, cost, budget, size = boundary.inputs(w=w, cost=cost, budget=budget, size=size, groups=groups, mask=allowed)
+    w, cost, budget, size = boundary.inputs(allowed, groups, w=w, cost=cost, budget=budget, size=size)
 
     def step(found: Selection, _: None) -> tuple[Selection, None]:
         weight = any_win_gradient(w, found.z)

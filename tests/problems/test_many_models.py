@@ -90,7 +90,9 @@ def test_a_sample_of_answers_is_near_all_of_them():
     """At the limit of 12 models the optimum of the sample is that of all 4,096 sets, to a percent; comonotone answers need no list."""
     chance, cost = np.linspace(0.3, 0.9, 12)[None], np.linspace(1, 10, 12)[None]
     listed = service.typed_service(chance, cost, alpha=0.95)
-    more = service.typed_service(np.c_[chance, [[0.95]]], np.c_[cost, [[1e6]]], alpha=0.95)  # One that is never worth its cost.
+    more = service.typed_service(
+        np.c_[chance, [[0.95]]], np.c_[cost, [[1e6]]], alpha=0.95
+    )  # One that is never worth its cost.
     assert float(more.clairvoyant.cost) == pytest.approx(float(listed.clairvoyant.cost), rel=0.01)
     assert float(more.best.cost) >= float(listed.clairvoyant.cost)
     np.testing.assert_allclose(listed.accuracy, chance[0], rtol=1e-6)

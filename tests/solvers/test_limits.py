@@ -4,7 +4,7 @@ Failures are counted by kind, against the vertices or faces of each instance, in
 """
 
 import collections
-from functools import partial
+from functools import cache, partial
 
 import jax
 import jax.numpy as jnp
@@ -138,7 +138,12 @@ def instances(count, bounds, at_most, dtype, seed):
     other = rng.integers(0, 6, count)
     budget = np.select(
         [other == 1, other == 2, other == 3, other == 4],
-        [least, rng.random(count) * least, 0.01 * c.max(1) * rng.random(count), (c * upper * (rng.random(c.shape) < 0.5)).sum(1)],
+        [
+            least,
+            rng.random(count) * least,
+            0.01 * c.max(1) * rng.random(count),
+            (c * upper * (rng.random(c.shape) < 0.5)).sum(1),
+        ],
         budget,
     )
     budget = np.where(rng.random(count) < 0.03, 0.0, np.where(rng.random(count) < 0.05, 10 * most, budget))
@@ -167,10 +172,14 @@ def best_value(name, w, c, b, n, u, at_most):
     return plain.best_vertex(c, b, n, u, at_most, objective(name, w))
 
 
+@cache
+def compiled(name, dtype):
+    del dtype  # Types of JAX depend on it.
+    return jax.jit(jax.vmap(of_selection(CASES[name][0])))
+
+
 def solve_all(name, dtype, *arrays):
-    solve = of_selection(CASES[name][0])
-    arrays = [jnp.asarray(x, dtype) for x in arrays]
-    return [np.asarray(x) for x in jax.jit(jax.vmap(solve))(*arrays)]
+    return [np.asarray(x) for x in compiled(name, dtype)(*(jnp.asarray(x, dtype) for x in arrays))]
 
 
 def failures(name, dtype, count, seed):
@@ -347,7 +356,10 @@ def test_the_derivative_in_the_size_is_one_sided(double_precision):
     h = 1e-6
     found, below, above = (jax.jit(jax.vmap(solve))(w, c, b, n + s * h, u) for s in (0, -1, 1))
     d = np.asarray(jax.jit(jax.vmap(slope))(w, c, b, n, u))
-    sides = [np.abs((found.z - below.z) / h - d).max(1), np.where(above.feasible, np.abs((above.z - found.z) / h - d).max(1), np.inf)]
+    sides = [
+        np.abs((found.z - below.z) / h - d).max(1),
+        np.where(above.feasible, np.abs((above.z - found.z) / h - d).max(1), np.inf),
+    ]
     near = np.minimum(*sides) < 1e-3
     z, inner = np.asarray(found.z), plain.least_cost(c, n, u, False) < b * (1 - 1e-9)
     twice = ((z < 1e-9) | (z > 1 - 1e-9)).all(1) & ((c * z).sum(1) > b * (1 - 1e-9))

@@ -42,7 +42,7 @@ class CellRequests:
             raise ValueError(f"cost must have shape [models], got {shape}")
         checks.non_negative("cost_spread", self.cost_spread, shape)
         if shape[0] > MOST_CELLS:
-            raise ValueError(f"cost must be of at most {MOST_CELLS} models, whose 2 ** M cells are listed, got {shape[0]} models")
+            raise ValueError(f"cost must be of at most {MOST_CELLS} models, whose 2 ** M cells are listed, got {shape[0]}")
         weight = checks.non_negative("cells", self.weight, (2 ** shape[0],))
         if abs(weight.sum() - 1.0) > 1e-5:
             raise ValueError(f"cells must sum to 1, got {weight.sum():g}")

@@ -11,9 +11,6 @@ from jaxroute.core import numerics
 from jaxroute.problems.staged.types import SlotState
 from jaxroute.solvers.budgeted_fill import budgeted_fill
 
-# Largest ratio of a reward to a cost.
-_LARGEST = 1e30
-
 
 class Routing(NamedTuple):
     """How a query is routed.
@@ -99,7 +96,7 @@ class RouteByRatio(RoutingRule):
         steps: int | None = None,
     ) -> Routing:
         del budget, steps
-        ratio = jnp.minimum(value / jnp.where(state.slot_filled, cost, 1.0), _LARGEST)  # Of a free model it is not finite.
+        ratio = jnp.minimum(value / jnp.where(state.slot_filled, cost, 1.0), 1e30)  # Of a free model it is not finite.
         solution = budgeted_fill(
             ratio, cost, state.slot_capacity, jnp.inf, valid=state.slot_filled, priority=priority, steps=0
         )

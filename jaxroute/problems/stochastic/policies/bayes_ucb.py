@@ -7,9 +7,11 @@ from flax import struct
 from jax.scipy.special import ndtri
 
 from jaxroute.core import numerics
-from jaxroute.estimators.beta import MOST_PRIOR, upper_quantile
+from jaxroute.estimators.beta import upper_quantile
 from jaxroute.problems.stochastic.policies.base import OnSuccesses
 from jaxroute.problems.stochastic.types import ArmStatistics
+
+MOST_PRIOR = 20  # See `upper_quantile`.
 
 
 @struct.dataclass
@@ -33,7 +35,9 @@ class BayesUCB(OnSuccesses):
         super().check()
         total = np.max(np.add(self.successes, self.failures))
         if total > MOST_PRIOR:
-            raise ValueError(f"successes + failures must be at most {MOST_PRIOR}, for which the quantile holds, got {total:g}")
+            raise ValueError(
+                f"successes + failures must be at most {MOST_PRIOR}, as far as the quantile holds, got {total:g}"
+            )
 
     def act(
         self, key: jax.Array, state: ArmStatistics, obs: tuple[()], t: jax.Array
