@@ -28,10 +28,7 @@ def known(value: Any) -> bool:
 def inputs(mask: Any = None, groups: Sequence[int] | None = None, **given: Any) -> list[jax.Array]:
     """The arguments of a solver as arrays of one type: that of the first one, which is `[K]`, at least float32.
 
-    With `groups` sizes may be `[M]`; where `mask` `[K]` is False numbers become 0, whatever they are.
-
-    Raises:
-      ValueError: an argument is not a number, NaN, infinite or negative where it may not be, or of the wrong shape.
+    With `groups` sizes may be `[M]`; where `mask` `[K]` is False numbers become 0, whatever they are. Raises `ValueError` on what cannot be.
     """
     found: list[jax.Array] = []
     for name, value in given.items():
@@ -118,7 +115,7 @@ def feasible(least: Number, budget: Number, room: Number, total: Number, *values
 def require_feasible(feasible: jax.Array, budget: jax.Array, name: str, total: jax.Array, upper: jax.Array) -> None:
     """Refuses a problem without a point, where that is known; `name` is that of the sum `total`."""
     if known(feasible) and not bool(feasible):
-        given, asked, room = (f"{float(x):g}" if known(x) else "unknown" for x in (budget, total, jnp.sum(upper)))
+        given, asked, room = (f"{float(x):g}" for x in (budget, total, jnp.sum(upper)))
         raise ValueError(
             f"budget and {name} must leave a selection, got budget {given} and {name} {asked}, of models with room for {room}: "
             "the budget is below the cost of the cheapest one, or there are too few models"

@@ -163,11 +163,15 @@ def _solve(y: jax.Array, cost: jax.Array, budget: jax.Array, total: jax.Array, u
     room = jnp.inf if at_most else jnp.sum(upper)
     feasible = boundary.feasible(jnp.sum(cheapest * cost), budget, room, total, y, cost, upper)
     z, nu, multiplier = _polish(y, cost, budget, total, upper, at_most, nu, multiplier, z)
-    # Amounts are rounded relative to `y`, which may cost more than a small budget allows: then towards the cheapest point.
-    spend, least = jnp.sum(cost * z), jnp.sum(cost * cheapest)
+    # Amounts are rounded relative to `y`, which may cost more than a small budget allows: then from models that are dearer than is needed.
+    dear = cost > margin
+    left = jnp.where(dear | at_most, 0.0, upper - z)
+    moved = jnp.sum(jnp.where(dear, z, 0.0)) / jnp.maximum(jnp.sum(left), np.finfo(y.dtype).tiny)
+    other = jnp.where(dear, 0.0, jnp.clip(z + moved * left, 0.0, upper))
+    spend, least = jnp.sum(cost * z), jnp.sum(cost * other)
     share = jnp.clip((spend - budget) / jnp.where(spend > least, spend - least, 1.0), 0.0, 1.0)
     over = spend > budget * (1.0 + boundary.rounding(y.dtype))
-    z = jnp.where(over, z + share * (cheapest - z), z)
+    z = jnp.where(over, z + share * (other - z), z)
     return _Solution(z, nu, multiplier, feasible)
 
 

@@ -65,7 +65,7 @@ CASES = {
     "query_cascade": lambda: cascade.query_cascade(TABLE.scores, 0.01 * TABLE.costs, np.ones((100, 1))),
 }
 # The limit that an error names.
-REFUSED: dict[str, str] = {"cell_service": "at most 20 models"}
+REFUSED: dict[str, str] = {"cell_service": "cells must have shape"}
 
 
 SLOW = ("probit_service", "typed_service, noisy")  # A sample of 65,536 requests, in which each climbs over 64 models.

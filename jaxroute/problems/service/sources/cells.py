@@ -7,7 +7,7 @@ from flax import struct
 
 from jaxroute.core import checks, draws, numerics
 from jaxroute.core.types import Leaf
-from jaxroute.problems.service.sources.source import MOST_CELLS, Contexts, all_labels, equally_weighted, labelled, sampled
+from jaxroute.problems.service.sources.source import Contexts, all_labels, equally_weighted, labelled, sampled
 from jaxroute.problems.service.types import Request
 
 
@@ -41,8 +41,6 @@ class CellRequests:
         if len(shape) != 1:
             raise ValueError(f"cost must have shape [models], got {shape}")
         checks.non_negative("cost_spread", self.cost_spread, shape)
-        if shape[0] > MOST_CELLS:
-            raise ValueError(f"cost must be of at most {MOST_CELLS} models, whose 2 ** M cells are listed, got {shape[0]}")
         weight = checks.non_negative("cells", self.weight, (2 ** shape[0],))
         if abs(weight.sum() - 1.0) > 1e-5:
             raise ValueError(f"cells must sum to 1, got {weight.sum():g}")
