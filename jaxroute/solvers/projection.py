@@ -168,10 +168,13 @@ def _solve(y: jax.Array, cost: jax.Array, budget: jax.Array, total: jax.Array, u
     left = jnp.where(dear | at_most, 0.0, upper - z)
     moved = jnp.sum(jnp.where(dear, z, 0.0)) / jnp.maximum(jnp.sum(left), np.finfo(y.dtype).tiny)
     other = jnp.where(dear, 0.0, jnp.clip(z + moved * left, 0.0, upper))
-    spend, least = jnp.sum(cost * z), jnp.sum(cost * other)
-    share = jnp.clip((spend - budget) / jnp.where(spend > least, spend - least, 1.0), 0.0, 1.0)
-    over = spend > budget * (1.0 + boundary.rounding(y.dtype))
-    z = jnp.where(over, z + share * (other - z), z)
+
+    def toward(z: jax.Array, other: jax.Array) -> jax.Array:
+        spend, least = jnp.sum(cost * z), jnp.sum(cost * other)
+        share = jnp.clip((spend - budget) / jnp.where(spend > least, spend - least, 1.0), 0.0, 1.0)
+        return jnp.where(spend > budget * (1.0 + boundary.rounding(y.dtype)), z + share * (other - z), z)
+
+    z = toward(toward(z, other), cheapest)
     return _Solution(z, nu, multiplier, feasible)
 
 
