@@ -12,7 +12,8 @@ def upper_quantile(a: jax.Array, b: jax.Array, log_tail: jax.Array, deviate: jax
 
     Newton's method on the logarithm of the tail, whose continued fraction converges in a few terms above the mean, and gives the
     slope besides; no loop depends on the data. For tails of an index policy, of at most `1 / (a + b - 2)` and 1/2: the error is then
-    that of float32 (a test measures it).
+    that of float32 (a test measures it). A prior of `a + b = 20` leaves that range in the first rounds, with an error of at most 2.5e-4
+    standard deviations; one of 200 has .08.
 
     Source: DiDonato and Morris (1992), eq. (9), the continued fraction; Wilson and Hilferty (1931), where it starts.
 

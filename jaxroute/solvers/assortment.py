@@ -12,7 +12,8 @@ from collections.abc import Sequence
 import jax
 import jax.numpy as jnp
 
-from jaxroute.core import numerics
+from jaxroute.core import checks, numerics
+from jaxroute.solvers import boundary
 
 
 def log_weight_of_best(utilities: Sequence[jax.Array], size: int) -> jax.Array:
@@ -22,6 +23,7 @@ def log_weight_of_best(utilities: Sequence[jax.Array], size: int) -> jax.Array:
       utilities: one array `[...]` per model.
       size: `K` (static).
     """
+    checks.count("size", size, maximum=len(utilities))
     largest: list[jax.Array] = []
     for value in utilities:
         # Insertion into the descending list of the largest so far.
@@ -42,7 +44,7 @@ def best_models(utility: jax.Array, size: jax.Array | int) -> jax.Array:
       utility: `[N]`.
       size: `[]` or static, how many, at most `N`.
     """
-    return numerics.rank(utility) < size
+    return numerics.rank(boundary.vector("utility", utility)) < size
 
 
 def best_pair(utility: jax.Array, size: int, waiting: jax.Array | None = None) -> tuple[jax.Array, jax.Array]:

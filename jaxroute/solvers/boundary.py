@@ -1,18 +1,23 @@
-"""What a user hands to a solver: lists become arrays, and concrete values that cannot be meant are refused.
+"""Inputs of all solvers, and whether a problem has a point: one definition of each.
 
 Values are looked at only where they are known: under `jit`, `vmap` and `grad` a solver answers with its flags instead.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import DTypeLike
 
 from jaxroute.core import checks
 
-# What may not be negative.
-_NON_NEGATIVE = ("cost", "budget", "total", "size", "upper", "temperature")
+# Arguments that are one number, or one for each group; that may not be negative; and that may be infinite: a budget that is no limit.
+_SCALARS = ("budget", "total", "size", "most", "temperature")
+_NON_NEGATIVE = ("cost", "budget", "total", "size", "most", "upper", "capacity", "temperature")
+_INFINITE = ("budget", "utility")
+Number = jax.Array | float
 
 
 def known(value: Any) -> bool:
@@ -20,8 +25,27 @@ def known(value: Any) -> bool:
     return not isinstance(value, jax.core.Tracer)
 
 
+def inputs(mask: Any = None, groups: Sequence[int] | None = None, **given: Any) -> list[jax.Array]:
+    """The arguments of a solver as arrays of one type: that of the first one, which is `[K]`, at least float32.
+
+    With `groups` sizes may be `[M]`; where `mask` `[K]` is False numbers become 0, whatever they are. Raises `ValueError` on what cannot be.
+    """
+    found: list[jax.Array] = []
+    for name, value in given.items():
+        if name not in _SCALARS:
+            if mask is not None:
+                value = jnp.where(jnp.asarray(mask, bool), jnp.asarray(value), 0.0)
+            array = vector(name, value, found[0].shape[0] if found else None)
+        else:
+            array = _checked(name, value)
+            if array.ndim and groups is None:
+                raise ValueError(f"{name} must be one number, got {array.shape}")
+        found.append(array.astype(found[0].dtype) if found else array)
+    return found
+
+
 def vector(name: str, value: Any, length: int | None = None) -> jax.Array:
-    """`value` as an array `[K]` without NaN, of at least float32."""
+    """`value` as an array `[K]`, of at least float32."""
     array = _checked(name, value)
     if array.ndim != 1 or (length is not None and array.shape != (length,)):
         shape = "[K]" if length is None else f"({length},)"
@@ -29,12 +53,9 @@ def vector(name: str, value: Any, length: int | None = None) -> jax.Array:
     return array
 
 
-def scalar(name: str, value: Any) -> jax.Array:
-    """`value` as a single number that is not NaN."""
-    array = _checked(name, value)
-    if array.ndim:
-        raise ValueError(f"{name} must be one number, got {array.shape}")
-    return array
+def bounds(name: str, value: Any, like: jax.Array) -> jax.Array:
+    """Upper bounds `[K]` of the amounts, 1 if none are given; of a mask 1 and 0."""
+    return jnp.ones_like(like) if value is None else vector(name, value, like.shape[0]).astype(like.dtype)
 
 
 def _checked(name: str, value: Any) -> jax.Array:
@@ -46,10 +67,15 @@ def _checked(name: str, value: Any) -> jax.Array:
         raise ValueError(f"{name} must be a number or an array of numbers, got {checks.show(value)}") from None
     if known(array):
         values = np.asarray(array)
-        if np.isnan(values).any():
-            raise ValueError(f"{name} must not be NaN, got {checks.show(value)}")
-        if name in _NON_NEGATIVE and (values < 0).any():
-            raise ValueError(f"{name} must be at least 0, got {values.min():g}")
+        for allowed, wrong in (
+            ("not be NaN", np.isnan(values)),
+            ("be finite", np.isinf(values) & (name not in _INFINITE)),
+            ("be at least 0", (values < 0) & (name in _NON_NEGATIVE)),
+            ("be in [0, 1]", ((values < 0) | (values > 1)) & (name == "w")),
+        ):
+            if wrong.any():
+                where = tuple(int(i) for i in np.argwhere(wrong)[0])
+                raise ValueError(f"{name} must {allowed}, got {values[where]:g}{f' at index {where}' if where else ''}")
     return array
 
 
@@ -59,9 +85,38 @@ def _real(array: jax.Array) -> jax.Array:
     return array if wide else array.astype(jnp.float32)
 
 
-def require_feasible(feasible: jax.Array, size: str) -> None:
-    """Refuses a problem without a point, where that is known."""
+def rounding(dtype: DTypeLike) -> float:
+    """Part of a budget or a size that counts as nothing: rounding of a sum of amounts times costs."""
+    return 1e-6 if dtype == jnp.float32 else 1e-9
+
+
+def finite(*values: jax.Array) -> jax.Array:
+    """Whether no number is NaN or infinite, `[]` bool: one reduction of all."""
+    return jnp.max(sum((jnp.abs(x) for x in values[1:]), start=jnp.abs(values[0]))) < jnp.inf
+
+
+def feasible(least: Number, budget: Number, room: Number, total: Number, *values: jax.Array) -> jax.Array:
+    """Whether `{0 <= z <= upper, sum z = total (or <=), cost . z <= budget}` has a point and all numbers are finite, `[]` bool.
+
+    A budget may fall short of the cheapest point, and the bounds of the sum, by the part `rounding` of it.
+
+    Args:
+      least: `[]` cost of the cheapest point, 0 where the sum may be smaller.
+      budget: `[]`.
+      room: `[]` or `[M]` sum of the bounds, infinite where the sum may be smaller.
+      total: `[]` or `[M]`.
+      values: `[K]` all other numbers of the problem.
+    """
+    slack = rounding(values[0].dtype)
+    enough = jnp.all((total >= 0.0) & (room >= total * (1.0 - slack)) & (total < jnp.inf))
+    return enough & (budget >= 0.0) & (least <= budget * (1.0 + slack)) & finite(*values)
+
+
+def require_feasible(feasible: jax.Array, budget: jax.Array, name: str, total: jax.Array, upper: jax.Array) -> None:
+    """Refuses a problem without a point, where that is known; `name` is that of the sum `total`."""
     if known(feasible) and not bool(feasible):
+        given, asked, room = (f"{float(x):g}" for x in (budget, total, jnp.sum(upper)))
         raise ValueError(
-            f"budget and {size} must leave a selection, got a budget below the cost of the cheapest one, or too few models"
+            f"budget and {name} must leave a selection, got budget {given} and {name} {asked}, of models with room for {room}: "
+            "the budget is below the cost of the cheapest one, or there are too few models"
         )

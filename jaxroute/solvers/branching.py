@@ -22,6 +22,7 @@ from jax import lax
 from jax.typing import DTypeLike
 
 from jaxroute.core import numerics
+from jaxroute.solvers import boundary
 
 # Nodes of a search at most, unless told otherwise.
 MOST_NODES = 100_000
@@ -408,6 +409,7 @@ class SparseMix(NamedTuple):
       converged: `[]` bool, whether the search is complete.
       nodes: `[]` int32, nodes of the search.
       steps: `[]` int32, steps of its loop.
+      feasible: `[]` bool, whether the constraints admit a point and all numbers are finite.
     """
 
     members: jax.Array
@@ -418,6 +420,7 @@ class SparseMix(NamedTuple):
     converged: jax.Array
     nodes: jax.Array
     steps: jax.Array
+    feasible: jax.Array
 
 
 def sparse_fill(
@@ -450,19 +453,23 @@ def sparse_fill(
       most_nodes: `[]` nodes after which the best mix so far is returned.
       needed: `[]` bool; without need no node is looked at.
     """
-    count, dtype = value.shape[-1], value.dtype
-    valid = capacity > 0.0 if valid is None else valid & (capacity > 0.0)
+    value, cost, capacity, budget, most = boundary.inputs(
+        valid, value=value, cost=cost, capacity=capacity, budget=budget, most=most
+    )
+    count, dtype = value.shape[0], value.dtype
+    valid = capacity > 0.0
     priority = lax.iota(jnp.int32, count) if priority is None else priority
-    value, cost = jnp.where(valid, value, 0.0), jnp.where(valid, cost, 0.0)
     # Amounts sum to one: costs count from the budget, and a model has no more than the budget allows beside the cheapest one.
     cheapest = jnp.min(jnp.where(valid, cost, jnp.inf))
-    budget = jnp.minimum(jnp.asarray(budget, dtype), jnp.max(cost))
+    sound = boundary.feasible(cheapest, budget, jnp.sum(capacity), 1.0, value, cost, capacity) & (most < jnp.inf)
+    value, cost = jnp.where(valid, value, 0.0), jnp.where(valid, cost, 0.0)
+    budget = jnp.minimum(budget, jnp.max(cost))
     above = jnp.where(valid, cost - cheapest, 0.0)
     room = _SPARE * jnp.maximum(budget - cheapest, 0.0)
     capacity = jnp.where(valid, jnp.where(above * capacity > room, room / jnp.where(above > 0.0, above, 1.0), capacity), 0.0)
     value, cost, capacity = numerics.materialised((value, cost, capacity))
     unit = jnp.maximum(jnp.maximum(budget, jnp.where(valid, cheapest, 0.0).max()), np.finfo(dtype).tiny)
-    most = jnp.minimum(jnp.asarray(most, dtype), count)
+    most = jnp.minimum(most, count)
     gain, ones, zeros = value * capacity, jnp.ones((count,), dtype), jnp.zeros((count,), dtype)
     spends = jnp.where(capacity > 0.0, capacity * ((cost - budget) / unit), 0.0)
     tol = tolerance(dtype)
@@ -516,17 +523,18 @@ def sparse_fill(
     start = (jnp.zeros((count,), bool), capacity <= 0.0)
     found = search(start, program, branch, equal=(True, False, False), depth=count + 1, most_nodes=most_nodes, needed=needed)
     inside, outside = found.piece
-    feasible = found.value > -jnp.inf
+    feasible = sound & (found.value > -jnp.inf)
     members = ~outside & (inside | (found.x > tol)) & feasible
     return SparseMix(
         members=members,
         amount=jnp.where(members, found.x * capacity, 0.0),
-        value=found.value,
+        value=jnp.where(sound, found.value, -jnp.inf),
         multiplier=jnp.maximum(found.price[1], 0.0) / unit,
         residual=found.residual,
-        converged=found.converged,
+        converged=found.converged & boundary.finite(value, cost, capacity),
         nodes=found.nodes,
         steps=found.steps,
+        feasible=feasible,
     )
 
 
@@ -541,6 +549,7 @@ class SearchedSelection(NamedTuple):
       converged: `[]` bool, whether the search is complete.
       nodes: `[]` int32, nodes of the search.
       steps: `[]` int32, steps of its loop.
+      feasible: `[]` bool, whether the constraints admit a point and all numbers are finite.
     """
 
     z: jax.Array
@@ -550,6 +559,7 @@ class SearchedSelection(NamedTuple):
     converged: jax.Array
     nodes: jax.Array
     steps: jax.Array
+    feasible: jax.Array
 
 
 def branching_any_win(
@@ -580,19 +590,20 @@ def branching_any_win(
       groups: group of each model, from 0 (static).
       most_nodes: `[]` nodes after which the best selection so far is returned.
     """
-    count, dtype = w.shape[-1], w.dtype
-    allowed = jnp.ones((count,), bool) if allowed is None else allowed
-    w = jnp.where(allowed, jnp.minimum(w, 1.0 - np.finfo(dtype).epsneg), 0.0)
-    chance, cost = numerics.materialised((w, jnp.where(allowed, cost, 0.0)))
+    w, cost, budget, size = boundary.inputs(allowed, groups, w=w, cost=cost, budget=budget, size=size)
+    count, dtype = w.shape[0], w.dtype
+    feasible = boundary.feasible(0.0, budget, jnp.inf, size, w, cost)
+    allowed = jnp.ones((count,), bool) if allowed is None else jnp.asarray(allowed, bool)
+    chance, cost = numerics.materialised((jnp.minimum(w, 1.0 - np.finfo(dtype).epsneg), cost))
     kinds = np.ones((1, count), bool) if groups is None else numerics.members(groups)
     # The search is over `z / most`, where `most` is what the budget leaves to one model alone.
-    budget = jnp.minimum(jnp.asarray(budget, dtype), jnp.sum(cost))
+    budget = jnp.minimum(budget, jnp.sum(cost))
     unit = jnp.maximum(budget, np.finfo(dtype).tiny)
     room = _SPARE * jnp.maximum(budget, 0.0)
     most = jnp.where(cost > room, room / jnp.where(cost > 0.0, cost, 1.0), 1.0)
     w, most, spends = numerics.materialised((chance * most, most, jnp.where(most > 0.0, cost * most / unit, 0.0)))
     rows = jnp.concatenate([spends[None], jnp.where(kinds, most, 0.0)])
-    limit = jnp.concatenate([jnp.reshape(budget / unit, (1,)), jnp.minimum(jnp.atleast_1d(jnp.asarray(size, dtype)), count)])
+    limit = jnp.concatenate([jnp.reshape(budget / unit, (1,)), jnp.minimum(jnp.atleast_1d(size), count)])
     together = kinds.T.astype(int) @ kinds > 0
     short = 64 * np.finfo(dtype).eps
 
@@ -651,11 +662,12 @@ def branching_any_win(
     equal = (False,) * rows.shape[0]
     found = search(start, program, branch, equal=equal, depth=2 * count + 16, most_nodes=most_nodes)
     return SearchedSelection(
-        z=jnp.where(allowed, found.x * most, 0.0),
-        value=found.value,
+        z=jnp.where(allowed & feasible, found.x * most, 0.0),
+        value=jnp.where(feasible, found.value, -jnp.inf),
         multiplier=jnp.maximum(found.price[0], 0.0) / unit,
         residual=found.residual,
-        converged=found.converged,
+        converged=found.converged & feasible,
         nodes=found.nodes,
         steps=found.steps,
+        feasible=feasible,
     )

@@ -7,9 +7,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
-from jax.typing import DTypeLike
 
 from jaxroute.core import numerics
+from jaxroute.solvers import boundary
 
 
 class FillSolution(NamedTuple):
@@ -18,7 +18,7 @@ class FillSolution(NamedTuple):
     Attributes:
       amount: `[K]` optimal amounts; the cheapest fill if the program is infeasible.
       multiplier: `[]` shadow price of the budget, value per unit of cost; the last slope reached if infeasible.
-      feasible: `[]` bool, whether the constraints admit a point; False if an argument is NaN.
+      feasible: `[]` bool, whether the constraints admit a point; False if a number is NaN or infinite.
       residual: `[]` value that one more dual step would still gain, 0 at the optimum.
       converged: `[]` bool, whether `residual` is zero to rounding.
     """
@@ -40,11 +40,6 @@ def default_steps(size: int) -> int:
 
 # A fill: the amounts `[K]`, their cost and their value `[]`.
 _Fill = tuple[jax.Array, jax.Array, jax.Array]
-
-
-def budget_tolerance(budget: jax.Array | float, dtype: DTypeLike) -> jax.Array:
-    """Overspend that counts as none: rounding of a sum of amounts times costs."""
-    return jnp.abs(budget) * (1e-6 if dtype == jnp.float32 else 1e-9)
 
 
 def budgeted_fill(
@@ -86,12 +81,11 @@ def budgeted_fill(
       A `FillSolution`. Without enough capacity for `total` the amounts are the capacities scaled to `total`, flagged
       infeasible.
     """
-    size = value.shape[-1]
+    value, cost, capacity, budget, total = boundary.inputs(
+        valid, groups, value=value, cost=cost, capacity=capacity, budget=budget, total=total
+    )
+    size = value.shape[0]
     steps = default_steps(size) if steps is None else steps
-    if valid is not None:
-        capacity = jnp.where(valid, capacity, 0.0)
-        value = jnp.where(valid, value, 0.0)
-        cost = jnp.where(valid, cost, 0.0)
     tiny = np.finfo(value.dtype).tiny
     (value, cost), capacity = numerics.materialised((value, cost)), numerics.kept(capacity)
     priority = lax.iota(jnp.int32, size) if priority is None else priority
@@ -101,7 +95,7 @@ def budgeted_fill(
         inside = np.equal.outer(groups, groups)
         together &= inside
         room = jnp.sum(jnp.where(inside, capacity[None, :], 0.0), axis=1)
-        total = numerics.of_group(groups, jnp.asarray(total))
+        total = numerics.of_group(groups, total)
 
     # The last tie-break of all fills: the cheaper, then by priority.
     place = numerics.rank(-cost, -priority, together=~np.eye(size, dtype=bool))
@@ -135,7 +129,7 @@ def budgeted_fill(
         return jnp.where(spread > 0, (over[2] - under[2]) / jnp.where(spread > 0, spread, 1.0), 0.0)
 
     best, cheapest = fill((value, -cost, place), lexicographic), fill((-cost, value, place), lexicographic)
-    limit = budget + budget_tolerance(budget, value.dtype)
+    limit = budget * (1.0 + boundary.rounding(value.dtype))
     slack, affordable = best[1] <= limit, cheapest[1] <= limit
 
     def step(_: jax.Array, ends: tuple[_Fill, _Fill]) -> tuple[_Fill, _Fill]:
@@ -152,17 +146,17 @@ def budgeted_fill(
     over, under = numerics.repeat(steps, step, (best, cheapest))
     slope = slope_of(over, under)
     share = jnp.clip((budget - under[1]) / jnp.maximum(over[1] - under[1], tiny), 0.0, 1.0)
-    enough = room >= total * (1.0 - 1e-6)  # [] or [K]
+    enough = room >= total * (1.0 - boundary.rounding(value.dtype))  # [] or [K]
     amount = jnp.where(slack, best[0], jnp.where(affordable, under[0] + share * (over[0] - under[0]), cheapest[0]))
     amount = jnp.where(enough, amount, capacity * (total / jnp.maximum(room, tiny)))
     # One more fill at the final slope must bring nothing: it is read only where `residual` is, and free elsewhere.
     last = at(slope)
     residual = jnp.where(slack | ~affordable, 0.0, jnp.maximum((last[2] - under[2]) - slope * (last[1] - under[1]), 0.0))
-    scale = jnp.max(jnp.abs(value)) + slope * jnp.abs(budget)
+    scale = jnp.max(jnp.abs(value)) + jnp.where(slack, 0.0, slope * budget)
     return FillSolution(
         amount=amount,
         multiplier=jnp.where(slack, 0.0, slope),
-        feasible=jnp.all(enough) & (slack | affordable) & ~jnp.isnan(value).any(),
+        feasible=boundary.feasible(jnp.minimum(cheapest[1], best[1]), budget, room, total, value, cost, capacity),
         residual=residual,
         converged=residual <= 64 * np.finfo(value.dtype).eps * scale,
     )

@@ -19,7 +19,7 @@ class Ascent(NamedTuple):
 
     Attributes:
       z: `[K]` the last point.
-      feasible: `[]` bool, whether the set has a point.
+      feasible: `[]` bool, whether the set has a point and all numbers are finite.
       residual: `[]` largest change of a coordinate in the last step, 0 at a stationary point.
       converged: `[]` bool, whether `residual` is zero to rounding.
     """
@@ -71,7 +71,7 @@ def projected_gradient(
     Returns:
       An `Ascent`.
     """
-    cost = boundary.vector("cost", cost)
+    cost, budget, total = boundary.inputs(cost=cost, budget=budget, total=total)
     checks.count("steps", steps)
     if start is None:
         start = jnp.full_like(cost, 1.0) * total / cost.shape[-1]
@@ -101,7 +101,8 @@ def projected_gradient(
     else:
         z, change = climb(first.z)
     residual = jnp.max(jnp.abs(lax.stop_gradient(change)))
-    return Ascent(z, first.feasible, residual, residual <= 64.0 * np.finfo(z.dtype).eps)
+    feasible = first.feasible & boundary.finite(*lax.stop_gradient((z, gradient(z))))
+    return Ascent(z, feasible, residual, feasible & (residual <= 64.0 * np.finfo(z.dtype).eps))
 
 
 def _solve_linear(function: Callable[[jax.Array], jax.Array], side: jax.Array) -> jax.Array:

@@ -25,10 +25,10 @@ class Projection(NamedTuple):
       z: `[K]` the nearest point.
       sum_multiplier: `[]` of the sum.
       budget_multiplier: `[]` of the budget, non-negative.
-      feasible: `[]` bool, whether the set has a point; if not, `z` is the cheapest point with the right sum, nearly. False if an
-        argument is NaN.
+      feasible: `[]` bool, whether the set has a point and all numbers are finite; if not, `z` is the cheapest point with the right sum,
+        or with the largest, nearly.
       residual: `[]` by how much the optimality conditions are missed: of the coordinates, the sum and the budget, the worst.
-      converged: `[]` bool, whether `residual` is zero to rounding; False if infeasible, or if an argument is NaN.
+      converged: `[]` bool, whether `residual` is zero to rounding; False if infeasible.
     """
 
     z: jax.Array
@@ -70,7 +70,7 @@ def _level(u: jax.Array, upper: jax.Array, total: jax.Array, at_most: bool) -> j
     high, low = (jnp.sum(jnp.clip(u - nu, 0.0, upper)) for nu in (below, above))
     share = jnp.where(high > low, (high - total) / jnp.where(high > low, high - low, 1.0), 0.0)
     nu = below + jnp.clip(share, 0.0, 1.0) * (above - below)
-    return jnp.maximum(nu, 0.0) if at_most else nu
+    return jnp.where(jnp.sum(upper) < total, 0.0, jnp.maximum(nu, 0.0)) if at_most else nu
 
 
 def _level_of_many(u: jax.Array, upper: jax.Array, total: jax.Array, at_most: bool) -> jax.Array:
@@ -100,7 +100,7 @@ def _level_of_many(u: jax.Array, upper: jax.Array, total: jax.Array, at_most: bo
     infinite = jnp.full((), jnp.inf, u.dtype)
     start = (jnp.zeros((), jnp.int32), low, high, nu, *at(nu), 2.0 * (high - low) + 1.0, infinite)
     nu = jax.lax.while_loop(go_on, step, start)[3]
-    return jnp.maximum(nu, 0.0) if at_most else nu
+    return jnp.where(jnp.sum(upper) < total, 0.0, jnp.maximum(nu, 0.0)) if at_most else nu
 
 
 def _smallest_gap(cost: jax.Array) -> jax.Array:
@@ -150,7 +150,7 @@ def _solve(y: jax.Array, cost: jax.Array, budget: jax.Array, total: jax.Array, u
         middle = jnp.where(low > 0.0, jnp.sqrt(low * high), jnp.minimum(1.0, 0.5 * high))
         inside = (fall > 0.0) & (newton > low) & (newton < high)
         there = jnp.where(inside, newton, middle)
-        there = jnp.where(jnp.abs(excess) <= eps * budget, here, there)
+        there = jnp.where((jnp.abs(excess) <= eps * budget) | ((fall > 0.0) & (newton == here)), here, there)
         return (low, high, there, *at(there)), None
 
     start = (jnp.zeros((), y.dtype), top, jnp.zeros((), y.dtype), nu, z, excess)
@@ -160,8 +160,21 @@ def _solve(y: jax.Array, cost: jax.Array, budget: jax.Array, total: jax.Array, u
         (*_, here, nu, z, excess), _ = jax.lax.scan(step, start, None, length=_STEPS)
     multiplier = jnp.where(slack, 0.0, here)
     nu = nu - here * margin  # of the costs as they are
-    feasible = jnp.sum(cheapest * cost) <= budget + 8.0 * eps * jnp.maximum(jnp.abs(budget), 1.0)
+    room = jnp.inf if at_most else jnp.sum(upper)
+    feasible = boundary.feasible(jnp.sum(cheapest * cost), budget, room, total, y, cost, upper)
     z, nu, multiplier = _polish(y, cost, budget, total, upper, at_most, nu, multiplier, z)
+    # Amounts are rounded relative to `y`, which may cost more than a small budget allows: then from models that are dearer than is needed.
+    dear = cost > margin
+    left = jnp.where(dear | at_most, 0.0, upper - z)
+    moved = jnp.sum(jnp.where(dear, z, 0.0)) / jnp.maximum(jnp.sum(left), np.finfo(y.dtype).tiny)
+    other = jnp.where(dear, 0.0, jnp.clip(z + moved * left, 0.0, upper))
+
+    def toward(z: jax.Array, other: jax.Array) -> jax.Array:
+        spend, least = jnp.sum(cost * z), jnp.sum(cost * other)
+        share = jnp.clip((spend - budget) / jnp.where(spend > least, spend - least, 1.0), 0.0, 1.0)
+        return jnp.where(spend > budget * (1.0 + boundary.rounding(y.dtype)), z + share * (other - z), z)
+
+    z = toward(toward(z, other), cheapest)
     return _Solution(z, nu, multiplier, feasible)
 
 
@@ -218,7 +231,7 @@ def _rows(
     centred = free * (cost - mean)
     spread = jnp.sum(centred * centred)
     # Free costs that are equal but for rounding cannot carry the budget.
-    budget_on = (multiplier > 0.0) & (spread > 10.0 * np.finfo(z.dtype).eps * jnp.max(cost) ** 2)
+    budget_on = (multiplier > 0.0) & (spread > 10.0 * np.finfo(z.dtype).eps * jnp.max(free * cost) ** 2)
 
     def solve(change: jax.Array, sum_side: jax.Array, budget_side: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
         """The least change of `change` `[K]` on the free coordinates that adds `sum_side` to the sum and `budget_side` to
@@ -258,7 +271,8 @@ def _polish(
     moved = moved + solve(jnp.zeros_like(z), total - jnp.sum(moved), budget - jnp.sum(cost * moved))[0]
     on = multiplier > 0.0
     ok = jnp.all((moved >= 0.0) & (moved <= upper)) & jnp.any(free > 0.0) & (~on | (d_multiplier > 0.0))
-    ok &= jnp.abs(jnp.sum(cost * moved) - budget) <= jnp.where(on, jnp.abs(jnp.sum(cost * z) - budget) + 1e-6, jnp.inf)
+    before = jnp.abs(jnp.sum(cost * z) - budget) + 1e-6 * budget
+    ok &= jnp.abs(jnp.sum(cost * moved) - budget) <= jnp.where(on, before, jnp.inf)
     return jnp.where(ok, moved, z), jnp.where(ok, d_nu, nu), jnp.where(ok, d_multiplier, multiplier)
 
 
@@ -278,11 +292,17 @@ def _project_jvp(
     d_y, d_cost, d_budget, d_total, d_upper = tangents
     found = _solve(y, cost, budget, total, upper, at_most)
     z, nu, multiplier = found.z, found.sum_multiplier, found.budget_multiplier
-    _, solve = _rows(z, cost, upper, nu, multiplier, at_most)
+    free, solve = _rows(z, cost, upper, nu, multiplier, at_most)
     at_upper = jnp.where((z >= upper) & (upper > 0.0), d_upper, 0.0)
     d_total, d_budget = d_total - jnp.sum(at_upper), d_budget - jnp.sum(z * d_cost) - jnp.sum(cost * at_upper)
     d_z, d_nu, d_multiplier = solve(d_y - multiplier * d_cost, d_total, d_budget)
-    d_z = d_z + at_upper
+    # At a vertex those that are the first to fall with the sum share its change (or the first to rise, if all are zero).
+    gain, full = y - multiplier * cost, (z >= upper) & (upper > 0.0)
+    some = jnp.any(full)
+    key = jnp.where(jnp.where(some, full, upper > 0.0), jnp.where(some, upper - gain, gain), -jnp.inf)
+    first = ((key == jnp.max(key)) & (key > -jnp.inf) & ((nu > 0.0) | (not at_most))).astype(z.dtype)
+    alone = jnp.where(jnp.any(free > 0.0), 0.0, first / jnp.maximum(jnp.sum(first), 1.0))
+    d_z = d_z + at_upper + alone * d_total
     no_tangent: Any = np.zeros((), jax.dtypes.float0)
     return found, _Solution(d_z, d_nu, d_multiplier, no_tangent)
 
@@ -300,7 +320,10 @@ def project(
 
     `z = clip(y - nu - lam * cost, 0, upper)`: the multiplier `nu` of the sum is found exactly between the breakpoints of a
     piecewise linear function, `lam` of the budget by Newton's method on another one, inside a bracket. The derivative
-    (forward and reverse) is that of the active equations, not of the iterations.
+    (forward and reverse) is that of the active equations, not of the iterations. In `total` it is the derivative from below where the two
+    one-sided ones differ, at a vertex: that of the coordinate that falls first. So the derivatives sum to 1 wherever the sum binds.
+
+    `z` does not depend on the unit of costs and budget. It keeps the sum, the bounds and the budget to 1e-5 of their size (1e-8 in float64).
 
     Source: the optimality conditions; the derivative as in Amos and Kolter (2017). The method is ours.
 
@@ -315,16 +338,15 @@ def project(
     Returns:
       A `Projection`.
     """
-    y = boundary.vector("y", y)
-    count, dtype = y.shape[0], y.dtype
-    cost = boundary.vector("cost", cost, count).astype(dtype)
-    budget, total = (boundary.scalar(name, x).astype(dtype) for name, x in (("budget", budget), ("total", total)))
-    upper = jnp.ones_like(y) if upper is None else boundary.vector("upper", upper, count).astype(dtype)
+    y, cost, budget, total = boundary.inputs(y=y, cost=cost, budget=budget, total=total)
+    upper = boundary.bounds("upper", upper, y)
+    largest = jax.lax.stop_gradient(jnp.max(jnp.where(upper > 0.0, cost, 0.0)))
+    unit = jnp.where(largest > 0.0, largest, 1.0)
+    cost, budget = cost / unit, budget / unit
     found = _project(y, cost, budget, total, upper, at_most)
     residual, converged = _certificate(found, y, cost, budget, total, upper, at_most)
-    numbers = jnp.concatenate([y, cost, upper, budget[None], total[None]])
-    feasible = found.feasible & ~jnp.isnan(numbers).any()
-    return Projection(found.z, found.sum_multiplier, found.budget_multiplier, feasible, residual, converged & feasible)
+    price = found.budget_multiplier / unit
+    return Projection(found.z, found.sum_multiplier, price, found.feasible, residual, converged & found.feasible)
 
 
 def _certificate(
@@ -342,7 +364,7 @@ def _certificate(
     moved = jnp.max(jnp.abs(z - jnp.clip(y - nu - multiplier * cost, 0.0, upper)))
     short, spare = jnp.sum(z) - total, jnp.sum(cost * z) - budget
     missed = jnp.maximum(short, 0.0) if at_most else jnp.abs(short)
-    over = jnp.maximum(spare, 0.0)
+    over = jnp.where(multiplier > 0.0, jnp.abs(spare), jnp.maximum(spare, 0.0))
     rounding = 64.0 * np.finfo(y.dtype).eps
     # A large multiplier hides where a point lies, and not whether it keeps the sum and the budget.
     kept = jnp.maximum(missed, over) <= rounding * jnp.maximum(jnp.maximum(jnp.abs(total), 1.0), jnp.abs(budget))
@@ -381,12 +403,9 @@ def smoothed_lp(
 
     Args:
       weight: `[K]` objective.
-      cost: as in `project`.
-      budget: as in `project`.
-      total: as in `project`.
+      cost, budget, total: as in `project`.
       temperature: `[]` positive, in the unit of the weights.
-      upper: as in `project`.
-      at_most: as in `project`.
+      upper, at_most: as in `project`.
 
     Returns:
       A `Projection`; its multipliers times the temperature are those of the linear program.
@@ -415,8 +434,7 @@ def differentiable_lp(
     """The best mix of models under a budget, with exact derivatives in rewards, costs, budget, total and capacities.
 
     Maximises `reward . z - temperature / 2 * |z|^2` over `{0 <= z <= capacity, sum z = total (or <=), cost . z <= budget}`. It is
-    `smoothed_lp` with costs in units of the largest one, so that a budget of 2e-4 dollars is as exact as one of 2, and with
-    multipliers in the units of the arguments. Use it under `jax.jit`, `jax.vmap`, `jax.grad`, in a loss or in a policy:
+    `smoothed_lp` with multipliers in the units of the arguments. Use it under `jax.jit`, `jax.vmap`, `jax.grad`, in a loss or a policy:
 
         def lost(w, features, reward, cost, budget):  # reward that a linear prediction of the rewards loses
             return (best - reward) @ differentiable_lp(features @ w, cost, budget).z
@@ -438,28 +456,15 @@ def differentiable_lp(
     Returns:
       A `Projection`: `sum_multiplier` is the reward of one more unit of `total`, `budget_multiplier` that of one more unit of the budget.
     """
-    reward = boundary.vector("reward", reward)
-    cost = boundary.vector("cost", cost, reward.shape[0])
-    budget = boundary.scalar("budget", budget)
-    found = lp_in_units(reward, cost, budget, total, _temperature(temperature), upper=capacity, at_most=at_most)
-    boundary.require_feasible(found.feasible, "total")
-    return found
+    reward, cost, budget, total = boundary.inputs(reward=reward, cost=cost, budget=budget, total=total)
+    upper = boundary.bounds("capacity", capacity, reward)
+    found = project(reward / _temperature(temperature), cost, budget, total, upper=upper, at_most=at_most)
+    boundary.require_feasible(found.feasible, budget, "total", total, upper)
+    return priced(found, temperature)
 
 
-def lp_in_units(
-    weight: jax.Array,
-    cost: jax.Array,
-    budget: jax.Array | float,
-    total: jax.Array | float,
-    temperature: jax.Array | float,
-    *,
-    upper: jax.Array | None,
-    at_most: bool,
-) -> Projection:
-    """`smoothed_lp` with costs in units of the largest one, and multipliers in the units of the arguments; nothing is checked."""
-    largest = jax.lax.stop_gradient(jnp.max(cost))
-    unit = jnp.where(largest > 0.0, largest, 1.0)
-    found = project(weight / temperature, cost / unit, budget / unit, total, upper=upper, at_most=at_most)
+def priced(found: Projection, temperature: jax.Array | float) -> Projection:
+    """With multipliers in the units of the weights, in place of weights over the temperature."""
     return found._replace(
-        sum_multiplier=found.sum_multiplier * temperature, budget_multiplier=found.budget_multiplier * temperature / unit
+        sum_multiplier=found.sum_multiplier * temperature, budget_multiplier=found.budget_multiplier * temperature
     )

@@ -52,7 +52,7 @@ def index_by_bisection(
 ) -> jax.Array:
     """Root of `excess(s) = cost` in `[low, high]`, elementwise, in a fixed number of halvings.
 
-    Its derivative is zero, for halvings only compare; that of the root in the cost is one over the slope of `excess` there.
+    NaN where the cost is not finite. Its derivative is zero, for halvings only compare; that of the root in the cost is one over the slope of `excess` there.
 
     Args:
       excess: function `s -> E[(M - s)^+]` on arrays of the shape of `cost`.
@@ -74,7 +74,7 @@ def index_by_bisection(
         return jnp.where(worth, middle, low), jnp.where(worth, high, middle)
 
     below, above = numerics.repeat(steps, halve, start)
-    return 0.5 * (below + above)
+    return jnp.where(jnp.isfinite(cost), 0.5 * (below + above), jnp.nan)
 
 
 def discrete_index(values: ArrayLike, weights: ArrayLike, cost: ArrayLike) -> float:

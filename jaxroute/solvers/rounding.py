@@ -13,6 +13,7 @@ import numpy as np
 from jax import lax
 
 from jaxroute.core import numerics
+from jaxroute.solvers import boundary
 
 # A coordinate this close to 0 or 1 is integral: float32 sums of 32 fractions are exact to about 2e-6.
 TOLERANCE = 1e-5
@@ -47,7 +48,8 @@ def pairwise(z: jax.Array, uniforms: jax.Array, *, whole_sum: bool) -> jax.Array
     Returns:
       The set, `[K]` bool.
     """
-    size = z.shape[-1]
+    z = boundary.vector("z", z)
+    size = z.shape[0]
     values, coins = (
         [lax.squeeze(row, (0,)) for row in lax.split(rows, (1,) * size)] for rows in numerics.materialised((z, uniforms))
     )
@@ -143,7 +145,7 @@ def swap(z: jax.Array, uniforms: jax.Array, surplus_uniforms: jax.Array) -> jax.
     Returns:
       The set, `[K]` bool.
     """
-    return swap_with(z, lambda merges: uniforms[merges], lambda merges: surplus_uniforms[merges])
+    return swap_with(boundary.vector("z", z), lambda merges: uniforms[merges], lambda merges: surplus_uniforms[merges])
 
 
 def swap_with(

@@ -10,7 +10,7 @@ import optax
 
 from jaxroute.core import checks
 from jaxroute.solvers import boundary
-from jaxroute.solvers.projection import Projection, lp_in_units
+from jaxroute.solvers.projection import Projection, priced, project
 from jaxroute.solvers.selection import any_win_weight, exact_any_win, linear_selection
 
 Reward = Literal["sum", "any", "all"]
@@ -40,6 +40,8 @@ def select(
 
     A temperature of 0 (a plain number) asks for the exact solvers, `linear_selection` and `exact_any_win`. These have no derivative
     here: asking for one is an error, and not a row of zeros. `sum_multiplier` is then NaN.
+
+    In the size the derivative is the one from below where the two one-sided ones differ (see `project`).
 
     At a positive temperature the derivative in the weights is still zero wherever the selection is a vertex. How often, and what the
     smoothing loses of the true objective ("all": of the logarithm), for 6 of 25 models and a budget that binds (`scripts/relaxations.py`):
@@ -74,27 +76,25 @@ def select(
       A `Projection`, its multipliers in units of `f` per unit of size and budget.
 
     Raises:
-      ValueError: outside of `jit`, an argument is NaN, negative or of the wrong shape, or no selection is within the budget. Under
-        `jit` the flags `feasible` and `converged` say so.
+      ValueError: outside of `jit`, an argument is NaN, infinite (but for the budget), negative or of the wrong shape, no selection is within
+        the budget, or fewer models are allowed than must be selected. Under `jit` the flags `feasible` and `converged` say so.
     """
     checks.one_of("reward", reward, REWARDS)
     exact = boundary.known(temperature) and np.ndim(temperature) == 0 and bool(np.asarray(temperature) == 0.0)
-    weight = boundary.vector("weight", weight)
-    dtype, count = weight.dtype, weight.shape[0]
-    cost = boundary.vector("cost", cost, count).astype(dtype)
-    budget, size, temperature = (
-        boundary.scalar(name, x).astype(dtype)
-        for name, x in (("budget", budget), ("size", size), ("temperature", temperature))
-    )
+    given = {"weight": weight, "cost": cost, "budget": budget, "size": size, "temperature": temperature}
+    weight, cost, budget, size, temperature = boundary.inputs(allowed, **given)
+    upper = boundary.bounds("allowed", allowed, weight)
+    weight = jnp.where(upper > 0.0, weight, 0.5)
     _check_chances(reward, weight)
-    upper = jnp.ones_like(weight) if allowed is None else jnp.asarray(allowed).astype(dtype)
     at_most = reward == "any" if at_most is None else at_most
     if exact:
         found = _exact(weight, cost, budget, size, upper, reward, at_most)
     else:
         gain = jnp.where(upper > 0.0, _additive(reward, weight), 0.0)
-        found = lp_in_units(gain, cost, budget, size, temperature, upper=upper, at_most=at_most)
-    boundary.require_feasible(found.feasible, "size")
+        found = priced(project(gain / temperature, cost, budget, size, upper=upper, at_most=at_most), temperature)
+        sound = found.feasible & boundary.finite(weight)
+        found = found._replace(feasible=sound, converged=found.converged & sound)
+    boundary.require_feasible(found.feasible, budget, "size", size, upper)
     return found
 
 
@@ -123,16 +123,12 @@ def _exact(
         if not at_most:
             raise ValueError("at_most must be True for 'any' at a temperature of 0, got False")
         found = exact_any_win(weight, cost, budget, size, allowed=allowed)
-        price, feasible = found.multiplier, budget >= 0.0
     else:
         gain = jnp.where(allowed, _additive(reward, weight), 0.0)
         found = linear_selection(gain, cost, budget, size, allowed=allowed, exact_size=not at_most)
-        price, feasible = found.multiplier, found.feasible & (at_most | (jnp.sum(upper) >= size))
-    numbers = jnp.concatenate([weight, cost, budget[None], size[None]])
-    feasible &= ~jnp.isnan(numbers).any()
-    residual = jnp.asarray(found.residual, weight.dtype)
-    unknown = jnp.full((), jnp.nan, weight.dtype)
-    return Projection(found.z, unknown, price, feasible, residual, feasible & jnp.asarray(found.converged))
+    unknown, residual = jnp.full((), jnp.nan, weight.dtype), jnp.asarray(found.residual, weight.dtype)
+    converged = found.feasible & jnp.asarray(found.converged)
+    return Projection(found.z, unknown, found.multiplier, found.feasible, residual, converged)
 
 
 @_exact.defjvp

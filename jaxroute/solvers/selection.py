@@ -12,8 +12,9 @@ import numpy as np
 from jax import lax
 
 from jaxroute.core import numerics
+from jaxroute.solvers import boundary
 from jaxroute.solvers.branching import MOST_NODES, branching_any_win
-from jaxroute.solvers.budgeted_fill import budget_tolerance, budgeted_fill, default_steps
+from jaxroute.solvers.budgeted_fill import budgeted_fill, default_steps
 
 # Sets that are compared at once, and in all.
 _BLOCK = 4096
@@ -38,7 +39,7 @@ class Selection(NamedTuple):
     Attributes:
       z: `[K]` in [0, 1].
       multiplier: `[]` shadow price of the budget, what the solver's objective gains per unit of it.
-      feasible: `[]` bool, whether the constraints admit a point; if not, `z` selects the cheapest models.
+      feasible: `[]` bool, whether the constraints admit a point and all numbers are finite; if not, `z` selects the cheapest models.
       residual: `[]` by how much a selection that a search has not looked at may be better, in the solver's objective.
       converged: `[]` bool, whether a search has looked at all.
       nodes: `[]` int32, nodes of a search.
@@ -73,16 +74,16 @@ def linear_selection(
       cost: `[K]` non-negative.
       budget: `[]`.
       size: `[]`; with groups `[M]`, the sum in each group.
-      allowed: `[K]` bool (default all). With fewer than `size` allowed models and an exact size, all of them are selected.
+      allowed: `[K]` bool (default all). With fewer than `size` allowed models and an exact size all of them are selected, which is not feasible.
       groups: group of each model, from 0 (static): a partition matroid. Default one group.
       exact_size: the sum must be `size` (static); otherwise it may be smaller.
       steps: dual steps of the solver (static).
     """
-    count = weight.shape[-1]
-    size = jnp.asarray(size, weight.dtype)
-    capacity = jnp.ones_like(weight) if allowed is None else allowed.astype(weight.dtype)
+    weight, cost, budget, size = boundary.inputs(allowed, groups, weight=weight, cost=cost, budget=budget, size=size)
+    count, capacity, enough = weight.shape[0], boundary.bounds("allowed", allowed, weight), jnp.asarray(True)
     if exact_size:
-        size = jnp.minimum(size, group_sums(groups, capacity))
+        room = group_sums(groups, capacity)
+        enough, size = boundary.feasible(0.0, 0.0, room, size, capacity), jnp.minimum(size, room)
     else:  # One slack item per group.
         slack = jnp.atleast_1d(size)
         weight, cost = (jnp.concatenate([x, jnp.zeros_like(slack)]) for x in (weight, cost))
@@ -90,7 +91,7 @@ def linear_selection(
         groups = None if groups is None else (*groups, *range(slack.shape[0]))
     steps = default_steps(weight.shape[-1]) if steps is None else steps
     solution = budgeted_fill(weight, cost, capacity, budget, size, groups=groups, steps=steps)
-    return Selection(solution.amount[:count], solution.multiplier, solution.feasible)
+    return Selection(solution.amount[:count], solution.multiplier, solution.feasible & enough)
 
 
 def group_sums(groups: Groups, values: jax.Array) -> jax.Array:
@@ -268,7 +269,7 @@ def _least_with_two(
 
 
 def _best_join(
-    table: _AnyWinSets, place: jax.Array, singles: _Candidates, doubles: _Candidates | None
+    table: _AnyWinSets, place: jax.Array, singles: _Candidates, doubles: _Candidates | None, cost: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     """The best selection `[K]` that the set number `place` can be part of, and its multiplier `[]`."""
     count, pairs = table.members.shape[1], table.pairs
@@ -289,7 +290,10 @@ def _best_join(
     second = numerics.one_hot(numerics.argmin(pair_loss), len(pairs))
     part = numerics.pick(second, part)
     i, j = (numerics.one_hot(numerics.pick(second, jnp.asarray(models, jnp.int32)), count) for models in pairs.T)
-    both = inside + jnp.where(i, part, 0.0) + jnp.where(j, 1.0 - part, 0.0)
+    # A small second fraction by itself: rounding of the first one may cost more than the budget if the second model is expensive.
+    other = (numerics.pick(i, cost) - here) * numerics.pick(second, doubles[3])
+    other = jnp.where(part > 0.5, jnp.maximum(other, 0.0), 1.0 - part)
+    both = inside + jnp.where(i, part, 0.0) + jnp.where(j, other, 0.0)
     better = jnp.min(pair_loss) < jnp.min(loss)
     return jnp.where(better, both, z), jnp.where(better, numerics.pick(second, pair_price), price)
 
@@ -327,21 +331,21 @@ def exact_any_win(
       w: `[K]` chances in [0, 1].
       cost: `[K]` non-negative.
       budget: `[]`.
-      size: `[]` whole number; with groups `[M]`, that of each.
+      size: `[]` whole number; with groups `[M]`, that of each. If it is not whole, or not within `sizes`, the answer has not converged.
       allowed: `[K]` bool (default all).
       groups: group of each model, from 0 (static).
-      sizes: smallest and largest (total) size that may be asked for (static; default 1 and `K`).
+      sizes: smallest and largest (total) size that may be asked for (static; default 0 and any).
       most_nodes: `[]` nodes after which the search returns its best selection so far.
     """
-    count = w.shape[-1]
+    w, cost, budget, size = boundary.inputs(allowed, groups, w=w, cost=cost, budget=budget, size=size)
+    count = w.shape[0]
     if num_vertices(count, count if sizes is None else sizes[1]) > _MOST_VERTICES:
         searched = branching_any_win(w, cost, budget, size, allowed=allowed, groups=groups, most_nodes=most_nodes)
-        z, price, residual, converged, nodes = (
-            searched.z, searched.multiplier, searched.residual, searched.converged, searched.nodes,
-        )  # fmt: skip
-        return Selection(z, price, jnp.asarray(True), residual, converged, nodes)
-    if allowed is not None:
-        w = jnp.where(allowed, w, 0.0)
+        return Selection(*(getattr(searched, name) for name in Selection._fields))
+    feasible = boundary.feasible(0.0, budget, jnp.inf, size, w, cost)
+    total = jnp.sum(size)
+    low, high = (0, count) if sizes is None else sizes
+    covered = (total == 0.0) | (low <= total) & ((total <= high) | (high >= count)) & jnp.all(size == jnp.round(size))
     w = jnp.minimum(w, 1.0 - np.finfo(w.dtype).epsneg)
     table, singles, doubles = _any_win_sets(w, cost, budget, size, groups, sizes)
     sets, full, labels, pairs, left, lose = table
@@ -352,10 +356,10 @@ def exact_any_win(
         more = numerics.kept(jnp.minimum(best[full:], more))
         best = numerics.kept(lax.dynamic_update_slice(best, more, (full,)))
     # The best set again, to find what joins it.
-    z, price = _best_join(table, numerics.argmin(best), singles, doubles)
-    if allowed is not None:
-        z = jnp.where(allowed, z, 0.0)  # A model without chance may have been as good as none.
-    return Selection(z, price, jnp.asarray(True))
+    z, price = _best_join(table, numerics.argmin(best), singles, doubles, cost)
+    # A model without chance may have been as good as none; and no model joins where there is no place.
+    z = jnp.where(feasible & (total >= 1.0), z * boundary.bounds("allowed", allowed, z), 0.0)
+    return Selection(z, price, feasible, converged=covered & feasible)
 
 
 def best_subset(
@@ -377,22 +381,22 @@ def best_subset(
       weight: `[K]`.
       cost: `[K]`.
       budget: `[]`.
-      size: `[]` whole number, with groups `[M]`, that of each; with an exact size and fewer allowed models, all of these, if
-        `sizes` has room for so few.
+      size: `[]` whole number, with groups `[M]`, that of each; with an exact size and fewer allowed models, all of these, which is not
+        feasible, if `sizes` has room for so few.
       allowed: `[K]` bool (default all).
       groups: group of each model, from 0 (static).
       exact_size: sets have `size` models (static); otherwise at most so many.
       sizes: smallest and largest set that `size` may ask for (static).
     """
-    count = weight.shape[-1]
+    weight, cost, budget, asked = boundary.inputs(allowed, groups, weight=weight, cost=cost, budget=budget, size=size)
+    count = weight.shape[0]
     if count > 31:
         raise ValueError(f"sets of at most 31 models can be compared, got {count} models")
     sets = subsets(count, sizes[1], sizes[0])
-    if allowed is None:
-        allowed = jnp.ones((count,), bool)
-    usable_models = allowed.astype(weight.dtype)
-    size = jnp.atleast_1d(jnp.minimum(jnp.asarray(size, weight.dtype), group_sums(groups, usable_models)))
-    limit = budget + budget_tolerance(budget, weight.dtype)
+    usable_models = boundary.bounds("allowed", allowed, weight)
+    room = group_sums(groups, usable_models)
+    size = jnp.atleast_1d(jnp.minimum(asked, room))
+    limit = budget * (1.0 + boundary.rounding(weight.dtype))
     kinds = np.ones((1, count), bool) if groups is None else numerics.members(groups)
     columns = jnp.stack([weight, cost, 1.0 - usable_models, *kinds.astype(weight.dtype)], axis=1)
     block = min(_BLOCK, len(sets))
@@ -416,9 +420,10 @@ def best_subset(
 
     worst = (jnp.full((), -jnp.inf, weight.dtype), jnp.zeros((), jnp.int32))
     ((value, code), (_, cheapest)), _ = lax.scan(compare, [worst, worst], jnp.asarray(codes.reshape(-1, block)))
-    feasible = value > -jnp.inf
-    code = jnp.where(feasible, code, cheapest)
+    found = value > -jnp.inf
+    code = jnp.where(found, code, cheapest)
     z = ((code >> np.arange(count)) & 1).astype(weight.dtype)
+    feasible = found & boundary.feasible(0.0, budget, room if exact_size else jnp.inf, asked, weight, cost)
     return Selection(z, jnp.zeros((), weight.dtype), feasible)
 
 
@@ -454,14 +459,11 @@ def continuous_greedy_any_win(
 
     Args:
       w: `[K]` chances in [0, 1].
-      cost: as in `linear_selection`.
-      budget: as in `linear_selection`.
-      size: as in `linear_selection`.
-      allowed: as in `linear_selection`.
-      groups: as in `linear_selection`.
+      cost, budget, size, allowed, groups: as in `linear_selection`.
       steps: linear programs (static).
     """
-    dual_steps = min(_GREEDY_STEPS, default_steps(w.shape[-1] + 1))
+    w, cost, budget, size = boundary.inputs(allowed, groups, w=w, cost=cost, budget=budget, size=size)
+    dual_steps = min(_GREEDY_STEPS, default_steps(w.shape[0] + 1))
 
     def step(z: jax.Array, _: None) -> tuple[jax.Array, jax.Array]:
         weight = any_win_gradient(w, z)
@@ -471,7 +473,7 @@ def continuous_greedy_any_win(
         return z + found.z / steps, found.multiplier
 
     z, multipliers = lax.scan(step, jnp.zeros_like(w), None, length=steps)
-    return Selection(jnp.clip(z, 0.0, 1.0), multipliers[-1], jnp.asarray(True))
+    return Selection(jnp.clip(z, 0.0, 1.0), multipliers[-1], boundary.feasible(0.0, budget, jnp.inf, size, w, cost))
 
 
 def log_any_win(
@@ -489,13 +491,11 @@ def log_any_win(
 
     Args:
       w: `[K]` chances in [0, 1].
-      cost: as in `linear_selection`.
-      budget: as in `linear_selection`.
-      size: as in `linear_selection`.
-      allowed: as in `linear_selection`.
-      groups: as in `linear_selection`.
+      cost, budget, size, allowed, groups: as in `linear_selection`.
     """
-    return linear_selection(any_win_weight(w), cost, budget, size, allowed=allowed, groups=groups, exact_size=False)
+    w, cost, budget, size = boundary.inputs(allowed, groups, w=w, cost=cost, budget=budget, size=size)
+    found = linear_selection(any_win_weight(w), cost, budget, size, allowed=allowed, groups=groups, exact_size=False)
+    return found._replace(feasible=found.feasible & boundary.finite(w))
 
 
 def polish_any_win(
@@ -517,13 +517,11 @@ def polish_any_win(
     Args:
       start: the first selection.
       w: `[K]` chances in [0, 1].
-      cost: as in `linear_selection`.
-      budget: as in `linear_selection`.
-      size: as in `linear_selection`.
-      allowed: as in `linear_selection`.
-      groups: as in `linear_selection`.
+      cost, budget, size, allowed, groups: as in `linear_selection`.
       steps: how many (static).
     """
+
+    w, cost, budget, size = boundary.inputs(allowed, groups, w=w, cost=cost, budget=budget, size=size)
 
     def step(found: Selection, _: None) -> tuple[Selection, None]:
         weight = any_win_gradient(w, found.z)
@@ -531,7 +529,8 @@ def polish_any_win(
         better = any_win(w, new.z) >= any_win(w, found.z)
         return jax.tree.map(lambda n, o: jnp.where(better, n, o), new, found), None
 
-    return lax.scan(step, start, None, length=steps)[0]
+    feasible = jnp.asarray(start.feasible) & boundary.feasible(0.0, budget, jnp.inf, size, w, cost)
+    return lax.scan(step, start._replace(feasible=feasible), None, length=steps)[0]
 
 
 def best_any_win(candidates: Sequence[Selection], w: jax.Array) -> Selection:

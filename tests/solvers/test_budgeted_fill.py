@@ -487,9 +487,12 @@ def test_derivatives_against_finite_differences():
 def test_nan_is_infeasible(name):
     given = {"value": [0.5, 0.2], "cost": [1.0, 2.0], "capacity": [1.0, 1.0], "budget": 2.0}
     given = {k: jnp.asarray(v, jnp.float32) for k, v in given.items()}
-    assert bool(budgeted_fill(**given).feasible)
+    solve = jax.jit(lambda given: budgeted_fill(**given).feasible)
+    assert bool(solve(given))
     given[name] = given[name].at[(0,) * given[name].ndim].set(jnp.nan)
-    assert not bool(budgeted_fill(**given).feasible)
+    assert not bool(solve(given))
+    with pytest.raises(ValueError, match=f"{name} must not be NaN"):
+        budgeted_fill(**given)
 
 
 def test_values_that_are_computed_in_the_same_program():

@@ -104,7 +104,7 @@ class C2MABV:
             checks.part("rounding", self.rounding, "round", "Swap()")
         checks.share("cap", self.cap, ())
         checks.probability("noise", self.noise, ())
-        checks.positive("reward_width", self.reward_width, ())
+        checks.non_negative("reward_width", self.reward_width, ())
         checks.non_negative("cost_width", self.cost_width, ())
         checks.share("delta", self.delta, ())
         checks.positive("budget_share", self.budget_share, ())

@@ -103,6 +103,8 @@ def typed_service(
 ) -> ServiceEnv:
     """Requests of a few types, for which every optimum is exact; without arguments three types and three models of ours.
 
+    With more than 12 models that satisfy independently the clairvoyant optimum is that of 65,536 requests; all others are exact for any number.
+
     Args:
       success: `[K, M]` chance that a model satisfies a request of a type.
       cost: `[K, M]` mean cost, J.
@@ -141,7 +143,7 @@ def cell_service(
     """Requests with a given joint law of who satisfies.
 
     Args:
-      cells: `[2 ** M]` counts or shares of who satisfies; the first model is the highest bit of the cell's number.
+      cells: `[2 ** M]` counts or shares of who satisfies, at most 20 models; the first one is the highest bit of the cell's number.
       cost: `[M]` mean cost of each model, J.
       cost_spread: `[M]` its standard deviation.
       alpha: as for `service`.

@@ -60,6 +60,8 @@ def cheapest_choice(contexts: Contexts, alpha: float) -> Optimum:
         # Slopes rise along a hull; rounding must not change the order of steps on one line.
         steepness = steepest = np.maximum(least, steepest)
         climbs = np.isfinite(steepness)
+        if not climbs.any():
+            break
         after = np.where(climbs, after, now)
         steps.append((every[climbs], now[climbs], after[climbs], steepness[climbs]))
         now = after

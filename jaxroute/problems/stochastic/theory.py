@@ -184,7 +184,8 @@ def optimal_weights(env: BanditEnv) -> np.ndarray:
         low, high = np.zeros_like(others), np.ones_like(others)
         for _ in range(_HALVINGS):
             part = (low + high) / 2.0
-            below = kl(top, middle(part)) + part / (1.0 - part) * kl(others, middle(part)) < y
+            with np.errstate(divide="ignore", invalid="ignore"):  # Of a mean of 0 or 1 the share may round to 1.
+                below = kl(top, middle(part)) + part / (1.0 - part) * kl(others, middle(part)) < y
             low, high = np.where(below, part, low), np.where(below, high, part)
         return (low + high) / 2.0
 

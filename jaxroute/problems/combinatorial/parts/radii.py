@@ -41,8 +41,9 @@ class UnionRadius:
     delta: Leaf = 1e-4
 
     def check(self) -> None:
-        checks.positive("width", self.width, ())
+        checks.non_negative("width", self.width, ())
         checks.share("delta", self.delta, ())
 
     def radius(self, count: jax.Array, num_models: int, t: jax.Array) -> jax.Array:
-        return self.width * hoeffding_radius(count, union_log_term(num_models, t, self.delta))
+        radius = hoeffding_radius(count, union_log_term(num_models, t, self.delta))
+        return jnp.where(count > 0, self.width * radius, jnp.inf)  # Also with a width of 0.

@@ -73,7 +73,7 @@ class Linear:
             spec.reward.weight(w),
             cost,
             obs.budget,
-            obs.size,
+            _room(spec, obs, allowed),
             allowed=allowed,
             groups=spec.groups,
             exact_size=spec.reward.exact_size,
@@ -180,7 +180,7 @@ class BestSet:
             spec.reward.weight(w),
             cost,
             obs.budget,
-            spec.num_models if self.any_size else obs.size,
+            spec.num_models if self.any_size else _room(spec, obs, allowed),
             allowed=allowed,
             groups=None if self.any_size else spec.groups,
             exact_size=spec.reward.exact_size and not self.any_size,
@@ -263,8 +263,7 @@ class ProjectedGradient:
             steps=self.steps,
             implicit=False,  # Ten steps need not have converged.
         )
-        z = found.z
-        return Selection(z, jnp.zeros(()), jnp.sum(cost * z) <= obs.budget * (1 + 1e-5))
+        return Selection(found.z, jnp.zeros(()), found.feasible)
 
 
 def _scaled(weight: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -290,7 +289,8 @@ def _require_one_group(spec: CombinatorialSpec, name: str) -> None:
 
 
 def _room(spec: CombinatorialSpec, obs: Observation, allowed: jax.Array) -> jax.Array:
-    count = jnp.sum(allowed.astype(jnp.float32))
+    """The size `[]` or `[M]` that is asked for: with an exact one and fewer allowed models, all of these."""
+    count = selection.group_sums(spec.groups, allowed.astype(jnp.float32))
     return jnp.minimum(obs.size, count) if spec.reward.exact_size else obs.size
 
 

@@ -9,13 +9,15 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
-from jaxroute.core import draws
+from jaxroute.core import checks, draws
 from jaxroute.core.brief import brief_jit
 from jaxroute.core.trees import classes_of
 from jaxroute.problems.service.types import Request
 
 # Requests drawn for an optimum that has no closed form.
 _SAMPLE = 1 << 16
+# Models up to which all sets of those that satisfy are listed: 4,096 sets. Joint laws given by the user may have more cells.
+MOST_LISTED, MOST_CELLS = 12, 20
 # Numbers of a source that are looked at to tell it from another.
 _MOST_BYTES = 1 << 20
 
@@ -98,7 +100,8 @@ class RequestSource(Protocol):
 
 
 def all_labels(num_models: int) -> np.ndarray:
-    """Who satisfies in each of the `2 ** M` cells, float32 `[2 ** M, M]`; the first model is the highest bit."""
+    """Who satisfies in each of the `2 ** M` cells, float32 `[2 ** M, M]`, of at most 20 models; the first one is the highest bit."""
+    checks.count("num_models", num_models, minimum=0, maximum=MOST_CELLS)
     cells = np.arange(2**num_models)
     return ((cells[:, None] >> np.arange(num_models)[::-1]) & 1).astype(np.float32)
 

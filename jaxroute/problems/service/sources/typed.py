@@ -7,7 +7,7 @@ from flax import struct
 
 from jaxroute.core import checks, draws, numerics
 from jaxroute.core.types import Leaf
-from jaxroute.problems.service.sources.source import Contexts, all_labels, equally_weighted, labelled, sampled
+from jaxroute.problems.service.sources.source import MOST_LISTED, Contexts, all_labels, equally_weighted, labelled, sampled
 from jaxroute.problems.service.types import Request
 
 
@@ -70,7 +70,7 @@ class TypeRequests:
 
     def average(self) -> Contexts:
         """All requests as one context."""
-        return self.label_contexts().mean()
+        return self.contexts(knows_cost=False).mean()
 
     def contexts(self, knows_cost: bool = True) -> Contexts:
         """The types, with a sample of costs if these are noisy and seen."""
@@ -81,16 +81,16 @@ class TypeRequests:
         return equally_weighted(sample.success, sample.cost)
 
     def label_contexts(self) -> Contexts:
-        """One context for each type and each set of models that satisfy, at mean costs."""
+        """One context for each type and each set of models that satisfy, at mean costs; of more than 12 independent models a sample."""
         weight, chance, cost = (np.asarray(x, np.float64) for x in (self.weight, self.chance, self.cost_mean))
-        labels = all_labels(chance.shape[1]).astype(np.float64)
         if self.comonotone:  # All models above a uniform: between two neighbouring chances the labels stay.
             edges = np.sort(np.concatenate([np.zeros((len(chance), 1)), chance, np.ones((len(chance), 1))], axis=1))
-            share = np.diff(edges)[:, :, None]
-            rows = (edges[:, :-1, None] + edges[:, 1:, None]) / 2 < chance[:, None, :]
-            success = rows.astype(np.float64)
-            law = share[..., 0]
+            law = np.diff(edges)
+            success = ((edges[:, :-1, None] + edges[:, 1:, None]) / 2 < chance[:, None, :]).astype(np.float64)
+        elif chance.shape[1] > MOST_LISTED:
+            return labelled(self.replace(cost_noise=np.float32(0.0)))
         else:
+            labels = all_labels(chance.shape[1]).astype(np.float64)
             success = np.broadcast_to(labels, (len(chance), *labels.shape))
             law = np.prod(np.where(labels > 0, chance[:, None], 1.0 - chance[:, None]), axis=-1)
         full = weight[:, None] / weight.sum() * law

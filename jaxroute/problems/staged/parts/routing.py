@@ -96,7 +96,7 @@ class RouteByRatio(RoutingRule):
         steps: int | None = None,
     ) -> Routing:
         del budget, steps
-        ratio = value / jnp.where(state.slot_filled, cost, 1.0)
+        ratio = jnp.minimum(value / jnp.where(state.slot_filled, cost, 1.0), 1e30)  # Of a free model it is not finite.
         solution = budgeted_fill(
             ratio, cost, state.slot_capacity, jnp.inf, valid=state.slot_filled, priority=priority, steps=0
         )

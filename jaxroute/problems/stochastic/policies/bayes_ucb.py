@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import struct
 from jax.scipy.special import ndtri
 
@@ -9,6 +10,8 @@ from jaxroute.core import numerics
 from jaxroute.estimators.beta import upper_quantile
 from jaxroute.problems.stochastic.policies.base import OnSuccesses
 from jaxroute.problems.stochastic.types import ArmStatistics
+
+MOST_PRIOR = 20  # See `upper_quantile`.
 
 
 @struct.dataclass
@@ -25,8 +28,16 @@ class BayesUCB(OnSuccesses):
 
     Attributes:
       successes: `[]` prior successes, at least 1.
-      failures: `[]` prior failures, at least 1.
+      failures: `[]` prior failures, at least 1; at most 20 in all, as far as the quantile is exact (2.5e-4 standard deviations).
     """
+
+    def check(self) -> None:
+        super().check()
+        total = np.max(np.add(self.successes, self.failures))
+        if total > MOST_PRIOR:
+            raise ValueError(
+                f"successes + failures must be at most {MOST_PRIOR}, as far as the quantile holds, got {total:g}"
+            )
 
     def act(
         self, key: jax.Array, state: ArmStatistics, obs: tuple[()], t: jax.Array
