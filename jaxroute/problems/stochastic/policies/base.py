@@ -14,8 +14,7 @@ class OnSums:
     """Keeps how often each model was used, and its total reward."""
 
     def init(self, key: jax.Array, spec: Spec) -> ArmStatistics:
-        del key
-        return no_statistics(spec)
+        return no_statistics(key, spec)
 
     def update(
         self, key: jax.Array, state: ArmStatistics, obs: tuple[()], action: jax.Array, feedback: jax.Array, t: jax.Array

@@ -28,7 +28,7 @@ def _choice(arms: ArmStatistics, rounds: jax.Array, width: Leaf) -> tuple[jax.Ar
     part = rounds / arms.pulls.shape[-1]
     radius = jnp.sqrt(width * jnp.maximum(jnp.log(part * share), 0.0) * share)
     bound = jnp.where(arms.pulls > 0, arms.reward_sum * share + radius, jnp.inf)
-    return numerics.argmax(bound), {"bound": bound}
+    return numerics.argmax(bound, order=arms.order), {"bound": bound}
 
 
 @struct.dataclass
@@ -38,7 +38,7 @@ class MOSS:
     In the worst case its regret is of the order of `sqrt(K T)`, that of the best policy, where UCB1 loses a factor `sqrt(log T)`: a model that
     had its share of the rounds is not explored any more.
 
-    Source: Audibert and Bubeck (2009), MOSS, for rewards in [0, 1]. A model that was never used comes first, by index.
+    Source: Audibert and Bubeck (2009), MOSS, for rewards in [0, 1]. A model that was never used comes first.
 
     Attributes:
       horizon: `[]` rounds `T`; None for those of the run.
@@ -51,8 +51,7 @@ class MOSS:
             checks.positive("horizon", self.horizon, ())
 
     def init(self, key: jax.Array, spec: Spec) -> MossState:
-        del key
-        return MossState(no_statistics(spec), rounds_of(spec, self.horizon))
+        return MossState(no_statistics(key, spec), rounds_of(spec, self.horizon))
 
     def act(self, key: jax.Array, state: MossState, obs: tuple[()], t: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:
         del key, obs, t
@@ -70,7 +69,7 @@ class AnytimeMOSS(OnSums):
     """MOSS without a horizon: `mean + sqrt((1 + alpha) / 2 max(log(t / (K pulls)), 0) / pulls)`.
 
     Source: Degenne and Perchet (2016), MOSS-anytime, with `alpha = 1.35`, for rewards in [0, 1]; `t` is 1 in the first round. A model
-    that was never used comes first, by index.
+    that was never used comes first.
 
     Attributes:
       alpha: `[]` exploration.

@@ -18,8 +18,7 @@ class OnWindow:
     window: int  # A field of each policy, behind those that are its own.
 
     def init(self, key: jax.Array, spec: Spec) -> WindowSums:
-        del key
-        return WindowSums.empty(spec.num_models, self.window)
+        return WindowSums.empty(key, spec.num_models, self.window)
 
     def update(
         self, key: jax.Array, state: WindowSums, obs: tuple[()], action: jax.Array, feedback: jax.Array, t: jax.Array
@@ -32,7 +31,7 @@ class OnWindow:
 class SlidingWindowUCB(OnWindow):
     """UCB of the latest `W` rounds: `mean + b sqrt(xi log(min(t, W)) / pulls)`, with mean and pulls in the window.
 
-    For means that change abruptly. A model that was not used in the window comes first, by index.
+    For means that change abruptly. A model that was not used in the window comes first.
 
     Source: Garivier and Moulines (2011), SW-UCB; `t` is 1 in the first round.
 
@@ -73,7 +72,7 @@ class SlidingWindowUCB(OnWindow):
         log_t = jnp.log(jnp.minimum(jnp.asarray(t, share.dtype) + 1.0, float(self.window)))
         bound = state.reward_sum * share + self.upper * jnp.sqrt(self.xi * log_t * share)
         bound = jnp.where(state.pulls > 0, bound, jnp.inf)
-        return numerics.argmax(bound), {"bound": bound}
+        return numerics.argmax(bound, order=state.order), {"bound": bound}
 
 
 @struct.dataclass

@@ -14,7 +14,7 @@ from jaxroute.problems.stochastic.types import ArmStatistics
 class UCB1(OnSums):
     """Uses the model with the largest upper confidence bound `mean + width * sqrt(log(t + 2) / pulls)`.
 
-    A model that was never used has an infinite bound; ties go to the lower index.
+    A model that was never used has an infinite bound; equal bounds are a tie (`numerics.argmax`).
 
     Source: Auer, Cesa-Bianchi and Fischer (2002), Fig. 1, which has `width = sqrt(2)`, for rewards in [0, 1].
 
@@ -38,4 +38,4 @@ class UCB1(OnSums):
         log_t = jnp.log(jnp.asarray(t, float) + 2.0).astype(share.dtype)
         radius = self.width * jnp.sqrt(log_t * share)
         bound = jnp.where(state.pulls > 0, state.reward_sum * share + radius, jnp.inf)
-        return numerics.argmax(bound), {"bound": bound}
+        return numerics.argmax(bound, order=state.order), {"bound": bound}
