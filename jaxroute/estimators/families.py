@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from flax import struct
 
 from jaxroute.core import checks
+from jaxroute.core.rewards import Assumed
 from jaxroute.core.types import Leaf
 
 # Steps of Newton's method: the error of a bound is then that of float32 (a test measures it). Of Bernoulli laws two are in plain logarithms, which
@@ -21,6 +22,7 @@ _STEPS, _ROUGH_STEPS = 5, 2
 # -log(1 - q) of the largest q below 1 in float32.
 _MOST = 16.6
 _TINY = 1e-30
+_OTHER_FAMILY = "give the family of the rewards, for example family=families.Gaussian(scale), or scale them to [0, 1]"
 
 
 class Family(Protocol):
@@ -55,6 +57,8 @@ class Bernoulli:
     The upper bound is found by Newton's method in `-log(1 - q)`, in which the divergence is convex and nearly a line. A mean that rounding
     takes beyond an end of [0, 1], as a GPU's approximate divisions may, counts as that end.
     """
+
+    assumes = Assumed(low=0.0, high=1.0, remedy=_OTHER_FAMILY)
 
     def divergence(self, mean: jax.Array, other: jax.Array) -> jax.Array:
         mean, other = jnp.clip(mean, 0.0, 1.0), jnp.clip(other, 0.0, 1.0)
@@ -100,6 +104,12 @@ class Gaussian:
 
     scale: Leaf = 1.0
 
+    @property
+    def assumes(self) -> Assumed:
+        return Assumed(
+            noise=float(self.scale), remedy="give family=families.Gaussian(scale) the standard deviation of a reward"
+        )
+
     def check(self) -> None:
         checks.positive("scale", self.scale, ())
 
@@ -119,6 +129,8 @@ class Poisson:
 
     The upper bound is found by Newton's method in the root of `q`, from above, where the divergence is convex.
     """
+
+    assumes = Assumed(low=0.0, distributions=("Poisson", "Bernoulli"), remedy=_OTHER_FAMILY)
 
     def divergence(self, mean: jax.Array, other: jax.Array) -> jax.Array:
         change = other - mean
@@ -144,6 +156,8 @@ class Exponential:
     The upper bound is found by Newton's method in `log(q / x)`, in which the divergence is convex.
     """
 
+    assumes = Assumed(low=0.0, distributions=("exponential",), remedy=_OTHER_FAMILY)
+
     def divergence(self, mean: jax.Array, other: jax.Array) -> jax.Array:
         relative = jnp.maximum((mean - other) / other, -1.0)
         return jnp.maximum(relative - jnp.log1p(relative), 0.0)
@@ -159,6 +173,11 @@ class Exponential:
 
     def variance(self, mean: jax.Array) -> jax.Array:
         return jnp.square(mean)
+
+
+def assumed_by(family: Family) -> Assumed:
+    """The rewards that a family is for; any, where it does not say."""
+    return getattr(family, "assumes", Assumed())
 
 
 def check_family(name: str, family: Family) -> None:

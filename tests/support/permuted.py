@@ -6,7 +6,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import jaxroute as jr
-from jaxroute.problems import cascade, combinatorial, contextual, default_policies, problems, queueing, service, staged, stochastic
+from jaxroute.problems import (
+    cascade,
+    combinatorial,
+    contextual,
+    default_policies,
+    problems,
+    queueing,
+    service,
+    staged,
+    stochastic,
+)
 
 _ROTATED = [[2.0, 0.5], [0.3, -0.8], [-0.4, 0.7], [-1.0, -0.5]]
 
@@ -62,7 +72,9 @@ CASES = {
     "staged": Case(market),
     "combinatorial": Case(cloud),
     "service": Case(requests, "satisfaction", ((0, 1, 2, 3), (0, 2, 1, 3))),
-    "queueing": Case(lambda order: queueing.fixed_queue(_at(_ROTATED, order), horizon=60, slack=0.0, arrival_rate=0.6), "routing_regret"),
+    "queueing": Case(
+        lambda order: queueing.fixed_queue(_at(_ROTATED, order), horizon=60, slack=0.0, arrival_rate=0.6), "routing_regret"
+    ),
     "cascade": Case(boxes),
 }
 EVERYTHING = Case(lambda order: cloud(order, any_size=True))
@@ -89,4 +101,9 @@ def scores_of(name: str, policy: Any, case: Case, horizon: int, seeds: int, **op
         ends.append(result[case.metric].values.reshape(seeds, -1)[:, -1].astype(float))
     error = np.sqrt(sum(x.var(ddof=1) for x in ends) / seeds)
     gap = ends[0].mean() - ends[1].mean()
-    return {"first": ends[0].mean(), "second": ends[1].mean(), "error": error, "z": gap / error if error > 1e-9 else (0.0 if abs(gap) < 1e-5 else np.inf)}
+    return {
+        "first": ends[0].mean(),
+        "second": ends[1].mean(),
+        "error": error,
+        "z": gap / error if error > 1e-9 else (0.0 if abs(gap) < 1e-5 else np.inf),
+    }

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 from flax import struct
 
 from jaxroute.core import checks, draws, numerics
+from jaxroute.core.rewards import Assumed
 from jaxroute.core.types import Leaf
 from jaxroute.estimators.ridge import Ridge
 from jaxroute.problems.contextual.policies.base import OnRidge
@@ -74,6 +75,10 @@ class OFUL(OnRidge):
     noise: Leaf = 0.5
     norm: Leaf = 1.0
     delta: Leaf = 0.01
+
+    @property
+    def assumes(self) -> Assumed:
+        return Assumed(noise=max(float(self.noise), 0.5), remedy="give noise, the sub-Gaussian constant of a reward")
 
     def check(self) -> None:
         super().check()

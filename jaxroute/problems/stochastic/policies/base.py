@@ -5,6 +5,7 @@ import jax.numpy as jnp
 from flax import struct
 
 from jaxroute.core import checks
+from jaxroute.core.rewards import UNIT
 from jaxroute.core.types import Leaf, Spec
 from jaxroute.problems.stochastic.types import ArmStatistics, added, no_statistics
 
@@ -34,6 +35,8 @@ class OnSuccesses(OnSums):
 
     successes: Leaf = 1.0
     failures: Leaf = 1.0
+
+    assumes = UNIT
 
     def check(self) -> None:
         checks.at_least("successes", self.successes, 1.0)

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from flax import struct
 
 from jaxroute.core import checks, draws, numerics
+from jaxroute.core.rewards import UNIT, Assumed
 from jaxroute.core.types import Leaf, Spec
 
 
@@ -80,6 +81,10 @@ class DiscountedUCB(OnDiscounts):
     xi: Leaf = 0.6
     upper: Leaf = 1.0
 
+    @property
+    def assumes(self) -> Assumed:
+        return Assumed(noise=float(self.upper) / 2.0, remedy="give upper, the range of the rewards")
+
     @classmethod
     def tuned(cls, horizon: int, changes: int = 1, upper: float = 1.0, **options: Leaf) -> Self:
         """With the discount of the theory, `1 - sqrt(changes / T) / (4 b)`.
@@ -128,6 +133,8 @@ class DiscountedThompson(OnDiscounts):
 
     successes: Leaf = 1.0
     failures: Leaf = 1.0
+
+    assumes = UNIT
 
     def check(self) -> None:
         super().check()

@@ -5,7 +5,8 @@ import jax.numpy as jnp
 from flax import struct
 
 from jaxroute.core import numerics
-from jaxroute.estimators.families import Bernoulli, Family, check_family
+from jaxroute.core.rewards import Assumed
+from jaxroute.estimators.families import Bernoulli, Family, assumed_by, check_family
 from jaxroute.problems.stochastic.policies.base import OnSums
 from jaxroute.problems.stochastic.types import ArmStatistics
 
@@ -24,6 +25,10 @@ class IMED(OnSums):
     """
 
     family: Family = Bernoulli()
+
+    @property
+    def assumes(self) -> Assumed:
+        return assumed_by(self.family)
 
     def check(self) -> None:
         check_family("family", self.family)

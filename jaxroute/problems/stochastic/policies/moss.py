@@ -5,9 +5,13 @@ import jax.numpy as jnp
 from flax import struct
 
 from jaxroute.core import checks, numerics
+from jaxroute.core.rewards import Assumed
 from jaxroute.core.types import Leaf, Spec
 from jaxroute.problems.stochastic.policies.base import OnSums
 from jaxroute.problems.stochastic.types import ArmStatistics, added, no_statistics, rounds_of
+
+# Rewards in [0, 1] are sub-Gaussian with 1/2, and so are others that vary no more.
+_ASSUMED = Assumed(noise=0.5, remedy="scale the rewards, so that they vary no more than those in [0, 1]")
 
 
 @struct.dataclass
@@ -46,6 +50,8 @@ class MOSS:
 
     horizon: Leaf | None = None
 
+    assumes = _ASSUMED
+
     def check(self) -> None:
         if self.horizon is not None:
             checks.positive("horizon", self.horizon, ())
@@ -76,6 +82,8 @@ class AnytimeMOSS(OnSums):
     """
 
     alpha: Leaf = 1.35
+
+    assumes = _ASSUMED
 
     def check(self) -> None:
         checks.non_negative("alpha", self.alpha, ())

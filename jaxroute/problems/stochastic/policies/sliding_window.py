@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from flax import struct
 
 from jaxroute.core import checks, draws, numerics
+from jaxroute.core.rewards import UNIT, Assumed
 from jaxroute.core.types import Leaf, Spec
 from jaxroute.estimators.window import WindowSums
 
@@ -44,6 +45,10 @@ class SlidingWindowUCB(OnWindow):
     xi: Leaf = 0.6
     upper: Leaf = 1.0
     window: int = struct.field(pytree_node=False, default=607)
+
+    @property
+    def assumes(self) -> Assumed:
+        return Assumed(noise=float(self.upper) / 2.0, remedy="give upper, the range of the rewards")
 
     @classmethod
     def tuned(cls, horizon: int, changes: int = 1, upper: float = 1.0, **options: Leaf) -> Self:
@@ -91,6 +96,8 @@ class SlidingWindowThompson(OnWindow):
     successes: Leaf = 1.0
     failures: Leaf = 1.0
     window: int = struct.field(pytree_node=False, default=607)
+
+    assumes = UNIT
 
     def check(self) -> None:
         checks.at_least("successes", self.successes, 1.0)

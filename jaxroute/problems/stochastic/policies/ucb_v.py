@@ -5,6 +5,7 @@ import jax.numpy as jnp
 from flax import struct
 
 from jaxroute.core import checks, draws, numerics
+from jaxroute.core.rewards import Assumed
 from jaxroute.core.types import Leaf, Spec
 
 
@@ -43,6 +44,10 @@ class UCBV:
     zeta: Leaf = 1.2
     c: Leaf = 1.0
     upper: Leaf = 1.0
+
+    @property
+    def assumes(self) -> Assumed:
+        return Assumed(width=float(self.upper), remedy="give upper, the range of the rewards")
 
     def check(self) -> None:
         checks.non_negative("zeta", self.zeta, ())
