@@ -23,7 +23,8 @@ class Rewards:
     Attributes:
       distribution: in words, "normal" for example.
       low, high: the interval in which they lie; of normal rewards all but one in 700, three standard deviations around the means.
-      noise: sub-Gaussian constant of a reward, infinite without one: the standard deviation of a normal reward, half the range of a bounded one.
+      noise: sub-Gaussian constant of a reward, infinite without one: the standard deviation of a normal reward (or of a
+        recorded one, of which no more is known), half the range of a bounded one.
       width: length of the interval in which the rewards of one model lie.
       largest_mean: that of the best model.
     """

@@ -154,7 +154,8 @@ class TableEnv:
     def rewards(self) -> Rewards:
         """What a policy may assume."""
         values = np.asarray(self.scores, np.float64) - float(self.cost_weight) * np.asarray(self.costs, np.float64)
-        return Rewards.bounded("recorded", float(values.mean(axis=0).max()), float(values.min()), float(values.max()))
+        low, high = float(values.min()), float(values.max())
+        return Rewards("recorded", low, high, float(values.std(axis=0).max()), high - low, float(values.mean(axis=0).max()))
 
     def init(self, key: jax.Array) -> jax.Array | tuple[()]:
         """The order of the rows `[Q]`, if each is played once."""
