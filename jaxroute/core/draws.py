@@ -136,7 +136,7 @@ def uniform_at(key: jax.Array, places: Leaf) -> jax.Array:
 def order(key: jax.Array, number: int) -> jax.Array:
     """A random order of so many models, for the ties of `numerics.argmax`: int32 `[number]` of at least 0, the least is first.
 
-    The last bits of each number are the place of the model, those before are random: whoever has the least knows where it is.
+    The last bits of each number are the index of its model, those before are random.
     """
     low = primitives.place_mask(number)
     return ((bits(key, (number,)) >> np.uint32(1)).astype(jnp.int32) & ~low) | lax.iota(jnp.int32, number)

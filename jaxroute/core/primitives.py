@@ -50,7 +50,7 @@ def place_mask(size: int) -> int:
 
 
 def first_places(shape: Sequence[int], axis: int, given: Sequence[Any], ordered: bool) -> tuple[Any, Any, int, int]:
-    """What `first_best` is made of: who is allowed (or None), numbers of which the least is first, one above all, and a mask of the index in it."""
+    """Parts of `first_best`: who is allowed (or None), numbers of which the least is first, one above all, and a mask of the index in it."""
     size = shape[axis]
     if not ordered:
         return next(iter(given), None), lax.broadcasted_iota(jnp.int32, shape, axis), size, -1

@@ -34,7 +34,7 @@ from jaxroute.core.protocols import (
     misspelt,
     stage_length_of,
 )
-from jaxroute.core.rewards import AssumptionWarning
+from jaxroute.core.rewards import AssumptionWarning, assumed_by
 from jaxroute.core.types import Spec
 from jaxroute.engine import BACKENDS, recording, stopping
 from jaxroute.engine.grid import FunctionGrid, Grid, places_of, show_place
@@ -561,8 +561,8 @@ def _warn_assumptions(parts: Mapping[str, Sequence[Part]]) -> None:
         example_env, example_policy = part.example
         policies = part.settings.objects if is_policy(part.settings.example) else [example_policy]
         envs = part.env.objects if is_environment(part.env.example) else [example_env]
-        if hasattr(example_env, "rewards") and any(hasattr(one, "assumes") for one in policies):
-            given, assumed = (dict.fromkeys(x) for x in ([env.rewards() for env in envs], [one.assumes for one in policies]))
+        if hasattr(example_env, "rewards"):
+            given, assumed = {env.rewards(): None for env in envs}, {assumed_by(one): None for one in policies}
             texts = (one.missed(rewards) for rewards in given if rewards for one in assumed)
             missed |= {f"policy {name!r} {text}": None for text in itertools.islice(filter(None, texts), 1)}
     if missed:

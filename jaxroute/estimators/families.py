@@ -106,9 +106,7 @@ class Gaussian:
 
     @property
     def assumes(self) -> Assumed:
-        return Assumed(
-            noise=float(self.scale), remedy="give family=families.Gaussian(scale) the standard deviation of a reward"
-        )
+        return Assumed(noise=float(self.scale), remedy="give families.Gaussian(scale) the standard deviation of a reward")
 
     def check(self) -> None:
         checks.positive("scale", self.scale, ())
@@ -173,11 +171,6 @@ class Exponential:
 
     def variance(self, mean: jax.Array) -> jax.Array:
         return jnp.square(mean)
-
-
-def assumed_by(family: Family) -> Assumed:
-    """The rewards that a family is for; any, where it does not say."""
-    return getattr(family, "assumes", Assumed())
 
 
 def check_family(name: str, family: Family) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import jaxroute as jr
-from jaxroute.core.rewards import UNIT, Assumed, AssumptionWarning, Rewards
+from jaxroute.core.rewards import UNIT, Assumed, AssumptionWarning, Rewards, assumed_by
 from jaxroute.estimators import families
 from jaxroute.problems import contextual, default_policies, stochastic
 
@@ -51,7 +51,7 @@ def warned(env, policies):
 
 def missed(env, policies):
     """What each policy misses, by name, without a run."""
-    assumed = {name: one.assumes.missed(env.rewards()) for name, one in policies.items() if hasattr(one, "assumes")}
+    assumed = {name: assumed_by(one).missed(env.rewards()) for name, one in policies.items()}
     return {name: text for name, text in assumed.items() if text}
 
 
@@ -135,7 +135,7 @@ def test_a_policy_is_warned_of_or_right(problem, name):
     env, policies = ENVIRONMENTS[problem][name](), default_policies(MODULES[problem])
     for knows in ("Oracle", "BestSingle"):
         policies.pop(knows, None)
-    policies = {k: v for k, v in policies.items() if not hasattr(v, "assumes") or not v.assumes.missed(env.rewards())}
+    policies = {k: v for k, v in policies.items() if not assumed_by(v).missed(env.rewards())}
     policies |= {"Uniform": stochastic.EpsilonGreedy(epsilon=1.0)} if problem == "stochastic" else {}
     assert len(policies) >= 3
     options = {"record": ["regret"], "record_every": HORIZON, "horizon": HORIZON, "seeds": SEEDS, "progress": False}

@@ -62,9 +62,9 @@ class ContextualEnv:
         checks.non_negative("scale", self.scale, ())
 
     def rewards(self) -> Rewards | None:
-        """What a policy may assume, None of a law that is not of this package."""
+        """Rewards in all contexts; None of another law than those of `sources`."""
         if self.law is not gaussian_law:
-            return Rewards.bounded("Bernoulli", 1.0) if self.law is bernoulli_law else None
+            return Rewards.unit("Bernoulli", 1.0) if self.law is bernoulli_law else None
         longest = float(np.linalg.norm(np.asarray(self.theta, np.float64), axis=-1).max())  # Contexts are at most 1 long.
         low, high = (float(self.link.value(np.float32(x))) for x in (-longest, longest))
         return Rewards.normal(low, high, float(self.scale))
@@ -152,7 +152,7 @@ class TableEnv:
             raise ValueError(f"features must have shape [{shape[0]}, d], got {features.shape}")
 
     def rewards(self) -> Rewards:
-        """What a policy may assume."""
+        """Rewards of all rows."""
         values = np.asarray(self.scores, np.float64) - float(self.cost_weight) * np.asarray(self.costs, np.float64)
         low, high = float(values.min()), float(values.max())
         return Rewards("recorded", low, high, float(values.std(axis=0).max()), high - low, float(values.mean(axis=0).max()))

@@ -46,7 +46,7 @@ class BanditEnv:
         check_means(self.law, "mean", self.mean, self.scale)
 
     def rewards(self) -> Rewards | None:
-        """What a policy may assume, None of a law that is not of this package."""
+        """Rewards of the means and the law; None of another law than those of `sources`."""
         return _rewards(self.law, np.asarray(self.mean, np.float64), float(self.scale))
 
     def init(self, key: jax.Array) -> tuple[()]:
@@ -88,7 +88,7 @@ class ChangingEnv:
         checks.non_negative("scale", self.scale, ())
 
     def rewards(self) -> Rewards | None:
-        """What a policy may assume; means that change are known to lie in [0, 1] where rewards are 0 and 1."""
+        """Rewards of means that change: known where they are 0 and 1, else None."""
         return _rewards(self.law, np.ones(1), 0.0) if self.law is bernoulli_law else None
 
     def init(self, key: jax.Array) -> Any:
@@ -132,12 +132,12 @@ def check_means(law: Any, name: str, means: Any, scale: Any) -> None:
 
 
 def _rewards(law: Any, mean: np.ndarray, scale: float) -> Rewards | None:
-    """The rewards of a law with these means."""
+    """Rewards with these means."""
     top = float(mean.max())
     if law is gaussian_law:
         return Rewards.normal(float(mean.min()), top, scale)
     if law is bernoulli_law or law is beta_law:
-        return Rewards.bounded("Bernoulli" if law is bernoulli_law else "beta", top)
+        return Rewards.unit("Bernoulli" if law is bernoulli_law else "beta", top)
     name = "exponential" if law is exponential_law else "Poisson" if isinstance(law, PoissonLaw) else ""
     return Rewards(name, 0.0, np.inf, np.inf, np.inf, top) if name else None
 

@@ -30,7 +30,7 @@ class ArmStatistics:
 
 
 def no_statistics(key: jax.Array, spec: Spec) -> ArmStatistics:
-    """Of models that were never used; the key draws the order of ties."""
+    """Statistics of models that were never used; the key draws the order of ties."""
     size = (spec.num_models,)
     return ArmStatistics(jnp.zeros(size, jnp.int32), jnp.zeros(size, jnp.float32), draws.order(key, spec.num_models))
 

@@ -5,8 +5,7 @@ import jax.numpy as jnp
 from flax import struct
 
 from jaxroute.core import numerics
-from jaxroute.core.rewards import Assumed
-from jaxroute.estimators.families import Bernoulli, Family, assumed_by, check_family
+from jaxroute.estimators.families import Bernoulli, Family, check_family
 from jaxroute.problems.stochastic.policies.base import OnSums
 from jaxroute.problems.stochastic.types import ArmStatistics
 
@@ -25,10 +24,6 @@ class IMED(OnSums):
     """
 
     family: Family = Bernoulli()
-
-    @property
-    def assumes(self) -> Assumed:
-        return assumed_by(self.family)
 
     def check(self) -> None:
         check_family("family", self.family)

@@ -5,9 +5,8 @@ import jax.numpy as jnp
 from flax import struct
 
 from jaxroute.core import checks, numerics
-from jaxroute.core.rewards import Assumed
 from jaxroute.core.types import Leaf
-from jaxroute.estimators.families import Bernoulli, Family, assumed_by, check_family
+from jaxroute.estimators.families import Bernoulli, Family, check_family
 from jaxroute.problems.stochastic.policies.base import OnSums
 from jaxroute.problems.stochastic.types import ArmStatistics
 
@@ -28,10 +27,6 @@ class KLUCB(OnSums):
 
     loglog: Leaf = 0.0
     family: Family = Bernoulli()
-
-    @property
-    def assumes(self) -> Assumed:
-        return assumed_by(self.family)
 
     def check(self) -> None:
         checks.non_negative("loglog", self.loglog, ())

@@ -7,9 +7,8 @@ import jax.numpy as jnp
 from flax import struct
 
 from jaxroute.core import checks, numerics
-from jaxroute.core.rewards import Assumed
 from jaxroute.core.types import Leaf, Metric, Spec
-from jaxroute.estimators.families import Bernoulli, Family, assumed_by, check_family
+from jaxroute.estimators.families import Bernoulli, Family, check_family
 from jaxroute.problems.stochastic.parts.allocation import evidence, optimal_shares
 from jaxroute.problems.stochastic.types import ArmStatistics, added, no_statistics
 
@@ -73,10 +72,6 @@ class TrackAndStop:
     delta: Leaf = 0.1
     family: Family = Bernoulli()
     threshold: Callable[[jax.Array, int, Leaf], jax.Array] = struct.field(pytree_node=False, default=proven_threshold)
-
-    @property
-    def assumes(self) -> Assumed:
-        return assumed_by(self.family)
 
     def check(self) -> None:
         checks.share("delta", self.delta, ())
