@@ -62,7 +62,7 @@ def requests(order):
 
 
 def boxes(order):
-    index = _at([[0.75, 0.1], [0.55, -0.1], [0.45, 0.1], [0.3, 0.0]], order)
+    index = _at([[0.55, 0.05], [0.48, -0.05], [0.42, 0.05], [0.35, 0.0]], order)
     return cascade.custom_cascade(index, _at([0.05, 0.04, 0.03, 0.02], order), _at([0.4, 0.5, 0.6, 0.6], order))
 
 
