@@ -62,11 +62,11 @@ class ContextualEnv:
         checks.non_negative("scale", self.scale, ())
 
     def rewards(self) -> Rewards | None:
-        """Rewards in all contexts; None of another law than those of `sources`."""
+        """Rewards in all contexts; None with a function of the user's as `law`."""
         if self.law is not gaussian_law:
             return Rewards.unit("Bernoulli", 1.0) if self.law is bernoulli_law else None
         longest = float(np.linalg.norm(np.asarray(self.theta, np.float64), axis=-1).max())  # Contexts are at most 1 long.
-        low, high = (float(self.link.value(np.float32(x))) for x in (-longest, longest))
+        low, high = (float(self.link.value(jnp.float32(x))) for x in (-longest, longest))
         return Rewards.normal(low, high, float(self.scale))
 
     def means(self, features: jax.Array) -> jax.Array:

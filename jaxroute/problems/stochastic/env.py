@@ -46,7 +46,7 @@ class BanditEnv:
         check_means(self.law, "mean", self.mean, self.scale)
 
     def rewards(self) -> Rewards | None:
-        """Rewards of the means and the law; None of another law than those of `sources`."""
+        """Rewards of the means and the law; None with a function of the user's as `law`."""
         return _rewards(self.law, np.asarray(self.mean, np.float64), float(self.scale))
 
     def init(self, key: jax.Array) -> tuple[()]:

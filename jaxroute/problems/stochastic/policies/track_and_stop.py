@@ -85,7 +85,7 @@ class TrackAndStop:
     def init(self, key: jax.Array, spec: Spec) -> IdentificationState:
         return IdentificationState(no_statistics(key, spec), jnp.zeros((), bool))
 
-    def _next(self, pulls: jax.Array, mean: jax.Array, t: jax.Array, order: jax.Array) -> jax.Array:
+    def _next(self, pulls: jax.Array, mean: jax.Array, t: jax.Array, order: jax.Array | None) -> jax.Array:
         """The model that is sampled in round `t`, before a decision."""
         if isinstance(self.family, Bernoulli):
             mean = jnp.clip(mean, _MARGIN, 1.0 - _MARGIN)
@@ -139,6 +139,6 @@ class UniformAndStop(TrackAndStop):
     Source: Garivier and Kaufmann (2016), uniform sampling in their experiments.
     """
 
-    def _next(self, pulls: jax.Array, mean: jax.Array, t: jax.Array, order: jax.Array) -> jax.Array:
+    def _next(self, pulls: jax.Array, mean: jax.Array, t: jax.Array, order: jax.Array | None) -> jax.Array:
         del mean, t
         return numerics.argmin(pulls, order=order)
