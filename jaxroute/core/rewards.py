@@ -58,11 +58,11 @@ class Assumed:
     )
 
     def missed(self, given: Rewards) -> str:
-        """Sentence on all that rewards do not meet; empty if they are as assumed, up to a millionth."""
+        """Sentence on all that rewards do not meet; empty if they are as assumed (noise up to a tenth)."""
         slack = 1e-6 * (given.width if 1.0 < given.width < inf else 1.0)
         wrong = {
             f"rewards in [{self.low:g}, {self.high:g}]": given.low < self.low - slack or given.high > self.high + slack,
-            f"sub-Gaussian rewards with a constant of at most {self.noise:.3g}": given.noise > self.noise + slack,
+            f"sub-Gaussian rewards with a constant of at most {self.noise:.3g}": given.noise > 1.1 * self.noise,
             f"rewards of a model in an interval of length {self.width:.3g}": given.width > self.width + slack,
             f"means of at most {self.largest_mean:.3g}": given.largest_mean > self.largest_mean + slack,
             f"{' or '.join(self.distributions)} rewards": self.distributions
