@@ -137,6 +137,9 @@ def test_a_policy_is_warned_of_or_right(problem, name):
         policies.pop(knows, None)
     policies = {k: v for k, v in policies.items() if not assumed_by(v).missed(env.rewards())}
     policies |= {"Uniform": stochastic.EpsilonGreedy(epsilon=1.0)} if problem == "stochastic" else {}
+    if name in ("poisson", "exponential"):
+        family = families.Poisson() if name == "poisson" else families.Exponential()
+        policies |= {"KLUCB": stochastic.KLUCB(family=family), "IMED": stochastic.IMED(family=family)}
     assert len(policies) >= 3
     options = {"record": ["regret"], "record_every": HORIZON, "horizon": HORIZON, "seeds": SEEDS, "progress": False}
     with warnings.catch_warnings():
