@@ -140,6 +140,8 @@ def test_a_policy_is_warned_of_or_right(problem, name):
     if name in ("poisson", "exponential"):
         family = families.Poisson() if name == "poisson" else families.Exponential()
         policies |= {"KLUCB": stochastic.KLUCB(family=family), "IMED": stochastic.IMED(family=family)}
+    if name == "normal, wide":
+        policies |= {"UCB1": stochastic.UCB1(width=20.0 * 2.0**0.5)}
     assert len(policies) >= 3
     options = {"record": ["regret"], "record_every": HORIZON, "horizon": HORIZON, "seeds": SEEDS, "progress": False}
     with warnings.catch_warnings():
