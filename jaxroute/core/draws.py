@@ -133,6 +133,15 @@ def uniform_at(key: jax.Array, places: Leaf) -> jax.Array:
     return primitives.kept(_unit(_words(key), jnp.asarray(places).astype(jnp.uint32)))
 
 
+def order(key: jax.Array, number: int) -> jax.Array:
+    """A random order of so many models, for the ties of `numerics.argmax`: int32 `[number]` of at least 0, the least is first.
+
+    The last bits of each number are the index of its model, those before are random.
+    """
+    low = primitives.place_mask(number)
+    return ((bits(key, (number,)) >> np.uint32(1)).astype(jnp.int32) & ~low) | lax.iota(jnp.int32, number)
+
+
 def normal(key: jax.Array, shape: tuple[int, ...] = ()) -> jax.Array:
     """Standard normal draws, float32, by the inverse error function."""
     return _normal(_words(key), _places(shape))

@@ -153,17 +153,21 @@ def rewrite(leaves: Any, in_use: Index, step: Callable[[Any, jax.Array], Any]) -
     return lax.fori_loop(0, (jnp.minimum(in_use, size) + _CHUNK - 1) // _CHUNK, body, leaves)
 
 
-def argmax(score: Array, allowed: Array | None = None) -> jax.Array:
-    """Index of the largest element of `score` `[K]` among the allowed ones; ties go to the lowest index.
+def argmax(score: Array, allowed: Array | None = None, order: Array | None = None) -> jax.Array:
+    """Index of the largest element of `score` `[K]` among the allowed ones; int32 `[]`.
+
+    The one rule for ties of all policies: of equal elements the first in `order` is taken, a random order of the models that a policy draws
+    from its key (`draws.order`), for the whole run where it keeps it in its state. What a policy earns does then not depend on how models are
+    numbered. Without an order ties go to the lowest index: for scores that are drawn, and where the numbers mean something (places in a queue).
 
     With nothing allowed, or NaN in the score, the result is `K`: out of range, and `one_hot` of it is empty.
     """
-    return primitives.first_best(score, allowed)
+    return primitives.first_best(score, allowed, order)
 
 
-def argmin(score: Array, allowed: Array | None = None) -> jax.Array:
-    """Index of the smallest element, ties to the lowest index; see `argmax`."""
-    return argmax(-score, allowed)
+def argmin(score: Array, allowed: Array | None = None, order: Array | None = None) -> jax.Array:
+    """Index of the smallest element; see `argmax`."""
+    return argmax(-score, allowed, order)
 
 
 def sum_ahead(

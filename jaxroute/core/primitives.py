@@ -32,14 +32,30 @@ def kept(value: Any) -> Any:
     return jax.tree.unflatten(treedef, kept_p.bind(*map(jnp.asarray, leaves))) if leaves else value
 
 
-def first_best(score: Array, allowed: Array | None = None) -> jax.Array:
+def first_best(score: Array, allowed: Array | None = None, order: Array | None = None) -> jax.Array:
     """Index of the largest `score` `[..., K]`, where `allowed`, the lowest on ties; `K` if nothing is allowed, or with NaN. int32 `[...]`.
+
+    With an `order` (`draws.order`) ties go to the one with the least number in it, the last bits of which are its index.
 
     On a GPU one reduction of pairs, into which the score's own arithmetic is fused; elsewhere comparisons with the maximum, for
     reductions of pairs are not vectorised over runs.
     """
-    given = (score,) if allowed is None else (score, jnp.broadcast_to(allowed, score.shape))
-    return first_best_p.bind(*given, axis=score.ndim - 1)
+    given = [jnp.broadcast_to(x, score.shape) for x in (score, allowed, order) if x is not None]
+    return first_best_p.bind(*given, axis=score.ndim - 1, ordered=order is not None)
+
+
+def place_mask(size: int) -> int:
+    """The last bits of a number of an order (`draws.order`) of so many elements, which hold an index, or `size` for none."""
+    return (1 << size.bit_length()) - 1
+
+
+def first_places(shape: Sequence[int], axis: int, given: Sequence[Any], ordered: bool) -> tuple[Any, Any, int, int]:
+    """Parts of `first_best`: who is allowed (or None), numbers of which the least is first, one above all, and a mask of the index in it."""
+    size = shape[axis]
+    if not ordered:
+        return next(iter(given), None), lax.broadcasted_iota(jnp.int32, shape, axis), size, -1
+    mask = place_mask(size)
+    return next(iter(given[:-1]), None), given[-1], (2**31 - 1) & ~mask | size, mask
 
 
 def largest_over_runs(number: Array | int) -> jax.Array:
@@ -78,8 +94,9 @@ def sums(values: Sequence[jax.Array]) -> jax.Array:
     return lax.platform_dependent(list(values), **dict.fromkeys(GPUS, together), default=one_by_one)
 
 
-def by_comparison(score: Array, allowed: Array | None = None, *, axis: int) -> jax.Array:
-    """`first_best` along an axis, by comparison with the maximum."""
+def by_comparison(score: Array, *given: Array, axis: int, ordered: bool = False) -> jax.Array:
+    """`first_best` along an axis, by comparison with the maximum; `given`: who is allowed, and the order."""
+    allowed, place, last, mask = first_places(score.shape, axis, given, ordered)
     if allowed is not None:
         score = jnp.where(allowed, score, -jnp.inf)
     score = lax.optimization_barrier(score)
@@ -87,26 +104,26 @@ def by_comparison(score: Array, allowed: Array | None = None, *, axis: int) -> j
     is_best = score == lax.expand_dims(best, (axis,))
     if allowed is not None:
         is_best &= allowed
-    size = score.shape[axis]
-    place = lax.broadcasted_iota(jnp.int32, score.shape, axis)
-    return jnp.min(jnp.where(is_best, place, size), axis=axis)
+    first = jnp.min(jnp.where(is_best, place, last), axis=axis)
+    return first & mask if ordered else first
 
 
-def _by_pairs(score: Array, allowed: Array | None = None, *, axis: int) -> jax.Array:
+def _by_pairs(score: Array, *given: Array, axis: int, ordered: bool = False) -> jax.Array:
     """`first_best` along an axis, by one reduction of pairs of score and place."""
-    size = score.shape[axis]
+    allowed, place, last, mask = first_places(score.shape, axis, given, ordered)
     lowest = -np.inf if jnp.issubdtype(score.dtype, jnp.floating) else jnp.iinfo(score.dtype).min
     counts = score == score
     if allowed is not None:
         score, counts = jnp.where(allowed, score, -jnp.inf), counts & allowed
-    place = jnp.where(counts, lax.broadcasted_iota(jnp.int32, score.shape, axis), size)
+    place = jnp.where(counts, place, last)
 
     def better(a: tuple[Any, Any], b: tuple[Any, Any]) -> tuple[jax.Array, jax.Array]:
         (x, i), (y, j) = a, b
         first = (x != x) | (x > y) | ((x == y) & (i <= j))  # NaN, which has no place, wins.
         return jnp.where(first, x, y), jnp.where(first, i, j)
 
-    return lax.reduce((score, place), (np.asarray(lowest, score.dtype), np.int32(size)), better, (axis,))[1]
+    first = lax.reduce((score, place), (np.asarray(lowest, score.dtype), np.int32(last)), better, (axis,))[1]
+    return first & mask if ordered else first
 
 
 kept_p = Primitive("computed_once")
@@ -122,20 +139,20 @@ first_best_p.def_impl(by_comparison)
 
 
 @first_best_p.def_abstract_eval
-def _(score: Any, *allowed: Any, axis: int) -> Any:
-    del allowed
+def _(score: Any, *given: Any, axis: int, ordered: bool) -> Any:
+    del given, ordered
     return score.update(shape=(*score.shape[:axis], *score.shape[axis + 1 :]), dtype=jnp.dtype("int32"), weak_type=False)
 
 
-def _batch_first_best(args: Sequence[Any], dims: Sequence[int | None], *, axis: int) -> tuple[Any, int]:
+def _batch_first_best(args: Sequence[Any], dims: Sequence[int | None], *, axis: int, ordered: bool) -> tuple[Any, int]:
     size = next(x.shape[d] for x, d in zip(args, dims, strict=True) if d is not None)
     moved = [batching.bdim_at_front(x, d, size) for x, d in zip(args, dims, strict=True)]
-    return first_best_p.bind(*moved, axis=axis + 1), 0
+    return first_best_p.bind(*moved, axis=axis + 1, ordered=ordered), 0
 
 
-def _jvp_first_best(args: Sequence[Any], tangents: Sequence[Any], *, axis: int) -> tuple[Any, Any]:
+def _jvp_first_best(args: Sequence[Any], tangents: Sequence[Any], **params: Any) -> tuple[Any, Any]:
     del tangents
-    out = first_best_p.bind(*args, axis=axis)
+    out = first_best_p.bind(*args, **params)
     return out, ad.Zero(jax.typeof(out).to_tangent_aval())
 
 

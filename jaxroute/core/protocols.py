@@ -43,7 +43,7 @@ Action = TypeVar("Action")
 class Environment(Protocol[State, GivenObs, TakenAction, GivenFeedback]):
     """What happens: arrivals, outcomes, costs, and the truth against which policies are measured.
 
-    Optional methods: those of `Gauged`, `Checked` and `Roomy`.
+    Optional methods: those of `Gauged`, `Checked` and `Roomy`, and `rewards()`, the rewards that it gives (`jaxroute.core.rewards.Rewards`).
     """
 
     @property
@@ -68,7 +68,8 @@ class Policy(Protocol[State, TakenObs, Action, TakenFeedback]):
     """Who decides.
 
     Optional methods: those of `Planner`, `Gauged`, `Checked`, `Suited` and `Lengthy`. Optional attributes: `metrics`, a tuple of `Metric` for
-    gauges and for entries of Info that are worth recording by default; `stage_length`, used where the environment has no stages.
+    gauges and for entries of Info that are worth recording by default; `stage_length`, used where the environment has no stages;
+    `assumes`, the rewards that it is for (`jaxroute.core.rewards.Assumed`).
     """
 
     def init(self, key: jax.Array, spec: Any) -> State:
@@ -153,8 +154,9 @@ Probe: TypeAlias = Callable[..., Any]
 ENVIRONMENT_METHODS = ("init", "observe", "step")
 POLICY_METHODS = ("init", "act", "update")
 # What they may have besides.
-ENVIRONMENT_OPTIONS = ("spec", "gauges", "check", "roomier")
+ENVIRONMENT_OPTIONS = ("spec", "gauges", "check", "roomier", "rewards")
 POLICY_OPTIONS = ("plan", "gauges", "metrics", "check", "check_for", "stage_length", "has_long_rounds", "has_large_products")
+POLICY_OPTIONS += ("assumes",)
 # A name that is so similar to one of the protocol is taken for a misspelling (`updat` and `update`: 0.91).
 _ALIKE = 0.8
 

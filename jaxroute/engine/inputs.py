@@ -34,6 +34,7 @@ from jaxroute.core.protocols import (
     misspelt,
     stage_length_of,
 )
+from jaxroute.core.rewards import AssumptionWarning, assumed_by
 from jaxroute.core.types import Spec
 from jaxroute.engine import BACKENDS, recording, stopping
 from jaxroute.engine.grid import FunctionGrid, Grid, places_of, show_place
@@ -259,6 +260,7 @@ def read_inputs(
     parts = {name: _parts(name, env_grid, policy) for name, policy in policy_grids.items()}
     _check_players(parts, horizon)
     _warn_horizon(horizon, env_grid, policy_grids)
+    _warn_assumptions(parts)
     records = _records(parts, record, record_every, {} if probes is None else probes)
     asked = Inputs(
         env=env_grid,
@@ -550,6 +552,21 @@ def _setting_axes(env: Grid, policies: Mapping[str, Grid], records: Mapping[str,
         if name in taken:
             raise ValueError(f"a grid axis may not be called {name!r}: the result has a dimension or variable of that name")
     return axes
+
+
+def _warn_assumptions(parts: Mapping[str, Sequence[Part]]) -> None:
+    """One warning for all policies that assume other rewards than the environment gives; see `jaxroute.core.rewards`."""
+    missed: dict[str, None] = {}
+    for name, part in ((name, part) for name, several in parts.items() for part in several):
+        example_env, example_policy = part.example
+        policies = part.settings.objects if is_policy(part.settings.example) else [example_policy]
+        envs = part.env.objects if is_environment(part.env.example) else [example_env]
+        if hasattr(example_env, "rewards"):
+            given, assumed = {env.rewards(): None for env in envs}, {assumed_by(one): None for one in policies}
+            texts = (one.missed(rewards) for rewards in given if rewards for one in assumed)
+            missed |= {f"policy {name!r} {text}": None for text in itertools.islice(filter(None, texts), 1)}
+    if missed:
+        warnings.warn("\n".join(missed), AssumptionWarning, stacklevel=4)
 
 
 def _warn_horizon(horizon: int, env: Grid, policies: Mapping[str, Grid]) -> None:

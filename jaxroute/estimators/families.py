@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from flax import struct
 
 from jaxroute.core import checks
+from jaxroute.core.rewards import Assumed
 from jaxroute.core.types import Leaf
 
 # Steps of Newton's method: the error of a bound is then that of float32 (a test measures it). Of Bernoulli laws two are in plain logarithms, which
@@ -21,6 +22,7 @@ _STEPS, _ROUGH_STEPS = 5, 2
 # -log(1 - q) of the largest q below 1 in float32.
 _MOST = 16.6
 _TINY = 1e-30
+_OTHER_FAMILY = "give the family of the rewards, for example family=families.Gaussian(scale), or scale them to [0, 1]"
 
 
 class Family(Protocol):
@@ -55,6 +57,8 @@ class Bernoulli:
     The upper bound is found by Newton's method in `-log(1 - q)`, in which the divergence is convex and nearly a line. A mean that rounding
     takes beyond an end of [0, 1], as a GPU's approximate divisions may, counts as that end.
     """
+
+    assumes = Assumed(low=0.0, high=1.0, remedy=_OTHER_FAMILY)
 
     def divergence(self, mean: jax.Array, other: jax.Array) -> jax.Array:
         mean, other = jnp.clip(mean, 0.0, 1.0), jnp.clip(other, 0.0, 1.0)
@@ -100,6 +104,10 @@ class Gaussian:
 
     scale: Leaf = 1.0
 
+    @property
+    def assumes(self) -> Assumed:
+        return Assumed(noise=float(self.scale), remedy="give families.Gaussian(scale) the standard deviation of a reward")
+
     def check(self) -> None:
         checks.positive("scale", self.scale, ())
 
@@ -119,6 +127,8 @@ class Poisson:
 
     The upper bound is found by Newton's method in the root of `q`, from above, where the divergence is convex.
     """
+
+    assumes = Assumed(low=0.0, distributions=("Poisson", "Bernoulli"), remedy=_OTHER_FAMILY)
 
     def divergence(self, mean: jax.Array, other: jax.Array) -> jax.Array:
         change = other - mean
@@ -143,6 +153,8 @@ class Exponential:
 
     The upper bound is found by Newton's method in `log(q / x)`, in which the divergence is convex.
     """
+
+    assumes = Assumed(low=0.0, distributions=("exponential",), remedy=_OTHER_FAMILY)
 
     def divergence(self, mean: jax.Array, other: jax.Array) -> jax.Array:
         relative = jnp.maximum((mean - other) / other, -1.0)

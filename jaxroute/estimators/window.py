@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from jaxroute.core import numerics
+from jaxroute.core import draws, numerics
 
 
 @struct.dataclass
@@ -20,18 +20,21 @@ class WindowSums:
       reward_sum: `[K]` float32, its total reward there.
       actions: `[W]` int32, the model of each round; `K` where there was none yet.
       rewards: `[W]` float32.
+      order: `[K]` int32, of ties; see `numerics.argmax`.
     """
 
     pulls: jax.Array
     reward_sum: jax.Array
     actions: jax.Array
     rewards: jax.Array
+    order: jax.Array | None = None
 
     @classmethod
-    def empty(cls, num_models: int, window: int) -> Self:
+    def empty(cls, key: jax.Array, num_models: int, window: int) -> Self:
         """Before the first round.
 
         Args:
+          key: of the order of ties.
           num_models: `K`.
           window: `W`.
         """
@@ -40,6 +43,7 @@ class WindowSums:
             reward_sum=jnp.zeros((num_models,), jnp.float32),
             actions=jnp.full((window,), num_models, jnp.int32),
             rewards=jnp.zeros((window,), jnp.float32),
+            order=draws.order(key, num_models),
         )
 
     def add(self, action: jax.Array, reward: jax.Array, t: jax.Array) -> Self:

@@ -19,7 +19,7 @@ def test_sums_of_the_latest_rounds(window):
         return sums, (sums.pulls, sums.reward_sum)
 
     _, (pulls, total) = jax.lax.scan(
-        step, WindowSums.empty(3, window), (jnp.arange(40), jnp.asarray(actions), jnp.asarray(rewards))
+        step, WindowSums.empty(jax.random.key(0), 3, window), (jnp.arange(40), jnp.asarray(actions), jnp.asarray(rewards))
     )
     for t in range(40):
         recent = slice(max(0, t + 1 - window), t + 1)

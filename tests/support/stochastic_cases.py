@@ -37,6 +37,14 @@ def luck(seed):
         return tuple(np.asarray(x, np.float64) for x in _luck(run, HORIZON, len(MEANS)))
 
 
+@functools.cache
+def tie_order(seed, size=len(MEANS)):
+    """`[K]` models in the order of a run's ties: random words at the key of a policy's init, child 3, that end in the model's number."""
+    run = jax.random.fold_in(jax.random.key(0, impl="threefry2x32"), seed)
+    words = np.asarray(jax.random.bits(jax.random.fold_in(run, 3), (size,), jnp.uint32))
+    return np.argsort(words >> 1 >> size.bit_length(), kind="stable")
+
+
 def play(env, policy, double, seeds=SEEDS, horizon=HORIZON):
     """Chosen models `[seed, T]`, rewards and regret curves of runs recorded in every round."""
     record = ["pulls", "reward", "regret"]

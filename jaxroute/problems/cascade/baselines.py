@@ -313,7 +313,7 @@ class LinUCB:
         )
 
     def act(self, key: jax.Array, state: LinUCBState, obs: Observation, t: jax.Array) -> Decision:
-        del key, t
+        del t
         psi, spec = obs.context, state.spec
         image = numerics.combine(psi, state.inverse)
         mean = sum(image[i] * state.target[i] for i in range(spec.context_dim))
@@ -324,7 +324,7 @@ class LinUCB:
             zero = jnp.zeros((), jnp.float32)
             flat = jnp.zeros((spec.feature_dim,), jnp.float32)
             scoring = Scoring(flat, jnp.outer(flat, flat), zero, zero, link=spec.score_link)
-        return IndexSearch(mean + self.alpha * norm, never, scoring), {}
+        return IndexSearch(mean + self.alpha * norm, never, scoring, order=draws.order(key, spec.num_models)), {}
 
     def update(
         self,

@@ -170,6 +170,7 @@ class COSMOS:
             index=index,
             bounded=~forced & (jnp.asarray(self.deploy_optimism) == 1.0),
             forced=forced,
+            order=draws.order(draws.fold_in(key, 3), u.shape[0]),
         )
         info = {"index": index, "bonus": bonus, "forced": forced.astype(jnp.float32)}
         if now.trace is not None:

@@ -8,9 +8,10 @@ import numpy as np
 from flax import struct
 
 from jaxroute.core import checks, draws, numerics
+from jaxroute.core.rewards import Rewards
 from jaxroute.core.types import Leaf, priced
 from jaxroute.estimators.links import IDENTITY, Link
-from jaxroute.problems.contextual.sources import UniformContexts, gaussian_law
+from jaxroute.problems.contextual.sources import UniformContexts, bernoulli_law, gaussian_law
 from jaxroute.problems.contextual.types import METRICS, TABLE_METRICS, ContextualSpec
 
 
@@ -59,6 +60,14 @@ class ContextualEnv:
         if self.contexts.rows not in (1, self.num_models):
             raise ValueError(f"contexts must have 1 or {self.num_models} rows, one per model, got {self.contexts.rows}")
         checks.non_negative("scale", self.scale, ())
+
+    def rewards(self) -> Rewards | None:
+        """Rewards in all contexts; None with a function of the user's as `law`."""
+        if self.law is not gaussian_law:
+            return Rewards.unit("Bernoulli", 1.0) if self.law is bernoulli_law else None
+        longest = float(np.linalg.norm(np.asarray(self.theta, np.float64), axis=-1).max())  # Contexts are at most 1 long.
+        low, high = (float(self.link.value(jnp.float32(x))) for x in (-longest, longest))
+        return Rewards.normal(low, high, float(self.scale))
 
     def means(self, features: jax.Array) -> jax.Array:
         """Expected rewards `[K]` at the contexts `[rows, d]`."""
@@ -141,6 +150,12 @@ class TableEnv:
         features = checks.numbers("features", self.features)
         if features.ndim != 2 or len(features) != shape[0]:
             raise ValueError(f"features must have shape [{shape[0]}, d], got {features.shape}")
+
+    def rewards(self) -> Rewards:
+        """Rewards of all rows."""
+        values = np.asarray(self.scores, np.float64) - float(self.cost_weight) * np.asarray(self.costs, np.float64)
+        low, high = float(values.min()), float(values.max())
+        return Rewards("recorded", low, high, float(values.std(axis=0).max()), high - low, float(values.mean(axis=0).max()))
 
     def init(self, key: jax.Array) -> jax.Array | tuple[()]:
         """The order of the rows `[Q]`, if each is played once."""

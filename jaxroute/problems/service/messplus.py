@@ -139,9 +139,11 @@ class Learner(abc.ABC):
         p = self.explore_chance(t)
         explore = draws.uniform(key) < p  # Algorithm 1, lines 4 and 5.
         chance = self.predictor.chances(state.params, obs)  # Line 12.
-        score = self.score(state.queue.length, self.costs.estimate(state.cost, obs), chance, obs.alpha + self.margin)
-        largest = score.shape[-1] - 1
-        serve = jnp.where(explore, largest, numerics.argmin(score)).astype(jnp.int32)  # Section 2.3 for line 9; line 13.
+        cost = self.costs.estimate(state.cost, obs)
+        score = numerics.materialised(self.score(state.queue.length, cost, chance, obs.alpha + self.margin))
+        least = score == jnp.min(score)
+        cheapest = numerics.argmin(cost, least, draws.order(draws.fold_in(key, 0), score.shape[-1]))
+        serve = jnp.where(explore, score.shape[-1] - 1, cheapest).astype(jnp.int32)  # Section 2.3 for line 9; line 13.
         action = Action(explore=explore, serve=serve, energy=jnp.asarray(self.energy, jnp.float32))
         return action, {"explore_chance": p, "chance": chance, "score": score}
 
@@ -212,7 +214,7 @@ class MessPlus(Learner):
     Source: MESS+, Algorithm 1 with eqs. (2), (3) and (4).
 
     Differs from the paper: nothing where it is explicit. Which answer an explored request gets is the environment's choice
-    (`ServiceEnv`). Ties go to the cheaper model. The encoder is a fixed map from text to a vector, which the features stand
+    (`ServiceEnv`). Ties go to the cheaper model, of equal costs by `numerics.argmax`. The encoder is a fixed map from text to a vector, which the features stand
     for.
 
     V: `[]` weight of cost, requests per J. The paper uses 1e-2 to 1e-5; `V = v0 sqrt(T)` lets both gaps vanish.

@@ -23,7 +23,7 @@ from jaxroute.problems.staged.parts.estimators import Lemma3, Mean, Prior, Pseud
 from jaxroute.problems.staged.parts.fillers import IndexFiller, MinimumShare, NoFiller, RandomFiller, Reduced
 from jaxroute.problems.staged.parts.routing import RouteByLP, RouteByRatio, RouteToBest
 from jaxroute.problems.staged.parts.scopes import RoutingScope, RunScope, StageScope
-from jaxroute.problems.staged.parts.ties import IndexTie, NewestTie, RandomTie
+from jaxroute.problems.staged.parts.ties import DrawnTie, IndexTie, NewestTie, RandomTie
 from jaxroute.problems.staged.sources import Bernoulli, Fixed, Gaussian, LawOutcomes, LogNormal, TableOutcomes, TokenCost
 from jaxroute.problems.staged.stageroute import StageRoute
 from jaxroute.problems.staged.theory import decompose, lower_bound, violation
@@ -36,6 +36,7 @@ __all__ = [
     "POLICIES",
     "Bernoulli",
     "Cheapest",
+    "DrawnTie",
     "Fixed",
     "FixedBudget",
     "Gaussian",

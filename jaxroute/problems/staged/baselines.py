@@ -6,7 +6,6 @@ Each is StageRoute with another choice of the models to deploy, and some with an
 import jax
 import jax.numpy as jnp
 from flax import struct
-from jax import lax
 
 from jaxroute.core import draws, numerics
 from jaxroute.problems.staged.parts.deployment import Deployment, deploy
@@ -49,9 +48,9 @@ class Cheapest(StageRoute):
     def choose(
         self, key: jax.Array, state: SlotState, value: jax.Array, cost: jax.Array, obs: Observation, t: jax.Array
     ) -> Deployment:
-        del key, t
-        index = lax.iota(jnp.int32, value.shape[-1])
-        return Deployment(obs.available & (numerics.rank(obs.available, -cost, value, -index) < state.spec.max_deployed))
+        del t
+        value, priority = self.tie.apply(key, value)
+        return Deployment(obs.available & (numerics.rank(obs.available, -cost, value, -priority) < state.spec.max_deployed))
 
 
 @struct.dataclass

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
+from jax import lax
 
 from jaxroute.core import checks, draws, numerics
 from jaxroute.core.types import Leaf, Metric, Unplanned, planned_state
@@ -15,7 +16,7 @@ from jaxroute.problems.staged.parts.fillers import Filler, Reduced
 from jaxroute.problems.staged.parts.routing import Routing, route_opt
 from jaxroute.problems.staged.parts.scopes import RunScope, Scope
 from jaxroute.problems.staged.parts.slots import empty_slots, loaded, written_back
-from jaxroute.problems.staged.parts.ties import IndexTie, Tie
+from jaxroute.problems.staged.parts.ties import DrawnTie, Tie
 from jaxroute.problems.staged.types import Action, Feedback, Observation, SlotState, StagedSpec, Statistics
 
 
@@ -31,7 +32,7 @@ class StageRoute:
     `update` lines 11 and 12; the loops of lines 3 and 8 are the engine's.
 
     Differs from the paper: nothing where it is explicit. It leaves open the start values (see `Mean`), which models fill the slots
-    that the optimal routing does not use (see `Reduced`), ties (lower cost, then lower index), and what to do when the bounds of
+    that the optimal routing does not use (see `Reduced`), ties (lower cost, then at random: see `DrawnTie`), and what to do when the bounds of
     the deployed models admit no routing within the budget (the cheapest routing).
 
     Attributes:
@@ -55,7 +56,7 @@ class StageRoute:
     estimator: Estimator = struct.field(pytree_node=False, default=Mean(), kw_only=True)
     scope: Scope = struct.field(pytree_node=False, default=RunScope(), kw_only=True)
     filler: Filler = struct.field(pytree_node=False, default=Reduced(), kw_only=True)
-    tie: Tie = struct.field(pytree_node=False, default=IndexTie(), kw_only=True)
+    tie: Tie = struct.field(pytree_node=False, default=DrawnTie(), kw_only=True)
     budget_mode: BudgetRule = struct.field(pytree_node=False, default=FixedBudget(), kw_only=True)
     lp_steps: int | None = struct.field(pytree_node=False, default=None, kw_only=True)
 
@@ -133,12 +134,13 @@ class StageRoute:
         value, cost = self.bounds(book, self.known_costs(obs))
         chosen = self.choose(key, state.replace(book=book), value, cost, obs, t)  # Algorithm 1, line 5: DeployOPT, eq. (3)
         deployed = chosen.deployed & obs.available  # Algorithm 1, line 6 and eq. (6)
-        return loaded(state, book, deployed, obs.capacity, self.scope, ~jnp.asarray(chosen.converged))
+        _, priority = self.tie.apply(draws.split(key)[0], value)  # As `deploy` draws it.
+        return loaded(state, book, deployed, obs.capacity, self.scope, ~jnp.asarray(chosen.converged), priority)
 
     def act(self, key: jax.Array, state: SlotState, obs: Observation, t: jax.Array) -> tuple[Action, dict[str, jax.Array]]:
         del t
         value, cost = self.bounds(state.slots, self.known_costs(obs))
-        _, priority = self.tie.apply(key, value)
+        priority = lax.iota(jnp.int32, value.shape[-1])  # Slots are in the order of ties.
         budget = self.budget_mode.budget(obs)
         routing = self.route(value, cost, state, budget, priority)  # Algorithm 1, line 9: RouteOPT, eq. (7)
         amount = routing.amount

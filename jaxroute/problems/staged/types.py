@@ -157,7 +157,7 @@ class SlotState:
     Attributes:
       book: statistics `[N]` of all models, up to the start of the stage.
       slots: statistics `[M]` of the deployed ones.
-      slot_model: `[M]` int32, model in each slot, in ascending order.
+      slot_model: `[M]` int32, model in each slot, in the order of ties.
       slot_filled: `[M]` bool, the slot is in use.
       slot_capacity: `[M]` largest share of the traffic of each.
       unfinished: `[]` bool, whether the search for this deployment stopped early.

@@ -9,9 +9,10 @@ import numpy as np
 from flax import struct
 
 from jaxroute.core import checks, draws, numerics
+from jaxroute.core.rewards import Rewards
 from jaxroute.core.types import Leaf, Spec
 from jaxroute.problems.stochastic.sources import Path as MeanPath
-from jaxroute.problems.stochastic.sources import PoissonLaw, bernoulli_law, beta_law, exponential_law
+from jaxroute.problems.stochastic.sources import PoissonLaw, bernoulli_law, beta_law, exponential_law, gaussian_law
 from jaxroute.problems.stochastic.types import METRICS
 
 # Poisson rewards of a larger mean would take hundreds of terms in every round.
@@ -43,6 +44,10 @@ class BanditEnv:
         if np.ndim(self.mean) != 1 or np.size(self.mean) < 1:
             raise ValueError(f"mean must have shape [K] with K >= 1, got shape {np.shape(self.mean)}")
         check_means(self.law, "mean", self.mean, self.scale)
+
+    def rewards(self) -> Rewards | None:
+        """Rewards of the means and the law; None with a function of the user's as `law`."""
+        return _rewards(self.law, np.asarray(self.mean, np.float64), float(self.scale))
 
     def init(self, key: jax.Array) -> tuple[()]:
         del key
@@ -82,6 +87,10 @@ class ChangingEnv:
         checks.part("path", self.path, "move", "Pieces(means, starts)")
         checks.non_negative("scale", self.scale, ())
 
+    def rewards(self) -> Rewards | None:
+        """Rewards of means that change: known where they are 0 and 1, else None."""
+        return _rewards(self.law, np.ones(1), 0.0) if self.law is bernoulli_law else None
+
     def init(self, key: jax.Array) -> Any:
         return self.path.init(key)
 
@@ -120,6 +129,17 @@ def check_means(law: Any, name: str, means: Any, scale: Any) -> None:
     elif isinstance(law, PoissonLaw) and np.max(checks.non_negative(name, means)) > MOST_COUNTS:
         raise ValueError(f"{name} must be at most {MOST_COUNTS} for counts, got {np.max(means):g}")
     checks.numbers(name, means)
+
+
+def _rewards(law: Any, mean: np.ndarray, scale: float) -> Rewards | None:
+    """Rewards with these means."""
+    top = float(mean.max())
+    if law is gaussian_law:
+        return Rewards.normal(float(mean.min()), top, scale)
+    if law is bernoulli_law or law is beta_law:
+        return Rewards.unit("Bernoulli" if law is bernoulli_law else "beta", top)
+    name = "exponential" if law is exponential_law else "Poisson" if isinstance(law, PoissonLaw) else ""
+    return Rewards(name, 0.0, np.inf, np.inf, np.inf, top) if name else None
 
 
 def _played(

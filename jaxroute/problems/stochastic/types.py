@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from jaxroute.core import numerics
+from jaxroute.core import draws, numerics
 from jaxroute.core.types import Leaf, Metric, Spec
 
 METRICS = (
@@ -21,16 +21,18 @@ class ArmStatistics:
     Attributes:
       pulls: `[K]` int32, times each model was used.
       reward_sum: `[K]` float32, total reward of each.
+      order: `[K]` int32, of ties; see `numerics.argmax`.
     """
 
     pulls: jax.Array
     reward_sum: jax.Array
+    order: jax.Array | None = None
 
 
-def no_statistics(spec: Spec) -> ArmStatistics:
-    """Of models that were never used."""
+def no_statistics(key: jax.Array, spec: Spec) -> ArmStatistics:
+    """Statistics of models that were never used; the key draws the order of ties."""
     size = (spec.num_models,)
-    return ArmStatistics(pulls=jnp.zeros(size, jnp.int32), reward_sum=jnp.zeros(size, jnp.float32))
+    return ArmStatistics(jnp.zeros(size, jnp.int32), jnp.zeros(size, jnp.float32), draws.order(key, spec.num_models))
 
 
 def added(state: ArmStatistics, action: jax.Array, reward: jax.Array) -> ArmStatistics:

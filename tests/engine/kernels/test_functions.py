@@ -18,6 +18,8 @@ pytestmark = pytest.mark.skipif(host.compiler() is None, reason="there is no C c
 HALVES = np.linspace(-3, 3, 13 * R, dtype=np.float32).reshape(13, R).round(1)
 HALVES[:, 0] = np.arange(-6, 7) / 2
 WITH_NAN = np.where(floats(5) > 0.6, np.float32(np.nan), floats(5))
+TIED = np.where(floats(6) > 1.2, np.float32(np.nan), np.round(floats(6)))
+ORDERS = integers(2**27, 6) * 8 + np.arange(6, dtype=np.int32)[:, None]
 EXTREMES = np.float32([0.0, -0.0, np.inf, -np.inf, np.nan, 3e9, -3e9, 1e-30, 2.5, -2.5]).repeat(R).reshape(10, R)
 WHOLE = np.int32([0, 1, -1, 7, -7, 2**31 - 1, -(2**31), 31, 32, 33]).repeat(R).reshape(10, R)
 
@@ -48,6 +50,15 @@ MORE = {
     ),
     "products of stacks": (lambda x, y: jnp.einsum("bij,bjk->bik", x, y), floats(2, 3, 9), floats(2, 9, 10)),
     "NaN and ties": (lambda x: (primitives.first_best(x), primitives.first_best(x, x < 1), lax.top_k(x, 3)), WITH_NAN),
+    "ties by an order": (
+        lambda x, i: (
+            primitives.first_best(x, None, i),
+            primitives.first_best(x, x < 1, i),
+            primitives.first_best(jnp.stack([x, -x]), None, jnp.stack([i, i])),
+        ),
+        TIED,
+        ORDERS,
+    ),
     "extremes": (lambda x: (x.astype(jnp.int32), x.astype(jnp.uint32), jnp.isfinite(x), jnp.sign(x), jnp.abs(x)), EXTREMES),
     "order of all floats": (lambda x: jnp.searchsorted(jnp.float32([-1.0, 0.0, 1.0]), x), EXTREMES),
     "integers at their ends": (lambda i, j: (i + j, i - j, i * j, -i, abs(i), lax.div(i, j), lax.rem(i, j)), WHOLE, WHOLE[::-1].copy()),

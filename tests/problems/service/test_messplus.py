@@ -33,9 +33,10 @@ def test_decisions_of_section_4_1():
 
 
 def test_ties_go_to_the_cheaper_model():
-    assert decision(sv.MessPlus(V=1.0), observed((1, 1, 3), (0.5, 0.5, 0.2), 0.5), 2.0)[0] == 0
-    assert decision(sv.MessPlus(V=0.0), observed((3, 2, 1), (0.2, 0.5, 0.5), 0.5), 0.0)[0] == 0
-    assert decision(sv.MostSatisfying(), observed((3, 2, 1), (0.2, 0.5, 0.5), 0.5))[0] == 1
+    assert decision(sv.MessPlus(V=1.0), observed((1, 1, 3), (0.5, 0.5, 0.2), 0.5), 2.0)[0] in (0, 1)
+    assert decision(sv.MessPlus(V=0.0), observed((3, 2, 1), (0.2, 0.5, 0.5), 0.5), 0.0)[0] == 2
+    assert decision(sv.MostSatisfying(), observed((3, 2, 1), (0.2, 0.5, 0.5), 0.5))[0] == 2
+    assert decision(sv.MostSatisfying(), observed((1, 2, 3), (0.2, 0.5, 0.5), 0.5))[0] == 1
 
 
 def test_without_a_weight_of_cost_the_likeliest_model_serves():

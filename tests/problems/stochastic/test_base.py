@@ -32,7 +32,7 @@ def test_a_policy_on_sums_keeps_pulls_and_rewards(name):
 @pytest.mark.fast
 def test_the_parameters_of_a_posterior_by_hand():
     policy, spec = stochastic.BetaThompson(successes=2.0, failures=3.0), stochastic.bernoulli([0.5, 0.5]).spec
-    state = added(added(no_statistics(spec), 1, 1.0), 1, 0.25)
+    state = added(added(no_statistics(jax.random.key(0), spec), 1, 1.0), 1, 0.25)
     wins, losses = policy.posterior(state)
     assert wins.tolist() == [2.0, 3.25] and losses.tolist() == [3.0, 3.75]
 
@@ -53,7 +53,7 @@ class Mine:
     width: float = 2.0**0.5
 
     def init(self, key, spec):
-        return no_statistics(spec)
+        return no_statistics(key, spec)
 
     def act(self, key, state, obs, t):
         return stochastic.UCB1(self.width).act(key, state, obs, t)

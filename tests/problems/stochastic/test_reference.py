@@ -3,25 +3,28 @@
 import numpy as np
 import pytest
 from reference import stochastic as plain
-from stochastic_cases import MEANS, SEEDS, bandit, luck, play
+from stochastic_cases import MEANS, SEEDS, bandit, luck, play, tie_order
 
 from jaxroute.problems import stochastic
 
 
 def references(law, policy, parameters):
-    """The float64 loop of one policy on the draws of every seed."""
+    """The float64 loop of one policy on the draws of every seed, with the models in the order of the run's ties."""
     for seed in SEEDS:
         uniform, normal, normals, coin, arm = luck(seed)
         reward_draws = uniform if law == "bernoulli" else normal
         # Means and noise as the environment holds them, in single precision.
-        means = [float(x) for x in np.float32(MEANS)]
+        order = tie_order(seed)
+        means = [float(x) for x in np.float32(MEANS)[order]]
         common = {"law": law, "noise_scale": float(np.float32(0.4))}
         if policy == "ucb1":
-            yield plain.ucb1(means, reward_draws, **parameters, **common)
+            found = plain.ucb1(means, reward_draws, **parameters, **common)
         elif policy == "thompson":
-            yield plain.gaussian_thompson(means, reward_draws, normals, **parameters, **common)
+            found = plain.gaussian_thompson(means, reward_draws, normals[:, order], **parameters, **common)
         else:
-            yield plain.epsilon_greedy(means, reward_draws, coin, arm, **parameters, **common)
+            anyone = (np.argsort(order)[(arm * len(MEANS)).astype(int)] + 0.5) / len(MEANS)
+            found = plain.epsilon_greedy(means, reward_draws, coin, anyone, **parameters, **common)
+        yield order[found[0]], *found[1:]
 
 
 CASES = {

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxroute.core.primitives import place_mask
 from jaxroute.engine.kernels.rules.elementwise import EXPRESSIONS
 from jaxroute.engine.kernels.rules.registry import aval_of, kind_of, mirrored, rule
 from jaxroute.engine.kernels.values import (
@@ -209,62 +210,82 @@ def _first_place(writer: Writer, eqn: Any, x: Value, axis: int, better: Callable
 
 
 @rule("first_best")
-def _first_best(writer: Writer, eqn: Any, score: Value, allowed: Value | None = None) -> list[Value]:
+def _first_best(writer: Writer, eqn: Any, score: Value, *given: Value) -> list[Value]:
     """As `primitives.by_comparison`: the first place of the maximum among those that are allowed; the length where there is none."""
     shape, dtype = aval_of(eqn)
-    axis = eqn.params["axis"]
+    axis, ordered = eqn.params["axis"], eqn.params["ordered"]
     size, floating = score.shape[axis], score.dtype.kind == "f"
+    order = given[-1] if ordered else None
+    allowed = next(iter(given[:-1] if ordered else given), None)
+    # Numbers of places, of which the least is first: above all of them `none`; and the index that one means.
+    none = str((2**31 - 1) & ~place_mask(size) | size) if ordered else str(size)
+
+    def index(first: str) -> str:
+        return f"({first} & {place_mask(size)})" if ordered else first
+
+    def number_at(place: Place) -> Any:
+        return place[axis] if order is None else order.at(place)
+
     if len(score.shape) == 1 and writer.wide and floating:
-        return [_first_of_largest(writer, score, allowed, dtype)]
+        return [_first_of_largest(writer, score, allowed, dtype, number_at, none, index)]
     if len(score.shape) == 1:
 
         def step(place: Place, names: Sequence[str]) -> list[str]:
             best, where, odd = names
             now, may = score.at(place), f"{allowed.at(place)} && " if allowed is not None else ""
             # Where nothing is above the start, the first that is allowed equals it.
-            better = f"({now} > {best} || ({now} == {best} && {where} == {size}))" if may else f"{now} > {best}"
+            better = f"({now} > {best} || ({now} == {best} && {number_at(place)} < {where}))" if given else f"{now} > {best}"
             new = writer.name("s")
             lines = [f"const {writer.condition(may + now)} {new} = {may}{better};"]
-            lines += [f"SET_IF({new}, {best}, {now});", f"SET_IF({new}, {where}, {place[0]});"]
+            lines += [f"SET_IF({new}, {best}, {now});", f"SET_IF({new}, {where}, {number_at(place)});"]
             return [*lines, f"{odd} |= {may}{now} != {now};"] if floating else lines
 
         def last(names: Sequence[str]) -> list[str]:  # Nothing equals a maximum that is NaN.
-            return [f"SET_IF({names[2]}, {names[1]}, {size});"] if floating else []
+            end = [f"{names[1]} = {index(names[1])};"] if ordered else []
+            return [*end, f"SET_IF({names[2]}, {names[1]}, {size});"] if floating else end
 
-        first = "0" if allowed is None else str(size)
+        first = none if given else "0"
         starts = [(score.dtype, literal(_lowest(score.dtype, "max"))), (dtype, first), (np.dtype(bool), "false")]
         return writer.gathered(score.shape, starts, step, last)[1:2]
-    writer.ready(score, *(() if allowed is None else (allowed,)))
+    writer.ready(score, *given)
     storage = writer.variable(dtype, math.prod(shape) if shape else 0)
     lowest = "-INF_32" if floating else literal(np.asarray(np.iinfo(score.dtype).min, score.dtype)[()])
     with writer.loops(shape) as place:
         best, now, new, odd, number_of = (writer.name(prefix) for prefix in ("s", "s", "s", "s", "i"))
         target, number = storage.element(flat(place, shape)), writer.type_of(score.dtype)
+        here = (*place[:axis], number_of, *place[axis:])
 
-        def here(value: Value, i: Any) -> str:
-            return value.at((*place[:axis], i, *place[axis:]))
-
-        writer.line(f"{target} = {size};", storage)
+        writer.line(f"{target} = {none};", storage)
         writer.line(f"{number} {best} = {lowest};")
         if floating:
             writer.line(f"{writer.type_of(bool)} {odd} = false;")
         writer.line(counting(number_of, size) + " {")
-        writer.line(f"const {number} {now} = {here(score, number_of)};")
-        may = f"{here(allowed, number_of)} && " if allowed is not None else ""
-        better = f"({now} > {best} || ({now} == {best} && {target} == {size}))"
+        writer.line(f"const {number} {now} = {score.at(here)};")
+        may = f"{allowed.at(here)} && " if allowed is not None else ""
+        better = f"({now} > {best} || ({now} == {best} && {number_at(here)} < {target}))"
         writer.line(f"const {writer.type_of(bool)} {new} = {may}{better};")
         writer.line(f"SET_IF({new}, {best}, {now});")
-        writer.line(f"SET_IF({new}, {target}, {number_of});")
+        writer.line(f"SET_IF({new}, {target}, {number_at(here)});")
         if floating:
             writer.line(f"{odd} |= {may}{now} != {now};")
         writer.line("}")
+        if ordered:
+            writer.line(f"{target} = {index(target)};")
         if floating:  # Nothing equals a maximum that is NaN.
             writer.line(f"SET_IF({odd}, {target}, {size});")
         storage.reads += 1
     return [writer.value_of(storage, shape)]
 
 
-def _first_of_largest(writer: Writer, score: Value, allowed: Value | None, dtype: Any) -> Value:
+def _first_of_largest(
+    writer: Writer,
+    score: Value,
+    allowed: Value | None,
+    dtype: Any,
+    number_at: Callable[[Place], Any],
+    none: str,
+    index: Callable[[str], str],
+) -> Value:
     """The same in two passes, of which no step waits long for the one before: the largest, and the first place that has it."""
     size = score.shape[0]
 
@@ -280,12 +301,13 @@ def _first_of_largest(writer: Writer, score: Value, allowed: Value | None, dtype
 
     def first(place: Place, names: Sequence[str]) -> list[str]:
         may = f"{allowed.at(place)} & " if allowed is not None else ""
-        return [f"{names[0]} = min_i({names[0]}, choose_i({may}({score.at(place)} == {best.at(())}), {place[0]}, {size}));"]
+        here = f"{may}({score.at(place)} == {best.at(())})"
+        return [f"{names[0]} = min_i({names[0]}, choose_i({here}, {number_at(place)}, {none}));"]
 
     def last(names: Sequence[str]) -> list[str]:  # Nothing equals a maximum that is NaN.
-        return [f"{names[0]} = choose_i({odd.at(())}, {size}, {names[0]});"]
+        return [f"{names[0]} = choose_i({odd.at(())}, {size}, {index(names[0])});"]
 
-    return writer.gathered(score.shape, [(dtype, str(size))], first, last)[0]
+    return writer.gathered(score.shape, [(dtype, none)], first, last)[0]
 
 
 @rule("dot_general")

@@ -17,11 +17,13 @@ from jaxroute.estimators.links import Link
 from jaxroute.problems.cascade.types import Outputs, SearchResult
 
 
-def opened_in_order(priority: jax.Array, threshold: jax.Array, score: jax.Array) -> jax.Array:
+def opened_in_order(
+    priority: jax.Array, threshold: jax.Array, score: jax.Array, order: jax.Array | None = None
+) -> jax.Array:
     """Boxes opened by falling priority, each later one only while the best score so far is below its threshold; `[K]` bool.
 
-    Weitzman's rule has the index as priority and threshold. Thresholds may rise along the order. Equal priorities: lower
-    number first.
+    Weitzman's rule has the index as priority and threshold. Thresholds may rise along the order. Equal priorities: by
+    `order`, or the lower number first.
 
     Source: Weitzman (1979); Belloni, Chen and Wei (2026), Algorithm 1, lines 5 to 12.
 
@@ -29,13 +31,14 @@ def opened_in_order(priority: jax.Array, threshold: jax.Array, score: jax.Array)
       priority: `[K]`.
       threshold: `[K]`.
       score: `[K]`, of all boxes; that of an unopened box does not matter.
+      order: `[K]` int32, of ties; see `numerics.argmax`.
     """
     size = priority.shape[0]
     # Line 5: the order of the boxes.
     ahead = [[jnp.zeros((), bool)] * size for _ in range(size)]
     for a in range(size):
         for b in range(a):  # One comparison per pair: two could be rounded differently, and disagree.
-            ahead[b][a] = priority[b] >= priority[a]
+            ahead[b][a] = _before(priority, b, a, order)
             ahead[a][b] = ~ahead[b][a]
     # Line 11: `M_t`, the best score among the boxes ahead, is below the threshold.
     willing = [_all(~ahead[b][a] | (score[b] < threshold[a]) for b in range(size) if b != a) for a in range(size)]
@@ -43,23 +46,30 @@ def opened_in_order(priority: jax.Array, threshold: jax.Array, score: jax.Array)
     return jnp.stack([willing[a] & _all(~ahead[b][a] | willing[b] for b in range(size) if b != a) for a in range(size)])
 
 
-def best_opened(opened: jax.Array, score: jax.Array) -> jax.Array:
-    """The opened box with the largest score, the lowest number among equals; `[K]` bool, one-hot.
+def best_opened(opened: jax.Array, score: jax.Array, order: jax.Array | None = None) -> jax.Array:
+    """The opened box with the largest score, the first by `order` among equals, or the lowest number; `[K]` bool, one-hot.
 
     Source: Belloni, Chen and Wei (2026), Algorithm 1, line 13.
 
     Args:
       opened: `[K]` bool.
       score: `[K]`.
+      order: `[K]` int32, of ties.
     """
     size = score.shape[0]
     best = [opened[a] for a in range(size)]
     for a in range(size):
         for b in range(a):
-            first = opened[b] & (~opened[a] | (score[b] >= score[a]))
+            first = opened[b] & (~opened[a] | _before(score, b, a, order))
             best[a] &= ~first
             best[b] &= first | ~opened[a]
     return jnp.stack(best)
+
+
+def _before(value: jax.Array, b: int, a: int, order: jax.Array | None) -> jax.Array:
+    """Whether the box `b`, of a lower number than `a`, is first by falling values."""
+    first = value[b] >= value[a]
+    return first if order is None else (value[b] > value[a]) | (first & (order[b] < order[a]))
 
 
 def _all(conditions: Iterable[jax.Array]) -> jax.Array:
@@ -117,6 +127,7 @@ class IndexSearch:
       bounded: `[]` bool, the search and the deployment follow indices and scores alone, so that theorem 3.3 bounds the
         regret.
       forced: `[]` bool, all boxes are opened to learn.
+      order: `[K]` int32, of ties; None for the lower number first.
     """
 
     priority: jax.Array
@@ -125,6 +136,7 @@ class IndexSearch:
     index: jax.Array | None = None
     bounded: jax.Array | None = None
     forced: jax.Array | None = None
+    order: jax.Array | None = None
 
     def run(self, outputs: Outputs) -> SearchResult:
         if self.scoring is None:
@@ -135,8 +147,8 @@ class IndexSearch:
             predictor, final = self.scoring.predictors(outputs.features)
             score = numerics.materialised(self.scoring.link.value(predictor))
         priority, threshold = numerics.materialised((self.priority, self.threshold))
-        opened = opened_in_order(priority, threshold, score)
-        return SearchResult(opened=opened, deployed=best_opened(opened, final), score=score)
+        opened = opened_in_order(priority, threshold, score, self.order)
+        return SearchResult(opened=opened, deployed=best_opened(opened, final, self.order), score=score)
 
 
 # What `act` returns: the search of the period, and Info.

@@ -35,4 +35,5 @@ class EpsilonGreedy(OnRidge):
         size = predicted.shape[-1]
         anyone = jnp.minimum((place * size).astype(jnp.int32), size - 1)
         explore = coin < self.epsilon
-        return jnp.where(explore, anyone, numerics.argmax(predicted)), {"explored": explore.astype(jnp.float32)}
+        best = numerics.argmax(predicted, order=draws.order(draws.fold_in(key, 0), size))
+        return jnp.where(explore, anyone, best), {"explored": explore.astype(jnp.float32)}

@@ -4,7 +4,8 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from jaxroute.core import checks, numerics
+from jaxroute.core import checks, draws, numerics
+from jaxroute.core.rewards import Assumed
 from jaxroute.core.types import Leaf
 from jaxroute.estimators.ridge import Ridge
 from jaxroute.problems.contextual.policies.base import OnRidge
@@ -15,8 +16,7 @@ from jaxroute.problems.contextual.types import ContextualSpec
 class LinUCB(OnRidge):
     """Uses the model with the largest upper bound on its expected reward in this context.
 
-    The bound is `theta_k . x + alpha sqrt(x' A_k^-1 x)`, with the ridge estimate `theta_k` and its design matrix `A_k`; ties go to the
-    lower index. With `alpha = 0` it is greedy.
+    The bound is `theta_k . x + alpha sqrt(x' A_k^-1 x)`, with the ridge estimate `theta_k` and its design matrix `A_k`. With `alpha = 0` it is greedy.
 
     Source: Li, Chu, Langford and Schapire (2010), Algorithm 1, with `Disjoint()`; Chu, Li, Reyzin and Schapire (2011), Algorithm 1, with
     `Shared()`. Both have `ridge = 1`.
@@ -34,10 +34,10 @@ class LinUCB(OnRidge):
         checks.non_negative("alpha", self.alpha, ())
 
     def act(self, key: jax.Array, state: Ridge, obs: jax.Array, t: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:
-        del key, t
+        del t
         x = self.parameters.columns(obs)
         bound = state.predict(x) + self.alpha * jnp.sqrt(state.square_deviation(x))  # Algorithm 1, line 9
-        return numerics.argmax(bound), {"bound": bound}
+        return numerics.argmax(bound, order=draws.order(key, bound.shape[-1])), {"bound": bound}
 
 
 @struct.dataclass
@@ -76,6 +76,10 @@ class OFUL(OnRidge):
     norm: Leaf = 1.0
     delta: Leaf = 0.01
 
+    @property
+    def assumes(self) -> Assumed:
+        return Assumed(noise=max(float(self.noise), 0.5), remedy="give noise, the sub-Gaussian constant of a reward")
+
     def check(self) -> None:
         super().check()
         for name in ("noise", "norm"):
@@ -87,13 +91,13 @@ class OFUL(OnRidge):
         return OFULState(estimate=estimate, log_det=jnp.zeros(estimate.theta.shape[-1:], jnp.float32))
 
     def act(self, key: jax.Array, state: OFULState, obs: jax.Array, t: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:
-        del key, t
+        del t
         x = self.parameters.columns(obs)
         number = state.log_det.shape[-1]
         rare = 2.0 * (jnp.log(float(number)) - jnp.log(self.delta))
         radius = self.noise * jnp.sqrt(state.log_det + rare) + jnp.sqrt(self.ridge) * self.norm  # Theorem 2
         bound = state.estimate.predict(x) + radius * jnp.sqrt(state.estimate.square_deviation(x))
-        return numerics.argmax(bound), {"bound": bound}
+        return numerics.argmax(bound, order=draws.order(key, bound.shape[-1])), {"bound": bound}
 
     def update(
         self, key: jax.Array, state: OFULState, obs: jax.Array, action: jax.Array, feedback: jax.Array, t: jax.Array

@@ -24,7 +24,7 @@ class SquareCBState:
     gamma: jax.Array
 
 
-def inverse_gap_weights(predicted: jax.Array, gamma: Leaf) -> jax.Array:
+def inverse_gap_weights(predicted: jax.Array, gamma: Leaf, order: jax.Array | None = None) -> jax.Array:
     """Chances `[K]`: `1 / (K + gamma gap)` of a model whose predicted reward is so far from the best, and the rest for the best.
 
     Source: Foster and Rakhlin (2020), Algorithm 1, with `mu = K`.
@@ -32,9 +32,10 @@ def inverse_gap_weights(predicted: jax.Array, gamma: Leaf) -> jax.Array:
     Args:
       predicted: `[K]` rewards.
       gamma: `[]`.
+      order: `[K]` int32, of ties.
     """
     number = predicted.shape[-1]
-    best = numerics.one_hot(numerics.argmax(predicted), number)
+    best = numerics.one_hot(numerics.argmax(predicted, order=order), number)
     gap = jnp.max(predicted) - predicted
     others = jnp.where(best, 0.0, 1.0 / (number + gamma * gap))
     return jnp.where(best, 1.0 - jnp.sum(others), others)
@@ -87,7 +88,7 @@ class SquareCB(OnRidge):
         del t
         x = self.parameters.columns(obs)
         predicted = state.estimate.predict(x) / (1.0 + state.estimate.square_deviation(x))
-        chances = inverse_gap_weights(predicted, state.gamma)
+        chances = inverse_gap_weights(predicted, state.gamma, draws.order(draws.fold_in(key, 0), predicted.shape[-1]))
         return numerics.inverse_cdf(chances, draws.uniform(key)), {"chance": chances}
 
     def update(

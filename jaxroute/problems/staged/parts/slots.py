@@ -1,7 +1,7 @@
 """Statistics in slots: the rounds of a stage touch only the `M` deployed models.
 
 A plan writes the slots' statistics back to the book of all `N` models, chooses the next deployment and loads it into the slots in
-index order.
+the order of ties.
 """
 
 import jax
@@ -46,7 +46,13 @@ def written_back(state: SlotState, scope: Scope) -> Statistics:
 
 
 def loaded(
-    state: SlotState, book: Statistics, deployed: jax.Array, capacity: jax.Array, scope: Scope, unfinished: jax.Array
+    state: SlotState,
+    book: Statistics,
+    deployed: jax.Array,
+    capacity: jax.Array,
+    scope: Scope,
+    unfinished: jax.Array,
+    priority: jax.Array,
 ) -> SlotState:
     """The state at the start of a stage, with the deployed models in the slots.
 
@@ -57,8 +63,9 @@ def loaded(
       capacity: `[N]` largest share of the traffic of each model.
       scope: what deployment and routing remember.
       unfinished: `[]` bool, whether the search for the deployment stopped early.
+      priority: `[N]` int32, order of the slots.
     """
-    position = numerics.prefix_sums(deployed.astype(jnp.float32)).astype(jnp.int32) - 1
+    position = numerics.rank(deployed, -priority)
     slots = state.slot_model.shape[-1]
     load = (position[None, :] == lax.iota(jnp.int32, slots)[:, None]) & deployed[None, :]
 

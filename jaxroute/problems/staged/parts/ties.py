@@ -19,6 +19,14 @@ class Tie(abc.ABC):
 
 
 @dataclass(frozen=True)
+class DrawnTie(Tie):
+    """Remaining ties go by a random order of the models, drawn in each stage: the rule of all policies (`numerics.argmax`)."""
+
+    def apply(self, key: jax.Array, value: jax.Array) -> tuple[jax.Array, jax.Array]:
+        return value, draws.order(key, value.shape[-1])
+
+
+@dataclass(frozen=True)
 class IndexTie(Tie):
     """Remaining ties go to the lower index."""
 

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 from flax import struct
 
 from jaxroute.core import checks
+from jaxroute.core.rewards import UNIT
 from jaxroute.core.types import Leaf, Spec
 from jaxroute.problems.stochastic.types import ArmStatistics, added, no_statistics
 
@@ -14,8 +15,7 @@ class OnSums:
     """Keeps how often each model was used, and its total reward."""
 
     def init(self, key: jax.Array, spec: Spec) -> ArmStatistics:
-        del key
-        return no_statistics(spec)
+        return no_statistics(key, spec)
 
     def update(
         self, key: jax.Array, state: ArmStatistics, obs: tuple[()], action: jax.Array, feedback: jax.Array, t: jax.Array
@@ -35,6 +35,8 @@ class OnSuccesses(OnSums):
 
     successes: Leaf = 1.0
     failures: Leaf = 1.0
+
+    assumes = UNIT
 
     def check(self) -> None:
         checks.at_least("successes", self.successes, 1.0)

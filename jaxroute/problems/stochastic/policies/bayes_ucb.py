@@ -45,4 +45,4 @@ class BayesUCB(OnSuccesses):
         del key, obs
         log_tail = -jnp.log(jnp.asarray(t, state.reward_sum.dtype) + 2.0)
         bound = upper_quantile(*self.posterior(state), log_tail, -ndtri(jnp.exp(log_tail)))
-        return numerics.argmax(bound), {"bound": bound}
+        return numerics.argmax(bound, order=state.order), {"bound": bound}

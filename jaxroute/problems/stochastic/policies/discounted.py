@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from flax import struct
 
 from jaxroute.core import checks, draws, numerics
+from jaxroute.core.rewards import UNIT, Assumed
 from jaxroute.core.types import Leaf, Spec
 
 
@@ -18,16 +19,18 @@ class DiscountedSums:
     Attributes:
       pulls: `[K]` float32, weight of the rounds that used each model.
       reward_sum: `[K]` float32, weighted rewards of each.
+      order: `[K]` int32, of ties; see `numerics.argmax`.
     """
 
     pulls: jax.Array
     reward_sum: jax.Array
+    order: jax.Array | None = None
 
     @classmethod
-    def empty(cls, num_models: int) -> Self:
-        """Before the first round."""
+    def empty(cls, key: jax.Array, num_models: int) -> Self:
+        """Before the first round; the key draws the order of ties."""
         zeros = jnp.zeros((num_models,), jnp.float32)
-        return cls(pulls=zeros, reward_sum=zeros)
+        return cls(zeros, zeros, draws.order(key, num_models))
 
     def add(self, action: jax.Array, reward: jax.Array, discount: Leaf) -> Self:
         """A round later, with the model that was used and its reward."""
@@ -52,8 +55,7 @@ class OnDiscounts:
         checks.share("discount", self.discount, ())
 
     def init(self, key: jax.Array, spec: Spec) -> DiscountedSums:
-        del key
-        return DiscountedSums.empty(spec.num_models)
+        return DiscountedSums.empty(key, spec.num_models)
 
     def update(
         self, key: jax.Array, state: DiscountedSums, obs: tuple[()], action: jax.Array, feedback: jax.Array, t: jax.Array
@@ -66,7 +68,7 @@ class OnDiscounts:
 class DiscountedUCB(OnDiscounts):
     """UCB of discounted sums: `mean + 2 b sqrt(xi log(n) / pulls)`, with `n` the discounted number of all rounds.
 
-    For means that change. A model that was never used comes first, by index.
+    For means that change. A model that was never used comes first.
 
     Source: Garivier and Moulines (2011), D-UCB.
 
@@ -78,6 +80,10 @@ class DiscountedUCB(OnDiscounts):
 
     xi: Leaf = 0.6
     upper: Leaf = 1.0
+
+    @property
+    def assumes(self) -> Assumed:
+        return Assumed(noise=float(self.upper) / 2.0, remedy="give upper, the range of the rewards")
 
     @classmethod
     def tuned(cls, horizon: int, changes: int = 1, upper: float = 1.0, **options: Leaf) -> Self:
@@ -109,7 +115,7 @@ class DiscountedUCB(OnDiscounts):
         log_n = jnp.log(jnp.maximum(jnp.sum(state.pulls, axis=-1), 1.0))
         bound = state.reward_sum * share + 2.0 * self.upper * jnp.sqrt(self.xi * log_n * share)
         bound = jnp.where(used, bound, jnp.inf)
-        return numerics.argmax(bound), {"bound": bound}
+        return numerics.argmax(bound, order=state.order), {"bound": bound}
 
 
 @struct.dataclass
@@ -127,6 +133,8 @@ class DiscountedThompson(OnDiscounts):
 
     successes: Leaf = 1.0
     failures: Leaf = 1.0
+
+    assumes = UNIT
 
     def check(self) -> None:
         super().check()

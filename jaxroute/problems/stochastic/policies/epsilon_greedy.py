@@ -14,7 +14,7 @@ from jaxroute.problems.stochastic.types import ArmStatistics
 class EpsilonGreedy(OnSums):
     """Explores a uniformly random model with probability `min(1, epsilon)`, else uses the best empirical mean.
 
-    Models that were never used come first, by index.
+    Models that were never used come first. Equal means are a tie (`numerics.argmax`).
 
     Source: Sutton and Barto (2018), section 2.4.
 
@@ -34,7 +34,7 @@ class EpsilonGreedy(OnSums):
         # Two draws of one key: making a key for each would cost as much as both.
         coin, place = (draws.uniform_at(key, number) for number in range(2))
         pulls = jnp.maximum(state.pulls, 1).astype(jnp.float32)
-        best = numerics.argmax(jnp.where(state.pulls > 0, state.reward_sum / pulls, jnp.inf))
+        best = numerics.argmax(jnp.where(state.pulls > 0, state.reward_sum / pulls, jnp.inf), order=state.order)
         explore = coin < self.epsilon
         size = state.pulls.shape[-1]
         anyone = jnp.minimum((place * size).astype(jnp.int32), size - 1)

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from flax import struct
 
 from jaxroute.core import checks, draws, numerics
+from jaxroute.core.rewards import UNIT
 from jaxroute.core.types import Leaf, Spec
 from jaxroute.problems.stochastic.types import rounds_of
 
@@ -47,6 +48,8 @@ class Exp3:
 
     gamma: Leaf | None = None
     horizon: Leaf | None = None
+
+    assumes = UNIT
 
     def check(self) -> None:
         if self.gamma is not None:

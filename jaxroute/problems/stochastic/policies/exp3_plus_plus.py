@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from flax import struct
 
 from jaxroute.core import checks, draws, numerics
+from jaxroute.core.rewards import UNIT
 from jaxroute.core.types import Leaf, Spec
 
 
@@ -44,6 +45,8 @@ class Exp3PlusPlus:
 
     alpha: Leaf = 3.0
     beta: Leaf = 256.0
+
+    assumes = UNIT
 
     def check(self) -> None:
         checks.positive("alpha", self.alpha, ())

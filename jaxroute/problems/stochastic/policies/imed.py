@@ -17,7 +17,7 @@ class IMED(OnSums):
     Its regret meets the Lai-Robbins line, as that of KL-UCB, for a divergence per model and no search.
 
     Source: Honda and Takemura (2015), IMED, with the divergence of a family of one parameter in place of that of all laws with bounded
-    rewards. A model that was never used comes first, by index.
+    rewards. A model that was never used comes first.
 
     Attributes:
       family: of reward laws; see `KLUCB`.
@@ -37,4 +37,4 @@ class IMED(OnSums):
         best = jnp.broadcast_to(jnp.max(mean, axis=-1), mean.shape)
         divergence = jnp.where(mean < best, self.family.divergence(mean, best), 0.0)
         index = jnp.where(state.pulls > 0, pulls * divergence + jnp.log(pulls), -jnp.inf)
-        return numerics.argmin(index), {"index": index}
+        return numerics.argmin(index, order=state.order), {"index": index}

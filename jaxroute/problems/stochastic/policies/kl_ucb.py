@@ -18,7 +18,7 @@ class KLUCB(OnSums):
     Its regret meets the Lai-Robbins line. With the Gaussian family it is UCB with the radius `scale sqrt(2 (log t + c log log t) / pulls)`.
 
     Source: Garivier and Cappe (2011), Algorithm 1; `t` is 1 in the first round. Their proofs have `c = 3`, and they recommend `c = 0` in
-    practice, which is the default. A model that was never used comes first, by index.
+    practice, which is the default. A model that was never used comes first.
 
     Attributes:
       loglog: `[]` the `c`.
@@ -41,4 +41,4 @@ class KLUCB(OnSums):
         level = log_t + self.loglog * jnp.log(jnp.maximum(log_t, 1.0))
         bound = self.family.upper(state.reward_sum * share, level * share)
         bound = jnp.where(state.pulls > 0, bound, jnp.inf)
-        return numerics.argmax(bound), {"bound": bound}
+        return numerics.argmax(bound, order=state.order), {"bound": bound}

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from flax import struct
 
 from jaxroute.core import checks, draws, numerics
+from jaxroute.core.rewards import UNIT, Assumed
 from jaxroute.core.types import Leaf, Spec
 from jaxroute.estimators.window import WindowSums
 
@@ -18,8 +19,7 @@ class OnWindow:
     window: int  # A field of each policy, behind those that are its own.
 
     def init(self, key: jax.Array, spec: Spec) -> WindowSums:
-        del key
-        return WindowSums.empty(spec.num_models, self.window)
+        return WindowSums.empty(key, spec.num_models, self.window)
 
     def update(
         self, key: jax.Array, state: WindowSums, obs: tuple[()], action: jax.Array, feedback: jax.Array, t: jax.Array
@@ -32,7 +32,7 @@ class OnWindow:
 class SlidingWindowUCB(OnWindow):
     """UCB of the latest `W` rounds: `mean + b sqrt(xi log(min(t, W)) / pulls)`, with mean and pulls in the window.
 
-    For means that change abruptly. A model that was not used in the window comes first, by index.
+    For means that change abruptly. A model that was not used in the window comes first.
 
     Source: Garivier and Moulines (2011), SW-UCB; `t` is 1 in the first round.
 
@@ -45,6 +45,10 @@ class SlidingWindowUCB(OnWindow):
     xi: Leaf = 0.6
     upper: Leaf = 1.0
     window: int = struct.field(pytree_node=False, default=607)
+
+    @property
+    def assumes(self) -> Assumed:
+        return Assumed(noise=float(self.upper) / 2.0, remedy="give upper, the range of the rewards")
 
     @classmethod
     def tuned(cls, horizon: int, changes: int = 1, upper: float = 1.0, **options: Leaf) -> Self:
@@ -73,7 +77,7 @@ class SlidingWindowUCB(OnWindow):
         log_t = jnp.log(jnp.minimum(jnp.asarray(t, share.dtype) + 1.0, float(self.window)))
         bound = state.reward_sum * share + self.upper * jnp.sqrt(self.xi * log_t * share)
         bound = jnp.where(state.pulls > 0, bound, jnp.inf)
-        return numerics.argmax(bound), {"bound": bound}
+        return numerics.argmax(bound, order=state.order), {"bound": bound}
 
 
 @struct.dataclass
@@ -92,6 +96,8 @@ class SlidingWindowThompson(OnWindow):
     successes: Leaf = 1.0
     failures: Leaf = 1.0
     window: int = struct.field(pytree_node=False, default=607)
+
+    assumes = UNIT
 
     def check(self) -> None:
         checks.at_least("successes", self.successes, 1.0)

@@ -83,10 +83,9 @@ class TrackAndStop:
         return _METRICS
 
     def init(self, key: jax.Array, spec: Spec) -> IdentificationState:
-        del key
-        return IdentificationState(no_statistics(spec), jnp.zeros((), bool))
+        return IdentificationState(no_statistics(key, spec), jnp.zeros((), bool))
 
-    def _next(self, pulls: jax.Array, mean: jax.Array, t: jax.Array) -> jax.Array:
+    def _next(self, pulls: jax.Array, mean: jax.Array, t: jax.Array, order: jax.Array | None) -> jax.Array:
         """The model that is sampled in round `t`, before a decision."""
         if isinstance(self.family, Bernoulli):
             mean = jnp.clip(mean, _MARGIN, 1.0 - _MARGIN)
@@ -94,7 +93,7 @@ class TrackAndStop:
         starved = pulls < jnp.maximum(jnp.sqrt(rounds) - 0.5 * pulls.shape[-1], 0.5)
         short = rounds * optimal_shares(mean, self.family) - pulls
         most = jnp.max(pulls, axis=-1) + rounds + 1.0
-        return numerics.argmax(jnp.where(starved, most - pulls, short))
+        return numerics.argmax(jnp.where(starved, most - pulls, short), order=order)
 
     def act(
         self, key: jax.Array, state: IdentificationState, obs: tuple[()], t: jax.Array
@@ -102,7 +101,9 @@ class TrackAndStop:
         del key, obs
         pulls = state.arms.pulls.astype(jnp.float32)
         mean = numerics.kept(state.arms.reward_sum / jnp.maximum(pulls, 1.0))
-        return jnp.where(state.decided, numerics.argmax(mean), self._next(pulls, mean, t)), {"mean": mean}
+        order = state.arms.order
+        best = numerics.argmax(mean, order=order)
+        return jnp.where(state.decided, best, self._next(pulls, mean, t, order)), {"mean": mean}
 
     def update(
         self,
@@ -127,7 +128,8 @@ class TrackAndStop:
 
     def recommendation(self, state: IdentificationState) -> jax.Array:
         """The model with the largest mean so far, int32 `[]`."""
-        return numerics.argmax(state.arms.reward_sum / jnp.maximum(state.arms.pulls, 1).astype(jnp.float32))
+        mean = state.arms.reward_sum / jnp.maximum(state.arms.pulls, 1).astype(jnp.float32)
+        return numerics.argmax(mean, order=state.arms.order)
 
 
 @struct.dataclass
@@ -137,6 +139,6 @@ class UniformAndStop(TrackAndStop):
     Source: Garivier and Kaufmann (2016), uniform sampling in their experiments.
     """
 
-    def _next(self, pulls: jax.Array, mean: jax.Array, t: jax.Array) -> jax.Array:
-        del mean
-        return jnp.asarray(t, jnp.int32) % pulls.shape[-1]
+    def _next(self, pulls: jax.Array, mean: jax.Array, t: jax.Array, order: jax.Array | None) -> jax.Array:
+        del mean, t
+        return numerics.argmin(pulls, order=order)

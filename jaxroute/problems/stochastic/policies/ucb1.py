@@ -5,16 +5,19 @@ import jax.numpy as jnp
 from flax import struct
 
 from jaxroute.core import checks, numerics
+from jaxroute.core.rewards import Assumed
 from jaxroute.core.types import Leaf
 from jaxroute.problems.stochastic.policies.base import OnSums
 from jaxroute.problems.stochastic.types import ArmStatistics
+
+_WIDER = "give a larger width, sqrt(2) times the standard deviation of a reward"
 
 
 @struct.dataclass
 class UCB1(OnSums):
     """Uses the model with the largest upper confidence bound `mean + width * sqrt(log(t + 2) / pulls)`.
 
-    A model that was never used has an infinite bound; ties go to the lower index.
+    A model that was never used has an infinite bound; equal bounds are a tie (`numerics.argmax`).
 
     Source: Auer, Cesa-Bianchi and Fischer (2002), Fig. 1, which has `width = sqrt(2)`, for rewards in [0, 1].
 
@@ -27,6 +30,10 @@ class UCB1(OnSums):
 
     width: Leaf = 2.0**0.5
 
+    @property
+    def assumes(self) -> Assumed:
+        return Assumed(noise=max(float(self.width) / 2.0**0.5, 0.5), remedy=_WIDER)  # A narrow one is a choice.
+
     def check(self) -> None:
         checks.non_negative("width", self.width, ())
 
@@ -38,4 +45,4 @@ class UCB1(OnSums):
         log_t = jnp.log(jnp.asarray(t, float) + 2.0).astype(share.dtype)
         radius = self.width * jnp.sqrt(log_t * share)
         bound = jnp.where(state.pulls > 0, state.reward_sum * share + radius, jnp.inf)
-        return numerics.argmax(bound), {"bound": bound}
+        return numerics.argmax(bound, order=state.order), {"bound": bound}

@@ -4,7 +4,8 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from jaxroute.core import checks, numerics
+from jaxroute.core import checks, draws, numerics
+from jaxroute.core.rewards import Assumed
 from jaxroute.core.types import Leaf, Spec
 
 
@@ -16,11 +17,13 @@ class VarianceStatistics:
       pulls: `[K]` int32, times each model was used.
       reward_sum: `[K]` float32.
       square_sum: `[K]` float32.
+      order: `[K]` int32, of ties; see `numerics.argmax`.
     """
 
     pulls: jax.Array
     reward_sum: jax.Array
     square_sum: jax.Array
+    order: jax.Array | None = None
 
 
 @struct.dataclass
@@ -30,7 +33,7 @@ class UCBV:
     The variance is the empirical one: models whose rewards vary little are explored less than by UCB1.
 
     Source: Audibert, Munos and Szepesvari (2009), UCB-V, with their `zeta = 1.2` and `c = 1`; `t` is 1 in the first round. A model that was
-    never used comes first, by index.
+    never used comes first.
 
     Attributes:
       zeta: `[]` exploration; the theory asks for more than 1.
@@ -42,15 +45,18 @@ class UCBV:
     c: Leaf = 1.0
     upper: Leaf = 1.0
 
+    @property
+    def assumes(self) -> Assumed:
+        return Assumed(width=float(self.upper), remedy="give upper, the range of the rewards")
+
     def check(self) -> None:
         checks.non_negative("zeta", self.zeta, ())
         checks.non_negative("c", self.c, ())
         checks.positive("upper", self.upper, ())
 
     def init(self, key: jax.Array, spec: Spec) -> VarianceStatistics:
-        del key
-        zeros = jnp.zeros((spec.num_models,), jnp.float32)
-        return VarianceStatistics(pulls=jnp.zeros((spec.num_models,), jnp.int32), reward_sum=zeros, square_sum=zeros)
+        zeros, number = jnp.zeros((spec.num_models,), jnp.float32), spec.num_models
+        return VarianceStatistics(jnp.zeros((number,), jnp.int32), zeros, zeros, draws.order(key, number))
 
     def act(
         self, key: jax.Array, state: VarianceStatistics, obs: tuple[()], t: jax.Array
@@ -62,14 +68,14 @@ class UCBV:
         weight = self.zeta * jnp.log(jnp.asarray(t, share.dtype) + 1.0) * share
         bound = mean + jnp.sqrt(2.0 * variance * weight) + 3.0 * self.c * self.upper * weight
         bound = jnp.where(state.pulls > 0, bound, jnp.inf)
-        return numerics.argmax(bound), {"bound": bound}
+        return numerics.argmax(bound, order=state.order), {"bound": bound}
 
     def update(
         self, key: jax.Array, state: VarianceStatistics, obs: tuple[()], action: jax.Array, feedback: jax.Array, t: jax.Array
     ) -> VarianceStatistics:
         del key, obs, t
         chosen = numerics.one_hot(action, state.pulls.shape[-1])
-        return VarianceStatistics(
+        return state.replace(
             pulls=state.pulls + chosen.astype(jnp.int32),
             reward_sum=state.reward_sum + jnp.where(chosen, feedback, 0.0),
             square_sum=state.square_sum + jnp.where(chosen, jnp.square(feedback), 0.0),
