@@ -18,13 +18,11 @@ from jaxroute.estimators.mnl.counts import Counts, PairCounts
 from jaxroute.estimators.mnl.first_order import Majorise, Online
 from jaxroute.estimators.mnl.likelihood import negative_log_likelihood
 from jaxroute.estimators.mnl.newest import New, new_pair, new_row
-from jaxroute.estimators.mnl.newton import Newton, NewtonState
+from jaxroute.estimators.mnl.newton import Newton, NewtonState, Tracked, TrackedState
 from jaxroute.estimators.mnl.rows import PairRows, Rows
-from jaxroute.estimators.mnl.tracked import BlocksState, Tracked, TrackedBlocks, TrackedState
 from jaxroute.estimators.mnl.types import Derivatives, Solver, Sums
 
 __all__ = [
-    "BlocksState",
     "Counts",
     "Derivatives",
     "Majorise",
@@ -38,7 +36,6 @@ __all__ = [
     "Solver",
     "Sums",
     "Tracked",
-    "TrackedBlocks",
     "TrackedState",
     "negative_log_likelihood",
     "new_pair",

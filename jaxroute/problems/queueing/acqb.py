@@ -24,8 +24,6 @@ from jaxroute.solvers.assortment import best_models, log_weight_of_best
 
 # From this dimension on the estimator takes first-order steps, and the sampler a square root that is kept up to date.
 _LARGE = 9
-# Up to so many numbers in all parameters together the solver keeps their second derivatives, where rounds show several models.
-_TRACKED = 64
 # Up to so many numbers in the second derivatives of all parameters together kernels play pools with one or two answers faster than XLA: in .4
 # to .5 of its time over 300 rounds, in .7 to .9 over 1,000 and 2,000 (with vectors of 256 bits in .5 to .65, and in about the same).
 _LARGE_CURVATURES = 2**17
@@ -181,14 +179,9 @@ class ACQB:
                 "solver must be Majorise(...) or Online() for a pool of prompts with one or two answers, got "
                 f"{type(parts.solver).__name__}(...)"
             )
-        blocks = spec.num_offered == 2 and not spec.pair_features
-        if isinstance(parts.solver, mnl.TrackedBlocks) and (not blocks or self.joint):
-            raise ValueError(
-                "solver must not be TrackedBlocks(...) but where two answers with a parameter each are estimated together"
-            )
-        if isinstance(parts.solver, mnl.Tracked) and (spec.num_offered > 2 or blocks):
-            allowed = "TrackedBlocks(...), Newton(...) or Majorise(...)" if blocks else "Newton(...) or Majorise(...)"
-            raise ValueError(f"solver must be {allowed} with {spec.num_offered} answers, got Tracked(...)")
+        if isinstance(parts.solver, mnl.Tracked) and (spec.num_offered > 1 or self.joint):
+            what = "joint estimates" if self.joint else f"{spec.num_offered} answers"
+            raise ValueError(f"solver must be Newton(...) or Majorise(...) with {what}, got Tracked(...)")
 
     def has_long_rounds(self, spec: QueueSpec) -> bool:
         return self._size_of_curvatures(spec) >= WRITTEN_OUT
@@ -221,10 +214,7 @@ class ACQB:
             return self.solver
         if dim >= _LARGE or not memory.has_hessian:
             return mnl.Majorise()
-        if spec.num_offered == 1 or (spec.pair_features and spec.num_offered == 2):
-            return mnl.Tracked()
-        small = spec.num_models * dim <= _TRACKED
-        return mnl.TrackedBlocks() if spec.num_offered == 2 and small and not self.joint else mnl.Newton()
+        return mnl.Tracked() if spec.num_offered == 1 and not self.joint else mnl.Newton()
 
     def _sampler(self, spec: QueueSpec, memory: Memory, dim: int) -> Sampler:
         """For these sizes: by factors, where they have fewer numbers than the square roots."""
