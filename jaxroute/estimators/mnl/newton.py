@@ -100,13 +100,17 @@ class Newton:
         self, state: NewtonState, sums: Derivatives, theta: jax.Array, chosen: jax.Array, ridge: Leaf, new: New
     ) -> tuple[jax.Array, NewtonState]:
         """New parameters, at which the derivative of the loss with the ridge, eq. (4), is zero; see `Solver.fit`."""
-        longest = _longest(state.longest, new)
+        longest = longest_of(state.longest, new)
         masks = [numerics.one_hot(chosen[a], theta.shape[0]) for a in range(chosen.shape[0])]
         start = jnp.concatenate([numerics.pick(mask, theta.T) for mask in masks])
         zero = jnp.zeros((), theta.dtype)
         first = _Point(start, jnp.eye(start.size, dtype=theta.dtype), zero + jnp.inf, zero, zero, jnp.bool_(True), jnp.int32(0))
         end, error = self._from(first, sums, theta, masks, ridge, longest, spread=1.0 if new.x.shape[0] == 1 else 2.0)
         return _placed(masks, theta, end.theta), NewtonState(longest, jnp.maximum(state.residual, error))
+
+    def residual(self, state: "NewtonState | TrackedState") -> jax.Array:
+        """The largest bound, over all fits, of the error of a logit, `[]`."""
+        return state.residual
 
     def _from(
         self,
@@ -203,7 +207,7 @@ class Tracked(Newton):
         """See `Solver.fit`."""
         if new.x.shape[0] != 1 or new.took is None:
             raise TypeError("new must be one row of one item as new_row and new_pair make it; Newton(...) takes others")
-        longest = _longest(state.longest, new)
+        longest = longest_of(state.longest, new)
         mask = numerics.one_hot(chosen[0], theta.shape[0])
         inverse = jnp.sum(jnp.where(mask[:, None, None], state.inverse, 0.0), axis=0)
         error, drift = numerics.pick(mask, state.error), numerics.pick(mask, state.drift)
@@ -240,7 +244,7 @@ class Tracked(Newton):
         )
 
 
-def _longest(before: jax.Array, new: New) -> jax.Array:
+def longest_of(before: jax.Array, new: New) -> jax.Array:
     """The norm of the longest features up to now."""
     return numerics.kept(jnp.maximum(before, jnp.sqrt(jnp.max(jnp.sum(jnp.square(new.x), axis=1)))))
 

@@ -176,12 +176,12 @@ class ACQB:
             raise ValueError(f"joint must be False with {what}")
         if parts.solver.needs_hessian and not parts.memory.has_hessian:
             raise ValueError(
-                "solver must be Majorise(...) or Online() for a pool of prompts with one or two answers, got "
+                "solver must be BFGS(...) or Online() for a pool of prompts with one or two answers, got "
                 f"{type(parts.solver).__name__}(...)"
             )
         if isinstance(parts.solver, mnl.Tracked) and (spec.num_offered > 1 or self.joint):
             what = "joint estimates" if self.joint else f"{spec.num_offered} answers"
-            raise ValueError(f"solver must be Newton(...) or Majorise(...) with {what}, got Tracked(...)")
+            raise ValueError(f"solver must be Newton(...) or BFGS(...) with {what}, got Tracked(...)")
 
     def has_long_rounds(self, spec: QueueSpec) -> bool:
         return self._size_of_curvatures(spec) >= WRITTEN_OUT
@@ -213,7 +213,7 @@ class ACQB:
         if self.solver is not None:
             return self.solver
         if dim >= _LARGE or not memory.has_hessian:
-            return mnl.Majorise()
+            return mnl.BFGS()
         return mnl.Tracked() if spec.num_offered == 1 and not self.joint else mnl.Newton()
 
     def _sampler(self, spec: QueueSpec, memory: Memory, dim: int) -> Sampler:
