@@ -110,7 +110,7 @@ class BFGS:
     """
 
     tolerance: float = struct.field(pytree_node=False, default=1e-3)
-    passes: int = struct.field(pytree_node=False, default=64)
+    passes: int = struct.field(pytree_node=False, default=256)
 
     needs_hessian: ClassVar[bool] = False
 
@@ -167,7 +167,11 @@ class BFGS:
             towards = numerics.kept(0.5 * (1.0 + share * jnp.sum(change * image)) * step - image)
             grown = old + share * (step[:, None] * towards + towards[:, None] * step)
             inverse = numerics.put(now.inverse, place, numerics.kept(grown))
-            ways = moves(inverse, gradient)
+            if number == 1:  # The same without another product with the matrix.
+                along_both = jnp.sum(towards * gradient[0]), jnp.sum(step * gradient[0])
+                ways = now.moves + image + share * (step * along_both[0] + towards * along_both[1])
+            else:
+                ways = moves(inverse, gradient)
             left = residual(gradient, ways)
             since = jnp.where(left < now.least, 0, now.since + 1)
             wanted = now.wanted & (left > self.tolerance) & (since < _PATIENCE * number)
