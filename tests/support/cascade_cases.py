@@ -122,7 +122,7 @@ def known():
 def unknown():
     """COSMOS where they are not."""
     env = ca.uniform_cascade(3, 2, evaluator=2, cost_weight=1.5)
-    return history(env, ca.COSMOS(fit=ca.Window(size=4, iterations=1)), 1, 80, 40)
+    return history(env, ca.COSMOS(fit=ca.Window(size=4)), 1, 80, 40)
 
 
 HISTORIES = {"known": known, "unknown": unknown}

@@ -104,7 +104,9 @@ class Newton:
         masks = [numerics.one_hot(chosen[a], theta.shape[0]) for a in range(chosen.shape[0])]
         start = jnp.concatenate([numerics.pick(mask, theta.T) for mask in masks])
         zero = jnp.zeros((), theta.dtype)
-        first = _Point(start, jnp.eye(start.size, dtype=theta.dtype), zero + jnp.inf, zero, zero, jnp.bool_(True), jnp.int32(0))
+        first = _Point(
+            start, jnp.eye(start.size, dtype=theta.dtype), zero + jnp.inf, zero, zero, jnp.bool_(True), jnp.int32(0)
+        )
         end, error = self._from(first, sums, theta, masks, ridge, longest, spread=1.0 if new.x.shape[0] == 1 else 2.0)
         return _placed(masks, theta, end.theta), NewtonState(longest, jnp.maximum(state.residual, error))
 

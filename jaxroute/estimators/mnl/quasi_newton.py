@@ -192,7 +192,9 @@ class BFGS:
             move = end.moves[a]
             length = safe(spread * jnp.sqrt(jnp.sum(jnp.square(move))))
             theta = jnp.where(numerics.one_hot(chosen[a], size)[:, None], theta - length * move, theta)
-        return numerics.kept(theta), BFGSState(end.inverse, longest, jnp.maximum(state.residual, residual(end.gradient, end.moves)))
+        return numerics.kept(theta), BFGSState(
+            end.inverse, longest, jnp.maximum(state.residual, residual(end.gradient, end.moves))
+        )
 
 
 def _inverse_ridge(num: int, dim: int, ridge: Leaf) -> jax.Array:
