@@ -45,6 +45,8 @@ def test_derivatives_of_one_parameter(K, double_precision):
     _, gradient, hessian = ref.shared_loss(theta, F, offered, chosen, 0.0)
     np.testing.assert_allclose(found.gradient[0], gradient, atol=1e-11)
     np.testing.assert_allclose(found.hessian, hessian, atol=1e-11)
-    np.testing.assert_allclose(differences(lambda w: ref.shared_loss(w, F, offered, chosen, 0.0)[0], theta), gradient, atol=1e-6)
+    np.testing.assert_allclose(
+        differences(lambda w: ref.shared_loss(w, F, offered, chosen, 0.0)[0], theta), gradient, atol=1e-6
+    )
     slopes = [differences(lambda w, i=i: float(sums(w).gradient[0, i]), theta) for i in range(d)]
     np.testing.assert_allclose(slopes, hessian, atol=1e-6)
