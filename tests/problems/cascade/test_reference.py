@@ -597,6 +597,32 @@ def test_policies_equal_the_reference_round_by_round(name):
     assert_same_run(seen, want, inst, CASES[name].tolerance or (1e-7 if newton else ROUNDING))
 
 
+PATHS = {
+    "window": (LOC, ca.Window(), {}),
+    "window of 8": (LOC, ca.Window(size=8), {"W": 8}),
+    "all samples": (LOC, ca.Window.exact(200), {"W": 201}),
+    "five boxes": ({"K": 5, "m": 5}, ca.Window(), {}),
+    "spikes": ({"law": "SPIKE"}, ca.Window(), {}),
+    "tanh": ({"law": "TANH"}, ca.Window(), {}),
+}
+
+
+@pytest.mark.parametrize("name", [n if n == "window" else pytest.param(n, marks=slow) for n in PATHS])
+def test_every_decision_in_single_precision_is_that_of_the_exact_index(name):
+    """As shipped, 200 rounds."""
+    world, window, plain = PATHS[name]
+    inst, T = instance(**world), 200
+    policy, own = ca.COSMOS(fit=window), env_of(inst)
+    own, policy = (jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), part) for part in (own, policy))
+    seen = jax.tree.map(np.asarray, _play(own, policy, KEY, T, classes_of((own, policy))))
+    want = ref.run(inst, plain, luck_of(inst, T))
+    assert seen["rho"].dtype == np.float32
+    equal(seen["feedback"].opened, want["opened"], "opened")
+    equal(seen["feedback"].deployed[1:].argmax(1), want["deployed"][1:], "deployed")
+    # The least curvature is the ridge of 1e-4: what seven digits leave of an estimate before there are many samples.
+    assert np.abs(np.einsum("tkm,tm->tk", seen["rho"] - want["rho_hat"], seen["psi"]))[1:].max() < 1e-3
+
+
 @slow
 @pytest.mark.parametrize("world", [LOC, UNKNOWN, {"law": "TANH"}], ids=["known", "unknown", "tanh"])
 def test_moment_equations(world):
