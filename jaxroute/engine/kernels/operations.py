@@ -17,7 +17,7 @@ from jaxroute.engine.kernels.writer import Writer
 FAMILIES = (elementwise, keys, moving, reductions, sorting, indexing, linear)
 
 
-# Functions that are called by their names, and where several runs are played at once have loops of their own in place of what they are written in.
+# Functions that are called by their names, for which there are separate loops where several runs are played at once.
 CALLED_WIDE = {"has_nan": reductions.has_nan}
 
 _JAX = os.path.dirname(jax.__file__)

@@ -189,8 +189,8 @@ class Tracked(Newton):
 
     The loss of the old observations is followed by a quadratic model, to which that of the newest one is added as it is. The minimum moves
     along the newest features alone, by what one equation in their utility says, and the model's second derivatives change by a matrix of rank
-    one. What the model leaves out is bounded as in `Newton`, and added up: only where the tolerance is passed Newton steps on all of the data
-    make the model anew. As data gather that is seldom.
+    one. What the model leaves out is bounded as in `Newton`, and added up: only where that passes the tolerance, Newton steps on all of the data
+    renew the model. As data gather that is rare.
 
     Attributes:
       tolerance: largest error of a logit (static).
@@ -267,7 +267,7 @@ def inverted(matrix: jax.Array) -> jax.Array:
         row = lax.dynamic_index_in_dim(a, place, 0, keepdims=False)
         pivot = 1.0 / jnp.sum(jnp.where(here, row, 0.0))
         row = numerics.kept(jnp.where(here, -1.0, row))
-        # The column is the row but for a sign: rows that were swept before have the other one.
+        # The column is the row except for a sign: rows that were swept before have the other one.
         column = lax.dynamic_index_in_dim(a, place, 1, keepdims=False)
         column = numerics.kept(jnp.where(here, -1.0, column) * pivot)
         inner = a - column[:, None] * row[None, :]

@@ -24,7 +24,7 @@ _PATIENCE = 4
 class Online:
     """One step on the new observation alone: `theta_j <- theta_j - B_j^-1 (p_j - y_j) x`, which forgets the other data.
 
-    An approximation for horizons at which passes over all data are too dear; not the maximum-likelihood estimate.
+    An approximation for horizons at which passes over all data are too expensive; not the maximum-likelihood estimate.
 
     Source: the online Newton step; Zhang and Sugiyama (2023) for the multinomial-logit model. Not in ACQB.
     """
@@ -93,7 +93,7 @@ class _Point(NamedTuple):
 class BFGS:
     """Quasi-Newton steps until no logit is further than a tolerance from the maximum-likelihood one; for large dimensions.
 
-    Of each parameter an estimate `B^-1` of the inverse second derivatives is kept from round to round. A new observation adds its own
+    Of each parameter an estimate `B^-1` of the inverse second derivatives is carried from round to round. A new observation adds its own
     second derivatives to `B`, and makes a first step that needs no pass over the data, as in `Online`. Then come steps
     `theta_j <- theta_j - B_j^-1 gradient`, of one parameter after the other, after each of which `B_j^-1` is corrected by what the gradient has
     changed (Broyden, Fletcher, Goldfarb and Shanno). They end where `sqrt(gradient' B^-1 gradient / ridge)` times the norm of the longest features

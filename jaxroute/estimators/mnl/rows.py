@@ -125,7 +125,7 @@ class Rows:
         return Sums(total[:size].reshape(number, dim), _assemble(blocks, number, dim) if hessian else None)
 
 
-# Of the items shown `[K, C]`: chances `p`, and which was accepted.
+# Of the items shown `[K, C]`: probabilities `p`, and which was accepted.
 _Choice = tuple[jax.Array, jax.Array]
 
 

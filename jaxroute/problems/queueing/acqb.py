@@ -22,7 +22,7 @@ from jaxroute.problems.queueing.theory import num_samples
 from jaxroute.problems.queueing.types import Action, Feedback, Observation, QueueSpec
 from jaxroute.solvers.assortment import best_models, log_weight_of_best
 
-# From this dimension on the estimator takes quasi-Newton steps, and the sampler a square root that is kept up to date.
+# From this dimension on the estimator takes quasi-Newton steps, and the sampler updates a square root.
 _LARGE = 9
 # Up to so many numbers in the second derivatives of all parameters together kernels play pools with one or two answers faster than XLA: in .4
 # to .5 of its time over 300 rounds, in .7 to .9 over 1,000 and 2,000 (with vectors of 256 bits in .5 to .65, and in about the same).

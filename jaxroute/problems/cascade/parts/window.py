@@ -263,7 +263,7 @@ class Window(SampleWindow):
 
     Second derivatives are those of the samples whose score is above the index; with the identity link a full step that changes none of these
     ends at the minimum. Steps end after one whose decrement `sqrt(slope' H^-1 slope)` is within the tolerance: at such a sample no index moves
-    further than that. What float32 leaves is `residual`.
+    further than that. `residual` is a probe of what float32 leaves.
 
     Source: Qi and Sun (1993), "A nonsmooth version of Newton's method".
     """
