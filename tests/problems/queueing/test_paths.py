@@ -24,7 +24,7 @@ PATHS = {
     "ten models": (1, 10, 5, 1.0, 1.0, ""),
     "twelve features": (1, 5, 12, 1.0, 0.1, ""),
 }
-QUICK = ("long features, small ridge", "two, small ridge")
+QUICK = ("long features, small ridge",)
 
 
 def recorded(seed, K, N, d, spread, pairs):
