@@ -1,6 +1,6 @@
 """Newton's method with a bound of what is left, for small dimensions."""
 
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -91,14 +91,14 @@ class Newton:
         checks.non_negative("tolerance", self.tolerance, ())
         checks.count("passes", self.passes)
 
-    def init(self, num: int, dim: int, ridge: Leaf) -> NewtonState:
+    def init(self, num: int, dim: int, ridge: Leaf) -> Any:
         """Nothing observed."""
         del num, dim, ridge
         return NewtonState(jnp.zeros((), jnp.float32), jnp.zeros((), jnp.float32))
 
     def fit(
-        self, state: NewtonState, sums: Derivatives, theta: jax.Array, chosen: jax.Array, ridge: Leaf, new: New
-    ) -> tuple[jax.Array, NewtonState]:
+        self, state: Any, sums: Derivatives, theta: jax.Array, chosen: jax.Array, ridge: Leaf, new: New
+    ) -> tuple[jax.Array, Any]:
         """New parameters, at which the derivative of the loss with the ridge, eq. (4), is zero; see `Solver.fit`."""
         longest = longest_of(state.longest, new)
         masks = [numerics.one_hot(chosen[a], theta.shape[0]) for a in range(chosen.shape[0])]
