@@ -157,8 +157,8 @@ class Newton:
 
         def one(now: _Point) -> _Point:
             after = step(now)
-            chosen = [jnp.where(now.wanted, a, b) for a, b in zip(after[:-2], now[:-2], strict=True)]
-            return numerics.kept(_Point(*chosen, now.wanted & after.wanted, after.steps))
+            new = jax.tree.map(lambda x, y: jnp.where(now.wanted, x, y), after, now)
+            return numerics.kept(new._replace(wanted=now.wanted & after.wanted, steps=after.steps))
 
         end = lax.while_loop(again, one, numerics.kept(start))
         return end, _of_logit(end.error, end.drift, end.inverse, longest)
