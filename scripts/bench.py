@@ -36,7 +36,7 @@ import jaxroute
 from jaxroute.analysis import metrics
 from jaxroute.engine import BACKENDS
 from jaxroute.engine.programs import PROGRAMS, Block
-from jaxroute.estimators.mnl import Newton, Online
+from jaxroute.estimators.mnl import Online
 from jaxroute.problems import cascade, combinatorial, contextual, default_policies, queueing, service, staged, stochastic
 from jaxroute.store import provenance
 
@@ -146,7 +146,6 @@ PROBLEMS: dict[str, dict[str, Any]] = {
         "env": queueing.RandomQueues,
         "policies": {
             **default_policies(queueing),
-            "ACQB, one step": queueing.ACQB(solver=Newton(passes=1, polish=1)),
             "ACQB, on line": queueing.ACQB(solver=Online()),
         },
         "horizon": 1000,

@@ -302,23 +302,6 @@ def combine(x: Array, rows: Array) -> jax.Array:
 
 
 @jax.jit
-def outer_sums(a: Array, b: Array) -> jax.Array:
-    """`a @ b.T` of `a` `[P, C]` and `b` `[E, C]`, which every run has for itself: `[P, E]`, the sum over `C` written out.
-
-    For a chunk of rows: as many sums at once as there are pairs, in one pass, in place of a reduction each. A call by its name, for which kernels
-    have loops of their own, with the terms in the same order.
-    """
-    size = a.shape[-1]
-    columns = [
-        (lax.slice_in_dim(a, c, c + 1, axis=1), lax.slice_in_dim(b, c, c + 1, axis=1)[:, 0][None]) for c in range(size)
-    ]
-    total = columns[0][0] * columns[0][1]
-    for x, y in columns[1:]:
-        total = total + x * y
-    return total
-
-
-@jax.jit
 def has_nan(values: Array) -> jax.Array:
     """Whether a number of `values` `[...]` is NaN, bool: the largest one is. A call by its name, for which kernels have a loop of their own.
 

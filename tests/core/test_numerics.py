@@ -283,12 +283,6 @@ def test_a_table_is_rewritten_up_to_what_is_in_use(size):
             assert int(counts[r].sum()) == int(place < reached)
 
 
-def test_outer_sums_are_a_matrix_product():
-    rng = np.random.default_rng(0)
-    a, b = rng.standard_normal((5, 32)), rng.standard_normal((3, 32))
-    np.testing.assert_allclose(numerics.outer_sums(jnp.asarray(a), jnp.asarray(b)), a @ b.T, rtol=2e-5, atol=1e-5)
-
-
 @pytest.mark.parametrize("runs", [1, 3])
 @pytest.mark.parametrize("shape", [(3,), (64,), (4, 5, 7), (1024,), (128, 1024), (2, 128, 1024), (3, 400, 321)])
 def test_nan_is_found_wherever_it_is(shape, runs):

@@ -676,9 +676,6 @@ def fit_index(psi, M, c, link, start=None, ridge=1e-4, radius=2.0):
     return shorten(minimiser(high, rho), radius)
 
 
-STEPS = (1.0, 0.5, 0.25, 0.1, 0.03, 0.01, 0.0)
-
-
 def empty_box(m, d):
     """Statistics of one box: the window of (psi, M, c, phi) and the frozen H0, g0, C0."""
     return {"window": [], "H0": np.zeros((m, m)), "g0": np.zeros(m), "C0": np.zeros((m, d))}
@@ -706,27 +703,20 @@ def window_add(box, sample, rho, theta, W, link, G):
             box["C0"] += h * w * np.outer(psi, phi)
 
 
-def window_fit(box, rho, theta, link, G, iterations=2, floor=0.1, ridge=1e-4, damping=0.01, radius=2.0, steps=STEPS):
-    """rho after `iterations` damped Newton steps on window loss + frozen part + ridge, then shortened.
-
-    Matrix: sum_window max(1[M > Lambda(u)], floor) Lambda' psi psi' + H0 + damping I. Of the steps the best objective wins,
-    ties to the earlier of the list.
-    """
+def window_fit(box, rho, theta, link, G, ridge=1e-4, radius=2.0):
+    """The minimum of window loss + frozen part + ridge, found from rho, then shortened."""
     psi = np.array([sample[0] for sample in box["window"]])
     c = np.array([sample[2] for sample in box["window"]])
     M = np.array([sample[1] if G is None else G.value(theta @ sample[3]) for sample in box["window"]])
     linear = box["g0"] - (box["C0"] @ theta if G is not None else 0)
 
-    def objective(r):
-        return index_losses(r, psi, M, c, link).sum() + r @ box["H0"] @ r / 2 + linear @ r + ridge / 2 * r @ r
+    def gradient(r):
+        return index_gradient(r, psi, M, c, link) + box["H0"] @ r + linear + ridge * r
 
-    for _ in range(iterations):
-        gradient = index_gradient(rho, psi, M, c, link) + box["H0"] @ rho + linear + ridge * rho
-        matrix = index_curvature(rho, psi, M, link, floor) + box["H0"] + damping * np.eye(len(rho))
-        direction = -np.linalg.solve(matrix, gradient)
-        values = [objective(rho + step * direction) for step in steps]
-        rho = rho + steps[int(np.argmin(values))] * direction
-    return shorten(rho, radius)
+    def hessian(r):
+        return index_curvature(r, psi, M, link) + box["H0"] + max(ridge, 1e-9) * np.eye(len(r))
+
+    return shorten(_minimise_convex(gradient, hessian, rho, 1e-11 * (1 + len(box["window"]) + np.abs(linear).max())), radius)
 
 
 def stream_update(A, rho, psi, M, c, link, floor=0.1, radius=2.0, weight=1.0):
@@ -975,7 +965,7 @@ DEFAULTS = {
     "log_inverse_delta": None,  # None: log T with a known (or offline) evaluator, log(T) / 2 else
     "constants": Constants(),
     "R_B": 2.0, "R_theta": 4.0, "theta_ball": "radial",  # or exact: eq. (19) itself, with evaluator exact
-    "ridge": 1e-4, "W": 32, "iterations": 2, "floor": 0.1, "damping": 0.01, "steps": STEPS, "A0": 0.1,
+    "ridge": 1e-4, "W": 32, "floor": 0.1, "A0": 0.1,
     "refit_every": 1,  # r of 4.3.2: refit while t <= 20, then when r divides t
     "warm": 0, "deploy_optimism": True,
     "explore": None,  # eps: epsilon-greedy, etc: explore then commit
@@ -1238,8 +1228,7 @@ def _refit(o, s, a, link, G):
     """rho_hat of box a from all its data. G None: stored scores are final."""
     data, rho, theta = s["data"][a], s["rho"][a], s["theta"]
     if o["estimator"] == "window":
-        numbers = (o["iterations"], o["floor"], o["ridge"], o["damping"], o["R_B"], o["steps"])
-        return window_fit(s["box"][a], rho, theta, link, G, *numbers)
+        return window_fit(s["box"][a], rho, theta, link, G, o["ridge"], o["R_B"])
     psi, c = np.array(data["psi"]), np.array(data["c"])
     M = np.array(data["M"]) if G is None else G.value(np.array(data["phi"]) @ theta)
     if o["estimator"] == "exact":

@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from flax import struct
 from helpers import in_double, x64
 
 import jaxroute as jr
@@ -122,7 +121,7 @@ def known():
 def unknown():
     """COSMOS where they are not."""
     env = ca.uniform_cascade(3, 2, evaluator=2, cost_weight=1.5)
-    return history(env, ca.COSMOS(fit=ca.Window(size=4, iterations=1)), 1, 80, 40)
+    return history(env, ca.COSMOS(fit=ca.Window(size=4)), 1, 80, 40)
 
 
 HISTORIES = {"known": known, "unknown": unknown}
@@ -287,17 +286,9 @@ def assert_near(values, expected, error, what, num_sigma=4.0, slack=0.0):
 NOISES = {"cube": ca.CubeNoise(), "normal": ca.RadialNoise.normal(5), "student": ca.RadialNoise.student(5)}
 
 
-def repeated(fitted, fit, rho, evaluator, link):
-    """Many steps of an estimator that keeps samples, in a loop: written out they take minutes to compile."""
-    return jax.lax.fori_loop(0, 60, lambda _, now: fitted(fit, now, evaluator, link), rho)
-
-
-@struct.dataclass
-class ManySteps(ca.Window):
-    """`Window` with many Newton steps per round."""
-
-    def _fitted(self, fit, rho, evaluator, link):
-        return repeated(super()._fitted, fit, rho, evaluator, link)
+def to_minimum(**options):
+    """`Window` that ends where rounding does, in double precision."""
+    return ca.Window(tolerance=1e-11, **options)
 
 
 def with_constants(index=0.10, plug_in=0.03, optimism=0.30, warm=0, **options):

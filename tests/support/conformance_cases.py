@@ -154,7 +154,7 @@ POLICIES = {
 _SCORED = {"evaluator": 2}
 _OPTIONS_OF_COSMOS = {
     "tanh": (cascade.COSMOS(), {"link": "tanh", **_SCORED}),
-    "window of 4": (cascade.COSMOS(fit=cascade.Window(size=4, iterations=1)), _SCORED),
+    "window of 4": (cascade.COSMOS(fit=cascade.Window(size=4)), _SCORED),
     "window, sometimes": (cascade.COSMOS(fit=cascade.Window(size=3, every=4)), {}),
     "moments": (cascade.COSMOS(fit=cascade.MomentEquations(size=4, iterations=1)), {}),
     "flat link": (cascade.COSMOS(fit=cascade.Streaming()), {"link": "flat", "shows_all": True}),
@@ -173,7 +173,7 @@ _OPTIONS_OF_COSMOS = {
 _OPTIONS_OF_ACQB = {
     "second answer": (queueing.ACQB(second_answer=0.3), {"num_offered": 2, "mixed": True}),
     "joint": (queueing.ACQB(joint=True, fifo=True), {"num_offered": 2, "limit": 20}),
-    "Newton": (queueing.ACQB(solver=Newton(passes=3, search=True), ridge=0.2), {}),
+    "Newton": (queueing.ACQB(solver=Newton(tolerance=1e-4), ridge=0.2), {}),
     "on line": (queueing.ACQB(solver=Online(), sampler=queueing.ByRoot(), num_samples=3), {}),
 }
 _SHARED = tuple(

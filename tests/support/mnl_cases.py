@@ -1,7 +1,5 @@
 """Observations of the multinomial-logit model, and fits that follow them one by one."""
 
-from dataclasses import dataclass
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,26 +8,11 @@ from jaxroute.estimators import mnl
 
 
 def no_news(A, d):
-    return mnl.New(jnp.zeros((A, d)), jnp.zeros((A, d)), jnp.zeros((A,)), jnp.zeros((A, d, d)))
+    return mnl.New(jnp.zeros((A, d)), jnp.zeros((A, d)), jnp.zeros((A,)))
 
 
-@dataclass(frozen=True)
-class ManySteps(mnl.Majorise):
-    """`Majorise`, one step at a time in a loop: as many steps written out take minutes to compile."""
-
-    steps: int = 200
-
-    def fit(self, inverse, sums, theta, chosen, ridge, new):
-        one, nothing = mnl.Majorise(steps=1), jax.tree.map(jnp.zeros_like, new)
-        theta, inverse = one.fit(inverse, sums, theta, chosen, ridge, new)
-
-        def step(_, theta):
-            return one.fit(inverse, sums, theta, chosen, ridge, nothing)[0]
-
-        return jax.lax.fori_loop(1, self.steps, step, theta), inverse
-
-
-SEARCH = mnl.Newton(passes=8, search=True)
+# Solvers that end where rounding does, in double precision.
+EXACT, TRACKED, BFGS = mnl.Newton(tolerance=1e-11), mnl.Tracked(tolerance=1e-11), mnl.BFGS(tolerance=1e-11)
 
 
 def observations(rng, H, N, K, d, missing=0.0):

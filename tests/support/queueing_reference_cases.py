@@ -16,7 +16,6 @@ from scipy.special import expit
 
 from jaxroute.core import draws
 from jaxroute.core.trees import classes_of
-from jaxroute.estimators import mnl
 from jaxroute.problems import queueing as rq
 
 FLOWS = {
@@ -149,9 +148,6 @@ def assert_same_run(seen, luck, K, want):
     equal(seen["gauges"]["peak"], np.maximum.accumulate(want["queue_after"]), "peak")
     equal(seen["gauges"]["queue_regret"], want["queue_after"] - optimal["queue_after"], "queue regret")
     assert (want["joint_gap"] >= want["routing_gap"] - 1e-15).all()
-
-
-EXACT = mnl.Newton(passes=6)
 
 
 @dataclass(frozen=True)

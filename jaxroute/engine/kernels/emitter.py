@@ -93,7 +93,7 @@ class Emitter(Writer):
     def _equation(self, eqn: Any, args: list[Value]) -> list[Value]:
         name = eqn.primitive.name
         if name in _CALLS:
-            called = operations.CALLED_WIDE if self.wide else operations.CALLED
+            called = operations.CALLED_WIDE if self.wide else {}
             if known := called.get(eqn.params.get("name", "")):
                 return [known(self, *args)]
             inner = eqn.params[_CALLS[name]]

@@ -17,10 +17,8 @@ from jaxroute.engine.kernels.writer import Writer
 FAMILIES = (elementwise, keys, moving, reductions, sorting, indexing, linear)
 
 
-# Functions that are called by their names, and have loops of their own in place of what they are written in; and where several runs are played
-# at once.
-CALLED = {"outer_sums": linear.outer_sums}
-CALLED_WIDE = CALLED | {"has_nan": reductions.has_nan}
+# Functions that are called by their names, for which there are separate loops where several runs are played at once.
+CALLED_WIDE = {"has_nan": reductions.has_nan}
 
 _JAX = os.path.dirname(jax.__file__)
 

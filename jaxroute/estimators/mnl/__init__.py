@@ -7,27 +7,26 @@ In each round a set of items is shown and one of them, or none, is accepted: ite
 of a table of queries (`counts`: `Counts`, `PairCounts`), which give the loss' derivatives; `newest` is what the last
 observation alone adds to them.
 
-After a new observation the fit starts at the previous solution, so that a few steps are enough. All solvers have a fixed
-number of operations: `Newton` for small dimensions, `Majorise` for large ones, `Online` (one step on the new observation
-alone) as an approximation.
+After a new observation the fit starts at the previous solution, so that a few steps are enough. `Newton`, `Tracked` (rounds that
+show one item) and `BFGS` (large dimensions, gradients alone) end where no logit is off by more than a tolerance; the worst
+is in their state. `Online` (one step on the new observation alone) is a fast approximation.
 
 Source: ACQB, eqs. (1) and (4).
 """
 
 from jaxroute.estimators.mnl.counts import Counts, PairCounts
-from jaxroute.estimators.mnl.first_order import Majorise, Online
 from jaxroute.estimators.mnl.likelihood import negative_log_likelihood
 from jaxroute.estimators.mnl.newest import New, new_pair, new_row
-from jaxroute.estimators.mnl.newton import Newton, NewtonState
+from jaxroute.estimators.mnl.newton import Newton, NewtonState, Tracked, TrackedState
+from jaxroute.estimators.mnl.quasi_newton import BFGS, BFGSState, Online
 from jaxroute.estimators.mnl.rows import PairRows, Rows
-from jaxroute.estimators.mnl.tracked import BlocksState, Tracked, TrackedBlocks, TrackedState
 from jaxroute.estimators.mnl.types import Derivatives, Solver, Sums
 
 __all__ = [
-    "BlocksState",
+    "BFGS",
+    "BFGSState",
     "Counts",
     "Derivatives",
-    "Majorise",
     "New",
     "Newton",
     "NewtonState",
@@ -38,7 +37,6 @@ __all__ = [
     "Solver",
     "Sums",
     "Tracked",
-    "TrackedBlocks",
     "TrackedState",
     "negative_log_likelihood",
     "new_pair",

@@ -86,8 +86,8 @@ class Counts:
         tried, accepted = _of_item((self.tried, self.accepted), chosen[0])
         listed, queries = numerics.materialised((numerics.at(self.listed, place), numerics.at(self.queries, place)))
 
-        def sums(theta: jax.Array, *, loss: bool = False, hessian: bool = True, everyone: bool = False) -> Sums:
-            del loss, hessian, everyone
+        def sums(theta: jax.Array, *, hessian: bool = True) -> Sums:
+            del hessian
             parameter = numerics.at(theta, place)
 
             def step(gradient: jax.Array, queries: jax.Array, first: jax.Array) -> jax.Array:
@@ -98,7 +98,7 @@ class Counts:
                 return gradient + numerics.project(jnp.where(here, missed, 0.0), x)
 
             in_use = numerics.largest_over_runs(listed)
-            return Sums(jnp.zeros(()), numerics.fold(queries, in_use, jnp.zeros_like(parameter), step)[None], None)
+            return Sums(numerics.fold(queries, in_use, jnp.zeros_like(parameter), step)[None], None)
 
         return sums
 
@@ -213,8 +213,8 @@ class PairCounts:
             empty = jnp.zeros(queries.shape, theta.dtype)
             return numerics.rewrite((empty, queries, others), in_use[a], step)[0]
 
-        def sums(theta: jax.Array, *, loss: bool = False, hessian: bool = True, everyone: bool = False) -> Sums:
-            del loss, hessian, everyone
+        def sums(theta: jax.Array, *, hessian: bool = True) -> Sums:
+            del hessian
             if not of_others:
                 of_others.extend(utilities_of_others(theta, a) for a in range(len(lists)))
             parameters = [numerics.at(theta, place) for place in places]
@@ -233,7 +233,7 @@ class PairCounts:
 
                 found = numerics.fold((*lists[a], of_others[a]), in_use[a], jnp.zeros_like(parameters[a]), step)
                 gradients.append(jnp.where(chosen[a] >= 0, found, 0.0))
-            return Sums(jnp.zeros(()), jnp.stack(gradients), None)
+            return Sums(jnp.stack(gradients), None)
 
         return sums
 

@@ -38,7 +38,7 @@ def negative_log_likelihood(
     return 0.5 * ridge * jnp.sum(theta**2) - jnp.sum(log_accepted)
 
 
-def chances(logits: jax.Array, present: jax.Array) -> tuple[jax.Array, jax.Array]:
+def chances(logits: jax.Array, present: jax.Array) -> jax.Array:
     """The chances `p_j` of the items of each row, without overflow.
 
     Args:
@@ -46,10 +46,8 @@ def chances(logits: jax.Array, present: jax.Array) -> tuple[jax.Array, jax.Array
       present: `[K, C]` bool, which items there are.
 
     Returns:
-      `[K, C]` chances; `[C]` the normaliser `log(1 + sum_k exp(v_k))`, which is `-log p_0`.
+      `[K, C]`.
     """
     top = jnp.maximum(jnp.max(jnp.where(present, logits, -jnp.inf), axis=0), 0.0)
     weight = jnp.where(present, jnp.exp(logits - top), 0.0)
-    none = jnp.exp(-top)
-    total = numerics.kept(none + jnp.sum(weight, axis=0))
-    return weight / total, top + jnp.log(total)
+    return weight / numerics.kept(jnp.exp(-top) + jnp.sum(weight, axis=0))

@@ -17,7 +17,6 @@ class New:
         shown.
       gradient: `[A, d]`, `(p_j - y_j) x`.
       weight: `[A]` or `[K]` as `x`, chance times its complement, `p_j (1 - p_j)`.
-      curvature: `[A, d, d]`, the diagonal blocks of the second derivatives.
       took: `[K]` float32, 1 for the item that was accepted; None where nobody asks.
       shown: `[K]` bool, which items there are; None where nobody asks.
     """
@@ -25,7 +24,6 @@ class New:
     x: jax.Array
     gradient: jax.Array
     weight: jax.Array
-    curvature: jax.Array
     took: jax.Array | None = None
     shown: jax.Array | None = None
 
@@ -51,7 +49,7 @@ def new_row(logits: jax.Array, x: jax.Array, items: jax.Array, accepted: jax.Arr
     """
     number = logits.shape[0]
     shown = jnp.stack([numerics.pick(numerics.one_hot(items[k], number), logits) for k in range(items.shape[0])])
-    chance, _ = chances(shown[:, None], (items >= 0)[:, None])
+    chance = chances(shown[:, None], (items >= 0)[:, None])
     chance = numerics.kept(chance[:, 0])
     took = jnp.arange(items.shape[0]) == accepted
     mine = (items == chosen[:, None]) & (items >= 0)
@@ -59,9 +57,8 @@ def new_row(logits: jax.Array, x: jax.Array, items: jax.Array, accepted: jax.Arr
     missed = share - jnp.sum(jnp.where(mine & took, 1.0, 0.0), axis=1)
     seen = jnp.where(jnp.any(mine, axis=1)[:, None], x, 0.0)
     weight = share * (1.0 - share)
-    curvature = weight[:, None, None] * seen[:, :, None] * seen[:, None, :]
     present = items >= 0
-    return New(seen, missed[:, None] * seen, weight, curvature, (took & present).astype(jnp.float32), present)
+    return New(seen, missed[:, None] * seen, weight, (took & present).astype(jnp.float32), present)
 
 
 def new_pair(theta: jax.Array, x: jax.Array, present: jax.Array, accepted: jax.Array) -> New:
@@ -74,11 +71,8 @@ def new_pair(theta: jax.Array, x: jax.Array, present: jax.Array, accepted: jax.A
       accepted: `[]`, place of the accepted one, `K` for none.
     """
     x = jnp.where(present[:, None], x, 0.0)
-    chance, _ = chances(jnp.sum(x * theta, axis=1)[:, None], present[:, None])
+    chance = chances(jnp.sum(x * theta, axis=1)[:, None], present[:, None])
     chance = numerics.kept(chance[:, 0])
     took = present & (jnp.arange(x.shape[0]) == accepted)
-    mean = jnp.sum(chance[:, None] * x, axis=0)
-    second = jnp.sum(chance[:, None, None] * x[:, :, None] * x[:, None, :], axis=0)
     gradient = jnp.sum((chance - took)[:, None] * x, axis=0)
-    curvature = (second - mean[:, None] * mean)[None]
-    return New(x, gradient[None], chance * (1.0 - chance), curvature, took.astype(jnp.float32), present)
+    return New(x, gradient[None], chance * (1.0 - chance), took.astype(jnp.float32), present)

@@ -1,35 +1,56 @@
-"""Newton's method, for small dimensions."""
+"""Newton's method with a bound of what is left, for small dimensions."""
 
-from typing import ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from flax import struct
+from jax import lax
 
 from jaxroute.core import checks, numerics
 from jaxroute.core.types import Leaf
-from jaxroute.estimators.gaussian import solve
 from jaxroute.estimators.mnl.newest import New
-from jaxroute.estimators.mnl.types import Derivatives, Sums
+from jaxroute.estimators.mnl.types import Derivatives
 
 # A full Newton step lowers the loss if no logit moves further than this: exp(z) - z - 1 < z^2.
 SAFE_MOVE = 1.79
+# Below this move a full Newton step halves the decrement; where it does not, rounding is all that is left.
+_CONTRACTS = 0.5
+# Steps for the utility of the newest observation: one number, so that they cost next to nothing; what they leave is added to the bound.
+_STEPS = 5
 
 
-def safe(steps: jax.Array, longest: jax.Array, *, single: bool) -> jax.Array:
-    """Newton steps, each shortened to a length at which the loss falls, whatever features and ridge are.
+def safe(reach: jax.Array) -> jax.Array:
+    """Length of a Newton step at which the loss falls, whatever features and ridge are, if a full one moves no logit further than `reach`."""
+    return jnp.where(reach > SAFE_MOVE, jnp.log1p(reach) / jnp.maximum(reach, 1.0), 1.0)
 
-    Source: Sun and Tran-Dinh (2019), "Generalized self-concordant functions".
 
-    Args:
-      steps: `[N, d]`, one per item.
-      longest: `[]`, norm of the longest features.
-      single: rows show one item each, so that every item has a loss of its own; otherwise all steps are shortened alike.
+class _Point(NamedTuple):
+    """Between two Newton steps.
+
+    Attributes:
+      theta: `[A d]`.
+      inverse: `[A d, A d]`, of the second derivatives with the ridge, before the step that led here.
+      error: `[]`, bound of the decrement here.
+      drift: `[]`, how far a logit may have moved since the second derivatives were taken.
+      decrement: `[]`, before the step that led here.
+      wanted: `[]` bool, whether another step is.
+      steps: `[]` int32, the same in all runs.
     """
-    squares = jnp.sum(jnp.square(steps), axis=1, keepdims=True)
-    # With several items the third derivative is bounded by the range of the logits' moves.
-    reach = longest * jnp.sqrt(squares) if single else 2.0 * longest * jnp.sqrt(jnp.max(squares))
-    return steps * jnp.where(reach > SAFE_MOVE, jnp.log1p(reach) / jnp.maximum(reach, 1.0), 1.0)
+
+    theta: jax.Array
+    inverse: jax.Array
+    error: jax.Array
+    drift: jax.Array
+    decrement: jax.Array
+    wanted: jax.Array
+    steps: jax.Array
+
+
+def _of_logit(error: jax.Array, drift: jax.Array, inverse: jax.Array, longest: jax.Array) -> jax.Array:
+    """Bound `[]` of the error of a logit, from that of the decrement."""
+    trace = sum(inverse[i, i] for i in range(inverse.shape[0]))
+    return longest * jnp.sqrt(trace) * error * jnp.exp(drift)
 
 
 @struct.dataclass
@@ -37,112 +58,220 @@ class NewtonState:
     """State of `Newton`.
 
     Attributes:
-      curvature: `[N, d, d]`, of the observations of each item, at the last fit.
       longest: `[]`, norm of the longest features so far.
+      residual: `[]`, the largest bound, over all fits, of the error of a logit.
     """
 
-    curvature: jax.Array
     longest: jax.Array
+    residual: jax.Array
 
 
 @struct.dataclass
 class Newton:
-    """A step on the new observation with the stored curvature, then Newton steps; for small dimensions.
+    """Newton steps until no logit of features met so far is further than a tolerance from the maximum-likelihood one; for small dimensions.
 
-    The first step needs no pass over the data: the gradient of the old ones is zero where the last fit ended. A step that
-    may move a logit by more than 1.79 is shortened to the length at which every step lowers the loss, whatever the features
-    and the ridge.
+    With the decrement `l = sqrt(g' H^-1 g)` before a full step that moves logits by `r` at most, the one after it is at most
+    `l r / 2 exp(r / 2)`, since second derivatives change by a factor `exp(r)` at most; an error of the decrement is one of a logit by
+    `sqrt(x' H^-1 x)`. Steps end where this bound meets the tolerance, or where rounding keeps the decrement from falling. A step that may move
+    a logit by more than 1.79 is shortened to the length at which every step lowers the loss, whatever the features and the ridge.
 
-    Source: Sun and Tran-Dinh (2019), "Generalized self-concordant functions", for the length of steps.
+    Source: Sun and Tran-Dinh (2019), "Generalized self-concordant functions".
 
     Attributes:
-      passes: Newton steps, each a pass over the data (static).
-      polish: further steps, with the last curvature, that compute the gradient alone (static).
-      search: a Newton step that raises the loss all the same, by rounding, is cut to a quarter; with several passes for a
-        ridge far below 1 (static).
+      tolerance: largest error of a logit (static).
+      passes: Newton steps after an observation at most, each a pass over the data (static).
     """
 
-    passes: int = struct.field(pytree_node=False, default=2)
-    polish: int = struct.field(pytree_node=False, default=0)
-    search: bool = struct.field(pytree_node=False, default=False)
+    tolerance: float = struct.field(pytree_node=False, default=1e-3)
+    passes: int = struct.field(pytree_node=False, default=64)
 
     needs_hessian: ClassVar[bool] = True
 
     def check(self) -> None:
+        checks.non_negative("tolerance", self.tolerance, ())
         checks.count("passes", self.passes)
-        checks.count("polish", self.polish, minimum=0)
 
-    def init(self, num: int, dim: int, ridge: Leaf) -> NewtonState:
+    def init(self, num: int, dim: int, ridge: Leaf) -> Any:
         """Nothing observed."""
-        del ridge
-        return NewtonState(jnp.zeros((num, dim, dim), jnp.float32), jnp.zeros((), jnp.float32))
+        del num, dim, ridge
+        return NewtonState(jnp.zeros((), jnp.float32), jnp.zeros((), jnp.float32))
 
     def fit(
-        self, state: NewtonState, sums: Derivatives, theta: jax.Array, chosen: jax.Array, ridge: Leaf, new: New
-    ) -> tuple[jax.Array, NewtonState]:
+        self, state: Any, sums: Derivatives, theta: jax.Array, chosen: jax.Array, ridge: Leaf, new: New
+    ) -> tuple[jax.Array, Any]:
         """New parameters, at which the derivative of the loss with the ridge, eq. (4), is zero; see `Solver.fit`."""
-        dim, num = theta.shape[1], chosen.shape[0]
-        longest = jnp.maximum(state.longest, jnp.sqrt(jnp.max(jnp.sum(jnp.square(new.x), axis=1))))
-        masks = [numerics.one_hot(chosen[a], theta.shape[0]) for a in range(num)]
-        # With several items the third derivative is bounded by the range of the logits' moves.
-        spread = 1.0 if new.x.shape[0] == 1 else 2.0
+        longest = longest_of(state.longest, new)
+        masks = [numerics.one_hot(chosen[a], theta.shape[0]) for a in range(chosen.shape[0])]
+        start = jnp.concatenate([numerics.pick(mask, theta.T) for mask in masks])
+        zero = jnp.zeros((), theta.dtype)
+        first = _Point(
+            start, jnp.eye(start.size, dtype=theta.dtype), zero + jnp.inf, zero, zero, jnp.bool_(True), jnp.int32(0)
+        )
+        end, error = self._from(first, sums, theta, masks, ridge, longest, spread=1.0 if new.x.shape[0] == 1 else 2.0)
+        return _placed(masks, theta, end.theta), NewtonState(longest, jnp.maximum(state.residual, error))
 
-        def cut(move: jax.Array) -> jax.Array:
-            """A step of a length that is safe."""
-            reach = spread * longest * jnp.sqrt(jnp.max(jnp.sum(jnp.square(move.reshape(-1, dim)), axis=1)))
-            return move * jnp.where(reach > SAFE_MOVE, jnp.log1p(reach) / jnp.maximum(reach, 1.0), 1.0)
+    def residual(self, state: "NewtonState | TrackedState") -> jax.Array:
+        """The largest bound, over all fits, of the error of a logit, `[]`."""
+        return state.residual
 
-        # A step on the new observation alone, with the curvature of the old ones.
-        start = _picked(masks, theta)
-        before = _picked(masks, state.curvature)
-        trial = start - cut(solve(before + new.curvature + ridge * jnp.eye(dim, dtype=jnp.float32), new.gradient))
-        ridges = ridge * jnp.eye(num * dim, dtype=jnp.float32)
+    def _from(
+        self,
+        start: _Point,
+        sums: Derivatives,
+        theta: jax.Array,
+        masks: list[jax.Array],
+        ridge: Leaf,
+        longest: jax.Array,
+        spread: float,
+    ) -> tuple[_Point, jax.Array]:
+        """Newton steps, in each run as many as it needs, and the bound of a logit's error behind them.
 
-        def newton(_: jax.Array, carry: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
-            """One pass: point to try, best point so far, its loss, the move from it, its second derivatives."""
-            trial, best, best_loss, move, hessian = carry
-            found = sums(_placed(masks, theta, trial), loss=self.search)
-            gradient = (found.gradient + ridge * trial).reshape(-1)  # eq. (4)
-            second = _hessian(found)
-            # An item of -1 has no data, and keeps its place.
-            towards = -cut(solve(second + ridges, gradient))
-            if self.search:
-                value = found.loss + 0.5 * ridge * jnp.sum(trial * trial)
-                better = value <= best_loss + 1e-6 * (1.0 + jnp.abs(best_loss))
-                best, best_loss = jnp.where(better, trial, best), jnp.where(better, value, best_loss)
-                move = jnp.where(better, towards, 0.25 * move)
-                hessian = jnp.where(better, second, hessian)
-            else:
-                best, move, hessian = trial, towards, second
-            return best + move.reshape(num, dim), best, best_loss, move, hessian
+        Args:
+          start: first point.
+          sums: see `Solver.fit`.
+          theta: `[N, d]`, all parameters.
+          masks: `[N]` of each parameter that moves.
+          ridge: `[]`.
+          longest: `[]`, norm of the longest features.
+          spread: how far logits move apart with the longest features and a parameter's step; with several items the third derivative
+            is bounded by the range of the logits' moves.
+        """
+        dim = theta.shape[1]
 
-        nothing = jnp.zeros((num * dim,), trial.dtype), jnp.zeros((num * dim, num * dim), trial.dtype)
-        carry = numerics.repeat(self.passes, newton, (trial, start, jnp.full((), jnp.inf, trial.dtype), *nothing))
-        trial, _, _, _, hessian = carry
-        for _ in range(self.polish):
-            gradient = (sums(_placed(masks, theta, trial), hessian=False).gradient + ridge * trial).reshape(-1)
-            trial = trial - cut(solve(hessian + ridges, gradient)).reshape(num, dim)
-        blocks = jnp.stack([hessian[a * dim : (a + 1) * dim, a * dim : (a + 1) * dim] for a in range(num)])
-        curvature = state.curvature
-        for mask, block in zip(masks, blocks, strict=True):
-            curvature = jnp.where(mask[:, None, None], block, curvature)
-        return _placed(masks, theta, trial), NewtonState(curvature, longest)
+        def step(now: _Point) -> _Point:
+            found = sums(_placed(masks, theta, now.theta))
+            assert found.hessian is not None
+            inverse = inverted(found.hessian + ridge * jnp.eye(now.theta.size, dtype=theta.dtype))
+            gradient = numerics.kept(found.gradient.reshape(-1) + ridge * now.theta)  # eq. (4)
+            full = numerics.kept(numerics.combine(gradient, inverse))
+            decrement = jnp.sqrt(jnp.maximum(jnp.sum(gradient * full), 0.0))
+            reach = spread * longest * jnp.sqrt(jnp.max(jnp.sum(jnp.square(full.reshape(-1, dim)), axis=1)))
+            left = jnp.where(reach > SAFE_MOVE, jnp.inf, 0.5 * reach * jnp.exp(0.5 * reach) * decrement)
+            stalled = (now.steps > 0) & (now.drift < _CONTRACTS) & (decrement > 0.5 * now.decrement)
+            error = jnp.where(stalled, decrement, left)
+            wanted = ~stalled & (_of_logit(error, reach, inverse, longest) > self.tolerance)
+            return _Point(now.theta - safe(reach) * full, inverse, error, reach, decrement, wanted, now.steps + 1)
+
+        def again(now: _Point) -> jax.Array:
+            return (numerics.largest_over_runs(now.wanted.astype(jnp.int32)) > 0) & (now.steps < self.passes)
+
+        def one(now: _Point) -> _Point:
+            after = step(now)
+            new = jax.tree.map(lambda x, y: jnp.where(now.wanted, x, y), after, now)
+            return numerics.kept(new._replace(wanted=now.wanted & after.wanted, steps=after.steps))
+
+        end = lax.while_loop(again, one, numerics.kept(start))
+        return end, _of_logit(end.error, end.drift, end.inverse, longest)
 
 
-def _picked(masks: list[jax.Array], values: jax.Array) -> jax.Array:
-    """The elements `[A, ...]` of `values` `[N, ...]` where the one-hot masks are True, zero for an empty mask."""
-    axes = tuple(range(1, values.ndim))
-    return jnp.stack([jnp.sum(jnp.where(jnp.expand_dims(mask, axes), values, 0.0), axis=0) for mask in masks])
+@struct.dataclass
+class TrackedState:
+    """State of `Tracked`.
+
+    Attributes:
+      inverse: `[N, d, d]`, of the second derivatives of each parameter's loss with the ridge.
+      error: `[N]`, bounds of the decrements.
+      drift: `[N]`, how far a logit may have moved since the second derivatives were taken.
+      longest: `[]`, norm of the longest features so far.
+      residual: `[]`, the largest bound, over all fits, of the error of a logit.
+    """
+
+    inverse: jax.Array
+    error: jax.Array
+    drift: jax.Array
+    longest: jax.Array
+    residual: jax.Array
+
+
+@struct.dataclass
+class Tracked(Newton):
+    """`Newton` for rounds that show one item, without passes over the data where they are not needed.
+
+    The loss of the old observations is followed by a quadratic model, to which that of the newest one is added as it is. The minimum moves
+    along the newest features alone, by what one equation in their utility says, and the model's second derivatives change by a matrix of rank
+    one. What the model leaves out is bounded as in `Newton`, and added up: only where that passes the tolerance, Newton steps on all of the data
+    renew the model. As data gather that is rare.
+
+    Attributes:
+      tolerance: largest error of a logit (static).
+      passes: Newton steps after an observation at most, each a pass over the data (static).
+    """
+
+    def init(self, num: int, dim: int, ridge: Leaf) -> TrackedState:
+        """Nothing observed."""
+        inverse = jnp.broadcast_to(jnp.eye(dim, dtype=jnp.float32) / ridge, (num, dim, dim))
+        zero = jnp.zeros((), jnp.float32)
+        return TrackedState(inverse, jnp.zeros((num,), jnp.float32), jnp.zeros((num,), jnp.float32), zero, zero)
+
+    def fit(
+        self, state: TrackedState, sums: Derivatives, theta: jax.Array, chosen: jax.Array, ridge: Leaf, new: New
+    ) -> tuple[jax.Array, TrackedState]:
+        """See `Solver.fit`."""
+        if new.x.shape[0] != 1 or new.took is None:
+            raise TypeError("new must be one row of one item as new_row and new_pair make it; Newton(...) takes others")
+        longest = longest_of(state.longest, new)
+        mask = numerics.one_hot(chosen[0], theta.shape[0])
+        inverse = jnp.sum(jnp.where(mask[:, None, None], state.inverse, 0.0), axis=0)
+        error, drift = numerics.pick(mask, state.error), numerics.pick(mask, state.drift)
+        start, x, took = numerics.pick(mask, theta.T), new.x[0], new.took[0]
+        way = numerics.kept(numerics.combine(x, inverse))
+        before, reach = numerics.kept((jnp.sum(x * start), jnp.sum(x * way)))
+
+        # Where the newest observation's loss and the model of the others are least, and the second derivatives there.
+        utility = before
+        for _ in range(_STEPS):
+            chance = jax.nn.sigmoid(utility)
+            full = (utility - before + reach * (chance - took)) / (1.0 + reach * chance * (1.0 - chance))
+            utility = utility - safe(jnp.abs(full)) * full
+        utility = numerics.kept(utility)
+        chance = jax.nn.sigmoid(utility)
+        missed, weight = numerics.kept((chance - took, chance * (1.0 - chance)))
+        now = start - missed * way
+        moved = longest * jnp.abs(missed) * jnp.sqrt(jnp.sum(jnp.square(way)))
+        left = 0.25 * jnp.abs(utility - before + reach * missed)
+        error = error * jnp.exp(moved) + (jnp.expm1(drift + moved) * jnp.abs(missed) + left) * jnp.sqrt(reach)
+        inverse = inverse - way[:, None] * (weight / (1.0 + reach * weight) * way)
+        inverse, error, drift = numerics.kept((inverse, error, drift + moved))
+        wanted = ~(_of_logit(error, drift, inverse, longest) <= self.tolerance)
+
+        zero = jnp.zeros((), theta.dtype)
+        first = _Point(now, inverse, error, drift, zero, wanted, jnp.int32(0))
+        end, bound = self._from(first, sums, theta, [mask], ridge, longest, spread=1.0)
+        return _placed([mask], theta, end.theta), TrackedState(
+            inverse=numerics.kept(jnp.where(mask[:, None, None], end.inverse, state.inverse)),
+            error=jnp.where(mask, end.error, state.error),
+            drift=jnp.where(mask, end.drift, state.drift),
+            longest=longest,
+            residual=jnp.maximum(state.residual, bound),
+        )
+
+
+def longest_of(before: jax.Array, new: New) -> jax.Array:
+    """The norm of the longest features up to now."""
+    return numerics.kept(jnp.maximum(before, jnp.sqrt(jnp.max(jnp.sum(jnp.square(new.x), axis=1)))))
 
 
 def _placed(masks: list[jax.Array], theta: jax.Array, values: jax.Array) -> jax.Array:
-    """`theta` `[N, d]` with the `values` `[A, d]` where the masks are True."""
-    for mask, value in zip(masks, list(values), strict=True):
+    """`theta` `[N, d]` with the `values` `[A d]` where the masks are True."""
+    for mask, value in zip(masks, list(values.reshape(len(masks), -1)), strict=True):
         theta = jnp.where(mask[:, None], value, theta)
     return numerics.kept(theta)
 
 
-def _hessian(found: Sums) -> jax.Array:
-    if found.hessian is None:
-        raise TypeError("Newton needs second derivatives, which these observations do not give: use Majorise or Online")
-    return found.hessian
+def inverted(matrix: jax.Array) -> jax.Array:
+    """Inverse of a symmetric and positive definite matrix `[D, D]`, by sweeps: a step per row, the same for all."""
+    size = matrix.shape[-1]
+
+    def sweep(place: jax.Array, a: jax.Array) -> jax.Array:
+        here = numerics.one_hot(place, size)
+        row = lax.dynamic_index_in_dim(a, place, 0, keepdims=False)
+        pivot = 1.0 / jnp.sum(jnp.where(here, row, 0.0))
+        row = numerics.kept(jnp.where(here, -1.0, row))
+        # The column is the row except for a sign: rows that were swept before have the other one.
+        column = lax.dynamic_index_in_dim(a, place, 1, keepdims=False)
+        column = numerics.kept(jnp.where(here, -1.0, column) * pivot)
+        inner = a - column[:, None] * row[None, :]
+        outside = jnp.where(here[:, None], -row[None, :] * pivot, jnp.where(here, -column[:, None], inner))
+        return jnp.where(here[:, None] & here, -pivot, outside)
+
+    return numerics.kept(-lax.fori_loop(0, size, sweep, matrix))

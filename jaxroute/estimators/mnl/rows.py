@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
-from jax import lax
 from jax.typing import DTypeLike
 
 from jaxroute.core import numerics
@@ -75,9 +74,7 @@ class Rows:
             accepted=_written(self.accepted, accepted, t),
         )
 
-    def sums(
-        self, theta: jax.Array, chosen: jax.Array, in_use: jax.Array | int, *, loss: bool = False, hessian: bool = True
-    ) -> Sums:
+    def sums(self, theta: jax.Array, chosen: jax.Array, in_use: jax.Array | int, *, hessian: bool = True) -> Sums:
         """Derivatives of the negative log-likelihood, without the ridge: the sum in eq. (4), and one of second derivatives.
 
         In `theta_a` of a chosen item `a` they are, summed over the rows `i` in which the item was shown,
@@ -92,7 +89,6 @@ class Rows:
           theta: `[N, d]`; the rows `chosen` are where derivatives are taken.
           chosen: `[A]` items; -1 for none.
           in_use: `[]` int32, rows from here on are empty.
-          loss: whether the loss is wanted.
           hessian: whether second derivatives are wanted.
         """
         dim, shown, number = theta.shape[1], self.items.shape[0], chosen.shape[0]
@@ -108,9 +104,9 @@ class Rows:
             # Whether item `chosen[a]` stands at place k of a row.
             mine = [[items[k] == chosen[a].astype(items.dtype) for k in range(shown)] for a in range(number)]
             if shown == 1:
-                chance, took, logits, normaliser = _of_one_shown(parameters, x, accepted, [m[0] for m in mine], loss)
+                chance, took = _of_one_shown(parameters, x, accepted, [m[0] for m in mine])
             else:
-                chance, took, logits, normaliser = _of_several_shown(theta, x, items, accepted)
+                chance, took = _of_several_shown(theta, x, items, accepted)
             # p_a of the rows in which item `chosen[a]` was shown, 0 of the others; then p_a - y_a.
             share = [numerics.kept(sum(jnp.where(mine[a][k], chance[k], 0.0) for k in range(shown))) for a in range(number)]
             missed = [
@@ -118,93 +114,22 @@ class Rows:
                 for a in range(number)
             ]
             terms = [missed[a] * x[i] for a in range(number) for i in range(dim)]  # eq. (4)
-            if loss:
-                any_mine = jnp.any(jnp.stack([jnp.stack(m) for m in mine]), axis=(0, 1))
-                taken = jnp.sum(jnp.where(took, logits, 0.0), axis=0)
-                terms.append(jnp.where(any_mine, normaliser - taken, 0.0))  # -log p of what was accepted
             if hessian:
                 terms += _second_derivatives(entries, share, x)
             return carry + numerics.sums(terms)
 
         size = number * dim
-        start = jnp.zeros((size + loss + (len(entries) if hessian else 0),))
+        start = jnp.zeros((size + (len(entries) if hessian else 0),))
         total = numerics.fold((self.features, self.items, self.accepted), in_use, start, step)
-        blocks = dict(zip(entries, total[size + loss :], strict=True)) if hessian else {}
-        return Sums(
-            total[size] if loss else jnp.zeros(()),
-            total[:size].reshape(number, dim),
-            _assemble(blocks, number, dim) if hessian else None,
-        )
-
-    def sums_of_all(self, theta: jax.Array, in_use: jax.Array | int) -> Sums:
-        """`sums` in the parameters of all items.
-
-        Args:
-          theta: `[N, d]`.
-          in_use: see `sums`.
-
-        Returns:
-          gradient `[N, d]`; second derivatives `[N, d, d]` of each item with itself where rows show one item each, otherwise
-          `[1, N d, N d]` of all.
-        """
-        num, dim = theta.shape
-        shown = self.items.shape[0]
-        _, square = _triangle(dim)
-        pairs, square_of_pairs = _triangle(num)
-        numbers = jnp.arange(num, dtype=self.items.dtype)[:, None]
-
-        def step(
-            carry: tuple[jax.Array, ...], part: tuple[jax.Array, jax.Array, jax.Array], first: jax.Array
-        ) -> tuple[jax.Array, ...]:
-            del first
-            x, items, accepted = part
-            mine = [items[k] == numbers for k in range(shown)]  # [N, C]
-            if shown == 1:
-                logit = sum(
-                    (jnp.where(mine[0][j], numerics.combine(theta[j], x), 0.0) for j in range(num)), jnp.zeros(x.shape[1])
-                )
-                chance, took = jax.nn.sigmoid(numerics.kept(logit))[None], (accepted == 0)[None]
-            else:
-                chance, took, _, _ = _of_several_shown(theta, x, items, accepted)
-            missed = [chance[k] - took[k].astype(x.dtype) for k in range(shown)]
-            missing = sum((jnp.where(m, v, 0.0) for m, v in zip(mine, missed, strict=True)), jnp.zeros((num, x.shape[1])))
-            if shown == 1:
-                weight = jnp.where(mine[0], chance[0] * (1.0 - chance[0]), 0.0)
-            else:
-                share = sum((jnp.where(m, p, 0.0) for m, p in zip(mine, chance, strict=True)), jnp.zeros((num, x.shape[1])))
-                share = numerics.kept(share)
-                weight = jnp.stack([(share[a] if a == b else 0.0) - share[a] * share[b] for a, b in pairs])
-            missing, weight = numerics.kept((missing, weight))
-            gradient, *second = carry
-            products = [lax.slice_in_dim(x, i, i + 1) * lax.slice_in_dim(x, i, dim) for i in range(dim)]
-            second = [
-                total + numerics.outer_sums(weight, p) for total, p in zip(second, numerics.kept(products), strict=True)
-            ]
-            return gradient + numerics.outer_sums(missing, x), *second
-
-        rows = num if shown == 1 else len(pairs)
-        start = jnp.zeros((num, dim)), *(jnp.zeros((rows, dim - i)) for i in range(dim))
-        gradient, *parts = numerics.fold((self.features, self.items, self.accepted), in_use, start, step)
-        second = jnp.concatenate(parts, axis=1)[:, square].reshape(rows, dim, dim)
-        if shown > 1:
-            blocks = second[square_of_pairs].reshape(num, num, dim, dim)
-            second = jnp.swapaxes(blocks, 1, 2).reshape(1, num * dim, num * dim)
-        return Sums(jnp.zeros(()), gradient, second)
+        blocks = dict(zip(entries, total[size:], strict=True)) if hessian else {}
+        return Sums(total[:size].reshape(number, dim), _assemble(blocks, number, dim) if hessian else None)
 
 
-def _triangle(size: int) -> tuple[list[tuple[int, int]], np.ndarray]:
-    """Places of the upper triangle of a symmetric matrix, and the number `[size * size]` of each entry's place among them."""
-    upper = [(i, j) for i in range(size) for j in range(i, size)]
-    return upper, np.array([upper.index((min(i, j), max(i, j))) for i in range(size) for j in range(size)])
+# Of the items shown `[K, C]`: probabilities `p`, and which was accepted.
+_Choice = tuple[jax.Array, jax.Array]
 
 
-# Of the items shown `[K, C]`: chances `p`, which was accepted, utilities; and the normaliser `[C]`, `-log p_0`.
-_Choice = tuple[jax.Array, jax.Array, jax.Array, jax.Array]
-
-
-def _of_one_shown(
-    parameters: list[jax.Array], x: jax.Array, accepted: jax.Array, mine: list[jax.Array], loss: bool
-) -> _Choice:
+def _of_one_shown(parameters: list[jax.Array], x: jax.Array, accepted: jax.Array, mine: list[jax.Array]) -> _Choice:
     """Rows that show one item each: only utilities of chosen items are computed.
 
     Rows of other items have the utility of the first chosen one: they are left out of every sum later, where `mine` is
@@ -215,8 +140,7 @@ def _of_one_shown(
     logit = sum((jnp.where(m, v, 0.0) for m, v in zip(mine[1:], each[1:], strict=True)), each[0])
     if len(parameters) > 1:
         logit = jnp.where(mine[0], each[0], logit - each[0])
-    normaliser = jax.nn.softplus(logit) if loss else jnp.zeros(())
-    return jax.nn.sigmoid(logit)[None], (accepted == 0)[None], logit[None], normaliser
+    return jax.nn.sigmoid(logit)[None], (accepted == 0)[None]
 
 
 def _of_several_shown(theta: jax.Array, x: jax.Array, items: jax.Array, accepted: jax.Array) -> _Choice:
@@ -227,9 +151,8 @@ def _of_several_shown(theta: jax.Array, x: jax.Array, items: jax.Array, accepted
         sum((jnp.where(items[k] == j, v, 0.0) for j, v in enumerate(of_all)), jnp.zeros((width,))) for k in range(shown)
     ]
     logits = numerics.kept(jnp.stack(at_place))
-    chance, normaliser = chances(logits, items >= 0)
     took = jnp.stack([(accepted == k) & (items[k] >= 0) for k in range(shown)])
-    return chance, took, logits, normaliser
+    return chances(logits, items >= 0), took
 
 
 def _second_derivatives(entries: list[_Entry], share: list[jax.Array], x: jax.Array) -> list[jax.Array]:
@@ -304,9 +227,7 @@ class PairRows:
             accepted=_written(self.accepted, accepted, t),
         )
 
-    def sums(
-        self, theta: jax.Array, chosen: jax.Array, in_use: jax.Array | int, *, loss: bool = False, hessian: bool = True
-    ) -> Sums:
+    def sums(self, theta: jax.Array, chosen: jax.Array, in_use: jax.Array | int, *, hessian: bool = True) -> Sums:
         """Derivatives of the sum in eq. (1), without the ridge, in the one parameter, the row of `theta` `[1, d]`.
 
         Over the rows, with the items shown in each, they are sums of
@@ -318,7 +239,6 @@ class PairRows:
           theta: `[1, d]`.
           chosen: not used.
           in_use: see `Rows.sums`.
-          loss: see `Rows.sums`.
           hessian: see `Rows.sums`.
         """
         del chosen
@@ -331,14 +251,12 @@ class PairRows:
             del first
             x, present, accepted = part
             logits = numerics.kept(jnp.stack([numerics.combine(theta[0], x[k]) for k in range(shown)]))
-            chance, normaliser = chances(logits, present)
+            chance = chances(logits, present)
             took = jnp.stack([present[k] & (accepted == k) for k in range(shown)])
             missed = numerics.kept(chance - took)
             total: dict[str, Any] = {
                 "gradient": [sum((jnp.sum(missed[k] * x[k, i]) for k in range(shown)), zero) for i in range(dim)]
             }
-            if loss:
-                total["loss"] = jnp.sum(normaliser - jnp.sum(jnp.where(took, logits, 0.0), axis=0))
             if hessian:
                 mean = numerics.kept(jnp.stack([sum(chance[k] * x[k, i] for k in range(shown)) for i in range(dim)]))
                 total["hessian"] = {
@@ -350,16 +268,8 @@ class PairRows:
             return jax.tree.map(jnp.add, carry, total)
 
         start: dict[str, Any] = {"gradient": [zero] * dim}
-        if loss:
-            start["loss"] = zero
         if hessian:
             start["hessian"] = {(0, 0, i, j): zero for i, j in pairs}
         total = numerics.fold((self.features, self.shown, self.accepted), in_use, start, step)
         gradient = jnp.stack(total["gradient"])[None]
-        return Sums(total.get("loss", zero), gradient, _assemble(total["hessian"], 1, dim) if hessian else None)
-
-    def sums_of_all(self, theta: jax.Array, in_use: jax.Array | int) -> Sums:
-        """`sums` in the one parameter there is, with second derivatives `[1, d, d]`."""
-        found = self.sums(theta, jnp.zeros((1,), jnp.int32), in_use)
-        assert found.hessian is not None
-        return found.replace(hessian=found.hessian[None])
+        return Sums(gradient, _assemble(total["hessian"], 1, dim) if hessian else None)

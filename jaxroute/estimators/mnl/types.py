@@ -14,12 +14,10 @@ class Sums:
     """Derivatives of the loss in the parameters of some items: sums over the observations, without the ridge.
 
     Attributes:
-      loss: `[]`, minus the log-likelihood of the rows in which one of these items was shown.
       gradient: `[A, d]`, `sum_i 1{j in S_i} (p_j - y_ij) x_i` of each item `j`: eq. (4) without its first term.
       hessian: `[A d, A d]`, None if it was not asked for.
     """
 
-    loss: jax.Array
     gradient: jax.Array
     hessian: jax.Array | None
 
@@ -27,15 +25,12 @@ class Sums:
 class Derivatives(Protocol):
     """The observations so far, as a function of the parameters."""
 
-    def __call__(self, theta: jax.Array, *, loss: bool = False, hessian: bool = True, everyone: bool = False) -> Sums:
+    def __call__(self, theta: jax.Array, *, hessian: bool = True) -> Sums:
         """Derivatives at `theta` `[N, d]`.
 
         Args:
           theta: parameters.
-          loss: whether the loss is wanted.
           hessian: whether second derivatives are wanted.
-          everyone: in the parameters of all items, not only the chosen ones: a gradient `[N, d]`, second derivatives `[N, d, d]`
-            where every row is about one parameter, otherwise `[1, N d, N d]`; for `Tracked`.
         """
         ...
 
@@ -59,6 +54,10 @@ class Solver(Protocol):
           dim: `d`.
           ridge: `[]`.
         """
+        ...
+
+    def residual(self, state: Any) -> jax.Array:
+        """The largest error of a logit, over all fits, that the criterion for ending left, `[]`; NaN without a criterion."""
         ...
 
     def fit(

@@ -289,7 +289,7 @@ _LAWS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
 }
 _FITS = {
     "exact": ca.Window.exact(2000),
-    "window 64": ca.Window(size=64, iterations=3),
+    "window 64": ca.Window(size=64),
     "window 32": ca.Window(),
     "window 8": ca.Window(size=8),
     "streaming": STREAMING,

@@ -5,7 +5,6 @@ from typing import Any
 
 from jaxroute import grid
 from jaxroute.analysis import plot
-from jaxroute.estimators.mnl import Newton
 from jaxroute.experiments.base import Case, Claim, Experiment, Results
 from jaxroute.experiments.claims import Verdict
 from jaxroute.experiments.measure import listed, mean_of, runs_of, show
@@ -19,9 +18,8 @@ from jaxroute.problems import queueing as qu
 
 def _constants(env: Any) -> dict[str, Any]:
     del env
-    solver = Newton(passes=6, search=True)
     kappas, c1s, ridges = [0.0, 0.05, 0.3, 1.0, 5.0], [0.0, 1.0, 4.0], [0.1, 1.0, 5.0]
-    return {"ACQB": grid(qu.ACQB, curvature=kappas, c1=c1s, ridge=ridges, solver=solver)}
+    return {"ACQB": grid(qu.ACQB, curvature=kappas, c1=c1s, ridge=ridges)}
 
 
 def _two_loads(arrival_rate: Any = (0.6, 0.7), num_offered: int = 1, horizon: int = 1000) -> Any:

@@ -79,7 +79,7 @@ class COSMOS:
     Source: Belloni, Chen and Wei (2026), Algorithm 1 (known evaluator) and Algorithm 2 (unknown).
 
     Differs from the paper: constants of the radii are tuned (`Practical`) because those of the proofs open every box.
-    Indices are fitted exactly on the latest samples only, with a small ridge (`Window`; `Window.exact` keeps all), and the
+    Indices are fitted to the minimum on the latest samples only, with a small ridge (`Window`; `Window.exact` keeps all), and the
     evaluator by one Newton step per pair, each linearised once, in place of eq. (19) (`OnlineGLM`; `ExactGLM` keeps all);
     what is too long is shortened, not projected. A score of 1 ends a search whatever the indices; where the estimate's link
     has rounded to 1, none does.

@@ -22,10 +22,8 @@ from jaxroute.problems.queueing.theory import num_samples
 from jaxroute.problems.queueing.types import Action, Feedback, Observation, QueueSpec
 from jaxroute.solvers.assortment import best_models, log_weight_of_best
 
-# From this dimension on the estimator takes first-order steps, and the sampler a square root that is kept up to date.
+# From this dimension on the estimator takes quasi-Newton steps, and the sampler updates a square root.
 _LARGE = 9
-# Up to so many numbers in all parameters together the solver keeps their second derivatives, where rounds show several models.
-_TRACKED = 64
 # Up to so many numbers in the second derivatives of all parameters together kernels play pools with one or two answers faster than XLA: in .4
 # to .5 of its time over 300 rounds, in .7 to .9 over 1,000 and 2,000 (with vectors of 256 bits in .5 to .65, and in about the same).
 _LARGE_CURVATURES = 2**17
@@ -36,6 +34,7 @@ LEARNER_METRICS = (
     Metric("score", "logarithm of the largest weight in the samples", "", "average", default=False),
     Metric("radius", "mean confidence radius", "", "average", ("model",), default=False),
     Metric("min_eigenvalue", "least eigenvalue of the design matrix", "", "gauge", ("model",), default=False),
+    Metric("residual", "largest error of a logit that a fit has left", "", "gauge", default=False),
     Metric("unfinite", "parameters that are not finite", "", "gauge", default=False),
 )
 
@@ -89,10 +88,10 @@ class ACQB:
 
     A query that has just come is explored now and then with the next assortment in turn. In other rounds `M` parameters are
     sampled from `N(theta_j, radius_j^2 V_j^-1)` for each model; a utility is the largest over the samples, and the query and
-    assortment with the largest departure rate are served. The estimate is the regularised maximum-likelihood one. Up to 8
-    features and two answers it follows a quadratic model of the loss, made anew from all of the data in the first 64 rounds and then at
-    growing distances (`Tracked`, `TrackedBlocks`); with more answers Newton steps in every round keep its digits (`Newton()`, which can
-    be given for fewer too); with more features, and with the prompts of a pool, first-order steps.
+    assortment with the largest departure rate are served. The estimate is the regularised maximum-likelihood one, to 1e-3 in a logit: up to
+    8 features by Newton steps (`Tracked` where rounds show one answer, else `Newton`), with more, and with the prompts of a pool, by
+    quasi-Newton steps (`BFGS`). What they leave is recorded as `residual`. `Online` is an approximation that costs no pass over the data: in
+    long runs it is many times as fast.
 
     Whether features belong to queries (one parameter per model) or to pairs (one for all) is the environment's choice.
 
@@ -100,10 +99,7 @@ class ACQB:
 
     Differs from the paper: kappa, lambda_0 and c1 are not given there. With a kappa that the theory asks for the policy is
     hardly better than a random one; the default is a scale that was tuned. `log 0` in the radius is 0. Eq. (4) lacks a
-    factor `x_i`. Ties go to the query that came first, then to the lower models. First-order
-    steps (`Majorise`, five a round) stay behind the solution of eqs. (1) and (4): on the stand-in for RouterBench (64 features,
-    lambda_0 = .1, one answer) logits of prompts were off by up to .12, by .04 (root mean square) in the worst model, and in
-    the setting of figure 7 by .05 and .012. Thirty steps changed the regret of 1,000 rounds by 2.2 (2.7) in 151.
+    factor `x_i`. Ties go to the query that came first, then to the lower models.
 
     Attributes:
       curvature: `[]`, the paper's kappa.
@@ -114,7 +110,7 @@ class ACQB:
         show `K`.
       features: `[d', P]` in place of the features of a pool's prompts (ACQB-CL), None for those.
       num_samples: `M`, None for the paper's (static).
-      solver: `Tracked`, `TrackedBlocks`, `Newton`, `Majorise` or `Online`, None to choose by sizes (static).
+      solver: `Tracked`, `Newton`, `BFGS` or `Online`, None to choose by sizes (static).
       sampler: `ByCholesky`, `ByRoot` or `ByFactors`, None to choose by sizes (static).
       joint: the estimates of all models are solved together, not only those shown (static).
       fifo: Thompson rounds serve the query that has waited longest (static).
@@ -154,9 +150,7 @@ class ACQB:
             checks.count("num_samples", self.num_samples)
         if self.solver is not None:
             if isinstance(self.solver, type) or not hasattr(self.solver, "fit"):
-                raise ValueError(
-                    f"solver must be Tracked(), TrackedBlocks(), Newton(), Majorise() or Online(), got {checks.show(self.solver)}"
-                )
+                raise ValueError(f"solver must be Tracked(), Newton(), BFGS() or Online(), got {checks.show(self.solver)}")
             self.solver.check()
         if self.sampler is not None and (isinstance(self.sampler, type) or not hasattr(self.sampler, "sample")):
             raise ValueError(f"sampler must be ByCholesky(), ByRoot() or ByFactors(), got {checks.show(self.sampler)}")
@@ -178,17 +172,12 @@ class ACQB:
             raise ValueError(f"joint must be False with {what}")
         if parts.solver.needs_hessian and not parts.memory.has_hessian:
             raise ValueError(
-                "solver must be Majorise(...) or Online() for a pool of prompts with one or two answers, got "
+                "solver must be BFGS(...) or Online() for a pool of prompts with one or two answers, got "
                 f"{type(parts.solver).__name__}(...)"
             )
-        blocks = spec.num_offered == 2 and not spec.pair_features
-        if isinstance(parts.solver, mnl.TrackedBlocks) and (not blocks or self.joint):
-            raise ValueError(
-                "solver must not be TrackedBlocks(...) but where two answers with a parameter each are estimated together"
-            )
-        if isinstance(parts.solver, mnl.Tracked) and (spec.num_offered > 2 or blocks):
-            allowed = "TrackedBlocks(...), Newton(...) or Majorise(...)" if blocks else "Newton(...) or Majorise(...)"
-            raise ValueError(f"solver must be {allowed} with {spec.num_offered} answers, got Tracked(...)")
+        if isinstance(parts.solver, mnl.Tracked) and (spec.num_offered > 1 or self.joint):
+            what = "joint estimates" if self.joint else f"{spec.num_offered} answers"
+            raise ValueError(f"solver must be Newton(...) or BFGS(...) with {what}, got Tracked(...)")
 
     def has_long_rounds(self, spec: QueueSpec) -> bool:
         return self._size_of_curvatures(spec) >= WRITTEN_OUT
@@ -220,11 +209,8 @@ class ACQB:
         if self.solver is not None:
             return self.solver
         if dim >= _LARGE or not memory.has_hessian:
-            return mnl.Majorise()
-        if spec.num_offered == 1 or (spec.pair_features and spec.num_offered == 2):
-            return mnl.Tracked()
-        small = spec.num_models * dim <= _TRACKED
-        return mnl.TrackedBlocks() if spec.num_offered == 2 and small and not self.joint else mnl.Newton()
+            return mnl.BFGS()
+        return mnl.Tracked() if spec.num_offered == 1 and not self.joint else mnl.Newton()
 
     def _sampler(self, spec: QueueSpec, memory: Memory, dim: int) -> Sampler:
         """For these sizes: by factors, where they have fewer numbers than the square roots."""
@@ -335,5 +321,6 @@ class ACQB:
         least = self.parts(state.spec).sampler.min_eigenvalue(state.spread)
         return {
             "min_eigenvalue": jnp.broadcast_to(least, (state.spec.num_models,)),
+            "residual": self.parts(state.spec).solver.residual(state.fit),
             "unfinite": jnp.sum(~jnp.isfinite(state.theta)).astype(jnp.float32),
         }

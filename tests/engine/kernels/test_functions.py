@@ -41,8 +41,6 @@ MORE = {
     "NaN": (lambda x: (jnp.max(x), jnp.min(x), jnp.maximum(x, 0), jnp.argmax(x), jnp.argmin(x), jnp.sort(x)), WITH_NAN),
     "whether there is NaN": (lambda x: tuple(numerics.has_nan(y) for y in (x, x[:4], x[2:3], x[0], 2 * x, jnp.tile(x, 64).reshape(4, 80))), WITH_NAN),
     "infinities are no NaN": (lambda x: (numerics.has_nan(x[:4]), numerics.has_nan(x)), EXTREMES),
-    "outer sums": (numerics.outer_sums, floats(5, 32), floats(3, 32)),
-    "outer sums of many": (lambda x, y: (numerics.outer_sums(x, y), numerics.outer_sums(y + 1, x[:1])), floats(3, 7), floats(23, 7)),
     "products of many terms": (
         lambda x, y: (jnp.dot(x, y, precision="highest"), x[0] @ y, x @ y[:, 0], x[1] @ y[:, 2], jnp.einsum("ki,kj->kij", x, x)),
         floats(3, 11),
@@ -86,17 +84,6 @@ def test_the_c_of_a_function_equals_vmap(name, wide):
     theirs = jax.jit(jax.vmap(fn, in_axes=-1, out_axes=-1, axis_size=R))(*args)
     # Sums are taken in another order.
     assert_same(by_c(fn, *args, wide=wide), theirs)
-
-
-def test_outer_sums_are_added_in_the_order_of_their_terms():
-    """So that they are the same bits as where the sum is written out."""
-    a, b = floats(4, 32), floats(6, 32)
-    written_out = jax.jit(jax.vmap(numerics.outer_sums.__wrapped__, in_axes=-1, out_axes=-1))(a, b)
-    in_order = np.zeros((4, 6, R), np.float32)
-    for c in range(32):
-        in_order += np.asarray(a)[:, None, c] * np.asarray(b)[None, :, c]
-    np.testing.assert_array_equal(by_c(numerics.outer_sums, a, b, wide=True), in_order)
-    np.testing.assert_allclose(written_out, in_order, rtol=1e-5, atol=1e-5)
 
 
 def test_looking_for_nan_takes_one_comparison_for_two_numbers_and_no_maximum():

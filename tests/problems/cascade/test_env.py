@@ -174,7 +174,7 @@ POLICIES = default_policies(ca) | {
     "DistributionLearner": ca.DistributionLearner(radius=ca.Practical(0.0, 0.0, 0.0)),
     "BootstrapCOSMOS": ca.BootstrapCOSMOS(exploration=ca.WarmUp(1)),
     "streaming": ca.COSMOS(fit=ca.Streaming()),
-    "window": ca.COSMOS(fit=ca.Window(size=4, iterations=1)),
+    "window": ca.COSMOS(fit=ca.Window(size=4)),
     "exact evaluator": ca.COSMOS(fit=ca.Streaming(), evaluator=ca.ExactGLM(capacity=20)),
     "moments": ca.COSMOS(fit=ca.MomentEquations(size=4, iterations=1)),
     "theory": ca.COSMOS(fit=ca.Streaming(), radius=ca.Theoretical()),

@@ -149,7 +149,7 @@ WRONG = {
     "no iterations": (lambda: run(ca.COSMOS(fit=ca.Window(iterations=0))), "iterations must be at least 1, got 0"),
     "never renewed": (lambda: run(ca.COSMOS(fit=ca.Window(every=0))), "every must be at least 1, got 0"),
     "negative ridge": (lambda: run(ca.COSMOS(fit=ca.Window(ridge=-1.0))), "ridge must be at least 0, got -1"),
-    "curvature above 1": (lambda: run(ca.COSMOS(fit=ca.Window(floor=1.5))), r"floor must be in \[0, 1\], got 1.5"),
+    "curvature above 1": (lambda: run(ca.COSMOS(fit=ca.MomentEquations(floor=1.5))), r"floor must be in \[0, 1\], got 1.5"),
     "an exact window of nothing": (lambda: ca.Window.exact(0), "horizon must be at least 1, got 0"),
     "no start": (lambda: run(ca.COSMOS(fit=ca.Streaming(start=0.0))), "start must be above 0, got 0"),
     "no ball": (lambda: run(ca.OnlineGradient(fit=ca.GradientDescent(bound=0.0))), "bound must be above 0, got 0"),

@@ -12,9 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import assert_means_agree, in_double, x64
-from mnl_cases import SEARCH, ManySteps
+from mnl_cases import BFGS, EXACT, TRACKED
 from queueing_reference_cases import (
-    EXACT,
     KEY,
     RIDGE01,
     assert_same_run,
@@ -31,7 +30,6 @@ import jaxroute as jr
 from jaxroute.core import draws
 from jaxroute.engine.programs import trace_count
 from jaxroute.engine.rounds import draws_key, run_streams
-from jaxroute.estimators import mnl
 from jaxroute.problems import queueing as rq
 
 slow = pytest.mark.slow
@@ -63,10 +61,10 @@ CASES = {
     "K2": Case(2, N=4, d=2),
     "K3": Case(3, N=4, d=2, options=FEW),
     "K3, all samples": Case(3, N=5, d=3, seed=8),
-    "K1, search": Case(1, d=2, solver=SEARCH, seed=3),
-    "K2, search": Case(2, d=2, solver=SEARCH, seed=4),
+    "K1, small ridge": Case(1, d=2, solver=TRACKED, seed=3),
+    "K2, small ridge": Case(2, d=2, seed=4),
     "K2, joint": Case(2, d=2, T=150, options={"joint": True} | FEW, plain={"mle": "joint"}),
-    "K2, joint, search": Case(2, d=2, solver=SEARCH, options={"joint": True}, plain={"mle": "joint"}),
+    "K2, joint, small ridge": Case(2, d=2, options={"joint": True}, plain={"mle": "joint"}),
     "K3, joint": Case(3, N=5, d=2, options={"joint": True} | FEW, plain={"mle": "joint"}),
     "K2, second answer": Case(
         2,
@@ -82,9 +80,9 @@ CASES = {
     "K1, pairs": Case(1, pair=True, arrival_rate=0.5),
     "K2, pairs": Case(2, N=4, pair=True, arrival_rate=0.6, options=FEW),
     "K3, pairs": Case(3, N=5, d=4, pair=True, arrival_rate=0.7, limit=200),
-    "K1, pairs, search": Case(1, pair=True, arrival_rate=0.5, solver=SEARCH),
-    "K2, pairs, many steps": Case(2, N=4, d=2, T=150, pair=True, arrival_rate=0.6, solver=ManySteps(300)),
-    "K2, many steps": Case(2, N=4, d=2, T=150, solver=ManySteps(300)),
+    "K1, pairs, small ridge": Case(1, pair=True, arrival_rate=0.5, solver=TRACKED),
+    "K2, pairs, BFGS": Case(2, N=4, d=2, T=150, pair=True, arrival_rate=0.6, solver=BFGS),
+    "K2, BFGS": Case(2, N=4, d=2, T=150, solver=BFGS),
     "K1, N5": Case(1, N=5, d=5, seed=1),
     "K1, N10": Case(1, N=10, d=5, seed=1),
     "K2, N5": Case(2, N=5, d=5, seed=2),
@@ -107,10 +105,10 @@ QUICK = {
 }
 
 
-SLOW = {name: [GREEDY, USUAL, (0.0, 5.0, 4.0), (0.3, 5.0, 0.0)] for name in CASES if "search" not in name}
+SLOW = {name: [GREEDY, USUAL, (0.0, 5.0, 4.0), (0.3, 5.0, 0.0)] for name in CASES if "small ridge" not in name}
 
 
-SLOW |= {name: [(0.0, RIDGE01, 1.0), (0.3, RIDGE01, 1.0), (0.3, RIDGE01, 4.0)] for name in CASES if "search" in name}
+SLOW |= {name: [(0.0, RIDGE01, 1.0), (0.3, RIDGE01, 1.0), (0.3, RIDGE01, 4.0)] for name in CASES if "small ridge" in name}
 
 
 RUNS = [(name, setting, ()) for name, settings in QUICK.items() for setting in settings]
@@ -257,14 +255,14 @@ def test_queue_bandits(name, N):
     assert 100 < want["explored"].sum() < T - 100 - want["idle"].sum()  # The index decides often enough.
 
 
-CONVERGED = {"solver": ManySteps(), "sampler": rq.ByCholesky()}
+CONVERGED = {"solver": BFGS, "sampler": rq.ByCholesky()}
 
 
 POOLS = {
     "K1, counts": (1, rq.ACQB(**CONVERGED), {}, ()),
     "K2, counts": (2, rq.ACQB(**CONVERGED, num_samples=3), {}, slow),
-    "K3, rows": (3, rq.ACQB(solver=mnl.Newton(passes=6), num_samples=3), {}, slow),
-    "K3, rows, joint": (3, rq.ACQB(solver=mnl.Newton(passes=6), num_samples=3, joint=True), {"mle": "joint"}, slow),
+    "K3, rows": (3, rq.ACQB(solver=EXACT, num_samples=3), {}, slow),
+    "K3, rows, joint": (3, rq.ACQB(solver=EXACT, num_samples=3, joint=True), {"mle": "joint"}, slow),
     "K1, other features": (1, rq.ACQB(**CONVERGED), {"other": True}, slow),
     "K1, fifo": (1, rq.ACQB(**CONVERGED, fifo=True), {"fifo": True}, slow),
     "K2, second answer": (
@@ -338,7 +336,7 @@ def test_policy_switching_queues(K):
     luck = instance(number, T, N, d, K, arrival_rate=arrival_rate)
     with x64():
         env = in_double(luck.env(K))
-        first = in_double(rq.ACQB(solver=mnl.Newton(passes=6)))
+        first = in_double(rq.ACQB(solver=EXACT))
 
         def switch(at):
             return in_double(rq.SwitchAt(first=first, second=rq.Optimal.of(env), at=at))

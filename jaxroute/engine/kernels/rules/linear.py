@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from jaxroute.engine.kernels.rules.registry import rule
-from jaxroute.engine.kernels.values import Place, Storage, Unsupported, Value, counting, flat
+from jaxroute.engine.kernels.values import Place, Storage, Unsupported, Value, flat
 from jaxroute.engine.kernels.writer import Writer
 
 # Sweeps of rotations: each about squares what is left beside the diagonal, so that float32 takes five.
@@ -15,34 +15,6 @@ _SWEEPS = 12
 # Two columns (rows and columns of an eigenproblem) of which so little is common are left as they are: every rotation rounds all of their
 # numbers, and a thousand that are for nothing would shorten them by 5e-5.
 _SMALL = 2.0**-23
-
-# So many sums are added up at once: they fit into registers, and none waits for the one before.
-_MOST_SUMS = 10
-
-
-def outer_sums(writer: Writer, a: Value, b: Value) -> Value:
-    """`numerics.outer_sums`: the products of rows of `a` `[P, C]` and `b` `[E, C]`, each added up in the order of its terms; `[P, E]`."""
-    a, b = writer.stored(a), writer.stored(b)
-    writer.ready(a, b)
-    (rows, terms), columns = a.shape, b.shape[0]
-    storage = writer.variable(a.dtype, rows * columns)
-    storage.reads += 1
-    wide = min(columns, _MOST_SUMS)
-    high = max(1, min(rows, _MOST_SUMS // wide))
-    number = writer.type_of(a.dtype)
-    for first, i in ((p, e) for p in range(0, rows, high) for e in range(0, columns, wide)):
-        mine = [(p, e) for p in range(first, min(rows, first + high)) for e in range(i, min(columns, i + wide))]
-        totals = {place: writer.name("s") for place in mine}
-        for (p, e), total in totals.items():
-            writer.line(f"{number} {total} = {a.at((p, 0))} * {b.at((e, 0))};")
-        c = writer.name("i")
-        writer.line(counting(c, terms, 1) + " {")
-        for (p, e), total in totals.items():
-            writer.line(f"{total} += {a.at((p, c))} * {b.at((e, c))};")
-        writer.line("}")
-        for (p, e), total in totals.items():
-            writer.line(f"{storage.element(p * columns + e)} = {total};", storage)
-    return writer.value_of(storage, (rows, columns))
 
 
 def _changed(writer: Writer, x: Value) -> Storage:

@@ -1,7 +1,7 @@
 """Index estimators that keep the latest samples of each box, and fit them by Newton's or Gauss' and Newton's steps."""
 
 import abc
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
@@ -19,15 +19,16 @@ from jaxroute.problems.cascade.parts.loss import (
     Sample,
     Sizes,
     curvature,
-    loss,
     moment,
     summed,
 )
 
-# Lengths of a Newton step that are tried; the best is taken.
-_LENGTHS = (1.0, 0.5, 0.25, 0.1, 0.03, 0.01, 0.0)
-# Added to the diagonal of a Newton matrix.
+# Trials of a line search, each of which keeps this share of the interval at both of its ends.
+_TRIALS, _MARGIN = 6, 0.02
+# Added to the diagonal of the matrices of moment equations.
 _DAMPING = 0.01
+# Added to the diagonal of a Newton matrix where the ridge is less.
+_LEAST_RIDGE = 1e-6
 # Estimates are renewed in every round up to this one.
 _EARLY = 20
 
@@ -66,31 +67,31 @@ class SampleWindow(LinearIndex, abc.ABC):
     some 100,000 samples.
 
     Attributes:
-      floor: `[]` least curvature of a sample in the matrix of a step.
       ridge: `[]`.
       bound: `[]` longest estimate.
       size: `W`, samples per box (static).
-      iterations: steps per round (static).
+      tolerance: length of a step after which the estimate is left as it is, in units of the index before its link (static).
+      iterations: steps per round at most (static).
       every: the estimate is renewed in the first 20 rounds and then every so many (static).
     """
 
-    floor: Leaf = 0.1
     ridge: Leaf = 1e-4
     bound: Leaf = 2.0
     size: int = struct.field(pytree_node=False, default=32)
-    iterations: int = struct.field(pytree_node=False, default=2)
+    tolerance: float = struct.field(pytree_node=False, default=1e-4)
+    iterations: int = struct.field(pytree_node=False, default=32)
     every: int = struct.field(pytree_node=False, default=1)
 
     @classmethod
-    def exact(cls, horizon: int, iterations: int = 3, **options: Any) -> Self:
+    def exact(cls, horizon: int, **options: Any) -> Self:
         """Keeps all samples of a run of so many rounds, for references and short runs: the exact estimator."""
-        return cls(size=checks.count("horizon", horizon) + 1, iterations=iterations, **options)
+        return cls(size=checks.count("horizon", horizon) + 1, **options)
 
     def check(self) -> None:
-        checks.probability("floor", self.floor, ())
         checks.non_negative("ridge", self.ridge, ())
         checks.positive("bound", self.bound, ())
         checks.count("size", self.size)
+        checks.non_negative("tolerance", self.tolerance, ())
         checks.count("iterations", self.iterations)
         checks.count("every", self.every)
 
@@ -197,12 +198,23 @@ class SampleWindow(LinearIndex, abc.ABC):
         return samples + numerics.combine(rho, fit.hessian) + gradient + jnp.asarray(self.ridge, jnp.float32) * rho
 
     def _fitted(self, fit: WindowState, rho: jax.Array, evaluator: Evaluator | None, link: Link) -> jax.Array:
+        """Steps until they are short, in each run and for each box as many as it needs."""
         score, used, gradient = numerics.kept(self._samples(fit, evaluator))
         columns = jnp.swapaxes(fit.psi, 0, 1)  # [m, W, K]
         ridge = jnp.asarray(self.ridge, jnp.float32)
-        for _ in range(self.iterations):
-            rho = numerics.kept(rho + self._step(fit, rho, columns, score, used, gradient, ridge, link))
-        return shortened(rho, jnp.asarray(self.bound, jnp.float32))
+
+        def again(now: _Point) -> jax.Array:
+            return (numerics.largest_over_runs(jnp.any(now.wanted).astype(jnp.int32)) > 0) & (now.steps < self.iterations)
+
+        def one(now: _Point) -> _Point:
+            step, size = self._step(fit, now.rho, columns, score, used, gradient, ridge, link)
+            moved = numerics.kept(jnp.where(now.wanted, now.rho + step, now.rho))
+            # Where rounding is all that is left a step changes nothing.
+            wanted = now.wanted & (size > self.tolerance) & jnp.any(moved != now.rho, axis=0)
+            return numerics.kept(_Point(moved, wanted, now.steps + 1))
+
+        start = _Point(rho, jnp.ones(rho.shape[1:], bool), jnp.int32(0))
+        return shortened(lax.while_loop(again, one, numerics.kept(start)).rho, jnp.asarray(self.bound, jnp.float32))
 
     @abc.abstractmethod
     def _step(
@@ -215,8 +227,8 @@ class SampleWindow(LinearIndex, abc.ABC):
         gradient: jax.Array,
         ridge: jax.Array,
         link: Link,
-    ) -> jax.Array:
-        """A step `[m, K]` towards the estimate.
+    ) -> tuple[jax.Array, jax.Array]:
+        """A step `[m, K]` towards the estimate, and how far from it that begins, `[K]`: short ones end there.
 
         Args:
           fit: the samples.
@@ -230,10 +242,30 @@ class SampleWindow(LinearIndex, abc.ABC):
         """
 
 
+class _Point(NamedTuple):
+    """Between two steps.
+
+    Attributes:
+      rho: `[m, K]`.
+      wanted: `[K]` bool, which boxes need another step.
+      steps: `[]` int32, the same in all runs.
+    """
+
+    rho: jax.Array
+    wanted: jax.Array
+    steps: jax.Array
+
+
 @struct.dataclass
 class Window(SampleWindow):
-    """The estimator of eqs. (10) and (23) by damped Newton steps. As long as nothing has left the window it is the exact
-    estimator.
+    """The estimator of eqs. (10) and (23) by Newton steps, each to the minimum along its direction. As long as nothing has left the window it
+    is the exact estimator.
+
+    Second derivatives are those of the samples whose score is above the index; with the identity link a full step that changes none of these
+    ends at the minimum. Steps end after one whose decrement `sqrt(slope' H^-1 slope)` is within the tolerance: at such a sample no index moves
+    further than that. `residual` is a probe of what float32 leaves.
+
+    Source: Qi and Sun (1993), "A nonsmooth version of Newton's method".
     """
 
     def _step(
@@ -246,35 +278,49 @@ class Window(SampleWindow):
         gradient: jax.Array,
         ridge: jax.Array,
         link: Link,
-    ) -> jax.Array:
-        """A damped Newton step `[m, K]`, of the best of a few lengths."""
+    ) -> tuple[jax.Array, jax.Array]:
         dim = rho.shape[0]
         u = _linear(rho, columns)
         slope = jnp.where(used, moment(link, u, score, fit.cost), 0.0)
-        weight = jnp.where(used, curvature(link, u, score, jnp.asarray(self.floor, jnp.float32)), 0.0)
+        weight = jnp.where(used, curvature(link, u, score, 0.0), 0.0)
         slope, weight = numerics.kept((slope, weight))
-        frozen = numerics.combine(rho, fit.hessian) + gradient + ridge * rho
-        total = jnp.stack([summed(slope * columns[i]) for i in range(dim)]) + frozen
-        matrix = _gram(weight, columns) + fit.hessian + (_DAMPING + ridge) * jnp.eye(dim)[:, :, None]
+        frozen = numerics.kept(numerics.combine(rho, fit.hessian) + gradient + ridge * rho)
+        total = numerics.kept(jnp.stack([summed(slope * columns[i]) for i in range(dim)]) + frozen)
+        matrix = _gram(weight, columns) + fit.hessian + jnp.maximum(ridge, _LEAST_RIDGE) * jnp.eye(dim)[:, :, None]
         direction = -jnp.moveaxis(solve(jnp.moveaxis(matrix, -1, 0), jnp.moveaxis(total, -1, 0)), 0, -1)
         direction = numerics.kept(direction)
-        along = _linear(direction, columns)
+        along = numerics.kept(_linear(direction, columns))
+        first = jnp.sum(direction * total, axis=0)
+        linear = jnp.sum(direction * frozen, axis=0)
+        square = jnp.sum(direction * (numerics.combine(direction, fit.hessian) + ridge * direction), axis=0)
 
-        def value(length: float) -> jax.Array:
-            samples = summed(jnp.where(used, loss(link, u + length * along, score, fit.cost), 0.0))
-            moved = rho + length * direction
-            left = 0.5 * numerics.combine(moved, fit.hessian) + gradient + 0.5 * ridge * moved
-            return samples + jnp.sum(moved * left, axis=0)
+        def slope_at(length: jax.Array) -> jax.Array:
+            """Derivative of the loss along the direction, `[K]`, which rises."""
+            samples = jnp.where(used, moment(link, u + length * along, score, fit.cost) * along, 0.0)
+            return numerics.kept(summed(samples) + linear + length * square)
 
-        best, least = jnp.zeros_like(rho[0]), None
-        for length in _LENGTHS:
-            reached = numerics.kept(value(length))
-            if least is None:
-                best, least = jnp.full_like(reached, length), reached
-            else:
-                better = reached < least
-                best, least = jnp.where(better, length, best), jnp.where(better, reached, least)
-        return best * direction
+        def narrower(_: jax.Array, ends: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
+            """The interval in which the derivative changes its sign, by the secant through its ends."""
+            low, high, at_low, at_high = ends
+            share = at_low / jnp.where(at_low < at_high, at_low - at_high, -1.0)
+            middle = low + jnp.clip(share, _MARGIN, 1.0 - _MARGIN) * (high - low)
+            there = slope_at(middle)
+            beyond = there > 0
+            return numerics.kept(
+                (
+                    jnp.where(beyond, low, middle),
+                    jnp.where(beyond, middle, high),
+                    jnp.where(beyond, at_low, there),
+                    jnp.where(beyond, there, at_high),
+                )
+            )
+
+        one = jnp.ones_like(first)
+        ends = jnp.zeros_like(first), one, first, slope_at(one)
+        low, high, at_low, at_high = numerics.repeat(_TRIALS, narrower, ends)
+        # Where a full step does not go too far the interval has shrunk towards its end.
+        length = jnp.where(ends[3] <= 0, 1.0, jnp.where(at_high < -at_low, high, low))
+        return length * direction, jnp.sqrt(jnp.maximum(-first, 0.0))
 
 
 @struct.dataclass
@@ -283,15 +329,20 @@ class MomentEquations(SampleWindow):
     moments.
 
     With as many moments as parameters it finds the same estimate, if it finds one: the problem is not convex, and where no
-    parameter meets the moments it ends elsewhere. The paper discusses it and prefers the loss.
+    parameter meets the moments it ends elsewhere. The paper discusses it and prefers the loss. Steps end after one shorter than the tolerance.
 
     Source: Belloni, Chen and Wei (2026), section 4.1.
 
     Attributes:
-      iterations: steps per round (static).
+      floor: `[]` least curvature of a sample in the matrix of a step.
+      iterations: steps per round at most (static).
     """
 
-    iterations: int = struct.field(pytree_node=False, default=5)
+    floor: Leaf = 0.1
+
+    def check(self) -> None:
+        super().check()
+        checks.probability("floor", self.floor, ())
 
     def _step(
         self,
@@ -303,7 +354,7 @@ class MomentEquations(SampleWindow):
         gradient: jax.Array,
         ridge: jax.Array,
         link: Link,
-    ) -> jax.Array:
+    ) -> tuple[jax.Array, jax.Array]:
         dim = rho.shape[0]
         u = _linear(rho, columns)
         slope = jnp.where(used, moment(link, u, score, fit.cost), 0.0)
@@ -317,7 +368,8 @@ class MomentEquations(SampleWindow):
         image = jnp.stack([solve(jnp.moveaxis(design, -1, 0), jacobian[:, :, i]) for i in range(dim)], axis=-1)
         normal = jnp.einsum("kji,kjl->kil", jacobian, image, precision="highest") + _DAMPING * jnp.eye(dim)
         direction = -solve(normal, jnp.einsum("kji,kj->ki", jacobian, weighted, precision="highest"))
-        return jnp.moveaxis(direction, 0, -1)
+        direction = jnp.moveaxis(direction, 0, -1)
+        return direction, jnp.sqrt(jnp.sum(jnp.square(direction), axis=0))
 
 
 def _gram(weight: jax.Array, columns: jax.Array) -> jax.Array:

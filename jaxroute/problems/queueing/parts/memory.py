@@ -250,9 +250,7 @@ def _lesson_per_model(theta: jax.Array, x: jax.Array, items: jax.Array, accepted
 
 
 def _of_rows(data: mnl.Rows | mnl.PairRows, refit: jax.Array, t: jax.Array) -> mnl.Derivatives:
-    def sums(theta: jax.Array, *, loss: bool = False, hessian: bool = True, everyone: bool = False) -> mnl.Sums:
-        if everyone:
-            return data.sums_of_all(theta, t + 1)
-        return data.sums(theta, refit, t + 1, loss=loss, hessian=hessian)
+    def sums(theta: jax.Array, *, hessian: bool = True) -> mnl.Sums:
+        return data.sums(theta, refit, t + 1, hessian=hessian)
 
     return sums

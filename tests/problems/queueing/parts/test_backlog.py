@@ -15,7 +15,7 @@ from jaxroute.problems import queueing as rq
 slow = pytest.mark.slow
 
 CONTAINERS = {
-    "ACQB, K1": (1, lambda env: rq.ACQB(solver=mnl.Newton(passes=6))),
+    "ACQB, K1": (1, lambda env: rq.ACQB(solver=mnl.Newton())),
     "Optimal": (1, rq.Optimal.of),
     "Optimal, fifo": (2, lambda env: rq.Optimal.of(env, fifo=True)),
     "Q-UCB": (1, lambda env: rq.QUCB()),

@@ -6,7 +6,7 @@ from queueing_cases import pool
 
 import jaxroute as jr
 from jaxroute.core import draws
-from jaxroute.estimators.mnl import Majorise, Newton, Tracked, TrackedBlocks
+from jaxroute.estimators.mnl import BFGS, Newton, Tracked
 from jaxroute.problems import queueing as qu
 
 
@@ -17,7 +17,7 @@ def test_what_is_remembered_fits_the_instance():
     env = qu.pool_queue(features, chance, arrival_rate=0.8, horizon=5000)
     policy = qu.ACQB()
     parts = policy.parts(env.spec)
-    assert isinstance(parts.solver, Majorise) and isinstance(parts.sampler, qu.ByFactors)
+    assert isinstance(parts.solver, BFGS) and isinstance(parts.sampler, qu.ByFactors)
     size = jr.run_bytes(env, policy)
     matrices = 112 * 384**2 * 4
     assert matrices < size < 1.2 * matrices
@@ -25,12 +25,11 @@ def test_what_is_remembered_fits_the_instance():
     assert isinstance(policy.parts(few.spec).sampler, qu.ByRoot) and policy.has_long_rounds(few.spec)
     assert not policy.has_long_rounds(qu.RandomQueues().of(np.zeros((5, 5))).spec)
     parts = policy.parts(qu.RandomQueues(num_offered=2).of(np.zeros((5, 5))).spec)
-    assert isinstance(parts.solver, TrackedBlocks) and isinstance(parts.sampler, qu.ByCholesky) and parts.num_samples == 9
+    assert isinstance(parts.solver, Newton) and isinstance(parts.sampler, qu.ByCholesky) and parts.num_samples == 9
     kinds = {
-        Tracked: ({"num_offered": 1}, {"num_offered": 2, "pair_features": True, "arrival_rate": 0.4}),
-        TrackedBlocks: ({"num_offered": 2},),
-        Newton: ({"num_offered": 3}, {"num_offered": 2, "num_models": 20}),
-        Majorise: ({"num_offered": 1, "dim": 9},),
+        Tracked: ({"num_offered": 1}, {"num_offered": 1, "pair_features": True, "arrival_rate": 0.4}),
+        Newton: ({"num_offered": 2}, {"num_offered": 2, "pair_features": True, "arrival_rate": 0.4}),
+        BFGS: ({"num_offered": 1, "dim": 9},),
     }
     for kind, all_settings in kinds.items():
         for settings in all_settings:
