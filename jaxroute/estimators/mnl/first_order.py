@@ -1,6 +1,6 @@
 """First-order steps with a bound of the curvature, for large dimensions, and one on-line step."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -13,9 +13,9 @@ from jaxroute.estimators.mnl.newest import New
 from jaxroute.estimators.mnl.types import Derivatives
 
 
-def _inverse_ridge(num: int, dim: int, ridge: Leaf) -> jax.Array:
+def _inverse_ridge(num: int, dim: int, ridge: Leaf) -> numerics.Sum:
     """`I / ridge` for each parameter, `[N, d, d]`."""
-    return jnp.broadcast_to(jnp.eye(dim, dtype=jnp.float32) / ridge, (num, dim, dim))
+    return numerics.Sum.of(jnp.broadcast_to(jnp.eye(dim, dtype=jnp.float32) / ridge, (num, dim, dim)))
 
 
 @struct.dataclass
@@ -41,25 +41,25 @@ class Majorise:
     def check(self) -> None:
         checks.count("steps", self.steps)
 
-    def init(self, num: int, dim: int, ridge: Leaf) -> jax.Array:
+    def init(self, num: int, dim: int, ridge: Leaf) -> numerics.Sum:
         """`B_j^-1` `[N, d, d]`."""
         return _inverse_ridge(num, dim, ridge)
 
     def fit(
-        self, state: jax.Array, sums: Derivatives, theta: jax.Array, chosen: jax.Array, ridge: Leaf, new: New
-    ) -> tuple[jax.Array, jax.Array]:
+        self, state: Any, sums: Derivatives, theta: jax.Array, chosen: jax.Array, ridge: Leaf, new: New
+    ) -> tuple[jax.Array, Any]:
         """See `Solver.fit`; state: `B_j^-1` `[N, d, d]`."""
         bound = 0.25 if new.x.shape[0] == 1 else 0.5
         masks = [numerics.one_hot(chosen[a], theta.shape[0]) for a in range(chosen.shape[0])]
         inverses = []
         for a in range(len(masks)):
             # An item of -1 has no features: nothing changes where it is written.
-            place = (jnp.maximum(chosen[a], 0),)
-            inverse = numerics.at(state, place)
+            inverse = state.at(chosen[a])
             for k in new.rows_of(a, len(masks)):
                 inverse = sherman_morrison(inverse, new.x[k], bound)
-            inverses.append(numerics.kept(inverse))
-            state = numerics.put(state, place, inverses[a])
+            inverse = numerics.kept(inverse)
+            inverses.append(inverse.total)
+            state = state.put(chosen[a], inverse)
         for _ in range(self.steps):
             gradient = sums(theta, hessian=False).gradient
             for a, mask in enumerate(masks):
@@ -85,23 +85,25 @@ class Online:
     def check(self) -> None:
         pass
 
-    def init(self, num: int, dim: int, ridge: Leaf) -> jax.Array:
-        """`B_j^-1` `[N, d, d]`."""
-        return _inverse_ridge(num, dim, ridge)
+    def init(self, num: int, dim: int, ridge: Leaf) -> tuple[numerics.Sum, jax.Array]:
+        """`B_j^-1` `[N, d, d]`, and what rounding has left out of `theta` `[N, d]`."""
+        return _inverse_ridge(num, dim, ridge), jnp.zeros((num, dim), jnp.float32)
 
     def fit(
-        self, state: jax.Array, sums: Derivatives, theta: jax.Array, chosen: jax.Array, ridge: Leaf, new: New
-    ) -> tuple[jax.Array, jax.Array]:
-        """See `Solver.fit`; state: `B_j^-1` `[N, d, d]`."""
+        self, state: Any, sums: Derivatives, theta: jax.Array, chosen: jax.Array, ridge: Leaf, new: New
+    ) -> tuple[jax.Array, Any]:
+        """See `Solver.fit`; state: `B_j^-1` `[N, d, d]`, and what rounding has left out of `theta` `[N, d]`."""
         del sums, ridge
+        state, error = state
         for a in range(chosen.shape[0]):
-            place, mask = (jnp.maximum(chosen[a], 0),), numerics.one_hot(chosen[a], theta.shape[0])
-            inverse = numerics.at(state, place)
+            inverse = state.at(chosen[a])
             for k in new.rows_of(a, chosen.shape[0]):
                 inverse = sherman_morrison(inverse, new.x[k], new.weight[k])
             inverse = numerics.kept(inverse)
-            now = jnp.sum(jnp.where(mask[:, None], theta, 0.0), axis=0)
-            moved = numerics.kept(now - numerics.combine(new.gradient[a], inverse))
-            theta = jnp.where(mask[:, None], moved, theta)
-            state = numerics.put(state, place, inverse)
-        return theta, state
+            step, mask = (
+                numerics.kept(numerics.combine(new.gradient[a], inverse.total)),
+                numerics.one_hot(chosen[a], len(theta)),
+            )
+            theta, error = numerics.add_up(theta, error, -step, mask[:, None])
+            state = state.put(chosen[a], inverse)
+        return theta, (state, error)

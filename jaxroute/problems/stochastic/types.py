@@ -21,25 +21,25 @@ class ArmStatistics:
     Attributes:
       pulls: `[K]` int32, times each model was used.
       reward_sum: `[K]` float32, total reward of each.
+      errors: rounding errors of the sums, see `numerics.accumulate`.
     """
 
     pulls: jax.Array
     reward_sum: jax.Array
+    errors: dict[str, jax.Array]
 
 
 def no_statistics(spec: Spec) -> ArmStatistics:
     """Of models that were never used."""
-    size = (spec.num_models,)
-    return ArmStatistics(pulls=jnp.zeros(size, jnp.int32), reward_sum=jnp.zeros(size, jnp.float32))
+    zeros = jnp.zeros((spec.num_models,), jnp.float32)
+    return ArmStatistics(zeros.astype(jnp.int32), zeros, numerics.no_errors(reward_sum=zeros))
 
 
 def added(state: ArmStatistics, action: jax.Array, reward: jax.Array) -> ArmStatistics:
     """With one more reward of the model that was used."""
     chosen = numerics.one_hot(action, state.pulls.shape[-1])
-    return state.replace(
-        pulls=state.pulls + chosen.astype(jnp.int32),
-        reward_sum=state.reward_sum + jnp.where(chosen, reward, 0.0),
-    )
+    state = numerics.accumulate(state, chosen, reward_sum=reward)
+    return state.replace(pulls=state.pulls + chosen.astype(jnp.int32))
 
 
 def rounds_of(spec: Spec, horizon: Leaf | None) -> jax.Array:
