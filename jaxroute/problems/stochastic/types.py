@@ -28,11 +28,16 @@ class ArmStatistics:
     reward_sum: jax.Array
     errors: dict[str, jax.Array]
 
+    @classmethod
+    def of(cls, pulls: jax.Array, reward_sum: jax.Array) -> "ArmStatistics":
+        """With exact sums."""
+        return cls(pulls, reward_sum, numerics.no_errors(reward_sum=reward_sum))
+
 
 def no_statistics(spec: Spec) -> ArmStatistics:
     """Of models that were never used."""
     zeros = jnp.zeros((spec.num_models,), jnp.float32)
-    return ArmStatistics(zeros.astype(jnp.int32), zeros, numerics.no_errors(reward_sum=zeros))
+    return ArmStatistics.of(zeros.astype(jnp.int32), zeros)
 
 
 def added(state: ArmStatistics, action: jax.Array, reward: jax.Array) -> ArmStatistics:
