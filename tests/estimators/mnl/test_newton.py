@@ -10,6 +10,7 @@ import pytest
 from mnl_cases import SEARCH, ManySteps, follow, logistic, no_news, observations, rows_of
 from reference import queueing as ref
 
+from jaxroute.core import numerics
 from jaxroute.estimators import mnl
 
 slow = pytest.mark.slow
@@ -46,7 +47,7 @@ def test_estimates_by_hand(double_precision):
             for steps in (1, 2, 3):
                 theta, after = fit(mnl.Majorise(steps=steps), inverse)
                 np.testing.assert_allclose(theta[0], ref.majorise_iterates(X, taken, 1.0, steps)[-1], atol=1e-12)
-            np.testing.assert_array_equal(after, inverse)
+            np.testing.assert_array_equal(after.total, inverse.total)
             np.testing.assert_allclose(theta[0], [0.3551093, -0.8433251], atol=5e-8)
 
 
