@@ -90,4 +90,6 @@ def test_three_samplers_have_the_same_covariance(double_precision):
     batch = rq.ByRoot().sample(numerics.Sum.of(jnp.asarray(root)[None]), jnp.asarray(z[:5])[None])
     np.testing.assert_allclose(batch[0], samples["root"][:5], atol=1e-12)
     for sampler, spread in ((rq.ByCholesky(), V), (rq.ByRoot(), root)):
-        np.testing.assert_allclose(sampler.min_eigenvalue(numerics.Sum.of(jnp.asarray(spread)[None])), np.linalg.eigvalsh(V)[:1], rtol=1e-10)
+        np.testing.assert_allclose(
+            sampler.min_eigenvalue(numerics.Sum.of(jnp.asarray(spread)[None])), np.linalg.eigvalsh(V)[:1], rtol=1e-10
+        )

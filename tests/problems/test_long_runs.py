@@ -13,9 +13,9 @@ from jax import lax
 
 from jaxroute import simulate
 from jaxroute.core import draws, numerics
+from jaxroute.core.types import Spec
 from jaxroute.engine.precision import widened
-from jaxroute.problems import contextual, stochastic
-from jaxroute.problems.stochastic.types import ArmStatistics
+from jaxroute.problems import stochastic
 
 ROUNDS, RECORDED, NEXT = 10**9, 40, 400
 
@@ -143,7 +143,11 @@ def check_next_rounds(case, update, state, inputs):
 
     ours = named(jax.jit(later)(start, inputs))
     with x64():
-        exact = {name: np.asarray(x) for name, x in named(jax.jit(widened(later))(start, inputs)).items() if "key" not in str(x.dtype)}
+        exact = {
+            name: np.asarray(x)
+            for name, x in named(jax.jit(widened(later))(start, inputs)).items()
+            if "key" not in str(x.dtype)
+        }
     first, moved = named(start), 0
     for name, x in first.items():
         power = growth(case, name, first)
@@ -156,7 +160,9 @@ def check_next_rounds(case, update, state, inputs):
 
         change, theirs = total(ours) - total(first), total(exact) - total(first)
         # Parameters that follow a gradient have no long memory, and samples that leave a window count by a sign: no step is lost.
-        tolerance = 5e-3 if name.startswith(".params") else 0.1 if re.search(r"\.fit\.(hessian|gradient|cross)$", name) else 3e-4
+        tolerance = (
+            5e-3 if name.startswith(".params") else 0.1 if re.search(r"\.fit\.(hessian|gradient|cross)$", name) else 3e-4
+        )
         scale = np.abs(theirs).max(initial=1.0 if name.endswith(".length") else 0.0)
         np.testing.assert_allclose(change, theirs, rtol=0, atol=tolerance * scale, err_msg=f"{case}: {name}")
         moved += np.any(theirs != 0)
@@ -177,7 +183,7 @@ def test_policies(case):
         return policy.update(key, state, obs, action, feedback, t)
 
     if any(isinstance(power, float) for power in powers):
-        assert check_next_rounds(case, update, state, inputs) or "AndStop" in case
+        assert check_next_rounds(case, update, state, inputs) or re.search("AndStop|ThenCommit", case)
 
 
 @pytest.mark.parametrize("case", {**cases.ENVIRONMENTS, **cases.VARIANTS})
@@ -186,3 +192,49 @@ def test_environments(case):
     powers = [growth(case, name, named(state)) for name in named(state)]
     if any(isinstance(power, float) for power in powers):
         assert check_next_rounds(case, lambda state, given, t: env.step(given[0], state, given[3], t)[0], state, inputs)
+
+
+def pulled(policy, reward, number, state=None):
+    """The state after so many rewards of the only model."""
+    first = policy.init(None, Spec(num_models=1)) if state is None else state
+
+    def one(i, state):
+        return policy.update(None, state, (), jnp.int32(0), jnp.float32(reward), i)
+
+    return jax.jit(lambda state: lax.fori_loop(0, number, one, state))(first)
+
+
+def test_the_mean_of_equal_rewards():
+    """A plain sum of .7 has the mean .7202."""
+    state = pulled(stochastic.UCB1(), 0.7, 3 * 10**6)
+    assert float(state.reward_sum[0]) / 3e6 == pytest.approx(0.7, abs=1e-6)
+
+
+def test_few_losses_among_many_pulls():
+    """1e9 pulls with 1,000 losses, and 1,000 wins and a loss more: 1,002 failures with the prior's, where float32 pulls are multiples of 64."""
+    policy, first = stochastic.BetaThompson(), stochastic.UCB1().init(None, Spec(num_models=1))
+    total, error = numerics.add_up(jnp.float32([999_998_976.0]), jnp.zeros(1), jnp.float32([24.0]))
+    state = first.replace(pulls=jnp.int32([10**9]), reward_sum=total, errors={"reward_sum": error})
+    after = pulled(policy, 0.0, 1, pulled(policy, 1.0, 1000, state))
+    np.testing.assert_array_equal(policy.posterior(after)[1], [1002.0])
+
+
+def test_sums_of_long_intervals():
+    """A record interval of 3 million rounds, in which each has a cost of .7; and one of a prime number of rounds."""
+    env = stochastic.gaussian([0.7], scale=0.0)
+    for backend in ("scan", "kernel"):
+        for rounds in (3 * 10**6, 1_000_003):
+            data = simulate(
+                env, stochastic.UCB1(), horizon=rounds, seeds=1, record_every=rounds, progress=False, backend=backend
+            )
+            reward = float(data["reward"].values.reshape(-1)[-1])
+            assert reward == pytest.approx(float(np.float32(0.7)), rel=2e-7), (backend, rounds)
+
+
+@pytest.mark.slow
+def test_more_wins_than_float32_can_count():
+    """20 million rounds: with plain sums UCB1's regret was 142,776."""
+    data = simulate(
+        stochastic.bernoulli([1.0, 0.9]), stochastic.UCB1(), horizon=20 * 10**6, seeds=4, record_every=10**7, progress=False
+    )
+    assert 250 < float(data["regret"].isel(time=-1).mean()) < 450

@@ -35,7 +35,11 @@ def test_what_a_sweep_changes():
         assert [size for size, _ in found] == [x.size * x.dtype.itemsize for x in jax.tree.leaves(states)]
         return {name for name, (_, flag) in zip(names, found, strict=True) if flag}
 
-    learned = {name for name in names if "params" in name or "optimiser" in name} | {"[1].num_steps", "[1].loss.total", "[1].loss.error"}
+    learned = {name for name in names if "params" in name or "optimiser" in name} | {
+        "[1].num_steps",
+        "[1].loss.total",
+        "[1].loss.error",
+    }
     by_v = changed(still + swept_leaves(policy, "V"))
     by_alpha = changed(swept_leaves(env, "alpha") + [False] * len(policy.leaves))
     by_c = changed(still + swept_leaves(policy, "c"))
