@@ -100,10 +100,8 @@ class Online:
             for k in new.rows_of(a, chosen.shape[0]):
                 inverse = sherman_morrison(inverse, new.x[k], new.weight[k])
             inverse = numerics.kept(inverse)
-            step, mask = (
-                numerics.kept(numerics.combine(new.gradient[a], inverse.total)),
-                numerics.one_hot(chosen[a], len(theta)),
-            )
+            step = numerics.kept(numerics.combine(new.gradient[a], inverse.total))
+            mask = numerics.one_hot(chosen[a], len(theta))
             theta, error = numerics.add_up(theta, error, -step, mask[:, None])
             state = state.put(chosen[a], inverse)
         return theta, (state, error)
