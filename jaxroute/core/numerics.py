@@ -285,7 +285,7 @@ def accumulate(state: Any, seen: Array | None = None, /, **values: Array) -> Any
 
 @struct.dataclass
 class Sum:
-    """A sum of its own, as in `add_up`.
+    """A separate sum, as in `add_up`.
 
     Attributes:
       total: `[...]` the sum.
@@ -297,19 +297,19 @@ class Sum:
 
     @classmethod
     def of(cls, total: jax.Array) -> "Sum":
-        """With a first value."""
+        """Sum of a first value."""
         return cls(total, jnp.zeros_like(total))
 
     def add(self, value: Array, seen: Array | None = None) -> "Sum":
-        """With one more value."""
+        """Sum with one more value."""
         return Sum(*add_up(self.total, self.error, value, seen))
 
     def at(self, place: Index) -> "Sum":
-        """That of one place of the first axis; below 0 is the first."""
+        """Sum at one place of the first axis; below 0 is the first."""
         return jax.tree.map(lambda x: at(x, (jnp.maximum(place, 0),)), self)
 
     def put(self, place: Index, one: "Sum") -> "Sum":
-        """With another one at a place of the first axis, in place as by `numerics.put`."""
+        """Sum with another one at a place of the first axis, in place as by `numerics.put`."""
         return jax.tree.map(lambda table, x: put(table, (jnp.maximum(place, 0),), x), self, one)
 
 

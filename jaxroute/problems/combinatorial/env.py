@@ -171,7 +171,7 @@ class CloudEnv:
             illegal |= jnp.any((numbers != room) if self.reward.exact_size else (numbers > room))
 
         def running(state: CloudState, **values: jax.Array) -> CloudState:
-            """With a round more in the means of these names."""
+            """State with one more round in the means of these names."""
             played = (t + 1).astype(jnp.float32)
             return numerics.accumulate(state, **{name: (x - getattr(state, name)) / played for name, x in values.items()})
 

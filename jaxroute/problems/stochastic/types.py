@@ -30,7 +30,7 @@ class ArmStatistics:
 
     @classmethod
     def of(cls, pulls: jax.Array, reward_sum: jax.Array) -> "ArmStatistics":
-        """With exact sums."""
+        """Statistics with exact sums."""
         return cls(pulls, reward_sum, numerics.no_errors(reward_sum=reward_sum))
 
 

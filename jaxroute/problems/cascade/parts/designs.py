@@ -14,7 +14,7 @@ def first_inverse(ridge: Leaf, dim: int, number: int) -> jax.Array:
 
 
 def change_of_inverse(inverse: jax.Array, x: jax.Array) -> jax.Array:
-    """What one more row `x` `[m]` adds to the inverses `[m, m, K]`."""
+    """Change of the inverses `[m, m, K]` by one more row `x` `[m]`."""
     direction = numerics.kept(numerics.combine(x, inverse))
     gain = 1.0 / (1.0 + numerics.combine(x, direction))
     return -gain * direction[:, None] * direction[None]

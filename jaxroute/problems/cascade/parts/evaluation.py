@@ -32,7 +32,7 @@ class Evaluation:
 
     @property
     def inverse(self) -> jax.Array:
-        """That inverse `[d, d]` itself."""
+        """Inverse `[d, d]` itself."""
         return self.design.total
 
 
