@@ -89,8 +89,8 @@ def packed_rollout(
     def add(a: Values, b: Values) -> Values:
         return jax.tree.map(jnp.add, a, b)
 
-    def rounds(states: States, first: Any, count: Any) -> tuple[States, Values]:
-        """Plays `count <= chunk` rounds that begin at a chunk boundary; plans first if a stage begins there."""
+    def rounds(states: States, first: Any, count: Any, begun: Values = zeros) -> tuple[States, Values]:
+        """Plays `count <= chunk` rounds that begin at a chunk boundary; plans first if a stage begins there. begun: what is added to."""
 
         def one(i: Any, carry: tuple[States, Values]) -> tuple[States, Values]:
             states, sums = carry
@@ -103,7 +103,7 @@ def packed_rollout(
             # An unbatched predicate: under vmap over settings this stays a branch.
             begins = first % stage_length == 0
             states = lax.cond(begins, lambda s: plan(*of_runs, s, first), lambda s: s, states)
-        return lax.fori_loop(0, count, one, (states, zeros))
+        return lax.fori_loop(0, count, one, (states, begun))
 
     def interval(states: States, first: Any, count: Any, most: int) -> tuple[States, Values]:
         """Plays `count <= most` rounds from a record boundary: full chunks, the last one of which may be shorter."""
@@ -111,13 +111,16 @@ def packed_rollout(
             return rounds(states, first, count)
         shorter = not isinstance(count, int) or count % chunk
 
-        def one(i: Any, carry: tuple[States, Values]) -> tuple[States, Values]:
-            states, sums = carry
+        def one(i: Any, carry: tuple[States, Values, Values]) -> tuple[States, Values, Values]:
+            states, sums, errors = carry
             played = chunk * i.astype(jnp.int32)
-            states, more = rounds(states, first + played, jnp.minimum(chunk, count - played) if shorter else chunk)
-            return states, add(sums, more)
+            number = jnp.minimum(chunk, count - played) if shorter else chunk
+            states, more = rounds(states, first + played, number, errors)
+            new = add(sums, more)
+            # What rounding has left out is what the next chunk begins with, as in `numerics.add_up`.
+            return states, new, jax.tree.map(lambda a, b, c: b - (c - a), sums, more, new)
 
-        return lax.fori_loop(0, (count + chunk - 1) // chunk, one, (states, zeros))
+        return lax.fori_loop(0, (count + chunk - 1) // chunk, one, (states, zeros, zeros))[:2]
 
     def recorded(states: States, first: Any, count: Any, most: int) -> tuple[States, Packed]:
         states, sums = interval(states, first, count, most)

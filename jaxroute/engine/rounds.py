@@ -107,7 +107,7 @@ def chunk_length(record_every: int, stage_length: int | None) -> int:
     length = math.gcd(record_every, stage_length) if stage_length else record_every
     if length > LONGEST_CHUNK:
         divisors = [d for d in range(256, LONGEST_CHUNK + 1) if length % d == 0]
-        length = divisors[-1] if divisors else length
+        length = divisors[-1] if divisors else length if stage_length else LONGEST_CHUNK
     return length
 
 

@@ -121,7 +121,7 @@ def sample_by_perturbation(
     return jnp.dot(inverse, perturbed, precision="highest")
 
 
-def sherman_morrison(inverse: jax.Array, x: jax.Array, weight: Leaf = 1.0) -> jax.Array:
+def sherman_morrison(inverse: numerics.Sum, x: jax.Array, weight: Leaf = 1.0) -> numerics.Sum:
     """The inverse of `A + weight x x'` from that of `A`.
 
     Args:
@@ -129,11 +129,11 @@ def sherman_morrison(inverse: jax.Array, x: jax.Array, weight: Leaf = 1.0) -> ja
       x: `[d]`.
       weight: `[]`, not negative.
     """
-    direction = numerics.combine(x, inverse)
-    return inverse - direction[:, None] * (weight * direction / (1.0 + weight * jnp.sum(x * direction)))
+    direction = numerics.combine(x, inverse.total)
+    return inverse.add(-direction[:, None] * (weight * direction / (1.0 + weight * jnp.sum(x * direction))))
 
 
-def grown_root(root: jax.Array, x: jax.Array) -> jax.Array:
+def grown_root(root: numerics.Sum, x: jax.Array) -> numerics.Sum:
     """A square root of `(V + x x')^-1` from a square root `W` of `V^-1 = W W'`.
 
     With `a = W' x`, `W (I - c a a')` is one, where `c = (1 - (1 + |a|^2)^(-1/2)) / |a|^2`.
@@ -142,13 +142,13 @@ def grown_root(root: jax.Array, x: jax.Array) -> jax.Array:
       root: `[d, d]`.
       x: `[d]`.
     """
-    a = numerics.kept(numerics.combine(x, root))
+    a = numerics.kept(numerics.combine(x, root.total))
     norm = jnp.sum(a * a)
     # (1 - 1 / s) / n with s = sqrt(1 + n), free of cancellation for small n.
     s = jnp.sqrt(1.0 + norm)
     factor = 1.0 / (s * (1.0 + s))
-    image = numerics.combine(a, jnp.swapaxes(root, 0, 1))
-    return root - factor * numerics.kept(image)[:, None] * a
+    image = numerics.combine(a, jnp.swapaxes(root.total, 0, 1))
+    return root.add(-factor * numerics.kept(image)[:, None] * a)
 
 
 def sample_by_root(root: jax.Array, noise: jax.Array) -> jax.Array:
@@ -203,45 +203,45 @@ class Sampler(Protocol):
 class ByCholesky:
     """Keeps the design matrix `V` `[N, d, d]` and factorises it in every round; for small dimensions."""
 
-    def init(self, num: int, dim: int, ridge: Leaf, observations: int) -> jax.Array:
+    def init(self, num: int, dim: int, ridge: Leaf, observations: int) -> numerics.Sum:
         del observations
-        return jnp.broadcast_to(ridge * jnp.eye(dim, dtype=jnp.float32), (num, dim, dim))
+        return numerics.Sum.of(jnp.broadcast_to(ridge * jnp.eye(dim, dtype=jnp.float32), (num, dim, dim)))
 
-    def add(self, spread: jax.Array, chosen: jax.Array, x: jax.Array) -> jax.Array:
+    def add(self, spread: numerics.Sum, chosen: jax.Array, x: jax.Array) -> numerics.Sum:
         for a in range(chosen.shape[0]):
-            mask = numerics.one_hot(chosen[a], spread.shape[0])
-            spread = spread + jnp.where(mask[:, None, None], x[a][:, None] * x[a][None, :], 0.0)
+            mask = numerics.one_hot(chosen[a], spread.total.shape[0])
+            spread = spread.add(x[a][:, None] * x[a][None, :], mask[:, None, None])
         return spread
 
-    def sample(self, spread: jax.Array, noise: jax.Array) -> jax.Array:
-        lower = cholesky(spread)
+    def sample(self, spread: numerics.Sum, noise: jax.Array) -> jax.Array:
+        lower = cholesky(spread.total)
         return jnp.stack([solve_upper(lower, noise[:, m]) for m in range(noise.shape[1])], axis=1)
 
-    def min_eigenvalue(self, spread: jax.Array) -> jax.Array:
-        return jnp.linalg.eigvalsh(spread)[:, 0]
+    def min_eigenvalue(self, spread: numerics.Sum) -> jax.Array:
+        return jnp.linalg.eigvalsh(spread.total)[:, 0]
 
 
 @struct.dataclass
 class ByRoot:
     """Keeps a square root of `V^-1` `[N, d, d]`, for large dimensions: a matrix-vector product per sample and per update."""
 
-    def init(self, num: int, dim: int, ridge: Leaf, observations: int) -> jax.Array:
+    def init(self, num: int, dim: int, ridge: Leaf, observations: int) -> numerics.Sum:
         del observations
-        return jnp.broadcast_to(jnp.eye(dim, dtype=jnp.float32) / jnp.sqrt(ridge), (num, dim, dim))
+        return numerics.Sum.of(jnp.broadcast_to(jnp.eye(dim, dtype=jnp.float32) / jnp.sqrt(ridge), (num, dim, dim)))
 
-    def add(self, spread: jax.Array, chosen: jax.Array, x: jax.Array) -> jax.Array:
+    def add(self, spread: numerics.Sum, chosen: jax.Array, x: jax.Array) -> numerics.Sum:
         for a in range(chosen.shape[0]):
-            place = (jnp.maximum(chosen[a], 0),)
-            root = numerics.materialised(numerics.at(spread, place))
-            grown = jnp.where(chosen[a] >= 0, grown_root(root, x[a]), root)
-            spread = numerics.put(spread, place, numerics.materialised(grown))
+            root = numerics.materialised(spread.at(chosen[a]))
+            grown = jax.tree.map(lambda new, old, a=a: jnp.where(chosen[a] >= 0, new, old), grown_root(root, x[a]), root)
+            spread = spread.put(chosen[a], numerics.materialised(grown))
         return spread
 
-    def sample(self, spread: jax.Array, noise: jax.Array) -> jax.Array:
-        if spread.size >= WRITTEN_OUT:
-            return jnp.einsum("nij,nmj->nmi", spread, noise, precision="highest")
-        terms = [spread[:, None, :, j] * noise[:, :, j, None] for j in range(spread.shape[-1])]
+    def sample(self, spread: numerics.Sum, noise: jax.Array) -> jax.Array:
+        root = spread.total
+        if root.size >= WRITTEN_OUT:
+            return jnp.einsum("nij,nmj->nmi", root, noise, precision="highest")
+        terms = [root[:, None, :, j] * noise[:, :, j, None] for j in range(root.shape[-1])]
         return sum(terms[1:], terms[0])
 
-    def min_eigenvalue(self, spread: jax.Array) -> jax.Array:
-        return 1.0 / jnp.square(jnp.linalg.norm(spread, ord=2, axis=(-2, -1)))
+    def min_eigenvalue(self, spread: numerics.Sum) -> jax.Array:
+        return 1.0 / jnp.square(jnp.linalg.norm(spread.total, ord=2, axis=(-2, -1)))

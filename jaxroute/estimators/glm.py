@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike
 
 from jaxroute.core import checks, numerics
 from jaxroute.core.types import Leaf
-from jaxroute.estimators.gaussian import solve
+from jaxroute.estimators.gaussian import sherman_morrison, solve
 from jaxroute.estimators.links import IDENTITY, Link
 
 
@@ -97,8 +97,8 @@ class OnlineState:
     """
 
     theta: jax.Array
-    inverse: jax.Array
-    target: jax.Array
+    inverse: numerics.Sum
+    target: numerics.Sum
 
 
 @struct.dataclass
@@ -115,7 +115,8 @@ class OnlineGLM:
 
     def init(self, dim: int, ridge: Leaf) -> OnlineState:
         zero = jnp.zeros((dim,), jnp.float32)
-        return OnlineState(theta=zero, inverse=jnp.eye(dim, dtype=jnp.float32) / ridge, target=zero)
+        inverse = jnp.eye(dim, dtype=jnp.float32) / ridge
+        return OnlineState(theta=zero, inverse=numerics.Sum.of(inverse), target=numerics.Sum.of(zero))
 
     def add(
         self,
@@ -131,12 +132,10 @@ class OnlineGLM:
         del ridge
         s = jnp.sum(state.theta * phi)
         weight = jnp.where(seen, link.slope(s), 0.0)
-        direction = numerics.kept(numerics.combine(phi, state.inverse))
-        gain = weight / (1.0 + weight * jnp.sum(phi * direction))
-        inverse = state.inverse - gain * direction[:, None] * direction
+        inverse = numerics.kept(sherman_morrison(state.inverse, phi, weight))
         residual = jnp.where(seen, reward - link.value(s), 0.0)
-        target = state.target + phi * (weight * s + residual)
-        theta = shortened(numerics.combine(target, inverse), bound)
+        target = state.target.add(phi * (weight * s + residual))
+        theta = shortened(numerics.combine(target.total, inverse.total), bound)
         return OnlineState(theta=theta, inverse=inverse, target=target)
 
 

@@ -57,10 +57,12 @@ class Ridge:
     Attributes:
       theta: `[d, G]`.
       triangle: `[d (d + 1) / 2, G]`, the lower triangle of `V^-1`, row by row.
+      errors: rounding errors of the sums, see `numerics.accumulate`.
     """
 
     theta: jax.Array
     triangle: jax.Array
+    errors: dict[str, jax.Array]
 
     @classmethod
     def start(cls, ridge: Leaf, dim: int, number: int) -> "Ridge":
@@ -73,9 +75,8 @@ class Ridge:
         """
         row, column = _triangle(dim)
         first = jnp.where(row == column, 1.0 / jnp.asarray(ridge, jnp.float32), 0.0)
-        return cls(
-            theta=jnp.zeros((dim, number), jnp.float32), triangle=jnp.broadcast_to(first[:, None], (len(row), number))
-        )
+        theta, triangle = jnp.zeros((dim, number), jnp.float32), jnp.broadcast_to(first[:, None], (len(row), number))
+        return cls(theta, triangle, numerics.no_errors(theta=theta, triangle=triangle))
 
     @property
     def inverse(self) -> jax.Array:
@@ -99,10 +100,7 @@ class Ridge:
         gain = 1.0 / (1.0 + jnp.sum(x * direction))  # Sherman and Morrison (1950).
         step = gain * error * direction
         change = numerics.kept(gain * direction[row] * direction[column])
-        return Ridge(
-            theta=self.theta + jnp.where(seen, step[:, None], 0.0),
-            triangle=self.triangle - jnp.where(seen, change[:, None], 0.0),
-        )
+        return numerics.accumulate(self, seen, theta=step[:, None], triangle=-change[:, None])
 
     def predict(self, x: jax.Array) -> jax.Array:
         """`theta . x` of each column of `x` `[d, K]` (or `[d, 1]`): `[K]`."""

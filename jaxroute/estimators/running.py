@@ -5,23 +5,27 @@ import jax.numpy as jnp
 from flax import struct
 from jax.typing import ArrayLike
 
+from jaxroute.core import numerics
+
 
 @struct.dataclass
 class RunningMean:
-    """Incremental means: of long runs in float32 more exact than sums.
+    """Incremental means.
 
     Attributes:
       count: `[K]` int32 values seen.
       mean: `[K]` float32, zero where nothing was seen.
+      errors: rounding errors of the means, see `numerics.accumulate`.
     """
 
     count: jax.Array
     mean: jax.Array
+    errors: dict[str, jax.Array]
 
     @classmethod
     def empty(cls, size: int) -> "RunningMean":
         """Nothing seen yet, of `size` quantities."""
-        return cls(count=jnp.zeros((size,), jnp.int32), mean=jnp.zeros((size,), jnp.float32))
+        return cls.prior(0, 0.0, size)
 
     @classmethod
     def prior(cls, count: ArrayLike, mean: ArrayLike, size: int) -> "RunningMean":
@@ -34,7 +38,8 @@ class RunningMean:
         """
         counts = jnp.broadcast_to(jnp.asarray(count, jnp.int32), (size,))
         means = jnp.broadcast_to(jnp.asarray(mean, jnp.float32), (size,))
-        return cls(count=counts, mean=jnp.where(counts > 0, means, 0.0))
+        means = jnp.where(counts > 0, means, 0.0)
+        return cls(counts, means, numerics.no_errors(mean=means))
 
     def add(self, seen: jax.Array, value: jax.Array) -> "RunningMean":
         """With new values.
@@ -45,4 +50,8 @@ class RunningMean:
         """
         count = self.count + seen.astype(jnp.int32)
         step = (value - self.mean) / jnp.maximum(count, 1).astype(jnp.float32)
-        return RunningMean(count=count, mean=self.mean + jnp.where(seen, step, 0.0))
+        return numerics.accumulate(self, seen, mean=step).replace(count=count)
+
+    def losses(self) -> jax.Array:
+        """`[K]` sum of `1 - value`, of which few are not lost among many values."""
+        return self.count.astype(jnp.float32) * jnp.maximum((1.0 - self.mean) - self.errors["mean"], 0.0)

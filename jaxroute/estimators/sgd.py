@@ -1,5 +1,7 @@
 """Stochastic gradient descent as PyTorch does it, made of optax's parts."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import optax
@@ -29,6 +31,15 @@ class TheorySteps:
     def check(self) -> None:
         checks.positive("mu", self.mu, ())
         checks.positive("smoothness", self.smoothness, ())
+
+
+def _compensated(steps: Any, errors: Any, params: Any) -> tuple[Any, Any]:
+    """Steps with what rounding left out of the parameters after the one before: those that fall would be lost one day."""
+    given = jax.tree.map(jnp.add, steps, errors)
+    return given, jax.tree.map(lambda value, step: step - ((value + step) - value), params, given)
+
+
+_COMPENSATED = optax.GradientTransformation(lambda params: jax.tree.map(jnp.zeros_like, params), _compensated)
 
 
 @struct.dataclass
@@ -71,6 +82,8 @@ class SGD:
             optax.trace(decay=self.momentum),
             optax.scale_by_learning_rate(self.learning_rate),
         ]
+        if callable(self.learning_rate):
+            parts.append(_COMPENSATED)
         if self.clip is not None:
             parts.insert(0, optax.clip_by_global_norm(self.clip))
         return optax.chain(*parts)

@@ -20,6 +20,7 @@ class WindowSums:
       reward_sum: `[K]` float32, its total reward there.
       actions: `[W]` int32, the model of each round; `K` where there was none yet.
       rewards: `[W]` float32.
+      errors: rounding errors of the sums, see `numerics.accumulate`.
       order: `[K]` int32, of ties; see `numerics.argmax`.
     """
 
@@ -27,6 +28,7 @@ class WindowSums:
     reward_sum: jax.Array
     actions: jax.Array
     rewards: jax.Array
+    errors: dict[str, jax.Array]
     order: jax.Array | None = None
 
     @classmethod
@@ -38,11 +40,13 @@ class WindowSums:
           num_models: `K`.
           window: `W`.
         """
+        zeros = jnp.zeros((num_models,), jnp.float32)
         return cls(
             pulls=jnp.zeros((num_models,), jnp.int32),
-            reward_sum=jnp.zeros((num_models,), jnp.float32),
+            reward_sum=zeros,
             actions=jnp.full((window,), num_models, jnp.int32),
             rewards=jnp.zeros((window,), jnp.float32),
+            errors=numerics.no_errors(reward_sum=zeros),
             order=draws.order(key, num_models),
         )
 
@@ -53,10 +57,13 @@ class WindowSums:
         size = self.pulls.shape[-1]
         new, old = numerics.one_hot(action, size), numerics.one_hot(old_action, size)
         pulls = self.pulls + new.astype(jnp.int32) - old.astype(jnp.int32)
-        total = self.reward_sum + jnp.where(new, reward, 0.0) - jnp.where(old, old_reward, 0.0)
-        return self.replace(  # pyright: ignore[reportAttributeAccessIssue]
+        added = numerics.accumulate(self, new, reward_sum=reward)
+        added = numerics.accumulate(added, old, reward_sum=-old_reward)
+        return added.replace(
             pulls=pulls,
-            reward_sum=jnp.where(pulls > 0, total, 0.0),  # What rounding has left of rewards that are gone is forgotten.
+            reward_sum=jnp.where(
+                pulls > 0, added.reward_sum, 0.0
+            ),  # What rounding has left of rewards that are gone is forgotten.
             actions=numerics.put(self.actions, place, action),
             rewards=numerics.put(self.rewards, place, reward),
         )

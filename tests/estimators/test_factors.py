@@ -60,7 +60,7 @@ def test_covariance(runs):
 
 def test_memory_goes_with_the_observations():
     state = ByFactors().init(112, 384, 1.0, 1000)
-    assert sum(leaf.nbytes for leaf in jax.tree.leaves(state)) < ByRoot().init(112, 384, 1.0, 1000).nbytes / 10
+    assert sum(leaf.nbytes for leaf in jax.tree.leaves(state)) < ByRoot().init(112, 384, 1.0, 1000).total.nbytes / 10
     assert ByFactors().init(3, 4, 1.0, 0).rows.shape[0] == 1
 
 

@@ -9,6 +9,7 @@ import pytest
 from helpers import x64
 from reference import queueing as ref
 
+from jaxroute.core import numerics
 from jaxroute.estimators import gaussian
 from jaxroute.problems import queueing as rq
 
@@ -42,16 +43,17 @@ def test_rank_one_updates_do_not_drift(d, double_precision):
         inverse, root = carry
         return (gaussian.sherman_morrison(inverse, row[0], row[1]), gaussian.grown_root(root, row[0])), None
 
-    start = jnp.eye(d) / 0.5, jnp.eye(d) / jnp.sqrt(0.5)
-    (inverse, root), _ = jax.jit(lambda: jax.lax.scan(add, start, (jnp.asarray(x), jnp.asarray(weight))))()
+    def added(rows):
+        start = numerics.Sum.of(jnp.eye(d) / 0.5), numerics.Sum.of(jnp.eye(d) / jnp.sqrt(0.5))
+        return (one.total for one in jax.jit(lambda: jax.lax.scan(add, start, rows))()[0])
+
+    inverse, root = added((jnp.asarray(x), jnp.asarray(weight)))
     weighted, plain = (0.5 * np.eye(d) + x.T @ (w[:, None] * x) for w in (weight, np.ones(500)))
     np.testing.assert_allclose(inverse, np.linalg.inv(weighted), atol=1e-11)
     np.testing.assert_allclose(root @ root.T, np.linalg.inv(plain), atol=1e-11)
     # And in float32, as in a run.
     with x64(False):
-        start32 = jnp.eye(d) / 0.5, jnp.eye(d) / jnp.sqrt(0.5)
-        rows = jnp.asarray(x, jnp.float32), jnp.asarray(weight, jnp.float32)
-        (inverse, root), _ = jax.jit(lambda: jax.lax.scan(add, start32, rows))()
+        inverse, root = added((jnp.asarray(x, jnp.float32), jnp.asarray(weight, jnp.float32)))
     np.testing.assert_allclose(np.asarray(inverse, float) @ weighted, np.eye(d), atol=1e-4)
     np.testing.assert_allclose(np.asarray(root @ root.T, float) @ plain, np.eye(d), atol=1e-4)
 
@@ -64,7 +66,7 @@ def test_three_samplers_have_the_same_covariance(double_precision):
     inverse = np.linalg.inv(V)
     root = np.eye(d) / math.sqrt(ridge)
     for x in np.repeat(features.T, counts, axis=0):
-        root = np.asarray(gaussian.grown_root(jnp.asarray(root), jnp.asarray(x)))
+        root = np.asarray(gaussian.grown_root(numerics.Sum.of(jnp.asarray(root)), jnp.asarray(x)).total)
     z, g = rng.standard_normal((n, d)), rng.standard_normal((n, P))
     samples = {
         "cholesky": jax.vmap(lambda z: gaussian.sample_by_cholesky(jnp.asarray(V), z))(z),
@@ -85,7 +87,9 @@ def test_three_samplers_have_the_same_covariance(double_precision):
         assert (np.abs(products.mean(0) - inverse) < 4 * error).all(), name
     batch = rq.ByCholesky().sample(jnp.asarray(V)[None], jnp.asarray(z[:5])[None])
     np.testing.assert_allclose(batch[0], samples["cholesky"][:5], atol=1e-12)
-    batch = rq.ByRoot().sample(jnp.asarray(root)[None], jnp.asarray(z[:5])[None])
+    batch = rq.ByRoot().sample(numerics.Sum.of(jnp.asarray(root)[None]), jnp.asarray(z[:5])[None])
     np.testing.assert_allclose(batch[0], samples["root"][:5], atol=1e-12)
     for sampler, spread in ((rq.ByCholesky(), V), (rq.ByRoot(), root)):
-        np.testing.assert_allclose(sampler.min_eigenvalue(jnp.asarray(spread)[None]), np.linalg.eigvalsh(V)[:1], rtol=1e-10)
+        np.testing.assert_allclose(
+            sampler.min_eigenvalue(numerics.Sum.of(jnp.asarray(spread)[None])), np.linalg.eigvalsh(V)[:1], rtol=1e-10
+        )

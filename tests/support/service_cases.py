@@ -45,7 +45,7 @@ def _played(env, policy, words, horizon):
         seen = {"request": request, "obs": obs, "action": action, "info": info, "flows": flows, "feedback": feedback}
         seen |= {"gauges": env.gauges(env_state), "u": draws.uniform(at("act", t))}
         if hasattr(new, "queue"):
-            seen |= {"queue": new.queue.length, "loss": new.loss, "steps": new.num_steps}
+            seen |= {"queue": new.queue.length, "loss": new.loss.total, "steps": new.num_steps}
             head = getattr(policy.predictor, "head", None)
             if isinstance(head, sv.Mlp):
                 k_update = at("update", t)

@@ -278,12 +278,14 @@ class _Writer:
         return list(carry[:first]), list(carry[first : first + number]), list(carry[first + number :])
 
     def _added(self, totals: Sequence[Value], more: Sequence[Value]) -> list[Value]:
-        def total(a: Value, b: Value) -> Value:
-            return self._emitter.elementwise(
-                [(a.shape, a.dtype)], lambda place, names: [f"{names[0]} = {a.at(place)} + {b.at(place)};"]
-            )[0]
+        return [self._computed("{} + {}", a, b) for a, b in zip(totals, more, strict=True)]
 
-        return [total(a, b) for a, b in zip(totals, more, strict=True)]
+    def _computed(self, formula: str, *values: Value) -> Value:
+        """A formula of the elements of arrays of one shape."""
+        return self._emitter.elementwise(
+            [(values[0].shape, values[0].dtype)],
+            lambda place, names: [f"{names[0]} = {formula.format(*(one.at(place) for one in values))};"],
+        )[0]
 
     def _interval(self, i: str, carry: Sequence[Value]) -> list[Value]:
         """The rounds of a record interval that belong to this launch, and its record if they end with it."""
@@ -296,15 +298,15 @@ class _Writer:
         carry = emitter.repeat(head, lambda now: self._chunk(c, begin, end, last, now), carry)
         states, totals, partial = self._parted(carry)
 
-        def recorded(totals: list[Value]) -> list[Value]:
+        def recorded(sums: list[Value]) -> list[Value]:
+            totals = sums[: len(sums) // 2]
             with emitter.block(f"if ({i} >= {self._warm_up})"):
                 for number, value in enumerate([*totals, *self._function(self._read, states, end)]):
                     self._write(number, value, add(i, -self._warm_up))
-            return self._zeros
+            return [*self._zeros, *self._zeros]
 
-        with emitter.held([*states, *partial]):
-            totals = emitter.repeat(f"if ({last} == {end})", recorded, totals)
-        return [*states, *totals, *partial]
+        with emitter.held(states):
+            return [*states, *emitter.repeat(f"if ({last} == {end})", recorded, [*totals, *partial])]
 
     def _chunk(self, c: str, begin: str, end: str, last: str, carry: Sequence[Value]) -> list[Value]:
         """Rounds whose sums are added up by themselves, with the plan of the stage that begins there."""
@@ -323,7 +325,9 @@ class _Writer:
 
         def complete(sums: list[Value]) -> list[Value]:
             totals, partial = sums[: len(sums) // 2], sums[len(sums) // 2 :]
-            return [*self._added(totals, partial), *self._zeros]
+            new = self._added(totals, partial)
+            # What rounding has left out is what the next chunk begins with, as in `numerics.add_up`.
+            return [*new, *(self._computed("{1} - ({2} - {0})", *one) for one in zip(totals, partial, new, strict=True))]
 
         with emitter.held(states):
             return [*states, *emitter.repeat(f"if ({stop} == {behind})", complete, [*totals, *partial])]

@@ -1,6 +1,6 @@
 """A quasi-Newton method that computes gradients alone, for large dimensions, and one on-line step."""
 
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +18,8 @@ from jaxroute.estimators.mnl.types import Derivatives
 _LEAST_CURVATURE = 1e-6
 # So many steps of each parameter without a smaller error than before are taken for rounding.
 _PATIENCE = 4
+# State of `Online`: `B_j^-1` `[N, d, d]`, and what rounding has left out of the parameters `[N, d]`.
+OnlineState: TypeAlias = tuple[numerics.Sum, jax.Array]
 
 
 @struct.dataclass
@@ -34,20 +36,21 @@ class Online:
     def check(self) -> None:
         pass
 
-    def init(self, num: int, dim: int, ridge: Leaf) -> jax.Array:
-        """`B_j^-1` `[N, d, d]`."""
-        return _inverse_ridge(num, dim, ridge)
+    def init(self, num: int, dim: int, ridge: Leaf) -> OnlineState:
+        """Nothing observed."""
+        return numerics.Sum.of(_inverse_ridge(num, dim, ridge)), jnp.zeros((num, dim), jnp.float32)
 
     def fit(
-        self, state: jax.Array, sums: Derivatives, theta: jax.Array, chosen: jax.Array, ridge: Leaf, new: New
-    ) -> tuple[jax.Array, jax.Array]:
-        """See `Solver.fit`; state: `B_j^-1` `[N, d, d]`."""
+        self, state: OnlineState, sums: Derivatives, theta: jax.Array, chosen: jax.Array, ridge: Leaf, new: New
+    ) -> tuple[jax.Array, OnlineState]:
+        """See `Solver.fit`."""
         del sums, ridge
-        return _online(state, theta, chosen, new, None)
+        estimate, inverses = _online(numerics.Sum(theta, state[1]), state[0], chosen, new, None)
+        return estimate.total, (inverses, estimate.error)
 
-    def residual(self, state: jax.Array) -> jax.Array:
+    def residual(self, state: OnlineState) -> jax.Array:
         """Not known: NaN."""
-        return jnp.full((), jnp.nan, state.dtype)
+        return jnp.full((), jnp.nan, state[1].dtype)
 
 
 @struct.dataclass
@@ -181,7 +184,8 @@ class BFGS:
         def again(now: _Point) -> jax.Array:
             return (numerics.largest_over_runs(now.wanted.astype(jnp.int32)) > 0) & (now.steps < self.passes)
 
-        theta, inverse = _online(state.inverse, theta, chosen, new, spread)
+        estimate, inverses = _online(numerics.Sum.of(theta), numerics.Sum.of(state.inverse), chosen, new, spread)
+        theta, inverse = estimate.total, inverses.total
         gradient = gradients(theta)
         ways = moves(inverse, gradient)
         left = residual(gradient, ways)
@@ -203,28 +207,26 @@ def _inverse_ridge(num: int, dim: int, ridge: Leaf) -> jax.Array:
 
 
 def _online(
-    inverses: jax.Array, theta: jax.Array, chosen: jax.Array, new: New, spread: jax.Array | None
-) -> tuple[jax.Array, jax.Array]:
+    theta: numerics.Sum, inverses: numerics.Sum, chosen: jax.Array, new: New, spread: jax.Array | None
+) -> tuple[numerics.Sum, numerics.Sum]:
     """A step on the new observation alone, and `B_j^-1` with its second derivatives.
 
     Args:
-      inverses: `B_j^-1` `[N, d, d]`.
       theta: `[N, d]`.
+      inverses: `B_j^-1` `[N, d, d]`.
       chosen: `[A]`.
       new: the observation.
       spread: `[]`, how far logits move with a parameter, by which steps are shortened; None for full steps.
     """
     for a in range(chosen.shape[0]):
         # An item of -1 has no features: nothing changes where it is written.
-        place, mask = (jnp.maximum(chosen[a], 0),), numerics.one_hot(chosen[a], theta.shape[0])
-        inverse = numerics.at(inverses, place)
+        inverse = inverses.at(chosen[a])
         for k in new.rows_of(a, chosen.shape[0]):
             inverse = sherman_morrison(inverse, new.x[k], new.weight[k])
         inverse = numerics.kept(inverse)
-        move = numerics.kept(numerics.combine(new.gradient[a], inverse))
+        move = numerics.kept(numerics.combine(new.gradient[a], inverse.total))
         if spread is not None:
-            move = move * safe(spread * jnp.sqrt(jnp.sum(jnp.square(move))))
-        now = jnp.sum(jnp.where(mask[:, None], theta, 0.0), axis=0)
-        theta = jnp.where(mask[:, None], numerics.kept(now - move), theta)
-        inverses = numerics.put(inverses, place, inverse)
+            move = numerics.kept(move * safe(spread * jnp.sqrt(jnp.sum(jnp.square(move)))))
+        theta = theta.add(-move, numerics.one_hot(chosen[a], len(theta.total))[:, None])
+        inverses = inverses.put(chosen[a], inverse)
     return theta, inverses

@@ -17,7 +17,7 @@ from jaxroute.problems.cascade.cosmos import COSMOS
 from jaxroute.problems.cascade.env import CascadeEnv
 from jaxroute.problems.cascade.optimum import best_list, cost_order, tuned_threshold
 from jaxroute.problems.cascade.parts import evaluation as ev
-from jaxroute.problems.cascade.parts.designs import first_inverse, grown_inverse
+from jaxroute.problems.cascade.parts.designs import change_of_inverse, first_inverse
 from jaxroute.problems.cascade.parts.exploration import Coins, Exploration, OncePerBlock, ThenCommit, WarmUp
 from jaxroute.problems.cascade.parts.location import LocationFamily
 from jaxroute.problems.cascade.parts.loss import IndexEstimator
@@ -276,11 +276,13 @@ class LinUCBState:
     Attributes:
       inverse: `[m, m, K]` of the design matrices.
       target: `[m, K]`, sum of `y psi`.
+      errors: rounding errors of the sums, see `numerics.accumulate`.
       spec: what was known in advance (static).
     """
 
     inverse: jax.Array
     target: jax.Array
+    errors: dict[str, jax.Array]
     spec: CascadeSpec = struct.field(pytree_node=False)
 
 
@@ -308,9 +310,8 @@ class LinUCB:
     def init(self, key: jax.Array, spec: CascadeSpec) -> LinUCBState:
         del key
         number, dim = spec.num_models, spec.context_dim
-        return LinUCBState(
-            inverse=first_inverse(self.ridge, dim, number), target=jnp.zeros((dim, number), jnp.float32), spec=spec
-        )
+        inverse, target = first_inverse(self.ridge, dim, number), jnp.zeros((dim, number), jnp.float32)
+        return LinUCBState(inverse, target, numerics.no_errors(inverse=inverse, target=target), spec)
 
     def act(self, key: jax.Array, state: LinUCBState, obs: Observation, t: jax.Array) -> Decision:
         del t
@@ -341,6 +342,5 @@ class LinUCB:
         else:
             assert feedback.score is not None
             learned, gain = feedback.seen, feedback.score
-        y = gain - feedback.cost
-        target = state.target + jnp.where(learned, y, 0.0) * obs.context[:, None]
-        return state.replace(inverse=grown_inverse(state.inverse, obs.context, learned), target=target)
+        target = jnp.where(learned, gain - feedback.cost, 0.0) * obs.context[:, None]
+        return numerics.accumulate(state, learned, inverse=change_of_inverse(state.inverse, obs.context), target=target)

@@ -13,7 +13,7 @@ from jaxroute.core.types import Leaf, Metric, PyTree
 from jaxroute.estimators.glm import GLM, OnlineGLM
 from jaxroute.estimators.links import IDENTITY
 from jaxroute.problems.cascade.parts import evaluation as ev
-from jaxroute.problems.cascade.parts.designs import first_inverse, grown_inverse, square_norm
+from jaxroute.problems.cascade.parts.designs import change_of_inverse, first_inverse, square_norm
 from jaxroute.problems.cascade.parts.exploration import Exploration, WarmUp
 from jaxroute.problems.cascade.parts.loss import Evaluator, IndexEstimator, Sample, Sizes
 from jaxroute.problems.cascade.parts.radii import Now, Practical, Radius
@@ -39,6 +39,7 @@ class CosmosState:
       potential: `[K]`, sum of squared norms of the requests of seen samples in the inverse design matrices before them, eq.
         (16).
       score_potential: `[]`, likewise of deployed outputs.
+      errors: rounding errors of the sums, see `numerics.accumulate`.
       radius: state of the radius.
       exploration: state of the exploration.
       spec: what was known in advance (static).
@@ -52,6 +53,7 @@ class CosmosState:
     opened: jax.Array | None
     potential: jax.Array
     score_potential: jax.Array
+    errors: dict[str, jax.Array]
     radius: PyTree
     exploration: PyTree
     spec: CascadeSpec = struct.field(pytree_node=False)
@@ -129,15 +131,19 @@ class COSMOS:
         number, dim, features = spec.num_models, spec.context_dim, spec.feature_dim
         learns = self._learns_scores(spec)
         sizes = Sizes(number, dim, features if learns else 0)
+        sums = {
+            "design": first_inverse(self.eta1, dim, number),
+            "potential": jnp.zeros((number,), jnp.float32),
+            "score_potential": jnp.zeros((), jnp.float32),
+        }
+        sums |= {"opened": jnp.zeros((features, features, number), jnp.float32)} if learns else {}
         return CosmosState(
             number=jnp.zeros((number,), jnp.int32),
             rho=jnp.zeros((dim, number), jnp.float32),
             fit=self.fit.init(sizes),
-            design=first_inverse(self.eta1, dim, number),
             evaluation=ev.start(self.evaluator, spec, self.eta0),
-            opened=jnp.zeros((features, features, number), jnp.float32) if learns else None,
-            potential=jnp.zeros((number,), jnp.float32),
-            score_potential=jnp.zeros((), jnp.float32),
+            **{"opened": None} | sums,
+            errors=numerics.no_errors(**sums),
             radius=self.radius.init(sizes),
             exploration=self.exploration.init(key),
             spec=spec,
@@ -187,40 +193,34 @@ class COSMOS:
         t: jax.Array,
     ) -> CosmosState:
         spec, psi, seen = state.spec, obs.context, feedback.seen
-        evaluation, opened, newest = state.evaluation, state.opened, None
+        evaluation, newest = state.evaluation, None
         score = feedback.score
-        score_potential = state.score_potential
         if evaluation is not None:
             # The reward of Algorithm 2, line 13: `theta_hat` and `Phi` of the next period, eqs. (19) and (20), and scores by
             # them, eq. (22).
             assert feedback.features is not None
-            score_potential = score_potential + ev.square_norm(evaluation, feedback)
+            state = numerics.accumulate(state, score_potential=ev.square_norm(evaluation, feedback))
             evaluation = ev.learned(evaluation, self.evaluator, spec, feedback, self.eta0, self.evaluator_bound)
             score = ev.estimated_scores(evaluation, spec, feedback.features)
             newest = Evaluator(evaluation.state.theta, spec.score_link) if self._learns_scores(spec) else None
         assert score is not None and action.forced is not None
         learns = self.exploration.learns(action.forced, t, self._horizon(spec))
         seen = seen & learns
-        if opened is not None:
+        more = {"design": change_of_inverse(state.design, psi), "potential": square_norm(state.design, psi)}
+        if state.opened is not None:
             assert feedback.features is not None
             phi = jnp.where(seen, jnp.swapaxes(feedback.features, 0, 1), 0.0)
-            opened = opened + phi[:, None] * phi[None]
+            more["opened"] = phi[:, None] * phi[None]
         # `rho_hat` and `V` of the next period's line 4: eq. (10) or (23), and eq. (13).
         sample = Sample(t, psi, seen, feedback.cost, score, feedback.features)
         radius = self.radius.update(key, state.radius, sample, spec.index_link)
         fit, rho = self.fit.update(state.fit, state.rho, sample, newest, spec.index_link)
-        return CosmosState(
+        return numerics.accumulate(state, seen, **more).replace(
             number=state.number + seen.astype(jnp.int32),
             rho=jnp.where(learns, rho, state.rho),
             fit=fit,
-            design=grown_inverse(state.design, psi, seen),
             evaluation=evaluation,
-            opened=opened,
-            potential=state.potential + jnp.where(seen, square_norm(state.design, psi), 0.0),
-            score_potential=score_potential,
             radius=radius,
-            exploration=state.exploration,
-            spec=spec,
         )
 
     @property

@@ -153,8 +153,7 @@ class Thompson(Learner):
     def sample(self, key: jax.Array, state: Statistics) -> jax.Array:
         """One draw of each model's success chance, `[K]`."""
         count = state.outcome.count.astype(jnp.float32)
-        wins = count * state.outcome.mean
-        return self.posterior.sample(key, wins, count - wins)
+        return self.posterior.sample(key, count * state.outcome.mean, state.outcome.losses())
 
     def act(self, key: jax.Array, state: Statistics, obs: Observation, t: jax.Array) -> tuple[Action, Info]:
         del t
@@ -188,8 +187,7 @@ class ConstrainedThompson(Relaxer):
         del t
         k_reward, k_cost, k_tie, k_round, k_order = draws.split(key, 5)
         count = state.outcome.count.astype(jnp.float32)
-        wins = count * state.outcome.mean
-        value = self.posterior.sample(k_reward, wins, count - wins)
+        value = self.posterior.sample(k_reward, count * state.outcome.mean, state.outcome.losses())
         seen = state.cost.count.astype(jnp.float32)
         shock = draws.normal(k_cost, value.shape) / (2.0 * jnp.sqrt(jnp.maximum(seen, 1.0)))
         cost = jnp.where(seen > 0, jnp.maximum(state.cost.mean + shock, 0.0), 0.0)

@@ -24,6 +24,7 @@ class CloudState:
       reward: `[]` expected reward.
       violation: `[]` cost above the budget of a round.
       violation_eq1: `[]` mean of `max(spent - budget, 0)`.
+      errors: rounding errors of the means, see `numerics.accumulate`.
       source: state of the outcomes.
     """
 
@@ -31,6 +32,7 @@ class CloudState:
     reward: jax.Array
     violation: jax.Array
     violation_eq1: jax.Array
+    errors: dict[str, jax.Array]
     source: Any
 
 
@@ -112,7 +114,8 @@ class CloudEnv:
     def init(self, key: jax.Array) -> CloudState:
         zero = jnp.zeros((), jnp.float32)
         spent = jnp.zeros(jnp.shape(self.budget), jnp.float32)
-        return CloudState(spent=spent, reward=zero, violation=zero, violation_eq1=zero, source=self.outcomes.init(key))
+        means = {"spent": spent, "reward": zero, "violation": zero, "violation_eq1": zero}
+        return CloudState(**means, errors=numerics.no_errors(**means), source=self.outcomes.init(key))
 
     def _available(self, key: jax.Array) -> jax.Array:
         """Models `[K]` that can be selected in the round of this key."""
@@ -167,12 +170,14 @@ class CloudEnv:
             room = jnp.minimum(self.size, room)
             illegal |= jnp.any((numbers != room) if self.reward.exact_size else (numbers > room))
 
-        def running(mean_so_far: jax.Array, value: jax.Array) -> jax.Array:
-            return mean_so_far + (value - mean_so_far) / (t + 1).astype(jnp.float32)
+        def running(state: CloudState, **values: jax.Array) -> CloudState:
+            """State with one more round in the means of these names."""
+            played = (t + 1).astype(jnp.float32)
+            return numerics.accumulate(state, **{name: (x - getattr(state, name)) / played for name, x in values.items()})
 
         violation = self._above(spent)  # of the round; that of eq. (1) is of the mean
-        mean_spent = running(state.spent, spent)
-        eq1 = self._above(mean_spent)
+        state = running(state, spent=spent, reward=reward, violation=violation)
+        eq1 = self._above(state.spent)
         flows = {
             "reward": reward,
             "realised_reward": self.reward.value(selected, outcome),
@@ -190,12 +195,7 @@ class CloudEnv:
             "pulls": asked.astype(jnp.float32),
             "illegal": illegal.astype(jnp.float32),
         }
-        state = state.replace(
-            spent=mean_spent,
-            reward=running(state.reward, reward),
-            violation=running(state.violation, violation),
-            violation_eq1=running(state.violation_eq1, eq1),
-        )
+        state = running(state, violation_eq1=eq1)
         arrived = jnp.asarray(True)
         if self.arrival is not None:
             arrived = draws.uniform(draws.fold_in(key, 2)) < self.arrival

@@ -140,8 +140,8 @@ class QThS(_QueueBandit):
 
     def _index(self, key: jax.Array, state: QueueBanditState, time: jax.Array) -> jax.Array:
         del time
-        wins = state.wins.astype(jnp.float32)
-        return draws.beta(key, wins + 1.0, state.pulls.astype(jnp.float32) - wins + 1.0)
+        wins, losses = (count.astype(jnp.float32) for count in (state.wins, state.pulls - state.wins))
+        return draws.beta(key, wins + 1.0, losses + 1.0)
 
 
 @struct.dataclass

@@ -24,7 +24,7 @@ from jaxroute.problems.service.parts.virtual_queue import VirtualQueue
 from jaxroute.problems.service.types import Action, Feedback, Observation, Params, ServiceSpec
 
 # Parameters, state of the optimiser, mean loss, number of steps.
-Trained = tuple[Params, optax.OptState, jax.Array, jax.Array]
+Trained = tuple[Params, optax.OptState, numerics.Sum, jax.Array]
 
 LEARNER_METRICS = (
     Metric("decision_queue", "virtual queue that decides", "requests", "gauge", default=False),
@@ -50,7 +50,7 @@ class LearnerState:
     optimiser: optax.OptState
     cost: CostState
     num_steps: jax.Array
-    loss: jax.Array
+    loss: numerics.Sum
 
 
 @struct.dataclass
@@ -114,7 +114,7 @@ class Learner(abc.ABC):
             optimiser=self.optimiser.transform().init(params) if self.predictor.trains else (),
             cost=self.costs.init(spec),
             num_steps=jnp.zeros((), jnp.int32),
-            loss=jnp.zeros((), jnp.float32),
+            loss=numerics.Sum.of(jnp.zeros((), jnp.float32)),
         )
 
     @abc.abstractmethod
@@ -166,7 +166,7 @@ class Learner(abc.ABC):
             params, optimiser, loss = self.descend(
                 jax.random.wrap_key_data(words, impl=draws.KEY_IMPL), params, optimiser, obs, feedback
             )
-            return params, optimiser, mean + (loss - mean) / (steps + 1).astype(jnp.float32), steps + 1
+            return params, optimiser, mean.add((loss - mean.total) / (steps + 1).astype(jnp.float32)), steps + 1
 
         # Line 8 of an explored request, line 15 of another. Only what is learned passes through the branch, so that it
         # depends on nothing that V and alpha change.
@@ -201,7 +201,7 @@ class Learner(abc.ABC):
     def gauges(self, state: LearnerState) -> dict[str, jax.Array]:
         return {
             "decision_queue": state.queue.length,
-            "training_loss": state.loss,
+            "training_loss": state.loss.total,
             "training_steps": state.num_steps.astype(jnp.float32),
         }
 

@@ -105,6 +105,7 @@ class MarketEnv:
             worst_overspend=zero,
             alive=jnp.ones((), bool),
             deployed=jnp.zeros(self.capacity.shape, bool),
+            errors=numerics.no_errors(overspend=zero),
             source=self.outcomes.init(key),
         )
 
@@ -137,7 +138,6 @@ class MarketEnv:
         mean_cost = jnp.where(live, numerics.pick(chosen, self.outcomes.cost_mean), 0.0)
         expected_reward = jnp.where(live, jnp.sum(action.probabilities * self.outcomes.reward_mean), 0.0)
         expected_cost = jnp.where(live, jnp.sum(action.probabilities * self.outcomes.cost_mean), 0.0)
-        overspend = state.overspend + (cost + fee - self.budget)
         segment = jnp.sum((jnp.asarray(self.optimum_start) <= t).astype(jnp.int32)) - 1
         best = numerics.pick(numerics.one_hot(segment, self.optimum_value.shape[-1]), self.optimum_value)
         served = alive.astype(jnp.float32)
@@ -163,9 +163,9 @@ class MarketEnv:
             "pulls": jnp.where(live, chosen.astype(jnp.float32), 0.0),
             "illegal": illegal.astype(jnp.float32),
         }
+        state = numerics.accumulate(state, overspend=cost + fee - self.budget)
         state = state.replace(
-            overspend=overspend,
-            worst_overspend=jnp.maximum(state.worst_overspend, overspend),
+            worst_overspend=jnp.maximum(state.worst_overspend, state.overspend),
             alive=alive,
             deployed=action.deployed,
         )

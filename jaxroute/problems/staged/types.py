@@ -60,6 +60,7 @@ class MarketState:
       worst_overspend: `[]` its largest value.
       alive: `[]` bool, the total budget is not yet spent.
       deployed: `[N]` bool, models that are live.
+      errors: rounding errors of the sums, see `numerics.accumulate`.
       source: state of the outcomes.
     """
 
@@ -67,6 +68,7 @@ class MarketState:
     worst_overspend: jax.Array
     alive: jax.Array
     deployed: jax.Array
+    errors: dict[str, jax.Array]
     source: Any
 
 
@@ -129,25 +131,23 @@ class Statistics:
       pulls: `[...]` int32, times each was used.
       reward_sum: `[...]` float32, sum of its rewards.
       cost_sum: `[...]` float32, sum of its costs.
-      cost_rest: `[...]` float32, what rounding has left out of `cost_sum`: the costs of a model are often equal, and then a plain sum
-        of a million is off by a percent, more than the confidence radius. Rewards vary, and their rounding averages out.
+      errors: rounding errors of the sums, see `numerics.accumulate`.
     """
 
     pulls: jax.Array
     reward_sum: jax.Array
     cost_sum: jax.Array
-    cost_rest: jax.Array
+    errors: dict[str, jax.Array]
 
     @classmethod
     def of(cls, pulls: jax.Array, reward_sum: jax.Array, cost_sum: jax.Array) -> "Statistics":
         """Statistics with exact sums."""
-        return cls(pulls, reward_sum, cost_sum, jnp.zeros_like(cost_sum))
+        return cls(pulls, reward_sum, cost_sum, numerics.no_errors(reward_sum=reward_sum, cost_sum=cost_sum))
 
     def add(self, used: jax.Array, reward: jax.Array, cost: jax.Array) -> "Statistics":
         """With one more use of the models `used` `[...]` bool, its reward `[]` and its cost `[]`."""
-        reward_sum = self.reward_sum + jnp.where(used, reward, 0.0)
-        cost_sum, cost_rest = numerics.add_up(self.cost_sum, self.cost_rest, jnp.where(used, cost, 0.0))
-        return Statistics(self.pulls + used.astype(jnp.int32), reward_sum, cost_sum, cost_rest)
+        more = numerics.accumulate(self, used, reward_sum=reward, cost_sum=cost)
+        return more.replace(pulls=self.pulls + used.astype(jnp.int32))
 
 
 @struct.dataclass

@@ -21,27 +21,32 @@ class ArmStatistics:
     Attributes:
       pulls: `[K]` int32, times each model was used.
       reward_sum: `[K]` float32, total reward of each.
+      errors: rounding errors of the sums, see `numerics.accumulate`.
       order: `[K]` int32, of ties; see `numerics.argmax`.
     """
 
     pulls: jax.Array
     reward_sum: jax.Array
+    errors: dict[str, jax.Array]
     order: jax.Array | None = None
+
+    @classmethod
+    def of(cls, pulls: jax.Array, reward_sum: jax.Array, order: jax.Array | None = None) -> "ArmStatistics":
+        """Statistics with exact sums."""
+        return cls(pulls, reward_sum, numerics.no_errors(reward_sum=reward_sum), order)
 
 
 def no_statistics(key: jax.Array, spec: Spec) -> ArmStatistics:
     """Statistics of models that were never used; the key draws the order of ties."""
-    size = (spec.num_models,)
-    return ArmStatistics(jnp.zeros(size, jnp.int32), jnp.zeros(size, jnp.float32), draws.order(key, spec.num_models))
+    zeros = jnp.zeros((spec.num_models,), jnp.float32)
+    return ArmStatistics.of(zeros.astype(jnp.int32), zeros, draws.order(key, spec.num_models))
 
 
 def added(state: ArmStatistics, action: jax.Array, reward: jax.Array) -> ArmStatistics:
     """With one more reward of the model that was used."""
     chosen = numerics.one_hot(action, state.pulls.shape[-1])
-    return state.replace(
-        pulls=state.pulls + chosen.astype(jnp.int32),
-        reward_sum=state.reward_sum + jnp.where(chosen, reward, 0.0),
-    )
+    state = numerics.accumulate(state, chosen, reward_sum=reward)
+    return state.replace(pulls=state.pulls + chosen.astype(jnp.int32))
 
 
 def rounds_of(spec: Spec, horizon: Leaf | None) -> jax.Array:

@@ -35,11 +35,15 @@ def test_what_a_sweep_changes():
         assert [size for size, _ in found] == [x.size * x.dtype.itemsize for x in jax.tree.leaves(states)]
         return {name for name, (_, flag) in zip(names, found, strict=True) if flag}
 
-    learned = {name for name in names if "params" in name or "optimiser" in name} | {"[1].num_steps", "[1].loss"}
+    learned = {name for name in names if "params" in name or "optimiser" in name} | {
+        "[1].num_steps",
+        "[1].loss.total",
+        "[1].loss.error",
+    }
     by_v = changed(still + swept_leaves(policy, "V"))
     by_alpha = changed(swept_leaves(env, "alpha") + [False] * len(policy.leaves))
     by_c = changed(still + swept_leaves(policy, "c"))
-    queues = {f"[{i}].queue.{part}" for i in (0, 1) for part in ("length", "requests", "satisfied")}
+    queues = {f"[{i}].queue.{part}" for i in (0, 1) for part in ("length", "error")}
     assert by_v == {"[0].satisfied", "[0].first_compliance", "[0].last_violation", *queues} == by_alpha
     assert by_c == by_v | learned
 

@@ -47,7 +47,10 @@ def test_copies_keep_the_other_conditions():
         (lambda: cb.sciq_cloud(sizes=(1, 4), **SUBJECTS), "sizes must be None"),
         (lambda: cb.sciq_cloud(arrival=0.0), "arrival must be in"),
         (lambda: cb.copies_of(cb.sciq_cloud(**SUBJECTS), 0), "env must not have groups"),
-        (lambda: play(cb.sciq_cloud(), cb.CUCB(radius=cb.UnionRadius(-1.0)), horizon=5, seeds=1), "width must be at least 0"),
+        (
+            lambda: play(cb.sciq_cloud(), cb.CUCB(radius=cb.UnionRadius(-1.0)), horizon=5, seeds=1),
+            "width must be at least 0",
+        ),
         (lambda: play(cb.sciq_cloud(), cb.C2MABV(solver=cb.Vertices()), horizon=5, seeds=1), "Vertices is for AnyWin"),
         (
             lambda: play(cb.sciq_cloud(), cb.C2MABV(solver=cb.Smoothed(-1.0)), horizon=5, seeds=1),

@@ -160,7 +160,7 @@ def test_acqb_equals_the_reference_round_by_round(name, setting):
     assert seen["theta"].dtype == np.float64
     # The reference stops at a gradient of 1e-10, so its own error is up to 1e-10 / ridge; [M] measured 2e-9 at most.
     np.testing.assert_allclose(seen["theta"], want["theta"].reshape(shape), atol=1e-8 if setting[1] >= 1 else 1e-7)
-    np.testing.assert_allclose(seen["state"].spread, policy.V.reshape(*shape[1:], case.d), atol=1e-11)
+    np.testing.assert_allclose(seen["state"].spread.total, policy.V.reshape(*shape[1:], case.d), atol=1e-11)
     np.testing.assert_array_equal(seen["state"].pulls, policy.pulls)
     np.testing.assert_array_equal(seen["state"].next_offer, policy.order[policy.pointer])
     # The count in the radius is a float32 number.
@@ -293,7 +293,7 @@ def test_acqb_on_a_pool(name):
     assert max(copies) > 1  # Several copies of one prompt wait at times.
     assert_same_run(seen, given, K, want)
     np.testing.assert_allclose(seen["theta"], want["theta"], atol=1e-8)
-    np.testing.assert_allclose(seen["state"].spread, theirs.V, atol=1e-11)
+    np.testing.assert_allclose(seen["state"].spread.total, theirs.V, atol=1e-11)
     if K == 1:
         asked = given.prompt[want["query"]]
         tried, accepted = (
@@ -320,7 +320,7 @@ def test_root_of_the_design_matrix_after_a_run(K):
     given = pool(50, 300, 40, 3, 10)
     seen = play(given.env(K), rq.ACQB(), double=False)  # d = 10: by a root, and first-order steps.
     busy = seen["queue"] > 0
-    root = seen["state"].spread.astype(float)
+    root = seen["state"].spread.total.astype(float)
     for j in range(3):
         x = given.features[given.prompt[seen["query"][busy & seen["offered"][:, j]]]]
         V = np.eye(10) + x.T @ x

@@ -236,4 +236,4 @@ def test_the_scan_of_the_protocol_is_the_engines_run():
     rounds = play(env, policy, horizon=3, seed=5, jit=True)
     for t, one in enumerate(rounds):
         assert int(one["action"].serve) == found["action"].serve[t]
-        np.testing.assert_allclose(one["policy_state"].loss, found["loss"][t], rtol=1e-5)
+        np.testing.assert_allclose(one["policy_state"].loss.total, found["loss"][t], rtol=1e-5)

@@ -17,7 +17,7 @@ from jaxroute.problems.stochastic.types import ArmStatistics
 def test_two_rounds_by_hand():
     """UCB1 with width 1: pulls (1, 2), sums (1, 1), t = 6: 1 + sqrt(log 8 / 1) = 2.442, .5 + sqrt(log 8 / 2) = 1.5197."""
     policy = stochastic.UCB1(width=1.0)
-    state = ArmStatistics(pulls=jnp.array([1, 2, 0], jnp.int32), reward_sum=jnp.array([1.0, 1.0, 0.0]))
+    state = ArmStatistics.of(pulls=jnp.array([1, 2, 0], jnp.int32), reward_sum=jnp.array([1.0, 1.0, 0.0]))
     action, info = policy.act(draws.key(0), state, (), jnp.int32(6))
     np.testing.assert_allclose(info["bound"], [2.4420, 1.5197, np.inf], atol=1e-4)
     assert action == 2  # A model that was never used comes first.
@@ -50,7 +50,7 @@ def test_beta_draws(a, b):
 
 def test_beta_posterior():
     """After 7 successes in 10 trials the draw is Beta(1 + 7, 1 + 3), or with the prior (2, 3) Beta(9, 6)."""
-    state = ArmStatistics(pulls=jnp.array([10, 0], jnp.int32), reward_sum=jnp.array([7.0, 0.0]))
+    state = ArmStatistics.of(pulls=jnp.array([10, 0], jnp.int32), reward_sum=jnp.array([7.0, 0.0]))
     keys = jax.random.split(draws.key(7), 20_000)
     for policy, first, second in (
         (stochastic.BetaThompson(), (8, 4), (1, 1)),
@@ -121,7 +121,7 @@ def test_ucb_tries_every_model_once_and_in_the_order_of_ties():
 def test_epsilon_greedy_explores_every_model_alike():
     """Whether it explores, and whom, are independent: 100,000 rounds, after which the coin is `.25` in one and the models `1 / 3` each."""
     policy, count = stochastic.EpsilonGreedy(epsilon=0.25), 100_000
-    state = ArmStatistics(pulls=jnp.asarray([2, 1, 1]), reward_sum=jnp.asarray([2.0, 0.0, 0.0]))
+    state = ArmStatistics.of(pulls=jnp.asarray([2, 1, 1]), reward_sum=jnp.asarray([2.0, 0.0, 0.0]))
     keys = jax.random.split(draws.key(3), count)
     action, info = jax.jit(jax.vmap(lambda key: policy.act(key, state, (), jnp.int32(4))))(keys)
     explored = np.asarray(info["explored"]) > 0

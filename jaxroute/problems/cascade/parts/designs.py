@@ -13,11 +13,11 @@ def first_inverse(ridge: Leaf, dim: int, number: int) -> jax.Array:
     return jnp.broadcast_to(eye, (dim, dim, number))
 
 
-def grown_inverse(inverse: jax.Array, x: jax.Array, seen: jax.Array) -> jax.Array:
-    """Inverses `[m, m, K]` after one more row `x` `[m]` where `seen` `[K]`."""
+def change_of_inverse(inverse: jax.Array, x: jax.Array) -> jax.Array:
+    """Change of the inverses `[m, m, K]` by one more row `x` `[m]`."""
     direction = numerics.kept(numerics.combine(x, inverse))
-    gain = jnp.where(seen, 1.0, 0.0) / (1.0 + numerics.combine(x, direction))
-    return inverse - gain * direction[:, None] * direction[None]
+    gain = 1.0 / (1.0 + numerics.combine(x, direction))
+    return -gain * direction[:, None] * direction[None]
 
 
 def square_norm(inverse: jax.Array, x: jax.Array) -> jax.Array:

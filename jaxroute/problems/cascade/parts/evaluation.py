@@ -24,11 +24,16 @@ class Evaluation:
 
     Attributes:
       state: of the estimator, with `theta` `[d]`, eq. (19).
-      inverse: `[d, d]`, inverse of the design matrix of deployed outputs, eq. (20).
+      design: `[d, d]`, inverse of the design matrix of deployed outputs, eq. (20).
     """
 
     state: GLMState
-    inverse: jax.Array
+    design: numerics.Sum
+
+    @property
+    def inverse(self) -> jax.Array:
+        """Inverse `[d, d]` itself."""
+        return self.design.total
 
 
 def check(estimator: Any) -> None:
@@ -53,9 +58,8 @@ def start(estimator: GLM, spec: CascadeSpec, ridge: Leaf) -> Evaluation | None:
     if not spec.feature_dim:
         return None
     ridge = jnp.asarray(ridge, jnp.float32)
-    return Evaluation(
-        state=estimator.init(spec.feature_dim, ridge), inverse=jnp.eye(spec.feature_dim, dtype=jnp.float32) / ridge
-    )
+    inverse = jnp.eye(spec.feature_dim, dtype=jnp.float32) / ridge
+    return Evaluation(state=estimator.init(spec.feature_dim, ridge), design=numerics.Sum.of(inverse))
 
 
 def learned(
@@ -68,7 +72,7 @@ def learned(
     phi = numerics.kept(phi)
     ridge, bound = jnp.asarray(ridge, jnp.float32), jnp.asarray(bound, jnp.float32)
     state = estimator.add(evaluation.state, phi, feedback.reward, seen, ridge, spec.score_link, bound)
-    return Evaluation(state=state, inverse=sherman_morrison(evaluation.inverse, phi, seen.astype(jnp.float32)))
+    return Evaluation(state=state, design=sherman_morrison(evaluation.design, phi, seen.astype(jnp.float32)))
 
 
 def square_norm(evaluation: Evaluation, feedback: Feedback) -> jax.Array:

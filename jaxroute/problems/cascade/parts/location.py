@@ -9,7 +9,7 @@ from flax import struct
 from jaxroute.core import checks, numerics
 from jaxroute.core.types import Leaf
 from jaxroute.estimators.links import Link
-from jaxroute.problems.cascade.parts.designs import first_inverse, grown_inverse
+from jaxroute.problems.cascade.parts.designs import change_of_inverse, first_inverse
 from jaxroute.problems.cascade.parts.loss import Evaluator, Sample, Sizes, summed
 from jaxroute.solvers.reservation import index_by_bisection
 
@@ -24,6 +24,7 @@ class LocationState:
       residual: `[R, K]`, the latest residuals.
       number: `[K]` int32 samples.
       cost: `[K]`, mean costs.
+      errors: rounding errors of the sums, see `numerics.accumulate`.
     """
 
     inverse: jax.Array
@@ -31,6 +32,7 @@ class LocationState:
     residual: jax.Array
     number: jax.Array
     cost: jax.Array
+    errors: dict[str, jax.Array]
 
 
 @struct.dataclass
@@ -58,12 +60,16 @@ class LocationFamily:
 
     def init(self, sizes: Sizes) -> LocationState:
         number, dim = sizes.num_boxes, sizes.dim
+        sums = {
+            "inverse": first_inverse(self.ridge, dim, number),
+            "target": jnp.zeros((dim, number), jnp.float32),
+            "cost": jnp.zeros((number,), jnp.float32),
+        }
         return LocationState(
-            inverse=first_inverse(self.ridge, dim, number),
-            target=jnp.zeros((dim, number), jnp.float32),
+            **sums,
             residual=jnp.zeros((self.size, number), jnp.float32),
             number=jnp.zeros((number,), jnp.int32),
-            cost=jnp.zeros((number,), jnp.float32),
+            errors=numerics.no_errors(**sums),
         )
 
     def update(
@@ -71,19 +77,18 @@ class LocationFamily:
     ) -> tuple[LocationState, jax.Array]:
         del rho, evaluator, link
         seen, psi = sample.seen, sample.psi
-        inverse = grown_inverse(fit.inverse, psi, seen)
-        target = fit.target + jnp.where(seen, sample.score, 0.0) * psi[:, None]
-        rho = jnp.asarray(sum(target[i] * inverse[i] for i in range(psi.shape[0])))
+        number = fit.number + seen.astype(jnp.int32)
+        grown = numerics.accumulate(
+            fit,
+            seen,
+            inverse=change_of_inverse(fit.inverse, psi),
+            target=jnp.where(seen, sample.score, 0.0) * psi[:, None],
+            cost=(sample.cost - fit.cost) / jnp.maximum(number, 1).astype(fit.cost.dtype),
+        )
+        rho = jnp.asarray(sum(grown.target[i] * grown.inverse[i] for i in range(psi.shape[0])))
         residual = sample.score - numerics.combine(psi, rho)
         place = (jnp.arange(self.size)[:, None] == fit.number % self.size) & seen
-        number = fit.number + seen.astype(jnp.int32)
-        return fit.replace(
-            inverse=inverse,
-            target=target,
-            residual=jnp.where(place, residual, fit.residual),
-            number=number,
-            cost=fit.cost + jnp.where(seen, (sample.cost - fit.cost) / jnp.maximum(number, 1).astype(fit.cost.dtype), 0.0),
-        ), rho
+        return grown.replace(residual=jnp.where(place, residual, fit.residual), number=number), rho
 
     def predict(
         self, fit: LocationState, rho: jax.Array, psi: jax.Array, link: Link

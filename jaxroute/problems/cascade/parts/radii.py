@@ -12,7 +12,7 @@ from jaxroute.core.types import Leaf, PyTree
 from jaxroute.estimators.gaussian import cholesky
 from jaxroute.estimators.links import Link
 from jaxroute.problems.cascade.parts.loss import Sample, Sizes
-from jaxroute.problems.cascade.parts.streaming import NewtonStream, Streaming
+from jaxroute.problems.cascade.parts.streaming import NewtonStream, Streaming, StreamState
 from jaxroute.problems.cascade.types import CascadeSpec
 
 
@@ -239,11 +239,11 @@ class BootstrapState:
 
     Attributes:
       rho: `[m, K B]`.
-      inverse: `[m, m, K B]`.
+      fit: of the copies.
     """
 
     rho: jax.Array
-    inverse: jax.Array
+    fit: StreamState
 
 
 @struct.dataclass
@@ -280,7 +280,7 @@ class Bootstrap:
     def init(self, sizes: Sizes) -> BootstrapState:
         number = sizes.num_boxes * self.copies
         return BootstrapState(
-            rho=jnp.zeros((sizes.dim, number), jnp.float32), inverse=self.fit.init(sizes._replace(num_boxes=number))
+            rho=jnp.zeros((sizes.dim, number), jnp.float32), fit=self.fit.init(sizes._replace(num_boxes=number))
         )
 
     def update(self, key: jax.Array, state: BootstrapState, sample: Sample, link: Link) -> BootstrapState:
@@ -288,8 +288,8 @@ class Bootstrap:
         weight = draws.exponential(key, (number, self.copies)).reshape(-1)
         score, cost, seen = (jnp.repeat(x, self.copies) for x in (sample.score, sample.cost, sample.seen))
         weight = jnp.where(seen, weight, 0.0)
-        inverse, rho = self.fit.weighted(state.inverse, state.rho, sample.psi, score, cost, weight, link)
-        return BootstrapState(rho=rho, inverse=inverse)
+        fit, rho = self.fit.weighted(state.fit, state.rho, sample.psi, score, cost, weight, link)
+        return BootstrapState(rho=rho, fit=fit)
 
     def bonus(self, key: jax.Array, state: BootstrapState, now: Now) -> jax.Array:
         u = numerics.combine(now.psi, state.rho).reshape(-1, self.copies)

@@ -16,6 +16,19 @@ from jaxroute.problems.cascade.parts.loss import Evaluator, LinearIndex, Sample,
 
 
 @struct.dataclass
+class StreamState:
+    """State of `NewtonStream`.
+
+    Attributes:
+      inverse: `[m, m, K]`, inverse curvature.
+      error: `[m, K]`, what rounding has left out of the estimates, see `numerics.add_up`.
+    """
+
+    inverse: numerics.Sum
+    error: jax.Array
+
+
+@struct.dataclass
 class NewtonStream(LinearIndex, abc.ABC):
     """One Newton step per sample, with a curvature that the derived classes give.
 
@@ -34,39 +47,40 @@ class NewtonStream(LinearIndex, abc.ABC):
         checks.positive("start", self.start, ())
         checks.positive("bound", self.bound, ())
 
-    def init(self, sizes: Sizes) -> jax.Array:
-        """Inverse curvature `[m, m, K]`."""
-        return first_inverse(self.start, sizes.dim, sizes.num_boxes)
+    def init(self, sizes: Sizes) -> StreamState:
+        inverse = first_inverse(self.start, sizes.dim, sizes.num_boxes)
+        return StreamState(numerics.Sum.of(inverse), jnp.zeros_like(inverse[0]))
 
     @abc.abstractmethod
     def _curvature(self, link: Link, u: jax.Array, score: jax.Array) -> jax.Array:
         """`[K]`, of a sample at the estimate."""
 
     def update(
-        self, fit: jax.Array, rho: jax.Array, sample: Sample, evaluator: Evaluator | None, link: Link
-    ) -> tuple[jax.Array, jax.Array]:
+        self, fit: StreamState, rho: jax.Array, sample: Sample, evaluator: Evaluator | None, link: Link
+    ) -> tuple[StreamState, jax.Array]:
         del evaluator
         weight = sample.seen.astype(jnp.float32)
         return self.weighted(fit, rho, sample.psi, sample.score, sample.cost, weight, link)
 
     def weighted(
         self,
-        inverse: jax.Array,
+        fit: StreamState,
         rho: jax.Array,
         psi: jax.Array,
         score: jax.Array,
         cost: jax.Array,
         weight: jax.Array,
         link: Link,
-    ) -> tuple[jax.Array, jax.Array]:
+    ) -> tuple[StreamState, jax.Array]:
         """State and estimates after samples of weights `[K]`: 0 where nothing was seen."""
         u = numerics.combine(psi, rho)
         bend = weight * self._curvature(link, u, score)
-        direction = numerics.kept(numerics.combine(psi, inverse))
+        direction = numerics.kept(numerics.combine(psi, fit.inverse.total))
         shrink = 1.0 / (1.0 + bend * numerics.combine(psi, direction))
-        step = jnp.where(weight > 0, weight * shrink * moment(link, u, score, cost), 0.0)
-        inverse = inverse - (bend * shrink) * direction[:, None] * direction[None]
-        return inverse, shortened(rho - step * direction, jnp.asarray(self.bound, jnp.float32))
+        step = weight * shrink * moment(link, u, score, cost)
+        inverse = fit.inverse.add(-(bend * shrink) * direction[:, None] * direction[None], weight > 0)
+        rho, error = numerics.add_up(rho, fit.error, -step * direction, weight > 0)
+        return StreamState(inverse, error), shortened(rho, jnp.asarray(self.bound, jnp.float32))
 
 
 @struct.dataclass

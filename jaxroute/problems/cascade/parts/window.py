@@ -46,6 +46,7 @@ class WindowState:
       hessian: `[m, m, K]`, of the samples that have left.
       gradient: `[m, K]`, of the samples that have left.
       cross: `[m, d, K]`, how that gradient moves with the evaluator's coefficients; None with a known evaluator.
+      errors: rounding errors of the sums, see `numerics.accumulate`.
     """
 
     number: jax.Array
@@ -56,6 +57,7 @@ class WindowState:
     hessian: jax.Array
     gradient: jax.Array
     cross: jax.Array | None
+    errors: dict[str, jax.Array]
 
 
 @struct.dataclass
@@ -63,8 +65,7 @@ class SampleWindow(LinearIndex, abc.ABC):
     """The latest samples exactly, earlier ones linearised; the derived classes give the steps towards the estimate.
 
     With an unknown evaluator all old outputs are scored again by the latest one, those that have left the window to first
-    order. What has left is summed in float32: with costs that do not vary the rounding passes the statistical error after
-    some 100,000 samples.
+    order.
 
     Attributes:
       ridge: `[]`.
@@ -102,15 +103,17 @@ class SampleWindow(LinearIndex, abc.ABC):
         def zeros(*shape: int) -> jax.Array:
             return jnp.zeros((*shape, number), jnp.float32)
 
+        sums = {"hessian": zeros(dim, dim), "gradient": zeros(dim)} | ({} if scored else {"cross": zeros(dim, features)})
         state = WindowState(
             number=jnp.zeros((number,), jnp.int32),
             psi=zeros(self.size, dim),
             cost=zeros(self.size),
             score=zeros(self.size) if scored else None,
             features=None if scored else zeros(self.size, features),
-            hessian=zeros(dim, dim),
-            gradient=zeros(dim),
-            cross=None if scored else zeros(dim, features),
+            hessian=sums["hessian"],
+            gradient=sums["gradient"],
+            cross=sums.get("cross"),
+            errors=numerics.no_errors(**sums),
         )
         # The compiler would otherwise compute sums over the samples of a long window in advance, slowly, as they are all 0.
         return numerics.kept(state)
@@ -141,21 +144,21 @@ class SampleWindow(LinearIndex, abc.ABC):
 
         psi, cost = oldest(fit.psi), oldest(fit.cost)
         u = jnp.sum(rho * psi, axis=0)
-        cross = fit.cross
+        more = {}
         if evaluator is None:
             assert fit.score is not None
             score = anchor = oldest(fit.score)
             h = curvature(link, u, score, 0.0)
             counts = score > link.value(u)
         else:
-            assert fit.features is not None and cross is not None
+            assert fit.features is not None
             phi = oldest(fit.features)
             s = numerics.combine(evaluator.theta, phi)
             score, slope = evaluator.link.value(s), evaluator.link.slope(s)
             h = curvature(link, u, score, 0.0)
             counts = score > link.value(u)
             anchor = score - slope * s
-            cross = cross + psi[:, None] * (jnp.where(counts, slope, 0.0) * phi)[None]
+            more = {"cross": psi[:, None] * (jnp.where(counts, slope, 0.0) * phi)[None]}
         # The frozen loss has slope h u + psi (cost - active (anchor - L(u)) - h u) at the present estimate; psi = 0 where nothing
         # leaves.
         constant = cost - jnp.where(counts, anchor - link.value(u), 0.0) - h * u
@@ -165,15 +168,13 @@ class SampleWindow(LinearIndex, abc.ABC):
         if features is not None:
             assert sample.features is not None
             features = jnp.where(at, jnp.swapaxes(sample.features, 0, 1), features)
-        return fit.replace(
+        left = numerics.accumulate(fit, hessian=h * psi[:, None] * psi[None], gradient=psi * constant, **more)
+        return left.replace(
             number=fit.number + sample.seen.astype(jnp.int32),
             psi=jnp.where(at, sample.psi[None, :, None], fit.psi),
             cost=jnp.where(place, sample.cost, fit.cost),
             score=None if fit.score is None else jnp.where(place, sample.score, fit.score),
             features=features,
-            hessian=fit.hessian + h * psi[:, None] * psi[None],
-            gradient=fit.gradient + psi * constant,
-            cross=cross,
         )
 
     def _samples(self, fit: WindowState, evaluator: Evaluator | None) -> tuple[jax.Array, jax.Array, jax.Array]:

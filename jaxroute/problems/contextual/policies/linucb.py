@@ -47,10 +47,12 @@ class OFULState:
     Attributes:
       estimate: the ridge regressions.
       log_det: `[G]` `log(det V / det(lambda I))`.
+      errors: rounding errors of the sums, see `numerics.accumulate`.
     """
 
     estimate: Ridge
     log_det: jax.Array
+    errors: dict[str, jax.Array]
 
 
 @struct.dataclass
@@ -88,7 +90,8 @@ class OFUL(OnRidge):
 
     def init(self, key: jax.Array, spec: ContextualSpec) -> OFULState:
         estimate = super().init(key, spec)
-        return OFULState(estimate=estimate, log_det=jnp.zeros(estimate.theta.shape[-1:], jnp.float32))
+        log_det = jnp.zeros(estimate.theta.shape[-1:], jnp.float32)
+        return OFULState(estimate, log_det, numerics.no_errors(log_det=log_det))
 
     def act(self, key: jax.Array, state: OFULState, obs: jax.Array, t: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:
         del t
@@ -105,7 +108,4 @@ class OFUL(OnRidge):
         del key, t
         x, seen = self.parameters.of_chosen(self.parameters.columns(obs), action, state.log_det.shape[-1])
         growth = jnp.log1p(state.estimate.square_deviation(x))  # det(V + x x') = det V (1 + x' V^-1 x)
-        return OFULState(
-            estimate=state.estimate.add(x, feedback, seen),
-            log_det=state.log_det + jnp.where(seen, growth, 0.0),
-        )
+        return numerics.accumulate(state, seen, log_det=growth).replace(estimate=state.estimate.add(x, feedback, seen))

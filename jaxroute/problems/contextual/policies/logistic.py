@@ -22,10 +22,12 @@ class Laplace:
     Attributes:
       mean: `m` `[d, G]`.
       precision: `q` `[d, G]`.
+      errors: rounding errors of the sums, see `numerics.accumulate`.
     """
 
     mean: jax.Array
     precision: jax.Array
+    errors: dict[str, jax.Array]
 
     def square_deviation(self, x: jax.Array) -> jax.Array:
         """Variance `[K]` of `w . x` at each column of `x` `[d, K]` (or `[d, 1]`)."""
@@ -98,9 +100,8 @@ class LogisticThompson:
     def init(self, key: jax.Array, spec: ContextualSpec) -> Laplace:
         del key
         size = self.parameters.sizes(spec)
-        return Laplace(
-            mean=jnp.zeros(size, jnp.float32), precision=jnp.broadcast_to(jnp.asarray(self.ridge, jnp.float32), size)
-        )
+        mean, precision = jnp.zeros(size, jnp.float32), jnp.broadcast_to(jnp.asarray(self.ridge, jnp.float32), size)
+        return Laplace(mean, precision, numerics.no_errors(mean=mean, precision=precision))
 
     def act(self, key: jax.Array, state: Laplace, obs: jax.Array, t: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:
         del t
@@ -118,7 +119,4 @@ class LogisticThompson:
         label = jnp.clip((feedback - self.low) / (self.high - self.low), 0.0, 1.0)
         c = newest_slope(level, variance, label)
         chance = jax.nn.sigmoid(level + c * variance)
-        return Laplace(
-            mean=state.mean + jnp.where(seen, c * direction, 0.0),
-            precision=state.precision + jnp.where(seen, jnp.square(x) * (chance * (1.0 - chance)), 0.0),
-        )
+        return numerics.accumulate(state, seen, mean=c * direction, precision=jnp.square(x) * (chance * (1.0 - chance)))

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from flax import struct
 
 from jaxroute.core import numerics
+from jaxroute.estimators.running import RunningMean
 from jaxroute.problems.service.types import Action, Feedback, Observation, ServiceSpec
 
 # What a cost model remembers; of its making.
@@ -66,17 +67,13 @@ class LastCost:
 class RunningMeanCost:
     """The mean of all costs seen so far of each model, explored or served; 1e-6 J before the first."""
 
-    def init(self, spec: ServiceSpec) -> dict[str, jax.Array]:
-        size = spec.num_models
-        return {"mean": jnp.full((size,), 1e-6, jnp.float32), "count": jnp.zeros((size,), jnp.int32)}
+    def init(self, spec: ServiceSpec) -> RunningMean:
+        return RunningMean.empty(spec.num_models)
 
-    def estimate(self, state: dict[str, jax.Array], obs: Observation) -> jax.Array:
+    def estimate(self, state: RunningMean, obs: Observation) -> jax.Array:
         del obs
-        return state["mean"]
+        return jnp.where(state.count > 0, state.mean, 1e-6)
 
-    def update(self, state: dict[str, jax.Array], action: Action, feedback: Feedback) -> dict[str, jax.Array]:
-        seen = action.explore | numerics.one_hot(action.serve, state["mean"].shape[-1])
-        cost = jnp.where(action.explore, feedback.costs, feedback.cost)
-        count = state["count"] + seen.astype(jnp.int32)
-        weight = jnp.where(seen, 1.0 / jnp.maximum(count, 1).astype(jnp.float32), 0.0)
-        return {"mean": state["mean"] + weight * (cost - state["mean"]), "count": count}
+    def update(self, state: RunningMean, action: Action, feedback: Feedback) -> RunningMean:
+        seen = action.explore | numerics.one_hot(action.serve, state.mean.shape[-1])
+        return state.add(seen, jnp.where(action.explore, feedback.costs, feedback.cost))

@@ -44,7 +44,10 @@ class OnSuccesses(OnSums):
 
     def posterior(self, state: ArmStatistics) -> tuple[jax.Array, jax.Array]:
         """Both parameters `[K]` of the beta laws."""
-        losses = state.pulls.astype(jnp.float32) - state.reward_sum
+        # In two parts, each exact in float32: few losses are not lost among many pulls.
+        few = state.pulls & 4095
+        losses = ((state.pulls - few).astype(jnp.float32) - state.reward_sum) + few.astype(jnp.float32)
+        losses = jnp.maximum(losses - state.errors["reward_sum"], 0.0)
         return self.successes + state.reward_sum, self.failures + losses
 
     def update(

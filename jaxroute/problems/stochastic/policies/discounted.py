@@ -19,25 +19,30 @@ class DiscountedSums:
     Attributes:
       pulls: `[K]` float32, weight of the rounds that used each model.
       reward_sum: `[K]` float32, weighted rewards of each.
+      errors: rounding errors of the sums, see `numerics.accumulate`.
       order: `[K]` int32, of ties; see `numerics.argmax`.
     """
 
     pulls: jax.Array
     reward_sum: jax.Array
+    errors: dict[str, jax.Array]
     order: jax.Array | None = None
 
     @classmethod
     def empty(cls, key: jax.Array, num_models: int) -> Self:
         """Before the first round; the key draws the order of ties."""
         zeros = jnp.zeros((num_models,), jnp.float32)
-        return cls(zeros, zeros, draws.order(key, num_models))
+        errors = numerics.no_errors(pulls=zeros, reward_sum=zeros)
+        return cls(zeros, zeros, errors, draws.order(key, num_models))
 
     def add(self, action: jax.Array, reward: jax.Array, discount: Leaf) -> Self:
         """A round later, with the model that was used and its reward."""
         chosen = numerics.one_hot(action, self.pulls.shape[-1])
-        return self.replace(  # pyright: ignore[reportAttributeAccessIssue]
-            pulls=discount * self.pulls + chosen.astype(jnp.float32),
-            reward_sum=discount * self.reward_sum + jnp.where(chosen, reward, 0.0),
+        lost = 1.0 - discount  # A sum of which a small part is lost keeps digits that the product with the discount has not.
+        return numerics.accumulate(
+            self,
+            pulls=chosen.astype(jnp.float32) - lost * self.pulls,
+            reward_sum=jnp.where(chosen, reward, 0.0) - lost * self.reward_sum,
         )
 
 
@@ -145,7 +150,8 @@ class DiscountedThompson(OnDiscounts):
         self, key: jax.Array, state: DiscountedSums, obs: tuple[()], t: jax.Array
     ) -> tuple[jax.Array, dict[str, jax.Array]]:
         del obs, t
-        losses = jnp.maximum(state.pulls - state.reward_sum, 0.0)
+        more = state.errors["pulls"] - state.errors["reward_sum"]
+        losses = jnp.maximum((state.pulls - state.reward_sum) + more, 0.0)
         sample = draws.beta(key, self.successes + state.reward_sum, self.failures + losses)
         return numerics.argmax(sample), {"sample": sample}
 

@@ -19,10 +19,12 @@ class Exp3State:
     Attributes:
       log_weight: `[K]` float32, the largest is 0.
       gamma: `[]` float32.
+      errors: rounding errors of the sums, see `numerics.accumulate`.
     """
 
     log_weight: jax.Array
     gamma: jax.Array
+    errors: dict[str, jax.Array]
 
     @property
     def probability(self) -> jax.Array:
@@ -65,7 +67,8 @@ class Exp3:
             gamma = jnp.minimum(1.0, jnp.sqrt(ratio / rounds_of(spec, self.horizon)))
         else:
             gamma = jnp.asarray(self.gamma, jnp.float32)
-        return Exp3State(log_weight=jnp.zeros((size,), jnp.float32), gamma=gamma)
+        zeros = jnp.zeros((size,), jnp.float32)
+        return Exp3State(zeros, gamma, numerics.no_errors(log_weight=zeros))
 
     def act(self, key: jax.Array, state: Exp3State, obs: tuple[()], t: jax.Array) -> tuple[jax.Array, dict[str, jax.Array]]:
         del obs, t
@@ -78,5 +81,5 @@ class Exp3:
         del key, obs, t
         size = state.log_weight.shape[-1]
         step = state.gamma * feedback / (size * state.probability)
-        log_weight = state.log_weight + jnp.where(numerics.one_hot(action, size), step, 0.0)
-        return state.replace(log_weight=log_weight - jnp.max(log_weight, axis=-1))
+        step = jnp.where(numerics.one_hot(action, size), step, 0.0)
+        return numerics.accumulate(state, log_weight=step - jnp.max(state.log_weight + step, axis=-1))

@@ -19,11 +19,13 @@ class Exp3PlusPlusState:
       pulls: `[K]` int32, times each model was used.
       loss_sum: `[K]` float32, total loss seen of each.
       loss_estimate: `[K]` float32, of all rounds: losses seen, each divided by its probability; less the smallest of them.
+      errors: rounding errors of the sums, see `numerics.accumulate`.
     """
 
     pulls: jax.Array
     loss_sum: jax.Array
     loss_estimate: jax.Array
+    errors: dict[str, jax.Array]
 
 
 @struct.dataclass
@@ -55,7 +57,8 @@ class Exp3PlusPlus:
     def init(self, key: jax.Array, spec: Spec) -> Exp3PlusPlusState:
         del key
         zeros = jnp.zeros((spec.num_models,), jnp.float32)
-        return Exp3PlusPlusState(pulls=jnp.zeros((spec.num_models,), jnp.int32), loss_sum=zeros, loss_estimate=zeros)
+        errors = numerics.no_errors(loss_sum=zeros, loss_estimate=zeros)
+        return Exp3PlusPlusState(jnp.zeros((spec.num_models,), jnp.int32), zeros, zeros, errors)
 
     def _probability(self, state: Exp3PlusPlusState, t: jax.Array) -> jax.Array:
         size = state.pulls.shape[-1]
@@ -87,9 +90,7 @@ class Exp3PlusPlus:
         del key, obs
         chosen = numerics.one_hot(action, state.pulls.shape[-1])
         loss = 1.0 - feedback
-        estimate = state.loss_estimate + jnp.where(chosen, loss / self._probability(state, t), 0.0)
-        return Exp3PlusPlusState(
-            pulls=state.pulls + chosen.astype(jnp.int32),
-            loss_sum=state.loss_sum + jnp.where(chosen, loss, 0.0),
-            loss_estimate=estimate - jnp.min(estimate, axis=-1),
-        )
+        step = jnp.where(chosen, loss / self._probability(state, t), 0.0)
+        step = step - jnp.min(state.loss_estimate + step, axis=-1)
+        state = state.replace(pulls=state.pulls + chosen.astype(jnp.int32))
+        return numerics.accumulate(state, loss_sum=jnp.where(chosen, loss, 0.0), loss_estimate=step)

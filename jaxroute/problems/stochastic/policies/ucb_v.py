@@ -11,19 +11,28 @@ from jaxroute.core.types import Leaf, Spec
 
 @struct.dataclass
 class VarianceStatistics:
-    """Sums of the rewards of every model, and of their squares.
+    """Sums of the rewards of every model, and of the squares of their deviations.
+
+    Source: Welford (1962), for the deviations: a variance from sums of squares is a difference of large numbers.
 
     Attributes:
       pulls: `[K]` int32, times each model was used.
       reward_sum: `[K]` float32.
-      square_sum: `[K]` float32.
+      square_sum: `[K]` float32, of deviations from the mean.
+      errors: rounding errors of the sums, see `numerics.accumulate`.
       order: `[K]` int32, of ties; see `numerics.argmax`.
     """
 
     pulls: jax.Array
     reward_sum: jax.Array
     square_sum: jax.Array
+    errors: dict[str, jax.Array]
     order: jax.Array | None = None
+
+    @property
+    def mean(self) -> jax.Array:
+        """`[K]` of the rewards, 0 for a model that was never used."""
+        return self.reward_sum / jnp.maximum(self.pulls, 1).astype(self.reward_sum.dtype)
 
 
 @struct.dataclass
@@ -56,15 +65,15 @@ class UCBV:
 
     def init(self, key: jax.Array, spec: Spec) -> VarianceStatistics:
         zeros, number = jnp.zeros((spec.num_models,), jnp.float32), spec.num_models
-        return VarianceStatistics(jnp.zeros((number,), jnp.int32), zeros, zeros, draws.order(key, number))
+        errors = numerics.no_errors(reward_sum=zeros, square_sum=zeros)
+        return VarianceStatistics(jnp.zeros((number,), jnp.int32), zeros, zeros, errors, draws.order(key, number))
 
     def act(
         self, key: jax.Array, state: VarianceStatistics, obs: tuple[()], t: jax.Array
     ) -> tuple[jax.Array, dict[str, jax.Array]]:
         del key, obs
         share = 1.0 / jnp.maximum(state.pulls, 1).astype(jnp.float32)
-        mean = state.reward_sum * share
-        variance = jnp.maximum(state.square_sum * share - jnp.square(mean), 0.0)
+        mean, variance = state.mean, state.square_sum * share
         weight = self.zeta * jnp.log(jnp.asarray(t, share.dtype) + 1.0) * share
         bound = mean + jnp.sqrt(2.0 * variance * weight) + 3.0 * self.c * self.upper * weight
         bound = jnp.where(state.pulls > 0, bound, jnp.inf)
@@ -75,8 +84,6 @@ class UCBV:
     ) -> VarianceStatistics:
         del key, obs, t
         chosen = numerics.one_hot(action, state.pulls.shape[-1])
-        return state.replace(
-            pulls=state.pulls + chosen.astype(jnp.int32),
-            reward_sum=state.reward_sum + jnp.where(chosen, feedback, 0.0),
-            square_sum=state.square_sum + jnp.where(chosen, jnp.square(feedback), 0.0),
-        )
+        new = state.replace(pulls=state.pulls + chosen.astype(jnp.int32))
+        new = numerics.accumulate(new, chosen, reward_sum=feedback)
+        return numerics.accumulate(new, chosen, square_sum=(feedback - state.mean) * (feedback - new.mean))

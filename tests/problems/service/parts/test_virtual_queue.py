@@ -23,7 +23,7 @@ def test_queue_of_section_4_2():
     np.testing.assert_allclose(path, [0.7, 0.4, 1.1, 1.8, 1.5, 1.2, 0.9, 0.6], atol=1e-6)
     full = policy.update(
         draws.key(0),
-        state.replace(queue=VirtualQueue(jnp.float32(0.1), jnp.int32(3), jnp.int32(2))),
+        state.replace(queue=VirtualQueue(jnp.float32(0.1), jnp.float32(0.0))),
         obs,
         action,
         feedback,
