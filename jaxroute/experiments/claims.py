@@ -10,7 +10,7 @@ import xarray as xr
 
 from jaxroute.analysis import metrics
 from jaxroute.experiments.base import Results
-from jaxroute.experiments.measure import along, end, power, runs_of, show, show_slope
+from jaxroute.experiments.measure import along, end, power, show, show_slope
 from jaxroute.experiments.quantities import Quantity
 from jaxroute.experiments.verdicts import Measured, Stated, Statement, at_least
 
@@ -45,15 +45,12 @@ def all_hold(before: str = "", between: str = "; ") -> Callable[[Callable[[Resul
     return of
 
 
-def slope_within(runs: xr.DataArray, axis: str, low: float, high: float) -> Finding:
-    """That the mean over seeds follows a power law along an axis, with a power between two numbers (with one number: this one).
-
-    That a power is one number can be refuted, and is never shown.
-    """
+def slope_within(runs: xr.DataArray, axis: str, low: float, high: float, is_: float | None = None) -> Finding:
+    """That the mean over seeds follows a power law along an axis, with a power between two numbers (and that it is one of these)."""
     fit = power(runs, axis)
     if math.isnan(fit.mean):
-        return "no slope: too few times, or a mean that is not positive", fit.within(low, high)
-    return f"slope {show_slope(fit)}", fit.within(low, high)
+        return "no slope: too few times, or a mean that is not positive", fit.within(low, high, is_)
+    return f"slope {show_slope(fit)}", fit.within(low, high, is_)
 
 
 def grows_as(
@@ -111,9 +108,8 @@ def agrees(numbers: Sequence[Number], share: float) -> Measure:
                 horizons = f"{number.horizon:,} rounds, not {int(data['time'][-1]):,}"
                 return f"the numbers are for {horizons}", at_least(None, [])
             where = dict(number.where)
-            runs = runs_of(data, number.metric, number.policy, number.time, **where)
             here = end(data, number.metric, number.policy, number.time, **where)
-            other = number.measured(float(runs.std(ddof=1)))
+            other = number.measured(here.error * math.sqrt(here.number))
             label = [number.case] if len(results) > 1 else []
             label += [number.policy, *(f"{axis} {metrics.show_value(value)}" for axis, value in where.items())]
             label += [f"at {number.time:,}"] if number.time else []

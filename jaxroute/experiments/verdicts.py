@@ -161,9 +161,9 @@ class Measured(_Mean):
         """That it differs from another number by a margin at most (equivalence)."""
         return _about(self, other, low=-margin, high=margin)
 
-    def within(self, low: float, high: float) -> "Statement":
-        """That it lies in a band."""
-        return Statement(self, low, high)
+    def within(self, low: float, high: float, about: float | None = None) -> "Statement":
+        """That it lies in a band; or is a number, as far as the band shows: refuted where the interval is without that, however near."""
+        return Statement(self, low, high, about=about)
 
 
 def _about(value: Measured, other: Measured | float, low: float = -math.inf, high: float = math.inf, strict: bool = False):
@@ -186,6 +186,7 @@ class Statement:
       low, high: the boundaries.
       strict: whether the boundaries are outside.
       gap: whether the number is the difference of two.
+      about: what the number is said to be, if it is more than between the boundaries.
       trivial: who satisfies it anyway, in words, and the same statement of that.
     """
 
@@ -194,6 +195,7 @@ class Statement:
     high: float = math.inf
     strict: bool = False
     gap: bool = False
+    about: float | None = None
     trivial: "tuple[str, Statement] | None" = None
 
     def __bool__(self) -> bool:
@@ -206,12 +208,14 @@ class Statement:
     def holds(self, risk: float) -> bool:
         """Whether the interval is inside."""
         low, high = self.value.interval(1 - risk)
-        return not math.isnan(self.value.mean) and self._before(self.low, low) and self._before(high, self.high)
+        inside = self._before(self.low, low) and self._before(high, self.high) and not math.isnan(self.value.mean)
+        return inside and (self.about is None or low <= self.about <= high)
 
     def refuted(self, risk: float) -> bool:
         """Whether the interval is outside."""
         low, high = self.value.interval(1 - risk)
-        return (high <= self.low or low >= self.high) if self.strict else (high < self.low or low > self.high)
+        least, most = (self.low, self.high) if self.about is None else (self.about, self.about)
+        return (high <= least or low >= most) if self.strict else (high < least or low > most)
 
     def _before(self, a: float, b: float) -> bool:
         return (a < b if self.strict else a <= b) or a == -math.inf or b == math.inf
@@ -246,7 +250,7 @@ class Statement:
         """The boundaries in words."""
         low, high = map(metrics.show_value, (self.low, self.high))
         if math.isfinite(self.low) and math.isfinite(self.high):
-            return f"from {low} to {high}"
+            return f"from {low} to {high}" if self.about is None else f"{self.about:g}, from {low} to {high}"
         words = ("above", "below") if self.strict else ("at least", "at most")
         return f"{words[0]} {low}" if math.isfinite(self.low) else f"{words[1]} {high}"
 
