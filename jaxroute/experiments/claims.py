@@ -46,7 +46,7 @@ def all_hold(before: str = "", between: str = "; ") -> Callable[[Callable[[Resul
 
 
 def slope_within(runs: xr.DataArray, axis: str, low: float, high: float, is_: float | None = None) -> Finding:
-    """That the mean over seeds follows a power law along an axis, with a power between two numbers (and that it is one of these)."""
+    """States that the mean over seeds follows a power law along an axis, with a power between two numbers (and that it is one of these)."""
     fit = power(runs, axis)
     if math.isnan(fit.mean):
         return "no slope: too few times, or a mean that is not positive", fit.within(low, high, is_)
@@ -56,7 +56,7 @@ def slope_within(runs: xr.DataArray, axis: str, low: float, high: float, is_: fl
 def grows_as(
     metric: str, policy: str, low: float, high: float, cases: Mapping[str, Any] | None = None, **where: Any
 ) -> Measure:
-    """That a policy's metric follows a power law in the horizons of the cases, with a power between two numbers.
+    """States that a policy's metric follows a power law in the horizons of the cases, with a power between two numbers.
 
     Args:
       metric: what grows (or falls).
@@ -98,7 +98,7 @@ class Number(NamedTuple):
 
 
 def agrees(numbers: Sequence[Number], share: float) -> Measure:
-    """That means differ from the given ones by a share of these at most, at the horizon for which they were measured."""
+    """States that means differ from the given ones by a share of these at most, at the horizon for which they were measured."""
 
     def measure(results: Results) -> Finding:
         parts, stated = [], []
@@ -142,7 +142,7 @@ def _compared(chains: Sequence[Sequence[Quantity | float]], state: Callable[[_En
 
 
 def rising(*chains: tuple[Quantity | float, ...]) -> Measure:
-    """That in each chain every quantity is below the next."""
+    """States that in each chain every quantity is below the next."""
     return _compared(chains, lambda a, b: a.below(b) if isinstance(a, Measured) else b.above(a))  # type: ignore[union-attr]
 
 
@@ -153,7 +153,7 @@ def _scaled(value: _Ends, share: float) -> _Ends:
 
 
 def no_more(*chains: tuple[Quantity | float, ...], share: float = 0.0, margin: float = 0.0) -> Measure:
-    """That in each chain no quantity is above the next by more than a share of this and a margin."""
+    """States that in each chain no quantity is above the next by more than a share of this and a margin."""
 
     def state(a: _Ends, b: _Ends) -> Statement:
         high = _scaled(b, share)
@@ -163,7 +163,7 @@ def no_more(*chains: tuple[Quantity | float, ...], share: float = 0.0, margin: f
 
 
 def near(*pairs: tuple[Quantity, Quantity | float], share: float = 0.0, margin: float = 0.0) -> Measure:
-    """That the two of each pair differ by a share of the second and a margin at most (equivalence)."""
+    """States that the two of each pair differ by a share of the second and a margin at most (equivalence)."""
 
     def state(a: _Ends, b: _Ends) -> Stated:
         assert isinstance(a, Measured)
@@ -175,7 +175,7 @@ def near(*pairs: tuple[Quantity, Quantity | float], share: float = 0.0, margin: 
 
 
 def bounded(*rows: tuple[Quantity, Quantity | float, Quantity]) -> Measure:
-    """That in each row the first quantity is at most the second, a bound; vacuous if the third, of uniform or worse choice, is as well."""
+    """States that in each row the first quantity is at most the second, a bound; vacuous if the third, of uniform or worse choice, is as well."""
 
     def measure(results: Results) -> Finding:
         texts, stated = [], []

@@ -66,7 +66,7 @@ def _series(runs: xr.DataArray) -> pd.Series:
 
 
 def _place(data: xr.Dataset | xr.DataArray) -> dict[str, Any]:
-    """Where something was read: coordinates with one value."""
+    """Coordinates with one value: the place where something was read."""
     return {str(name): value.item() for name, value in data.coords.items() if value.ndim == 0}
 
 

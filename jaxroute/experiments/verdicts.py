@@ -142,27 +142,27 @@ class Measured(_Mean):
         return self.minus(other.times(-1.0))
 
     def below(self, other: "Measured | float") -> "Statement":
-        """That it is less than another number."""
+        """States that it is less than another number."""
         return _about(self, other, high=0.0, strict=True)
 
     def above(self, other: "Measured | float") -> "Statement":
-        """That it is more than another number."""
+        """States that it is more than another number."""
         return _about(self, other, low=0.0, strict=True)
 
     def at_most(self, other: "Measured | float", margin: float = 0.0) -> "Statement":
-        """That it is not more than another number by more than a margin."""
+        """States that it is not more than another number by more than a margin."""
         return _about(self, other, high=margin)
 
     def at_least(self, other: "Measured | float", margin: float = 0.0) -> "Statement":
-        """That it is not less than another number by more than a margin."""
+        """States that it is not less than another number by more than a margin."""
         return _about(self, other, low=-margin)
 
     def near(self, other: "Measured | float", margin: float) -> "Statement":
-        """That it differs from another number by a margin at most (equivalence)."""
+        """States that it differs from another number by a margin at most (equivalence)."""
         return _about(self, other, low=-margin, high=margin)
 
     def within(self, low: float, high: float, about: float | None = None) -> "Statement":
-        """That it lies in a band; or is a number, as far as the band shows: refuted where the interval is without that, however near."""
+        """States that it lies in a band; or is a number, as far as the band shows: refuted where the interval is without that, however near."""
         return Statement(self, low, high, about=about)
 
 
@@ -179,15 +179,15 @@ def _quantile(probability: float, dof: float) -> float:
 
 @dataclass(frozen=True)
 class Statement:
-    """That a number lies between two boundaries.
+    """The statement that a number lies between two boundaries.
 
     Attributes:
       value: the number.
       low, high: the boundaries.
       strict: whether the boundaries are outside.
       gap: whether the number is the difference of two.
-      about: what the number is said to be, if it is more than between the boundaries.
-      trivial: who satisfies it anyway, in words, and the same statement of that.
+      about: value that the number is stated to have, if the statement is about more than the boundaries.
+      trivial: name of a policy that satisfies it anyway, and the same statement of that.
     """
 
     value: Measured
@@ -202,7 +202,7 @@ class Statement:
         raise TypeError("a statement is neither true nor false until it is judged; several are one as a list, not by `and`")
 
     def unless(self, who: str, statement: "Statement") -> "Statement":
-        """The statement, vacuous if a similar one of somebody who need not be measured holds, as of uniform choice."""
+        """The statement, vacuous if the same of another policy holds, as of uniform choice."""
         return replace(self, trivial=(who, statement))
 
     def holds(self, risk: float) -> bool:
@@ -225,7 +225,7 @@ class Statement:
         return [self]
 
     def distance(self) -> float:
-        """From the number to the nearest boundary; negative outside."""
+        """The distance from the number to the nearest boundary; negative outside."""
         return min(self.value.mean - self.low, self.high - self.value.mean)
 
     def weight(self) -> float:
@@ -234,7 +234,7 @@ class Statement:
         return self.distance() / max((high - low) / 2, 1e-300) if math.isfinite(high - low) else 0.0
 
     def seeds(self, risk: float) -> float:
-        """How many seeds would decide, from estimate and error as they are; infinite if no number would."""
+        """Number of seeds that would decide, from estimate and error as they are; infinite if no number would."""
         value, (low, high) = self.value, self.value.interval(1 - risk)
         if self.holds(risk) or self.refuted(risk):
             return value.number
@@ -263,7 +263,7 @@ class Statement:
 
 @dataclass(frozen=True)
 class AtLeast:
-    """That at least so many of some statements are true."""
+    """The statement that at least so many of some are true."""
 
     number: int
     parts: "tuple[Statement | AtLeast, ...]"
@@ -282,11 +282,11 @@ class AtLeast:
         return [leaf for part in self.parts for leaf in part.leaves()]
 
     def distance(self) -> float:
-        """That of the part which decides."""
+        """The distance of the part that decides."""
         return sorted(part.distance() for part in self.parts)[-self.number]
 
     def seeds(self, risk: float) -> float:
-        """How many seeds would decide it in the direction of the estimates."""
+        """Number of seeds that would decide in the direction of the estimates."""
         right, left = [p for p in self.parts if p.distance() > 0], [p for p in self.parts if p.distance() < 0]
         if len(right) >= self.number:
             share = risk / (len(self.parts) - self.number + 1)
@@ -309,7 +309,7 @@ def stated(what: Stated) -> Statement | AtLeast:
 
 
 def at_least(number: int | None, what: Iterable[Stated]) -> Statement | AtLeast:
-    """That at least so many of some statements are true (default: all); that none need be is never shown."""
+    """Returns the statement that at least so many of some are true (default: all); without any, nothing is shown."""
     parts = tuple(stated(one) for one in what)
     if not parts:
         return Statement(Measured(math.nan))

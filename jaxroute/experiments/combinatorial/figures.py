@@ -90,7 +90,7 @@ def with_ratio(data: xr.Dataset) -> xr.Dataset:
 def more(
     metric: str, firsts: Any, seconds: Any, times: float = 1.0, less: float = 0.0, over: str = "", **fixed: Any
 ) -> Measure:
-    """That each of some policies has more than so many times as much as each of some others, in every task.
+    """States that each of some policies has more than so many times as much as each of some others, in every task.
 
     Args:
       metric: of the horizon.
@@ -126,7 +126,7 @@ def more(
 
 
 def _settles(results: Results) -> Finding:
-    """That the ratio is within 10 % of its last value from round 1,000 on, or, of the rival, somewhere not."""
+    """States that the ratio is within 10 % of its last value from round 1,000 on, or, of the rival, somewhere not."""
     data, found, texts = with_ratio(results["fixed"]), {}, []
     times = data["time"].values[data["time"].values >= 1000]
     for policy in (_ONLINE, "EpsilonGreedy"):

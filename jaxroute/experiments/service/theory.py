@@ -163,7 +163,7 @@ def _excess_loss(results: Results) -> xr.DataArray:
 class Law:
     """A power law that the paper promises.
 
-    text: what it says. source: where. series: what follows it. power: of the law. low, high: the band in which it counts as confirmed.
+    text: what it says. source: where. series: what follows it. power: the stated one. low, high: the band in which it counts as confirmed.
     panel: title of its panel, and name of the series in it; empty for none.
     """
 
@@ -176,7 +176,7 @@ class Law:
     panel: tuple[str, str] = ("", "")
 
     def claims(self, name: str) -> tuple[Claim, Claim]:
-        """That the power is in the band, and that its interval, inside of the band, has the power of the law in it."""
+        """Claims that the power is in the band, and that its interval, inside of the band, has the stated power in it."""
 
         def measure(results: Results, power: float | None = None) -> Finding:
             runs = self.series(results)
