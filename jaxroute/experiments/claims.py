@@ -122,17 +122,14 @@ def agrees(numbers: Sequence[Number], share: float) -> Measure:
     return measure
 
 
-def _found(value: Quantity | float, results: Results) -> tuple[str, Measured | float]:
+def _found(value: Quantity | float, results: Results) -> tuple[str, Measured]:
     if not isinstance(value, Quantity):
-        return f"{value:,g}", value
+        return f"{value:,g}", Measured(value)
     found = value.of(results)
     return f"{value.name} {value.show(found)}", found
 
 
-_Ends = Measured | float
-
-
-def _compared(chains: Sequence[Sequence[Quantity | float]], state: Callable[[_Ends, _Ends], Stated]) -> Measure:
+def _compared(chains: Sequence[Sequence[Quantity | float]], state: Callable[[Measured, Measured], Statement]) -> Measure:
     def measure(results: Results) -> Finding:
         found = [[_found(value, results) for value in chain] for chain in chains]
         stated = [state(a, b) for chain in found for (_, a), (_, b) in itertools.pairwise(chain)]
@@ -143,45 +140,27 @@ def _compared(chains: Sequence[Sequence[Quantity | float]], state: Callable[[_En
 
 def rising(*chains: tuple[Quantity | float, ...]) -> Measure:
     """States that in each chain every quantity is below the next."""
-    return _compared(chains, lambda a, b: a.below(b) if isinstance(a, Measured) else b.above(a))  # type: ignore[union-attr]
+    return _compared(chains, Measured.below)
 
 
-def _scaled(value: _Ends, share: float) -> _Ends:
-    """A value and a share of its size."""
-    factor = 1.0 + share * math.copysign(1.0, value.mean if isinstance(value, Measured) else value)
-    return value.times(factor) if isinstance(value, Measured) else value * factor
-
-
-def no_more(*chains: tuple[Quantity | float, ...], share: float = 0.0, margin: float = 0.0) -> Measure:
-    """States that in each chain no quantity is above the next by more than a share of this and a margin."""
-
-    def state(a: _Ends, b: _Ends) -> Statement:
-        high = _scaled(b, share)
-        return a.at_most(high, margin) if isinstance(a, Measured) else high.at_least(a, margin)  # type: ignore[union-attr]
-
-    return _compared(chains, state)
+def no_more(*chains: tuple[Quantity | float, ...]) -> Measure:
+    """States that in each chain no quantity is above the next; margins are numbers, or factors of a quantity."""
+    return _compared(chains, Measured.at_most)
 
 
 def near(*pairs: tuple[Quantity, Quantity | float], share: float = 0.0, margin: float = 0.0) -> Measure:
-    """States that the two of each pair differ by a share of the second and a margin at most (equivalence)."""
-
-    def state(a: _Ends, b: _Ends) -> Stated:
-        assert isinstance(a, Measured)
-        if not isinstance(b, Measured):
-            return a.near(b, share * abs(b) + margin)
-        return [a.at_most(_scaled(b, share), margin), a.at_least(_scaled(b, -share), margin)]
-
-    return _compared(pairs, state)
+    """States that the two of each pair differ by a share of the second, or by a margin from a number, at most (equivalence)."""
+    ends = [((1 - share) * b, (1 + share) * b) if share else (b - margin, b + margin) for _, b in pairs]  # type: ignore[operator]
+    return no_more(*((low, a, high) for (a, _), (low, high) in zip(pairs, ends, strict=True)))
 
 
-def bounded(*rows: tuple[Quantity, Quantity | float, Quantity]) -> Measure:
-    """States that in each row the first quantity is at most the second, a bound; vacuous if the third, of uniform or worse choice, is as well."""
+def bounded(*rows: tuple[Quantity, Quantity, Quantity]) -> Measure:
+    """States that in each row the first quantity is at most the second, a bound; vacuous if the third, of uniform choice, is as well."""
 
     def measure(results: Results) -> Finding:
         texts, stated = [], []
         for value, bound, trivial in rows:
             (a, x), (b, y), (_, z) = (_found(one, results) for one in (value, bound, trivial))
-            assert isinstance(x, Measured) and isinstance(z, Measured)
             texts.append(f"{a} against {b}")
             stated.append(x.at_most(y).unless(trivial.name, z.at_most(y)))
         return "; ".join(texts), stated

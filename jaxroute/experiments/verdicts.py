@@ -84,6 +84,11 @@ class Measured(_Mean):
         values = (old if new is None else new for new, old in zip((mean, error), self, strict=True))
         return Measured(*values, **{**vars(self), **more})
 
+    @property
+    def certain(self) -> bool:
+        """Whether it is known without an error."""
+        return self.error == 0.0 and self.bounds is None and self.dof == math.inf
+
     def interval(self, confidence: float = CONFIDENCE) -> tuple[float, float]:
         """The confidence interval: infinite where the runs are too few for one, a point where they are all equal."""
         if self.bounds is not None:
@@ -112,7 +117,7 @@ class Measured(_Mean):
         """
         other = other if isinstance(other, Measured) else Measured(other)
         mean, places = self.mean - other.mean, self.places + other.places
-        if other.error == 0.0 and other.bounds is None and other.dof == math.inf:
+        if other.certain:
             shift, bounds = other.mean, self.bounds
             runs = None if self.runs is None else self.runs - shift
             moved = None if bounds is None else lambda c: tuple(x - shift for x in bounds(c))
@@ -167,9 +172,13 @@ class Measured(_Mean):
 
 
 def _about(value: Measured, other: Measured | float, low: float = -math.inf, high: float = math.inf, strict: bool = False):
-    if isinstance(other, Measured):
-        return Statement(value.minus(other), low, high, strict, gap=True)
-    return Statement(value, other + low, other + high, strict)
+    """The statement about a difference, or about one number where the other has no error."""
+    other = other if isinstance(other, Measured) else Measured(other)
+    if other.certain:
+        return Statement(value.changed(places=value.places + other.places), other.mean + low, other.mean + high, strict)
+    if value.certain:
+        return Statement(other.changed(places=value.places + other.places), value.mean - high, value.mean - low, strict)
+    return Statement(value.minus(other), low, high, strict, gap=True)
 
 
 def _quantile(probability: float, dof: float) -> float:

@@ -173,7 +173,7 @@ def _unbeaten(kind: str) -> Measure:
 
 def _as_much(kind: str, rival: str) -> Measure:
     """States that COSMOS earns no less than a rival by more than a little."""
-    return no_more(*[(0.0, _lead(kind, weight, rival)) for weight in _WEIGHTS], margin=_LITTLE)
+    return no_more(*[(-_LITTLE, _lead(kind, weight, rival)) for weight in _WEIGHTS])
 
 
 def _plane(results: Results):
