@@ -14,6 +14,7 @@ from PIL import Image
 from jaxroute.catalogue import catalogue
 from jaxroute.cli.parser import parser
 from jaxroute.experiments import EXPERIMENTS
+from jaxroute.experiments.verdicts import Verdict
 from jaxroute.problems import problems
 
 SITE = Path(__file__).resolve().parents[2] / "scripts" / "site"
@@ -55,7 +56,7 @@ def test_an_entry_is_what_the_experiment_says_now(entry):
     assert [(claim["id"], claim["text"]) for claim in entry["claims"]] == [(c.id, c.text) for c in experiment.claims], redraw
     now = experiment.title, experiment.source, experiment.notes, experiment.seeds, experiment.horizon
     assert (entry["title"], entry["source"], entry["notes"], entry["own_seeds"], entry["horizon"]) == now, redraw
-    assert all(claim["holds"] in (True, False) and claim["measured"] for claim in entry["claims"])
+    assert all(claim["verdict"] in list(Verdict) and claim["measured"] for claim in entry["claims"])
 
 
 @pytest.mark.fast

@@ -11,6 +11,7 @@ from fillings import Put, put
 
 from jaxroute.data import MESSPLUS_BENCHMARKS, MESSPLUS_MODELS, MESSPLUS_TABLE_2, MESSPLUS_TABLE_2_DIFFERS
 from jaxroute.data.papers import MESSPLUS_REPLAY
+from jaxroute.experiments.service import theory
 from jaxroute.experiments.stochastic import best_arm, shelf
 from jaxroute.problems import queueing, service, stochastic
 
@@ -199,7 +200,7 @@ _SERVICE = {
         "count": ((put("explored", 0.1, time=-0.25),), EVEN),
         "inverse-count": ((put("explored", 0.1, time=-0.25),), EVEN),
         # So large that the minimum of the loss does not matter.
-        "loss": ((put("exact_loss", 100, time=-1.0),), EVEN),
+        "loss": ((put("exact_loss", 1e9, time=-1.0),), EVEN),
         "root": ((put("violation", case="root-*", horizon=-0.5),), EVEN),
         "knowledge": ((put("cost", case="signal", signal=_INFORMED), _NO_VIOLATION), EVEN),
         "margin": ((_NO_VIOLATION,), EVEN),
@@ -208,6 +209,8 @@ _SERVICE = {
         "few-steps": (EVEN, (_NO_VIOLATION,)),
     },
 }
+_THEORY = _SERVICE["service/theory"]
+_THEORY |= {f"{name}-power": _THEORY[name] for name in theory._LAWS}
 
 # Queueing.
 
@@ -417,4 +420,16 @@ OUTCOMES: dict[str, Outcomes] = {
     **_SERVICE,
     **_QUEUEING,
     **_CASCADE,
+}
+
+# Runs with which a claim can hold, where a few are not enough: shares near 0 or 1, and extreme quantiles.
+RUNS: dict[tuple[str, str], int] = {
+    ("stochastic/best-arm", "mistakes"): 5600,
+    ("queueing/theory", "coverage"): 800,
+    ("queueing/theory", "eigenvalue"): 800,
+    ("cascade/bonus", "cliff"): 800,
+    ("cascade/learned-scores", "tails"): 800,
+    ("service/figure-2", "first"): 64,
+    ("service/theory", "margin"): 800,
+    ("staged/figure-5", "newcomers"): 160,
 }
