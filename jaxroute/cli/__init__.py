@@ -632,7 +632,7 @@ def _report(experiment, summary: dict[str, Any], changes: dict[str, Any], out: P
         data = results.load(out if len(cases) == 1 else out / case.name)
         lines += [
             "",
-            *([f"{case.name}:"] if len(cases) > 1 else []),
+            *([f"{case.name}, {int(data['time'][-1]):,} rounds:"] if len(cases) > 1 else []),
             metrics.table(data, width=terminal.columns(), max_rows=_ROWS),
         ]
     departures = experiment.departures(summary["horizon"], changes)

@@ -46,7 +46,7 @@ class Claim:
 class Case:
     """One simulation of an experiment.
 
-    name: of the case, part of its folder if the experiment has several.
+    name: of the case, part of its folder if the experiment has several; without numbers that another horizon would change.
     environment: an environment or sampler, or a function that makes one: from `settings` (and `horizon`, if it takes that), or of no arguments.
     policies: policies by name, as for `simulate`, or a function `environment -> policies`; one with an argument `settings` also gets
     those of the environment.

@@ -22,7 +22,7 @@ TASKS = {"awc": "any win", "suc": "sum up", "aic": "all in"}
 # Fixed costs are scaled ones without spread, so that the same programs play both.
 LAWS = {"fixed": cb.ScaledCosts(0.0), "scaled": cb.ScaledCosts()}
 SETTINGS = {f"C2MAB-V {name}": cb.C2MABV(*widths) for name, widths in C2MABV_SETTINGS.items()}
-RIVALS = {"CUCB": cb.CUCB(), "Thompson": cb.Thompson(cb.NormalPosterior()), "EpsilonGreedy": cb.EpsilonGreedy()}
+RIVALS = {"CUCB": cb.CUCB(), "Thompson": cb.Thompson(), "EpsilonGreedy": cb.EpsilonGreedy()}
 RECORD = ("reward", "cost", "violation", "violation_eq1", "ratio", "alpha_regret", "lp_regret")
 RATIO = "ratio_of_means"
 STAND_IN = (
@@ -436,7 +436,7 @@ EXPERIMENTS = (
         },
         at_horizon("reward", "violation", RATIO, x="batch"),
         seeds=64,
-        notes="the first set is held for a whole batch, which a long run makes up for",
+        notes="the first set is held for a whole batch",
     ),
     Experiment(
         name="combinatorial/table-4",

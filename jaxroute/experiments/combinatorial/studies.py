@@ -65,7 +65,7 @@ _CHOICES = {
     "radius": ({}, {"CUCB": cb.CUCB(), "CUCB, union": cb.CUCB(radius=cb.UnionRadius(0.3))}),
     "graded": (
         {"graded": True},
-        {"Thompson, in part": _THOMPSON, "Thompson, by coin": cb.Thompson(cb.NormalPosterior(), cb.CountByCoin())},
+        {"Thompson, in part": _THOMPSON, "Thompson, by coin": cb.Thompson(graded=cb.CountByCoin())},
     ),
 }
 # What a cloud can be besides: what makes it, its settings.
@@ -99,7 +99,7 @@ def _everyone(env: Any) -> dict[str, Any]:
         **SETTINGS,
         **RIVALS,
         "Direct": cb.Direct(),
-        "ConstrainedThompson": cb.ConstrainedThompson(cb.NormalPosterior()),
+        "ConstrainedThompson": cb.ConstrainedThompson(),
         "RandomSet": cb.RandomSet(),
         "OracleRelaxed": cb.OracleRelaxed.of(env),
         "OracleInteger": cb.OracleInteger.of(env),
@@ -124,12 +124,13 @@ def _table_case(task: str) -> Case:
     return Case(_table_env, policies, 6000, task, settings, {"task": task}, record=(*RECORD, "realised_reward"))
 
 
+_HORIZONS = tuple(500 * 2**j for j in range(6))
 _WIDE, _NARROW = "C2MAB-V (1, .01)", "C2MAB-V (.3, .01)"
 
 
 def _slope_case(horizon: int) -> Case:
     policies = {name: cb.C2MABV(width, 0.01, delta=1.0 / horizon) for name, width in ((_WIDE, 1.0), (_NARROW, 0.3))}
-    return sciq("suc", policies, f"T{horizon}", "scaled", horizon, horizon=horizon)
+    return sciq("suc", policies, f"size{_HORIZONS.index(horizon) + 1}", "scaled", horizon, horizon=horizon)
 
 
 def _below(metric: str, bound: Callable[[int], float]) -> Measure:
@@ -216,7 +217,7 @@ EXPERIMENTS = (
     _study(
         "slopes",
         "Regret to the relaxed optimum, and violation, against the horizon: sum up",
-        [_slope_case(500 * 2**j) for j in range(6)],
+        [_slope_case(horizon) for horizon in _HORIZONS],
         128,
         _slope_figure,
         "Theorems 1 and 2",
