@@ -512,6 +512,7 @@ def _run(options) -> int:
 def _run_here(options, mesh: Any = None) -> int:
     from jaxroute import experiments
     from jaxroute.engine import hosts
+    from jaxroute.experiments.base import on_table
 
     devices = _devices(options.devices)
     if devices is not None and mesh is not None:
@@ -533,7 +534,7 @@ def _run_here(options, mesh: Any = None) -> int:
         changes["environment"]["data"] = str(options.data)
     goals = _goals(options.until_stderr)
     if hosts.is_first():
-        print(terminal.wrapped(f"{experiment.name}: ", experiment.title, 2))
+        print(terminal.wrapped(f"{experiment.name}: ", on_table(experiment.title, experiment.table(changes)), 2))
         if experiment.stands_in(changes):
             print(_stand_in(options.experiment), flush=True)
     start = time.perf_counter()

@@ -182,7 +182,7 @@ def keep(experiment: Any, out: Path, spent: float | None) -> dict[str, Any]:
 
     matplotlib.use("Agg")
     import jaxroute
-    from jaxroute.experiments.base import summarise
+    from jaxroute.experiments.base import picture, summarise
 
     GALLERY.mkdir(parents=True, exist_ok=True)
     played = json.loads((out / "summary.json").read_text())
@@ -191,8 +191,7 @@ def keep(experiment: Any, out: Path, spent: float | None) -> dict[str, Any]:
     pictures, room = [], left(experiment)
     for number, (name, make) in enumerate(experiment.figures.items()):
         file = f"{stem(experiment.name)}.webp" if len(experiment.figures) == 1 else f"{stem(experiment.name)}--{name}.webp"
-        made = make(data)
-        figure = getattr(made, "figure", made)  # Some return the axes.
+        figure = picture(make, data)
         panels = sum(ax.get_visible() for ax in figure.axes)
         width, height = draw(figure, GALLERY / file, min(largest(panels), room // (len(experiment.figures) - number)))
         room -= (GALLERY / file).stat().st_size
@@ -204,7 +203,7 @@ def keep(experiment: Any, out: Path, spent: float | None) -> dict[str, Any]:
         spent = json.loads(target.read_text(encoding="utf-8"))["cpu_s"]
     entry = {
         "experiment": experiment.name,
-        "title": experiment.title,
+        "title": summary["title"],
         "source": experiment.source,
         "notes": experiment.notes,
         "command": " ".join(["jaxroute", *command(experiment, summary["seeds"])]),
