@@ -50,7 +50,7 @@ def _learners(parameters: Any, width: float = 1.0) -> dict[str, Any]:
 def _by_width(name: str) -> Any:
     """A policy at each width."""
     if name == _CLICKS:
-        return grid(lambda width: co.LogisticThompson(scale=0.5 * width), width=list(_WIDTHS))
+        return grid(lambda width: co.LogisticThompson(scale=width), width=list(_WIDTHS))
     return grid(lambda width: _learners(co.Disjoint(), width)[name], width=list(_WIDTHS))
 
 
@@ -152,6 +152,6 @@ REGRET = Experiment(
     source="Li et al. (2010); Abbasi-Yadkori et al. (2011); Agrawal and Goyal (2013b); Chapelle and Li (2011); Foster and Rakhlin (2020)",
     notes="widths and scales are the standard deviation of a reward, not those of the proofs but for OFUL's; rewards are normal, where SquareCB's "
     "theorem has them in [0, 1], and ten times its gamma is what one would use; on logistic rewards policies but LogisticThompson learn a linear model that is wrong. "
-    "Widths are multiples of the others' settings: of LogisticThompson's scale of a half, of epsilon .05, of one over ten times SquareCB's gamma",
+    "Widths are multiples of the others' settings: of LogisticThompson's scale 1, of epsilon .05, of one over ten times SquareCB's gamma",
     smoke_horizon=200,
 )
