@@ -645,7 +645,7 @@ def _report(experiment, summary: dict[str, Any], changes: dict[str, Any], out: P
             ).replace("not judged", terminal.coloured("not judged", "yellow"), 1),
         ]
     elif summary["claims"]:
-        lines += ["", "Claims", *_claims(summary["claims"])]
+        lines += ["", "Claims", *_claims(summary["claims"], summary["seeds"])]
     if experiment.notes:
         lines += ["", terminal.wrapped("Note: ", experiment.notes, 0)]
     speed = f", {summary['decisions_per_s'] / 1e6:.2f} M decisions/s" if summary["decisions_per_s"] else ""
@@ -666,13 +666,14 @@ def _report(experiment, summary: dict[str, Any], changes: dict[str, Any], out: P
     return "\n".join(lines)
 
 
-def _claims(claims: Sequence[dict[str, Any]]) -> list[str]:
+def _claims(claims: Sequence[dict[str, Any]], seeds: int) -> list[str]:
     lines = []
     for claim in claims:
-        verdict, colour = {True: ("holds", "green"), False: ("fails", "red"), None: ("unknown", "yellow")}[claim["holds"]]
-        text = terminal.wrapped(f"  {verdict:<9}", f"{claim['text']} [{claim['source']}]", 11)
+        verdict = claim["verdict"]
+        text = terminal.wrapped(f"  {verdict:<12} ", f"{claim['text']} [{claim['source']}]", 15)
+        colour = {"holds": "green", "refuted": "red"}.get(verdict, "yellow")
         lines.append(text.replace(verdict, terminal.coloured(verdict, colour), 1))
-        lines.append(terminal.wrapped(" " * 11, f"measured: {claim['measured']}", 21))
+        lines.append(terminal.wrapped(" " * 15, f"measured in {claim.get('runs', seeds):,g} runs: {claim['measured']}", 17))
     return lines
 
 

@@ -23,6 +23,7 @@ from jaxroute.engine import hosts
 from jaxroute.engine.grid import Grid
 from jaxroute.engine.progress import Callback
 from jaxroute.engine.simulate import simulate
+from jaxroute.experiments.verdicts import Stated, Verdict, judge
 from jaxroute.store import results
 from jaxroute.store.description import is_url
 
@@ -34,13 +35,13 @@ class Claim:
     """Something that a paper says about an experiment.
 
     id: short name. text: the claim in words. source: where the paper says it.
-    measure: function of the results by case, returns what was measured (a short text) and whether the claim holds.
+    measure: function of the results by case, returns what was measured (a short text) and the statements of which the claim is made.
     """
 
     id: str
     text: str
     source: str
-    measure: Callable[[Results], tuple[str, bool]]
+    measure: Callable[[Results], tuple[str, Stated]]
 
 
 @dataclass(frozen=True)
@@ -330,8 +331,8 @@ def _from_what_is_kept(make: Callable[[Results], Any], data: Results) -> tuple[A
 def summarise(experiment: Experiment, data: Results, seeds: int, horizon: int, departures: str = "") -> dict[str, Any]:
     """What a run measured, as plain JSON: totals at the horizon, per-round means, and the claims.
 
-    A claim neither holds nor fails (its `holds` is None) where the run differs from what it is about, and where it needs single runs of
-    which only statistics were kept.
+    The verdict on a claim is one of `Verdict`, or "not judged" where the run differs from what it is about, and where it needs single runs
+    of which only statistics were kept.
 
     Args:
       experiment: what was run.
@@ -342,18 +343,11 @@ def summarise(experiment: Experiment, data: Results, seeds: int, horizon: int, d
     """
     attributes = [d.attrs for d in data.values()]
     run_s = sum(a["run_s"] for a in attributes)
-    claims, table = [], attributes[0].get("table", "")
-    beyond = [one for case in data.values() for one in metrics.beyond(case)]
-    for claim in experiment.claims:
-        if departures:
-            measured, holds = f"not judged: {departures}", None
-        else:
-            found, reason = _from_what_is_kept(claim.measure, data)
-            measured, holds = (f"not evaluated: {reason}", None) if reason else (found[0], bool(found[1]))
-            if holds:
-                measured += _but(f"{claim.text} {measured}", beyond)
-        text = on_table(claim.text, table)
-        claims.append({"id": claim.id, "text": text, "source": claim.source, "measured": measured, "holds": holds})
+    table = attributes[0].get("table", "")
+    claims = [
+        {"id": c.id, "text": on_table(c.text, table), "source": c.source, **_judged(c, data, departures)}
+        for c in experiment.claims
+    ]
     first = attributes[0]
     return {
         "experiment": experiment.name,
@@ -377,10 +371,31 @@ def summarise(experiment: Experiment, data: Results, seeds: int, horizon: int, d
     }
 
 
-def _but(text: str, beyond: Sequence[metrics.Beyond]) -> str:
-    """What a claim that holds has to say besides: which of the policies that it speaks of keep neither budget nor target."""
-    named = [one for one in beyond if re.search(rf"(?<!\w){re.escape(one.policy)}(?!\w)", text)]
-    return "".join(f"; but {line}" for _, line in metrics.worst_beyond(named))
+def _judged(claim: Claim, data: Results, departures: str) -> dict[str, Any]:
+    """What was measured for a claim, and the verdict."""
+    if departures:
+        return {"measured": f"not judged: {departures}", "verdict": "not judged"}
+    named = {name: one.assign_coords(case=name) for name, one in data.items()}
+    found, reason = _from_what_is_kept(claim.measure, named)
+    if reason:
+        return {"measured": f"not evaluated: {reason}", "verdict": "not judged"}
+    judged = judge(found[1])
+    measured = "; ".join(filter(None, [found[0], judged.text]))
+    if judged.verdict is Verdict.HOLDS:
+        measured += _but(f"{claim.text} {measured}", data, judged.places)
+    return {"measured": measured, **judged.as_json()}
+
+
+def _but(text: str, data: Results, places: Sequence[Mapping[str, Any]]) -> str:
+    """What a claim that holds has to say besides: which of the policies that it speaks of keep neither budget nor target, where it read."""
+    found = []
+    for case, one in data.items():
+        for line in metrics.beyond(one):
+            at = {"case": case, "policy": line.policy, **line.where}
+            read = not places or any(all(place.get(axis, value) == value for axis, value in at.items()) for place in places)
+            if read and re.search(rf"(?<!\w){re.escape(line.policy)}(?!\w)", text):
+                found.append(line)
+    return "".join(f"; but {line}" for _, line in metrics.worst_beyond(found))
 
 
 def _policies(data: Results) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What claims are made of: verdicts, each a text and whether it holds, and functions of the results that give one."""
+"""What claims are made of: functions of the results that give a text and the statements on which the verdict depends."""
 
 import functools
 import itertools
@@ -10,55 +10,56 @@ import xarray as xr
 
 from jaxroute.analysis import metrics
 from jaxroute.experiments.base import Results
-from jaxroute.experiments.measure import Measured, along, end, power_law, runs_of, show
+from jaxroute.experiments.measure import along, end, power, runs_of, show, show_slope
 from jaxroute.experiments.quantities import Quantity
+from jaxroute.experiments.verdicts import Measured, Stated, Statement, at_least
 
-# What was measured, in words, and whether the claim holds.
-Verdict = tuple[str, bool]
-Measure = Callable[[Results], Verdict]
-# Runs behind a number whose standard error is not known.
-_FEW_RUNS = 24
+# What was measured, in words, and what is stated of it: a claim holds if all of it is true.
+Finding = tuple[str, Stated]
+Measure = Callable[[Results], Finding]
 
 
-def all_hold(before: str = "", between: str = "; ") -> Callable[[Callable[[Results], Iterator[Verdict]]], Measure]:
-    """Makes one verdict of those that a function yields: their texts in one line, and whether all of them hold, at least one.
+def all_hold(before: str = "", between: str = "; ") -> Callable[[Callable[[Results], Iterator[Finding]]], Measure]:
+    """Makes one finding of those that a function yields: their texts in one line, and that all of them are true, at least one.
 
         @all_hold("regret of COSMOS, ")
-        def _small(results: Results) -> Iterator[Verdict]:
+        def _small(results: Results) -> Iterator[Finding]:
             for name, data in results.items():
                 value = end(data, "regret", "COSMOS")
-                yield f"{name}: {show(value)}", value.below(10.0, by=3.0)
+                yield f"{name}: {show(value)}", value.below(10.0)
 
     Args:
       before: begins the text.
-      between: separates the texts of the verdicts.
+      between: separates the texts of the findings.
     """
 
-    def of(verdicts: Callable[[Results], Iterator[Verdict]]) -> Measure:
-        @functools.wraps(verdicts)
-        def measure(results: Results) -> Verdict:
-            found = list(verdicts(results))
-            if not found:
-                return "nothing to judge", False
-            return before + between.join(text for text, _ in found), all(bool(holds) for _, holds in found)
+    def of(findings: Callable[[Results], Iterator[Finding]]) -> Measure:
+        @functools.wraps(findings)
+        def measure(results: Results) -> Finding:
+            found = list(findings(results))
+            text = before + between.join(text for text, _ in found) if found else "nothing to judge"
+            return text, at_least(None, [stated for _, stated in found])
 
         return measure
 
     return of
 
 
-def slope_within(runs: xr.DataArray, axis: str, low: float, high: float) -> Verdict:
-    """Whether the mean over seeds follows a power law along an axis, with a power between two numbers."""
-    fit = power_law(runs, axis)
-    if fit is None:
-        return "no slope: too few times, or a mean that is not positive", False
-    return f"slope {fit.slope:.3f} (95 %: {fit.low:.3f} to {fit.high:.3f})", low <= fit.slope <= high
+def slope_within(runs: xr.DataArray, axis: str, low: float, high: float) -> Finding:
+    """That the mean over seeds follows a power law along an axis, with a power between two numbers (with one number: this one).
+
+    That a power is one number can be refuted, and is never shown.
+    """
+    fit = power(runs, axis)
+    if math.isnan(fit.mean):
+        return "no slope: too few times, or a mean that is not positive", fit.within(low, high)
+    return f"slope {show_slope(fit)}", fit.within(low, high)
 
 
 def grows_as(
     metric: str, policy: str, low: float, high: float, cases: Mapping[str, Any] | None = None, **where: Any
 ) -> Measure:
-    """Whether a policy's metric follows a power law in the horizons of the cases, with a power between two numbers.
+    """That a policy's metric follows a power law in the horizons of the cases, with a power between two numbers.
 
     Args:
       metric: what grows (or falls).
@@ -68,7 +69,7 @@ def grows_as(
       where: setting.
     """
 
-    def measure(results: Results) -> Verdict:
+    def measure(results: Results) -> Finding:
         runs = along(results, metric, "horizon", **(cases or {})).sel(policy=policy, **where)
         return slope_within(runs, "horizon", low, high)
 
@@ -78,67 +79,115 @@ def grows_as(
 class Number(NamedTuple):
     """What somebody else measured.
 
-    policy: name. horizon: of the run. value, error: mean and its standard error; None where it is not known, for that of 24 runs like
-    those it is compared with. time: round (default: the horizon). where: setting, as pairs of axis and value. metric, case: names.
+    policy: name. horizon: of the run. value: mean. error: its standard error, if it is known. runs: behind it, if they are known; without
+    an error these are taken to have the deviation of those that are compared. time: round (default: the horizon).
+    where: setting, as pairs of axis and value. metric, case: names.
     """
 
     policy: str
     horizon: int
     value: float
-    error: float | None
+    error: float | None = None
+    runs: int | None = None
     time: int | None = None
     where: tuple[tuple[str, Any], ...] = ()
     metric: str = "regret"
     case: str = "result"
 
+    def measured(self, deviation: float) -> Measured:
+        """The number with its error, for a deviation of the runs; without error and runs it counts as exact."""
+        error = self.error if self.error is not None else deviation / math.sqrt(self.runs) if self.runs else 0.0
+        return Measured(self.value, error, dof=self.runs - 1 if self.runs else math.inf, number=math.inf, floor=error)
 
-def agrees(numbers: Sequence[Number], num_sigma: float = 4.0) -> Measure:
-    """Whether means are within so many joint standard errors of the given ones, at the horizon for which these were measured."""
 
-    def measure(results: Results) -> Verdict:
-        parts, worst = [], 0.0
+def agrees(numbers: Sequence[Number], share: float) -> Measure:
+    """That means differ from the given ones by a share of these at most, at the horizon for which they were measured."""
+
+    def measure(results: Results) -> Finding:
+        parts, stated = [], []
         for number in numbers:
             data = results[number.case]
             if int(data["time"][-1]) != number.horizon:
-                return f"the numbers are for {number.horizon:,} rounds, not {int(data['time'][-1]):,}", False
+                horizons = f"{number.horizon:,} rounds, not {int(data['time'][-1]):,}"
+                return f"the numbers are for {horizons}", at_least(None, [])
             where = dict(number.where)
+            runs = runs_of(data, number.metric, number.policy, number.time, **where)
             here = end(data, number.metric, number.policy, number.time, **where)
-            error = number.error
-            if error is None:
-                runs = runs_of(data, number.metric, number.policy, number.time, **where)
-                error = float(runs.std(ddof=1)) / math.sqrt(_FEW_RUNS)
-            worst = max(worst, abs(here.mean - number.value) / max(math.hypot(here.error, error), 1e-12))
+            other = number.measured(float(runs.std(ddof=1)))
             label = [number.case] if len(results) > 1 else []
             label += [number.policy, *(f"{axis} {metrics.show_value(value)}" for axis, value in where.items())]
             label += [f"at {number.time:,}"] if number.time else []
             label += [number.metric] if number.metric != "regret" else []
-            parts.append(f"{' '.join(label)}: {show(here)} against {number.value:g} ({error:.2g})")
-        return f"largest gap {worst:.1f} joint standard errors; " + "; ".join(parts), worst <= num_sigma
+            known = show(other) if other.error else f"{number.value:g} (no error known)"
+            parts.append(f"{' '.join(label)}: {show(here)} against {known}")
+            stated.append(here.near(other, share * abs(number.value)))
+        return "; ".join(parts), stated
 
     return measure
 
 
-def _found(value: Quantity | float, results: Results) -> tuple[str, Measured]:
+def _found(value: Quantity | float, results: Results) -> tuple[str, Measured | float]:
     if not isinstance(value, Quantity):
-        return f"{value:,g}", Measured(value, 0.0)
+        return f"{value:,g}", value
     found = value.of(results)
     return f"{value.name} {value.show(found)}", found
 
 
-def _compared(chains: Sequence[Sequence[Quantity | float]], ordered: Callable[[Measured, Measured], bool]) -> Measure:
-    def judge(results: Results) -> Verdict:
+_Ends = Measured | float
+
+
+def _compared(chains: Sequence[Sequence[Quantity | float]], state: Callable[[_Ends, _Ends], Stated]) -> Measure:
+    def measure(results: Results) -> Finding:
         found = [[_found(value, results) for value in chain] for chain in chains]
-        holds = all(ordered(a, b) for chain in found for (_, a), (_, b) in itertools.pairwise(chain))
-        return "; ".join(" against ".join(text for text, _ in chain) for chain in found), holds
+        stated = [state(a, b) for chain in found for (_, a), (_, b) in itertools.pairwise(chain)]
+        return "; ".join(" against ".join(text for text, _ in chain) for chain in found), stated
 
-    return judge
-
-
-def rising(*chains: tuple[Quantity | float, ...], by: float = 3.0) -> Measure:
-    """Whether in each chain every quantity is below the next by so many joint standard errors."""
-    return _compared(chains, lambda a, b: a.below(b, by=by))
+    return measure
 
 
-def near(*pairs: tuple[Quantity, Quantity | float], by: float = 2.0, slack: float = 0.0) -> Measure:
-    """Whether the two of each pair differ by less than so many joint standard errors and a share of the second."""
-    return _compared(pairs, lambda a, b: a.near(b, by=by, slack=slack * abs(b.mean)))
+def rising(*chains: tuple[Quantity | float, ...]) -> Measure:
+    """That in each chain every quantity is below the next."""
+    return _compared(chains, lambda a, b: a.below(b) if isinstance(a, Measured) else b.above(a))  # type: ignore[union-attr]
+
+
+def _scaled(value: _Ends, share: float) -> _Ends:
+    """A value and a share of its size."""
+    factor = 1.0 + share * math.copysign(1.0, value.mean if isinstance(value, Measured) else value)
+    return value.times(factor) if isinstance(value, Measured) else value * factor
+
+
+def no_more(*chains: tuple[Quantity | float, ...], share: float = 0.0, margin: float = 0.0) -> Measure:
+    """That in each chain no quantity is above the next by more than a share of this and a margin."""
+
+    def state(a: _Ends, b: _Ends) -> Statement:
+        high = _scaled(b, share)
+        return a.at_most(high, margin) if isinstance(a, Measured) else high.at_least(a, margin)  # type: ignore[union-attr]
+
+    return _compared(chains, state)
+
+
+def near(*pairs: tuple[Quantity, Quantity | float], share: float = 0.0, margin: float = 0.0) -> Measure:
+    """That the two of each pair differ by a share of the second and a margin at most (equivalence)."""
+
+    def state(a: _Ends, b: _Ends) -> Stated:
+        assert isinstance(a, Measured)
+        if not isinstance(b, Measured):
+            return a.near(b, share * abs(b) + margin)
+        return [a.at_most(_scaled(b, share), margin), a.at_least(_scaled(b, -share), margin)]
+
+    return _compared(pairs, state)
+
+
+def bounded(*rows: tuple[Quantity, Quantity | float, Quantity]) -> Measure:
+    """That in each row the first quantity is at most the second, a bound; vacuous if the third, of uniform or worse choice, is as well."""
+
+    def measure(results: Results) -> Finding:
+        texts, stated = [], []
+        for value, bound, trivial in rows:
+            (a, x), (b, y), (_, z) = (_found(one, results) for one in (value, bound, trivial))
+            assert isinstance(x, Measured) and isinstance(z, Measured)
+            texts.append(f"{a} against {b}")
+            stated.append(x.at_most(y).unless(trivial.name, z.at_most(y)))
+        return "; ".join(texts), stated
+
+    return measure

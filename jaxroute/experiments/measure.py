@@ -1,52 +1,23 @@
 """What experiments measure of their results: values at the horizon with standard errors, slopes, and how these are shown."""
 
+import functools
 import math
-from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 
 from jaxroute.analysis import metrics
 from jaxroute.experiments.base import Results
+from jaxroute.experiments.verdicts import CONFIDENCE, Measured
 
 Name = TypeVar("Name")
 # Points of a curve to which a slope is fitted.
 _SLOPE_POINTS = 13
-
-
-class Measured(NamedTuple):
-    """A number with its standard error.
-
-    mean: the number.
-    error: its standard error.
-    """
-
-    mean: float
-    error: float
-
-    def below(self, other: "Measured | float", by: float) -> bool:
-        """Whether it is less than another number by so many joint standard errors (if negative, more by at most so many)."""
-        mean, error = _with_error(other)
-        return bool(self.mean + by * math.hypot(self.error, error) < mean)
-
-    def above(self, other: "Measured | float", by: float) -> bool:
-        """Whether it is more than another number by so many joint standard errors (if negative, less by at most so many)."""
-        mean, error = _with_error(other)
-        return bool(self.mean - by * math.hypot(self.error, error) > mean)
-
-    def near(self, other: "Measured | float", by: float, slack: float = 0.0) -> bool:
-        """Whether it is within so many joint standard errors of another number, and a slack."""
-        mean, error = _with_error(other)
-        return bool(abs(self.mean - mean) < slack + by * math.hypot(self.error, error))
-
-    def times(self, factor: float) -> "Measured":
-        """Both times a factor."""
-        return Measured(self.mean * factor, self.error * factor)
-
-
-def _with_error(value: Measured | float) -> tuple[float, float]:
-    return value if isinstance(value, Measured) else (value, 0.0)
+# Fewest runs that are resampled.
+_BOOTSTRAP = 16
 
 
 def runs_of(data: xr.Dataset, metric: str, policy: str, time: Any = None, **where: Any) -> xr.DataArray:
@@ -72,13 +43,65 @@ def end(data: xr.Dataset, metric: str, policy: str, time: Any = None, **where: A
         one = one.isel(time=-1) if time is None else one.sel(time=time)
         own = metrics.own_axes_of(one, metric)
         one = one.isel({axis: 0 for axis in metrics.setting_axes(one) if axis not in own or one.sizes[axis] == 1})
-        return Measured(float(metrics.mean(one, metric)), float(metrics.stderr(one, metric)))
+        dof = float(metrics.count(one, metric)) - 1
+        return Measured(*(float(f(one, metric)) for f in (metrics.mean, metrics.stderr)), dof=dof, places=(_place(one),))
     return mean_of(runs_of(data, metric, policy, time, **where))
 
 
-def mean_of(runs: xr.DataArray) -> Measured:
-    """Mean over seeds with its standard error; a run that is NaN does not count."""
-    return Measured(float(runs.mean()), float(runs.std("seed", ddof=1) / np.sqrt(runs.count("seed"))))
+def mean_of(runs: xr.DataArray, unit: str = "") -> Measured:
+    """Mean over seeds with its standard error; a run that is NaN does not count.
+
+    Args:
+      runs: `[seed]`.
+      unit: name of what is independent if these are no seeds, as trainings: more seeds do not reduce its error.
+    """
+    found = _series(runs)
+    if not unit:
+        return Measured.of_runs(found, places=(_place(runs),))
+    found.index = pd.Index([f"{unit} {label}" for label in found.index])
+    one = Measured.of_runs(found, places=(_place(runs),))
+    return one.changed(floor=one.error)
+
+
+def _series(runs: xr.DataArray) -> pd.Series:
+    return pd.Series(runs.values.astype(float), runs["seed"].values).dropna()
+
+
+def _place(data: xr.Dataset | xr.DataArray) -> dict[str, Any]:
+    """Where something was read: coordinates with one value."""
+    return {str(name): value.item() for name, value in data.coords.items() if value.ndim == 0}
+
+
+def share_of(flags: xr.DataArray) -> Measured:
+    """The share of runs in which something is true, with the exact interval of a binomial share (Clopper and Pearson, 1934)."""
+    from scipy import stats
+
+    found = _series(flags)
+    test = stats.binomtest(int(found.sum()), max(len(found), 1))
+    one = Measured.of_runs(found, places=(_place(flags),))
+    return one.changed(bounds=lambda confidence: tuple(test.proportion_ci(confidence)))
+
+
+def quantile_of(runs: xr.DataArray, level: float) -> Measured:
+    """A quantile of the runs, whose interval ends at order statistics with binomial ranks.
+
+    It is infinite where a rank leaves the sample, as for the 99 % quantile of fewer than some 500 runs. The error is half of the 68 %
+    interval.
+    """
+    from scipy import stats
+
+    found = np.sort(_series(runs).to_numpy())
+    padded, number = np.concatenate([[-np.inf], found, [np.inf]]), len(found)
+
+    def bounds(confidence: float) -> tuple[float, float]:
+        low, high = stats.binom.ppf([(1 - confidence) / 2, (1 + confidence) / 2], number, level)
+        return float(padded[int(low)]), float(padded[int(high) + 1])
+
+    low, high = bounds(0.6827)
+    middle = float(np.quantile(found, level, method="inverted_cdf")) if number else math.nan
+    least = math.ceil(math.log((1 - CONFIDENCE) / 2) / math.log(max(level, 1 - level)))
+    more = {"bounds": bounds, "least": least, "number": number, "places": (_place(runs),)}
+    return Measured(middle, (high - low) / 2, dof=number - 1, **more)
 
 
 def ends(data: xr.Dataset, metric: str, policies: Iterable[str], **where: Any) -> dict[str, Measured]:
@@ -96,8 +119,11 @@ def ends_along(
 
 def paired_gap(data: xr.Dataset, metric: str, policy: str, minus: str, place: int = -1) -> Measured:
     """Mean of a policy's metric minus that of another, seed by seed, at the horizon (or another place among the times)."""
-    difference = metrics.paired(data, metric, minus).sel(policy=policy).isel(time=place)
-    return Measured(float(difference["mean"]), float(difference["stderr"]))
+    if metrics.has_runs(data):
+        time = data["time"].values[place]
+        return end(data, metric, policy, time).minus(end(data, metric, minus, time))
+    found = metrics.paired(data, metric, minus).sel(policy=policy).isel(time=place)
+    return Measured(float(found["mean"]), float(found["stderr"]), dof=float(found["count"]) - 1, places=(_place(found),))
 
 
 def late_slope(data: xr.Dataset, metric: str, policy: str, start: float, every_time: bool = False, **where: Any) -> Measured:
@@ -123,8 +149,10 @@ def late_runs(data: xr.Dataset, metric: str, policy: str, **where: Any) -> xr.Da
 
 def power(runs: xr.DataArray, axis: str) -> Measured:
     """Log-log slope of the mean over seeds along an axis, with its standard error; NaN where a mean is not positive."""
-    fit = power_law(runs, axis)
-    return Measured(math.nan, math.nan) if fit is None else Measured(fit.slope, fit.stderr)
+    fit, places = power_law(runs, axis), (_place(runs),)
+    if fit is None:
+        return Measured(math.nan, math.nan, dof=runs.sizes["seed"] - 1, places=places)
+    return Measured(fit.slope, fit.stderr, dof=runs.dropna("seed").sizes["seed"] - 1, places=places)
 
 
 def power_law(runs: xr.DataArray, axis: str) -> metrics.Slope | None:
@@ -138,10 +166,50 @@ def power_law(runs: xr.DataArray, axis: str) -> metrics.Slope | None:
     return metrics.slope(runs[axis].values, values)
 
 
-def quotient(a: Measured, b: Measured) -> Measured:
-    """`a / b` of two independent means with standard errors."""
-    value = a.mean / b.mean if b.mean else np.inf
-    return Measured(value, math.hypot(a.error / b.mean, value * b.error / b.mean) if np.isfinite(value) else 0.0)
+def product(*factors: Measured, over: Measured | None = None) -> Measured:
+    """The product of means over the same seeds, or that over another mean, with the error of the delta method.
+
+    A quotient is better compared as products, since these have no zero to divide by.
+    """
+    means = [factor.mean for factor in factors]
+    value, scale = math.prod(means), 1.0
+    if over is not None:
+        if not over.mean:
+            return Measured(np.inf)
+        value, scale = value / over.mean, 1.0 / over.mean
+    parts = [one.times(scale * math.prod(means[:i] + means[i + 1 :])) for i, one in enumerate(factors)]
+    parts += [] if over is None else [over.times(-value * scale)]
+    total = functools.reduce(Measured.plus, parts)
+    return total.minus(total.mean - value)
+
+
+def average(values: Iterable[Measured]) -> Measured:
+    """The mean of numbers, run by run."""
+    values = list(values)
+    return functools.reduce(Measured.plus, values).times(1.0 / len(values))
+
+
+def bootstrapped(statistic: Callable[[np.ndarray], float], runs: int) -> Measured:
+    """A number that is no mean, with the percentile interval of resampled runs: none from fewer than 16.
+
+    Args:
+      statistic: function of the places of the runs that it counts, as `arange(runs)` for all.
+      runs: how many there are.
+    """
+    from scipy import stats
+
+    value = float(statistic(np.arange(runs)))
+    more: dict[str, Any] = {"dof": runs - 1, "number": runs, "least": _BOOTSTRAP}
+    if runs < _BOOTSTRAP:
+        return Measured(value, math.inf, bounds=lambda confidence: (-math.inf, math.inf), **more)
+    options = {"vectorized": False, "n_resamples": 2000, "method": "percentile", "random_state": 0}
+    found = stats.bootstrap((np.arange(runs),), statistic, **options).bootstrap_distribution
+
+    def bounds(confidence: float) -> tuple[float, float]:
+        low, high = np.quantile(found, [(1 - confidence) / 2, (1 + confidence) / 2])
+        return float(low), float(high)
+
+    return Measured(value, float(found.std(ddof=1)), bounds=bounds, **more)
 
 
 def lowest(values: Mapping[Name, Measured]) -> Name:
@@ -172,7 +240,8 @@ def listed(values: Mapping[Any, Measured], label: str = "{}", between: str = ", 
 def along(results: Results, metric: str, axis: str, **fixed: Any) -> xr.DataArray:
     """The metric at the horizon of the cases with the given coordinates, along one of their coordinates."""
     chosen = {
-        d.attrs["coordinates"][axis]: d[metric].isel(time=-1, drop=True) for d in with_coordinates(results, **fixed).values()
+        d.attrs["coordinates"][axis]: d[metric].isel(time=-1, drop=True).drop_vars("case", errors="ignore")
+        for d in with_coordinates(results, **fixed).values()
     }
     return xr.concat([chosen[v] for v in sorted(chosen)], xr.IndexVariable(axis, sorted(chosen)))
 

@@ -8,7 +8,18 @@ import numpy as np
 
 from jaxroute.experiments import measure
 from jaxroute.experiments.base import Results
-from jaxroute.experiments.measure import Measured, end, late_runs, late_slope, mean_of, paired_gap, runs_of, show, show_slope
+from jaxroute.experiments.measure import (
+    Measured,
+    end,
+    late_runs,
+    late_slope,
+    mean_of,
+    paired_gap,
+    quantile_of,
+    runs_of,
+    show,
+    show_slope,
+)
 
 
 @dataclass(frozen=True)
@@ -37,6 +48,17 @@ def mean(policy: str, case: str = "result", metric: str = "regret", time: Any = 
     return Quantity(_name(policy, case, about, where), lambda results: end(results[case], metric, policy, time, **where))
 
 
+def known(name: str, value: Callable[[int], Any], case: str = "result") -> Quantity:
+    """A number without an error, as a bound, from the horizon of a case."""
+    return Quantity(name, lambda results: Measured(float(value(int(results[case]["time"][-1])))))
+
+
+def uniform(means: Any, case: str = "result") -> Quantity:
+    """The regret of uniform choice among models with fixed mean rewards."""
+    gap = float(np.max(means) - np.mean(means))
+    return known("uniform choice", lambda rounds: rounds * gap, case)
+
+
 def late(policy: str, case: str = "result", metric: str = "utility", **where: Any) -> Quantity:
     """The mean per request in the second half of a run."""
     name = _name(policy, case, f"{metric}, second half", where)
@@ -62,15 +84,9 @@ def growth(policy: str, axis: str, cases: Mapping[str, Any] | None = None, **whe
 
 
 def quantile(level: float, policy: str, case: str = "result", **where: Any) -> Quantity:
-    """Quantile of the runs' regret; its error is half the distance of the quantiles an error of the level away."""
-
-    def of(results: Results) -> Measured:
-        runs = runs_of(results[case], "regret", policy, **where).values
-        step = np.sqrt(level * (1.0 - level) / len(runs))
-        low, middle, high = np.quantile(runs, np.clip([level - step, level, level + step], 0.0, 1.0))
-        return Measured(float(middle), float(high - low) / 2)
-
-    return Quantity(_name(policy, case, f"{100 * level:g} % quantile", where), of)
+    """Quantile of the runs' regret."""
+    name = _name(policy, case, f"{100 * level:g} % quantile", where)
+    return Quantity(name, lambda results: quantile_of(runs_of(results[case], "regret", policy, **where), level))
 
 
 def gap(policy: str, minus: str, case: str = "result", metric: str = "regret", time: Any = None, **where: Any) -> Quantity:

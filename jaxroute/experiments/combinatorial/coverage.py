@@ -93,7 +93,11 @@ EXPERIMENTS = (
             Claim(f"{name}-{part}", text.format(words), f"{PAPER}, Lemma 1", measure)
             for part, words in _PARTS.items()
             for name, text, measure in (
-                ("covers", "mean {} are within their radii in all rounds in a share 1 - delta / 2 of the runs", _covers(part)),
+                (
+                    "covers",
+                    "mean {} are within their radii in all rounds in a share 1 - delta / 2 of the runs",
+                    _covers(part),
+                ),
                 ("settings", "with the widths of settings (a) to (d) mean {} still are", _narrow(part, _WIDTHS[part])),
             )
         ),

@@ -6,7 +6,7 @@ from typing import Any
 
 from jaxroute.analysis import metrics, plot
 from jaxroute.experiments.base import Case, Claim, Experiment, Results
-from jaxroute.experiments.claims import Verdict, all_hold
+from jaxroute.experiments.claims import Finding, all_hold
 from jaxroute.experiments.measure import ends, late_slope, listed, mean_of, show, show_slope, with_coordinates
 from jaxroute.experiments.pictures import panel, panels_of
 from jaxroute.experiments.queueing.common import PAPER, RECORD, less, not_learning
@@ -25,42 +25,44 @@ def _case(num_offered: int, num_models: int = 5, slack: float = 0.03) -> Case:
     return Case(qu.RandomQueues, _policies, 1000, name, settings, where, record=RECORD)
 
 
-@all_hold("regret, ACQB's below that of the policies without contexts by 3 s.e.: ")
-def _least_regret(results: Results) -> Iterator[Verdict]:
+@all_hold("regret, ACQB's below that of the policies without contexts: ")
+def _least_regret(results: Results) -> Iterator[Finding]:
     for name, data in results.items():
         values = ends(data, "routing_regret", [p for p in data["policy"].values if p != "Optimal"])
         others = [value for policy, value in values.items() if policy not in ("ACQB", "CQB-eps")]
-        yield f"{name} {listed(values)}", all(values["ACQB"].below(value, by=3.0) for value in others)
+        yield f"{name} {listed(values)}", [values["ACQB"].below(value) for value in others]
 
 
-def _early_queue(results: Results) -> Verdict:
+def _early_queue(results: Results) -> Finding:
     return less("ACQB", "CQB-eps", "queue_length", share=0.25)(with_coordinates(results, K=1))
 
 
-@all_hold("final queues, no learner's below ACQB's by 3 s.e. of the pairs: ")
-def _final_queue(results: Results) -> Iterator[Verdict]:
+@all_hold("final queues: ")
+def _final_queue(results: Results) -> Iterator[Finding]:
     for name, data in results.items():
-        others = metrics.paired(data, "queue_length", "ACQB").drop_sel(policy="Optimal").isel(time=-1)
-        shown = listed(ends(data, "queue_length", data["policy"].values))
-        yield f"{name} {shown}", bool((others["mean"] > -3.0 * others["stderr"]).all())
+        queues = ends(data, "queue_length", data["policy"].values)
+        ours, others = queues["ACQB"], [queue for policy, queue in queues.items() if policy not in ("ACQB", "Optimal")]
+        yield f"{name} {listed(queues)}", [other.at_least(ours, margin=0.1 * abs(ours.mean)) for other in others]
 
 
-@all_hold("queue above the optimal policy's, at its highest and by how much it falls from there, above 0 by 3 s.e.: ")
-def _hump(results: Results) -> Iterator[Verdict]:
+@all_hold("queue above the optimal policy's, at its highest and by how much it falls from there: ")
+def _hump(results: Results) -> Iterator[Finding]:
     for name, data in with_coordinates(results, K=1).items():
         runs = metrics.pick(data, "queue_regret").sel(policy="ACQB")
-        top = int(runs.mean("seed").argmax("time"))
-        fall = mean_of(runs.isel(time=top) - runs.isel(time=-1))
+        # The highest place is found on every other run, and judged on the rest: the highest of some means is above the others by chance.
+        top = int(runs[::2].mean("seed").argmax("time"))
+        runs = runs[1::2]
+        fall = mean_of(runs.isel(time=top, drop=True) - runs.isel(time=-1, drop=True))
         text = f"{name} {show(mean_of(runs.isel(time=top)))} at round {int(data['time'][top])}, {show(fall)}"
-        yield text, fall.above(0.0, by=3.0)
+        yield text, fall.above(0.0)
 
 
-@all_hold("log-log slope of the regret, to be within .05 of 1: ")
-def _linear(results: Results) -> Iterator[Verdict]:
+@all_hold("log-log slope of the regret: ")
+def _linear(results: Results) -> Iterator[Finding]:
     for name, data in with_coordinates(results, K=1).items():
         for policy in ("Random", "Q-UCB", "Q-ThS"):
             slope = late_slope(data, "routing_regret", policy, 0.1 * float(data["time"][-1]), every_time=True)
-            yield f"{name} {policy} {show_slope(slope)}", abs(slope.mean - 1.0) < 0.05
+            yield f"{name} {policy} {show_slope(slope)}", slope.within(0.95, 1.05)
 
 
 _ROWS = (
@@ -74,14 +76,14 @@ _CLAIMS = (
     Claim("best", "ACQB has less regret than the policies that ignore contexts", _WHERE, _least_regret),
     Claim("beats-cqb", "and less than CQB-eps", _WHERE, less("ACQB", "CQB-eps")),
     Claim("hump-lower", "its queue is shorter than that of CQB-eps early on (one answer)", _WHERE, _early_queue),
-    Claim("queue", "and at the end no learner's is shorter", _WHERE, _final_queue),
+    Claim("queue", "and at the end no learner's is shorter by more than a tenth", _WHERE, _final_queue),
     Claim(
         "returns",
         "its queue grows at first, then comes back towards the optimal one (one answer)",
         f"{PAPER}, theorem 5",
         _hump,
     ),
-    Claim("linear", "the others' regret grows linearly (one answer)", _WHERE, _linear),
+    Claim("linear", "the others' regret grows linearly (slope .95 to 1.05; one answer)", _WHERE, _linear),
 )
 
 

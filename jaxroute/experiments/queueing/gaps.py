@@ -1,6 +1,5 @@
 """What ACQB loses in a single round, and queues in which a second answer is shown only sometimes."""
 
-import math
 from typing import Any
 
 import numpy as np
@@ -101,7 +100,9 @@ GAPS = Experiment(
     "queueing/gaps",
     "What a round loses that does not explore, and queues that show a second answer only sometimes",
     (
-        Case(shared_queue, {"ACQB": SHARED_ACQB}, 1000, "shared", record_every=1, record=_GAPS, probes={"estimate": estimate}),
+        Case(
+            shared_queue, {"ACQB": SHARED_ACQB}, 1000, "shared", record_every=1, record=_GAPS, probes={"estimate": estimate}
+        ),
         Case(qu.RandomQueues, {"ACQB": qu.ACQB()}, 4000, "gaps", record_every=1, record=_GAPS),
         Case(
             qu.RandomQueues,
@@ -113,7 +114,10 @@ GAPS = Experiment(
         ),
     ),
     256,
-    tuple(Claim(name, text, where if where.startswith("ours") else f"{PAPER}, {where}", measure) for name, where, text, measure in _CLAIMS),
+    tuple(
+        Claim(name, text, where if where.startswith("ours") else f"{PAPER}, {where}", measure)
+        for name, where, text, measure in _CLAIMS
+    ),
     {
         "gaps": side_by_side(
             panel("joint_regret", _draw_gaps, case="gaps", title="a round without exploring"),

@@ -7,7 +7,7 @@ from jaxroute import grid
 from jaxroute.analysis import plot
 from jaxroute.estimators.mnl import Newton
 from jaxroute.experiments.base import Case, Claim, Experiment, Results
-from jaxroute.experiments.claims import Verdict
+from jaxroute.experiments.claims import Finding
 from jaxroute.experiments.measure import listed, mean_of, runs_of, show
 from jaxroute.experiments.pictures import panel, panels_of
 from jaxroute.experiments.queueing.common import PAPER, RECORD
@@ -38,16 +38,16 @@ def _by(results: Results, axis: str) -> str:
     return listed({v: mean_of(_runs(results, **{axis: v})) for v in results["result"][axis].values}, "{:g}:")
 
 
-def _large_curvature(results: Results) -> Verdict:
+def _large_curvature(results: Results) -> Finding:
     more = mean_of(_runs(results, curvature=5.0) - 2.0 * _runs(results))
-    text = f"regret by kappa, {_by(results, 'curvature')}; that of 5 minus twice that of .3, to be above 0 by 3 s.e.: {show(more)}"
-    return text, more.above(0.0, by=3.0)
+    text = f"regret by kappa, {_by(results, 'curvature')}; that of 5 minus twice that of .3: {show(more)}"
+    return text, more.above(0.0)
 
 
-def _exploring_costs(results: Results) -> Verdict:
+def _exploring_costs(results: Results) -> Finding:
     costs = {c1: mean_of(_runs(results, c1=c1) - _runs(results, c1=0.0)) for c1 in (1.0, 4.0)}
-    text = f"regret by c1, {_by(results, 'c1')}; minus that without, to be above 0 by 3 s.e.: {listed(costs, 'c1 = {:g}:')}"
-    return text, all(cost.above(0.0, by=3.0) for cost in costs.values())
+    text = f"regret by c1, {_by(results, 'c1')}; minus that without: {listed(costs, 'c1 = {:g}:')}"
+    return text, [cost.above(0.0) for cost in costs.values()]
 
 
 _HEAT = panel("routing_regret", plot.heat, policy="ACQB", x="curvature", y="c1", change=lambda data: data.sel(ridge=1.0))

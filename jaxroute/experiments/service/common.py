@@ -20,6 +20,7 @@ from jaxroute.engine.memory import cores
 from jaxroute.experiments.base import Case, Claim, Experiment, Results
 from jaxroute.experiments.claims import Measure
 from jaxroute.experiments.measure import Measured, mean_of, runs_of
+from jaxroute.experiments.verdicts import Stated
 from jaxroute.problems import service as sv
 
 RECORD = ("cost", "satisfaction", "violation", "virtual_queue", "complied", "first_compliance", "explored")
@@ -114,7 +115,9 @@ def router_passes(benchmarks: Iterable[str] = MESSPLUS_BENCHMARKS, **options: An
 def over_trainings(data: xr.Dataset) -> xr.Dataset:
     """A result of RouterDC with trainings in place of runs: of each the mean over its runs."""
     names = [name for name in metrics.metric_names(data) if name not in ("complied", "first_compliance")]
+    labels = [f"training {number}" for number in data["training"].values]
     means = {name: metrics.pick(data, name).mean("seed", keep_attrs=True).rename(training="seed") for name in names}
+    means = {name: one.assign_coords(seed=labels) for name, one in means.items()}
     valid = xr.ones_like(next(iter(means.values())).isel(time=-1, drop=True), dtype=bool)
     return xr.Dataset({**means, "valid": valid}, attrs=data.attrs)
 
@@ -144,7 +147,8 @@ def runs(results: Results, benchmark: str, metric: str, policy: str, **where: An
 
 def reached(results: Results, benchmark: str, metric: str, policy: str, **where: Any) -> Measured:
     """The mean of `runs`."""
-    return mean_of(runs(results, benchmark, metric, policy, **where))
+    found = mean_of(runs(results, benchmark, metric, policy, **where))
+    return found.changed(floor=found.error) if policy == "RouterDC" else found
 
 
 def mj(results: Results, benchmark: str, policy: str, metric: str = "cost", **where: Any) -> Measured:
@@ -160,6 +164,7 @@ def points_short(results: Results, benchmark: str, policy: str, **where: Any) ->
 def averaged(values: Mapping[str, xr.DataArray], per_pass: bool = False) -> Measured:
     """Mean over benchmarks of runs by benchmark, seed by seed, for benchmarks share their luck; `per_pass`: from J per request to MJ."""
     scaled = [one * (MESSPLUS_BENCHMARKS[name].num_requests / 1e6 if per_pass else 1.0) for name, one in values.items()]
+    scaled = [one.drop_vars("case", errors="ignore") for one in scaled]
     return mean_of(xr.concat(scaled, "benchmark", join="inner", coords="minimal", compat="override").mean("benchmark"))
 
 
@@ -175,10 +180,10 @@ def steps(data: xr.Dataset, metric: str, policy: str, axis: str, **where: Any) -
     return [mean_of(after - before) for before, after in pairs]
 
 
-def moves(changes: Sequence[Measured], sign: int) -> bool:
-    """Whether something rises (`sign` 1) or falls (-1) by two errors in all, and nowhere goes the other way by as much."""
+def moves(changes: Sequence[Measured], sign: int) -> Stated:
+    """That something rises (`sign` 1) or falls (-1) in all, and nowhere goes the other way by more than a tenth of that."""
     *between, whole = (change.times(float(sign)) for change in changes)
-    return whole.above(0.0, by=2.0) and all(change.above(0.0, by=-2.0) for change in between)
+    return [whole.above(0.0), *(change.at_least(0.0, margin=0.1 * abs(whole.mean)) for change in between)]
 
 
 def rivals(benchmark: str) -> dict[str, Any]:

@@ -92,7 +92,12 @@ _CLAIMS = (
         for n in _MODELS
     ),
     ("models", "it grows like the models, as N T / (M K) does (power from .9 to 1.1)", "", _growth("N", 0.9, 1.1)),
-    ("slots", "it falls like one over the slots, as N T / (M K) does (power from -1.1 to -.9)", "", _growth("M", -1.1, -0.9)),
+    (
+        "slots",
+        "it falls like one over the slots, as N T / (M K) does (power from -1.1 to -.9)",
+        "",
+        _growth("M", -1.1, -0.9),
+    ),
     ("corollary", "with N^(2/3) slots and T^(1/3) stages it is below N^(1/3) T^(2/3)", ", second form", _corollary),
 )
 EXPERIMENTS = (

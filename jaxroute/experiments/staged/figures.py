@@ -10,8 +10,8 @@ from jaxroute.analysis import metrics, plot
 from jaxroute.data import STAGEROUTE_TABLE_1, STAGEROUTE_TABLE_2
 from jaxroute.data.loading import read_played
 from jaxroute.experiments.base import Case, Claim, Experiment, Results
-from jaxroute.experiments.claims import Measure, Verdict, all_hold
-from jaxroute.experiments.measure import Measured, end, ends, listed, mean_of, paired_gap, quotient, show
+from jaxroute.experiments.claims import Finding, Measure, all_hold, at_least
+from jaxroute.experiments.measure import Measured, end, ends, listed, mean_of, paired_gap, product, share_of, show
 from jaxroute.experiments.pictures import Picture, panel, panels_of, side_by_side
 from jaxroute.problems import staged
 
@@ -55,28 +55,27 @@ def _lead(data: xr.Dataset, metric: str) -> Measured:
 def _ahead(case: str, metric: str = "conditional_regret") -> Measure:
     """Whether StageRoute is ahead of Greedy; what is served under a hard budget is judged beside the queries that are."""
 
-    def measure(results: Results) -> Verdict:
+    def measure(results: Results) -> Finding:
         data = results[case]
         lead, values = _lead(data, metric), listed(ends(data, metric, _LEARNERS))
         served = (
             f"served {listed(ends(data, 'served', _LEARNERS))} queries: " if metric == "served_reward" else _at_spend(data)
         )
-        return f"{served}{values}, ahead by {show(lead)} (above 0 by 4 s.e.)", lead.above(0.0, by=4.0)
+        return f"{served}{values}, ahead by {show(lead)}", lead.above(0.0)
 
     return measure
 
 
 def _share_of_oracle(case: str, policies: tuple[str, ...], least: float) -> Measure:
-    def measure(results: Results) -> Verdict:
+    def measure(results: Results) -> Finding:
         data = results[case]
         oracle = end(data, "reward", "Oracle")
         if not oracle.mean:
-            return "the oracle's reward is zero", False
-        shares = {p: quotient(end(data, "reward", p), oracle).times(100.0) for p in policies}
-        text = ", ".join(f"{p} {show(s)} %" for p, s in shares.items())
-        return f"{_at_spend(data)}{text} of the oracle's reward (above {100 * least:g} % by 2 s.e.)", all(
-            s.above(100 * least, by=2.0) for s in shares.values()
-        )
+            return "the oracle's reward is zero", at_least(None, [])
+        rewards = ends(data, "reward", policies)
+        text = ", ".join(f"{p} {show(product(r, over=oracle).times(100.0))} %" for p, r in rewards.items())
+        text = f"{_at_spend(data)}{text} of the oracle's reward (above {100 * least:g} %)"
+        return text, [reward.above(oracle.times(least)) for reward in rewards.values()]
 
     return measure
 
@@ -85,18 +84,18 @@ def longer_is_worse(short: str, long: str) -> Measure:
     """Whether both learners have more regret in the case with the longer interval."""
 
     @all_hold(between="; ")
-    def measure(results: Results) -> Iterator[Verdict]:
+    def measure(results: Results) -> Iterator[Finding]:
         for policy in _LEARNERS:
             a, b = (end(results[name], "conditional_regret", policy) for name in (short, long))
-            yield f"{policy} {show(a)} -> {show(b)} (more by 4 s.e.)", a.below(b, by=4.0)
+            yield f"{policy} {show(a)} -> {show(b)}", a.below(b)
 
     return measure
 
 
 def _wider(few: str, many: str) -> Measure:
-    def measure(results: Results) -> Verdict:
+    def measure(results: Results) -> Finding:
         a, b = (_lead(results[name], "conditional_regret") for name in (few, many))
-        return f"Greedy - StageRoute: {show(a)} ({few}), {show(b)} ({many}) (less by 4 s.e.)", a.above(b, by=4.0)
+        return f"Greedy - StageRoute: {show(a)} ({few}), {show(b)} ({many})", a.above(b)
 
     return measure
 
@@ -107,35 +106,33 @@ def _live(data: xr.Dataset) -> xr.DataArray:
 
 
 @all_hold(between="; ")
-def _alternates(results: Results) -> Iterator[Verdict]:
+def _alternates(results: Results) -> Iterator[Finding]:
     live = _live(results["result"])
     costs = np.asarray(STAGEROUTE_TABLE_1.costs)
     dear, cheap = ((live & xr.DataArray(kind, dims="model")).any("model") for kind in (costs > 2.0, costs <= 2.0))
     stages = live.sizes["time"]
     changes = mean_of((live != live.shift(time=1, fill_value=False)).any("model").isel(time=slice(1, None)).sum("time"))
-    yield f"the set changes {show(changes)} times in {stages} stages (in half of them)", changes.above(stages / 2, by=2.0)
+    yield f"the set changes {show(changes)} times in {stages} stages (in half of them)", changes.above(stages / 2)
     mixed = mean_of((dear & cheap).mean("time")).times(100.0)
-    yield (
-        f"{show(mixed)} % of the stages mix models above and below the budget (above 0 by 4 s.e.)",
-        mixed.above(0.0, by=4.0),
-    )
+    yield f"{show(mixed)} % of the stages mix models above and below the budget", mixed.above(0.0)
 
 
-def _newcomers(results: Results) -> Verdict:
+def _newcomers(results: Results) -> Finding:
     live = _live(results["result"])
     stages = {model: round_ // 500 for model, round_ in enumerate(_ARRIVAL) if 0 < round_ < 500 * live.sizes["time"]}
     if not stages:
-        return "nobody arrives", False
-    least = min(float(live.isel(time=stage, model=model).mean()) for model, stage in stages.items())
-    text = f"{len(stages)} newcomers, each live in the stage of its arrival in {100 * least:.1f} % of the runs or more"
-    return f"{text} (95 %)", least >= 0.95
+        return "nobody arrives", at_least(None, [])
+    shares = [share_of(live.isel(time=stage, model=model)) for model, stage in stages.items()]
+    least = 100 * min(shares).mean
+    text = f"{len(stages)} newcomers, each live in the stage of its arrival in {least:.1f} % of the runs or more"
+    return text, [share.at_least(0.95) for share in shares]
 
 
 def _wider_than_synthetic(total: bool) -> Measure:
     """Whether StageRoute's lead in score on RouterBench is larger than on the synthetic market, with 3 and with 6 slots."""
 
     @all_hold()
-    def measure(results: Results) -> Iterator[Verdict]:
+    def measure(results: Results) -> Iterator[Finding]:
         def lead(case: str) -> Measured:
             return _lead(results[case], "reward").times(float(results[case]["time"][-1]) if total else 1.0)
 
@@ -143,7 +140,7 @@ def _wider_than_synthetic(total: bool) -> Measure:
         yield f"{_at_spend(results['dollars'])}ahead by {show(real)}", True
         for slots in (3, 6):
             other = lead(f"synthetic-{slots}")
-            yield f"synthetic, M = {slots}: {show(other)} (less by 2 s.e.)", real.above(other, by=2.0)
+            yield f"synthetic, M = {slots}: {show(other)}", real.above(other)
 
     return measure
 

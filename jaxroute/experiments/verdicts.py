@@ -1,0 +1,389 @@
+"""Verdicts on claims: numbers with confidence intervals, statements about them, and what statements make of a claim.
+
+A claim is made of statements: a number is below, above or between boundaries. It *holds* where confidence intervals are on its side of the
+boundaries, is *refuted* where they are on the other side, and is *not decided* else. The probability that a claim is decided wrongly is at most
+1 - `CONFIDENCE`, as far as the intervals cover, also where the truth lies on a boundary.
+
+Several statements are one claim by `AtLeast`. That all of them hold is shown by each at the full confidence (an intersection-union test:
+the claim is false if one of them is, and this one would have to pass); that one of them is false is looked for among all, so that each
+has its share of the risk (Bonferroni).
+"""
+
+import enum
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from scipy import special
+
+from jaxroute.analysis import metrics
+
+CONFIDENCE = 0.99
+# A number of seeds that is stated decides in nine of ten cases, if estimate and deviation are the true ones.
+_POWER = float(special.ndtri(0.9))
+_SEEDS = tuple(int(m * 10**k) for k in range(7) for m in (1, 1.5, 2, 3, 5, 7))
+
+
+class Verdict(enum.StrEnum):
+    """The verdict on a claim."""
+
+    HOLDS = "holds"
+    REFUTED = "refuted"
+    NOT_DECIDED = "not decided"
+    VACUOUS = "vacuous"
+
+
+class _Mean(NamedTuple):
+    mean: float
+    error: float
+
+
+class Measured(_Mean):
+    """A number with its standard error (the pair), and the rest of what its confidence interval needs.
+
+    Attributes:
+      mean: the number.
+      error: standard error.
+      dof: degrees of freedom of the error; infinite where the error is known.
+      runs: one value per run with this mean, by label of the run; None where single runs are not known. Runs of the same label are paired.
+      number: runs behind it.
+      floor: part of the error that more seeds do not reduce.
+      bounds: function `confidence -> (low, high)`, for an interval that is not Student's.
+      least: fewest runs with which the interval is finite.
+      places: coordinates where it was read.
+    """
+
+    dof: float
+    runs: pd.Series | None
+    number: float
+    floor: float
+    bounds: Callable[[float], tuple[float, float]] | None
+    least: int
+    places: tuple[Mapping[str, Any], ...]
+
+    def __new__(cls, mean: float, error: float = 0.0, *, dof: float = math.inf, **more: Any):
+        made = super().__new__(cls, float(mean), float(error))
+        rest = {"runs": None, "number": dof + 1, "floor": 0.0, "bounds": None, "least": 2, "places": ()}
+        vars(made).update({"dof": dof, **rest, **more})
+        return made
+
+    @classmethod
+    def of_runs(cls, runs: pd.Series, **more: Any) -> "Measured":
+        """The mean of independent runs."""
+        number = len(runs)
+        values = runs.to_numpy(float)
+        error = float(values.std(ddof=1)) / math.sqrt(number) if number > 1 else math.nan
+        mean = float(values.mean()) if number else math.nan
+        return cls(mean, error, **{"dof": number - 1, "runs": runs, "number": number, **more})
+
+    def changed(self, mean: float | None = None, error: float | None = None, **more: Any) -> "Measured":
+        """The number with other values of some attributes."""
+        values = (old if new is None else new for new, old in zip((mean, error), self, strict=True))
+        return Measured(*values, **{**vars(self), **more})
+
+    def interval(self, confidence: float = CONFIDENCE) -> tuple[float, float]:
+        """The confidence interval: infinite where the runs are too few for one, a point where they are all equal."""
+        if self.bounds is not None:
+            return self.bounds(confidence)
+        if self.error == 0.0:
+            return self.mean, self.mean
+        width = _quantile((1 + confidence) / 2, self.dof) * self.error if self.dof >= 1 else math.inf
+        return (self.mean - width, self.mean + width) if math.isfinite(width) else (-math.inf, math.inf)
+
+    def times(self, factor: float) -> "Measured":
+        """The number times a factor."""
+        bounds = self.bounds
+        return self.changed(
+            self.mean * factor,
+            self.error * abs(factor),
+            runs=None if self.runs is None else self.runs * factor,
+            floor=self.floor * abs(factor),
+            bounds=None if bounds is None else lambda c: (min(b := [x * factor for x in bounds(c)]), max(b)),
+        )
+
+    def minus(self, other: "Measured | float") -> "Measured":
+        """The difference to another number: run by run where they have runs in common, else as of independent ones (Welch).
+
+        Where one has an interval that is not Student's, distances from estimate to end are added in squares (Zou and Donner, 2008): right
+        for independent numbers, and rather too wide for those that rise and fall together.
+        """
+        other = other if isinstance(other, Measured) else Measured(other)
+        mean, places = self.mean - other.mean, self.places + other.places
+        if other.error == 0.0 and other.bounds is None and other.dof == math.inf:
+            shift, bounds = other.mean, self.bounds
+            runs = None if self.runs is None else self.runs - shift
+            moved = None if bounds is None else lambda c: tuple(x - shift for x in bounds(c))
+            return self.changed(mean, self.error, runs=runs, bounds=moved, places=places)
+        floor, error = math.hypot(self.floor, other.floor), math.hypot(self.error, other.error)
+        if self.bounds is None and other.bounds is None and self.runs is not None and other.runs is not None:
+            pairs = pd.concat([self.runs, other.runs], axis=1, join="inner")
+            if len(pairs) > 1:
+                a, b = pairs.to_numpy(float).T
+                gaps = np.where(abs(a - b) <= 1e-12 * (abs(a) + abs(b)), 0.0, a - b)  # Equal, but for rounding.
+                return Measured.of_runs(pd.Series(gaps, pairs.index), floor=floor, places=places)
+        squares = [(x.error**4 / x.dof) for x in (self, other) if x.error and x.dof]
+        dof = error**4 / sum(squares) if sum(squares) else math.inf
+        more: dict[str, Any] = {"number": min(self.number, other.number), "floor": floor, "places": places}
+        if self.bounds is not None or other.bounds is not None:
+
+            def ends(confidence: float) -> tuple[float, float]:
+                (a, b), (c, d) = self.interval(confidence), other.interval(confidence)
+                return mean - math.hypot(self.mean - a, d - other.mean), mean + math.hypot(b - self.mean, other.mean - c)
+
+            more |= {"bounds": ends, "least": max(self.least, other.least)}
+        return Measured(mean, error, dof=dof, **more)
+
+    def plus(self, other: "Measured") -> "Measured":
+        """The sum with another number, as `minus`."""
+        return self.minus(other.times(-1.0))
+
+    def below(self, other: "Measured | float") -> "Statement":
+        """That it is less than another number."""
+        return _about(self, other, high=0.0, strict=True)
+
+    def above(self, other: "Measured | float") -> "Statement":
+        """That it is more than another number."""
+        return _about(self, other, low=0.0, strict=True)
+
+    def at_most(self, other: "Measured | float", margin: float = 0.0) -> "Statement":
+        """That it is not more than another number by more than a margin."""
+        return _about(self, other, high=margin)
+
+    def at_least(self, other: "Measured | float", margin: float = 0.0) -> "Statement":
+        """That it is not less than another number by more than a margin."""
+        return _about(self, other, low=-margin)
+
+    def near(self, other: "Measured | float", margin: float) -> "Statement":
+        """That it differs from another number by a margin at most (equivalence)."""
+        return _about(self, other, low=-margin, high=margin)
+
+    def within(self, low: float, high: float) -> "Statement":
+        """That it lies in a band."""
+        return Statement(self, low, high)
+
+
+def _about(value: Measured, other: Measured | float, low: float = -math.inf, high: float = math.inf, strict: bool = False):
+    if isinstance(other, Measured):
+        return Statement(value.minus(other), low, high, strict, gap=True)
+    return Statement(value, other + low, other + high, strict)
+
+
+def _quantile(probability: float, dof: float) -> float:
+    """Quantile of Student's t."""
+    return float(special.stdtrit(dof, probability) if math.isfinite(dof) else special.ndtri(probability))
+
+
+@dataclass(frozen=True)
+class Statement:
+    """That a number lies between two boundaries.
+
+    Attributes:
+      value: the number.
+      low, high: the boundaries.
+      strict: whether the boundaries are outside.
+      gap: whether the number is the difference of two.
+      name: what it is about, in words.
+      trivial: who satisfies it anyway, in words, and the same statement of that.
+    """
+
+    value: Measured
+    low: float = -math.inf
+    high: float = math.inf
+    strict: bool = False
+    gap: bool = False
+    name: str = ""
+    trivial: "tuple[str, Statement] | None" = None
+
+    def __bool__(self) -> bool:
+        raise TypeError(
+            "a statement is neither true nor false until it is judged: give several as a list, in place of `and`"
+        )
+
+    def unless(self, who: str, statement: "Statement") -> "Statement":
+        """The statement, vacuous if a similar one of somebody who need not be measured holds, as of uniform choice."""
+        return replace(self, trivial=(who, statement))
+
+    def holds(self, risk: float) -> bool:
+        """Whether the interval is inside."""
+        low, high = self.value.interval(1 - risk)
+        return not math.isnan(self.value.mean) and self._before(self.low, low) and self._before(high, self.high)
+
+    def refuted(self, risk: float) -> bool:
+        """Whether the interval is outside."""
+        low, high = self.value.interval(1 - risk)
+        return (high <= self.low or low >= self.high) if self.strict else (high < self.low or low > self.high)
+
+    def _before(self, a: float, b: float) -> bool:
+        return (a < b if self.strict else a <= b) or a == -math.inf or b == math.inf
+
+    def leaves(self) -> "list[Statement]":
+        """Itself."""
+        return [self]
+
+    def distance(self) -> float:
+        """From the number to the nearest boundary; negative outside."""
+        return min(self.value.mean - self.low, self.high - self.value.mean)
+
+    def weight(self) -> float:
+        """The distance in half widths of the interval."""
+        low, high = self.value.interval()
+        return self.distance() / max((high - low) / 2, 1e-300) if math.isfinite(high - low) else 0.0
+
+    def seeds(self, risk: float) -> float:
+        """How many seeds would decide, from estimate and error as they are; infinite if no number would."""
+        value, far = self.value, abs(self.distance())
+        if self.holds(risk) or self.refuted(risk):
+            return value.number
+        low, high = value.interval(1 - risk)
+        known = math.isfinite(high - low) and math.isfinite(value.error)
+        q = _quantile(1 - risk / 2, max(value.dof, 1))
+        error = (high - low) / 2 / q if value.bounds is not None else value.error
+        for seeds in _SEEDS:
+            if seeds <= value.number or seeds < value.least:
+                continue
+            if not known:
+                return seeds
+            left = math.sqrt(max(error**2 - value.floor**2, 0.0) * value.number / seeds + value.floor**2)
+            if (_quantile(1 - risk / 2, seeds - 1) + _POWER) * left < far:
+                return seeds
+        return math.inf
+
+    def rule(self) -> str:
+        """The boundaries in words."""
+        show = metrics.show_value
+        if math.isfinite(self.low) and math.isfinite(self.high):
+            return f"from {show(self.low)} to {show(self.high)}"
+        if math.isfinite(self.low):
+            return f"{'above' if self.strict else 'at least'} {show(self.low)}"
+        return f"{'below' if self.strict else 'at most'} {show(self.high)}"
+
+    def __str__(self) -> str:
+        low, high = self.value.interval()
+        digits = max(0, 2 - math.floor(math.log10(max((high - low) / 2, 1e-12)))) if math.isfinite(high - low) else 3
+        ends = f"{100 * CONFIDENCE:g} % interval {low:,.{min(digits, 9)}f} to {high:,.{min(digits, 9)}f}"
+        what = ", ".join(filter(None, [self.name, "difference" if self.gap else ""]))
+        return f"{what + ' ' if what else ''}{metrics.rounded(*self.value)}, {ends}, to be {self.rule()}"
+
+
+@dataclass(frozen=True)
+class AtLeast:
+    """That at least so many of some statements are true."""
+
+    number: int
+    parts: "tuple[Statement | AtLeast, ...]"
+
+    def holds(self, risk: float) -> bool:
+        """Whether so many hold; if it is false, one of at least `len(parts) - number + 1` false ones would have to hold."""
+        share = risk / (len(self.parts) - self.number + 1)
+        return sum(part.holds(share) for part in self.parts) >= self.number
+
+    def refuted(self, risk: float) -> bool:
+        """Whether so many are refuted that too few are left; if it is true, one of at least `number` true ones would have to be."""
+        return sum(part.refuted(risk / self.number) for part in self.parts) > len(self.parts) - self.number
+
+    def leaves(self) -> list[Statement]:
+        """The statements in it."""
+        return [leaf for part in self.parts for leaf in part.leaves()]
+
+    def distance(self) -> float:
+        """That of the part which decides."""
+        return sorted(part.distance() for part in self.parts)[-self.number]
+
+    def seeds(self, risk: float) -> float:
+        """How many seeds would decide it in the direction of the estimates."""
+        right, left = [p for p in self.parts if p.distance() > 0], [p for p in self.parts if p.distance() < 0]
+        if len(right) >= self.number:
+            share = risk / (len(self.parts) - self.number + 1)
+            return sorted(part.seeds(share) for part in right)[self.number - 1]
+        without = len(self.parts) - self.number
+        return sorted(part.seeds(risk / self.number) for part in left)[without] if len(left) > without else math.inf
+
+
+# A statement, some that must all be true, or what is true or not without an error.
+Stated = Statement | AtLeast | bool | np.bool_ | Iterable["Stated"]
+
+
+def stated(what: Stated) -> Statement | AtLeast:
+    """One statement: that all of some are true."""
+    if isinstance(what, (Statement, AtLeast)):
+        return what
+    if isinstance(what, (bool, np.bool_)):
+        return Statement(Measured(float(what)), low=0.5)
+    return at_least(None, what)
+
+
+def at_least(number: int | None, what: Iterable[Stated]) -> Statement | AtLeast:
+    """That at least so many of some statements are true (default: all); that none need be is never shown."""
+    parts = tuple(stated(one) for one in what)
+    if not parts:
+        return Statement(Measured(math.nan))
+    return AtLeast(len(parts) if number is None else number, parts)
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What became of a claim.
+
+    Attributes:
+      verdict: the verdict.
+      text: the statement that is nearest to its boundary with its interval; how many seeds would decide; who satisfies a vacuous one.
+      nearest: that statement; None if nothing in the claim has an error.
+      seeds: how many seeds would decide; None if it is decided, infinite if no number would.
+      places: coordinates of all that was read.
+    """
+
+    verdict: Verdict
+    text: str
+    nearest: Statement | None
+    seeds: float | None
+    places: tuple[Mapping[str, Any], ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """The verdict and what led to it, as plain JSON."""
+        found: dict[str, Any] = {"verdict": str(self.verdict)}
+        if self.seeds is not None:
+            found["seeds_to_decide"] = int(self.seeds) if math.isfinite(self.seeds) else None
+        if self.nearest is not None:
+            value, limits = self.nearest.value, (self.nearest.low, self.nearest.high)
+            numbers = {"interval": value.interval(), "boundaries": limits}
+            found |= {k: [x if math.isfinite(x) else None for x in pair] for k, pair in numbers.items()}
+            found |= {"confidence": CONFIDENCE, "runs": _finite(value.number), "dof": _finite(value.dof)}
+        return found
+
+
+def _finite(value: float) -> float | None:
+    return round(value, 1) if math.isfinite(value) else None
+
+
+def judge(what: Stated) -> Judgement:
+    """The verdict on a claim that is made of statements."""
+    tree, risk = stated(what), 1 - CONFIDENCE
+    leaves = tree.leaves()
+    verdict = Verdict.HOLDS if tree.holds(risk) else Verdict.REFUTED if tree.refuted(risk) else Verdict.NOT_DECIDED
+    bounds = [leaf.trivial for leaf in leaves if leaf.trivial is not None]
+    if verdict is Verdict.HOLDS and bounds and all(statement.holds(risk) for _, statement in bounds):
+        verdict = Verdict.VACUOUS
+    uncertain = [leaf for leaf in leaves if leaf.value.error or leaf.value.bounds]
+    nearest = min(uncertain, key=Statement.weight) if uncertain else None
+    text = f"{f'nearest of {len(uncertain)}: ' if len(uncertain) > 1 else ''}{nearest}" if nearest is not None else ""
+    seeds = None
+    if verdict is Verdict.NOT_DECIDED:
+        seeds = tree.seeds(risk)
+        lacking = any(math.isnan(leaf.value.mean) for leaf in leaves)
+        text += "; there is no number to judge" if lacking else f"; {_decided_by(seeds)}"
+    if verdict is Verdict.VACUOUS:
+        who, other = min(bounds, key=lambda bound: bound[1].distance())
+        text += f"; vacuous at this size, for {who} keeps it as well: {metrics.rounded(*other.value)}, to be {other.rule()}"
+    places = tuple(place for leaf in leaves for place in leaf.value.places)
+    return Judgement(verdict, text.removeprefix("; "), nearest, seeds, places)
+
+
+def _decided_by(seeds: float) -> str:
+    return (
+        f"some {seeds:,} seeds would decide"
+        if math.isfinite(seeds)
+        else "no number of seeds would decide: it is at the boundary"
+    )
