@@ -1,7 +1,7 @@
 """Figures of StageRoute, and studies of its theory."""
 
-from jaxroute.experiments.staged import bounds, figures, studies
+from jaxroute.experiments.staged import figures, studies
 
-EXPERIMENTS = (*figures.EXPERIMENTS, *studies.EXPERIMENTS, *bounds.EXPERIMENTS)
+EXPERIMENTS = (*figures.EXPERIMENTS, *studies.EXPERIMENTS)
 
 __all__ = ["EXPERIMENTS"]

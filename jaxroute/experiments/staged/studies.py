@@ -1,15 +1,20 @@
 """Studies of StageRoute that its paper does not contain: two ways to count, what the paper leaves open, and what its theorems say."""
 
 import itertools
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
+import jax.numpy as jnp
 import xarray as xr
+from flax import struct
 
 from jaxroute import grid
 from jaxroute.analysis import plot
+from jaxroute.core import numerics
 from jaxroute.experiments.base import Case, Claim, Experiment, Results
-from jaxroute.experiments.claims import Finding, Measure, all_hold, grows_as
+from jaxroute.experiments.claims import Finding, Measure, all_hold, bounded, grows_as, rising
 from jaxroute.experiments.measure import (
     Measured,
     along,
@@ -23,8 +28,10 @@ from jaxroute.experiments.measure import (
     with_coordinates,
 )
 from jaxroute.experiments.pictures import panel, side_by_side
+from jaxroute.experiments.quantities import growth, known, mean
 from jaxroute.experiments.staged.figures import INTERVAL, PAPER, alike, arena, longer_is_worse, symlog
 from jaxroute.problems import staged
+from jaxroute.problems.staged.parts.deployment import Deployment
 
 _INTERVALS = (250, 500, 1000)
 _MODES = {
@@ -57,6 +64,9 @@ _STAGES = {
     "T^(1/2)": lambda horizon: round(horizon**0.5),
 }
 _HORIZONS = tuple(n**3 for n in (10, 16, 24, 32, 44))
+# Theorem 1 in its models and slots: sizes, those with N^(2/3) slots, T and its third root.
+_MODELS, _FEW, _LONG, _WINDOWS, _DELTA = (24, 48, 96), (3, 6, 12), 2**18, 2**6, 0.1
+_SQUARE, _CORNER = tuple(itertools.product(_MODELS, _FEW)), ((24, 8), (48, 13), (96, 21))
 _GAMMAS, _SLOTS, _LONGER = (0.2, 1.0), (2, 4), (2000, 8000, 32_000, 128_000)
 
 
@@ -113,11 +123,79 @@ def _discovery(rule: str, horizon: int) -> Case:
     return Case(market, {"StageRoute": staged.StageRoute()}, horizon, name, coordinates=where, record_every=horizon)
 
 
+def _waiting(models: int, slots: int) -> Case:
+    """So many models wait for so many slots, and the confidence parameter is that of Theorem 1."""
+
+    def market(horizon: int) -> staged.MarketEnv:
+        stages = min(horizon, _WINDOWS)
+        return staged.discovery_market(horizon=horizon, stages=stages, max_deployed=slots, num_models=models)
+
+    def policies(env: staged.MarketEnv) -> dict[str, Any]:
+        return {"StageRoute": staged.StageRoute(gamma=math.log(models * env.horizon / _DELTA)), "Uniform": staged.Uniform()}
+
+    where = {"N": models, "M": slots, "horizon": _LONG}
+    return Case(market, policies, _LONG, f"N{models}-M{slots}", coordinates=where, record_every=_LONG)
+
+
+def _upper_bound(models: int, slots: int, horizon: int) -> float:
+    """Theorem 1's bound with its open constants at 1."""
+    learning = math.sqrt(slots * _WINDOWS * horizon * math.log(models * horizon / _DELTA))
+    return learning + models * horizon / (slots * _WINDOWS)
+
+
+def _second_form(models: int, slots: int, horizon: int) -> float:
+    del slots
+    return models ** (1 / 3) * horizon ** (2 / 3)
+
+
+def _within(bound: Callable[[int, int, int], float], *sizes: tuple[int, int]) -> Measure:
+    """Whether regret is within a bound for some numbers of models and slots."""
+    names = {(n, m): f"N{n}-M{m}" for n, m in sizes}
+    return bounded(
+        *(
+            (mean("StageRoute", name), known("the bound", partial(bound, *size), name), mean("Uniform", name))
+            for size, name in names.items()
+        )
+    )
+
+
+@struct.dataclass
+class _Newest(staged.StageRoute):
+    """Deploys the `M` models that came last: on the hard instances nothing else is ever better."""
+
+    def choose(self, key: Any, state: Any, value: Any, cost: Any, obs: Any, t: Any) -> Deployment:
+        del key, cost, t
+        place = jnp.arange(value.shape[-1])
+        return Deployment(obs.available & (numerics.rank(obs.available, place) < state.spec.max_deployed))
+
+
+def _others_above_bound(results: Results) -> Finding:
+    """As for StageRoute; the oracle, which knows the instance, has less."""
+    parts, stated = [], []
+    for policy in ("Greedy", "RandomDeploy", "Newest", "Oracle"):
+        ratios = [
+            end(data, "regret", policy, gamma=_GAMMAS[-1]).times(
+                1 / staged.lower_bound(*map(data.attrs["coordinates"].get, ("slots", "horizon")))
+            )
+            for data in results.values()
+        ]
+        parts.append(f"{policy} {show(min(ratios))} to {show(max(ratios))}")
+        stated += [one.below(1.0) if policy == "Oracle" else one.at_least(1.0) for one in ratios]
+    return f"times the bound: {', '.join(parts)}", stated
+
+
 def _hard_instances(slots: int, horizon: int) -> Case:
     def sampler(horizon: int) -> Any:
         return staged.lower_bound_market(horizon=max(horizon, 8 * slots), max_deployed=slots)
 
-    policies, where = {"StageRoute": grid(staged.StageRoute, gamma=list(_GAMMAS))}, {"slots": slots, "horizon": horizon}
+    kinds = {
+        "StageRoute": staged.StageRoute,
+        "Greedy": staged.Greedy,
+        "RandomDeploy": staged.RandomDeploy,
+        "Newest": _Newest,
+    }
+    policies = {name: grid(kind, gamma=list(_GAMMAS)) for name, kind in kinds.items()} | {"Oracle": staged.Oracle.of}
+    where = {"slots": slots, "horizon": horizon}
     return Case(
         sampler, policies, horizon, f"M{slots}-size{_LONGER.index(horizon) + 1}", coordinates=where, record_every=horizon
     )
@@ -172,6 +250,16 @@ def _lower_bound_figure(results: Results):
         bound = [staged.lower_bound(slots, horizon) for horizon in regret["horizon"].values]
         ax.plot(regret["horizon"], bound, label="lower bound of Theorem 2", **plot.look(ax, "bound"))
         plot.power_laws({f"gamma = {gamma}": regret.sel(gamma=gamma) for gamma in _GAMMAS}, ax=ax, title=f"M = {slots}")
+    return figure
+
+
+def _theorem_1_figure(results: Results):
+    figure, axes = plot.panels(len(_FEW))
+    for ax, slots in zip(axes, _FEW, strict=True):
+        regret, horizon = along(results, "regret", "N", M=slots), int(next(iter(results.values()))["time"][-1])
+        bound = [_upper_bound(n, slots, horizon) for n in _MODELS]
+        ax.plot(_MODELS, bound, label="bound of Theorem 1", **plot.look(ax, "bound"))
+        plot.power_laws({name: regret.sel(policy=name) for name in ("StageRoute", "Uniform")}, ax=ax, title=f"M = {slots}")
     return figure
 
 
@@ -286,6 +374,11 @@ EXPERIMENTS = (
                 "Theorem 2",
                 _above_bound,
             ),
+            "others": (
+                "so is that of Greedy, RandomDeploy and a StageRoute that deploys the newest models (gamma = 1); who knows the instance has less",
+                "Theorem 2",
+                _others_above_bound,
+            ),
             **{
                 f"slope-M{slots}-gamma{gamma}": (
                     f"regret grows as T^(2/3) with M = {slots}, gamma = {gamma} (slope 0.60 to 0.75)",
@@ -299,5 +392,40 @@ EXPERIMENTS = (
         _lower_bound_figure,
         "Theorem 2 and appendix C",
         smoke_horizon=8000,
+    ),
+    _study(
+        "theorem-1",
+        "How regret grows with the models that wait and falls with the slots, beside the bound of Theorem 1",
+        [_waiting(*size) for size in (*_SQUARE, *_CORNER)],
+        {
+            **{
+                f"bound-N{n}-M{m}": (
+                    f"with {n} models and {m} slots regret is below sqrt(M K T log(N T / delta)) + N T / (M K)",
+                    "Theorem 1",
+                    _within(_upper_bound, (n, m)),
+                )
+                for n, m in _SQUARE
+            },
+            "models": (
+                "it grows with the models as N T / (M K) does (power from .9 to 1.1)",
+                "Theorem 1",
+                rising(*((0.9, growth("StageRoute", "N", {"M": m}), 1.1) for m in _FEW)),
+            ),
+            "slots": (
+                "it falls with the slots as N T / (M K) does (power from -1.1 to -.9)",
+                "Theorem 1",
+                rising(*((-1.1, growth("StageRoute", "M", {"N": n}), -0.9) for n in _MODELS)),
+            ),
+            "corollary": (
+                "with N^(2/3) slots and T^(1/3) stages it is below N^(1/3) T^(2/3)",
+                "Theorem 1",
+                _within(_second_form, *_CORNER),
+            ),
+        },
+        _theorem_1_figure,
+        "Theorem 1; the instance is ours",
+        seeds=16,
+        smoke_horizon=4096,
+        notes="gamma = log(N T / delta) with delta = .1; the theorem leaves its constants open, here they are 1",
     ),
 )

@@ -26,7 +26,7 @@ from jaxroute.problems.staged.parts.scopes import RoutingScope, RunScope, StageS
 from jaxroute.problems.staged.parts.ties import IndexTie, NewestTie, RandomTie
 from jaxroute.problems.staged.sources import Bernoulli, Fixed, Gaussian, LawOutcomes, LogNormal, TableOutcomes, TokenCost
 from jaxroute.problems.staged.stageroute import StageRoute
-from jaxroute.problems.staged.theory import decompose, lower_bound, upper_bound, violation
+from jaxroute.problems.staged.theory import decompose, lower_bound, violation
 
 POLICIES = (StageRoute, Greedy, Oracle, Cheapest, RandomDeploy, Uniform, Static)
 ENVIRONMENTS = (arena_market, routerbench_market, table_market, discovery_market, lower_bound_market)
@@ -81,6 +81,5 @@ __all__ = [
     "routerbench_market",
     "routing_values",
     "table_market",
-    "upper_bound",
     "violation",
 ]

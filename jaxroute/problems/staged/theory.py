@@ -1,12 +1,10 @@
 """What the paper proves, and what its proof looks at, measured on a result: the parts of the regret, the violation of the budget."""
 
 import functools
-import math
 
 import numpy as np
 import xarray as xr
 
-from jaxroute.core import checks
 from jaxroute.problems.staged.env import MarketEnv
 from jaxroute.problems.staged.optimum import pool_value
 
@@ -22,23 +20,6 @@ def lower_bound(max_deployed: int, horizon: int, constant: float = 1.0) -> float
       constant: `c`, as of `lower_bound_market`; the paper leaves it open.
     """
     return (float(constant) * max_deployed) ** (1 / 3) * horizon ** (2 / 3) / 16
-
-
-def upper_bound(num_models: int, max_deployed: int, stages: int, horizon: int, delta: float) -> float:
-    """Theorem 1's bound of the regret, `sqrt(M K T log(N T / delta)) + N T / (M K)`, with its open constants at 1, in units of reward.
-
-    Source: StageRoute, Theorem 1, for `gamma` of the order of `log(N T / delta)`.
-
-    Args:
-      num_models: `N`.
-      max_deployed: `M`.
-      stages: `K`.
-      horizon: `T`, queries.
-      delta: one minus the confidence.
-    """
-    uses = max_deployed * stages
-    learning = math.sqrt(uses * horizon * math.log(num_models * horizon / float(checks.share("delta", delta, ()))))
-    return learning + num_models * horizon / uses
 
 
 def decompose(data: xr.Dataset, env: MarketEnv) -> xr.Dataset:
