@@ -92,7 +92,7 @@ def test_a_users_file_runs_resumes_and_reports(mine, tmp_path, capsys):
         float(final.std(ddof=1)) / 20**0.5
     )
     claim = summary["claims"][0]
-    assert set(claim) == {"id", "text", "source", "measured", "holds"}
+    assert set(claim) == {"id", "text", "source", "measured", "verdict"} and claim["verdict"] == "not judged"
     assert "s compiling, " in shown and "nothing was left to play" not in shown
     assert summary["last_call"] == {
         "compile_s": summary["compile_s"],

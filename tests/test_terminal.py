@@ -47,11 +47,11 @@ def test_verdicts_are_coloured_and_claims_fit(monkeypatch):
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("COLUMNS", "60")
     claims = [
-        {"holds": holds, "text": "holds fails unknown " * 5, "source": "Fig. 1", "measured": "1 against 2 " * 9}
-        for holds in (True, False, None)
+        {"verdict": verdict, "text": "holds refuted not decided " * 5, "source": "Fig. 1", "measured": "1 against 2 " * 9}
+        for verdict in ("holds", "refuted", "not decided")
     ]
-    lines = "\n".join(cli._claims(claims)).splitlines()
-    for colour, verdict in ((32, "holds"), (31, "fails"), (33, "unknown")):
+    lines = "\n".join(cli._claims(claims, 8)).splitlines()
+    for colour, verdict in ((32, "holds"), (31, "refuted"), (33, "not decided")):
         assert sum(line.startswith(f"  \033[{colour}m{verdict}\033[0m ") for line in lines) == 1
     assert max(len(line) for line in lines if "\033" not in line) <= 60
 

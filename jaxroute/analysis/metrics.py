@@ -12,11 +12,11 @@ import math
 import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
 import numpy as np
 import xarray as xr
+from scipy import special
 
 from jaxroute.analysis import tables
 from jaxroute.core import checks
@@ -817,10 +817,10 @@ def slope(x: Any, y: Any, yerr: Any = None, confidence: float = 0.95) -> Slope:
         _need_positive(x, without.min(axis=1), "means without any one seed")
         slopes = weights @ np.log(without)
         error = float(np.sqrt((number - 1) * slopes.var()))
-        width = _student_quantile((1 + level) / 2, number - 1) * error
+        width = float(special.stdtrit(number - 1, (1 + level) / 2)) * error
     else:
         error = float(np.sqrt(((weights * yerr / means) ** 2).sum()))
-        width = NormalDist().inv_cdf((1 + level) / 2) * error
+        width = float(special.ndtri((1 + level) / 2)) * error
     intercept = float(np.log(means).mean() - estimate * log_x.mean())
     return Slope(estimate, estimate - width, estimate + width, error, intercept)
 
@@ -871,35 +871,6 @@ def curve_slope(data: xr.Dataset | xr.DataArray, metric: str | None, start: floa
         for i, name in enumerate(Slope._fields)
     }
     return xr.Dataset(variables, attrs={"start": start, "confidence": confidence})
-
-
-def _student_quantile(probability: float, dof: int) -> float:
-    """Quantile (above the median) of Student's t for whole degrees of freedom, without SciPy.
-
-    Up to 200 degrees, bisection of the finite sums for the distribution function (Abramowitz and Stegun 26.7.3 and 26.7.4);
-    beyond, the normal quantile with its expansion in 1 / dof (26.7.5), where it is good to 1e-7.
-    """
-    if dof > 200:
-        z = NormalDist().inv_cdf(probability)
-        terms = (
-            (z**3 + z) / 4,
-            (5 * z**5 + 16 * z**3 + 3 * z) / 96,
-            (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
-        )
-        return z + sum(term / dof**i for i, term in enumerate(terms, 1))
-    odd = dof % 2
-    steps = np.arange(1, (dof - 1) // 2 if odd else dof // 2)
-    factors = np.cumprod([1.0, *((2 * steps) / (2 * steps + 1) if odd else (2 * steps - 1) / (2 * steps))])
-
-    def inside(theta):  # Probability of |t| < tan(theta) sqrt(dof).
-        series = math.sin(theta) * float((factors * math.cos(theta) ** (2 * np.arange(factors.size))).sum())
-        return series if not odd else 2 / math.pi * (theta + (math.cos(theta) * series if dof > 1 else 0.0))
-
-    low, high = 0.0, math.pi / 2
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if inside(middle) < 2 * probability - 1 else (low, middle)
-    return math.tan((low + high) / 2) * math.sqrt(dof)
 
 
 def axis_label(attrs: Mapping[str, Any], name: str = "") -> str:

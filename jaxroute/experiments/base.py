@@ -383,7 +383,7 @@ def _judged(claim: Claim, data: Results, departures: str) -> dict[str, Any]:
     measured = "; ".join(filter(None, [found[0], judged.text]))
     if judged.verdict is Verdict.HOLDS:
         measured += _but(f"{claim.text} {measured}", data, judged.places)
-    return {"measured": measured, **judged.as_json()}
+    return {"measured": measured, "verdict": str(judged.verdict), **judged.numbers}
 
 
 def _but(text: str, data: Results, places: Sequence[Mapping[str, Any]]) -> str:

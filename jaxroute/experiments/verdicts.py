@@ -105,7 +105,7 @@ class Measured(_Mean):
         )
 
     def minus(self, other: "Measured | float") -> "Measured":
-        """The difference to another number: run by run where they have runs in common, else as of independent ones (Welch).
+        """The difference to another number: run by run where they have runs in common, else as of independent ones.
 
         Where one has an interval that is not Student's, distances from estimate to end are added in squares (Zou and Donner, 2008): right
         for independent numbers, and rather too wide for those that rise and fall together.
@@ -124,8 +124,9 @@ class Measured(_Mean):
                 a, b = pairs.to_numpy(float).T
                 gaps = np.where(abs(a - b) <= 1e-12 * (abs(a) + abs(b)), 0.0, a - b)  # Equal, but for rounding.
                 return Measured.of_runs(pd.Series(gaps, pairs.index), floor=floor, places=places)
-        squares = [(x.error**4 / x.dof) for x in (self, other) if x.error and x.dof]
-        dof = error**4 / sum(squares) if sum(squares) else math.inf
+        # Cochran and Cox (1957): the mean of the two quantiles, by variance. Welch's degrees of freedom are too many for two to four runs.
+        quantiles = [x.error**2 / error**2 * _quantile((1 + CONFIDENCE) / 2, x.dof) for x in (self, other) if error]
+        dof = float(special.stdtridf((1 + CONFIDENCE) / 2, sum(quantiles))) if error else math.inf
         more: dict[str, Any] = {"number": min(self.number, other.number), "floor": floor, "places": places}
         if self.bounds is not None or other.bounds is not None:
 
@@ -173,7 +174,7 @@ def _about(value: Measured, other: Measured | float, low: float = -math.inf, hig
 
 def _quantile(probability: float, dof: float) -> float:
     """Quantile of Student's t."""
-    return float(special.stdtrit(dof, probability) if math.isfinite(dof) else special.ndtri(probability))
+    return float(special.stdtrit(dof, probability))
 
 
 @dataclass(frozen=True)
@@ -185,7 +186,6 @@ class Statement:
       low, high: the boundaries.
       strict: whether the boundaries are outside.
       gap: whether the number is the difference of two.
-      name: what it is about, in words.
       trivial: who satisfies it anyway, in words, and the same statement of that.
     """
 
@@ -194,13 +194,10 @@ class Statement:
     high: float = math.inf
     strict: bool = False
     gap: bool = False
-    name: str = ""
     trivial: "tuple[str, Statement] | None" = None
 
     def __bool__(self) -> bool:
-        raise TypeError(
-            "a statement is neither true nor false until it is judged: give several as a list, in place of `and`"
-        )
+        raise TypeError("a statement is neither true nor false until it is judged; several are one as a list, not by `and`")
 
     def unless(self, who: str, statement: "Statement") -> "Statement":
         """The statement, vacuous if a similar one of somebody who need not be measured holds, as of uniform choice."""
@@ -234,38 +231,30 @@ class Statement:
 
     def seeds(self, risk: float) -> float:
         """How many seeds would decide, from estimate and error as they are; infinite if no number would."""
-        value, far = self.value, abs(self.distance())
+        value, (low, high) = self.value, self.value.interval(1 - risk)
         if self.holds(risk) or self.refuted(risk):
             return value.number
-        low, high = value.interval(1 - risk)
-        known = math.isfinite(high - low) and math.isfinite(value.error)
-        q = _quantile(1 - risk / 2, max(value.dof, 1))
-        error = (high - low) / 2 / q if value.bounds is not None else value.error
-        for seeds in _SEEDS:
-            if seeds <= value.number or seeds < value.least:
-                continue
-            if not known:
-                return seeds
-            left = math.sqrt(max(error**2 - value.floor**2, 0.0) * value.number / seeds + value.floor**2)
-            if (_quantile(1 - risk / 2, seeds - 1) + _POWER) * left < far:
+        error = value.error if value.bounds is None else (high - low) / 2 / _quantile(1 - risk / 2, value.dof)
+        for seeds in (one for one in _SEEDS if one > value.number and one >= value.least):
+            left = math.hypot(math.sqrt(max(error**2 - value.floor**2, 0.0) * value.number / seeds), value.floor)
+            # Of an infinite interval all that is known are the fewest seeds for a finite one.
+            if (_quantile(1 - risk / 2, seeds - 1) + _POWER) * left < abs(self.distance()) or not math.isfinite(error):
                 return seeds
         return math.inf
 
     def rule(self) -> str:
         """The boundaries in words."""
-        show = metrics.show_value
+        low, high = map(metrics.show_value, (self.low, self.high))
         if math.isfinite(self.low) and math.isfinite(self.high):
-            return f"from {show(self.low)} to {show(self.high)}"
-        if math.isfinite(self.low):
-            return f"{'above' if self.strict else 'at least'} {show(self.low)}"
-        return f"{'below' if self.strict else 'at most'} {show(self.high)}"
+            return f"from {low} to {high}"
+        words = ("above", "below") if self.strict else ("at least", "at most")
+        return f"{words[0]} {low}" if math.isfinite(self.low) else f"{words[1]} {high}"
 
     def __str__(self) -> str:
         low, high = self.value.interval()
         digits = max(0, 2 - math.floor(math.log10(max((high - low) / 2, 1e-12)))) if math.isfinite(high - low) else 3
         ends = f"{100 * CONFIDENCE:g} % interval {low:,.{min(digits, 9)}f} to {high:,.{min(digits, 9)}f}"
-        what = ", ".join(filter(None, [self.name, "difference" if self.gap else ""]))
-        return f"{what + ' ' if what else ''}{metrics.rounded(*self.value)}, {ends}, to be {self.rule()}"
+        return f"{'difference ' if self.gap else ''}{metrics.rounded(*self.value)}, {ends}, to be {self.rule()}"
 
 
 @dataclass(frozen=True)
@@ -323,39 +312,17 @@ def at_least(number: int | None, what: Iterable[Stated]) -> Statement | AtLeast:
     return AtLeast(len(parts) if number is None else number, parts)
 
 
-@dataclass(frozen=True)
-class Judgement:
-    """What became of a claim.
+class Judgement(NamedTuple):
+    """The verdict on a claim.
 
-    Attributes:
-      verdict: the verdict.
-      text: the statement that is nearest to its boundary with its interval; how many seeds would decide; who satisfies a vacuous one.
-      nearest: that statement; None if nothing in the claim has an error.
-      seeds: how many seeds would decide; None if it is decided, infinite if no number would.
-      places: coordinates of all that was read.
+    verdict: it. text: the statement nearest to its boundary with its interval, and how many seeds would decide, or who else keeps a bound.
+    numbers: the same as plain JSON. places: coordinates of all that was read.
     """
 
     verdict: Verdict
     text: str
-    nearest: Statement | None
-    seeds: float | None
+    numbers: dict[str, Any]
     places: tuple[Mapping[str, Any], ...]
-
-    def as_json(self) -> dict[str, Any]:
-        """The verdict and what led to it, as plain JSON."""
-        found: dict[str, Any] = {"verdict": str(self.verdict)}
-        if self.seeds is not None:
-            found["seeds_to_decide"] = int(self.seeds) if math.isfinite(self.seeds) else None
-        if self.nearest is not None:
-            value, limits = self.nearest.value, (self.nearest.low, self.nearest.high)
-            numbers = {"interval": value.interval(), "boundaries": limits}
-            found |= {k: [x if math.isfinite(x) else None for x in pair] for k, pair in numbers.items()}
-            found |= {"confidence": CONFIDENCE, "runs": _finite(value.number), "dof": _finite(value.dof)}
-        return found
-
-
-def _finite(value: float) -> float | None:
-    return round(value, 1) if math.isfinite(value) else None
 
 
 def judge(what: Stated) -> Judgement:
@@ -367,23 +334,26 @@ def judge(what: Stated) -> Judgement:
     if verdict is Verdict.HOLDS and bounds and all(statement.holds(risk) for _, statement in bounds):
         verdict = Verdict.VACUOUS
     uncertain = [leaf for leaf in leaves if leaf.value.error or leaf.value.bounds]
-    nearest = min(uncertain, key=Statement.weight) if uncertain else None
-    text = f"{f'nearest of {len(uncertain)}: ' if len(uncertain) > 1 else ''}{nearest}" if nearest is not None else ""
-    seeds = None
+    texts, numbers = [], {}
+    if uncertain:
+        nearest = min(uncertain, key=Statement.weight)
+        value = nearest.value
+        texts = [f"{f'nearest of {len(uncertain)}: ' if len(uncertain) > 1 else ''}{nearest}"]
+        pairs = {"interval": value.interval(), "boundaries": (nearest.low, nearest.high)}
+        numbers = {name: [_finite(x) for x in pair] for name, pair in pairs.items()}
+        numbers |= {"confidence": CONFIDENCE, "runs": _finite(value.number), "dof": _finite(value.dof)}
     if verdict is Verdict.NOT_DECIDED:
         seeds = tree.seeds(risk)
-        lacking = any(math.isnan(leaf.value.mean) for leaf in leaves)
-        text += "; there is no number to judge" if lacking else f"; {_decided_by(seeds)}"
+        numbers["seeds_to_decide"] = _finite(seeds)
+        if any(math.isnan(leaf.value.mean) for leaf in leaves):
+            texts.append("there is no number to judge")
+        else:
+            texts.append(f"{f'some {seeds:,}' if math.isfinite(seeds) else 'no number of'} seeds would decide")
     if verdict is Verdict.VACUOUS:
         who, other = min(bounds, key=lambda bound: bound[1].distance())
-        text += f"; vacuous at this size, for {who} keeps it as well: {metrics.rounded(*other.value)}, to be {other.rule()}"
-    places = tuple(place for leaf in leaves for place in leaf.value.places)
-    return Judgement(verdict, text.removeprefix("; "), nearest, seeds, places)
+        texts.append(f"vacuous at this size: {who} keeps it as well, {metrics.rounded(*other.value)}, to be {other.rule()}")
+    return Judgement(verdict, "; ".join(texts), numbers, tuple(place for leaf in leaves for place in leaf.value.places))
 
 
-def _decided_by(seeds: float) -> str:
-    return (
-        f"some {seeds:,} seeds would decide"
-        if math.isfinite(seeds)
-        else "no number of seeds would decide: it is at the boundary"
-    )
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -58,7 +58,7 @@ def pages() -> tuple[Page, ...]:
         *(_problem(name) for name in sorted(problems, key=lambda name: order.get(name, len(order)))),
         Page("problems/registry", "problems", (), ("jaxroute.problems",)),
         Page("testing", "testing", ("jaxroute.testing",), ("jaxroute.testing.figures",)),
-        Page("experiments", "experiments", ("jaxroute.experiments",), ("jaxroute.experiments.base", "jaxroute.experiments.claims", "jaxroute.experiments.measure", "jaxroute.experiments.pictures", "jaxroute.experiments.quantities")),
+        Page("experiments", "experiments", ("jaxroute.experiments",), ("jaxroute.experiments.base", "jaxroute.experiments.claims", "jaxroute.experiments.measure", "jaxroute.experiments.pictures", "jaxroute.experiments.quantities", "jaxroute.experiments.verdicts")),
         Page("comparison", "comparison", ("jaxroute.comparison",)),
         Page("data", "data", ("jaxroute.data",)),
         Page("solvers", "solvers", ("jaxroute.solvers",)),

@@ -3,6 +3,7 @@
     python scripts/site/gallery.py                                  # every experiment that is not in the gallery yet, one after the other
     python scripts/site/gallery.py --only staged/figure-2 cascade   # an experiment, all of a problem
     python scripts/site/gallery.py --only staged --redraw           # drawn anew from what was played, after a change of figures or claims
+    python scripts/site/gallery.py --only staged --judge            # judged anew, with the pictures that are there: played only where no results are
 
 Each is played by the command that the gallery shows, `jaxroute run`, at its own horizon and with its own seeds, or with fewer where those would
 take many minutes of a processor (`SEEDS`). Results stay in results/gallery/; with them there, an experiment that is played again only grows.
@@ -170,17 +171,12 @@ def draw(figure: Any, target: Path, most: int) -> tuple[int, int]:
     raise RuntimeError(f"{target.name} takes more than {most} bytes with as few dots as can be read")
 
 
-def keep(experiment: Any, out: Path, spent: float | None) -> dict[str, Any]:
-    """Draws the figures of a finished run into the gallery, and writes what is known of it beside them.
-
-    Args:
-      experiment: that was played.
-      out: folder of the run.
-      spent: seconds of a processor that it took; None for those that the gallery has.
-    """
+def pictures_of(experiment: Any, data: dict[str, Any]) -> list[dict[str, Any]]:
+    """Draws the figures of a finished run into the gallery; returns what is known of each."""
     import matplotlib
 
     matplotlib.use("Agg")
+<<<<<<< HEAD
     import jaxroute
     from jaxroute.experiments.base import picture, summarise
 
@@ -188,6 +184,8 @@ def keep(experiment: Any, out: Path, spent: float | None) -> dict[str, Any]:
     played = json.loads((out / "summary.json").read_text())
     data = results_of(experiment, out)
     summary = summarise(experiment, data, played["seeds"], played["horizon"])
+=======
+>>>>>>> verdicts
     pictures, room = [], left(experiment)
     for number, (name, make) in enumerate(experiment.figures.items()):
         file = f"{stem(experiment.name)}.webp" if len(experiment.figures) == 1 else f"{stem(experiment.name)}--{name}.webp"
@@ -198,9 +196,29 @@ def keep(experiment: Any, out: Path, spent: float | None) -> dict[str, Any]:
         dots = round(width / figure.get_figwidth())
         matplotlib.pyplot.close(figure)
         pictures.append({"name": name, "file": file, "width": width, "height": height, "dots": dots, "panels": panels})
+    return pictures
+
+
+def keep(experiment: Any, out: Path, spent: float | None, judge: bool = False) -> dict[str, Any]:
+    """Writes what is known of a finished run into the gallery, with its figures.
+
+    Args:
+      experiment: that was played.
+      out: folder of the run.
+      spent: seconds of a processor that it took; None for those that the gallery has.
+      judge: the pictures stay as they are.
+    """
+    import jaxroute
+    from jaxroute.experiments.base import summarise
+
+    GALLERY.mkdir(parents=True, exist_ok=True)
+    played = json.loads((out / "summary.json").read_text())
+    data = results_of(experiment, out)
+    summary = summarise(experiment, data, played["seeds"], played["horizon"])
     target = GALLERY / f"{stem(experiment.name)}.json"
-    if spent is None:
-        spent = json.loads(target.read_text(encoding="utf-8"))["cpu_s"]
+    before = json.loads(target.read_text(encoding="utf-8")) if target.is_file() else {}
+    pictures = before["pictures"] if judge else pictures_of(experiment, data)
+    spent = before["cpu_s"] if spent is None else spent
     entry = {
         "experiment": experiment.name,
         "title": summary["title"],
@@ -222,13 +240,14 @@ def keep(experiment: Any, out: Path, spent: float | None) -> dict[str, Any]:
     return entry
 
 
-def add(name: str, seeds: int | None, redraw: bool) -> None:
+def add(name: str, seeds: int | None, redraw: bool, judge: bool) -> None:
     """Plays an experiment, or draws what was played, and keeps it.
 
     Args:
       name: of the experiment.
       seeds: in place of those of the experiment, or of `SEEDS`.
       redraw: play nothing.
+      judge: draw nothing, and play only what has no results.
     """
     sys.path.insert(0, str(ROOT))
     from jaxroute.experiments import EXPERIMENTS
@@ -241,7 +260,8 @@ def add(name: str, seeds: int | None, redraw: bool) -> None:
             print(f"{name}: drawn", flush=True)
         return
     seeds = seeds or min(experiment.seeds, SEEDS.get(name, experiment.seeds))
-    entry = keep(experiment, out, play(experiment, seeds, out))
+    there = judge and (out / "summary.json").is_file()
+    entry = keep(experiment, out, None if there else play(experiment, seeds, out), judge)
     sizes = ", ".join(f"{(GALLERY / one['file']).stat().st_size / 1000:.0f} kB" for one in entry["pictures"])
     print(
         f"{name}: {seeds} seeds, {time.perf_counter() - start:.0f} s, {entry['cpu_s']:.0f} of a processor; {sizes}",
@@ -257,6 +277,7 @@ def main(arguments: list[str] | None = None) -> int:
         "--seeds", type=int, help="in place of those of the experiment, or of SEEDS; plays what is there again"
     )
     parser.add_argument("--redraw", action="store_true", help="draw and judge anew what was played, and play nothing")
+    parser.add_argument("--judge", action="store_true", help="judge the claims anew, with the pictures that are there")
     options = parser.parse_args(arguments)
     try:
         names = named(options.only, list(json.loads(CATALOGUE.read_text(encoding="utf-8"))["experiments"]))
@@ -267,9 +288,12 @@ def main(arguments: list[str] | None = None) -> int:
         if name in NOT_PLAYED and name not in options.only:
             print(f"{name} is left out: {NOT_PLAYED[name]}", flush=True)
             continue
-        if (GALLERY / f"{stem(name)}.json").is_file() != options.redraw and options.seeds is None:
+        again = options.redraw or options.judge
+        if (GALLERY / f"{stem(name)}.json").is_file() != again and options.seeds is None:
             continue
-        process = multiprocessing.get_context("spawn").Process(target=add, args=(name, options.seeds, options.redraw))
+        process = multiprocessing.get_context("spawn").Process(
+            target=add, args=(name, options.seeds, options.redraw, options.judge)
+        )
         process.start()
         process.join()
         failed += [name] if process.exitcode else []

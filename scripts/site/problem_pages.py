@@ -28,7 +28,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import gallery
 
 PAGE = "gallery"  # The page with all of them, to which the other pages link.
-_VERDICTS = {True: "holds", False: "fails", None: "not judged"}
 _DOTS = 96  # An inch of a page.
 
 
@@ -38,12 +37,12 @@ def number_of(things: int, one: str) -> str:
 
 
 def verdicts(entry: dict[str, Any]) -> str:
-    """How many claims hold: "2 of 3 hold", with those that were not judged named."""
-    found = [claim["holds"] for claim in entry["claims"]]
+    """How many claims came out how: "2 of 3 hold, 1 not decided"."""
+    found = [claim["verdict"] for claim in entry["claims"]]
     if not found:
         return "none"
-    text = f"{found.count(True)} of {len(found)} hold"
-    return text + (f", {found.count(None)} not judged" if None in found else "")
+    others = (word for word in ("refuted", "not decided", "vacuous", "not judged") if word in found)
+    return ", ".join([f"{found.count('holds')} of {len(found)} hold", *(f"{found.count(word)} {word}" for word in others)])
 
 
 def caption(entry: dict[str, Any]) -> str:
@@ -129,10 +128,12 @@ class Gallery(_OfGallery):
             return []
         listed = nodes.bullet_list()
         for claim in entry["claims"]:
-            verdict = _VERDICTS[claim["holds"]]
+            verdict = claim["verdict"]
             line = nodes.paragraph()
             line += nodes.strong("", verdict, classes=[f"verdict-{verdict.replace(' ', '-')}"])
-            line += inline(f": {claim['text']} ({claim['source']}). Measured: {claim['measured']}.")
+            line += inline(
+                f" ({number_of(int(claim.get('runs') or entry['seeds']), 'seed')}): {claim['text']} ({claim['source']}). Measured: {claim['measured']}."
+            )
             listed += nodes.list_item("", line)
         opened = nodes.raw("", "<details><summary>Claims, and what was measured</summary>", format="html")
         return [opened, listed, nodes.raw("", "</details>", format="html")]

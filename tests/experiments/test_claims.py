@@ -6,12 +6,14 @@ Nothing is compiled: see `dry`. Claims that general results do not decide have r
 import functools
 import warnings
 
+import numpy as np
 import pytest
 from dry import cheap_training, dry_results
 from fillings import agreeing, even, made_up, ordered, zeros
-from outcomes import EVEN, OUTCOMES
+from outcomes import EVEN, OUTCOMES, RUNS
 
 from jaxroute.experiments import EXPERIMENTS
+from jaxroute.experiments.verdicts import judge
 
 
 def numbers_of(claim):
@@ -21,11 +23,21 @@ def numbers_of(claim):
 
 
 def outcome(claim, results):
-    """What a claim says of results, and whether it holds."""
+    """What a claim says of results, and its verdict."""
+    named = {name: data.assign_coords(case=name) for name, data in results.items()}  # As `summarise` does.
     with cheap_training():
-        text, holds = claim.measure(results)
+        text, stated = claim.measure(named)
+    judged = judge(stated)
     assert isinstance(text, str) and text
-    return text, bool(holds)
+    return f"{text}; {judged.text}", judged.verdict
+
+
+def repeated(results, runs):
+    """The results with each run as often as it takes for so many."""
+    return {
+        name: data.isel(seed=np.resize(np.arange(data.sizes["seed"]), runs)).assign_coords(seed=np.arange(runs))
+        for name, data in results.items()
+    }
 
 
 def test_outcomes_by_hand_belong_to_claims():
@@ -52,10 +64,12 @@ def test_every_case_is_traced_and_every_claim_can_hold_and_fail(name):
         outcome(claim, nothing)  # It says something.
         if claim.id in OUTCOMES.get(name, {}) or numbers_of(claim):
             confirms, refutes = OUTCOMES.get(name, {}).get(claim.id) or (agreeing(numbers_of(claim)), EVEN)
-            text, holds = outcome(claim, by_hand(confirms))
-            assert holds, f"the claim {claim.id!r} does not hold where it should: {text}"
-            text, holds = outcome(claim, by_hand(refutes))
-            assert not holds, f"the claim {claim.id!r} holds where it should not: {text}"
+            runs = RUNS.get((name, claim.id))
+            made = by_hand(confirms)
+            text, verdict = outcome(claim, repeated(made, runs) if runs else made)
+            assert verdict in ("holds", "vacuous"), f"the claim {claim.id!r} does not hold where it should: {text}"
+            text, verdict = outcome(claim, by_hand(refutes))
+            assert verdict in ("refuted", "not decided"), f"the claim {claim.id!r} holds where it should not: {text}"
         else:
             found = {outcome(claim, in_order(sign))[1] for sign in (1, -1)}
             assert len(found) == 2, f"the claim {claim.id!r} came out as {found} only: {claim.text}"

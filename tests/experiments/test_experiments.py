@@ -15,6 +15,7 @@ from jaxroute import experiments
 from jaxroute.data import RoutingTable
 from jaxroute.experiments import EXPERIMENTS
 from jaxroute.experiments.cascade import replay as cascade_replay
+from jaxroute.experiments.verdicts import Verdict, judge
 from jaxroute.problems import cascade
 
 NEEDS_DATA = ("staged/table", "combinatorial/table", "service/table", "queueing/table")
@@ -49,12 +50,12 @@ def smoke(name: str, out, **changes):
     assert all(text.endswith(summary["table"]) for text in (summary["title"], *(c["text"] for c in summary["claims"])))
     assert {c["id"] for c in summary["claims"]} == {c.id for c in experiment.claims}
     departs = horizon != experiment.horizon or changes
-    assert all((c["holds"] is None) == bool(departs) and c["measured"] for c in summary["claims"])
+    assert all((c["verdict"] == "not judged") == bool(departs) and c["measured"] for c in summary["claims"])
     folders = {case.name: out if len(experiment.cases) == 1 else out / case.name for case in experiment.cases}
     data = {name: jr.load(folder) for name, folder in folders.items()}
     for claim in experiment.claims:  # They are not judged at this size, but they can be evaluated.
-        text, holds = claim.measure(data)
-        assert isinstance(text, str) and text and isinstance(bool(holds), bool)
+        text, stated = claim.measure(data)
+        assert isinstance(text, str) and text and judge(stated).verdict in list(Verdict)
     for figure in experiment.figures:
         assert (out / f"{figure}.png").stat().st_size > 5000
     found = faults_by_figure(name, data)
@@ -232,17 +233,26 @@ def test_clusters_are_found_and_are_the_same_again():
 
 
 def test_numbers_of_others(tmp_path):
-    """The largest gap in joint standard errors; another horizon, or a number that is off, does not agree."""
+    """Means within a share of what others measured, with the errors of both; another horizon is not judged."""
     from jaxroute.experiments.claims import Number, agrees
     from jaxroute.experiments.measure import late_slope
     from jaxroute.problems import stochastic
 
     data = jr.simulate(stochastic.bernoulli([0.6, 0.4]), {"Random": _uniform()}, horizon=200, seeds=64, progress=False)
     results = {"result": data}
-    text, holds = agrees([Number("Random", 200, 20.0, 0.1), Number("Random", 200, 10.0, None, time=100)])(results)
-    assert holds and "against 20 (0.1)" in text
-    assert not agrees([Number("Random", 200, 30.0, 0.1)])(results)[1]
-    assert agrees([Number("Random", 2000, 20.0, 0.1)])(results) == ("the numbers are for 2,000 rounds, not 200", False)
+    text, stated = agrees([Number("Random", 200, 20.0, 0.1), Number("Random", 200, 10.0, time=100)], 0.1)(results)
+    assert judge(stated).verdict == "holds" and "against 20.00 (0.10)" in text and "against 10 (no error known)" in text
+    for number, share, expected in (
+        (Number("Random", 200, 30.0, 0.1), 0.1, "refuted"),
+        (Number("Random", 200, 20.0, 2.0), 0.1, "not decided"),  # Its own error is too large: no number of seeds would help.
+        (Number("Random", 200, 20.0, runs=3), 0.1, "not decided"),
+        (Number("Random", 200, 20.0, 0.1), 0.001, "not decided"),
+        (Number("Random", 2000, 20.0, 0.1), 0.1, "not decided"),
+    ):
+        judged = judge(agrees([number], share)(results)[1])
+        assert judged.verdict == expected, number
+    assert agrees([number], 0.1)(results)[0] == "the numbers are for 2,000 rounds, not 200"
+    assert "no number of seeds" in judge(agrees([Number("Random", 200, 20.0, 2.0)], 0.1)(results)[1]).text
     slope, error = late_slope(data, "regret", "Random", 20)
     assert abs(slope - 1.0) < 4.0 * error
 
@@ -310,17 +320,18 @@ def test_claims_are_not_judged_where_the_run_differs_from_what_they_are_about(tm
         "x/y", "t", (case,), claims=(Claim("never", "this never holds", "x", lambda results: ("no", False)),)
     )
     for name, changes, said in (
-        ("same", {}, ("no", False)),
-        ("shorter", {"horizon": 20}, ("not judged: 20 rounds in place of 50", None)),
-        ("changed", {"changes": {"UCB1": {"width": 0.5}}}, ("not judged: UCB1.width = 0.5", None)),
+        ("same", {}, ("no", "refuted")),
+        ("shorter", {"horizon": 20}, ("not judged: 20 rounds in place of 50", "not judged")),
+        ("changed", {"changes": {"UCB1": {"width": 0.5}}}, ("not judged: UCB1.width = 0.5", "not judged")),
     ):
         summary = experiments.run(experiment, tmp_path / name, seeds=4, progress=False, **changes)
-        assert [(c["measured"], c["holds"]) for c in summary["claims"]] == [said]
+        assert [(c["measured"], c["verdict"]) for c in summary["claims"]] == [said]
 
 
 def test_a_claim_that_holds_says_who_is_over_budget():
     from jaxroute.experiments import Claim, Experiment
     from jaxroute.experiments.base import summarise
+    from jaxroute.experiments.measure import end
 
     def case(spend):
         """Two policies, three seeds."""
@@ -345,6 +356,16 @@ def test_a_claim_that_holds_says_who_is_over_budget():
     measured = [c["measured"] for c in summarise(Experiment("x/y", "t", (), claims=claims), results, 3, 10)["claims"]]
     but = "; but StageRoute: over budget, cost_ratio 3.970 (0.058), at most 1 (the worst of 2)"
     assert measured == [f"measured{but}", "measured", "measured"]
+
+    def spends_more(name):
+        """A claim about one case, whose disclosure is of that case."""
+        return lambda results: ("StageRoute", end(results[name], "cost_ratio", "StageRoute").above(0.1))
+
+    claims = tuple(Claim(name, "t", "x", spends_more(name)) for name in results)
+    measured = [c["measured"] for c in summarise(Experiment("x/y", "t", (), claims=claims), results, 3, 10)["claims"]]
+    said = ["3.970 (0.058), at most 1", "1.500 (0.058), at most 1", ""]
+    for text, value in zip(measured, said, strict=True):
+        assert text.partition("; but ")[2] == (f"StageRoute: over budget, cost_ratio {value}" if value else "")
 
 
 def test_a_figure_that_cannot_be_drawn_costs_nothing_else(tmp_path):
@@ -371,7 +392,7 @@ def test_a_claim_that_does_not_hold_is_reported(tmp_path):
     claim = Claim("never", "this never holds", "nobody", lambda results: ("nothing", False))
     summary = experiments.run(Experiment("x/y", "t", (case,), claims=(claim,)), tmp_path, seeds=4, progress=False)
     assert summary["claims"] == [
-        {"id": "never", "text": "this never holds", "source": "nobody", "measured": "nothing", "holds": False}
+        {"id": "never", "text": "this never holds", "source": "nobody", "measured": "nothing", "verdict": "refuted"}
     ]
 
 

@@ -9,6 +9,7 @@ import xarray as xr
 from jaxroute.experiments.claims import all_hold, grows_as, slope_within
 from jaxroute.experiments.measure import (
     Measured,
+    average,
     end,
     ends,
     ends_along,
@@ -19,12 +20,13 @@ from jaxroute.experiments.measure import (
     mean_of,
     paired_gap,
     power,
-    quotient,
+    product,
     show,
     show_slope,
     with_coordinates,
 )
 from jaxroute.experiments.pictures import one_case, panel_per_case
+from jaxroute.experiments.verdicts import judge
 
 # Deviations of three seeds from their mean; its standard error is .1.
 NOISE = 0.1 * math.sqrt(3.0) * np.array([-1.0, 0.0, 1.0])
@@ -43,28 +45,14 @@ def result(curves, **coordinates):
     return data
 
 
-def test_numbers_are_compared_by_joint_standard_errors():
-    a, b = Measured(1.0, 0.3), Measured(2.0, 0.4)  # The joint standard error is .5.
-    assert a.below(b, by=1.9) and not a.below(b, by=2.1)
-    assert b.above(a, by=1.9) and not b.above(a, by=2.1)
-    assert b.below(a, by=-2.1) and not b.below(a, by=-1.9)
-    assert a.near(b, by=2.1) and not a.near(b, by=1.9) and a.near(b, by=1.9, slack=0.1)
-    assert a.below(1.5, by=1.0) and not a.below(1.5, by=2.0), "a plain number has no error"
-    assert not a.below(a, by=0.0) and not a.above(a, by=0.0) and not a.near(a, by=0.0)
-
-
-def test_nothing_holds_of_what_is_not_a_number():
-    unknown = Measured(math.nan, math.nan)
-    for comparison in (unknown.below, unknown.above, unknown.near):
-        assert not comparison(1.0, by=1.0)
-        assert not comparison(Measured(1.0, 0.1), by=-1.0)
-
-
-def test_quotients():
-    assert quotient(Measured(6.0, 0.6), Measured(3.0, 0.0)) == pytest.approx((2.0, 0.2))
-    assert quotient(Measured(0.0, 0.6), Measured(3.0, 0.3)) == pytest.approx((0.0, 0.2))
-    assert quotient(Measured(1.0, 0.1), Measured(0.0, 0.0)) == (math.inf, 0.0)
-    assert Measured(6.0, 0.6).times(0.5) == (3.0, 0.3)
+def test_products_and_quotients_have_the_delta_methods_error():
+    a, b = (mean_of(xr.DataArray(level + spread * NOISE, dims="seed")) for level, spread in ((6.0, 6.0), (3.0, 0.0)))
+    assert product(a, over=b) == pytest.approx((2.0, 0.2)) and product(a, b) == pytest.approx((18.0, 1.8))
+    assert product(a, over=Measured(0.0)).mean == math.inf
+    c = mean_of(xr.DataArray(3.0 + 3.0 * NOISE, dims="seed"))
+    assert product(a, over=c) == pytest.approx((2.0, 0.0)), "both rise by the same factor in the same run"
+    assert average([a, c]) == pytest.approx((4.5, 0.45))
+    assert a.times(-0.5) == pytest.approx((-3.0, 0.3))
 
 
 def test_values_at_the_horizon():
@@ -98,14 +86,24 @@ def test_slopes_of_a_curve():
     assert show_slope(Measured(0.5, 0.1)) == show(Measured(0.5, 0.1))
 
 
-def test_a_slope_in_a_band():
+def test_a_slope_is_judged_by_its_interval():
     root, zero = (xr.DataArray(v[:, None] + NOISE, {"size": TIMES}, ("size", "seed")) for v in (50 * TIMES**0.5, 0 * TIMES))
-    assert power(root, "size").mean == pytest.approx(0.5, abs=1e-3)
-    text, holds = slope_within(root, "size", 0.4, 0.6)
-    assert holds and text.startswith("slope 0.5")
-    assert not slope_within(root, "size", 0.6, 0.7)[1] and not slope_within(root, "size", 0.3, 0.4)[1]
-    assert slope_within(zero, "size", -9.0, 9.0) == ("no slope: too few times, or a mean that is not positive", False)
-    assert not slope_within(root.isel(size=[0]), "size", -9.0, 9.0)[1]
+    slope = power(root, "size")
+    low, _ = slope.interval()
+    assert low < slope.mean == pytest.approx(0.5, abs=1e-3) and slope.dof == 2
+    for band, verdict in (
+        ((0.4, 0.6), "holds"),
+        ((0.6, 0.7), "refuted"),
+        ((0.3, 0.4), "refuted"),
+        (((slope.mean + low) / 2, 0.6), "not decided"),  # The slope is inside, its interval is not.
+        ((0.5, 0.5), "not decided"),
+    ):
+        text, stated = slope_within(root, "size", *band)
+        assert judge(stated).verdict == verdict and text.startswith("slope 0.5"), band
+    for without in (zero, root.isel(size=[0])):
+        text, stated = slope_within(without, "size", -9.0, 9.0)
+        assert text == "no slope: too few times, or a mean that is not positive"
+        assert judge(stated).verdict == "not decided" and judge(stated).text.endswith("there is no number to judge")
 
 
 def test_growth_over_the_horizons_of_cases():
@@ -116,35 +114,33 @@ def test_growth_over_the_horizons_of_cases():
         for horizon in (400, 100, 900)
     }
     assert list(with_coordinates(results, rule="a", horizon=100)) == ["a100"]
-    assert grows_as("regret", "one", 0.4, 0.6, {"rule": "a"})(results)[1]
-    assert not grows_as("regret", "one", 0.4, 0.6, {"rule": "b"})(results)[1]
+    assert judge(grows_as("regret", "one", 0.4, 0.6, {"rule": "a"})(results)[1]).verdict == "holds"
+    assert judge(grows_as("regret", "one", 0.4, 0.6, {"rule": "b"})(results)[1]).verdict == "refuted"
     nothing = {name: data * 0.0 for name, data in results.items()}
     for name, data in results.items():
         nothing[name].attrs = data.attrs
-    assert grows_as("regret", "one", -9.0, 9.0, {"rule": "b"})(nothing) == (
-        "no slope: too few times, or a mean that is not positive",
-        False,
-    )
+    assert judge(grows_as("regret", "one", -9.0, 9.0, {"rule": "b"})(nothing)[1]).verdict == "not decided"
 
 
 @all_hold("regret ", between=" and ")
 def _below_five(results):
-    """Whether all are below 5."""
+    """That all are below 5."""
     for name, data in results.items():
         value = end(data, "regret", "one")
-        yield f"{name} {value.mean:.0f}", value.below(5.0, by=3.0)
+        yield f"{name} {value.mean:.0f}", value.below(5.0)
 
 
 def test_all_must_hold():
-    small, large = (result({"one": [0, 0, 0, v]}) for v in (1, 6))
-    assert _below_five({"x": small, "y": small}) == ("regret x 1 and y 1", True)
-    assert _below_five({"x": small, "y": large}) == ("regret x 1 and y 6", False)
-    assert _below_five({"x": large, "y": small}) == ("regret x 6 and y 1", False)
+    small, large = (result({"one": [0, 0, 0, v]}) for v in (1, 9))
+    for first, second, verdict in ((small, small, "holds"), (small, large, "refuted"), (large, small, "refuted")):
+        text, stated = _below_five({"x": first, "y": second})
+        assert text.startswith("regret x ") and " and y " in text and judge(stated).verdict == verdict
     assert _below_five.__name__ == "_below_five"
 
 
-def test_nothing_to_judge_does_not_hold():
-    assert all_hold("regret ")(lambda results: iter(()))({}) == ("nothing to judge", False)
+def test_nothing_to_judge_is_not_decided():
+    text, stated = all_hold("regret ")(lambda results: iter(()))({})
+    assert text == "nothing to judge" and judge(stated).verdict == "not decided"
 
 
 def test_pictures_of_cases():

@@ -8,8 +8,11 @@ import xarray as xr
 
 from jaxroute.experiments import EXPERIMENTS
 from jaxroute.experiments.queueing.common import over_heads
+from jaxroute.experiments.verdicts import judge
 
 SEEDS = 32
+# Enough that a share of 1 is above .99.
+MANY = 800
 
 
 def dataset(times, **metrics):
@@ -32,9 +35,9 @@ def dataset(times, **metrics):
 
 def verdict(experiment, claim, results):
     (measure,) = [c.measure for c in EXPERIMENTS[experiment].claims if c.id == claim]
-    text, holds = measure(results)
+    text, stated = measure(results)
     assert isinstance(text, str)
-    return holds
+    return str(judge(stated).verdict)
 
 
 T = np.arange(50, 5001, 50)
@@ -46,25 +49,25 @@ def regret(power, random=1.0):
 
 def test_growth_of_the_regret():
     for joint, routing, random, holds in (
-        (0.4, 0.4, 1.0, True),
-        (0.7, 0.4, 1.0, False),
-        (0.4, 0.7, 1.0, False),
-        (0.4, 0.4, 0.9, False),
+        (0.4, 0.4, 1.0, "holds"),
+        (0.7, 0.4, 1.0, "refuted"),
+        (0.4, 0.7, 1.0, "refuted"),
+        (0.4, 0.4, 0.9, "refuted"),
     ):
         data = dataset(T, joint_regret=regret(joint), routing_regret=regret(routing, random))
-        assert verdict("queueing/theory", "theorem-6", {"regret": data}) is holds
+        assert verdict("queueing/theory", "theorem-6", {"regret": data}) == holds
 
 
-@pytest.mark.parametrize(("power", "holds"), [(0.5, True), (0.25, False), (0.1, False), (-0.2, False)])
+@pytest.mark.parametrize(("power", "holds"), [(0.5, "holds"), (0.1, "refuted"), (-0.2, "not decided")])
 def test_decay_of_the_queue(power, holds):
     """The mean above the optimal queue is recorded as a running mean; its values fall with a power of time."""
     data = dataset(T, mean_queue_regret={"ACQB": 5 * np.cumsum(T**-power) / np.arange(1, len(T) + 1)})
     data["mean_queue_regret"].attrs["kind"] = "average"
-    assert verdict("queueing/theory", "theorem-5", {"long": data}) is holds
+    assert verdict("queueing/theory", "theorem-5", {"long": data}) == holds
 
 
 def probes(distance, least):
-    shape = (1, SEEDS, 20)
+    shape = (1, MANY, 20)
     arrays = {"estimate.distance": distance, "estimate.least": least}
     return xr.Dataset(
         {k: (("policy", "seed", "time"), np.broadcast_to(v, shape).copy()) for k, v in arrays.items()},
@@ -72,14 +75,14 @@ def probes(distance, least):
     )
 
 
-@pytest.mark.parametrize(("distance", "holds"), [(0.5, True), (1.5, False), (np.nan, False)])
+@pytest.mark.parametrize(("distance", "holds"), [(0.5, "holds"), (1.5, "refuted"), (np.nan, "refuted")])
 def test_coverage(distance, holds):
-    assert verdict("queueing/theory", "coverage", {"shared": probes(distance, 10.0)}) is holds
+    assert verdict("queueing/theory", "coverage", {"shared": probes(distance, 10.0)}) == holds
 
 
-@pytest.mark.parametrize(("least", "holds"), [(10.0, True), (0.0, False), (np.nan, False)])
+@pytest.mark.parametrize(("least", "holds"), [(10.0, "vacuous"), (0.0, "refuted"), (np.nan, "refuted")])
 def test_eigenvalue(least, holds):
-    assert verdict("queueing/theory", "eigenvalue", {"shared": probes(0.5, least)}) is holds
+    assert verdict("queueing/theory", "eigenvalue", {"shared": probes(0.5, least)}) == holds
 
 
 def switching(effects):
@@ -97,16 +100,16 @@ def test_effects_of_decisions():
     good = np.zeros((4, 4))
     good[1, 1:3] = 1.0  # Felt in rounds 1 and 2.
     good[2, 3] = -1.0  # Felt later, with the other sign.
-    cases = {"good": True}
+    cases = {"good": "holds"}
     bad = {"good": good}
     for name, (place, value) in {"of two": ((1, 2), 2.0), "of both signs": ((1, 3), -1.0), "before": ((3, 1), 1.0)}.items():
-        bad[name], cases[name] = good.copy(), False
+        bad[name], cases[name] = good.copy(), "refuted"
         bad[name][place] = value
     for name, holds in cases.items():
-        assert verdict("queueing/theory", "switching", {"switching": switching(bad[name])}) is holds, name
+        assert verdict("queueing/theory", "switching", {"switching": switching(bad[name])}) == holds, name
     data = switching(good)
     data["queue_length"].loc[{"policy": "ACQB", "time": 4}] = 3.0
-    assert verdict("queueing/theory", "switching", {"switching": data}) is False
+    assert verdict("queueing/theory", "switching", {"switching": data}) == "refuted"
 
 
 def with_heads(data, policy, **levels):
@@ -123,33 +126,36 @@ def with_heads(data, policy, **levels):
 
 
 @pytest.mark.parametrize(
-    ("learner", "random", "holds"), [(0.0, 1.0, True), (0.5, 1.0, False), (0.002, 1.0, False), (0.0, 0.0, False)]
+    ("learner", "random", "holds"),
+    [(0.0, 1.0, "holds"), (0.5, 1.0, "refuted"), (0.002, 1.0, "refuted"), (0.0, 0.0, "refuted")],
 )
 def test_stable_queues(learner, random, holds):
     """A queue that grows by a part in five hundred of Random's is not stable, if its error is small; where Random's does not grow
     either, nothing is shown."""
     data = dataset(T, queue_length={"ACQB": 5 + learner * T, "Random": random * T})
-    assert verdict("queueing/figure-3", "stable", {"one": with_heads(data, "ACQB-CL", queue_length=[5.0] * 4)}) is holds
+    assert verdict("queueing/figure-3", "stable", {"one": with_heads(data, "ACQB-CL", queue_length=[5.0] * 4)}) == holds
 
 
-def test_a_queue_that_grows_by_less_than_its_error_is_stable():
+def test_a_queue_that_grows_by_less_than_its_error_is_not_decided():
     """It grows by 1 on average, in half of the runs by 20 and in the others by -18."""
     data = dataset(T, queue_length={"ACQB": 50 + 0 * T, "Random": T})
     data["queue_length"][0, :, -1] += 1.0 + 19.0 * np.resize([1.0, -1.0], SEEDS)
-    assert verdict("queueing/figure-3", "stable", {"one": with_heads(data, "ACQB-CL", queue_length=[5.0] * 4)}) is True
+    assert (
+        verdict("queueing/figure-3", "stable", {"one": with_heads(data, "ACQB-CL", queue_length=[5.0] * 4)}) == "not decided"
+    )
 
 
 @pytest.mark.parametrize(
     ("levels", "holds"),
     [
-        ([50.0, 50.1, 49.9, 50.0], True),  # Ten less, by heads that agree.
-        ([0.0, 0.0, 80.0, 80.0], False),  # Ten less on average, by heads that do not.
-        ([60.0, 60.1, 59.9, 60.0], False),
+        ([50.0, 50.1, 49.9, 50.0], "holds"),  # Ten less, by heads that agree.
+        ([0.0, 0.0, 80.0, 80.0], "not decided"),  # Ten less on average, by heads that do not.
+        ([60.0, 60.1, 59.9, 60.0], "not decided"),
     ],
 )
 def test_heads_count_in_the_error(levels, holds):
     data = with_heads(dataset(T, routing_regret={"ACQB": 60 + 0 * T}), "ACQB-CL", routing_regret=levels)
-    assert verdict("queueing/contrastive", "contrastive", {"one": data}) is holds
+    assert verdict("queueing/contrastive", "contrastive", {"one": data}) == holds
 
 
 def test_the_error_over_heads_and_seeds():
@@ -160,18 +166,18 @@ def test_the_error_over_heads_and_seeds():
     assert over_heads(runs.isel(head=0, drop=True)) == pytest.approx((7.0, 1 / math.sqrt(3)))
 
 
-@pytest.mark.parametrize(("cqb", "holds"), [(60.0, True), (50.0, False)])
+@pytest.mark.parametrize(("cqb", "holds"), [(60.0, "holds"), (40.0, "refuted")])
 def test_less_regret_than_cqb(cqb, holds):
     both = {"Optimal": 0 * T, "Random": 250 + 0 * T, "CQB-eps": cqb + 0.01 * T, "ACQB": 55 + 0.01 * T}
     data = dataset(T, routing_regret=both, queue_length=both)
     # Paired differences have some spread.
     data["routing_regret"][2] += 0.1 * np.random.default_rng(1).normal(size=(SEEDS, len(T)))
-    assert verdict("queueing/figure-2", "beats-cqb", {"one": data}) is holds
-    assert verdict("queueing/figure-2", "queue", {"one": data}) is holds
+    assert verdict("queueing/figure-2", "beats-cqb", {"one": data}) == holds
+    assert verdict("queueing/figure-2", "queue", {"one": data}) == holds
 
 
-@pytest.mark.parametrize(("curve", "holds"), [(np.sin(T * np.pi / 6000), True), (T / 5000, False)])
+@pytest.mark.parametrize(("curve", "holds"), [(np.sin(T * np.pi / 6000), "holds"), (T / 5000, "refuted")])
 def test_the_queue_comes_back(curve, holds):
     data = dataset(T, queue_regret={"ACQB": 9 * curve})
     data["queue_regret"].attrs["kind"] = "gauge"
-    assert verdict("queueing/figure-2", "returns", {"one": data}) is holds
+    assert verdict("queueing/figure-2", "returns", {"one": data}) == holds

@@ -15,6 +15,7 @@ from jaxroute.catalogue import catalogue
 from jaxroute.cli.parser import parser
 from jaxroute.experiments import EXPERIMENTS
 from jaxroute.experiments.base import on_table
+from jaxroute.experiments.verdicts import Verdict
 from jaxroute.problems import problems
 
 SITE = Path(__file__).resolve().parents[2] / "scripts" / "site"
@@ -62,7 +63,7 @@ def test_an_entry_is_what_the_experiment_says_now(entry):
     assert all(shown.startswith(text) for shown, text in texts), redraw  # With the number of rows behind it.
     now = experiment.source, experiment.notes, experiment.seeds, experiment.horizon
     assert (entry["source"], entry["notes"], entry["own_seeds"], entry["horizon"]) == now, redraw
-    assert all(claim["holds"] in (True, False) and claim["measured"] for claim in entry["claims"])
+    assert all(claim["verdict"] in list(Verdict) and claim["measured"] for claim in entry["claims"])
 
 
 @pytest.mark.fast

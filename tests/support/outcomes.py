@@ -418,3 +418,16 @@ OUTCOMES: dict[str, Outcomes] = {
     **_QUEUEING,
     **_CASCADE,
 }
+
+# Runs with which a claim can hold, where a few are not enough: shares near 0 or 1, extreme quantiles, what is resampled.
+RUNS: dict[tuple[str, str], int] = {
+    ("stochastic/best-arm", "mistakes"): 5600,
+    ("queueing/theory", "coverage"): 800,
+    ("queueing/theory", "eigenvalue"): 800,
+    ("cascade/bonus", "cliff"): 800,
+    ("cascade/learned-scores", "tails"): 800,
+    ("service/figure-2", "first"): 64,
+    ("service/theory", "margin"): 800,
+    ("staged/figure-5", "newcomers"): 160,
+    **{(f"combinatorial/figure-4{letter}", "settles"): 32 for letter in "abc"},
+}
