@@ -176,16 +176,8 @@ def pictures_of(experiment: Any, data: dict[str, Any]) -> list[dict[str, Any]]:
     import matplotlib
 
     matplotlib.use("Agg")
-<<<<<<< HEAD
-    import jaxroute
-    from jaxroute.experiments.base import picture, summarise
+    from jaxroute.experiments.base import picture
 
-    GALLERY.mkdir(parents=True, exist_ok=True)
-    played = json.loads((out / "summary.json").read_text())
-    data = results_of(experiment, out)
-    summary = summarise(experiment, data, played["seeds"], played["horizon"])
-=======
->>>>>>> verdicts
     pictures, room = [], left(experiment)
     for number, (name, make) in enumerate(experiment.figures.items()):
         file = f"{stem(experiment.name)}.webp" if len(experiment.figures) == 1 else f"{stem(experiment.name)}--{name}.webp"
