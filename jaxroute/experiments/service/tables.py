@@ -19,7 +19,7 @@ from jaxroute.data import (
 from jaxroute.data.papers import MESSPLUS_REPLAY
 from jaxroute.experiments.base import Experiment, Results
 from jaxroute.experiments.claims import Finding, Measure, all_hold, at_least
-from jaxroute.experiments.measure import Measured, average, listed, lowest, mean_of, product, show
+from jaxroute.experiments.measure import Measured, average, listed, lowest, product, show
 from jaxroute.experiments.service import common
 from jaxroute.experiments.service.common import claim, experiment, mj, points_short, reached
 from jaxroute.experiments.verdicts import Verdict, judge
@@ -89,8 +89,9 @@ def _call_ratio(method: str, policy: str) -> Measure:
     def measure(results: Results) -> Iterator[Finding]:
         for name in common.benchmarks_of(results):
             printed = MESSPLUS_TABLE_2[method][name].ratio
-            shares = [common.runs(results, name, "served_share", policy).isel(model=m) for m in range(3)]
-            found = [mean_of(one).times(100.0) for one in shares]
+            own = {case: data for case, data in results.items() if case.startswith(name)}
+            chosen = [{case: data.isel(model=m) for case, data in own.items()} for m in range(3)]
+            found = [reached(one, name, "served_share", policy).times(100.0) for one in chosen]
             text = f"{name} {' / '.join(map(show, found))} % (paper {' / '.join(map(str, printed))})"
             yield text, [one.near(ratio, 5.0) for one, ratio in zip(found, printed, strict=True)]
 
@@ -286,7 +287,10 @@ _PREDICTORS = (
     for case in common.passes(policies, [name], record=("cost", "decision_cost", "satisfaction"))
 )
 _NO_J = "the predictor's J per request are the paper's; it does not say how it averaged those of the models"
-_CASES_2 = (*common.passes(_everyone, record=_RECORD, reveals_labels=True), *common.router_passes())
+_CASES_2 = (
+    *common.passes(_everyone, record=_RECORD, reveals_labels=True),
+    *common.router_passes(record=(*common.RECORD, "served_share")),
+)
 _TITLE_2, _TITLE_3 = (
     "Every method on eight benchmarks: MJ per pass and satisfaction",
     "What the predictor takes, next to the models",
