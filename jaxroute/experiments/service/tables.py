@@ -213,7 +213,7 @@ def _as_printed(v: float, metric: str, model: int | None = None) -> Measure:
 
 
 def _sweep_table(number: int, V: Sequence[float]) -> Experiment:
-    where, down = f"Table {number} and C.1", f"from V = {V[0]:g} to {V[-1]:g}"
+    where, down = f"Table {number} and appendix C.1", f"from V = {V[0]:g} to {V[-1]:g}"
     claims = (
         claim("cost", where, _moves(V, "cost", 1), f"mean cost rises {down}"),
         claim("satisfaction", where, _moves(V, "satisfaction", 1), f"mean satisfaction rises {down}"),
