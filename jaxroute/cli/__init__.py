@@ -673,7 +673,9 @@ def _claims(claims: Sequence[dict[str, Any]], seeds: int) -> list[str]:
         text = terminal.wrapped(f"  {verdict:<12} ", f"{claim['text']} [{claim['source']}]", 15)
         colour = {"holds": "green", "refuted": "red"}.get(verdict, "yellow")
         lines.append(text.replace(verdict, terminal.coloured(verdict, colour), 1))
-        lines.append(terminal.wrapped(" " * 15, f"measured in {claim.get('runs', seeds):,g} runs: {claim['measured']}", 17))
+        lines.append(
+            terminal.wrapped(" " * 15, f"measured in {claim.get('runs') or seeds:,g} runs: {claim['measured']}", 17)
+        )
     return lines
 
 

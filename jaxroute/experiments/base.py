@@ -372,7 +372,7 @@ def summarise(experiment: Experiment, data: Results, seeds: int, horizon: int, d
 
 
 def _judged(claim: Claim, data: Results, departures: str) -> dict[str, Any]:
-    """What was measured for a claim, and the verdict."""
+    """The measured text of a claim and its verdict, as in `summary.json`."""
     if departures:
         return {"measured": f"not judged: {departures}", "verdict": "not judged"}
     named = {name: one.assign_coords(case=name) for name, one in data.items()}
@@ -387,7 +387,7 @@ def _judged(claim: Claim, data: Results, departures: str) -> dict[str, Any]:
 
 
 def _but(text: str, data: Results, places: Sequence[Mapping[str, Any]]) -> str:
-    """What a claim that holds has to say besides: which of the policies that it speaks of keep neither budget nor target, where it read."""
+    """The end of a claim that holds: which of the policies that it names keep neither budget nor target, in the cases and settings that it read."""
     found = []
     for case, one in data.items():
         for line in metrics.beyond(one):

@@ -10,7 +10,7 @@ import xarray as xr
 
 from jaxroute.analysis import metrics
 from jaxroute.experiments.base import Results
-from jaxroute.experiments.measure import along, end, power, runs_of, show, show_slope
+from jaxroute.experiments.measure import along, end, power, show, show_slope
 from jaxroute.experiments.quantities import Quantity
 from jaxroute.experiments.verdicts import Measured, Stated, Statement, at_least
 
@@ -45,21 +45,18 @@ def all_hold(before: str = "", between: str = "; ") -> Callable[[Callable[[Resul
     return of
 
 
-def slope_within(runs: xr.DataArray, axis: str, low: float, high: float) -> Finding:
-    """That the mean over seeds follows a power law along an axis, with a power between two numbers (with one number: this one).
-
-    That a power is one number can be refuted, and is never shown.
-    """
+def slope_within(runs: xr.DataArray, axis: str, low: float, high: float, is_: float | None = None) -> Finding:
+    """States that the mean over seeds follows a power law along an axis, with a power between two numbers (and that it is one of these)."""
     fit = power(runs, axis)
     if math.isnan(fit.mean):
-        return "no slope: too few times, or a mean that is not positive", fit.within(low, high)
-    return f"slope {show_slope(fit)}", fit.within(low, high)
+        return "no slope: too few times, or a mean that is not positive", fit.within(low, high, is_)
+    return f"slope {show_slope(fit)}", fit.within(low, high, is_)
 
 
 def grows_as(
     metric: str, policy: str, low: float, high: float, cases: Mapping[str, Any] | None = None, **where: Any
 ) -> Measure:
-    """That a policy's metric follows a power law in the horizons of the cases, with a power between two numbers.
+    """States that a policy's metric follows a power law in the horizons of the cases, with a power between two numbers.
 
     Args:
       metric: what grows (or falls).
@@ -101,7 +98,7 @@ class Number(NamedTuple):
 
 
 def agrees(numbers: Sequence[Number], share: float) -> Measure:
-    """That means differ from the given ones by a share of these at most, at the horizon for which they were measured."""
+    """States that means differ from the given ones by a share of these at most, at the horizon for which they were measured."""
 
     def measure(results: Results) -> Finding:
         parts, stated = [], []
@@ -111,9 +108,8 @@ def agrees(numbers: Sequence[Number], share: float) -> Measure:
                 horizons = f"{number.horizon:,} rounds, not {int(data['time'][-1]):,}"
                 return f"the numbers are for {horizons}", at_least(None, [])
             where = dict(number.where)
-            runs = runs_of(data, number.metric, number.policy, number.time, **where)
             here = end(data, number.metric, number.policy, number.time, **where)
-            other = number.measured(float(runs.std(ddof=1)))
+            other = number.measured(here.error * math.sqrt(here.number))
             label = [number.case] if len(results) > 1 else []
             label += [number.policy, *(f"{axis} {metrics.show_value(value)}" for axis, value in where.items())]
             label += [f"at {number.time:,}"] if number.time else []
@@ -126,17 +122,14 @@ def agrees(numbers: Sequence[Number], share: float) -> Measure:
     return measure
 
 
-def _found(value: Quantity | float, results: Results) -> tuple[str, Measured | float]:
+def _found(value: Quantity | float, results: Results) -> tuple[str, Measured]:
     if not isinstance(value, Quantity):
-        return f"{value:,g}", value
+        return f"{value:,g}", Measured(value)
     found = value.of(results)
     return f"{value.name} {value.show(found)}", found
 
 
-_Ends = Measured | float
-
-
-def _compared(chains: Sequence[Sequence[Quantity | float]], state: Callable[[_Ends, _Ends], Stated]) -> Measure:
+def _compared(chains: Sequence[Sequence[Quantity | float]], state: Callable[[Measured, Measured], Statement]) -> Measure:
     def measure(results: Results) -> Finding:
         found = [[_found(value, results) for value in chain] for chain in chains]
         stated = [state(a, b) for chain in found for (_, a), (_, b) in itertools.pairwise(chain)]
@@ -146,46 +139,28 @@ def _compared(chains: Sequence[Sequence[Quantity | float]], state: Callable[[_En
 
 
 def rising(*chains: tuple[Quantity | float, ...]) -> Measure:
-    """That in each chain every quantity is below the next."""
-    return _compared(chains, lambda a, b: a.below(b) if isinstance(a, Measured) else b.above(a))  # type: ignore[union-attr]
+    """States that in each chain every quantity is below the next."""
+    return _compared(chains, Measured.below)
 
 
-def _scaled(value: _Ends, share: float) -> _Ends:
-    """A value and a share of its size."""
-    factor = 1.0 + share * math.copysign(1.0, value.mean if isinstance(value, Measured) else value)
-    return value.times(factor) if isinstance(value, Measured) else value * factor
-
-
-def no_more(*chains: tuple[Quantity | float, ...], share: float = 0.0, margin: float = 0.0) -> Measure:
-    """That in each chain no quantity is above the next by more than a share of this and a margin."""
-
-    def state(a: _Ends, b: _Ends) -> Statement:
-        high = _scaled(b, share)
-        return a.at_most(high, margin) if isinstance(a, Measured) else high.at_least(a, margin)  # type: ignore[union-attr]
-
-    return _compared(chains, state)
+def no_more(*chains: tuple[Quantity | float, ...]) -> Measure:
+    """States that in each chain no quantity is above the next; margins are numbers, or factors of a quantity."""
+    return _compared(chains, Measured.at_most)
 
 
 def near(*pairs: tuple[Quantity, Quantity | float], share: float = 0.0, margin: float = 0.0) -> Measure:
-    """That the two of each pair differ by a share of the second and a margin at most (equivalence)."""
-
-    def state(a: _Ends, b: _Ends) -> Stated:
-        assert isinstance(a, Measured)
-        if not isinstance(b, Measured):
-            return a.near(b, share * abs(b) + margin)
-        return [a.at_most(_scaled(b, share), margin), a.at_least(_scaled(b, -share), margin)]
-
-    return _compared(pairs, state)
+    """States that the two of each pair differ by a share of the second, or by a margin from a number, at most (equivalence)."""
+    ends = [((1 - share) * b, (1 + share) * b) if share else (b - margin, b + margin) for _, b in pairs]  # type: ignore[operator]
+    return no_more(*((low, a, high) for (a, _), (low, high) in zip(pairs, ends, strict=True)))
 
 
-def bounded(*rows: tuple[Quantity, Quantity | float, Quantity]) -> Measure:
-    """That in each row the first quantity is at most the second, a bound; vacuous if the third, of uniform or worse choice, is as well."""
+def bounded(*rows: tuple[Quantity, Quantity, Quantity]) -> Measure:
+    """States that in each row the first quantity is at most the second, a bound; vacuous if the third, of uniform choice, is as well."""
 
     def measure(results: Results) -> Finding:
         texts, stated = [], []
         for value, bound, trivial in rows:
             (a, x), (b, y), (_, z) = (_found(one, results) for one in (value, bound, trivial))
-            assert isinstance(x, Measured) and isinstance(z, Measured)
             texts.append(f"{a} against {b}")
             stated.append(x.at_most(y).unless(trivial.name, z.at_most(y)))
         return "; ".join(texts), stated

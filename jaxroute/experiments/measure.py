@@ -2,7 +2,7 @@
 
 import functools
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 import numpy as np
@@ -16,8 +16,6 @@ from jaxroute.experiments.verdicts import CONFIDENCE, Measured
 Name = TypeVar("Name")
 # Points of a curve to which a slope is fitted.
 _SLOPE_POINTS = 13
-# Fewest runs that are resampled.
-_BOOTSTRAP = 16
 
 
 def runs_of(data: xr.Dataset, metric: str, policy: str, time: Any = None, **where: Any) -> xr.DataArray:
@@ -68,7 +66,7 @@ def _series(runs: xr.DataArray) -> pd.Series:
 
 
 def _place(data: xr.Dataset | xr.DataArray) -> dict[str, Any]:
-    """Where something was read: coordinates with one value."""
+    """Coordinates with one value: the place where something was read."""
     return {str(name): value.item() for name, value in data.coords.items() if value.ndim == 0}
 
 
@@ -152,7 +150,8 @@ def power(runs: xr.DataArray, axis: str) -> Measured:
     fit, places = power_law(runs, axis), (_place(runs),)
     if fit is None:
         return Measured(math.nan, math.nan, dof=runs.sizes["seed"] - 1, places=places)
-    return Measured(fit.slope, fit.stderr, dof=runs.dropna("seed").sizes["seed"] - 1, places=places)
+    error = max(fit.stderr, 1e-8)  # Metrics are float32.
+    return Measured(fit.slope, error, dof=runs.dropna("seed").sizes["seed"] - 1, places=places)
 
 
 def power_law(runs: xr.DataArray, axis: str) -> metrics.Slope | None:
@@ -187,29 +186,6 @@ def average(values: Iterable[Measured]) -> Measured:
     """The mean of numbers, run by run."""
     values = list(values)
     return functools.reduce(Measured.plus, values).times(1.0 / len(values))
-
-
-def bootstrapped(statistic: Callable[[np.ndarray], float], runs: int) -> Measured:
-    """A number that is no mean, with the percentile interval of resampled runs: none from fewer than 16.
-
-    Args:
-      statistic: function of the places of the runs that it counts, as `arange(runs)` for all.
-      runs: how many there are.
-    """
-    from scipy import stats
-
-    value = float(statistic(np.arange(runs)))
-    more: dict[str, Any] = {"dof": runs - 1, "number": runs, "least": _BOOTSTRAP}
-    if runs < _BOOTSTRAP:
-        return Measured(value, math.inf, bounds=lambda confidence: (-math.inf, math.inf), **more)
-    options = {"vectorized": False, "n_resamples": 2000, "method": "percentile", "random_state": 0}
-    found = stats.bootstrap((np.arange(runs),), statistic, **options).bootstrap_distribution
-
-    def bounds(confidence: float) -> tuple[float, float]:
-        low, high = np.quantile(found, [(1 - confidence) / 2, (1 + confidence) / 2])
-        return float(low), float(high)
-
-    return Measured(value, float(found.std(ddof=1)), bounds=bounds, **more)
 
 
 def lowest(values: Mapping[Name, Measured]) -> Name:

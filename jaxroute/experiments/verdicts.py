@@ -84,6 +84,11 @@ class Measured(_Mean):
         values = (old if new is None else new for new, old in zip((mean, error), self, strict=True))
         return Measured(*values, **{**vars(self), **more})
 
+    @property
+    def certain(self) -> bool:
+        """Whether it is known without an error."""
+        return self.error == 0.0 and self.bounds is None and self.dof == math.inf
+
     def interval(self, confidence: float = CONFIDENCE) -> tuple[float, float]:
         """The confidence interval: infinite where the runs are too few for one, a point where they are all equal."""
         if self.bounds is not None:
@@ -112,7 +117,7 @@ class Measured(_Mean):
         """
         other = other if isinstance(other, Measured) else Measured(other)
         mean, places = self.mean - other.mean, self.places + other.places
-        if other.error == 0.0 and other.bounds is None and other.dof == math.inf:
+        if other.certain:
             shift, bounds = other.mean, self.bounds
             runs = None if self.runs is None else self.runs - shift
             moved = None if bounds is None else lambda c: tuple(x - shift for x in bounds(c))
@@ -142,34 +147,38 @@ class Measured(_Mean):
         return self.minus(other.times(-1.0))
 
     def below(self, other: "Measured | float") -> "Statement":
-        """That it is less than another number."""
+        """States that it is less than another number."""
         return _about(self, other, high=0.0, strict=True)
 
     def above(self, other: "Measured | float") -> "Statement":
-        """That it is more than another number."""
+        """States that it is more than another number."""
         return _about(self, other, low=0.0, strict=True)
 
     def at_most(self, other: "Measured | float", margin: float = 0.0) -> "Statement":
-        """That it is not more than another number by more than a margin."""
+        """States that it is not more than another number by more than a margin."""
         return _about(self, other, high=margin)
 
     def at_least(self, other: "Measured | float", margin: float = 0.0) -> "Statement":
-        """That it is not less than another number by more than a margin."""
+        """States that it is not less than another number by more than a margin."""
         return _about(self, other, low=-margin)
 
     def near(self, other: "Measured | float", margin: float) -> "Statement":
-        """That it differs from another number by a margin at most (equivalence)."""
+        """States that it differs from another number by a margin at most (equivalence)."""
         return _about(self, other, low=-margin, high=margin)
 
-    def within(self, low: float, high: float) -> "Statement":
-        """That it lies in a band."""
-        return Statement(self, low, high)
+    def within(self, low: float, high: float, about: float | None = None) -> "Statement":
+        """States that it lies in a band; or is a number, as far as the band shows: refuted where the interval is without that, however near."""
+        return Statement(self, low, high, about=about)
 
 
 def _about(value: Measured, other: Measured | float, low: float = -math.inf, high: float = math.inf, strict: bool = False):
-    if isinstance(other, Measured):
-        return Statement(value.minus(other), low, high, strict, gap=True)
-    return Statement(value, other + low, other + high, strict)
+    """The statement about a difference, or about one number where the other has no error."""
+    other = other if isinstance(other, Measured) else Measured(other)
+    if other.certain:
+        return Statement(value.changed(places=value.places + other.places), other.mean + low, other.mean + high, strict)
+    if value.certain:
+        return Statement(other.changed(places=value.places + other.places), value.mean - high, value.mean - low, strict)
+    return Statement(value.minus(other), low, high, strict, gap=True)
 
 
 def _quantile(probability: float, dof: float) -> float:
@@ -179,14 +188,15 @@ def _quantile(probability: float, dof: float) -> float:
 
 @dataclass(frozen=True)
 class Statement:
-    """That a number lies between two boundaries.
+    """The statement that a number lies between two boundaries.
 
     Attributes:
       value: the number.
       low, high: the boundaries.
       strict: whether the boundaries are outside.
       gap: whether the number is the difference of two.
-      trivial: who satisfies it anyway, in words, and the same statement of that.
+      about: value that the number is stated to have, if the statement is about more than the boundaries.
+      trivial: name of a policy that satisfies it anyway, and the same statement of that.
     """
 
     value: Measured
@@ -194,24 +204,27 @@ class Statement:
     high: float = math.inf
     strict: bool = False
     gap: bool = False
+    about: float | None = None
     trivial: "tuple[str, Statement] | None" = None
 
     def __bool__(self) -> bool:
         raise TypeError("a statement is neither true nor false until it is judged; several are one as a list, not by `and`")
 
     def unless(self, who: str, statement: "Statement") -> "Statement":
-        """The statement, vacuous if a similar one of somebody who need not be measured holds, as of uniform choice."""
+        """The statement, vacuous if the same of another policy holds, as of uniform choice."""
         return replace(self, trivial=(who, statement))
 
     def holds(self, risk: float) -> bool:
         """Whether the interval is inside."""
         low, high = self.value.interval(1 - risk)
-        return not math.isnan(self.value.mean) and self._before(self.low, low) and self._before(high, self.high)
+        inside = self._before(self.low, low) and self._before(high, self.high) and not math.isnan(self.value.mean)
+        return inside and (self.about is None or low <= self.about <= high)
 
     def refuted(self, risk: float) -> bool:
         """Whether the interval is outside."""
         low, high = self.value.interval(1 - risk)
-        return (high <= self.low or low >= self.high) if self.strict else (high < self.low or low > self.high)
+        least, most = (self.low, self.high) if self.about is None else (self.about, self.about)
+        return (high <= least or low >= most) if self.strict else (high < least or low > most)
 
     def _before(self, a: float, b: float) -> bool:
         return (a < b if self.strict else a <= b) or a == -math.inf or b == math.inf
@@ -221,7 +234,7 @@ class Statement:
         return [self]
 
     def distance(self) -> float:
-        """From the number to the nearest boundary; negative outside."""
+        """The distance from the number to the nearest boundary; negative outside."""
         return min(self.value.mean - self.low, self.high - self.value.mean)
 
     def weight(self) -> float:
@@ -230,7 +243,7 @@ class Statement:
         return self.distance() / max((high - low) / 2, 1e-300) if math.isfinite(high - low) else 0.0
 
     def seeds(self, risk: float) -> float:
-        """How many seeds would decide, from estimate and error as they are; infinite if no number would."""
+        """Number of seeds that would decide, from estimate and error as they are; infinite if no number would."""
         value, (low, high) = self.value, self.value.interval(1 - risk)
         if self.holds(risk) or self.refuted(risk):
             return value.number
@@ -246,7 +259,7 @@ class Statement:
         """The boundaries in words."""
         low, high = map(metrics.show_value, (self.low, self.high))
         if math.isfinite(self.low) and math.isfinite(self.high):
-            return f"from {low} to {high}"
+            return f"from {low} to {high}" if self.about is None else f"{self.about:g}, from {low} to {high}"
         words = ("above", "below") if self.strict else ("at least", "at most")
         return f"{words[0]} {low}" if math.isfinite(self.low) else f"{words[1]} {high}"
 
@@ -259,7 +272,7 @@ class Statement:
 
 @dataclass(frozen=True)
 class AtLeast:
-    """That at least so many of some statements are true."""
+    """The statement that at least so many of some are true."""
 
     number: int
     parts: "tuple[Statement | AtLeast, ...]"
@@ -278,11 +291,11 @@ class AtLeast:
         return [leaf for part in self.parts for leaf in part.leaves()]
 
     def distance(self) -> float:
-        """That of the part which decides."""
+        """The distance of the part that decides."""
         return sorted(part.distance() for part in self.parts)[-self.number]
 
     def seeds(self, risk: float) -> float:
-        """How many seeds would decide it in the direction of the estimates."""
+        """Number of seeds that would decide in the direction of the estimates."""
         right, left = [p for p in self.parts if p.distance() > 0], [p for p in self.parts if p.distance() < 0]
         if len(right) >= self.number:
             share = risk / (len(self.parts) - self.number + 1)
@@ -305,7 +318,7 @@ def stated(what: Stated) -> Statement | AtLeast:
 
 
 def at_least(number: int | None, what: Iterable[Stated]) -> Statement | AtLeast:
-    """That at least so many of some statements are true (default: all); that none need be is never shown."""
+    """Returns the statement that at least so many of some are true (default: all); without any, nothing is shown."""
     parts = tuple(stated(one) for one in what)
     if not parts:
         return Statement(Measured(math.nan))

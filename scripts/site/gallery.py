@@ -3,7 +3,7 @@
     python scripts/site/gallery.py                                  # every experiment that is not in the gallery yet, one after the other
     python scripts/site/gallery.py --only staged/figure-2 cascade   # an experiment, all of a problem
     python scripts/site/gallery.py --only staged --redraw           # drawn anew from what was played, after a change of figures or claims
-    python scripts/site/gallery.py --only staged --judge            # judged anew, with the pictures that are there: played only where no results are
+    python scripts/site/gallery.py --only staged --judge            # judged again, with the pictures that are there; run only where there are no results
 
 Each is played by the command that the gallery shows, `jaxroute run`, at its own horizon and with its own seeds, or with fewer where those would
 take many minutes of a processor (`SEEDS`). Results stay in results/gallery/; with them there, an experiment that is played again only grows.
@@ -269,7 +269,7 @@ def main(arguments: list[str] | None = None) -> int:
         "--seeds", type=int, help="in place of those of the experiment, or of SEEDS; plays what is there again"
     )
     parser.add_argument("--redraw", action="store_true", help="draw and judge anew what was played, and play nothing")
-    parser.add_argument("--judge", action="store_true", help="judge the claims anew, with the pictures that are there")
+    parser.add_argument("--judge", action="store_true", help="judge the claims again, with the pictures that are there")
     options = parser.parse_args(arguments)
     try:
         names = named(options.only, list(json.loads(CATALOGUE.read_text(encoding="utf-8"))["experiments"]))

@@ -37,7 +37,7 @@ def number_of(things: int, one: str) -> str:
 
 
 def verdicts(entry: dict[str, Any]) -> str:
-    """How many claims came out how: "2 of 3 hold, 1 not decided"."""
+    """The number of claims by verdict: "2 of 3 hold, 1 not decided"."""
     found = [claim["verdict"] for claim in entry["claims"]]
     if not found:
         return "none"

@@ -12,6 +12,8 @@ from dry import cheap_training, dry_results
 from fillings import agreeing, even, made_up, ordered, zeros
 from outcomes import EVEN, OUTCOMES, RUNS
 
+from jaxroute import simulate
+from jaxroute.data import MESSPLUS_BENCHMARKS, MESSPLUS_TABLE_2
 from jaxroute.experiments import EXPERIMENTS
 from jaxroute.experiments.verdicts import judge
 
@@ -73,6 +75,38 @@ def test_every_case_is_traced_and_every_claim_can_hold_and_fail(name):
         else:
             found = {outcome(claim, in_order(sign))[1] for sign in (1, -1)}
             assert len(found) == 2, f"the claim {claim.id!r} came out as {found} only: {claim.text}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [n for n, e in EXPERIMENTS.items() if any(numbers_of(claim) for claim in e.claims)])
+def test_no_rival_agrees_with_the_number_of_another(name):
+    """Each other policy of an experiment, in place of the one whose number a paper prints."""
+    experiment = EXPERIMENTS[name]
+    results = {
+        case.name: simulate(case.environment, case.policies, horizon=case.horizon, seeds=48, record=case.record,
+                            probes=case.probes, progress=False)
+        for case in experiment.cases
+    }  # fmt: skip
+    for claim in (claim for claim in experiment.claims if numbers_of(claim)):
+        (own,) = {number.policy for number in numbers_of(claim)}
+        rivals = [p for p in results[experiment.cases[0].name]["policy"].values if p != own]
+        assert rivals
+        for rival in rivals:
+            renamed = {case: data.sel(policy=[rival]).assign_coords(policy=[own]) for case, data in results.items()}
+            text, verdict = outcome(claim, renamed)
+            assert verdict == "refuted", text
+
+
+def test_no_method_is_within_the_margins_of_another_in_the_paper_s_table():
+    """What `service/table-2` allows between a printed number and a measured one, between the printed numbers of two methods."""
+
+    def close(a, b):
+        return abs(a.cost_mj - b.cost_mj) <= 0.15 * b.cost_mj and abs(a.satisfaction - b.satisfaction) <= 1.5
+
+    for method, cells in MESSPLUS_TABLE_2.items():
+        for other in MESSPLUS_TABLE_2:
+            if other != method:
+                assert not all(close(MESSPLUS_TABLE_2[other][name], cells[name]) for name in MESSPLUS_BENCHMARKS), other
 
 
 def test_every_figure_is_without_faults(name):

@@ -17,6 +17,7 @@ from jaxroute.data import (
     MESSPLUS_TABLES_6_7,
 )
 from jaxroute.data.papers import MESSPLUS_REPLAY
+from jaxroute.experiments.service import theory
 from jaxroute.experiments.stochastic import best_arm, shelf
 from jaxroute.problems import queueing, service, stochastic
 
@@ -244,7 +245,7 @@ _SERVICE = {
         "count": ((put("explored", 0.1, time=-0.25),), EVEN),
         "inverse-count": ((put("explored", 0.1, time=-0.25),), EVEN),
         # So large that the minimum of the loss does not matter.
-        "loss": ((put("exact_loss", 100, time=-1.0),), EVEN),
+        "loss": ((put("exact_loss", 1e9, time=-1.0),), EVEN),
         "root": ((put("violation", case="root-*", horizon=-0.5),), EVEN),
         "knowledge": ((put("cost", case="signal", signal=_INFORMED), _NO_VIOLATION), EVEN),
         "margin": ((_NO_VIOLATION,), EVEN),
@@ -253,6 +254,8 @@ _SERVICE = {
         "few-steps": (EVEN, (_NO_VIOLATION,)),
     },
 }
+_THEORY = _SERVICE["service/theory"]
+_THEORY |= {f"{name}-power": _THEORY[name] for name in theory._LAWS}
 
 # Queueing.
 
@@ -468,7 +471,7 @@ OUTCOMES: dict[str, Outcomes] = {
     **_CASCADE,
 }
 
-# Runs with which a claim can hold, where a few are not enough: shares near 0 or 1, extreme quantiles, what is resampled.
+# Runs with which a claim can hold, where a few are not enough: shares near 0 or 1, and extreme quantiles.
 RUNS: dict[tuple[str, str], int] = {
     ("stochastic/best-arm", "mistakes"): 5600,
     ("queueing/theory", "coverage"): 800,
@@ -479,5 +482,4 @@ RUNS: dict[tuple[str, str], int] = {
     ("service/theory", "margin"): 800,
     ("staged/figure-5", "newcomers"): 160,
     **{("combinatorial/coverage", f"{name}-{part}"): 800 for name in ("covers", "settings") for part in ("outcome", "cost")},
-    **{(f"combinatorial/figure-4{letter}", "settles"): 32 for letter in "abc"},
 }

@@ -154,12 +154,12 @@ def _ahead(data: xr.Dataset, policy: str, other: str) -> Measured:
 
 
 def _lead(kind: str, weight: float, rival: str) -> Quantity:
-    """By how much COSMOS earns more than a rival."""
+    """The utility that COSMOS earns more than a rival."""
     return Quantity(f"weight {weight:g}:", lambda results: _ahead(results[kind].sel(weight=weight), "COSMOS", rival))
 
 
 def _unbeaten(kind: str) -> Measure:
-    """That no policy earns more than the best in sample by more than a little."""
+    """States that no policy earns more than the best in sample by more than a little."""
 
     @all_hold("who comes nearest: ")
     def measure(results: Results) -> Iterator[Finding]:
@@ -174,8 +174,8 @@ def _unbeaten(kind: str) -> Measure:
 
 
 def _as_much(kind: str, rival: str) -> Measure:
-    """That COSMOS earns no less than a rival by more than a little."""
-    return no_more(*[(0.0, _lead(kind, weight, rival)) for weight in _WEIGHTS], margin=_LITTLE)
+    """States that COSMOS earns no less than a rival by more than a little."""
+    return no_more(*[(-_LITTLE, _lead(kind, weight, rival)) for weight in _WEIGHTS])
 
 
 def _plane(results: Results):

@@ -11,10 +11,9 @@ from jaxroute.analysis import metrics, plot
 from jaxroute.data import C2MABV_CHATGLM2, C2MABV_FIGURE_4, C2MABV_FIGURE_8, C2MABV_SETTINGS, C2MABV_TABLE_3, C2MABV_TABLE_4
 from jaxroute.engine.grid import Grid
 from jaxroute.experiments.base import Case, Claim, Experiment, Results
-from jaxroute.experiments.claims import Finding, Measure
+from jaxroute.experiments.claims import Finding, Measure, at_least
 from jaxroute.experiments.measure import (
     Measured,
-    bootstrapped,
     end,
     listed,
     mean_of,
@@ -92,7 +91,7 @@ def with_ratio(data: xr.Dataset) -> xr.Dataset:
 def more(
     metric: str, firsts: Any, seconds: Any, times: float = 1.0, less: float = 0.0, over: str = "", **fixed: Any
 ) -> Measure:
-    """That each of some policies has more than so many times as much as each of some others, in every task.
+    """States that each of some policies has more than so many times as much as each of some others, in every task.
 
     Args:
       metric: of the horizon.
@@ -128,22 +127,19 @@ def more(
 
 
 def _settles(results: Results) -> Finding:
-    """Rounds from which on the ratio stays within 10 % of its last value."""
-    data, settled = results["fixed"], []
+    """States that the ratio is within 10 % of its last value from round 1,000 on, or, of the rival, somewhere not."""
+    data, found, texts = with_ratio(results["fixed"]), {}, []
+    times = data["time"].values[data["time"].values >= 1000]
     for policy in (_ONLINE, "EpsilonGreedy"):
-        upper, lower = (metrics.pick(data, m).sel(policy=policy).transpose("seed", "time") for m in ("reward", "violation"))
-        times = data["time"].values
-
-        def last_off(chosen: np.ndarray, upper=upper.values, lower=lower.values, times=times) -> float:
-            with np.errstate(divide="ignore", invalid="ignore"):
-                curve = np.nanmean(upper[chosen], axis=0) / np.nanmean(lower[chosen], axis=0)
-                off = np.flatnonzero(~(np.abs(curve / curve[-1] - 1.0) <= 0.1))
-            return float(times[min(off[-1] + 1, len(times) - 1)] if len(off) else 0)
-
-        settled.append(bootstrapped(last_off, upper.sizes["seed"]))
-    first, rival = settled
-    text = f"within 10 % of the end: {_ONLINE} from round {first.mean:,.0f} on, EpsilonGreedy from {rival.mean:,.0f} on"
-    return text, [first.at_most(1000.0), rival.above(1000.0)]
+        late = [[end(data, m, policy, t) for m in ("reward", "violation")] for t in times[:: max(1, len(times) // 20)]]
+        reward, violation = (end(data, m, policy) for m in ("reward", "violation"))
+        # Of a quotient r / v and the last one R / V the products r V and R v are compared: none divides by a violation of zero.
+        found[policy] = [(product(r, violation), product(reward, v)) for r, v in late]
+        first, last = (end(data, RATIO, policy, t) for t in (times[0], times[-1]))
+        texts.append(f"{policy} from {show(first)} at round {times[0]:,} to {show(last)}")
+    near = [(a.at_least(b.times(0.9)), a.at_most(b.times(1.1))) for a, b in found[_ONLINE]]
+    far = [one for a, b in found["EpsilonGreedy"] for one in (a.below(b.times(0.9)), a.above(b.times(1.1)))]
+    return "; ".join(texts), [near, at_least(1, far)]
 
 
 def _small(bound: float) -> Measure:

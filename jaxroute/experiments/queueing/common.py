@@ -49,7 +49,7 @@ def gap(data: xr.Dataset, metric: str, policy: str, minus: str, share: float = 1
 
 
 def less(policy: str, than: str, metric: str = "routing_regret", share: float = 1.0) -> Measure:
-    """That a policy has less of a metric than another in every case, seed by seed.
+    """States that a policy has less of a metric than another in every case, seed by seed.
 
     Args:
       policy, than: names.

@@ -49,7 +49,7 @@ def _final_queue(results: Results) -> Iterator[Finding]:
 def _hump(results: Results) -> Iterator[Finding]:
     for name, data in with_coordinates(results, K=1).items():
         runs = metrics.pick(data, "queue_regret").sel(policy="ACQB")
-        # The highest place is found on every other run, and judged on the rest: the highest of some means is above the others by chance.
+        # The highest place is found on every other run, and judged on the rest: the highest of some means is above the others by noise alone.
         top = int(runs[::2].mean("seed").argmax("time"))
         runs = runs[1::2]
         fall = mean_of(runs.isel(time=top, drop=True) - runs.isel(time=-1, drop=True))

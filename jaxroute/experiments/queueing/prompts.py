@@ -157,7 +157,7 @@ _STILL = 1.0
 
 
 def _stable(results: Results) -> Finding:
-    """That the learners' queues have stopped growing, where Random's grows on."""
+    """States that the learners' queues have stopped growing, where Random's grows on."""
     parts, grows, stops = [], [], []
     for name, data in results.items():
         growth = {policy: _growth(data, policy) for policy in ("Random", "ACQB", "ACQB-CL")}

@@ -181,7 +181,7 @@ def steps(data: xr.Dataset, metric: str, policy: str, axis: str, **where: Any) -
 
 
 def moves(changes: Sequence[Measured], sign: int) -> Stated:
-    """That something rises (`sign` 1) or falls (-1) in all, and nowhere goes the other way by more than a tenth of that."""
+    """States that something rises (`sign` 1) or falls (-1) in all, and nowhere goes the other way by more than a tenth of that."""
     *between, whole = (change.times(float(sign)) for change in changes)
     return [whole.above(0.0), *(change.at_least(0.0, margin=0.1 * abs(whole.mean)) for change in between)]
 

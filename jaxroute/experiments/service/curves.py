@@ -91,7 +91,7 @@ def _first_steps(results: Results) -> Iterator[Finding]:
 
 
 def _is_later(axis: str, other: str) -> Measure:
-    """That the target is met later as a setting grows: in more runs later than earlier, from its smallest to its largest value.
+    """States that the target is met later as a setting grows: in more runs later than earlier, from its smallest to its largest value.
 
     In all, and with no value of the other setting the other way in more than a twentieth of the runs.
     """

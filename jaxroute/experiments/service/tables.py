@@ -106,7 +106,7 @@ def _short_of_alpha(results: Results, policy: str = "MESS+") -> str:
 
 
 def _times_cheaper(rivals: Sequence[str], factor: float, together: bool) -> Measure:
-    """That rivals cost so many times as much as MESS+: on every benchmark, or in the mean of all of them."""
+    """States that rivals cost so many times as much as MESS+: on every benchmark, or in the mean of all of them."""
 
     def measure(results: Results) -> Finding:
         names = common.benchmarks_of(results)
