@@ -146,13 +146,11 @@ def _second_form(models: int, slots: int, horizon: int) -> float:
 
 def _within(bound: Callable[[int, int, int], float], *sizes: tuple[int, int]) -> Measure:
     """Whether regret is within a bound for some numbers of models and slots."""
-    names = {(n, m): f"N{n}-M{m}" for n, m in sizes}
-    return bounded(
-        *(
-            (mean("StageRoute", name), known("the bound", partial(bound, *size), name), mean("Uniform", name))
-            for size, name in names.items()
-        )
-    )
+    rows = []
+    for n, m in sizes:
+        name = f"N{n}-M{m}"
+        rows.append((mean("StageRoute", name), known("the bound", partial(bound, n, m), name), mean("Uniform", name)))
+    return bounded(*rows)
 
 
 def _others_above_bound(results: Results) -> Finding:
@@ -243,15 +241,15 @@ def _theorem_1_figure(results: Results):
 # Experiments: a study is its cases, its claims (id -> text, part of the paper, measure) and its panels.
 
 
-def _study(
-    name: str, title: str, cases: Any, claims: Any, draw: Any, source: str, seeds: int = 200, **options: Any
-) -> Experiment:
+def _study(name: str, title: str, cases: Any, draw: Any, source: str, seeds: int = 200, **options: Any) -> Experiment:
     return Experiment(
         name=f"staged/{name}",
         title=title,
         cases=tuple(cases),
         seeds=seeds,
-        claims=tuple(Claim(key, text, f"{PAPER}, {where}", measure) for key, (text, where, measure) in claims.items()),
+        claims=tuple(
+            Claim(key, text, f"{PAPER}, {where}", measure) for key, (text, where, measure) in _CLAIMS[name].items()
+        ),
         figures={name: draw},
         source=f"{PAPER}, {source}",
         **options,
@@ -268,6 +266,38 @@ _UNFILLED, _FORGETFUL, _BY_RATIO = (
     ("RoutingScope", "StageScope"),
     ("GreedyByRatio", "GreedyToBest"),
 )
+_ARENA = {"max_deployed": 6, "stage_length": 500}
+_CLAIMS = {
+    "interval-effect": {mode: (f"{INTERVAL} (optimum: {words})", "sec. 6.1", longer_is_worse(f"{mode}-250", f"{mode}-1000"))
+                        for mode, words in _MODES.items()},
+    "open-choices": {
+        "fillers": ("free slots left empty, filled at random or by index cost regret", _OURS, _more_regret(_UNFILLED)),
+        "start": ("a start at mean 0 is hardly optimistic and costs regret", _OURS, _more_regret(("Lemma3",))),
+        "scope": ("to forget the stages before costs regret", _OURS, _more_regret(_FORGETFUL)),
+        "routing": ("Greedy has more regret if it routes by ratio than by the linear program", _OURS, _more_regret(_BY_RATIO, "Greedy")),
+    },
+    "discovery-slope": {
+        "third": ("K = T^(1/3) stages give regret of order T^(2/3) (slope 0.62 to 0.70)", "Theorem 1", _slope("T^(1/3)", 0.62, 0.70)),
+        "half": ("N T / (M K) rules: K = T^(1/2) gives slope 0.5 (0.45 to 0.55)", "Lemma 7", _slope("T^(1/2)", 0.45, 0.55)),
+        "fixed": ("with K fixed the regret is linear (slope 0.95 to 1.05)", "Lemma 7", _slope("10", 0.95, 1.05)),
+        "stages": ("more stages mean less regret: the bound's sqrt(M K T) is not seen", "Theorem 1; ours", _more_stages_help),
+    },
+    "theorem-1": {
+        **{f"bound-N{n}-M{m}": (f"with {n} models and {m} slots regret is below sqrt(M K T log(N T / delta)) + N T / (M K)", "Theorem 1",
+                                _within(_upper_bound, (n, m))) for n, m in _SQUARE},
+        "models": ("it grows with the models as N T / (M K) does (power from .9 to 1.1)", "Theorem 1",
+                   rising(*((0.9, growth("StageRoute", "N", {"M": m}), 1.1) for m in _FEW))),
+        "slots": ("it falls with the slots as N T / (M K) does (power from -1.1 to -.9)", "Theorem 1",
+                  rising(*((-1.1, growth("StageRoute", "M", {"N": n}), -0.9) for n in _MODELS))),
+        "corollary": ("with N^(2/3) slots and T^(1/3) stages it is below N^(1/3) T^(2/3)", "Theorem 1", _within(_second_form, *_CORNER)),
+    },
+    "lower-bound": {
+        "above": ("the regret of StageRoute, with either gamma, is at least C M^(1/3) T^(2/3), C = c^(1/3) / 16 (here c = 1)", "Theorem 2", _above_bound),
+        "others": ("so is that of Greedy and RandomDeploy (gamma = 1); the oracle, which knows the instance, has less", "Theorem 2", _others_above_bound),
+        **{f"slope-M{m}-gamma{gamma}": (f"regret grows as T^(2/3) with M = {m}, gamma = {gamma} (slope 0.60 to 0.75)", "Theorem 2",
+                                        grows_as("regret", "StageRoute", 0.60, 0.75, {"slots": m}, gamma=gamma)) for m in _SLOTS for gamma in _GAMMAS},
+    },
+}  # fmt: skip
 
 EXPERIMENTS = (
     _study(
@@ -278,10 +308,6 @@ EXPERIMENTS = (
             for mode in _MODES
             for interval in _INTERVALS
         ],
-        {
-            mode: (f"{INTERVAL} (optimum: {words})", "sec. 6.1", longer_is_worse(f"{mode}-250", f"{mode}-1000"))
-            for mode, words in _MODES.items()
-        },
         _intervals,
         "sec. 6.1; the second bookkeeping is ours",
         seeds=512,
@@ -291,25 +317,7 @@ EXPERIMENTS = (
     _study(
         "open-choices",
         "What the paper leaves open: fillers, ties, start values, past data, and Greedy's routing",
-        [
-            Case(
-                staged.arena_market,
-                _OPEN_CHOICES,
-                10_000,
-                settings={"max_deployed": 6, "stage_length": 500},
-                record_every=500,
-            )
-        ],
-        {
-            "fillers": ("free slots left empty, filled at random or by index cost regret", _OURS, _more_regret(_UNFILLED)),
-            "start": ("a start at mean 0 is hardly optimistic and costs regret", _OURS, _more_regret(("Lemma3",))),
-            "scope": ("to forget the stages before costs regret", _OURS, _more_regret(_FORGETFUL)),
-            "routing": (
-                "Greedy has more regret if it routes by ratio than by the linear program",
-                _OURS,
-                _more_regret(_BY_RATIO, "Greedy"),
-            ),
-        },
+        [Case(staged.arena_market, _OPEN_CHOICES, 10_000, settings=_ARENA, record_every=500)],
         _choices,
         "sec. 4 and 6.1; the variants are ours",
         seeds=512,
@@ -318,92 +326,28 @@ EXPERIMENTS = (
         "discovery-slope",
         "How regret grows with the horizon, and falls with the stages, when 30 models wait for 3 slots",
         [_discovery(rule, horizon) for rule in _STAGES for horizon in _HORIZONS],
-        {
-            "third": (
-                "K = T^(1/3) stages give regret of order T^(2/3) (slope 0.62 to 0.70)",
-                "Theorem 1",
-                _slope("T^(1/3)", 0.62, 0.70),
-            ),
-            "half": (
-                "N T / (M K) rules: K = T^(1/2) gives slope 0.5 (0.45 to 0.55)",
-                "Lemma 7",
-                _slope("T^(1/2)", 0.45, 0.55),
-            ),
-            "fixed": ("with K fixed the regret is linear (slope 0.95 to 1.05)", "Lemma 7", _slope("10", 0.95, 1.05)),
-            "stages": (
-                "more stages mean less regret: the bound's sqrt(M K T) is not seen",
-                "Theorem 1; ours",
-                _more_stages_help,
-            ),
-        },
         _discovery_figure,
         "Theorem 1; the instance is ours",
         smoke_horizon=4000,
         notes="statistics persist over stages, so that nothing is learned anew",
     ),
     _study(
-        "lower-bound",
-        "Regret on the paper's hard instances, next to its lower bound",
-        [_hard_instances(slots, horizon) for slots in _SLOTS for horizon in _LONGER],
-        {
-            "above": (
-                "the regret of StageRoute, with either gamma, is at least C M^(1/3) T^(2/3), C = c^(1/3) / 16 (here c = 1)",
-                "Theorem 2",
-                _above_bound,
-            ),
-            "others": (
-                "so is that of Greedy and RandomDeploy (gamma = 1); the oracle, which knows the instance, has less",
-                "Theorem 2",
-                _others_above_bound,
-            ),
-            **{
-                f"slope-M{slots}-gamma{gamma}": (
-                    f"regret grows as T^(2/3) with M = {slots}, gamma = {gamma} (slope 0.60 to 0.75)",
-                    "Theorem 2",
-                    grows_as("regret", "StageRoute", 0.60, 0.75, {"slots": slots}, gamma=gamma),
-                )
-                for slots in _SLOTS
-                for gamma in _GAMMAS
-            },
-        },
-        _lower_bound_figure,
-        "Theorem 2 and appendix C",
-        smoke_horizon=8000,
-        notes="all costs are 1 and newcomers look best, so that Greedy deploys what StageRoute does",
-    ),
-    _study(
         "theorem-1",
         "How regret grows with the models that wait and falls with the slots, beside the bound of Theorem 1",
         [_waiting(*size) for size in (*_SQUARE, *_CORNER)],
-        {
-            **{
-                f"bound-N{n}-M{m}": (
-                    f"with {n} models and {m} slots regret is below sqrt(M K T log(N T / delta)) + N T / (M K)",
-                    "Theorem 1",
-                    _within(_upper_bound, (n, m)),
-                )
-                for n, m in _SQUARE
-            },
-            "models": (
-                "it grows with the models as N T / (M K) does (power from .9 to 1.1)",
-                "Theorem 1",
-                rising(*((0.9, growth("StageRoute", "N", {"M": m}), 1.1) for m in _FEW)),
-            ),
-            "slots": (
-                "it falls with the slots as N T / (M K) does (power from -1.1 to -.9)",
-                "Theorem 1",
-                rising(*((-1.1, growth("StageRoute", "M", {"N": n}), -0.9) for n in _MODELS)),
-            ),
-            "corollary": (
-                "with N^(2/3) slots and T^(1/3) stages it is below N^(1/3) T^(2/3)",
-                "Theorem 1",
-                _within(_second_form, *_CORNER),
-            ),
-        },
         _theorem_1_figure,
         "Theorem 1; the instance is ours",
         seeds=16,
         smoke_horizon=4096,
         notes="gamma = log(N T / delta) with delta = .1; the theorem leaves its constants open, here they are 1",
+    ),
+    _study(
+        "lower-bound",
+        "Regret on the paper's hard instances, next to its lower bound",
+        [_hard_instances(slots, horizon) for slots in _SLOTS for horizon in _LONGER],
+        _lower_bound_figure,
+        "Theorem 2 and appendix C",
+        smoke_horizon=8000,
+        notes="all costs are 1 and newcomers look best, so that Greedy deploys what StageRoute does",
     ),
 )
