@@ -26,6 +26,7 @@ LARGE = (
         "staged/open-choices",
         "staged/discovery-slope",
         "staged/lower-bound",
+        "staged/theorem-1",
         "staged/figure-6",
         "staged/figure-3b",
         "staged/figure-3c",
@@ -268,7 +269,14 @@ def test_names_and_metrics_are_those_of_the_documentation():
     expected |= {f"staged/figure-{n}" for n in ("2", "3b", "3c", "4a", "4b", "5", "6")}
     expected |= {f"combinatorial/figure-{n}" for n in ("4a", "4b", "4c", *range(6, 15))}
     expected |= {"combinatorial/table-4", "combinatorial/slopes", "combinatorial/policies", "combinatorial/table"}
-    expected |= {"combinatorial/variants", "stochastic/shelf", "stochastic/changes", "stochastic/best-arm"}
+    expected |= {
+        "combinatorial/variants",
+        "combinatorial/coverage",
+        "staged/theorem-1",
+        "stochastic/shelf",
+        "stochastic/changes",
+        "stochastic/best-arm",
+    }
     expected |= {f"service/{n}" for n in ("figure-2", "figure-3", "figure-C1", "figure-C2", "figure-C3", "theory", "table")}
     expected |= {f"service/table-{n}" for n in (2, 3, 6, 7, "2-parts")} | {
         "service/frontier",
