@@ -126,7 +126,7 @@ class Experiment:
     claims: what the paper says. figures: functions of the results by name, each returns a matplotlib figure.
     smoke_seeds, smoke_horizon: sizes that take seconds.
     source: where in the paper. notes: what a reader should know, for example where a claim cannot be reproduced.
-    stand_in: what is played in place of the paper's data, or of a table that the user did not give, for example "a generated stand-in for
+    stand_in: what stands for the paper's data, or for a table that the user did not give, for example "a generated stand-in for
     RouterBench"; empty for none.
     """
 

@@ -38,7 +38,7 @@ _THETA = (
     (0.5, 0.2, 0.8, -0.3, 0.6),
 )
 _COUNTS = (*RECORD, "mean_queue_regret")
-# What tells the gap of each round, and how often two answers are shown in place of one.
+# Metrics that give the gap of each round, and shares of rounds with two answers.
 _LOST, _SECOND = ("joint_regret", "explored"), [0.0, 0.1, 0.25, 0.5, 1.0]
 _ARRIVAL_RATE = float(qu.RandomQueues().arrival_rate)
 # Under the assumptions of the theory |x| <= 1 and |theta| <= 1, a valid kappa has 1 / kappa <= p_j p_0.
@@ -160,7 +160,7 @@ def _least_eigenvalue(results: Results) -> Iterator[Finding]:
 
 
 def _gaps(data: xr.Dataset) -> xr.DataArray:
-    """What each round lost to the best query and assortment, `[seed, time]`; NaN where it explored."""
+    """Departures that each round lost to the best query and assortment, `[seed, time]`; NaN where it explored."""
     data = data.isel(policy=0).where(data["valid"].isel(policy=0))
     lost, explored = (data[name].diff("time").transpose("seed", "time") for name in _LOST)
     return lost.where(explored == 0)

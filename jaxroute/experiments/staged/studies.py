@@ -154,7 +154,7 @@ def _within(bound: Callable[[int, int, int], float], *sizes: tuple[int, int]) ->
 
 
 def _others_above_bound(results: Results) -> Finding:
-    """As for StageRoute; the oracle, which knows the instance, has less."""
+    """Regret of other policies in units of the bound; the oracle, which knows the instance, has less."""
     parts, stated = [], []
     sizes = [(data, *(data.attrs["coordinates"][name] for name in ("slots", "horizon"))) for data in results.values()]
     for policy in ("Greedy", "RandomDeploy", "Oracle"):

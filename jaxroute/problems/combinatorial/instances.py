@@ -328,7 +328,7 @@ def copies_of(env: CloudEnv, model: int | str, copies: int | None = None) -> Clo
 
     With `Everything` as the policy this is the paper's "Always ChatGPT-4": `N` copies, asked one after another for any win. Regret and
     LP regret are against the best sets of the original cloud, so that they compare with those of policies on it; oracles of the copies
-    play the best sets of copies.
+    choose the best sets of copies.
 
     Differs from the paper: it does not say how often the one model is asked; only `N` independent calls agree with its
     figures.
