@@ -2,7 +2,8 @@
 
 A claim is made of statements: a number is below, above or between boundaries. It *holds* where confidence intervals are on its side of the
 boundaries, is *refuted* where they are on the other side, and is *not decided* else. The probability that a claim is decided wrongly is at most
-1 - `CONFIDENCE`, as far as the intervals cover, also where the truth lies on a boundary.
+1 - `CONFIDENCE`, as far as the intervals cover, also where the truth lies on a boundary. Student's do for normal means and for differences of
+seeds; means of exponential numbers leave them in 6 % of the cases with 8 runs, 2.3 % with 64 and 1.5 % with 512.
 
 Several statements are one claim by `AtLeast`. That all of them hold is shown by each at the full confidence (an intersection-union test:
 the claim is false if one of them is, and this one would have to pass); that one of them is false is looked for among all, so that each
@@ -248,8 +249,11 @@ class Statement:
         if self.holds(risk) or self.refuted(risk):
             return value.number
         error = value.error if value.bounds is None else (high - low) / 2 / _quantile(1 - risk / 2, value.dof)
+        power = (
+            2.0 if value.mean in (low, high) else 1.0
+        )  # The interval of a share of 0 or 1 falls with the runs and not with their root.
         for seeds in (one for one in _SEEDS if one > value.number and one >= value.least):
-            left = math.hypot(math.sqrt(max(error**2 - value.floor**2, 0.0) * value.number / seeds), value.floor)
+            left = math.hypot(math.sqrt(max(error**2 - value.floor**2, 0.0) * (value.number / seeds) ** power), value.floor)
             # Of an infinite interval all that is known are the fewest seeds for a finite one.
             if (_quantile(1 - risk / 2, seeds - 1) + _POWER) * left < abs(self.distance()) or not math.isfinite(error):
                 return seeds
