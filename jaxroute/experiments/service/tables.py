@@ -194,9 +194,10 @@ def _moves(V: Sequence[float], metric: str, sign: int, model: int | None = None)
     """Whether the mean over the benchmarks moves by `sign` from the larger V to the smaller one."""
 
     def measure(results: Results) -> Finding:
-        (before, *first), (after, *last) = (_swept(results, v, metric, model) for v in V)
-        texts = [f"V {v:g}: {show(mean)} (paper {printed})" for v, (mean, printed) in zip(V, (first, last), strict=True)]
-        change = common.averaged({name: after[name] - before[name] for name in before}, per_pass=metric == "cost")
+        found = [_swept(results, v, metric, model) for v in V]
+        texts = [f"V {v:g}: {show(mean)} (paper {printed})" for v, (_, mean, printed) in zip(V, found, strict=True)]
+        runs = {name: found[-1][0][name] - found[0][0][name] for name in found[0][0]}
+        change = common.averaged(runs, per_pass=metric == "cost")
         return f"{'MJ per pass' if metric == 'cost' else '% of requests'}, {', '.join(texts)}", change.times(sign).above(0.0)
 
     return measure
