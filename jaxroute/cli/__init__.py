@@ -579,6 +579,7 @@ def _stand_in(name: str) -> str:
 
 def _tune(options) -> int:
     from jaxroute.experiments import tuning
+    from jaxroute.experiments.base import on_table
 
     _keep_programs(options)
     experiment = _experiment(options.experiment)
@@ -589,7 +590,7 @@ def _tune(options) -> int:
     name = Path(experiment.name).stem if options.experiment.endswith(".py") else experiment.name
     out = options.out or Path("results") / f"tune-{name.replace('/', '-')}"
     leaves = tuning.scales(options.leaves)
-    print(terminal.wrapped(f"{experiment.name}: ", experiment.title, 2))
+    print(terminal.wrapped(f"{experiment.name}: ", on_table(experiment.title, experiment.table({})), 2))
     start = time.perf_counter()
     found = tuning.search(
         experiment,
