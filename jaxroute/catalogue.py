@@ -20,6 +20,7 @@ def catalogue() -> dict[str, Any]:
 def described() -> dict[str, Any]:
     """The problems and experiments, from the code."""
     from jaxroute.experiments import EXPERIMENTS
+    from jaxroute.experiments.base import on_table
     from jaxroute.problems import problems
 
     return {
@@ -32,7 +33,7 @@ def described() -> dict[str, Any]:
             for name, problem in problems().items()
         },
         "experiments": {
-            name: {"title": e.title, "seeds": e.seeds, "horizon": e.horizon, "source": e.source}
+            name: {"title": on_table(e.title, e.stand_in), "seeds": e.seeds, "horizon": e.horizon, "source": e.source}
             for name, e in EXPERIMENTS.items()
         },
     }

@@ -512,6 +512,7 @@ def _run(options) -> int:
 def _run_here(options, mesh: Any = None) -> int:
     from jaxroute import experiments
     from jaxroute.engine import hosts
+    from jaxroute.experiments.base import on_table
 
     devices = _devices(options.devices)
     if devices is not None and mesh is not None:
@@ -533,7 +534,7 @@ def _run_here(options, mesh: Any = None) -> int:
         changes["environment"]["data"] = str(options.data)
     goals = _goals(options.until_stderr)
     if hosts.is_first():
-        print(terminal.wrapped(f"{experiment.name}: ", experiment.title, 2))
+        print(terminal.wrapped(f"{experiment.name}: ", on_table(experiment.title, experiment.table(changes)), 2))
         if experiment.stands_in(changes):
             print(_stand_in(options.experiment), flush=True)
     start = time.perf_counter()
@@ -578,6 +579,7 @@ def _stand_in(name: str) -> str:
 
 def _tune(options) -> int:
     from jaxroute.experiments import tuning
+    from jaxroute.experiments.base import on_table
 
     _keep_programs(options)
     experiment = _experiment(options.experiment)
@@ -588,7 +590,7 @@ def _tune(options) -> int:
     name = Path(experiment.name).stem if options.experiment.endswith(".py") else experiment.name
     out = options.out or Path("results") / f"tune-{name.replace('/', '-')}"
     leaves = tuning.scales(options.leaves)
-    print(terminal.wrapped(f"{experiment.name}: ", experiment.title, 2))
+    print(terminal.wrapped(f"{experiment.name}: ", on_table(experiment.title, experiment.table({})), 2))
     start = time.perf_counter()
     found = tuning.search(
         experiment,
@@ -632,7 +634,7 @@ def _report(experiment, summary: dict[str, Any], changes: dict[str, Any], out: P
         data = results.load(out if len(cases) == 1 else out / case.name)
         lines += [
             "",
-            *([f"{case.name}:"] if len(cases) > 1 else []),
+            *([f"{case.name}, {int(data['time'][-1]):,} rounds:"] if len(cases) > 1 else []),
             metrics.table(data, width=terminal.columns(), max_rows=_ROWS),
         ]
     departures = experiment.departures(summary["horizon"], changes)

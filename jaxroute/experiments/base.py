@@ -1,6 +1,7 @@
 """Experiments as data: which environments, policies, seeds and horizons make a figure or table, and what the paper claims of it."""
 
 import dataclasses
+import functools
 import inspect
 import json
 import math
@@ -47,13 +48,14 @@ class Claim:
 class Case:
     """One simulation of an experiment.
 
-    name: of the case, part of its folder if the experiment has several.
+    name: of the case, part of its folder if the experiment has several; without numbers that another horizon would change.
     environment: an environment or sampler, or a function that makes one: from `settings` (and `horizon`, if it takes that), or of no arguments.
     policies: policies by name, as for `simulate`, or a function `environment -> policies`; one with an argument `settings` also gets
     those of the environment.
     horizon: counted rounds. settings: arguments of `environment`. coordinates: what distinguishes the case, for tables.
     record_every, record, probes: as for `simulate`. seeds: at most so many for this case (default: the experiment's).
     one_pass: counted rounds from the environment, as the rows of a user's table, in place of `horizon` unless another one is asked for.
+    rows: number of rows of the table that the environment plays (default: as `one_pass`).
     """
 
     environment: Any
@@ -67,6 +69,7 @@ class Case:
     probes: Mapping[str, Callable] | None = None
     seeds: int | None = None
     one_pass: Callable[[Any], int] | None = None
+    rows: Callable[[Any], int] | None = None
 
     def build(self, horizon: int, changes: Mapping[str, Any]) -> Any:
         """The environment for a horizon, with changed settings."""
@@ -123,6 +126,8 @@ class Experiment:
     claims: what the paper says. figures: functions of the results by name, each returns a matplotlib figure.
     smoke_seeds, smoke_horizon: sizes that take seconds.
     source: where in the paper. notes: what a reader should know, for example where a claim cannot be reproduced.
+    stand_in: what stands for the paper's data, or for a table that the user did not give, for example "a generated stand-in for
+    RouterBench"; empty for none.
     """
 
     name: str
@@ -135,6 +140,7 @@ class Experiment:
     smoke_horizon: int = 1000
     source: str = ""
     notes: str = ""
+    stand_in: str = ""
 
     @property
     def horizon(self) -> int:
@@ -156,8 +162,18 @@ class Experiment:
 
     def stands_in(self, changes: Mapping[str, Mapping[str, Any]]) -> bool:
         """Whether generated queries are played in place of a user's: a table's experiment that was given no table."""
-        given = changes.get("environment", {})
-        return any({**case.settings, **given}.get("data") == "standin" for case in self.cases)
+        takes_table = any("data" in case.settings for case in self.cases)
+        return takes_table and bool(self.stand_in) and self.table(changes) == self.stand_in
+
+    def table(self, changes: Mapping[str, Mapping[str, Any]]) -> str:
+        """The table that a run plays: the name of its file, or the stand-in; empty for none."""
+        data = changes.get("environment", {}).get("data")
+        return self.stand_in if data in (None, "standin") else Path(str(data)).name
+
+
+def on_table(text: str, table: str) -> str:
+    """A title or a claim with the table that it is about."""
+    return f"{text}, on {table}" if table else text
 
 
 def run(
@@ -212,6 +228,7 @@ def run(
     cases = tuple(case for case, _, _ in built)
     data = {}
     for case, env, policies in built:
+        table, rows = experiment.table(asked), case.rows or case.one_pass
         data[case.name] = simulate(
             env,
             policies,
@@ -231,7 +248,11 @@ def run(
             until_stderr=until_stderr,
             keep_states=keep_states,
             accept_changed_code=accept_changed_code,
-            description={"experiment": experiment.name, "coordinates": dict(case.coordinates)},
+            description={
+                "experiment": experiment.name,
+                "coordinates": dict(case.coordinates),
+                "table": f"{table}, {rows(env):,} rows" if table and rows else table,
+            },
         )
         if "stopped" in data[case.name].attrs:
             return {}
@@ -271,7 +292,7 @@ def draw(experiment: Experiment, data: Results, out: Path) -> list[Path]:
     files = []
     for name, make in experiment.figures.items():
         try:
-            figure, reason = _from_what_is_kept(make, data)
+            figure, reason = _from_what_is_kept(functools.partial(picture, make), data)
         except ValueError as error:  # Nothing is positive where an axis is logarithmic, for example.
             figure, reason = None, str(error)
         if reason:
@@ -280,6 +301,16 @@ def draw(experiment: Experiment, data: Results, out: Path) -> list[Path]:
         files.append(out / f"{name}.png")
         plot.save(figure, files[-1])
     return files
+
+
+def picture(make: Callable[[Results], Any], data: Results) -> Any:
+    """The figure that a function makes of results, headed by the table that they are about if there is one."""
+    made = make(data)
+    figure, table = getattr(made, "figure", made), next(iter(data.values())).attrs.get("table")
+    if table:
+        figure.set_size_inches(figure.get_figwidth(), figure.get_figheight() + 0.25)
+        figure.suptitle(f"on {table}", x=0.01, ha="left", fontsize=8)
+    return figure
 
 
 def _from_what_is_kept(make: Callable[[Results], Any], data: Results) -> tuple[Any, str]:
@@ -312,10 +343,16 @@ def summarise(experiment: Experiment, data: Results, seeds: int, horizon: int, d
     """
     attributes = [d.attrs for d in data.values()]
     run_s = sum(a["run_s"] for a in attributes)
-    claims = [{"id": c.id, "text": c.text, "source": c.source, **_judged(c, data, departures)} for c in experiment.claims]
+    table = attributes[0].get("table", "")
+    claims = [
+        {"id": c.id, "text": on_table(c.text, table), "source": c.source, **_judged(c, data, departures)}
+        for c in experiment.claims
+    ]
     first = attributes[0]
     return {
         "experiment": experiment.name,
+        "title": on_table(experiment.title, table),
+        "table": table,
         "problem": first["settings"]["problem"],
         "horizon": horizon,
         "seeds": max((a["seeds_played"] for a in attributes if "seeds_played" in a), default=seeds),

@@ -176,11 +176,12 @@ def pictures_of(experiment: Any, data: dict[str, Any]) -> list[dict[str, Any]]:
     import matplotlib
 
     matplotlib.use("Agg")
+    from jaxroute.experiments.base import picture
+
     pictures, room = [], left(experiment)
     for number, (name, make) in enumerate(experiment.figures.items()):
         file = f"{stem(experiment.name)}.webp" if len(experiment.figures) == 1 else f"{stem(experiment.name)}--{name}.webp"
-        made = make(data)
-        figure = getattr(made, "figure", made)  # Some return the axes.
+        figure = picture(make, data)
         panels = sum(ax.get_visible() for ax in figure.axes)
         width, height = draw(figure, GALLERY / file, min(largest(panels), room // (len(experiment.figures) - number)))
         room -= (GALLERY / file).stat().st_size
@@ -212,7 +213,7 @@ def keep(experiment: Any, out: Path, spent: float | None, judge: bool = False) -
     spent = before["cpu_s"] if spent is None else spent
     entry = {
         "experiment": experiment.name,
-        "title": experiment.title,
+        "title": summary["title"],
         "source": experiment.source,
         "notes": experiment.notes,
         "command": " ".join(["jaxroute", *command(experiment, summary["seeds"])]),

@@ -26,6 +26,7 @@ LARGE = (
         "staged/open-choices",
         "staged/discovery-slope",
         "staged/lower-bound",
+        "staged/theorem-1",
         "staged/figure-6",
         "staged/figure-3b",
         "staged/figure-3c",
@@ -47,6 +48,7 @@ def smoke(name: str, out, **changes):
     summary = experiments.run(experiment, out, seeds=16, horizon=horizon, progress=False, **changes)
     assert json.loads((out / "summary.json").read_text()) == json.loads(json.dumps(summary))
     assert summary["experiment"] == name
+    assert all(text.endswith(summary["table"]) for text in (summary["title"], *(c["text"] for c in summary["claims"])))
     assert {c["id"] for c in summary["claims"]} == {c.id for c in experiment.claims}
     departs = horizon != experiment.horizon or changes
     assert all((c["verdict"] == "not judged") == bool(departs) and c["measured"] for c in summary["claims"])
@@ -267,7 +269,14 @@ def test_names_and_metrics_are_those_of_the_documentation():
     expected |= {f"staged/figure-{n}" for n in ("2", "3b", "3c", "4a", "4b", "5", "6")}
     expected |= {f"combinatorial/figure-{n}" for n in ("4a", "4b", "4c", *range(6, 15))}
     expected |= {"combinatorial/table-4", "combinatorial/slopes", "combinatorial/policies", "combinatorial/table"}
-    expected |= {"combinatorial/variants", "stochastic/shelf", "stochastic/changes", "stochastic/best-arm"}
+    expected |= {
+        "combinatorial/variants",
+        "combinatorial/coverage",
+        "staged/theorem-1",
+        "stochastic/shelf",
+        "stochastic/changes",
+        "stochastic/best-arm",
+    }
     expected |= {f"service/{n}" for n in ("figure-2", "figure-3", "figure-C1", "figure-C2", "figure-C3", "theory", "table")}
     expected |= {f"service/table-{n}" for n in (2, 3, 6, 7, "2-parts")} | {
         "service/frontier",
@@ -393,3 +402,43 @@ def test_a_claim_that_does_not_hold_is_reported(tmp_path):
     assert summary["claims"] == [
         {"id": "never", "text": "this never holds", "source": "nobody", "measured": "nothing", "verdict": "refuted"}
     ]
+
+
+def test_what_was_run_on_stands_in_result_title_picture_and_claims(tmp_path):
+    """The generated stand-in, or the file that takes its place; in each with the number of rows."""
+    import matplotlib.pyplot as plt
+
+    from jaxroute.experiments import Case, Claim, Experiment
+    from jaxroute.experiments.base import picture
+    from jaxroute.problems import stochastic
+
+    def table(data="standin"):
+        return stochastic.bernoulli([0.6, 0.4] if data == "standin" else [0.6, 0.4, 0.2])
+
+    case = Case(table, {"UCB1": stochastic.UCB1()}, 20, settings={"data": "standin"}, rows=lambda env: env.spec.num_models)
+    claim = Claim("c", "a claim", "x", lambda results: ("nothing", False))
+    one = Experiment("x/y", "a title", (case,), claims=(claim,), stand_in="a stand-in")
+    for name, changes, said in (
+        ("a", {}, "a stand-in, 2 rows"),
+        ("b", {"environment": {"data": "to/t.csv"}}, "t.csv, 3 rows"),
+    ):
+        summary = experiments.run(one, tmp_path / name, seeds=4, progress=False, changes=changes)
+        data = jr.load(tmp_path / name)
+        assert (summary["table"], data.attrs["table"]) == (said, said)
+        assert summary["title"] == f"a title, on {said}" and summary["claims"][0]["text"] == f"a claim, on {said}"
+        figure = picture(lambda results: jr.plot.curves(results["result"], "regret"), {"result": data})
+        assert figure.get_suptitle() == f"on {said}"
+        plt.close("all")
+
+
+@pytest.mark.fast
+def test_rivals_of_the_combinatorial_figures_are_the_policies_that_they_are_named_for():
+    """A rival under the name of its class has the settings of the class; what departs is in a note."""
+    for name, experiment in EXPERIMENTS.items():
+        for case in (
+            experiment.cases if name.startswith("combinatorial/") and not callable(experiment.cases[0].policies) else ()
+        ):
+            for label, policy in case.policies.items() if not callable(case.policies) else ():
+                kind = type(policy).__name__
+                if label == kind and policy != type(policy)():
+                    assert kind in experiment.notes, (name, label)

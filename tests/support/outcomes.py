@@ -9,7 +9,13 @@ import numpy as np
 import xarray as xr
 from fillings import Put, put
 
-from jaxroute.data import MESSPLUS_BENCHMARKS, MESSPLUS_MODELS, MESSPLUS_TABLE_2, MESSPLUS_TABLE_2_DIFFERS
+from jaxroute.data import (
+    MESSPLUS_BENCHMARKS,
+    MESSPLUS_MODELS,
+    MESSPLUS_TABLE_2,
+    MESSPLUS_TABLE_2_DIFFERS,
+    MESSPLUS_TABLES_6_7,
+)
 from jaxroute.data.papers import MESSPLUS_REPLAY
 from jaxroute.experiments.service import theory
 from jaxroute.experiments.stochastic import best_arm, shelf
@@ -40,7 +46,11 @@ def _against(result: tuple[tuple[Put, ...], tuple[Put, ...]]) -> tuple[tuple[Put
 
 def _lower_bound() -> Outcomes:
     slopes = {f"slope-M{m}-gamma{g}": ((put("regret", horizon=2 / 3),), EVEN) for m in (2, 4) for g in (0.2, 1.0)}
-    return {"above": _more("regret", 1e6, "*"), **slopes}
+    others = (put("regret", 1e6), put("regret", 0, policy="Oracle")), EVEN
+    return {"above": _more("regret", 1e6, "*"), "others": others, **slopes}
+
+
+_TOO_MUCH = _against(_more("regret", 1e9, "StageRoute"))
 
 
 _STAGED = {
@@ -58,6 +68,12 @@ _STAGED = {
         "stages": (tuple(put("regret", less, case=f"{k}-*") for k, less in (("T(1-3)", 0.5), ("T(1-2)", 0.2))), EVEN),
     },
     "staged/lower-bound": _lower_bound(),
+    "staged/theorem-1": {
+        **{f"bound-N{n}-M{m}": _TOO_MUCH for n in (24, 48, 96) for m in (3, 6, 12)},
+        "models": ((put("regret", N=1.0),), EVEN),
+        "slots": ((put("regret", M=-1.0),), EVEN),
+        "corollary": _TOO_MUCH,
+    },
 }
 
 # Combinatorial.
@@ -115,6 +131,11 @@ _COMBINATORIAL = {
         ),
     },
     "combinatorial/table-4": _run_times(),
+    "combinatorial/coverage": {
+        f"{name}-{part}": ((put(f"distance.{part}", near),), (put(f"distance.{part}", 2.0),))
+        for part in ("outcome", "cost")
+        for name, near in (("covers", 0.9), ("settings", 0.001))
+    },
     "combinatorial/slopes": {
         "regret": ((put("lp_regret", horizon=0.5),), EVEN),
         "violation": ((put("violation_eq1", horizon=-0.5),), EVEN),
@@ -148,6 +169,24 @@ def _as_in_the_paper(method: str, policy: str) -> tuple[tuple[Put, ...], tuple[P
     return (put("cost", cost, policy=policy), put("satisfaction", satisfaction, policy=policy)), EVEN
 
 
+def _shares(method: str, policy: str) -> tuple[tuple[Put, ...], tuple[Put, ...]]:
+    """The model call ratio of the paper's Table 2."""
+
+    def level(data: xr.Dataset) -> xr.DataArray:
+        return xr.DataArray(
+            np.array(MESSPLUS_TABLE_2[method][data.attrs["coordinates"]["benchmark"]].ratio) / 100, dims="model"
+        )
+
+    return (put("served_share", level, policy=policy),), EVEN
+
+
+def _sizes(v: float) -> Outcomes:
+    """What Tables 6 and 7 print for the mean of the benchmarks."""
+    paper = MESSPLUS_TABLES_6_7[v]["average"]
+    cost = _joules(dict.fromkeys(MESSPLUS_BENCHMARKS, paper.cost_mj))
+    return {"cost-size": ((put("cost", cost),), EVEN), "large-size": ((put("served_share", paper.ratio[2] / 100),), EVEN)}
+
+
 def _explored(data: xr.Dataset) -> xr.DataArray:
     """Share of the requests that are explored, by c."""
     horizon = int(data["time"][-1])
@@ -176,6 +215,10 @@ _SERVICE = {
         "routellm": _as_in_the_paper("RouteLLM", "RouteLLM"),
         "routerdc": _as_in_the_paper("RouterDC", "RouterDC"),
         "messplus": _as_in_the_paper("MESS+", "MESS+"),
+        "ratio-guessing": _shares("Educated guessing", "EducatedGuessing"),
+        "ratio-routellm": _shares("RouteLLM", "RouteLLM"),
+        "ratio-routerdc": _shares("RouterDC", "RouterDC"),
+        "ratio-messplus": _shares("MESS+", "MESS+"),
         "replay": ((put("cost", _joules(MESSPLUS_REPLAY[0.1]), policy="MESS+"),), EVEN),
         "twice": _more("cost", 0.1, "MESS+"),
         "single": (EVEN, (put("cost", 1e9, policy=MESSPLUS_MODELS[1]),)),
@@ -188,6 +231,8 @@ _SERVICE = {
             (put("cost", 2, policy="base rates, no exploration"),),
         ),
     },
+    "service/table-6": _sizes(1e-4),
+    "service/table-7": _sizes(1e-5),
     "service/table-3": {"small": ((put("decision_cost", 0.0465 / 1.0465),), (put("decision_cost", 0.5),))},
     "service/theory": {
         "theorem-1": ((_NO_VIOLATION,), (put("virtual_queue", 1e9),)),
@@ -253,6 +298,10 @@ _QUEUEING = {
         "eigenvalue": ((put("estimate.least", 1e6),), (put("estimate.least", 0),)),
         # A decision changes nothing, or a hundredth of a query.
         "switching": (EVEN, (put("queue_length", policy="switch", at=1.0),)),
+        "round-bound": (EVEN, (put("joint_regret", 1e9, case="rounds-shared", time=1.0),)),
+        "round-decay": ((put("joint_regret", case="rounds", time=0.5),), (put("joint_regret", case="rounds", time=1.0),)),
+        "good-rounds": (EVEN, (put("joint_regret", 1e6, case="rounds", time=1.0),)),
+        "mixed": ((put("queue_length", case="mixed", second_answer=(1, 1, 0.1, 0.1, 0.1)),), EVEN),
         "little": ((put("arrivals", 5000, case="regret"),), EVEN),
     },
 }
@@ -432,4 +481,5 @@ RUNS: dict[tuple[str, str], int] = {
     ("service/figure-2", "first"): 64,
     ("service/theory", "margin"): 800,
     ("staged/figure-5", "newcomers"): 160,
+    **{("combinatorial/coverage", f"{name}-{part}"): 800 for name in ("covers", "settings") for part in ("outcome", "cost")},
 }

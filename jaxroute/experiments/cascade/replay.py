@@ -31,6 +31,7 @@ _FITTED, _HINDSIGHT = "linear indices (other half)", "linear indices (in sample)
 _KINDS = ("independent", "joint")
 _LITTLE = 0.005  # Utility per request by which one may earn less and count as equal.
 _TITLES = {"independent": "independent rows", "joint": "joint rows", "queries": "each query once"}
+_STAND_IN = "a generated stand-in for RouterBench"
 _SETTINGS = ("data", "by", "groups", "models", "costs", "scores", "sizes", "confidence")
 
 
@@ -128,7 +129,8 @@ def _policies(envs: Grid, settings: Mapping[str, Any]) -> dict[str, Any]:
 def _case(kind: str) -> Case:
     settings = dict.fromkeys(_SETTINGS) | {"data": "standin", "groups": 6, "weights": _WEIGHTS, "joint": kind == "joint"}
     record = ("realised_regret", "reward", "cost", "utility", "queries")
-    return Case(replay, _policies, 10_000, kind, settings, {"rows": kind}, record_every=500, record=record)
+    options = {"record_every": 500, "record": record, "rows": lambda envs: len(envs.objects[0].boxes.score)}
+    return Case(replay, _policies, 10_000, kind, settings, {"rows": kind}, **options)
 
 
 def _zero(data: xr.Dataset) -> str:
@@ -211,7 +213,7 @@ _CLAIMS = claims(
 )  # fmt: skip
 REPLAY = study(
     "cascade/replay",
-    "Recorded scores and costs of real queries, on a plane of cost and quality (--data FILE)",
+    "Scores and costs of the queries of a table, on a plane of cost and quality (--data FILE)",
     tuple(_case(kind) for kind in _KINDS),
     64,
     _CLAIMS,
@@ -223,6 +225,7 @@ REPLAY = study(
     '--set environment.scores=\'{"small": "perf_small", "large": "perf_large"}\' --set environment.costs=\'{"small": 1, "large": 20}\' '
     "--set environment.by=dataset",
     smoke_horizon=200,
+    stand_in=_STAND_IN,
 )
 
 # Each query once, with features of its own in place of groups.
@@ -274,7 +277,7 @@ def _players_of_queries(envs: Grid, settings: Mapping[str, Any]) -> dict[str, An
 
 QUERIES = study(
     "cascade/queries",
-    "Recorded queries with features of their own, each once: what linear indices make of them (--data FILE)",
+    "Queries of a table with features of their own, each once: what linear indices make of them (--data FILE)",
     (
         Case(
             queries,
@@ -300,4 +303,5 @@ QUERIES = study(
     "the directions in which the features of queries differ most (--set environment.directions=8). COSMOS' bonus is chosen and judged as in "
     "cascade/replay",
     smoke_horizon=200,
+    stand_in=_STAND_IN,
 )  # fmt: skip

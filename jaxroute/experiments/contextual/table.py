@@ -88,7 +88,8 @@ TABLE = Experiment(
     seeds=64,
     figures={"table": _picture},
     source="Li et al. (2010), with recorded outcomes of all models",
-    notes="without --data FILE a stand-in is played, 4,000 generated queries of eleven models; one pass over the rows, unless --horizon asks for more; the reward is the score less the weighted cost, where a mean call of the dearest "
+    stand_in="a generated stand-in for RouterBench",
+    notes="one pass over the rows, unless --horizon asks for more; the reward is the score less the weighted cost, where a mean call of the dearest "
     "model counts --set environment.weight=.1; two policies know the rows: the best single model, and the linear rule that was fitted to them",
     smoke_horizon=200,
 )

@@ -142,7 +142,8 @@ def data_case(
     settings: dict[str, Any] = {"models": models, "data": data, "embeddings": None, "costs": None, "cost_weight": 0.1}
     settings |= {"load": load, "num_offered": num_offered, "dim": dim}
     where = {"K": num_offered, "load": load}
-    return Case(data_queue, policies, horizon, case_name(num_offered, load), settings, where, record=RECORD)
+    name, rows = case_name(num_offered, load), lambda env: env.spec.prompts
+    return Case(data_queue, policies, horizon, name, settings, where, record=RECORD, rows=rows)
 
 
 def _growth(data: xr.Dataset, policy: str) -> Measured:
@@ -274,33 +275,31 @@ _FIGURES = (
 )
 
 
-def claims(about: str = "", only: Sequence[str] = (), source: str = f"{PAPER}, section 6.2") -> tuple[Claim, ...]:
+def claims(only: Sequence[str] = (), source: str = f"{PAPER}, section 6.2") -> tuple[Claim, ...]:
     """Claims about queues of prompts.
 
     Args:
-      about: begins their text.
       only: ids of those that are made (default: all).
       source: where the paper says it; "longer" is ours.
     """
     chosen = [claim for claim in _CLAIMS if not only or claim[0] in only]
-    return tuple(
-        Claim(name, about + text, "ours" if name == "longer" else source, measure) for name, text, measure in chosen
-    )
+    return tuple(Claim(name, text, "ours" if name == "longer" else source, measure) for name, text, measure in chosen)
 
 
 def _figure(number: int, models: str, name: str, size: int, seeds: int, horizon: int, dim: int) -> Experiment:
     where = f"{PAPER}, figure {number}, section 6.2 and appendix C.2"
     return Experiment(
         f"queueing/figure-{number}",
-        f"Queue length and regret with the {size} models of a stand-in for {name}",
+        f"Queue length and regret with {size} models",
         tuple(data_case(models, k, load, horizon, dim) for k, loads in LOADS.items() for load in loads),
         seeds,
-        claims(f"on the stand-in for {name}, ", source=where),
+        claims(source=where),
         pictures(f"figure-{number}", LOADS),
         # Each round of many models and features takes milliseconds.
         smoke_seeds=2 if size > 100 else 4,
         smoke_horizon=12 if size > 100 else 60,
         source=where,
+        stand_in=f"a generated stand-in for {name}",
         notes=f"not the paper's data: without --data a stand-in of 1,000 generated prompts (semantic noise, soft scores) with {dim} features, the "
         f"paper's have 384, over {horizon:,} rounds, the paper's 5,000; --data FILE plays a log of yours, whose features are its embedding or made of its text unless --set environment.embeddings=FILE gives others; "
         + NOTES,

@@ -20,6 +20,7 @@ from jaxroute.experiments.measure import (
     late_slope,
     listed,
     mean_of,
+    power,
     product,
     share_of,
     show,
@@ -37,6 +38,8 @@ _THETA = (
     (0.5, 0.2, 0.8, -0.3, 0.6),
 )
 _COUNTS = (*RECORD, "mean_queue_regret")
+# Metrics that give the gap of each round, and shares of rounds with two answers.
+_LOST, _SECOND = ("joint_regret", "explored"), [0.0, 0.1, 0.25, 0.5, 1.0]
 _ARRIVAL_RATE = float(qu.RandomQueues().arrival_rate)
 # Under the assumptions of the theory |x| <= 1 and |theta| <= 1, a valid kappa has 1 / kappa <= p_j p_0.
 _VALID_CURVATURE = (1.0 + math.e) ** 2 / math.e
@@ -74,6 +77,15 @@ _CASES = (
     _case("long", functools.partial(qu.fixed_queue, _THETA, limit=512), _ACQB, 20_000, 50, seeds=256),
     _case("exploring", qu.RandomQueues, {"ACQB": grid(qu.ACQB, c1=[1.0, 2.0])}, 1000, 100),
     _case("shared", _shared_queue, {"ACQB": qu.ACQB(curvature=_VALID_CURVATURE)}, 1000, 50, probes={"estimate": _estimate}),
+    _case("rounds", qu.RandomQueues, _ACQB, 4000, 1, record=_LOST, seeds=256),
+    _case(
+        *("rounds-shared", _shared_queue, {"ACQB": qu.ACQB(curvature=_VALID_CURVATURE)}, 1000, 1),
+        **{"record": _LOST, "probes": {"estimate": _estimate}, "seeds": 64},
+    ),
+    _case(
+        *("mixed", qu.RandomQueues, {"ACQB": grid(qu.ACQB, second_answer=_SECOND), "Optimal": qu.Optimal.of}, 1000, 50),
+        **{"settings": {"num_offered": 2, "mixed": True}, "seeds": 256},
+    ),
     _case("switching", functools.partial(qu.fixed_queue, _THETA), _switching, 100, 1, record=("queue_length",), seeds=64),
 )
 
@@ -147,6 +159,50 @@ def _least_eigenvalue(results: Results) -> Iterator[Finding]:
         yield text, above.at_least(max(chance, 0.99)).unless(*never)
 
 
+def _gaps(data: xr.Dataset) -> xr.DataArray:
+    """Departures that each round lost to the best query and assortment, `[seed, time]`; NaN where it explored."""
+    data = data.isel(policy=0).where(data["valid"].isel(policy=0))
+    lost, explored = (data[name].diff("time").transpose("seed", "time") for name in _LOST)
+    return lost.where(explored == 0)
+
+
+def _round_bound(results: Results) -> Finding:
+    data = results["rounds-shared"]
+    gaps, least = _gaps(data), data["estimate.least"].isel(policy=0)
+    reach = xr.DataArray([_SHARED_THEORY.reach(float(t)) for t in gaps["time"].values], {"time": gaps["time"]})
+    bound = reach / np.sqrt(least.sel(time=gaps["time"]))
+    share, whole = mean_of((gaps / bound).max("time")), mean_of((1.0 / bound).max("time"))
+    text = f"largest gap over its bound, mean of the runs, {show(share)}; bounds from {float(bound.min()):,.0f} on"
+    return text, share.at_most(1.0).unless("a gap of 1, the largest that there is,", whole.at_most(1.0))
+
+
+def _round_decay(results: Results) -> Finding:
+    gaps = _gaps(results["rounds"])
+    firsts = [int(gaps["time"][-1]) // 2**j for j in range(5, 0, -1)]
+    means = [gaps.where((gaps["time"] > first) & (gaps["time"] <= 2 * first)).mean("time") for first in firsts]
+    runs = xr.concat(means, xr.IndexVariable("first", firsts))
+    found = {first: mean_of(runs.sel(first=first)) for first in firsts}
+    slope = power(runs, "first")
+    return f"in windows of doubling length, {listed(found, 'from {}:')}; power {show_slope(slope)}", slope.at_most(-0.25)
+
+
+def _good_rounds(results: Results) -> Finding:
+    gaps, most = _gaps(results["rounds"]), float(qu.RandomQueues().slack) / 2
+    late = gaps.where(gaps["time"] > 0.9 * float(gaps["time"][-1]))
+    share, tau = (
+        mean_of((late <= most).where(late.notnull()).mean("time")),
+        _SHARED_THEORY.bad_rounds(float(gaps["time"][-1])),
+    )
+    text = f"{100 * share.mean:.1f} % of the last tenth of the rounds lose at most {most:g}; tau(t) is {tau:.1g} rounds"
+    return text, share.at_least(0.99)
+
+
+def _second_answers(results: Results) -> Finding:
+    found = ends_along(results["mixed"], "queue_length", "ACQB", "second_answer")
+    text = f"final queue by the share of rounds with two answers, {listed(found, '{:g}:')}"
+    return text, found[0.25].below(found[0.0].times(0.5))
+
+
 def _effects(results: Results) -> xr.DataArray:
     """`psi(i, t)`: what the learner's decision in round `i` changes in the queue, if the optimal policy follows."""
     data = results["switching"]["queue_length"].sel(policy="switch")
@@ -213,6 +269,8 @@ _PICTURE = side_by_side(
     panel("routing_regret", case="regret", log=True, policies=["ACQB", "Random"], title="theorem 6: regret"),
     panel("mean_queue_regret", _draw_windows, case="long", title="theorem 5: the hump and the decay"),
     panel("estimate.distance", case="shared", title="coverage of the radius", **_COVERAGE),
+    panel("joint_regret", case="rounds", log=True, title="regret with the best query and assortment"),
+    panel("queue_length", case="mixed", policies=["ACQB"], title="two answers in a share of the rounds"),
     panel("queue_length", _draw_effects, case="switching", title="queue added by the decision of round i"),
     columns=2,
 )
@@ -222,6 +280,25 @@ _CLAIMS = (
     ("explorations", "appendix G.1", "as many explorations as lambda times the sum of eta, within 2 %", _explorations),
     ("coverage", "lemma 33", "the radius covers the truth in 99 % of the runs (shared model, valid kappa)", _coverage),
     ("eigenvalue", "lemma 25", "in 99 % of runs the design matrix grows as it says (shared model)", _least_eigenvalue),
+    (
+        "round-bound",
+        "proposition 10",
+        "a round without exploring loses at most (alpha + 48 beta) / sqrt(least eigenvalue)",
+        _round_bound,
+    ),
+    ("round-decay", "lemma 11", "and its loss falls at least as t^-1/4, as that bound does", _round_decay),
+    (
+        "good-rounds",
+        "proposition 14; ours",
+        "long before tau(t) 99 % of such rounds lose at most half the slack",
+        _good_rounds,
+    ),
+    (
+        "mixed",
+        "ours",
+        "with two answers in a quarter of the rounds the queue is less than half of that with one",
+        _second_answers,
+    ),
     ("switching", "lemma 8", "a decision is felt as one query or none, with one sign; the effects add up", _switch_signs),
 )
 THEORY = Experiment(

@@ -48,9 +48,10 @@ def experiment(
     source: str = "",
     notes: str = STAND_IN,
     smoke_horizon: int = 200,
+    stand_in: str = "recorded answers with stand-in features",
 ) -> Experiment:
     """An experiment of this folder: `name` without that of the problem, `source` without that of the paper (default: ours)."""
-    source, sizes = f"MESS+, {source}" if source else "ours", {"smoke_horizon": smoke_horizon}
+    source, sizes = f"MESS+, {source}" if source else "ours", {"smoke_horizon": smoke_horizon, "stand_in": stand_in}
     return Experiment(
         f"service/{name}", title, tuple(cases), seeds, tuple(claims), figures, source=source, notes=notes, **sizes
     )

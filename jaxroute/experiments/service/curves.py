@@ -116,11 +116,11 @@ def _figure(name: str, number: str, benchmarks: Sequence[str], seeds: int) -> Ex
         claim("satisfaction", where, _falls_with_V("satisfaction"), "satisfaction falls with V, seed by seed"),
         claim("cost", where, _falls_with_V("cost"), "cost falls with V, seed by seed"),
         claim("earlier", f"{where} and section 4.2", _is_later("V", "alpha"), "a smaller V meets alpha earlier"),
-        claim("later", "C.2", _is_later("alpha", "V"), "a higher alpha is met later"),
+        claim("later", "appendix C.2", _is_later("alpha", "V"), "a higher alpha is met later"),
         claim("cheaper", where, _cheaper_for_every_V),
     ]
     if "winogrande" in benchmarks:
-        claims.append(claim("first", f"{where} and C.2", _first_steps))
+        claims.append(claim("first", f"{where} and appendix C.2", _first_steps))
     cases = common.passes(_policies, benchmarks, every=10, all_alphas=True)
     routers = common.router_passes(benchmarks, every=10, record=("cost", "satisfaction"))
     pages = {name if len(benchmarks) == 1 else f"{name}-{b}": functools.partial(_page, benchmark=b) for b in benchmarks}

@@ -429,5 +429,6 @@ EXPERIMENTS = (
         {"table": _table_picture},
         "section 4, with logged outcomes",
         _NOTES["table"],
+        stand_in="",
     ),
 )

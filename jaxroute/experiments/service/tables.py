@@ -82,6 +82,22 @@ def _as_replayed(results: Results) -> Iterator[Finding]:
         yield f"{name} {show(cost)} ({replay})", cost.near(other, margin=0.05)
 
 
+def _call_ratio(method: str, policy: str) -> Measure:
+    """Whether a method calls the small, the middle and the large model as often as the paper prints, within five points."""
+
+    @all_hold()
+    def measure(results: Results) -> Iterator[Finding]:
+        for name in common.benchmarks_of(results):
+            printed = MESSPLUS_TABLE_2[method][name].ratio
+            own = {case: data for case, data in results.items() if case.startswith(name)}
+            chosen = [{case: data.isel(model=m) for case, data in own.items()} for m in range(3)]
+            found = [reached(one, name, "served_share", policy).times(100.0) for one in chosen]
+            text = f"{name} {' / '.join(map(show, found))} % (paper {' / '.join(map(str, printed))})"
+            yield text, [one.near(ratio, 5.0) for one, ratio in zip(found, printed, strict=True)]
+
+    return measure
+
+
 def _short_of_alpha(results: Results, policy: str = "MESS+") -> str:
     """On which benchmarks a policy ends short of alpha, in points."""
     short = {name: points_short(results, name, policy) for name in common.benchmarks_of(results)}
@@ -164,31 +180,48 @@ def _with_V(V: Sequence[float]) -> Any:
     return lambda env, settings: {"MESS+": grid(sv.paper_policy, benchmark=settings["benchmark"], V=list(V))}
 
 
+def _swept(results: Results, v: float, metric: str, model: int | None) -> tuple[dict[str, Any], Measured, float]:
+    """Runs by benchmark at one V; their mean, in MJ or percent; and what the paper prints."""
+    chosen = {name: data if model is None else data.isel(model=model) for name, data in results.items()}
+    found = {name: common.runs(chosen, name, metric, "MESS+", V=v) for name in chosen}
+    paper = (MESSPLUS_TABLES_6_7.get(v) or MESSPLUS_TABLE_2["MESS+"])["average"]
+    if metric == "cost":
+        return found, common.averaged(found, per_pass=True), paper.cost_mj
+    return found, common.averaged(found).times(100.0), paper.satisfaction if model is None else paper.ratio[model]
+
+
 def _moves(V: Sequence[float], metric: str, sign: int, model: int | None = None) -> Measure:
     """Whether the mean over the benchmarks moves by `sign` from the larger V to the smaller one."""
 
     def measure(results: Results) -> Finding:
-        chosen = {name: data if model is None else data.isel(model=model) for name, data in results.items()}
-        found, per_pass, texts = {}, metric == "cost", []
-        for v in V:
-            found[v] = {name: common.runs(chosen, name, metric, "MESS+", V=v) for name in chosen}
-            paper = (MESSPLUS_TABLES_6_7.get(v) or MESSPLUS_TABLE_2["MESS+"])["average"]
-            printed = paper.cost_mj if per_pass else paper.satisfaction if model is None else paper.ratio[model]
-            mean = common.averaged(found[v], per_pass)
-            texts.append(f"V {v:g}: {show(mean if per_pass else mean.times(100.0))} (paper {printed})")
-        change = common.averaged({name: found[V[-1]][name] - found[V[0]][name] for name in chosen}, per_pass)
-        return f"{'MJ per pass' if per_pass else '% of requests'}, {', '.join(texts)}", change.times(sign).above(0.0)
+        found = [_swept(results, v, metric, model) for v in V]
+        texts = [f"V {v:g}: {show(mean)} (paper {printed})" for v, (_, mean, printed) in zip(V, found, strict=True)]
+        runs = {name: found[-1][0][name] - found[0][0][name] for name in found[0][0]}
+        change = common.averaged(runs, per_pass=metric == "cost")
+        return f"{'MJ per pass' if metric == 'cost' else '% of requests'}, {', '.join(texts)}", change.times(sign).above(0.0)
+
+    return measure
+
+
+def _as_printed(v: float, metric: str, model: int | None = None) -> Measure:
+    """Whether the mean over the benchmarks is what the paper prints, within 15 % of a cost and 5 points of a share."""
+
+    def measure(results: Results) -> Finding:
+        _, mean, printed = _swept(results, v, metric, model)
+        return f"{show(mean)} (paper {printed})", mean.near(printed, 0.15 * printed if metric == "cost" else 5.0)
 
     return measure
 
 
 def _sweep_table(number: int, V: Sequence[float]) -> Experiment:
-    where, down = f"Table {number} and C.1", f"from V = {V[0]:g} to {V[-1]:g}"
+    where, down = f"Table {number} and appendix C.1", f"from V = {V[0]:g} to {V[-1]:g}"
     claims = (
         claim("cost", where, _moves(V, "cost", 1), f"mean cost rises {down}"),
         claim("satisfaction", where, _moves(V, "satisfaction", 1), f"mean satisfaction rises {down}"),
         claim("middle", where, _moves(V, "served_share", -1, 1), f"the 8B model serves less {down}"),
         claim("large", where, _moves(V, "served_share", 1, 2), f"the 70B model serves more {down}"),
+        claim("cost-size", where, _as_printed(V[-1], "cost"), f"mean cost at V = {V[-1]:g}, within 15 %"),
+        claim("large-size", where, _as_printed(V[-1], "served_share", 2), "share of the 70B model there, within 5 points"),
     )
     title = f"MESS+ on eight benchmarks with V = {V[-1]:g}, next to {V[0]:g}"
     return experiment(f"table-{number}", title, common.passes(_with_V(V), record=_RECORD), 1024, claims, {}, where)
@@ -217,6 +250,15 @@ def _planes(results: Results) -> Any:
 _CLOSE = "cost within 15 %, satisfaction within 1.5 points"
 _CLAIMS_2 = (
     *(claim(name, "Table 2", _against_paper(*who), f"{who[0]}: {_CLOSE}") for name, who in _METHODS.items()),
+    *(
+        claim(
+            f"ratio-{name}",
+            "Table 2",
+            _call_ratio(*_METHODS[name]),
+            f"{_METHODS[name][0]}: model call ratio, within 5 points",
+        )
+        for name in ("guessing", "routellm", "routerdc", "messplus")
+    ),
     claim("replay", "ours", _as_replayed),
     claim(
         "cheapest",
@@ -246,7 +288,10 @@ _PREDICTORS = (
     for case in common.passes(policies, [name], record=("cost", "decision_cost", "satisfaction"))
 )
 _NO_J = "the predictor's J per request are the paper's; it does not say how it averaged those of the models"
-_CASES_2 = (*common.passes(_everyone, record=_RECORD, reveals_labels=True), *common.router_passes())
+_CASES_2 = (
+    *common.passes(_everyone, record=_RECORD, reveals_labels=True),
+    *common.router_passes(record=(*common.RECORD, "served_share")),
+)
 _TITLE_2, _TITLE_3 = (
     "Every method on eight benchmarks: MJ per pass and satisfaction",
     "What the predictor takes, next to the models",

@@ -239,6 +239,7 @@ def _real(name: str, environment: Any, scale: float, pace: bool = False, **setti
         coordinates={"cost_scale": scale, "budget_mode": "pace" if pace else "lp"},
         record_every=500,
         record=(*_RECORD, "served", "served_reward"),
+        rows=lambda env: len(env.outcomes.scores),
     )
 
 

@@ -326,7 +326,9 @@ def table_cloud(
 def copies_of(env: CloudEnv, model: int | str, copies: int | None = None) -> CloudEnv:
     """The cloud in which every model is an independent copy of one: what always asking that model would earn.
 
-    With `Everything` as the policy this is the paper's "Always ChatGPT-4": `N` copies, asked one after another for any win.
+    With `Everything` as the policy this is the paper's "Always ChatGPT-4": `N` copies, asked one after another for any win. Regret and
+    LP regret are against the best sets of the original cloud, so that they compare with those of policies on it; oracles of the copies
+    choose the best sets of copies.
 
     Differs from the paper: it does not say how often the one model is asked; only `N` independent calls agree with its
     figures.
@@ -347,4 +349,5 @@ def copies_of(env: CloudEnv, model: int | str, copies: int | None = None) -> Clo
     outcomes = env.outcomes.copies(model, size)
     arrival = None if env.arrival is None else float(env.arrival)
     options: dict[str, Any] = {"sees_all_costs": env.sees_all_costs, "arrival": arrival, "currency": env.currency}
-    return cloud(outcomes, reward=env.reward, budget=float(env.budget), size=size, **options)
+    made = cloud(outcomes, reward=env.reward, budget=float(env.budget), size=size, **options)
+    return made.replace(best=env.best, best_relaxed=env.best_relaxed)

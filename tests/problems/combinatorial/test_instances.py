@@ -30,6 +30,21 @@ def test_copies_of_one_model():
         assert end(data, "violation").max() == 0
 
 
+@pytest.mark.parametrize("task", ["awc", "suc", "aic"])
+def test_regret_of_copies_is_against_the_best_set_of_the_cloud(task):
+    """What always asking GPT-4 loses, per round: the best set within the budget, or the relaxed one, minus what copies earn."""
+    env = cb.sciq_cloud(reward=task)
+    copies = cb.copies_of(env, "ChatGPT-4")
+    data = play(copies, cb.Everything(), horizon=100, seeds=4)
+    earned = end(data, "reward").mean()
+    best, relaxed = float(env.best[0, 0]), float(env.best_relaxed[0, 0])
+    assert end(data, "lp_regret").mean() == pytest.approx(100 * (relaxed - earned), abs=1e-3)
+    share = 1 - np.exp(-1) if task == "awc" else 1.0
+    assert end(data, "alpha_regret").mean() == pytest.approx(100 * (share * best - earned), abs=1e-3)
+    own = cb.best_set(copies.reward, copies.outcomes.outcome_mean[0], copies.outcomes.cost_mean[0], copies.budget, 4)[1]
+    assert abs(best - own) > 0.01 * best  # The copies' own best set is another one.
+
+
 def test_copies_keep_the_other_conditions():
     env = cb.copies_of(cb.sciq_cloud(reward="awc", arrival=0.5), "ChatGPT-4", copies=1)
     assert float(env.arrival) == 0.5

@@ -20,6 +20,15 @@ def test_decision_energy_is_charged():
     assert float(dear["decision_cost"]) == 7.0 and float(dear["served_cost"]) == float(free["served_cost"])
 
 
+def test_violation_is_signed_as_the_pages_say():
+    """The target less the satisfaction, below 0 where more than the target is met: no maximum with 0."""
+    env = jr.grid(sv.typed_service, alpha=[0.3, 0.9])  # The small model satisfies .64.
+    data = jr.simulate(env, sv.Single(0), horizon=400, seeds=16, progress=False, record=["violation", "satisfaction"])
+    last = data.isel(time=-1, policy=0)
+    np.testing.assert_allclose(last["violation"], last["alpha"] - last["satisfaction"], atol=1e-6)
+    assert (last["violation"].sel(alpha=0.3) < 0).all() and (last["violation"].sel(alpha=0.9) > 0).all()
+
+
 def test_a_target_that_is_never_met_has_no_first_request():
     env = jr.grid(sv.typed_service, alpha=[0.66, 0.9])  # The small model satisfies .64.
     data = jr.simulate(env, sv.Single(0), horizon=300, seeds=64, record_every=100, progress=False, record=RECORD)

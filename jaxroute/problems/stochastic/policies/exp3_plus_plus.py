@@ -40,6 +40,8 @@ class Exp3PlusPlus:
     Source: Seldin and Slivkins (2014), Algorithm 1, with the gap estimate of Seldin and Lugosi (2017), which has `alpha = 3` and
     `beta = 256`; rewards in [0, 1]; `t` is 1 in the first round.
 
+    Differs from the papers: no model is used once beforehand; one that was never used has the gap 0.
+
     Attributes:
       alpha: `[]` confidence of the gaps.
       beta: `[]` exploration by gaps.

@@ -20,6 +20,8 @@ class KLUCB(OnSums):
     Source: Garivier and Cappe (2011), Algorithm 1; `t` is 1 in the first round. Their proofs have `c = 3`, and they recommend `c = 0` in
     practice, which is the default. A model that was never used comes first.
 
+    Differs from the paper: `log log t` counts as 0 in the first two rounds, where it is negative or has no value.
+
     Attributes:
       loglog: `[]` the `c`.
       family: of reward laws, for example `families.Gaussian(scale=0.5)`; rewards in [0, 1] suit the default, `families.Bernoulli()`.

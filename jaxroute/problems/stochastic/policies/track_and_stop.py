@@ -136,7 +136,7 @@ class TrackAndStop:
 class UniformAndStop(TrackAndStop):
     """Samples the models in turn until `TrackAndStop`'s stopping rule is sure of the best one, which it uses from then on.
 
-    Source: Garivier and Kaufmann (2016), uniform sampling in their experiments.
+    Source: ours as a baseline; the stopping rule is that of Garivier and Kaufmann (2016), whose own experiments have other rivals.
     """
 
     def _next(self, pulls: jax.Array, mean: jax.Array, t: jax.Array, order: jax.Array | None) -> jax.Array:
