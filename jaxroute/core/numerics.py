@@ -266,7 +266,7 @@ def add_up(total: jax.Array, error: jax.Array, value: Array, seen: Array | None 
     Returns:
       The new `(total, error)`.
     """
-    given = value + error
+    given = jnp.asarray(value) + error
     if seen is not None:
         given = jnp.where(seen, given, 0.0)
     new = total + given

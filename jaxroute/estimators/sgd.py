@@ -33,9 +33,9 @@ class TheorySteps:
         checks.positive("smoothness", self.smoothness, ())
 
 
-def _compensated(steps: Any, errors: Any, params: Any) -> tuple[Any, Any]:
+def _compensated(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
     """Steps with what rounding left out of the parameters after the one before: those that fall would be lost one day."""
-    given = jax.tree.map(jnp.add, steps, errors)
+    given = jax.tree.map(jnp.add, updates, state)
     return given, jax.tree.map(lambda value, step: step - ((value + step) - value), params, given)
 
 

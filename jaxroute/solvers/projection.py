@@ -150,12 +150,14 @@ def _solve(y: jax.Array, cost: jax.Array, budget: jax.Array, total: jax.Array, u
         middle = jnp.where(low > 0.0, jnp.sqrt(low * high), jnp.minimum(1.0, 0.5 * high))
         inside = (fall > 0.0) & (newton > low) & (newton < high)
         there = jnp.where(inside, newton, middle)
-        there = jnp.where((jnp.abs(excess) <= eps * budget) | ((fall > 0.0) & (newton == here)), here, there)
+        # A step that ends at the upper end, but for rounding, has found the root there.
+        there = jnp.where((fall > 0.0) & (jnp.abs(newton - high) <= 4.0 * eps * high), high, there)
+        there = jnp.where((jnp.abs(excess) <= 4.0 * eps * budget) | ((fall > 0.0) & (newton == here)), here, there)
         return (low, high, there, *at(there)), None
 
     start = (jnp.zeros((), y.dtype), top, jnp.zeros((), y.dtype), nu, z, excess)
     if y.shape[-1] > _MANY:
-        *_, here, nu, z, excess = _steps_as_needed(lambda state: step(state, None)[0], start, eps * budget)
+        *_, here, nu, z, excess = _steps_as_needed(lambda state: step(state, None)[0], start, 4.0 * eps * budget)
     else:
         (*_, here, nu, z, excess), _ = jax.lax.scan(step, start, None, length=_STEPS)
     multiplier = jnp.where(slack, 0.0, here)
@@ -271,7 +273,7 @@ def _polish(
     moved = moved + solve(jnp.zeros_like(z), total - jnp.sum(moved), budget - jnp.sum(cost * moved))[0]
     on = multiplier > 0.0
     ok = jnp.all((moved >= 0.0) & (moved <= upper)) & jnp.any(free > 0.0) & (~on | (d_multiplier > 0.0))
-    before = jnp.abs(jnp.sum(cost * z) - budget) + 1e-6 * budget
+    before = jnp.abs(jnp.sum(cost * z) - budget) + boundary.rounding(z.dtype) * budget
     ok &= jnp.abs(jnp.sum(cost * moved) - budget) <= jnp.where(on, before, jnp.inf)
     return jnp.where(ok, moved, z), jnp.where(ok, d_nu, nu), jnp.where(ok, d_multiplier, multiplier)
 

@@ -131,18 +131,22 @@ class COSMOS:
         number, dim, features = spec.num_models, spec.context_dim, spec.feature_dim
         learns = self._learns_scores(spec)
         sizes = Sizes(number, dim, features if learns else 0)
-        sums = {
+        sums: dict[str, jax.Array] = {
             "design": first_inverse(self.eta1, dim, number),
             "potential": jnp.zeros((number,), jnp.float32),
             "score_potential": jnp.zeros((), jnp.float32),
         }
-        sums |= {"opened": jnp.zeros((features, features, number), jnp.float32)} if learns else {}
+        if learns:
+            sums["opened"] = jnp.zeros((features, features, number), jnp.float32)
         return CosmosState(
             number=jnp.zeros((number,), jnp.int32),
             rho=jnp.zeros((dim, number), jnp.float32),
             fit=self.fit.init(sizes),
             evaluation=ev.start(self.evaluator, spec, self.eta0),
-            **{"opened": None} | sums,
+            design=sums["design"],
+            opened=sums.get("opened"),
+            potential=sums["potential"],
+            score_potential=sums["score_potential"],
             errors=numerics.no_errors(**sums),
             radius=self.radius.init(sizes),
             exploration=self.exploration.init(key),
