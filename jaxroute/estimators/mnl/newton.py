@@ -198,8 +198,8 @@ class Tracked(Newton):
     the observations before it, which are most. Only where the bound passes the tolerance, Newton steps on all of the data renew the model. As
     data gather that is rare.
 
-    Bounds are about ten times as large as errors. With the default tolerance the largest error of a logit was MEASURED of what is the larger, 1 or
-    the logit, over ridges from .01 to 1, features of norms up to 7, 4 to 12 dimensions and rarely shown items.
+    A bound is four and more times as large as the error. With the default tolerance errors stayed below 8e-4 of what is the larger, 1 or the
+    logit, in 42 streams of up to 1,500 rounds, with ridges of .01 and .1, features of norms up to 7, 4 to 12 dimensions and rarely shown items.
 
     Attributes:
       tolerance: largest bound of the error of a logit (static).

@@ -88,10 +88,10 @@ class ACQB:
 
     A query that has just come is explored now and then with the next assortment in turn. In other rounds `M` parameters are
     sampled from `N(theta_j, radius_j^2 V_j^-1)` for each model; a utility is the largest over the samples, and the query and
-    assortment with the largest departure rate are served. The estimate is the regularised maximum-likelihood one, to 1e-3 in a logit: up to
-    8 features by Newton steps (`Tracked` where rounds show one answer, else `Newton`), with more, and with the prompts of a pool, by
-    quasi-Newton steps (`BFGS`). What they leave is recorded as `residual`. `Online` is an approximation that costs no pass over the data: in
-    long runs it is many times as fast.
+    assortment with the largest departure rate are served. The estimate is the regularised maximum-likelihood one, to 1e-3 in a logit (of
+    logits above 1, to a share of 1e-3): up to 8 features by Newton steps (`Tracked` where rounds show one answer, else `Newton`), with more,
+    and with the prompts of a pool, by quasi-Newton steps (`BFGS`). A bound of what they leave is recorded as `residual`. `Online` is an
+    approximation that costs no pass over the data: in long runs it is many times as fast.
 
     Whether features belong to queries (one parameter per model) or to pairs (one for all) is the environment's choice.
 
