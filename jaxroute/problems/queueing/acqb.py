@@ -34,7 +34,7 @@ LEARNER_METRICS = (
     Metric("score", "logarithm of the largest weight in the samples", "", "average", default=False),
     Metric("radius", "mean confidence radius", "", "average", ("model",), default=False),
     Metric("min_eigenvalue", "least eigenvalue of the design matrix", "", "gauge", ("model",), default=False),
-    Metric("residual", "largest error of a logit that a fit has left", "", "gauge", default=False),
+    Metric("residual", "largest bound of the error of a logit that a fit has left", "", "gauge", default=False),
     Metric("unfinite", "parameters that are not finite", "", "gauge", default=False),
 )
 
