@@ -199,7 +199,7 @@ class Tracked(Newton):
     data gather that is rare.
 
     A bound is four and more times as large as the error. With the default tolerance errors stayed below 8e-4 of what is the larger, 1 or the
-    logit, in 42 streams of up to 1,500 rounds, with ridges of .01 and .1, features of norms up to 7, 4 to 12 dimensions and rarely shown items.
+    logit, in 42 streams of up to 1,500 rounds, with ridges from .01 to 1, features of norms up to 7, 4 to 12 dimensions and rarely shown items.
 
     Attributes:
       tolerance: largest bound of the error of a logit (static).
