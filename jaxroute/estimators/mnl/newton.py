@@ -31,6 +31,7 @@ class _Point(NamedTuple):
     Attributes:
       theta: `[A d]`.
       inverse: `[A d, A d]`, of the second derivatives with the ridge, before the step that led here.
+      push: `[A d]`, of which the inverse made the step that led here.
       error: `[]`, bound of the decrement here.
       drift: `[]`, how far a logit may have moved since the second derivatives were taken.
       decrement: `[]`, before the step that led here.
@@ -40,11 +41,17 @@ class _Point(NamedTuple):
 
     theta: jax.Array
     inverse: jax.Array
+    push: jax.Array
     error: jax.Array
     drift: jax.Array
     decrement: jax.Array
     wanted: jax.Array
     steps: jax.Array
+
+
+def _left(reach: jax.Array, decrement: jax.Array) -> jax.Array:
+    """Bound `[]` of the decrement after a full step that moves no logit further than `reach`, from the one before."""
+    return 0.5 * reach * jnp.exp(0.5 * reach) * decrement
 
 
 def _of_logit(error: jax.Array, drift: jax.Array, inverse: jax.Array, longest: jax.Array) -> jax.Array:
@@ -72,7 +79,7 @@ class Newton:
 
     With the decrement `l = sqrt(g' H^-1 g)` before a full step that moves logits by `r` at most, the one after it is at most
     `l r / 2 exp(r / 2)`, since second derivatives change by a factor `exp(r)` at most; an error of the decrement is one of a logit by
-    `sqrt(x' H^-1 x)`. Steps end where this bound meets the tolerance, or where rounding keeps the decrement from falling. A step that may move
+    `sqrt(x' H^-1 x)` at most. Steps end where this bound meets the tolerance, or where rounding keeps the decrement from falling. A step that may move
     a logit by more than 1.79 is shortened to the length at which every step lowers the loss, whatever the features and the ridge.
 
     Source: Sun and Tran-Dinh (2019), "Generalized self-concordant functions".
@@ -105,7 +112,7 @@ class Newton:
         start = jnp.concatenate([numerics.pick(mask, theta.T) for mask in masks])
         zero = jnp.zeros((), theta.dtype)
         first = _Point(
-            start, jnp.eye(start.size, dtype=theta.dtype), zero + jnp.inf, zero, zero, jnp.bool_(True), jnp.int32(0)
+            start, jnp.eye(start.size, dtype=theta.dtype), start, zero + jnp.inf, zero, zero, jnp.bool_(True), jnp.int32(0)
         )
         end, error = self._from(first, sums, theta, masks, ridge, longest, spread=1.0 if new.x.shape[0] == 1 else 2.0)
         return _placed(masks, theta, end.theta), NewtonState(longest, jnp.maximum(state.residual, error))
@@ -146,11 +153,11 @@ class Newton:
             full = numerics.kept(numerics.combine(gradient, inverse))
             decrement = jnp.sqrt(jnp.maximum(jnp.sum(gradient * full), 0.0))
             reach = spread * longest * jnp.sqrt(jnp.max(jnp.sum(jnp.square(full.reshape(-1, dim)), axis=1)))
-            left = jnp.where(reach > SAFE_MOVE, jnp.inf, 0.5 * reach * jnp.exp(0.5 * reach) * decrement)
+            left = jnp.where(reach > SAFE_MOVE, jnp.inf, _left(reach, decrement))
             stalled = (now.steps > 0) & (now.drift < _CONTRACTS) & (decrement > 0.5 * now.decrement)
             error = jnp.where(stalled, decrement, left)
             wanted = ~stalled & (_of_logit(error, reach, inverse, longest) > self.tolerance)
-            return _Point(now.theta - safe(reach) * full, inverse, error, reach, decrement, wanted, now.steps + 1)
+            return _Point(now.theta - safe(reach) * full, inverse, -gradient, error, reach, decrement, wanted, now.steps + 1)
 
         def again(now: _Point) -> jax.Array:
             return (numerics.largest_over_runs(now.wanted.astype(jnp.int32)) > 0) & (now.steps < self.passes)
@@ -170,15 +177,13 @@ class TrackedState:
 
     Attributes:
       inverse: `[N, d, d]`, of the second derivatives of each parameter's loss with the ridge.
-      error: `[N]`, bounds of the decrements.
-      drift: `[N]`, how far a logit may have moved since the second derivatives were taken.
+      push: `[N, d]`, of which the inverses make what each parameter has moved since the last Newton step.
       longest: `[]`, norm of the longest features so far.
       residual: `[]`, the largest bound, over all fits, of the error of a logit.
     """
 
     inverse: jax.Array
-    error: jax.Array
-    drift: jax.Array
+    push: jax.Array
     longest: jax.Array
     residual: jax.Array
 
@@ -189,19 +194,25 @@ class Tracked(Newton):
 
     The loss of the old observations is followed by a quadratic model, to which that of the newest one is added as it is. The minimum moves
     along the newest features alone, by what one equation in their utility says, and the model's second derivatives change by a matrix of rank
-    one. What the model leaves out is bounded as in `Newton`, and added up: only where that passes the tolerance, Newton steps on all of the data
-    renew the model. As data gather that is rare.
+    one. All moves since the last Newton step are together like a longer one, and what that leaves is bounded as in `Newton`; strictly so for
+    the observations before it, which are most. Only where the bound passes the tolerance, Newton steps on all of the data renew the model. As
+    data gather that is rare.
+
+    A bound is four and more times as large as the error. With the default tolerance errors stayed below 8e-4 of what is the larger, 1 or the
+    logit, in 42 streams of up to 1,500 rounds, with ridges from .01 to 1, features of norms up to 7, 4 to 12 dimensions and rarely shown items.
 
     Attributes:
-      tolerance: largest error of a logit (static).
+      tolerance: largest bound of the error of a logit (static).
       passes: Newton steps after an observation at most, each a pass over the data (static).
     """
+
+    tolerance: float = struct.field(pytree_node=False, default=5e-3)
 
     def init(self, num: int, dim: int, ridge: Leaf) -> TrackedState:
         """Nothing observed."""
         inverse = jnp.broadcast_to(jnp.eye(dim, dtype=jnp.float32) / ridge, (num, dim, dim))
         zero = jnp.zeros((), jnp.float32)
-        return TrackedState(inverse, jnp.zeros((num,), jnp.float32), jnp.zeros((num,), jnp.float32), zero, zero)
+        return TrackedState(inverse, jnp.zeros((num, dim), jnp.float32), zero, zero)
 
     def fit(
         self, state: TrackedState, sums: Derivatives, theta: jax.Array, chosen: jax.Array, ridge: Leaf, new: New
@@ -212,8 +223,8 @@ class Tracked(Newton):
         longest = longest_of(state.longest, new)
         mask = numerics.one_hot(chosen[0], theta.shape[0])
         inverse = jnp.sum(jnp.where(mask[:, None, None], state.inverse, 0.0), axis=0)
-        error, drift = numerics.pick(mask, state.error), numerics.pick(mask, state.drift)
-        start, x, took = numerics.pick(mask, theta.T), new.x[0], new.took[0]
+        start, push = numerics.pick(mask, theta.T), numerics.pick(mask, state.push.T)
+        x, took = new.x[0], new.took[0]
         way = numerics.kept(numerics.combine(x, inverse))
         before, reach = numerics.kept((jnp.sum(x * start), jnp.sum(x * way)))
 
@@ -227,20 +238,23 @@ class Tracked(Newton):
         chance = jax.nn.sigmoid(utility)
         missed, weight = numerics.kept((chance - took, chance * (1.0 - chance)))
         now = start - missed * way
-        moved = longest * jnp.abs(missed) * jnp.sqrt(jnp.sum(jnp.square(way)))
-        left = 0.25 * jnp.abs(utility - before + reach * missed)
-        error = error * jnp.exp(moved) + (jnp.expm1(drift + moved) * jnp.abs(missed) + left) * jnp.sqrt(reach)
+        push = push + (weight * (jnp.sum(way * push) - missed * reach) - missed) * x
         inverse = inverse - way[:, None] * (weight / (1.0 + reach * weight) * way)
-        inverse, error, drift = numerics.kept((inverse, error, drift + moved))
+        inverse, push = numerics.kept((inverse, push))
+        moved = numerics.kept(numerics.combine(push, inverse))
+        drift = longest * jnp.sqrt(jnp.sum(jnp.square(moved)))
+        error = _left(drift, jnp.sqrt(jnp.maximum(jnp.sum(push * moved), 0.0)))
+        error = error + 0.25 * jnp.abs(utility - before + reach * missed) * jnp.sqrt(reach)
         wanted = ~(_of_logit(error, drift, inverse, longest) <= self.tolerance)
+        # The model is of no use that far away: Newton steps back from there would be many.
+        now = numerics.kept(jnp.where(wanted & (drift > SAFE_MOVE), start, now))
 
         zero = jnp.zeros((), theta.dtype)
-        first = _Point(now, inverse, error, drift, zero, wanted, jnp.int32(0))
+        first = _Point(now, inverse, push, error, drift, zero, wanted, jnp.int32(0))
         end, bound = self._from(first, sums, theta, [mask], ridge, longest, spread=1.0)
         return _placed([mask], theta, end.theta), TrackedState(
             inverse=numerics.kept(jnp.where(mask[:, None, None], end.inverse, state.inverse)),
-            error=jnp.where(mask, end.error, state.error),
-            drift=jnp.where(mask, end.drift, state.drift),
+            push=numerics.kept(jnp.where(mask[:, None], end.push, state.push)),
             longest=longest,
             residual=jnp.maximum(state.residual, bound),
         )

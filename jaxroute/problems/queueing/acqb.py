@@ -34,7 +34,7 @@ LEARNER_METRICS = (
     Metric("score", "logarithm of the largest weight in the samples", "", "average", default=False),
     Metric("radius", "mean confidence radius", "", "average", ("model",), default=False),
     Metric("min_eigenvalue", "least eigenvalue of the design matrix", "", "gauge", ("model",), default=False),
-    Metric("residual", "largest error of a logit that a fit has left", "", "gauge", default=False),
+    Metric("residual", "largest bound of the error of a logit that a fit has left", "", "gauge", default=False),
     Metric("unfinite", "parameters that are not finite", "", "gauge", default=False),
 )
 
@@ -88,10 +88,10 @@ class ACQB:
 
     A query that has just come is explored now and then with the next assortment in turn. In other rounds `M` parameters are
     sampled from `N(theta_j, radius_j^2 V_j^-1)` for each model; a utility is the largest over the samples, and the query and
-    assortment with the largest departure rate are served. The estimate is the regularised maximum-likelihood one, to 1e-3 in a logit: up to
-    8 features by Newton steps (`Tracked` where rounds show one answer, else `Newton`), with more, and with the prompts of a pool, by
-    quasi-Newton steps (`BFGS`). What they leave is recorded as `residual`. `Online` is an approximation that costs no pass over the data: in
-    long runs it is many times as fast.
+    assortment with the largest departure rate are served. The estimate is the regularised maximum-likelihood one, to 1e-3 in a logit (of
+    logits above 1, to a share of 1e-3): up to 8 features by Newton steps (`Tracked` where rounds show one answer, else `Newton`), with more,
+    and with the prompts of a pool, by quasi-Newton steps (`BFGS`). A bound of what they leave is recorded as `residual`. `Online` is an
+    approximation that costs no pass over the data: in long runs it is many times as fast.
 
     Whether features belong to queries (one parameter per model) or to pairs (one for all) is the environment's choice.
 
