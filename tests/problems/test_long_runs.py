@@ -196,7 +196,7 @@ CASES = {**POLICIES, **ENVIRONMENTS}
 QUICK = [
     *("stochastic/UCB1", "stochastic/BetaThompson", "stochastic/DiscountedUCB", "stochastic/Exp3", "contextual/LinUCB"),
     *("staged/StageRoute", "combinatorial/C2MABV", "queueing/QUCB", "cascade/OnlineGradient"),
-    *("staged/small market", "combinatorial/law_cloud", "service/benchmark_service"),
+    *("staged/small market", "combinatorial/law_cloud", "service/probit_service"),
 ]
 
 
@@ -260,7 +260,7 @@ def test_plain_sums_are_noticed(case, monkeypatch):
 
 def pulled(policy, reward, number, state=None):
     """The state after so many rewards of the only model."""
-    first = policy.init(None, Spec(num_models=1)) if state is None else state
+    first = policy.init(draws.key(0), Spec(num_models=1)) if state is None else state
 
     def one(i, state):
         return policy.update(None, state, (), jnp.int32(0), jnp.float32(reward), i)
@@ -276,7 +276,7 @@ def test_the_mean_of_equal_rewards():
 
 def test_few_losses_among_many_pulls():
     """1e9 pulls with 1,000 losses, and 1,000 wins and a loss more: 1,002 failures with the prior's, where float32 pulls are multiples of 64."""
-    policy, first = stochastic.BetaThompson(), stochastic.UCB1().init(None, Spec(num_models=1))
+    policy, first = stochastic.BetaThompson(), stochastic.UCB1().init(draws.key(0), Spec(num_models=1))
     total, error = numerics.add_up(jnp.float32([999_998_976.0]), jnp.zeros(1), jnp.float32([24.0]))
     state = first.replace(pulls=jnp.int32([10**9]), reward_sum=total, errors={"reward_sum": error})
     after = pulled(policy, 0.0, 1, pulled(policy, 1.0, 1000, state))
