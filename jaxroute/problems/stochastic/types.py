@@ -45,8 +45,14 @@ def no_statistics(key: jax.Array, spec: Spec) -> ArmStatistics:
 def added(state: ArmStatistics, action: jax.Array, reward: jax.Array) -> ArmStatistics:
     """With one more reward of the model that was used."""
     chosen = numerics.one_hot(action, state.pulls.shape[-1])
-    state = numerics.accumulate(state, chosen, reward_sum=reward)
-    return state.replace(pulls=state.pulls + chosen.astype(jnp.int32))
+    # That model's sum alone is added up, and written back: in a scan faster than `numerics.accumulate` for all models.
+    error = state.errors["reward_sum"]
+    new = numerics.kept(numerics.add_up(numerics.pick(chosen, state.reward_sum), numerics.pick(chosen, error), reward))
+    return state.replace(
+        pulls=state.pulls + chosen.astype(jnp.int32),
+        reward_sum=jnp.where(chosen, new[0], state.reward_sum),
+        errors={"reward_sum": jnp.where(chosen, new[1], error)},
+    )
 
 
 def rounds_of(spec: Spec, horizon: Leaf | None) -> jax.Array:
