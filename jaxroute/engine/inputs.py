@@ -560,7 +560,7 @@ def _warn_assumptions(parts: Mapping[str, Sequence[Part]]) -> None:
     for name, part in ((name, part) for name, several in parts.items() for part in several):
         example_env, example_policy = part.example
         policies = part.settings.objects if is_policy(part.settings.example) else [example_policy]
-        envs = part.env.objects if is_environment(part.env.example) else [example_env]
+        envs = [env for env in part.env.objects if hasattr(env, "rewards")] or [example_env]
         if hasattr(example_env, "rewards"):
             given, assumed = {env.rewards(): None for env in envs}, {assumed_by(one): None for one in policies}
             texts = (one.missed(rewards) for rewards in given if rewards for one in assumed)

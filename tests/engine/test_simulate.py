@@ -559,10 +559,10 @@ def test_the_leaves_of_a_sampler_can_be_swept_in_one_trace():
 
 def test_a_run_that_cannot_fit_is_refused_with_its_size(monkeypatch):
     size = jr.run_bytes(stochastic.bernoulli([0.5, 0.4]), stochastic.UCB1())
-    assert size == 2 * 2 * 4
+    assert size == 2 * 4 * 4
     monkeypatch.setattr(memory, "memory_limit", lambda device: 100)
     with pytest.raises(
-        ValueError, match=r"policy 'UCB1' needs 1.6e-08 GB for the state of one run, and 16 runs are played together"
+        ValueError, match=r"policy 'UCB1' needs 3.2e-08 GB for the state of one run, and 16 runs are played together"
     ):
         play(stochastic.bernoulli([0.5, 0.4]), stochastic.UCB1())
 

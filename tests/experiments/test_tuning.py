@@ -58,11 +58,11 @@ def test_scales_are_read():
 
 def test_a_search_is_shown_kept_and_continued(mine, tmp_path, capsys):
     out = tmp_path / "out"
-    command = ["tune", mine, "--leaf", "UCB1.width=log:0.01:10", "--metric", "regret", "--rounds", "60_000", "--out", out]
+    command = ["tune", mine, "--leaf", "UCB1.width=log:0.01:10", "--metric", "regret", "--rounds", "240_000", "--out", out]
     assert run(*command) == 0
     shown = capsys.readouterr().out
     assert "mine/width" in shown and "width = " in shown and "the best is better than the start by" in shown
-    assert "seeds that the search has not seen" in shown and "60,000" not in shown.split("rounds:")[1]
+    assert "seeds that the search has not seen" in shown and "240,000" not in shown.split("rounds:")[1]
     summary = json.loads((out / "summary.json").read_text())
     assert (summary["experiment"], summary["case"], summary["policy"], summary["better"]) == (
         "mine/width",
@@ -71,7 +71,7 @@ def test_a_search_is_shown_kept_and_continued(mine, tmp_path, capsys):
         "min",
     )
     assert summary["start"]["values"] == {"width": 2.0} and summary["best"]["values"]["width"] < 2.0
-    assert summary["gain"][0] > 4 * summary["gain"][1] > 0 and sum(summary["rounds"].values()) <= 60_000
+    assert summary["gain"][0] > 4 * summary["gain"][1] > 0 and sum(summary["rounds"].values()) <= 240_000
     assert (out / "search.png").read_bytes().startswith(b"\x89PNG")
     history = tune.load(out / "search")
     assert run(*command) == 0  # Nothing is left to play.
@@ -82,7 +82,7 @@ def test_a_search_is_shown_kept_and_continued(mine, tmp_path, capsys):
 
 def test_a_setting_of_the_environment_with_a_bound(mine, tmp_path, capsys):
     """The largest gap at which a policy keeps a regret."""
-    options = ["--metric", "reward", "--minimise", "--at-most", "regret=20", "--rounds", "60_000", "--no-figures"]
+    options = ["--metric", "reward", "--minimise", "--at-most", "regret=20", "--rounds", "240_000", "--no-figures"]
     assert (
         run("tune", mine, "--leaf", "environment.gap=linear:0:0.5", "--policy", "Greedy", *options, "--out", tmp_path / "o")
         == 0

@@ -173,7 +173,8 @@ class Compared:
       nan: runs with a NaN that the exact run does not have.
       apart: by run with another decision, the round of the first one.
       unexplained: runs of these whose decision no copy of the exact run takes, see `explained`.
-      drift: largest error of the floating-point state of one of these runs before that round, as a share of the leaf's largest number.
+      drift: largest error of the floating-point state of one of these runs before that round, as a share of the leaf's largest number, or
+        of .01 where that is larger: rounding errors of sums are leaves, too.
     """
 
     nan: set = dataclasses.field(default_factory=set)
@@ -221,7 +222,7 @@ def explained(kernel, exact, other, run, t, taken, copies=3000, eps=1e-6):
             moves = place >= kernel.first and x.dtype.kind == "f" and x.size
             error = np.where(np.isfinite(x) & np.isfinite(y), y - x, 0) if moves else 0
             if np.any(error):
-                drift = max(drift, float(np.abs(error).max() / np.abs(x).max(where=np.isfinite(x), initial=1e-30)))
+                drift = max(drift, float(np.abs(error).max() / np.abs(x).max(where=np.isfinite(x), initial=1e-2)))
             x = np.repeat(x, copies, axis=-1)
             if moves:
                 x = (x + far * error) * (1 + rng.uniform(-eps, eps, x.shape)).astype(np.float32)

@@ -24,7 +24,7 @@ _MORE_CALLS = {
 }
 _CALLS = {**CALLS, **_MORE_CALLS}
 # Operations that hand their operand on.
-_SAME = frozenset([*BARRIERS, "copy", "copy_p", "stop_gradient", "random_wrap", "random_unwrap", "random_clone"])
+_SAME = frozenset([*BARRIERS, "copy", "copy_p", "reshard", "stop_gradient", "random_wrap", "random_unwrap", "random_clone"])
 
 
 def shape_of(aval: Any) -> tuple[int, ...]:

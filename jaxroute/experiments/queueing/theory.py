@@ -55,7 +55,7 @@ def _estimate(env, policy, env_state, policy_state, t):
     """Distance of the estimate to the truth over the confidence radius, and the design matrix' least eigenvalue."""
     del env_state
     error = policy_state.theta[0] - jnp.asarray(env.contexts.theta)
-    design = policy_state.spread[0]
+    design = policy_state.spread.total[0]
     distance = jnp.sqrt(jnp.maximum(jnp.sum(error * (design @ error)), 0.0))
     radius = qu.mnl_radius(t, env.dim, env.num_offered, policy.curvature, policy.ridge)
     return {"distance": distance / radius, "least": jnp.linalg.eigvalsh(design)[0]}

@@ -47,7 +47,7 @@ class BanditEnv:
 
     def rewards(self) -> Rewards | None:
         """Rewards of the means and the law; None with a function of the user's as `law`."""
-        return _rewards(self.law, np.asarray(self.mean, np.float64), float(self.scale))
+        return _rewards(self.law, np.asarray(self.mean, np.float64), float(self.scale or 0.0))
 
     def init(self, key: jax.Array) -> tuple[()]:
         del key

@@ -136,7 +136,7 @@ def test_trees_in_and_out():
 def test_a_step_of_a_policy_moves_no_axis():
     """What `lanes` is for: with `vmap` the same step has transpositions or gathers, here the run axis stays last throughout."""
     policy = stochastic.UCB1()
-    state = policy.init(None, stochastic.bernoulli([0.2, 0.5, 0.7]).spec)
+    state = policy.init(jax.random.key(0), stochastic.bernoulli([0.2, 0.5, 0.7]).spec)
     states = jax.tree.map(lambda s: jnp.zeros((*s.shape, R), s.dtype), state)
 
     def step(state, reward, words):

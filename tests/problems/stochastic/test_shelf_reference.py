@@ -27,7 +27,12 @@ CASES = {
         "gaussian",
         lambda m, r, u: plain.kl_ucb_gaussian(m, r, 0.4, law="gaussian", noise_scale=float(np.float32(0.4))),
     ),
-    "UCB-V": (stochastic.UCBV(zeta=0.5), "bernoulli", lambda m, r, u: plain.ucb_v(m, r, 0.5, 1.0, 1.0)),
+    # Not with rewards of 0 and 1: models with equal counts tie, and rounding decides.
+    "UCB-V": (
+        stochastic.UCBV(zeta=0.5),
+        "gaussian",
+        lambda m, r, u: plain.ucb_v(m, r, 0.5, 1.0, 1.0, law="gaussian", noise_scale=float(np.float32(0.4))),
+    ),
     "UCB-V, normal": (
         stochastic.UCBV(c=0.2, upper=2.0),
         "gaussian",
