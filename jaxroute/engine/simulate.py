@@ -99,7 +99,7 @@ def simulate(
         the rounds of a policy are long for products of large matrices. The streams are the same bits; what is computed from them is equal
         except for the rounding of logarithms, exponentials and sums. A kernel needs a C++ compiler (`c++`, `g++`, `clang++` or `CXX`), on a
         GPU NVRTC, which comes with jax (`JAXROUTE_NVRTC` is the path of another one). The scan also runs a policy that has an operation
-        without C, a kernel that a compiler or driver refuses, a block in which a GPU fails, and on a GPU a policy with more than 2 KiB of arrays on
+        without C, a kernel that a compiler or driver refuses, a block in which a GPU fails, and on a GPU a policy with more than 3 KiB of arrays on
         a thread's stack, with which it is faster than the kernel (COSMOS, ACQB, hundreds of models). The attribute `backend` says by policy what
         ran, `fell_back` why it was not the kernel; a warning says so, too, except where the scan is faster, and on a CPU where the user did not
         ask for the kernel and the policy has none. "brief", for a first look on a CPU, is compiled with few optimisations: in a third of the time, but it takes five

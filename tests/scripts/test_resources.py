@@ -16,9 +16,12 @@ def test_every_default_policy_has_a_row():
 
 
 def test_goals_that_are_reached_stay_reached():
-    """A round of UCB1 takes at most 490 instructions, 40 of them for correct quotients, and 64 registers; nothing of it is spilled."""
+    """A round of UCB1 takes at most 580 instructions and 92 registers; nothing of it is spilled.
+
+    Of these 40 are for correct quotients; 85 and 26 registers for sums that stay correct and an order of ties.
+    """
     ucb1 = STORED["stochastic", "UCB1"]
-    assert ucb1["round_instructions"] <= 490 and ucb1["registers"] <= 64 and not ucb1["stack_bytes"]
+    assert ucb1["round_instructions"] <= 580 and ucb1["registers"] <= 92 and not ucb1["stack_bytes"]
     assert not [row for row in STORED.values() if "reason" in row]
 
 
