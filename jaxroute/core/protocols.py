@@ -155,8 +155,10 @@ ENVIRONMENT_METHODS = ("init", "observe", "step")
 POLICY_METHODS = ("init", "act", "update")
 # What they may have besides.
 ENVIRONMENT_OPTIONS = ("spec", "gauges", "check", "roomier", "rewards")
-POLICY_OPTIONS = ("plan", "gauges", "metrics", "check", "check_for", "stage_length", "has_long_rounds", "has_large_products")
-POLICY_OPTIONS += ("assumes",)
+POLICY_OPTIONS = (
+    *("plan", "gauges", "metrics", "assumes", "check", "check_for"),
+    *("stage_length", "has_long_rounds", "has_large_products"),
+)
 # A name that is so similar to one of the protocol is taken for a misspelling (`updat` and `update`: 0.91).
 _ALIKE = 0.8
 
