@@ -139,5 +139,7 @@ def simulate(options="{}"):
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.default_int_handler)  # Shells let jobs in the background ignore it.
     GPUS, CPU = jax.devices("cuda"), jax.devices("cpu")[0]
+    if sys.argv[1] != "simulate":  # Kernels that the scan outruns, too.
+        cuda.MOST_STACK = cuda.MOST_SCRATCH = 1 << 30
     with jax.default_device(GPUS[0] if sys.argv[1] == "simulate" else CPU):
         print(json.dumps(globals()[sys.argv[1]](*sys.argv[2:])))
