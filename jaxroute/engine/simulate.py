@@ -93,8 +93,9 @@ def simulate(
         far when asked for (`progress.result()`). If it returns True the run ends there, and what is done is returned, with the attribute
         `stopped`; an error that it raises ends the run, too. In both cases the same call goes on from the store. For a tracker
         (TensorBoard, Weights & Biases) or a rule of your own; a smaller `block` calls it more often. Of one process only.
-      backend: "scan", a compiled scan over rounds with the runs on the last axis; "kernel", one function of C made from the same
-        functions of one run, with a thread for each run on a GPU, and on a CPU in C++ for as many runs at once as a vector has numbers; or "reference", the textbook's `vmap` of a scan, slower, to compare with. "auto" is that of an existing
+      backend: "scan" is a compiled scan over rounds with the runs on the last axis. "kernel" is one function of C made from the same
+        functions of one run, with a thread for each run on a GPU, and on a CPU in C++ for as many runs at once as a vector has numbers.
+        "reference" is the textbook's `vmap` of a scan, slower, to compare with. "auto" is that of an existing
         store, otherwise the kernel; the scan where no kernel can be used (a trial says why, in one warning), in double precision, and if
         the rounds of a policy are long for products of large matrices. The streams are the same bits; what is computed from them is equal
         except for the rounding of logarithms, exponentials and sums. A kernel needs a C++ compiler (`c++`, `g++`, `clang++` or `CXX`), on a

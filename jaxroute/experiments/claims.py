@@ -1,4 +1,4 @@
-"""What claims are made of: functions of the results that give a text and the statements on which the verdict depends."""
+"""Parts of claims: functions of the results that give a text and the statements on which the verdict depends."""
 
 import functools
 import itertools

@@ -150,7 +150,7 @@ def _solve(y: jax.Array, cost: jax.Array, budget: jax.Array, total: jax.Array, u
         middle = jnp.where(low > 0.0, jnp.sqrt(low * high), jnp.minimum(1.0, 0.5 * high))
         inside = (fall > 0.0) & (newton > low) & (newton < high)
         there = jnp.where(inside, newton, middle)
-        # A step that ends at the upper end, but for rounding, has found the root there.
+        # A step that ends at the upper end, up to rounding, has found the root there.
         there = jnp.where((fall > 0.0) & (jnp.abs(newton - high) <= 4.0 * eps * high), high, there)
         there = jnp.where((jnp.abs(excess) <= 4.0 * eps * budget) | ((fall > 0.0) & (newton == here)), here, there)
         return (low, high, there, *at(there)), None
@@ -165,7 +165,7 @@ def _solve(y: jax.Array, cost: jax.Array, budget: jax.Array, total: jax.Array, u
     room = jnp.inf if at_most else jnp.sum(upper)
     feasible = boundary.feasible(jnp.sum(cheapest * cost), budget, room, total, y, cost, upper)
     z, nu, multiplier = _polish(y, cost, budget, total, upper, at_most, nu, multiplier, z)
-    # Amounts are rounded relative to `y`, which may cost more than a small budget allows: then from models that are dearer than is needed.
+    # Amounts are rounded relative to `y`, which may cost more than a small budget allows: then less of models that are more expensive than is needed.
     dear = cost > margin
     left = jnp.where(dear | at_most, 0.0, upper - z)
     moved = jnp.sum(jnp.where(dear, z, 0.0)) / jnp.maximum(jnp.sum(left), np.finfo(y.dtype).tiny)
@@ -466,7 +466,7 @@ def differentiable_lp(
 
 
 def priced(found: Projection, temperature: jax.Array | float) -> Projection:
-    """With multipliers in the units of the weights, in place of weights over the temperature."""
+    """A projection with multipliers in the units of the weights, instead of those of weights over the temperature."""
     return found._replace(
         sum_multiplier=found.sum_multiplier * temperature, budget_multiplier=found.budget_multiplier * temperature
     )

@@ -76,7 +76,7 @@ def select(
       A `Projection`, its multipliers in units of `f` per unit of size and budget.
 
     Raises:
-      ValueError: outside of `jit`, an argument is NaN, infinite (but for the budget), negative or of the wrong shape, no selection is within
+      ValueError: outside of `jit`, an argument is NaN, infinite (except for the budget), negative or of the wrong shape, no selection is within
         the budget, or fewer models are allowed than must be selected. Under `jit` the flags `feasible` and `converged` say so.
     """
     checks.one_of("reward", reward, REWARDS)

@@ -357,7 +357,7 @@ def exact_any_win(
         best = numerics.kept(lax.dynamic_update_slice(best, more, (full,)))
     # The best set again, to find what joins it.
     z, price = _best_join(table, numerics.argmin(best), singles, doubles, cost)
-    # A model without chance may have been as good as none; and no model joins where there is no place.
+    # A model whose probability is 0 may have been as good as none; and no model joins where there is no place.
     z = jnp.where(feasible & (total >= 1.0), z * boundary.bounds("allowed", allowed, z), 0.0)
     return Selection(z, price, feasible, converged=covered & feasible)
 

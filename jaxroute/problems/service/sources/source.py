@@ -100,7 +100,7 @@ class RequestSource(Protocol):
 
 
 def all_labels(num_models: int) -> np.ndarray:
-    """Who satisfies in each of the `2 ** M` cells, float32 `[2 ** M, M]`, of at most 20 models; the first one is the highest bit."""
+    """Satisfaction in each of the `2 ** M` cells, float32 `[2 ** M, M]`, of at most 20 models; the first one is the highest bit."""
     checks.count("num_models", num_models, minimum=0, maximum=MOST_CELLS)
     cells = np.arange(2**num_models)
     return ((cells[:, None] >> np.arange(num_models)[::-1]) & 1).astype(np.float32)
