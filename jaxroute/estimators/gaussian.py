@@ -84,43 +84,6 @@ def solve(matrix: jax.Array, b: jax.Array) -> jax.Array:
     return solve_upper(lower, solve_lower(lower, b))
 
 
-def sample_by_cholesky(precision: jax.Array, noise: jax.Array) -> jax.Array:
-    """Samples of `N(0, V^-1)`: solves `L' s = z` with `V = L L'`.
-
-    Args:
-      precision: `V` `[..., d, d]`.
-      noise: standard normal `[..., d]`.
-
-    Returns:
-      `[..., d]`.
-    """
-    return solve_upper(cholesky(precision), noise)
-
-
-def sample_by_perturbation(
-    inverse: jax.Array, noise: jax.Array, ridge: Leaf, features: jax.Array, counts: jax.Array, row_noise: jax.Array
-) -> jax.Array:
-    """Samples of `N(0, V^-1)` for `V = ridge I + sum_p counts_p x_p x_p'`, without a factorisation.
-
-    `V^-1 (sqrt(ridge) z + sum_p sqrt(counts_p) x_p g_p)` has the covariance `V^-1 V V^-1`.
-
-    Source: Papandreou and Yuille (2010), "Gaussian sampling by local perturbations".
-
-    Args:
-      inverse: `V^-1` `[d, d]`.
-      noise: `z` `[d]`.
-      ridge: `[]`.
-      features: `[d, P]`.
-      counts: `[P]`.
-      row_noise: `g` `[P]`.
-
-    Returns:
-      `[d]`.
-    """
-    perturbed = jnp.sqrt(ridge) * noise + jnp.dot(features, jnp.sqrt(counts) * row_noise, precision="highest")
-    return jnp.dot(inverse, perturbed, precision="highest")
-
-
 def sherman_morrison(inverse: numerics.Sum, x: jax.Array, weight: Leaf = 1.0) -> numerics.Sum:
     """The inverse of `A + weight x x'` from that of `A`.
 
@@ -149,16 +112,6 @@ def grown_root(root: numerics.Sum, x: jax.Array) -> numerics.Sum:
     factor = 1.0 / (s * (1.0 + s))
     image = numerics.combine(a, jnp.swapaxes(root.total, 0, 1))
     return root.add(-factor * numerics.kept(image)[:, None] * a)
-
-
-def sample_by_root(root: jax.Array, noise: jax.Array) -> jax.Array:
-    """Samples `W z` of `N(0, V^-1)` with `V^-1 = W W'`.
-
-    Args:
-      root: `W` `[d, d]`.
-      noise: `z` `[d]`, standard normal.
-    """
-    return numerics.combine(noise, jnp.swapaxes(root, 0, 1))
 
 
 class Sampler(Protocol):

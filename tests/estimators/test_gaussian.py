@@ -31,7 +31,8 @@ def test_written_out_factorisations(d, double_precision):
         gaussian.solve(jnp.asarray(V), jnp.asarray(b)), np.linalg.solve(V, b[..., None])[..., 0], rtol=1e-7
     )
     theirs = ref.thompson_sample(np.zeros(d), 1.0, V[0], b[0][:, None])[:, 0]
-    np.testing.assert_allclose(gaussian.sample_by_cholesky(jnp.asarray(V[0]), jnp.asarray(b[0])), theirs, rtol=1e-7)
+    spread = numerics.Sum.of(jnp.asarray(V[:1]))
+    np.testing.assert_allclose(rq.ByCholesky().sample(spread, jnp.asarray(b[0])[None, None])[0, 0], theirs, rtol=1e-7)
 
 
 @pytest.mark.parametrize("d", [5, *[pytest.param(d, marks=slow) for d in (64, 80)]])
@@ -58,8 +59,8 @@ def test_rank_one_updates_do_not_drift(d, double_precision):
     np.testing.assert_allclose(np.asarray(root @ root.T, float) @ plain, np.eye(d), atol=1e-4)
 
 
-def test_three_samplers_have_the_same_covariance(double_precision):
-    """And that of the reference's two samplers, all within 4 standard errors."""
+def test_samplers_have_the_same_covariance(double_precision):
+    """Both that of the design matrix, within 4 standard errors."""
     rng, d, P, n, ridge = np.random.default_rng(0), 3, 6, 60_000, 0.7
     features, counts = rng.normal(size=(d, P)), rng.integers(0, 5, P)
     V = ridge * np.eye(d) + (features * counts) @ features.T
@@ -67,29 +68,14 @@ def test_three_samplers_have_the_same_covariance(double_precision):
     root = np.eye(d) / math.sqrt(ridge)
     for x in np.repeat(features.T, counts, axis=0):
         root = np.asarray(gaussian.grown_root(numerics.Sum.of(jnp.asarray(root)), jnp.asarray(x)).total)
-    z, g = rng.standard_normal((n, d)), rng.standard_normal((n, P))
-    samples = {
-        "cholesky": jax.vmap(lambda z: gaussian.sample_by_cholesky(jnp.asarray(V), z))(z),
-        "root": jax.vmap(lambda z: gaussian.sample_by_root(jnp.asarray(root), z))(z),
-        "perturbation": jax.vmap(
-            lambda z, g: gaussian.sample_by_perturbation(
-                jnp.asarray(inverse), z, ridge, jnp.asarray(features), jnp.asarray(counts), g
-            )
-        )(z, g),
-    }
-    theirs = ref.perturbed_sample(np.zeros(d), 1.0, V, ridge, counts, features.T, z[0], g[0])
-    np.testing.assert_allclose(samples["perturbation"][0], theirs, atol=1e-12)
+    noise, kept = jnp.asarray(rng.standard_normal((1, n, d))), ((rq.ByCholesky(), V), (rq.ByRoot(), root))
+    spreads = [(sampler, numerics.Sum.of(jnp.asarray(one)[None])) for sampler, one in kept]
+    samples = {type(sampler).__name__: sampler.sample(spread, noise)[0] for sampler, spread in spreads}
     for name, sample in samples.items():
         sample = np.asarray(sample)
         assert (np.abs(sample.mean(0)) < 4 * np.sqrt(np.diag(inverse) / n)).all(), name
         products = sample[:, :, None] * sample[:, None, :]
         error = products.std(axis=0, ddof=1) / math.sqrt(n)
         assert (np.abs(products.mean(0) - inverse) < 4 * error).all(), name
-    batch = rq.ByCholesky().sample(jnp.asarray(V)[None], jnp.asarray(z[:5])[None])
-    np.testing.assert_allclose(batch[0], samples["cholesky"][:5], atol=1e-12)
-    batch = rq.ByRoot().sample(numerics.Sum.of(jnp.asarray(root)[None]), jnp.asarray(z[:5])[None])
-    np.testing.assert_allclose(batch[0], samples["root"][:5], atol=1e-12)
-    for sampler, spread in ((rq.ByCholesky(), V), (rq.ByRoot(), root)):
-        np.testing.assert_allclose(
-            sampler.min_eigenvalue(numerics.Sum.of(jnp.asarray(spread)[None])), np.linalg.eigvalsh(V)[:1], rtol=1e-10
-        )
+    for sampler, spread in spreads:
+        np.testing.assert_allclose(sampler.min_eigenvalue(spread), np.linalg.eigvalsh(V)[:1], rtol=1e-10)
