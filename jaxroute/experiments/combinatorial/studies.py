@@ -7,6 +7,7 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+import xarray as xr
 
 from jaxroute import grid
 from jaxroute.analysis import plot
@@ -170,6 +171,12 @@ _BOUNDS = {
 _DELTAS, _NARROWER = (0.1, 0.5), {"outcome": (0.3, 1.0), "cost": (0.05, 0.01)}
 
 
+def _labelled(part: str) -> Callable[[xr.Dataset], xr.Dataset]:
+    """Gives the distances of outcomes or costs the label of their axis."""
+    name, label = f"distance.{part}", f"largest error of mean {part}s (radii)"
+    return lambda data: data.assign({name: data[name].assign_attrs(label=label)})
+
+
 def _distance(env: cb.CloudEnv, policy: cb.C2MABV, env_state: Any, state: Any, t: Any) -> dict[str, Any]:
     """The largest distance of a mean to the truth, in radii of Lemma 1."""
     log_term, found = union_log_term(state.spec.num_models, t + 1, policy.delta), {}
@@ -274,7 +281,7 @@ EXPERIMENTS = (
         "How often the radii of Lemma 1 cover the true means in all rounds",
         [_COVERAGE],
         1024,
-        side_by_side(*(panel(f"distance.{part}", **_BAND) for part in _NARROWER)),
+        side_by_side(*(panel(f"distance.{part}", change=_labelled(part), **_BAND) for part in _NARROWER)),
         "Lemma 1",
         claims=tuple(
             Claim(f"{name}-{part}", f"{part}s {text}", f"{PAPER}, Lemma 1", _covered(part, widths))

@@ -230,6 +230,7 @@ def _theorem_1_figure(results: Results):
         bound = [_upper_bound(n, slots, horizon) for n in _MODELS]
         ax.plot(_MODELS, bound, label="bound of Theorem 1", **plot.look(ax, "bound"))
         plot.power_laws({name: regret.sel(policy=name) for name in ("StageRoute", "Uniform")}, ax=ax, title=f"M = {slots}")
+        ax.set_xlabel(ax.get_xlabel().replace("N", "models, N", 1))
     return figure
 
 
