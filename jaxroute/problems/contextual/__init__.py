@@ -2,7 +2,7 @@
 
 `env` has bandits whose expected rewards are generalised linear in what is seen, and the routing of a user's recorded queries, whose
 features are the context. Contexts are `[K, d]`, one for each model, or `[1, d]`, the same for all; `Disjoint` and
-`Shared` say whether each model has a parameter of its own, or all have the same. `sources` are laws of contexts and rewards,
+`Shared` say whether each model has a separate parameter, or all have the same. `sources` are distributions of contexts and rewards,
 `instances` the ready-made environments, `types` what is measured. `policies` holds LinUCB, OFUL, linear and logistic Thompson sampling,
 epsilon-greedy and SquareCB; `baselines` those that do not look at contexts; `oracle` the one that knows the parameters; `theory` bounds.
 
