@@ -87,13 +87,18 @@ def utility_cosine(utility: ArrayLike) -> np.ndarray:
 def cosine_pairs(
     cosine: jax.Array | np.ndarray, positive_above: Leaf = 0.6, negative_below: Leaf = 0.3, num_negatives: int = 64
 ) -> Pairs:
-    """The pairs of prompts of which the cosines are given; as `utility_pairs`, but may be compiled and mapped.
+    """For each prompt the one whose utilities are most like those of the prompt, and those whose utilities are least.
+
+    The positive has the largest cosine above `positive_above`, the negatives have the smallest ones below `negative_below`;
+    of equals the lowest row. Prompts in between are left out. May be compiled and mapped.
+
+    Source: ACQB (Bae et al.), Algorithm 3, lines 2 to 7.
 
     Args:
-      cosine: `[n, n]`.
-      positive_above: `[]`.
-      negative_below: `[]`.
-      num_negatives: most negatives of an anchor (static).
+      cosine: `[n, n]` from `utility_cosine`.
+      positive_above: `[]`, threshold in [-1, 1].
+      negative_below: `[]`, threshold in [-1, 1], at most `positive_above`.
+      num_negatives: most negatives of an anchor, `m = min(num_negatives, n)` (static).
     """
     cosine = jnp.asarray(cosine)
     size = cosine.shape[0]
@@ -110,27 +115,6 @@ def cosine_pairs(
 
 
 _pairs_at_once = brief_jit(cosine_pairs, static_argnums=3)  # In one program: each operation on its own would be one.
-
-
-def utility_pairs(
-    utility: ArrayLike, positive_above: float = 0.6, negative_below: float = 0.3, num_negatives: int = 64
-) -> Pairs:
-    """For each prompt the one whose utilities are most like those of the prompt, and those whose utilities are least.
-
-    The positive has the largest cosine above `positive_above`, the negatives have the smallest ones below `negative_below`;
-    of equals the lowest row. Prompts in between are left out.
-
-    Source: ACQB (Bae et al.), Algorithm 3, lines 2 to 7.
-
-    Args:
-      utility: `[n, N]`.
-      positive_above: threshold in [-1, 1].
-      negative_below: threshold in [-1, 1], at most `positive_above`.
-      num_negatives: most negatives of an anchor, `m = min(num_negatives, n)`.
-    """
-    _check_thresholds(positive_above, negative_below)
-    num_negatives = checks.count("num_negatives", num_negatives)
-    return cosine_pairs(utility_cosine(utility), positive_above, negative_below, num_negatives)
 
 
 def info_nce(z: jax.Array, pairs: Pairs, temperature: Leaf = 0.07) -> jax.Array:
@@ -228,10 +212,8 @@ def train_projection(
       optimiser: of the steps.
       epochs: gradient steps.
       batch: prompts of each, drawn without replacement, default all.
-      positive_above: see `utility_pairs`.
-      negative_below: see `utility_pairs`.
+      positive_above, negative_below, num_negatives: see `cosine_pairs`.
       temperature: see `info_nce`.
-      num_negatives: see `utility_pairs`.
     """
     k_init, k_batches = draws.split(key)
     of_each, cosines = jnp.asarray(features, jnp.float32), jnp.asarray(cosine)
@@ -291,15 +273,11 @@ def fit_projection(
       utility: `[n, N]`, utilities or departure chances, which give the same.
       per_model: prompts per best model, see `balanced_rows`; None trains on all prompts.
       epochs: gradient steps.
-      positive_above: see `utility_pairs`.
-      negative_below: see `utility_pairs`.
+      positive_above, negative_below, num_negatives: see `cosine_pairs`.
       temperature: see `info_nce`.
-      num_negatives: see `utility_pairs`.
       batch: prompts of each step, whose pairs are those within the batch; default all chosen ones.
       optimiser: compiled once for each object that is passed.
-      width: see `ProjectionHead`.
-      out: see `ProjectionHead`.
-      normalize: see `ProjectionHead`.
+      width, out, normalize: see `ProjectionHead`.
       seed: of the choice of prompts, the first parameters and the batches. To map over heads use `train_projection`.
 
     Raises:

@@ -6,8 +6,7 @@ model has `init(dim, ridge)` and `add(state, phi, reward, seen, ridge, link, bou
 
 Source: Filippi et al. (2010); Belloni, Chen and Wei (2026), eqs. (19) and (20), section 5.1.
 
-Differs from the paper: an estimate outside the ball is shortened, not projected in the norm of the design matrix
-(`project_exactly` does that on the host): in no simulation of ours did it matter.
+Differs from the paper: an estimate outside the ball is shortened, not projected in the norm of the design matrix: in no simulation of ours did it matter.
 """
 
 import functools
@@ -317,50 +316,3 @@ def _fitted(features: jax.Array, rewards: jax.Array, ridge: jax.Array, link: Lin
         return theta + newton_step(theta, features, rewards, everything, ridge, link)
 
     return jax.lax.fori_loop(0, iterations, step, jnp.zeros((features.shape[1],), features.dtype))
-
-
-def project_exactly(
-    theta: ArrayLike, features: ArrayLike, rewards: ArrayLike, link: Link, ridge: float, bound: float
-) -> np.ndarray:
-    """The vector in the ball whose score equation is least violated in the norm of the inverse design matrix: eq. (19).
-
-    On the host in float64, for small problems.
-
-    Args:
-      theta: `[d]`, the estimate.
-      features: `[n, d]`.
-      rewards: `[n]`.
-      link: `G`.
-      ridge: above 0.
-      bound: radius of the ball.
-    """
-    from scipy import optimize
-
-    estimate = checks.numbers("theta", theta)
-    x = checks.numbers("features", features, (len(np.atleast_1d(np.asarray(rewards))), *estimate.shape))
-    r = checks.numbers("rewards", rewards, x.shape[:1])
-    checks.positive("ridge", ridge, ())
-    checks.positive("bound", bound, ())
-    if np.linalg.norm(estimate) <= bound:
-        return estimate
-    design = ridge * np.eye(x.shape[1]) + x.T @ x
-    root = np.linalg.inv(np.linalg.cholesky(design))
-
-    def squares(vector: np.ndarray) -> tuple[float, np.ndarray]:
-        """Squared norm of the violated score equation, and its gradient."""
-        with jax.enable_x64(True):
-            s = jnp.asarray(x @ vector, jnp.float64)
-            value, slope = (np.asarray(f(s)) for f in (link.value, link.slope))
-        violation = root @ (x.T @ (r - value) - ridge * vector)
-        jacobian = -root @ ((x.T * slope) @ x + ridge * np.eye(len(vector)))
-        return float(violation @ violation), 2.0 * violation @ jacobian
-
-    solution = optimize.minimize(
-        squares,
-        estimate * bound / np.linalg.norm(estimate),
-        jac=True,
-        constraints={"type": "ineq", "fun": lambda v: bound**2 - v @ v, "jac": lambda v: -2.0 * v},
-        method="SLSQP",
-        options={"ftol": 1e-14, "maxiter": 500},
-    )
-    return solution.x

@@ -40,10 +40,6 @@ class Link:
         return f"{self.name} link"
 
 
-def _one(s: jax.Array) -> jax.Array:
-    return jnp.ones_like(s)
-
-
 def _same(s: jax.Array) -> jax.Array:
     return s
 
@@ -107,7 +103,7 @@ def _normal_integral(s: jax.Array) -> jax.Array:
     return s * jsp.norm.cdf(s) + jsp.norm.pdf(s) - jsp.norm.pdf(0.0)
 
 
-IDENTITY = Link("identity", _same, _one, _same, _half_square)
+IDENTITY = Link("identity", _same, jnp.ones_like, _same, _half_square)
 TANH = Link("tanh", jnp.tanh, _tanh_slope, _tanh_inverse, _log_cosh)
 # The identity up to .9 in size, then flattened towards 1: a link into [-1, 1] that is linear where it matters.
 FLAT = Link("flat", _flat, _flat_slope, _flat_inverse, _flat_integral)

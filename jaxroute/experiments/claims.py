@@ -76,25 +76,22 @@ def grows_as(
 class Number(NamedTuple):
     """What somebody else measured.
 
-    policy: name. horizon: of the run. value: mean. error: its standard error, if it is known. runs: behind it, if they are known; without
-    an error these are taken to have the deviation of those that are compared. time: round (default: the horizon).
+    policy: name. horizon: of the run. value: mean. runs: behind it, which are taken to have the deviation of those that are compared.
     where: setting, as pairs of axis and value. metric, case: names.
     """
 
     policy: str
     horizon: int
     value: float
-    error: float | None = None
-    runs: int | None = None
-    time: int | None = None
+    runs: int
     where: tuple[tuple[str, Any], ...] = ()
     metric: str = "regret"
     case: str = "result"
 
     def measured(self, deviation: float) -> Measured:
-        """The number with its error, for a deviation of the runs; without error and runs it counts as exact."""
-        error = self.error if self.error is not None else deviation / math.sqrt(self.runs) if self.runs else 0.0
-        return Measured(self.value, error, dof=self.runs - 1 if self.runs else math.inf, number=math.inf, floor=error)
+        """The number with its error, for a deviation of the runs."""
+        error = deviation / math.sqrt(self.runs)
+        return Measured(self.value, error, dof=self.runs - 1, number=math.inf, floor=error)
 
 
 def agrees(numbers: Sequence[Number], share: float) -> Measure:
@@ -108,14 +105,12 @@ def agrees(numbers: Sequence[Number], share: float) -> Measure:
                 horizons = f"{number.horizon:,} rounds, not {int(data['time'][-1]):,}"
                 return f"the numbers are for {horizons}", at_least(None, [])
             where = dict(number.where)
-            here = end(data, number.metric, number.policy, number.time, **where)
+            here = end(data, number.metric, number.policy, **where)
             other = number.measured(here.error * math.sqrt(here.number))
             label = [number.case] if len(results) > 1 else []
             label += [number.policy, *(f"{axis} {metrics.show_value(value)}" for axis, value in where.items())]
-            label += [f"at {number.time:,}"] if number.time else []
             label += [number.metric] if number.metric != "regret" else []
-            known = show(other) if other.error else f"{number.value:g} (no error known)"
-            parts.append(f"{' '.join(label)}: {show(here)} against {known}")
+            parts.append(f"{' '.join(label)}: {show(here)} against {show(other)}")
             stated.append(here.near(other, share * abs(number.value)))
         return "; ".join(parts), stated
 

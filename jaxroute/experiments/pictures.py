@@ -132,24 +132,3 @@ def side_by_side(*panels: Panel | str, columns: int = 3, **options: Any) -> Pict
         return figure
 
     return picture
-
-
-def panel_per_case(draw: Callable[[xr.Dataset, Any, str], Any]) -> Picture:
-    """A figure with a panel for each case; `draw(data, axes, name)` fills the panel of one."""
-
-    def picture(results: Results) -> Any:
-        figure, axes = plot.panels(len(results))
-        for ax, (name, data) in zip(axes, results.items(), strict=True):
-            draw(data, ax, name)
-        return figure
-
-    return picture
-
-
-def one_case(draw: Callable[..., Any], metric: str, case: str = "result", **options: Any) -> Picture:
-    """A figure of one case: what a function of `plot` makes of a metric, for example `one_case(plot.curves, "regret", log=True)`."""
-
-    def picture(results: Results) -> Any:
-        return draw(results[case], metric, **options)
-
-    return picture

@@ -320,10 +320,7 @@ def _simplex(lp: Program, equal: tuple[bool, ...], basis: jax.Array, upper: jax.
     def basics(basis: jax.Array) -> jax.Array:
         return basis[:, None] == lax.iota(jnp.int32, count + num_rows)  # [R, n + R]
 
-    def inverse_at(basis: jax.Array) -> tuple[jax.Array, jax.Array]:
-        return _inverse(jnp.sum(jnp.where(basics(basis)[None], columns[:, None, :], 0.0), axis=-1))
-
-    inverse, regular = inverse_at(basis)
+    inverse, regular = _inverse(jnp.sum(jnp.where(basics(basis)[None], columns[:, None, :], 0.0), axis=-1))
     basis = jnp.where(regular, basis, count + lax.iota(jnp.int32, num_rows))
     inverse = jnp.where(regular, inverse, jnp.eye(num_rows, dtype=dtype))
     chosen = basics(basis)

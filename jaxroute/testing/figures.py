@@ -48,13 +48,9 @@ def faults(figure: Any) -> list[str]:
     if len(letters) > 1:
         found.append(f"titles differ: panels have titles in {len(letters)} sorts of letters or places")
     for ax in axes:
-        if not _is_bar(ax):
+        if ax.get_label() != "<colorbar>":
             found += [*_squeezed(figure, ax), *_without_data(ax), *_without_numbers(ax), *_covered(ax), *_across(ax)]
     return list(dict.fromkeys(found))
-
-
-def _is_bar(ax: Any) -> bool:
-    return ax.get_label() == "<colorbar>"
 
 
 def _where(ax: Any) -> str:

@@ -21,11 +21,14 @@ from jaxroute.estimators.contrastive import (
     info_nce,
     train_projection,
     utility_cosine,
-    utility_pairs,
 )
 
 Z = np.array([[1, 0], [0.6, 0.8], [-0.8, 0.6]])
 UTILITY = np.array([[1, 0.2, 0.1], [0.9, 0.3, 0], [0.1, 0.2, 1]])
+
+
+def utility_pairs(utility, *settings):
+    return cosine_pairs(utility_cosine(utility), *settings)
 
 
 def test_worked_example():

@@ -25,7 +25,6 @@ from jaxroute.experiments.measure import (
     show_slope,
     with_coordinates,
 )
-from jaxroute.experiments.pictures import one_case, panel_per_case
 from jaxroute.experiments.verdicts import judge
 
 # Deviations of three seeds from their mean; its standard error is .1.
@@ -141,13 +140,3 @@ def test_all_must_hold():
 def test_nothing_to_judge_is_not_decided():
     text, stated = all_hold("regret ")(lambda results: iter(()))({})
     assert text == "nothing to judge" and judge(stated).verdict == "not decided"
-
-
-def test_pictures_of_cases():
-    seen = []
-    picture = one_case(lambda data, metric, **options: seen.append((data, metric, options)), "regret", "long", log=True)
-    picture({"long": "results", "short": None})
-    assert seen == [("results", "regret", {"log": True})]
-    pytest.importorskip("matplotlib")
-    figure = panel_per_case(lambda data, ax, name: ax.set_title(f"{name} {data}"))({"x": 1, "y": 2})
-    assert [ax.get_title() for ax in figure.axes] == ["x 1", "y 2"]

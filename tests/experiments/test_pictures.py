@@ -9,7 +9,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402
 
 from jaxroute.analysis import plot  # noqa: E402
-from jaxroute.experiments.pictures import one_case, panel, panel_per_case, panels_of, side_by_side  # noqa: E402
+from jaxroute.experiments.pictures import panel, panels_of, side_by_side  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -78,9 +78,3 @@ def test_panels_side_by_side():
     figure = side_by_side("queue", last, columns=2, band=None)(results())
     assert said(figure) == [("", "queue"), ("paired", "regret\nminus that of ACQB")]
     assert [t.get_text() for t in figure.legends[0].get_texts()] == ["ACQB", "Random"]
-
-
-def test_functions_of_a_panel():
-    figure = panel_per_case(lambda data, ax, name: plot.curves(data, "queue", ax=ax, title=name))(results())
-    assert [title for title, _ in said(figure)] == ["a", "b"]
-    assert one_case(plot.curves, "queue", "b", title="x")(results()).get_ylabel() == "queue"

@@ -120,11 +120,7 @@ def made_up(results: dict[str, xr.Dataset], puts: Iterable[Put] = ()) -> dict[st
 
 def agreeing(numbers: Iterable[Any]) -> tuple[Put, ...]:
     """What makes results agree with the numbers (`Number`) of a claim that compares with what others measured."""
-    last_first = sorted(numbers, key=lambda number: number.time is not None)
-    return tuple(
-        put(n.metric, n.value, policy=n.policy, case=n.case, where=dict(n.where) | ({"time": n.time} if n.time else {}))
-        for n in last_first
-    )
+    return tuple(put(n.metric, n.value, policy=n.policy, case=n.case, where=dict(n.where)) for n in numbers)
 
 
 def ordered(results: dict[str, xr.Dataset], sign: int) -> dict[str, xr.Dataset]:

@@ -14,7 +14,7 @@ def section(summary: Summary, looked: dict[str, Look]) -> Markup | None:
     rows = summary["sensitivity"]
     if not rows:
         return None
-    unit, costs = summary["data"]["unit"], _costs_of_singles(summary)
+    unit, costs = summary["data"]["unit"], {m["name"]: m["cost"] for m in summary["data"]["models"]}
     heads = [
         ("target", "number"),
         ("best way", ""),
@@ -56,10 +56,6 @@ def _single(name: str | None, cost: Pair | None) -> Markup | str:
         if name
         else "none reaches it"
     )
-
-
-def _costs_of_singles(summary: Summary) -> dict[str, Pair]:
-    return {m["name"]: m["cost"] for m in summary["data"]["models"]}
 
 
 def _picture(summary: Summary, looked: dict[str, Look], costs: dict[str, Pair]):

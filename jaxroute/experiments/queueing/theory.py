@@ -189,10 +189,8 @@ def _round_decay(results: Results) -> Finding:
 def _good_rounds(results: Results) -> Finding:
     gaps, most = _gaps(results["rounds"]), float(qu.RandomQueues().slack) / 2
     late = gaps.where(gaps["time"] > 0.9 * float(gaps["time"][-1]))
-    share, tau = (
-        mean_of((late <= most).where(late.notnull()).mean("time")),
-        _SHARED_THEORY.bad_rounds(float(gaps["time"][-1])),
-    )
+    share = mean_of((late <= most).where(late.notnull()).mean("time"))
+    tau = _SHARED_THEORY.bad_rounds(float(gaps["time"][-1]))
     text = f"{100 * share.mean:.1f} % of the last tenth of the rounds lose at most {most:g}; tau(t) is {tau:.1g} rounds"
     return text, share.at_least(0.99)
 

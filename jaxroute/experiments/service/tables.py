@@ -142,11 +142,8 @@ def _single_is_cheaper(results: Results) -> Finding:
     names = common.benchmarks_of(results)
     for name in names:
         data = MESSPLUS_BENCHMARKS[name]
-        single, cost, share = (
-            mj(results, name, _MIDDLE),
-            mj(results, name, "MESS+"),
-            reached(results, name, "satisfaction", "MESS+"),
-        )
+        single, cost = (mj(results, name, policy) for policy in (_MIDDLE, "MESS+"))
+        share = reached(results, name, "satisfaction", "MESS+")
         requests = common.at_its_target(name).requests
         blind = sv.best_blind(requests, min(share.mean, data.accuracy.max())).value * data.num_requests / 1e6
         mixtures += judge(cost.above(blind)).verdict is Verdict.HOLDS
@@ -157,9 +154,8 @@ def _single_is_cheaper(results: Results) -> Finding:
             text += f", {_MIDDLE} {show(single)}"
         parts.append(f"{name} {text}")
     papers = sum(judge(one).verdict is Verdict.HOLDS for one in cheaper)
-    counts = (
-        f"{_MIDDLE} meets alpha on {fits} of {len(names)}, for less than the paper's MESS+ on {papers}, than ours on {ours}"
-    )
+    less = f"for less than the paper's MESS+ on {papers}, than ours on {ours}"
+    counts = f"{_MIDDLE} meets alpha on {fits} of {len(names)}, {less}"
     mixed = f"the best mixture at the share that MESS+ reached costs less on {mixtures}"
     return f"{counts}; {mixed}; MJ: {'; '.join(parts)}", at_least(7, cheaper) if len(cheaper) >= 7 else False
 

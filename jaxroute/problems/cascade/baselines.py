@@ -27,17 +27,13 @@ from jaxroute.problems.cascade.parts.streaming import GradientDescent, Streaming
 from jaxroute.problems.cascade.types import CascadeSpec, Feedback, Observation
 
 
-def _no_bonus() -> Practical:
-    return Practical(index=0.0, plug_in=0.0, optimism=0.0)
-
-
 @struct.dataclass
 class Greedy(COSMOS):
     """COSMOS without bonuses: Weitzman's search on the estimates themselves. Some runs never correct an index that starts
     too low.
     """
 
-    radius: Radius = struct.field(default_factory=_no_bonus)
+    radius: Radius = struct.field(default_factory=lambda: Practical(index=0.0, plug_in=0.0, optimism=0.0))
 
 
 @struct.dataclass

@@ -291,8 +291,7 @@ def custom_cascade(
       index: `[K, m]` coefficients of the indices.
       mean_cost: `[K]`.
       quantile: `[K]` chance that a score is below the index.
-      contexts: as in `uniform_cascade`.
-      evaluator: as in `uniform_cascade`.
+      contexts, evaluator: as in `uniform_cascade`.
       cost_spread: of the costs around their mean, at most 1.
       link: as in `uniform_cascade`.
       cost_weight: what a unit of cost counts.

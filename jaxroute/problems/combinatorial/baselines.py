@@ -72,10 +72,7 @@ class Relaxer(Learner):
     """Abstract base of baselines that solve the relaxed problem and round it, as C2MAB-V does.
 
     Attributes:
-      solver: as in `C2MABV`.
-      rounding: as in `C2MABV`.
-      cap: as in `C2MABV`.
-      noise: as in `C2MABV`.
+      solver, rounding, cap, noise: as in `C2MABV`.
     """
 
     solver: Solver | None = struct.field(default=None, kw_only=True)

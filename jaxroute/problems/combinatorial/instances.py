@@ -231,10 +231,7 @@ def law_cloud(
       switch: `[G]` first rounds (from 0) of the segments.
       correlation: weight of a shared difficulty in [0, 1) (`CopulaOutcomes`); default independent successes.
       costs: `FixedCosts()`, `ScaledCosts()` or `TokenCosts()`.
-      reward: as for `cloud`.
-      budget: as for `cloud`.
-      size: as for `cloud`.
-      options: as for `cloud`.
+      reward, budget, size, options: as for `cloud`.
     """
     success, cost, switch = _segments(success, cost, switch)
     successes = BernoulliOutcomes(success) if correlation is None else CopulaOutcomes(success, np.float32(correlation))
@@ -263,8 +260,7 @@ def sciq_cloud(
       budget: per round (default the paper's for the reward).
       graded: outcomes on four levels (`GradedOutcomes`) in place of 0 and 1 with the same mean.
       costs: as for `law_cloud`.
-      size: as for `cloud`.
-      options: as for `cloud`.
+      size, options: as for `cloud`.
     """
     if budget is None:
         budget = BUDGETS[checks.one_of("reward", reward, BUDGETS)]
@@ -283,9 +279,7 @@ def uniform_cloud(
 
     Args:
       num_models: `K`.
-      reward: as for `law_cloud`.
-      budget: as for `law_cloud`.
-      size: as for `law_cloud`.
+      reward, budget, size: as for `law_cloud`.
       instance: which draw.
       options: as for `law_cloud`.
     """

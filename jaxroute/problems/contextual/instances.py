@@ -35,9 +35,7 @@ def logistic(theta: Leaf, *, num_models: int | None = None, intercept: bool = Fa
     """A logistic contextual bandit: the reward of a model is 1 with chance `1 / (1 + exp(-theta_k . x_k))`, else 0.
 
     Args:
-      theta: as for `linear`.
-      num_models: as for `linear`.
-      intercept: as for `linear`.
+      theta, num_models, intercept: as for `linear`.
     """
     return _law(theta, num_models, intercept, scale=np.float32(0.0), link=LOGISTIC, law=bernoulli_law)
 

@@ -360,11 +360,7 @@ def standin_queue(
 
     Args:
       models: see `jaxroute.data.standin`.
-      preset: see there.
-      scores: see there.
-      queries: see there.
-      dim: see there.
-      seed: see there.
+      preset, scores, queries, dim, seed: see there.
       settings: of `table_queue`.
     """
     pool, _ = standin_tables(models, preset=preset, scores=scores, queries=queries, offline=1, dim=dim, seed=seed)

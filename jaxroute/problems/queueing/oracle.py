@@ -1,6 +1,5 @@
 """Policies that know the choice model: the optimal one, and a switch from a learner to it."""
 
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -146,15 +145,6 @@ class SwitchAt:
     def check_for(self, spec: QueueSpec) -> None:
         for policy in (self.first, self.second):
             check_suits(policy, spec)
-
-    @classmethod
-    def to_optimal(cls, first: Any, at: Leaf) -> Callable[[QueueEnv], "SwitchAt"]:
-        """A function `environment -> policy` that switches from `first` to the optimal policy of that environment."""
-
-        def build(env: QueueEnv) -> "SwitchAt":
-            return cls(first=first, second=Optimal.of(env), at=at)
-
-        return build
 
     def has_long_rounds(self, spec: QueueSpec) -> bool:
         return any(has_long_rounds(policy, spec) for policy in (self.first, self.second))

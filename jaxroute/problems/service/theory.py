@@ -41,8 +41,7 @@ def bound_queue(V: float, cost_range: float, slack: float, horizon: int, warm_up
 
     Args:
       V: as for `safety_margin`.
-      cost_range: likewise.
-      slack: likewise.
+      cost_range, slack: likewise.
       horizon: `T`.
       warm_up: `psi`, requests after which assumption 1 holds.
       alpha: the target.
@@ -60,11 +59,9 @@ def bound_mean_queue(
 
     Args:
       V: as for `bound_queue`.
-      cost_range: likewise.
-      slack: likewise.
+      cost_range, slack: likewise.
       excess: `q - alpha`, with the `q` of `admissible_chance`.
-      warm_up: likewise.
-      alpha: likewise.
+      warm_up, alpha: likewise.
     """
     return _gamma(V, cost_range, slack, warm_up, alpha) + 0.5 / float(checks.positive("excess", excess, ()))
 

@@ -352,8 +352,6 @@ def test_policy_switching_queues(K):
             progress=False,
         ).isel(policy=0, seed=0)
         traces = trace_count() - before
-        built = rq.SwitchAt.to_optimal(first, at=3)(env)
-        assert jax.tree.structure(built) == jax.tree.structure(rq.SwitchAt(first, rq.Optimal.of(env), 3)) and built.at == 3
     assert traces == 1 and data["queue_length"].dims == ("at", "time")
     # The learner's keys are those of the engine.
     words = run_streams(jax.random.key_data(draws.key(0)), np.array([seed], np.uint32))["act"][:, 0]

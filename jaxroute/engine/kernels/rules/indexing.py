@@ -179,7 +179,8 @@ def _scatter(writer: Writer, eqn: Any, x: Value, indices: Value, updates: Value)
         raise Unsupported("scatter that applies a function")
     kind = kind_of(x.dtype)
     operation = name.removeprefix("scatter").removeprefix("_")
-    window = (*numbers.update_window_dims, *range(len(updates.shape) - (len(x.shape) - _rank(eqn)), len(updates.shape)))
+    added, rank = len(x.shape) - eqn.invars[0].aval.ndim, len(updates.shape)
+    window = (*numbers.update_window_dims, *range(rank - added, rank))
     dropped = (*numbers.inserted_window_dims, *numbers.operand_batching_dims)
     kept = [i for i in range(len(x.shape)) if i not in dropped]
     sizes = [1] * len(x.shape)
@@ -204,7 +205,3 @@ def _scatter(writer: Writer, eqn: Any, x: Value, indices: Value, updates: Value)
         line = writer.assigned(storage, target, text)
         writer.line(writer.only_if(" && ".join(inside), line) if drops and inside else line, storage)
     return [writer.value_of(storage, x.shape)]
-
-
-def _rank(eqn: Any) -> int:
-    return len(eqn.invars[0].aval.shape)

@@ -60,6 +60,22 @@ class WindowState:
     errors: dict[str, jax.Array]
 
 
+class Samples(NamedTuple):
+    """The samples by the present evaluator.
+
+    Attributes:
+      columns: `[m, W, K]`, features.
+      score: `[W, K]`, present scores.
+      used: `[W, K]`, slots that hold a sample.
+      gradient: `[m, K]`, of what has left, at 0.
+    """
+
+    columns: jax.Array
+    score: jax.Array
+    used: jax.Array
+    gradient: jax.Array
+
+
 @struct.dataclass
 class SampleWindow(LinearIndex, abc.ABC):
     """The latest samples exactly, earlier ones linearised; the derived classes give the steps towards the estimate.
@@ -110,10 +126,8 @@ class SampleWindow(LinearIndex, abc.ABC):
             cost=zeros(self.size),
             score=zeros(self.size) if scored else None,
             features=None if scored else zeros(self.size, features),
-            hessian=sums["hessian"],
-            gradient=sums["gradient"],
-            cross=sums.get("cross"),
             errors=numerics.no_errors(**sums),
+            **{"cross": None, **sums},
         )
         # The compiler would otherwise compute sums over the samples of a long window in advance, slowly, as they are all 0.
         return numerics.kept(state)
@@ -177,38 +191,34 @@ class SampleWindow(LinearIndex, abc.ABC):
             features=features,
         )
 
-    def _samples(self, fit: WindowState, evaluator: Evaluator | None) -> tuple[jax.Array, jax.Array, jax.Array]:
-        """Present scores of the samples and which slots are in use, `[W, K]`, and the gradient `[m, K]` of what has left, at
-        0.
-        """
-        used = jnp.arange(self.size)[:, None] < fit.number
+    def _samples(self, fit: WindowState, evaluator: Evaluator | None) -> Samples:
+        columns, used = jnp.swapaxes(fit.psi, 0, 1), jnp.arange(self.size)[:, None] < fit.number
         if evaluator is None:
             assert fit.score is not None
-            return fit.score, used, fit.gradient
+            return Samples(columns, fit.score, used, fit.gradient)
         assert fit.features is not None and fit.cross is not None
         s = numerics.combine(evaluator.theta, jnp.swapaxes(fit.features, 0, 1))
         moved = numerics.combine(evaluator.theta, jnp.swapaxes(fit.cross, 0, 1))
-        return evaluator.link.value(s), used, fit.gradient - moved
+        return Samples(columns, evaluator.link.value(s), used, fit.gradient - moved)
 
     def slope(self, fit: WindowState, rho: jax.Array, evaluator: Evaluator | None, link: Link) -> jax.Array:
         """Derivative `[m, K]` of the penalised loss at `rho`."""
-        score, used, gradient = self._samples(fit, evaluator)
-        columns = jnp.swapaxes(fit.psi, 0, 1)
+        columns, score, used, gradient = self._samples(fit, evaluator)
         slope = jnp.where(used, moment(link, _linear(rho, columns), score, fit.cost), 0.0)
         samples = jnp.stack([summed(slope * column) for column in columns])
         return samples + numerics.combine(rho, fit.hessian) + gradient + jnp.asarray(self.ridge, jnp.float32) * rho
 
     def _fitted(self, fit: WindowState, rho: jax.Array, evaluator: Evaluator | None, link: Link) -> jax.Array:
         """Steps until they are short, in each run and for each box as many as it needs."""
-        score, used, gradient = numerics.kept(self._samples(fit, evaluator))
-        columns = jnp.swapaxes(fit.psi, 0, 1)  # [m, W, K]
+        samples = self._samples(fit, evaluator)
+        samples = Samples(samples.columns, *numerics.kept(samples[1:]))
         ridge = jnp.asarray(self.ridge, jnp.float32)
 
         def again(now: _Point) -> jax.Array:
             return (numerics.largest_over_runs(jnp.any(now.wanted).astype(jnp.int32)) > 0) & (now.steps < self.iterations)
 
         def one(now: _Point) -> _Point:
-            step, size = self._step(fit, now.rho, columns, score, used, gradient, ridge, link)
+            step, size = self._step(fit, now.rho, samples, ridge, link)
             moved = numerics.kept(jnp.where(now.wanted, now.rho + step, now.rho))
             # Where rounding is all that is left a step changes nothing.
             wanted = now.wanted & (size > self.tolerance) & jnp.any(moved != now.rho, axis=0)
@@ -219,25 +229,14 @@ class SampleWindow(LinearIndex, abc.ABC):
 
     @abc.abstractmethod
     def _step(
-        self,
-        fit: WindowState,
-        rho: jax.Array,
-        columns: jax.Array,
-        score: jax.Array,
-        used: jax.Array,
-        gradient: jax.Array,
-        ridge: jax.Array,
-        link: Link,
+        self, fit: WindowState, rho: jax.Array, samples: Samples, ridge: jax.Array, link: Link
     ) -> tuple[jax.Array, jax.Array]:
         """A step `[m, K]` towards the estimate, and how far from it that begins, `[K]`: short ones end there.
 
         Args:
           fit: the samples.
           rho: `[m, K]`, present estimates.
-          columns: `[m, W, K]`, features of the samples.
-          score: `[W, K]`, present scores of the samples.
-          used: `[W, K]`, slots that hold a sample.
-          gradient: `[m, K]`, of what has left, at 0.
+          samples: as they are now.
           ridge: `[]`.
           link: of the indices.
         """
@@ -270,17 +269,9 @@ class Window(SampleWindow):
     """
 
     def _step(
-        self,
-        fit: WindowState,
-        rho: jax.Array,
-        columns: jax.Array,
-        score: jax.Array,
-        used: jax.Array,
-        gradient: jax.Array,
-        ridge: jax.Array,
-        link: Link,
+        self, fit: WindowState, rho: jax.Array, samples: Samples, ridge: jax.Array, link: Link
     ) -> tuple[jax.Array, jax.Array]:
-        dim = rho.shape[0]
+        dim, (columns, score, used, gradient) = rho.shape[0], samples
         u = _linear(rho, columns)
         slope = jnp.where(used, moment(link, u, score, fit.cost), 0.0)
         weight = jnp.where(used, curvature(link, u, score, 0.0), 0.0)
@@ -307,14 +298,8 @@ class Window(SampleWindow):
             middle = low + jnp.clip(share, _MARGIN, 1.0 - _MARGIN) * (high - low)
             there = slope_at(middle)
             beyond = there > 0
-            return numerics.kept(
-                (
-                    jnp.where(beyond, low, middle),
-                    jnp.where(beyond, middle, high),
-                    jnp.where(beyond, at_low, there),
-                    jnp.where(beyond, there, at_high),
-                )
-            )
+            new = ((low, middle), (middle, high), (at_low, there), (there, at_high))
+            return numerics.kept(tuple(jnp.where(beyond, *pair) for pair in new))
 
         one = jnp.ones_like(first)
         ends = jnp.zeros_like(first), one, first, slope_at(one)
@@ -346,17 +331,9 @@ class MomentEquations(SampleWindow):
         checks.probability("floor", self.floor, ())
 
     def _step(
-        self,
-        fit: WindowState,
-        rho: jax.Array,
-        columns: jax.Array,
-        score: jax.Array,
-        used: jax.Array,
-        gradient: jax.Array,
-        ridge: jax.Array,
-        link: Link,
+        self, fit: WindowState, rho: jax.Array, samples: Samples, ridge: jax.Array, link: Link
     ) -> tuple[jax.Array, jax.Array]:
-        dim = rho.shape[0]
+        dim, (columns, score, used, gradient) = rho.shape[0], samples
         u = _linear(rho, columns)
         slope = jnp.where(used, moment(link, u, score, fit.cost), 0.0)
         weight = jnp.where(used, curvature(link, u, score, jnp.asarray(self.floor, jnp.float32)), 0.0)

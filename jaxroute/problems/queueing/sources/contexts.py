@@ -303,9 +303,7 @@ class RecordedPrompts(PoolContexts):
     """A pool whose arrivals, prompts and choice uniforms are given in advance; `arrival_rate` is not used.
 
     Attributes:
-      features: see `PoolContexts`.
-      log_odds: see `PoolContexts`.
-      best_rate: see `PoolContexts`.
+      features, log_odds, best_rate: see `PoolContexts`.
       arrival_rate: not used.
       arrivals: `[T]` bool.
       prompts: `[T]` int32.
