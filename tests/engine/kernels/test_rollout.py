@@ -27,6 +27,8 @@ pytestmark = pytest.mark.skipif(host.compiler() is None, reason="there is no C c
 
 # A shadow price is not unique where a vertex of the program meets the budget: rounding decides between slopes.
 LOOSE = ("multiplier",)
+# What is left of a gradient is a small difference of large sums: of the tolerance, .001 of a logit, rounding may move so much.
+ROUNDED = {"residual": 2e-4}
 FAST = (
     *("stochastic/UCB1", "stochastic/GaussianThompson", "stochastic/BetaThompson", "staged/StageRoute", "service/MessPlus"),
     *("combinatorial/C2MABV", "cascade/LinUCB", "queueing/Random"),
@@ -59,7 +61,7 @@ def assert_equal_play(ours, theirs):
         if np.array_equal(values, np.round(values), equal_nan=True):
             np.testing.assert_array_equal(mine, values, err_msg=name)
         largest = np.max(np.abs(values), initial=1.0, where=np.isfinite(values))
-        np.testing.assert_allclose(mine, values, rtol=2e-5, atol=2e-5 * largest, err_msg=name)
+        np.testing.assert_allclose(mine, values, rtol=2e-5, atol=ROUNDED.get(name, 2e-5 * largest), err_msg=name)
 
 
 CASES = {**POLICIES, **OPTIONS}
