@@ -133,7 +133,9 @@ def _solve(y: jax.Array, cost: jax.Array, budget: jax.Array, total: jax.Array, u
         c = jnp.where(free, cost, 0.0)
         mean = jnp.sum(c) / jnp.maximum(number, 1.0)
         mean = jnp.where(nu > 0.0, mean, 0.0) if at_most else mean
-        return jnp.sum(jnp.where(free, jnp.square(cost - mean), 0.0)), 4.0 * eps * jnp.sum(c * (jnp.abs(y) + jnp.abs(nu)))
+        rounding = 4.0 * eps * (jnp.abs(y) + jnp.abs(nu))  # of amounts; one that is nothing else has no share
+        noise = jnp.sum(jnp.where(z > rounding, c * rounding, 0.0))
+        return jnp.sum(jnp.where(free, jnp.square(cost - mean), 0.0)), noise
 
     # Beyond this multiplier the order of y - multiplier * cost is that of -cost alone, with gaps of at least one.
     smallest = _smallest_gap(cost)
