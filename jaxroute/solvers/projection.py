@@ -119,6 +119,7 @@ def _solve(y: jax.Array, cost: jax.Array, budget: jax.Array, total: jax.Array, u
     cheapest = _cheapest(cost, upper, total, at_most)
     margin = _margin(cost, cheapest, at_most)
     extra = cost - margin
+    largest = jnp.max(jnp.where(upper > 0.0, jnp.abs(y), 0.0))
 
     def at(multiplier: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
         u = y - multiplier * extra
@@ -133,8 +134,8 @@ def _solve(y: jax.Array, cost: jax.Array, budget: jax.Array, total: jax.Array, u
         c = jnp.where(free, cost, 0.0)
         mean = jnp.sum(c) / jnp.maximum(number, 1.0)
         mean = jnp.where(nu > 0.0, mean, 0.0) if at_most else mean
-        rounding = 4.0 * eps * (jnp.abs(y) + jnp.abs(nu))  # of amounts; one that is nothing else has no share
-        noise = jnp.sum(jnp.where(z > rounding, c * rounding, 0.0))
+        rounding = 4.0 * eps * (largest + jnp.abs(nu))  # of amounts; one that is nothing else has no share
+        noise = rounding * jnp.sum(jnp.where(z > rounding, c, 0.0))
         return jnp.sum(jnp.where(free, jnp.square(cost - mean), 0.0)), noise
 
     # Beyond this multiplier the order of y - multiplier * cost is that of -cost alone, with gaps of at least one.
