@@ -119,6 +119,7 @@ def _solve(y: jax.Array, cost: jax.Array, budget: jax.Array, total: jax.Array, u
     cheapest = _cheapest(cost, upper, total, at_most)
     margin = _margin(cost, cheapest, at_most)
     extra = cost - margin
+    largest = jnp.max(jnp.where(upper > 0.0, jnp.abs(y), 0.0))
 
     def at(multiplier: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
         u = y - multiplier * extra
@@ -126,14 +127,16 @@ def _solve(y: jax.Array, cost: jax.Array, budget: jax.Array, total: jax.Array, u
         z = jnp.clip(u - nu, 0.0, upper)
         return nu, z, jnp.sum(cost * z) - budget
 
-    def slope(nu: jax.Array, z: jax.Array) -> jax.Array:
-        """Fall of the cost per unit of the multiplier, on this piece."""
+    def slope(nu: jax.Array, z: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Fall of the cost per unit of the multiplier, on this piece, and by how much rounding moves the cost where it is level."""
         free = (z > 0.0) & (z < upper)
         number = jnp.sum(free.astype(y.dtype))
         c = jnp.where(free, cost, 0.0)
         mean = jnp.sum(c) / jnp.maximum(number, 1.0)
         mean = jnp.where(nu > 0.0, mean, 0.0) if at_most else mean
-        return jnp.sum(jnp.where(free, jnp.square(cost - mean), 0.0))
+        rounding = 4.0 * eps * (largest + jnp.abs(nu))  # of amounts; one that is nothing else has no share
+        noise = rounding * jnp.sum(jnp.where(z > rounding, c, 0.0))
+        return jnp.sum(jnp.where(free, jnp.square(cost - mean), 0.0)), noise
 
     # Beyond this multiplier the order of y - multiplier * cost is that of -cost alone, with gaps of at least one.
     smallest = _smallest_gap(cost)
@@ -144,7 +147,7 @@ def _solve(y: jax.Array, cost: jax.Array, budget: jax.Array, total: jax.Array, u
     def step(state: tuple[jax.Array, ...], _: None) -> tuple[tuple[jax.Array, ...], None]:
         low, high, here, nu, z, excess = state
         low, high = jnp.where(excess > 0.0, here, low), jnp.where(excess > 0.0, high, here)
-        fall = slope(nu, z)
+        fall, noise = slope(nu, z)
         newton = here + excess / jnp.where(fall > 0.0, fall, 1.0)
         # A geometric middle reaches multipliers of every size.
         middle = jnp.where(low > 0.0, jnp.sqrt(low * high), jnp.minimum(1.0, 0.5 * high))
@@ -152,7 +155,8 @@ def _solve(y: jax.Array, cost: jax.Array, budget: jax.Array, total: jax.Array, u
         there = jnp.where(inside, newton, middle)
         # A step that ends at the upper end, up to rounding, has found the root there.
         there = jnp.where((fall > 0.0) & (jnp.abs(newton - high) <= 4.0 * eps * high), high, there)
-        there = jnp.where((jnp.abs(excess) <= 4.0 * eps * budget) | ((fall > 0.0) & (newton == here)), here, there)
+        met = jnp.abs(excess) <= 4.0 * eps * budget + jnp.where(fall > 0.0, 0.0, noise)
+        there = jnp.where(met | ((fall > 0.0) & (newton == here)), here, there)
         return (low, high, there, *at(there)), None
 
     start = (jnp.zeros((), y.dtype), top, jnp.zeros((), y.dtype), nu, z, excess)
