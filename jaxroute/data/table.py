@@ -1,11 +1,10 @@
 """A table of real queries: what each model would have scored, and cost, on each of them."""
 
 import os
-import warnings
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -100,40 +99,6 @@ class RoutingTable:
     def currency(self) -> str:
         """In which costs are counted: `cost_unit` without what it is counted per."""
         return self.cost_unit.split(" per ")[0]
-
-    @classmethod
-    def from_arrays(
-        cls,
-        scores: np.ndarray,
-        costs: np.ndarray,
-        models: Sequence[str],
-        *,
-        missing: Literal["error", "drop"] = "error",
-        **about: Any,
-    ) -> "RoutingTable":
-        """A table of the fields of `RoutingTable` where NaN stands for a missing score or cost.
-
-        Args:
-          missing: `"error"` refuses NaN; `"drop"` leaves out every query that misses a score or a cost of any model, and warns
-            with their number; `rows` of the table says which are left.
-
-        Raises:
-          ValueError: `missing` is neither choice, no complete query is left, or as in `RoutingTable`.
-        """
-        if missing not in ("error", "drop"):
-            raise ValueError(f'missing is {missing!r}; expected "error" or "drop"')
-        scores, costs = _floats("scores", scores), _floats("costs", costs)
-        drop = missing == "drop" and scores.shape == costs.shape
-        gaps = np.isnan(scores) | np.isnan(costs) if drop else np.array(False)
-        table = cls(np.where(gaps, 0.0, scores), np.where(gaps, 0.0, costs), tuple(models), **about)
-        if not gaps.any():
-            return table
-        incomplete, (row, column) = gaps.any(axis=1), np.argwhere(gaps)[0]
-        lost = f"{incomplete.sum()} of {len(scores)} queries that miss a score or a cost (first: row {row}, column {column})"
-        if incomplete.all():
-            raise ValueError(f'missing="drop" would leave an empty table: it drops {lost}')
-        warnings.warn(f"dropped {lost}", UserWarning, stacklevel=2)
-        return table.subset(rows=np.logical_not(incomplete))
 
     @property
     def num_queries(self) -> int:

@@ -56,8 +56,6 @@ SEEDS = {
     "queueing/figure-2": 256,
     "queueing/figure-4": 32,
     "queueing/figure-5": 64,
-    "queueing/figure-3": 2,
-    "queueing/figure-7": 2,
     "queueing/kappa-sensitivity": 16,
     "queueing/contrastive": 4,
     "queueing/table": 4,

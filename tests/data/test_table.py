@@ -1,7 +1,5 @@
 """`RoutingTable`: what it accepts, its parts, the files that it writes."""
 
-import warnings
-
 import numpy as np
 import pytest
 from data_cases import COSTS, FEATURES, GROUP_NAMES, GROUPS, MODELS, SCORES, assert_same, changed, full_table
@@ -161,24 +159,11 @@ def test_load_refuses_pickles_and_names_what_is_missing(tmp_path):
             load(path)
 
 
-def test_missing_values():
-    scores, costs = changed(SCORES, (1, 0), np.nan), changed(COSTS, (1, 1), np.nan)
-    extra = {"features": FEATURES, "groups": GROUPS, "group_names": GROUP_NAMES}
+def test_missing_values_are_refused_with_their_place():
     with pytest.raises(ValueError, match="scores is nan at row 1"):
-        RoutingTable.from_arrays(scores, costs, MODELS, **extra)
-    with pytest.warns(UserWarning, match=r"dropped 1 of 3 queries .*\(first: row 1, column 0\)"):
-        table = RoutingTable.from_arrays(scores, costs, MODELS, **extra, missing="drop")
-    assert_same(table, full_table().subset(rows=[0, 2]))
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert_same(RoutingTable.from_arrays(SCORES, COSTS, MODELS, **extra, missing="drop"), full_table())
-    with pytest.raises(ValueError, match="empty table: it drops 3 of 3 queries"):
-        RoutingTable.from_arrays(np.full((3, 2), np.nan), COSTS, MODELS, missing="drop")
-    with pytest.raises(ValueError, match="scores is inf"):  # Infinite is wrong, not missing.
-        RoutingTable.from_arrays(changed(scores, (0, 0), np.inf), costs, MODELS, missing="drop")
-    with pytest.raises(ValueError, match="missing is 'ignore'; expected"):
-        RoutingTable.from_arrays(SCORES, COSTS, MODELS, missing="ignore")
+        RoutingTable(changed(SCORES, (1, 0), np.nan), COSTS, MODELS)
+    with pytest.raises(ValueError, match="costs is nan at row 2"):
+        RoutingTable(SCORES, changed(COSTS, (2, 1), np.nan), MODELS)
 
 
 def test_a_table_knows_which_rows_of_the_file_it_has(tmp_path):
@@ -195,14 +180,12 @@ def test_a_table_knows_which_rows_of_the_file_it_has(tmp_path):
 
 
 def test_prompts_go_with_their_queries(tmp_path):
-    table = RoutingTable.from_arrays(SCORES, COSTS, MODELS, prompts=[5, 2, 5])
+    table = RoutingTable(SCORES, COSTS, MODELS, prompts=[5, 2, 5])
     assert table.prompts.tolist() == [5, 2, 5] and table.prompts.dtype == np.int32 and not table.prompts.flags.writeable
     assert table.subset(rows=[1, 2]).prompts.tolist() == table.order_by_cost().with_features(FEATURES).prompts.tolist()[1:]
     table.save(tmp_path / "t.npz")
     assert RoutingTable.load(tmp_path / "t.npz").prompts.tolist() == [5, 2, 5]
-    with pytest.warns(UserWarning, match="dropped 1"):
-        dropped = RoutingTable.from_arrays(changed(SCORES, (0, 0), np.nan), COSTS, MODELS, prompts=[5, 2, 5], missing="drop")
-    assert dropped.prompts.tolist() == [2, 5] and full_table().prompts is None
+    assert full_table().prompts is None
 
 
 def test_to_frame():
