@@ -58,7 +58,7 @@ SEEDS = {
     "queueing/figure-5": 64,
     "queueing/kappa-sensitivity": 16,
     "queueing/contrastive": 4,
-    "queueing/table": 4,
+    "queueing/table": 16,
     "queueing/theory": 64,
     "cascade/sizes": 16,
     "cascade/learned-scores": 32,
