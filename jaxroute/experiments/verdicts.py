@@ -101,7 +101,7 @@ class Measured(_Mean):
             return -math.inf, math.inf
         ends = [self.mean - quantile * self.error, self.mean + quantile * self.error]
         if self.runs is not None and len(self.runs) > 2:  # Hall (1992), "On the removal of skewness by transformation".
-            number, skewness = len(self.runs), self.runs.skew() or 1e-6
+            number, skewness = len(self.runs), np.asarray(self.runs.skew()).item() or 1e-6
             for q in (quantile, -quantile):
                 root = math.cbrt(1 + skewness * (q / math.sqrt(number) - skewness / (6 * number)))
                 ends.append(self.mean - self.error * math.sqrt(number) * 3 * (root - 1) / skewness)
