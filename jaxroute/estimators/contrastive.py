@@ -87,7 +87,7 @@ def utility_cosine(utility: ArrayLike) -> np.ndarray:
 def cosine_pairs(
     cosine: jax.Array | np.ndarray, positive_above: Leaf = 0.6, negative_below: Leaf = 0.3, num_negatives: int = 64
 ) -> Pairs:
-    """For each prompt the one whose utilities are most like those of the prompt, and those whose utilities are least.
+    """The prompt whose utilities are most like those of each prompt, and the prompts whose utilities are least like them.
 
     The positive has the largest cosine above `positive_above`, the negatives have the smallest ones below `negative_below`;
     of equals the lowest row. Prompts in between are left out. May be compiled and mapped.

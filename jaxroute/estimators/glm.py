@@ -6,7 +6,7 @@ model has `init(dim, ridge)` and `add(state, phi, reward, seen, ridge, link, bou
 
 Source: Filippi et al. (2010); Belloni, Chen and Wei (2026), eqs. (19) and (20), section 5.1.
 
-Differs from the paper: an estimate outside the ball is shortened, not projected in the norm of the design matrix: in no simulation of ours did it matter.
+Differs from the paper: an estimate outside the ball is shortened, not projected in the norm of the design matrix.
 """
 
 import functools

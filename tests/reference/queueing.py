@@ -279,12 +279,6 @@ def thompson_sample(theta, alpha, V, z):
     return np.column_stack([theta + alpha * np.linalg.solve(L.T, z[:, m]) for m in range(z.shape[1])])
 
 
-def perturbed_sample(theta, alpha, V, lam0, counts, contexts, z0, g):
-    """`[d]` theta + alpha V^-1 w, w = sqrt(lam0) z0 + sum_p sqrt(n_p) x_p g_p ~ N(0, V). Source: spec 4.3(b)."""
-    w = math.sqrt(lam0) * z0 + contexts.T @ (np.sqrt(counts) * g)
-    return theta + alpha * np.linalg.solve(V, w)
-
-
 # --- Environments (2, 3.6) -----------------------------------------------------------------------------------------
 
 
