@@ -284,6 +284,7 @@ def messplus(
     label_mask=None,
     pred_energy=0.0,
     held_queue=None,
+    drawn=None,
 ):
     """MESS+, Algorithm 1, on given draws.
 
@@ -303,6 +304,7 @@ def messplus(
       step_rule: "constant" (lr) or ("theory", mu, L).
       observed: `[T]` bool, None = always. label_mask: `[T, M]`, see `loss`.
       held_queue: the queue used for decisions is this constant (fixed shadow price: V lambda), but still recorded.
+      drawn: `[T]`, None = the lowest number: the model that serves if it is as good and as cheap as the best, without rounding.
 
     Returns:
       dict of `[T]` arrays probability, explored, choice, cost (paid), cost_served, sat, queue and true_queue (after the
@@ -342,6 +344,8 @@ def messplus(
         ranked = np.sort(score)
         if not explore:
             choice = decide(cost_hat, sat_hat, used_queue, V, alpha)
+            if drawn is not None and score[drawn[i]] == score[choice] and cost_hat[drawn[i]] == cost_hat[choice]:
+                choice = drawn[i]
         elif serve == "largest":
             choice = M - 1
         elif serve == "best":

@@ -100,11 +100,11 @@ def observed(cost, chance, alpha):
 SPEC = sv.types.ServiceSpec(num_models=3, num_features=1, reveals_labels=True)
 
 
-def decision(policy, obs, queue=0.0):
+def decision(policy, obs, queue=0.0, seed=1):
     """(model, scores) of a request that is not explored."""
     policy = policy.replace(predictor=sv.Labels(), c=0.0)
     state = policy.init(draws.key(0), SPEC).replace(queue=VirtualQueue.empty().replace(length=jnp.float32(queue)))
-    action, info = policy.act(draws.key(1), state, obs, jnp.int32(7))
+    action, info = policy.act(draws.key(seed), state, obs, jnp.int32(7))
     assert not bool(action.explore)
     return int(action.serve), np.asarray(info["score"])
 

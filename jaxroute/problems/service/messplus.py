@@ -140,10 +140,14 @@ class Learner(abc.ABC):
         explore = draws.uniform(key) < p  # Algorithm 1, lines 4 and 5.
         chance = self.predictor.chances(state.params, obs)  # Line 12.
         cost = self.costs.estimate(state.cost, obs)
-        score = numerics.materialised(self.score(state.queue.length, cost, chance, obs.alpha + self.margin))
-        least = score == jnp.min(score)
-        cheapest = numerics.argmin(cost, least, draws.order(draws.fold_in(key, 0), score.shape[-1]))
-        serve = jnp.where(explore, score.shape[-1] - 1, cheapest).astype(jnp.int32)  # Section 2.3 for line 9; line 13.
+        score = self.score(state.queue.length, cost, chance, obs.alpha + self.margin)
+        models = score.shape[-1]
+        # Of equal scores the cheaper first: the number of cheaper models is in the highest bits of the order.
+        cheaper = numerics.sum_ahead(jnp.ones(models, jnp.int32), [cost], lambda other, own: other[0] < own[0])
+        rest = 31 - models.bit_length()
+        order = cheaper << rest | draws.order(draws.fold_in(key, 0), models) & (2**rest - 1)
+        cheapest = numerics.argmin(score, order=order)
+        serve = jnp.where(explore, models - 1, cheapest).astype(jnp.int32)  # Section 2.3 for line 9; line 13.
         action = Action(explore=explore, serve=serve, energy=jnp.asarray(self.energy, jnp.float32))
         return action, {"explore_chance": p, "chance": chance, "score": score}
 

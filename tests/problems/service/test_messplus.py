@@ -35,6 +35,9 @@ def test_decisions_of_section_4_1():
 def test_ties_go_to_the_cheaper_model():
     assert decision(sv.MessPlus(V=1.0), observed((1, 1, 3), (0.5, 0.5, 0.2), 0.5), 2.0)[0] in (0, 1)
     assert decision(sv.MessPlus(V=0.0), observed((3, 2, 1), (0.2, 0.5, 0.5), 0.5), 0.0)[0] == 2
+    alike = observed((1, 9, 1), (0.5, 0.5, 0.5), 0.5)  # Of equal scores and costs by lot: .5 (.06) of 64 keys.
+    chosen = [decision(sv.MessPlus(V=0.0), alike, seed=seed)[0] for seed in range(64)]
+    assert set(chosen) == {0, 2} and abs(np.mean(chosen) / 2 - 0.5) < 4 * 0.0625
     assert decision(sv.MostSatisfying(), observed((3, 2, 1), (0.2, 0.5, 0.5), 0.5))[0] == 2
     assert decision(sv.MostSatisfying(), observed((1, 2, 3), (0.2, 0.5, 0.5), 0.5))[0] == 1
 

@@ -41,6 +41,7 @@ def expected_path(env, policy, found, **changes):
         "momentum": float(policy.optimiser.momentum),
         "weight_decay": float(policy.optimiser.weight_decay),
         "clip": math.inf if policy.optimiser.clip is None else float(policy.optimiser.clip),
+        "drawn": np.argmax(found["flows"]["served_share"], axis=1),
     }
     rate = policy.optimiser.learning_rate
     if callable(rate):
