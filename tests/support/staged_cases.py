@@ -31,13 +31,22 @@ EVERYTHING = [
 ]
 
 
+def by_index(policy):
+    """A policy, or function of an environment that makes one, whose ties go to the lower index, as in the NumPy loops."""
+    if not hasattr(policy, "act"):
+        return lambda env: by_index(policy(env))
+    if hasattr(policy, "tie"):
+        return policy.replace(tie=staged.IndexTie())
+    return policy.replace(policy=by_index(policy.policy)) if hasattr(policy, "policy") else policy
+
+
 @functools.cache
 def arena(slots, stage, policy):
-    """64 runs of the paper's synthetic market (10,000 rounds), recorded at the end of every stage, for one policy."""
+    """64 runs of the paper's synthetic market (10,000 rounds), recorded at the end of every stage, for one policy; ties go by index."""
     policies = {"StageRoute": staged.StageRoute(), "Greedy": staged.Greedy(), "Oracle": staged.Oracle.of}
     env = staged.arena_market(max_deployed=slots, stage_length=stage)
     data = simulate(
-        env, policies[policy], horizon=10_000, seeds=SEEDS, record_every=stage, record=EVERYTHING, progress=False
+        env, by_index(policies[policy]), horizon=10_000, seeds=SEEDS, record_every=stage, record=EVERYTHING, progress=False
     )
     assert data["valid"].all()
     return data.isel(policy=0)

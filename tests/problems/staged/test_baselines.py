@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import assert_mean_close
-from staged_cases import near
+from staged_cases import by_index, near
 
 from jaxroute import simulate
 from jaxroute.core import draws
@@ -59,7 +59,7 @@ def test_comparators_against_numpy_loops(name):
         if figures is None:
             continue
         env = staged.arena_market(max_deployed=slots, stage_length=500)
-        data = simulate(env, policy, horizon=10_000, seeds=48, record=["regret"], progress=False)
+        data = simulate(env, by_index(policy), horizon=10_000, seeds=48, record=["regret"], progress=False)
         assert data["valid"].all()
         near(data["regret"].isel(policy=0, time=-1).values, *figures)
 
@@ -72,7 +72,7 @@ def run_sets(policy, seeds=12, slots=3, **options):
 
 
 def test_static_keeps_its_first_set():
-    data = run_sets(staged.Static(), slots=5)
+    data = run_sets(by_index(staged.Static()), slots=5)
     expected = np.arange(15) < 5
     assert (data["deployed"].values[0] == expected).all()
 

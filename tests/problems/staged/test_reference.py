@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from helpers import in_double, x64
 from reference import staged as plain
-from staged_cases import luck, per_round, play
+from staged_cases import by_index, luck, per_round, play
 
 from jaxroute import simulate
 from jaxroute.problems import staged
@@ -116,7 +116,7 @@ def compare(name, horizon, seeds):
     """Equal models, sets, flags, multipliers, flows and regrets in every round of every seed; returns the rounds compared."""
     slots, stage, options, policy, choice, constants = (RUNS | MORE_RUNS)[name]
     market = staged.arena_market(max_deployed=slots, stage_length=stage, horizon=horizon, **options)
-    data = play(market, policy, horizon, seeds, double=True)
+    data = play(market, by_index(policy), horizon, seeds, double=True)
     assert data["valid"].all()
     constants = dict(constants)
     normalisation = "max" if options.get("normalisation") == "max" else "minmax"
@@ -187,7 +187,7 @@ def test_single_precision_is_the_same_run(name):
     slots, stage, options, policy, _, _ = RUNS[name]
     horizon, seeds = 2600, range(8)
     market = staged.arena_market(max_deployed=slots, stage_length=stage, horizon=horizon, **options)
-    data = play(market, policy, horizon, seeds, double=False)
+    data = play(market, by_index(policy), horizon, seeds, double=False)
     shares = []
     for seed in seeds:
         expected = plain.simulate(plain.table1_params(slots, stage, horizon), *luck(seed, horizon))

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from reference import staged as plain
-from staged_cases import arena, end, four_models, jitted, luck, near, per_round, play, staged_feedback, two_models
+from staged_cases import arena, by_index, end, four_models, jitted, luck, near, per_round, play, staged_feedback, two_models
 
 from jaxroute import grid, simulate
 from jaxroute.core import draws
@@ -107,7 +107,9 @@ def test_deployed_sets_of_figure_5(policy, expected):
 def test_same_seed_alone_or_in_a_batch():
     env = staged.arena_market(max_deployed=6, stage_length=250)
     names = ["pulls", "deployed", "regret"]
-    alone = simulate(env, staged.StageRoute(), horizon=10_000, seeds=[17], record_every=250, record=names, progress=False)
+    alone = simulate(
+        env, by_index(staged.StageRoute()), horizon=10_000, seeds=[17], record_every=250, record=names, progress=False
+    )
     batch = arena(6, 250, "StageRoute").sel(seed=[17])
     for name in names:
         np.testing.assert_array_equal(alone[name].isel(policy=0).values, batch[name].values)
@@ -226,7 +228,7 @@ def test_two_rounds_by_hand():
 
 def test_without_constraints_it_is_plain_optimism():
     """Capacity 1 and a budget that never binds: every query goes to the largest bound, ties to the cheaper and the first."""
-    horizon, policy = 400, staged.StageRoute()
+    horizon, policy = 400, by_index(staged.StageRoute())
     data = play(four_models(budget=1e4, max_deployed=4), policy, horizon, [3], double=True)
     chosen = per_round(data, "pulls", 3).argmax(1)
     reward_shock, cost_shock, _ = luck(3, horizon)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from reference import staged as reference
-from staged_cases import arena, end, near
+from staged_cases import arena, by_index, end, near
 
 import jaxroute as jr
 from jaxroute import grid, simulate
@@ -171,13 +171,13 @@ def test_lemma_3_coverage():
 
     def excess(env, policy, env_state, policy_state, t):
         del env_state, t
-        slots = policy_state.slots
+        slots, models = policy_state.slots, policy_state.slot_model
         count = slots.pulls + 1.0
         estimates = {"reward": slots.reward_sum / count, "cost": slots.cost_sum / count}
         truths = {"reward": env.outcomes.reward_mean, "cost": env.outcomes.cost_mean}
         return {
             name: jnp.max(
-                jnp.abs(estimates[name] - truths[name]) - 2 * bernstein_radius(estimates[name], count, policy.gamma)
+                jnp.abs(estimates[name] - truths[name][models]) - 2 * bernstein_radius(estimates[name], count, policy.gamma)
             )
             for name in estimates
         }
@@ -224,7 +224,7 @@ def test_discovery_exponent(name):
     for horizon in DISCOVERY:
         root = round(horizon ** (1 / 3))
         env = staged.discovery_market(horizon=horizon, stages=stages(root))
-        values.append(final_regret(env, staged.StageRoute(), horizon, 64))
+        values.append(final_regret(env, by_index(staged.StageRoute()), horizon, 64))
     found, error = slope(DISCOVERY, values)
     assert error < 0.02
     assert low < found < high, f"{found:.3f} ({error:.3f})"

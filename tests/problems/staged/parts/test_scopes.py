@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from staged_cases import jitted, staged_feedback, two_models
+from staged_cases import by_index, jitted, staged_feedback, two_models
 
 from jaxroute.core import draws
 from jaxroute.problems import staged
@@ -17,7 +17,7 @@ from jaxroute.problems import staged
 def test_scopes_at_a_stage_start(scope, slots, book):
     """Five pulls of model 1 in the first stage: what routing and deployment know of them in the second."""
     env = jax.tree.map(jnp.asarray, two_models()).replace(support=2)
-    policy = staged.StageRoute(scope=scope)
+    policy = by_index(staged.StageRoute(scope=scope))
     plan, act, update = jitted(policy)
     key, t = draws.key(0), jnp.int32(0)
     obs = env.observe(key, env.init(key), t)
