@@ -56,18 +56,23 @@ class Ridges:
         self.b[self.of(k)] += reward * x[k]
 
 
-def linucb(models, dim, alpha, ridge=1.0, shared=False):
-    """Li et al. (2010), Algorithm 1; Chu et al. (2011), Algorithm 1."""
+def first_best(scores, order):
+    """The largest score; of equal ones the first in an order `[K]`, the least number."""
+    return min(np.flatnonzero(np.array(scores) == max(scores)), key=lambda k: order[k])
+
+
+def linucb(models, dim, alpha, order, ridge=1.0, shared=False):
+    """Li et al. (2010), Algorithm 1; Chu et al. (2011), Algorithm 1. `order` `[T, K]`: of ties."""
     r = Ridges(models, dim, ridge, shared)
 
     def pick(t, x):
-        return int(np.argmax([r.theta(k) @ x[k] + alpha * r.width(k, x[k]) for k in range(models)]))
+        return first_best([r.theta(k) @ x[k] + alpha * r.width(k, x[k]) for k in range(models)], order[t])
 
     return pick, r.learn
 
 
-def oful(models, dim, noise, norm, delta, ridge=1.0, shared=True):
-    """Abbasi-Yadkori, Pal and Szepesvari (2011), Theorem 2; disjoint parameters share the chance of failure."""
+def oful(models, dim, noise, norm, delta, order, ridge=1.0, shared=True):
+    """Abbasi-Yadkori, Pal and Szepesvari (2011), Theorem 2; disjoint parameters share the chance of failure. `order` `[T, K]`: of ties."""
     r = Ridges(models, dim, ridge, shared)
     part = delta / len(r.A)
 
@@ -76,7 +81,7 @@ def oful(models, dim, noise, norm, delta, ridge=1.0, shared=True):
         return noise * math.sqrt(2.0 * math.log(root / part)) + math.sqrt(ridge) * norm
 
     def pick(t, x):
-        return int(np.argmax([r.theta(k) @ x[k] + radius(k) * r.width(k, x[k]) for k in range(models)]))
+        return first_best([r.theta(k) @ x[k] + radius(k) * r.width(k, x[k]) for k in range(models)], order[t])
 
     return pick, r.learn
 
@@ -103,14 +108,14 @@ def shared_thompson(models, dim, scale, normals, ridge=1.0):
     return pick, r.learn
 
 
-def epsilon_greedy(models, dim, epsilon, coins, places, ridge=1.0, shared=False):
-    """A random model if the coin is below epsilon, otherwise the best by ridge regression."""
+def epsilon_greedy(models, dim, epsilon, coins, places, order, ridge=1.0, shared=False):
+    """A random model if the coin is below epsilon, otherwise the best by ridge regression. `order` `[T, K]`: of ties."""
     r = Ridges(models, dim, ridge, shared)
 
     def pick(t, x):
         if coins[t] < epsilon:
             return min(math.floor(models * places[t]), models - 1)
-        return int(np.argmax([r.theta(k) @ x[k] for k in range(models)]))
+        return first_best([r.theta(k) @ x[k] for k in range(models)], order[t])
 
     return pick, r.learn
 

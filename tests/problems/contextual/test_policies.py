@@ -200,7 +200,11 @@ def test_regret_of_a_numpy_loop():
     theirs = np.array(
         [
             plain.play(
-                rng.uniform(-1, 1, (300, 1, 3)) / np.sqrt(3), theta, rng.normal(size=300), plain.linucb(3, 3, 0.5), noise=0.3
+                rng.uniform(-1, 1, (300, 1, 3)) / np.sqrt(3),
+                theta,
+                rng.normal(size=300),
+                plain.linucb(3, 3, 0.5, np.tile(np.arange(3), (300, 1))),
+                noise=0.3,
             )[2][-1]
             for _ in range(64)
         ]

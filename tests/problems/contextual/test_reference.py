@@ -18,6 +18,11 @@ THETA = np.float32([[0.9, -0.3, 0.2], [-0.5, 0.7, 0.4], [0.1, 0.2, -0.9], [0.4, 
 STEEP = 4.0 * THETA
 
 
+def tie_order(key):
+    """Numbers `[K]` of which the least is first: random bits, and the model's number in the last three."""
+    return (jax.random.bits(key, (K,), jnp.uint32) >> 4 << 3) + jnp.arange(K, dtype=jnp.uint32)
+
+
 @functools.cache
 def luck(seed, rows):
     """Contexts, shocks of the rewards and draws of the policy, from the documented addresses of a run."""
@@ -34,6 +39,8 @@ def luck(seed, rows):
             "weights": jax.random.normal(act, (D,), jnp.float32),
             "coins": jax.random.uniform(act, (2,), jnp.float32),
             "coin": jax.random.uniform(act, (), jnp.float32),
+            "order": tie_order(act),
+            "order after a coin": tie_order(jax.random.fold_in(act, 0)),
         }
 
     with x64(False):
@@ -44,22 +51,25 @@ def luck(seed, rows):
 
 # Policy, and its reference of the draws of a run; "shared" and "logistic" say where they play.
 CASES = {
-    "LinUCB": (contextual.LinUCB(alpha=0.4), lambda z: plain.linucb(K, D, 0.4)),
+    "LinUCB": (contextual.LinUCB(alpha=0.4), lambda z: plain.linucb(K, D, 0.4, z["order"])),
     "LinUCB, shared": (
         contextual.LinUCB(alpha=0.4, ridge=2.0, parameters=Shared()),
-        lambda z: plain.linucb(K, D, 0.4, ridge=2.0, shared=True),
+        lambda z: plain.linucb(K, D, 0.4, z["order"], ridge=2.0, shared=True),
     ),
-    "OFUL": (contextual.OFUL(noise=0.1), lambda z: plain.oful(K, D, 0.1, 1.0, 0.01, shared=False)),
+    "OFUL": (contextual.OFUL(noise=0.1), lambda z: plain.oful(K, D, 0.1, 1.0, 0.01, z["order"], shared=False)),
     "OFUL, shared": (
         contextual.OFUL(noise=0.1, norm=0.7, delta=0.1, ridge=0.5, parameters=Shared()),
-        lambda z: plain.oful(K, D, 0.1, 0.7, 0.1, ridge=0.5),
+        lambda z: plain.oful(K, D, 0.1, 0.7, 0.1, z["order"], ridge=0.5),
     ),
     "Thompson": (contextual.LinearThompson(scale=0.2), lambda z: plain.disjoint_thompson(K, D, 0.2, z["normals"])),
     "Thompson, shared": (
         contextual.LinearThompson(scale=0.2, parameters=Shared()),
         lambda z: plain.shared_thompson(K, D, 0.2, z["weights"]),
     ),
-    "epsilon": (contextual.EpsilonGreedy(epsilon=0.1), lambda z: plain.epsilon_greedy(K, D, 0.1, *z["coins"].T)),
+    "epsilon": (
+        contextual.EpsilonGreedy(epsilon=0.1),
+        lambda z: plain.epsilon_greedy(K, D, 0.1, *z["coins"].T, z["order after a coin"]),
+    ),
     "SquareCB": (contextual.SquareCB(), lambda z: plain.squarecb(K, D, HORIZON, 0.01, z["coin"])),
     "SquareCB, shared": (
         contextual.SquareCB(delta=0.1, ridge=0.5, parameters=Shared()),
