@@ -25,8 +25,7 @@ _MOST_STEPS = 8
 def kept(value: Any) -> Any:
     """`value`, an array or a pytree of arrays, behind an optimisation barrier, unless a GPU runs the program.
 
-    For speed alone: what is compared with itself (a score with its maximum) needs `lax.optimization_barrier`, or it may be computed
-    twice with different rounding.
+    For speed alone: what is compared with itself needs `numerics.materialised`.
     """
     leaves, treedef = jax.tree.flatten(value)
     return jax.tree.unflatten(treedef, kept_p.bind(*map(jnp.asarray, leaves))) if leaves else value
@@ -97,6 +96,7 @@ def sums(values: Sequence[jax.Array]) -> jax.Array:
 def by_comparison(score: Array, *given: Array, axis: int, ordered: bool = False) -> jax.Array:
     """`first_best` along an axis, by comparison with the maximum; `given`: who is allowed, and the order."""
     allowed, place, last, mask = first_places(score.shape, axis, given, ordered)
+    size = score.shape[axis]
     if allowed is not None:
         score = jnp.where(allowed, score, -jnp.inf)
     score = lax.optimization_barrier(score)
@@ -105,7 +105,10 @@ def by_comparison(score: Array, *given: Array, axis: int, ordered: bool = False)
     if allowed is not None:
         is_best &= allowed
     first = jnp.min(jnp.where(is_best, place, last), axis=axis)
-    return first & mask if ordered else first
+    first = first & mask if ordered else first
+    # XLA drops barriers on a CPU before it fuses: a score of two products may be rounded differently in the maximum and in the comparison.
+    lost = jnp.any((first == size) & (best > -jnp.inf))
+    return lax.cond(lost, lambda: _by_pairs(score, *given, axis=axis, ordered=ordered), lambda: first)
 
 
 def _by_pairs(score: Array, *given: Array, axis: int, ordered: bool = False) -> jax.Array:

@@ -84,8 +84,11 @@ def test_the_meter_of_random_actions(name):
     _assert_each_once(name, _assert_metered(of, name, env, data, setting), 60)
 
 
-# ACQB has no random actions: a query that it may serve is known only once it plays.
-@pytest.mark.parametrize("name", [pytest.param(n, marks=() if n == "ACQB, with retries" else slow) for n in SETTINGS])
+# ACQB has no random actions: a query that it may serve is known only once it plays. The scores of MESS+ are sums of two products, which XLA
+# rounds in one way where it finds their maximum, and in another where it compares them with it.
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=() if n in ("ACQB, with retries", "MESS+") else slow) for n in SETTINGS]
+)
 def test_the_meter_of_what_policies_do(name):
     of, (_, setting) = case("binary", queries=60), SETTINGS[name]
     name = _approach(name)

@@ -42,7 +42,11 @@ class BrokenState(stochastic.UCB1):
 
 
 PLAYERS = {
-    "feedback": (BrokenFeedback(BANDIT), stochastic.UCB1(), "feedback, state of the policy.reward_sum in round 31"),
+    "feedback": (
+        BrokenFeedback(BANDIT),
+        stochastic.UCB1(),
+        r"feedback, state of the policy.errors\['reward_sum'\], state of the policy.reward_sum in round 31",
+    ),
     "bound": (BANDIT, BrokenBound(), "info.bound in round 21"),
     "state": (BANDIT, BrokenState(), "state of the policy.reward_sum in round 50"),
 }

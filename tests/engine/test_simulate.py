@@ -55,7 +55,7 @@ def test_a_seed_is_the_same_run_alone_and_in_blocks(problem, block_of_64):
     whole = block_of_64[problem]
     assert whole.attrs["layout"]["block"] == 64
     assert whole["valid"].all()
-    assert len(np.unique(whole["regret"].isel(time=-1, policy=0))) > 30  # The seeds are different runs.
+    assert len(np.unique(whole["regret"].isel(time=-1, policy=0))) > 20  # The seeds are different runs.
     for options in ({"seeds": [7]}, {"seeds": [9, 7, 40]}, {"block": 10}):
         part = engine_child.play(problem, **options)
         assert part.attrs["layout"]["block"] == 16

@@ -445,23 +445,25 @@ def make_draws(inst, rng, T, block=None):
 # --- Search --------------------------------------------------------------------------------------------------------
 
 
-def search(priority, threshold, score, deploy_score=None):
+def search(priority, threshold, score, deploy_score=None, ties=None):
     """(opened `[K]` bool, deployed, order of opening): the loop of Algorithm 1.
 
-    Boxes are taken by falling priority, ties to the lower id. Before a box that is not the first, stop if the best opened
-    score is at least its threshold; the first stop ends the search, whatever later thresholds are. Of the opened boxes
-    the best `deploy_score` is deployed, ties to the lower id. A masked box has priority = threshold = -inf.
+    Boxes are taken by falling priority, equal ones by `ties` (`[K]`, the least is first; ids by default). Before a box that
+    is not the first, stop if the best opened score is at least its threshold; the first stop ends the search, whatever
+    later thresholds are. Of the opened boxes the best `deploy_score` is deployed, by `ties` among equals. A masked box has
+    priority = threshold = -inf.
     """
     K = len(priority)
+    ties = range(K) if ties is None else ties
     deploy_score = score if deploy_score is None else deploy_score
     opened, sequence, best = np.zeros(K, bool), [], -math.inf
-    for a in sorted(range(K), key=lambda a: (-priority[a], a)):
+    for a in sorted(range(K), key=lambda a: (-priority[a], ties[a])):
         if sequence and best >= threshold[a]:
             break
         opened[a] = True
         sequence.append(a)
         best = max(best, score[a])
-    deployed = min(sequence, key=lambda a: (-deploy_score[a], a))
+    deployed = min(sequence, key=lambda a: (-deploy_score[a], ties[a]))
     return opened, deployed, sequence
 
 
@@ -1274,7 +1276,7 @@ def run(inst, options, draws, T=None):
       draws: dictionary of arrays, row t used in period t: psi `[T+1, m]`, U `[T+1, K]` in [0, 1), L `[T+1, K]` in
         [-1, 1]; z `[T+1, K, d]` and coin `[T+1]` (with features), jackpot `[T+1, K]` (SPIKE), eps `[T+1]`, priority
         `[T+1, K]`, explore `[blocks]` offset in 0..block-1, boot `[T+1, K, copies]`, normal `[T+1, K]`
-        and normal_theta `[T+1, d]`.
+        and normal_theta `[T+1, d]`; ties and ties_linucb `[T+1, K]` order equal boxes, by id where they are absent.
       T: last period; the length of psi by default.
 
     Returns:
@@ -1294,6 +1296,7 @@ def run(inst, options, draws, T=None):
     if o["log_inverse_delta"] is None:
         o["log_inverse_delta"] = math.log(horizon) * (0.5 if online else 1.0)
     with_indices = o["kind"] in ("cosmos", "ogd_explore", "location_family")
+    learns = with_indices or o["kind"] == "linucb"
     link, rho_true, s = index_link(inst.link, inst.iota0), index_coefficients(inst), _start(inst, o)
 
     shapes = {
@@ -1341,7 +1344,8 @@ def run(inst, options, draws, T=None):
             else:
                 priority, threshold = _fixed(inst, o, s, psi, world, t, draws)
                 sigma_opt = priority if o["kind"] in ("oracle", "static_index") else np.full(K, np.nan)
-            opened, deployed, _ = search(priority, threshold, score, score if o["deploy_optimism"] else mean)
+            ties = _row(draws, {"linucb": "ties_linucb"}.get(o["kind"], "ties"), t) if learns else None
+            opened, deployed, _ = search(priority, threshold, score, score if o["deploy_optimism"] else mean, ties)
             amortised, by_mean, realised, best_opened, best = regrets(inst, world, opened, deployed)
             # Theorem 3.3 path by path: only where the search itself stopped, and by the optimistic score.
             bound = score[deployed] - world.score[deployed] + (sigma_opt - world.sigma)[opened].sum()

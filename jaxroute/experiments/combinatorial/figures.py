@@ -129,7 +129,8 @@ def more(
 def _settles(results: Results) -> Finding:
     """States that the ratio is within 10 % of its last value from round 1,000 on, or, of the rival, somewhere not."""
     data, found, texts = with_ratio(results["fixed"]), {}, []
-    times = data["time"].values[data["time"].values >= 1000]
+    times = data["time"].values
+    times = times[times >= min(1000, times[-1])]
     for policy in (_ONLINE, "EpsilonGreedy"):
         late = [[end(data, m, policy, t) for m in ("reward", "violation")] for t in times[:: max(1, len(times) // 20)]]
         reward, violation = (end(data, m, policy) for m in ("reward", "violation"))

@@ -2,6 +2,7 @@
 
 import math
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -279,7 +280,7 @@ def test_double_precision_is_double():
     with x64():
         wide = in_double(policy)
         state = wide.init(draws.key(0), ca.uniform_cascade().spec)
-        assert all(x.dtype == jnp.float64 for x in (state.rho, state.design, state.fit))
+        assert {x.dtype for x in jax.tree.leaves((state.rho, state.design, state.fit))} == {jnp.dtype("float64")}
         double = study(in_double(ca.uniform_cascade()), wide, **options)["regret"].isel(policy=0, time=-1)
     assert not np.array_equal(single, double)
     np.testing.assert_allclose(double, single, rtol=0.02)

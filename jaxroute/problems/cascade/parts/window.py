@@ -25,6 +25,8 @@ from jaxroute.problems.cascade.parts.loss import (
 
 # Trials of a line search, each of which keeps this share of the interval at both of its ends.
 _TRIALS, _MARGIN = 6, 0.02
+# No link bends much between two indices that differ by less.
+_BEND = 0.5
 # Added to the diagonal of the matrices of moment equations.
 _DAMPING = 0.01
 # Added to the diagonal of a Newton matrix where the ridge is less.
@@ -291,11 +293,16 @@ class Window(SampleWindow):
             samples = jnp.where(used, moment(link, u + length * along, score, fit.cost) * along, 0.0)
             return numerics.kept(summed(samples) + linear + length * square)
 
+        # Where links are flat the Newton step is far too long: by up to `1 / ridge`.
+        short = numerics.kept(_BEND / jnp.maximum(jnp.max(jnp.where(used, jnp.abs(along), 0.0), axis=0), _BEND))
+
         def narrower(_: jax.Array, ends: tuple[jax.Array, ...]) -> tuple[jax.Array, ...]:
-            """The interval in which the derivative changes its sign, by the secant through its ends."""
+            """The interval in which the derivative changes its sign: its geometric mean where it is long, then by the secant."""
             low, high, at_low, at_high = ends
             share = at_low / jnp.where(at_low < at_high, at_low - at_high, -1.0)
-            middle = low + jnp.clip(share, _MARGIN, 1.0 - _MARGIN) * (high - low)
+            least = jnp.maximum(low, short)
+            secant = low + jnp.clip(share, _MARGIN, 1.0 - _MARGIN) * (high - low)
+            middle = jnp.where(high > 4.0 * least, jnp.sqrt(least * high), secant)
             there = slope_at(middle)
             beyond = there > 0
             new = ((low, middle), (middle, high), (at_low, there), (there, at_high))
