@@ -85,7 +85,7 @@ def solve(matrix: jax.Array, b: jax.Array) -> jax.Array:
 
 
 def sherman_morrison(inverse: numerics.Sum, x: jax.Array, weight: Leaf = 1.0) -> numerics.Sum:
-    """The inverse of `A + weight x x'` from that of `A`.
+    """The inverse of `A + weight x x'` from that of `A`, symmetric to the last bit: what differs from that would stay while the rest shrinks.
 
     Args:
       inverse: `[d, d]`, symmetric.
@@ -93,7 +93,8 @@ def sherman_morrison(inverse: numerics.Sum, x: jax.Array, weight: Leaf = 1.0) ->
       weight: `[]`, not negative.
     """
     direction = numerics.combine(x, inverse.total)
-    return inverse.add(-direction[:, None] * (weight * direction / (1.0 + weight * jnp.sum(x * direction))))
+    gain = weight / (1.0 + weight * jnp.sum(x * direction))
+    return inverse.add(-gain * (direction[:, None] * direction))
 
 
 def grown_root(root: numerics.Sum, x: jax.Array) -> numerics.Sum:

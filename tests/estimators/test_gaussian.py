@@ -9,9 +9,11 @@ import pytest
 from helpers import x64
 from reference import queueing as ref
 
-from jaxroute.core import numerics
+from jaxroute.core import draws, numerics
 from jaxroute.estimators import gaussian
+from jaxroute.estimators.ridge import Ridge
 from jaxroute.problems import queueing as rq
+from jaxroute.problems.cascade.parts.designs import change_of_inverse
 
 slow = pytest.mark.slow
 
@@ -59,6 +61,39 @@ def test_rank_one_updates_do_not_drift(d, double_precision):
     np.testing.assert_allclose(np.asarray(root @ root.T, float) @ plain, np.eye(d), atol=1e-4)
 
 
+ROWS = 200_000
+
+
+@pytest.mark.parametrize("name", ["inverse", "root", "inverses side by side", pytest.param("ridge", marks=slow)])
+def test_matrices_of_many_rows_keep_their_digits(name):
+    """In float32 against float64. An inverse that is not symmetric to the last bit is off by 1e-3 here, and wrong after 1e9 rows."""
+    d, key = 4, draws.key(0)
+    eye = jnp.eye(d)
+
+    def row(t):
+        return 2.0 * draws.uniform(draws.fold_in(key, t), (d,)) - 1.0
+
+    start, add, matrix = {
+        "inverse": (numerics.Sum.of(eye), gaussian.sherman_morrison, lambda one: one.total),
+        "root": (numerics.Sum.of(eye), gaussian.grown_root, lambda one: one.total @ one.total.T),
+        "inverses side by side": (
+            numerics.Sum.of(eye[:, :, None]),
+            lambda one, x: one.add(change_of_inverse(one.total, x)),
+            lambda one: one.total[:, :, 0],
+        ),
+        "ridge": (
+            Ridge.start(1.0, d, 1),
+            lambda one, x: one.add(x[:, None], x[0], jnp.ones(1, bool)),
+            lambda one: one.inverse[:, :, 0],
+        ),
+    }[name]
+    end = jax.jit(lambda one: jax.lax.fori_loop(0, ROWS, lambda t, one: add(one, row(t)), one))(start)
+    rows = np.asarray(jax.jit(jax.vmap(row))(jnp.arange(ROWS, dtype=jnp.int32)), float)
+    want, found = np.linalg.inv(np.eye(d) + rows.T @ rows), np.asarray(matrix(end), float)
+    np.testing.assert_allclose(found, want, atol=5e-7 * np.abs(want).max())
+    np.testing.assert_array_equal(found, found.T)
+
+
 def test_samplers_have_the_same_covariance(double_precision):
     """Both that of the design matrix, within 4 standard errors."""
     rng, d, P, n, ridge = np.random.default_rng(0), 3, 6, 60_000, 0.7
@@ -70,9 +105,11 @@ def test_samplers_have_the_same_covariance(double_precision):
         root = np.asarray(gaussian.grown_root(numerics.Sum.of(jnp.asarray(root)), jnp.asarray(x)).total)
     noise, kept = jnp.asarray(rng.standard_normal((1, n, d))), ((rq.ByCholesky(), V), (rq.ByRoot(), root))
     spreads = [(sampler, numerics.Sum.of(jnp.asarray(one)[None])) for sampler, one in kept]
-    samples = {type(sampler).__name__: sampler.sample(spread, noise)[0] for sampler, spread in spreads}
-    for name, sample in samples.items():
-        sample = np.asarray(sample)
+
+    def sampled(sampler, spread):
+        return jax.jit(jax.vmap(lambda z: sampler.sample(spread, z[None, None])[0, 0]))(noise[0])
+
+    for name, sample in ((type(sampler).__name__, np.asarray(sampled(sampler, spread))) for sampler, spread in spreads):
         assert (np.abs(sample.mean(0)) < 4 * np.sqrt(np.diag(inverse) / n)).all(), name
         products = sample[:, :, None] * sample[:, None, :]
         error = products.std(axis=0, ddof=1) / math.sqrt(n)

@@ -239,7 +239,7 @@ class Tracked(Newton):
         missed, weight = numerics.kept((chance - took, chance * (1.0 - chance)))
         now = start - missed * way
         push = push + (weight * (jnp.sum(way * push) - missed * reach) - missed) * x
-        inverse = inverse - way[:, None] * (weight / (1.0 + reach * weight) * way)
+        inverse = inverse - weight / (1.0 + reach * weight) * (way[:, None] * way)
         inverse, push = numerics.kept((inverse, push))
         moved = numerics.kept(numerics.combine(push, inverse))
         drift = longest * jnp.sqrt(jnp.sum(jnp.square(moved)))

@@ -14,10 +14,10 @@ def first_inverse(ridge: Leaf, dim: int, number: int) -> jax.Array:
 
 
 def change_of_inverse(inverse: jax.Array, x: jax.Array) -> jax.Array:
-    """Change of the inverses `[m, m, K]` by one more row `x` `[m]`."""
+    """Change of the inverses `[m, m, K]` by one more row `x` `[m]`, symmetric as in `gaussian.sherman_morrison`."""
     direction = numerics.kept(numerics.combine(x, inverse))
     gain = 1.0 / (1.0 + numerics.combine(x, direction))
-    return -gain * direction[:, None] * direction[None]
+    return -gain * (direction[:, None] * direction[None])
 
 
 def square_norm(inverse: jax.Array, x: jax.Array) -> jax.Array:

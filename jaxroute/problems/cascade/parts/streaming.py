@@ -78,7 +78,7 @@ class NewtonStream(LinearIndex, abc.ABC):
         direction = numerics.kept(numerics.combine(psi, fit.inverse.total))
         shrink = 1.0 / (1.0 + bend * numerics.combine(psi, direction))
         step = weight * shrink * moment(link, u, score, cost)
-        inverse = fit.inverse.add(-(bend * shrink) * direction[:, None] * direction[None], weight > 0)
+        inverse = fit.inverse.add(-(bend * shrink) * (direction[:, None] * direction[None]), weight > 0)
         rho, error = numerics.add_up(rho, fit.error, -step * direction, weight > 0)
         return StreamState(inverse, error), shortened(rho, jnp.asarray(self.bound, jnp.float32))
 

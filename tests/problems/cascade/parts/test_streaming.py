@@ -27,6 +27,15 @@ def test_streaming_without_a_floor_solves_the_frozen_normal_equations():
         np.testing.assert_allclose(rho[n - 1], np.linalg.solve(matrix, psi[:n].T @ (h * score[:n] - cost[:n])), atol=1e-7)
 
 
+def test_inverse_is_symmetric_to_the_last_bit():
+    """What differs from that would stay while the rest shrinks."""
+    psi, score, cost = random_samples(2000)
+    state, _ = fed(ca.Streaming(), psi, score, cost)
+    inverse = np.asarray(state.inverse.total[:, :, 0])
+    assert inverse.max() < 0.1
+    np.testing.assert_array_equal(inverse, inverse.T)
+
+
 def test_constant_curvature_overshoots():
     """The first step is too long, as with any curvature that is far below the sample's own."""
     psi, score, cost = random_samples(80)
