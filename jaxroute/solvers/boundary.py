@@ -95,7 +95,7 @@ def finite(*values: jax.Array) -> jax.Array:
     return jnp.max(sum((jnp.abs(x) for x in values[1:]), start=jnp.abs(values[0]))) < jnp.inf
 
 
-def feasible(least: Number, budget: Number, room: Number, total: Number, *values: jax.Array) -> jax.Array:
+def feasible(least: Number, budget: Number, capacity: Number, total: Number, *values: jax.Array) -> jax.Array:
     """Whether `{0 <= z <= upper, sum z = total (or <=), cost . z <= budget}` has a point and all numbers are finite, `[]` bool.
 
     A budget may fall short of the cheapest point, and the bounds of the sum, by the part `rounding` of it.
@@ -103,20 +103,20 @@ def feasible(least: Number, budget: Number, room: Number, total: Number, *values
     Args:
       least: `[]` cost of the cheapest point, 0 where the sum may be smaller.
       budget: `[]`.
-      room: `[]` or `[M]` sum of the bounds, infinite where the sum may be smaller.
+      capacity: `[]` or `[M]` sum of the bounds, infinite where the sum may be smaller.
       total: `[]` or `[M]`.
       values: `[K]` all other numbers of the problem.
     """
     slack = rounding(values[0].dtype)
-    enough = jnp.all((total >= 0.0) & (room >= total * (1.0 - slack)) & (total < jnp.inf))
+    enough = jnp.all((total >= 0.0) & (capacity >= total * (1.0 - slack)) & (total < jnp.inf))
     return enough & (budget >= 0.0) & (least <= budget * (1.0 + slack)) & finite(*values)
 
 
 def require_feasible(feasible: jax.Array, budget: jax.Array, name: str, total: jax.Array, upper: jax.Array) -> None:
     """Refuses a problem without a point, where that is known; `name` is that of the sum `total`."""
     if known(feasible) and not bool(feasible):
-        given, asked, room = (f"{float(x):g}" for x in (budget, total, jnp.sum(upper)))
+        given, asked, capacity = (f"{float(x):g}" for x in (budget, total, jnp.sum(upper)))
         raise ValueError(
-            f"budget and {name} must leave a selection, got budget {given} and {name} {asked}, of models with room for {room}: "
+            f"budget and {name} must leave a selection, got budget {given} and {name} {asked}, of models with a capacity of {capacity}: "
             "the budget is below the cost of the cheapest one, or there are too few models"
         )

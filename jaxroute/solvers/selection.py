@@ -382,7 +382,7 @@ def best_subset(
       cost: `[K]`.
       budget: `[]`.
       size: `[]` whole number, with groups `[M]`, that of each; with an exact size and fewer allowed models, all of these, which is not
-        feasible, if `sizes` has room for so few.
+        feasible, if `sizes` counts so few.
       allowed: `[K]` bool (default all).
       groups: group of each model, from 0 (static).
       exact_size: sets have `size` models (static); otherwise at most so many.

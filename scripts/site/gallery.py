@@ -6,7 +6,7 @@
     python scripts/site/gallery.py --only staged --judge            # judged again, with the pictures that are there; run only where there are no results
 
 Each is played by the command that the gallery shows, `jaxroute run`, at its own horizon and with its own seeds, or with fewer where those would
-take many minutes of a processor (`SEEDS`). Results stay in results/gallery/; with them there, an experiment that is played again only grows.
+take many minutes of a processor, or with more where that decides a claim (`SEEDS`). Results stay in results/gallery/; with them there, an experiment that is played again only grows.
 """
 
 import argparse
@@ -32,7 +32,7 @@ A_PANEL = 7_500  # of a panel of those with more than five,
 MOST = 110_000  # at the most,
 TOTAL = 3_600_000  # and of all.
 
-# Seeds of the experiments that take longer with their own number of them.
+# Seeds of the experiments that take long with their own number of them, or decide less.
 SEEDS = {
     "staged/interval-effect": 256,
     "staged/discovery-slope": 64,
@@ -249,8 +249,8 @@ def add(name: str, seeds: int | None, redraw: bool, judge: bool) -> None:
             keep(experiment, out, None)
             print(f"{name}: drawn", flush=True)
         return
-    seeds = seeds or min(experiment.seeds, SEEDS.get(name, experiment.seeds))
-    there = judge and (out / "summary.json").is_file()
+    there = judge and seeds is None and (out / "summary.json").is_file()
+    seeds = seeds or SEEDS.get(name, experiment.seeds)
     entry = keep(experiment, out, None if there else play(experiment, seeds, out), judge)
     sizes = ", ".join(f"{(GALLERY / one['file']).stat().st_size / 1000:.0f} kB" for one in entry["pictures"])
     print(

@@ -308,8 +308,8 @@ def test_models_that_are_not_allowed_may_be_anything(dtype):
 @pytest.mark.parametrize("reward", ["sum", "all"])
 def test_too_few_models_are_refused(reward, temperature):
     for change, message in (
-        ({"size": 3}, "got budget 5 and size 3, of models with room for 2"),
-        ({"allowed": [False, False]}, "got budget 5 and size 1, of models with room for 0"),
+        ({"size": 3}, "got budget 5 and size 3, of models with a capacity of 2"),
+        ({"allowed": [False, False]}, "got budget 5 and size 1, of models with a capacity of 0"),
         ({"budget": 0.5}, "got budget 0.5 and size 1,"),
     ):
         given = {"weight": [0.3, 0.9], "cost": [1.0, 1.0], "budget": 5, "size": 1, **change}
@@ -319,7 +319,7 @@ def test_too_few_models_are_refused(reward, temperature):
             float(given["budget"])
         )
         assert not found.feasible and not found.converged
-    with pytest.raises(ValueError, match="budget and total must leave a selection, got budget 5 and total 2, .* room for 1"):
+    with pytest.raises(ValueError, match="budget and total must leave a selection, got budget 5 and total 2, .* capacity of 1"):
         solvers.differentiable_lp([0.3, 0.9], [1.0, 1.0], 5, 2, capacity=[0.5, 0.5])
     with pytest.raises(ValueError, match="cost must be finite, got inf at index .1,"):
         solvers.select(reward, [0.3, 0.9], [1.0, np.inf], 5, 1, temperature=temperature)

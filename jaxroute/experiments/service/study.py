@@ -151,7 +151,7 @@ def _loss(results: Results, name: str, policy: str, **where: Any) -> xr.DataArra
 
 
 def _beats_the_mixture(results: Results) -> Finding:
-    """With telling features MESS+ costs less than the best blind mixture at its share, mean of the benchmarks."""
+    """States that with telling features MESS+ costs less than the best blind mixture at its share, mean of the benchmarks."""
     found = {c: _at_signals(results, _above_blind, "MESS+", c=c) for c in C}
     text = "; ".join(f"c {c:g}: {listed(values, '{:g}:')}" for c, values in found.items())
     stated = [v.below(0.0) for s, v in found[0.1].items() if s >= _TELLING]
@@ -159,7 +159,7 @@ def _beats_the_mixture(results: Results) -> Finding:
 
 
 def _shortfall_shrinks(results: Results) -> Finding:
-    """With the most telling features less is missing to alpha."""
+    """States that with the most telling features less is missing to alpha."""
     short = _at_signals(results, _short, "MESS+", c=0.1)
     known = _at_signals(results, _short, "MESS+ that knows")
     text = f"points short of alpha by signal, {listed(short, '{:g}:')}; with the true chances {listed(known, '{:g}:')}"
@@ -167,7 +167,7 @@ def _shortfall_shrinks(results: Results) -> Finding:
 
 
 def _more_exploring_learns(results: Results) -> Finding:
-    """With telling features a larger c gives a lower loss (Fig. 3 plays features that tell nothing)."""
+    """States that with telling features a larger c gives a lower loss (Fig. 3 plays features that tell nothing)."""
     found = {c: _at_signals(results, _loss, "MESS+", c=c) for c in C}
     text = "; ".join(f"c {c:g}: {listed(values, '{:g}:')}" for c, values in found.items())
     telling = [s for s in _SIGNALS if s >= _TELLING]

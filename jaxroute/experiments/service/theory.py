@@ -331,7 +331,7 @@ def _pathwise(results: Results) -> Finding:
 
 
 def _few_steps_miss(results: Results) -> Finding:
-    """With c = .01 a thousand requests are too few: more than half of the runs miss."""
+    """States that with c = .01 a thousand requests are too few: more than half of the runs miss."""
     data = results["learned"]
     one = data.sel(policy="MESS+ (c = .01)", time=data["time"].values[data["time"].values >= 750][0])
     missed, trained = _share(one["violation"] > 1e-6), mean_of(one["training_steps"])

@@ -16,7 +16,7 @@ from jaxroute.problems.service.types import Request
 
 # Requests drawn for an optimum that has no closed form.
 _SAMPLE = 1 << 16
-# Models up to which all sets of those that satisfy are listed: 4,096 sets. Joint laws given by the user may have more cells.
+# Models up to which all sets of those that satisfy are listed: 4,096 sets. Joint distributions given by the user may have more cells.
 MOST_LISTED, MOST_CELLS = 12, 20
 # Numbers of a source that are looked at to tell it from another.
 _MOST_BYTES = 1 << 20
