@@ -90,6 +90,12 @@ class Measured(_Mean):
         """Whether it is known without an error."""
         return self.error == 0.0 and self.bounds is None and self.dof == math.inf
 
+    @property
+    def skewness(self) -> float:
+        """Of the runs; 0 where they are not known, or where it is rounding."""
+        skewness = np.asarray(self.runs.skew()).item() if self.runs is not None and len(self.runs) > 2 else 0.0
+        return skewness if abs(skewness) > 1e-6 else 0.0
+
     def interval(self, confidence: float = CONFIDENCE) -> tuple[float, float]:
         """The confidence interval: infinite where the runs are too few for one, a point where they are all equal.
 
@@ -103,12 +109,10 @@ class Measured(_Mean):
         if not math.isfinite(quantile * self.error):
             return -math.inf, math.inf
         ends = [self.mean - quantile * self.error, self.mean + quantile * self.error]
-        skewness = np.asarray(self.runs.skew()).item() if self.runs is not None and len(self.runs) > 2 else 0.0
-        if self.runs is not None and abs(skewness) > 1e-6:  # Hall (1992), "On the removal of skewness by transformation".
-            number = len(self.runs)
+        if skewness := self.skewness:  # Hall (1992), "On the removal of skewness by transformation".
             for q in (quantile, -quantile):
-                root = math.cbrt(1 + skewness * (q / math.sqrt(number) - skewness / (6 * number)))
-                ends.append(self.mean - self.error * math.sqrt(number) * 3 * (root - 1) / skewness)
+                root = math.cbrt(1 + skewness * (q / math.sqrt(self.number) - skewness / (6 * self.number)))
+                ends.append(self.mean - self.error * math.sqrt(self.number) * 3 * (root - 1) / skewness)
         return min(ends), max(ends)
 
     def times(self, factor: float) -> "Measured":
@@ -125,8 +129,8 @@ class Measured(_Mean):
     def minus(self, other: "Measured | float") -> "Measured":
         """The difference to another number: run by run where they have runs in common, else as of independent ones.
 
-        Where one has an interval that is not Student's, distances from estimate to end are added in squares (Zou and Donner, 2008): right
-        for independent numbers, and rather too wide for those that rise and fall together.
+        Where one has an interval that is not Student's (skewed runs, too), distances from estimate to end are added in squares (Zou and
+        Donner, 2008): right for independent numbers, and rather too wide for those that rise and fall together.
         """
         other = other if isinstance(other, Measured) else Measured(other)
         mean, places = self.mean - other.mean, self.places + other.places
@@ -146,7 +150,7 @@ class Measured(_Mean):
         quantiles = [x.error**2 / error**2 * _quantile((1 + CONFIDENCE) / 2, x.dof) for x in (self, other) if error]
         dof = float(special.stdtridf((1 + CONFIDENCE) / 2, sum(quantiles))) if error else math.inf
         more: dict[str, Any] = {"number": min(self.number, other.number), "floor": floor, "places": places}
-        if self.bounds is not None or other.bounds is not None:
+        if any(x.bounds is not None or x.skewness for x in (self, other)):
 
             def ends(confidence: float) -> tuple[float, float]:
                 (a, b), (c, d) = self.interval(confidence), other.interval(confidence)

@@ -117,7 +117,7 @@ def share(draw, n, far):
     return share_of(flags).below(0.2 + far * math.sqrt(0.2 * 0.8 / n))
 
 
-EXPONENTIAL_KINDS = (bound, band, median, tail, two_tails, share)
+EXPONENTIAL_KINDS = (bound, welch, band, median, tail, two_tails, share)
 
 
 def shares(kind, law, n, far, experiments):
