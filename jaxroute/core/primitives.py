@@ -96,7 +96,6 @@ def sums(values: Sequence[jax.Array]) -> jax.Array:
 def by_comparison(score: Array, *given: Array, axis: int, ordered: bool = False) -> jax.Array:
     """`first_best` along an axis, by comparison with the maximum; `given`: who is allowed, and the order."""
     allowed, place, last, mask = first_places(score.shape, axis, given, ordered)
-    size = score.shape[axis]
     if allowed is not None:
         score = jnp.where(allowed, score, -jnp.inf)
     score = lax.optimization_barrier(score)
@@ -107,7 +106,7 @@ def by_comparison(score: Array, *given: Array, axis: int, ordered: bool = False)
     first = jnp.min(jnp.where(is_best, place, last), axis=axis)
     first = first & mask if ordered else first
     # XLA drops barriers on a CPU before it fuses: a score of two products may be rounded differently in the maximum and in the comparison.
-    lost = jnp.any((first == size) & (best > -jnp.inf))
+    lost = jnp.any((first == score.shape[axis]) & (best > -jnp.inf))
     return lax.cond(lost, lambda: _by_pairs(score, *given, axis=axis, ordered=ordered), lambda: first)
 
 

@@ -265,9 +265,8 @@ class Statement:
         if self.holds(risk) or self.refuted(risk):
             return value.number
         error = value.error if value.bounds is None else (high - low) / 2 / _quantile(1 - risk / 2, value.dof)
-        power = (
-            2.0 if value.mean in (low, high) else 1.0
-        )  # The interval of a share of 0 or 1 falls with the runs and not with their root.
+        # The interval of a share of 0 or 1 falls with the runs and not with their root.
+        power = 2.0 if value.mean in (low, high) else 1.0
         for seeds in (one for one in _SEEDS if one > value.number and one >= value.least):
             left = math.hypot(math.sqrt(max(error**2 - value.floor**2, 0.0) * (value.number / seeds) ** power), value.floor)
             # Of an infinite interval all that is known are the fewest seeds for a finite one.

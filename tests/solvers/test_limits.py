@@ -319,7 +319,9 @@ def test_too_few_models_are_refused(reward, temperature):
             float(given["budget"])
         )
         assert not found.feasible and not found.converged
-    with pytest.raises(ValueError, match="budget and total must leave a selection, got budget 5 and total 2, .* capacity of 1"):
+    with pytest.raises(
+        ValueError, match="budget and total must leave a selection, got budget 5 and total 2, .* capacity of 1"
+    ):
         solvers.differentiable_lp([0.3, 0.9], [1.0, 1.0], 5, 2, capacity=[0.5, 0.5])
     with pytest.raises(ValueError, match="cost must be finite, got inf at index .1,"):
         solvers.select(reward, [0.3, 0.9], [1.0, np.inf], 5, 1, temperature=temperature)
