@@ -34,35 +34,28 @@ TOTAL = 3_600_000  # and of all.
 
 # Seeds of the experiments that take long with their own number of them, or decide less.
 SEEDS = {
-    "staged/interval-effect": 256,
+    "stochastic/best-arm": 8192,
+    "staged/figure-6": 64,
     "staged/discovery-slope": 64,
     "staged/lower-bound": 64,
-    "staged/figure-6": 64,
-    "combinatorial/figure-4a": 64,
-    "combinatorial/figure-4b": 64,
-    "combinatorial/figure-4c": 64,
-    "combinatorial/figure-6": 64,
-    "combinatorial/figure-7": 32,
-    "combinatorial/figure-8": 32,
-    "combinatorial/figure-9": 64,
-    "combinatorial/figure-10": 32,
-    "combinatorial/figure-11": 64,
-    "combinatorial/table-4": 8,
-    "combinatorial/policies": 16,
+    "combinatorial/figure-7": 128,
+    "combinatorial/table-4": 32,
+    "combinatorial/policies": 64,
     "combinatorial/variants": 16,
-    "service/table-2": 128,
-    "service/theory": 64,
-    "service/signal": 32,
-    "queueing/figure-2": 256,
-    "queueing/figure-4": 32,
-    "queueing/figure-5": 64,
-    "queueing/kappa-sensitivity": 16,
-    "queueing/contrastive": 4,
+    "service/table-2": 256,
+    "service/table-3": 1024,
+    "service/theory": 512,
+    "queueing/figure-4": 128,
+    "queueing/figure-5": 1024,
     "queueing/table": 16,
-    "queueing/theory": 64,
+    "cascade/two-boxes": 1024,
+    "cascade/theory": 1024,
     "cascade/sizes": 16,
+    "cascade/bonus": 1024,
+    "cascade/rare-requests": 2048,
     "cascade/learned-scores": 32,
-    "cascade/laws": 64,
+    "cascade/laws": 512,
+    "cascade/replay": 512,
 }
 # What is not played, and why.
 NOT_PLAYED = {
@@ -230,7 +223,7 @@ def keep(experiment: Any, out: Path, spent: float | None, judge: bool = False) -
     return entry
 
 
-def add(name: str, seeds: int | None, redraw: bool, judge: bool) -> None:
+def add(name: str, seeds: int | None, redraw: bool, judge: bool = False) -> None:
     """Plays an experiment, or draws what was played, and keeps it.
 
     Args:
