@@ -38,7 +38,7 @@ _LARGE_TABLE, _VECTORS, _WIDTH = 2**17, 64, 16
 
 
 def materialised(value: Any) -> Any:
-    """`value`, an array or a pytree of arrays, computed once on every device, whatever reads it, and rounded once in kernels and on a GPU.
+    """`value`, an array or a pytree of arrays, behind a barrier on every device: computed and rounded once in kernels and on a GPU.
 
     For what is compared with itself (a score with its maximum, which might otherwise be computed twice with different rounding), and for
     what is read from a table before the table is written in place (which would otherwise be copied). For speed alone, `kept` is cheaper.

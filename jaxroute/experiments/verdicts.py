@@ -92,7 +92,7 @@ class Measured(_Mean):
 
     @property
     def skewness(self) -> float:
-        """Of the runs; 0 where they are not known, or where it is rounding."""
+        """Skewness of the runs; 0 where they are not known, or where it is rounding."""
         skewness = np.asarray(self.runs.skew()).item() if self.runs is not None and len(self.runs) > 2 else 0.0
         return skewness if abs(skewness) > 1e-6 else 0.0
 

@@ -381,8 +381,8 @@ def best_subset(
       weight: `[K]`.
       cost: `[K]`.
       budget: `[]`.
-      size: `[]` whole number, with groups `[M]`, that of each; with an exact size and fewer allowed models, all of these, which is not
-        feasible, if `sizes` counts so few.
+      size: `[]` whole number, with groups `[M]`, that of each; with an exact size and fewer allowed models, all of these, if `sizes`
+        reaches down to so few; that is not feasible.
       allowed: `[K]` bool (default all).
       groups: group of each model, from 0 (static).
       exact_size: sets have `size` models (static); otherwise at most so many.
